@@ -1,0 +1,48 @@
+# Everything that is built or cached lies outside the checkout: COPPICE_CACHE, by default ~/.cache/coppice.
+COPPICE_CACHE ?= $(HOME)/.cache/coppice
+export COPPICE_CACHE
+export CARGO_TARGET_DIR ?= $(COPPICE_CACHE)/target
+export RUST_BACKTRACE ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test lint fmt generate check tools image clean
+
+help: ## Show this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+prerequisites:
+	@./hack/prerequisites.sh
+
+build: prerequisites ## Build coppice and coppice-operator into target/release
+	cargo build --release --locked -p coppice-operator -p coppice-cli
+	@mkdir -p target/release
+	@cp "$(CARGO_TARGET_DIR)/release/coppice-operator" "$(CARGO_TARGET_DIR)/release/coppice" "$(CARGO_TARGET_DIR)/release/kubectl-coppice" target/release/
+	@echo "built target/release/coppice-operator, coppice and kubectl-coppice"
+
+demo: prerequisites ## Start a control plane of its own, run the examples and show what happens to each namespace
+	@echo "building (the first time takes about 15 minutes on two cores) ..."
+	cargo build --locked --workspace --bins
+	"$(CARGO_TARGET_DIR)/debug/coppice-demo"
+
+test: prerequisites ## Run every test
+	./hack/test.sh
+
+lint: prerequisites ## Check format, lints, licences, architecture and generated files
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo run -q --locked -p xtask -- check
+
+fmt: ## Format the code
+	cargo fmt --all
+
+generate: prerequisites ## Write CRDs, manifests, chart parts and the CLI reference anew
+	cargo run -q --locked -p xtask -- generate
+
+tools: prerequisites ## Build the control plane's binaries into the cache
+	cargo run -q --locked -p coppice-plane -- build
+
+image: ## Build the operator's image
+	docker build -t coppice-operator:dev .
+
+clean: ## Remove what was built (the cache outside the checkout, too)
+	rm -rf target "$(CARGO_TARGET_DIR)"

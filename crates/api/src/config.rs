@@ -1,0 +1,280 @@
+//! `CoppiceConfig`: the whole installation's settings. One object, named `coppice`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::CustomResource;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use crate::manager::Action;
+use crate::schema;
+use crate::selector::Selector;
+
+/// The whole installation's settings. Only the object named `coppice` is read; without it the defaults hold.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "coppice.dev",
+    version = "v1alpha1",
+    kind = "CoppiceConfig",
+    plural = "coppiceconfigs",
+    shortname = "copcfg",
+    category = "coppice",
+    status = "CoppiceConfigStatus",
+    derive = "PartialEq",
+    doc = "The whole installation's settings. Only the object named coppice is read; without it the defaults hold.",
+
+    printcolumn(name = "Paused", type_ = "boolean", json_path = ".spec.governor.paused"),
+    printcolumn(name = "Last hour", type_ = "integer", json_path = ".status.governor.lastHour"),
+    printcolumn(name = "Per hour", type_ = "integer", json_path = ".status.governor.hourlyLimit"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct CoppiceConfigSpec {
+    /// Namespaces that are never deleted or scaled down, in addition to the built-in list.
+    #[serde(default)]
+    pub protected: Protected,
+    /// The budget of destructive steps, and the kill switch.
+    #[serde(default)]
+    pub governor: Governor,
+    /// What tenants may ask for.
+    #[serde(default)]
+    pub tenants: Tenants,
+}
+
+/// Namespaces that are never deleted or scaled down. Added to the built-in list (`default`, `kube-*`, the operator's
+/// own namespace, the label `coppice.dev/protected: "true"`), never subtracted from it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Protected {
+    /// Names or globs over the whole name: `prod-*` matches `prod-eu`, not `preprod-eu`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256), inner(length(min = 1, max = 253)), extend("x-kubernetes-validations" = [{
+        "rule": "self.all(name, name.matches('^[a-z0-9*-]+$'))",
+        "message": "a namespace's name has lower-case letters, digits and '-'; '*' stands for any of them: anything else would protect nothing"
+    }]))]
+    pub names: Vec<String>,
+    /// Namespaces with these labels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<Selector>,
+}
+
+/// The budget of destructive steps (deleting, scaling down), and the kill switch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Governor {
+    /// The kill switch: while true no destructive step is taken.
+    #[serde(default)]
+    pub paused: bool,
+    /// Destructive steps in any 60 seconds.
+    #[serde(default = "per_minute")]
+    #[schemars(range(min = 0, max = 100_000))]
+    pub per_minute: u32,
+    /// Destructive steps in any hour.
+    #[serde(default = "per_hour")]
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub per_hour: u32,
+    /// Destructive steps in any hour, as a share of all managed namespaces.
+    #[serde(default)]
+    pub max_share: Percent,
+    /// The share never limits to fewer than this many an hour, so that small installations work.
+    #[serde(default = "at_least")]
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub at_least: u32,
+}
+
+impl Default for Governor {
+    fn default() -> Self {
+        Self {
+            paused: false,
+            per_minute: per_minute(),
+            per_hour: per_hour(),
+            max_share: Percent::default(),
+            at_least: at_least(),
+        }
+    }
+}
+
+const fn per_minute() -> u32 {
+    30
+}
+
+const fn per_hour() -> u32 {
+    300
+}
+
+const fn at_least() -> u32 {
+    10
+}
+
+/// A whole number of percent, written `20%`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Percent(u8);
+
+impl Percent {
+    /// Of how many, rounded down.
+    pub const fn of(self, whole: u64) -> u64 {
+        whole.saturating_mul(self.0 as u64) / 100
+    }
+}
+
+impl Default for Percent {
+    fn default() -> Self {
+        Self(20)
+    }
+}
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", self.0)
+    }
+}
+
+impl FromStr for Percent {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.strip_suffix('%')
+            .filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()))
+            .and_then(|digits| digits.parse().ok())
+            .filter(|percent| (1..=100).contains(percent))
+            .map(Self)
+            .ok_or_else(|| format!("{text:?} is not a share: write 1% to 100%"))
+    }
+}
+
+impl Serialize for Percent {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Percent {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl JsonSchema for Percent {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Percent".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "maxLength": 4,
+            "x-kubernetes-validations": [{
+                "rule": "self.matches('^([1-9][0-9]?|100)%$')",
+                "message": "write a share from 1% to 100%, such as 20%"
+            }]
+        })
+    }
+}
+
+/// What tenants may ask for with their `NamespaceManagers`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Tenants {
+    /// Which namespaces may hold `NamespaceManagers`; leave it out for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace_selector: Option<Selector>,
+    /// Which actions they may use.
+    #[serde(default = "all_actions")]
+    #[schemars(length(max = 3), extend("items" = {"type": "string", "enum": ["delete", "scaleDown", "webhook"]}))]
+    pub actions: Vec<Action>,
+    /// Where webhooks may go: hosts (`*.svc`), `host:port`, IP addresses or prefixes. A name never permits a loopback,
+    /// link-local or metadata address; an address or prefix permits exactly those addresses.
+    #[serde(default = "cluster_hosts")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 260)))]
+    pub webhook_hosts: Vec<String>,
+}
+
+impl Default for Tenants {
+    fn default() -> Self {
+        Self { namespace_selector: None, actions: all_actions(), webhook_hosts: cluster_hosts() }
+    }
+}
+
+fn all_actions() -> Vec<Action> {
+    vec![Action::Delete, Action::ScaleDown, Action::Webhook]
+}
+
+fn cluster_hosts() -> Vec<String> {
+    vec!["*.svc".to_owned(), "*.svc.cluster.local".to_owned()]
+}
+
+/// What is in force. Only the operator writes it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CoppiceConfigStatus {
+    /// The generation of the spec that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// The public half of the key that signs webhooks, as Standard Webhooks writes it (`whpk_...`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook_key: Option<String>,
+    /// The version of the operator that writes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The budget and what is spent of it.
+    #[serde(default)]
+    pub governor: GovernorStatus,
+    /// `Ready`: every entry of spec is understood.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::conditions")]
+    pub conditions: Vec<Condition>,
+}
+
+/// The budget of destructive steps: a ledger that every replica shares by compare-and-swap.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GovernorStatus {
+    /// How many steps an hour are allowed at present.
+    #[serde(default)]
+    pub hourly_limit: u32,
+    /// Steps booked in the last hour; brought up to date once a minute.
+    #[serde(default)]
+    pub last_hour: u32,
+    /// What stops steps, and since when; absent while steps are allowed; brought up to date once a minute.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tripped: Option<Tripped>,
+    /// Steps booked in the last hour, oldest first, those of one instant together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub booked: Vec<Booked>,
+}
+
+/// Why the governor stops steps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Tripped {
+    /// An enumerated reason.
+    pub reason: String,
+    /// The same for people.
+    pub message: String,
+    /// Since when.
+    #[schemars(schema_with = "schema::status_instant")]
+    pub since: Timestamp,
+}
+
+/// Steps booked at one instant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Booked {
+    /// When; whole seconds, rounded up.
+    #[schemars(schema_with = "schema::status_instant")]
+    pub at: Timestamp,
+    /// How many.
+    pub steps: u32,
+}

@@ -1,0 +1,66 @@
+//! Every kind that users write, one file each: spec, status, CEL rules with the sentence a user reads, printer
+//! columns; and the names (labels, annotations, reasons) that more than one crate must agree on.
+//!
+//! Pure: no client, no clock. The CRDs in `deploy/` are generated from here by `cargo xtask generate`.
+
+pub mod config;
+pub mod manager;
+pub mod names;
+pub mod reason;
+mod schema;
+pub mod selector;
+
+pub use config::{CoppiceConfig, CoppiceConfigSpec, CoppiceConfigStatus};
+pub use manager::{NamespaceManager, NamespaceManagerSpec, NamespaceManagerStatus};
+pub use reason::Reason;
+pub use selector::{Labels, Selector};
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
+};
+use kube::CustomResourceExt as _;
+
+/// The definitions of all our kinds, in the order in which they are installed.
+pub fn crds() -> Vec<CustomResourceDefinition> {
+    let mut config = CoppiceConfig::crd();
+    let mut manager = NamespaceManager::crd();
+    for crd in [&mut config, &mut manager] {
+        for version in &mut crd.spec.versions {
+            if let Some(root) = version.schema.as_mut().and_then(|s| s.open_api_v3_schema.as_mut()) {
+                tidy(root);
+            }
+        }
+    }
+    only_one(&mut config);
+    vec![config, manager]
+}
+
+/// Makes of a schema by Rust's types one by Kubernetes' conventions. Optional fields may be left out, not be null: the
+/// API server then treats a null as left out, so that what is stored has one form and rules need not tell the two
+/// apart. Formats of unsigned integers are not known to it; their ranges are in `minimum` and `maximum`.
+fn tidy(schema: &mut JSONSchemaProps) {
+    schema.nullable = None;
+    schema.format = schema.format.take().filter(|format| !format.starts_with("uint"));
+    schema.properties.iter_mut().flatten().for_each(|(_, child)| tidy(child));
+    match &mut schema.items {
+        Some(JSONSchemaPropsOrArray::Schema(item)) => tidy(item),
+        Some(JSONSchemaPropsOrArray::Schemas(items)) => items.iter_mut().for_each(tidy),
+        None => {}
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(child)) = &mut schema.additional_properties {
+        tidy(child);
+    }
+}
+
+/// A `CoppiceConfig` of another name would be silently ignored: it is refused instead.
+fn only_one(crd: &mut CustomResourceDefinition) {
+    for version in &mut crd.spec.versions {
+        if let Some(root) = version.schema.as_mut().and_then(|s| s.open_api_v3_schema.as_mut()) {
+            root.x_kubernetes_validations = Some(vec![ValidationRule {
+                rule: format!("self.metadata.name == '{}'", names::CONFIG_NAME),
+                message: Some("there is one CoppiceConfig, named coppice: edit that one".to_owned()),
+                ..ValidationRule::default()
+            }]);
+        }
+    }
+}

@@ -1,0 +1,563 @@
+//! `NamespaceManager`: a tenant's wishes for the namespace it lives in.
+
+use std::collections::BTreeMap;
+
+use coppice_quantity::Duration;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::schema;
+use crate::selector::Selector;
+
+/// What shall happen to the namespace that this object lives in, and when.
+///
+/// Policies are looked at in order; the first whose condition is true fires, once. The manager is then dormant until
+/// its policies change or `rearm` names that firing.
+#[derive(CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "coppice.dev",
+    version = "v1alpha1",
+    kind = "NamespaceManager",
+    plural = "namespacemanagers",
+    shortname = "nsman",
+    category = "coppice",
+    namespaced,
+    status = "NamespaceManagerStatus",
+    derive = "PartialEq",
+    doc = "A tenant's wishes for the namespace it lives in: the first policy whose condition is true fires, once.",
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(
+        name = "Next",
+        type_ = "string",
+        json_path = ".status.next.action",
+        description = "What will be done next"
+    ),
+    printcolumn(
+        name = "Due",
+        type_ = "string",
+        json_path = ".status.next.due",
+        description = "When, if it depends on time alone"
+    ),
+    printcolumn(
+        name = "Why",
+        type_ = "string",
+        json_path = ".status.next.message",
+        description = "What it waits for, or why nothing will be done"
+    ),
+    printcolumn(name = "Fired", type_ = "integer", json_path = ".status.firings", priority = 1),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct NamespaceManagerSpec {
+    /// While true nothing is done. The user's switch: Coppice never writes spec.
+    #[serde(default)]
+    pub suspend: bool,
+    /// Policies, in order. The first whose condition is true fires.
+    #[schemars(length(min = 1, max = 10), extend("x-kubernetes-validations" = [{
+        "rule": "self.all(p, self.exists_one(q, q.name == p.name))",
+        "message": "two policies have the same name: status and firings refer to policies by name, so each needs its own"
+    }]))]
+    pub policies: Vec<Policy>,
+    /// No policy fires until the hold ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<Hold>,
+    /// No ttl fires before this instant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::instant")]
+    pub extend_until: Option<Timestamp>,
+    /// Fire again after this firing: takes effect while it equals `status.firings`; anything else is ignored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub rearm: Option<i64>,
+    /// Undo the scale-down of this firing (what `coppice wake` writes): takes effect while it equals `status.firings`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub wake: Option<i64>,
+}
+
+/// One condition and the action that it fires.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Policy {
+    /// The policy's name, unique in its manager: a sentence is welcome.
+    #[schemars(length(min = 1, max = 100))]
+    pub name: String,
+    /// The condition.
+    pub when: When,
+    /// The action.
+    pub then: Then,
+}
+
+/// A condition: exactly one of its fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "[has(self.ttl), has(self.podsSucceed)].filter(x, x).size() == 1",
+    "message": "write exactly one condition in when: ttl or podsSucceed; for two conditions write two policies"
+}]))]
+pub struct When {
+    /// True when a time has passed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<Ttl>,
+    /// True when the namespace's pods have succeeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pods_succeed: Option<PodsSucceed>,
+}
+
+/// A time to live: exactly one of its fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "has(self.after) != has(self.until)",
+    "message": "write exactly one of after (a duration since the namespace was created, such as 2h) and until (an instant)"
+}]))]
+pub struct Ttl {
+    /// How long after the namespace was created. Never early: creation times have a resolution of one second, so the
+    /// policy becomes due up to one second late.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::positive_duration")]
+    pub after: Option<Duration>,
+    /// At which instant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::instant")]
+    pub until: Option<Timestamp>,
+}
+
+/// True when every pod that counts has succeeded.
+///
+/// A Job's pods count through the Job: until it is complete they are no success. Pods that are being deleted are no
+/// evidence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PodsSucceed {
+    /// Which pods count; leave it out to count every pod of the namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<Selector>,
+    /// Never true before the namespace is this old, so that pods have time to appear.
+    #[serde(default = "initial_delay")]
+    #[schemars(schema_with = "schema::duration", default = "initial_delay")]
+    pub initial_delay: Duration,
+    /// At least so many pods must have succeeded. With 0, no pods at all count as success.
+    #[serde(default = "min_pods")]
+    #[schemars(range(min = 0, max = 100_000))]
+    pub min_pods: u32,
+    /// The condition must hold this long without a break.
+    #[serde(default)]
+    #[schemars(schema_with = "schema::duration", default = "zero")]
+    pub settle: Duration,
+    /// A failed pod of a Job that completed does not count as failed.
+    #[serde(default = "yes")]
+    pub ignore_retried: bool,
+}
+
+impl Default for PodsSucceed {
+    fn default() -> Self {
+        Self {
+            selector: None,
+            initial_delay: initial_delay(),
+            min_pods: min_pods(),
+            settle: Duration::ZERO,
+            ignore_retried: true,
+        }
+    }
+}
+
+const fn initial_delay() -> Duration {
+    Duration::from_secs(60)
+}
+
+const fn min_pods() -> u32 {
+    1
+}
+
+const fn zero() -> Duration {
+    Duration::ZERO
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// An action: exactly one of its fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "[has(self.delete), has(self.scaleDown), has(self.webhook)].filter(x, x).size() == 1",
+    "message": "write exactly one action in then: delete, scaleDown or webhook; for two actions write two managers"
+}]))]
+pub struct Then {
+    /// Delete the namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delete: Option<Delete>,
+    /// Scale workloads to zero, remembering their replicas.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale_down: Option<ScaleDown>,
+    /// POST to a URL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<Webhook>,
+}
+
+/// Delete the namespace and everything in it. Cannot be undone.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Delete {
+    /// How long before the deletion it is announced. A ttl is announced ahead of its end, so that it is not prolonged.
+    #[serde(default)]
+    #[schemars(schema_with = "schema::duration", default = "zero")]
+    pub notice: Duration,
+}
+
+/// Scale workloads to zero and remember their replicas, so that `coppice wake` can undo it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ScaleDown {
+    /// Which workloads, a union; leave it out for every Deployment and StatefulSet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16), extend("x-kubernetes-validations" = [{
+        "rule": "size(self) > 0",
+        "message": "selectors is empty and would select nothing: leave it out to scale down every Deployment and StatefulSet, or list the kinds"
+    }]))]
+    pub selectors: Option<Vec<WorkloadSelector>>,
+}
+
+/// Workloads of one kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "has(self.apiVersion) || self.kind in ['Deployment', 'StatefulSet', 'ReplicaSet', 'CronJob']",
+    "message": "kind must be Deployment, StatefulSet, ReplicaSet or CronJob; a further kind with a scale subresource needs its apiVersion, and the installation must list it"
+}]))]
+pub struct WorkloadSelector {
+    /// The kind's group and version; needed only for kinds other than Deployment, `StatefulSet`, `ReplicaSet`, `CronJob`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub api_version: Option<String>,
+    /// The kind. A `CronJob` is suspended instead of scaled.
+    #[schemars(length(min = 1, max = 63))]
+    pub kind: String,
+    /// Selects by the labels of the workload object itself; leave it out for every object of the kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<Selector>,
+}
+
+/// POST a signed JSON document to a URL until the receiver answers with success or the attempts are used up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Webhook {
+    /// Where to; the host must be allowed by `CoppiceConfig`.
+    #[schemars(length(max = 2048), extend("x-kubernetes-validations" = [{
+        "rule": "isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHostname() != ''",
+        "message": "write an absolute http:// or https:// URL, such as http://receiver.my-namespace.svc/hook"
+    }]))]
+    pub url: String,
+    /// What the body looks like.
+    #[serde(default)]
+    pub format: WebhookFormat,
+}
+
+/// What a webhook's body looks like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum WebhookFormat {
+    /// Coppice's own: manager, policy, namespace, uid, firing id, evidence.
+    #[default]
+    Coppice,
+    /// The body of the ConSol k8s-namespace-manager, for its receivers.
+    Consol,
+}
+
+/// Nothing fires until the hold ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Hold {
+    /// When the hold ends.
+    #[schemars(schema_with = "schema::instant")]
+    pub until: Timestamp,
+    /// Why, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 200))]
+    pub reason: Option<String>,
+}
+
+/// What Coppice observed, decided and did. Only the operator writes it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NamespaceManagerStatus {
+    /// The generation of the spec that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Where the manager stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+    /// How often this manager has fired.
+    #[serde(default)]
+    pub firings: i64,
+    /// What will be done next, or why nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Next>,
+    /// A digest of the policies that `policies` is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policies_digest: Option<String>,
+    /// The verdict on each policy, in the order of spec.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub policies: Vec<PolicyStatus>,
+    /// A deletion that has been announced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notice: Option<Notice>,
+    /// A step that has been decided and is not known to be complete. Written before the step is taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intent: Option<Intent>,
+    /// The last completed firing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_firing: Option<Firing>,
+    /// Workloads that were scaled down and not woken since, with the replicas they had.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scaled_down: Vec<ScaledWorkload>,
+    /// `Ready`: the manager is understood, possible, and nothing it does is failing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::conditions")]
+    pub conditions: Vec<Condition>,
+}
+
+/// Where a manager stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum Phase {
+    /// Policies are being watched.
+    Active,
+    /// Something has been decided or announced and is not complete.
+    Pending,
+    /// A policy has fired; dormant until the policies change or the manager is re-armed.
+    Fired,
+    /// A hold is in force.
+    Held,
+    /// `spec.suspend` is true.
+    Suspended,
+    /// Something in spec is impossible here; nothing is done.
+    Refused,
+    /// The namespace is being deleted.
+    Terminating,
+}
+
+impl Phase {
+    /// Every phase, for metrics.
+    pub const ALL: [Self; 7] = [
+        Self::Active,
+        Self::Pending,
+        Self::Fired,
+        Self::Held,
+        Self::Suspended,
+        Self::Refused,
+        Self::Terminating,
+    ];
+
+    /// The phase as written in status.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "Active",
+            Self::Pending => "Pending",
+            Self::Fired => "Fired",
+            Self::Held => "Held",
+            Self::Suspended => "Suspended",
+            Self::Refused => "Refused",
+            Self::Terminating => "Terminating",
+        }
+    }
+}
+
+/// What will be done next, for people and printer columns.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Next {
+    /// The action (`delete`, `scaleDown`, `webhook`, `wake`), absent when nothing will be done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+    /// The policy behind it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    /// When it is due, if that depends on time alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::status_instant")]
+    pub due: Option<Timestamp>,
+    /// Why it waits, or why nothing will be done: an enumerated reason.
+    pub reason: String,
+    /// The same for people.
+    pub message: String,
+}
+
+/// A three-valued verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Verdict {
+    /// The condition holds.
+    True,
+    /// It does not.
+    False,
+    /// Not enough is known. Never acted upon.
+    Unknown,
+}
+
+/// The verdict on one policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PolicyStatus {
+    /// The policy's name.
+    pub name: String,
+    /// Whether its condition holds.
+    pub result: Verdict,
+    /// Why: an enumerated reason.
+    pub reason: String,
+    /// The same for people.
+    pub message: String,
+    /// Since when the result is what it is.
+    #[schemars(schema_with = "schema::status_instant")]
+    pub since: Timestamp,
+    /// When the policy is due, if that depends on time alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::status_instant")]
+    pub due: Option<Timestamp>,
+}
+
+/// A deletion that has been announced. Its date may move later, never earlier.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Notice {
+    /// The policy that will delete.
+    pub policy: String,
+    /// The namespace's uid when notice was given.
+    pub uid: String,
+    /// When notice was given.
+    #[schemars(schema_with = "schema::status_instant")]
+    pub given_at: Timestamp,
+    /// No deletion before this instant.
+    #[schemars(schema_with = "schema::status_instant")]
+    pub not_before: Timestamp,
+}
+
+/// A step that has been decided. It is durable before its first effect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Intent {
+    /// One id per decision: in logs, Events, metrics' exemplars, and the `webhook-id` of every attempt.
+    pub id: String,
+    /// The policy that fired.
+    pub policy: String,
+    /// The action.
+    pub action: Action,
+    /// The uid of the namespace that it was decided about.
+    pub uid: String,
+    /// A digest of the policies that it was decided by.
+    pub digest: String,
+    /// When.
+    #[schemars(schema_with = "schema::status_instant")]
+    pub decided_at: Timestamp,
+    /// Failed attempts so far.
+    #[serde(default)]
+    pub attempts: u32,
+    /// No attempt before this instant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::status_instant")]
+    pub next_attempt: Option<Timestamp>,
+    /// What went wrong at the last attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// Why it was decided: an enumerated reason.
+    pub reason: String,
+    /// What was seen when it was decided.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub evidence: BTreeMap<String, String>,
+}
+
+/// An action, as recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Action {
+    /// Delete the namespace.
+    Delete,
+    /// Scale workloads to zero.
+    ScaleDown,
+    /// POST to a URL.
+    Webhook,
+    /// Undo a scale-down.
+    Wake,
+}
+
+impl Action {
+    /// The action as written in spec and status.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Delete => "delete",
+            Self::ScaleDown => "scaleDown",
+            Self::Webhook => "webhook",
+            Self::Wake => "wake",
+        }
+    }
+
+    /// Whether it takes something away: such actions need budget, fresh facts and an unprotected namespace.
+    pub const fn is_destructive(self) -> bool {
+        matches!(self, Self::Delete | Self::ScaleDown)
+    }
+}
+
+impl std::fmt::Display for Action {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Then {
+    /// Which action is written; `None` if none or several are, which the API server refuses.
+    pub fn action(&self) -> Option<Action> {
+        match (&self.delete, &self.scale_down, &self.webhook) {
+            (Some(_), None, None) => Some(Action::Delete),
+            (None, Some(_), None) => Some(Action::ScaleDown),
+            (None, None, Some(_)) => Some(Action::Webhook),
+            _ => None,
+        }
+    }
+}
+
+/// A completed firing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Firing {
+    /// The id of the decision.
+    pub id: String,
+    /// The policy that fired.
+    pub policy: String,
+    /// The action.
+    pub action: Action,
+    /// When it was complete.
+    #[schemars(schema_with = "schema::status_instant")]
+    pub at: Timestamp,
+    /// Why it was decided: an enumerated reason.
+    pub reason: String,
+    /// A digest of the policies that it was decided by: while they are the same, the manager is dormant.
+    pub digest: String,
+    /// What came of it: an enumerated reason.
+    pub result: String,
+    /// The same for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// What was seen when it was decided.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub evidence: BTreeMap<String, String>,
+}
+
+/// A workload that was scaled down.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ScaledWorkload {
+    /// The kind's group and version.
+    pub api_version: String,
+    /// The kind.
+    pub kind: String,
+    /// The object's name.
+    pub name: String,
+    /// The object's uid: another object of the same name is left alone.
+    pub uid: String,
+    /// The replicas it had; absent for a `CronJob`, which was suspended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i32>,
+}

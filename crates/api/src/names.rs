@@ -1,0 +1,20 @@
+//! Names that the world sees: API group, labels, annotations, field managers, well-known objects.
+
+/// The API group of every kind.
+pub const GROUP: &str = "coppice.dev";
+/// The field manager of everything the operator writes.
+pub const FIELD_MANAGER: &str = "coppice";
+/// The namespace that the installation lives in, unless `--namespace` says otherwise.
+pub const SYSTEM_NAMESPACE: &str = "coppice-system";
+/// The service account that the operator runs as.
+pub const SERVICE_ACCOUNT: &str = "coppice";
+/// A namespace with this label set to `"true"` is never deleted or scaled down, whatever its managers say.
+pub const LABEL_PROTECTED: &str = "coppice.dev/protected";
+/// The one `CoppiceConfig` that is read.
+pub const CONFIG_NAME: &str = "coppice";
+/// The Lease that says which replica writes.
+pub const LEASE_NAME: &str = "coppice-operator";
+/// The Secret, in the operator's own namespace, that holds the key with which webhooks are signed.
+pub const WEBHOOK_KEY_SECRET: &str = "coppice-webhook-key";
+/// The label that Kubernetes itself puts on every namespace: its name.
+pub const LABEL_NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";

@@ -1,0 +1,277 @@
+//! The command line's grammar: what all commands share.
+#![allow(clippy::doc_markdown, reason = "comments on arguments are the help that people read in a terminal")]
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use coppice_lifecycle::law::ScaleKind;
+use coppice_quantity::Duration;
+use jiff::Timestamp;
+
+use crate::command::{
+    completion, crds, doctor, explain, extend, hold, import, list, plan, rearm, release, version, wake,
+};
+
+/// Gives every namespace an end: shows what will happen, when and why, and lets you hold, extend or undo it.
+#[derive(Debug, Parser)]
+#[command(
+    name = "coppice",
+    version,
+    max_term_width = 110,
+    after_help = "Exit codes:
+  0  as asked
+  1  it failed; standard error says why
+  2  the command line could not be understood
+  3  it succeeded, and something is refused, unknown, broken or not exactly carried over
+
+Times are printed in UTC. Colours only on a terminal, and never with NO_COLOR."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Plan(plan::PlanArgs),
+    Explain(explain::ExplainArgs),
+    List(list::ListArgs),
+    Hold(hold::HoldArgs),
+    Release(release::ReleaseArgs),
+    Extend(extend::ExtendArgs),
+    Wake(wake::WakeArgs),
+    Rearm(rearm::RearmArgs),
+    Import(import::ImportArgs),
+    Crds(crds::CrdsArgs),
+    Doctor(doctor::DoctorArgs),
+    Version(version::VersionArgs),
+    Completion(completion::CompletionArgs),
+}
+
+/// Which API server, as whom: kubectl's flags.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Connection (as kubectl)")]
+pub(crate) struct ConnectionArgs {
+    /// The kubeconfig file [default: $KUBECONFIG, else ~/.kube/config, else the pod's service account]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+    /// The cluster of the kubeconfig
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) cluster: Option<String>,
+    /// The user of the kubeconfig
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// The namespace [default: the context's]
+    #[arg(short, long, global = true, value_name = "NAME")]
+    pub(crate) namespace: Option<String>,
+    /// The API server's URL
+    #[arg(short, long, global = true, value_name = "URL")]
+    pub(crate) server: Option<String>,
+    /// A bearer token
+    #[arg(long, global = true, value_name = "TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<String>,
+    /// Act as this user
+    #[arg(long = "as", global = true, value_name = "USER")]
+    pub(crate) impersonate: Option<String>,
+    /// Act as a member of this group; may be repeated
+    #[arg(long = "as-group", global = true, value_name = "GROUP", requires = "impersonate")]
+    pub(crate) impersonate_groups: Vec<String>,
+    /// How long to wait for an answer; 0 for as long as it takes
+    #[arg(long, global = true, value_name = "TIME", value_parser = timeout)]
+    pub(crate) request_timeout: Option<Duration>,
+    /// Do not check the API server's certificate
+    #[arg(long, global = true)]
+    pub(crate) insecure_skip_tls_verify: bool,
+    /// A PEM file of the authorities that sign the API server's certificate
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "insecure_skip_tls_verify")]
+    pub(crate) certificate_authority: Option<PathBuf>,
+    /// The name in the API server's certificate
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) tls_server_name: Option<String>,
+}
+
+/// What to look at: the cluster, or files.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct SourceArgs {
+    /// Read Namespaces, NamespaceManagers, Pods, Jobs and CoppiceConfig from files or directories (`-` for standard
+    /// input) instead of a cluster; may be repeated
+    #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1..)]
+    pub(crate) files: Vec<PathBuf>,
+    /// With -f: also directories below directories
+    #[arg(short = 'R', long, requires = "files")]
+    pub(crate) recursive: bool,
+    /// As of another instant: RFC 3339, or +DURATION or -DURATION from now. Only the clock moves
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = At::parse)]
+    pub(crate) at: Option<At>,
+    /// The namespace that Coppice is installed in
+    #[arg(long, value_name = "NAME", default_value = coppice_api::names::SYSTEM_NAMESPACE)]
+    pub(crate) system_namespace: String,
+    /// A further kind that this installation scales down, as GROUP/VERSION/KIND; may be repeated
+    #[arg(long = "scale-kind", value_name = "GROUP/VERSION/KIND", value_parser = scale_kind)]
+    pub(crate) scale_kinds: Vec<ScaleKind>,
+}
+
+/// Another instant than now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum At {
+    Instant(Timestamp),
+    Ahead(Duration),
+    Ago(Duration),
+}
+
+impl At {
+    fn parse(text: &str) -> Result<Self, String> {
+        let relative = |rest: &str| rest.parse::<Duration>().map_err(|e| e.to_string());
+        match (text.strip_prefix('+'), text.strip_prefix('-')) {
+            (Some(rest), _) => relative(rest).map(Self::Ahead),
+            (_, Some(rest)) => relative(rest).map(Self::Ago),
+            _ => instant(text)
+                .map(Self::Instant)
+                .map_err(|e| format!("{e}, or a time from now such as +2h or -30m")),
+        }
+    }
+
+    /// The instant, seen from now.
+    pub(crate) fn from(self, now: Timestamp) -> Timestamp {
+        let seconds = |d: Duration| jiff::SignedDuration::from_secs(d.as_secs_i64());
+        match self {
+            Self::Instant(at) => at,
+            Self::Ahead(by) => now.checked_add(seconds(by)).unwrap_or(Timestamp::MAX),
+            Self::Ago(by) => now.checked_sub(seconds(by)).unwrap_or(Timestamp::MIN),
+        }
+    }
+}
+
+/// How to print.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    #[default]
+    Table,
+    /// For people with a wide terminal
+    Wide,
+    /// For programs
+    Json,
+    /// For programs and people
+    Yaml,
+    /// Only the names
+    Name,
+}
+
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct OutputArgs {
+    /// How to print
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub(crate) output: Format,
+    /// Without the line of column names
+    #[arg(long)]
+    pub(crate) no_headers: bool,
+}
+
+/// How to write.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct WriteArgs {
+    /// Let the API server check it, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// A manager: `NAMESPACE/NAME`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl Target {
+    /// Reads `NAMESPACE/NAME`.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        match Place::parse(text)? {
+            Place { namespace, name: Some(name) } => Ok(Self { namespace, name }),
+            Place { namespace, name: None } => Err(format!(
+                "write NAMESPACE/NAME; `coppice list -n {namespace}` shows the managers of a namespace"
+            )),
+        }
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// A namespace, or one manager in it: `NAMESPACE[/NAME]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) namespace: String,
+    pub(crate) name: Option<String>,
+}
+
+impl Place {
+    /// Reads `NAMESPACE` or `NAMESPACE/NAME`.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let (namespace, name) = match text.split_once('/') {
+            None => (text, None),
+            Some((namespace, name)) => (namespace, Some(name)),
+        };
+        let good = |part: &str| {
+            !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b))
+        };
+        if !good(namespace) || !name.is_none_or(good) {
+            return Err("write NAMESPACE or NAMESPACE/NAME, in lower-case letters, digits, '-' and '.'".to_owned());
+        }
+        Ok(Self { namespace: namespace.to_owned(), name: name.map(str::to_owned) })
+    }
+}
+
+/// Reads a length of time that is not zero.
+pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
+    match text.parse::<Duration>() {
+        Ok(time) if time.is_zero() => Err("zero changes nothing: write at least 1s".to_owned()),
+        Ok(time) => Ok(time),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Reads a length of time.
+pub(crate) fn any_time(text: &str) -> Result<Duration, String> {
+    text.parse().map_err(|e: coppice_quantity::DurationError| e.to_string())
+}
+
+fn timeout(text: &str) -> Result<Duration, String> {
+    if text == "0" { Ok(Duration::ZERO) } else { any_time(text) }
+}
+
+/// Reads an instant with its zone.
+pub(crate) fn instant(text: &str) -> Result<Timestamp, String> {
+    text.parse().map_err(|_| {
+        "write an instant with its zone, such as 2026-12-01T18:00:00Z or 2026-12-01T18:00:00+01:00".to_owned()
+    })
+}
+
+fn scale_kind(text: &str) -> Result<ScaleKind, String> {
+    match text.split('/').collect::<Vec<_>>().as_slice() {
+        [group, version, kind, ..] if ![group, version, kind].iter().any(|p| p.is_empty()) => Ok(ScaleKind {
+            api_version: format!("{group}/{version}"),
+            kind: (*kind).to_owned(),
+            plural: String::new(),
+        }),
+        _ => Err("write GROUP/VERSION/KIND, such as argoproj.io/v1alpha1/Rollout".to_owned()),
+    }
+}
+
+/// A command that calls itself as it was called: `kubectl coppice` for the plugin.
+pub(crate) fn named_after(program: Option<&OsString>, command: clap::Command) -> clap::Command {
+    let file = program.map(PathBuf::from).and_then(|p| Some(p.file_stem()?.to_string_lossy().into_owned()));
+    match file.as_deref() {
+        Some("kubectl-coppice") => command.bin_name("kubectl coppice").display_name("kubectl coppice"),
+        _ => command.bin_name("coppice"),
+    }
+}

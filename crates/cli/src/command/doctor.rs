@@ -1,0 +1,124 @@
+//! `coppice doctor`: what is wrong with the installation, and what keeps namespaces from being deleted.
+
+mod install;
+mod remaining;
+mod stuck;
+
+use anyhow::Result;
+use clap::Args;
+use coppice_quantity::Duration;
+use serde::Serialize;
+
+use crate::args::{ConnectionArgs, Format, OutputArgs, any_time};
+use crate::connect::{code, connect, failed};
+use crate::print::{self, ALARM, CARE, GOOD, HEADING, paint};
+use crate::{Exit, Io};
+
+/// Find out what is wrong: the installation, and deletions that are stuck
+///
+/// Says which finalizer, resource or API service blocks the deletion of a namespace, and what to do. Repairs nothing.
+#[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 all is well, 3 something is wrong or could not be looked at, 1 error, 2 usage.")]
+pub(crate) struct DoctorArgs {
+    /// A deletion that takes longer than this is stuck
+    #[arg(long, value_name = "DURATION", value_parser = any_time, default_value = "5m")]
+    older_than: Duration,
+    /// The namespace that Coppice is installed in
+    #[arg(long, value_name = "NAME", default_value = coppice_api::names::SYSTEM_NAMESPACE)]
+    system_namespace: String,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// How something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+enum State {
+    Ok,
+    Problem,
+    /// It could not be looked at.
+    Unknown,
+}
+
+/// Something that was looked at.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Finding {
+    state: State,
+    about: String,
+    message: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    details: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    advice: Vec<String>,
+}
+
+impl Finding {
+    fn new(state: State, about: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { state, about: about.into(), message: message.into(), details: Vec::new(), advice: Vec::new() }
+    }
+
+    fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.advice.push(advice.into());
+        self
+    }
+
+    /// Something that could not be read.
+    fn unreadable(about: &str, error: &kube::Error) -> Self {
+        let finding = Self::new(State::Unknown, about, format!("{:#}", failed("it cannot be read", error)));
+        if code(error) == Some(403) { finding.advise("ask with more rights: an administrator can look at this") } else { finding }
+    }
+}
+
+#[derive(Serialize)]
+struct Section {
+    title: &'static str,
+    findings: Vec<Finding>,
+}
+
+pub(crate) async fn run(args: &DoctorArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
+    let client = connect(connection, io).await?.client;
+    // Nothing makes sense if the server does not answer: said once, not for every question.
+    client.apiserver_version().await.map_err(|e| failed("the API server does not answer", &e))?;
+    let services = stuck::api_services(&client).await;
+    let sections = [
+        Section { title: "Installation", findings: install::look(&client, &args.system_namespace, io.now).await },
+        Section { title: "Deletions", findings: stuck::look(&client, args.older_than, &services, io.now).await },
+        Section { title: "API services", findings: services },
+    ];
+    match args.output.output {
+        Format::Json => print::json(io.out, &sections)?,
+        Format::Yaml => print::yaml(io.out, &sections)?,
+        Format::Name => {
+            for finding in sections.iter().flat_map(|s| &s.findings).filter(|f| f.state != State::Ok) {
+                writeln!(io.out, "{}", finding.about)?;
+            }
+        }
+        Format::Table | Format::Wide => write(&sections, io)?,
+    }
+    let well = sections.iter().flat_map(|s| &s.findings).all(|f| f.state == State::Ok);
+    Ok(if well { Exit::Ok } else { Exit::Attention })
+}
+
+fn write(sections: &[Section], io: &mut Io<'_>) -> Result<()> {
+    for (index, section) in sections.iter().enumerate() {
+        if index > 0 {
+            writeln!(io.out)?;
+        }
+        writeln!(io.out, "{}", paint(section.title, HEADING, io.color))?;
+        for finding in &section.findings {
+            let (mark, style) = match finding.state {
+                State::Ok => ("ok     ", GOOD),
+                State::Problem => ("PROBLEM", ALARM),
+                State::Unknown => ("unknown", CARE),
+            };
+            writeln!(io.out, "  {}  {}: {}", paint(mark, style, io.color), finding.about, finding.message)?;
+            for detail in &finding.details {
+                writeln!(io.out, "             {detail}")?;
+            }
+            for advice in &finding.advice {
+                writeln!(io.out, "             {} {advice}", paint("->", HEADING, io.color))?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! Is Coppice installed, and does it work?
+
+use coppice_api::manager::Phase;
+use coppice_api::names::{CONFIG_NAME, LEASE_NAME};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{Api, Client, ResourceExt as _};
+
+use super::{Finding, State};
+use crate::facts::{Config, Manager};
+use crate::live;
+use crate::print::{self, count};
+
+/// The label of what the installation consists of.
+const OURS: &str = "app.kubernetes.io/name=coppice";
+/// So many managers are named.
+const NAMED: usize = 10;
+
+pub(super) async fn look(client: &Client, system: &str, now: Timestamp) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut served = true;
+    for crd in coppice_api::crds() {
+        let finding = definition(client, &crd).await;
+        served &= finding.state != State::Problem;
+        findings.push(finding);
+    }
+    let lease = lease(client, system, now).await;
+    let alive = lease.state == State::Ok;
+    findings.push(lease);
+    findings.extend(deployments(client, system, alive).await);
+    if served {
+        findings.push(config(client, now).await);
+        findings.push(managers(client).await);
+    }
+    findings
+}
+
+async fn definition(client: &Client, ours: &CustomResourceDefinition) -> Finding {
+    let name = ours.name_any();
+    let about = format!("CRD {name}");
+    let install = "`coppice crds | kubectl apply --server-side -f -` installs it";
+    let found = match Api::<CustomResourceDefinition>::all(client.clone()).get_opt(&name).await {
+        Ok(Some(found)) => found,
+        Ok(None) => return Finding::new(State::Problem, about, "it is not installed").advise(install),
+        Err(error) => return Finding::unreadable(&about, &error),
+    };
+    let wanted = ours.spec.versions.first().map_or("", |v| v.name.as_str());
+    if !found.spec.versions.iter().any(|v| v.name == wanted && v.served) {
+        return Finding::new(State::Problem, about, format!("version {wanted} is not served")).advise(install);
+    }
+    let conditions = found.status.and_then(|s| s.conditions).unwrap_or_default();
+    let bad = conditions.iter().find(|c| ["Established", "NamesAccepted"].contains(&c.type_.as_str()) && c.status != "True");
+    if let Some(bad) = bad {
+        let message = bad.message.as_deref().unwrap_or_default();
+        return Finding::new(State::Problem, about, format!("{} is {}: {message}", bad.type_, bad.status));
+    }
+    Finding::new(State::Ok, about, format!("served as {wanted}"))
+}
+
+async fn lease(client: &Client, system: &str, now: Timestamp) -> Finding {
+    let about = format!("Lease {system}/{LEASE_NAME}");
+    let lease = match Api::<Lease>::namespaced(client.clone(), system).get_opt(LEASE_NAME).await {
+        Ok(Some(lease)) => lease.spec.unwrap_or_default(),
+        Ok(None) => {
+            return Finding::new(State::Problem, about, "it does not exist: no operator has ever run here")
+                .advise("install the operator, or name its namespace with --system-namespace");
+        }
+        Err(error) => return Finding::unreadable(&about, &error),
+    };
+    let holder = lease.holder_identity.unwrap_or_default();
+    let renewed = lease.renew_time.map(|t| t.0);
+    let length = SignedDuration::from_secs(lease.lease_duration_seconds.unwrap_or(15).into());
+    match renewed.filter(|_| !holder.is_empty()) {
+        None => Finding::new(State::Problem, about, "no operator holds it: nothing is decided or done")
+            .advise(format!("look at the operator's pods: `kubectl get pods -n {system}`")),
+        Some(at) if now.duration_since(at) > length => {
+            let when = print::relative(at, now);
+            Finding::new(State::Problem, about, format!("{holder} renewed it last {when}: the operator does not run or cannot write"))
+                .advise(format!("look at the operator's log: `kubectl logs -n {system} -l {OURS}`"))
+        }
+        Some(at) => Finding::new(State::Ok, about, format!("held by {holder}, renewed {}", print::relative(at, now))),
+    }
+}
+
+async fn deployments(client: &Client, system: &str, alive: bool) -> Vec<Finding> {
+    let about = format!("operator in namespace {system}");
+    let found = match live::list(&Api::<Deployment>::namespaced(client.clone(), system), Some(OURS)).await {
+        Ok(found) => found,
+        Err(error) => return vec![Finding::unreadable(&about, &error)],
+    };
+    if found.is_empty() {
+        let message = format!("there is no Deployment with the label {OURS}");
+        return vec![if alive {
+            Finding::new(State::Ok, about, format!("{message}; the Lease shows that an operator runs elsewhere"))
+        } else {
+            Finding::new(State::Problem, about, message).advise("install the chart, or name its namespace with --system-namespace")
+        }];
+    }
+    let mut findings = Vec::new();
+    for deployment in found {
+        let wanted = deployment.spec.as_ref().and_then(|s| s.replicas).unwrap_or(1);
+        let available = deployment.status.as_ref().and_then(|s| s.available_replicas).unwrap_or(0);
+        let about = format!("Deployment {system}/{}", deployment.name_any());
+        let state = if available > 0 && available >= wanted { State::Ok } else { State::Problem };
+        let mut finding = Finding::new(state, about, format!("{available} of {wanted} replicas are available"));
+        if state == State::Problem {
+            finding.details = pods(client, system).await;
+            finding = finding.advise(format!("`kubectl describe pods -n {system} -l {OURS}` tells more"));
+        }
+        findings.push(finding);
+    }
+    findings
+}
+
+/// What the operator's pods wait for.
+async fn pods(client: &Client, system: &str) -> Vec<String> {
+    let Ok(pods) = live::list(&Api::<Pod>::namespaced(client.clone(), system), Some(OURS)).await else { return Vec::new() };
+    let mut lines = Vec::new();
+    for pod in pods {
+        let name = pod.name_any();
+        let status = pod.status.unwrap_or_default();
+        let phase = status.phase.unwrap_or_default();
+        let containers = status.container_statuses.unwrap_or_default();
+        let waiting = containers.iter().filter_map(|c| c.state.as_ref()?.waiting.as_ref()?.reason.clone());
+        let restarts: i32 = containers.iter().map(|c| c.restart_count).sum();
+        let reasons: Vec<String> = waiting.collect();
+        let why = if reasons.is_empty() { String::new() } else { format!(", {}", reasons.join(", ")) };
+        lines.push(format!("pod {name}: {phase}{why}, {}", count(usize::try_from(restarts).unwrap_or(0), "restart")));
+    }
+    lines
+}
+
+async fn config(client: &Client, now: Timestamp) -> Finding {
+    let about = format!("CoppiceConfig {CONFIG_NAME}");
+    let mut warnings = Vec::new();
+    let Some(config) = live::config(client, &mut warnings).await else {
+        let message = warnings.pop().unwrap_or_default();
+        return Finding::new(State::Unknown, about, message);
+    };
+    let mut finding = Finding::new(State::Ok, about, budget(&config));
+    let bad = |finding: &mut Finding, detail: String| {
+        finding.state = State::Problem;
+        finding.details.push(detail);
+    };
+    if let Err(error) = &config.spec {
+        bad(&mut finding, format!("{error}; every destructive step is paused"));
+    }
+    for condition in config.status.conditions.iter().filter(|c| c.status != "True") {
+        bad(&mut finding, format!("{} is {}: {} [{}]", condition.type_, condition.status, condition.message, condition.reason));
+    }
+    if config.spec.as_ref().is_ok_and(|s| s.governor.paused) {
+        bad(&mut finding, "the kill switch is on: nothing is deleted or scaled down (spec.governor.paused)".to_owned());
+    }
+    if let Some(tripped) = &config.status.governor.tripped {
+        let since = print::instant_from(tripped.since, now);
+        bad(&mut finding, format!("the governor stopped a step at {since}: {} [{}]", tripped.message, tripped.reason));
+    }
+    if config.meta.generation.is_some() && config.status.observed_generation != config.meta.generation {
+        bad(&mut finding, "the operator has not read the last change of spec".to_owned());
+    }
+    finding
+}
+
+fn budget(config: &Config) -> String {
+    let governor = &config.status.governor;
+    let version = config.status.version.as_deref().unwrap_or("unknown");
+    format!("operator version {version}; {} of {} destructive steps in the last hour", governor.last_hour, governor.hourly_limit)
+}
+
+async fn managers(client: &Client) -> Finding {
+    let about = "NamespaceManagers";
+    let all = match live::managers(client, None, None).await {
+        Ok(all) => all,
+        Err(error) => return Finding::new(State::Unknown, about, format!("{error:#}")),
+    };
+    let bad: Vec<&Manager> = all.iter().filter(|m| !is_ready(m)).collect();
+    if bad.is_empty() {
+        return Finding::new(State::Ok, about, format!("{}, each understood and possible", count(all.len(), "manager")));
+    }
+    let mut finding = Finding::new(State::Problem, about, format!("{} of {} are not well", bad.len(), count(all.len(), "manager")));
+    for manager in bad.iter().take(NAMED) {
+        let phase = manager.status.phase.map_or("not looked at", Phase::as_str);
+        let ready = manager.status.conditions.iter().find(|c| c.type_ == "Ready");
+        let why = ready.map_or_else(String::new, |c| format!(": {} [{}]", c.message, c.reason));
+        finding.details.push(format!("{}/{} ({phase}){why}", manager.namespace(), manager.name()));
+    }
+    if bad.len() > NAMED {
+        finding.details.push(format!("and {} more", bad.len() - NAMED));
+    }
+    finding.advise("`coppice explain NAMESPACE/NAME` tells more")
+}
+
+fn is_ready(manager: &Manager) -> bool {
+    manager.status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True")
+}

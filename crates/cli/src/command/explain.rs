@@ -1,0 +1,291 @@
+//! `coppice explain`: what a manager does, why, and why not.
+
+mod gone;
+mod text;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use coppice_api::Reason;
+use coppice_api::manager::{Firing, Notice, Phase, Policy, ScaledWorkload, Then, Verdict, When};
+use coppice_lifecycle::condition::evaluate;
+use coppice_lifecycle::{digest, governor};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::plan::Item;
+use crate::args::{ConnectionArgs, Format, OutputArgs, Place, SourceArgs};
+use crate::connect::connect;
+use crate::facts::Manager;
+use crate::forecast::{Forecast, forecast, world};
+use crate::print;
+use crate::snapshot::Snapshot;
+use crate::write::resource_name;
+use crate::{Exit, Io, live};
+
+/// Explain what happens to a namespace, and why not
+///
+/// Every policy with its verdict, what will happen next, what stands in the way, and what has happened. Of a namespace
+/// that is gone it tells what the Events remember.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  coppice explain team-a                         every manager of namespace team-a
+  coppice explain team-a/e2e --at +2h            one manager, as it would be in two hours
+  coppice explain team-a -f dump.yaml            from files, without a cluster
+
+Exit codes: 0 all is clear, 3 something is refused or unknown, 1 error, 2 usage.")]
+pub(crate) struct ExplainArgs {
+    /// A namespace, or one manager in it
+    #[arg(value_name = "NAMESPACE[/NAME]", value_parser = Place::parse)]
+    place: Place,
+    #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// One manager, explained.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Explanation {
+    #[serde(flatten)]
+    item: Item,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace_created: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace_uid: Option<String>,
+    policies: Vec<PolicyExplanation>,
+    /// What keeps policies from firing although their condition may hold.
+    stops: Vec<Stop>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extended_until: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notice: Option<Notice>,
+    firings: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_firing: Option<Firing>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    scaled_down: Vec<ScaledWorkload>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PolicyExplanation {
+    name: String,
+    when: When,
+    then: Then,
+    result: Verdict,
+    reason: String,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due: Option<Timestamp>,
+    /// Why it does not fire now; absent if it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why_not: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Stop {
+    reason: String,
+    message: String,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    at: Timestamp,
+    items: &'a [Explanation],
+}
+
+pub(crate) async fn run(args: &ExplainArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
+    let namespace = args.place.namespace.as_str();
+    if args.source.files.is_empty() {
+        let client = connect(connection, io).await?.client;
+        // Whoever may not read namespaces still gets what the managers say.
+        if matches!(live::namespace(&client, namespace).await, Ok(None)) {
+            return gone::run(&client, namespace, args.output.output, io).await;
+        }
+    }
+    let wanted = super::Wanted { namespace: Some(namespace), name: args.place.name.as_deref() };
+    let (snapshot, at) = super::look(&args.source, wanted, connection, io).await?;
+    if let (true, Some(name)) = (snapshot.managers.is_empty(), &args.place.name) {
+        bail!("there is no NamespaceManager {name} in namespace {namespace}");
+    }
+    let all: Vec<Explanation> = snapshot.managers.iter().map(|m| explain(&snapshot, m, at)).collect();
+    match args.output.output {
+        Format::Json => print::json(io.out, &Report { at, items: &all })?,
+        Format::Yaml => print::yaml(io.out, &Report { at, items: &all })?,
+        Format::Name => {
+            for one in &all {
+                writeln!(io.out, "{}", resource_name(&one.item.manager))?;
+            }
+        }
+        Format::Table | Format::Wide => {
+            if all.is_empty() {
+                no_managers(&snapshot, namespace, io)?;
+            }
+            text::write(&all, at, io)?;
+        }
+    }
+    let attention = all.iter().any(|e| e.item.unknown || e.item.phase == Some(Phase::Refused));
+    Ok(if attention { Exit::Attention } else { Exit::Ok })
+}
+
+fn no_managers(snapshot: &Snapshot, namespace: &str, io: &mut Io<'_>) -> Result<()> {
+    writeln!(io.out, "Namespace {namespace} has no NamespaceManager: Coppice does nothing to it.")?;
+    if let Some(protection) = snapshot.namespaces.get(namespace).and_then(|n| snapshot.law.protection(n)) {
+        writeln!(io.out, "And it could not: {}.", protection.message)?;
+    }
+    Ok(())
+}
+
+fn explain(snapshot: &Snapshot, manager: &Manager, at: Timestamp) -> Explanation {
+    let forecast = forecast(snapshot, manager, at);
+    let stops = stops(snapshot, manager, &forecast, at);
+    let item = Item::new(manager, &forecast, at);
+    let facts = snapshot.namespaces.get(manager.namespace());
+    let spec = manager.spec.as_ref().ok();
+    let mut policies = Vec::new();
+    for policy in spec.iter().flat_map(|s| &s.policies) {
+        policies.push(explain_policy(snapshot, manager, policy, at));
+    }
+    why_not(&mut policies, &stops, &item);
+    let status = &forecast.plan.status;
+    Explanation {
+        namespace_created: facts.map(|f| f.created),
+        namespace_uid: facts.map(|f| f.uid.clone()),
+        policies,
+        stops,
+        extended_until: spec.and_then(|s| s.extend_until).filter(|until| *until > at),
+        last_error: status.intent.as_ref().and_then(|i| i.last_error.clone()),
+        notice: status.notice.clone(),
+        firings: status.firings,
+        last_firing: status.last_firing.clone(),
+        scaled_down: status.scaled_down.clone(),
+        item,
+    }
+}
+
+/// The verdict on a policy by itself, also where the manager is dormant or refused and looks at none.
+fn explain_policy(snapshot: &Snapshot, manager: &Manager, policy: &Policy, at: Timestamp) -> PolicyExplanation {
+    let mut explanation = PolicyExplanation {
+        name: policy.name.clone(),
+        when: policy.when.clone(),
+        then: policy.then.clone(),
+        result: Verdict::Unknown,
+        reason: Reason::NotSynced.to_string(),
+        message: "the namespace could not be read".to_owned(),
+        since: None,
+        due: None,
+        why_not: None,
+    };
+    let (Some(world), Ok(spec)) = (world(snapshot, manager.namespace()), &manager.spec) else { return explanation };
+    let same = manager.status.policies_digest.as_deref() == Some(&digest(&spec.policies));
+    let previous = manager.status.policies.iter().find(|p| same && p.name == policy.name);
+    let evaluation = evaluate(policy, spec, &world, previous, at);
+    explanation.since =
+        evaluation.since.or(previous.filter(|p| p.result == evaluation.verdict).map(|p| p.since));
+    explanation.result = evaluation.verdict;
+    explanation.reason = evaluation.reason.to_string();
+    explanation.message = evaluation.message;
+    explanation.due = evaluation.due;
+    explanation
+}
+
+fn why_not(policies: &mut [PolicyExplanation], stops: &[Stop], item: &Item) {
+    let mut earlier: Option<String> = None;
+    for policy in policies {
+        let is_next = item.policy.as_deref() == Some(&policy.name);
+        let stop = match (policy.result, &earlier, stops.first()) {
+            (Verdict::False | Verdict::Unknown, ..) => Some(match remedy(&policy.reason) {
+                Some(remedy) => format!("{}; {remedy}", policy.message),
+                None => policy.message.clone(),
+            }),
+            (Verdict::True, _, Some(stop)) => Some(format!("its condition holds, but {}", stop.message)),
+            (Verdict::True, Some(name), None) => {
+                Some(format!("its condition holds, but policy {name:?} comes first, and only one fires"))
+            }
+            (Verdict::True, None, None) if is_next && !item.now => {
+                Some(format!("its condition holds, but {}", item.message))
+            }
+            (Verdict::True, None, None) => None,
+        };
+        if policy.result == Verdict::True && earlier.is_none() {
+            earlier = Some(policy.name.clone());
+        }
+        policy.why_not = stop;
+    }
+}
+
+/// What would have to happen for a condition to become true.
+fn remedy(reason: &str) -> Option<&'static str> {
+    let known = [
+        (Reason::TtlRunning, "`coppice extend` moves it later, `coppice hold` stops it for a time"),
+        (Reason::InitialDelay, "until then pods have time to appear"),
+        (Reason::TooFewPods, "more have to succeed; 0 would accept none at all"),
+        (Reason::PodsNotFinished, "it waits until every pod that counts has succeeded"),
+        (Reason::JobNotComplete, "it waits until the Job is complete"),
+        (Reason::PodFailed, "a failed pod counts until it is removed, or its Job completes and ignoreRetried is true"),
+        (Reason::JobFailed, "it counts until it is removed, or runs again and completes"),
+        (Reason::PodTerminating, "what follows the pod is waited for"),
+        (Reason::Settling, "one pod that does not succeed starts the time again"),
+        (Reason::PodStateUnknown, "nothing is done on what is not known"),
+        (Reason::JobNotSeen, "nothing is done on what is not known"),
+        (Reason::NotSynced, "nothing is done on what is not known"),
+        (Reason::Stale, "nothing is done on what is not known"),
+        (Reason::Forbidden, "nothing is done on what is not known; the operator may well see it"),
+    ];
+    known.iter().find(|(r, _)| r.as_str() == reason).map(|(_, remedy)| *remedy)
+}
+
+/// Everything that keeps policies from firing although their condition may hold, all of it at once.
+fn stops(snapshot: &Snapshot, manager: &Manager, forecast: &Forecast, at: Timestamp) -> Vec<Stop> {
+    let mut stops: Vec<Stop> = Vec::new();
+    let mut add = |reason: Reason, message: String| stops.push(Stop { reason: reason.to_string(), message });
+    let Ok(spec) = &manager.spec else {
+        let message = manager.spec.as_ref().err().cloned().unwrap_or_default();
+        add(Reason::InvalidSpec, message);
+        return stops;
+    };
+    if let Some(error) = &manager.status_error {
+        add(Reason::InvalidSpec, error.clone());
+    }
+    let facts = snapshot.namespaces.get(manager.namespace());
+    if facts.is_some_and(|f| f.terminating) {
+        add(Reason::NamespaceTerminating, "the namespace is being deleted already".to_owned());
+    }
+    if let Some(refusal) = facts.and_then(|f| snapshot.law.refusal(f, spec)) {
+        add(refusal.reason, refusal.message);
+    }
+    if spec.suspend {
+        add(Reason::Suspended, "spec.suspend is true; nothing is done until it is false".to_owned());
+    }
+    if let Some(hold) = spec.hold.as_ref().filter(|h| at < h.until) {
+        let why = hold.reason.as_ref().map_or_else(String::new, |r| format!(" ({r})"));
+        add(Reason::Held, format!("a hold lasts until {}{why}", print::instant_from(hold.until, at)));
+    }
+    let status = &forecast.plan.status;
+    if status.phase == Some(Phase::Fired)
+        && let Some(firing) = &status.last_firing
+    {
+        add(
+            Reason::Dormant,
+            format!(
+                "the manager is dormant since policy {:?} fired at {}; it wakes when its policies change, or by `coppice rearm {}/{}`",
+                firing.policy,
+                print::instant(firing.at),
+                manager.namespace(),
+                manager.name()
+            ),
+        );
+    }
+    let destructive = spec.policies.iter().any(|p| p.then.action().is_some_and(coppice_api::manager::Action::is_destructive));
+    let settings = &snapshot.law.config.governor;
+    if destructive && let Err(denied) = governor::allow(settings, &snapshot.ledger, snapshot.managed, at) {
+        let until = denied.retry_at.map_or_else(String::new, |t| format!("; again at {}", print::instant_from(t, at)));
+        add(denied.reason, format!("{}{until}", denied.message));
+    }
+    stops
+}

@@ -1,0 +1,195 @@
+//! An explanation for people.
+
+use std::io::Write;
+
+use anyhow::Result;
+use coppice_api::manager::{Then, Verdict, When};
+use jiff::Timestamp;
+
+use super::{Explanation, PolicyExplanation};
+use crate::Io;
+use crate::print::{self, ALARM, CARE, GOOD, HEADING, paint, phase_style};
+
+pub(super) fn write(all: &[Explanation], at: Timestamp, io: &mut Io<'_>) -> Result<()> {
+    let color = io.color;
+    for (index, one) in all.iter().enumerate() {
+        if index > 0 {
+            writeln!(io.out)?;
+        }
+        head(one, at, io.out, color)?;
+        next(one, at, io.out, color)?;
+        policies(one, at, io.out, color)?;
+        why_not(one, io.out, color)?;
+        stops(one, io.out, color)?;
+        past(one, at, io.out, color)?;
+    }
+    Ok(())
+}
+
+fn heading(to: &mut dyn Write, text: &str, color: bool) -> Result<()> {
+    Ok(writeln!(to, "\n{}", paint(text, HEADING, color))?)
+}
+
+fn head(one: &Explanation, at: Timestamp, to: &mut dyn Write, color: bool) -> Result<()> {
+    let item = &one.item;
+    let name = format!("{}/{}", item.namespace, item.manager);
+    writeln!(to, "{} {}", paint("NamespaceManager", HEADING, color), paint(&name, HEADING, color))?;
+    let phase = item.phase.map_or("-", coppice_api::manager::Phase::as_str);
+    writeln!(to, "  Phase:      {}", paint(phase, phase_style(item.phase), color))?;
+    match (one.namespace_created, &one.namespace_uid) {
+        (Some(created), Some(uid)) => {
+            writeln!(to, "  Namespace:  created {}, uid {uid}", print::instant_from(created, at))?;
+        }
+        _ => writeln!(to, "  Namespace:  {}", paint("could not be read", CARE, color))?,
+    }
+    if let Some(until) = one.extended_until {
+        writeln!(to, "  Extended:   no ttl ends before {}", print::instant_from(until, at))?;
+    }
+    Ok(())
+}
+
+fn next(one: &Explanation, at: Timestamp, to: &mut dyn Write, color: bool) -> Result<()> {
+    heading(to, "What will happen", color)?;
+    let item = &one.item;
+    let Some(action) = &item.action else {
+        writeln!(to, "  Nothing: {} [{}]", item.message, item.reason)?;
+        return Ok(());
+    };
+    let what = match action.as_str() {
+        "delete" => "The namespace is deleted",
+        "scaleDown" => "Workloads are scaled down",
+        "webhook" => "The webhook is called",
+        "wake" => "Workloads are woken",
+        other => other,
+    };
+    let when = match (item.now, item.due) {
+        (true, _) => paint(" now", ALARM, color),
+        (false, Some(due)) => format!(" at {}", print::instant_from(due, at)),
+        (false, None) => " when its condition holds".to_owned(),
+    };
+    let policy = item.policy.as_ref().map_or_else(String::new, |p| format!(", by policy {p:?}"));
+    writeln!(to, "  {what}{when}{policy}.")?;
+    writeln!(to, "  Because: {} [{}]", item.message, item.reason)?;
+    if let Some(error) = &one.last_error {
+        writeln!(to, "  {} {error}", paint("The last attempt failed:", ALARM, color))?;
+    }
+    if let Some(notice) = &one.notice {
+        let given = print::instant_from(notice.given_at, at);
+        let not_before = print::instant_from(notice.not_before, at);
+        writeln!(to, "  Notice: given {given}; no deletion before {not_before}")?;
+    }
+    Ok(())
+}
+
+fn policies(one: &Explanation, at: Timestamp, to: &mut dyn Write, color: bool) -> Result<()> {
+    if one.policies.is_empty() {
+        return Ok(());
+    }
+    heading(to, "Policies (in order; the first whose condition holds fires)", color)?;
+    for (index, policy) in one.policies.iter().enumerate() {
+        let (verdict, style) = match policy.result {
+            Verdict::True => ("true", GOOD),
+            Verdict::False => ("false", anstyle::Style::new()),
+            Verdict::Unknown => ("unknown", CARE),
+        };
+        writeln!(to, "  {}. {:?}: {}, then {}", index + 1, policy.name, when(&policy.when), then(&policy.then))?;
+        let since = policy.since.map_or_else(String::new, |s| format!(", since {}", print::instant_from(s, at)));
+        let due = due(policy, at);
+        writeln!(to, "     {}: {} [{}]{since}{due}", paint(verdict, style, color), policy.message, policy.reason)?;
+    }
+    Ok(())
+}
+
+fn due(policy: &PolicyExplanation, at: Timestamp) -> String {
+    // Of a policy that is true, the message has named the date.
+    let due = policy.due.filter(|_| policy.result != Verdict::True);
+    due.map_or_else(String::new, |due| format!(", {}", print::relative(due, at)))
+}
+
+fn why_not(one: &Explanation, to: &mut dyn Write, color: bool) -> Result<()> {
+    if one.policies.iter().all(|p| p.why_not.is_none()) {
+        return Ok(());
+    }
+    heading(to, "Why not now", color)?;
+    for policy in &one.policies {
+        if let Some(why) = &policy.why_not {
+            writeln!(to, "  {:?}: {why}", policy.name)?;
+        }
+    }
+    Ok(())
+}
+
+fn stops(one: &Explanation, to: &mut dyn Write, color: bool) -> Result<()> {
+    if one.stops.is_empty() {
+        return Ok(());
+    }
+    heading(to, "What stands in the way", color)?;
+    for stop in &one.stops {
+        writeln!(to, "  {} [{}]", stop.message, stop.reason)?;
+    }
+    Ok(())
+}
+
+fn past(one: &Explanation, at: Timestamp, to: &mut dyn Write, color: bool) -> Result<()> {
+    if let Some(firing) = &one.last_firing {
+        heading(to, "Last firing", color)?;
+        writeln!(to, "  Number {}, {} by policy {:?} at {}", one.firings, firing.action, firing.policy, print::instant_from(firing.at, at))?;
+        let message = firing.message.as_deref().unwrap_or("-");
+        writeln!(to, "  Result:    {message} [{}]", firing.result)?;
+        writeln!(to, "  Because:   {}", firing.reason)?;
+        let evidence: Vec<String> = firing.evidence.iter().map(|(k, v)| format!("{k}: {v}")).collect();
+        if !evidence.is_empty() {
+            writeln!(to, "  Evidence:  {}", evidence.join("; "))?;
+        }
+        writeln!(to, "  Decision:  {}", firing.id)?;
+    }
+    if !one.scaled_down.is_empty() {
+        let undo = format!("coppice wake {}/{}", one.item.namespace, one.item.manager);
+        heading(to, &format!("Scaled down (`{undo}` undoes it)"), color)?;
+        for workload in &one.scaled_down {
+            let had = workload.replicas.map_or_else(|| "was not suspended".to_owned(), |n| format!("had {}", print::count(usize::try_from(n).unwrap_or(0), "replica")));
+            writeln!(to, "  {}/{}: {had}", workload.kind, workload.name)?;
+        }
+    }
+    Ok(())
+}
+
+/// A condition in one line.
+pub(super) fn when(when: &When) -> String {
+    match (&when.ttl, &when.pods_succeed) {
+        (Some(ttl), None) => match (ttl.after, ttl.until) {
+            (Some(after), None) => format!("ttl of {after}"),
+            (None, Some(until)) => format!("ttl until {}", print::instant(until)),
+            _ => "a ttl without an end".to_owned(),
+        },
+        (None, Some(pods)) => {
+            let which = pods.selector.as_ref().map_or_else(|| "every pod".to_owned(), |s| format!("pods with {}", s.to_query()));
+            let mut text = format!("when {which} succeeded (initial delay {}, at least {}", pods.initial_delay, pods.min_pods);
+            if !pods.settle.is_zero() {
+                text = format!("{text}, settled for {}", pods.settle);
+            }
+            format!("{text})")
+        }
+        _ => "no condition".to_owned(),
+    }
+}
+
+/// An action in one line.
+pub(super) fn then(then: &Then) -> String {
+    match (&then.delete, &then.scale_down, &then.webhook) {
+        (Some(delete), None, None) if delete.notice.is_zero() => "delete the namespace".to_owned(),
+        (Some(delete), None, None) => format!("delete the namespace after a notice of {}", delete.notice),
+        (None, Some(scale), None) => match &scale.selectors {
+            None => "scale down every Deployment and StatefulSet".to_owned(),
+            Some(selectors) => {
+                let one = |s: &coppice_api::manager::WorkloadSelector| {
+                    let labels = s.selector.as_ref().map_or_else(String::new, |l| format!(" with {}", l.to_query()));
+                    format!("{}s{labels}", s.kind)
+                };
+                format!("scale down {}", selectors.iter().map(one).collect::<Vec<_>>().join(", "))
+            }
+        },
+        (None, None, Some(webhook)) => format!("call {}", webhook.url),
+        _ => "no action".to_owned(),
+    }
+}

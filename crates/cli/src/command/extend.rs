@@ -1,0 +1,96 @@
+//! `coppice extend`: no ttl ends before a later instant.
+
+use anyhow::{Result, bail};
+use clap::Args;
+use coppice_lifecycle::condition::evaluate;
+use coppice_lifecycle::facts::{Fact, World};
+use coppice_quantity::Duration;
+use jiff::Timestamp;
+use kube::Client;
+use serde_json::json;
+
+use super::hold::ahead;
+use crate::args::{ConnectionArgs, Target, WriteArgs, instant, some_time};
+use crate::connect::{connect, failed};
+use crate::facts::{self, Manager};
+use crate::write::{Change, change, dry, resource_name};
+use crate::{Exit, Io, live, print};
+
+/// Extend the life of a namespace
+///
+/// Sets spec.extendUntil: no ttl of the manager ends before. With --by it is counted from when the next ttl would end,
+/// or from now if that has passed.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  coppice extend team-a/e2e --by 2h
+  coppice extend team-a/e2e --until 2026-12-01T18:00:00Z
+
+Exit codes: 0 extended, 1 error, 2 usage.")]
+pub(crate) struct ExtendArgs {
+    /// The manager
+    #[arg(value_name = "NAMESPACE/NAME", value_parser = Target::parse)]
+    target: Target,
+    /// By how much
+    #[arg(long, value_name = "DURATION", value_parser = some_time, required_unless_present = "until")]
+    by: Option<Duration>,
+    /// Until when
+    #[arg(long, value_name = "TIME", value_parser = instant, conflicts_with = "by")]
+    until: Option<Timestamp>,
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+pub(crate) async fn run(args: &ExtendArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
+    let client = connect(connection, io).await?.client;
+    let now = io.now;
+    let ((before, until), _) = change(&client, &args.target, args.write.dry_run, async |manager| {
+        let extended = manager.spec.as_ref().ok().and_then(|s| s.extend_until);
+        let (before, until) = match (args.by, args.until) {
+            (None, until) => (extended, until.unwrap_or(now)),
+            (Some(by), _) => {
+                let due = due(&client, manager, now).await?;
+                (Some(due), ahead(due.max(now).max(extended.unwrap_or(now)), by))
+            }
+        };
+        Ok(Change::Patch(json!({ "extendUntil": until.to_string() }), (before, until)))
+    })
+    .await?;
+    let name = resource_name(&args.target.name);
+    let was = before.map_or_else(String::new, |b| format!("; before: {}", print::instant_from(b, now)));
+    writeln!(io.out, "{name} extended: no ttl ends before {}{was}{}", print::instant_from(until, now), dry(args.write.dry_run))?;
+    if before.is_some_and(|before| until < before) {
+        writeln!(io.err, "note: that is earlier than before; a ttl that ends later by itself is not shortened")?;
+    }
+    if until <= now {
+        writeln!(io.err, "note: that is past, so it extends nothing")?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// When the next ttl of a manager ends.
+async fn due(client: &Client, manager: &Manager, now: Timestamp) -> Result<Timestamp> {
+    let name = format!("{}/{}", manager.namespace(), manager.name());
+    let spec = match &manager.spec {
+        Ok(spec) => spec,
+        Err(error) => bail!("NamespaceManager {name}: {error}"),
+    };
+    if spec.policies.iter().all(|p| p.when.ttl.is_none()) {
+        bail!("NamespaceManager {name} has no ttl, so there is nothing to extend; `coppice hold {name}` stops its policies for a time");
+    }
+    let namespace = match live::namespace(client, manager.namespace()).await {
+        Ok(Some(namespace)) => facts::namespace(namespace, now),
+        Ok(None) => bail!("namespace {} does not exist any more", manager.namespace()),
+        Err(error) => {
+            // What the operator has recorded says the same.
+            let recorded = manager.status.policies.iter().filter_map(|p| p.due).min();
+            let ahead = format!("namespace {} cannot be read, so it is not known when the ttl ends (write --until instead)", manager.namespace());
+            return recorded.ok_or_else(|| failed(&ahead, &error));
+        }
+    };
+    // A ttl looks at neither.
+    let (pods, jobs) = (Fact::Known { value: Vec::new(), since: now }, Fact::Known { value: Vec::new(), since: now });
+    let world = World { namespace: &namespace, pods, jobs };
+    let ttls = spec.policies.iter().filter(|p| p.when.ttl.is_some());
+    let ends = ttls.filter_map(|policy| evaluate(policy, spec, &world, None, now).due).min();
+    Ok(ends.unwrap_or(now))
+}

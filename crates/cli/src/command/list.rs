@@ -1,0 +1,121 @@
+//! `coppice list`: the managers as the operator reports them.
+
+use anyhow::Result;
+use clap::Args;
+use coppice_api::manager::Phase;
+use serde_json::json;
+
+use crate::args::{ConnectionArgs, Format, OutputArgs};
+use crate::connect::connect;
+use crate::facts::Manager;
+use crate::print::{self, Cell, Table};
+use crate::write::resource_name;
+use crate::{Exit, Io, live};
+
+/// List managers as the operator last reported them
+///
+/// `coppice plan` computes what will happen instead of reading what was reported.
+#[derive(Debug, Args)]
+#[command(visible_alias = "ls", after_help = "Exit codes: 0 listed, 1 error, 2 usage.")]
+pub(crate) struct ListArgs {
+    /// All namespaces
+    #[arg(short = 'A', long)]
+    all_namespaces: bool,
+    /// Only managers with these labels: a=b,c in (d,e),!f
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    selector: Option<String>,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+pub(crate) async fn run(args: &ListArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
+    let api = connect(connection, io).await?;
+    let namespace = (!args.all_namespaces).then_some(api.namespace.as_str());
+    let managers = live::managers(&api.client, namespace, args.selector.as_deref()).await?;
+    match args.output.output {
+        Format::Json => print::json(io.out, &as_list(&managers)?)?,
+        Format::Yaml => print::yaml(io.out, &as_list(&managers)?)?,
+        Format::Name => {
+            for manager in &managers {
+                writeln!(io.out, "{}", resource_name(manager.name()))?;
+            }
+        }
+        Format::Table | Format::Wide if managers.is_empty() => {
+            let place = namespace.map_or_else(String::new, |n| format!(" in {n} namespace"));
+            writeln!(io.err, "No resources found{place}.")?;
+        }
+        Format::Table | Format::Wide => table(&managers, args, io)?,
+    }
+    Ok(Exit::Ok)
+}
+
+fn as_list(managers: &[Manager]) -> Result<serde_json::Value> {
+    let mut items = Vec::with_capacity(managers.len());
+    for manager in managers {
+        let mut item = json!({
+            "apiVersion": "coppice.dev/v1alpha1",
+            "kind": "NamespaceManager",
+            "metadata": manager.meta,
+            "status": manager.status,
+        });
+        if let Ok(spec) = &manager.spec {
+            item["spec"] = serde_json::to_value(spec)?;
+        }
+        if let Some(metadata) = item["metadata"].as_object_mut() {
+            metadata.remove("managedFields");
+        }
+        items.push(item);
+    }
+    Ok(json!({ "apiVersion": "v1", "kind": "List", "items": items }))
+}
+
+fn table(managers: &[Manager], args: &ListArgs, io: &mut Io<'_>) -> Result<()> {
+    let wide = args.output.output == Format::Wide;
+    let mut headers = if args.all_namespaces { vec!["NAMESPACE"] } else { Vec::new() };
+    headers.extend(["NAME", "PHASE", "NEXT", "DUE", "AGE"]);
+    if wide {
+        headers.extend(["FIRED", "POLICIES", "HELD UNTIL", "EXTENDED UNTIL"]);
+    }
+    headers.push("WHY");
+    let mut table = Table::new(&headers);
+    let instant = |at: Option<jiff::Timestamp>| at.map_or_else(|| "-".to_owned(), |at| print::instant_from(at, io.now));
+    for manager in managers {
+        let status = &manager.status;
+        let next = status.next.as_ref();
+        let age = manager.meta.creation_timestamp.as_ref();
+        let mut cells: Vec<Cell> = if args.all_namespaces { vec![manager.namespace().into()] } else { Vec::new() };
+        cells.extend([
+            manager.name().into(),
+            Cell::phase(status.phase),
+            next.and_then(|n| n.action.as_deref()).unwrap_or("-").into(),
+            instant(next.and_then(|n| n.due)).into(),
+            age.map_or_else(|| "-".to_owned(), |t| print::age(io.now.duration_since(t.0))).into(),
+        ]);
+        if wide {
+            let spec = manager.spec.as_ref().ok();
+            let policies = spec.map_or_else(|| "-".to_owned(), |s| s.policies.len().to_string());
+            cells.extend([
+                status.firings.to_string().into(),
+                policies.into(),
+                instant(spec.and_then(|s| s.hold.as_ref()).map(|h| h.until)).into(),
+                instant(spec.and_then(|s| s.extend_until)).into(),
+            ]);
+        }
+        cells.push(Cell::from(why(manager)));
+        table.row(cells);
+    }
+    table.write(io.out, !args.output.no_headers, io.color)
+}
+
+fn why(manager: &Manager) -> String {
+    if let Some(error) = manager.spec.as_ref().err().or(manager.status_error.as_ref()) {
+        return error.clone();
+    }
+    let outdated = manager.meta.generation.is_some() && manager.status.observed_generation != manager.meta.generation;
+    let message = manager.status.next.as_ref().map(|n| n.message.as_str());
+    match (manager.status.phase, message) {
+        (None::<Phase>, _) => "the operator has not looked at it yet; `coppice doctor` says whether it runs".to_owned(),
+        (_, Some(message)) if outdated => format!("{message} (before the last change of spec)"),
+        (_, message) => message.unwrap_or("-").to_owned(),
+    }
+}

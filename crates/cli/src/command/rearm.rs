@@ -1,0 +1,40 @@
+//! `coppice rearm`: a manager that has fired may fire again.
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::json;
+
+use crate::args::{ConnectionArgs, Target, WriteArgs};
+use crate::connect::connect;
+use crate::write::{Change, change, dry, resource_name};
+use crate::{Exit, Io};
+
+/// Arm a manager that has fired: it may fire once more
+///
+/// Sets spec.rearm to the number of the last firing. If a policy's condition still holds, it fires at once.
+#[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 armed, or it was already; 1 error, 2 usage.")]
+pub(crate) struct RearmArgs {
+    /// The manager
+    #[arg(value_name = "NAMESPACE/NAME", value_parser = Target::parse)]
+    target: Target,
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+pub(crate) async fn run(args: &RearmArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
+    let client = connect(connection, io).await?.client;
+    let (firings, written) = change(&client, &args.target, args.write.dry_run, async |manager| {
+        let firings = manager.status.firings;
+        let armed = manager.spec.as_ref().is_ok_and(|s| s.rearm == Some(firings));
+        Ok(if firings == 0 || armed { Change::Nothing(firings) } else { Change::Patch(json!({ "rearm": firings }), firings) })
+    })
+    .await?;
+    let name = resource_name(&args.target.name);
+    match (firings, written) {
+        (0, _) => writeln!(io.out, "{name} has never fired: it is armed")?,
+        (n, false) => writeln!(io.out, "{name} is armed already after firing {n}")?,
+        (n, true) => writeln!(io.out, "{name} armed again after firing {n}{}", dry(args.write.dry_run))?,
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,105 @@
+//! Reading that operator's objects, with the path of whatever is wrong.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::Remarks;
+
+/// What is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wrong {
+    pub(crate) path: String,
+    pub(crate) message: String,
+}
+
+impl std::fmt::Display for Wrong {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.path, self.message)
+    }
+}
+
+/// The fields of an object; a null counts as absent.
+pub(super) struct Fields<'a> {
+    fields: Option<&'a Map<String, Value>>,
+    path: String,
+}
+
+impl<'a> Fields<'a> {
+    /// An object that must be there.
+    pub(super) fn of(value: &'a Value, path: &str) -> Result<Self, Wrong> {
+        match value {
+            Value::Object(fields) => Ok(Self { fields: Some(fields), path: path.to_owned() }),
+            Value::Null => Err(Wrong { path: path.to_owned(), message: "required".to_owned() }),
+            _ => Err(Wrong { path: path.to_owned(), message: "must be an object".to_owned() }),
+        }
+    }
+
+    /// The object of a field; one without fields if it is absent.
+    pub(super) fn below(&self, key: &str) -> Result<Fields<'a>, Wrong> {
+        match self.get(key) {
+            None => Ok(Fields { fields: None, path: self.path_of(key) }),
+            Some(value) => Fields::of(value, &self.path_of(key)),
+        }
+    }
+
+    fn get(&self, key: &str) -> Option<&'a Value> {
+        self.fields.and_then(|fields| fields.get(key)).filter(|value| !value.is_null())
+    }
+
+    /// Where a field is.
+    pub(super) fn path_of(&self, key: &str) -> String {
+        format!("{}.{key}", self.path)
+    }
+
+    /// An error about a field.
+    pub(super) fn wrong(&self, key: &str, message: &str) -> Wrong {
+        Wrong { path: self.path_of(key), message: message.to_owned() }
+    }
+
+    pub(super) fn text(&self, key: &str) -> Result<Option<String>, Wrong> {
+        self.read(key, "a string", |v| v.as_str().map(str::to_owned))
+    }
+
+    pub(super) fn whole(&self, key: &str) -> Result<Option<i64>, Wrong> {
+        self.read(key, "a whole number", Value::as_i64)
+    }
+
+    pub(super) fn truth(&self, key: &str) -> Result<Option<bool>, Wrong> {
+        self.read(key, "true or false", Value::as_bool)
+    }
+
+    pub(super) fn list(&self, key: &str) -> Result<Option<&'a [Value]>, Wrong> {
+        self.read(key, "a list", |v| v.as_array().map(Vec::as_slice))
+    }
+
+    /// Labels; that operator took values of any plain type and compared them as text. None if there are none.
+    pub(super) fn labels(&self, key: &str) -> Result<Option<BTreeMap<String, String>>, Wrong> {
+        let Some(fields) = self.read(key, "an object", |v| v.as_object())? else { return Ok(None) };
+        let mut labels = BTreeMap::new();
+        for (name, value) in fields {
+            let text = match value {
+                Value::String(text) => text.clone(),
+                Value::Bool(_) | Value::Number(_) => value.to_string(),
+                _ => {
+                    let path = format!("{}.{name}", self.path_of(key));
+                    return Err(Wrong { path, message: "a label's value must be a string".to_owned() });
+                }
+            };
+            labels.insert(name.clone(), text);
+        }
+        Ok(Some(labels).filter(|l| !l.is_empty()))
+    }
+
+    fn read<T>(&self, key: &str, what: &str, read: impl FnOnce(&'a Value) -> Option<T>) -> Result<Option<T>, Wrong> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        read(value).map(Some).ok_or_else(|| self.wrong(key, &format!("must be {what}")))
+    }
+
+    /// Says which fields mean nothing there either.
+    pub(super) fn unknown(&self, known: &[&str], remarks: &mut Remarks) {
+        for key in self.fields.into_iter().flat_map(Map::keys).filter(|key| !known.contains(&key.as_str())) {
+            remarks.note(format!("{} is left out: nothing read it there either", self.path_of(key)));
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! From objects of the API to the facts that a decision rests on: the same as the operator's own conversion.
+
+use coppice_api::manager::{NamespaceManagerSpec, NamespaceManagerStatus};
+use coppice_api::{CoppiceConfigSpec, CoppiceConfigStatus, Labels};
+use coppice_lifecycle::facts::{JobFacts, JobState, NamespaceFacts, PodFacts, PodPhase};
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+/// An object of one of our own kinds.
+#[derive(Clone, Debug)]
+pub(crate) struct Object<S, T> {
+    pub(crate) meta: ObjectMeta,
+    /// Its spec, or why it cannot be understood.
+    pub(crate) spec: Result<S, String>,
+    /// Its status; the default if there is none or it cannot be understood.
+    pub(crate) status: T,
+    /// Why the status cannot be understood, if so.
+    pub(crate) status_error: Option<String>,
+}
+
+/// A `NamespaceManager`.
+pub(crate) type Manager = Object<NamespaceManagerSpec, NamespaceManagerStatus>;
+/// A `CoppiceConfig`.
+pub(crate) type Config = Object<CoppiceConfigSpec, CoppiceConfigStatus>;
+
+#[derive(Deserialize)]
+struct Wire {
+    #[serde(default)]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: serde_json::Value,
+    #[serde(default)]
+    status: serde_json::Value,
+}
+
+impl<S: DeserializeOwned, T: DeserializeOwned + Default> Object<S, T> {
+    /// Reads an object; one that cannot be understood says so in its fields.
+    pub(crate) fn from_json(value: serde_json::Value) -> Result<Self, serde_json::Error> {
+        let wire: Wire = serde_json::from_value(value)?;
+        let status = match wire.status {
+            serde_json::Value::Null => Ok(T::default()),
+            value => serde_json::from_value(value).map_err(|e| format!("status cannot be understood: {e}")),
+        };
+        let (status, status_error) = match status {
+            Ok(status) => (status, None),
+            Err(error) => (T::default(), Some(error)),
+        };
+        let spec = serde_json::from_value(wire.spec).map_err(|e| format!("spec cannot be understood: {e}"));
+        Ok(Self { meta: wire.metadata, spec, status, status_error })
+    }
+}
+
+impl<S, T> Object<S, T> {
+    /// Its namespace; empty for cluster-scoped kinds.
+    pub(crate) fn namespace(&self) -> &str {
+        self.meta.namespace.as_deref().unwrap_or_default()
+    }
+
+    /// Its name.
+    pub(crate) fn name(&self) -> &str {
+        self.meta.name.as_deref().unwrap_or_default()
+    }
+}
+
+/// A namespace; none without a creation time, which only the API server gives.
+pub(crate) fn namespace(object: Namespace, assumed: Timestamp) -> NamespaceFacts {
+    let phase = object.status.and_then(|s| s.phase);
+    let meta = object.metadata;
+    let name = meta.name.unwrap_or_default();
+    NamespaceFacts {
+        terminating: meta.deletion_timestamp.is_some() || phase.as_deref() == Some("Terminating"),
+        uid: meta.uid.unwrap_or_else(|| format!("unknown-uid-of-{name}")),
+        resource_version: meta.resource_version.unwrap_or_default(),
+        created: meta.creation_timestamp.map_or(assumed, |t| t.0),
+        labels: meta.labels.unwrap_or_default().into_iter().collect(),
+        name,
+    }
+}
+
+/// A pod.
+pub(crate) fn pod(object: Pod) -> PodFacts {
+    let meta = object.metadata;
+    let owners = meta.owner_references.unwrap_or_default();
+    let job = owners.into_iter().find(|o| o.controller == Some(true) && o.kind == "Job");
+    PodFacts {
+        name: meta.name.unwrap_or_default().into(),
+        labels: labels(meta.labels),
+        phase: PodPhase::parse(object.status.and_then(|s| s.phase).as_deref()),
+        terminating: meta.deletion_timestamp.is_some(),
+        job: job.map(|o| o.uid.into()),
+    }
+}
+
+/// A Job.
+pub(crate) fn job(object: Job) -> JobFacts {
+    let meta = object.metadata;
+    let status = object.status.unwrap_or_default();
+    let has = |kind: &str| status.conditions.iter().flatten().any(|c| c.type_ == kind && c.status == "True");
+    let state = match (has("Complete"), has("Failed")) {
+        (true, _) => JobState::Complete,
+        (false, true) => JobState::Failed,
+        (false, false) => JobState::Unfinished,
+    };
+    let template = object.spec.and_then(|s| s.template.metadata).and_then(|m| m.labels);
+    let name = meta.name.unwrap_or_default();
+    JobFacts {
+        uid: meta.uid.unwrap_or_else(|| format!("unknown-uid-of-{name}")).into(),
+        pod_labels: labels(template),
+        state,
+        succeeded: status.succeeded.and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
+        terminating: meta.deletion_timestamp.is_some(),
+        name: name.into(),
+    }
+}
+
+fn labels(map: Option<std::collections::BTreeMap<String, String>>) -> Labels {
+    map.unwrap_or_default().into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_pod_belongs_to_the_job_that_controls_it() {
+        let owner = |kind: &str, controller: bool| json!({"apiVersion": "v1", "kind": kind, "name": "x", "uid": kind, "controller": controller});
+        let read = |owners: serde_json::Value| {
+            pod(serde_json::from_value(json!({"metadata": {"name": "p", "ownerReferences": owners}, "status": {"phase": "Failed"}})).unwrap())
+        };
+        assert_eq!(read(json!([owner("Job", true)])).job.as_deref(), Some("Job"));
+        assert_eq!(read(json!([owner("Job", false), owner("ReplicaSet", true)])).job, None);
+        assert_eq!(read(json!([])).phase, PodPhase::Failed);
+    }
+
+    #[test]
+    fn a_job_is_over_by_its_conditions() {
+        let read = |conditions: serde_json::Value| {
+            job(serde_json::from_value(json!({"metadata": {"name": "j"}, "status": {"succeeded": 3, "conditions": conditions}})).unwrap())
+        };
+        let condition = |kind: &str, status: &str| json!({"type": kind, "status": status});
+        assert_eq!(read(json!([condition("Complete", "True")])).state, JobState::Complete);
+        assert_eq!(read(json!([condition("Failed", "True")])).state, JobState::Failed);
+        assert_eq!(read(json!([condition("Complete", "False"), condition("Suspended", "True")])).state, JobState::Unfinished);
+        assert_eq!(read(json!([])).succeeded, 3);
+    }
+}

@@ -1,0 +1,77 @@
+//! What will happen to a manager: the operator's own plan, unfolded without doing anything.
+
+use coppice_api::manager::NamespaceManagerStatus;
+use coppice_lifecycle::facts::World;
+use coppice_lifecycle::plan::{Delivery, ManagerFacts, Observed};
+use coppice_lifecycle::{Plan, plan};
+use jiff::Timestamp;
+
+use crate::facts::Manager;
+use crate::snapshot::Snapshot;
+
+/// A plan needs a few passes to unfold (a notice or an intent is written first); no plan needs more than this.
+const PASSES: usize = 10;
+
+/// What will happen.
+#[derive(Debug)]
+pub(crate) struct Forecast {
+    /// The plan once everything that is only written down has been written down.
+    pub(crate) plan: Plan,
+}
+
+/// Unfolds the plan of a manager until it stands still or acts.
+pub(crate) fn forecast(snapshot: &Snapshot, manager: &Manager, now: Timestamp) -> Forecast {
+    let mut plan = pass(snapshot, manager, &manager.status, now);
+    let mut before = manager.status.clone();
+    for _ in 1..PASSES {
+        if plan.effect.is_some() || plan.status == before {
+            break;
+        }
+        before = plan.status;
+        plan = pass(snapshot, manager, &before, now);
+    }
+    Forecast { plan }
+}
+
+fn pass(snapshot: &Snapshot, manager: &Manager, status: &NamespaceManagerStatus, now: Timestamp) -> Plan {
+    let spec = match (&manager.spec, &manager.status_error) {
+        (Err(error), _) | (_, Some(error)) => Err(error.as_str()),
+        (Ok(spec), None) => Ok(spec),
+    };
+    let observed = Observed {
+        manager: ManagerFacts {
+            namespace: manager.namespace(),
+            name: manager.name(),
+            uid: manager.meta.uid.as_deref().unwrap_or_default(),
+            generation: manager.meta.generation.unwrap_or_default(),
+            terminating: manager.meta.deletion_timestamp.is_some(),
+            spec,
+            status,
+        },
+        world: world(snapshot, manager.namespace()),
+        law: &snapshot.law,
+        ledger: &snapshot.ledger,
+        managed: snapshot.managed,
+        // The clocks and caches that count are the operator's; what is wrong with them, its status says.
+        skew: None,
+        stale: None,
+        delivery: Delivery::None,
+    };
+    plan(&observed, now)
+}
+
+/// A namespace and what is in it; none if it could not be read.
+pub(crate) fn world<'a>(snapshot: &'a Snapshot, namespace: &str) -> Option<World<'a>> {
+    snapshot.namespaces.get(namespace).map(|facts| World {
+        namespace: facts,
+        pods: snapshot.pods.fact(namespace),
+        jobs: snapshot.jobs.fact(namespace),
+    })
+}
+
+impl Forecast {
+    /// Whether it rests on something that could not be known.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.plan.status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "Unknown")
+    }
+}

@@ -1,0 +1,110 @@
+//! The command line `coppice`, also `kubectl coppice`.
+//!
+//! ```text
+//! live (API server) ─┐
+//!                    ├─▶ Snapshot ─▶ forecast (the operator's own `plan`) ─▶ print
+//! files (YAML, JSON) ┘
+//! ```
+//! `plan` and `explain` call the very function by which the operator decides. Only [`entry`] reads the clock; everything
+//! else is told the time, so that answers can be tested and asked for another instant (`--at`).
+
+mod args;
+mod command;
+mod connect;
+mod consol;
+pub mod entry;
+mod facts;
+mod files;
+mod forecast;
+mod live;
+mod local;
+mod print;
+mod rules;
+mod snapshot;
+mod validate;
+mod write;
+mod yaml;
+
+use std::ffi::OsString;
+use std::io::{Read, Write};
+
+use clap::{CommandFactory as _, FromArgMatches as _};
+use jiff::Timestamp;
+
+use args::Cli;
+
+/// What a command reads from and writes to.
+pub struct Io<'a> {
+    /// Standard input, for `-f -`.
+    pub stdin: &'a mut dyn Read,
+    /// What was asked for.
+    pub out: &'a mut dyn Write,
+    /// What else there is to say.
+    pub err: &'a mut dyn Write,
+    /// The present.
+    pub now: Timestamp,
+    /// Whether `out` understands colours.
+    pub color: bool,
+    /// The API server to talk to, instead of the one that kubeconfig names.
+    pub client: Option<kube::Client>,
+}
+
+/// How a command ended. The numbers are stable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Exit {
+    /// As asked.
+    Ok = 0,
+    /// It failed; standard error says why.
+    Error = 1,
+    /// The command line could not be understood.
+    Usage = 2,
+    /// It succeeded, and something is refused, unknown, broken or not exactly carried over.
+    Attention = 3,
+}
+
+/// The whole command line, for generated documentation.
+pub fn clap_command() -> clap::Command {
+    Cli::command()
+}
+
+/// Runs one command line (the first argument is the program's name) and returns the exit code.
+pub fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io<'_>) -> u8 {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let command = args::named_after(args.first(), Cli::command());
+    let cli = match command.try_get_matches_from(&args).and_then(|m| Cli::from_arg_matches(&m)) {
+        Ok(cli) => cli,
+        Err(error) => return explain_usage(&error, io) as u8,
+    };
+    let result = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(anyhow::Error::from)
+        .and_then(|runtime| runtime.block_on(command::dispatch(cli, io)));
+    let exit = match result.and_then(|exit| Ok(io.out.flush().map(|()| exit)?)) {
+        Ok(exit) => exit,
+        Err(error) if is_broken_pipe(&error) => Exit::Ok,
+        Err(error) => {
+            // Nobody can be told that nobody can be told.
+            let _ = writeln!(io.err, "error: {error:#}");
+            Exit::Error
+        }
+    };
+    exit as u8
+}
+
+fn explain_usage(error: &clap::Error, io: &mut Io<'_>) -> Exit {
+    let text = error.render();
+    let asked_for = !error.use_stderr();
+    let (to, exit): (&mut dyn Write, Exit) =
+        if asked_for { (&mut *io.out, Exit::Ok) } else { (&mut *io.err, Exit::Usage) };
+    // Whoever reads may have gone away.
+    let _ = if asked_for && io.color { write!(to, "{}", text.ansi()) } else { write!(to, "{text}") };
+    exit
+}
+
+/// Whoever read our output has gone away, as `head` does: no error of ours.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+    })
+}

@@ -1,0 +1,198 @@
+//! A snapshot of a cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+
+use anyhow::Result;
+use coppice_api::{Reason, names};
+use coppice_lifecycle::law::ScaleKind;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::core::NamespaceResourceScope;
+use kube::api::{ApiResource, DynamicObject, ListParams};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
+
+use crate::connect::{code, failed};
+use crate::facts::{self, Config, Manager};
+use crate::snapshot::{ByNamespace, Snapshot, law, managed_by_limit};
+
+/// Lists come in pages of this size.
+const PAGE: u32 = 500;
+
+/// What to look at.
+pub(crate) struct Scope<'a> {
+    /// One namespace, or all of them.
+    pub(crate) namespace: Option<&'a str>,
+    /// One manager of it, or all of them.
+    pub(crate) name: Option<&'a str>,
+    /// What the installation lives in.
+    pub(crate) system_namespace: &'a str,
+    pub(crate) scale_kinds: Vec<ScaleKind>,
+}
+
+/// The resource of our managers, read without its type: an object that this version cannot understand must not hide
+/// the others.
+pub(crate) fn managers_api(client: &Client, namespace: Option<&str>) -> Api<DynamicObject> {
+    let resource = ApiResource::erase::<coppice_api::NamespaceManager>(&());
+    match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    }
+}
+
+/// One manager; none if it does not exist.
+pub(crate) async fn manager(client: &Client, namespace: &str, name: &str) -> Result<Option<Manager>> {
+    let what = format!("NamespaceManager {namespace}/{name} cannot be read");
+    let found = managers_api(client, Some(namespace)).get_opt(name).await.map_err(|e| failed(&what, &e))?;
+    found.map(|object| Ok(Manager::from_json(serde_json::to_value(object)?)?)).transpose()
+}
+
+/// Every manager of a namespace or the cluster that a label selector selects, by namespace and name.
+pub(crate) async fn managers(client: &Client, namespace: Option<&str>, labels: Option<&str>) -> Result<Vec<Manager>> {
+    let place = namespace.map_or_else(String::new, |n| format!(" of namespace {n}"));
+    let found = list(&managers_api(client, namespace), labels)
+        .await
+        .map_err(|e| failed(&format!("the NamespaceManagers{place} cannot be listed"), &e))?;
+    let mut managers = Vec::with_capacity(found.len());
+    for object in found {
+        managers.push(Manager::from_json(serde_json::to_value(object)?)?);
+    }
+    managers.sort_by(|a, b| (a.namespace(), a.name()).cmp(&(b.namespace(), b.name())));
+    Ok(managers)
+}
+
+/// Everything that the plans of the managers in scope rest on.
+pub(crate) async fn snapshot(client: &Client, scope: Scope<'_>) -> Result<Snapshot> {
+    let mut warnings = Vec::new();
+    let mut managers = managers(client, scope.namespace, None).await?;
+    let namespaces_of_managers: BTreeSet<String> = managers.iter().map(|m| m.namespace().to_owned()).collect();
+    let config = config(client, &mut warnings).await;
+    let mut scale_kinds = scope.scale_kinds;
+    scale_kinds.extend(accepted_kinds(&managers));
+    let (law, ledger) = law(config, scope.system_namespace, scale_kinds, &mut warnings);
+    let managed = match scope.namespace {
+        None => namespaces_of_managers.len() as u64,
+        Some(_) => managed_by_limit(&law, &ledger),
+    };
+    managers.retain(|m| scope.name.is_none_or(|n| n == m.name()));
+    let looks_at_pods = managers.iter().filter_map(|m| m.spec.as_ref().ok()).flat_map(|s| &s.policies);
+    let (mut pods, mut jobs) = if looks_at_pods.filter(|p| p.when.pods_succeed.is_some()).count() > 0 {
+        tokio::join!(
+            by_namespace(client, scope.namespace, "pods", facts::pod),
+            by_namespace(client, scope.namespace, "jobs", facts::job)
+        )
+    } else {
+        (ByNamespace::default(), ByNamespace::default())
+    };
+    pods.sort_by(|p| &p.name);
+    jobs.sort_by(|j| &j.name);
+    let namespaces = namespaces(client, scope.namespace, &mut warnings).await?;
+    Ok(Snapshot { managers, namespaces, pods, jobs, law, ledger, managed, warnings })
+}
+
+/// One namespace; none if it does not exist.
+pub(crate) async fn namespace(client: &Client, name: &str) -> Result<Option<Namespace>, kube::Error> {
+    Api::<Namespace>::all(client.clone()).get_opt(name).await
+}
+
+async fn namespaces(
+    client: &Client,
+    one: Option<&str>,
+    warnings: &mut Vec<String>,
+) -> Result<BTreeMap<String, coppice_lifecycle::facts::NamespaceFacts>> {
+    let found = match one {
+        Some(name) => namespace(client, name).await.map(|n| n.into_iter().collect()),
+        None => list(&Api::<Namespace>::all(client.clone()), None).await,
+    };
+    let found: Vec<Namespace> = match found {
+        Ok(found) => found,
+        Err(error) if code(&error) == Some(403) => {
+            warnings.push(format!("{:#}; nothing can be said of what is in them", failed("namespaces cannot be read", &error)));
+            Vec::new()
+        }
+        Err(error) => return Err(failed("namespaces cannot be read", &error)),
+    };
+    let facts = found.into_iter().map(|object| facts::namespace(object, Timestamp::MAX));
+    Ok(facts.map(|facts| (facts.name.clone(), facts)).collect())
+}
+
+/// The settings; none, with a warning, if they cannot be read.
+pub(crate) async fn config(client: &Client, warnings: &mut Vec<String>) -> Option<Config> {
+    let resource = ApiResource::erase::<coppice_api::CoppiceConfig>(&());
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let why = match api.get_opt(names::CONFIG_NAME).await {
+        Ok(Some(object)) => match serde_json::to_value(object).and_then(Config::from_json) {
+            Ok(config) => return Some(config),
+            Err(error) => error.to_string(),
+        },
+        Ok(None) => "it does not exist: the operator, which creates it, has not run yet".to_owned(),
+        Err(error) => format!("{:#}", failed("it cannot be read", &error)),
+    };
+    warnings.push(format!("CoppiceConfig/{}: {why}; its defaults are assumed", names::CONFIG_NAME));
+    None
+}
+
+/// Objects of one kind; those that may not be read are unknown, not absent.
+async fn by_namespace<K, F>(client: &Client, namespace: Option<&str>, what: &str, project: fn(K) -> F) -> ByNamespace<F>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+{
+    let api: Api<K> = match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    };
+    match list_with(&api, None, |object: K| (object.namespace().unwrap_or_default(), project(object))).await {
+        Ok(found) => {
+            let mut all = ByNamespace::default();
+            for (namespace, facts) in found {
+                all.add(&namespace, facts);
+            }
+            all
+        }
+        Err(error) => {
+            let reason = if code(&error) == Some(403) { Reason::Forbidden } else { Reason::NotSynced };
+            ByNamespace::unknown(reason, format!("{:#}", failed(&format!("{what} cannot be listed"), &error)))
+        }
+    }
+}
+
+/// Lists everything, page by page.
+pub(crate) async fn list<K>(api: &Api<K>, labels: Option<&str>) -> Result<Vec<K>, kube::Error>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    list_with(api, labels, |object| object).await
+}
+
+async fn list_with<K, T>(api: &Api<K>, labels: Option<&str>, keep: impl Fn(K) -> T) -> Result<Vec<T>, kube::Error>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    let mut params = ListParams::default().limit(PAGE);
+    params.label_selector = labels.map(str::to_owned);
+    let mut all = Vec::new();
+    loop {
+        let page = api.list(&params).await?;
+        // Page by page into the small form: there may be many large objects.
+        all.extend(page.items.into_iter().map(&keep));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(all),
+        }
+    }
+}
+
+/// Further kinds that the operator scales: how it was installed cannot be seen here, but that it accepted a manager
+/// which names them can.
+fn accepted_kinds(managers: &[Manager]) -> Vec<ScaleKind> {
+    let accepted = managers.iter().filter(|m| {
+        let refused = m.status.next.as_ref().is_some_and(|n| n.reason == Reason::KindNotAllowed.as_str());
+        m.meta.generation.is_some() && m.status.observed_generation == m.meta.generation && !refused
+    });
+    let policies = accepted.filter_map(|m| m.spec.as_ref().ok()).flat_map(|spec| &spec.policies);
+    let selectors = policies.filter_map(|p| p.then.scale_down.as_ref()).flat_map(|s| s.selectors.iter().flatten());
+    selectors
+        .filter_map(|s| Some(ScaleKind { api_version: s.api_version.clone()?, kind: s.kind.clone(), plural: String::new() }))
+        .collect()
+}

@@ -1,0 +1,5 @@
+//! The binary `coppice`.
+
+fn main() -> std::process::ExitCode {
+    coppice_cli::entry::main()
+}

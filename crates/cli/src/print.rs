@@ -1,0 +1,211 @@
+//! Tables as kubectl prints them, times, colours.
+
+use std::fmt::Write as _;
+use std::io::Write;
+
+use anstyle::{AnsiColor, Style};
+use anyhow::Result;
+use coppice_api::manager::Phase;
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+/// One cell, with its style.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cell {
+    text: String,
+    style: Style,
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self { text: text.into(), style: Style::new() }
+    }
+}
+
+impl Cell {
+    /// A phase in its colour.
+    pub(crate) fn phase(phase: Option<Phase>) -> Self {
+        Self { text: phase.map_or("-", Phase::as_str).to_owned(), style: phase_style(phase) }
+    }
+
+    /// The text in this style.
+    pub(crate) fn styled(text: impl Into<String>, style: Style) -> Self {
+        Self { text: text.into(), style }
+    }
+}
+
+/// The colour of a phase.
+pub(crate) fn phase_style(phase: Option<Phase>) -> Style {
+    let color = match phase {
+        Some(Phase::Active) => AnsiColor::Green,
+        Some(Phase::Pending | Phase::Terminating) => AnsiColor::Yellow,
+        Some(Phase::Held | Phase::Suspended) => AnsiColor::Cyan,
+        Some(Phase::Refused) => AnsiColor::Red,
+        Some(Phase::Fired) | None => return Style::new(),
+    };
+    color.on_default()
+}
+
+/// Something to look at.
+pub(crate) const ALARM: Style = AnsiColor::Red.on_default();
+/// Something that is as it should be.
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+/// Something that may deserve a look.
+pub(crate) const CARE: Style = AnsiColor::Yellow.on_default();
+/// A heading.
+pub(crate) const HEADING: Style = Style::new().bold();
+
+/// The text in a style, if colours are wanted.
+pub(crate) fn paint(text: &str, style: Style, color: bool) -> String {
+    if color && style != Style::new() { format!("{style}{text}{style:#}") } else { text.to_owned() }
+}
+
+/// A table in kubectl's manner: columns as wide as their widest cell, three spaces between, the last one open.
+pub(crate) struct Table {
+    headers: Vec<&'static str>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    /// An empty table with these columns.
+    pub(crate) fn new(headers: &[&'static str]) -> Self {
+        Self { headers: headers.to_vec(), rows: Vec::new() }
+    }
+
+    /// Adds a row.
+    pub(crate) fn row(&mut self, cells: Vec<Cell>) {
+        self.rows.push(cells);
+    }
+
+    /// Writes the table.
+    pub(crate) fn write(&self, to: &mut dyn Write, with_headers: bool, color: bool) -> Result<()> {
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|c| c.text.chars().count());
+            cells.chain(with_headers.then_some(self.headers[column].len())).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.headers.len()).map(width).collect();
+        let header: Vec<Cell> = self.headers.iter().map(|h| Cell::from(*h)).collect();
+        for row in with_headers.then_some(&header).into_iter().chain(&self.rows) {
+            let mut line = String::new();
+            for (cell, width) in row.iter().zip(&widths) {
+                let padding = width - cell.text.chars().count().min(*width) + 3;
+                line.push_str(&paint(&cell.text, cell.style, color));
+                line.extend(std::iter::repeat_n(' ', padding));
+            }
+            writeln!(to, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+/// An instant in UTC, whole seconds.
+pub(crate) fn instant(at: Timestamp) -> String {
+    format!("{at:.0}")
+}
+
+/// An instant, and how far away it is: `2026-03-01T12:00:00Z (in 2h)`.
+pub(crate) fn instant_from(at: Timestamp, now: Timestamp) -> String {
+    format!("{} ({})", instant(at), relative(at, now))
+}
+
+/// How far away an instant is: `in 2h`, `3m ago`, `now`.
+pub(crate) fn relative(at: Timestamp, now: Timestamp) -> String {
+    // To the nearest second: "in 1h" for something asked for a moment ago.
+    let seconds = at.duration_since(now).as_millis().saturating_add(500).div_euclid(1000);
+    match i64::try_from(seconds).unwrap_or(i64::MAX) {
+        0 => "now".to_owned(),
+        ahead @ 1.. => format!("in {}", span(ahead)),
+        behind => format!("{} ago", span(-behind)),
+    }
+}
+
+/// A length of time in short, as kubectl writes ages.
+pub(crate) fn age(of: SignedDuration) -> String {
+    span(of.as_secs().max(0))
+}
+
+fn span(seconds: i64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
+    let pair = |a: i64, x: &str, b: i64, y: &str| {
+        if b == 0 { format!("{a}{x}") } else { format!("{a}{x}{b}{y}") }
+    };
+    match seconds {
+        ..120 => format!("{seconds}s"),
+        120..600 => pair(minutes, "m", seconds % 60, "s"),
+        600..10_800 if minutes % 60 != 0 || hours == 0 => {
+            if hours == 0 { format!("{minutes}m") } else { pair(hours, "h", minutes % 60, "m") }
+        }
+        600..28_800 => pair(hours, "h", minutes % 60, "m"),
+        28_800..172_800 => format!("{hours}h"),
+        172_800..691_200 => pair(days, "d", hours % 24, "h"),
+        _ if days < 730 => format!("{days}d"),
+        _ => pair(days / 365, "y", days % 365, "d"),
+    }
+}
+
+/// Writes a value as JSON.
+pub(crate) fn json(to: &mut dyn Write, value: &impl Serialize) -> Result<()> {
+    Ok(writeln!(to, "{}", serde_json::to_string_pretty(value)?)?)
+}
+
+/// Writes a value as YAML.
+pub(crate) fn yaml(to: &mut dyn Write, value: &impl Serialize) -> Result<()> {
+    Ok(write!(to, "{}", crate::yaml::to_string(value)?)?)
+}
+
+/// `1 manager`, `2 managers`.
+pub(crate) fn count(number: usize, what: &str) -> String {
+    let mut text = format!("{number} {what}");
+    if number != 1 {
+        // Writing to a String cannot fail.
+        let _ = text.write_char('s');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_short() {
+        for (seconds, text) in [
+            (0, "0s"),
+            (59, "59s"),
+            (119, "119s"),
+            (120, "2m"),
+            (330, "5m30s"),
+            (600, "10m"),
+            (3600, "1h"),
+            (5400, "1h30m"),
+            (7200, "2h"),
+            (10_800, "3h"),
+            (86_400, "24h"),
+            (180_000, "2d2h"),
+            (864_000, "10d"),
+            (94_608_000, "3y"),
+        ] {
+            assert_eq!(span(seconds), text, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn instants_say_how_far_away_they_are() {
+        let now: Timestamp = "2026-03-01T12:00:00.4Z".parse().unwrap();
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        assert_eq!(instant_from(at("2026-03-01T14:00:00Z"), now), "2026-03-01T14:00:00Z (in 2h)");
+        assert_eq!(relative(at("2026-03-01T11:59:00Z"), now), "60s ago");
+        assert_eq!(relative(at("2026-03-01T12:00:00Z"), now), "now");
+    }
+
+    #[test]
+    fn columns_are_aligned_and_the_last_is_open() {
+        let mut table = Table::new(&["A", "LONGER", "C"]);
+        table.row(vec!["ä".into(), "x".into(), "the rest".into()]);
+        table.row(vec!["wide one".into(), "".into(), "".into()]);
+        let mut out = Vec::new();
+        table.write(&mut out, true, false).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text, "A          LONGER   C\nä          x        the rest\nwide one\n");
+    }
+}

@@ -1,0 +1,13 @@
+//! Tells what is in force: metrics and logs.
+
+use super::observe::Observation;
+use crate::shared::Shared;
+
+pub(super) fn report(shared: &Shared, observation: &Observation) {
+    let Some(config) = &observation.config else { return };
+    let ledger = &config.status.governor;
+    shared.metrics.governor(ledger.last_hour.into(), ledger.hourly_limit.into());
+    for condition in config.status.conditions.iter().filter(|c| c.status == "False") {
+        tracing::warn!(reason = %condition.reason, "CoppiceConfig/coppice: {}", condition.message);
+    }
+}

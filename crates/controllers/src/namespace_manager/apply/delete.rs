@@ -1,0 +1,128 @@
+//! Deleting the namespace: read everything afresh, decide again, book, and only then delete that very revision.
+
+use coppice_api::Reason;
+use coppice_api::manager::Intent;
+use coppice_lifecycle::record::Outcome;
+use coppice_runtime::delete::{self, Deletion};
+use coppice_runtime::error::chain;
+use coppice_runtime::governor::{self, Booking, BookingError};
+use coppice_runtime::kinds::Manager;
+use coppice_runtime::leader::Permit;
+use jiff::SignedDuration;
+
+use super::super::observe::{self, Observation};
+use super::super::plan;
+use super::{Carried, soon};
+use crate::shared::{Key, Shared};
+
+/// The namespace changes under our hands at most this often before the attempt counts as failed.
+const ROUNDS: usize = 5;
+/// Facts that are older than this when it comes to acting are read again (H3).
+const OLDEST: SignedDuration = SignedDuration::from_secs(2);
+
+pub(super) async fn carry_out(
+    shared: &Shared,
+    permit: &Permit,
+    key: &Key,
+    intent: &Intent,
+) -> Result<Carried, String> {
+    let (mut confirmed, booking) = match cleared(shared, permit, key, intent).await? {
+        Ok(cleared) => cleared,
+        Err(carried) => return Ok(carried),
+    };
+    for _ in 0..ROUNDS {
+        let Some(namespace) = &confirmed.namespace else { return Ok(Carried::Gone) };
+        let deletion = delete::namespace(&shared.clients, permit, &booking, &confirmed.law, namespace).await;
+        let manager = Manager::clone(&confirmed.manager);
+        match deletion {
+            Ok(Deletion::Done) => return Ok(Carried::Ended(Outcome::Deleted, manager)),
+            Err(error) => return Ok(Carried::Ended(Outcome::failed(error.to_string()), manager)),
+            Ok(Deletion::Changed) => {}
+        }
+        confirmed = match confirm(shared, key, intent).await? {
+            Ok(again) => match still(again.under(shared, &booking), intent) {
+                Ok(again) => again,
+                Err(carried) => return Ok(carried),
+            },
+            Err(carried) => return Ok(carried),
+        };
+    }
+    let error = format!("the namespace changed {ROUNDS} times between reading and deleting it");
+    Ok(Carried::Ended(Outcome::failed(error), Manager::clone(&confirmed.manager)))
+}
+
+/// Everything that a destructive step needs: facts read afresh that still ask for it, and a booking by settings that
+/// still allow it.
+pub(super) async fn cleared(
+    shared: &Shared,
+    permit: &Permit,
+    key: &Key,
+    intent: &Intent,
+) -> Result<Result<(Observation, Booking), Carried>, String> {
+    // Before the booking, so that caches that are behind cost no budget.
+    let confirmed = match confirm(shared, key, intent).await? {
+        Ok(confirmed) => confirmed,
+        Err(carried) => return Ok(Err(carried)),
+    };
+    let booking = match book(shared, permit, &confirmed).await {
+        Ok(booking) => booking,
+        Err(carried) => return Ok(Err(carried)),
+    };
+    let aged = shared.clock.now().duration_since(confirmed.at) > OLDEST;
+    let confirmed = match if aged { confirm(shared, key, intent).await? } else { Ok(confirmed) } {
+        Ok(confirmed) => confirmed,
+        Err(carried) => return Ok(Err(carried)),
+    };
+    Ok(still(confirmed.under(shared, &booking), intent).map(|confirmed| (confirmed, booking)))
+}
+
+async fn book(shared: &Shared, permit: &Permit, confirmed: &Observation) -> Result<Booking, Carried> {
+    let booked = governor::book(&shared.clients, permit, shared.managed(), shared.clock.now()).await;
+    booked.map_err(|error| match error {
+        BookingError::Denied(denied) => {
+            shared.metrics.blocked(denied.reason.as_str());
+            // The plan says so as soon as the cache knows.
+            Carried::Wait(soon(shared).min(denied.retry_at.or(soon(shared))))
+        }
+        error @ BookingError::Unavailable(_) => {
+            shared.metrics.blocked(Reason::GovernorUnavailable.as_str());
+            let outcome = Outcome::failed(error.to_string());
+            Carried::Ended(outcome, Manager::clone(&confirmed.manager))
+        }
+    })
+}
+
+/// Reads everything afresh and decides again: goes on only if the very same step comes out.
+async fn confirm(
+    shared: &Shared,
+    key: &Key,
+    intent: &Intent,
+) -> Result<Result<Observation, Carried>, String> {
+    match observe::fresh(shared, key).await {
+        Ok(Some(observation)) => Ok(still(observation, intent)),
+        Ok(None) => Ok(Err(Carried::Gone)),
+        Err(error) => {
+            let error = format!("the facts could not be read afresh: {}", chain(&error));
+            match shared.managers.get(&key.namespace, &key.name) {
+                Some(manager) if manager.status.intent.as_ref() == Some(intent) => {
+                    Ok(Err(Carried::Ended(Outcome::failed(error), Manager::clone(&manager))))
+                }
+                _ => Err(error),
+            }
+        }
+    }
+}
+
+/// Whether what was observed asks for the step of this intent.
+fn still(observation: Observation, intent: &Intent) -> Result<Observation, Carried> {
+    let plan = plan::plan(&observation);
+    if plan.effect.as_ref().is_some_and(|effect| effect.intent() == intent) {
+        return Ok(observation);
+    }
+    let manager = Manager::clone(&observation.manager);
+    let holds = manager.status.intent.as_ref() == Some(intent);
+    match observation.unread.filter(|_| holds) {
+        Some(error) => Err(Carried::Ended(Outcome::failed(error), manager)),
+        None => Err(Carried::Replanned(manager, Box::new(plan))),
+    }
+}

@@ -1,0 +1,72 @@
+//! Follows every `NamespaceManager`: decides what shall happen to its namespace, and makes it happen once.
+//!
+//! Watches `NamespaceManagers`, Namespaces, Pods, Jobs and `CoppiceConfig`; a change wakes the managers of its namespace.
+//! `observe → plan → apply → report`, repeated while a step leads to the next.
+//!
+//! *Relies on*: status of `NamespaceManagers` being written by the operator alone (RBAC); the API server honouring uid
+//! and resourceVersion preconditions. *Guarantees*: every effect has a durable intent before it; every firing has one
+//! effect, or several attempts under one id for a webhook; nothing destructive without fresh facts, budget, and an
+//! unprotected namespace.
+//!
+//! Errors: a lost race is decided afresh at once; a failed step is written into status with its next attempt; anything
+//! else is retried with backoff by the queue.
+
+mod apply;
+mod observe;
+mod plan;
+mod report;
+
+use std::sync::Arc;
+
+use coppice_api::manager::Phase;
+use coppice_runtime::queue::Next;
+use tokio::time::Instant;
+
+use crate::shared::{Key, Shared};
+use apply::Applied;
+
+/// A chain of steps longer than this is broken up, so that no manager keeps others waiting.
+const ROUNDS: usize = 12;
+
+/// Brings one manager as far as it goes, and says when to look again.
+pub async fn reconcile(shared: Arc<Shared>, key: Key) -> Next {
+    if !shared.gate.is_leader() {
+        // Followers keep their caches warm and leave the rest to the leader, who looks at everything when it begins.
+        return Next::Done;
+    }
+    let Some(mut observation) = observe::cached(&shared, &key) else { return Next::Done };
+    if let Some(error) = &observation.manager.status_error {
+        // It says what has been done: without it nothing can be decided, and it must not be written over.
+        report::status_not_understood(&shared, &observation, error);
+        return Next::Done;
+    }
+    for _ in 0..ROUNDS {
+        let plan = plan::plan(&observation);
+        let (applied, told) = apply::apply(&shared, &observation, plan).await;
+        report::report(&shared, &observation, &told);
+        match applied {
+            Applied::Again(manager) => observation = observe::with(&shared, &key, manager),
+            Applied::Look(None) => return Next::Done,
+            Applied::Look(Some(at)) => return Next::At(shared.clock.instant(at)),
+            Applied::Failed(error) => {
+                tracing::warn!(manager = %key, %error, "reconcile failed");
+                return Next::retry("api");
+            }
+        }
+    }
+    Next::At(Instant::now())
+}
+
+
+/// Counts managers by phase, for metrics.
+pub fn count_phases(shared: &Shared) {
+    let mut counts = std::collections::BTreeMap::new();
+    shared.managers.for_each(|manager| {
+        if let Some(phase) = manager.status.phase {
+            *counts.entry(phase).or_insert(0usize) += 1;
+        }
+    });
+    for phase in Phase::ALL {
+        shared.metrics.managers(phase.as_str(), counts.get(&phase).copied().unwrap_or(0));
+    }
+}

@@ -1,0 +1,213 @@
+//! What there is to decide on: from caches, or (before anything destructive) straight from the API server.
+
+use std::sync::Arc;
+
+use coppice_api::Reason;
+use coppice_api::config::GovernorStatus;
+use coppice_api::manager::{Action, Intent};
+use coppice_lifecycle::facts::{Fact, JobFacts, NamespaceFacts, PodFacts, World};
+use coppice_lifecycle::law::Law;
+use coppice_lifecycle::plan::{Delivery, ManagerFacts, Observed};
+use coppice_notify::outbox::Attempt;
+use coppice_runtime::error::chain;
+use coppice_runtime::governor::Booking;
+use coppice_runtime::kinds::Manager;
+use coppice_runtime::read;
+use coppice_runtime::store::{Freshness, Named, Problem, Store};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::shared::{Key, Shared};
+
+/// Everything that a plan rests on, with the instant of observation.
+pub(super) struct Observation {
+    pub(super) manager: Arc<Manager>,
+    pub(super) namespace: Option<Arc<NamespaceFacts>>,
+    pub(super) pods: Fact<Vec<Arc<PodFacts>>>,
+    pub(super) jobs: Fact<Vec<Arc<JobFacts>>>,
+    pub(super) law: Arc<Law>,
+    pub(super) ledger: GovernorStatus,
+    pub(super) managed: u64,
+    pub(super) skew: Option<SignedDuration>,
+    pub(super) stale: Option<(Reason, String)>,
+    pub(super) delivery: Delivery,
+    pub(super) at: Timestamp,
+    /// What could not be read afresh, if anything.
+    pub(super) unread: Option<String>,
+}
+
+/// What the caches know of a manager; none if there is no such manager.
+pub(super) fn cached(shared: &Shared, key: &Key) -> Option<Observation> {
+    let manager = shared.managers.get(&key.namespace, &key.name)?;
+    Some(observation(shared, key, manager))
+}
+
+/// The same with a manager that was just read or written, and may be newer than the cache.
+pub(super) fn with(shared: &Shared, key: &Key, manager: Manager) -> Observation {
+    observation(shared, key, Arc::new(manager))
+}
+
+fn observation(shared: &Shared, key: &Key, manager: Arc<Manager>) -> Observation {
+    let (law, ledger) = shared.law();
+    Observation {
+        namespace: shared.namespaces.get("", &key.namespace),
+        pods: fact(&shared.pods, key, "pods"),
+        jobs: fact(&shared.jobs, key, "jobs"),
+        law,
+        ledger,
+        managed: shared.managed(),
+        skew: shared.skew.current(),
+        stale: stale(shared),
+        delivery: delivery(shared, manager.status.intent.as_ref()),
+        at: shared.clock.now(),
+        unread: None,
+        manager,
+    }
+}
+
+/// Reads everything afresh. None if the manager is gone. Pods and Jobs that cannot be read are unknown; the policies that
+/// do not need them go on.
+pub(super) async fn fresh(shared: &Shared, key: &Key) -> Result<Option<Observation>, kube::Error> {
+    let client = &shared.clients.reads;
+    let manager = read::get::<Manager>(client, &key.namespace, &key.name).await?;
+    let Some(manager) = manager.map(Arc::new) else { return Ok(None) };
+    let mut observation = observation(shared, key, Arc::clone(&manager));
+    if asks_for_pods(&manager) {
+        let (pods, jobs) = futures::future::join(
+            read::list::<PodFacts>(client, &key.namespace),
+            read::list::<JobFacts>(client, &key.namespace),
+        )
+        .await;
+        // How long a source was followed without a gap is known by its watch alone: what the watch does not know, a
+        // list cannot tell either.
+        observation.pods = renew(observation.pods, pods, &mut observation.unread);
+        observation.jobs = renew(observation.jobs, jobs, &mut observation.unread);
+    }
+    // Last, so that the revision that a deletion is bound to is the newest of all.
+    observation.namespace = read::get::<NamespaceFacts>(client, "", &key.namespace).await?.map(Arc::new);
+    observation.at = shared.clock.now();
+    Ok(Some(observation))
+}
+
+fn asks_for_pods(manager: &Manager) -> bool {
+    manager.spec.as_ref().is_ok_and(|spec| spec.policies.iter().any(|p| p.when.pods_succeed.is_some()))
+}
+
+impl Observation {
+    /// The same, under the settings and the budget that a booking has read.
+    pub(super) fn under(mut self, shared: &Shared, booking: &Booking) -> Self {
+        self.law = Arc::new(shared.law_of(booking.config.clone()));
+        self.ledger = booking.before.clone();
+        self
+    }
+
+    /// The same, as the pure planner takes it.
+    pub(super) fn as_observed(&self) -> Observed<'_> {
+        Observed {
+            manager: ManagerFacts {
+                namespace: &self.manager.namespace,
+                name: &self.manager.name,
+                uid: &self.manager.uid,
+                generation: self.manager.generation,
+                terminating: self.manager.terminating,
+                spec: match (&self.manager.spec, &self.manager.status_error) {
+                    (Err(error), _) | (_, Some(error)) => Err(error),
+                    (Ok(spec), None) => Ok(spec),
+                },
+                status: &self.manager.status,
+            },
+            world: self.namespace.as_deref().map(|namespace| World {
+                namespace,
+                pods: borrow(&self.pods),
+                jobs: borrow(&self.jobs),
+            }),
+            law: &self.law,
+            ledger: &self.ledger,
+            managed: self.managed,
+            skew: self.skew,
+            stale: self.stale.clone(),
+            delivery: self.delivery.clone(),
+        }
+    }
+}
+
+fn borrow<T>(fact: &Fact<Vec<Arc<T>>>) -> Fact<Vec<&T>> {
+    match fact {
+        Fact::Known { value, since } => {
+            Fact::Known { value: value.iter().map(AsRef::as_ref).collect(), since: *since }
+        }
+        Fact::Unknown { reason, message } => Fact::Unknown { reason: *reason, message: message.clone() },
+    }
+}
+
+fn renew<T>(
+    cached: Fact<Vec<Arc<T>>>,
+    listed: Result<Vec<T>, kube::Error>,
+    unread: &mut Option<String>,
+) -> Fact<Vec<Arc<T>>> {
+    match (cached, listed) {
+        (Fact::Known { since, .. }, Ok(listed)) => {
+            Fact::Known { value: listed.into_iter().map(Arc::new).collect(), since }
+        }
+        (unknown @ Fact::Unknown { .. }, _) => unknown,
+        (Fact::Known { .. }, Err(error)) => {
+            let message = format!("the facts could not be read afresh: {}", chain(&error));
+            *unread = Some(message.clone());
+            Fact::Unknown { reason: Reason::Stale, message }
+        }
+    }
+}
+
+fn fact<T: Named + PartialEq>(store: &Store<T>, key: &Key, what: &str) -> Fact<Vec<Arc<T>>> {
+    match store.freshness() {
+        Freshness::Fresh(since) => Fact::Known { value: store.list(&key.namespace), since },
+        stale => {
+            let (reason, message) = why(&stale, what);
+            Fact::Unknown { reason, message }
+        }
+    }
+}
+
+/// Whether the caches that every decision rests on are behind.
+fn stale(shared: &Shared) -> Option<(Reason, String)> {
+    let all = [
+        (shared.managers.freshness(), "namespacemanagers"),
+        (shared.namespaces.freshness(), "namespaces"),
+        (shared.configs.freshness(), "coppiceconfigs"),
+    ];
+    all.iter().find(|(f, _)| !matches!(f, Freshness::Fresh(_))).map(|(f, what)| why(f, what))
+}
+
+fn why(freshness: &Freshness, what: &str) -> (Reason, String) {
+    let detail = |problem: &Option<Problem>| {
+        problem.as_ref().map(|p| format!(": {}", p.message)).unwrap_or_default()
+    };
+    match freshness {
+        Freshness::NotSynced(Some(p)) | Freshness::Stale(Some(p)) if p.forbidden => {
+            (Reason::Forbidden, format!("{what} may not be watched: {}", p.message))
+        }
+        Freshness::NotSynced(p) => {
+            (Reason::NotSynced, format!("{what} have not been listed yet{}", detail(p)))
+        }
+        Freshness::Stale(p) => {
+            (Reason::Stale, format!("nothing has been heard of {what} for 90 seconds{}", detail(p)))
+        }
+        // Not asked for fresh ones.
+        Freshness::Fresh(_) => (Reason::Watching, String::new()),
+    }
+}
+
+fn delivery(shared: &Shared, intent: Option<&Intent>) -> Delivery {
+    let attempt = intent
+        .filter(|intent| intent.action == Action::Webhook)
+        .and_then(|intent| shared.outbox()?.state(&intent.id));
+    match attempt {
+        None => Delivery::None,
+        Some(Attempt::InFlight) => Delivery::InFlight,
+        Some(Attempt::Done(Ok(delivered))) => Delivery::Delivered(delivered.status.to_string()),
+        Some(Attempt::Done(Err(failure))) => Delivery::Failed {
+            error: failure.message,
+            permanent: failure.permanent,
+            retry_after: failure.retry_after,
+        },
+    }
+}

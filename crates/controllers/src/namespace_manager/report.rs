@@ -1,0 +1,106 @@
+//! Tells what happened: Events, metrics, logs.
+
+use coppice_api::Reason;
+use coppice_api::manager::{Action, Intent};
+use coppice_lifecycle::plan::Note;
+use k8s_openapi::api::core::v1::ObjectReference;
+
+use super::apply::Told;
+use super::observe::Observation;
+use crate::shared::Shared;
+
+/// Tells what a pass has done.
+pub(super) fn report(shared: &Shared, observation: &Observation, told: &Told) {
+    for note in &told.notes {
+        log(observation, note, told.intent.as_ref());
+        count(shared, note, told.intent.as_ref());
+        let action = told.intent.as_ref().map_or("Manage", |i| i.action.as_str());
+        let tell = |about, message: &str| {
+            shared.events.publish(about, note.warning, note.reason.as_str(), action, message);
+        };
+        tell(manager_reference(observation), &note.message);
+        if outlives(note, told.intent.as_ref()) {
+            // About the Namespace, and so kept in `default`: it is there when the namespace is gone.
+            let manager = &observation.manager;
+            let message = format!("NamespaceManager {}: {}", manager.name, note.message);
+            tell(namespace_reference(observation), &message);
+        }
+    }
+}
+
+/// Tells that a manager is left alone because its status was written by another version.
+pub(super) fn status_not_understood(shared: &Shared, observation: &Observation, error: &str) {
+    let reason = Reason::StatusNotUnderstood;
+    let message = format!("{error}; nothing is done: run the version of Coppice that wrote it");
+    tracing::error!(namespace = %observation.manager.namespace, manager = %observation.manager.name, "{message}");
+    shared.metrics.blocked(reason.as_str());
+    shared.events.publish(manager_reference(observation), true, reason.as_str(), "Manage", &message);
+}
+
+/// Whether somebody may ask about it after the namespace is gone.
+fn outlives(note: &Note, intent: Option<&Intent>) -> bool {
+    let deletes = intent.is_some_and(|i| i.action == Action::Delete);
+    deletes || matches!(note.reason, Reason::DeletionAnnounced | Reason::NoticeWithdrawn)
+}
+
+fn log(observation: &Observation, note: &Note, intent: Option<&Intent>) {
+    let manager = &observation.manager;
+    let uid = observation.namespace.as_ref().map_or("", |n| n.uid.as_str());
+    let evidence = intent.map(|i| format!("{:?}", i.evidence)).unwrap_or_default();
+    let id = intent.map_or("", |i| i.id.as_str());
+    if note.warning {
+        tracing::warn!(
+            namespace = %manager.namespace, manager = %manager.name, namespace_uid = uid,
+            decision = id, evidence, reason = %note.reason, "{}", note.message
+        );
+    } else {
+        tracing::info!(
+            namespace = %manager.namespace, manager = %manager.name, namespace_uid = uid,
+            decision = id, evidence, reason = %note.reason, "{}", note.message
+        );
+    }
+}
+
+fn count(shared: &Shared, note: &Note, intent: Option<&Intent>) {
+    let Some(intent) = intent else { return };
+    match note.reason {
+        Reason::NamespaceDeleted | Reason::ScaledDown | Reason::WebhookDelivered | Reason::WebhookGivenUp => {
+            shared.metrics.firing(intent.action.as_str(), note.reason.as_str());
+            let due = intent.evidence.get("due").and_then(|due| due.parse::<jiff::Timestamp>().ok());
+            if let Some(due) = due {
+                let late = shared.clock.now().duration_since(due);
+                shared.metrics.firing_lateness(intent.action.as_str(), late);
+            }
+        }
+        _ => {}
+    }
+    if intent.action == Action::Webhook {
+        match note.reason {
+            Reason::WebhookDelivered => shared.metrics.webhook_attempt("delivered"),
+            Reason::ActionFailed | Reason::WebhookGivenUp => shared.metrics.webhook_attempt("failed"),
+            _ => {}
+        }
+    }
+}
+
+fn manager_reference(observation: &Observation) -> ObjectReference {
+    let manager = &observation.manager;
+    ObjectReference {
+        api_version: Some("coppice.dev/v1alpha1".to_owned()),
+        kind: Some("NamespaceManager".to_owned()),
+        namespace: Some(manager.namespace.to_string()),
+        name: Some(manager.name.to_string()),
+        uid: Some(manager.uid.to_string()),
+        ..ObjectReference::default()
+    }
+}
+
+fn namespace_reference(observation: &Observation) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Namespace".to_owned()),
+        name: Some(observation.manager.namespace.to_string()),
+        uid: observation.namespace.as_ref().map(|n| n.uid.clone()),
+        ..ObjectReference::default()
+    }
+}

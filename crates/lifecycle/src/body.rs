@@ -1,0 +1,148 @@
+//! What a webhook's receiver gets.
+
+use std::collections::BTreeMap;
+
+use coppice_api::manager::{Intent, Policy, WebhookFormat};
+use serde::Serialize;
+
+/// The manager that a webhook speaks for.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Sender<'a> {
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+}
+
+/// The body of a webhook. Depends on what was decided alone, so that every attempt sends the same.
+pub fn body(sender: Sender<'_>, policy: &Policy, intent: &Intent) -> Vec<u8> {
+    let format = policy.then.webhook.as_ref().map_or(WebhookFormat::Coppice, |w| w.format);
+    // Both bodies are maps with string keys and plain values, which serde_json cannot fail to write.
+    match format {
+        WebhookFormat::Coppice => serde_json::to_vec(&Coppice::new(sender, policy, intent)),
+        WebhookFormat::Consol => serde_json::to_vec(&consol::Body::new(sender, policy)),
+    }
+    .unwrap_or_default()
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Coppice<'a> {
+    /// The kind of event, as Standard Webhooks suggests.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    firing: &'a str,
+    decided_at: String,
+    namespace: Namespace<'a>,
+    manager: Sender<'a>,
+    policy: &'a Policy,
+    reason: &'a str,
+    evidence: &'a BTreeMap<String, String>,
+}
+
+#[derive(Serialize)]
+struct Namespace<'a> {
+    name: &'a str,
+    uid: &'a str,
+}
+
+impl<'a> Coppice<'a> {
+    fn new(sender: Sender<'a>, policy: &'a Policy, intent: &'a Intent) -> Self {
+        Self {
+            kind: "policy.fired",
+            firing: &intent.id,
+            decided_at: intent.decided_at.to_string(),
+            namespace: Namespace { name: sender.namespace, uid: &intent.uid },
+            manager: sender,
+            policy,
+            reason: &intent.reason,
+            evidence: &intent.evidence,
+        }
+    }
+}
+
+/// The body of the ConSol k8s-namespace-manager: every key present, absent values null.
+mod consol {
+    use super::{BTreeMap, Policy, Sender, Serialize};
+
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    pub(super) struct Body<'a> {
+        namespace_manager: Sender<'a>,
+        policy: PolicyBody<'a>,
+        namespace: &'a str,
+    }
+
+    #[derive(Serialize)]
+    struct PolicyBody<'a> {
+        name: &'a str,
+        condition: Condition<'a>,
+        action: Action<'a>,
+    }
+
+    #[derive(Serialize)]
+    struct Condition<'a> {
+        #[serde(rename = "type")]
+        kind: &'static str,
+        params: ConditionParams<'a>,
+    }
+
+    #[derive(Default, Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct ConditionParams<'a> {
+        ttl_seconds: Option<u64>,
+        pod_labels: Option<&'a BTreeMap<String, String>>,
+        initial_delay_seconds: Option<u64>,
+        period_seconds: Option<u64>,
+        min_checks: Option<u64>,
+    }
+
+    #[derive(Serialize)]
+    struct Action<'a> {
+        #[serde(rename = "type")]
+        kind: &'static str,
+        params: ActionParams<'a>,
+    }
+
+    #[derive(Serialize)]
+    struct ActionParams<'a> {
+        selectors: Option<()>,
+        url: Option<&'a str>,
+    }
+
+    /// That operator's default; there is no period here, but its receivers expect a number.
+    const PERIOD_SECONDS: u64 = 10;
+
+    impl<'a> Body<'a> {
+        pub(super) fn new(sender: Sender<'a>, policy: &'a Policy) -> Self {
+            let (kind, params) = match (&policy.when.ttl, &policy.when.pods_succeed) {
+                (_, Some(pods)) => (
+                    "PODS_SUCCEED",
+                    ConditionParams {
+                        pod_labels: pods.selector.as_ref().and_then(|s| s.match_labels.as_ref()),
+                        initial_delay_seconds: Some(pods.initial_delay.as_secs()),
+                        period_seconds: Some(PERIOD_SECONDS),
+                        ..ConditionParams::default()
+                    },
+                ),
+                (ttl, None) => (
+                    "TTL",
+                    ConditionParams {
+                        ttl_seconds: ttl.as_ref().and_then(|t| t.after).map(coppice_quantity::Duration::as_secs),
+                        ..ConditionParams::default()
+                    },
+                ),
+            };
+            let url = policy.then.webhook.as_ref().map(|w| w.url.as_str());
+            Self {
+                namespace_manager: sender,
+                policy: PolicyBody {
+                    name: &policy.name,
+                    condition: Condition { kind, params },
+                    action: Action { kind: "WEBHOOK", params: ActionParams { selectors: None, url } },
+                },
+                namespace: sender.namespace,
+            }
+        }
+    }
+}

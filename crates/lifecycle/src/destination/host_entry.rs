@@ -1,0 +1,186 @@
+//! One entry of `spec.tenants.webhookHosts`.
+
+use std::net::IpAddr;
+
+use ipnet::{IpNet, Ipv4Net};
+use thiserror::Error;
+
+use super::{Destination, dns_name};
+
+/// The longest entry that is read, in bytes: a name of 253 with room for a wildcard and a port.
+const LONGEST: usize = 300;
+
+/// An entry that was understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// A host, or every host below a suffix; the name is lower-case ASCII without a trailing dot.
+    Name { name: String, below: bool, port: Option<u16> },
+    /// Addresses; IPv4-mapped ones are written as IPv4.
+    Addresses { net: IpNet, port: Option<u16> },
+}
+
+impl Entry {
+    pub(super) fn permits_name(&self, host: &str, at: u16) -> bool {
+        let Self::Name { name, below, port } = self else { return false };
+        let fits = if *below {
+            host.strip_suffix(name.as_str())
+                .and_then(|rest| rest.strip_suffix('.'))
+                .is_some_and(|labels| !labels.is_empty())
+        } else {
+            host == name
+        };
+        fits && port.is_none_or(|port| port == at)
+    }
+
+    pub(super) fn lists_address(&self, address: IpAddr, at: u16) -> bool {
+        let Self::Addresses { net, port } = self else { return false };
+        net.contains(&address.to_canonical()) && port.is_none_or(|port| port == at)
+    }
+}
+
+/// An entry of `webhookHosts` that permits nothing because it could not be understood.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("the entry {entry:?} of webhookHosts {problem}")]
+pub struct HostError {
+    /// The entry as it was written.
+    pub entry: String,
+    /// What is wrong with it.
+    pub problem: HostProblem,
+}
+
+/// What is wrong with an entry of `webhookHosts`, and what to write instead.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum HostProblem {
+    /// Nothing but blanks.
+    #[error("is empty; write a host such as \"ci.example.org\", or remove it")]
+    Empty,
+    /// Longer than any host.
+    #[error("is longer than {LONGEST} bytes; write a host such as \"ci.example.org\"")]
+    TooLong,
+    /// A whole URL.
+    #[error("is a URL; write only the host and the port: {write:?}")]
+    Url {
+        /// What to write.
+        write: String,
+    },
+    /// Something behind a `/` that is no prefix length.
+    #[error("has a path; write only the host and, if it matters, the port: {write:?}")]
+    Path {
+        /// What to write.
+        write: String,
+    },
+    /// A prefix that does not parse.
+    #[error("is no IP prefix; write for example \"10.1.0.0/16\" or \"fd00:1::/64\" (a prefix takes no port)")]
+    Prefix,
+    /// A prefix with bits set behind its length.
+    #[error(
+        "has bits set behind the prefix length; write {network:?} for the whole prefix, or the address alone for one address"
+    )]
+    HostBits {
+        /// The prefix with those bits cleared.
+        network: String,
+    },
+    /// `*` anywhere but as the whole first label.
+    #[error(
+        "has a * in a place where it means nothing; write \"*.suffix\" for every host below a suffix, or each host by itself"
+    )]
+    Wildcard,
+    /// A port that is not a number from 1 to 65535.
+    #[error("has a port that is not a number from 1 to 65535; write for example \"ci.example.org:443\"")]
+    Port,
+    /// An IPv4 address in an unusual spelling.
+    #[error("is an unusual way to write an IP address; write {address:?}")]
+    Spelling {
+        /// The usual spelling.
+        address: String,
+    },
+    /// Not a host name at all.
+    #[error(
+        "is neither a host name nor an IP address; write for example \"ci.example.org\", \"*.svc\", \"10.1.2.3:8080\" or \"[fd00::1]:8080\""
+    )]
+    NotAHost,
+}
+
+pub(super) fn parse(text: &str) -> Result<Entry, HostProblem> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(HostProblem::Empty);
+    }
+    if text.len() > LONGEST {
+        return Err(HostProblem::TooLong);
+    }
+    if text.contains("://") {
+        let write =
+            Destination::parse(text).map_or_else(|_| "ci.example.org:443".to_owned(), |url| url.entry());
+        return Err(HostProblem::Url { write });
+    }
+    if let Some((host, length)) = text.split_once('/') {
+        return prefix(text, host, length);
+    }
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(Entry::Addresses { net: canonical(address.into()), port: None });
+    }
+    let (host, port) = split_port(text)?;
+    if let Some(address) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        let address: std::net::Ipv6Addr = address.parse().map_err(|_| HostProblem::NotAHost)?;
+        return Ok(Entry::Addresses { net: canonical(IpAddr::V6(address).into()), port });
+    }
+    if let Ok(address) = host.parse::<std::net::Ipv4Addr>() {
+        return Ok(Entry::Addresses { net: IpAddr::V4(address).into(), port });
+    }
+    name(host, port)
+}
+
+fn name(host: &str, port: Option<u16>) -> Result<Entry, HostProblem> {
+    let (host, below) = host.strip_prefix("*.").map_or((host, false), |suffix| (suffix, true));
+    if host.contains('*') {
+        return Err(HostProblem::Wildcard);
+    }
+    match url::Host::parse(host) {
+        Ok(url::Host::Domain(name)) => {
+            let name = dns_name(&name).ok_or(HostProblem::NotAHost)?.to_owned();
+            Ok(Entry::Name { name, below, port })
+        }
+        Ok(url::Host::Ipv4(address)) => Err(HostProblem::Spelling { address: address.to_string() }),
+        Ok(url::Host::Ipv6(_)) | Err(_) => Err(HostProblem::NotAHost),
+    }
+}
+
+fn prefix(text: &str, host: &str, length: &str) -> Result<Entry, HostProblem> {
+    if host.parse::<IpAddr>().is_err() {
+        let number = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
+        return Err(if number { HostProblem::Prefix } else { HostProblem::Path { write: host.to_owned() } });
+    }
+    let net: IpNet = text.parse().map_err(|_| HostProblem::Prefix)?;
+    if net.addr() != net.network() {
+        return Err(HostProblem::HostBits { network: net.trunc().to_string() });
+    }
+    Ok(Entry::Addresses { net: canonical(net), port: None })
+}
+
+/// Writes a prefix of IPv4-mapped addresses as the IPv4 prefix that it is.
+fn canonical(net: IpNet) -> IpNet {
+    let IpAddr::V4(address) = net.addr().to_canonical() else { return net };
+    let IpNet::V6(mapped) = net else { return net };
+    mapped
+        .prefix_len()
+        .checked_sub(96)
+        .and_then(|length| Ipv4Net::new(address, length).ok())
+        .map_or(net, IpNet::V4)
+}
+
+/// Splits `host`, `host:port`, `[v6]` and `[v6]:port`; the host may still be nonsense.
+fn split_port(text: &str) -> Result<(&str, Option<u16>), HostProblem> {
+    if text.ends_with(']') {
+        return Ok((text, None));
+    }
+    let Some((host, port)) = text.rsplit_once(':') else { return Ok((text, None)) };
+    if host.contains(':') && !host.starts_with('[') {
+        return Err(HostProblem::NotAHost);
+    }
+    let digits = port.bytes().all(|byte| byte.is_ascii_digit());
+    match port.parse::<u16>() {
+        Ok(port) if digits && port > 0 => Ok((host, Some(port))),
+        _ => Err(HostProblem::Port),
+    }
+}

@@ -1,0 +1,203 @@
+//! The budget of destructive steps, as arithmetic over a ledger.
+//!
+//! The ledger is the status of `CoppiceConfig/coppice`; the runtime books by compare-and-swap, so that the budget holds
+//! for all replicas together and across restarts. A booking is made before its step and never taken back: after a
+//! crash in between the budget is spent, not exceeded.
+
+use coppice_api::Reason;
+use coppice_api::config::{Booked, Governor, GovernorStatus, Tripped};
+use jiff::{SignedDuration, Timestamp};
+
+const MINUTE: SignedDuration = SignedDuration::from_secs(60);
+const HOUR: SignedDuration = SignedDuration::from_secs(3600);
+
+/// Why no step may be taken now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denied {
+    /// `Paused` or `BudgetSpent`.
+    pub reason: Reason,
+    /// The same for people.
+    pub message: String,
+    /// When asking again is worthwhile; none if only a change of the settings helps.
+    pub retry_at: Option<Timestamp>,
+}
+
+/// How many steps an hour are allowed with that many managed namespaces.
+pub fn hourly_limit(settings: &Governor, managed: u64) -> u32 {
+    let share = settings.max_share.of(managed).max(u64::from(settings.at_least));
+    settings.per_hour.min(u32::try_from(share).unwrap_or(u32::MAX))
+}
+
+/// Whether one more step may be taken now.
+pub fn allow(
+    settings: &Governor,
+    ledger: &GovernorStatus,
+    managed: u64,
+    now: Timestamp,
+) -> Result<(), Denied> {
+    if settings.paused {
+        return Err(Denied {
+            reason: Reason::Paused,
+            message: "the kill switch is on (spec.governor.paused of CoppiceConfig/coppice)".to_owned(),
+            retry_at: None,
+        });
+    }
+    let hourly = hourly_limit(settings, managed);
+    for (limit, window, what) in
+        [(settings.per_minute, MINUTE, "a minute (perMinute)"), (hourly, HOUR, "an hour (perHour, maxShare, atLeast)")]
+    {
+        if let Some(retry_at) = full_until(ledger, limit, window, now) {
+            return Err(Denied {
+                reason: Reason::BudgetSpent,
+                message: format!("the budget of {limit} destructive steps {what} is spent"),
+                retry_at,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The ledger after one more step, if it may be taken.
+pub fn book(
+    settings: &Governor,
+    ledger: &GovernorStatus,
+    managed: u64,
+    now: Timestamp,
+) -> Result<GovernorStatus, Denied> {
+    allow(settings, ledger, managed, now)?;
+    let mut booked: Vec<Booked> = Vec::with_capacity(ledger.booked.len() + 1);
+    let at = round_up(now, 1);
+    let past = ledger.booked.iter().filter(|b| in_window(b.at, HOUR, now)).cloned();
+    for mut entry in past.chain([Booked { at, steps: 1 }]) {
+        if !in_window(entry.at, MINUTE, now) {
+            // Older entries only count for the hour: one a minute is enough, and late is on the safe side.
+            entry.at = round_up(entry.at, 60);
+        }
+        match booked.last_mut() {
+            Some(last) if last.at == entry.at => last.steps += entry.steps,
+            _ => booked.push(entry),
+        }
+    }
+    let last_hour = booked.iter().map(|b| b.steps).sum();
+    Ok(GovernorStatus { hourly_limit: hourly_limit(settings, managed), last_hour, tripped: None, booked })
+}
+
+/// The ledger as it stands now: what is allowed and spent, and whether steps are stopped.
+pub fn review(settings: &Governor, ledger: &GovernorStatus, managed: u64, now: Timestamp) -> GovernorStatus {
+    let within = ledger.booked.iter().filter(|b| in_window(b.at, HOUR, now));
+    let reviewed = GovernorStatus {
+        hourly_limit: hourly_limit(settings, managed),
+        last_hour: within.map(|b| b.steps).sum(),
+        ..ledger.clone()
+    };
+    match allow(settings, ledger, managed, now) {
+        Ok(()) => GovernorStatus { tripped: None, ..reviewed },
+        Err(denied) => trip(&reviewed, &denied, now),
+    }
+}
+
+/// The ledger with a note of what stopped a step; the same ledger if that is known already.
+pub fn trip(ledger: &GovernorStatus, denied: &Denied, now: Timestamp) -> GovernorStatus {
+    let mut ledger = ledger.clone();
+    let known = ledger.tripped.as_ref().is_some_and(|t| t.reason == denied.reason.as_str());
+    if !known {
+        ledger.tripped = Some(Tripped {
+            reason: denied.reason.to_string(),
+            message: denied.message.clone(),
+            since: round_up(now, 1),
+        });
+    }
+    ledger
+}
+
+/// If the window holds `limit` steps or more: when the first of them leaves it (none for a limit of zero).
+fn full_until(
+    ledger: &GovernorStatus,
+    limit: u32,
+    window: SignedDuration,
+    now: Timestamp,
+) -> Option<Option<Timestamp>> {
+    if limit == 0 {
+        return Some(None);
+    }
+    // From the newest back: the step that has `limit - 1` newer ones has to leave the window.
+    let mut count = 0u32;
+    for entry in ledger.booked.iter().rev().filter(|b| in_window(b.at, window, now)) {
+        count = count.saturating_add(entry.steps);
+        if count >= limit {
+            return Some(entry.at.checked_add(window).ok());
+        }
+    }
+    None
+}
+
+/// Also true for entries in the future: another replica's clock may be ahead of ours.
+fn in_window(at: Timestamp, window: SignedDuration, now: Timestamp) -> bool {
+    now.duration_since(at) < window
+}
+
+fn round_up(at: Timestamp, seconds: i64) -> Timestamp {
+    let whole = at.as_second() + i64::from(at.subsec_nanosecond() > 0);
+    let up = whole + (seconds - whole.rem_euclid(seconds)) % seconds;
+    Timestamp::from_second(up).unwrap_or(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millisecond(1_790_000_000_000 + millis).unwrap()
+    }
+
+    fn settings(per_minute: u32, per_hour: u32) -> Governor {
+        Governor { per_minute, per_hour, at_least: 1_000_000, ..Governor::default() }
+    }
+
+    #[test]
+    fn the_share_limits_large_installations_and_at_least_protects_small_ones() {
+        let governor = Governor::default();
+        assert_eq!(hourly_limit(&governor, 0), 10);
+        assert_eq!(hourly_limit(&governor, 100), 20);
+        assert_eq!(hourly_limit(&governor, 1_000_000), 300);
+    }
+
+    #[test]
+    fn paused_and_zero_stop_everything_without_a_date() {
+        let paused = Governor { paused: true, ..settings(9, 9) };
+        let denied = allow(&paused, &GovernorStatus::default(), 0, at(0)).unwrap_err();
+        assert_eq!((denied.reason, denied.retry_at), (Reason::Paused, None));
+        let denied = allow(&settings(0, 9), &GovernorStatus::default(), 0, at(0)).unwrap_err();
+        assert_eq!((denied.reason, denied.retry_at), (Reason::BudgetSpent, None));
+    }
+
+    proptest! {
+        /// Whatever the times of asking, no window of a minute or an hour ever holds more than its limit, and the date
+        /// given with a refusal is one at which asking succeeds.
+        #[test]
+        fn no_window_exceeds_its_limit(gaps in prop::collection::vec(0i64..120_000, 1..200), per_minute in 1u32..5, per_hour in 1u32..30) {
+            let settings = settings(per_minute, per_hour);
+            let (mut ledger, mut now, mut taken) = (GovernorStatus::default(), 0, Vec::new());
+            for gap in gaps {
+                now += gap;
+                match book(&settings, &ledger, 0, at(now)) {
+                    Ok(next) => { ledger = next; taken.push(now); }
+                    Err(denied) => {
+                        let retry = denied.retry_at.unwrap();
+                        prop_assert!(retry > at(now));
+                        if let Err(again) = allow(&settings, &ledger, 0, retry) {
+                            prop_assert!(again.retry_at.unwrap() > retry);
+                        }
+                    }
+                }
+                prop_assert!(ledger.booked.len() <= 125);
+            }
+            for (i, start) in taken.iter().enumerate() {
+                let within = |window: i64| taken[i..].iter().filter(|t| **t - start < window).count();
+                prop_assert!(within(60_000) <= per_minute as usize);
+                prop_assert!(within(3_600_000) <= per_hour as usize);
+            }
+        }
+    }
+}

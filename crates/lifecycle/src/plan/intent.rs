@@ -1,0 +1,180 @@
+//! A step that has been decided: carry on with it, wait, or give it up.
+
+use coppice_api::Reason;
+use coppice_api::manager::{Action, Intent, NamespaceManagerSpec, Phase, Policy, Verdict};
+
+use super::{Delivery, Draft, Effect, MAX_CLOCK_SKEW, Observed, Plan};
+use crate::condition::Evaluation;
+use crate::facts::World;
+use crate::governor;
+use crate::record;
+
+/// What becomes of the intent in the observed status.
+pub(super) fn carry_on(
+    draft: Draft<'_>,
+    spec: &NamespaceManagerSpec,
+    world: &World<'_>,
+    intent: &Intent,
+) -> Plan {
+    if intent.uid != world.namespace.uid {
+        let message = format!("it was about another namespace of this name (uid {})", intent.uid);
+        return draft.abandon(intent, Reason::Replaced, &message);
+    }
+    if intent.action == Action::Wake {
+        return wake(draft, spec, world, intent);
+    }
+    if intent.digest != draft.digest {
+        return draft.abandon(intent, Reason::PoliciesChanged, "the policies have changed since");
+    }
+    let Some((index, policy)) = spec.policies.iter().enumerate().find(|(_, p)| p.name == intent.policy) else {
+        return draft.abandon(intent, Reason::PoliciesChanged, "its policy is gone");
+    };
+    if world.namespace.terminating && intent.action.is_destructive() {
+        return terminating(draft, intent);
+    }
+    if let Some(refusal) = draft.observed.law.refusal(world.namespace, spec) {
+        return draft.refused(&refusal);
+    }
+    if let Some(frozen) = draft.frozen(spec) {
+        let mut draft = draft;
+        draft.look_no_later_than(frozen.3);
+        return draft.waits(frozen.0, frozen.1, format!("{}; {} was decided and waits", frozen.2, intent.action));
+    }
+    let mut draft = draft;
+    let evaluations = draft.evaluate(spec, world);
+    match intent.action {
+        Action::Webhook => webhook(draft, policy, intent),
+        _ => destroy(draft, policy, &evaluations[index], intent),
+    }
+}
+
+/// The namespace is on its way: a deletion has done what it was to do; scaling is pointless.
+fn terminating(mut draft: Draft<'_>, intent: &Intent) -> Plan {
+    if intent.action == Action::Delete {
+        let message = "the namespace is being deleted".to_owned();
+        record::complete(&mut draft.status, intent, Reason::NamespaceDeleted, message.clone(), draft.now);
+        draft.note(false, Reason::NamespaceDeleted, format!("policy {:?}: {message}", intent.policy));
+        return draft.waits(Phase::Terminating, Reason::NamespaceTerminating, message);
+    }
+    draft.abandon(intent, Reason::NamespaceTerminating, "the namespace is being deleted")
+}
+
+fn wake(mut draft: Draft<'_>, spec: &NamespaceManagerSpec, world: &World<'_>, intent: &Intent) -> Plan {
+    if world.namespace.terminating {
+        return draft.abandon(intent, Reason::NamespaceTerminating, "the namespace is being deleted");
+    }
+    if spec.wake != Some(draft.status.firings) {
+        return draft.abandon(intent, Reason::NoLongerTrue, "spec.wake no longer names the last firing");
+    }
+    if let Some(plan) = draft.not_yet(intent) {
+        return plan;
+    }
+    draft.look_at = None;
+    let message = format!("giving {} workloads their replicas back", draft.status.scaled_down.len());
+    draft.step((Action::Wake, "", None), (Reason::InProgress, message), Some(Effect::Wake(intent.clone())))
+}
+
+/// A webhook was decided once and for all: receivers may have seen it, so it is delivered even if the pods that it
+/// tells of have been cleaned away since.
+fn webhook(mut draft: Draft<'_>, policy: &Policy, intent: &Intent) -> Plan {
+    let say = |message: String| (Reason::InProgress, message);
+    let step = (Action::Webhook, policy.name.as_str(), None);
+    match &draft.observed.delivery {
+        Delivery::InFlight => {
+            let message = format!("attempt {} is under way", intent.attempts + 1);
+            draft.step(step, say(message), None)
+        }
+        Delivery::Delivered(answer) => {
+            let outcome = record::Outcome::WebhookDelivered { answer: answer.clone() };
+            draft.outcome(intent, &outcome)
+        }
+        Delivery::Failed { error, permanent, retry_after } => {
+            let outcome = record::Outcome::Failed {
+                error: error.clone(),
+                permanent: *permanent,
+                at_least: retry_after.unwrap_or_default(),
+            };
+            draft.outcome(intent, &outcome)
+        }
+        Delivery::None => {
+            if let Some(plan) = draft.not_yet(intent) {
+                return plan;
+            }
+            let message = format!("attempt {} at the webhook", intent.attempts + 1);
+            let effect = Effect::Webhook(intent.clone(), policy.clone());
+            draft.step(step, say(message), Some(effect))
+        }
+    }
+}
+
+/// A destructive step is decided again before every attempt.
+fn destroy(mut draft: Draft<'_>, policy: &Policy, evaluation: &Evaluation, intent: &Intent) -> Plan {
+    let step = (intent.action, policy.name.as_str(), None);
+    match evaluation.verdict {
+        Verdict::True => {}
+        Verdict::False => return draft.abandon(intent, Reason::NoLongerTrue, &evaluation.message),
+        Verdict::Unknown => {
+            return draft.step(step, (evaluation.reason, evaluation.message.clone()), None);
+        }
+    }
+    if let Some((reason, message, retry_at)) = draft.stopped() {
+        draft.look_no_later_than(retry_at);
+        return draft.step((step.0, step.1, retry_at), (reason, message), None);
+    }
+    if let Some(plan) = draft.not_yet(intent) {
+        return plan;
+    }
+    let message = format!("{}: {} is being carried out", evaluation.message, intent.action);
+    let effect = match &policy.then.scale_down {
+        Some(scale_down) => Effect::ScaleDown(intent.clone(), scale_down.clone()),
+        None => Effect::Delete(intent.clone()),
+    };
+    draft.step(step, (Reason::InProgress, message), Some(effect))
+}
+
+impl Draft<'_> {
+    /// What stops every destructive step at present.
+    pub(super) fn stopped(&self) -> Option<(Reason, String, Option<jiff::Timestamp>)> {
+        if let Some(skew) = self.observed.skew.filter(|s| s.abs() > MAX_CLOCK_SKEW) {
+            let message =
+                format!("the API server's clock and Coppice's differ by {skew:#}: correct the clocks");
+            return Some((Reason::ClockSkew, message, None));
+        }
+        if let Some((reason, message)) = &self.observed.stale {
+            return Some((*reason, message.clone(), None));
+        }
+        let Observed { law, ledger, managed, .. } = self.observed;
+        let denied = governor::allow(&law.config.governor, ledger, *managed, self.now).err()?;
+        Some((denied.reason, denied.message, denied.retry_at))
+    }
+
+    /// A plan that waits, if the next attempt's time has not come.
+    fn not_yet(&mut self, intent: &Intent) -> Option<Plan> {
+        let at = intent.next_attempt.filter(|at| self.now < *at)?;
+        self.look_no_later_than(Some(at));
+        let error = intent.last_error.as_deref().unwrap_or("it failed");
+        let message = format!("attempt {} failed, next at {at:.0}: {error}", intent.attempts);
+        let draft = std::mem::replace(self, Draft::new(self.observed, self.now));
+        Some(draft.step((intent.action, &intent.policy, Some(at)), (Reason::Retrying, message), None))
+    }
+
+    /// Records the outcome of an attempt that this process made in the background.
+    fn outcome(mut self, intent: &Intent, outcome: &record::Outcome) -> Plan {
+        self.notes.extend(record::apply(&mut self.status, intent, outcome, self.now));
+        self.look_at = Some(self.now);
+        let phase = if self.status.intent.is_some() { Phase::Pending } else { Phase::Fired };
+        let message = self.notes.last().map(|n| n.message.clone()).unwrap_or_default();
+        let reason = if self.status.intent.is_some() { Reason::Retrying } else { Reason::Dormant };
+        self.waits(phase, reason, message)
+    }
+
+    /// Gives up an intent; the next look decides afresh.
+    fn abandon(mut self, intent: &Intent, reason: Reason, why: &str) -> Plan {
+        self.status.intent = None;
+        self.look_at = Some(self.now);
+        let message = format!("{} (policy {:?}, {}) is given up: {why}", intent.action, intent.policy, intent.id);
+        self.note(true, Reason::Abandoned, message.clone());
+        let phase = if reason == Reason::NamespaceTerminating { Phase::Terminating } else { Phase::Active };
+        self.waits(phase, reason, message)
+    }
+}

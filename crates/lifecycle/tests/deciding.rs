@@ -1,0 +1,528 @@
+//! What is decided, when, and with which words.
+
+mod support;
+
+use coppice_api::Reason;
+use coppice_api::manager::{Hold, Phase, Verdict};
+use coppice_lifecycle::facts::{JobState, PodPhase};
+use coppice_lifecycle::plan::{Delivery, Effect};
+use coppice_lifecycle::record::{Outcome, WEBHOOK_ATTEMPTS};
+use jiff::SignedDuration;
+use support::{Scene, at, yaml};
+
+const PODS: &str = "{podsSucceed: {selector: {matchLabels: {component: main}}, initialDelay: 60s}}";
+
+fn ttl() -> Scene {
+    Scene::policy("{ttl: {after: 40s}}", "{delete: {}}")
+}
+
+fn pods() -> Scene {
+    Scene::policy(PODS, "{delete: {}}")
+}
+
+#[test]
+fn a_ttl_fires_after_its_time_and_never_in_the_second_of_doubt() {
+    let mut scene = ttl();
+    let plan = scene.settle(40);
+    assert_eq!((scene.verdict().result, scene.phase()), (Verdict::False, Phase::Active));
+    assert_eq!((scene.verdict().due, plan.look_at, plan.effect), (Some(at(41)), Some(at(41)), None));
+    let plan = scene.settle(41);
+    let Some(Effect::Delete(intent)) = plan.effect else { panic!("{plan:?}") };
+    assert_eq!((intent.uid.as_str(), intent.reason.as_str()), ("ns-1", "TtlElapsed"));
+    assert_eq!(scene.told(), [Reason::PolicyFired]);
+}
+
+#[test]
+fn until_is_exact_and_extend_until_moves_any_ttl_later() {
+    let mut scene = Scene::policy("{ttl: {until: '2026-03-01T12:00:30Z'}}", "{delete: {}}");
+    assert_eq!(scene.settle(29).effect, None);
+    assert!(scene.settle(30).effect.is_some());
+    for mut scene in [ttl(), Scene::policy("{ttl: {until: '2026-03-01T12:00:30Z'}}", "{delete: {}}")] {
+        scene.edit(|s| s.extend_until = Some(at(100)));
+        assert_eq!(scene.settle(99).effect, None);
+        assert_eq!(scene.status.next.as_ref().unwrap().due, Some(at(100)));
+        assert!(scene.settle(100).effect.is_some());
+    }
+    let mut earlier = ttl();
+    earlier.edit(|s| s.extend_until = Some(at(10)));
+    assert_eq!(earlier.settle(40).effect, None, "an extension never makes a ttl shorter");
+}
+
+#[test]
+fn pods_are_not_looked_at_before_the_initial_delay() {
+    let mut scene = pods();
+    scene.pod("a", PodPhase::Succeeded);
+    let plan = scene.settle(60);
+    assert_eq!((scene.verdict().reason.as_str(), plan.look_at), ("InitialDelay", Some(at(61))));
+    assert!(scene.settle(61).effect.is_some());
+}
+
+#[test]
+fn each_state_of_pods_and_jobs_has_its_verdict() {
+    type Setup = fn(&mut Scene);
+    let cases: &[(&str, Setup, Verdict, &str)] = &[
+        ("no pods", |_| {}, Verdict::False, "TooFewPods"),
+        ("running", |s| drop(s.pod("a", PodPhase::Running)), Verdict::False, "PodsNotFinished"),
+        ("pending", |s| drop(s.pod("a", PodPhase::Pending)), Verdict::False, "PodsNotFinished"),
+        ("failed", |s| drop(s.pod("a", PodPhase::Failed)), Verdict::False, "PodFailed"),
+        ("node lost", |s| drop(s.pod("a", PodPhase::Unknown)), Verdict::Unknown, "PodStateUnknown"),
+        ("succeeded", |s| drop(s.pod("a", PodPhase::Succeeded)), Verdict::True, "PodsSucceeded"),
+        (
+            "a success that goes away is no evidence",
+            |s| s.pod("a", PodPhase::Succeeded).terminating = true,
+            Verdict::False,
+            "TooFewPods",
+        ),
+        (
+            "a pod that is cut off may be replaced",
+            |s| {
+                s.pod("a", PodPhase::Succeeded);
+                s.pod("b", PodPhase::Running).terminating = true;
+            },
+            Verdict::False,
+            "PodTerminating",
+        ),
+        (
+            "a failure that goes away does not count",
+            |s| {
+                s.pod("a", PodPhase::Succeeded);
+                s.pod("b", PodPhase::Failed).terminating = true;
+            },
+            Verdict::True,
+            "PodsSucceeded",
+        ),
+        (
+            "between two pods of a Job",
+            |s| {
+                s.job("j", JobState::Unfinished, 2);
+                s.job_pod("a", PodPhase::Succeeded, "j");
+                s.job_pod("b", PodPhase::Succeeded, "j");
+            },
+            Verdict::False,
+            "JobNotComplete",
+        ),
+        (
+            "a Job before its first pod",
+            |s| {
+                s.pod("a", PodPhase::Succeeded);
+                s.job("j", JobState::Unfinished, 0);
+            },
+            Verdict::False,
+            "JobNotComplete",
+        ),
+        (
+            "a completed Job outweighs its failed pods",
+            |s| {
+                s.job("j", JobState::Complete, 1);
+                s.job_pod("a", PodPhase::Failed, "j");
+                s.job_pod("b", PodPhase::Succeeded, "j");
+            },
+            Verdict::True,
+            "PodsSucceeded",
+        ),
+        (
+            "a Job that failed",
+            |s| {
+                s.job("j", JobState::Failed, 0);
+                s.job_pod("a", PodPhase::Failed, "j");
+            },
+            Verdict::False,
+            "JobFailed",
+        ),
+        (
+            "a completed Job whose pods were cleaned away",
+            |s| drop(s.job("j", JobState::Complete, 1)),
+            Verdict::True,
+            "PodsSucceeded",
+        ),
+        (
+            "a pod whose Job has not been seen",
+            |s| drop(s.job_pod("a", PodPhase::Succeeded, "j")),
+            Verdict::Unknown,
+            "JobNotSeen",
+        ),
+        (
+            "a Job with other labels does not count",
+            |s| {
+                s.pod("a", PodPhase::Succeeded);
+                s.job("j", JobState::Unfinished, 0).pod_labels = [("component", "other")].into_iter().collect();
+            },
+            Verdict::True,
+            "PodsSucceeded",
+        ),
+        (
+            "a pod with other labels does not count",
+            |s| {
+                s.pod("a", PodPhase::Succeeded);
+                s.pod("b", PodPhase::Running).labels = [("component", "other")].into_iter().collect();
+            },
+            Verdict::True,
+            "PodsSucceeded",
+        ),
+        (
+            "what is certain wins over what is unknown",
+            |s| {
+                s.pod("a", PodPhase::Unknown);
+                s.pod("b", PodPhase::Running);
+            },
+            Verdict::False,
+            "PodsNotFinished",
+        ),
+        ("facts are stale", |s| s.unknown = Some(Reason::Stale), Verdict::Unknown, "Stale"),
+        ("facts are forbidden", |s| s.unknown = Some(Reason::Forbidden), Verdict::Unknown, "Forbidden"),
+    ];
+    for (what, setup, verdict, reason) in cases {
+        let mut scene = pods();
+        setup(&mut scene);
+        let plan = scene.settle(100);
+        assert_eq!((scene.verdict().result, scene.verdict().reason.as_str()), (*verdict, *reason), "{what}");
+        assert_eq!(plan.effect.is_some(), *verdict == Verdict::True, "{what}");
+    }
+}
+
+#[test]
+fn min_pods_zero_takes_no_pods_for_success_and_ignore_retried_can_be_switched_off() {
+    let mut scene = Scene::policy("{podsSucceed: {minPods: 0, initialDelay: 0s}}", "{delete: {}}");
+    assert!(scene.settle(1).effect.is_some());
+    let mut scene = Scene::policy("{podsSucceed: {ignoreRetried: false, initialDelay: 0s}}", "{delete: {}}");
+    scene.job("j", JobState::Complete, 1);
+    scene.job_pod("a", PodPhase::Failed, "j");
+    scene.settle(1);
+    assert_eq!(scene.verdict().reason, "PodFailed");
+    let mut scene = Scene::policy("{podsSucceed: {minPods: 3, initialDelay: 0s}}", "{delete: {}}");
+    scene.job("j", JobState::Complete, 2);
+    scene.job_pod("a", PodPhase::Succeeded, "j");
+    scene.settle(1);
+    assert_eq!(scene.verdict().message, "2 of at least 3 pods have succeeded (minPods)");
+}
+
+#[test]
+fn settling_starts_again_after_a_break_and_after_a_gap_in_the_facts() {
+    let mut scene = Scene::policy("{podsSucceed: {initialDelay: 0s, settle: 30s}}", "{delete: {}}");
+    scene.pod("a", PodPhase::Succeeded);
+    let plan = scene.settle(10);
+    assert_eq!((scene.verdict().reason.as_str(), plan.look_at), ("Settling", Some(at(40))));
+    scene.pod("b", PodPhase::Running);
+    scene.settle(20);
+    scene.pods.pop();
+    assert_eq!(scene.settle(25).look_at, Some(at(55)), "the break at 20 starts it again");
+    scene.facts_since = at(50);
+    assert_eq!(scene.settle(56).effect, None, "what happened before 50 is not known");
+    assert_eq!(scene.plan(56).look_at, Some(at(80)));
+    assert!(scene.settle(80).effect.is_some());
+}
+
+#[test]
+fn the_first_true_policy_fires_and_an_unknown_one_blocks_no_other() {
+    let mut scene = Scene::new(
+        "policies: [{name: pods, when: {podsSucceed: {initialDelay: 0s}}, then: {delete: {}}}, \
+         {name: late, when: {ttl: {after: 1h}}, then: {delete: {}}}, \
+         {name: due, when: {ttl: {after: 10s}}, then: {webhook: {url: 'http://r.team-a.svc/'}}}, \
+         {name: also due, when: {ttl: {after: 10s}}, then: {delete: {}}}]",
+    );
+    scene.unknown = Some(Reason::NotSynced);
+    let Some(Effect::Webhook(intent, _)) = scene.settle(11).effect else { panic!() };
+    assert_eq!(intent.policy, "due");
+}
+
+#[test]
+fn after_firing_it_is_dormant_until_policies_change_or_it_is_rearmed() {
+    let mut scene = Scene::policy("{ttl: {after: 40s}}", "{scaleDown: {}}");
+    scene.settle(41);
+    scene.outcome(&Outcome::ScaledDown { workloads: 2 }, 42);
+    assert_eq!(scene.settle(43).effect, None);
+    assert_eq!((scene.phase(), scene.status.firings), (Phase::Fired, 1));
+    // Anything but the policies may change.
+    scene.edit(|s| s.hold = Some(Hold { until: at(50), reason: None }));
+    scene.edit(|s| s.extend_until = Some(at(60)));
+    for rearm in [0, 2, 7] {
+        scene.edit(|s| s.rearm = Some(rearm));
+        assert_eq!(scene.settle(100).effect, None, "rearm {rearm} is not firing 1");
+    }
+    scene.edit(|s| s.rearm = Some(1));
+    let first = scene.status.last_firing.clone().unwrap().id;
+    let Some(Effect::ScaleDown(intent, _)) = scene.settle(100).effect else { panic!() };
+    assert_ne!(intent.id, first);
+    scene.outcome(&Outcome::ScaledDown { workloads: 0 }, 101);
+    assert_eq!((scene.settle(102).effect, scene.status.firings), (None, 2));
+    scene.edit(|s| s.policies[0].name = "another".to_owned());
+    assert!(scene.settle(103).effect.is_some(), "changed policies start afresh");
+}
+
+#[test]
+fn suspend_hold_and_refusal_freeze_what_was_decided() {
+    let freeze: &[(&str, fn(&mut Scene), Phase)] = &[
+        ("suspend", |s| drop(s.edit(|s| s.suspend = true)), Phase::Suspended),
+        ("hold", |s| drop(s.edit(|s| s.hold = Some(Hold { until: at(500), reason: None }))), Phase::Held),
+        ("protect", |s| s.config.protected.names = vec!["team-*".to_owned()], Phase::Refused),
+    ];
+    for (what, freeze, phase) in freeze {
+        // Before anything was decided.
+        let mut scene = ttl();
+        freeze(&mut scene);
+        assert_eq!((scene.settle(100).effect, scene.phase()), (None, *phase), "{what}");
+        assert_eq!(scene.status.intent, None, "{what}");
+        // With a step decided and not taken.
+        let mut scene = ttl();
+        scene.settle(41);
+        freeze(&mut scene);
+        let plan = scene.settle(100);
+        assert_eq!((plan.effect, scene.phase()), (None, *phase), "{what}");
+        if *phase == Phase::Held {
+            assert_eq!(plan.look_at, Some(at(500)));
+            assert!(scene.settle(500).effect.is_some());
+        }
+    }
+}
+
+#[test]
+fn what_is_no_longer_wanted_is_given_up_before_it_is_done() {
+    let mut extended = ttl();
+    extended.settle(41);
+    extended.edit(|s| s.extend_until = Some(at(1000)));
+    assert_eq!(extended.settle(42).effect, None);
+    assert_eq!(extended.told(), [Reason::PolicyFired, Reason::Abandoned]);
+    assert_eq!((extended.phase(), extended.status.firings), (Phase::Active, 0));
+
+    let mut edited = ttl();
+    edited.settle(41);
+    edited.edit(|s| s.policies = yaml("[{name: p, when: {ttl: {after: 2h}}, then: {delete: {}}}]"));
+    assert_eq!((edited.settle(42).effect, edited.status.intent.is_none()), (None, true));
+
+    let mut recreated = ttl();
+    recreated.settle(41);
+    recreated.namespace.uid = "ns-2".to_owned();
+    recreated.namespace.created = at(41);
+    assert_eq!((recreated.settle(42).effect, recreated.status.intent.is_none()), (None, true));
+
+    let mut running = pods();
+    running.pod("a", PodPhase::Succeeded);
+    running.settle(61);
+    running.pod("b", PodPhase::Pending);
+    assert_eq!((running.settle(62).effect, running.status.intent.is_none()), (None, true));
+}
+
+#[test]
+fn what_is_unknown_when_it_comes_to_acting_waits_and_is_not_given_up() {
+    let mut scene = pods();
+    scene.pod("a", PodPhase::Succeeded);
+    scene.settle(61);
+    scene.unknown = Some(Reason::Stale);
+    assert_eq!((scene.settle(62).effect, scene.next_reason()), (None, "Stale"));
+    assert_eq!(scene.ready(), ("Unknown", "Stale"));
+    scene.unknown = None;
+    assert!(scene.settle(63).effect.is_some());
+}
+
+#[test]
+fn pause_budget_skew_and_staleness_stop_destruction_and_nothing_else() {
+    let stop: &[(fn(&mut Scene), &str)] = &[
+        (|s| s.config.governor.paused = true, "Paused"),
+        (|s| s.config.governor.per_minute = 0, "BudgetSpent"),
+        (|s| s.skew = Some(SignedDuration::from_secs(-6)), "ClockSkew"),
+        (|s| s.stale = Some((Reason::Stale, "nothing heard".to_owned())), "Stale"),
+    ];
+    for (stop, reason) in stop {
+        let mut scene = ttl();
+        stop(&mut scene);
+        assert_eq!((scene.settle(41).effect, scene.next_reason()), (None, *reason));
+        assert_eq!(scene.status.intent, None, "{reason}: nothing is decided while it cannot be done");
+        let mut scene = ttl();
+        scene.settle(41);
+        stop(&mut scene);
+        assert_eq!((scene.settle(42).effect, scene.next_reason()), (None, *reason));
+        let mut scene = Scene::policy("{ttl: {after: 40s}}", "{webhook: {url: 'http://r.team-a.svc/'}}");
+        stop(&mut scene);
+        assert!(matches!(scene.settle(41).effect, Some(Effect::Webhook(..))), "{reason}");
+    }
+}
+
+#[test]
+fn notice_is_given_ahead_of_a_ttl_and_its_date_never_moves_earlier() {
+    let mut scene = Scene::policy("{ttl: {after: 1h}}", "{delete: {notice: 15m}}");
+    assert_eq!(scene.settle(10).look_at, Some(at(2701)), "15 minutes before 1 h and 1 s");
+    scene.settle(2701);
+    assert_eq!(scene.told(), [Reason::DeletionAnnounced]);
+    let notice = scene.status.notice.clone().unwrap();
+    assert_eq!((notice.given_at, notice.not_before), (at(2701), at(3601)));
+    assert_eq!((scene.settle(3600).effect, scene.next_reason()), (None, "NoticeRunning"));
+    // A shorter ttl after notice was given: the announced date stays.
+    let mut shorter = Scene { spec: scene.spec.clone(), status: scene.status.clone(), ..Scene::new("policies: []") };
+    shorter.edit(|s| s.policies[0].when = yaml("{ttl: {after: 50m}}"));
+    assert_eq!((shorter.settle(3100).effect, shorter.status.notice.clone().unwrap().not_before), (None, at(3601)));
+    assert!(scene.settle(3601).effect.is_some());
+    // Notice was missed (the operator was away): it runs in full.
+    let mut late = Scene::policy("{ttl: {after: 1h}}", "{delete: {notice: 15m}}");
+    assert_eq!(late.settle(7200).effect, None);
+    assert_eq!(late.status.notice.clone().unwrap().not_before, at(8100));
+    assert!(late.settle(8100).effect.is_some());
+}
+
+#[test]
+fn notice_is_withdrawn_when_its_policy_is_not_due_any_more() {
+    type Change = fn(&mut Scene);
+    let changes: [Change; 3] = [
+        |s| drop(s.edit(|s| s.extend_until = Some(at(36_000)))),
+        |s| drop(s.edit(|s| s.suspend = true)),
+        |s| drop(s.edit(|s| s.hold = Some(Hold { until: at(36_000), reason: None }))),
+    ];
+    for change in changes {
+        let mut scene = Scene::policy("{ttl: {after: 1h}}", "{delete: {notice: 15m}}");
+        scene.settle(3000);
+        scene.told();
+        change(&mut scene);
+        scene.settle(3100);
+        assert_eq!((scene.told(), scene.status.notice.clone()), (vec![Reason::NoticeWithdrawn], None));
+    }
+}
+
+#[test]
+fn notice_of_pods_that_succeeded_starts_when_they_have() {
+    let mut scene = Scene::policy("{podsSucceed: {initialDelay: 0s}}", "{delete: {notice: 5m}}");
+    scene.pod("a", PodPhase::Succeeded);
+    assert_eq!(scene.settle(100).effect, None);
+    assert_eq!(scene.settle(399).effect, None);
+    assert!(scene.settle(400).effect.is_some());
+}
+
+#[test]
+fn failures_back_off_and_show() {
+    let mut scene = ttl();
+    scene.settle(41);
+    scene.outcome(&Outcome::failed("no route".to_owned()), 41);
+    let plan = scene.settle(41);
+    assert_eq!((plan.effect, plan.look_at, scene.phase()), (None, Some(at(42)), Phase::Pending));
+    assert_eq!(scene.ready(), ("False", "Retrying"));
+    assert!(scene.status.next.as_ref().unwrap().message.contains("no route"));
+    assert!(scene.settle(42).effect.is_some());
+    assert_eq!(scene.told(), [Reason::PolicyFired, Reason::ActionFailed]);
+}
+
+#[test]
+fn a_webhook_keeps_its_id_until_it_is_delivered_or_given_up() {
+    let hook = || Scene::policy(PODS, "{webhook: {url: 'http://r.team-a.svc/hook'}}");
+    let mut scene = hook();
+    scene.pod("a", PodPhase::Succeeded);
+    let Some(Effect::Webhook(intent, _)) = scene.settle(61).effect else { panic!() };
+    // The pods that it tells of are cleaned away: what was decided is delivered.
+    scene.pods.clear();
+    scene.delivery = Delivery::InFlight;
+    assert_eq!(scene.settle(62).effect, None);
+    scene.delivery = Delivery::Failed { error: "503".to_owned(), permanent: false, retry_after: None };
+    scene.status = scene.plan(63).status;
+    scene.delivery = Delivery::None;
+    assert_eq!(scene.settle(63).look_at, Some(at(64)));
+    let Some(Effect::Webhook(again, _)) = scene.settle(64).effect else { panic!() };
+    assert_eq!((again.id, again.attempts), (intent.id, 1));
+    scene.delivery = Delivery::Delivered("204".to_owned());
+    scene.status = scene.plan(65).status;
+    assert_eq!((scene.phase(), scene.status.firings), (Phase::Fired, 1));
+
+    let mut scene = hook();
+    scene.pod("a", PodPhase::Succeeded);
+    scene.settle(61);
+    for _ in 0..WEBHOOK_ATTEMPTS {
+        scene.outcome(&Outcome::failed("503".to_owned()), 100);
+    }
+    scene.settle(2000);
+    assert_eq!((scene.phase(), scene.ready()), (Phase::Fired, ("False", "WebhookGivenUp")));
+}
+
+#[test]
+fn a_terminating_namespace_is_left_alone_and_a_deletion_counted_once() {
+    let mut scene = ttl();
+    scene.namespace.terminating = true;
+    assert_eq!((scene.settle(100).effect, scene.phase()), (None, Phase::Terminating));
+    assert_eq!(scene.status.firings, 0);
+    let mut scene = ttl();
+    scene.settle(41);
+    scene.namespace.terminating = true;
+    scene.settle(42);
+    assert_eq!((scene.phase(), scene.status.firings), (Phase::Terminating, 1));
+    assert_eq!(scene.status.last_firing.clone().unwrap().result, "NamespaceDeleted");
+    scene.settle(43);
+    assert_eq!(scene.status.firings, 1);
+}
+
+#[test]
+fn impossible_wishes_are_refused_with_the_reason() {
+    let webhook = "{webhook: {url: 'http://evil.example.org/'}}";
+    type Change = fn(&mut Scene);
+    let cases: &[(&str, Change, &str)] = &[
+        ("{delete: {}}", |s| s.namespace.name = "kube-system".to_owned(), "NamespaceProtected"),
+        ("{delete: {}}", |s| s.namespace.name = "default".to_owned(), "NamespaceProtected"),
+        ("{delete: {}}", |s| s.namespace.name = "coppice-system".to_owned(), "NamespaceProtected"),
+        ("{scaleDown: {}}", |s| s.config.protected.names = vec!["team-a".to_owned()], "NamespaceProtected"),
+        (
+            "{delete: {}}",
+            |s| s.namespace.labels = [("coppice.dev/protected", "true")].into_iter().collect(),
+            "NamespaceProtected",
+        ),
+        ("{delete: {}}", |s| s.config.tenants.actions = vec![], "ActionNotAllowed"),
+        (webhook, |_| {}, "HostNotAllowed"),
+        (
+            "{delete: {}}",
+            |s| s.config.tenants.namespace_selector = Some(yaml("{matchLabels: {team: a}}")),
+            "NamespaceNotSelected",
+        ),
+        (
+            "{scaleDown: {selectors: [{apiVersion: argoproj.io/v1alpha1, kind: Rollout}]}}",
+            |_| {},
+            "KindNotAllowed",
+        ),
+    ];
+    for (then, change, reason) in cases {
+        let mut scene = Scene::policy("{ttl: {after: 40s}}", then);
+        change(&mut scene);
+        assert_eq!(scene.settle(100).effect, None, "{reason}");
+        assert_eq!((scene.phase(), scene.next_reason(), scene.ready().0), (Phase::Refused, *reason, "False"));
+        assert_eq!(scene.notes.len(), 1, "told once");
+        scene.settle(200);
+        assert_eq!(scene.notes.len(), 1, "and not again");
+    }
+    let mut protected = Scene::policy("{ttl: {after: 40s}}", "{webhook: {url: 'http://r.x.svc/'}}");
+    protected.namespace.name = "default".to_owned();
+    assert!(protected.settle(41).effect.is_some(), "a webhook takes nothing away");
+}
+
+#[test]
+fn wake_gives_back_once_and_in_any_phase_but_terminating() {
+    let mut scene = Scene::policy("{ttl: {after: 40s}}", "{scaleDown: {}}");
+    scene.settle(41);
+    scene.status.scaled_down =
+        yaml("[{apiVersion: apps/v1, kind: Deployment, name: d, uid: u, replicas: 3}]");
+    scene.outcome(&Outcome::ScaledDown { workloads: 1 }, 42);
+    scene.settle(43);
+    scene.edit(|s| s.wake = Some(7));
+    assert_eq!(scene.settle(44).effect, None, "another firing's wake");
+    scene.edit(|s| {
+        s.wake = Some(1);
+        s.suspend = true;
+    });
+    assert!(matches!(scene.settle(45).effect, Some(Effect::Wake(_))));
+    scene.outcome(&Outcome::Woken { workloads: 1, left: vec![] }, 46);
+    assert_eq!(scene.settle(47).effect, None);
+    assert!(scene.status.scaled_down.is_empty());
+    assert_eq!(scene.status.firings, 1);
+}
+
+#[test]
+fn a_manager_that_is_being_deleted_wishes_for_nothing() {
+    let mut scene = ttl();
+    scene.settle(41);
+    scene.terminating = true;
+    let plan = scene.plan(42);
+    assert_eq!((plan.effect, plan.look_at, plan.status), (None, None, scene.status));
+}
+
+#[test]
+fn digests_stay_the_same_across_versions() {
+    // A manager that has fired is dormant while its digest is the same. If this fails, an upgrade would re-fire every
+    // manager: make the new field disappear from the JSON where it has its default.
+    let scene = Scene::new(
+        "policies: [{name: a, when: {ttl: {after: 40s}}, then: {delete: {}}}, \
+         {name: b, when: {podsSucceed: {}}, then: {scaleDown: {}}}, \
+         {name: c, when: {podsSucceed: {}}, then: {webhook: {url: 'http://r.x.svc/'}}}]",
+    );
+    assert_eq!(coppice_lifecycle::digest(&scene.spec.policies), "0a980469279d6e6c");
+}

@@ -1,0 +1,234 @@
+//! What holds for every manager, whatever its spec, its past and the world.
+
+mod support;
+
+use coppice_api::manager::{Action, Hold, Phase, Verdict};
+use coppice_lifecycle::facts::{JobState, PodPhase};
+use coppice_lifecycle::plan::{Delivery, Effect};
+use coppice_lifecycle::record::Outcome;
+use jiff::SignedDuration;
+use proptest::prelude::*;
+use support::{Scene, at};
+
+const CONDITIONS: [&str; 6] = [
+    "{ttl: {after: 40s}}",
+    "{ttl: {after: 10m}}",
+    "{ttl: {until: '2026-03-01T12:01:00Z'}}",
+    "{podsSucceed: {initialDelay: 0s}}",
+    "{podsSucceed: {initialDelay: 1m, settle: 30s, selector: {matchLabels: {component: main}}}}",
+    "{podsSucceed: {initialDelay: 0s, minPods: 0}}",
+];
+const ACTIONS: [&str; 5] = [
+    "{delete: {}}",
+    "{delete: {notice: 2m}}",
+    "{scaleDown: {}}",
+    "{webhook: {url: 'http://r.team-a.svc/'}}",
+    "{webhook: {url: 'http://elsewhere.example.org/'}}",
+];
+
+/// Something that happens to the world.
+#[derive(Clone, Debug)]
+enum Happening {
+    Time(i64),
+    Pod(u8, PodPhase),
+    PodGone(u8),
+    Job(JobState),
+    Hold(i64),
+    Suspend(bool),
+    Extend(i64),
+    Rearm,
+    Protect(bool),
+    Pause(bool),
+    Unknown(bool),
+    Skew(i64),
+    Recreate,
+    Terminate,
+    Succeed,
+    Fail,
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    let phase = prop::sample::select(vec![
+        PodPhase::Pending,
+        PodPhase::Running,
+        PodPhase::Succeeded,
+        PodPhase::Failed,
+        PodPhase::Unknown,
+    ]);
+    let job = prop::sample::select(vec![JobState::Unfinished, JobState::Complete, JobState::Failed]);
+    prop_oneof![
+        4 => (1i64..200).prop_map(Happening::Time),
+        3 => (0u8..3, phase).prop_map(|(n, p)| Happening::Pod(n, p)),
+        1 => (0u8..3).prop_map(Happening::PodGone),
+        1 => job.prop_map(Happening::Job),
+        1 => (0i64..900).prop_map(Happening::Hold),
+        1 => any::<bool>().prop_map(Happening::Suspend),
+        1 => (0i64..900).prop_map(Happening::Extend),
+        1 => Just(Happening::Rearm),
+        1 => any::<bool>().prop_map(Happening::Protect),
+        1 => any::<bool>().prop_map(Happening::Pause),
+        1 => any::<bool>().prop_map(Happening::Unknown),
+        1 => (-9i64..9).prop_map(Happening::Skew),
+        1 => Just(Happening::Recreate),
+        1 => Just(Happening::Terminate),
+        3 => Just(Happening::Succeed),
+        1 => Just(Happening::Fail),
+    ]
+}
+
+fn scene() -> impl Strategy<Value = Scene> {
+    let policy = (prop::sample::select(&CONDITIONS[..]), prop::sample::select(&ACTIONS[..]));
+    prop::collection::vec(policy, 1..4).prop_map(|policies| {
+        let policies = policies.iter().enumerate();
+        let policies: Vec<_> =
+            policies.map(|(n, (when, then))| format!("{{name: p{n}, when: {when}, then: {then}}}")).collect();
+        Scene::new(&format!("policies: [{}]", policies.join(", ")))
+    })
+}
+
+fn happen(scene: &mut Scene, happening: &Happening, now: &mut i64) {
+    match happening {
+        Happening::Time(seconds) => *now += seconds,
+        Happening::Pod(n, phase) => {
+            let name = format!("pod-{n}");
+            scene.pods.retain(|p| *p.name != *name);
+            scene.pod(&name, *phase);
+        }
+        Happening::PodGone(n) => scene.pods.retain(|p| *p.name != *format!("pod-{n}")),
+        Happening::Job(state) => {
+            scene.jobs.clear();
+            scene.job("job", *state, 1);
+        }
+        Happening::Hold(until) => {
+            scene.edit(|s| s.hold = Some(Hold { until: at(*until), reason: None }));
+        }
+        Happening::Suspend(on) => drop(scene.edit(|s| s.suspend = *on)),
+        Happening::Extend(until) => drop(scene.edit(|s| s.extend_until = Some(at(*until)))),
+        Happening::Rearm => {
+            let firings = scene.status.firings;
+            scene.edit(|s| s.rearm = Some(firings));
+        }
+        Happening::Protect(on) => {
+            scene.config.protected.names = if *on { vec!["team-*".to_owned()] } else { vec![] };
+        }
+        Happening::Pause(on) => scene.config.governor.paused = *on,
+        Happening::Unknown(on) => scene.unknown = on.then_some(coppice_api::Reason::Stale),
+        Happening::Skew(seconds) => scene.skew = Some(SignedDuration::from_secs(*seconds)),
+        Happening::Recreate => {
+            scene.namespace.uid = format!("ns-{now}");
+            scene.namespace.created = at(*now);
+            scene.namespace.terminating = false;
+        }
+        Happening::Terminate => scene.namespace.terminating = true,
+        Happening::Succeed | Happening::Fail => {}
+    }
+}
+
+/// Carries an effect out as the operator would.
+fn carry_out(scene: &mut Scene, effect: &Effect, fails: bool, now: i64) {
+    if let Effect::Webhook(..) = effect {
+        scene.delivery =
+            if fails { Delivery::Failed { error: "503".to_owned(), permanent: false, retry_after: None } } else { Delivery::Delivered("200".to_owned()) };
+        let plan = scene.plan(now);
+        scene.status = plan.status;
+        scene.delivery = Delivery::None;
+        return;
+    }
+    let outcome = match effect {
+        _ if fails => Outcome::failed("no".to_owned()),
+        Effect::Delete(_) => Outcome::Deleted,
+        Effect::ScaleDown(..) => Outcome::ScaledDown { workloads: 1 },
+        _ => Outcome::Woken { workloads: 1, left: vec![] },
+    };
+    scene.namespace.terminating |= matches!(outcome, Outcome::Deleted);
+    scene.outcome(&outcome, now);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// The safety invariants, over any history: nothing destructive while protected, held, suspended, paused, refused, with
+    /// a clock that is off, on facts that are unknown, without an intent that was durable before, on another namespace.
+    #[test]
+    fn nothing_is_ever_destroyed_against_the_rules(mut scene in scene(), history in prop::collection::vec(happening(), 1..40)) {
+        let mut now = 0;
+        let mut fired = std::collections::BTreeSet::new();
+        for happening in &history {
+            happen(&mut scene, happening, &mut now);
+            let before = scene.status.intent.clone();
+            // Stands still after a few steps: a plan on its own result is empty.
+            let plan = scene.settle(now);
+            prop_assert_eq!(&plan.status, &scene.status);
+            prop_assert!(plan.look_at.is_none_or(|look| look > at(now)), "looking again at {:?} would spin", plan.look_at);
+            let Some(effect) = &plan.effect else { continue };
+            let intent = effect.intent().clone();
+            prop_assert_eq!(Some(&intent), scene.status.intent.as_ref(), "an effect without a durable intent");
+            prop_assert_eq!(&intent.uid, &scene.namespace.uid);
+            if intent.action.is_destructive() {
+                let policy = scene.spec.policies.iter().position(|p| p.name == intent.policy).unwrap();
+                prop_assert_eq!(scene.status.policies[policy].result, Verdict::True);
+                prop_assert!(scene.config.protected.names.is_empty());
+                prop_assert!(!scene.config.governor.paused && !scene.spec.suspend && !scene.namespace.terminating);
+                prop_assert!(scene.spec.hold.as_ref().is_none_or(|h| h.until <= at(now)));
+                prop_assert!(scene.skew.is_none_or(|s| s.as_secs().abs() <= 5));
+                let ttl = scene.spec.policies[policy].when.ttl.is_some();
+                prop_assert!(ttl || scene.unknown.is_none());
+                prop_assert!(!ttl || scene.spec.extend_until.is_none_or(|e| e <= at(now)));
+                if let Some(delete) = scene.spec.policies[policy].then.delete.as_ref().filter(|d| !d.notice.is_zero()) {
+                    let notice = scene.status.notice.as_ref();
+                    prop_assert!(before.is_some() || notice.is_some(), "deleted without notice");
+                    if let Some(notice) = notice {
+                        prop_assert!(at(now).duration_since(notice.given_at).as_secs() >= delete.notice.as_secs_i64());
+                    }
+                }
+            }
+            let fails = matches!(happening, Happening::Fail);
+            carry_out(&mut scene, effect, fails, now);
+            if !fails && intent.action != Action::Wake {
+                prop_assert!(fired.insert(intent.id.clone()), "{} fired twice", intent.id);
+                prop_assert_eq!(scene.status.firings as usize, fired.len());
+            }
+        }
+    }
+
+    /// Time alone never takes a firing back: what is due stays due.
+    #[test]
+    fn time_never_unexpires(scene in scene(), now in 0i64..2000, more in 0i64..2000) {
+        let verdicts = |seconds| -> Vec<_> { scene.plan(seconds).status.policies.iter().map(|p| p.result).collect() };
+        for (before, after) in verdicts(now).iter().zip(verdicts(now + more)) {
+            prop_assert!(*before != Verdict::True || after == Verdict::True);
+        }
+    }
+
+    /// The order in which facts arrive does not matter.
+    #[test]
+    fn the_order_of_facts_does_not_matter(mut scene in scene(), phases in prop::collection::vec(0usize..5, 0..6)) {
+        const PHASES: [PodPhase; 5] =
+            [PodPhase::Pending, PodPhase::Running, PodPhase::Succeeded, PodPhase::Failed, PodPhase::Unknown];
+        for (n, phase) in phases.iter().enumerate() {
+            scene.pod(&format!("pod-{n}"), PHASES[*phase]);
+        }
+        let sorted = scene.plan(1000);
+        scene.pods.reverse();
+        let reversed = scene.plan(1000);
+        prop_assert_eq!(
+            sorted.status.policies.iter().map(|p| (p.result, p.reason.clone())).collect::<Vec<_>>(),
+            reversed.status.policies.iter().map(|p| (p.result, p.reason.clone())).collect::<Vec<_>>()
+        );
+    }
+
+    /// Every plan says where the manager stands and why, in words.
+    #[test]
+    fn every_plan_has_a_reason(mut scene in scene(), history in prop::collection::vec(happening(), 1..20)) {
+        let mut now = 0;
+        for happening in &history {
+            happen(&mut scene, happening, &mut now);
+            scene.settle(now);
+            let next = scene.status.next.as_ref().unwrap();
+            prop_assert!(!next.reason.is_empty() && !next.message.is_empty(), "{next:?}");
+            prop_assert!(Phase::ALL.contains(&scene.phase()));
+            prop_assert_eq!(scene.status.observed_generation, Some(scene.generation));
+            prop_assert!(!scene.ready().1.is_empty());
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! A small world to decide in: what tests change is chained, what they ask is one word.
+#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test file uses its part")]
+
+use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
+use coppice_api::manager::{NamespaceManagerSpec, NamespaceManagerStatus, Phase, PolicyStatus};
+use coppice_api::{Labels, Reason};
+use coppice_lifecycle::facts::{Fact, JobFacts, JobState, NamespaceFacts, PodFacts, PodPhase, World};
+use coppice_lifecycle::plan::{Delivery, ManagerFacts, Note, Observed};
+use coppice_lifecycle::record::{self, Outcome};
+use coppice_lifecycle::{Law, Plan};
+use jiff::{SignedDuration, Timestamp};
+
+/// The namespace was created at this instant.
+pub fn start() -> Timestamp {
+    "2026-03-01T12:00:00Z".parse().unwrap()
+}
+
+pub fn at(seconds: i64) -> Timestamp {
+    start() + SignedDuration::from_secs(seconds)
+}
+
+#[derive(Clone, Debug)]
+pub struct Scene {
+    pub spec: NamespaceManagerSpec,
+    pub status: NamespaceManagerStatus,
+    pub namespace: NamespaceFacts,
+    pub pods: Vec<PodFacts>,
+    pub jobs: Vec<JobFacts>,
+    pub facts_since: Timestamp,
+    pub unknown: Option<Reason>,
+    pub config: CoppiceConfigSpec,
+    pub ledger: GovernorStatus,
+    pub skew: Option<SignedDuration>,
+    pub stale: Option<(Reason, String)>,
+    pub delivery: Delivery,
+    pub terminating: bool,
+    pub generation: i64,
+    pub notes: Vec<Note>,
+}
+
+impl Scene {
+    /// A manager with this spec in namespace `team-a`, uid `ns-1`.
+    pub fn new(spec: &str) -> Self {
+        Self {
+            spec: yaml(spec),
+            status: NamespaceManagerStatus::default(),
+            namespace: NamespaceFacts {
+                name: "team-a".to_owned(),
+                uid: "ns-1".to_owned(),
+                resource_version: "7".to_owned(),
+                created: start(),
+                labels: Labels::default(),
+                terminating: false,
+            },
+            pods: Vec::new(),
+            jobs: Vec::new(),
+            facts_since: start(),
+            unknown: None,
+            config: CoppiceConfigSpec::default(),
+            ledger: GovernorStatus::default(),
+            skew: None,
+            stale: None,
+            delivery: Delivery::None,
+            terminating: false,
+            generation: 1,
+            notes: Vec::new(),
+        }
+    }
+
+    /// One policy with this condition and action.
+    pub fn policy(when: &str, then: &str) -> Self {
+        Self::new(&format!("policies: [{{name: p, when: {when}, then: {then}}}]"))
+    }
+
+    pub fn edit(&mut self, change: impl FnOnce(&mut NamespaceManagerSpec)) -> &mut Self {
+        change(&mut self.spec);
+        self.generation += 1;
+        self
+    }
+
+    pub fn pod(&mut self, name: &str, phase: PodPhase) -> &mut PodFacts {
+        self.pods.push(PodFacts {
+            name: name.into(),
+            labels: [("component", "main")].into_iter().collect(),
+            phase,
+            terminating: false,
+            job: None,
+        });
+        self.pods.sort_by(|a, b| a.name.cmp(&b.name));
+        self.pods.iter_mut().find(|p| &*p.name == name).unwrap()
+    }
+
+    pub fn job(&mut self, name: &str, state: JobState, succeeded: u32) -> &mut JobFacts {
+        self.jobs.push(JobFacts {
+            name: name.into(),
+            uid: format!("uid-{name}").into(),
+            pod_labels: [("component", "main")].into_iter().collect(),
+            state,
+            succeeded,
+            terminating: false,
+        });
+        self.jobs.last_mut().unwrap()
+    }
+
+    pub fn job_pod(&mut self, name: &str, phase: PodPhase, job: &str) -> &mut PodFacts {
+        let pod = self.pod(name, phase);
+        pod.job = Some(format!("uid-{job}").into());
+        pod
+    }
+
+    fn fact<T>(&self, all: impl IntoIterator<Item = T>) -> Fact<Vec<T>> {
+        match self.unknown {
+            Some(reason) => Fact::Unknown { reason, message: "not known".to_owned() },
+            None => Fact::Known { value: all.into_iter().collect(), since: self.facts_since },
+        }
+    }
+
+    /// The plan as of this many seconds after the namespace's creation.
+    pub fn plan(&self, seconds: i64) -> Plan {
+        self.plan_at(at(seconds))
+    }
+
+    pub fn plan_at(&self, now: Timestamp) -> Plan {
+        let law = Law::new(self.config.clone(), "coppice-system", Vec::new());
+        let observed = Observed {
+            manager: ManagerFacts {
+                namespace: &self.namespace.name,
+                name: "m",
+                uid: "manager-1",
+                generation: self.generation,
+                terminating: self.terminating,
+                spec: Ok(&self.spec),
+                status: &self.status,
+            },
+            world: Some(World {
+                namespace: &self.namespace,
+                pods: self.fact(&self.pods),
+                jobs: self.fact(&self.jobs),
+            }),
+            law: &law,
+            ledger: &self.ledger,
+            managed: 1,
+            skew: self.skew,
+            stale: self.stale.clone(),
+            delivery: self.delivery.clone(),
+        };
+        coppice_lifecycle::plan(&observed, now)
+    }
+
+    /// Does what the operator does: makes status durable until it stands still, and returns the last plan.
+    pub fn settle(&mut self, seconds: i64) -> Plan {
+        for _ in 0..10 {
+            let plan = self.plan(seconds);
+            if plan.status == self.status {
+                return plan;
+            }
+            assert!(plan.effect.is_none() || plan.status.intent == self.status.intent, "no effect before its intent");
+            self.notes.extend(plan.notes);
+            self.status = plan.status;
+        }
+        panic!("the plan never stands still: {:#?}", self.status);
+    }
+
+    /// Records the outcome of the intent in status.
+    pub fn outcome(&mut self, outcome: &Outcome, seconds: i64) -> &mut Self {
+        let intent = self.status.intent.clone().expect("there is an intent");
+        let notes = record::apply(&mut self.status, &intent, outcome, at(seconds));
+        self.notes.extend(notes);
+        self
+    }
+
+    pub fn told(&mut self) -> Vec<Reason> {
+        std::mem::take(&mut self.notes).into_iter().map(|n| n.reason).collect()
+    }
+
+    pub fn phase(&self) -> Phase {
+        self.status.phase.unwrap()
+    }
+
+    pub fn verdict(&self) -> &PolicyStatus {
+        &self.status.policies[0]
+    }
+
+    pub fn next_reason(&self) -> &str {
+        &self.status.next.as_ref().unwrap().reason
+    }
+
+    pub fn ready(&self) -> (&str, &str) {
+        let condition = &self.status.conditions[0];
+        (&condition.status, &condition.reason)
+    }
+}
+
+pub fn yaml<T: serde::de::DeserializeOwned>(text: &str) -> T {
+    serde_yaml::from_str(text).unwrap_or_else(|e| panic!("{text}: {e}"))
+}

@@ -1,0 +1,357 @@
+//! One attempt to deliver one webhook.
+//!
+//! The host is checked before its name is looked up, every address it leads to is checked after, and the attempt has an HTTP client
+//! of its own that knows these addresses and no resolver, proxy, redirect or older connection: it cannot connect anywhere else.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coppice_lifecycle::destination::{AllowList, Destination, Host, Refusal};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::header::RETRY_AFTER;
+use reqwest::{Client, Response, StatusCode, redirect, retry};
+use thiserror::Error;
+use tokio::time::{Instant, timeout_at};
+
+use crate::key::SigningKey;
+use crate::roots::{RootsError, client_config};
+
+/// The largest body that is sent, in bytes.
+pub const LARGEST_BODY: usize = 256 * 1024;
+/// How much of an answer is read, in bytes; the rest is never asked for.
+pub const LARGEST_ANSWER: usize = 64 * 1024;
+/// The longest wait that a receiver can ask for with `retry-after`.
+pub const LONGEST_RETRY_AFTER: Duration = Duration::from_hours(1);
+
+const LONGEST_ID: usize = 128;
+/// How much of an answer is kept for the log, in bytes.
+const EXCERPT: usize = 200;
+/// How long a delivered webhook waits for the rest of the answer, so that the receiver can finish writing it.
+const DRAIN: Duration = Duration::from_secs(1);
+const USER_AGENT: &str = concat!("coppice/", env!("CARGO_PKG_VERSION"));
+
+/// What a [`WebhookSender`] needs.
+pub struct WebhookSettings {
+    /// The key that signs.
+    pub key: SigningKey,
+    /// The longest wait for a connection, TLS included.
+    pub connect_timeout: Duration,
+    /// The longest wait for everything up to the head of the answer, name resolution included.
+    pub timeout: Duration,
+    /// More certificate authorities to believe, as a PEM bundle; empty for none.
+    pub extra_roots_pem: Vec<u8>,
+    /// How names become addresses.
+    pub lookup: Arc<dyn Lookup>,
+}
+
+impl WebhookSettings {
+    /// The defaults: 3 s to connect, 10 s in all, the platform's certificate authorities and the system's resolver.
+    pub fn new(key: SigningKey) -> Self {
+        Self {
+            key,
+            connect_timeout: Duration::from_secs(3),
+            timeout: Duration::from_secs(10),
+            extra_roots_pem: Vec::new(),
+            lookup: Arc::new(SystemLookup),
+        }
+    }
+}
+
+/// Turns names into addresses.
+pub trait Lookup: Send + Sync + 'static {
+    /// All addresses of a host, each with the given port.
+    fn lookup<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>>;
+}
+
+/// The system's resolver, with its search domains.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemLookup;
+
+impl Lookup for SystemLookup {
+    fn lookup<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>> {
+        async move { Ok(tokio::net::lookup_host((host, port)).await?.collect()) }.boxed()
+    }
+}
+
+/// One attempt to be made.
+#[derive(Debug, Clone)]
+pub struct WebhookRequest {
+    /// The firing's id, the same for every attempt: 1 to 128 letters, digits, `-` and `_`.
+    pub id: String,
+    /// Where to.
+    pub destination: Destination,
+    /// Where webhooks may go.
+    pub allow: AllowList,
+    /// The JSON to be sent, at most [`LARGEST_BODY`] bytes.
+    pub body: Vec<u8>,
+    /// The time of this attempt, which is signed.
+    pub now: Timestamp,
+}
+
+/// A receiver answered with 2xx.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delivered {
+    /// The status code, 200 to 299.
+    pub status: u16,
+    /// The address that was connected to.
+    pub address: Option<SocketAddr>,
+}
+
+/// Why an attempt did not deliver. The texts are for people who may read the object; none shows what a receiver answered, because
+/// that could be the answer of a service they cannot reach themselves.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SendError {
+    /// The destination is not permitted.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The id cannot be signed safely.
+    #[error("the webhook's id {id:?} is not 1 to {LONGEST_ID} letters, digits, - and _")]
+    Id {
+        /// The id.
+        id: String,
+    },
+    /// The body is larger than [`LARGEST_BODY`].
+    #[error("the webhook's body has {bytes} bytes; {LARGEST_BODY} is the most")]
+    TooLarge {
+        /// Its size in bytes.
+        bytes: usize,
+    },
+    /// The host has no address, or the resolver did not answer.
+    #[error("the webhook host {host:?} cannot be resolved: {reason}")]
+    Resolve {
+        /// The host.
+        host: String,
+        /// What the resolver said.
+        reason: String,
+    },
+    /// No connection, or no TLS on it.
+    #[error("no connection to the webhook receiver: {reason}")]
+    Connect {
+        /// The innermost cause.
+        reason: String,
+    },
+    /// No answer in time.
+    #[error("the webhook receiver did not answer within {} s", after.as_secs_f64())]
+    Timeout {
+        /// How long it had.
+        after: Duration,
+    },
+    /// The connection broke, or what came over it was not HTTP.
+    #[error("the webhook receiver did not answer as HTTP does: {reason}")]
+    Broken {
+        /// The innermost cause.
+        reason: String,
+    },
+    /// An answer of 3xx.
+    #[error(
+        "the webhook receiver answered {code}, a redirect, which is never followed; write the final address into the URL"
+    )]
+    Redirect {
+        /// The status code.
+        code: u16,
+    },
+    /// Another answer that is not 2xx.
+    #[error("the webhook receiver answered {code}")]
+    Status {
+        /// The status code.
+        code: u16,
+        /// The beginning of the answer on one line, for the operator's log only.
+        excerpt: String,
+        /// How long the receiver asked to be left alone, at most [`LONGEST_RETRY_AFTER`].
+        retry_after: Option<Duration>,
+    },
+}
+
+impl SendError {
+    /// Whether another attempt of the same request is pointless: it is not permitted, cannot be sent, or the receiver is gone for
+    /// good (410).
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Self::Refused(_) | Self::Id { .. } | Self::TooLarge { .. } => true,
+            Self::Status { code, .. } => *code == StatusCode::GONE,
+            Self::Resolve { .. }
+            | Self::Connect { .. }
+            | Self::Timeout { .. }
+            | Self::Broken { .. }
+            | Self::Redirect { .. } => false,
+        }
+    }
+
+    /// How long the receiver asked to be left alone.
+    pub fn retry_after(&self) -> Option<Duration> {
+        if let Self::Status { retry_after, .. } = self { *retry_after } else { None }
+    }
+}
+
+/// Signs webhooks and posts them, each with a client of its own.
+pub struct WebhookSender {
+    settings: WebhookSettings,
+    tls: rustls::ClientConfig,
+}
+
+impl WebhookSender {
+    /// Reads the certificate authorities.
+    pub fn new(settings: WebhookSettings) -> Result<Self, RootsError> {
+        let tls = client_config(&settings.extra_roots_pem)?;
+        Ok(Self { settings, tls })
+    }
+
+    /// Makes one attempt. Dropping the future ends it; the receiver may have got the request all the same.
+    pub async fn send(&self, request: WebhookRequest) -> Result<Delivered, SendError> {
+        if !is_id(&request.id) {
+            return Err(SendError::Id { id: request.id });
+        }
+        if request.body.len() > LARGEST_BODY {
+            return Err(SendError::TooLarge { bytes: request.body.len() });
+        }
+        request.allow.permits_host(&request.destination)?;
+        let timeout = self.settings.timeout;
+        let deadline = Instant::now() + timeout;
+        let response = timeout_at(deadline, self.exchange(request))
+            .await
+            .map_err(|_| SendError::Timeout { after: timeout })??;
+        conclude(response, deadline).await
+    }
+
+    async fn exchange(&self, request: WebhookRequest) -> Result<Response, SendError> {
+        let addresses = self.checked_addresses(&request).await?;
+        let client = self.client(&request.destination, addresses)?;
+        let timestamp = request.now.as_second();
+        let signature = self.settings.key.sign(&request.id, timestamp, &request.body);
+        client
+            .post(request.destination.url().clone())
+            .header("content-type", "application/json")
+            .header("webhook-id", request.id)
+            .header("webhook-timestamp", timestamp)
+            .header("webhook-signature", signature)
+            .body(request.body)
+            .send()
+            .await
+            .map_err(|error| failed(&error))
+    }
+
+    /// The addresses of the destination, every one of them permitted; one that is not refuses them all.
+    async fn checked_addresses(&self, request: &WebhookRequest) -> Result<Vec<SocketAddr>, SendError> {
+        let destination = &request.destination;
+        let addresses = match destination.host() {
+            Host::Address(address) => vec![SocketAddr::new(address, destination.port())],
+            Host::Name(name) => {
+                let unresolved = |reason: String| SendError::Resolve { host: name.to_owned(), reason };
+                let found =
+                    self.settings.lookup.lookup(requested_host(destination), destination.port()).await;
+                let found = found.map_err(|error| unresolved(error.to_string()))?;
+                if found.is_empty() {
+                    return Err(unresolved("it has no address".to_owned()));
+                }
+                found
+            }
+        };
+        for address in &addresses {
+            request.allow.permits_address(destination, address.ip())?;
+        }
+        Ok(addresses)
+    }
+
+    /// A client that can connect to these addresses only.
+    fn client(&self, destination: &Destination, addresses: Vec<SocketAddr>) -> Result<Client, SendError> {
+        let pinned = Pinned { host: requested_host(destination).to_owned(), addresses };
+        Client::builder()
+            .tls_backend_preconfigured(self.tls.clone())
+            .dns_resolver(pinned)
+            .no_proxy()
+            .redirect(redirect::Policy::none())
+            .retry(retry::never())
+            .referer(false)
+            .http1_only()
+            .pool_max_idle_per_host(0)
+            .connect_timeout(self.settings.connect_timeout)
+            .user_agent(USER_AGENT)
+            .build()
+            .map_err(|error| SendError::Connect { reason: innermost(&error) })
+    }
+}
+
+/// Answers for one host with addresses that were checked, and for no other.
+struct Pinned {
+    host: String,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Resolve for Pinned {
+    fn resolve(&self, name: Name) -> Resolving {
+        let answer: Result<Addrs, Box<dyn std::error::Error + Send + Sync>> = if name.as_str() == self.host {
+            Ok(Box::new(self.addresses.clone().into_iter()))
+        } else {
+            Err(format!("{:?} is not the host that was checked", name.as_str()).into())
+        };
+        std::future::ready(answer).boxed()
+    }
+}
+
+/// The host as the URL has it: a trailing dot keeps the resolver from trying its search domains.
+fn requested_host(destination: &Destination) -> &str {
+    destination.url().host_str().unwrap_or_default()
+}
+
+fn is_id(id: &str) -> bool {
+    let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    matches!(id.len(), 1..=LONGEST_ID) && id.bytes().all(letter)
+}
+
+async fn conclude(response: Response, deadline: Instant) -> Result<Delivered, SendError> {
+    let status = response.status();
+    if status.is_success() {
+        let address = response.remote_addr();
+        read(response, LARGEST_ANSWER, deadline.min(Instant::now() + DRAIN)).await;
+        return Ok(Delivered { status: status.as_u16(), address });
+    }
+    if status.is_redirection() {
+        return Err(SendError::Redirect { code: status.as_u16() });
+    }
+    let retry_after = response
+        .headers()
+        .get(RETRY_AFTER)
+        .and_then(|value| value.to_str().ok()?.trim().parse().ok())
+        .map(|seconds| Duration::from_secs(seconds).min(LONGEST_RETRY_AFTER));
+    let body = read(response, EXCERPT, deadline).await;
+    Err(SendError::Status { code: status.as_u16(), excerpt: excerpt(&body), retry_after })
+}
+
+/// The beginning of an answer, at most `limit` bytes of it, as far as it came before the deadline and without an error.
+async fn read(mut response: Response, limit: usize, deadline: Instant) -> Vec<u8> {
+    let mut body = Vec::new();
+    while body.len() < limit {
+        let Ok(Ok(Some(chunk))) = timeout_at(deadline, response.chunk()).await else { break };
+        body.extend_from_slice(&chunk[..chunk.len().min(limit - body.len())]);
+    }
+    body
+}
+
+/// One line without control characters and without characters that change the direction of text.
+fn excerpt(body: &[u8]) -> String {
+    let invisible = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+    };
+    let text = String::from_utf8_lossy(body).replace(invisible, " ");
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn failed(error: &reqwest::Error) -> SendError {
+    let reason = innermost(error);
+    if error.is_connect() { SendError::Connect { reason } } else { SendError::Broken { reason } }
+}
+
+/// The text of the cause of the causes; the outer ones only repeat the URL.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}

@@ -1,0 +1,230 @@
+//! Deliveries beside the reconciles, with a deliverer that waits until it is told.
+#![allow(clippy::unwrap_used, reason = "the helpers of a test fail it by a panic")]
+
+mod support;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use coppice_notify::outbox::{Attempt, Deliver, Failure, Limits, Outbox, SubmitError, Submitted};
+use coppice_notify::webhook::{Delivered, SendError, WebhookRequest};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{oneshot, watch};
+
+use support::{now, request};
+
+type Answer = Result<Delivered, SendError>;
+const OK: Delivered = Delivered { status: 200, address: None };
+
+/// Every delivery waits for its answer; a delivery to `/panic` panics.
+struct Scripted {
+    waiting: Mutex<HashMap<String, (Timestamp, oneshot::Sender<Answer>)>>,
+    count: watch::Sender<usize>,
+}
+
+impl Scripted {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { waiting: Mutex::default(), count: watch::Sender::new(0) })
+    }
+
+    /// Waits until exactly so many deliveries are under way.
+    async fn under_way(&self, count: usize) {
+        let mut watched = self.count.subscribe();
+        let reached =
+            tokio::time::timeout(Duration::from_secs(30), watched.wait_for(|now| *now == count)).await;
+        assert!(reached.is_ok(), "{} deliveries are under way, not {count}", *self.count.borrow());
+    }
+
+    fn answer(&self, id: &str, answer: Answer) -> Timestamp {
+        let (at, sender) = self.waiting.lock().unwrap().remove(id).unwrap();
+        self.count.send_modify(|count| *count -= 1);
+        sender.send(answer).unwrap();
+        at
+    }
+
+    fn is_waiting(&self, id: &str) -> bool {
+        self.waiting.lock().unwrap().contains_key(id)
+    }
+}
+
+impl Deliver for Scripted {
+    fn deliver(&self, request: WebhookRequest) -> BoxFuture<'_, Answer> {
+        assert!(request.destination.url().path() != "/panic", "a delivery that panics");
+        let (sender, receiver) = oneshot::channel();
+        self.waiting.lock().unwrap().insert(request.id, (request.now, sender));
+        self.count.send_modify(|count| *count += 1);
+        async move { receiver.await.unwrap() }.boxed()
+    }
+}
+
+struct Bench {
+    scripted: Arc<Scripted>,
+    outbox: Outbox<String>,
+    woken: UnboundedReceiver<String>,
+}
+
+fn bench(limits: Limits) -> Bench {
+    let scripted = Scripted::new();
+    let (wake, woken): (UnboundedSender<String>, _) = unbounded_channel();
+    let outbox = Outbox::new(scripted.clone(), limits, move |key| wake.send(key).unwrap());
+    Bench { scripted, outbox, woken }
+}
+
+impl Bench {
+    fn submit(&self, id: &str, url: &str) -> Result<Submitted, SubmitError> {
+        let request = WebhookRequest { id: id.to_owned(), ..request(url, &["*.svc"]) };
+        self.outbox.submit(format!("key of {id}"), request)
+    }
+
+    fn accept(&self, id: &str, url: &str) {
+        assert_eq!(self.submit(id, url), Ok(Submitted::Accepted), "{id}");
+    }
+}
+
+#[tokio::test]
+async fn a_result_wakes_its_object_and_stays_until_it_is_forgotten() {
+    let mut bench = bench(Limits::default());
+    assert_eq!(bench.outbox.state("a"), None);
+    bench.accept("a", "http://a.svc/");
+    assert_eq!(bench.outbox.state("a"), Some(Attempt::InFlight));
+    bench.scripted.under_way(1).await;
+    assert_eq!(bench.submit("a", "http://a.svc/"), Ok(Submitted::AlreadyInFlight));
+    bench.scripted.answer("a", Ok(OK));
+    assert_eq!(bench.woken.recv().await.unwrap(), "key of a");
+    assert_eq!(bench.outbox.state("a"), Some(Attempt::Done(Ok(OK))));
+    assert_eq!(bench.submit("a", "http://a.svc/"), Ok(Submitted::AlreadyDone));
+    assert_eq!(bench.outbox.in_flight(), 0);
+    bench.outbox.forget("a");
+    assert_eq!(bench.outbox.state("a"), None);
+    bench.accept("a", "http://a.svc/");
+    bench.scripted.under_way(1).await;
+}
+
+#[tokio::test]
+async fn a_failure_says_whether_to_try_again_and_when() {
+    let mut bench = bench(Limits::default());
+    bench.accept("a", "http://a.svc/");
+    bench.scripted.under_way(1).await;
+    let retry_after = Some(Duration::from_secs(9));
+    bench.scripted.answer("a", Err(SendError::Status { code: 503, excerpt: "secret".into(), retry_after }));
+    bench.woken.recv().await.unwrap();
+    let failure =
+        Failure { message: "the webhook receiver answered 503".into(), permanent: false, retry_after };
+    assert_eq!(bench.outbox.state("a"), Some(Attempt::Done(Err(failure))));
+}
+
+#[tokio::test]
+async fn a_panic_is_a_failure_of_that_delivery_only() {
+    let mut bench = bench(Limits { concurrency: 1, ..Limits::default() });
+    bench.accept("a", "http://a.svc/panic");
+    assert_eq!(bench.woken.recv().await.unwrap(), "key of a");
+    let Some(Attempt::Done(Err(failure))) = bench.outbox.state("a") else { panic!("no failure") };
+    assert!(!failure.permanent);
+    bench.accept("b", "http://a.svc/");
+    bench.scripted.under_way(1).await;
+}
+
+#[tokio::test]
+async fn a_slow_host_leaves_slots_for_the_others() {
+    let mut bench = bench(Limits { concurrency: 3, per_host: 2, ..Limits::default() });
+    for id in ["slow-1", "slow-2", "slow-3", "slow-4"] {
+        bench.accept(id, "http://slow.svc/");
+    }
+    bench.scripted.under_way(2).await;
+    bench.accept("quick", "http://quick.svc/");
+    bench.scripted.under_way(3).await;
+    assert!(bench.scripted.is_waiting("quick") && !bench.scripted.is_waiting("slow-3"));
+    // All slots are taken; the next one gets the first that is free.
+    bench.accept("other", "http://other.svc/");
+    bench.scripted.answer("quick", Ok(OK));
+    bench.woken.recv().await.unwrap();
+    bench.scripted.under_way(3).await;
+    assert!(bench.scripted.is_waiting("other"));
+    bench.scripted.answer("slow-1", Ok(OK));
+    bench.woken.recv().await.unwrap();
+    bench.scripted.under_way(3).await;
+    assert!(bench.scripted.is_waiting("slow-3"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_signed_time_counts_the_wait() {
+    let mut bench = bench(Limits { concurrency: 1, ..Limits::default() });
+    bench.accept("a", "http://a.svc/");
+    bench.scripted.under_way(1).await;
+    bench.accept("b", "http://b.svc/");
+    tokio::time::advance(Duration::from_mins(1)).await;
+    assert_eq!(bench.scripted.answer("a", Ok(OK)), now());
+    bench.woken.recv().await.unwrap();
+    bench.scripted.under_way(1).await;
+    assert_eq!(bench.scripted.answer("b", Ok(OK)), now() + Duration::from_mins(1));
+}
+
+#[tokio::test]
+async fn a_full_outbox_says_so() {
+    let bench = bench(Limits { capacity: 3, capacity_per_host: 2, ..Limits::default() });
+    bench.accept("a1", "http://a.svc/");
+    bench.accept("a2", "http://a.svc:8080/");
+    let full = bench.submit("a3", "http://a.svc/").unwrap_err();
+    assert_eq!(full, SubmitError::HostFull { host: "a.svc".into(), capacity: 2 });
+    bench.accept("b", "http://b.svc/");
+    let full = bench.submit("c", "http://c.svc/").unwrap_err();
+    assert_eq!(full.to_string(), "3 webhooks are waiting already; this one is tried again later");
+    assert_eq!(bench.outbox.in_flight(), 3);
+}
+
+#[tokio::test]
+async fn the_oldest_result_makes_room() {
+    let mut bench = bench(Limits { capacity: 2, ..Limits::default() });
+    for id in ["a", "b"] {
+        bench.accept(id, "http://a.svc/");
+        bench.scripted.under_way(1).await;
+        bench.scripted.answer(id, Ok(OK));
+        bench.woken.recv().await.unwrap();
+    }
+    bench.accept("c", "http://a.svc/");
+    assert_eq!(bench.outbox.state("a"), None);
+    assert_eq!(bench.outbox.state("b"), Some(Attempt::Done(Ok(OK))));
+}
+
+#[tokio::test]
+async fn what_is_forgotten_in_flight_wakes_nobody_unless_it_is_wanted_again() {
+    let mut bench = bench(Limits::default());
+    bench.accept("a", "http://a.svc/");
+    bench.accept("b", "http://a.svc/");
+    bench.scripted.under_way(2).await;
+    bench.outbox.forget("a");
+    bench.outbox.forget("b");
+    assert_eq!(bench.submit("b", "http://a.svc/"), Ok(Submitted::AlreadyInFlight));
+    bench.scripted.answer("a", Ok(OK));
+    bench.scripted.answer("b", Ok(OK));
+    assert_eq!(bench.woken.recv().await.unwrap(), "key of b");
+    assert_eq!(bench.outbox.shutdown(Duration::from_mins(1)).await, 0);
+    assert_eq!(bench.outbox.state("a"), None);
+    assert!(bench.woken.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_finishes_what_it_can_and_cuts_off_the_rest() {
+    let mut bench = bench(Limits { concurrency: 2, per_host: 1, ..Limits::default() });
+    bench.accept("quick", "http://a.svc/");
+    bench.accept("slow", "http://b.svc/");
+    bench.scripted.under_way(2).await;
+    bench.accept("waiting", "http://c.svc/");
+    bench.accept("behind", "http://b.svc/");
+    let outbox = bench.outbox.clone();
+    let shutdown = tokio::spawn(async move { outbox.shutdown(Duration::from_secs(10)).await });
+    tokio::task::yield_now().await;
+    assert_eq!(bench.submit("late", "http://d.svc/"), Err(SubmitError::Closed));
+    bench.scripted.answer("quick", Ok(OK));
+    assert_eq!(bench.woken.recv().await.unwrap(), "key of quick");
+    assert_eq!(shutdown.await.unwrap(), 1);
+    assert_eq!(bench.outbox.state("quick"), Some(Attempt::Done(Ok(OK))));
+    for dropped in ["slow", "waiting", "behind"] {
+        assert_eq!(bench.outbox.state(dropped), None);
+    }
+    assert_eq!(bench.outbox.in_flight(), 0);
+}

@@ -1,0 +1,68 @@
+//! A receiver on this machine, and the requests for it.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use coppice_lifecycle::destination::{AllowList, Destination};
+use coppice_notify::key::{SigningKey, SystemRandom};
+use coppice_notify::webhook::{Lookup, WebhookRequest, WebhookSender, WebhookSettings};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+
+pub(crate) fn now() -> Timestamp {
+    "2026-10-01T12:00:00.7Z".parse().unwrap()
+}
+
+pub(crate) fn key() -> SigningKey {
+    SigningKey::generate(&SystemRandom::new()).unwrap()
+}
+
+pub(crate) fn settings() -> WebhookSettings {
+    WebhookSettings { timeout: Duration::from_secs(5), ..WebhookSettings::new(key()) }
+}
+
+pub(crate) fn sender() -> WebhookSender {
+    WebhookSender::new(settings()).unwrap()
+}
+
+pub(crate) fn request(url: &str, allow: &[&str]) -> WebhookRequest {
+    let entries: Vec<String> = allow.iter().map(|entry| (*entry).to_owned()).collect();
+    let (allow, errors) = AllowList::parse(&entries);
+    assert_eq!(errors, []);
+    WebhookRequest {
+        id: "firing-1".to_owned(),
+        destination: Destination::parse(url).unwrap(),
+        allow,
+        body: br#"{"policy":"ttl"}"#.to_vec(),
+        now: now(),
+    }
+}
+
+/// Leads every name to the same addresses and counts how often it was asked.
+#[derive(Default)]
+pub(crate) struct Leads {
+    pub(crate) to: Mutex<Vec<SocketAddr>>,
+    pub(crate) asked: AtomicUsize,
+}
+
+impl Leads {
+    pub(crate) fn to(addresses: &[SocketAddr]) -> Arc<Self> {
+        Arc::new(Self { to: Mutex::new(addresses.to_vec()), asked: AtomicUsize::new(0) })
+    }
+
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+}
+
+impl Lookup for Leads {
+    fn lookup<'a>(&'a self, _host: &'a str, _port: u16) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        std::future::ready(Ok(self.to.lock().unwrap().clone())).boxed()
+    }
+}

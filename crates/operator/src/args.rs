@@ -1,0 +1,131 @@
+//! What the operator is told: flags, each also an environment variable.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+use coppice_api::names::{LEASE_NAME, SYSTEM_NAMESPACE};
+use coppice_lifecycle::law::ScaleKind;
+
+/// Coppice's operator: gives every namespace an end, exactly when and why its managers say so.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "coppice-operator", version, about, long_about = None)]
+pub(crate) struct Args {
+    /// Connect by this kubeconfig; by default by the service account of the pod, else as kubectl would.
+    #[arg(long, env = "COPPICE_KUBECONFIG", value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// The context of the kubeconfig.
+    #[arg(long, env = "COPPICE_CONTEXT", value_name = "NAME")]
+    pub(crate) context: Option<String>,
+
+    /// The namespace that the operator lives in: its Lease and its webhook key are there, and it is protected.
+    #[arg(long, env = "COPPICE_NAMESPACE", value_name = "NAME", default_value = SYSTEM_NAMESPACE)]
+    pub(crate) namespace: String,
+
+    /// Where to serve /livez, /readyz and /metrics.
+    #[arg(long, env = "COPPICE_LISTEN", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
+    pub(crate) listen: SocketAddr,
+
+    /// The form of the log on standard error.
+    #[arg(long, env = "COPPICE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
+
+    /// What to log, as `target=level` pairs: `info,coppice_controllers=debug`.
+    #[arg(long, env = "COPPICE_LOG", value_name = "FILTER")]
+    pub(crate) log: Option<String>,
+
+    /// This replica's name in the Lease and in Events; by default the pod's name.
+    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    pub(crate) identity: Option<String>,
+
+    /// The Lease by which replicas agree on who writes.
+    #[arg(long, env = "COPPICE_LEASE_NAME", value_name = "NAME", default_value = LEASE_NAME)]
+    pub(crate) lease_name: String,
+
+    /// How long a replica that does not answer keeps the Lease.
+    #[arg(long, env = "COPPICE_LEASE_DURATION", value_name = "TIME", default_value = "15s", value_parser = time)]
+    pub(crate) lease_duration: Duration,
+
+    /// How long the leader tries to renew before it gives up and exits.
+    #[arg(long, env = "COPPICE_LEASE_RENEW_DEADLINE", value_name = "TIME", default_value = "10s", value_parser = time)]
+    pub(crate) lease_renew_deadline: Duration,
+
+    /// How often the Lease is renewed or asked for.
+    #[arg(long, env = "COPPICE_LEASE_RETRY_PERIOD", value_name = "TIME", default_value = "2s", value_parser = time)]
+    pub(crate) lease_retry_period: Duration,
+
+    /// How many managers are worked on at once.
+    #[arg(long, env = "COPPICE_CONCURRENCY", value_name = "N", default_value = "16")]
+    pub(crate) concurrency: std::num::NonZeroUsize,
+
+    /// A further kind that may be scaled down, as GROUP/VERSION/KIND/PLURAL; may be repeated. The installation must
+    /// grant `list` on it and `get`, `patch` on its scale subresource.
+    #[arg(
+        long = "scale-kind",
+        env = "COPPICE_SCALE_KINDS",
+        value_name = "GROUP/VERSION/KIND/PLURAL",
+        value_delimiter = ',',
+        value_parser = scale_kind
+    )]
+    pub(crate) scale_kinds: Vec<ScaleKind>,
+
+    /// A PEM file of further authorities to trust when webhooks are sent.
+    #[arg(long, env = "COPPICE_WEBHOOK_CA_FILE", value_name = "FILE")]
+    pub(crate) webhook_ca_file: Option<PathBuf>,
+
+    /// Reserved for the embedded database of later versions; nothing is written there yet.
+    #[arg(long, env = "COPPICE_DATA_DIR", value_name = "DIRECTORY")]
+    pub(crate) data_dir: Option<PathBuf>,
+}
+
+/// The form of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let time: coppice_quantity::Duration = text.parse().map_err(|e: coppice_quantity::DurationError| e.to_string())?;
+    Ok(time.into())
+}
+
+fn scale_kind(text: &str) -> Result<ScaleKind, String> {
+    let parts: Vec<&str> = text.split('/').collect();
+    match parts.as_slice() {
+        [group, version, kind, plural] if parts.iter().all(|p| !p.is_empty()) => Ok(ScaleKind {
+            api_version: format!("{group}/{version}"),
+            kind: (*kind).to_owned(),
+            plural: (*plural).to_owned(),
+        }),
+        _ => Err(format!(
+            "{text:?} is not a kind: write GROUP/VERSION/KIND/PLURAL, such as argoproj.io/v1alpha1/Rollout/rollouts"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<Args, String> {
+        let args = ["coppice-operator"].iter().chain(args);
+        Args::try_parse_from(args).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn further_kinds_are_read_and_bad_ones_explained() {
+        let args = parse(&["--scale-kind", "argoproj.io/v1alpha1/Rollout/rollouts"]).unwrap();
+        assert_eq!(args.scale_kinds[0].api_version, "argoproj.io/v1alpha1");
+        assert!(parse(&["--scale-kind", "Rollout"]).unwrap_err().contains("GROUP/VERSION/KIND/PLURAL"));
+    }
+
+    #[test]
+    fn times_need_units() {
+        assert!(parse(&["--lease-duration", "15"]).unwrap_err().contains("no unit"));
+    }
+}

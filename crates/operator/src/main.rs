@@ -1,0 +1,41 @@
+//! The operator: arguments and wiring only.
+
+mod args;
+mod wire;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+/// Gives the pages of a finished list back to the system.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let args = args::Args::parse();
+    match start(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("coppice-operator ends: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(args: args::Args) -> anyhow::Result<()> {
+    let format = match args.log_format {
+        args::LogFormat::Text => coppice_runtime::logging::LogFormat::Text,
+        args::LogFormat::Json => coppice_runtime::logging::LogFormat::Json,
+    };
+    if let Err(error) = coppice_runtime::logging::init(format, args.log.as_deref()) {
+        // There is no log to write this to.
+        eprintln!("coppice-operator: --log: {error}");
+        anyhow::bail!("--log: {error}");
+    }
+    coppice_runtime::panic::log_panics();
+    // One provider for the whole process; installed once, here.
+    if rustls::crypto::ring::default_provider().install_default().is_err() {
+        anyhow::bail!("a TLS provider is installed already");
+    }
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(wire::run(args))
+}

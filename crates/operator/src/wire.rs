@@ -1,0 +1,364 @@
+//! Puts the parts together and takes them apart again in order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use coppice_controllers::{Key, Setup, Shared, config, namespace_manager};
+use coppice_notify::outbox::{Limits, Outbox};
+use coppice_notify::webhook::{WebhookSender, WebhookSettings};
+use coppice_runtime::admin::{Admin, Check, Readiness};
+use coppice_runtime::client::{Clients, load_config};
+use coppice_runtime::clock::{Clock, Dice};
+use coppice_runtime::events::Events;
+use coppice_runtime::kinds::Watched;
+use coppice_runtime::leader::LeaderState;
+use coppice_runtime::lease::{Election, LeaseSettings, identity};
+use coppice_runtime::metrics::Metrics;
+use coppice_runtime::queue::{Queue, QueueSettings};
+use coppice_runtime::skew::Skew;
+use coppice_runtime::store::{Freshness, Store};
+use coppice_runtime::watch::{Changed, Watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::args::Args;
+
+/// Lost events are made up for this often, at the latest.
+const PASS: Duration = Duration::from_secs(60);
+/// A queue whose first key has waited for so long does not work any more.
+const STUCK: Duration = Duration::from_secs(300);
+/// How often the settings are tried again while something is wrong with them.
+const CONFIG_RETRY: Duration = Duration::from_secs(2);
+/// Deliveries under way have this long to end at a shutdown.
+const OUTBOX_GRACE: Duration = Duration::from_secs(5);
+/// Events that are being written have this long to end at a shutdown.
+const EVENTS_GRACE: Duration = Duration::from_secs(1);
+
+/// Runs until told to stop, or until the lease is lost.
+pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
+    let stop = CancellationToken::new();
+    let clock = Clock::system();
+    let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
+    let skew = Skew::new(clock.clone());
+    let readiness = Readiness::new();
+    let admin = Admin::bind(args.listen).await?;
+    tracing::info!(address = %admin.address()?, "serving /livez, /readyz and /metrics");
+    let kube_config = load_config(args.kubeconfig.clone(), args.context.clone()).await?;
+    tracing::info!(api_server = %kube_config.cluster_url, version = env!("CARGO_PKG_VERSION"), "starting");
+    let clients = Clients::new(kube_config, &skew, &metrics).context("the API server's address or certificates")?;
+    let name = args.identity.clone().unwrap_or_else(|| "coppice-operator".to_owned());
+    let mut dice = Dice::entropy();
+    let me = identity(&name, &mut dice);
+    let lease = LeaseSettings {
+        duration: args.lease_duration,
+        renew_deadline: args.lease_renew_deadline,
+        retry: args.lease_retry_period,
+        seed: dice.roll(),
+        ..LeaseSettings::new(&args.namespace, &args.lease_name, &me)
+    };
+    let (election, gate) = Election::new(clients.clone(), lease, clock.clone(), metrics.clone())?;
+    let events = Events::new(&clients, metrics.clone(), &name);
+    let setup = Setup { own_namespace: args.namespace.clone(), scale_kinds: args.scale_kinds.clone() };
+    let shared = Arc::new(Shared::new(setup, clients, clock, skew, gate, metrics, events));
+    let queue = Queue::new(QueueSettings { concurrency: args.concurrency, seed: dice.roll(), ..QueueSettings::default() });
+    let operator = Operator { shared, queue, readiness, stop: stop.clone(), webhook_roots: roots(&args)? };
+    operator.serve(election, admin).await
+}
+
+fn roots(args: &Args) -> anyhow::Result<Vec<u8>> {
+    let Some(path) = &args.webhook_ca_file else { return Ok(Vec::new()) };
+    std::fs::read(path).with_context(|| format!("--webhook-ca-file {} cannot be read", path.display()))
+}
+
+/// Everything that runs.
+#[derive(Clone)]
+struct Operator {
+    shared: Arc<Shared>,
+    queue: Queue<Key>,
+    readiness: Readiness,
+    stop: CancellationToken,
+    webhook_roots: Vec<u8>,
+}
+
+impl Operator {
+    async fn serve(self, election: Election, admin: Admin) -> anyhow::Result<()> {
+        let release = CancellationToken::new();
+        let mut election = tokio::spawn(election.run(release.clone()));
+        let mut tasks = JoinSet::new();
+        self.watch_everything(&mut tasks);
+        tasks.spawn(self.clone().serve_admin(admin));
+        tasks.spawn(self.clone().lead());
+        tasks.spawn(self.clone().pass_regularly());
+        tasks.spawn(self.clone().work());
+        let ended = tokio::select! {
+            signal = shutdown_signal() => {
+                tracing::info!(signal, "stopping: no new step is begun");
+                Ok(())
+            }
+            lost = &mut election => match lost {
+                Ok(Err(lost)) => Err(anyhow::Error::from(lost)),
+                Ok(Ok(_)) => Ok(()),
+                Err(panic) => Err(panic.into()),
+            },
+            Some(task) = tasks.join_next() => {
+                task.context("a task panicked").and_then(|()| anyhow::bail!("a task ended before its time"))
+            }
+        };
+        self.readiness.shut_down();
+        self.shared.gate.close();
+        self.stop.cancel();
+        if ended.is_ok() {
+            if let Some(outbox) = self.shared.outbox() {
+                outbox.shutdown(OUTBOX_GRACE).await;
+            }
+            // What was done is told, unless the API server does not answer any more.
+            let _ = tokio::time::timeout(EVENTS_GRACE, self.shared.events.flush()).await;
+        } else {
+            // Somebody else may lead already: no time is to be lost.
+            tasks.abort_all();
+        }
+        release.cancel();
+        if !election.is_finished() {
+            match election.await {
+                Ok(Ok(how)) => tracing::info!(?how, "the lease is settled"),
+                Ok(Err(lost)) => tracing::warn!(%lost, "the lease was lost while stopping"),
+                Err(panic) => tracing::error!(%panic, "the election panicked"),
+            }
+        }
+        tasks.shutdown().await;
+        tracing::info!("stopped");
+        ended
+    }
+
+    async fn serve_admin(self, admin: Admin) {
+        // Probes are answered until the very end: the others stop first.
+        let served = admin.serve(self.readiness.clone(), self.shared.metrics.clone(), CancellationToken::new()).await;
+        if let Err(error) = served {
+            tracing::error!(%error, "/livez, /readyz and /metrics are not served any more");
+        }
+    }
+
+    fn watch_everything(&self, tasks: &mut JoinSet<()>) {
+        let (shared, queue) = (&self.shared, &self.queue);
+        let wake_manager: Changed = {
+            let queue = queue.clone();
+            Arc::new(move |namespace, name| queue.add(Key::new(namespace, name)))
+        };
+        let wake_namespace = |of_object: bool| -> Changed {
+            let (shared, queue) = (Arc::clone(shared), queue.clone());
+            Arc::new(move |namespace, name| {
+                let namespace = if of_object { name } else { namespace };
+                shared.managers_in(namespace).into_iter().for_each(|key| queue.add(key));
+            })
+        };
+        let wake_all: Changed = {
+            let operator = self.clone();
+            // Every booking changes the settings' status: only what changes the law wakes everybody.
+            let seen = std::sync::Mutex::new(None);
+            Arc::new(move |_, _| {
+                let law = Arc::as_ptr(&operator.shared.law().0) as usize;
+                let mut seen = seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                if seen.replace(law) != Some(law) {
+                    operator.add_all();
+                }
+            })
+        };
+        self.watch(tasks, &shared.configs, wake_all);
+        self.watch(tasks, &shared.namespaces, wake_namespace(true));
+        self.watch(tasks, &shared.pods, wake_namespace(false));
+        self.watch(tasks, &shared.jobs, wake_namespace(false));
+        self.watch(tasks, &shared.managers, wake_manager);
+    }
+
+    fn watch<T: Watched + std::fmt::Debug>(&self, tasks: &mut JoinSet<()>, store: &Store<T>, changed: Changed) {
+        let watch = Watch {
+            store: store.clone(),
+            client: self.shared.clients.reads.clone(),
+            clock: self.shared.clock.clone(),
+            metrics: self.shared.metrics.clone(),
+            check: self.readiness.register(format!("watch: {}", T::RESOURCE)),
+            changed,
+        };
+        tasks.spawn(watch.run(self.stop.clone()));
+    }
+
+    fn add_all(&self) {
+        for (namespace, name) in self.shared.managers.keys() {
+            self.queue.add(Key::new(&namespace, &name));
+        }
+    }
+
+    fn synced(&self) -> bool {
+        let synced = |freshness| !matches!(freshness, Freshness::NotSynced(_));
+        // Pods and Jobs that may not be read make the policies that need them unknown, and stop no other (H26).
+        let answered = |freshness| !matches!(freshness, Freshness::NotSynced(None));
+        let shared = &self.shared;
+        synced(shared.managers.freshness())
+            && synced(shared.namespaces.freshness())
+            && synced(shared.configs.freshness())
+            && answered(shared.pods.freshness())
+            && answered(shared.jobs.freshness())
+    }
+
+    /// Works on managers, once everything that decisions rest on has been listed.
+    async fn work(self) {
+        let first_pass = self.readiness.register("first pass");
+        first_pass.not_ready("waits for the watches");
+        while !self.synced() {
+            tokio::select! {
+                () = self.stop.cancelled() => return,
+                () = tokio::time::sleep(Duration::from_millis(50)) => {}
+            }
+        }
+        let shared = Arc::clone(&self.shared);
+        let observe = self.shared.metrics.controller("namespacemanager");
+        let first = Arc::new(FirstPass::of(&self.shared, first_pass));
+        let process = move |key: Key| {
+            let (shared, first) = (Arc::clone(&shared), Arc::clone(&first));
+            async move {
+                let next = namespace_manager::reconcile(shared, key.clone()).await;
+                first.looked_at(&key);
+                next
+            }
+        };
+        let queue = self.queue.clone();
+        self.readiness.register_liveness("queue", move || {
+            let lag = queue.lag();
+            if lag < STUCK { Ok(()) } else { Err(format!("the first in the queue has waited for {} s", lag.as_secs())) }
+        });
+        let drained = self.queue.run(process, observe, self.stop.clone()).await;
+        if !drained.abandoned.is_empty() {
+            tracing::warn!(managers = ?drained.abandoned, "cut off while stopping; they are taken up again by the next leader");
+        }
+    }
+
+    /// Looks after the settings while this replica leads, and at every manager when it begins to.
+    async fn lead(self) {
+        let mut state = self.shared.gate.subscribe();
+        loop {
+            let leads = matches!(*state.borrow_and_update(), LeaderState::Leader { .. });
+            if leads {
+                tracing::info!("this replica leads");
+                self.add_all();
+                self.keep_settings(&mut state).await;
+            } else {
+                tokio::select! {
+                    () = self.stop.cancelled() => return,
+                    changed = state.changed() => if changed.is_err() { return },
+                }
+            }
+            if self.stop.is_cancelled() {
+                return;
+            }
+        }
+    }
+
+    async fn keep_settings(&self, state: &mut tokio::sync::watch::Receiver<LeaderState>) {
+        loop {
+            let pause = match config::reconcile(&self.shared).await {
+                Ok(key) => {
+                    if let Some(key) = key {
+                        self.open_outbox(key);
+                    }
+                    PASS
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "settings");
+                    CONFIG_RETRY
+                }
+            };
+            let changed = self.settings_changed();
+            tokio::select! {
+                () = self.stop.cancelled() => return,
+                _ = state.changed() => return,
+                () = changed => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Ends when the settings in the cache are not those that status is about.
+    async fn settings_changed(&self) {
+        loop {
+            let config = self.shared.configs.get("", coppice_api::names::CONFIG_NAME);
+            let current = config.is_some_and(|c| c.status.observed_generation == Some(c.generation));
+            if !current && self.synced() {
+                // Not at once, in case it is status that cannot be written.
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    fn open_outbox(&self, key: coppice_notify::key::SigningKey) {
+        let opened = self.shared.send_by(&key.public().to_string(), || {
+            let settings =
+                WebhookSettings { extra_roots_pem: self.webhook_roots.clone(), ..WebhookSettings::new(key) };
+            let sender = WebhookSender::new(settings)?;
+            let queue = self.queue.clone();
+            anyhow::Ok(Outbox::new(Arc::new(sender), Limits::default(), move |key| queue.add(key)))
+        });
+        match opened {
+            Ok(true) => self.add_all(),
+            Ok(false) => {}
+            Err(error) => tracing::error!(%error, "webhooks cannot be sent"),
+        }
+    }
+
+    /// The slow pass that makes up for lost events; also counts managers by phase.
+    async fn pass_regularly(self) {
+        loop {
+            tokio::select! {
+                () = self.stop.cancelled() => return,
+                () = tokio::time::sleep(PASS) => {}
+            }
+            self.add_all();
+            namespace_manager::count_phases(&self.shared);
+        }
+    }
+}
+
+/// The first pass is done when every manager that there was has been looked at once.
+struct FirstPass {
+    left: std::sync::Mutex<std::collections::HashSet<Key>>,
+    check: Check,
+}
+
+impl FirstPass {
+    fn of(shared: &Shared, check: Check) -> Self {
+        let left: std::collections::HashSet<_> =
+            shared.managers.keys().iter().map(|(namespace, name)| Key::new(namespace, name)).collect();
+        check.not_ready("looks at every manager for the first time");
+        let none = left.is_empty();
+        let this = Self { left: left.into(), check };
+        if none {
+            this.done();
+        }
+        this
+    }
+
+    fn looked_at(&self, key: &Key) {
+        let mut left = self.left.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if left.remove(key) && left.is_empty() {
+            self.done();
+        }
+    }
+
+    fn done(&self) {
+        self.check.ready();
+        tracing::info!("every watch has synced and the first pass is done");
+    }
+}
+
+async fn shutdown_signal() -> &'static str {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut term), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
+        return "none: signals cannot be handled";
+    };
+    tokio::select! {
+        _ = term.recv() => "SIGTERM",
+        _ = interrupt.recv() => "SIGINT",
+    }
+}

@@ -1,0 +1,304 @@
+//! Finds the binaries of the control plane, or builds them once from the Go modules under `tools/`.
+
+use std::{
+    env,
+    fs::{self, File, TryLockError},
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, Result, io};
+
+/// Environment variable that names a folder of ready binaries; Go is not needed then.
+pub const BIN_VARIABLE: &str = "COPPICE_PLANE_BIN";
+/// Environment variable that names the cache folder in place of the user's.
+pub const CACHE_VARIABLE: &str = "COPPICE_CACHE";
+/// Environment variable that names the folder `tools` of the source tree.
+pub const TOOLS_VARIABLE: &str = "COPPICE_TOOLS";
+
+/// Build settings that give the same binary for every user and machine.
+const GO_ENV: [(&str, &str); 4] = [
+    ("CGO_ENABLED", "0"),
+    ("GOTOOLCHAIN", "local"),
+    ("GOWORK", "off"),
+    ("GOFLAGS", "-trimpath -buildvcs=false"),
+];
+
+/// One binary and where it comes from.
+struct Tool {
+    name: &'static str,
+    /// Folder of the Go module below `tools/`.
+    module: &'static str,
+    package: &'static str,
+    /// Shown while it builds: with cold caches on two cores.
+    takes: &'static str,
+}
+
+const fn tool(name: &'static str, module: &'static str, package: &'static str, takes: &'static str) -> Tool {
+    Tool { name, module, package, takes }
+}
+
+/// Everything that a plane runs. The API server comes first of its module: the others reuse most of what it compiled.
+const PLANE: [Tool; 6] = [
+    tool("etcd", "etcd", "go.etcd.io/etcd/server/v3", "half a minute"),
+    tool("kube-apiserver", "kube", "k8s.io/kubernetes/cmd/kube-apiserver", "about 2 minutes"),
+    tool("kube-controller-manager", "kube", "k8s.io/kubernetes/cmd/kube-controller-manager", "half a minute"),
+    tool("kube-scheduler", "kube", "k8s.io/kubernetes/cmd/kube-scheduler", "a few seconds"),
+    tool("kubectl", "kube", "k8s.io/kubernetes/cmd/kubectl", "15 seconds"),
+    tool("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok", "about 1 minute"),
+];
+
+const HELM: [Tool; 1] = [tool("helm", "helm", "helm.sh/helm/v4/cmd/helm", "about 1 minute")];
+
+/// A folder with the six binaries of a plane: etcd, the four of Kubernetes, and KWOK.
+#[derive(Clone, Debug)]
+pub struct Binaries {
+    dir: PathBuf,
+}
+
+impl Binaries {
+    /// The folder that `COPPICE_PLANE_BIN` names, or the cache, which is filled first if need be: that takes minutes
+    /// and prints a line for each binary on standard error. Processes that come at the same time wait for the first.
+    pub fn locate() -> Result<Self> {
+        match env::var_os(BIN_VARIABLE).filter(|dir| !dir.is_empty()) {
+            Some(dir) => Self::in_dir(Path::new(&dir)),
+            None => Ok(Self { dir: cached(&PLANE)? }),
+        }
+    }
+
+    /// Ready binaries in `dir`; all six must be there.
+    pub fn in_dir(dir: &Path) -> Result<Self> {
+        // Absolute, because the processes run in folders of their own.
+        let dir = std::path::absolute(dir).map_err(io(format!("find {}", dir.display())))?;
+        match PLANE.iter().find(|tool| !dir.join(tool.name).is_file()) {
+            Some(tool) => Err(Error::NoBinary { tool: tool.name, dir }),
+            None => Ok(Self { dir }),
+        }
+    }
+
+    /// The folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The path of one binary.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+}
+
+/// The Helm binary for checks of the chart: from `COPPICE_PLANE_BIN` if it is there, else built once into the cache.
+pub fn helm() -> Result<PathBuf> {
+    let ready =
+        env::var_os(BIN_VARIABLE).map(|dir| PathBuf::from(dir).join("helm")).filter(|path| path.is_file());
+    match ready {
+        Some(path) => Ok(path),
+        None => Ok(cached(&HELM)?.join("helm")),
+    }
+}
+
+/// The cache folder of a set of tools, built if it is not there.
+fn cached(tools: &[Tool]) -> Result<PathBuf> {
+    let source = source_dir()?;
+    let go = go_version(&source, tools)?;
+    let cache = cache_dir()?;
+    let dir = cache.join(key(&source, tools, &go)?);
+    if dir.is_dir() {
+        return Ok(dir);
+    }
+    fs::create_dir_all(&cache).map_err(io(format!("create {}", cache.display())))?;
+    let _lock = lock(&cache.join("build.lock"))?;
+    // Another process may have built it while this one waited.
+    if !dir.is_dir() {
+        build(&source, tools, &dir)?;
+    }
+    Ok(dir)
+}
+
+/// Builds into a folder beside `dir` and renames it, so that `dir` is complete or absent.
+fn build(source: &Path, tools: &[Tool], dir: &Path) -> Result<()> {
+    let partial = dir.with_extension("partial");
+    if partial.exists() {
+        fs::remove_dir_all(&partial).map_err(io(format!("remove {}", partial.display())))?;
+    }
+    fs::create_dir_all(&partial).map_err(io(format!("create {}", partial.display())))?;
+    for (index, tool) in tools.iter().enumerate() {
+        eprintln!("building {} ({} of {}, takes {}) ...", tool.name, index + 1, tools.len(), tool.takes);
+        let module = source.join(tool.module);
+        let output = go(&module)
+            .args(["build", "-ldflags", &linker_flags(source, tool)?, "-o"])
+            .arg(partial.join(tool.name))
+            .arg(tool.package)
+            .output()
+            .map_err(io("run go build"))?;
+        if !output.status.success() {
+            let text = String::from_utf8_lossy(&output.stderr);
+            let lines: Vec<&str> = text.lines().collect();
+            let output = lines[lines.len().saturating_sub(20)..].join("\n");
+            return Err(Error::Build { tool: tool.name, output });
+        }
+    }
+    fs::rename(&partial, dir).map_err(io(format!("rename {} to {}", partial.display(), dir.display())))
+}
+
+/// Held until dropped; the system frees it when the process dies.
+fn lock(path: &Path) -> Result<File> {
+    let action = || format!("lock {}", path.display());
+    let file = File::create(path).map_err(io(action()))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            eprintln!("waiting for another process that builds the control plane ...");
+            file.lock().map_err(io(action()))?;
+        }
+        Err(TryLockError::Error(error)) => return Err(io(action())(error)),
+    }
+    Ok(file)
+}
+
+/// Names the folder by all that decides its content.
+fn key(source: &Path, tools: &[Tool], go: &str) -> Result<String> {
+    let mut hash = Sha256::new();
+    hash.update(go);
+    for (name, value) in GO_ENV {
+        hash.update(format!("{name}={value}\n"));
+    }
+    let mut last = "";
+    for tool in tools {
+        hash.update(format!("{} {} {}\n", tool.name, tool.package, linker_flags(source, tool)?));
+        if tool.module != last {
+            hash.update(read(&source.join(tool.module).join("go.mod"))?);
+            hash.update(read(&source.join(tool.module).join("go.sum"))?);
+            last = tool.module;
+        }
+    }
+    let mut digest = format!("{:x}", hash.finalize());
+    digest.truncate(12);
+    Ok(digest)
+}
+
+/// Without a version in the binary, `/version` answers with a placeholder that clients fail to parse.
+fn linker_flags(source: &Path, tool: &Tool) -> Result<String> {
+    let file = source.join(tool.module).join("go.mod");
+    let text = read(&file)?;
+    let version = |module: &str| {
+        let found = text.lines().find_map(|line| {
+            let mut words = line.trim().trim_start_matches("require ").split_whitespace();
+            (words.next() == Some(module)).then(|| words.next().map(str::to_owned)).flatten()
+        });
+        found.ok_or_else(|| Error::Module {
+            file: file.clone(),
+            missing: format!("it does not require {module}"),
+        })
+    };
+    match tool.module {
+        "kube" => {
+            let version = version("k8s.io/kubernetes")?;
+            let mut numbers = version.trim_start_matches('v').split('.');
+            let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+            let base = "k8s.io/component-base/version";
+            Ok(format!(
+                "-s -w -X {base}.gitVersion={version} -X {base}.gitMajor={major} -X {base}.gitMinor={minor} \
+                 -X {base}.gitTreeState=clean -X k8s.io/client-go/pkg/version.gitVersion={version}"
+            ))
+        }
+        _ => Ok("-s -w".to_owned()),
+    }
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).map_err(io(format!("read {}", path.display())))
+}
+
+/// The version of the Go toolchain, if it is new enough for every module.
+fn go_version(source: &Path, tools: &[Tool]) -> Result<String> {
+    let mut wanted = String::new();
+    for tool in tools {
+        let text = read(&source.join(tool.module).join("go.mod"))?;
+        let needs = text.lines().find_map(|line| line.strip_prefix("go ")).unwrap_or_default().trim();
+        if numbers(needs) > numbers(&wanted) {
+            needs.clone_into(&mut wanted);
+        }
+    }
+    let missing = |found: String| Error::Go { wanted: wanted.clone(), found, variable: BIN_VARIABLE };
+    // Outside of any module: an old Go refuses to say its version inside one that it cannot read.
+    let output = match go(&env::temp_dir()).args(["env", "GOVERSION"]).output() {
+        Ok(output) => output,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(missing("none was found".to_owned()));
+        }
+        Err(error) => return Err(io("run go")(error)),
+    };
+    let version = String::from_utf8_lossy(&output.stdout).trim().trim_start_matches("go").to_owned();
+    if numbers(&version) >= numbers(&wanted) {
+        Ok(version)
+    } else {
+        Err(missing(format!("found {}", if version.is_empty() { "an unknown version" } else { &version })))
+    }
+}
+
+/// `1.26.8` as numbers that compare.
+fn numbers(version: &str) -> Vec<u32> {
+    let number =
+        |part: &str| part.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0);
+    version.split('.').map(number).collect()
+}
+
+fn go(dir: &Path) -> Command {
+    let mut command = Command::new("go");
+    command.current_dir(dir).envs(GO_ENV);
+    command
+}
+
+/// The folder `tools`: named, above the current folder, or where this crate was compiled.
+fn source_dir() -> Result<PathBuf> {
+    if let Some(dir) = env::var_os(TOOLS_VARIABLE).filter(|dir| !dir.is_empty()) {
+        return std::path::absolute(dir).map_err(io("find the folder named by COPPICE_TOOLS"));
+    }
+    let current = env::current_dir().map_err(io("read the current folder"))?;
+    current
+        .ancestors()
+        .chain(Path::new(env!("CARGO_MANIFEST_DIR")).ancestors())
+        .map(|dir| dir.join("tools"))
+        .find(|tools| tools.join("kube/go.mod").is_file())
+        .ok_or_else(|| Error::NoTools(current.clone()))
+}
+
+fn cache_dir() -> Result<PathBuf> {
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let base = set(CACHE_VARIABLE)
+        .or_else(|| set("XDG_CACHE_HOME"))
+        .or_else(|| Some(env::home_dir()?.join(".cache")));
+    let base = base.unwrap_or_else(env::temp_dir);
+    std::path::absolute(base.join("coppice/plane")).map_err(io("find the cache folder"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_compare_by_number() {
+        assert!(numbers("1.26.8") > numbers("1.26.0"));
+        assert!(numbers("1.9.9") < numbers("1.26.0"));
+        assert!(numbers("1.26rc1") < numbers("1.26.1"));
+        assert!(numbers("") < numbers("1"));
+    }
+
+    #[test]
+    fn the_version_is_that_of_the_module() {
+        let flags = linker_flags(&source_dir().unwrap(), &PLANE[1]).unwrap();
+        assert!(flags.contains("gitVersion=v1.") && flags.contains("gitMajor=1 "), "{flags}");
+    }
+
+    #[test]
+    fn an_incomplete_folder_names_the_missing_binary() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("etcd"), "").unwrap();
+        let error = Binaries::in_dir(dir.path()).unwrap_err().to_string();
+        assert!(error.starts_with("kube-apiserver is missing in "), "{error}");
+    }
+}

@@ -1,0 +1,166 @@
+//! The two clients: one that reads, one that writes.
+//!
+//! Nothing is ever repeated below us: kube's own retry layer, which repeats every verb up to 15 times (H10), is off in both. Whoever
+//! reads again or writes again decides so anew. (A connection that turns out to be closed before any byte of a request was sent is
+//! replaced by another one; that is no repetition.)
+//!
+//! Every request has a deadline, in a layer under the client, so that none can be forgotten. It covers the whole answer, except for
+//! watches, which have one until their answer begins and are then watched over by their loop.
+
+mod config;
+mod layer;
+
+use std::time::Duration;
+
+use axum::body::{Bytes, HttpBody};
+use http::{Request, Response};
+use kube::client::{Body, ClientBuilder};
+use tower::{BoxError, Layer as _, Service};
+
+pub use self::config::{ConfigError, load_config};
+pub use self::layer::{NoAnswer, Refused};
+use self::layer::{Observing, Role};
+use crate::metrics::Metrics;
+use crate::skew::Skew;
+
+/// How long requests may take, from the call to the last byte of the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deadlines {
+    /// Any request of [`Clients::writes`]. With the lease's renew deadline it must stay below the lease's duration: then what a leader
+    /// sent before it lost the lease has ended, one way or the other, before another replica can become leader.
+    pub write: Duration,
+    /// A request of [`Clients::reads`] for one object.
+    pub read: Duration,
+    /// A request of [`Clients::reads`] for a list, or until a watch begins.
+    pub list: Duration,
+}
+
+impl Default for Deadlines {
+    /// 5 s, 10 s and 30 s.
+    fn default() -> Self {
+        Self { write: Duration::from_secs(5), read: Duration::from_secs(10), list: Duration::from_secs(30) }
+    }
+}
+
+/// The way to the API server.
+#[derive(Clone)]
+pub struct Clients {
+    /// For get, list and watch. It refuses to write, except for access reviews, which change nothing.
+    pub reads: kube::Client,
+    /// For writes, and for the reads that decide about one. Its connections are its own, so that a write does not wait behind a list.
+    pub writes: kube::Client,
+}
+
+impl Clients {
+    /// Clients for an API server. Nothing is sent yet. Whatever the server's clock says reaches `skew`; requests are counted in
+    /// `metrics`. Must be called on a tokio runtime.
+    pub fn new(config: kube::Config, skew: &Skew, metrics: &Metrics) -> Result<Self, kube::Error> {
+        let deadlines = Deadlines::default();
+        if rustls::crypto::CryptoProvider::get_default().is_none() {
+            // Fails if another thread was faster, which is as good.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
+        let client = |mut config: kube::Config, role| -> Result<kube::Client, kube::Error> {
+            config.default_retry = false;
+            config.connect_timeout = Some(deadlines.write);
+            config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(USER_AGENT)));
+            let observing = Observing::new(role, deadlines, skew, metrics);
+            Ok(ClientBuilder::try_from(config)?.with_layer(&observing).build())
+        };
+        Ok(Self { reads: client(config.clone(), Role::Reads)?, writes: client(config, Role::Writes)? })
+    }
+
+    /// Clients over another service than the network, such as an API server in memory, with the same deadlines and counters.
+    pub fn over<S, B>(service: &S, deadlines: Deadlines, skew: &Skew, metrics: &Metrics) -> Self
+    where
+        S: Service<Request<Body>, Response = Response<B>, Error = BoxError> + Clone + Send + 'static,
+        S::Future: Send + 'static,
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let client = |role| {
+            let observing = Observing::new(role, deadlines, skew, metrics);
+            kube::Client::new(observing.layer(service.clone()), "default")
+        };
+        Self { reads: client(Role::Reads), writes: client(Role::Writes) }
+    }
+}
+
+impl std::fmt::Debug for Clients {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Clients").finish_non_exhaustive()
+    }
+}
+
+/// How the operator introduces itself to the API server.
+pub const USER_AGENT: &str = concat!("coppice-operator/", env!("CARGO_PKG_VERSION"));
+
+/// Whether a write that ended in this error **may have happened** (H11). Then the object must be read before anything else is decided;
+/// otherwise the write surely had no effect.
+///
+/// - `false`: the API server refused (any 4xx but 408: 400, 401, 403, 404, 409, 410, 413, 415, 422, 429 ...), the connection was
+///   refused, or the request was never sent (it could not be built, credentials could not be had).
+/// - `true`: everything else. No answer in time; a connection that broke; 500 and 504, with which the API server answers when etcd did
+///   not confirm in time; 502, 503 and 408, which proxies and load balancers also answer after they had passed the request on; an
+///   answer that was there but could not be read.
+///
+/// When in doubt it is `true`: a needless read costs little.
+pub fn ambiguous(error: &kube::Error) -> bool {
+    use kube::Error as E;
+    match error {
+        E::Api(status) => !(400..500).contains(&status.code) || status.code == 408,
+        E::Service(error) => !never_sent(&**error),
+        E::HttpError(_)
+        | E::BuildRequest(_)
+        | E::InferConfig(_)
+        | E::InferKubeconfig(_)
+        | E::Auth(_)
+        | E::RustlsTls(_)
+        | E::TlsRequired
+        | E::ProxyProtocolUnsupported { .. }
+        | E::ProxyProtocolDisabled { .. } => false,
+        _ => true,
+    }
+}
+
+/// How long the API server asked to be left alone (`Retry-After`), if it did.
+pub fn retry_after(error: &kube::Error) -> Option<Duration> {
+    let kube::Error::Api(status) = error else { return None };
+    let seconds = status.details.as_ref()?.retry_after_seconds;
+    (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+}
+
+fn never_sent(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let refused = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+        if error.is::<Refused>() || refused == Some(std::io::ErrorKind::ConnectionRefused) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// A deadline for anything else than a request, with an error that names it.
+pub async fn deadline<T>(
+    what: &'static str,
+    within: Duration,
+    future: impl Future<Output = T>,
+) -> Result<T, Late> {
+    tokio::time::timeout(within, future).await.map_err(|_| Late { what, within })
+}
+
+/// Something took too long and was given up.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} took longer than {} s and was given up", within.as_secs_f32())]
+pub struct Late {
+    /// What took too long.
+    pub what: &'static str,
+    /// How long it was given.
+    pub within: Duration,
+}
+
+#[cfg(test)]
+#[path = "client/tests.rs"]
+mod tests;

@@ -1,0 +1,71 @@
+//! Deleting a namespace: the most dangerous request of all.
+
+use coppice_lifecycle::facts::NamespaceFacts;
+use coppice_lifecycle::law::{Law, Refusal};
+use kube::Api;
+use kube::api::{DeleteParams, Preconditions};
+
+use crate::client::Clients;
+use crate::error::chain;
+use crate::governor::Booking;
+use crate::leader::Permit;
+use crate::read;
+use crate::write::WriteError;
+
+/// What came of a deletion.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// The namespace that was asked for is being deleted or gone.
+    Done,
+    /// It has changed since it was read: decide again.
+    Changed,
+}
+
+/// Why a deletion failed.
+#[derive(Debug, thiserror::Error)]
+pub enum DeleteError {
+    /// The namespace is protected. Decisions check this as well: seeing it here means that the law has changed since.
+    #[error("{}", .0.message)]
+    Protected(Refusal),
+    /// The API server refused, or its answer was lost and the namespace is still there.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Deletes the very namespace that was read, in the very revision that was read, and no other.
+///
+/// Takes a fresh read of the namespace, the law by a fresh read of the settings, the lease and a booking: without one
+/// of them there is no way to call this.
+pub async fn namespace(
+    clients: &Clients,
+    _permit: &Permit,
+    _booking: &Booking,
+    law: &Law,
+    namespace: &NamespaceFacts,
+) -> Result<Deletion, DeleteError> {
+    if let Some(refusal) = law.protection(namespace) {
+        return Err(DeleteError::Protected(refusal));
+    }
+    let api: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(clients.writes.clone());
+    let parameters = DeleteParams::background().preconditions(Preconditions {
+        uid: Some(namespace.uid.clone()),
+        resource_version: Some(namespace.resource_version.clone()),
+    });
+    let Err(error) = api.delete(&namespace.name, &parameters).await else { return Ok(Deletion::Done) };
+    match WriteError::from(error) {
+        WriteError::Gone => Ok(Deletion::Done),
+        WriteError::Conflict => Ok(Deletion::Changed),
+        WriteError::Refused(message) => Err(DeleteError::Failed(message)),
+        WriteError::Ambiguous(message) => {
+            // The answer was lost. What there is now tells whether the deletion happened.
+            let now = read::get::<NamespaceFacts>(&clients.reads, "", &namespace.name).await;
+            match now {
+                Ok(Some(now)) if now.uid == namespace.uid && !now.terminating => {
+                    Err(DeleteError::Failed(format!("not deleted: {message}")))
+                }
+                Ok(_) => Ok(Deletion::Done),
+                Err(error) => Err(DeleteError::Failed(format!("{message}; and then: {}", chain(&error)))),
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Structured logs to standard error: text for people, JSON for machines.
+
+use std::io::IsTerminal as _;
+
+use tracing::Subscriber;
+use tracing::subscriber::SetGlobalDefaultError;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// What is logged unless something else is asked for. kube logs every request that fails as an error of its own; whoever made it says so
+/// already, with what it means.
+pub const DEFAULT_FILTER: &str =
+    "info,kube=warn,kube_client::client::builder=off,tower=warn,hyper=warn,rustls=warn";
+
+/// How a log line looks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+impl std::str::FromStr for LogFormat {
+    type Err = LoggingError;
+
+    fn from_str(text: &str) -> Result<Self, LoggingError> {
+        match text {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            _ => Err(LoggingError::Format(text.to_owned())),
+        }
+    }
+}
+
+impl std::fmt::Display for LogFormat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        })
+    }
+}
+
+/// Logging could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum LoggingError {
+    /// The format does not exist.
+    #[error("{0:?} is not a log format; choose text or json")]
+    Format(String),
+    /// The filter cannot be understood.
+    #[error(
+        "the log filter {filter:?} cannot be understood; write for example `info`, or `info,coppice_runtime::lease=debug`"
+    )]
+    Filter {
+        /// As it was given.
+        filter: String,
+        /// Why.
+        #[source]
+        source: ParseError,
+    },
+    /// Logging is set up for the whole process, and it was already.
+    #[error("logging was set up already")]
+    Twice(#[source] SetGlobalDefaultError),
+}
+
+/// Sends the logs of the whole process to standard error. `filter` is in the syntax of `tracing-subscriber` and counts instead of
+/// [`DEFAULT_FILTER`]. Call once.
+pub fn init(format: LogFormat, filter: Option<&str>) -> Result<(), LoggingError> {
+    let colours =
+        std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let subscriber = subscriber(format, filter, colours, std::io::stderr)?;
+    tracing::subscriber::set_global_default(subscriber).map_err(LoggingError::Twice)
+}
+
+fn subscriber<W>(
+    format: LogFormat,
+    filter: Option<&str>,
+    colours: bool,
+    writer: W,
+) -> Result<Box<dyn Subscriber + Send + Sync>, LoggingError>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let filter = filter.unwrap_or(DEFAULT_FILTER);
+    let parsed = EnvFilter::builder()
+        .parse(filter)
+        .map_err(|source| LoggingError::Filter { filter: filter.to_owned(), source })?;
+    let builder = tracing_subscriber::fmt().with_env_filter(parsed).with_writer(writer);
+    Ok(match format {
+        LogFormat::Text => Box::new(builder.with_ansi(colours).finish()),
+        LogFormat::Json => Box::new(
+            builder.json().flatten_event(true).with_current_span(true).with_span_list(false).finish(),
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LogFormat, subscriber};
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(format: LogFormat, filter: Option<&str>) -> String {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = subscriber(format, filter, false, move || writer.clone()).unwrap();
+        tracing::subscriber::with_default(subscriber, || {
+            let _span = tracing::info_span!("decision", id = "d-1").entered();
+            tracing::info!(namespace = "ci-1", "deleted");
+            tracing::debug!("detail");
+            tracing::error!(target: "kube_client::client::builder", "failed with status 404");
+        });
+        let bytes = lines.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn text_is_plain_and_filtered() {
+        let text = logged(LogFormat::Text, None);
+        assert!(text.contains("deleted namespace=\"ci-1\"") && text.contains("id=\"d-1\""), "{text}");
+        assert!(!text.contains("detail") && !text.contains("404") && !text.contains('\u{1b}'), "{text}");
+        assert!(logged(LogFormat::Text, Some("debug")).contains("detail"));
+    }
+
+    #[test]
+    fn json_is_one_object_per_line() {
+        let text = logged(LogFormat::Json, None);
+        let line: serde_json::Value = serde_json::from_str(text.trim_end()).unwrap();
+        assert_eq!(line["message"], "deleted");
+        assert_eq!(line["namespace"], "ci-1");
+        assert_eq!(line["span"]["id"], "d-1");
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_named() {
+        let error =
+            subscriber(LogFormat::Text, Some("info,coppice=loud"), false, std::io::sink).err().unwrap();
+        assert!(error.to_string().starts_with("the log filter \"info,coppice=loud\" cannot be understood"));
+        let error = "xml".parse::<LogFormat>().unwrap_err();
+        assert_eq!(error.to_string(), "\"xml\" is not a log format; choose text or json");
+    }
+}

@@ -1,0 +1,95 @@
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{ApiRequest, Metrics};
+use crate::panic::Panicked;
+use crate::queue::{Depths, Next, Observe, Outcome};
+
+fn everything() -> Metrics {
+    let metrics = Metrics::new("1.2.3");
+    let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+    metrics.leader(true);
+    let controller = metrics.controller("managers");
+    let took = Duration::from_millis(20);
+    Observe::<u8>::finished(&controller, &1, &Outcome::Answered(Next::Done), took);
+    Observe::<u8>::finished(&controller, &1, &Outcome::Answered(Next::At(tokio::time::Instant::now())), took);
+    Observe::<u8>::finished(&controller, &1, &Outcome::Panicked(Panicked { message: String::new() }), took);
+    Observe::<u8>::depths(&controller, Depths { ready: 3, due: 4, running: 5 });
+    metrics.watch_unsynced("jobs");
+    metrics.watch_synced("pods", 7, now);
+    metrics.watch_restarted("pods", "expired");
+    let request = ApiRequest { client: "reads", verb: "list", resource: "pods", code: "200" };
+    metrics.api_request(&request, took);
+    metrics.clock_skew(SignedDuration::from_millis(-1_500));
+    metrics.managers("Watching", 2);
+    metrics.firing("delete", "done");
+    metrics.firing_lateness("delete", SignedDuration::from_secs(3));
+    metrics.blocked("Paused");
+    metrics.webhook_attempt("delivered");
+    metrics.governor(4, 100);
+    metrics.event_written(true);
+    metrics.status_written(false);
+    metrics
+}
+
+#[test]
+fn every_metric_has_its_name_and_value() {
+    let text = everything().encode();
+    let expected = [
+        "coppice_build_info{version=\"1.2.3\"} 1",
+        "coppice_leader 1",
+        "coppice_reconciles_total{controller=\"managers\",outcome=\"done\"} 1",
+        "coppice_reconciles_total{controller=\"managers\",outcome=\"later\"} 1",
+        "coppice_reconciles_total{controller=\"managers\",outcome=\"retry\"} 0",
+        "coppice_reconciles_total{controller=\"managers\",outcome=\"panic\"} 1",
+        "coppice_reconcile_duration_seconds_bucket{le=\"0.025\",controller=\"managers\"} 3",
+        "coppice_reconcile_panics_total{controller=\"managers\"} 1",
+        "coppice_queue_depth{controller=\"managers\"} 3",
+        "coppice_queue_due{controller=\"managers\"} 4",
+        "coppice_queue_running{controller=\"managers\"} 5",
+        "coppice_watch_synced{kind=\"pods\"} 1",
+        "coppice_watch_synced{kind=\"jobs\"} 0",
+        "coppice_watch_last_activity_timestamp_seconds{kind=\"pods\"} 1767225600.0",
+        "coppice_watch_restarts_total{kind=\"pods\",reason=\"expired\"} 1",
+        "coppice_watch_objects{kind=\"pods\"} 7",
+        "coppice_api_requests_total{client=\"reads\",verb=\"list\",resource=\"pods\",code=\"200\"} 1",
+        "coppice_api_request_duration_seconds_count{client=\"reads\",verb=\"list\"} 1",
+        "coppice_clock_skew_seconds -1.5",
+        "coppice_managers{phase=\"Watching\"} 2",
+        "coppice_firings_total{action=\"delete\",result=\"done\"} 1",
+        "coppice_firing_lateness_seconds_bucket{le=\"5.0\",action=\"delete\"} 1",
+        "coppice_blocked_total{reason=\"Paused\"} 1",
+        "coppice_webhook_attempts_total{result=\"delivered\"} 1",
+        "coppice_governor_booked_last_hour 4",
+        "coppice_governor_limit_per_hour 100",
+        "coppice_events_total{result=\"ok\"} 1",
+        "coppice_status_writes_total{result=\"error\"} 1",
+    ];
+    for line in expected {
+        assert!(text.lines().any(|l| l == line), "{line} is missing in\n{text}");
+    }
+    assert!(text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn names_follow_the_conventions_of_prometheus() {
+    let text = everything().encode();
+    let described: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# HELP ")).collect();
+    assert!(described.len() > 20);
+    for line in described {
+        let (name, help) = line.split_once(' ').unwrap();
+        assert!(name.starts_with("coppice_"), "{name}");
+        assert!(!name.ends_with("_total") && !name.contains("__"), "{name}");
+        assert!(name.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{name}");
+        assert!(help.ends_with('.') && !help.ends_with(".."), "{help}");
+    }
+}
+
+#[test]
+fn registries_are_apart() {
+    let (one, other) = (Metrics::new("1"), Metrics::new("1"));
+    one.clone().blocked("Paused");
+    assert!(one.encode().contains("coppice_blocked_total{"));
+    assert!(!other.encode().contains("coppice_blocked_total{"));
+}

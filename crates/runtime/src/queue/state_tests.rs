@@ -1,0 +1,161 @@
+//! The state of a queue against a naive model: per key, the instants at which something asked for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tokio::time::Instant;
+
+use super::{Pauses, Place, State};
+use crate::clock::Dice;
+use crate::queue::{Next, SHORTEST_PAUSE};
+
+type Key = u8;
+
+const PAUSES: Pauses = Pauses { first: Duration::from_millis(500), longest: Duration::from_mins(1) };
+
+#[derive(Debug, Clone)]
+enum Op {
+    Add(Key),
+    AddAt(Key, u64),
+    Start,
+    /// Of the running keys, the one at this index.
+    Finish(usize, Answer),
+    Pass(u64),
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Answer {
+    Done,
+    In(u64),
+    Failed(u64),
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let answer = prop_oneof![
+        Just(Answer::Done),
+        (0u64..5_000).prop_map(Answer::In),
+        (60_000u64..90_000).prop_map(Answer::Failed)
+    ];
+    let op = prop_oneof![
+        3 => (0u8..6).prop_map(Op::Add),
+        3 => (0u8..6, 0u64..5_000).prop_map(|(key, ms)| Op::AddAt(key, ms)),
+        5 => Just(Op::Start),
+        4 => (0usize..6, answer).prop_map(|(index, answer)| Op::Finish(index, answer)),
+        4 => (0u64..3_000).prop_map(Op::Pass),
+    ];
+    proptest::collection::vec(op, 1..120)
+}
+
+#[derive(Default)]
+struct Model {
+    asked: BTreeMap<Key, BTreeSet<Instant>>,
+    running: BTreeMap<Key, BTreeSet<Instant>>,
+}
+
+impl Model {
+    fn ask(&mut self, key: Key, at: Instant) {
+        self.running.get_mut(&key).unwrap_or_else(|| self.asked.entry(key).or_default()).insert(at);
+    }
+
+    fn ready(&self, now: Instant) -> BTreeMap<Key, Instant> {
+        let first = self.asked.iter().filter_map(|(key, at)| Some((*key, *at.first()?)));
+        first.filter(|(_, at)| *at <= now).collect()
+    }
+}
+
+fn check(state: &State<Key>, model: &Model) {
+    for (key, entry) in &state.entries {
+        let in_ready = state.ready.iter().filter(|(_, k)| k == key).count();
+        let in_due: Vec<Instant> = state.due.iter().filter(|(_, k)| k == key).map(|(at, _)| *at).collect();
+        match entry.place {
+            Place::Ready => assert_eq!((in_ready, in_due.len()), (1, 0), "{key}"),
+            Place::Due(at) => assert_eq!((in_ready, in_due), (0, vec![at]), "{key}"),
+            Place::Running { .. } => assert_eq!((in_ready, in_due.len()), (0, 0), "{key}"),
+        }
+        assert_eq!(matches!(entry.place, Place::Running { .. }), model.running.contains_key(key), "{key}");
+    }
+    let known: BTreeSet<Key> = state.entries.keys().copied().collect();
+    let asked: BTreeSet<Key> = model.asked.keys().chain(model.running.keys()).copied().collect();
+    assert_eq!(known, asked, "nothing is lost, nothing invented");
+    assert_eq!(state.depths().running, model.running.len());
+}
+
+fn start(state: &mut State<Key>, model: &mut Model, now: Instant) {
+    let ready = model.ready(now);
+    let started = state.start(now);
+    let Some(key) = started else {
+        assert!(ready.is_empty(), "{ready:?} are ready and none was started");
+        return;
+    };
+    let first = ready.get(&key).unwrap_or_else(|| panic!("{key} was started and is not ready"));
+    assert!(ready.values().all(|other| first <= other), "{key} was started before its turn: {ready:?}");
+    model.asked.remove(&key);
+    model.running.insert(key, BTreeSet::new());
+}
+
+fn finish(state: &mut State<Key>, model: &mut Model, index: usize, answer: Answer, now: Instant) {
+    let Some((&key, _)) = model.running.iter().nth(index) else { return };
+    let added = model.running.remove(&key).unwrap_or_default();
+    let mut asked: BTreeSet<Instant> = added.into_iter().map(|at| at.max(now)).collect();
+    let again = asked.contains(&now);
+    let next = match answer {
+        Answer::Done => Next::Done,
+        Answer::In(ms) => {
+            let at = now + Duration::from_millis(ms);
+            asked.insert(at.max(now + SHORTEST_PAUSE));
+            Next::At(at)
+        }
+        Answer::Failed(ms) => {
+            if !again {
+                asked.insert(now + Duration::from_millis(ms));
+            }
+            Next::Retry { category: "test", at_least: Duration::from_millis(ms) }
+        }
+    };
+    if !asked.is_empty() {
+        model.asked.insert(key, asked);
+    }
+    state.finish(&key, &next, now);
+}
+
+proptest! {
+    #[test]
+    fn behaves_like_the_model(ops in ops()) {
+        let mut now = Instant::now();
+        let mut state = State::new(PAUSES, 1);
+        let mut model = Model::default();
+        for op in ops {
+            match op {
+                Op::Add(key) => {
+                    state.add(key, now);
+                    model.ask(key, now);
+                }
+                Op::AddAt(key, ms) => {
+                    let due = now + Duration::from_millis(ms);
+                    state.add_at(key, due, now);
+                    model.ask(key, due);
+                }
+                Op::Start => start(&mut state, &mut model, now),
+                Op::Finish(index, answer) => finish(&mut state, &mut model, index, answer, now),
+                Op::Pass(ms) => now += Duration::from_millis(ms),
+            }
+            check(&state, &model);
+        }
+        // In the end everything that was asked for is done.
+        while !(model.asked.is_empty() && model.running.is_empty()) {
+            now += Duration::from_secs(100);
+            start(&mut state, &mut model, now);
+            finish(&mut state, &mut model, 0, Answer::Done, now);
+            check(&state, &model);
+        }
+        prop_assert_eq!(state.len(), 0);
+    }
+
+    #[test]
+    fn pauses_double_to_their_bound_and_stay_in_the_upper_half(failures in 1u32..100, seed: u64) {
+        let full = Duration::from_millis(500 << (failures - 1).min(7)).min(Duration::from_mins(1));
+        let pause = PAUSES.after(failures, &mut Dice::new(seed));
+        prop_assert!(full / 2 <= pause && pause <= full, "{:?}", pause);
+    }
+}

@@ -1,0 +1,209 @@
+//! One LIST, then one WATCH, for ever: keeps a [`Store`] current and wakes whoever depends on it.
+//!
+//! Our own loop instead of `kube::runtime::watcher` for two things that it does not offer: objects are projected while
+//! they are decoded, and every sign of life, bookmarks included, is noted, so that a watch that died silently is told
+//! from one that has nothing to say (H6). Why and what else was considered: `docs/decisions/0003-own-watch.md`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use kube::core::WatchEvent;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::admin::Check;
+use crate::clock::Clock;
+use crate::kinds::Watched;
+use crate::metrics::Metrics;
+use crate::read;
+use crate::store::{Problem, Store};
+
+/// The API server ends each watch after this time; then the next one starts from where it ended (H6: at most 60 s).
+const WATCH_SECONDS: u64 = 50;
+/// How much longer than that to wait for a sign of life before the connection is given up.
+const GRACE: Duration = Duration::from_secs(10);
+/// How long the API server may take to accept a watch.
+const OPEN: Duration = Duration::from_secs(15);
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// Told the namespace and name of every object that changed or is gone.
+pub type Changed = Arc<dyn Fn(&str, &str) + Send + Sync>;
+
+/// The watch of one kind.
+pub struct Watch<T: Watched> {
+    /// The cache that it fills.
+    pub store: Store<T>,
+    /// The client for reads.
+    pub client: kube::Client,
+    /// For the instant of a list.
+    pub clock: Clock,
+    /// Where it counts.
+    pub metrics: Metrics,
+    /// Its line in `/readyz`.
+    pub check: Check,
+    /// Whom it wakes.
+    pub changed: Changed,
+}
+
+/// Why a watch has to begin anew.
+enum Ended {
+    /// The revision is no longer served: list again.
+    Expired,
+    /// The API server closed the stream, as it does every [`WATCH_SECONDS`]: go on from the last revision.
+    Closed,
+}
+
+impl<T: Watched> Watch<T> {
+    /// Follows the API server until told to stop. Errors are shown, waited out and recovered from.
+    pub async fn run(self, stop: CancellationToken) {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.forever() => {}
+        }
+    }
+
+    async fn forever(&self) {
+        let mut failures = 0u32;
+        loop {
+            let mut revision = match self.list().await {
+                Ok(revision) => revision,
+                Err(error) => {
+                    self.trouble(&error, "list", &mut failures).await;
+                    continue;
+                }
+            };
+            failures = 0;
+            self.check.ready();
+            loop {
+                match self.follow(&mut revision, &mut failures).await {
+                    Ok(Ended::Closed) => {}
+                    Ok(Ended::Expired) => {
+                        self.metrics.watch_restarted(T::RESOURCE, "expired");
+                        break;
+                    }
+                    Err(error) => self.trouble(&error, "watch", &mut failures).await,
+                }
+            }
+        }
+    }
+
+    /// Lists everything, replaces the store in one step and wakes for every object, also for those that are gone.
+    async fn list(&self) -> Result<String, kube::Error> {
+        let since = self.clock.now();
+        let mut objects: Vec<(Box<str>, T)> = Vec::new();
+        let mut token: Option<String> = None;
+        let revision = loop {
+            let page = read::page::<T>(&self.client, "", token.as_deref()).await?;
+            objects.extend(page.items.into_iter().map(T::project));
+            token = page.metadata.r#continue.filter(|t| !t.is_empty());
+            if token.is_none() {
+                break page.metadata.resource_version;
+            }
+        };
+        let gone = self.store.replace(objects, since);
+        self.metrics.watch_synced(T::RESOURCE, self.store.len(), self.clock.now());
+        for (namespace, name) in gone.into_iter().chain(self.store.keys()) {
+            (self.changed)(&namespace, &name);
+        }
+        Ok(revision)
+    }
+
+    async fn follow(&self, revision: &mut String, failures: &mut u32) -> Result<Ended, kube::Error> {
+        let uri = format!(
+            "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={revision}",
+            read::path::<T>("")
+        );
+        let open = self.client.request_events::<T::Wire>(read::request(&uri)?);
+        let Ok(events) = timeout(OPEN, open).await else { return Err(silent(OPEN)) };
+        let events = match events {
+            Err(kube::Error::Api(status)) if status.code == 410 => return Ok(Ended::Expired),
+            other => other?,
+        };
+        let mut events = std::pin::pin!(events);
+        self.alive(failures);
+        let patience = Duration::from_secs(WATCH_SECONDS) + GRACE;
+        loop {
+            let Ok(event) = timeout(patience, events.next()).await else { return Err(silent(patience)) };
+            let Some(event) = event else { return Ok(Ended::Closed) };
+            let event = event?;
+            self.alive(failures);
+            match event {
+                WatchEvent::Added(wire) | WatchEvent::Modified(wire) => {
+                    self.apply(wire, revision);
+                }
+                WatchEvent::Deleted(wire) => {
+                    let (namespace, object) = self.take(wire, revision);
+                    self.store.remove(&namespace, object.name());
+                    (self.changed)(&namespace, object.name());
+                }
+                WatchEvent::Bookmark(bookmark) => *revision = bookmark.metadata.resource_version,
+                WatchEvent::Error(status) if status.code == 410 => return Ok(Ended::Expired),
+                WatchEvent::Error(status) => return Err(kube::Error::Api(status)),
+            }
+            self.metrics.watch_alive(T::RESOURCE, self.store.len(), self.clock.now());
+        }
+    }
+
+    fn apply(&self, wire: T::Wire, revision: &mut String) {
+        let (namespace, object) = self.take(wire, revision);
+        let name: Box<str> = object.name().into();
+        if self.store.upsert(&namespace, object) {
+            (self.changed)(&namespace, &name);
+        }
+    }
+
+    fn take(&self, wire: T::Wire, revision: &mut String) -> (Box<str>, T) {
+        if let Some(seen) = T::revision(&wire) {
+            seen.clone_into(revision);
+        }
+        T::project(wire)
+    }
+
+    fn alive(&self, failures: &mut u32) {
+        if std::mem::take(failures) > 0 {
+            self.check.ready();
+        }
+        self.store.seen();
+    }
+
+    /// Shows what is wrong, and waits before the next attempt.
+    async fn trouble(&self, error: &kube::Error, what: &'static str, failures: &mut u32) {
+        let problem = explain(error, what, T::RESOURCE);
+        if self.store.trouble(problem.clone()) {
+            // Once for each kind of trouble, not at every attempt.
+            tracing::warn!(resource = T::RESOURCE, error = %problem.message, "watch interrupted");
+        }
+        self.metrics.watch_restarted(T::RESOURCE, if problem.forbidden { "forbidden" } else { "error" });
+        self.check.not_ready(&problem.message);
+        let pause = FIRST_PAUSE.saturating_mul(1 << (*failures).min(6)).min(LONGEST_PAUSE);
+        *failures += 1;
+        tokio::time::sleep(pause).await;
+    }
+}
+
+fn silent(after: Duration) -> kube::Error {
+    let message = format!("no sign of life for {} seconds", after.as_secs());
+    kube::Error::Service(std::io::Error::new(std::io::ErrorKind::TimedOut, message).into())
+}
+
+/// What is wrong and what to do about it.
+fn explain(error: &kube::Error, what: &str, resource: &str) -> Problem {
+    match error {
+        kube::Error::Api(status) if status.code == 404 => Problem {
+            forbidden: false,
+            message: format!("the API server does not know {resource}: install Coppice's CRDs (deploy/install.yaml)"),
+        },
+        kube::Error::Api(status) if status.code == 401 || status.code == 403 => Problem {
+            forbidden: true,
+            message: format!(
+                "the API server refuses to {what} {resource}: {}; apply the ClusterRole of deploy/install.yaml",
+                status.message
+            ),
+        },
+        error => {
+            Problem { forbidden: false, message: format!("cannot {what} {resource}: {}", crate::error::chain(error)) }
+        }
+    }
+}

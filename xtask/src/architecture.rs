@@ -1,0 +1,248 @@
+//! Which crate may depend on which, and what the pure ones must not drag in.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
+
+/// A crate of ours and the crates of ours that it may depend on.
+struct Layer {
+    name: &'static str,
+    /// Without async runtime, client, database or HTTP in the graph, and with pure crates only below it.
+    pure: bool,
+    may_use: &'static [&'static str],
+}
+
+const fn pure(name: &'static str, may_use: &'static [&'static str]) -> Layer {
+    Layer { name, pure: true, may_use }
+}
+
+const fn layer(name: &'static str, may_use: &'static [&'static str]) -> Layer {
+    Layer { name, pure: false, may_use }
+}
+
+/// The workspace, from the bottom up: a crate may use only crates above it in this list.
+const LAYERS: [Layer; 11] = [
+    pure("coppice-quantity", &[]),
+    pure("coppice-api", &["coppice-quantity"]),
+    pure("coppice-lifecycle", &["coppice-api", "coppice-quantity"]),
+    layer("coppice-runtime", &["coppice-api", "coppice-lifecycle", "coppice-quantity"]),
+    layer("coppice-notify", &["coppice-api", "coppice-lifecycle", "coppice-quantity"]),
+    layer(
+        "coppice-controllers",
+        &["coppice-api", "coppice-lifecycle", "coppice-notify", "coppice-quantity", "coppice-runtime"],
+    ),
+    layer(
+        "coppice-operator",
+        &[
+            "coppice-api",
+            "coppice-controllers",
+            "coppice-lifecycle",
+            "coppice-notify",
+            "coppice-quantity",
+            "coppice-runtime",
+        ],
+    ),
+    layer("coppice-cli", &["coppice-api", "coppice-lifecycle", "coppice-quantity"]),
+    layer("coppice-plane", &[]),
+    layer("xtask", &["coppice-api", "coppice-cli", "coppice-plane"]),
+    // The end-to-end tests may use whatever they test.
+    layer(
+        "coppice-tests",
+        &[
+            "coppice-api",
+            "coppice-cli",
+            "coppice-lifecycle",
+            "coppice-notify",
+            "coppice-plane",
+            "coppice-quantity",
+        ],
+    ),
+];
+
+/// What no pure crate may have in its graph of normal dependencies.
+const IMPURE: [&str; 14] = [
+    "async-std",
+    "axum",
+    "hyper",
+    "hyper-util",
+    "kube-client",
+    "kube-runtime",
+    "mio",
+    "rand",
+    "reqwest",
+    "rustls",
+    "smol",
+    "sqlx",
+    "sqlx-core",
+    "tokio",
+];
+
+/// What is not as designed. With the lock file as it is: a check writes nothing.
+pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
+    let metadata = cargo(root, &["metadata", "--offline", "--locked", "--no-deps", "--format-version=1"])?;
+    let metadata: Value = serde_json::from_str(&metadata).context("what cargo metadata prints")?;
+    let mut findings = arrows(&LAYERS, &packages(&metadata)?);
+    let dockerfile = std::fs::read_to_string(root.join("Dockerfile")).context("read Dockerfile")?;
+    findings.extend(unbuilt(&dockerfile, &metadata));
+    for layer in LAYERS.iter().filter(|layer| layer.pure) {
+        // With its own features only: what another crate switches on in a shared dependency is that crate's affair.
+        let tree = cargo(
+            root,
+            &["tree", "--offline", "--locked", "-p", layer.name, "-e", "normal", "--prefix", "none"],
+        )?;
+        findings.extend(impurities(layer.name, &tree));
+    }
+    Ok(findings)
+}
+
+/// A package of the workspace with its normal dependencies of ours.
+struct Package {
+    name: String,
+    uses: BTreeSet<String>,
+}
+
+fn packages(metadata: &Value) -> Result<Vec<Package>> {
+    let packages = metadata["packages"].as_array().context("cargo metadata names no packages")?;
+    let name = |value: &Value| value["name"].as_str().unwrap_or_default().to_owned();
+    let ours: BTreeSet<String> = packages.iter().map(name).collect();
+    let uses = |package: &Value| -> BTreeSet<String> {
+        let all = package["dependencies"].as_array().into_iter().flatten();
+        // Kind: null for normal ones, else "dev" or "build".
+        all.filter(|dependency| dependency["kind"].is_null())
+            .map(name)
+            .filter(|dependency| ours.contains(dependency))
+            .collect()
+    };
+    Ok(packages.iter().map(|package| Package { name: name(package), uses: uses(package) }).collect())
+}
+
+fn arrows(layers: &[Layer], packages: &[Package]) -> Vec<String> {
+    let mut findings = Vec::new();
+    for package in packages {
+        let Some(at) = layers.iter().position(|layer| layer.name == package.name) else {
+            findings.push(format!("{} is not in the table of xtask/src/architecture.rs", package.name));
+            continue;
+        };
+        for used in &package.uses {
+            let below = layers[..at].iter().find(|layer| layer.name == used);
+            if !layers[at].may_use.contains(&used.as_str()) || below.is_none() {
+                findings.push(format!("{} depends on {used}: arrows go down only", package.name));
+            } else if layers[at].pure && below.is_some_and(|layer| !layer.pure) {
+                findings.push(format!("{} is pure and depends on {used}, which is not", package.name));
+            }
+        }
+    }
+    findings
+}
+
+/// Programs that the Dockerfile takes from the build and that no crate builds.
+fn unbuilt(dockerfile: &str, metadata: &Value) -> Vec<String> {
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
+    let built: BTreeSet<&str> = targets
+        .filter(|target| target["kind"] == json!(["bin"]))
+        .filter_map(|target| target["name"].as_str())
+        .collect();
+    let taken = dockerfile.split_whitespace().filter_map(|word| word.strip_prefix("target/release/"));
+    taken
+        .filter(|name| !built.contains(name))
+        .map(|name| format!("Dockerfile: no crate builds a program {name}"))
+        .collect()
+}
+
+fn impurities(package: &str, tree: &str) -> Vec<String> {
+    let found: BTreeSet<&str> = tree
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| IMPURE.contains(name))
+        .collect();
+    let way = |name| format!("see `cargo tree -p {package} -e normal -i {name}`");
+    found
+        .iter()
+        .map(|name| format!("{package} is pure and must not depend on {name}: {}", way(name)))
+        .collect()
+}
+
+fn cargo(root: &Path, args: &[&str]) -> Result<String> {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(program).args(args).current_dir(root).output().context("run cargo")?;
+    if !output.status.success() {
+        bail!("cargo {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    String::from_utf8(output.stdout).context("cargo prints UTF-8")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn package(name: &str, uses: &[&str]) -> Package {
+        Package { name: name.to_owned(), uses: uses.iter().map(|&used| used.to_owned()).collect() }
+    }
+
+    #[test]
+    fn an_arrow_up_and_an_unknown_crate_are_found() {
+        let fine = package("coppice-lifecycle", &["coppice-api"]);
+        let up = package("coppice-api", &["coppice-lifecycle"]);
+        let aside = package("coppice-cli", &["coppice-runtime"]);
+        let unknown = package("coppice-new", &[]);
+        assert_eq!(
+            arrows(&LAYERS, &[fine, up, aside, unknown]),
+            [
+                "coppice-api depends on coppice-lifecycle: arrows go down only",
+                "coppice-cli depends on coppice-runtime: arrows go down only",
+                "coppice-new is not in the table of xtask/src/architecture.rs",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_pure_crate_on_an_impure_one_is_found() {
+        let layers = [layer("below", &[]), pure("above", &["below"])];
+        assert_eq!(
+            arrows(&layers, &[package("above", &["below"])]),
+            ["above is pure and depends on below, which is not"]
+        );
+    }
+
+    #[test]
+    fn dev_dependencies_are_no_arrows() {
+        let metadata = json!({"packages": [
+            {"name": "a", "dependencies": [{"name": "b", "kind": "dev"}, {"name": "serde", "kind": null}]},
+            {"name": "b", "dependencies": [{"name": "a", "kind": null}]}
+        ]});
+        let packages = packages(&metadata).unwrap();
+        assert!(packages[0].uses.is_empty());
+        assert!(packages[1].uses.contains("a"));
+    }
+
+    #[test]
+    fn a_program_that_nobody_builds_is_found() {
+        let metadata = json!({"packages": [{"targets": [
+            {"name": "a", "kind": ["bin"]}, {"name": "b", "kind": ["lib"]}
+        ]}]});
+        let found = unbuilt("RUN cp target/release/a target/release/b /out", &metadata);
+        assert_eq!(found, ["Dockerfile: no crate builds a program b"]);
+    }
+
+    #[test]
+    fn a_runtime_in_a_pure_graph_is_found() {
+        let tree =
+            "coppice-api v0.1.0 (/x)\nserde v1.0.0\ntokio v1.0.0 (*)\ntokio v1.0.0\ntokio-util v0.7.0\n";
+        let findings = impurities("coppice-api", tree);
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert!(findings[0].starts_with("coppice-api is pure and must not depend on tokio:"));
+    }
+
+    #[test]
+    fn every_permitted_arrow_goes_down() {
+        for (at, layer) in LAYERS.iter().enumerate() {
+            for used in layer.may_use {
+                assert!(LAYERS[..at].iter().any(|below| below.name == *used), "{} on {used}", layer.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The chart: well-formed, strict about its values, and with default values the same installation as
+//! `deploy/install.yaml`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
+
+use crate::manifests::{self, Install};
+use crate::yaml;
+
+const CHART: &str = "charts/coppice";
+/// Labels and annotations that say which tool installed.
+const TOOL: [&str; 2] =
+    ["/metadata/labels/app.kubernetes.io~1managed-by", "/metadata/annotations/helm.sh~1resource-policy"];
+/// Values that must be refused, each for one reason.
+const BAD: [&str; 12] = [
+    "replicas=two",
+    "replicas=-1",
+    "replica=2",
+    "image.pullPolicy=Sometimes",
+    "image.digest=latest",
+    "crds.install=maybe",
+    "crds.enabled=true",
+    "logFormat=xml",
+    "serviceMonitor.interval=30",
+    "scaleKinds[0].kind=Rollout",
+    "scaleKinds[0].apiVersion=*/v1,scaleKinds[0].kind=Any,scaleKinds[0].plural=any",
+    "scaleKinds[0].apiVersion=argoproj.io/v1alpha1,scaleKinds[0].kind=Rollout,scaleKinds[0].plural=*",
+];
+/// Every option switched on.
+const EVERYTHING: &str = "replicas=3,networkPolicy.enabled=true,serviceMonitor.enabled=true,serviceMonitor.labels.a=b,\
+    webhooks.caConfigMap=authorities,concurrency=4,log=info,priorityClassName=high,podLabels.team=platform,podAnnotations.a=b,\
+    nodeSelector.a=b,tolerations[0].operator=Exists,imagePullSecrets[0].name=pull,\
+    scaleKinds[0].apiVersion=argoproj.io/v1alpha1,scaleKinds[0].kind=Rollout,scaleKinds[0].plural=rollouts";
+
+/// What is wrong with the chart.
+pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
+    let helm = Helm { binary: coppice_plane::helm()?, chart: root.join(CHART) };
+    let mut findings = version(root)?;
+    findings.extend(helm.failure("helm lint --strict", &["lint", "--strict"])?);
+    let namespace = manifests::operator::namespace(&Install::kubectl());
+    let expected: Vec<Value> = manifests::all(&Install::kubectl())?.iter().map(yaml::plain).collect();
+    // Helm makes the namespace by itself (--create-namespace).
+    let expected: Vec<Value> = expected.into_iter().filter(|object| *object != namespace).collect();
+    findings.extend(differences(&expected, &helm.template(&[])?));
+    for bad in BAD {
+        if helm.run("template", &["--set", bad])?.status.success() {
+            findings.push(format!("{CHART}/values.schema.json lets {bad} pass"));
+        }
+    }
+    findings.extend(helm.failure("helm lint with every option", &["lint", "--strict", "--set", EVERYTHING])?);
+    findings.extend(options(&helm.template(&["--set", EVERYTHING])?));
+    findings.extend(elsewhere(&helm.template(&["--namespace", "platform"])?));
+    if !helm
+        .template(&["--set", "crds.install=false"])?
+        .iter()
+        .all(|o| o["kind"] != "CustomResourceDefinition")
+    {
+        findings.push("crds.install=false still installs CRDs".to_owned());
+    }
+    Ok(findings)
+}
+
+/// The chart carries the version of the workspace.
+fn version(root: &Path) -> Result<Vec<String>> {
+    let path = root.join(CHART).join("Chart.yaml");
+    let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+    let chart: Value = serde_yaml::from_str(&text).context("Chart.yaml")?;
+    let wanted = json!(env!("CARGO_PKG_VERSION"));
+    let wrong = ["version", "appVersion"].into_iter().filter(|field| chart[field] != wanted);
+    Ok(wrong.map(|field| format!("{CHART}/Chart.yaml: {field} must be {wanted}, as in Cargo.toml")).collect())
+}
+
+struct Helm {
+    binary: std::path::PathBuf,
+    chart: std::path::PathBuf,
+}
+
+impl Helm {
+    fn run(&self, command: &str, args: &[&str]) -> Result<Output> {
+        let mut helm = Command::new(&self.binary);
+        helm.arg(command);
+        if command == "template" {
+            helm.arg("coppice");
+        }
+        helm.arg(&self.chart).args(args);
+        if !args.contains(&"--namespace") {
+            helm.args(["--namespace", "coppice-system"]);
+        }
+        helm.output().with_context(|| format!("run {}", self.binary.display()))
+    }
+
+    /// What Helm says, if it fails.
+    fn failure(&self, what: &str, args: &[&str]) -> Result<Option<String>> {
+        let [command, args @ ..] = args else { return Ok(None) };
+        let output = self.run(command, args)?;
+        Ok((!output.status.success()).then(|| format!("{what}:\n{}", said(&output))))
+    }
+
+    fn template(&self, args: &[&str]) -> Result<Vec<Value>> {
+        let output = self.run("template", args)?;
+        if !output.status.success() {
+            bail!("helm template {}:\n{}", args.join(" "), said(&output));
+        }
+        yaml::parse(&String::from_utf8(output.stdout)?).context("what helm template prints")
+    }
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+fn name(object: &Value) -> String {
+    let of = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    format!("{} {}", of("/kind"), of("/metadata/name"))
+}
+
+/// Object by object, except for what names the tool that installs.
+fn differences(expected: &[Value], rendered: &[Value]) -> Vec<String> {
+    let by_name = |objects: &[Value]| -> BTreeMap<String, Value> {
+        objects.iter().map(|object| (name(object), without_tool(object))).collect()
+    };
+    let (expected, rendered) = (by_name(expected), by_name(rendered));
+    let mut findings = Vec::new();
+    for (name, object) in &expected {
+        match rendered.get(name) {
+            Some(other) => paths(object, other, &mut String::new(), &mut |path, ours, theirs| {
+                findings.push(format!("{name}{path}: install.yaml has {ours}, the chart {theirs}"));
+            }),
+            None => findings.push(format!("{name} is in install.yaml and not in the chart")),
+        }
+    }
+    let only = rendered.keys().filter(|name| !expected.contains_key(*name));
+    findings.extend(only.map(|name| format!("{name} is in the chart and not in install.yaml")));
+    findings
+}
+
+fn without_tool(object: &Value) -> Value {
+    let mut object = object.clone();
+    for path in TOOL {
+        let Some((parent, key)) = path.rsplit_once('/') else { continue };
+        if let Some(map) = object.pointer_mut(parent).and_then(Value::as_object_mut) {
+            map.remove(&key.replace("~1", "/"));
+            if map.is_empty()
+                && let Some((above, last)) = parent.rsplit_once('/')
+                && let Some(map) = object.pointer_mut(above).and_then(Value::as_object_mut)
+            {
+                map.remove(last);
+            }
+        }
+    }
+    object
+}
+
+/// Calls `report` for each place in which two values differ.
+fn paths(a: &Value, b: &Value, path: &mut String, report: &mut impl FnMut(&str, &Value, &Value)) {
+    let depth = path.len();
+    match (a, b) {
+        (Value::Object(left), Value::Object(right)) => {
+            let keys: std::collections::BTreeSet<&String> = left.keys().chain(right.keys()).collect();
+            for key in keys {
+                path.push('/');
+                path.push_str(key);
+                paths(&a[key], &b[key], path, report);
+                path.truncate(depth);
+            }
+        }
+        (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
+            for (at, (left, right)) in left.iter().zip(right).enumerate() {
+                path.push('/');
+                path.push_str(&at.to_string());
+                paths(left, right, path, report);
+                path.truncate(depth);
+            }
+        }
+        _ if a != b => report(path, a, b),
+        _ => {}
+    }
+}
+
+/// What the options must lead to.
+fn options(rendered: &[Value]) -> Vec<String> {
+    let find = |wanted: &str| rendered.iter().find(|object| name(object) == wanted).unwrap_or(&Value::Null);
+    let container = "/spec/template/spec/containers/0";
+    let deployment = find("Deployment coppice-operator");
+    let expectations = [
+        (
+            "the rights for scaleKinds",
+            find("ClusterRole coppice-operator-scale-kinds")["rules"].clone(),
+            json!([
+                {"apiGroups": ["argoproj.io"], "resources": ["rollouts"], "verbs": ["list"]},
+                {"apiGroups": ["argoproj.io"], "resources": ["rollouts/scale"], "verbs": ["get", "patch"]}
+            ]),
+        ),
+        (
+            "the operator's arguments",
+            deployment.pointer(&format!("{container}/args")).cloned().unwrap_or_default(),
+            json!([
+                "--scale-kind",
+                "argoproj.io/v1alpha1/Rollout/rollouts",
+                "--webhook-ca-file",
+                "/etc/coppice/webhooks/ca.crt",
+                "--concurrency",
+                "4",
+                "--log",
+                "info"
+            ]),
+        ),
+        ("the replicas", deployment["spec"]["replicas"].clone(), json!(3)),
+        ("the NetworkPolicy", find("NetworkPolicy coppice-operator")["kind"].clone(), json!("NetworkPolicy")),
+        (
+            "the ServiceMonitor",
+            find("ServiceMonitor coppice-operator")["kind"].clone(),
+            json!("ServiceMonitor"),
+        ),
+    ];
+    let wrong = expectations.into_iter().filter(|(_, found, expected)| found != expected);
+    wrong.map(|(what, found, expected)| format!("{what}: {found} instead of {expected}")).collect()
+}
+
+/// In another namespace nothing may point to the usual one, except where that is protected as well.
+fn elsewhere(rendered: &[Value]) -> Vec<String> {
+    let mut findings = Vec::new();
+    for object in rendered {
+        let text = object.to_string().replace("variables.name == 'coppice-system'", "");
+        let prose = name(object).starts_with("CustomResourceDefinition");
+        if text.contains("coppice-system") && !prose {
+            findings
+                .push(format!("{} names coppice-system when installed into another namespace", name(object)));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expected() -> Vec<Value> {
+        manifests::all(&Install::kubectl()).unwrap().iter().map(yaml::plain).collect()
+    }
+
+    #[test]
+    fn the_tool_makes_no_difference_and_everything_else_does() {
+        let mut rendered = expected();
+        for object in &mut rendered {
+            object["metadata"]["labels"]["app.kubernetes.io/managed-by"] = json!("Helm");
+        }
+        rendered[0]["metadata"]["annotations"] = json!({"helm.sh/resource-policy": "keep"});
+        assert_eq!(differences(&expected(), &rendered), [""; 0]);
+        let last = rendered.len() - 1;
+        rendered[last]["spec"]["replicas"] = json!(1);
+        rendered[last]["spec"]["template"]["spec"]["hostNetwork"] = json!(true);
+        rendered.remove(last - 1);
+        rendered.push(json!({"kind": "Secret", "metadata": {"name": "more"}}));
+        assert_eq!(
+            differences(&expected(), &rendered),
+            [
+                "Deployment coppice-operator/spec/replicas: install.yaml has 2, the chart 1",
+                "Deployment coppice-operator/spec/template/spec/hostNetwork: install.yaml has null, the chart true",
+                "PodDisruptionBudget coppice-operator is in install.yaml and not in the chart",
+                "Secret more is in the chart and not in install.yaml",
+            ]
+        );
+    }
+
+    #[test]
+    fn options_without_effect_and_strange_namespaces_are_found() {
+        assert_eq!(options(&expected()).len(), 5);
+        assert!(!elsewhere(&expected()).is_empty());
+    }
+}

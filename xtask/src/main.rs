@@ -1,0 +1,86 @@
+//! `cargo xtask`: writes what is generated and checks what must hold in the whole tree.
+#![allow(clippy::print_stdout, reason = "what it prints is its output")]
+
+mod architecture;
+mod chart;
+mod cli_docs;
+mod generate;
+mod manifests;
+mod report;
+mod sources;
+mod yaml;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::{Parser, Subcommand};
+
+use crate::report::Report;
+
+/// Generated artefacts of Coppice, and the checks of its tree.
+#[derive(Parser)]
+#[command(name = "cargo xtask", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Action,
+}
+
+#[derive(Clone, Copy, Subcommand)]
+enum Action {
+    /// Write deploy/, the generated parts of the chart, and the reference pages.
+    Generate,
+    /// All checks.
+    Check,
+    /// The crates depend on each other as designed, and the pure ones are pure.
+    CheckArchitecture,
+    /// What is generated is what would be generated now.
+    CheckGenerated,
+    /// The chart is well-formed, refuses bad values, and installs what deploy/install.yaml installs.
+    CheckChart,
+    /// Nothing banned is written in the sources, and no file is too long.
+    CheckSources,
+}
+
+fn main() -> ExitCode {
+    match act(Cli::parse().command) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether all is well.
+fn act(action: Action) -> Result<bool> {
+    let root = root()?;
+    let mut report = Report::default();
+    let all = matches!(action, Action::Check);
+    if matches!(action, Action::Generate) {
+        let written = generate::write(&root)?;
+        println!("{written} files written, the others were fresh");
+        return Ok(true);
+    }
+    if all || matches!(action, Action::CheckArchitecture) {
+        report.add("architecture", architecture::check(&root)?);
+    }
+    if all || matches!(action, Action::CheckSources) {
+        report.add("sources", sources::check(&root)?);
+    }
+    if all || matches!(action, Action::CheckGenerated) {
+        report.add("generated files", generate::check(&root)?);
+    }
+    if all || matches!(action, Action::CheckChart) {
+        report.add("chart", chart::check(&root)?);
+    }
+    println!("{}", report.summary());
+    Ok(report.is_clean())
+}
+
+/// The root of the workspace that this was compiled in.
+fn root() -> Result<PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    Ok(here.parent().context("xtask lives in a workspace")?.to_owned())
+}

@@ -1,0 +1,233 @@
+//! What must not be written anywhere: calls that are dangerous here, sleeping tests, traces of somebody's machine; and
+//! files too long to be read.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use serde::Deserialize;
+
+/// A file longer than this needs an argument, in the list of exceptions.
+const MAX_LINES: usize = 600;
+/// Folders that are not sources.
+const SKIPPED: [&str; 3] = [".git", "target", "node_modules"];
+/// Files that are not written by hand.
+const LOCKS: [&str; 2] = ["Cargo.lock", "go.sum"];
+/// This file, which has to name what it bans.
+const THIS: &str = "xtask/src/sources.rs";
+/// Where exceptions are.
+const EXCEPTIONS: &str = "xtask/allow.yaml";
+
+/// Where a text is banned.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Where {
+    /// In every line of Rust that is not a comment.
+    Rust,
+    /// The same, in tests only.
+    Tests,
+    /// In every line of every file, where a path begins.
+    Paths,
+}
+
+/// A text that must not be written.
+struct Ban {
+    text: &'static str,
+    place: Where,
+    why: &'static str,
+}
+
+const fn ban(text: &'static str, place: Where, why: &'static str) -> Ban {
+    Ban { text, place, why }
+}
+
+const BANS: [Ban; 11] = [
+    ban("any_semantic", Where::Rust, "a list at resource version 0 may go back in time"),
+    ban("ListSemantic::Any", Where::Rust, "a list at resource version 0 may go back in time"),
+    ban("resourceVersion=0", Where::Rust, "a list at resource version 0 may go back in time"),
+    ban(
+        "generateName",
+        Where::Rust,
+        "a repeated create must not make a second object: names are deterministic",
+    ),
+    ban(
+        "generate_name",
+        Where::Rust,
+        "a repeated create must not make a second object: names are deterministic",
+    ),
+    ban("/finalize", Where::Rust, "finalizers of namespaces are not ours to remove"),
+    ban("delete_collection", Where::Rust, "a deletion names one object, with its uid and revision"),
+    ban("thread::sleep", Where::Rust, "wait for a condition, not for a time"),
+    ban("tokio::time::sleep", Where::Tests, "wait for a condition, not for a time"),
+    ban("/work/", Where::Paths, "a path of somebody's machine"),
+    ban("/root/", Where::Paths, "a path of somebody's machine"),
+];
+
+/// The name of the rule about long files.
+const LENGTH: &str = "length";
+
+/// One exception, with its reason.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Exception {
+    /// The banned text, or `length`.
+    rule: String,
+    /// The file.
+    path: String,
+    /// Why it is right there.
+    reason: String,
+}
+
+/// What is written that must not be.
+pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
+    let path = root.join(EXCEPTIONS);
+    let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+    let exceptions: Vec<Exception> = serde_yaml::from_str(&text).context(EXCEPTIONS)?;
+    let mut files = Vec::new();
+    collect(root, Path::new(""), &mut files)?;
+    files.sort();
+    Ok(judge(&files, &exceptions))
+}
+
+/// A file's path below the root, and its text.
+type File = (PathBuf, String);
+
+fn collect(root: &Path, folder: &Path, files: &mut Vec<File>) -> Result<()> {
+    for entry in fs::read_dir(root.join(folder)).with_context(|| format!("read {}", folder.display()))? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let path = folder.join(&name);
+        let name = name.to_string_lossy();
+        if entry.file_type()?.is_dir() {
+            if !SKIPPED.contains(&&*name) {
+                collect(root, &path, files)?;
+            }
+        } else if entry.file_type()?.is_file() && !LOCKS.contains(&&*name) {
+            // What is not text cannot be read by anybody either.
+            if let Ok(text) = String::from_utf8(fs::read(root.join(&path))?) {
+                files.push((path, text));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn judge(files: &[File], exceptions: &[Exception]) -> Vec<String> {
+    let mut findings = Vec::new();
+    let mut used = vec![false; exceptions.len()];
+    for (path, text) in files.iter().filter(|(path, _)| path != Path::new(THIS)) {
+        let mut found = banned(path, text);
+        found.extend(too_long(path, text));
+        for (rule, finding) in found {
+            let excepted = exceptions.iter().position(|e| e.rule == rule && Path::new(&e.path) == path);
+            match excepted {
+                Some(at) => used[at] = true,
+                None => findings.push(format!("{}{finding}", path.display())),
+            }
+        }
+    }
+    for (exception, _) in exceptions.iter().zip(used).filter(|(_, used)| !used) {
+        findings.push(format!("{EXCEPTIONS}: nothing needs {:?} in {}", exception.rule, exception.path));
+    }
+    for exception in exceptions.iter().filter(|e| e.reason.trim().is_empty()) {
+        findings.push(format!("{EXCEPTIONS}: {:?} in {} has no reason", exception.rule, exception.path));
+    }
+    findings
+}
+
+/// Each finding with the rule that it breaks.
+fn banned(path: &Path, text: &str) -> Vec<(&'static str, String)> {
+    let rust = path.extension().is_some_and(|e| e == "rs");
+    let mut in_test = is_test(path);
+    let mut found = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        in_test |= rust && line.trim() == "mod tests {";
+        let comment = line.trim_start().starts_with("//");
+        for ban in &BANS {
+            let applies = match ban.place {
+                Where::Rust => rust && !comment,
+                Where::Tests => rust && !comment && in_test,
+                Where::Paths => true,
+            };
+            let written = if ban.place == Where::Paths {
+                begins_a_path(line, ban.text)
+            } else {
+                line.contains(ban.text)
+            };
+            if applies && written {
+                found.push((ban.text, format!(":{}: {:?} is banned: {}", number + 1, ban.text, ban.why)));
+            }
+        }
+    }
+    found
+}
+
+fn is_test(path: &Path) -> bool {
+    let in_folder = path.iter().any(|part| part == "tests");
+    in_folder || path.file_stem().is_some_and(|stem| stem.to_string_lossy().ends_with("tests"))
+}
+
+/// Whether the folder is written as an absolute path, not as a part of a longer one.
+fn begins_a_path(line: &str, folder: &str) -> bool {
+    line.match_indices(folder).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        !before.is_some_and(|c| c.is_alphanumeric() || "_-.~*}>".contains(c))
+    })
+}
+
+fn too_long(path: &Path, text: &str) -> Option<(&'static str, String)> {
+    let lines = text.lines().count();
+    let rust = path.extension().is_some_and(|e| e == "rs");
+    (rust && lines > MAX_LINES)
+        .then(|| (LENGTH, format!(" has {lines} lines: split it, or give a reason in {EXCEPTIONS}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(path: &str, text: &str) -> Vec<String> {
+        judge(&[(path.into(), text.to_owned())], &[])
+    }
+
+    fn exception(rule: &str, path: &str, reason: &str) -> Exception {
+        Exception { rule: rule.to_owned(), path: path.to_owned(), reason: reason.to_owned() }
+    }
+
+    #[test]
+    fn every_ban_can_fail() {
+        for ban in &BANS {
+            let path = if ban.place == Where::Tests { "a/tests/b.rs" } else { "a/src/b.rs" };
+            let found = findings(path, &format!("fn f() {{\n    x(\"{}\");\n}}\n", ban.text));
+            assert_eq!(found.len(), 1, "{}: {found:?}", ban.text);
+            assert!(found[0].starts_with(&format!("{path}:2: ")), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn comments_may_name_what_is_banned_but_no_machine() {
+        assert_eq!(findings("src/b.rs", "// never any_semantic\n"), [""; 0]);
+        assert_eq!(findings("src/b.rs", "// see /work/x\n").len(), 1);
+        assert_eq!(findings("README.md", "see /root/x\n").len(), 1);
+        assert_eq!(findings("README.md", "a/work/b, ~/work/b, $HOME/root/b\n"), [""; 0]);
+    }
+
+    #[test]
+    fn code_may_sleep_and_its_tests_may_not() {
+        let sleep = "    tokio::time::sleep(pause).await;\n";
+        assert_eq!(findings("src/b.rs", sleep), [""; 0]);
+        assert_eq!(findings("src/b.rs", &format!("{sleep}mod tests {{\n{sleep}}}\n")).len(), 1);
+        assert_eq!(findings("src/b/tests.rs", sleep).len(), 1);
+        assert_eq!(findings("src/state_tests.rs", sleep).len(), 1);
+    }
+
+    #[test]
+    fn long_files_need_a_reason() {
+        let text = "x\n".repeat(MAX_LINES + 1);
+        assert_eq!(findings("src/b.rs", &text).len(), 1);
+        assert_eq!(findings("src/b.rs", &text[2..]), [""; 0]);
+        let file = [("src/b.rs".into(), text)];
+        assert_eq!(judge(&file, &[exception(LENGTH, "src/b.rs", "a table")]), [""; 0]);
+        assert_eq!(judge(&file, &[exception(LENGTH, "src/b.rs", " ")]).len(), 1);
+        assert_eq!(judge(&file, &[exception(LENGTH, "src/c.rs", "a table")]).len(), 2);
+    }
+}
