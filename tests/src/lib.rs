@@ -2,6 +2,7 @@
 //!
 //! Every wait is for a state, with a deadline; nothing sleeps for a fixed time and hopes.
 
+pub mod demo;
 pub mod operator;
 pub mod receiver;
 pub mod stage;

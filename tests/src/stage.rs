@@ -28,7 +28,9 @@ pub fn repository() -> PathBuf {
 pub fn binary(name: &str) -> anyhow::Result<PathBuf> {
     let me = std::env::current_exe()?;
     let folder = me.ancestors().find(|dir| dir.join(name).is_file());
-    folder.map(|dir| dir.join(name)).with_context(|| format!("{name} is not built: run `cargo build --workspace`"))
+    folder
+        .map(|dir| dir.join(name))
+        .with_context(|| format!("{name} is not built: run `cargo build --workspace`"))
 }
 
 impl Stage {
@@ -58,8 +60,9 @@ impl Stage {
         // An admission policy is in force a moment after it was created: wait until it refuses what it shall refuse.
         self.until("the admission policy is in force", async || {
             let forged = r#"{"status":{"firings":1}}"#;
-            let patch = ["patch", "coppiceconfig", "none", "--subresource=status", "--type=merge", "-p", forged];
-            let _ = self.kubectl(ADMIN, &patch).await;
+            let write =
+                ["patch", "coppiceconfig", "none", "--subresource=status", "--type=merge", "-p", forged];
+            let _ = self.kubectl(ADMIN, &write).await;
             let name = "guard-probe";
             let _ = self.kubectl(ADMIN, &["create", "namespace", name]).await;
             let refused = self.kubectl(OPERATOR, &["delete", "namespace", name, "--wait=false"]).await;
@@ -79,7 +82,12 @@ impl Stage {
     /// The same, with something on standard input.
     pub async fn kubectl_stdin(&self, user: &str, args: &[&str], stdin: &str) -> anyhow::Result<String> {
         let mut command = tokio::process::Command::from(self.plane.kubectl_as(user)?);
-        command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        command
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
         let mut child = command.spawn()?;
         if let Some(mut pipe) = child.stdin.take() {
             pipe.write_all(stdin.as_bytes()).await?;
@@ -114,7 +122,13 @@ impl Stage {
     }
 
     /// Runs a pod that ends as told: `run`, `succeed`, `fail`, `crashloop`, `imagepull`, `pending`.
-    pub async fn pod(&self, namespace: &str, name: &str, outcome: &str, labels: &str) -> anyhow::Result<String> {
+    pub async fn pod(
+        &self,
+        namespace: &str,
+        name: &str,
+        outcome: &str,
+        labels: &str,
+    ) -> anyhow::Result<String> {
         self.apply(&format!(
             "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: {namespace}, \
              labels: {{plane.coppice.dev/outcome: {outcome}, {labels}}}}}, \
@@ -140,7 +154,8 @@ impl Stage {
 
     /// Waits until a manager's status has a phase; returns the manager.
     pub async fn phase(&self, namespace: &str, name: &str, phase: &str) -> anyhow::Result<Value> {
-        self.manager_until(namespace, name, &format!("phase {phase}"), |m| m["status"]["phase"] == phase).await
+        self.manager_until(namespace, name, &format!("phase {phase}"), |m| m["status"]["phase"] == phase)
+            .await
     }
 
     /// Waits until a manager is as described; returns it.
@@ -168,8 +183,10 @@ impl Stage {
 
     /// Waits until a namespace is being deleted or gone (or has been replaced).
     pub async fn deleted(&self, name: &str, uid: &str) -> anyhow::Result<()> {
-        self.until(&format!("namespace {name} is deleted"), async || self.is_deleted(name, uid).await.then_some(()))
-            .await
+        self.until(&format!("namespace {name} is deleted"), async || {
+            self.is_deleted(name, uid).await.then_some(())
+        })
+        .await
     }
 
     /// Whether a namespace is being deleted or gone.
@@ -195,7 +212,8 @@ impl Stage {
 
     /// Events of a reason about an object: their messages.
     pub async fn events(&self, namespace: &str, name: &str, reason: &str) -> anyhow::Result<Vec<String>> {
-        let text = self.kubectl(ADMIN, &["get", "events.v1.events.k8s.io", "-n", namespace, "-o", "json"]).await?;
+        let text =
+            self.kubectl(ADMIN, &["get", "events.v1.events.k8s.io", "-n", namespace, "-o", "json"]).await?;
         let list: Value = serde_json::from_str(&text)?;
         let events = list["items"].as_array().cloned().unwrap_or_default();
         let about = |e: &&Value| e["regarding"]["name"] == name && e["reason"] == reason;

@@ -58,7 +58,13 @@ fn killed_at_every_write_each_policy_fires_exactly_once() -> Test {
                 .await?;
             stage.manager(&format!("end-{n}"), "m", &policy("{delete: {}}")).await?;
             stage.manager(&name, "m", &policy("{scaleDown: {}}")).await?;
-            stage.manager(&format!("tell-{n}"), "m", &policy(&format!("{{webhook: {{url: '{}'}}}}", receiver.url))).await?;
+            stage
+                .manager(
+                    &format!("tell-{n}"),
+                    "m",
+                    &policy(&format!("{{webhook: {{url: '{}'}}}}", receiver.url)),
+                )
+                .await?;
             receivers.push(receiver);
         }
         // Each life of the operator ends at its first few writes.
@@ -75,18 +81,27 @@ fn killed_at_every_write_each_policy_fires_exactly_once() -> Test {
         }
         let operator = Operator::spawn(&stage, &SHORT_LEASE).await?;
         operator.ready(&stage).await?;
-        for n in 0..3usize {
+        for (n, receiver) in receivers.iter().enumerate() {
             let name = format!("end-{n}");
             stage.deleted(&name, &uids[&name]).await?;
             let slept = stage.phase(&format!("sleep-{n}"), "m", "Fired").await?;
             ensure!(slept["status"]["firings"] == 1, "{slept:#}");
-            ensure!(slept["status"]["scaledDown"][0]["replicas"] == n + 2, "what it had: {}", slept["status"]);
+            ensure!(
+                slept["status"]["scaledDown"][0]["replicas"] == n + 2,
+                "what it had: {}",
+                slept["status"]
+            );
             let told = stage.phase(&format!("tell-{n}"), "m", "Fired").await?;
-            ensure!(told["status"]["firings"] == 1 && told["status"]["lastFiring"]["result"] == "WebhookDelivered");
-            let ids: BTreeSet<_> = receivers[n].received().iter().map(|r| r.header("webhook-id").to_owned()).collect();
+            ensure!(
+                told["status"]["firings"] == 1
+                    && told["status"]["lastFiring"]["result"] == "WebhookDelivered"
+            );
+            let ids: BTreeSet<_> =
+                receiver.received().iter().map(|r| r.header("webhook-id").to_owned()).collect();
             ensure!(ids.len() == 1, "one id on every attempt: {ids:?}");
         }
-        let accepted: Vec<_> = stage.namespace_deletes()?.into_iter().filter(coppice_plane::AuditEvent::succeeded).collect();
+        let accepted: Vec<_> =
+            stage.namespace_deletes()?.into_iter().filter(coppice_plane::AuditEvent::succeeded).collect();
         for delete in &accepted {
             ensure!(delete.precondition("uid") == Some(uids[&delete.name].as_str()));
             ensure!(delete.precondition("resourceVersion").is_some());
@@ -102,7 +117,8 @@ fn of_two_operators_one_acts_and_the_other_takes_over() -> Test {
     alone(async {
         let stage = Stage::start().await?;
         stage.apply(GENEROUS).await?;
-        let leads = async |operator: &Operator| operator.metric("coppice_leader").await.ok().flatten() == Some(1.0);
+        let leads =
+            async |operator: &Operator| operator.metric("coppice_leader").await.ok().flatten() == Some(1.0);
         let mut first = Operator::spawn(&stage, &SHORT_LEASE).await?;
         first.ready(&stage).await?;
         stage.until("the first leads", async || leads(&first).await.then_some(())).await?;

@@ -7,21 +7,73 @@ type Test = anyhow::Result<()>;
 
 /// Specs that the API server refuses, and a part of the sentence with which it does.
 const REFUSED: &[(&str, &str, &str)] = &[
-    ("ttl as a number", "{policies: [{name: p, when: {ttl: 300}, then: {delete: {}}}]}", "must be of type object"),
-    ("a ttl without a unit", "{policies: [{name: p, when: {ttl: {after: 300}}, then: {delete: {}}}]}", "write a duration with a unit"),
-    ("a quoted number", "{policies: [{name: p, when: {ttl: {after: '300'}}, then: {delete: {}}}]}", "write a duration with a unit"),
-    ("zero", "{policies: [{name: p, when: {ttl: {after: 0s}}, then: {delete: {}}}]}", "zero is not accepted here"),
-    ("zero in two units", "{policies: [{name: p, when: {ttl: {after: 0h0m}}, then: {delete: {}}}]}", "zero is not accepted here"),
-    ("negative", "{policies: [{name: p, when: {ttl: {after: -5m}}, then: {delete: {}}}]}", "write a duration with a unit"),
-    ("units out of order", "{policies: [{name: p, when: {ttl: {after: 1m1h}}, then: {delete: {}}}]}", "largest unit first"),
-    ("an empty duration", "{policies: [{name: p, when: {ttl: {after: ''}}, then: {delete: {}}}]}", "write a duration with a unit"),
-    ("two conditions", "{policies: [{name: p, when: {ttl: {after: 5m}, podsSucceed: {}}, then: {delete: {}}}]}", "write exactly one condition"),
+    (
+        "ttl as a number",
+        "{policies: [{name: p, when: {ttl: 300}, then: {delete: {}}}]}",
+        "must be of type object",
+    ),
+    (
+        "a ttl without a unit",
+        "{policies: [{name: p, when: {ttl: {after: 300}}, then: {delete: {}}}]}",
+        "write a duration with a unit",
+    ),
+    (
+        "a quoted number",
+        "{policies: [{name: p, when: {ttl: {after: '300'}}, then: {delete: {}}}]}",
+        "write a duration with a unit",
+    ),
+    (
+        "zero",
+        "{policies: [{name: p, when: {ttl: {after: 0s}}, then: {delete: {}}}]}",
+        "zero is not accepted here",
+    ),
+    (
+        "zero in two units",
+        "{policies: [{name: p, when: {ttl: {after: 0h0m}}, then: {delete: {}}}]}",
+        "zero is not accepted here",
+    ),
+    (
+        "negative",
+        "{policies: [{name: p, when: {ttl: {after: -5m}}, then: {delete: {}}}]}",
+        "write a duration with a unit",
+    ),
+    (
+        "units out of order",
+        "{policies: [{name: p, when: {ttl: {after: 1m1h}}, then: {delete: {}}}]}",
+        "largest unit first",
+    ),
+    (
+        "an empty duration",
+        "{policies: [{name: p, when: {ttl: {after: ''}}, then: {delete: {}}}]}",
+        "write a duration with a unit",
+    ),
+    (
+        "two conditions",
+        "{policies: [{name: p, when: {ttl: {after: 5m}, podsSucceed: {}}, then: {delete: {}}}]}",
+        "write exactly one condition",
+    ),
     ("no condition", "{policies: [{name: p, when: {}, then: {delete: {}}}]}", "write exactly one condition"),
-    ("after and until", "{policies: [{name: p, when: {ttl: {after: 5m, until: '2030-01-01T00:00:00Z'}}, then: {delete: {}}}]}", "exactly one of after"),
-    ("neither after nor until", "{policies: [{name: p, when: {ttl: {}}, then: {delete: {}}}]}", "exactly one of after"),
-    ("two actions", "{policies: [{name: p, when: {podsSucceed: {}}, then: {delete: {}, scaleDown: {}}}]}", "write exactly one action"),
+    (
+        "after and until",
+        "{policies: [{name: p, when: {ttl: {after: 5m, until: '2030-01-01T00:00:00Z'}}, then: {delete: {}}}]}",
+        "exactly one of after",
+    ),
+    (
+        "neither after nor until",
+        "{policies: [{name: p, when: {ttl: {}}, then: {delete: {}}}]}",
+        "exactly one of after",
+    ),
+    (
+        "two actions",
+        "{policies: [{name: p, when: {podsSucceed: {}}, then: {delete: {}, scaleDown: {}}}]}",
+        "write exactly one action",
+    ),
     ("no action", "{policies: [{name: p, when: {podsSucceed: {}}, then: {}}]}", "write exactly one action"),
-    ("a webhook without url", "{policies: [{name: p, when: {podsSucceed: {}}, then: {webhook: {}}}]}", "url: Required"),
+    (
+        "a webhook without url",
+        "{policies: [{name: p, when: {podsSucceed: {}}, then: {webhook: {}}}]}",
+        "url: Required",
+    ),
     ("no policy", "{policies: []}", "should have at least 1 items"),
     ("no policies at all", "{suspend: true}", "policies: Required"),
     (
@@ -29,25 +81,61 @@ const REFUSED: &[(&str, &str, &str)] = &[
         "{policies: [{name: p, when: {podsSucceed: {}}, then: {delete: {}}}, {name: p, when: {podsSucceed: {}}, then: {delete: {}}}]}",
         "two policies have the same name",
     ),
-    ("an ftp url", "{policies: [{name: p, when: {podsSucceed: {}}, then: {webhook: {url: 'ftp://a.svc/'}}}]}", "absolute http:// or https:// URL"),
-    ("no url at all", "{policies: [{name: p, when: {podsSucceed: {}}, then: {webhook: {url: 'over there'}}}]}", "absolute http:// or https:// URL"),
+    (
+        "an ftp url",
+        "{policies: [{name: p, when: {podsSucceed: {}}, then: {webhook: {url: 'ftp://a.svc/'}}}]}",
+        "absolute http:// or https:// URL",
+    ),
+    (
+        "no url at all",
+        "{policies: [{name: p, when: {podsSucceed: {}}, then: {webhook: {url: 'over there'}}}]}",
+        "absolute http:// or https:// URL",
+    ),
     (
         "an unknown kind",
         "{policies: [{name: p, when: {podsSucceed: {}}, then: {scaleDown: {selectors: [{kind: DaemonSet}]}}}]}",
         "kind must be Deployment, StatefulSet, ReplicaSet or CronJob",
     ),
-    ("an unknown field", "{policies: [{name: p, when: {podsSucceed: {delay: 3s}}, then: {delete: {}}}]}", "unknown field"),
-    ("until without a zone", "{policies: [{name: p, when: {ttl: {until: '2030-01-01T00:00:00'}}, then: {delete: {}}}]}", "an instant with its zone"),
-    ("a date alone", "{policies: [{name: p, when: {ttl: {until: '2030-01-01'}}, then: {delete: {}}}]}", "an instant with its zone"),
-    ("a hold without an end", "{hold: {reason: x}, policies: [{name: p, when: {podsSucceed: {}}, then: {delete: {}}}]}", "until: Required"),
-    ("extendUntil in words", "{extendUntil: tomorrow, policies: [{name: p, when: {podsSucceed: {}}, then: {delete: {}}}]}", "an instant with its zone"),
+    (
+        "an unknown field",
+        "{policies: [{name: p, when: {podsSucceed: {delay: 3s}}, then: {delete: {}}}]}",
+        "unknown field",
+    ),
+    (
+        "until without a zone",
+        "{policies: [{name: p, when: {ttl: {until: '2030-01-01T00:00:00'}}, then: {delete: {}}}]}",
+        "an instant with its zone",
+    ),
+    (
+        "a date alone",
+        "{policies: [{name: p, when: {ttl: {until: '2030-01-01'}}, then: {delete: {}}}]}",
+        "an instant with its zone",
+    ),
+    (
+        "a hold without an end",
+        "{hold: {reason: x}, policies: [{name: p, when: {podsSucceed: {}}, then: {delete: {}}}]}",
+        "until: Required",
+    ),
+    (
+        "extendUntil in words",
+        "{extendUntil: tomorrow, policies: [{name: p, when: {podsSucceed: {}}, then: {delete: {}}}]}",
+        "an instant with its zone",
+    ),
     (
         "no workloads by emptiness",
         "{policies: [{name: p, when: {podsSucceed: {}}, then: {scaleDown: {selectors: []}}}]}",
         "leave it out to scale down every Deployment and StatefulSet",
     ),
-    ("an empty selector", "{policies: [{name: p, when: {podsSucceed: {selector: {}}}, then: {delete: {}}}]}", "an empty selector is not accepted"),
-    ("empty matchLabels", "{policies: [{name: p, when: {podsSucceed: {selector: {matchLabels: {}}}}, then: {delete: {}}}]}", "matchLabels is empty"),
+    (
+        "an empty selector",
+        "{policies: [{name: p, when: {podsSucceed: {selector: {}}}, then: {delete: {}}}]}",
+        "an empty selector is not accepted",
+    ),
+    (
+        "empty matchLabels",
+        "{policies: [{name: p, when: {podsSucceed: {selector: {matchLabels: {}}}}, then: {delete: {}}}]}",
+        "matchLabels is empty",
+    ),
     (
         "empty matchExpressions",
         "{policies: [{name: p, when: {podsSucceed: {selector: {matchExpressions: []}}}, then: {delete: {}}}]}",
@@ -58,9 +146,21 @@ const REFUSED: &[(&str, &str, &str)] = &[
         "{policies: [{name: p, when: {podsSucceed: {selector: {matchExpressions: [{key: a, operator: In}]}}}, then: {delete: {}}}]}",
         "need at least one entry in values",
     ),
-    ("a negative minPods", "{policies: [{name: p, when: {podsSucceed: {minPods: -1}}, then: {delete: {}}}]}", "greater than or equal to 0"),
-    ("rearm by zero", "{rearm: 0, policies: [{name: p, when: {podsSucceed: {}}, then: {delete: {}}}]}", "greater than or equal to 1"),
-    ("a null action", "{policies: [{name: p, when: {podsSucceed: {}}, then: {delete: null}}]}", "write exactly one action"),
+    (
+        "a negative minPods",
+        "{policies: [{name: p, when: {podsSucceed: {minPods: -1}}, then: {delete: {}}}]}",
+        "greater than or equal to 0",
+    ),
+    (
+        "rearm by zero",
+        "{rearm: 0, policies: [{name: p, when: {podsSucceed: {}}, then: {delete: {}}}]}",
+        "greater than or equal to 1",
+    ),
+    (
+        "a null action",
+        "{policies: [{name: p, when: {podsSucceed: {}}, then: {delete: null}}]}",
+        "write exactly one action",
+    ),
 ];
 
 #[test]
@@ -76,7 +176,11 @@ fn what_cannot_be_meant_is_refused_with_advice() -> Test {
             }
         }
         ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
-        let config = |spec: &str| format!("{{apiVersion: coppice.dev/v1alpha1, kind: CoppiceConfig, metadata: {{name: coppice}}, spec: {spec}}}");
+        let config = |spec: &str| {
+            format!(
+                "{{apiVersion: coppice.dev/v1alpha1, kind: CoppiceConfig, metadata: {{name: coppice}}, spec: {spec}}}"
+            )
+        };
         for (spec, sentence) in [
             ("{governor: {maxShare: '20'}}", "write a share from 1% to 100%"),
             ("{governor: {maxShare: 0%}}", "write a share from 1% to 100%"),
@@ -104,8 +208,18 @@ fn what_is_impossible_is_refused_told_and_not_done() -> Test {
         let cases = [
             ("guarded-ns", "{ttl: {after: 1s}}", "{delete: {}}", "NamespaceProtected"),
             ("guarded-scale", "{ttl: {after: 1s}}", "{scaleDown: {}}", "NamespaceProtected"),
-            ("bad-host", "{ttl: {after: 1s}}", "{webhook: {url: 'http://evil.example.org/'}}", "HostNotAllowed"),
-            ("bad-address", "{ttl: {after: 1s}}", "{webhook: {url: 'http://169.254.169.254/latest'}}", "HostNotAllowed"),
+            (
+                "bad-host",
+                "{ttl: {after: 1s}}",
+                "{webhook: {url: 'http://evil.example.org/'}}",
+                "HostNotAllowed",
+            ),
+            (
+                "bad-address",
+                "{ttl: {after: 1s}}",
+                "{webhook: {url: 'http://169.254.169.254/latest'}}",
+                "HostNotAllowed",
+            ),
             (
                 "bad-kind",
                 "{ttl: {after: 1s}}",
@@ -119,7 +233,10 @@ fn what_is_impossible_is_refused_told_and_not_done() -> Test {
             stage.manager(namespace, "m", &spec).await?;
             let manager = stage.phase(namespace, "m", "Refused").await?;
             let next = &manager["status"]["next"];
-            ensure!(next["reason"] == reason && next["message"].as_str().is_some_and(|m| m.len() > 30), "{next}");
+            ensure!(
+                next["reason"] == reason && next["message"].as_str().is_some_and(|m| m.len() > 30),
+                "{next}"
+            );
             ensure!(manager["status"]["conditions"][0]["status"] == "False");
             let told = stage
                 .until("the Event", async || {
@@ -130,7 +247,10 @@ fn what_is_impossible_is_refused_told_and_not_done() -> Test {
             ensure!(!stage.is_deleted(namespace, &uid).await);
         }
         let deletes = stage.namespace_deletes()?;
-        ensure!(!deletes.iter().any(|e| e.name.starts_with("guarded-")), "a protected namespace was asked to be deleted");
+        ensure!(
+            !deletes.iter().any(|e| e.name.starts_with("guarded-")),
+            "a protected namespace was asked to be deleted"
+        );
         Ok(())
     })
 }

@@ -1,4 +1,4 @@
-//! What a NamespaceManager does, seen from outside: on a real API server, by the real operator.
+//! What a `NamespaceManager` does, seen from outside: on a real API server, by the real operator.
 
 use anyhow::ensure;
 use coppice_tests::receiver::Receiver;
@@ -21,10 +21,16 @@ fn age_at_delete(stage: &coppice_tests::Stage, name: &str, created: &str) -> any
 fn a_ttl_deletes_the_namespace_not_before_its_time() -> Test {
     together(async |stage, _| {
         let uid = stage.namespace("ttl").await?;
-        let created = stage.get("namespace", "", "ttl").await?.unwrap_or_default()["metadata"]["creationTimestamp"].clone();
-        stage.manager("ttl", "m", "{policies: [{name: end, when: {ttl: {after: 4s}}, then: {delete: {}}}]}").await?;
+        let created =
+            stage.get("namespace", "", "ttl").await?.unwrap_or_default()["metadata"]["creationTimestamp"]
+                .clone();
+        stage
+            .manager("ttl", "m", "{policies: [{name: end, when: {ttl: {after: 4s}}, then: {delete: {}}}]}")
+            .await?;
         let manager = stage.phase("ttl", "m", "Active").await?;
-        ensure!(manager["status"]["next"]["action"] == "delete" && manager["status"]["next"]["due"].is_string());
+        ensure!(
+            manager["status"]["next"]["action"] == "delete" && manager["status"]["next"]["due"].is_string()
+        );
         stage.deleted("ttl", &uid).await?;
         let age = age_at_delete(stage, "ttl", created.as_str().unwrap_or_default())?;
         ensure!(age >= 5.0, "deleted {age} s after the second in which it was created: too early");
@@ -63,7 +69,11 @@ fn a_job_counts_when_it_is_complete_and_not_in_between() -> Test {
     together(async |stage, _| {
         let uid = stage.namespace("job").await?;
         stage
-            .manager("job", "m", "{policies: [{name: done, when: {podsSucceed: {initialDelay: 0s}}, then: {delete: {}}}]}")
+            .manager(
+                "job",
+                "m",
+                "{policies: [{name: done, when: {podsSucceed: {initialDelay: 0s}}, then: {delete: {}}}]}",
+            )
             .await?;
         stage
             .apply(
@@ -75,10 +85,16 @@ fn a_job_counts_when_it_is_complete_and_not_in_between() -> Test {
         stage.deleted("job", &uid).await?;
         // The witness: when we asked for the deletion, the Job's completion had been written.
         let audit = stage.plane.audit()?;
-        let deleted = audit.iter().find(|e| e.verb == "delete" && e.resource == "namespaces" && e.name == "job");
-        let complete = audit.iter().filter(|e| e.resource == "jobs" && e.subresource == "status" && e.namespace == "job");
-        let complete = complete.filter(|e| format!("{:?}", e.request).contains("Complete")).map(|e| e.received).min();
-        let (Some(deleted), Some(complete)) = (deleted, complete) else { anyhow::bail!("not in the audit log") };
+        let deleted =
+            audit.iter().find(|e| e.verb == "delete" && e.resource == "namespaces" && e.name == "job");
+        let complete = audit
+            .iter()
+            .filter(|e| e.resource == "jobs" && e.subresource == "status" && e.namespace == "job");
+        let complete =
+            complete.filter(|e| format!("{:?}", e.request).contains("Complete")).map(|e| e.received).min();
+        let (Some(deleted), Some(complete)) = (deleted, complete) else {
+            anyhow::bail!("not in the audit log")
+        };
         ensure!(deleted.received > complete, "deleted before the Job was complete");
         Ok(())
     })
@@ -118,16 +134,33 @@ fn scale_down_remembers_and_wake_gives_back_exactly() -> Test {
         let sizes = async || -> anyhow::Result<Vec<Value>> {
             let mut sizes = Vec::new();
             for (kind, name) in [("deploy", "chosen"), ("deploy", "other"), ("sts", "set")] {
-                sizes.push(stage.get(kind, "scale", name).await?.unwrap_or_default()["spec"]["replicas"].clone());
+                sizes.push(
+                    stage.get(kind, "scale", name).await?.unwrap_or_default()["spec"]["replicas"].clone(),
+                );
             }
-            sizes.push(stage.get("cronjob", "scale", "cron").await?.unwrap_or_default()["spec"]["suspend"].clone());
+            sizes.push(
+                stage.get("cronjob", "scale", "cron").await?.unwrap_or_default()["spec"]["suspend"].clone(),
+            );
             Ok(sizes)
         };
-        ensure!(sizes().await? == [0.into(), 3.into(), 0.into(), true.into()] as [Value; 4], "{:?}", sizes().await?);
+        ensure!(
+            sizes().await? == [0.into(), 3.into(), 0.into(), true.into()] as [Value; 4],
+            "{:?}",
+            sizes().await?
+        );
         let patch = r#"{"spec":{"wake":1}}"#;
-        stage.kubectl(coppice_plane::ADMIN, &["patch", "nsman", "m", "-n", "scale", "--type=merge", "-p", patch]).await?;
+        stage
+            .kubectl(
+                coppice_plane::ADMIN,
+                &["patch", "nsman", "m", "-n", "scale", "--type=merge", "-p", patch],
+            )
+            .await?;
         stage.manager_until("scale", "m", "awake", |m| m["status"]["scaledDown"].is_null()).await?;
-        ensure!(sizes().await? == [5.into(), 3.into(), 2.into(), false.into()] as [Value; 4], "{:?}", sizes().await?);
+        ensure!(
+            sizes().await? == [5.into(), 3.into(), 2.into(), false.into()] as [Value; 4],
+            "{:?}",
+            sizes().await?
+        );
         Ok(())
     })
 }
@@ -144,19 +177,24 @@ fn a_webhook_is_signed_and_retried_under_one_id() -> Test {
         stage.manager("hook", "m", &spec).await?;
         let manager = stage.phase("hook", "m", "Fired").await?;
         ensure!(manager["status"]["lastFiring"]["result"] == "WebhookDelivered");
-        let received = receiver.received();
-        ensure!(received.len() == 3, "two failures and a success, not {}", received.len());
+        let requests = receiver.received();
+        ensure!(requests.len() == 3, "two failures and a success, not {}", requests.len());
         let id = manager["status"]["lastFiring"]["id"].as_str().unwrap_or_default();
         let config = stage.get("coppiceconfig", "", "coppice").await?.unwrap_or_default();
-        let key: coppice_notify::key::PublicKey = config["status"]["webhookKey"].as_str().unwrap_or_default().parse()?;
-        for request in &received {
+        let key: coppice_notify::key::PublicKey =
+            config["status"]["webhookKey"].as_str().unwrap_or_default().parse()?;
+        for request in &requests {
             ensure!(request.header("webhook-id") == id);
             let timestamp = request.header("webhook-timestamp").parse()?;
             key.verify(id, timestamp, &request.body, request.header("webhook-signature"))?;
-            ensure!(request.body == received[0].body, "every attempt sends the same");
+            ensure!(request.body == requests[0].body, "every attempt sends the same");
         }
-        let body: Value = serde_json::from_slice(&received[0].body)?;
-        ensure!(body["namespace"]["uid"] == uid.as_str() && body["firing"] == id && body["manager"]["name"] == "m");
+        let body: Value = serde_json::from_slice(&requests[0].body)?;
+        ensure!(
+            body["namespace"]["uid"] == uid.as_str()
+                && body["firing"] == id
+                && body["manager"]["name"] == "m"
+        );
         Ok(())
     })
 }

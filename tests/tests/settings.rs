@@ -10,7 +10,8 @@ type Test = anyhow::Result<()>;
 const DUE: &str = "{policies: [{name: end, when: {ttl: {after: 1s}}, then: {delete: {}}}]}";
 
 async fn settings(stage: &Stage, spec: &str) -> anyhow::Result<String> {
-    let config = "{apiVersion: coppice.dev/v1alpha1, kind: CoppiceConfig, metadata: {name: coppice}, spec: SPEC}";
+    let config =
+        "{apiVersion: coppice.dev/v1alpha1, kind: CoppiceConfig, metadata: {name: coppice}, spec: SPEC}";
     stage.apply(&config.replace("SPEC", spec)).await
 }
 
@@ -64,7 +65,8 @@ fn what_tenants_may_ask_for_can_be_changed_at_any_time() -> Test {
         let uid = stage.namespace("actions").await?;
         stage.manager("actions", "m", DUE).await?;
         waits_for(&stage, "actions", "ActionNotAllowed").await?;
-        settings(&stage, "{tenants: {actions: [delete], namespaceSelector: {matchLabels: {team: a}}}}").await?;
+        settings(&stage, "{tenants: {actions: [delete], namespaceSelector: {matchLabels: {team: a}}}}")
+            .await?;
         waits_for(&stage, "actions", "NamespaceNotSelected").await?;
         settings(&stage, "{tenants: {actions: [delete]}, protected: {selector: {matchLabels: {kubernetes.io/metadata.name: actions}}}}").await?;
         waits_for(&stage, "actions", "NamespaceProtected").await?;
@@ -76,7 +78,8 @@ fn what_tenants_may_ask_for_can_be_changed_at_any_time() -> Test {
         let shown = async || {
             let config = stage.get("coppiceconfig", "", "coppice").await.ok()??;
             let condition = config["status"]["conditions"][0].clone();
-            (condition["status"] == "False" && condition["message"].to_string().contains("webhookHosts")).then_some(())
+            (condition["status"] == "False" && condition["message"].to_string().contains("webhookHosts"))
+                .then_some(())
         };
         stage.until("the bad entry is shown", shown).await
     })
@@ -91,9 +94,7 @@ fn pods_that_may_not_be_listed_are_unknown_and_stop_nothing_else() -> Test {
         if let Some(rules) = without["rules"].as_array_mut() {
             rules.retain(|rule| !rule["resources"].to_string().contains("\"pods\""));
         }
-        for role in [&mut without] {
-            role["metadata"] = serde_json::json!({"name": "coppice-operator"});
-        }
+        without["metadata"] = serde_json::json!({"name": "coppice-operator"});
         stage.kubectl_stdin(ADMIN, &["replace", "-f", "-"], &without.to_string()).await?;
         let operator = Operator::spawn(&stage, &[]).await?;
         let blind = stage.namespace("blind").await?;

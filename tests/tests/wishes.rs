@@ -35,8 +35,11 @@ fn suspend_keeps_a_due_namespace_until_it_is_lifted() -> Test {
 fn a_hold_keeps_a_due_namespace_until_it_ends_by_itself() -> Test {
     together(async |stage, _| {
         let uid = stage.namespace("held").await?;
+        #[allow(clippy::disallowed_methods, reason = "the hold is to end during the test")]
         let until = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(15);
-        stage.manager("held", "m", &format!("{{hold: {{until: '{until:.0}', reason: debugging}}, {DUE}}}")).await?;
+        stage
+            .manager("held", "m", &format!("{{hold: {{until: '{until:.0}', reason: debugging}}, {DUE}}}"))
+            .await?;
         let manager = stage.phase("held", "m", "Held").await?;
         ensure!(manager["status"]["next"]["message"].as_str().is_some_and(|m| m.contains("debugging")));
         stage.deleted("held", &uid).await?;
@@ -99,7 +102,10 @@ fn notice_is_given_before_the_end_and_extending_withdraws_it() -> Test {
         let spec = "{policies: [{name: end, when: {ttl: {after: 1h}}, then: {delete: {notice: 2h}}}]}";
         stage.manager("notice", "m", spec).await?;
         let manager = stage.phase("notice", "m", "Pending").await?;
-        ensure!(manager["status"]["next"]["reason"] == "NoticeRunning" && manager["status"]["notice"]["notBefore"].is_string());
+        ensure!(
+            manager["status"]["next"]["reason"] == "NoticeRunning"
+                && manager["status"]["notice"]["notBefore"].is_string()
+        );
         let announced = stage
             .until("the announcement about the namespace", async || {
                 stage.events("default", "notice", "DeletionAnnounced").await.ok().filter(|e| !e.is_empty())
@@ -119,9 +125,11 @@ fn notice_runs_its_time_before_the_deletion() -> Test {
         let uid = stage.namespace("short-notice").await?;
         let spec = "{policies: [{name: end, when: {ttl: {after: 1s}}, then: {delete: {notice: 4s}}}]}";
         stage.manager("short-notice", "m", spec).await?;
-        let manager = stage.manager_until("short-notice", "m", "notice", |m| m["status"]["notice"].is_object()).await?;
+        let manager =
+            stage.manager_until("short-notice", "m", "notice", |m| m["status"]["notice"].is_object()).await?;
         stage.deleted("short-notice", &uid).await?;
-        let not_before: jiff::Timestamp = manager["status"]["notice"]["notBefore"].as_str().unwrap_or_default().parse()?;
+        let not_before: jiff::Timestamp =
+            manager["status"]["notice"]["notBefore"].as_str().unwrap_or_default().parse()?;
         let delete = stage.namespace_deletes()?.into_iter().find(|e| e.name == "short-notice");
         let received: jiff::Timestamp = delete.map(|e| e.received.to_string()).unwrap_or_default().parse()?;
         ensure!(received >= not_before, "deleted at {received}, announced for {not_before}");
@@ -162,7 +170,13 @@ fn a_namespace_that_is_terminating_already_is_left_alone() -> Test {
         stage
             .apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: stays, namespace: leaving, finalizers: [example.org/stays]}}")
             .await?;
-        stage.manager("leaving", "m", "{policies: [{name: end, when: {ttl: {after: 6s}}, then: {delete: {}}}]}").await?;
+        stage
+            .manager(
+                "leaving",
+                "m",
+                "{policies: [{name: end, when: {ttl: {after: 6s}}, then: {delete: {}}}]}",
+            )
+            .await?;
         stage.phase("leaving", "m", "Active").await?;
         // The manager is kept for a moment as well, so that there is something to look at.
         patch(stage, "leaving", r#"{"metadata":{"finalizers":["example.org/stays"]}}"#).await?;
@@ -174,7 +188,13 @@ fn a_namespace_that_is_terminating_already_is_left_alone() -> Test {
         stage.until("the manager is being deleted", leaving).await?;
         // Time for the ttl to pass: another namespace's ttl of the same length, begun later, has fired.
         let uid = stage.namespace("leaving-after").await?;
-        stage.manager("leaving-after", "m", "{policies: [{name: end, when: {ttl: {after: 6s}}, then: {delete: {}}}]}").await?;
+        stage
+            .manager(
+                "leaving-after",
+                "m",
+                "{policies: [{name: end, when: {ttl: {after: 6s}}, then: {delete: {}}}]}",
+            )
+            .await?;
         stage.deleted("leaving-after", &uid).await?;
         ensure!(!stage.namespace_deletes()?.iter().any(|e| e.name == "leaving"));
         for kind in ["configmap/stays", "nsman/m"] {
@@ -189,7 +209,11 @@ fn a_namespace_that_is_terminating_already_is_left_alone() -> Test {
 fn a_recreated_namespace_is_untouched_by_its_predecessors_timer() -> Test {
     together(async |stage, _| {
         let first = stage.namespace("again").await?;
-        let spec = |after: &str| format!("{{policies: [{{name: end, when: {{ttl: {{after: {after}}}}}, then: {{delete: {{}}}}}}]}}");
+        let spec = |after: &str| {
+            format!(
+                "{{policies: [{{name: end, when: {{ttl: {{after: {after}}}}}, then: {{delete: {{}}}}}}]}}"
+            )
+        };
         stage.manager("again", "m", &spec("8s")).await?;
         stage.phase("again", "m", "Active").await?;
         stage.kubectl(ADMIN, &["delete", "namespace", "again"]).await?;
@@ -231,13 +255,21 @@ fn kubectl_get_alone_says_what_will_happen_next() -> Test {
 fn nothing_is_written_while_nothing_changes() -> Test {
     together(async |stage, _| {
         stage.namespace("quiet").await?;
-        stage.manager("quiet", "m", "{policies: [{name: p, when: {podsSucceed: {initialDelay: 0s}}, then: {delete: {}}}]}").await?;
+        stage
+            .manager(
+                "quiet",
+                "m",
+                "{policies: [{name: p, when: {podsSucceed: {initialDelay: 0s}}, then: {delete: {}}}]}",
+            )
+            .await?;
         stage.pod("quiet", "a", "run", "component: main").await?;
         let running = |m: &Value| m["status"]["next"]["message"] == "pod a is Running";
         stage.manager_until("quiet", "m", "a running pod", running).await?;
         let writes = || -> anyhow::Result<usize> {
             let audit = stage.plane.audit()?;
-            let ours = audit.iter().filter(|e| e.user == coppice_plane::OPERATOR && e.namespace == "quiet" && e.is_write());
+            let ours = audit
+                .iter()
+                .filter(|e| e.user == coppice_plane::OPERATOR && e.namespace == "quiet" && e.is_write());
             Ok(ours.count())
         };
         let before = writes()?;

@@ -1,5 +1,7 @@
 //! `CoppiceConfig`: the whole installation's settings. One object, named `coppice`.
 
+#![allow(clippy::duplicated_attributes, reason = "printer columns of one type")]
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -25,7 +27,6 @@ use crate::selector::Selector;
     status = "CoppiceConfigStatus",
     derive = "PartialEq",
     doc = "The whole installation's settings. Only the object named coppice is read; without it the defaults hold.",
-
     printcolumn(name = "Paused", type_ = "boolean", json_path = ".spec.governor.paused"),
     printcolumn(name = "Last hour", type_ = "integer", json_path = ".status.governor.lastHour"),
     printcolumn(name = "Per hour", type_ = "integer", json_path = ".status.governor.hourlyLimit"),

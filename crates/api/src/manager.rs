@@ -1,5 +1,7 @@
 //! `NamespaceManager`: a tenant's wishes for the namespace it lives in.
 
+#![allow(clippy::duplicated_attributes, reason = "printer columns of one type")]
+
 use std::collections::BTreeMap;
 
 use coppice_quantity::Duration;

@@ -3,7 +3,8 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 /// The sentence for a bad instant.
-const INSTANT: &str = "write an instant with its zone, such as 2026-12-01T18:00:00Z or 2026-12-01T18:00:00+01:00";
+const INSTANT: &str =
+    "write an instant with its zone, such as 2026-12-01T18:00:00Z or 2026-12-01T18:00:00+01:00";
 /// The sentence for a bad duration.
 const DURATION: &str = "write a duration with a unit, largest unit first: 90s, 1h30m, 7d or 2w (a number without a unit is not accepted)";
 

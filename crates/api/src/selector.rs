@@ -56,7 +56,7 @@ pub struct Requirement {
     pub key: String,
     /// How the label relates to the values.
     pub operator: Operator,
-    /// The values for In and NotIn.
+    /// The values for `In` and `NotIn`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64), inner(length(max = 63)))]
     pub values: Option<Vec<String>>,
@@ -115,7 +115,8 @@ impl Labels {
 
 impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for Labels {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
-        let mut pairs: Vec<(Box<str>, Box<str>)> = pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
+        let mut pairs: Vec<(Box<str>, Box<str>)> =
+            pairs.into_iter().map(|(k, v)| (k.into(), v.into())).collect();
         pairs.sort();
         // As in any JSON object, the last of two equal keys would win; objects from the API server have none.
         pairs.dedup_by(|a, b| a.0 == b.0);
@@ -196,7 +197,11 @@ mod tests {
             ("{matchExpressions: [{key: component, operator: NotIn, values: [x]}]}", true, true),
             ("{matchExpressions: [{key: component, operator: Exists}]}", true, false),
             ("{matchExpressions: [{key: component, operator: DoesNotExist}]}", false, true),
-            ("{matchLabels: {type: test}, matchExpressions: [{key: component, operator: DoesNotExist}]}", false, false),
+            (
+                "{matchLabels: {type: test}, matchExpressions: [{key: component, operator: DoesNotExist}]}",
+                false,
+                false,
+            ),
         ] {
             let selector = selector(yaml);
             assert_eq!((selector.matches(&main), selector.matches(&none)), (on_main, on_none), "{yaml}");

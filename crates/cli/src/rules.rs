@@ -42,11 +42,16 @@ pub(crate) fn holds(rule: &str, value: &Value) -> Option<bool> {
         "self.matches('^([1-9][0-9]?|100)%$')" => {
             value.as_str().is_none_or(|text| text.parse::<coppice_api::config::Percent>().is_ok())
         }
-        "type(self) != string || self.matches('[1-9]')" => {
+        "self.all(name, name.matches('^[a-z0-9*-]+$'))" => {
+            let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"*-".contains(&b);
+            let names = value.as_array().into_iter().flatten().filter_map(Value::as_str);
+            names.into_iter().all(|name| !name.is_empty() && name.bytes().all(letter))
+        }
+        zero if zero.starts_with("type(self) != string || ") && zero.ends_with("self.matches('[1-9]')") => {
             value.as_str().is_none_or(|text| text.bytes().any(|b| (b'1'..=b'9').contains(&b)))
         }
         // The form of durations is checked by the type that reads them, which says more.
-        "type(self) == string && self.matches('[0-9][wdhms]')" => true,
+        form if form.starts_with("type(self) == string && ") => true,
         instant if instant.starts_with("self.matches('^[0-9]{4}-(0[1-9]|1[0-2])") => {
             value.as_str().is_none_or(is_instant)
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use coppice_quantity::{DURATION_PATTERN, Duration};
+use coppice_quantity::Duration;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
@@ -94,7 +94,8 @@ pub(crate) fn is_dns_subdomain(text: &str) -> bool {
 fn walk(schema: &JSONSchemaProps, value: &Value, path: &str, found: &mut Vec<Problem>) {
     let before = found.len();
     let mut say = |message: String| found.push(Problem { path: path.to_owned(), message });
-    if schema.pattern.as_deref() == Some(DURATION_PATTERN) {
+    // Durations are the only fields that let a number pass, to answer it with a sentence.
+    if schema.x_kubernetes_int_or_string == Some(true) {
         if let Err(message) = duration(value) {
             return say(message);
         }

@@ -128,7 +128,10 @@ mod consol {
                 (ttl, None) => (
                     "TTL",
                     ConditionParams {
-                        ttl_seconds: ttl.as_ref().and_then(|t| t.after).map(coppice_quantity::Duration::as_secs),
+                        ttl_seconds: ttl
+                            .as_ref()
+                            .and_then(|t| t.after)
+                            .map(coppice_quantity::Duration::as_secs),
                         ..ConditionParams::default()
                     },
                 ),

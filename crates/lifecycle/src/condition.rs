@@ -125,26 +125,26 @@ fn evaluate_pods(
         return Evaluation::new(verdict, blocker.reason, blocker.message);
     }
     if tally.succeeded < u64::from(condition.min_pods) {
-        let message = format!(
-            "{} of at least {} pods have succeeded (minPods)",
-            tally.succeeded, condition.min_pods
-        );
+        let message =
+            format!("{} of at least {} pods have succeeded (minPods)", tally.succeeded, condition.min_pods);
         return Evaluation::new(Verdict::False, Reason::TooFewPods, message);
     }
     // How long it has held: as recorded, but not from before the facts were followed without a gap.
     let recorded = previous
         .filter(|p| [Reason::Settling.as_str(), Reason::PodsSucceeded.as_str()].contains(&p.reason.as_str()))
         .map_or_else(|| whole_second_after(now), |p| p.since);
-    let since =
-        if condition.settle.is_zero() { recorded } else { recorded.max(whole_second_after(gapless)) };
+    let since = if condition.settle.is_zero() { recorded } else { recorded.max(whole_second_after(gapless)) };
     let settled = later(since, condition.settle);
     if !condition.settle.is_zero() && now < settled {
         let message = format!("every pod has succeeded; must hold until {settled:.0} (settle)");
         let evaluation = Evaluation::not_before(Reason::Settling, message, settled);
         return Evaluation { since: Some(since), ..evaluation };
     }
-    let mut evaluation =
-        Evaluation::new(Verdict::True, Reason::PodsSucceeded, "every pod that counts has succeeded".to_owned());
+    let mut evaluation = Evaluation::new(
+        Verdict::True,
+        Reason::PodsSucceeded,
+        "every pod that counts has succeeded".to_owned(),
+    );
     evaluation.since = Some(since);
     evaluation.evidence = tally.evidence();
     evaluation

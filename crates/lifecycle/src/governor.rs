@@ -43,10 +43,11 @@ pub fn allow(
         });
     }
     let hourly = hourly_limit(settings, managed);
-    for (limit, window, what) in
-        [(settings.per_minute, MINUTE, "a minute (perMinute)"), (hourly, HOUR, "an hour (perHour, maxShare, atLeast)")]
-    {
-        if let Some(retry_at) = full_until(ledger, limit, window, now) {
+    for (limit, window, what) in [
+        (settings.per_minute, MINUTE, "a minute (perMinute)"),
+        (hourly, HOUR, "an hour (perHour, maxShare, atLeast)"),
+    ] {
+        if let Room::Full(retry_at) = room(ledger, limit, window, now) {
             return Err(Denied {
                 reason: Reason::BudgetSpent,
                 message: format!("the budget of {limit} destructive steps {what} is spent"),
@@ -110,25 +111,26 @@ pub fn trip(ledger: &GovernorStatus, denied: &Denied, now: Timestamp) -> Governo
     ledger
 }
 
-/// If the window holds `limit` steps or more: when the first of them leaves it (none for a limit of zero).
-fn full_until(
-    ledger: &GovernorStatus,
-    limit: u32,
-    window: SignedDuration,
-    now: Timestamp,
-) -> Option<Option<Timestamp>> {
+/// Whether the window holds `limit` steps or more.
+enum Room {
+    Free,
+    /// Full, until the first of its steps leaves it (never, for a limit of zero).
+    Full(Option<Timestamp>),
+}
+
+fn room(ledger: &GovernorStatus, limit: u32, window: SignedDuration, now: Timestamp) -> Room {
     if limit == 0 {
-        return Some(None);
+        return Room::Full(None);
     }
     // From the newest back: the step that has `limit - 1` newer ones has to leave the window.
     let mut count = 0u32;
     for entry in ledger.booked.iter().rev().filter(|b| in_window(b.at, window, now)) {
         count = count.saturating_add(entry.steps);
         if count >= limit {
-            return Some(entry.at.checked_add(window).ok());
+            return Room::Full(entry.at.checked_add(window).ok());
         }
     }
-    None
+    Room::Free
 }
 
 /// Also true for entries in the future: another replica's clock may be ahead of ours.

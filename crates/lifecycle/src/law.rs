@@ -168,11 +168,10 @@ fn well_formed(policy: &Policy) -> Result<Action, &'static str> {
         (Some(ttl), None) if ttl.after.is_some_and(coppice_quantity::Duration::is_zero) => {
             return Err("ttl.after must be at least 1s");
         }
-        (Some(_), None) => {}
         (None, Some(pods)) if pods.selector.as_ref().is_some_and(coppice_api::Selector::is_empty) => {
             return Err("an empty selector is not accepted: leave the selector out to select all pods");
         }
-        (None, Some(_)) => {}
+        (Some(_), None) | (None, Some(_)) => {}
         _ => return Err("write exactly one condition in when: ttl or podsSucceed"),
     }
     if policy.then.scale_down.as_ref().and_then(|s| s.selectors.as_ref()).is_some_and(Vec::is_empty) {

@@ -110,7 +110,10 @@ impl Effect {
     /// The intent that the effect carries out.
     pub const fn intent(&self) -> &Intent {
         match self {
-            Self::Delete(intent) | Self::ScaleDown(intent, _) | Self::Webhook(intent, _) | Self::Wake(intent) => intent,
+            Self::Delete(intent)
+            | Self::ScaleDown(intent, _)
+            | Self::Webhook(intent, _)
+            | Self::Wake(intent) => intent,
         }
     }
 }

@@ -59,7 +59,8 @@ pub fn apply(
     now: Timestamp,
 ) -> Vec<Note> {
     let note = |warning, reason, message: String| vec![Note { warning, reason, message }];
-    let about = if intent.policy.is_empty() { String::new() } else { format!("policy {:?}: ", intent.policy) };
+    let about =
+        if intent.policy.is_empty() { String::new() } else { format!("policy {:?}: ", intent.policy) };
     match outcome {
         Outcome::Deleted => {
             let message = "the API server accepted the deletion of the namespace".to_owned();
@@ -74,8 +75,13 @@ pub fn apply(
         Outcome::Woken { workloads, left } => {
             status.intent = None;
             status.scaled_down.clear();
-            let kept = if left.is_empty() { String::new() } else { format!("; left alone: {}", left.join(", ")) };
-            note(!left.is_empty(), Reason::Woken, format!("{workloads} workloads have their replicas back{kept}"))
+            let kept =
+                if left.is_empty() { String::new() } else { format!("; left alone: {}", left.join(", ")) };
+            note(
+                !left.is_empty(),
+                Reason::Woken,
+                format!("{workloads} workloads have their replicas back{kept}"),
+            )
         }
         Outcome::WebhookDelivered { answer } => {
             let message = format!("the receiver answered {answer}");
@@ -102,7 +108,11 @@ fn failed(
     if intent.action == Action::Webhook && last {
         let message = format!("given up after {attempts} attempts, the last: {error}");
         complete(status, intent, Reason::WebhookGivenUp, message.clone(), now);
-        return vec![Note { warning: true, reason: Reason::WebhookGivenUp, message: format!("{about}{message}") }];
+        return vec![Note {
+            warning: true,
+            reason: Reason::WebhookGivenUp,
+            message: format!("{about}{message}"),
+        }];
     }
     let wait = SignedDuration::try_from(wait).unwrap_or(SignedDuration::from_secs(300));
     let next = now.checked_add(wait).unwrap_or(now);
@@ -112,7 +122,8 @@ fn failed(
         last_error: Some(shorten(error)),
         ..intent.clone()
     });
-    let message = format!("{about}attempt {attempts} at {} failed, next at {next:.0}: {error}", intent.action);
+    let message =
+        format!("{about}attempt {attempts} at {} failed, next at {next:.0}: {error}", intent.action);
     vec![Note { warning: true, reason: Reason::ActionFailed, message }]
 }
 

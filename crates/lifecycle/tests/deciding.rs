@@ -1,5 +1,12 @@
 //! What is decided, when, and with which words.
 
+#![allow(
+    clippy::too_many_lines,
+    clippy::type_complexity,
+    clippy::items_after_statements,
+    reason = "tables of cases"
+)]
+
 mod support;
 
 use coppice_api::Reason;
@@ -62,11 +69,46 @@ fn each_state_of_pods_and_jobs_has_its_verdict() {
     type Setup = fn(&mut Scene);
     let cases: &[(&str, Setup, Verdict, &str)] = &[
         ("no pods", |_| {}, Verdict::False, "TooFewPods"),
-        ("running", |s| drop(s.pod("a", PodPhase::Running)), Verdict::False, "PodsNotFinished"),
-        ("pending", |s| drop(s.pod("a", PodPhase::Pending)), Verdict::False, "PodsNotFinished"),
-        ("failed", |s| drop(s.pod("a", PodPhase::Failed)), Verdict::False, "PodFailed"),
-        ("node lost", |s| drop(s.pod("a", PodPhase::Unknown)), Verdict::Unknown, "PodStateUnknown"),
-        ("succeeded", |s| drop(s.pod("a", PodPhase::Succeeded)), Verdict::True, "PodsSucceeded"),
+        (
+            "running",
+            |s| {
+                s.pod("a", PodPhase::Running);
+            },
+            Verdict::False,
+            "PodsNotFinished",
+        ),
+        (
+            "pending",
+            |s| {
+                s.pod("a", PodPhase::Pending);
+            },
+            Verdict::False,
+            "PodsNotFinished",
+        ),
+        (
+            "failed",
+            |s| {
+                s.pod("a", PodPhase::Failed);
+            },
+            Verdict::False,
+            "PodFailed",
+        ),
+        (
+            "node lost",
+            |s| {
+                s.pod("a", PodPhase::Unknown);
+            },
+            Verdict::Unknown,
+            "PodStateUnknown",
+        ),
+        (
+            "succeeded",
+            |s| {
+                s.pod("a", PodPhase::Succeeded);
+            },
+            Verdict::True,
+            "PodsSucceeded",
+        ),
         (
             "a success that goes away is no evidence",
             |s| s.pod("a", PodPhase::Succeeded).terminating = true,
@@ -131,13 +173,17 @@ fn each_state_of_pods_and_jobs_has_its_verdict() {
         ),
         (
             "a completed Job whose pods were cleaned away",
-            |s| drop(s.job("j", JobState::Complete, 1)),
+            |s| {
+                s.job("j", JobState::Complete, 1);
+            },
             Verdict::True,
             "PodsSucceeded",
         ),
         (
             "a pod whose Job has not been seen",
-            |s| drop(s.job_pod("a", PodPhase::Succeeded, "j")),
+            |s| {
+                s.job_pod("a", PodPhase::Succeeded, "j");
+            },
             Verdict::Unknown,
             "JobNotSeen",
         ),
@@ -145,7 +191,8 @@ fn each_state_of_pods_and_jobs_has_its_verdict() {
             "a Job with other labels does not count",
             |s| {
                 s.pod("a", PodPhase::Succeeded);
-                s.job("j", JobState::Unfinished, 0).pod_labels = [("component", "other")].into_iter().collect();
+                s.job("j", JobState::Unfinished, 0).pod_labels =
+                    [("component", "other")].into_iter().collect();
             },
             Verdict::True,
             "PodsSucceeded",
@@ -252,8 +299,20 @@ fn after_firing_it_is_dormant_until_policies_change_or_it_is_rearmed() {
 #[test]
 fn suspend_hold_and_refusal_freeze_what_was_decided() {
     let freeze: &[(&str, fn(&mut Scene), Phase)] = &[
-        ("suspend", |s| drop(s.edit(|s| s.suspend = true)), Phase::Suspended),
-        ("hold", |s| drop(s.edit(|s| s.hold = Some(Hold { until: at(500), reason: None }))), Phase::Held),
+        (
+            "suspend",
+            |s| {
+                s.edit(|s| s.suspend = true);
+            },
+            Phase::Suspended,
+        ),
+        (
+            "hold",
+            |s| {
+                s.edit(|s| s.hold = Some(Hold { until: at(500), reason: None }));
+            },
+            Phase::Held,
+        ),
         ("protect", |s| s.config.protected.names = vec!["team-*".to_owned()], Phase::Refused),
     ];
     for (what, freeze, phase) in freeze {
@@ -347,9 +406,13 @@ fn notice_is_given_ahead_of_a_ttl_and_its_date_never_moves_earlier() {
     assert_eq!((notice.given_at, notice.not_before), (at(2701), at(3601)));
     assert_eq!((scene.settle(3600).effect, scene.next_reason()), (None, "NoticeRunning"));
     // A shorter ttl after notice was given: the announced date stays.
-    let mut shorter = Scene { spec: scene.spec.clone(), status: scene.status.clone(), ..Scene::new("policies: []") };
+    let mut shorter =
+        Scene { spec: scene.spec.clone(), status: scene.status.clone(), ..Scene::new("policies: []") };
     shorter.edit(|s| s.policies[0].when = yaml("{ttl: {after: 50m}}"));
-    assert_eq!((shorter.settle(3100).effect, shorter.status.notice.clone().unwrap().not_before), (None, at(3601)));
+    assert_eq!(
+        (shorter.settle(3100).effect, shorter.status.notice.clone().unwrap().not_before),
+        (None, at(3601))
+    );
     assert!(scene.settle(3601).effect.is_some());
     // Notice was missed (the operator was away): it runs in full.
     let mut late = Scene::policy("{ttl: {after: 1h}}", "{delete: {notice: 15m}}");
@@ -362,9 +425,15 @@ fn notice_is_given_ahead_of_a_ttl_and_its_date_never_moves_earlier() {
 fn notice_is_withdrawn_when_its_policy_is_not_due_any_more() {
     type Change = fn(&mut Scene);
     let changes: [Change; 3] = [
-        |s| drop(s.edit(|s| s.extend_until = Some(at(36_000)))),
-        |s| drop(s.edit(|s| s.suspend = true)),
-        |s| drop(s.edit(|s| s.hold = Some(Hold { until: at(36_000), reason: None }))),
+        |s| {
+            s.edit(|s| s.extend_until = Some(at(36_000)));
+        },
+        |s| {
+            s.edit(|s| s.suspend = true);
+        },
+        |s| {
+            s.edit(|s| s.hold = Some(Hold { until: at(36_000), reason: None }));
+        },
     ];
     for change in changes {
         let mut scene = Scene::policy("{ttl: {after: 1h}}", "{delete: {notice: 15m}}");

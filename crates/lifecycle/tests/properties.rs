@@ -102,8 +102,12 @@ fn happen(scene: &mut Scene, happening: &Happening, now: &mut i64) {
         Happening::Hold(until) => {
             scene.edit(|s| s.hold = Some(Hold { until: at(*until), reason: None }));
         }
-        Happening::Suspend(on) => drop(scene.edit(|s| s.suspend = *on)),
-        Happening::Extend(until) => drop(scene.edit(|s| s.extend_until = Some(at(*until)))),
+        Happening::Suspend(on) => {
+            scene.edit(|s| s.suspend = *on);
+        }
+        Happening::Extend(until) => {
+            scene.edit(|s| s.extend_until = Some(at(*until)));
+        }
         Happening::Rearm => {
             let firings = scene.status.firings;
             scene.edit(|s| s.rearm = Some(firings));
@@ -127,8 +131,11 @@ fn happen(scene: &mut Scene, happening: &Happening, now: &mut i64) {
 /// Carries an effect out as the operator would.
 fn carry_out(scene: &mut Scene, effect: &Effect, fails: bool, now: i64) {
     if let Effect::Webhook(..) = effect {
-        scene.delivery =
-            if fails { Delivery::Failed { error: "503".to_owned(), permanent: false, retry_after: None } } else { Delivery::Delivered("200".to_owned()) };
+        scene.delivery = if fails {
+            Delivery::Failed { error: "503".to_owned(), permanent: false, retry_after: None }
+        } else {
+            Delivery::Delivered("200".to_owned())
+        };
         let plan = scene.plan(now);
         scene.status = plan.status;
         scene.delivery = Delivery::None;
@@ -186,7 +193,7 @@ proptest! {
             carry_out(&mut scene, effect, fails, now);
             if !fails && intent.action != Action::Wake {
                 prop_assert!(fired.insert(intent.id.clone()), "{} fired twice", intent.id);
-                prop_assert_eq!(scene.status.firings as usize, fired.len());
+                prop_assert_eq!(usize::try_from(scene.status.firings).ok(), Some(fired.len()));
             }
         }
     }

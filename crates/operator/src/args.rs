@@ -90,7 +90,8 @@ pub(crate) enum LogFormat {
 }
 
 fn time(text: &str) -> Result<Duration, String> {
-    let time: coppice_quantity::Duration = text.parse().map_err(|e: coppice_quantity::DurationError| e.to_string())?;
+    let time: coppice_quantity::Duration =
+        text.parse().map_err(|e: coppice_quantity::DurationError| e.to_string())?;
     Ok(time.into())
 }
 

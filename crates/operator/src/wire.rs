@@ -25,9 +25,9 @@ use tokio_util::sync::CancellationToken;
 use crate::args::Args;
 
 /// Lost events are made up for this often, at the latest.
-const PASS: Duration = Duration::from_secs(60);
+const PASS: Duration = Duration::from_mins(1);
 /// A queue whose first key has waited for so long does not work any more.
-const STUCK: Duration = Duration::from_secs(300);
+const STUCK: Duration = Duration::from_mins(5);
 /// How often the settings are tried again while something is wrong with them.
 const CONFIG_RETRY: Duration = Duration::from_secs(2);
 /// Deliveries under way have this long to end at a shutdown.
@@ -46,7 +46,8 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     tracing::info!(address = %admin.address()?, "serving /livez, /readyz and /metrics");
     let kube_config = load_config(args.kubeconfig.clone(), args.context.clone()).await?;
     tracing::info!(api_server = %kube_config.cluster_url, version = env!("CARGO_PKG_VERSION"), "starting");
-    let clients = Clients::new(kube_config, &skew, &metrics).context("the API server's address or certificates")?;
+    let clients =
+        Clients::new(kube_config, &skew, &metrics).context("the API server's address or certificates")?;
     let name = args.identity.clone().unwrap_or_else(|| "coppice-operator".to_owned());
     let mut dice = Dice::entropy();
     let me = identity(&name, &mut dice);
@@ -61,7 +62,11 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let events = Events::new(&clients, metrics.clone(), &name);
     let setup = Setup { own_namespace: args.namespace.clone(), scale_kinds: args.scale_kinds.clone() };
     let shared = Arc::new(Shared::new(setup, clients, clock, skew, gate, metrics, events));
-    let queue = Queue::new(QueueSettings { concurrency: args.concurrency, seed: dice.roll(), ..QueueSettings::default() });
+    let queue = Queue::new(QueueSettings {
+        concurrency: args.concurrency,
+        seed: dice.roll(),
+        ..QueueSettings::default()
+    });
     let operator = Operator { shared, queue, readiness, stop: stop.clone(), webhook_roots: roots(&args)? };
     operator.serve(election, admin).await
 }
@@ -133,7 +138,8 @@ impl Operator {
 
     async fn serve_admin(self, admin: Admin) {
         // Probes are answered until the very end: the others stop first.
-        let served = admin.serve(self.readiness.clone(), self.shared.metrics.clone(), CancellationToken::new()).await;
+        let served =
+            admin.serve(self.readiness.clone(), self.shared.metrics.clone(), CancellationToken::new()).await;
         if let Err(error) = served {
             tracing::error!(%error, "/livez, /readyz and /metrics are not served any more");
         }
@@ -171,7 +177,12 @@ impl Operator {
         self.watch(tasks, &shared.managers, wake_manager);
     }
 
-    fn watch<T: Watched + std::fmt::Debug>(&self, tasks: &mut JoinSet<()>, store: &Store<T>, changed: Changed) {
+    fn watch<T: Watched + std::fmt::Debug>(
+        &self,
+        tasks: &mut JoinSet<()>,
+        store: &Store<T>,
+        changed: Changed,
+    ) {
         let watch = Watch {
             store: store.clone(),
             client: self.shared.clients.reads.clone(),
@@ -225,7 +236,11 @@ impl Operator {
         let queue = self.queue.clone();
         self.readiness.register_liveness("queue", move || {
             let lag = queue.lag();
-            if lag < STUCK { Ok(()) } else { Err(format!("the first in the queue has waited for {} s", lag.as_secs())) }
+            if lag < STUCK {
+                Ok(())
+            } else {
+                Err(format!("the first in the queue has waited for {} s", lag.as_secs()))
+            }
         });
         let drained = self.queue.run(process, observe, self.stop.clone()).await;
         if !drained.abandoned.is_empty() {
@@ -354,7 +369,9 @@ impl FirstPass {
 
 async fn shutdown_signal() -> &'static str {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut term), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
+    let (Ok(mut term), Ok(mut interrupt)) =
+        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
         return "none: signals cannot be handled";
     };
     tokio::select! {

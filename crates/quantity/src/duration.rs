@@ -34,10 +34,14 @@ pub enum DurationError {
     #[error("{0:?} has no unit: write {0}s for seconds, {0}m for minutes, {0}h for hours or {0}d for days")]
     NoUnit(String),
     /// Something else than digits and the units w, d, h, m, s.
-    #[error("{0:?} is not a duration: write numbers with the units w, d, h, m, s, such as 90s, 1h30m, 7d or 2w")]
+    #[error(
+        "{0:?} is not a duration: write numbers with the units w, d, h, m, s, such as 90s, 1h30m, 7d or 2w"
+    )]
     Syntax(String),
     /// Units repeated or not from large to small.
-    #[error("{0:?} repeats a unit or has them out of order: write the largest first, each once, such as 1d12h30m")]
+    #[error(
+        "{0:?} repeats a unit or has them out of order: write the largest first, each once, such as 1d12h30m"
+    )]
     Order(String),
     /// More than a century.
     #[error("{0:?} is too long: at most 36525d")]
@@ -163,7 +167,6 @@ impl<'de> Deserialize<'de> for Duration {
     }
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,9 +178,14 @@ mod tests {
 
     #[test]
     fn accepts_what_people_write() {
-        for (text, seconds) in
-            [("90s", 90), ("1h30m", 5400), ("7d", 604_800), ("2w", 1_209_600), ("1w1d1h1m1s", 694_861), ("0s", 0)]
-        {
+        for (text, seconds) in [
+            ("90s", 90),
+            ("1h30m", 5400),
+            ("7d", 604_800),
+            ("2w", 1_209_600),
+            ("1w1d1h1m1s", 694_861),
+            ("0s", 0),
+        ] {
             assert_eq!(parse(text), Ok(seconds), "{text}");
         }
     }

@@ -130,7 +130,8 @@ pub async fn list(
     let mut workloads = Vec::new();
     for wire in found.items {
         let labels = wire.metadata.labels.as_ref().unwrap_or(&none);
-        let managed = kind.kind == "ReplicaSet" && wire.metadata.owner_references.iter().any(|o| o.controller);
+        let managed =
+            kind.kind == "ReplicaSet" && wire.metadata.owner_references.iter().any(|o| o.controller);
         let selected = selector.is_none_or(|s| s.matches(labels));
         if wire.metadata.deletion_timestamp.is_some() || managed || !selected {
             continue;

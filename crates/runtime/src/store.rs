@@ -174,11 +174,7 @@ impl<T: Named + PartialEq> Store<T> {
     }
 
     /// Replaces everything in one step by a complete list; returns the keys that existed before and do not any more.
-    pub(crate) fn replace(
-        &self,
-        objects: Vec<(Box<str>, T)>,
-        since: Timestamp,
-    ) -> Vec<(Box<str>, Box<str>)> {
+    pub(crate) fn replace(&self, objects: Vec<(Box<str>, T)>, since: Timestamp) -> Vec<(Box<str>, Box<str>)> {
         let mut namespaces: HashMap<Box<str>, Vec<Arc<T>>> = HashMap::new();
         for (namespace, object) in objects {
             namespaces.entry(namespace).or_default().push(Arc::new(object));
@@ -256,7 +252,8 @@ mod tests {
         let store = Store::default();
         store.upsert("a", Thing("x", 1));
         store.upsert("b", Thing("y", 1));
-        let gone = store.replace(vec![("b".into(), Thing("y", 2)), ("c".into(), Thing("z", 1))], Timestamp::UNIX_EPOCH);
+        let gone = store
+            .replace(vec![("b".into(), Thing("y", 2)), ("c".into(), Thing("z", 1))], Timestamp::UNIX_EPOCH);
         assert_eq!(gone, [("a".into(), "x".into())]);
         assert_eq!(store.len(), 2);
     }

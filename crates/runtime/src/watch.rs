@@ -134,7 +134,7 @@ impl<T: Watched> Watch<T> {
                     self.apply(wire, revision);
                 }
                 WatchEvent::Deleted(wire) => {
-                    let (namespace, object) = self.take(wire, revision);
+                    let (namespace, object) = Self::take(wire, revision);
                     self.store.remove(&namespace, object.name());
                     (self.changed)(&namespace, object.name());
                 }
@@ -147,14 +147,14 @@ impl<T: Watched> Watch<T> {
     }
 
     fn apply(&self, wire: T::Wire, revision: &mut String) {
-        let (namespace, object) = self.take(wire, revision);
+        let (namespace, object) = Self::take(wire, revision);
         let name: Box<str> = object.name().into();
         if self.store.upsert(&namespace, object) {
             (self.changed)(&namespace, &name);
         }
     }
 
-    fn take(&self, wire: T::Wire, revision: &mut String) -> (Box<str>, T) {
+    fn take(wire: T::Wire, revision: &mut String) -> (Box<str>, T) {
         if let Some(seen) = T::revision(&wire) {
             seen.clone_into(revision);
         }
@@ -193,7 +193,9 @@ fn explain(error: &kube::Error, what: &str, resource: &str) -> Problem {
     match error {
         kube::Error::Api(status) if status.code == 404 => Problem {
             forbidden: false,
-            message: format!("the API server does not know {resource}: install Coppice's CRDs (deploy/install.yaml)"),
+            message: format!(
+                "the API server does not know {resource}: install Coppice's CRDs (deploy/install.yaml)"
+            ),
         },
         kube::Error::Api(status) if status.code == 401 || status.code == 403 => Problem {
             forbidden: true,
@@ -202,8 +204,9 @@ fn explain(error: &kube::Error, what: &str, resource: &str) -> Problem {
                 status.message
             ),
         },
-        error => {
-            Problem { forbidden: false, message: format!("cannot {what} {resource}: {}", crate::error::chain(error)) }
-        }
+        error => Problem {
+            forbidden: false,
+            message: format!("cannot {what} {resource}: {}", crate::error::chain(error)),
+        },
     }
 }

@@ -2,8 +2,8 @@
 
 use coppice_api::names::{CONFIG_NAME, FIELD_MANAGER, WEBHOOK_KEY_SECRET};
 use coppice_api::{CoppiceConfig, CoppiceConfigSpec};
-use coppice_notify::key::SystemRandom;
 use coppice_notify::key::SigningKey;
+use coppice_notify::key::SystemRandom;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::write::{self, WriteError};
 use k8s_openapi::ByteString;

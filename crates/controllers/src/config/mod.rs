@@ -12,7 +12,6 @@ mod observe;
 mod plan;
 mod report;
 
-
 use std::sync::Arc;
 
 use coppice_notify::key::SigningKey;
@@ -25,10 +24,12 @@ pub async fn reconcile(shared: &Arc<Shared>) -> Result<Option<SigningKey>, Strin
     let mut observation = observe::observe(shared).await?;
     // Each step creates or updates one object; a lost race shows in the next look.
     for _ in 0..5 {
-        let Some(step) = plan::plan(&observation, &shared.setup, shared.managed(), shared.clock.now()) else { break };
+        let Some(step) = plan::plan(&observation, &shared.setup, shared.managed(), shared.clock.now()) else {
+            break;
+        };
         apply::apply(shared, &permit, &observation, step).await?;
         observation = observe::observe(shared).await?;
     }
     report::report(shared, &observation);
-    Ok(observation.key.and_then(|key| key.ok()))
+    Ok(observation.key.and_then(Result::ok))
 }

@@ -84,7 +84,9 @@ pub(super) async fn apply(shared: &Shared, observation: &Observation, plan: Plan
         Ok(Carried::Wait(at)) => (Applied::Look(at), Told::default()),
         Ok(Carried::Changed(manager)) => (Applied::Again(manager), Told::default()),
         Ok(Carried::Replanned(manager, plan)) => replanned(shared, &permit, &key, &manager, *plan).await,
-        Ok(Carried::Ended(outcome, manager)) => conclude(shared, &permit, &key, intent, outcome, manager).await,
+        Ok(Carried::Ended(outcome, manager)) => {
+            conclude(shared, &permit, &key, intent, outcome, manager).await
+        }
     }
 }
 

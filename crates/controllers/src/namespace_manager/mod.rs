@@ -57,7 +57,6 @@ pub async fn reconcile(shared: Arc<Shared>, key: Key) -> Next {
     Next::At(Instant::now())
 }
 
-
 /// Counts managers by phase, for metrics.
 pub fn count_phases(shared: &Shared) {
     let mut counts = std::collections::BTreeMap::new();

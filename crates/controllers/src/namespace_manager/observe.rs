@@ -178,9 +178,8 @@ fn stale(shared: &Shared) -> Option<(Reason, String)> {
 }
 
 fn why(freshness: &Freshness, what: &str) -> (Reason, String) {
-    let detail = |problem: &Option<Problem>| {
-        problem.as_ref().map(|p| format!(": {}", p.message)).unwrap_or_default()
-    };
+    let detail =
+        |problem: &Option<Problem>| problem.as_ref().map(|p| format!(": {}", p.message)).unwrap_or_default();
     match freshness {
         Freshness::NotSynced(Some(p)) | Freshness::Stale(Some(p)) if p.forbidden => {
             (Reason::Forbidden, format!("{what} may not be watched: {}", p.message))

@@ -48,7 +48,11 @@ pub(super) fn decide(mut draft: Draft<'_>, spec: &NamespaceManagerSpec, world: &
 fn fire(mut draft: Draft<'_>, policy: &Policy, evaluation: &Evaluation, world: &World<'_>) -> Plan {
     let Some(action) = policy.then.action() else {
         // The law has refused this already.
-        return draft.waits(Phase::Refused, Reason::InvalidSpec, "the policy has not exactly one action".to_owned());
+        return draft.waits(
+            Phase::Refused,
+            Reason::InvalidSpec,
+            "the policy has not exactly one action".to_owned(),
+        );
     };
     if let Some(delete) = policy.then.delete.as_ref().filter(|d| !d.notice.is_zero()) {
         let due = draft.give_notice(policy, delete, world, draft.now);
@@ -67,7 +71,8 @@ fn fire(mut draft: Draft<'_>, policy: &Policy, evaluation: &Evaluation, world: &
         return draft.step((action, &policy.name, retry_at), (reason, message), None);
     }
     let intent = draft.intent(action, &policy.name, world, evaluation);
-    let message = format!("policy {:?}: {}; {action} follows ({})", policy.name, evaluation.message, intent.id);
+    let message =
+        format!("policy {:?}: {}; {action} follows ({})", policy.name, evaluation.message, intent.id);
     draft.note(false, Reason::PolicyFired, message);
     draft.status.intent = Some(intent);
     draft.look_at = Some(draft.now);
@@ -162,7 +167,13 @@ impl Draft<'_> {
 
     /// Gives notice of a deletion, or keeps the notice given; returns the instant before which nothing is deleted. That
     /// instant may move later, never earlier.
-    fn give_notice(&mut self, policy: &Policy, delete: &Delete, world: &World<'_>, due: Timestamp) -> Timestamp {
+    fn give_notice(
+        &mut self,
+        policy: &Policy,
+        delete: &Delete,
+        world: &World<'_>,
+        due: Timestamp,
+    ) -> Timestamp {
         let uid = &world.namespace.uid;
         let given = self.status.notice.as_ref().filter(|n| n.policy == policy.name && n.uid == *uid).cloned();
         if let Some(mut notice) = given {

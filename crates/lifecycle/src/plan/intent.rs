@@ -26,7 +26,8 @@ pub(super) fn carry_on(
     if intent.digest != draft.digest {
         return draft.abandon(intent, Reason::PoliciesChanged, "the policies have changed since");
     }
-    let Some((index, policy)) = spec.policies.iter().enumerate().find(|(_, p)| p.name == intent.policy) else {
+    let Some((index, policy)) = spec.policies.iter().enumerate().find(|(_, p)| p.name == intent.policy)
+    else {
         return draft.abandon(intent, Reason::PoliciesChanged, "its policy is gone");
     };
     if world.namespace.terminating && intent.action.is_destructive() {
@@ -38,7 +39,11 @@ pub(super) fn carry_on(
     if let Some(frozen) = draft.frozen(spec) {
         let mut draft = draft;
         draft.look_no_later_than(frozen.3);
-        return draft.waits(frozen.0, frozen.1, format!("{}; {} was decided and waits", frozen.2, intent.action));
+        return draft.waits(
+            frozen.0,
+            frozen.1,
+            format!("{}; {} was decided and waits", frozen.2, intent.action),
+        );
     }
     let mut draft = draft;
     let evaluations = draft.evaluate(spec, world);
@@ -172,7 +177,8 @@ impl Draft<'_> {
     fn abandon(mut self, intent: &Intent, reason: Reason, why: &str) -> Plan {
         self.status.intent = None;
         self.look_at = Some(self.now);
-        let message = format!("{} (policy {:?}, {}) is given up: {why}", intent.action, intent.policy, intent.id);
+        let message =
+            format!("{} (policy {:?}, {}) is given up: {why}", intent.action, intent.policy, intent.id);
         self.note(true, Reason::Abandoned, message.clone());
         let phase = if reason == Reason::NamespaceTerminating { Phase::Terminating } else { Phase::Active };
         self.waits(phase, reason, message)

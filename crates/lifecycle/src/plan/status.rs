@@ -55,7 +55,9 @@ impl Draft<'_> {
             return ("Unknown", reason.to_string(), message.clone());
         }
         let given_up = |f: &&coppice_api::manager::Firing| f.result == Reason::WebhookGivenUp.as_str();
-        if let (Some(Phase::Fired), Some(firing)) = (status.phase, status.last_firing.as_ref().filter(given_up)) {
+        if let (Some(Phase::Fired), Some(firing)) =
+            (status.phase, status.last_firing.as_ref().filter(given_up))
+        {
             return ("False", firing.result.clone(), firing.message.clone().unwrap_or_default());
         }
         let next = status.next.as_ref();

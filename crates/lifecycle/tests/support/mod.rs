@@ -1,5 +1,6 @@
 //! A small world to decide in: what tests change is chained, what they ask is one word.
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test support")]
 
 use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
 use coppice_api::manager::{NamespaceManagerSpec, NamespaceManagerStatus, Phase, PolicyStatus};
@@ -154,7 +155,10 @@ impl Scene {
             if plan.status == self.status {
                 return plan;
             }
-            assert!(plan.effect.is_none() || plan.status.intent == self.status.intent, "no effect before its intent");
+            assert!(
+                plan.effect.is_none() || plan.status.intent == self.status.intent,
+                "no effect before its intent"
+            );
             self.notes.extend(plan.notes);
             self.status = plan.status;
         }

@@ -114,6 +114,7 @@ async fn confirm(
 }
 
 /// Whether what was observed asks for the step of this intent.
+#[allow(clippy::result_large_err, reason = "rare, and moved once")]
 fn still(observation: Observation, intent: &Intent) -> Result<Observation, Carried> {
     let plan = plan::plan(&observation);
     if plan.effect.as_ref().is_some_and(|effect| effect.intent() == intent) {

@@ -49,7 +49,8 @@ pub(super) async fn down(
             if permit.check().is_err() {
                 return Ok(Carried::Wait(None));
             }
-            match scale::set(&shared.clients, permit, &key.namespace, workload, workload.size.asleep()).await {
+            match scale::set(&shared.clients, permit, &key.namespace, workload, workload.size.asleep()).await
+            {
                 // Gone or changed: the next round sees what there is.
                 Ok(()) | Err(WriteError::Conflict | WriteError::Gone | WriteError::Ambiguous(_)) => {}
                 Err(WriteError::Refused(error)) => {
@@ -70,8 +71,11 @@ async fn select(
     law: &coppice_lifecycle::Law,
     what: &ScaleDown,
 ) -> Result<Vec<Scalable>, String> {
-    let all = ["Deployment", "StatefulSet"]
-        .map(|kind| WorkloadSelector { api_version: None, kind: kind.to_owned(), selector: None });
+    let all = ["Deployment", "StatefulSet"].map(|kind| WorkloadSelector {
+        api_version: None,
+        kind: kind.to_owned(),
+        selector: None,
+    });
     let selectors = what.selectors.as_deref().unwrap_or(&all);
     let mut awake: Vec<Scalable> = Vec::new();
     for selector in selectors {

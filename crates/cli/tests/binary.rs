@@ -1,0 +1,109 @@
+//! The two binaries as a shell runs them: exit codes, names, pipes.
+
+use std::process::{Command, Stdio};
+
+use assert_cmd::assert::OutputAssertExt as _;
+
+fn coppice(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_coppice"));
+    command.args(args).env("KUBECONFIG", "/nonexistent").env_remove("KUBERNETES_SERVICE_HOST");
+    command
+}
+
+fn fixture(name: &str) -> String {
+    format!("{}/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn exit_codes_are_stable() {
+    coppice(&["--help"]).assert().code(0);
+    coppice(&["crds"]).assert().code(0);
+    coppice(&["version", "--client"]).assert().code(0);
+    coppice(&["plan", "-f", &fixture("bad.yaml")]).assert().code(1);
+    coppice(&["plan", "-f", &fixture("world.yaml")]).assert().code(3);
+    coppice(&["import", "consol", &fixture("consol/awkward.yaml")]).assert().code(3);
+    for usage in [
+        &["nonsense"][..],
+        &["hold", "a/b"],
+        &["hold", "a/b", "--for", "300"],
+        &["hold", "a", "--for", "1h"],
+        &["extend", "a/b", "--by", "0s"],
+        &["extend", "a/b", "--until", "tomorrow"],
+        &["plan", "--at", "noon"],
+        &["plan", "-o", "xml"],
+    ] {
+        let output = coppice(usage).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{usage:?}");
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{usage:?}");
+    }
+}
+
+#[test]
+fn without_an_api_server_it_says_what_to_do() {
+    for args in [&["list"][..], &["plan"], &["hold", "a/b", "--for", "1h"], &["doctor"], &["version"]] {
+        let output = coppice(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        let error = text(&output.stderr);
+        assert!(error.contains("--kubeconfig") && !error.contains("panicked"), "{args:?}: {error}");
+    }
+}
+
+#[test]
+fn an_api_server_that_is_not_there_is_named() {
+    let output = coppice(&["list", "--server", "http://127.0.0.1:1"]).output().unwrap();
+    let error = text(&output.stderr);
+    assert!(error.contains("the API server cannot be reached"), "{error}");
+}
+
+#[test]
+fn the_plugin_calls_itself_as_kubectl_does() {
+    let output = Command::new(env!("CARGO_BIN_EXE_kubectl-coppice")).args(["hold", "--help"]).output().unwrap();
+    assert!(text(&output.stdout).contains("Usage: kubectl coppice hold"), "{}", text(&output.stdout));
+    let output = coppice(&["hold", "--help"]).output().unwrap();
+    assert!(text(&output.stdout).contains("Usage: coppice hold"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let mut child = coppice(&["crds"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn every_shell_gets_its_completion() {
+    for shell in ["bash", "zsh", "fish", "powershell", "kubectl"] {
+        let output = coppice(&["completion", shell]).output().unwrap();
+        assert!(output.status.success() && text(&output.stdout).contains("explain"), "{shell}");
+    }
+}
+
+#[test]
+fn the_plugin_completes_commands_and_flags() {
+    let script = coppice(&["completion", "kubectl"]).output().unwrap().stdout;
+    let ask = |words: &[&str]| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &text(&script), "kubectl_complete-coppice"]).args(words);
+        text(&shell.output().unwrap().stdout)
+    };
+    assert!(ask(&[""]).starts_with("plan\nexplain\n") && ask(&[""]).ends_with(":4\n"), "{}", ask(&[""]));
+    assert!(ask(&["hold", "--"]).contains("--until\n"), "{}", ask(&["hold", "--"]));
+    assert_eq!(ask(&["plan", ""]), ":0\n");
+}
+
+#[test]
+fn the_definitions_are_printed_as_yaml() {
+    let output = coppice(&["crds"]).output().unwrap();
+    let names: Vec<String> = serde_yaml::Deserializer::from_slice(&output.stdout)
+        .map(|document| {
+            let value: serde_json::Value = serde::Deserialize::deserialize(document).unwrap();
+            value["metadata"]["name"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    assert_eq!(names, ["coppiceconfigs.coppice.dev", "namespacemanagers.coppice.dev"]);
+}

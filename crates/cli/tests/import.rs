@@ -1,0 +1,106 @@
+//! `import consol`: that operator's manifests as ours.
+
+mod support;
+
+use support::{fixture, run};
+
+fn import(name: &str) -> support::Ran {
+    run("coppice import consol -", &fixture(&format!("consol/{name}.yaml")))
+}
+
+#[test]
+fn the_four_examples_are_carried_over_exactly() {
+    for name in ["example-01", "example-02", "example-03", "example-04"] {
+        let ran = import(name);
+        assert_eq!(ran.code, 0, "{name}: {}", ran.err);
+        insta::assert_snapshot!(name, ran.all());
+    }
+}
+
+#[test]
+fn what_is_not_carried_over_exactly_is_said_and_changes_the_exit_code() {
+    let ran = import("awkward");
+    assert_eq!(ran.code, 3);
+    insta::assert_snapshot!(ran.all());
+    let quiet = run("coppice import consol -q -", &fixture("consol/awkward.yaml"));
+    assert!(quiet.err.lines().all(|line| line.starts_with("warning: ")) && quiet.code == 3, "{}", quiet.err);
+}
+
+#[test]
+fn what_is_imported_can_be_planned() {
+    for name in ["example-01", "example-02", "example-03", "example-04"] {
+        let planned = run("coppice plan --no-headers -f -", &import(name).out);
+        assert_eq!((planned.code, planned.out.lines().count()), (0, 1), "{name}: {planned:?}");
+    }
+}
+
+/// One manager with this policy, in the namespace that it governs.
+fn policy(condition: &str, action: &str) -> support::Ran {
+    spec(&format!("{{policies: [{{name: a policy, condition: {condition}, action: {action}}}]}}"))
+}
+
+fn spec(spec: &str) -> support::Ran {
+    let text = format!("apiVersion: k8s.consol.de/v1beta1\nkind: NamespaceManager\nmetadata: {{name: m, namespace: m}}\nspec: {spec}\n");
+    run("coppice import consol -", &text)
+}
+
+#[test]
+fn defaults_are_written_out() {
+    let ttl = policy("{type: TTL}", "{type: DELETE}");
+    assert!(ttl.code == 0 && ttl.out.contains("after: 30m"), "{ttl:?}");
+    let pods = policy("{type: PODS_SUCCEED}", "{type: SCALE_DOWN}");
+    assert!(pods.code == 0 && pods.out.contains("initialDelay: 1m") && pods.out.contains("minPods: 0"), "{pods:?}");
+    assert!(pods.out.contains("scaleDown: {}") && !pods.out.contains("selector"), "{}", pods.out);
+}
+
+#[test]
+fn a_manager_governs_the_namespace_of_its_own_name_unless_it_says_another() {
+    let text = "apiVersion: k8s.consol.de/v1beta1\nkind: NamespaceManager\nmetadata: {name: team-a, namespace: ops}\nspec: {policies: [{name: end, condition: {type: TTL}, action: {type: DELETE}}]}\n";
+    let ran = run("coppice import consol -", text);
+    assert!(ran.out.contains("namespace: team-a") && ran.err.contains("lived in namespace ops and lands in team-a"), "{ran:?}");
+}
+
+#[test]
+fn values_of_labels_become_text() {
+    let ran = policy("{type: PODS_SUCCEED, params: {podLabels: {a: 1, b: true, c: 'yes'}}}", "{type: DELETE}");
+    assert!(ran.out.contains("a: \"1\"") && ran.out.contains("b: \"true\"") && ran.out.contains("c: \"yes\""), "{}", ran.out);
+}
+
+#[test]
+fn zero_and_negative_times_are_told() {
+    let ran = policy("{type: TTL, params: {ttlSeconds: -5}}", "{type: DELETE}");
+    assert!(ran.code == 3 && ran.out.contains("after: 1s") && ran.err.contains("ttlSeconds -5"), "{ran:?}");
+    let ran = policy("{type: PODS_SUCCEED, params: {initialDelaySeconds: -5}}", "{type: DELETE}");
+    assert!(ran.code == 0 && ran.out.contains("initialDelay: 0s"), "{ran:?}");
+}
+
+#[test]
+fn several_policies_cannot_be_carried_over_exactly() {
+    let ran = spec("{policies: [{name: one, condition: {type: TTL}, action: {type: DELETE}}, {name: two, condition: {type: PODS_SUCCEED}, action: {type: DELETE}}]}");
+    assert!(ran.code == 3 && ran.err.contains("in no certain order"), "{ran:?}");
+}
+
+#[test]
+fn bad_documents_are_named_and_nothing_is_written() {
+    for (ran, expected) in [
+        (policy("{type: SOMETIMES}", "{type: DELETE}"), "spec.policies[0].condition.type: \"SOMETIMES\" is unknown"),
+        (policy("{type: TTL, params: {ttlSeconds: soon}}", "{type: DELETE}"), "condition.params.ttlSeconds: must be a whole number"),
+        (policy("{type: TTL}", "{}"), "spec.policies[0].action.type: required"),
+        (policy("{type: TTL}", "{type: SCALE_DOWN, params: {selectors: [{}]}}"), "selectors[0].kind: required"),
+        (spec("{}"), "spec.policies: required"),
+        (spec("{policies: []}"), "at least 1"),
+        (spec("{namespace: Not_A_Name, policies: [{name: end, condition: {type: TTL}, action: {type: DELETE}}]}"), "spec.namespace"),
+        (run("coppice import consol -", "a: 1\n---\na: [\n"), "standard input, document 2 cannot be read"),
+        (run("coppice import consol -", "{apiVersion: k8s.consol.de/v2, kind: NamespaceManager}"), "is not known"),
+    ] {
+        assert!(ran.code == 1 && ran.err.contains(expected) && ran.out.is_empty(), "{expected}: {ran:?}");
+        assert!(ran.err.contains("standard input, document"), "{}", ran.err);
+    }
+}
+
+#[test]
+fn managers_in_a_list_are_found_and_the_rest_of_it_kept() {
+    let text = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: 'on'}}\n- apiVersion: k8s.consol.de/v1beta1\n  kind: NamespaceManager\n  metadata: {name: m, namespace: m}\n  spec: {policies: [{name: end, condition: {type: TTL}, action: {type: DELETE}}]}\n";
+    let ran = run("coppice import consol -", text);
+    assert!(ran.out.contains("kind: ConfigMap") && ran.out.contains("a: \"on\"") && ran.out.contains("coppice.dev/v1alpha1"), "{}", ran.out);
+}

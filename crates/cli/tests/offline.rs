@@ -1,0 +1,132 @@
+//! `plan` and `explain` from files, without a cluster.
+
+mod support;
+
+use support::{NOW, fixture, run, run_at, world};
+
+#[test]
+fn plan_tells_what_will_happen_when_and_why() {
+    insta::assert_snapshot!(run("coppice plan -f -", &world()).all());
+}
+
+#[test]
+fn plan_wide_adds_policy_reason_and_the_next_look() {
+    insta::assert_snapshot!(run("coppice plan -o wide -f -", &world()).out);
+}
+
+#[test]
+fn plan_in_json_is_for_programs() {
+    insta::assert_snapshot!(run("coppice plan -n shop -o json -f -", &world()).out);
+}
+
+#[test]
+fn plan_by_name() {
+    assert_eq!(
+        run("coppice plan -n tests -o name -f -", &world()).out,
+        "namespacemanager.coppice.dev/e2e\nnamespacemanager.coppice.dev/fired\n"
+    );
+}
+
+#[test]
+fn plan_at_another_instant_moves_only_the_clock() {
+    let ran = run("coppice plan -n shop --at +80m -f -", &world());
+    insta::assert_snapshot!(ran.all());
+    let same = run("coppice plan -n shop --at 2026-03-01T13:50:00Z -f -", &world());
+    assert_eq!(ran.out, same.out);
+    let past = run("coppice plan -n shop --at -30m -f -", &world());
+    assert!(past.err.contains("as of 2026-03-01T12:00:00Z (30m ago)"), "{}", past.err);
+}
+
+#[test]
+fn a_plan_is_unfolded_until_it_acts() {
+    let manager = "apiVersion: coppice.dev/v1alpha1\nkind: NamespaceManager\nmetadata: {name: m, namespace: a}\nspec: {policies: [{name: p, when: {ttl: {after: 5s}}, then: {delete: {}}}]}\n";
+    let ran = run("coppice plan -f - --at +1h --no-headers", manager);
+    assert!(ran.out.contains("Pending   delete   now"), "{}", ran.out);
+    assert!(ran.err.contains("namespace a is not in the files: assumed to be created at 2026-03-01T12:30:00Z"), "{}", ran.err);
+    assert_eq!(ran.code, 0);
+}
+
+#[test]
+fn explain_reads_well() {
+    insta::assert_snapshot!("explain_shop", run("coppice explain shop -f -", &world()).all());
+    insta::assert_snapshot!("explain_tests", run("coppice explain tests -f -", &world()).all());
+    insta::assert_snapshot!("explain_refused", run("coppice explain kube-extra/refused -f -", &world()).all());
+    insta::assert_snapshot!("explain_yaml", run("coppice explain tests/fired -o yaml -f -", &world()).out);
+}
+
+#[test]
+fn explain_of_what_is_not_there_says_so() {
+    let ran = run("coppice explain shop/nobody -f -", &world());
+    assert_eq!((ran.code, ran.err.as_str()), (1, "error: there is no NamespaceManager nobody in namespace shop\n"));
+    let ran = run("coppice explain empty -f -", &world());
+    assert_eq!(ran.out, "Namespace empty has no NamespaceManager: Coppice does nothing to it.\n");
+}
+
+#[test]
+fn the_budget_and_the_kill_switch_stop_destructive_steps() {
+    let paused = world().replace("tenants: {webhookHosts", "governor: {paused: true}\n    tenants: {webhookHosts");
+    let ran = run("coppice explain tests/e2e -f -", &paused);
+    assert!(ran.out.contains("its condition holds, but the kill switch is on"), "{}", ran.out);
+    assert!(ran.out.contains("[Paused]"), "{}", ran.out);
+}
+
+#[test]
+fn mistakes_are_told_all_at_once_with_file_document_and_path() {
+    insta::assert_snapshot!(run("coppice plan -f -", &fixture("bad.yaml")).all());
+    for (text, expected) in [
+        ("kind: X", "document 1: apiVersion or kind is missing"),
+        ("a: [", "document 1 cannot be read"),
+        ("[]", "expected an object"),
+        ("{apiVersion: coppice.dev/v1alpha1, kind: NamespaceTree, metadata: {name: x}}", "knows no kind NamespaceTree"),
+        ("{apiVersion: v1, kind: Pod, metadata: []}", "document 1: not a Pod"),
+        ("{apiVersion: coppice.dev/v1alpha1, kind: CoppiceConfig, metadata: {name: other}, spec: {}}", "edit that one"),
+    ] {
+        let ran = run("coppice plan -f -", text);
+        assert!(ran.code == 1 && ran.err.contains(expected), "{text}: {ran:?}");
+    }
+    let missing = run("coppice plan -f /nonexistent.yaml", "");
+    assert!(missing.err.starts_with("error: /nonexistent.yaml cannot be read: "), "{}", missing.err);
+}
+
+#[test]
+fn the_same_manager_twice_is_a_mistake() {
+    let text = world() + "---\n" + &world();
+    assert!(run("coppice plan -f -", &text).err.contains("NamespaceManager shop/ttl is there twice"));
+}
+
+#[test]
+fn the_examples_are_good() {
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+    let ran = run(&format!("coppice plan --no-headers -f {examples} --at +50s"), "");
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let column = |n: usize| ran.out.lines().map(|l| l.split_whitespace().nth(n).unwrap().to_owned()).collect::<Vec<_>>();
+    assert_eq!(column(0), (1..=6).map(|n| format!("example-0{n}")).collect::<Vec<_>>());
+    assert_eq!(column(2), ["Pending", "Active", "Active", "Active", "Held", "Active"]);
+    assert_eq!(column(3), ["delete", "delete", "scaleDown", "webhook", "-", "delete"]);
+}
+
+#[test]
+fn colours_are_asked_for_and_only_then() {
+    let run = |color: bool| {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let text = world();
+        let mut io = coppice_cli::Io {
+            stdin: &mut text.as_bytes(),
+            out: &mut out,
+            err: &mut err,
+            now: NOW.parse().unwrap(),
+            color,
+            client: None,
+        };
+        coppice_cli::run(["coppice", "plan", "-f", "-"].map(Into::into), &mut io);
+        String::from_utf8(out).unwrap()
+    };
+    assert!(run(true).contains("\u{1b}[") && !run(false).contains('\u{1b}'));
+}
+
+#[test]
+fn a_plan_made_later_is_the_same_for_what_does_not_depend_on_time() {
+    let now = run_at("coppice plan -n kube-extra -f -", &world(), NOW, None);
+    let later = run_at("coppice plan -n kube-extra -f -", &world(), "2027-03-01T12:30:00Z", None);
+    assert_eq!(now.out, later.out);
+}

@@ -1,0 +1,52 @@
+//! Runs command lines in this process, at a fixed time.
+#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test file uses its part")]
+
+use std::ffi::OsString;
+
+use coppice_api::manager::NamespaceManagerSpec;
+use coppice_cli::Io;
+use jiff::Timestamp;
+
+pub const NOW: &str = "2026-03-01T12:30:00Z";
+
+#[derive(Debug)]
+pub struct Ran {
+    pub code: u8,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ran {
+    /// Everything, as a golden file shows it.
+    pub fn all(&self) -> String {
+        let err = if self.err.is_empty() { String::new() } else { format!("\n--- standard error\n{}", self.err) };
+        format!("exit code {}\n--- standard output\n{}{err}", self.code, self.out)
+    }
+}
+
+pub fn run(line: &str, stdin: &str) -> Ran {
+    run_at(line, stdin, NOW, None)
+}
+
+pub fn run_at(line: &str, stdin: &str, now: &str, client: Option<kube::Client>) -> Ran {
+    let now: Timestamp = now.parse().unwrap();
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let args = line.split(' ').map(OsString::from);
+    let mut io =
+        Io { stdin: &mut stdin.as_bytes(), out: &mut out, err: &mut err, now, color: false, client };
+    let code = coppice_cli::run(args, &mut io);
+    Ran { code, out: String::from_utf8(out).unwrap(), err: String::from_utf8(err).unwrap() }
+}
+
+/// The text of a fixture.
+pub fn fixture(name: &str) -> String {
+    let path = format!("{}/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+/// The small cluster of `world.yaml`; a manager that has fired remembers by which policies.
+pub fn world() -> String {
+    let spec = "policies: [{name: sleep, when: {ttl: {after: 5m}}, then: {scaleDown: {}}}]";
+    let spec: NamespaceManagerSpec = serde_yaml::from_str(spec).unwrap();
+    fixture("world.yaml").replace("DIGEST", &coppice_lifecycle::digest(&spec.policies))
+}
