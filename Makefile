@@ -31,6 +31,7 @@ lint: prerequisites ## Check format, lints, licences, architecture and generated
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo run -q --locked -p xtask -- check
+	./hack/deny.sh
 
 fmt: ## Format the code
 	cargo fmt --all

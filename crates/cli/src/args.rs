@@ -222,10 +222,13 @@ impl Place {
             Some((namespace, name)) => (namespace, Some(name)),
         };
         let good = |part: &str| {
-            !part.is_empty() && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b))
+            !part.is_empty()
+                && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b))
         };
         if !good(namespace) || !name.is_none_or(good) {
-            return Err("write NAMESPACE or NAMESPACE/NAME, in lower-case letters, digits, '-' and '.'".to_owned());
+            return Err(
+                "write NAMESPACE or NAMESPACE/NAME, in lower-case letters, digits, '-' and '.'".to_owned()
+            );
         }
         Ok(Self { namespace: namespace.to_owned(), name: name.map(str::to_owned) })
     }

@@ -86,7 +86,10 @@ async fn look(
     }
     if source.at.is_some() {
         let when = print::instant_from(at, io.now);
-        writeln!(io.err, "as of {when}: only the clock moves; objects, pods and the budget are as they are now")?;
+        writeln!(
+            io.err,
+            "as of {when}: only the clock moves; objects, pods and the budget are as they are now"
+        )?;
     }
     Ok((snapshot, at))
 }

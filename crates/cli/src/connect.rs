@@ -120,7 +120,7 @@ fn said(status: &kube::core::Status) -> String {
     match (status.code, status.message.as_str()) {
         (401, _) => "the API server does not accept these credentials: log in again or check the kubeconfig".to_owned(),
         (404, "" | "404 page not found") => {
-            "the API server does not know this kind; `coppice crds | kubectl apply -f -` installs it".to_owned()
+            "the API server does not know this kind; `coppice crds | kubectl apply --server-side -f -` installs it".to_owned()
         }
         (code, "") => format!("the API server answered {code} {}", status.reason),
         (_, message) => message.to_owned(),

@@ -102,7 +102,9 @@ pub(crate) fn import(object: &Value, taken: &mut BTreeSet<(String, String)>) -> 
     // That operator's default is the manager's own name, not the namespace that it lives in.
     let governed = spec.text("namespace")?.unwrap_or_else(|| name.clone());
     if !validate::is_dns_label(&governed) {
-        let message = format!("{governed:?} cannot be a namespace's name (without it, the manager's own name is meant)");
+        let message = format!(
+            "{governed:?} cannot be a namespace's name (without it, the manager's own name is meant)"
+        );
         return Err(spec.wrong("namespace", &message));
     }
     let lived = metadata.text("namespace")?;
@@ -144,7 +146,10 @@ fn together(carried: &[Carried], remarks: &mut Remarks) {
     if carried.len() < 2 {
         return;
     }
-    let twice = carried.iter().enumerate().any(|(i, c)| carried[..i].iter().any(|other| other.condition == c.condition));
+    let twice = carried
+        .iter()
+        .enumerate()
+        .any(|(i, c)| carried[..i].iter().any(|other| other.condition == c.condition));
     if twice {
         remarks.differs(
             "two policies have the same condition: that operator stumbled over it and never did anything for this \
@@ -168,7 +173,8 @@ fn body_differs(policies: &[Policy], moved: bool, renamed: &[String], remarks: &
             ));
         }
         if renamed.contains(&policy.name) {
-            remarks.differs(format!("policy {:?}: the webhook's body has the policy's new name", policy.name));
+            remarks
+                .differs(format!("policy {:?}: the webhook's body has the policy's new name", policy.name));
         }
     }
 }
@@ -193,7 +199,12 @@ fn unique_names(policies: &mut [Policy], remarks: &mut Remarks) -> Vec<String> {
     renamed
 }
 
-fn free_name(name: &str, namespace: &str, taken: &mut BTreeSet<(String, String)>, remarks: &mut Remarks) -> String {
+fn free_name(
+    name: &str,
+    namespace: &str,
+    taken: &mut BTreeSet<(String, String)>,
+    remarks: &mut Remarks,
+) -> String {
     let is_free = |candidate: &String| !taken.contains(&(namespace.to_owned(), candidate.clone()));
     // Among one more candidates than there are names, one is free.
     let others = (2..=taken.len() + 2).map(|n| format!("{name}-{n}"));

@@ -29,7 +29,10 @@ pub fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-#[allow(clippy::disallowed_methods, reason = "a command takes the time once, here; everything below gets it as an argument")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a command takes the time once, here; everything below gets it as an argument"
+)]
 fn now() -> Timestamp {
     Timestamp::now()
 }

@@ -130,7 +130,10 @@ mod tests {
     fn a_pod_belongs_to_the_job_that_controls_it() {
         let owner = |kind: &str, controller: bool| json!({"apiVersion": "v1", "kind": kind, "name": "x", "uid": kind, "controller": controller});
         let read = |owners: serde_json::Value| {
-            pod(serde_json::from_value(json!({"metadata": {"name": "p", "ownerReferences": owners}, "status": {"phase": "Failed"}})).unwrap())
+            pod(serde_json::from_value(
+                json!({"metadata": {"name": "p", "ownerReferences": owners}, "status": {"phase": "Failed"}}),
+            )
+            .unwrap())
         };
         assert_eq!(read(json!([owner("Job", true)])).job.as_deref(), Some("Job"));
         assert_eq!(read(json!([owner("Job", false), owner("ReplicaSet", true)])).job, None);
@@ -140,12 +143,18 @@ mod tests {
     #[test]
     fn a_job_is_over_by_its_conditions() {
         let read = |conditions: serde_json::Value| {
-            job(serde_json::from_value(json!({"metadata": {"name": "j"}, "status": {"succeeded": 3, "conditions": conditions}})).unwrap())
+            job(serde_json::from_value(
+                json!({"metadata": {"name": "j"}, "status": {"succeeded": 3, "conditions": conditions}}),
+            )
+            .unwrap())
         };
         let condition = |kind: &str, status: &str| json!({"type": kind, "status": status});
         assert_eq!(read(json!([condition("Complete", "True")])).state, JobState::Complete);
         assert_eq!(read(json!([condition("Failed", "True")])).state, JobState::Failed);
-        assert_eq!(read(json!([condition("Complete", "False"), condition("Suspended", "True")])).state, JobState::Unfinished);
+        assert_eq!(
+            read(json!([condition("Complete", "False"), condition("Suspended", "True")])).state,
+            JobState::Unfinished
+        );
         assert_eq!(read(json!([])).succeeded, 3);
     }
 }

@@ -25,15 +25,21 @@ impl Document {
         let items = self.value["items"].as_array().filter(|_| kind.ends_with("List"));
         match items {
             None => vec![(self.place.clone(), self.value.clone())],
-            Some(items) => items.iter().enumerate().map(|(i, item)| {
-                let mut item = item.clone();
-                // The items of a typed list do not say what they are.
-                if let (Some(object), Some(of)) = (item.as_object_mut(), kind.strip_suffix("List").filter(|k| !k.is_empty())) {
-                    object.entry("kind").or_insert_with(|| of.into());
-                    object.entry("apiVersion").or_insert_with(|| self.value["apiVersion"].clone());
-                }
-                (format!("{}, items[{i}]", self.place), item)
-            }).collect(),
+            Some(items) => items
+                .iter()
+                .enumerate()
+                .map(|(i, item)| {
+                    let mut item = item.clone();
+                    // The items of a typed list do not say what they are.
+                    if let (Some(object), Some(of)) =
+                        (item.as_object_mut(), kind.strip_suffix("List").filter(|k| !k.is_empty()))
+                    {
+                        object.entry("kind").or_insert_with(|| of.into());
+                        object.entry("apiVersion").or_insert_with(|| self.value["apiVersion"].clone());
+                    }
+                    (format!("{}, items[{i}]", self.place), item)
+                })
+                .collect(),
         }
     }
 }
@@ -156,21 +162,28 @@ mod tests {
         let text = "# head\n---\n# first\na: 1\n---\n\n# nothing\n--- # tail\nb: |\n  ---\n  x\n";
         let documents = parse("f", text).unwrap();
         let places: Vec<_> = documents.iter().map(|d| (d.place.as_str(), d.text.as_str())).collect();
-        assert_eq!(places, [("f, document 1", "# first\na: 1"), ("f, document 2", "# tail\nb: |\n  ---\n  x")]);
+        assert_eq!(
+            places,
+            [("f, document 1", "# first\na: 1"), ("f, document 2", "# tail\nb: |\n  ---\n  x")]
+        );
     }
 
     #[test]
     fn errors_name_file_document_and_line() {
         let error = |text: &str| format!("{:#}", parse("f.yaml", text).unwrap_err());
         let found = error("a: 1\n---\nb: [1\nc: 2\n");
-        assert!(found.starts_with("f.yaml, document 2 cannot be read") && found.contains("line 4"), "{found}");
+        assert!(
+            found.starts_with("f.yaml, document 2 cannot be read") && found.contains("line 4"),
+            "{found}"
+        );
         assert!(error("a: 1\na: 2\n").contains("duplicate"), "{}", error("a: 1\na: 2\n"));
         assert!(error("- a\n").contains("expected an object"));
     }
 
     #[test]
     fn json_streams_and_lists_are_read() {
-        let documents = parse("f", r#"{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{}}]} {"a":1}"#).unwrap();
+        let documents =
+            parse("f", r#"{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{}}]} {"a":1}"#).unwrap();
         assert_eq!(documents.len(), 2);
         let (place, item) = &documents[0].objects()[0];
         assert_eq!((place.as_str(), item["kind"].as_str()), ("f, document 1, items[0]", Some("Pod")));

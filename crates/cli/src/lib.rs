@@ -49,6 +49,14 @@ pub struct Io<'a> {
     pub client: Option<kube::Client>,
 }
 
+impl Io<'_> {
+    /// Says something on standard error, after what has been written so far.
+    fn say(&mut self, text: &str) -> std::io::Result<()> {
+        self.out.flush()?;
+        writeln!(self.err, "{text}")
+    }
+}
+
 /// How a command ended. The numbers are stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {

@@ -8,8 +8,8 @@ use coppice_api::{Reason, names};
 use coppice_lifecycle::law::ScaleKind;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::core::NamespaceResourceScope;
 use kube::api::{ApiResource, DynamicObject, ListParams};
+use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 
@@ -49,7 +49,11 @@ pub(crate) async fn manager(client: &Client, namespace: &str, name: &str) -> Res
 }
 
 /// Every manager of a namespace or the cluster that a label selector selects, by namespace and name.
-pub(crate) async fn managers(client: &Client, namespace: Option<&str>, labels: Option<&str>) -> Result<Vec<Manager>> {
+pub(crate) async fn managers(
+    client: &Client,
+    namespace: Option<&str>,
+    labels: Option<&str>,
+) -> Result<Vec<Manager>> {
     let place = namespace.map_or_else(String::new, |n| format!(" of namespace {n}"));
     let found = list(&managers_api(client, namespace), labels)
         .await
@@ -66,7 +70,8 @@ pub(crate) async fn managers(client: &Client, namespace: Option<&str>, labels: O
 pub(crate) async fn snapshot(client: &Client, scope: Scope<'_>) -> Result<Snapshot> {
     let mut warnings = Vec::new();
     let mut managers = managers(client, scope.namespace, None).await?;
-    let namespaces_of_managers: BTreeSet<String> = managers.iter().map(|m| m.namespace().to_owned()).collect();
+    let namespaces_of_managers: BTreeSet<String> =
+        managers.iter().map(|m| m.namespace().to_owned()).collect();
     let config = config(client, &mut warnings).await;
     let mut scale_kinds = scope.scale_kinds;
     scale_kinds.extend(accepted_kinds(&managers));
@@ -108,7 +113,10 @@ async fn namespaces(
     let found: Vec<Namespace> = match found {
         Ok(found) => found,
         Err(error) if code(&error) == Some(403) => {
-            warnings.push(format!("{:#}; nothing can be said of what is in them", failed("namespaces cannot be read", &error)));
+            warnings.push(format!(
+                "{:#}; nothing can be said of what is in them",
+                failed("namespaces cannot be read", &error)
+            ));
             Vec::new()
         }
         Err(error) => return Err(failed("namespaces cannot be read", &error)),
@@ -134,7 +142,12 @@ pub(crate) async fn config(client: &Client, warnings: &mut Vec<String>) -> Optio
 }
 
 /// Objects of one kind; those that may not be read are unknown, not absent.
-async fn by_namespace<K, F>(client: &Client, namespace: Option<&str>, what: &str, project: fn(K) -> F) -> ByNamespace<F>
+async fn by_namespace<K, F>(
+    client: &Client,
+    namespace: Option<&str>,
+    what: &str,
+    project: fn(K) -> F,
+) -> ByNamespace<F>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
 {
@@ -165,7 +178,11 @@ where
     list_with(api, labels, |object| object).await
 }
 
-async fn list_with<K, T>(api: &Api<K>, labels: Option<&str>, keep: impl Fn(K) -> T) -> Result<Vec<T>, kube::Error>
+async fn list_with<K, T>(
+    api: &Api<K>,
+    labels: Option<&str>,
+    keep: impl Fn(K) -> T,
+) -> Result<Vec<T>, kube::Error>
 where
     K: Clone + Debug + DeserializeOwned,
 {
@@ -191,8 +208,15 @@ fn accepted_kinds(managers: &[Manager]) -> Vec<ScaleKind> {
         m.meta.generation.is_some() && m.status.observed_generation == m.meta.generation && !refused
     });
     let policies = accepted.filter_map(|m| m.spec.as_ref().ok()).flat_map(|spec| &spec.policies);
-    let selectors = policies.filter_map(|p| p.then.scale_down.as_ref()).flat_map(|s| s.selectors.iter().flatten());
+    let selectors =
+        policies.filter_map(|p| p.then.scale_down.as_ref()).flat_map(|s| s.selectors.iter().flatten());
     selectors
-        .filter_map(|s| Some(ScaleKind { api_version: s.api_version.clone()?, kind: s.kind.clone(), plural: String::new() }))
+        .filter_map(|s| {
+            Some(ScaleKind {
+                api_version: s.api_version.clone()?,
+                kind: s.kind.clone(),
+                plural: String::new(),
+            })
+        })
         .collect()
 }

@@ -144,14 +144,18 @@ fn typed<T: DeserializeOwned>(place: &str, object: Value) -> Result<T> {
 fn assume_namespaces(all: &mut Collected, reading: &Reading<'_>) {
     let created = print::instant(reading.assumed);
     for name in &all.undated {
-        all.warnings.push(format!("namespace {name} has no creation time in the files: assumed to be created at {created}"));
+        all.warnings.push(format!(
+            "namespace {name} has no creation time in the files: assumed to be created at {created}"
+        ));
     }
     for manager in &all.managers {
         let name = manager.namespace();
         if all.namespaces.contains_key(name) {
             continue;
         }
-        all.warnings.push(format!("namespace {name} is not in the files: assumed to be created at {created}, without labels"));
+        all.warnings.push(format!(
+            "namespace {name} is not in the files: assumed to be created at {created}, without labels"
+        ));
         let object = k8s_openapi::api::core::v1::Namespace {
             metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
                 name: Some(name.to_owned()),
@@ -160,7 +164,9 @@ fn assume_namespaces(all: &mut Collected, reading: &Reading<'_>) {
             ..Default::default()
         };
         let mut facts = facts::namespace(object, reading.assumed);
-        if let Some(uid) = manager.status.intent.as_ref().map(|i| &i.uid).or(manager.status.notice.as_ref().map(|n| &n.uid)) {
+        if let Some(uid) =
+            manager.status.intent.as_ref().map(|i| &i.uid).or(manager.status.notice.as_ref().map(|n| &n.uid))
+        {
             facts.uid.clone_from(uid);
         }
         all.namespaces.insert(name.to_owned(), facts);

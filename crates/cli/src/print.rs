@@ -133,7 +133,11 @@ fn span(seconds: i64) -> String {
         ..120 => format!("{seconds}s"),
         120..600 => pair(minutes, "m", seconds % 60, "s"),
         600..10_800 if minutes % 60 != 0 || hours == 0 => {
-            if hours == 0 { format!("{minutes}m") } else { pair(hours, "h", minutes % 60, "m") }
+            if hours == 0 {
+                format!("{minutes}m")
+            } else {
+                pair(hours, "h", minutes % 60, "m")
+            }
         }
         600..28_800 => pair(hours, "h", minutes % 60, "m"),
         28_800..172_800 => format!("{hours}h"),

@@ -27,7 +27,9 @@ pub(crate) fn holds(rule: &str, value: &Value) -> Option<bool> {
             let builtin = ["Deployment", "StatefulSet", "ReplicaSet", "CronJob"];
             has("apiVersion") || value["kind"].as_str().is_none_or(|kind| builtin.contains(&kind))
         }
-        "has(self.matchLabels) || has(self.matchExpressions)" => has("matchLabels") || has("matchExpressions"),
+        "has(self.matchLabels) || has(self.matchExpressions)" => {
+            has("matchLabels") || has("matchExpressions")
+        }
         "!has(self.matchLabels) || size(self.matchLabels) > 0" => not_empty("matchLabels"),
         "!has(self.matchExpressions) || size(self.matchExpressions) > 0" => not_empty("matchExpressions"),
         "!(self.operator in ['In', 'NotIn']) || (has(self.values) && size(self.values) > 0)" => {
@@ -68,7 +70,8 @@ fn size(value: &Value) -> usize {
 }
 
 fn names_differ(policies: &Value) -> bool {
-    let names: Vec<&str> = policies.as_array().into_iter().flatten().filter_map(|p| p["name"].as_str()).collect();
+    let names: Vec<&str> =
+        policies.as_array().into_iter().flatten().filter_map(|p| p["name"].as_str()).collect();
     names.iter().enumerate().all(|(i, name)| !names[..i].contains(name))
 }
 
@@ -121,7 +124,11 @@ mod tests {
             let schema = crd.spec.versions[0].schema.clone().unwrap().open_api_v3_schema.unwrap();
             each_rule(&schema, &mut |rule| {
                 seen += 1;
-                assert!(holds(rule, &json!({})).is_some(), "{}: teach rules.rs the rule {rule}", crd.spec.names.kind);
+                assert!(
+                    holds(rule, &json!({})).is_some(),
+                    "{}: teach rules.rs the rule {rule}",
+                    crd.spec.names.kind
+                );
             });
         }
         assert!(seen > 20, "{seen}");

@@ -95,7 +95,9 @@ pub(crate) fn law(
         }
     };
     let law = Law::new(spec, own_namespace, scale_kinds);
-    warnings.extend(law.problems.iter().map(|p| format!("CoppiceConfig/coppice: {p}; the entry permits nothing")));
+    warnings.extend(
+        law.problems.iter().map(|p| format!("CoppiceConfig/coppice: {p}; the entry permits nothing")),
+    );
     (law, ledger)
 }
 
@@ -127,7 +129,11 @@ mod tests {
         for managed in [0, 1, 50, 51, 99, 1000, 100_000] {
             let limit = hourly_limit(&law.config.governor, managed);
             let ledger = GovernorStatus { hourly_limit: limit, ..GovernorStatus::default() };
-            assert_eq!(hourly_limit(&law.config.governor, managed_by_limit(&law, &ledger)), limit, "{managed}");
+            assert_eq!(
+                hourly_limit(&law.config.governor, managed_by_limit(&law, &ledger)),
+                limit,
+                "{managed}"
+            );
         }
     }
 }

@@ -34,7 +34,10 @@ pub(crate) fn check(object: &Value) -> Vec<Problem> {
         version.schema?.open_api_v3_schema
     });
     let Some(mut schema) = schema else {
-        found.push(Problem { path: "kind".to_owned(), message: format!("this version knows no kind {kind:?}") });
+        found.push(Problem {
+            path: "kind".to_owned(),
+            message: format!("this version knows no kind {kind:?}"),
+        });
         return found;
     };
     // The API server's own fields, which the schema leaves to it; status is written by the operator alone.
@@ -53,8 +56,21 @@ fn anything() -> JSONSchemaProps {
 
 /// The fields of every object's metadata.
 const METADATA: [&str; 15] = [
-    "annotations", "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName",
-    "generation", "labels", "managedFields", "name", "namespace", "ownerReferences", "resourceVersion", "selfLink", "uid",
+    "annotations",
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "finalizers",
+    "generateName",
+    "generation",
+    "labels",
+    "managedFields",
+    "name",
+    "namespace",
+    "ownerReferences",
+    "resourceVersion",
+    "selfLink",
+    "uid",
 ];
 
 fn check_metadata(metadata: &Value, found: &mut Vec<Problem>) {
@@ -69,12 +85,16 @@ fn check_metadata(metadata: &Value, found: &mut Vec<Problem>) {
         Some(name) if is_dns_subdomain(name) => {}
         Some(name) => say(
             "metadata.name",
-            format!("{name:?} is not a name: write lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit"),
+            format!(
+                "{name:?} is not a name: write lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit"
+            ),
         ),
         None => say("metadata.name", "required".to_owned()),
     }
     if let Some(namespace) = metadata["namespace"].as_str().filter(|n| !is_dns_label(n)) {
-        let message = format!("{namespace:?} is not a namespace's name: write lower-case letters, digits and '-', at most 63");
+        let message = format!(
+            "{namespace:?} is not a namespace's name: write lower-case letters, digits and '-', at most 63"
+        );
         say("metadata.namespace", message);
     }
 }
@@ -87,7 +107,9 @@ pub(crate) fn is_dns_label(text: &str) -> bool {
 
 /// Whether it can be the name of most objects.
 pub(crate) fn is_dns_subdomain(text: &str) -> bool {
-    let part = |p: &str| is_dns_label(p) || p.len() > 63 && is_dns_label(&p[..63]) && is_dns_label(&p[p.len() - 1..]);
+    let part = |p: &str| {
+        is_dns_label(p) || p.len() > 63 && is_dns_label(&p[..63]) && is_dns_label(&p[p.len() - 1..])
+    };
     text.len() <= 253 && text.split('.').all(part)
 }
 
@@ -126,7 +148,12 @@ fn walk(schema: &JSONSchemaProps, value: &Value, path: &str, found: &mut Vec<Pro
     }
 }
 
-fn object(schema: &JSONSchemaProps, fields: &serde_json::Map<String, Value>, path: &str, found: &mut Vec<Problem>) {
+fn object(
+    schema: &JSONSchemaProps,
+    fields: &serde_json::Map<String, Value>,
+    path: &str,
+    found: &mut Vec<Problem>,
+) {
     if schema.x_kubernetes_preserve_unknown_fields == Some(true) {
         return;
     }
@@ -156,7 +183,9 @@ fn object(schema: &JSONSchemaProps, fields: &serde_json::Map<String, Value>, pat
 fn duration(value: &Value) -> Result<(), String> {
     match value {
         Value::String(text) => text.parse::<Duration>().map(|_| ()).map_err(|e| e.to_string()),
-        Value::Number(number) => Err(number.to_string().parse::<Duration>().err().map_or_else(String::new, |e| e.to_string())),
+        Value::Number(number) => {
+            Err(number.to_string().parse::<Duration>().err().map_or_else(String::new, |e| e.to_string()))
+        }
         _ => Err("write a duration with a unit: 90s, 1h30m, 7d or 2w".to_owned()),
     }
 }
@@ -179,7 +208,9 @@ fn wrong_type(schema: &JSONSchemaProps, value: &Value, path: &str) -> Option<Str
     let is_ttl = schema.properties.as_ref().is_some_and(|p| p.contains_key("after"));
     Some(match (wanted, value) {
         // The mistake that everyone makes once.
-        ("object", Value::Number(number)) if is_ttl => format!("{number} is not a ttl: write {field}: {{after: {number}s}}"),
+        ("object", Value::Number(number)) if is_ttl => {
+            format!("{number} is not a ttl: write {field}: {{after: {number}s}}")
+        }
         ("object", Value::String(text)) if is_ttl && text.parse::<Duration>().is_ok() => {
             format!("{text} is not a ttl: write {field}: {{after: {text}}}")
         }
@@ -212,7 +243,11 @@ fn article(kind: &str) -> String {
     }
 }
 
-#[allow(clippy::cast_possible_wrap, clippy::cast_precision_loss, reason = "sizes of what a person has written")]
+#[allow(
+    clippy::cast_possible_wrap,
+    clippy::cast_precision_loss,
+    reason = "sizes of what a person has written"
+)]
 fn limits(schema: &JSONSchemaProps, value: &Value, say: &mut dyn FnMut(String)) {
     let (size, least, most, what) = match value {
         Value::String(text) => (text.chars().count(), schema.min_length, schema.max_length, "characters"),
@@ -267,7 +302,10 @@ mod tests {
         for (when, then) in [
             ("{ttl: {after: 40s}}", "{delete: {}}"),
             ("{ttl: {until: 2026-12-01T00:00:00Z}}", "{delete: {notice: 1h}}"),
-            ("{podsSucceed: {selector: {matchLabels: {a: b}}, minPods: 0}}", "{scaleDown: {selectors: [{kind: Deployment}]}}"),
+            (
+                "{podsSucceed: {selector: {matchLabels: {a: b}}, minPods: 0}}",
+                "{scaleDown: {selectors: [{kind: Deployment}]}}",
+            ),
             ("{podsSucceed: {}}", "{webhook: {url: 'http://a.b.svc/x', format: consol}}"),
         ] {
             assert_eq!(policy(when, then), Vec::<String>::new(), "{when} {then}");
@@ -277,24 +315,72 @@ mod tests {
     #[test]
     fn mistakes_are_named_with_place_and_remedy() {
         let cases = [
-            ("{ttl: 300}", "{delete: {}}", "spec.policies[0].when.ttl: 300 is not a ttl: write ttl: {after: 300s}"),
-            ("{ttl: 5m}", "{delete: {}}", "spec.policies[0].when.ttl: 5m is not a ttl: write ttl: {after: 5m}"),
-            ("{ttl: {after: 300}}", "{delete: {}}", "when.ttl.after: \"300\" has no unit: write 300s for seconds"),
+            (
+                "{ttl: 300}",
+                "{delete: {}}",
+                "spec.policies[0].when.ttl: 300 is not a ttl: write ttl: {after: 300s}",
+            ),
+            (
+                "{ttl: 5m}",
+                "{delete: {}}",
+                "spec.policies[0].when.ttl: 5m is not a ttl: write ttl: {after: 5m}",
+            ),
+            (
+                "{ttl: {after: 300}}",
+                "{delete: {}}",
+                "when.ttl.after: \"300\" has no unit: write 300s for seconds",
+            ),
             ("{ttl: {after: 0s}}", "{delete: {}}", "when.ttl.after: zero is not accepted here"),
-            ("{ttl: {after: 5m, until: 2026-12-01T00:00:00Z}}", "{delete: {}}", "when.ttl: write exactly one of after"),
+            (
+                "{ttl: {after: 5m, until: 2026-12-01T00:00:00Z}}",
+                "{delete: {}}",
+                "when.ttl: write exactly one of after",
+            ),
             ("{ttl: {until: 2026-12-01}}", "{delete: {}}", "when.ttl.until: write an instant with its zone"),
             ("{tll: {after: 5m}}", "{delete: {}}", "when.tll: unknown field; known here: podsSucceed, ttl"),
             ("{ttl: {after: 5m}, podsSucceed: {}}", "{delete: {}}", "when: write exactly one condition"),
-            ("{podsSucceed: {selector: {}}}", "{delete: {}}", "when.podsSucceed.selector: an empty selector is not accepted"),
-            ("{podsSucceed: {minPods: -1}}", "{delete: {}}", "minPods: -1 is too small; at least 0 is accepted"),
-            ("{podsSucceed: true}", "{delete: {}}", "must be an object: write podsSucceed: {} for its defaults"),
-            ("{podsSucceed: {selector: {matchLabels: {a: true}}}}", "{delete: {}}", "matchLabels.a: must be a string: write \"true\" in quotes"),
+            (
+                "{podsSucceed: {selector: {}}}",
+                "{delete: {}}",
+                "when.podsSucceed.selector: an empty selector is not accepted",
+            ),
+            (
+                "{podsSucceed: {minPods: -1}}",
+                "{delete: {}}",
+                "minPods: -1 is too small; at least 0 is accepted",
+            ),
+            (
+                "{podsSucceed: true}",
+                "{delete: {}}",
+                "must be an object: write podsSucceed: {} for its defaults",
+            ),
+            (
+                "{podsSucceed: {selector: {matchLabels: {a: true}}}}",
+                "{delete: {}}",
+                "matchLabels.a: must be a string: write \"true\" in quotes",
+            ),
             ("{podsSucceed: {}}", "{}", "then: write exactly one action"),
-            ("{podsSucceed: {}}", "{scaleDown: {selectors: []}}", "selectors: selectors is empty and would select nothing"),
-            ("{podsSucceed: {}}", "{scaleDown: {selectors: [{kind: DaemonSet}]}}", "selectors[0]: kind must be Deployment"),
-            ("{podsSucceed: {}}", "{webhook: {url: ftp://a/b}}", "webhook.url: write an absolute http:// or https:// URL"),
+            (
+                "{podsSucceed: {}}",
+                "{scaleDown: {selectors: []}}",
+                "selectors: selectors is empty and would select nothing",
+            ),
+            (
+                "{podsSucceed: {}}",
+                "{scaleDown: {selectors: [{kind: DaemonSet}]}}",
+                "selectors[0]: kind must be Deployment",
+            ),
+            (
+                "{podsSucceed: {}}",
+                "{webhook: {url: ftp://a/b}}",
+                "webhook.url: write an absolute http:// or https:// URL",
+            ),
             ("{podsSucceed: {}}", "{webhook: {}}", "then.webhook.url: required"),
-            ("{podsSucceed: {}}", "{webhook: {url: 'http://a/b', format: xml}}", "format: \"xml\" is not known here; write one of coppice, consol"),
+            (
+                "{podsSucceed: {}}",
+                "{webhook: {url: 'http://a/b', format: xml}}",
+                "format: \"xml\" is not known here; write one of coppice, consol",
+            ),
         ];
         for (when, then, expected) in cases {
             let found = policy(when, then);
@@ -314,7 +400,9 @@ mod tests {
 
     #[test]
     fn names_are_checked() {
-        for (name, good) in [("a", true), ("a.b-c", true), ("A", false), ("-a", false), ("a..b", false), ("", false)] {
+        for (name, good) in
+            [("a", true), ("a.b-c", true), ("A", false), ("-a", false), ("a..b", false), ("", false)]
+        {
             assert_eq!(is_dns_subdomain(name), good, "{name}");
         }
     }

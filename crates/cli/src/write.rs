@@ -63,10 +63,14 @@ pub(crate) async fn change<T>(
         match api.patch(&target.name, &params, &Patch::Merge(patch)).await {
             Ok(_) => return Ok((result, true)),
             Err(error) if code(&error) == Some(409) => {}
-            Err(error) => return Err(failed(&format!("NamespaceManager {target} cannot be changed"), &error)),
+            Err(error) => {
+                return Err(failed(&format!("NamespaceManager {target} cannot be changed"), &error));
+            }
         }
     }
-    bail!("NamespaceManager {target} was changed by somebody else {ROUNDS} times while this was being written; try again")
+    bail!(
+        "NamespaceManager {target} was changed by somebody else {ROUNDS} times while this was being written; try again"
+    )
 }
 
 /// How kubectl names a manager.

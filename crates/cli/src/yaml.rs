@@ -90,7 +90,11 @@ fn inline(text: &mut String, value: &Value, depth: usize) {
 /// Text of several lines that a literal block can hold as it is.
 fn is_block(s: &str) -> bool {
     let good = |line: &str| !line.ends_with([' ', '\t']) && !line.chars().any(char::is_control);
-    s.contains('\n') && !s.starts_with([' ', '\n']) && !s.ends_with("\n\n") && !s.ends_with(' ') && s.split('\n').all(good)
+    s.contains('\n')
+        && !s.starts_with([' ', '\n'])
+        && !s.ends_with("\n\n")
+        && !s.ends_with(' ')
+        && s.split('\n').all(good)
 }
 
 fn block(text: &mut String, s: &str, depth: usize) {
@@ -125,7 +129,26 @@ mod tests {
 
     #[test]
     fn what_another_parser_could_take_for_something_else_is_quoted() {
-        for text in ["yes", "No", "on", "y", "0777", "1_000", "1e3", "", "~", "- a", "a: b", "a #b", "#a", "2026-12-01", "*x", "{a}", "a\tb", " a"] {
+        for text in [
+            "yes",
+            "No",
+            "on",
+            "y",
+            "0777",
+            "1_000",
+            "1e3",
+            "",
+            "~",
+            "- a",
+            "a: b",
+            "a #b",
+            "#a",
+            "2026-12-01",
+            "*x",
+            "{a}",
+            "a\tb",
+            " a",
+        ] {
             let yaml = to_string(&json!({ "k": text })).unwrap();
             assert!(yaml.starts_with("k: \""), "{text:?}: {yaml}");
         }

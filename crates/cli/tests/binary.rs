@@ -1,4 +1,5 @@
 //! The two binaries as a shell runs them: exit codes, names, pipes.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::process::{Command, Stdio};
 
@@ -61,7 +62,8 @@ fn an_api_server_that_is_not_there_is_named() {
 
 #[test]
 fn the_plugin_calls_itself_as_kubectl_does() {
-    let output = Command::new(env!("CARGO_BIN_EXE_kubectl-coppice")).args(["hold", "--help"]).output().unwrap();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_kubectl-coppice")).args(["hold", "--help"]).output().unwrap();
     assert!(text(&output.stdout).contains("Usage: kubectl coppice hold"), "{}", text(&output.stdout));
     let output = coppice(&["hold", "--help"]).output().unwrap();
     assert!(text(&output.stdout).contains("Usage: coppice hold"), "{}", text(&output.stdout));

@@ -1,4 +1,5 @@
 //! `import consol`: that operator's manifests as ours.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod support;
 
@@ -40,7 +41,9 @@ fn policy(condition: &str, action: &str) -> support::Ran {
 }
 
 fn spec(spec: &str) -> support::Ran {
-    let text = format!("apiVersion: k8s.consol.de/v1beta1\nkind: NamespaceManager\nmetadata: {{name: m, namespace: m}}\nspec: {spec}\n");
+    let text = format!(
+        "apiVersion: k8s.consol.de/v1beta1\nkind: NamespaceManager\nmetadata: {{name: m, namespace: m}}\nspec: {spec}\n"
+    );
     run("coppice import consol -", &text)
 }
 
@@ -49,7 +52,10 @@ fn defaults_are_written_out() {
     let ttl = policy("{type: TTL}", "{type: DELETE}");
     assert!(ttl.code == 0 && ttl.out.contains("after: 30m"), "{ttl:?}");
     let pods = policy("{type: PODS_SUCCEED}", "{type: SCALE_DOWN}");
-    assert!(pods.code == 0 && pods.out.contains("initialDelay: 1m") && pods.out.contains("minPods: 0"), "{pods:?}");
+    assert!(
+        pods.code == 0 && pods.out.contains("initialDelay: 1m") && pods.out.contains("minPods: 0"),
+        "{pods:?}"
+    );
     assert!(pods.out.contains("scaleDown: {}") && !pods.out.contains("selector"), "{}", pods.out);
 }
 
@@ -57,13 +63,22 @@ fn defaults_are_written_out() {
 fn a_manager_governs_the_namespace_of_its_own_name_unless_it_says_another() {
     let text = "apiVersion: k8s.consol.de/v1beta1\nkind: NamespaceManager\nmetadata: {name: team-a, namespace: ops}\nspec: {policies: [{name: end, condition: {type: TTL}, action: {type: DELETE}}]}\n";
     let ran = run("coppice import consol -", text);
-    assert!(ran.out.contains("namespace: team-a") && ran.err.contains("lived in namespace ops and lands in team-a"), "{ran:?}");
+    assert!(
+        ran.out.contains("namespace: team-a")
+            && ran.err.contains("lived in namespace ops and lands in team-a"),
+        "{ran:?}"
+    );
 }
 
 #[test]
 fn values_of_labels_become_text() {
-    let ran = policy("{type: PODS_SUCCEED, params: {podLabels: {a: 1, b: true, c: 'yes'}}}", "{type: DELETE}");
-    assert!(ran.out.contains("a: \"1\"") && ran.out.contains("b: \"true\"") && ran.out.contains("c: \"yes\""), "{}", ran.out);
+    let ran =
+        policy("{type: PODS_SUCCEED, params: {podLabels: {a: 1, b: true, c: 'yes'}}}", "{type: DELETE}");
+    assert!(
+        ran.out.contains("a: \"1\"") && ran.out.contains("b: \"true\"") && ran.out.contains("c: \"yes\""),
+        "{}",
+        ran.out
+    );
 }
 
 #[test]
@@ -76,22 +91,41 @@ fn zero_and_negative_times_are_told() {
 
 #[test]
 fn several_policies_cannot_be_carried_over_exactly() {
-    let ran = spec("{policies: [{name: one, condition: {type: TTL}, action: {type: DELETE}}, {name: two, condition: {type: PODS_SUCCEED}, action: {type: DELETE}}]}");
+    let ran = spec(
+        "{policies: [{name: one, condition: {type: TTL}, action: {type: DELETE}}, {name: two, condition: {type: PODS_SUCCEED}, action: {type: DELETE}}]}",
+    );
     assert!(ran.code == 3 && ran.err.contains("in no certain order"), "{ran:?}");
 }
 
 #[test]
 fn bad_documents_are_named_and_nothing_is_written() {
     for (ran, expected) in [
-        (policy("{type: SOMETIMES}", "{type: DELETE}"), "spec.policies[0].condition.type: \"SOMETIMES\" is unknown"),
-        (policy("{type: TTL, params: {ttlSeconds: soon}}", "{type: DELETE}"), "condition.params.ttlSeconds: must be a whole number"),
+        (
+            policy("{type: SOMETIMES}", "{type: DELETE}"),
+            "spec.policies[0].condition.type: \"SOMETIMES\" is unknown",
+        ),
+        (
+            policy("{type: TTL, params: {ttlSeconds: soon}}", "{type: DELETE}"),
+            "condition.params.ttlSeconds: must be a whole number",
+        ),
         (policy("{type: TTL}", "{}"), "spec.policies[0].action.type: required"),
-        (policy("{type: TTL}", "{type: SCALE_DOWN, params: {selectors: [{}]}}"), "selectors[0].kind: required"),
+        (
+            policy("{type: TTL}", "{type: SCALE_DOWN, params: {selectors: [{}]}}"),
+            "selectors[0].kind: required",
+        ),
         (spec("{}"), "spec.policies: required"),
         (spec("{policies: []}"), "at least 1"),
-        (spec("{namespace: Not_A_Name, policies: [{name: end, condition: {type: TTL}, action: {type: DELETE}}]}"), "spec.namespace"),
+        (
+            spec(
+                "{namespace: Not_A_Name, policies: [{name: end, condition: {type: TTL}, action: {type: DELETE}}]}",
+            ),
+            "spec.namespace",
+        ),
         (run("coppice import consol -", "a: 1\n---\na: [\n"), "standard input, document 2 cannot be read"),
-        (run("coppice import consol -", "{apiVersion: k8s.consol.de/v2, kind: NamespaceManager}"), "is not known"),
+        (
+            run("coppice import consol -", "{apiVersion: k8s.consol.de/v2, kind: NamespaceManager}"),
+            "is not known",
+        ),
     ] {
         assert!(ran.code == 1 && ran.err.contains(expected) && ran.out.is_empty(), "{expected}: {ran:?}");
         assert!(ran.err.contains("standard input, document"), "{}", ran.err);
@@ -102,5 +136,11 @@ fn bad_documents_are_named_and_nothing_is_written() {
 fn managers_in_a_list_are_found_and_the_rest_of_it_kept() {
     let text = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: 'on'}}\n- apiVersion: k8s.consol.de/v1beta1\n  kind: NamespaceManager\n  metadata: {name: m, namespace: m}\n  spec: {policies: [{name: end, condition: {type: TTL}, action: {type: DELETE}}]}\n";
     let ran = run("coppice import consol -", text);
-    assert!(ran.out.contains("kind: ConfigMap") && ran.out.contains("a: \"on\"") && ran.out.contains("coppice.dev/v1alpha1"), "{}", ran.out);
+    assert!(
+        ran.out.contains("kind: ConfigMap")
+            && ran.out.contains("a: \"on\"")
+            && ran.out.contains("coppice.dev/v1alpha1"),
+        "{}",
+        ran.out
+    );
 }

@@ -1,4 +1,5 @@
 //! `plan` and `explain` from files, without a cluster.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod support;
 
@@ -42,7 +43,11 @@ fn a_plan_is_unfolded_until_it_acts() {
     let manager = "apiVersion: coppice.dev/v1alpha1\nkind: NamespaceManager\nmetadata: {name: m, namespace: a}\nspec: {policies: [{name: p, when: {ttl: {after: 5s}}, then: {delete: {}}}]}\n";
     let ran = run("coppice plan -f - --at +1h --no-headers", manager);
     assert!(ran.out.contains("Pending   delete   now"), "{}", ran.out);
-    assert!(ran.err.contains("namespace a is not in the files: assumed to be created at 2026-03-01T12:30:00Z"), "{}", ran.err);
+    assert!(
+        ran.err.contains("namespace a is not in the files: assumed to be created at 2026-03-01T12:30:00Z"),
+        "{}",
+        ran.err
+    );
     assert_eq!(ran.code, 0);
 }
 
@@ -50,21 +55,28 @@ fn a_plan_is_unfolded_until_it_acts() {
 fn explain_reads_well() {
     insta::assert_snapshot!("explain_shop", run("coppice explain shop -f -", &world()).all());
     insta::assert_snapshot!("explain_tests", run("coppice explain tests -f -", &world()).all());
-    insta::assert_snapshot!("explain_refused", run("coppice explain kube-extra/refused -f -", &world()).all());
+    insta::assert_snapshot!(
+        "explain_refused",
+        run("coppice explain kube-extra/refused -f -", &world()).all()
+    );
     insta::assert_snapshot!("explain_yaml", run("coppice explain tests/fired -o yaml -f -", &world()).out);
 }
 
 #[test]
 fn explain_of_what_is_not_there_says_so() {
     let ran = run("coppice explain shop/nobody -f -", &world());
-    assert_eq!((ran.code, ran.err.as_str()), (1, "error: there is no NamespaceManager nobody in namespace shop\n"));
+    assert_eq!(
+        (ran.code, ran.err.as_str()),
+        (1, "error: there is no NamespaceManager nobody in namespace shop\n")
+    );
     let ran = run("coppice explain empty -f -", &world());
     assert_eq!(ran.out, "Namespace empty has no NamespaceManager: Coppice does nothing to it.\n");
 }
 
 #[test]
 fn the_budget_and_the_kill_switch_stop_destructive_steps() {
-    let paused = world().replace("tenants: {webhookHosts", "governor: {paused: true}\n    tenants: {webhookHosts");
+    let paused =
+        world().replace("tenants: {webhookHosts", "governor: {paused: true}\n    tenants: {webhookHosts");
     let ran = run("coppice explain tests/e2e -f -", &paused);
     assert!(ran.out.contains("its condition holds, but the kill switch is on"), "{}", ran.out);
     assert!(ran.out.contains("[Paused]"), "{}", ran.out);
@@ -77,9 +89,15 @@ fn mistakes_are_told_all_at_once_with_file_document_and_path() {
         ("kind: X", "document 1: apiVersion or kind is missing"),
         ("a: [", "document 1 cannot be read"),
         ("[]", "expected an object"),
-        ("{apiVersion: coppice.dev/v1alpha1, kind: NamespaceTree, metadata: {name: x}}", "knows no kind NamespaceTree"),
+        (
+            "{apiVersion: coppice.dev/v1alpha1, kind: NamespaceTree, metadata: {name: x}}",
+            "knows no kind NamespaceTree",
+        ),
         ("{apiVersion: v1, kind: Pod, metadata: []}", "document 1: not a Pod"),
-        ("{apiVersion: coppice.dev/v1alpha1, kind: CoppiceConfig, metadata: {name: other}, spec: {}}", "edit that one"),
+        (
+            "{apiVersion: coppice.dev/v1alpha1, kind: CoppiceConfig, metadata: {name: other}, spec: {}}",
+            "edit that one",
+        ),
     ] {
         let ran = run("coppice plan -f -", text);
         assert!(ran.code == 1 && ran.err.contains(expected), "{text}: {ran:?}");
@@ -99,7 +117,9 @@ fn the_examples_are_good() {
     let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
     let ran = run(&format!("coppice plan --no-headers -f {examples} --at +50s"), "");
     assert_eq!(ran.code, 0, "{}", ran.err);
-    let column = |n: usize| ran.out.lines().map(|l| l.split_whitespace().nth(n).unwrap().to_owned()).collect::<Vec<_>>();
+    let column = |n: usize| {
+        ran.out.lines().map(|l| l.split_whitespace().nth(n).unwrap().to_owned()).collect::<Vec<_>>()
+    };
     assert_eq!(column(0), (1..=6).map(|n| format!("example-0{n}")).collect::<Vec<_>>());
     assert_eq!(column(2), ["Pending", "Active", "Active", "Active", "Held", "Active"]);
     assert_eq!(column(3), ["delete", "delete", "scaleDown", "webhook", "-", "delete"]);

@@ -56,7 +56,8 @@ pub(crate) fn run(args: &CompletionArgs, io: &mut Io<'_>) -> Result<Exit> {
 fn plugin_script() -> Result<String> {
     let mut command = crate::clap_command();
     command.build();
-    let mut script = "#!/bin/sh\n# Completion of `kubectl coppice`, printed by `coppice completion kubectl`.\n".to_owned();
+    let mut script =
+        "#!/bin/sh\n# Completion of `kubectl coppice`, printed by `coppice completion kubectl`.\n".to_owned();
     let names = |command: &clap::Command| {
         let visible = command.get_subcommands().filter(|c| !c.is_hide_set());
         visible.map(|c| c.get_name().to_owned()).collect::<Vec<_>>().join(" ")
@@ -64,7 +65,8 @@ fn plugin_script() -> Result<String> {
     writeln!(script, "commands='{}'", names(&command))?;
     script.push_str("last=\nfor last in \"$@\"; do :; done\nif [ $# -le 1 ]; then\n  printf '%s\\n' $commands\n  echo :4\n  exit 0\nfi\ncase \"$1\" in\n");
     for sub in command.get_subcommands() {
-        let flags: BTreeSet<String> = sub.get_arguments().filter_map(|a| Some(format!("--{}", a.get_long()?))).collect();
+        let flags: BTreeSet<String> =
+            sub.get_arguments().filter_map(|a| Some(format!("--{}", a.get_long()?))).collect();
         let flags = flags.into_iter().collect::<Vec<_>>().join(" ");
         writeln!(script, "  {}) flags='{flags}' ;;", sub.get_name())?;
     }

@@ -18,7 +18,9 @@ use crate::{Exit, Io};
 ///
 /// Says which finalizer, resource or API service blocks the deletion of a namespace, and what to do. Repairs nothing.
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 all is well, 3 something is wrong or could not be looked at, 1 error, 2 usage.")]
+#[command(
+    after_help = "Exit codes: 0 all is well, 3 something is wrong or could not be looked at, 1 error, 2 usage."
+)]
 pub(crate) struct DoctorArgs {
     /// A deletion that takes longer than this is stuck
     #[arg(long, value_name = "DURATION", value_parser = any_time, default_value = "5m")]
@@ -64,8 +66,12 @@ impl Finding {
 
     /// Something that could not be read.
     fn unreadable(about: &str, error: &kube::Error) -> Self {
-        let finding = Self::new(State::Unknown, about, format!("{:#}", failed("it cannot be read", error)));
-        if code(error) == Some(403) { finding.advise("ask with more rights: an administrator can look at this") } else { finding }
+        let finding = Self::new(State::Unknown, about, format!("{:#}", failed("cannot be read", error)));
+        if code(error) == Some(403) {
+            finding.advise("ask with more rights: an administrator can look at this")
+        } else {
+            finding
+        }
     }
 }
 
@@ -81,8 +87,14 @@ pub(crate) async fn run(args: &DoctorArgs, connection: &ConnectionArgs, io: &mut
     client.apiserver_version().await.map_err(|e| failed("the API server does not answer", &e))?;
     let services = stuck::api_services(&client).await;
     let sections = [
-        Section { title: "Installation", findings: install::look(&client, &args.system_namespace, io.now).await },
-        Section { title: "Deletions", findings: stuck::look(&client, args.older_than, &services, io.now).await },
+        Section {
+            title: "Installation",
+            findings: install::look(&client, &args.system_namespace, io.now).await,
+        },
+        Section {
+            title: "Deletions",
+            findings: stuck::look(&client, args.older_than, &services, io.now).await,
+        },
         Section { title: "API services", findings: services },
     ];
     match args.output.output {

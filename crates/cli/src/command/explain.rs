@@ -169,7 +169,12 @@ fn explain(snapshot: &Snapshot, manager: &Manager, at: Timestamp) -> Explanation
 }
 
 /// The verdict on a policy by itself, also where the manager is dormant or refused and looks at none.
-fn explain_policy(snapshot: &Snapshot, manager: &Manager, policy: &Policy, at: Timestamp) -> PolicyExplanation {
+fn explain_policy(
+    snapshot: &Snapshot,
+    manager: &Manager,
+    policy: &Policy,
+    at: Timestamp,
+) -> PolicyExplanation {
     let mut explanation = PolicyExplanation {
         name: policy.name.clone(),
         when: policy.when.clone(),
@@ -181,7 +186,9 @@ fn explain_policy(snapshot: &Snapshot, manager: &Manager, policy: &Policy, at: T
         due: None,
         why_not: None,
     };
-    let (Some(world), Ok(spec)) = (world(snapshot, manager.namespace()), &manager.spec) else { return explanation };
+    let (Some(world), Ok(spec)) = (world(snapshot, manager.namespace()), &manager.spec) else {
+        return explanation;
+    };
     let same = manager.status.policies_digest.as_deref() == Some(&digest(&spec.policies));
     let previous = manager.status.policies.iter().find(|p| same && p.name == policy.name);
     let evaluation = evaluate(policy, spec, &world, previous, at);
@@ -227,7 +234,10 @@ fn remedy(reason: &str) -> Option<&'static str> {
         (Reason::TooFewPods, "more have to succeed; 0 would accept none at all"),
         (Reason::PodsNotFinished, "it waits until every pod that counts has succeeded"),
         (Reason::JobNotComplete, "it waits until the Job is complete"),
-        (Reason::PodFailed, "a failed pod counts until it is removed, or its Job completes and ignoreRetried is true"),
+        (
+            Reason::PodFailed,
+            "a failed pod counts until it is removed, or its Job completes and ignoreRetried is true",
+        ),
         (Reason::JobFailed, "it counts until it is removed, or runs again and completes"),
         (Reason::PodTerminating, "what follows the pod is waited for"),
         (Reason::Settling, "one pod that does not succeed starts the time again"),
@@ -281,10 +291,15 @@ fn stops(snapshot: &Snapshot, manager: &Manager, forecast: &Forecast, at: Timest
             ),
         );
     }
-    let destructive = spec.policies.iter().any(|p| p.then.action().is_some_and(coppice_api::manager::Action::is_destructive));
+    let destructive = spec
+        .policies
+        .iter()
+        .any(|p| p.then.action().is_some_and(coppice_api::manager::Action::is_destructive));
     let settings = &snapshot.law.config.governor;
     if destructive && let Err(denied) = governor::allow(settings, &snapshot.ledger, snapshot.managed, at) {
-        let until = denied.retry_at.map_or_else(String::new, |t| format!("; again at {}", print::instant_from(t, at)));
+        let until = denied
+            .retry_at
+            .map_or_else(String::new, |t| format!("; again at {}", print::instant_from(t, at)));
         add(denied.reason, format!("{}{until}", denied.message));
     }
     stops

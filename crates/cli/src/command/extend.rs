@@ -57,12 +57,17 @@ pub(crate) async fn run(args: &ExtendArgs, connection: &ConnectionArgs, io: &mut
     .await?;
     let name = resource_name(&args.target.name);
     let was = before.map_or_else(String::new, |b| format!("; before: {}", print::instant_from(b, now)));
-    writeln!(io.out, "{name} extended: no ttl ends before {}{was}{}", print::instant_from(until, now), dry(args.write.dry_run))?;
+    writeln!(
+        io.out,
+        "{name} extended: no ttl ends before {}{was}{}",
+        print::instant_from(until, now),
+        dry(args.write.dry_run)
+    )?;
     if before.is_some_and(|before| until < before) {
-        writeln!(io.err, "note: that is earlier than before; a ttl that ends later by itself is not shortened")?;
+        io.say("note: that is earlier than before; a ttl that ends later by itself is not shortened")?;
     }
     if until <= now {
-        writeln!(io.err, "note: that is past, so it extends nothing")?;
+        io.say("note: that is past, so it extends nothing")?;
     }
     Ok(Exit::Ok)
 }
@@ -75,7 +80,9 @@ async fn due(client: &Client, manager: &Manager, now: Timestamp) -> Result<Times
         Err(error) => bail!("NamespaceManager {name}: {error}"),
     };
     if spec.policies.iter().all(|p| p.when.ttl.is_none()) {
-        bail!("NamespaceManager {name} has no ttl, so there is nothing to extend; `coppice hold {name}` stops its policies for a time");
+        bail!(
+            "NamespaceManager {name} has no ttl, so there is nothing to extend; `coppice hold {name}` stops its policies for a time"
+        );
     }
     let namespace = match live::namespace(client, manager.namespace()).await {
         Ok(Some(namespace)) => facts::namespace(namespace, now),
@@ -83,12 +90,16 @@ async fn due(client: &Client, manager: &Manager, now: Timestamp) -> Result<Times
         Err(error) => {
             // What the operator has recorded says the same.
             let recorded = manager.status.policies.iter().filter_map(|p| p.due).min();
-            let ahead = format!("namespace {} cannot be read, so it is not known when the ttl ends (write --until instead)", manager.namespace());
+            let ahead = format!(
+                "namespace {} cannot be read, so it is not known when the ttl ends (write --until instead)",
+                manager.namespace()
+            );
             return recorded.ok_or_else(|| failed(&ahead, &error));
         }
     };
     // A ttl looks at neither.
-    let (pods, jobs) = (Fact::Known { value: Vec::new(), since: now }, Fact::Known { value: Vec::new(), since: now });
+    let (pods, jobs) =
+        (Fact::Known { value: Vec::new(), since: now }, Fact::Known { value: Vec::new(), since: now });
     let world = World { namespace: &namespace, pods, jobs };
     let ttls = spec.policies.iter().filter(|p| p.when.ttl.is_some());
     let ends = ttls.filter_map(|policy| evaluate(policy, spec, &world, None, now).due).min();

@@ -69,7 +69,7 @@ pub(crate) async fn run(args: &HoldArgs, connection: &ConnectionArgs, io: &mut I
     let name = resource_name(&args.target.name);
     writeln!(io.out, "{name} held until {}{}", print::instant_from(until, io.now), dry(args.write.dry_run))?;
     if fired {
-        writeln!(io.err, "note: it has fired and is dormant; the hold matters once it is armed again")?;
+        io.say("note: it has fired and is dormant; the hold matters once it is armed again")?;
     }
     Ok(Exit::Ok)
 }

@@ -82,7 +82,8 @@ pub(crate) fn run(args: &ImportArgs, io: &mut Io<'_>) -> Result<Exit> {
 fn has_managers(document: &Document) -> Result<bool> {
     let mut found = false;
     for (place, object) in document.objects() {
-        let (version, kind) = (object["apiVersion"].as_str().unwrap_or_default(), object["kind"].as_str().unwrap_or_default());
+        let (version, kind) =
+            (object["apiVersion"].as_str().unwrap_or_default(), object["kind"].as_str().unwrap_or_default());
         match (version, kind) {
             ("", _) | (_, "") => bail!("{place}: apiVersion or kind is missing"),
             (API_VERSION, "NamespaceManager") => found = true,

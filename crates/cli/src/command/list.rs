@@ -78,12 +78,14 @@ fn table(managers: &[Manager], args: &ListArgs, io: &mut Io<'_>) -> Result<()> {
     }
     headers.push("WHY");
     let mut table = Table::new(&headers);
-    let instant = |at: Option<jiff::Timestamp>| at.map_or_else(|| "-".to_owned(), |at| print::instant_from(at, io.now));
+    let instant =
+        |at: Option<jiff::Timestamp>| at.map_or_else(|| "-".to_owned(), |at| print::instant_from(at, io.now));
     for manager in managers {
         let status = &manager.status;
         let next = status.next.as_ref();
         let age = manager.meta.creation_timestamp.as_ref();
-        let mut cells: Vec<Cell> = if args.all_namespaces { vec![manager.namespace().into()] } else { Vec::new() };
+        let mut cells: Vec<Cell> =
+            if args.all_namespaces { vec![manager.namespace().into()] } else { Vec::new() };
         cells.extend([
             manager.name().into(),
             Cell::phase(status.phase),
@@ -111,10 +113,13 @@ fn why(manager: &Manager) -> String {
     if let Some(error) = manager.spec.as_ref().err().or(manager.status_error.as_ref()) {
         return error.clone();
     }
-    let outdated = manager.meta.generation.is_some() && manager.status.observed_generation != manager.meta.generation;
+    let outdated =
+        manager.meta.generation.is_some() && manager.status.observed_generation != manager.meta.generation;
     let message = manager.status.next.as_ref().map(|n| n.message.as_str());
     match (manager.status.phase, message) {
-        (None::<Phase>, _) => "the operator has not looked at it yet; `coppice doctor` says whether it runs".to_owned(),
+        (None::<Phase>, _) => {
+            "the operator has not looked at it yet; `coppice doctor` says whether it runs".to_owned()
+        }
         (_, Some(message)) if outdated => format!("{message} (before the last change of spec)"),
         (_, message) => message.unwrap_or("-").to_owned(),
     }

@@ -99,11 +99,14 @@ impl Item {
 
     /// When, for people.
     pub(crate) fn when(&self, at: Timestamp) -> String {
-        let waits_for_time = [Reason::InitialDelay, Reason::Settling].iter().any(|r| r.as_str() == self.reason);
+        let waits_for_time =
+            [Reason::InitialDelay, Reason::Settling].iter().any(|r| r.as_str() == self.reason);
         match (self.now, self.due, self.look_at) {
             (true, ..) => "now".to_owned(),
             (_, Some(due), _) => print::instant_from(due, at),
-            (_, None, Some(look)) if waits_for_time => format!("not before {}", print::instant_from(look, at)),
+            (_, None, Some(look)) if waits_for_time => {
+                format!("not before {}", print::instant_from(look, at))
+            }
             _ => "-".to_owned(),
         }
     }
@@ -119,7 +122,8 @@ pub(crate) async fn run(args: &PlanArgs, connection: &ConnectionArgs, io: &mut I
     };
     let wanted = super::Wanted { namespace: namespace.as_deref(), name: None };
     let (snapshot, at) = super::look(&args.source, wanted, connection, io).await?;
-    let items: Vec<Item> = snapshot.managers.iter().map(|m| Item::new(m, &forecast(&snapshot, m, at), at)).collect();
+    let items: Vec<Item> =
+        snapshot.managers.iter().map(|m| Item::new(m, &forecast(&snapshot, m, at), at)).collect();
     let attention = items.iter().any(|i| i.unknown || i.phase == Some(Phase::Refused));
     if items.is_empty() {
         let place = namespace.map_or_else(String::new, |n| format!(" in namespace {n}"));

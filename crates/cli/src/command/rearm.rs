@@ -27,7 +27,11 @@ pub(crate) async fn run(args: &RearmArgs, connection: &ConnectionArgs, io: &mut 
     let (firings, written) = change(&client, &args.target, args.write.dry_run, async |manager| {
         let firings = manager.status.firings;
         let armed = manager.spec.as_ref().is_ok_and(|s| s.rearm == Some(firings));
-        Ok(if firings == 0 || armed { Change::Nothing(firings) } else { Change::Patch(json!({ "rearm": firings }), firings) })
+        Ok(if firings == 0 || armed {
+            Change::Nothing(firings)
+        } else {
+            Change::Patch(json!({ "rearm": firings }), firings)
+        })
     })
     .await?;
     let name = resource_name(&args.target.name);

@@ -30,7 +30,8 @@ struct Versions {
 }
 
 pub(crate) async fn run(args: &VersionArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
-    let mut versions = Versions { client: env!("CARGO_PKG_VERSION").to_owned(), operator: None, server: None };
+    let mut versions =
+        Versions { client: env!("CARGO_PKG_VERSION").to_owned(), operator: None, server: None };
     let mut result = Ok(Exit::Ok);
     if !args.client {
         match ask(connection, io).await {
@@ -54,7 +55,10 @@ pub(crate) async fn run(args: &VersionArgs, connection: &ConnectionArgs, io: &mu
 
 async fn ask(connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<(Option<String>, String)> {
     let client = connect(connection, io).await?.client;
-    let server = client.apiserver_version().await.map_err(|e| failed("the API server's version cannot be read", &e))?;
+    let server = client
+        .apiserver_version()
+        .await
+        .map_err(|e| failed("the API server's version cannot be read", &e))?;
     let mut warnings = Vec::new();
     let operator = live::config(&client, &mut warnings).await.and_then(|c| c.status.version);
     if let (None, Some(warning)) = (&operator, warnings.first()) {

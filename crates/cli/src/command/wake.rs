@@ -70,7 +70,11 @@ async fn one(args: &WakeArgs, client: &Client, target: &Target, io: &mut Io<'_>)
         let asleep = manager.status.scaled_down.clone();
         let firings = manager.status.firings;
         let asked = manager.spec.as_ref().is_ok_and(|s| s.wake == Some(firings));
-        Ok(if asleep.is_empty() || asked { Change::Nothing(asleep) } else { Change::Patch(json!({ "wake": firings }), asleep) })
+        Ok(if asleep.is_empty() || asked {
+            Change::Nothing(asleep)
+        } else {
+            Change::Patch(json!({ "wake": firings }), asleep)
+        })
     })
     .await?;
     if asleep.is_empty() {
@@ -81,7 +85,10 @@ async fn one(args: &WakeArgs, client: &Client, target: &Target, io: &mut Io<'_>)
         writeln!(io.out, "{name} waking {}{}", count(asleep.len(), "workload"), dry(args.write.dry_run))?;
         return Ok(Exit::Ok);
     }
-    writeln!(io.err, "{name}: waiting until {} have their replicas back ...", count(asleep.len(), "workload"))?;
+    io.say(&format!(
+        "{name}: waiting until {} have their replicas back ...",
+        count(asleep.len(), "workload")
+    ))?;
     let Ok(woken) = tokio::time::timeout(args.timeout.into(), awake(client, target)).await else {
         let manager = existing(client, target).await?;
         bail!("{}", still_asleep(&manager, target, args.timeout));
@@ -95,7 +102,7 @@ async fn one(args: &WakeArgs, client: &Client, target: &Target, io: &mut Io<'_>)
     match left {
         None => Ok(Exit::Ok),
         Some(message) => {
-            writeln!(io.err, "note: {message}")?;
+            io.say(&format!("note: {message}"))?;
             Ok(Exit::Attention)
         }
     }
@@ -143,7 +150,8 @@ async fn left_alone(client: &Client, manager: &Manager, since: Timestamp) -> Opt
     };
     // Ours is the newest; one from before this command began tells of another time. Clocks may differ a little.
     let begun = since.checked_sub(jiff::SignedDuration::from_secs(5)).unwrap_or(since);
-    let newest = found.items.into_iter().filter(|e| when(e).is_some_and(|at| at >= begun)).max_by_key(when)?;
+    let newest =
+        found.items.into_iter().filter(|e| when(e).is_some_and(|at| at >= begun)).max_by_key(when)?;
     newest.message.filter(|message| message.contains("left alone"))
 }
 
@@ -153,7 +161,12 @@ fn describe(workload: &ScaledWorkload, left: Option<&str>) -> String {
         return format!("{}/{}: left alone", workload.kind, workload.name);
     }
     match workload.replicas {
-        Some(replicas) => format!("{}/{}: {} again", workload.kind, workload.name, count(usize::try_from(replicas).unwrap_or(0), "replica")),
+        Some(replicas) => format!(
+            "{}/{}: {} again",
+            workload.kind,
+            workload.name,
+            count(usize::try_from(replicas).unwrap_or(0), "replica")
+        ),
         None => format!("{}/{}: runs again", workload.kind, workload.name),
     }
 }

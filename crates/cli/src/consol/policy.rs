@@ -2,7 +2,7 @@
 
 use coppice_api::Selector;
 use coppice_api::manager::{
-    Delete, Policy, PodsSucceed, ScaleDown, Then, Ttl, Webhook, WebhookFormat, When, WorkloadSelector,
+    Delete, PodsSucceed, Policy, ScaleDown, Then, Ttl, Webhook, WebhookFormat, When, WorkloadSelector,
 };
 use coppice_lifecycle::destination::{AllowList, Destination};
 use coppice_quantity::Duration;
@@ -50,11 +50,19 @@ pub(super) fn import(value: &Value, path: &str, remarks: &mut Remarks) -> Result
     if then.as_ref().is_some_and(|t| t.webhook.is_some()) {
         webhook_remarks(&name, &when, &params, remarks);
     }
-    Ok(Carried { policy: then.map(|then| Policy { name, when, then }), condition: value["condition"].clone() })
+    Ok(Carried {
+        policy: then.map(|then| Policy { name, when, then }),
+        condition: value["condition"].clone(),
+    })
 }
 
-fn import_condition(name: &str, condition: &Fields<'_>, remarks: &mut Remarks) -> Result<(When, Params), Wrong> {
-    let kind = condition.text("type")?.ok_or_else(|| condition.wrong("type", "required: TTL or PODS_SUCCEED"))?;
+fn import_condition(
+    name: &str,
+    condition: &Fields<'_>,
+    remarks: &mut Remarks,
+) -> Result<(When, Params), Wrong> {
+    let kind =
+        condition.text("type")?.ok_or_else(|| condition.wrong("type", "required: TTL or PODS_SUCCEED"))?;
     let fields = condition.below("params")?;
     fields.unknown(&["ttlSeconds", "podLabels", "initialDelaySeconds", "periodSeconds"], remarks);
     let (ttl, delay) = (fields.whole("ttlSeconds")?, fields.whole("initialDelaySeconds")?);
@@ -78,11 +86,12 @@ fn import_condition(name: &str, condition: &Fields<'_>, remarks: &mut Remarks) -
 fn import_ttl(name: &str, seconds: i64, remarks: &mut Remarks) -> When {
     let after = Duration::from_secs(seconds.max(1).unsigned_abs());
     if seconds < 1 {
-        remarks.differs(format!(
-            "policy {name:?}: ttlSeconds {seconds} was over at once; the least here is 1s"
-        ));
+        remarks
+            .differs(format!("policy {name:?}: ttlSeconds {seconds} was over at once; the least here is 1s"));
     } else if after.as_secs() != seconds.unsigned_abs() {
-        remarks.differs(format!("policy {name:?}: ttlSeconds {seconds} is more than a century and becomes {after}"));
+        remarks.differs(format!(
+            "policy {name:?}: ttlSeconds {seconds} is more than a century and becomes {after}"
+        ));
     } else {
         remarks.note(format!(
             "policy {name:?}: the ttl ends up to one second later, since creation times have a resolution of a second"
@@ -128,24 +137,26 @@ fn import_pods(
 }
 
 fn import_action(name: &str, action: &Fields<'_>, remarks: &mut Remarks) -> Result<Option<Then>, Wrong> {
-    let kind = action.text("type")?.ok_or_else(|| action.wrong("type", "required: DELETE, SCALE_DOWN or WEBHOOK"))?;
+    let kind = action
+        .text("type")?
+        .ok_or_else(|| action.wrong("type", "required: DELETE, SCALE_DOWN or WEBHOOK"))?;
     let params = action.below("params")?;
     params.unknown(&["selectors", "url"], remarks);
     match kind.as_str() {
         "DELETE" => Ok(Some(Then { delete: Some(Delete::default()), ..Then::default() })),
-        "SCALE_DOWN" => Ok(import_scale_down(name, &params, remarks)?.map(|scale_down| Then {
-            scale_down: Some(scale_down),
-            ..Then::default()
-        })),
-        "WEBHOOK" => Ok(import_webhook(name, &params, remarks)?.map(|webhook| Then {
-            webhook: Some(webhook),
-            ..Then::default()
-        })),
+        "SCALE_DOWN" => Ok(import_scale_down(name, &params, remarks)?
+            .map(|scale_down| Then { scale_down: Some(scale_down), ..Then::default() })),
+        "WEBHOOK" => Ok(import_webhook(name, &params, remarks)?
+            .map(|webhook| Then { webhook: Some(webhook), ..Then::default() })),
         other => Err(action.wrong("type", &format!("{other:?} is unknown: DELETE, SCALE_DOWN or WEBHOOK"))),
     }
 }
 
-fn import_scale_down(name: &str, params: &Fields<'_>, remarks: &mut Remarks) -> Result<Option<ScaleDown>, Wrong> {
+fn import_scale_down(
+    name: &str,
+    params: &Fields<'_>,
+    remarks: &mut Remarks,
+) -> Result<Option<ScaleDown>, Wrong> {
     let list = params.list("selectors")?.unwrap_or_default();
     if list.is_empty() {
         return Ok(Some(ScaleDown { selectors: None }));
@@ -158,7 +169,9 @@ fn import_scale_down(name: &str, params: &Fields<'_>, remarks: &mut Remarks) -> 
         let labels = fields.labels("labels")?;
         let known = ["Deployment", "StatefulSet"].into_iter().find(|known| known.eq_ignore_ascii_case(&kind));
         let Some(known) = known else {
-            remarks.note(format!("policy {name:?}: the selector of kind {kind:?} is left out: that operator skipped it"));
+            remarks.note(format!(
+                "policy {name:?}: the selector of kind {kind:?} is left out: that operator skipped it"
+            ));
             continue;
         };
         selectors.push(WorkloadSelector {

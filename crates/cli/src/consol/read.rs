@@ -91,7 +91,12 @@ impl<'a> Fields<'a> {
         Ok(Some(labels).filter(|l| !l.is_empty()))
     }
 
-    fn read<T>(&self, key: &str, what: &str, read: impl FnOnce(&'a Value) -> Option<T>) -> Result<Option<T>, Wrong> {
+    fn read<T>(
+        &self,
+        key: &str,
+        what: &str,
+        read: impl FnOnce(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>, Wrong> {
         let Some(value) = self.get(key) else { return Ok(None) };
         read(value).map(Some).ok_or_else(|| self.wrong(key, &format!("must be {what}")))
     }

@@ -1,5 +1,12 @@
 //! Runs command lines in this process, at a fixed time.
-#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test file uses its part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "each test file uses its part"
+)]
 
 use std::ffi::OsString;
 
@@ -19,7 +26,8 @@ pub struct Ran {
 impl Ran {
     /// Everything, as a golden file shows it.
     pub fn all(&self) -> String {
-        let err = if self.err.is_empty() { String::new() } else { format!("\n--- standard error\n{}", self.err) };
+        let err =
+            if self.err.is_empty() { String::new() } else { format!("\n--- standard error\n{}", self.err) };
         format!("exit code {}\n--- standard output\n{}{err}", self.code, self.out)
     }
 }
@@ -32,8 +40,7 @@ pub fn run_at(line: &str, stdin: &str, now: &str, client: Option<kube::Client>) 
     let now: Timestamp = now.parse().unwrap();
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let args = line.split(' ').map(OsString::from);
-    let mut io =
-        Io { stdin: &mut stdin.as_bytes(), out: &mut out, err: &mut err, now, color: false, client };
+    let mut io = Io { stdin: &mut stdin.as_bytes(), out: &mut out, err: &mut err, now, color: false, client };
     let code = coppice_cli::run(args, &mut io);
     Ran { code, out: String::from_utf8(out).unwrap(), err: String::from_utf8(err).unwrap() }
 }

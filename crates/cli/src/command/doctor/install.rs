@@ -49,10 +49,13 @@ async fn definition(client: &Client, ours: &CustomResourceDefinition) -> Finding
     };
     let wanted = ours.spec.versions.first().map_or("", |v| v.name.as_str());
     if !found.spec.versions.iter().any(|v| v.name == wanted && v.served) {
-        return Finding::new(State::Problem, about, format!("version {wanted} is not served")).advise(install);
+        return Finding::new(State::Problem, about, format!("version {wanted} is not served"))
+            .advise(install);
     }
     let conditions = found.status.and_then(|s| s.conditions).unwrap_or_default();
-    let bad = conditions.iter().find(|c| ["Established", "NamesAccepted"].contains(&c.type_.as_str()) && c.status != "True");
+    let bad = conditions
+        .iter()
+        .find(|c| ["Established", "NamesAccepted"].contains(&c.type_.as_str()) && c.status != "True");
     if let Some(bad) = bad {
         let message = bad.message.as_deref().unwrap_or_default();
         return Finding::new(State::Problem, about, format!("{} is {}: {message}", bad.type_, bad.status));
@@ -78,10 +81,16 @@ async fn lease(client: &Client, system: &str, now: Timestamp) -> Finding {
             .advise(format!("look at the operator's pods: `kubectl get pods -n {system}`")),
         Some(at) if now.duration_since(at) > length => {
             let when = print::relative(at, now);
-            Finding::new(State::Problem, about, format!("{holder} renewed it last {when}: the operator does not run or cannot write"))
-                .advise(format!("look at the operator's log: `kubectl logs -n {system} -l {OURS}`"))
+            Finding::new(
+                State::Problem,
+                about,
+                format!("{holder} renewed it last {when}: the operator does not run or cannot write"),
+            )
+            .advise(format!("look at the operator's log: `kubectl logs -n {system} -l {OURS}`"))
         }
-        Some(at) => Finding::new(State::Ok, about, format!("held by {holder}, renewed {}", print::relative(at, now))),
+        Some(at) => {
+            Finding::new(State::Ok, about, format!("held by {holder}, renewed {}", print::relative(at, now)))
+        }
     }
 }
 
@@ -94,9 +103,14 @@ async fn deployments(client: &Client, system: &str, alive: bool) -> Vec<Finding>
     if found.is_empty() {
         let message = format!("there is no Deployment with the label {OURS}");
         return vec![if alive {
-            Finding::new(State::Ok, about, format!("{message}; the Lease shows that an operator runs elsewhere"))
+            Finding::new(
+                State::Ok,
+                about,
+                format!("{message}; the Lease shows that an operator runs elsewhere"),
+            )
         } else {
-            Finding::new(State::Problem, about, message).advise("install the chart, or name its namespace with --system-namespace")
+            Finding::new(State::Problem, about, message)
+                .advise("install the chart, or name its namespace with --system-namespace")
         }];
     }
     let mut findings = Vec::new();
@@ -105,7 +119,8 @@ async fn deployments(client: &Client, system: &str, alive: bool) -> Vec<Finding>
         let available = deployment.status.as_ref().and_then(|s| s.available_replicas).unwrap_or(0);
         let about = format!("Deployment {system}/{}", deployment.name_any());
         let state = if available > 0 && available >= wanted { State::Ok } else { State::Problem };
-        let mut finding = Finding::new(state, about, format!("{available} of {wanted} replicas are available"));
+        let mut finding =
+            Finding::new(state, about, format!("{available} of {wanted} replicas are available"));
         if state == State::Problem {
             finding.details = pods(client, system).await;
             finding = finding.advise(format!("`kubectl describe pods -n {system} -l {OURS}` tells more"));
@@ -117,7 +132,9 @@ async fn deployments(client: &Client, system: &str, alive: bool) -> Vec<Finding>
 
 /// What the operator's pods wait for.
 async fn pods(client: &Client, system: &str) -> Vec<String> {
-    let Ok(pods) = live::list(&Api::<Pod>::namespaced(client.clone(), system), Some(OURS)).await else { return Vec::new() };
+    let Ok(pods) = live::list(&Api::<Pod>::namespaced(client.clone(), system), Some(OURS)).await else {
+        return Vec::new();
+    };
     let mut lines = Vec::new();
     for pod in pods {
         let name = pod.name_any();
@@ -128,7 +145,10 @@ async fn pods(client: &Client, system: &str) -> Vec<String> {
         let restarts: i32 = containers.iter().map(|c| c.restart_count).sum();
         let reasons: Vec<String> = waiting.collect();
         let why = if reasons.is_empty() { String::new() } else { format!(", {}", reasons.join(", ")) };
-        lines.push(format!("pod {name}: {phase}{why}, {}", count(usize::try_from(restarts).unwrap_or(0), "restart")));
+        lines.push(format!(
+            "pod {name}: {phase}{why}, {}",
+            count(usize::try_from(restarts).unwrap_or(0), "restart")
+        ));
     }
     lines
 }
@@ -137,7 +157,8 @@ async fn config(client: &Client, now: Timestamp) -> Finding {
     let about = format!("CoppiceConfig {CONFIG_NAME}");
     let mut warnings = Vec::new();
     let Some(config) = live::config(client, &mut warnings).await else {
-        let message = warnings.pop().unwrap_or_default();
+        let warning = warnings.pop().unwrap_or_default();
+        let message = warning.split_once(": ").map_or(warning.as_str(), |(_, message)| message);
         return Finding::new(State::Unknown, about, message);
     };
     let mut finding = Finding::new(State::Ok, about, budget(&config));
@@ -149,14 +170,26 @@ async fn config(client: &Client, now: Timestamp) -> Finding {
         bad(&mut finding, format!("{error}; every destructive step is paused"));
     }
     for condition in config.status.conditions.iter().filter(|c| c.status != "True") {
-        bad(&mut finding, format!("{} is {}: {} [{}]", condition.type_, condition.status, condition.message, condition.reason));
+        bad(
+            &mut finding,
+            format!(
+                "{} is {}: {} [{}]",
+                condition.type_, condition.status, condition.message, condition.reason
+            ),
+        );
     }
     if config.spec.as_ref().is_ok_and(|s| s.governor.paused) {
-        bad(&mut finding, "the kill switch is on: nothing is deleted or scaled down (spec.governor.paused)".to_owned());
+        bad(
+            &mut finding,
+            "the kill switch is on: nothing is deleted or scaled down (spec.governor.paused)".to_owned(),
+        );
     }
     if let Some(tripped) = &config.status.governor.tripped {
         let since = print::instant_from(tripped.since, now);
-        bad(&mut finding, format!("the governor stopped a step at {since}: {} [{}]", tripped.message, tripped.reason));
+        bad(
+            &mut finding,
+            format!("the governor stopped a step at {since}: {} [{}]", tripped.message, tripped.reason),
+        );
     }
     if config.meta.generation.is_some() && config.status.observed_generation != config.meta.generation {
         bad(&mut finding, "the operator has not read the last change of spec".to_owned());
@@ -167,7 +200,10 @@ async fn config(client: &Client, now: Timestamp) -> Finding {
 fn budget(config: &Config) -> String {
     let governor = &config.status.governor;
     let version = config.status.version.as_deref().unwrap_or("unknown");
-    format!("operator version {version}; {} of {} destructive steps in the last hour", governor.last_hour, governor.hourly_limit)
+    format!(
+        "operator version {version}; {} of {} destructive steps in the last hour",
+        governor.last_hour, governor.hourly_limit
+    )
 }
 
 async fn managers(client: &Client) -> Finding {
@@ -178,9 +214,17 @@ async fn managers(client: &Client) -> Finding {
     };
     let bad: Vec<&Manager> = all.iter().filter(|m| !is_ready(m)).collect();
     if bad.is_empty() {
-        return Finding::new(State::Ok, about, format!("{}, each understood and possible", count(all.len(), "manager")));
+        return Finding::new(
+            State::Ok,
+            about,
+            format!("{}, each understood and possible", count(all.len(), "manager")),
+        );
     }
-    let mut finding = Finding::new(State::Problem, about, format!("{} of {} are not well", bad.len(), count(all.len(), "manager")));
+    let mut finding = Finding::new(
+        State::Problem,
+        about,
+        format!("{} of {} are not well", bad.len(), count(all.len(), "manager")),
+    );
     for manager in bad.iter().take(NAMED) {
         let phase = manager.status.phase.map_or("not looked at", Phase::as_str);
         let ready = manager.status.conditions.iter().find(|c| c.type_ == "Ready");

@@ -32,7 +32,12 @@ pub(super) async fn objects(client: &Client, namespace: &str, resource: &str, gr
     }
 }
 
-async fn list(client: &Client, namespace: &str, resource: &str, group: &str) -> Result<Vec<String>, kube::Error> {
+async fn list(
+    client: &Client,
+    namespace: &str,
+    resource: &str,
+    group: &str,
+) -> Result<Vec<String>, kube::Error> {
     let root = if group.is_empty() {
         "/api/v1".to_owned()
     } else {
@@ -40,7 +45,9 @@ async fn list(client: &Client, namespace: &str, resource: &str, group: &str) -> 
         let found = groups.into_iter().find(|g| g.name == group);
         let version = found.and_then(|g| g.preferred_version.or(g.versions.into_iter().next()));
         let Some(version) = version else {
-            return Ok(vec![format!("{resource}.{group}: its API is not served, so its objects cannot be listed")]);
+            return Ok(vec![format!(
+                "{resource}.{group}: its API is not served, so its objects cannot be listed"
+            )]);
         };
         format!("/apis/{}", version.group_version)
     };
@@ -55,7 +62,8 @@ async fn list(client: &Client, namespace: &str, resource: &str, group: &str) -> 
 
 fn describe(resource: &str, metadata: &Value) -> String {
     let name = metadata["name"].as_str().unwrap_or_default();
-    let finalizers: Vec<&str> = metadata["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let finalizers: Vec<&str> =
+        metadata["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let asked = if metadata["deletionTimestamp"].is_string() { "being deleted" } else { "not being deleted" };
     if finalizers.is_empty() {
         format!("{resource}/{name}: {asked}, no finalizers")
@@ -71,7 +79,8 @@ mod tests {
     #[test]
     fn conditions_name_what_is_left() {
         let message = "Some resources are remaining: configmaps. has 2 resource instances, widgets.example.com has 1 resource instances";
-        let expected = [("configmaps", ""), ("widgets", "example.com")].map(|(r, g)| (r.to_owned(), g.to_owned()));
+        let expected =
+            [("configmaps", ""), ("widgets", "example.com")].map(|(r, g)| (r.to_owned(), g.to_owned()));
         assert_eq!(parse(message), expected);
         assert!(parse("All content successfully removed").is_empty());
         let message = "Some content in the namespace has finalizers remaining: example.com/x in 2 resource instances, b in 1 resource instances";

@@ -21,7 +21,9 @@ pub(super) async fn api_services(client: &Client) -> Vec<Finding> {
     let mut findings = Vec::new();
     for service in &all {
         let conditions = service.status.iter().flat_map(|s| s.conditions.iter().flatten());
-        let Some(bad) = conditions.into_iter().find(|c| c.type_ == "Available" && c.status != "True") else { continue };
+        let Some(bad) = conditions.into_iter().find(|c| c.type_ == "Available" && c.status != "True") else {
+            continue;
+        };
         let message = bad.message.as_deref().or(bad.reason.as_deref()).unwrap_or("it does not answer");
         let backend = service.spec.as_ref().and_then(|s| s.service.as_ref());
         let advice = backend.map_or_else(
@@ -33,7 +35,10 @@ pub(super) async fn api_services(client: &Client) -> Vec<Finding> {
                 service.name_any()
             ),
         );
-        findings.push(Finding::new(State::Problem, format!("APIService {}", service.name_any()), message).advise(advice));
+        findings.push(
+            Finding::new(State::Problem, format!("APIService {}", service.name_any()), message)
+                .advise(advice),
+        );
     }
     if findings.is_empty() {
         findings.push(Finding::new(State::Ok, "APIServices", format!("all {} are available", all.len())));
@@ -41,7 +46,12 @@ pub(super) async fn api_services(client: &Client) -> Vec<Finding> {
     findings
 }
 
-pub(super) async fn look(client: &Client, older_than: Duration, services: &[Finding], now: Timestamp) -> Vec<Finding> {
+pub(super) async fn look(
+    client: &Client,
+    older_than: Duration,
+    services: &[Finding],
+    now: Timestamp,
+) -> Vec<Finding> {
     let all = match live::list(&Api::<Namespace>::all(client.clone()), None).await {
         Ok(all) => all,
         Err(error) => return vec![Finding::unreadable("namespaces", &error)],
@@ -53,7 +63,8 @@ pub(super) async fn look(client: &Client, older_than: Duration, services: &[Find
         let about = format!("namespace {}", namespace.name_any());
         let age = now.duration_since(since);
         if age < limit {
-            let message = format!("is being deleted since {}, less than {older_than} (--older-than)", print::age(age));
+            let message =
+                format!("is being deleted since {}, less than {older_than} (--older-than)", print::age(age));
             findings.push(Finding::new(State::Ok, about, message));
             continue;
         }
@@ -63,7 +74,11 @@ pub(super) async fn look(client: &Client, older_than: Duration, services: &[Find
         findings.push(finding);
     }
     if findings.is_empty() {
-        findings.push(Finding::new(State::Ok, "namespaces", format!("none of {} is being deleted", all.len())));
+        findings.push(Finding::new(
+            State::Ok,
+            "namespaces",
+            format!("none of {} is being deleted", all.len()),
+        ));
     }
     findings
 }
@@ -86,7 +101,9 @@ async fn diagnose(client: &Client, namespace: &Namespace, services: &[Finding], 
         finding.details.push(format!("{}: {message}", condition.type_));
         finding.advice.extend(advice(condition, services));
     }
-    for (resource, group) in bad.iter().flat_map(|c| remaining::parse(c.message.as_deref().unwrap_or_default())) {
+    for (resource, group) in
+        bad.iter().flat_map(|c| remaining::parse(c.message.as_deref().unwrap_or_default()))
+    {
         finding.details.extend(remaining::objects(client, &name, &resource, &group).await);
     }
     if bad.is_empty() && spec.iter().any(|f| f == KUBERNETES) {

@@ -32,7 +32,8 @@ struct Report<'a> {
 
 pub(super) async fn run(client: &Client, namespace: &str, format: Format, io: &mut Io<'_>) -> Result<Exit> {
     let events: Api<Event> = Api::namespaced(client.clone(), "default");
-    let about = ListParams::default().fields(&format!("involvedObject.kind=Namespace,involvedObject.name={namespace}"));
+    let about = ListParams::default()
+        .fields(&format!("involvedObject.kind=Namespace,involvedObject.name={namespace}"));
     let found = events.list(&about).await.map_err(|e| {
         failed(&format!("namespace {namespace} does not exist, and the Events about it in namespace default cannot be read"), &e)
     })?;
@@ -52,7 +53,12 @@ pub(super) async fn run(client: &Client, namespace: &str, format: Format, io: &m
             let mut table = Table::new(&["WHEN", "TYPE", "REASON", "WHAT"]);
             for event in &events {
                 let when = event.at.map_or_else(|| "-".to_owned(), |at| print::instant_from(at, io.now));
-                table.row(vec![when.into(), event.kind.as_str().into(), event.reason.as_str().into(), event.message.as_str().into()]);
+                table.row(vec![
+                    when.into(),
+                    event.kind.as_str().into(),
+                    event.reason.as_str().into(),
+                    event.message.as_str().into(),
+                ]);
             }
             table.write(io.out, true, io.color)?;
         }

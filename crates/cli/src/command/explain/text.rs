@@ -92,10 +92,24 @@ fn policies(one: &Explanation, at: Timestamp, to: &mut dyn Write, color: bool) -
             Verdict::False => ("false", anstyle::Style::new()),
             Verdict::Unknown => ("unknown", CARE),
         };
-        writeln!(to, "  {}. {:?}: {}, then {}", index + 1, policy.name, when(&policy.when), then(&policy.then))?;
-        let since = policy.since.map_or_else(String::new, |s| format!(", since {}", print::instant_from(s, at)));
+        writeln!(
+            to,
+            "  {}. {:?}: {}, then {}",
+            index + 1,
+            policy.name,
+            when(&policy.when),
+            then(&policy.then)
+        )?;
+        let since =
+            policy.since.map_or_else(String::new, |s| format!(", since {}", print::instant_from(s, at)));
         let due = due(policy, at);
-        writeln!(to, "     {}: {} [{}]{since}{due}", paint(verdict, style, color), policy.message, policy.reason)?;
+        writeln!(
+            to,
+            "     {}: {} [{}]{since}{due}",
+            paint(verdict, style, color),
+            policy.message,
+            policy.reason
+        )?;
     }
     Ok(())
 }
@@ -133,7 +147,14 @@ fn stops(one: &Explanation, to: &mut dyn Write, color: bool) -> Result<()> {
 fn past(one: &Explanation, at: Timestamp, to: &mut dyn Write, color: bool) -> Result<()> {
     if let Some(firing) = &one.last_firing {
         heading(to, "Last firing", color)?;
-        writeln!(to, "  Number {}, {} by policy {:?} at {}", one.firings, firing.action, firing.policy, print::instant_from(firing.at, at))?;
+        writeln!(
+            to,
+            "  Number {}, {} by policy {:?} at {}",
+            one.firings,
+            firing.action,
+            firing.policy,
+            print::instant_from(firing.at, at)
+        )?;
         let message = firing.message.as_deref().unwrap_or("-");
         writeln!(to, "  Result:    {message} [{}]", firing.result)?;
         writeln!(to, "  Because:   {}", firing.reason)?;
@@ -147,7 +168,10 @@ fn past(one: &Explanation, at: Timestamp, to: &mut dyn Write, color: bool) -> Re
         let undo = format!("coppice wake {}/{}", one.item.namespace, one.item.manager);
         heading(to, &format!("Scaled down (`{undo}` undoes it)"), color)?;
         for workload in &one.scaled_down {
-            let had = workload.replicas.map_or_else(|| "was not suspended".to_owned(), |n| format!("had {}", print::count(usize::try_from(n).unwrap_or(0), "replica")));
+            let had = workload.replicas.map_or_else(
+                || "was not suspended".to_owned(),
+                |n| format!("had {}", print::count(usize::try_from(n).unwrap_or(0), "replica")),
+            );
             writeln!(to, "  {}/{}: {had}", workload.kind, workload.name)?;
         }
     }
@@ -163,8 +187,14 @@ pub(super) fn when(when: &When) -> String {
             _ => "a ttl without an end".to_owned(),
         },
         (None, Some(pods)) => {
-            let which = pods.selector.as_ref().map_or_else(|| "every pod".to_owned(), |s| format!("pods with {}", s.to_query()));
-            let mut text = format!("when {which} succeeded (initial delay {}, at least {}", pods.initial_delay, pods.min_pods);
+            let which = pods
+                .selector
+                .as_ref()
+                .map_or_else(|| "every pod".to_owned(), |s| format!("pods with {}", s.to_query()));
+            let mut text = format!(
+                "when {which} succeeded (initial delay {}, at least {}",
+                pods.initial_delay, pods.min_pods
+            );
             if !pods.settle.is_zero() {
                 text = format!("{text}, settled for {}", pods.settle);
             }
@@ -183,7 +213,8 @@ pub(super) fn then(then: &Then) -> String {
             None => "scale down every Deployment and StatefulSet".to_owned(),
             Some(selectors) => {
                 let one = |s: &coppice_api::manager::WorkloadSelector| {
-                    let labels = s.selector.as_ref().map_or_else(String::new, |l| format!(" with {}", l.to_query()));
+                    let labels =
+                        s.selector.as_ref().map_or_else(String::new, |l| format!(" with {}", l.to_query()));
                     format!("{}s{labels}", s.kind)
                 };
                 format!("scale down {}", selectors.iter().map(one).collect::<Vec<_>>().join(", "))

@@ -1,0 +1,294 @@
+//! Commands against an API server that answers from a script: what they send, and what they make of the answers.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+use serde_json::{Value, json};
+use support::{NOW, Ran, run_at};
+
+/// What was asked: method, path with query, body.
+type Asked = (String, String, Value);
+/// Method and path, then what is answered; used up from the front, the last answer of a path stays.
+type Script = Vec<(&'static str, u16, Value)>;
+
+struct Server {
+    answers: Vec<(String, VecDeque<(u16, Value)>)>,
+    asked: Vec<Asked>,
+}
+
+impl Server {
+    fn answer(&mut self, method: &str, uri: &http::Uri, body: Value) -> (u16, Value) {
+        let key = format!("{method} {}", uri.path());
+        self.asked.push((method.to_owned(), uri.to_string(), body));
+        let found = self.answers.iter_mut().find(|(path, _)| *path == key);
+        let Some((_, queue)) = found else { return (404, status(404, "404 page not found")) };
+        if queue.len() > 1 { queue.pop_front().unwrap() } else { queue[0].clone() }
+    }
+}
+
+fn status(code: u16, message: &str) -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": "", "code": code})
+}
+
+fn against(line: &str, script: Script) -> (Ran, Vec<Asked>) {
+    let mut server = Server { answers: Vec::new(), asked: Vec::new() };
+    for (path, code, body) in script {
+        match server.answers.iter_mut().find(|(known, _)| known == path) {
+            Some((_, queue)) => queue.push_back((code, body)),
+            None => server.answers.push((path.to_owned(), VecDeque::from([(code, body)]))),
+        }
+    }
+    let server = Arc::new(Mutex::new(server));
+    let shared = Arc::clone(&server);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let server = Arc::clone(&shared);
+        async move {
+            let (parts, body) = request.into_parts();
+            let bytes = body.collect().await.unwrap().to_bytes();
+            let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+            let (code, answer) = server.lock().unwrap().answer(parts.method.as_str(), &parts.uri, body);
+            let response = Response::builder().status(code).body(Body::from(answer.to_string().into_bytes()));
+            Ok::<_, std::io::Error>(response.unwrap())
+        }
+    });
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let client = {
+        let _inside = runtime.enter();
+        kube::Client::new(service, "default")
+    };
+    let ran = run_at(line, "", NOW, Some(client));
+    let asked = std::mem::take(&mut server.lock().unwrap().asked);
+    (ran, asked)
+}
+
+const MANAGERS: &str = "GET /apis/coppice.dev/v1alpha1/namespaces/a/namespacemanagers";
+const MANAGER: &str = "GET /apis/coppice.dev/v1alpha1/namespaces/a/namespacemanagers/m";
+const PATCH: &str = "PATCH /apis/coppice.dev/v1alpha1/namespaces/a/namespacemanagers/m";
+const CONFIG: &str = "GET /apis/coppice.dev/v1alpha1/coppiceconfigs/coppice";
+
+fn manager(revision: &str, spec: &Value, status: &Value) -> Value {
+    let mut all =
+        json!({"policies": [{"name": "p", "when": {"ttl": {"after": "2h"}}, "then": {"delete": {}}}]});
+    all.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    json!({
+        "apiVersion": "coppice.dev/v1alpha1", "kind": "NamespaceManager",
+        "metadata": {"name": "m", "namespace": "a", "uid": "u-1", "resourceVersion": revision, "generation": 1, "creationTimestamp": "2026-03-01T12:00:00Z"},
+        "spec": all, "status": status
+    })
+}
+
+fn namespace() -> Value {
+    json!({"metadata": {"name": "a", "uid": "ns-1", "creationTimestamp": "2026-03-01T12:00:00Z"}})
+}
+
+fn list(items: &[Value]) -> Value {
+    json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items})
+}
+
+fn plain(revision: &str) -> Value {
+    manager(revision, &json!({}), &json!({}))
+}
+
+#[test]
+fn a_write_carries_what_was_read_and_is_computed_afresh_after_a_conflict() {
+    let script = vec![
+        (MANAGER, 200, plain("1")),
+        (MANAGER, 200, plain("2")),
+        (PATCH, 409, status(409, "changed")),
+        (PATCH, 200, plain("3")),
+    ];
+    let (ran, asked) = against("coppice hold a/m --for 2h --reason debugging", script);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert_eq!(ran.out, "namespacemanager.coppice.dev/m held until 2026-03-01T14:30:00Z (in 2h)\n");
+    let (_, uri, body) = asked.last().unwrap();
+    assert_eq!(
+        *body,
+        json!({
+            "metadata": {"resourceVersion": "2", "uid": "u-1"},
+            "spec": {"hold": {"until": "2026-03-01T14:30:00Z", "reason": "debugging"}}
+        })
+    );
+    assert!(uri.contains("fieldManager=coppice-cli") && uri.contains("fieldValidation=Strict"), "{uri}");
+    assert!(!uri.contains("dryRun"), "{uri}");
+}
+
+#[test]
+fn a_write_that_is_overtaken_again_and_again_gives_up() {
+    let script = vec![(MANAGER, 200, plain("1")), (PATCH, 409, status(409, "changed"))];
+    let (ran, asked) = against("coppice hold a/m --for 2h", script);
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("changed by somebody else 5 times"), "{}", ran.err);
+    assert_eq!(asked.iter().filter(|(method, ..)| method == "PATCH").count(), 5);
+}
+
+#[test]
+fn a_dry_run_is_one_on_the_server() {
+    let script = vec![(MANAGER, 200, plain("1")), (PATCH, 200, plain("2"))];
+    let (ran, asked) = against("coppice hold a/m --for 2h --dry-run", script);
+    assert!(ran.out.ends_with("(server dry run)\n"), "{}", ran.out);
+    assert!(asked.last().unwrap().1.contains("dryRun=All"));
+}
+
+#[test]
+fn what_the_server_refuses_is_told_in_its_words() {
+    let script = vec![(MANAGER, 200, plain("1")), (PATCH, 422, status(422, "spec.hold: no"))];
+    let (ran, _) = against("coppice hold a/m --for 2h", script);
+    assert_eq!(
+        (ran.code, ran.err.as_str()),
+        (1, "error: NamespaceManager a/m cannot be changed: spec.hold: no\n")
+    );
+}
+
+#[test]
+fn release_takes_the_hold_away_and_says_so_if_there_is_none() {
+    let (ran, asked) = against("coppice release a/m", vec![(MANAGER, 200, plain("1"))]);
+    assert_eq!((ran.out.as_str(), asked.len()), ("namespacemanager.coppice.dev/m had no hold\n", 1));
+    let held = manager("1", &json!({"hold": {"until": "2026-03-01T18:00:00Z"}}), &json!({}));
+    let (ran, asked) = against("coppice release a/m", vec![(MANAGER, 200, held), (PATCH, 200, plain("2"))]);
+    assert!(ran.out.contains("released (was held until 2026-03-01T18:00:00Z (in 5h30m))"), "{}", ran.out);
+    assert_eq!(asked.last().unwrap().2["spec"], json!({"hold": null}));
+}
+
+#[test]
+fn extend_counts_from_the_end_of_the_ttl_or_from_now() {
+    let extended = |spec: Value, line: &str| {
+        let script = vec![
+            (MANAGER, 200, manager("1", &spec, &json!({}))),
+            ("GET /api/v1/namespaces/a", 200, namespace()),
+            (PATCH, 200, plain("2")),
+        ];
+        let (ran, asked) = against(line, script);
+        assert_eq!(ran.code, 0, "{ran:?}");
+        asked.last().unwrap().2["spec"]["extendUntil"].as_str().unwrap().to_owned()
+    };
+    // The ttl ends at 14:00:01.
+    assert_eq!(extended(json!({}), "coppice extend a/m --by 1h"), "2026-03-01T15:00:01Z");
+    assert_eq!(
+        extended(json!({"extendUntil": "2026-03-01T16:00:00Z"}), "coppice extend a/m --by 1h"),
+        "2026-03-01T17:00:00Z"
+    );
+    let past = json!({"policies": [{"name": "p", "when": {"ttl": {"after": "1m"}}, "then": {"delete": {}}}]});
+    assert_eq!(extended(past, "coppice extend a/m --by 1h"), "2026-03-01T13:30:00Z");
+    assert_eq!(
+        extended(json!({}), "coppice extend a/m --until 2026-03-02T00:00:00Z"),
+        "2026-03-02T00:00:00Z"
+    );
+}
+
+#[test]
+fn extending_without_a_ttl_is_refused_with_advice() {
+    let pods = json!({"policies": [{"name": "p", "when": {"podsSucceed": {}}, "then": {"delete": {}}}]});
+    let (ran, asked) =
+        against("coppice extend a/m --by 1h", vec![(MANAGER, 200, manager("1", &pods, &json!({})))]);
+    assert!(
+        ran.code == 1 && ran.err.contains("has no ttl") && ran.err.contains("coppice hold a/m"),
+        "{ran:?}"
+    );
+    assert_eq!(asked.len(), 1);
+}
+
+#[test]
+fn wake_asks_for_the_last_firing_and_waits_until_nothing_is_asleep() {
+    let asleep = json!({"firings": 3, "phase": "Fired", "scaledDown": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "replicas": 5}]});
+    let awake = json!({"firings": 3, "phase": "Fired"});
+    let script = vec![
+        (MANAGERS, 200, list(&[manager("1", &json!({}), &asleep)])),
+        (MANAGER, 200, manager("1", &json!({}), &asleep)),
+        (MANAGER, 200, manager("2", &json!({}), &asleep)),
+        (MANAGER, 200, manager("3", &json!({}), &awake)),
+        (PATCH, 200, plain("2")),
+        ("GET /api/v1/namespaces/a/events", 403, status(403, "no")),
+    ];
+    let (ran, asked) = against("coppice wake a", script);
+    assert_eq!(ran.out, "namespacemanager.coppice.dev/m awake\n  Deployment/web: 5 replicas again\n");
+    assert_eq!(ran.code, 0);
+    let patch = asked.iter().find(|(method, ..)| method == "PATCH").unwrap();
+    assert_eq!(patch.2["spec"], json!({"wake": 3}));
+}
+
+#[test]
+fn wake_gives_up_with_what_is_still_asleep() {
+    let asleep = json!({"firings": 3, "next": {"reason": "InProgress", "message": "giving back"}, "scaledDown": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "replicas": 5}]});
+    let script = vec![(MANAGER, 200, manager("1", &json!({"wake": 3}), &asleep))];
+    let (ran, _) = against("coppice wake a/m --timeout 1s", script);
+    assert!(
+        ran.code == 1
+            && ran
+                .err
+                .contains("after 1s still asleep in a/m: Deployment/web; the manager says: giving back"),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn pods_that_may_not_be_listed_are_unknown() {
+    let pods = json!({"policies": [{"name": "p", "when": {"podsSucceed": {}}, "then": {"delete": {}}}]});
+    let script = vec![
+        (MANAGERS, 200, list(&[manager("1", &pods, &json!({}))])),
+        (CONFIG, 403, status(403, "not you")),
+        ("GET /api/v1/namespaces/a/pods", 403, status(403, "pods is forbidden")),
+        ("GET /apis/batch/v1/namespaces/a/jobs", 200, list(&[])),
+        ("GET /api/v1/namespaces/a", 200, namespace()),
+    ];
+    let (ran, _) = against("coppice plan -n a", script);
+    assert_eq!(ran.code, 3);
+    assert!(ran.out.contains("pods cannot be listed: pods is forbidden"), "{}", ran.out);
+    assert!(
+        ran.err.contains("CoppiceConfig/coppice: it cannot be read: not you; its defaults are assumed"),
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
+fn a_namespace_that_is_gone_is_explained_by_its_events() {
+    let gone = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "message": "not found", "code": 404});
+    let gone = || ("GET /api/v1/namespaces/a", 404, gone.clone());
+    let event = json!({
+        "metadata": {"name": "e", "namespace": "default"}, "involvedObject": {"kind": "Namespace", "name": "a", "uid": "ns-1"},
+        "type": "Normal", "reason": "NamespaceDeleted", "message": "accepted", "eventTime": "2026-03-01T12:20:00.000000Z"
+    });
+    let (ran, asked) = against(
+        "coppice explain a",
+        vec![gone(), ("GET /api/v1/namespaces/default/events", 200, list(&[event]))],
+    );
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(
+        ran.out.contains("2026-03-01T12:20:00Z (10m ago)   Normal   NamespaceDeleted   accepted"),
+        "{}",
+        ran.out
+    );
+    assert!(asked.last().unwrap().1.contains("involvedObject.name%3Da"), "{asked:?}");
+    let (ran, _) =
+        against("coppice explain a", vec![gone(), ("GET /api/v1/namespaces/default/events", 200, list(&[]))]);
+    assert!(ran.code == 1 && ran.err.contains("no Event about it is left"), "{ran:?}");
+}
+
+#[test]
+fn list_shows_what_the_operator_reported() {
+    let status = json!({"observedGeneration": 1, "phase": "Active", "next": {"action": "delete", "due": "2026-03-01T14:00:01Z", "reason": "TtlRunning", "message": "the ttl ends"}});
+    let mut new = manager("2", &json!({"hold": {"until": "2026-03-01T18:00:00Z"}}), &json!({}));
+    new["metadata"]["name"] = "new".into();
+    let mut odd = manager("3", &json!({"policies": 7}), &json!({}));
+    odd["metadata"]["name"] = "odd".into();
+    let script =
+        || vec![(MANAGERS, 200, list(&[manager("1", &json!({}), &status), new.clone(), odd.clone()]))];
+    insta::assert_snapshot!("list", against("coppice list -n a", script()).0.all());
+    insta::assert_snapshot!("list_wide", against("coppice ls -n a -o wide", script()).0.out);
+    let (ran, _) = against("coppice list -n a", vec![(MANAGERS, 200, list(&[]))]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, "No resources found in a namespace.\n"));
+    let (_, asked) = against("coppice list -n a -l x=y", vec![(MANAGERS, 200, list(&[]))]);
+    assert!(asked[0].1.contains("labelSelector=x%3Dy"), "{asked:?}");
+}
+
+#[test]
+fn a_cluster_without_our_kinds_is_told_how_to_get_them() {
+    let (ran, _) = against("coppice list -n a", Vec::new());
+    assert!(ran.code == 1 && ran.err.contains("coppice crds | kubectl apply --server-side -f -"), "{ran:?}");
+}
