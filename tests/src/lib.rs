@@ -4,7 +4,9 @@
 
 pub mod demo;
 pub mod operator;
+pub mod proxy;
 pub mod receiver;
+pub mod scale;
 pub mod stage;
 
 pub use operator::Operator;

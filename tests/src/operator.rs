@@ -1,7 +1,7 @@
 //! The real operator, as a process that can be killed.
 
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -39,6 +39,11 @@ impl Operator {
 
     /// Starts it with further arguments and waits for nothing.
     pub async fn spawn(stage: &Stage, args: &[&str]) -> anyhow::Result<Self> {
+        Self::spawn_by(stage, &stage.plane.kubeconfig(OPERATOR)?, args).await
+    }
+
+    /// The same, by another kubeconfig.
+    pub async fn spawn_by(stage: &Stage, kubeconfig: &Path, args: &[&str]) -> anyhow::Result<Self> {
         // Free a moment ago; a lost race shows as a start that fails.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let address = format!("127.0.0.1:{port}");
@@ -47,7 +52,7 @@ impl Operator {
             .args(["-c", SUPERVISOR, "supervisor"])
             .arg(binary("coppice-operator")?)
             .arg("--kubeconfig")
-            .arg(stage.plane.kubeconfig(OPERATOR)?)
+            .arg(kubeconfig)
             .args(["--listen", &address, "--log-format", "json", "--log", "info,coppice_controllers=debug"])
             .args(args)
             .stdin(Stdio::piped())
@@ -98,6 +103,12 @@ impl Operator {
         self.signal("TERM").await?;
         let ended = tokio::time::timeout(Duration::from_secs(30), self.child.wait()).await;
         Ok(ended.context("it does not end on SIGTERM")??)
+    }
+
+    /// Waits for it to end by itself.
+    pub async fn ended(&mut self) -> anyhow::Result<std::process::ExitStatus> {
+        let ended = tokio::time::timeout(Duration::from_mins(1), self.child.wait()).await;
+        Ok(ended.context("it does not end")??)
     }
 
     /// Sends it a signal, such as `TERM`, `STOP` or `CONT`.

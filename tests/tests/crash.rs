@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, ensure};
 use coppice_plane::{OPERATOR, Options};
+use coppice_tests::proxy::Proxy;
 use coppice_tests::receiver::Receiver;
 use coppice_tests::{Operator, Stage, alone};
 use serde_json::Value;
@@ -184,6 +185,38 @@ fn a_deleted_lease_or_configuration_is_made_anew() -> Test {
         stage.kubectl(coppice_plane::ADMIN, &["delete", "coppiceconfig", "coppice"]).await?;
         ensure!(stage.until("the settings again", &key).await? == before, "the key stays the same");
         ensure!(operator.http("/readyz").await.is_ok());
+        Ok(())
+    })
+}
+
+#[test]
+fn cut_off_from_the_api_server_a_follower_waits_and_recovers_and_a_leader_ends() -> Test {
+    alone(async {
+        let stage = Stage::start().await?;
+        stage.apply(GENEROUS).await?;
+        let leader = Operator::start(&stage).await?;
+        let mut proxy = Proxy::start(stage.plane.url()).await?;
+        let detour = proxy.kubeconfig(&stage.plane.kubeconfig(OPERATOR)?)?;
+        let mut follower = Operator::spawn_by(&stage, &detour, &SHORT_LEASE).await?;
+        follower.ready(&stage).await?;
+        proxy.cut().await;
+        let says = async || {
+            let error = follower.http("/readyz").await.err()?.to_string();
+            error.contains("cannot watch pods").then_some(error)
+        };
+        stage.until("the follower says that it is cut off", says).await?;
+        ensure!(follower.http("/livez").await.is_ok(), "a restart would not help");
+        proxy.heal().await?;
+        follower.ready(&stage).await?;
+
+        // Now it leads; cut off, it must not go on believing so.
+        drop(leader);
+        let leads = async || (follower.metric("coppice_leader").await.ok()?? == 1.0).then_some(());
+        stage.until("the follower leads", leads).await?;
+        proxy.cut().await;
+        let status = follower.ended().await?;
+        ensure!(!status.success(), "it ends with an error, so that it is started again");
+        ensure!(follower.last_lines().contains("could not be renewed"), "{}", follower.last_lines());
         Ok(())
     })
 }

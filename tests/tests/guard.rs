@@ -28,7 +28,9 @@ fn our_account_cannot_delete_without_preconditions_or_what_is_protected() -> Tes
         stage.kubectl(ADMIN, &["label", "namespace", "labelled", "coppice.dev/protected=true"]).await?;
         let of = async |name: &str| -> anyhow::Result<Value> {
             let object = stage.get("namespace", "", name).await?.unwrap_or_default();
-            Ok(json!({"uid": object["metadata"]["uid"], "resourceVersion": object["metadata"]["resourceVersion"]}))
+            Ok(
+                json!({"uid": object["metadata"]["uid"], "resourceVersion": object["metadata"]["resourceVersion"]}),
+            )
         };
         let good = of("plain").await?;
         let without_revision = delete(stage, "plain", json!({"uid": good["uid"]})).await;
@@ -49,10 +51,13 @@ fn our_account_cannot_delete_without_preconditions_or_what_is_protected() -> Tes
 fn nobody_else_writes_status() -> Test {
     together(async |stage, _| {
         stage.namespace("forged").await?;
-        stage.manager("forged", "m", "{policies: [{name: end, when: {ttl: {after: 9h}}, then: {delete: {}}}]}").await?;
+        stage
+            .manager("forged", "m", "{policies: [{name: end, when: {ttl: {after: 9h}}, then: {delete: {}}}]}")
+            .await?;
         stage.phase("forged", "m", "Active").await?;
         let forged = r#"{"status":{"firings":7}}"#;
-        let patch = ["patch", "nsman", "m", "-n", "forged", "--subresource=status", "--type=merge", "-p", forged];
+        let patch =
+            ["patch", "nsman", "m", "-n", "forged", "--subresource=status", "--type=merge", "-p", forged];
         let answer = stage.kubectl(ADMIN, &patch).await;
         ensure!(refused(&answer, "Only Coppice writes status"), "{answer:?}");
         Ok(())
@@ -64,14 +69,17 @@ fn a_status_of_another_version_is_left_alone() -> Test {
     alone(async {
         let stage = Stage::start().await?;
         stage.namespace("newer").await?;
-        stage.manager("newer", "m", "{policies: [{name: end, when: {ttl: {after: 1s}}, then: {delete: {}}}]}").await?;
+        stage
+            .manager("newer", "m", "{policies: [{name: end, when: {ttl: {after: 1s}}, then: {delete: {}}}]}")
+            .await?;
         // Written by a later version, as its account: a phase that this one does not know. The schema of this version
         // would not take it, so the schema goes first.
         let crd = "crd/namespacemanagers.coppice.dev";
         let open = r#"[{"op":"remove","path":"/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/phase/enum"}]"#;
         stage.kubectl(ADMIN, &["patch", crd, "--type=json", "-p", open]).await?;
         let status = r#"{"status":{"phase":"Hibernating","firings":3}}"#;
-        let write = ["patch", "nsman", "m", "-n", "newer", "--subresource=status", "--type=merge", "-p", status];
+        let write =
+            ["patch", "nsman", "m", "-n", "newer", "--subresource=status", "--type=merge", "-p", status];
         stage.kubectl(ADMIN, &["delete", "validatingadmissionpolicybinding", "coppice-status"]).await?;
         stage.until("the status is written", async || stage.kubectl(ADMIN, &write).await.ok()).await?;
         let _operator = Operator::start(&stage).await?;
@@ -82,7 +90,11 @@ fn a_status_of_another_version_is_left_alone() -> Test {
             })
             .await?;
         let manager = stage.get("nsman", "newer", "m").await?.unwrap_or_default();
-        ensure!(manager["status"] == json!({"phase": "Hibernating", "firings": 3}), "{:#}", manager["status"]);
+        ensure!(
+            manager["status"] == json!({"phase": "Hibernating", "firings": 3}),
+            "{:#}",
+            manager["status"]
+        );
         ensure!(stage.namespace_deletes()?.iter().all(|e| e.name != "newer"));
         Ok(())
     })

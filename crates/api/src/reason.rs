@@ -69,6 +69,8 @@ pub enum Reason {
     KindNotAllowed,
     /// The manager's status was written by another version and cannot be understood.
     StatusNotUnderstood,
+    /// Working on the manager ended in a bug of Coppice; it is tried again.
+    ReconcilePanicked,
     // Of CoppiceConfig
     /// Every entry of the settings is in force.
     Understood,
@@ -147,6 +149,7 @@ impl Reason {
             Self::InvalidSpec => "InvalidSpec",
             Self::KindNotAllowed => "KindNotAllowed",
             Self::StatusNotUnderstood => "StatusNotUnderstood",
+            Self::ReconcilePanicked => "ReconcilePanicked",
             Self::Understood => "Understood",
             Self::InvalidEntries => "InvalidEntries",
             Self::Paused => "Paused",

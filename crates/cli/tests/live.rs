@@ -213,6 +213,14 @@ fn wake_asks_for_the_last_firing_and_waits_until_nothing_is_asleep() {
 }
 
 #[test]
+fn wake_does_not_race_with_a_scale_down_under_way() {
+    let intent = json!({"id": "f", "policy": "p", "action": "scaleDown", "uid": "ns-1", "digest": "d", "decidedAt": "2026-03-01T12:29:00Z", "reason": "TtlElapsed"});
+    let busy = json!({"intent": intent, "scaledDown": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "replicas": 5}]});
+    let (ran, asked) = against("coppice wake a/m", vec![(MANAGER, 200, manager("1", &json!({}), &busy))]);
+    assert!(ran.code == 1 && ran.err.contains("at this moment") && asked.len() == 1, "{ran:?}");
+}
+
+#[test]
 fn wake_gives_up_with_what_is_still_asleep() {
     let asleep = json!({"firings": 3, "next": {"reason": "InProgress", "message": "giving back"}, "scaledDown": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "replicas": 5}]});
     let script = vec![(MANAGER, 200, manager("1", &json!({"wake": 3}), &asleep))];

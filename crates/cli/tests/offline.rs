@@ -79,7 +79,11 @@ fn the_budget_and_the_kill_switch_stop_destructive_steps() {
         world().replace("tenants: {webhookHosts", "governor: {paused: true}\n    tenants: {webhookHosts");
     let ran = run("coppice explain tests/e2e -f -", &paused);
     assert!(ran.out.contains("its condition holds, but the kill switch is on"), "{}", ran.out);
-    assert!(ran.out.contains("[Paused]"), "{}", ran.out);
+    assert!(
+        ran.out.contains("[Paused]") && ran.out.contains("as soon as nothing stands in the way"),
+        "{}",
+        ran.out
+    );
 }
 
 #[test]

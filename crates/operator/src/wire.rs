@@ -223,7 +223,7 @@ impl Operator {
             }
         }
         let shared = Arc::clone(&self.shared);
-        let observe = self.shared.metrics.controller("namespacemanager");
+        let observe = namespace_manager::Listener::new(Arc::clone(&self.shared));
         let first = Arc::new(FirstPass::of(&self.shared, first_pass));
         let process = move |key: Key| {
             let (shared, first) = (Arc::clone(&shared), Arc::clone(&first));

@@ -5,7 +5,7 @@ use std::time::Duration as Wait;
 use anyhow::{Result, bail};
 use clap::Args;
 use coppice_api::Reason;
-use coppice_api::manager::ScaledWorkload;
+use coppice_api::manager::{Action, ScaledWorkload};
 use coppice_quantity::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
@@ -69,6 +69,12 @@ async fn one(args: &WakeArgs, client: &Client, target: &Target, io: &mut Io<'_>)
     let (asleep, _) = change(client, target, args.write.dry_run, async |manager| {
         let asleep = manager.status.scaled_down.clone();
         let firings = manager.status.firings;
+        if manager.status.intent.as_ref().is_some_and(|i| i.action == Action::ScaleDown) {
+            bail!(
+                "NamespaceManager {target} is scaling workloads down at this moment, and a wake would be overtaken by it: \
+                 try again when it has finished (`coppice explain {target}` tells)"
+            );
+        }
         let asked = manager.spec.as_ref().is_ok_and(|s| s.wake == Some(firings));
         Ok(if asleep.is_empty() || asked {
             Change::Nothing(asleep)
@@ -113,7 +119,7 @@ async fn awake(client: &Client, target: &Target) -> Result<Manager> {
     loop {
         let manager = existing(client, target).await?;
         let status = &manager.status;
-        let waking = status.intent.as_ref().is_some_and(|i| i.action == coppice_api::manager::Action::Wake);
+        let waking = status.intent.as_ref().is_some_and(|i| i.action == Action::Wake);
         if status.scaled_down.is_empty() && !waking {
             return Ok(manager);
         }

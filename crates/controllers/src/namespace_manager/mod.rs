@@ -16,9 +16,10 @@ mod observe;
 mod plan;
 mod report;
 
+pub use report::{Listener, count_phases};
+
 use std::sync::Arc;
 
-use coppice_api::manager::Phase;
 use coppice_runtime::queue::Next;
 use tokio::time::Instant;
 
@@ -55,17 +56,4 @@ pub async fn reconcile(shared: Arc<Shared>, key: Key) -> Next {
         }
     }
     Next::At(Instant::now())
-}
-
-/// Counts managers by phase, for metrics.
-pub fn count_phases(shared: &Shared) {
-    let mut counts = std::collections::BTreeMap::new();
-    shared.managers.for_each(|manager| {
-        if let Some(phase) = manager.status.phase {
-            *counts.entry(phase).or_insert(0usize) += 1;
-        }
-    });
-    for phase in Phase::ALL {
-        shared.metrics.managers(phase.as_str(), counts.get(&phase).copied().unwrap_or(0));
-    }
 }

@@ -1,13 +1,19 @@
 //! Tells what happened: Events, metrics, logs.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use coppice_api::Reason;
-use coppice_api::manager::{Action, Intent};
+use coppice_api::manager::{Action, Intent, Phase};
 use coppice_lifecycle::plan::Note;
+use coppice_runtime::kinds::Manager;
+use coppice_runtime::metrics::ControllerMetrics;
+use coppice_runtime::queue::{Depths, Observe, Outcome};
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::apply::Told;
 use super::observe::Observation;
-use crate::shared::Shared;
+use crate::shared::{Key, Shared};
 
 /// Tells what a pass has done.
 pub(super) fn report(shared: &Shared, observation: &Observation, told: &Told) {
@@ -35,6 +41,14 @@ pub(super) fn status_not_understood(shared: &Shared, observation: &Observation, 
     tracing::error!(namespace = %observation.manager.namespace, manager = %observation.manager.name, "{message}");
     shared.metrics.blocked(reason.as_str());
     shared.events.publish(manager_reference(observation), true, reason.as_str(), "Manage", &message);
+}
+
+/// Tells that working on a manager ended in a panic: contained, counted by the queue, and tried again.
+fn panicked(shared: &Shared, key: &Key, message: &str) {
+    let Some(manager) = shared.managers.get(&key.namespace, &key.name) else { return };
+    let reason = Reason::ReconcilePanicked.as_str();
+    let note = format!("a bug in Coppice stopped the work on this manager; it is tried again: {message}");
+    shared.events.publish(reference(&manager), true, reason, "Manage", &note);
 }
 
 /// Whether somebody may ask about it after the namespace is gone.
@@ -84,7 +98,10 @@ fn count(shared: &Shared, note: &Note, intent: Option<&Intent>) {
 }
 
 fn manager_reference(observation: &Observation) -> ObjectReference {
-    let manager = &observation.manager;
+    reference(&observation.manager)
+}
+
+fn reference(manager: &Manager) -> ObjectReference {
     ObjectReference {
         api_version: Some("coppice.dev/v1alpha1".to_owned()),
         kind: Some("NamespaceManager".to_owned()),
@@ -102,5 +119,45 @@ fn namespace_reference(observation: &Observation) -> ObjectReference {
         name: Some(observation.manager.namespace.to_string()),
         uid: observation.namespace.as_ref().map(|n| n.uid.clone()),
         ..ObjectReference::default()
+    }
+}
+
+/// Counts managers by phase, for metrics.
+pub fn count_phases(shared: &Shared) {
+    let mut counts = std::collections::BTreeMap::new();
+    shared.managers.for_each(|manager| {
+        if let Some(phase) = manager.status.phase {
+            *counts.entry(phase).or_insert(0usize) += 1;
+        }
+    });
+    for phase in Phase::ALL {
+        shared.metrics.managers(phase.as_str(), counts.get(&phase).copied().unwrap_or(0));
+    }
+}
+
+/// Listens to the queue: counts, and tells of panics.
+pub struct Listener {
+    shared: Arc<Shared>,
+    metrics: ControllerMetrics,
+}
+
+impl Listener {
+    /// A listener for the queue of this controller.
+    pub fn new(shared: Arc<Shared>) -> Self {
+        let metrics = shared.metrics.controller("namespacemanager");
+        Self { shared, metrics }
+    }
+}
+
+impl Observe<Key> for Listener {
+    fn finished(&self, key: &Key, outcome: &Outcome, took: Duration) {
+        self.metrics.finished(key, outcome, took);
+        if let Outcome::Panicked(panic) = outcome {
+            panicked(&self.shared, key, &panic.message);
+        }
+    }
+
+    fn depths(&self, depths: Depths) {
+        Observe::<Key>::depths(&self.metrics, depths);
     }
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use anyhow::Result;
-use coppice_api::manager::{Then, Verdict, When};
+use coppice_api::manager::{Phase, Then, Verdict, When};
 use jiff::Timestamp;
 
 use super::{Explanation, PolicyExplanation};
@@ -34,7 +34,7 @@ fn head(one: &Explanation, at: Timestamp, to: &mut dyn Write, color: bool) -> Re
     let item = &one.item;
     let name = format!("{}/{}", item.namespace, item.manager);
     writeln!(to, "{} {}", paint("NamespaceManager", HEADING, color), paint(&name, HEADING, color))?;
-    let phase = item.phase.map_or("-", coppice_api::manager::Phase::as_str);
+    let phase = item.phase.map_or("-", Phase::as_str);
     writeln!(to, "  Phase:      {}", paint(phase, phase_style(item.phase), color))?;
     match (one.namespace_created, &one.namespace_uid) {
         (Some(created), Some(uid)) => {
@@ -65,6 +65,9 @@ fn next(one: &Explanation, at: Timestamp, to: &mut dyn Write, color: bool) -> Re
     let when = match (item.now, item.due) {
         (true, _) => paint(" now", ALARM, color),
         (false, Some(due)) => format!(" at {}", print::instant_from(due, at)),
+        (false, None) if item.phase == Some(Phase::Pending) => {
+            " as soon as nothing stands in the way".to_owned()
+        }
         (false, None) => " when its condition holds".to_owned(),
     };
     let policy = item.policy.as_ref().map_or_else(String::new, |p| format!(", by policy {p:?}"));
