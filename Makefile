@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(COPPICE_CACHE)/target
 export RUST_BACKTRACE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint fmt generate check tools image clean
+.PHONY: help build demo test lint fmt generate check tools image bench-memory clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,11 @@ tools: prerequisites ## Build the control plane's binaries into the cache
 
 image: ## Build the operator's image
 	docker build -t coppice-operator:dev .
+
+bench-memory: prerequisites ## Measure the operator's memory with 10,000 namespaces and 50,000 pods (about 8 minutes once built)
+	cargo build --release --locked -p coppice-operator
+	cargo build --locked -p coppice-tests --bin coppice-scale
+	"$(CARGO_TARGET_DIR)/debug/coppice-scale" --operator "$(CARGO_TARGET_DIR)/release/coppice-operator"
 
 clean: ## Remove what was built (the cache outside the checkout, too)
 	rm -rf target "$(CARGO_TARGET_DIR)"

@@ -64,11 +64,11 @@ async fn measure(settings: &Settings) -> anyhow::Result<()> {
     let program = settings.operator.clone().map_or_else(|| crate::stage::binary("coppice-operator"), Ok)?;
     let stage = Stage::bare(Options { scale: true, ..Options::default() }).await?;
     stage.install().await?;
-    process::freeze_controllers(&stage).await?;
+    process::end_controllers(&stage).await?;
     let default = stage.get("namespace", "", "default").await?.context("no namespace default")?;
     let created = default["metadata"]["creationTimestamp"].as_str().unwrap_or_default().to_owned();
     let bench = Bench {
-        objects: Objects { created, pod_bytes: settings.pod_bytes },
+        objects: Objects::new(created, settings.pod_bytes),
         settings: settings.clone(),
         program,
         stage,
@@ -83,7 +83,6 @@ fn build(program: &Path) -> &'static str {
 }
 
 struct Bench {
-    // The order of the fields is no matter: the operator ends before any of them.
     objects: Objects,
     settings: Settings,
     program: PathBuf,
@@ -108,18 +107,22 @@ impl Bench {
             kib_per_pod = per_pod(&runs, pods);
             runs.push(self.churn().await?);
         }
-        for run in runs.iter().rev().take(1) {
-            let [seen_namespaces, seen_managers, seen_pods] = run.objects;
-            // Beside those that were seeded there are those of the plane itself.
-            anyhow::ensure!(
-                seen_namespaces >= count(namespaces),
-                "only {seen_namespaces} namespaces were seen"
-            );
-            let same = |seen: f64, meant: usize| (seen - count(meant)).abs() < 0.5;
-            anyhow::ensure!(same(seen_managers, managers), "{seen_managers} managers were seen");
-            anyhow::ensure!(same(seen_pods, pods), "{seen_pods} pods were seen");
+        if let Some(last) = runs.last() {
+            self.check(last)?;
         }
         Ok(Report { build: build(&self.program), pod_bytes: self.settings.pod_bytes, runs, kib_per_pod })
+    }
+
+    /// Whether what was in the caches is what was seeded.
+    fn check(&self, run: &Run) -> anyhow::Result<()> {
+        let Settings { namespaces, managers, pods, .. } = self.settings;
+        let [seen_namespaces, seen_managers, seen_pods] = run.objects;
+        // Beside those that were seeded there are those of the plane itself.
+        anyhow::ensure!(seen_namespaces >= count(namespaces), "only {seen_namespaces} namespaces were seen");
+        let same = |seen: f64, meant: usize| (seen - count(meant)).abs() < 0.5;
+        anyhow::ensure!(same(seen_managers, managers), "{seen_managers} managers were seen");
+        anyhow::ensure!(same(seen_pods, pods), "{seen_pods} pods were seen");
+        Ok(())
     }
 
     async fn seed(&self, what: &str, entries: impl Iterator<Item = objects::Entry>) -> anyhow::Result<()> {

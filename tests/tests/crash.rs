@@ -211,7 +211,7 @@ fn cut_off_from_the_api_server_a_follower_waits_and_recovers_and_a_leader_ends()
 
         // Now it leads; cut off, it must not go on believing so.
         drop(leader);
-        let leads = async || (follower.metric("coppice_leader").await.ok()?? == 1.0).then_some(());
+        let leads = async || (follower.metric("coppice_leader").await.ok()?? > 0.5).then_some(());
         stage.until("the follower leads", leads).await?;
         proxy.cut().await;
         let status = follower.ended().await?;

@@ -96,20 +96,21 @@ impl Selector {
     }
 }
 
-/// The labels of an object, held small: a sorted list instead of a tree, since there are many pods and few labels each.
+/// The labels of an object, held small: one string of `key NUL value NUL`, sorted by key, since there are many pods and
+/// few labels each. (Neither a key nor a value can have a NUL: the API server refuses it.)
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Labels(Box<[(Box<str>, Box<str>)]>);
+pub struct Labels(Box<str>);
 
 impl Labels {
     /// The value of a label.
     pub fn get(&self, key: &str) -> Option<&str> {
-        let at = self.0.binary_search_by(|(k, _)| k.as_ref().cmp(key)).ok()?;
-        Some(&self.0[at].1)
+        self.iter().find_map(|(k, v)| (k == key).then_some(v))
     }
 
     /// Every label with its value, sorted by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(k, v)| (k.as_ref(), v.as_ref()))
+        let mut words = self.0.split_terminator('\0');
+        std::iter::from_fn(move || Some((words.next()?, words.next()?)))
     }
 }
 
@@ -120,7 +121,12 @@ impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for Labels {
         pairs.sort();
         // As in any JSON object, the last of two equal keys would win; objects from the API server have none.
         pairs.dedup_by(|a, b| a.0 == b.0);
-        Self(pairs.into_boxed_slice())
+        let length = pairs.iter().map(|(k, v)| k.len() + v.len() + 2).sum();
+        let mut text = String::with_capacity(length);
+        for part in pairs.iter().flat_map(|(key, value)| [key, "\0", value, "\0"]) {
+            text.push_str(part);
+        }
+        Self(text.into_boxed_str())
     }
 }
 
@@ -206,6 +212,14 @@ mod tests {
             let selector = selector(yaml);
             assert_eq!((selector.matches(&main), selector.matches(&none)), (on_main, on_none), "{yaml}");
         }
+    }
+
+    #[test]
+    fn labels_are_found_also_where_they_are_empty() {
+        let labels = labels(&[("b", ""), ("a", "1"), ("c", "a")]);
+        assert_eq!(labels.iter().collect::<Vec<_>>(), [("a", "1"), ("b", ""), ("c", "a")]);
+        assert_eq!((labels.get("b"), labels.get("1"), labels.get("")), (Some(""), None, None));
+        assert_eq!(Labels::default().iter().count(), 0);
     }
 
     #[test]

@@ -53,7 +53,7 @@ fn pass(snapshot: &Snapshot, manager: &Manager, status: &NamespaceManagerStatus,
         ledger: &snapshot.ledger,
         managed: snapshot.managed,
         // The clocks and caches that count are the operator's; what is wrong with them, its status says.
-        skew: None,
+        skew: Some(jiff::SignedDuration::ZERO),
         stale: None,
         delivery: Delivery::None,
     };

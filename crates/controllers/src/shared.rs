@@ -74,6 +74,8 @@ pub struct Shared {
     pub jobs: Store<JobFacts>,
     /// The settings.
     pub configs: Store<Config>,
+    /// One booking at a time: within one process the ledger has one writer.
+    pub booking: tokio::sync::Mutex<()>,
     outbox: RwLock<Option<(String, Outbox<Key>)>>,
     law: RwLock<Option<Compiled>>,
 }
@@ -102,6 +104,7 @@ impl Shared {
             pods: Store::default(),
             jobs: Store::default(),
             configs: Store::default(),
+            booking: tokio::sync::Mutex::new(()),
             outbox: RwLock::new(None),
             law: RwLock::new(None),
         }

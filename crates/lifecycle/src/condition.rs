@@ -33,6 +33,11 @@ impl Evaluation {
         Self { verdict, reason, message, due: None, look_at: None, since: None, evidence: BTreeMap::new() }
     }
 
+    /// Not enough is known.
+    pub(crate) fn unknown(reason: Reason, message: String) -> Self {
+        Self::new(Verdict::Unknown, reason, message)
+    }
+
     fn not_before(reason: Reason, message: String, at: Timestamp) -> Self {
         Self { look_at: Some(at), ..Self::new(Verdict::False, reason, message) }
     }

@@ -70,9 +70,11 @@ pub fn book(
     let at = round_up(now, 1);
     let past = ledger.booked.iter().filter(|b| in_window(b.at, HOUR, now)).cloned();
     for mut entry in past.chain([Booked { at, steps: 1 }]) {
-        if !in_window(entry.at, MINUTE, now) {
-            // Older entries only count for the hour: one a minute is enough, and late is on the safe side.
-            entry.at = round_up(entry.at, 60);
+        // Older entries only count for the hour: one a minute is enough, and late is on the safe side. Not so late that
+        // they would count for this minute again.
+        let late = round_up(entry.at, 60);
+        if !in_window(late, MINUTE, now) {
+            entry.at = late;
         }
         match booked.last_mut() {
             Some(last) if last.at == entry.at => last.steps += entry.steps,
@@ -172,6 +174,19 @@ mod tests {
         assert_eq!((denied.reason, denied.retry_at), (Reason::Paused, None));
         let denied = allow(&settings(0, 9), &GovernorStatus::default(), 0, at(0)).unwrap_err();
         assert_eq!((denied.reason, denied.retry_at), (Reason::BudgetSpent, None));
+    }
+
+    #[test]
+    fn who_asks_all_the_time_gets_what_the_budget_says() {
+        let (mut ledger, mut taken) = (GovernorStatus::default(), 0);
+        for second in 0..3600 {
+            while let Ok(next) = book(&settings(30, 1_000_000), &ledger, 0, at(second * 1000)) {
+                ledger = next;
+                taken += 1;
+                assert!(ledger.booked.is_sorted_by_key(|b| b.at));
+            }
+        }
+        assert!(taken >= 1740, "{taken} of 1800 an hour");
     }
 
     proptest! {

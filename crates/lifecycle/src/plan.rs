@@ -131,6 +131,15 @@ pub struct Note {
 
 /// Decides. Depends on nothing but its arguments.
 pub fn plan(observed: &Observed<'_>, now: Timestamp) -> Plan {
+    // By the API server's clock where ours is ahead, so that nothing is early; creation times are by that clock too.
+    let ahead = observed.skew.filter(|skew| skew.is_negative() && skew.abs() <= MAX_CLOCK_SKEW);
+    let ahead = ahead.unwrap_or_default().abs();
+    let mut plan = plan_at(observed, now.checked_sub(ahead).unwrap_or(now));
+    plan.look_at = plan.look_at.map(|at| at.checked_add(ahead).unwrap_or(at));
+    plan
+}
+
+fn plan_at(observed: &Observed<'_>, now: Timestamp) -> Plan {
     let mut draft = Draft::new(observed, now);
     if observed.manager.terminating {
         // Whatever it wished for, it does no longer; there is nobody left to tell.
@@ -152,6 +161,10 @@ pub fn plan(observed: &Observed<'_>, now: Timestamp) -> Plan {
         return intent::carry_on(draft, spec, world, &intent);
     }
     decide::decide(draft, spec, world)
+}
+
+fn settles(policy: &Policy) -> bool {
+    policy.when.pods_succeed.as_ref().is_some_and(|pods| !pods.settle.is_zero())
 }
 
 /// A plan in the making.
@@ -185,7 +198,11 @@ impl<'a> Draft<'a> {
         let mut evaluations = Vec::with_capacity(spec.policies.len());
         for policy in &spec.policies {
             let previous = before.iter().find(|p| same && p.name == policy.name);
-            let evaluation = evaluate(policy, spec, world, previous, self.now);
+            let evaluation = match self.blind().filter(|_| settles(policy)) {
+                // How long something has held is not known by a clock that is wrong.
+                Some((reason, message)) => Evaluation::unknown(reason, message),
+                None => evaluate(policy, spec, world, previous, self.now),
+            };
             self.look_no_later_than(evaluation.look_at);
             if evaluation.verdict == Verdict::Unknown {
                 self.facts_unknown.get_or_insert((evaluation.reason, evaluation.message.clone()));

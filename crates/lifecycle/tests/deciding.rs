@@ -379,6 +379,7 @@ fn pause_budget_skew_and_staleness_stop_destruction_and_nothing_else() {
         (|s| s.config.governor.paused = true, "Paused"),
         (|s| s.config.governor.per_minute = 0, "BudgetSpent"),
         (|s| s.skew = Some(SignedDuration::from_secs(-6)), "ClockSkew"),
+        (|s| s.skew = None, "ClockSkew"),
         (|s| s.stale = Some((Reason::Stale, "nothing heard".to_owned())), "Stale"),
     ];
     for (stop, reason) in stop {
@@ -394,64 +395,6 @@ fn pause_budget_skew_and_staleness_stop_destruction_and_nothing_else() {
         stop(&mut scene);
         assert!(matches!(scene.settle(41).effect, Some(Effect::Webhook(..))), "{reason}");
     }
-}
-
-#[test]
-fn notice_is_given_ahead_of_a_ttl_and_its_date_never_moves_earlier() {
-    let mut scene = Scene::policy("{ttl: {after: 1h}}", "{delete: {notice: 15m}}");
-    assert_eq!(scene.settle(10).look_at, Some(at(2701)), "15 minutes before 1 h and 1 s");
-    scene.settle(2701);
-    assert_eq!(scene.told(), [Reason::DeletionAnnounced]);
-    let notice = scene.status.notice.clone().unwrap();
-    assert_eq!((notice.given_at, notice.not_before), (at(2701), at(3601)));
-    assert_eq!((scene.settle(3600).effect, scene.next_reason()), (None, "NoticeRunning"));
-    // A shorter ttl after notice was given: the announced date stays.
-    let mut shorter =
-        Scene { spec: scene.spec.clone(), status: scene.status.clone(), ..Scene::new("policies: []") };
-    shorter.edit(|s| s.policies[0].when = yaml("{ttl: {after: 50m}}"));
-    assert_eq!(
-        (shorter.settle(3100).effect, shorter.status.notice.clone().unwrap().not_before),
-        (None, at(3601))
-    );
-    assert!(scene.settle(3601).effect.is_some());
-    // Notice was missed (the operator was away): it runs in full.
-    let mut late = Scene::policy("{ttl: {after: 1h}}", "{delete: {notice: 15m}}");
-    assert_eq!(late.settle(7200).effect, None);
-    assert_eq!(late.status.notice.clone().unwrap().not_before, at(8100));
-    assert!(late.settle(8100).effect.is_some());
-}
-
-#[test]
-fn notice_is_withdrawn_when_its_policy_is_not_due_any_more() {
-    type Change = fn(&mut Scene);
-    let changes: [Change; 3] = [
-        |s| {
-            s.edit(|s| s.extend_until = Some(at(36_000)));
-        },
-        |s| {
-            s.edit(|s| s.suspend = true);
-        },
-        |s| {
-            s.edit(|s| s.hold = Some(Hold { until: at(36_000), reason: None }));
-        },
-    ];
-    for change in changes {
-        let mut scene = Scene::policy("{ttl: {after: 1h}}", "{delete: {notice: 15m}}");
-        scene.settle(3000);
-        scene.told();
-        change(&mut scene);
-        scene.settle(3100);
-        assert_eq!((scene.told(), scene.status.notice.clone()), (vec![Reason::NoticeWithdrawn], None));
-    }
-}
-
-#[test]
-fn notice_of_pods_that_succeeded_starts_when_they_have() {
-    let mut scene = Scene::policy("{podsSucceed: {initialDelay: 0s}}", "{delete: {notice: 5m}}");
-    scene.pod("a", PodPhase::Succeeded);
-    assert_eq!(scene.settle(100).effect, None);
-    assert_eq!(scene.settle(399).effect, None);
-    assert!(scene.settle(400).effect.is_some());
 }
 
 #[test]
@@ -594,4 +537,76 @@ fn digests_stay_the_same_across_versions() {
          {name: c, when: {podsSucceed: {}}, then: {webhook: {url: 'http://r.x.svc/'}}}]",
     );
     assert_eq!(coppice_lifecycle::digest(&scene.spec.policies), "0a980469279d6e6c");
+}
+
+#[test]
+fn what_a_receiver_has_taken_is_done_whatever_was_changed_meanwhile() {
+    type Change = fn(&mut Scene);
+    let changes: [Change; 3] = [
+        |s| {
+            s.edit(|s| s.suspend = true);
+        },
+        |s| {
+            s.edit(|s| s.policies[0].when = yaml("{ttl: {after: 9h}}"));
+        },
+        |s| s.config.tenants.actions.clear(),
+    ];
+    for change in changes {
+        let mut scene = Scene::policy("{ttl: {after: 40s}}", "{webhook: {url: 'http://r.team-a.svc/'}}");
+        scene.settle(41);
+        change(&mut scene);
+        scene.delivery = Delivery::Delivered("200".to_owned());
+        scene.status = scene.plan(42).status;
+        assert_eq!((scene.status.firings, scene.status.intent.clone()), (1, None));
+        assert_eq!(scene.status.last_firing.clone().unwrap().result, "WebhookDelivered");
+    }
+}
+
+#[test]
+fn an_intent_is_bound_to_its_namespace_and_its_policies() {
+    // Both would fire by themselves: only the binding keeps the old decision from being carried out.
+    let mut recreated = ttl();
+    let old = recreated.settle(41).effect.unwrap().intent().clone();
+    recreated.namespace.uid = "ns-2".to_owned();
+    assert_eq!(recreated.plan(42).effect, None);
+    assert!(recreated.plan(42).status.intent.is_none());
+    let Some(Effect::Delete(new)) = recreated.settle(42).effect else { panic!() };
+    assert_eq!((old.uid.as_str(), new.uid.as_str()), ("ns-1", "ns-2"));
+
+    let mut edited = ttl();
+    let old = edited.settle(41).effect.unwrap().intent().clone();
+    edited.edit(|s| s.policies[0].then = yaml("{scaleDown: {}}"));
+    assert_eq!(edited.plan(42).effect, None);
+    let new = edited.settle(42).effect.unwrap().intent().clone();
+    assert_ne!(old.id, new.id);
+}
+
+#[test]
+fn a_verdict_on_other_policies_says_nothing_about_how_long_this_one_has_held() {
+    let mut scene = Scene::policy("{podsSucceed: {initialDelay: 0s, settle: 1m}}", "{delete: {}}");
+    scene.pod("a", PodPhase::Succeeded);
+    scene.settle(10);
+    scene.edit(|s| s.policies[0].when = yaml("{podsSucceed: {initialDelay: 1s, settle: 1m}}"));
+    assert_eq!(scene.settle(65).look_at, Some(at(125)));
+}
+
+#[test]
+fn every_kind_of_protection_protects() {
+    let protected: &[fn(&mut Scene)] = &[
+        |s| s.namespace.name = "kube-node-lease".to_owned(),
+        |s| s.namespace.name = "kube-anything".to_owned(),
+        |s| s.namespace.name = "operators-own".to_owned(),
+        |s| {
+            s.config.protected.selector = Some(yaml("{matchLabels: {tier: production}}"));
+            s.namespace.labels = [("tier", "production")].into_iter().collect();
+        },
+    ];
+    for protect in protected {
+        for action in ["{delete: {}}", "{scaleDown: {}}"] {
+            let mut scene = Scene::policy("{ttl: {after: 40s}}", action);
+            scene.own_namespace = "operators-own".to_owned();
+            protect(&mut scene);
+            assert_eq!((scene.settle(100).effect, scene.next_reason()), (None, "NamespaceProtected"));
+        }
+    }
 }

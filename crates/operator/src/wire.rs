@@ -32,6 +32,8 @@ const STUCK: Duration = Duration::from_mins(5);
 const CONFIG_RETRY: Duration = Duration::from_secs(2);
 /// Deliveries under way have this long to end at a shutdown.
 const OUTBOX_GRACE: Duration = Duration::from_secs(5);
+/// Steps that are being carried out have this long to end at a shutdown.
+const DRAIN_GRACE: Duration = Duration::from_secs(8);
 /// Events that are being written have this long to end at a shutdown.
 const EVENTS_GRACE: Duration = Duration::from_secs(1);
 
@@ -114,6 +116,8 @@ impl Operator {
         self.shared.gate.close();
         self.stop.cancel();
         if ended.is_ok() {
+            // What is being carried out ends first, so that it is recorded and told.
+            let _ = tokio::time::timeout(DRAIN_GRACE, self.shared.gate.drained()).await;
             if let Some(outbox) = self.shared.outbox() {
                 outbox.shutdown(OUTBOX_GRACE).await;
             }

@@ -34,15 +34,19 @@ pub enum DeleteError {
 
 /// Deletes the very namespace that was read, in the very revision that was read, and no other.
 ///
-/// Takes a fresh read of the namespace, the law by a fresh read of the settings, the lease and a booking: without one
-/// of them there is no way to call this.
+/// Takes the uid that was decided about, a fresh read of the namespace, the law by a fresh read of the settings, the
+/// lease and a booking: without one of them there is no way to call this.
 pub async fn namespace(
     clients: &Clients,
     _permit: &Permit,
     _booking: &Booking,
     law: &Law,
+    decided_about: &str,
     namespace: &NamespaceFacts,
 ) -> Result<Deletion, DeleteError> {
+    if namespace.uid != decided_about {
+        return Ok(Deletion::Changed);
+    }
     if let Some(refusal) = law.protection(namespace) {
         return Err(DeleteError::Protected(refusal));
     }

@@ -2,6 +2,9 @@
 //! older than the question (H4).
 
 use http::Request;
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+use kube::core::Status;
 use serde::Deserialize;
 
 use crate::kinds::Watched;
@@ -46,7 +49,24 @@ pub(crate) async fn page<T: Watched>(
         uri.push_str("&continue=");
         uri.extend(form_urlencoded::byte_serialize(token.as_bytes()));
     }
-    client.request(request(&uri)?).await
+    decode(client, &uri).await
+}
+
+/// Decodes from the bytes as they came: `Client::request` makes two more copies of them, and logs all of it (the
+/// environment variables of pods, too) where it cannot be decoded.
+async fn decode<W: serde::de::DeserializeOwned>(client: &kube::Client, uri: &str) -> Result<W, kube::Error> {
+    let request = Request::get(uri).body(Body::empty()).map_err(kube::Error::HttpError)?;
+    let answer = client.send(request).await?;
+    let code = answer.status();
+    let body = answer.into_body().collect().await?.to_bytes();
+    if code.is_success() {
+        return serde_json::from_slice(&body).map_err(kube::Error::SerdeError);
+    }
+    let refusal = serde_json::from_slice(&body).unwrap_or_else(|_| {
+        let text = String::from_utf8_lossy(&body);
+        Status::failure(&text, "the answer is no Status object").with_code(code.as_u16())
+    });
+    Err(kube::Error::Api(Box::new(refusal)))
 }
 
 /// Every object of a kind in one namespace.
@@ -71,7 +91,7 @@ pub async fn get<T: Watched>(
     name: &str,
 ) -> Result<Option<T>, kube::Error> {
     let uri = format!("{}/{name}", path::<T>(namespace));
-    match client.request::<T::Wire>(request(&uri)?).await {
+    match decode::<T::Wire>(client, &uri).await {
         Ok(wire) => Ok(Some(T::project(wire).1)),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error),

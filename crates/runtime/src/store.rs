@@ -173,8 +173,13 @@ impl<T: Named + PartialEq> Store<T> {
         });
     }
 
-    /// Replaces everything in one step by a complete list; returns the keys that existed before and do not any more.
-    pub(crate) fn replace(&self, objects: Vec<(Box<str>, T)>, since: Timestamp) -> Vec<(Box<str>, Box<str>)> {
+    /// Replaces everything in one step by a complete list; `since` is its instant if anything may have been missed before
+    /// it. Returns the keys that existed before and do not any more.
+    pub(crate) fn replace(
+        &self,
+        objects: Vec<(Box<str>, T)>,
+        since: Option<Timestamp>,
+    ) -> Vec<(Box<str>, Box<str>)> {
         let mut namespaces: HashMap<Box<str>, Vec<Arc<T>>> = HashMap::new();
         for (namespace, object) in objects {
             namespaces.entry(namespace).or_default().push(Arc::new(object));
@@ -185,7 +190,7 @@ impl<T: Named + PartialEq> Store<T> {
         }
         self.write(|inner| {
             let old = std::mem::replace(&mut inner.namespaces, namespaces);
-            inner.since = Some(since);
+            inner.since = since.or(inner.since);
             inner.seen = Some(Instant::now());
             inner.problem = None;
             let exists = |ns: &str, name: &str| {
@@ -219,7 +224,7 @@ mod tests {
         let store = Store::<Thing>::default();
         assert_eq!(store.freshness(), Freshness::NotSynced(None));
         let since = Timestamp::UNIX_EPOCH;
-        store.replace(vec![], since);
+        store.replace(vec![], Some(since));
         assert_eq!(store.freshness(), Freshness::Fresh(since));
         tokio::time::advance(FRESH).await;
         assert_eq!(store.freshness(), Freshness::Stale(None));
@@ -252,8 +257,10 @@ mod tests {
         let store = Store::default();
         store.upsert("a", Thing("x", 1));
         store.upsert("b", Thing("y", 1));
-        let gone = store
-            .replace(vec![("b".into(), Thing("y", 2)), ("c".into(), Thing("z", 1))], Timestamp::UNIX_EPOCH);
+        let gone = store.replace(
+            vec![("b".into(), Thing("y", 2)), ("c".into(), Thing("z", 1))],
+            Some(Timestamp::UNIX_EPOCH),
+        );
         assert_eq!(gone, [("a".into(), "x".into())]);
         assert_eq!(store.len(), 2);
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use kube::core::WatchEvent;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Check;
@@ -25,6 +25,8 @@ const WATCH_SECONDS: u64 = 50;
 const GRACE: Duration = Duration::from_secs(10);
 /// How long the API server may take to accept a watch.
 const OPEN: Duration = Duration::from_secs(15);
+/// How often everything is listed again, though nothing seems to be missing.
+const RELIST: Duration = Duration::from_mins(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
@@ -47,7 +49,15 @@ pub struct Watch<T: Watched> {
     pub changed: Changed,
 }
 
-/// Why a watch has to begin anew.
+/// Why a list is needed out of turn.
+enum Interrupted {
+    /// The revision is no longer served.
+    Expired,
+    /// The watch failed.
+    Failed(kube::Error),
+}
+
+/// How a watch ended.
 enum Ended {
     /// The revision is no longer served: list again.
     Expired,
@@ -65,33 +75,52 @@ impl<T: Watched> Watch<T> {
     }
 
     async fn forever(&self) {
+        // Failures in a row: what ends them is an event or a bookmark, or a watch that ended in order. That a watch could
+        // be opened says nothing yet.
         let mut failures = 0u32;
+        // Whether something may have been missed since the last list.
+        let mut gap = true;
         loop {
-            let mut revision = match self.list().await {
+            let mut revision = match self.list(gap).await {
                 Ok(revision) => revision,
                 Err(error) => {
+                    gap = true;
                     self.trouble(&error, "list", &mut failures).await;
                     continue;
                 }
             };
-            failures = 0;
             self.check.ready();
-            loop {
-                match self.follow(&mut revision, &mut failures).await {
-                    Ok(Ended::Closed) => {}
-                    Ok(Ended::Expired) => {
-                        self.metrics.watch_restarted(T::RESOURCE, "expired");
-                        break;
-                    }
-                    Err(error) => self.trouble(&error, "watch", &mut failures).await,
+            match self.watch_on(&mut revision, &mut failures).await {
+                Ok(()) => gap = false,
+                Err(Interrupted::Expired) => {
+                    gap = true;
+                    self.metrics.watch_restarted(T::RESOURCE, "expired");
+                    self.pause(&mut failures).await;
+                }
+                Err(Interrupted::Failed(error)) => {
+                    gap = true;
+                    self.trouble(&error, "watch", &mut failures).await;
                 }
             }
         }
     }
 
+    /// Watches from a revision on, one watch after the other, until it is time for a list again: events that were lost
+    /// on the way, by whoever, are made up for by then (H5).
+    async fn watch_on(&self, revision: &mut String, failures: &mut u32) -> Result<(), Interrupted> {
+        let until = Instant::now() + RELIST + Duration::from_secs(T::RESOURCE.len() as u64 * 7);
+        while Instant::now() < until {
+            match self.follow(revision, failures).await.map_err(Interrupted::Failed)? {
+                Ended::Closed => *failures = 0,
+                Ended::Expired => return Err(Interrupted::Expired),
+            }
+        }
+        Ok(())
+    }
+
     /// Lists everything, replaces the store in one step and wakes for every object, also for those that are gone.
-    async fn list(&self) -> Result<String, kube::Error> {
-        let since = self.clock.now();
+    async fn list(&self, gap: bool) -> Result<String, kube::Error> {
+        let since = gap.then(|| self.clock.now());
         let mut objects: Vec<(Box<str>, T)> = Vec::new();
         let mut token: Option<String> = None;
         let revision = loop {
@@ -122,7 +151,6 @@ impl<T: Watched> Watch<T> {
             other => other?,
         };
         let mut events = std::pin::pin!(events);
-        self.alive(failures);
         let patience = Duration::from_secs(WATCH_SECONDS) + GRACE;
         loop {
             let Ok(event) = timeout(patience, events.next()).await else { return Err(silent(patience)) };
@@ -162,9 +190,7 @@ impl<T: Watched> Watch<T> {
     }
 
     fn alive(&self, failures: &mut u32) {
-        if std::mem::take(failures) > 0 {
-            self.check.ready();
-        }
+        *failures = 0;
         self.store.seen();
     }
 
@@ -177,6 +203,10 @@ impl<T: Watched> Watch<T> {
         }
         self.metrics.watch_restarted(T::RESOURCE, if problem.forbidden { "forbidden" } else { "error" });
         self.check.not_ready(&problem.message);
+        self.pause(failures).await;
+    }
+
+    async fn pause(&self, failures: &mut u32) {
         let pause = FIRST_PAUSE.saturating_mul(1 << (*failures).min(6)).min(LONGEST_PAUSE);
         *failures += 1;
         tokio::time::sleep(pause).await;

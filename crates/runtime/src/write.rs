@@ -76,7 +76,7 @@ pub async fn status<S, T>(
     status: &T,
 ) -> Result<Object<S, T>, WriteError>
 where
-    T: Serialize + serde::de::DeserializeOwned + Default,
+    T: Serialize + serde::de::DeserializeOwned + Default + PartialEq,
     S: serde::de::DeserializeOwned,
     Object<S, T>: Watched<Wire = ObjectWire>,
 {
@@ -106,5 +106,13 @@ where
         .body(body)
         .map_err(|e| WriteError::Refused(e.to_string()))?;
     let wire: ObjectWire = clients.writes.request(request).await?;
-    Ok(Object::<S, T>::project(wire).1)
+    let written = Object::<S, T>::project(wire).1;
+    if *written.status != *status {
+        // Going on would write the same again and again, and rely on what is not there.
+        return Err(WriteError::Refused(format!(
+            "the API server has kept only a part of the status: the definition of {kind} in the cluster is of another \
+             version than this operator; apply the CRDs of its installation"
+        )));
+    }
+    Ok(written)
 }

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 /// The objects of one plane.
 pub(super) struct Objects {
     /// When everything was created, by the plane's clock.
-    pub(super) created: String,
-    /// How long the JSON of a pod is, about.
-    pub(super) pod_bytes: usize,
+    created: String,
+    /// The environment variables of a pod, by which it gets the wanted size.
+    environment: Value,
 }
 
 /// An object under its key.
@@ -23,6 +23,15 @@ pub(super) fn namespace_name(n: usize) -> String {
 }
 
 impl Objects {
+    /// Objects created then, by the plane's clock, whose pods are about so long as JSON.
+    pub(super) fn new(created: String, pod_bytes: usize) -> Self {
+        let mut this = Self { created, environment: Value::Null };
+        let missing = pod_bytes.saturating_sub(this.pod(0, 0, 0).1.to_string().len());
+        let variable = |n| json!({"name": format!("APPLICATION_SETTING_{n:02}"), "value": format!("value-of-the-setting-{n:06}")});
+        this.environment = (0..missing / 70).map(variable).collect();
+        this
+    }
+
     /// The n-th namespace.
     pub(super) fn namespace(&self, n: usize) -> Entry {
         let name = namespace_name(n);
@@ -91,17 +100,8 @@ impl Objects {
             "spec": spec(app),
             "status": self.status(app, n, which),
         });
-        self.fill(&mut object);
+        object["spec"]["containers"][0]["env"] = self.environment.clone();
         (format!("/registry/pods/{namespace}/{name}"), object)
-    }
-
-    /// Environment variables up to the wanted size.
-    fn fill(&self, pod: &mut Value) {
-        let missing = self.pod_bytes.saturating_sub(pod.to_string().len());
-        let environment: Vec<Value> = (0..missing / 70)
-            .map(|n| json!({"name": format!("APPLICATION_SETTING_{n:02}"), "value": format!("value-of-the-setting-{n:06}")}))
-            .collect();
-        pod["spec"]["containers"][0]["env"] = Value::Array(environment);
     }
 
     fn managed_fields(&self) -> Value {
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn pods_have_the_wanted_size_and_names_of_their_own() {
-        let objects = Objects { created: "2026-01-01T00:00:00Z".to_owned(), pod_bytes: 4000 };
+        let objects = Objects::new("2026-01-01T00:00:00Z".to_owned(), 4000);
         let (key, pod) = objects.pod(1234, 3, 0);
         let length = pod.to_string().len();
         assert!((3800..4200).contains(&length), "{length}");

@@ -106,15 +106,16 @@ impl Measured {
         self.sample()
     }
 
-    /// Waits until it leads, has nothing to do, has seen `changes` events' worth of life, and writes no status any more.
+    /// Waits until it leads, has nothing to do, writes no status any more, and `enough` has happened.
     pub(super) async fn settled(&mut self, enough: impl Fn(&Series) -> bool) -> anyhow::Result<Sample> {
-        let (mut quiet, mut before) = (Instant::now(), f64::NAN);
+        let (mut quiet, mut before) = (Instant::now(), -1.0);
         loop {
             self.alive("it does not settle")?;
             if let Ok(series) = self.metrics().await {
                 let queue = series.sum("coppice_queue_depth") + series.sum("coppice_queue_running");
                 let done = series.sum("coppice_status_writes_total") + series.sum("coppice_reconciles_total");
-                let still = queue == 0.0 && done == before && series.sum("coppice_leader") > 0.0;
+                // Counts: less than one more is none more.
+                let still = queue < 0.5 && done - before < 0.5 && series.sum("coppice_leader") > 0.5;
                 before = done;
                 if !still || !enough(&series) {
                     quiet = Instant::now();
@@ -153,7 +154,9 @@ impl Series {
     /// The sum of all series whose name with labels begins so.
     pub(super) fn sum(&self, prefix: &str) -> f64 {
         let values = self.0.lines().filter(|line| line.starts_with(prefix));
-        values.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
+        values
+            .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
+            .fold(0.0, |sum, value| sum + value)
     }
 
     /// The objects of a kind in the cache.
@@ -186,11 +189,11 @@ fn of_plane(stage: &Stage, program: &str) -> anyhow::Result<(u32, Vec<String>)> 
     bail!("the plane has no process {program}")
 }
 
-/// Stops the clocks of everything but etcd and the API server: nothing else writes into what was seeded (the owners of
-/// the pods do not exist: they would be collected as garbage), and nothing else uses the processors.
-pub(super) async fn freeze_controllers(stage: &Stage) -> anyhow::Result<()> {
+/// Ends everything but etcd and the API server: nothing else writes into what was seeded (the owners of the pods do not
+/// exist: they would be collected as garbage), and nothing else uses the processors.
+pub(super) async fn end_controllers(stage: &Stage) -> anyhow::Result<()> {
     for program in ["kube-controller-manager", "kube-scheduler", "kwok"] {
-        signal(of_plane(stage, program)?.0, "STOP").await?;
+        signal(of_plane(stage, program)?.0, "KILL").await?;
     }
     Ok(())
 }

@@ -27,7 +27,7 @@ pub(super) struct Run {
 pub(super) struct Report {
     /// `release` or `debug`; only figures of a release build count.
     pub(super) build: &'static str,
-    /// The size of a pod's JSON as it is stored.
+    /// How long a pod's JSON is, about.
     pub(super) pod_bytes: usize,
     /// The runs.
     pub(super) runs: Vec<Run>,

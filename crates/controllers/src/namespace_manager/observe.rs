@@ -12,6 +12,7 @@ use coppice_notify::outbox::Attempt;
 use coppice_runtime::error::chain;
 use coppice_runtime::governor::Booking;
 use coppice_runtime::kinds::Manager;
+use coppice_runtime::leader::LeaderState;
 use coppice_runtime::read;
 use coppice_runtime::store::{Freshness, Named, Problem, Store};
 use jiff::{SignedDuration, Timestamp};
@@ -50,8 +51,8 @@ fn observation(shared: &Shared, key: &Key, manager: Arc<Manager>) -> Observation
     let (law, ledger) = shared.law();
     Observation {
         namespace: shared.namespaces.get("", &key.namespace),
-        pods: fact(&shared.pods, key, "pods"),
-        jobs: fact(&shared.jobs, key, "jobs"),
+        pods: fact(shared, &shared.pods, key, "pods"),
+        jobs: fact(shared, &shared.jobs, key, "jobs"),
         law,
         ledger,
         managed: shared.managed(),
@@ -157,13 +158,24 @@ fn renew<T>(
     }
 }
 
-fn fact<T: Named + PartialEq>(store: &Store<T>, key: &Key, what: &str) -> Fact<Vec<Arc<T>>> {
+fn fact<T: Named + PartialEq>(shared: &Shared, store: &Store<T>, key: &Key, what: &str) -> Fact<Vec<Arc<T>>> {
     match store.freshness() {
-        Freshness::Fresh(since) => Fact::Known { value: store.list(&key.namespace), since },
+        Freshness::Fresh(since) => {
+            // Followers keep their caches, but nobody looked at what they saw.
+            let since = since.max(leads_since(shared));
+            Fact::Known { value: store.list(&key.namespace), since }
+        }
         stale => {
             let (reason, message) = why(&stale, what);
             Fact::Unknown { reason, message }
         }
+    }
+}
+
+fn leads_since(shared: &Shared) -> Timestamp {
+    match shared.gate.state() {
+        LeaderState::Leader { since, .. } => since,
+        LeaderState::Follower { .. } | LeaderState::Unknown { .. } => shared.clock.now(),
     }
 }
 

@@ -54,7 +54,14 @@ fn fire(mut draft: Draft<'_>, policy: &Policy, evaluation: &Evaluation, world: &
             "the policy has not exactly one action".to_owned(),
         );
     };
-    if let Some(delete) = policy.then.delete.as_ref().filter(|d| !d.notice.is_zero()) {
+    let announced = draft.status.notice.as_ref();
+    let announced = announced.is_some_and(|n| n.policy == policy.name && n.uid == world.namespace.uid);
+    // A notice that was given runs its time, also if the policy asks for none any more.
+    if let Some(delete) = policy.then.delete.as_ref().filter(|d| announced || !d.notice.is_zero()) {
+        if let Some((reason, message)) = draft.blind().filter(|_| !announced) {
+            // A notice by a clock that is wrong would count from the wrong instant.
+            return draft.step((action, &policy.name, None), (reason, message), None);
+        }
         let due = draft.give_notice(policy, delete, world, draft.now);
         if draft.now < due {
             draft.look_no_later_than(Some(due));
@@ -87,24 +94,26 @@ fn watch(
     evaluations: &[Evaluation],
     world: &World<'_>,
 ) -> Plan {
-    let mut announced = None;
+    let mut nearest: Option<(&Policy, &Delete, Timestamp)> = None;
     for (policy, evaluation) in spec.policies.iter().zip(evaluations) {
         let notice = policy.then.delete.as_ref().filter(|d| !d.notice.is_zero());
         let (Some(delete), Some(due)) = (notice, evaluation.due) else { continue };
         let from = earlier(due, delete.notice);
         if draft.now < from {
             draft.look_no_later_than(Some(from));
-        } else if announced.is_none() {
-            let due = draft.give_notice(policy, delete, world, due);
-            draft.look_no_later_than(Some(due));
-            announced = Some((policy, due));
+        } else if nearest.is_none_or(|(_, _, other)| due < other) {
+            nearest = Some((policy, delete, due));
         }
     }
-    if let Some((policy, due)) = announced {
+    if let Some((policy, delete, due)) = nearest.filter(|_| draft.blind().is_none()) {
+        let due = draft.give_notice(policy, delete, world, due);
+        draft.look_no_later_than(Some(due));
         let message = format!("the ttl ends and notice runs until {due:.0}");
         return draft.step((Action::Delete, &policy.name, Some(due)), (Reason::NoticeRunning, message), None);
     }
-    draft.withdraw_notice("its policy is not due any more");
+    if nearest.is_none() {
+        draft.withdraw_notice("its policy is not due any more");
+    }
     let next = next_of(spec, evaluations);
     draft.finish(Phase::Active, next, None)
 }

@@ -1,7 +1,7 @@
 //! A step that has been decided: carry on with it, wait, or give it up.
 
 use coppice_api::Reason;
-use coppice_api::manager::{Action, Intent, NamespaceManagerSpec, Phase, Policy, Verdict};
+use coppice_api::manager::{Action, Intent, NamespaceManagerSpec, Notice, Phase, Policy, Verdict};
 
 use super::{Delivery, Draft, Effect, MAX_CLOCK_SKEW, Observed, Plan};
 use crate::condition::Evaluation;
@@ -23,6 +23,10 @@ pub(super) fn carry_on(
     if intent.action == Action::Wake {
         return wake(draft, spec, world, intent);
     }
+    if let (Action::Webhook, Some(outcome)) = (intent.action, draft.delivered()) {
+        // What the receiver has taken is done, whatever was changed meanwhile.
+        return draft.outcome(intent, &outcome);
+    }
     if intent.digest != draft.digest {
         return draft.abandon(intent, Reason::PoliciesChanged, "the policies have changed since");
     }
@@ -33,19 +37,21 @@ pub(super) fn carry_on(
     if world.namespace.terminating && intent.action.is_destructive() {
         return terminating(draft, intent);
     }
+    let mut draft = draft;
     if let Some(refusal) = draft.observed.law.refusal(world.namespace, spec) {
+        if intent.action.is_destructive() {
+            return draft.abandon(intent, refusal.reason, &refusal.message);
+        }
         return draft.refused(&refusal);
     }
-    if let Some(frozen) = draft.frozen(spec) {
-        let mut draft = draft;
-        draft.look_no_later_than(frozen.3);
-        return draft.waits(
-            frozen.0,
-            frozen.1,
-            format!("{}; {} was decided and waits", frozen.2, intent.action),
-        );
+    if let Some((phase, reason, message, ends)) = draft.frozen(spec) {
+        if intent.action.is_destructive() {
+            // Nothing of it is kept for later: then it is decided afresh, with notice where notice is due.
+            return draft.abandon(intent, reason, &message);
+        }
+        draft.look_no_later_than(ends);
+        return draft.waits(phase, reason, format!("{message}; {} was decided and waits", intent.action));
     }
-    let mut draft = draft;
     let evaluations = draft.evaluate(spec, world);
     match intent.action {
         Action::Webhook => webhook(draft, policy, intent),
@@ -56,7 +62,7 @@ pub(super) fn carry_on(
 /// The namespace is on its way: a deletion has done what it was to do; scaling is pointless.
 fn terminating(mut draft: Draft<'_>, intent: &Intent) -> Plan {
     if intent.action == Action::Delete {
-        let message = "the namespace is being deleted".to_owned();
+        let message = "the namespace is being deleted, by this decision or by somebody else".to_owned();
         record::complete(&mut draft.status, intent, Reason::NamespaceDeleted, message.clone(), draft.now);
         draft.note(false, Reason::NamespaceDeleted, format!("policy {:?}: {message}", intent.policy));
         return draft.waits(Phase::Terminating, Reason::NamespaceTerminating, message);
@@ -89,10 +95,6 @@ fn webhook(mut draft: Draft<'_>, policy: &Policy, intent: &Intent) -> Plan {
             let message = format!("attempt {} is under way", intent.attempts + 1);
             draft.step(step, say(message), None)
         }
-        Delivery::Delivered(answer) => {
-            let outcome = record::Outcome::WebhookDelivered { answer: answer.clone() };
-            draft.outcome(intent, &outcome)
-        }
         Delivery::Failed { error, permanent, retry_after } => {
             let outcome = record::Outcome::Failed {
                 error: error.clone(),
@@ -101,7 +103,7 @@ fn webhook(mut draft: Draft<'_>, policy: &Policy, intent: &Intent) -> Plan {
             };
             draft.outcome(intent, &outcome)
         }
-        Delivery::None => {
+        Delivery::Delivered(_) | Delivery::None => {
             if let Some(plan) = draft.not_yet(intent) {
                 return plan;
             }
@@ -116,7 +118,10 @@ fn webhook(mut draft: Draft<'_>, policy: &Policy, intent: &Intent) -> Plan {
 fn destroy(mut draft: Draft<'_>, policy: &Policy, evaluation: &Evaluation, intent: &Intent) -> Plan {
     let step = (intent.action, policy.name.as_str(), None);
     match evaluation.verdict {
-        Verdict::True => {}
+        Verdict::True if draft.notice_given(policy, intent) => {}
+        Verdict::True => {
+            return draft.abandon(intent, Reason::NoLongerTrue, "notice has to be given afresh");
+        }
         Verdict::False => return draft.abandon(intent, Reason::NoLongerTrue, &evaluation.message),
         Verdict::Unknown => {
             return draft.step(step, (evaluation.reason, evaluation.message.clone()), None);
@@ -138,15 +143,25 @@ fn destroy(mut draft: Draft<'_>, policy: &Policy, evaluation: &Evaluation, inten
 }
 
 impl Draft<'_> {
+    /// Why neither the time nor what decisions rest on can be believed at present, if so.
+    pub(super) fn blind(&self) -> Option<(Reason, String)> {
+        // Without the figure, which is another one at every look: status is written when there is news.
+        let wrong = match self.observed.skew {
+            Some(skew) if skew.abs() <= MAX_CLOCK_SKEW => None,
+            Some(_) => Some("differ by more than 5 seconds: correct the clocks"),
+            None => Some("have not been compared yet"),
+        };
+        if let Some(wrong) = wrong {
+            let message = format!("the API server's clock and Coppice's {wrong}");
+            return Some((Reason::ClockSkew, message));
+        }
+        self.observed.stale.clone()
+    }
+
     /// What stops every destructive step at present.
     pub(super) fn stopped(&self) -> Option<(Reason, String, Option<jiff::Timestamp>)> {
-        if let Some(skew) = self.observed.skew.filter(|s| s.abs() > MAX_CLOCK_SKEW) {
-            let message =
-                format!("the API server's clock and Coppice's differ by {skew:#}: correct the clocks");
-            return Some((Reason::ClockSkew, message, None));
-        }
-        if let Some((reason, message)) = &self.observed.stale {
-            return Some((*reason, message.clone(), None));
+        if let Some((reason, message)) = self.blind() {
+            return Some((reason, message, None));
         }
         let Observed { law, ledger, managed, .. } = self.observed;
         let denied = governor::allow(&law.config.governor, ledger, *managed, self.now).err()?;
@@ -173,9 +188,24 @@ impl Draft<'_> {
         self.waits(phase, reason, message)
     }
 
-    /// Gives up an intent; the next look decides afresh.
+    /// The outcome of a webhook that was delivered, by this process.
+    fn delivered(&self) -> Option<record::Outcome> {
+        let Delivery::Delivered(answer) = &self.observed.delivery else { return None };
+        Some(record::Outcome::WebhookDelivered { answer: answer.clone() })
+    }
+
+    /// Whether the notice that a deletion needs was given and has run.
+    fn notice_given(&self, policy: &Policy, intent: &Intent) -> bool {
+        let needed = policy.then.delete.as_ref().is_some_and(|d| !d.notice.is_zero());
+        let notice = self.status.notice.as_ref();
+        let run = |n: &Notice| n.policy == policy.name && n.uid == intent.uid && n.not_before <= self.now;
+        !needed || notice.is_some_and(run)
+    }
+
+    /// Gives up an intent, and the notice that led to it; the next look decides afresh.
     fn abandon(mut self, intent: &Intent, reason: Reason, why: &str) -> Plan {
         self.status.intent = None;
+        self.status.notice = None;
         self.look_at = Some(self.now);
         let message =
             format!("{} (policy {:?}, {}) is given up: {why}", intent.action, intent.policy, intent.id);

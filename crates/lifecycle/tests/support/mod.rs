@@ -37,6 +37,7 @@ pub struct Scene {
     pub terminating: bool,
     pub generation: i64,
     pub notes: Vec<Note>,
+    pub own_namespace: String,
 }
 
 impl Scene {
@@ -59,12 +60,13 @@ impl Scene {
             unknown: None,
             config: CoppiceConfigSpec::default(),
             ledger: GovernorStatus::default(),
-            skew: None,
+            skew: Some(SignedDuration::ZERO),
             stale: None,
             delivery: Delivery::None,
             terminating: false,
             generation: 1,
             notes: Vec::new(),
+            own_namespace: "coppice-system".to_owned(),
         }
     }
 
@@ -122,7 +124,7 @@ impl Scene {
     }
 
     pub fn plan_at(&self, now: Timestamp) -> Plan {
-        let law = Law::new(self.config.clone(), "coppice-system", Vec::new());
+        let law = Law::new(self.config.clone(), &self.own_namespace, Vec::new());
         let observed = Observed {
             manager: ManagerFacts {
                 namespace: &self.namespace.name,

@@ -32,7 +32,9 @@ pub(super) async fn carry_out(
     };
     for _ in 0..ROUNDS {
         let Some(namespace) = &confirmed.namespace else { return Ok(Carried::Gone) };
-        let deletion = delete::namespace(&shared.clients, permit, &booking, &confirmed.law, namespace).await;
+        let deletion =
+            delete::namespace(&shared.clients, permit, &booking, &confirmed.law, &intent.uid, namespace)
+                .await;
         let manager = Manager::clone(&confirmed.manager);
         match deletion {
             Ok(Deletion::Done) => return Ok(Carried::Ended(Outcome::Deleted, manager)),
@@ -53,17 +55,27 @@ pub(super) async fn carry_out(
 
 /// Everything that a destructive step needs: facts read afresh that still ask for it, and a booking by settings that
 /// still allow it.
-pub(super) async fn cleared(
+async fn cleared(
     shared: &Shared,
     permit: &Permit,
     key: &Key,
     intent: &Intent,
 ) -> Result<Result<(Observation, Booking), Carried>, String> {
     // Before the booking, so that caches that are behind cost no budget.
-    let confirmed = match confirm(shared, key, intent).await? {
-        Ok(confirmed) => confirmed,
-        Err(carried) => return Ok(Err(carried)),
-    };
+    match confirm(shared, key, intent).await? {
+        Ok(confirmed) => booked(shared, permit, key, intent, confirmed).await,
+        Err(carried) => Ok(Err(carried)),
+    }
+}
+
+/// Books a step that a fresh look asks for.
+pub(super) async fn booked(
+    shared: &Shared,
+    permit: &Permit,
+    key: &Key,
+    intent: &Intent,
+    confirmed: Observation,
+) -> Result<Result<(Observation, Booking), Carried>, String> {
     let booking = match book(shared, permit, &confirmed).await {
         Ok(booking) => booking,
         Err(carried) => return Ok(Err(carried)),
@@ -77,6 +89,7 @@ pub(super) async fn cleared(
 }
 
 async fn book(shared: &Shared, permit: &Permit, confirmed: &Observation) -> Result<Booking, Carried> {
+    let _turn = shared.booking.lock().await;
     let booked = governor::book(&shared.clients, permit, shared.managed(), shared.clock.now()).await;
     booked.map_err(|error| match error {
         BookingError::Denied(denied) => {
@@ -93,7 +106,7 @@ async fn book(shared: &Shared, permit: &Permit, confirmed: &Observation) -> Resu
 }
 
 /// Reads everything afresh and decides again: goes on only if the very same step comes out.
-async fn confirm(
+pub(super) async fn confirm(
     shared: &Shared,
     key: &Key,
     intent: &Intent,

@@ -25,8 +25,22 @@ pub(super) async fn down(
     intent: &Intent,
     what: &ScaleDown,
 ) -> Result<Carried, String> {
-    let (observation, _booking) = match delete::cleared(shared, permit, key, intent).await? {
-        Ok(cleared) => cleared,
+    let observation = match delete::confirm(shared, key, intent).await? {
+        Ok(observation) => observation,
+        Err(carried) => return Ok(carried),
+    };
+    let manager = Manager::clone(&observation.manager);
+    // Where nothing is awake there is nothing to book: no budget is spent on it.
+    match select(shared, key, &observation.law, what).await {
+        Ok(awake) if awake.is_empty() => {
+            let workloads = manager.status.scaled_down.len();
+            return Ok(Carried::Ended(Outcome::ScaledDown { workloads }, manager));
+        }
+        Ok(_) => {}
+        Err(error) => return Ok(Carried::Ended(Outcome::failed(error), manager)),
+    }
+    let (observation, _booking) = match delete::booked(shared, permit, key, intent, observation).await? {
+        Ok(booked) => booked,
         Err(carried) => return Ok(carried),
     };
     let mut manager = Manager::clone(&observation.manager);

@@ -1,0 +1,190 @@
+//! Notice, and clocks: what was announced holds, and nothing is early.
+
+mod support;
+
+use coppice_api::Reason;
+use coppice_api::manager::{Hold, Verdict};
+use coppice_lifecycle::facts::PodPhase;
+use coppice_lifecycle::record::Outcome;
+use jiff::SignedDuration;
+use support::{Scene, at, yaml};
+
+fn ttl() -> Scene {
+    Scene::policy("{ttl: {after: 40s}}", "{delete: {}}")
+}
+
+#[test]
+fn notice_is_given_ahead_of_a_ttl_and_its_date_never_moves_earlier() {
+    let mut scene = Scene::policy("{ttl: {after: 1h}}", "{delete: {notice: 15m}}");
+    assert_eq!(scene.settle(10).look_at, Some(at(2701)), "15 minutes before 1 h and 1 s");
+    scene.settle(2701);
+    assert_eq!(scene.told(), [Reason::DeletionAnnounced]);
+    let notice = scene.status.notice.clone().unwrap();
+    assert_eq!((notice.given_at, notice.not_before), (at(2701), at(3601)));
+    assert_eq!((scene.settle(3600).effect, scene.next_reason()), (None, "NoticeRunning"));
+    // A shorter ttl after notice was given: the announced date stays.
+    let mut shorter =
+        Scene { spec: scene.spec.clone(), status: scene.status.clone(), ..Scene::new("policies: []") };
+    shorter.edit(|s| s.policies[0].when = yaml("{ttl: {after: 50m}}"));
+    assert_eq!(
+        (shorter.settle(3100).effect, shorter.status.notice.clone().unwrap().not_before),
+        (None, at(3601))
+    );
+    assert!(scene.settle(3601).effect.is_some());
+    // Notice was missed (the operator was away): it runs in full.
+    let mut late = Scene::policy("{ttl: {after: 1h}}", "{delete: {notice: 15m}}");
+    assert_eq!(late.settle(7200).effect, None);
+    assert_eq!(late.status.notice.clone().unwrap().not_before, at(8100));
+    assert!(late.settle(8100).effect.is_some());
+}
+
+#[test]
+fn notice_is_withdrawn_when_its_policy_is_not_due_any_more() {
+    type Change = fn(&mut Scene);
+    let changes: [Change; 3] = [
+        |s| {
+            s.edit(|s| s.extend_until = Some(at(36_000)));
+        },
+        |s| {
+            s.edit(|s| s.suspend = true);
+        },
+        |s| {
+            s.edit(|s| s.hold = Some(Hold { until: at(36_000), reason: None }));
+        },
+    ];
+    for change in changes {
+        let mut scene = Scene::policy("{ttl: {after: 1h}}", "{delete: {notice: 15m}}");
+        scene.settle(3000);
+        scene.told();
+        change(&mut scene);
+        scene.settle(3100);
+        assert_eq!((scene.told(), scene.status.notice.clone()), (vec![Reason::NoticeWithdrawn], None));
+    }
+}
+
+#[test]
+fn notice_of_pods_that_succeeded_starts_when_they_have() {
+    let mut scene = Scene::policy("{podsSucceed: {initialDelay: 0s}}", "{delete: {notice: 5m}}");
+    scene.pod("a", PodPhase::Succeeded);
+    assert_eq!(scene.settle(100).effect, None);
+    assert_eq!(scene.settle(399).effect, None);
+    assert!(scene.settle(400).effect.is_some());
+}
+
+/// A manager that deletes after an hour, with a quarter of an hour's notice, which has run; the intent is durable.
+fn announced() -> Scene {
+    let mut scene = Scene::policy("{ttl: {after: 1h}}", "{delete: {notice: 15m}}");
+    scene.settle(2701);
+    scene.settle(3601);
+    assert!(scene.status.intent.is_some());
+    scene.told();
+    scene
+}
+
+#[test]
+fn after_a_refusal_a_hold_or_a_break_notice_is_given_afresh() {
+    type Change = fn(&mut Scene);
+    let breaks: [(Change, Change); 3] = [
+        (|s| s.config.protected.names = vec!["team-*".to_owned()], |s| s.config.protected.names.clear()),
+        (
+            |s| {
+                s.edit(|s| s.suspend = true);
+            },
+            |s| {
+                s.edit(|s| s.suspend = false);
+            },
+        ),
+        (
+            |s| {
+                s.edit(|s| s.extend_until = Some(at(5000)));
+            },
+            |s| {
+                s.edit(|s| s.extend_until = None);
+            },
+        ),
+    ];
+    for (begin, end) in breaks {
+        let mut scene = announced();
+        begin(&mut scene);
+        assert_eq!(scene.settle(4000).effect, None);
+        assert_eq!((scene.status.intent.clone(), scene.status.notice.clone()), (None, None));
+        end(&mut scene);
+        assert_eq!(scene.settle(9000).effect, None);
+        assert_eq!(scene.status.notice.clone().unwrap().not_before, at(9900));
+        assert!(scene.settle(9900).effect.is_some());
+    }
+}
+
+#[test]
+fn a_notice_runs_its_time_though_the_policy_asks_for_none_any_more() {
+    for notice in ["0s", "1s"] {
+        let mut scene = Scene::policy("{ttl: {after: 1h}}", "{delete: {notice: 15m}}");
+        scene.settle(7200);
+        scene.edit(|s| s.policies[0].then = yaml(&format!("{{delete: {{notice: {notice}}}}}")));
+        assert_eq!(scene.settle(7300).effect, None, "{notice}");
+        assert!(scene.settle(8100).effect.is_some(), "{notice}");
+    }
+}
+
+#[test]
+fn a_clock_that_is_wrong_gives_no_notice_and_starts_no_settling() {
+    let mut scene = Scene::policy("{ttl: {after: 1h}}", "{delete: {notice: 15m}}");
+    scene.skew = Some(SignedDuration::from_mins(10));
+    for seconds in [2800, 4000] {
+        scene.settle(seconds);
+        assert_eq!(scene.status.notice, None);
+    }
+    scene.skew = Some(SignedDuration::ZERO);
+    assert_eq!(scene.settle(4600).effect, None);
+    assert_eq!(scene.status.notice.clone().unwrap().not_before, at(5500));
+    let mut scene = Scene::policy("{podsSucceed: {initialDelay: 0s, settle: 1h}}", "{delete: {}}");
+    scene.pod("a", PodPhase::Succeeded);
+    scene.skew = Some(SignedDuration::from_mins(10));
+    scene.settle(10);
+    assert_eq!((scene.verdict().result, scene.verdict().reason.as_str()), (Verdict::Unknown, "ClockSkew"));
+}
+
+#[test]
+fn the_figure_of_the_skew_is_no_news() {
+    for (a, b) in [(6_000, 9_001), (-6_000, -7_000), (100, 900)] {
+        let mut scene = ttl();
+        scene.skew = Some(SignedDuration::from_millis(a));
+        scene.settle(50);
+        scene.skew = Some(SignedDuration::from_millis(b));
+        assert_eq!(scene.plan(50).status, scene.status, "{a} {b}");
+    }
+}
+
+#[test]
+fn nothing_is_early_by_the_api_servers_clock() {
+    let mut scene = ttl();
+    scene.skew = Some(SignedDuration::from_secs(-3));
+    let plan = scene.settle(43);
+    assert_eq!((plan.effect, plan.look_at), (None, Some(at(44))), "it is 12:00:40 there");
+    assert!(scene.settle(44).effect.is_some());
+}
+
+#[test]
+fn of_two_policies_the_nearer_end_is_announced() {
+    let mut scene = Scene::new(
+        "policies: [{name: far, when: {ttl: {after: 10h}}, then: {delete: {notice: 9h}}}, \
+         {name: near, when: {ttl: {after: 2h}}, then: {delete: {notice: 15m}}}]",
+    );
+    scene.settle(3700);
+    assert_eq!(scene.status.notice.clone().unwrap().policy, "far");
+    scene.settle(6301);
+    assert_eq!(scene.status.notice.clone().unwrap().policy, "near");
+    assert!(scene.settle(7201).effect.is_some());
+}
+
+#[test]
+fn a_notice_is_bound_to_its_namespace_and_gone_after_the_firing() {
+    let mut scene = announced();
+    scene.status.intent = None;
+    scene.namespace.uid = "ns-2".to_owned();
+    assert_eq!(scene.settle(3700).effect, None);
+    assert_eq!(scene.status.notice.clone().unwrap().given_at, at(3700));
+    let mut scene = announced();
+    scene.outcome(&Outcome::Deleted, 3602);
+    assert_eq!(scene.status.notice, None);
+}
