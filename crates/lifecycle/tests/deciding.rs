@@ -457,47 +457,6 @@ fn a_terminating_namespace_is_left_alone_and_a_deletion_counted_once() {
 }
 
 #[test]
-fn impossible_wishes_are_refused_with_the_reason() {
-    let webhook = "{webhook: {url: 'http://evil.example.org/'}}";
-    type Change = fn(&mut Scene);
-    let cases: &[(&str, Change, &str)] = &[
-        ("{delete: {}}", |s| s.namespace.name = "kube-system".to_owned(), "NamespaceProtected"),
-        ("{delete: {}}", |s| s.namespace.name = "default".to_owned(), "NamespaceProtected"),
-        ("{delete: {}}", |s| s.namespace.name = "coppice-system".to_owned(), "NamespaceProtected"),
-        ("{scaleDown: {}}", |s| s.config.protected.names = vec!["team-a".to_owned()], "NamespaceProtected"),
-        (
-            "{delete: {}}",
-            |s| s.namespace.labels = [("coppice.dev/protected", "true")].into_iter().collect(),
-            "NamespaceProtected",
-        ),
-        ("{delete: {}}", |s| s.config.tenants.actions = vec![], "ActionNotAllowed"),
-        (webhook, |_| {}, "HostNotAllowed"),
-        (
-            "{delete: {}}",
-            |s| s.config.tenants.namespace_selector = Some(yaml("{matchLabels: {team: a}}")),
-            "NamespaceNotSelected",
-        ),
-        (
-            "{scaleDown: {selectors: [{apiVersion: argoproj.io/v1alpha1, kind: Rollout}]}}",
-            |_| {},
-            "KindNotAllowed",
-        ),
-    ];
-    for (then, change, reason) in cases {
-        let mut scene = Scene::policy("{ttl: {after: 40s}}", then);
-        change(&mut scene);
-        assert_eq!(scene.settle(100).effect, None, "{reason}");
-        assert_eq!((scene.phase(), scene.next_reason(), scene.ready().0), (Phase::Refused, *reason, "False"));
-        assert_eq!(scene.notes.len(), 1, "told once");
-        scene.settle(200);
-        assert_eq!(scene.notes.len(), 1, "and not again");
-    }
-    let mut protected = Scene::policy("{ttl: {after: 40s}}", "{webhook: {url: 'http://r.x.svc/'}}");
-    protected.namespace.name = "default".to_owned();
-    assert!(protected.settle(41).effect.is_some(), "a webhook takes nothing away");
-}
-
-#[test]
 fn wake_gives_back_once_and_in_any_phase_but_terminating() {
     let mut scene = Scene::policy("{ttl: {after: 40s}}", "{scaleDown: {}}");
     scene.settle(41);
@@ -588,25 +547,4 @@ fn a_verdict_on_other_policies_says_nothing_about_how_long_this_one_has_held() {
     scene.settle(10);
     scene.edit(|s| s.policies[0].when = yaml("{podsSucceed: {initialDelay: 1s, settle: 1m}}"));
     assert_eq!(scene.settle(65).look_at, Some(at(125)));
-}
-
-#[test]
-fn every_kind_of_protection_protects() {
-    let protected: &[fn(&mut Scene)] = &[
-        |s| s.namespace.name = "kube-node-lease".to_owned(),
-        |s| s.namespace.name = "kube-anything".to_owned(),
-        |s| s.namespace.name = "operators-own".to_owned(),
-        |s| {
-            s.config.protected.selector = Some(yaml("{matchLabels: {tier: production}}"));
-            s.namespace.labels = [("tier", "production")].into_iter().collect();
-        },
-    ];
-    for protect in protected {
-        for action in ["{delete: {}}", "{scaleDown: {}}"] {
-            let mut scene = Scene::policy("{ttl: {after: 40s}}", action);
-            scene.own_namespace = "operators-own".to_owned();
-            protect(&mut scene);
-            assert_eq!((scene.settle(100).effect, scene.next_reason()), (None, "NamespaceProtected"));
-        }
-    }
 }
