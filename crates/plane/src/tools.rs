@@ -14,7 +14,7 @@ use crate::error::{Error, Result, io};
 
 /// Environment variable that names a folder of ready binaries; Go is not needed then.
 pub const BIN_VARIABLE: &str = "COPPICE_PLANE_BIN";
-/// Environment variable that names the cache folder in place of the user's.
+/// Environment variable that names Coppice's cache folder, in place of `coppice` in the user's.
 pub const CACHE_VARIABLE: &str = "COPPICE_CACHE";
 /// Environment variable that names the folder `tools` of the source tree.
 pub const TOOLS_VARIABLE: &str = "COPPICE_TOOLS";
@@ -269,11 +269,12 @@ fn source_dir() -> Result<PathBuf> {
 
 fn cache_dir() -> Result<PathBuf> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let base = set(CACHE_VARIABLE)
-        .or_else(|| set("XDG_CACHE_HOME"))
-        .or_else(|| Some(env::home_dir()?.join(".cache")));
-    let base = base.unwrap_or_else(env::temp_dir);
-    std::path::absolute(base.join("coppice/plane")).map_err(io("find the cache folder"))
+    let of_the_user = || {
+        let caches = set("XDG_CACHE_HOME").or_else(|| Some(env::home_dir()?.join(".cache")));
+        caches.unwrap_or_else(env::temp_dir).join("coppice")
+    };
+    let ours = set(CACHE_VARIABLE).unwrap_or_else(of_the_user);
+    std::path::absolute(ours.join("plane")).map_err(io("find the cache folder"))
 }
 
 #[cfg(test)]
