@@ -153,9 +153,9 @@ impl Bench {
         let enough = looked_at + count(self.settings.churn.min(self.settings.managers));
         samples
             .push(("pods changed", operator.settled(|s| s.sum("coppice_reconciles_total") >= enough).await?));
+        let lists = operator.metrics().await?.lists("pods");
         let _server = process::restart_api_server(&self.stage, self.touch(2)).await?;
-        let relisted =
-            |s: &Series| s.sum("coppice_watch_restarts_total{kind=\"pods\",reason=\"expired\"") > 0.0;
+        let relisted = |series: &Series| series.lists("pods") > lists;
         samples.push(("listed anew", operator.settled(relisted).await?));
         tokio::time::sleep(IDLE).await;
         samples.push(("a minute later", operator.settled(|_| true).await?));

@@ -198,3 +198,36 @@ fn a_webhook_is_signed_and_retried_under_one_id() -> Test {
         Ok(())
     })
 }
+
+#[test]
+fn many_that_are_due_at_once_take_turns_and_none_fails() -> Test {
+    together(async |stage, operator| {
+        #[allow(clippy::disallowed_methods, reason = "they are to be due together, during the test")]
+        let due = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(15);
+        let names: Vec<String> = (0..24).map(|n| format!("burst-{n}")).collect();
+        let objects = names.iter().map(|name| {
+            format!(
+                "---\n{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}\n---\n\
+                 {{apiVersion: coppice.dev/v1alpha1, kind: NamespaceManager, metadata: {{name: m, namespace: {name}}}, spec: \
+                 {{policies: [{{name: end, when: {{ttl: {{until: '{due:.0}'}}}}, then: {{delete: {{}}}}}}]}}}}\n"
+            )
+        });
+        stage.apply(&objects.collect::<String>()).await?;
+        let deleted = async || {
+            let deletes = stage.namespace_deletes().ok()?;
+            let done = |name: &String| deletes.iter().any(|e| e.name == *name && e.succeeded());
+            names.iter().all(done).then_some(())
+        };
+        stage.until("all of them are deleted", deleted).await?;
+        for name in &names {
+            let failed = stage.events("default", name, "ActionFailed").await?;
+            ensure!(failed.is_empty(), "{name}: {failed:?}");
+            let asked =
+                stage.namespace_deletes()?.into_iter().filter(|e| e.name == *name && e.succeeded()).count();
+            ensure!(asked == 1, "{name} was deleted {asked} times");
+        }
+        let unavailable = operator.metric("coppice_blocked_total{reason=\"GovernorUnavailable\"}").await?;
+        ensure!(unavailable.is_none(), "{unavailable:?} bookings failed");
+        Ok(())
+    })
+}

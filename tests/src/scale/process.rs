@@ -159,6 +159,14 @@ impl Series {
             .fold(0.0, |sum, value| sum + value)
     }
 
+    /// How many lists of a kind were answered, each page counted.
+    pub(super) fn lists(&self, kind: &str) -> f64 {
+        let resource = format!("resource=\"{kind}\"");
+        let wanted = ["coppice_api_requests_total", "verb=\"list\"", &resource, "=\"200\""];
+        let values = self.0.lines().filter(|line| wanted.iter().all(|part| line.contains(part)));
+        values.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).fold(0.0, |sum, value| sum + value)
+    }
+
     /// The objects of a kind in the cache.
     pub(super) fn objects(&self, kind: &str) -> f64 {
         self.sum(&format!("coppice_watch_objects{{kind=\"{kind}\"}}"))
@@ -199,7 +207,7 @@ pub(super) async fn end_controllers(stage: &Stage) -> anyhow::Result<()> {
 }
 
 /// Ends the API server and starts it again with the same arguments. `between` is done while it is away: since what
-/// happened then is not in the new one's memory, every watch is told 410 and has to list again.
+/// happened then is not in the new one's memory, the operator cannot just go on watching and has to list again.
 pub(super) async fn restart_api_server(
     stage: &Stage,
     between: impl Future<Output = anyhow::Result<()>>,
