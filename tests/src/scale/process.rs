@@ -164,7 +164,9 @@ impl Series {
         let resource = format!("resource=\"{kind}\"");
         let wanted = ["coppice_api_requests_total", "verb=\"list\"", &resource, "=\"200\""];
         let values = self.0.lines().filter(|line| wanted.iter().all(|part| line.contains(part)));
-        values.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).fold(0.0, |sum, value| sum + value)
+        values
+            .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
+            .fold(0.0, |sum, value| sum + value)
     }
 
     /// The objects of a kind in the cache.
