@@ -67,7 +67,7 @@ pub(super) async fn apply(shared: &Shared, observation: &Observation, plan: Plan
                 webhook::forget_finished(shared, manager, &written);
                 (Applied::Again(written), told)
             }
-            Err(lost) => lost.into_applied(shared, &key, &plan.status, told).await,
+            Err(error) => lost(error, shared, &key, &plan.status, told).await,
         };
     }
     let Some(effect) = plan.effect else { return (Applied::Look(plan.look_at), Told::default()) };
@@ -118,7 +118,7 @@ async fn replanned(
     let told = Told { notes: plan.notes, intent: manager.status.intent.clone() };
     match save(shared, permit, manager, &plan.status).await {
         Ok(_) => (Applied::Look(soon), told),
-        Err(lost) => lost.into_applied(shared, key, &plan.status, told).await,
+        Err(error) => lost(error, shared, key, &plan.status, told).await,
     }
 }
 
@@ -172,35 +172,23 @@ pub(super) async fn save(
     result
 }
 
-/// Turns a lost write into what to do about it, and what to tell: the write may have happened.
-trait Lost {
-    async fn into_applied(
-        self,
-        shared: &Shared,
-        key: &Key,
-        written: &NamespaceManagerStatus,
-        told: Told,
-    ) -> (Applied, Told);
-}
-
-impl Lost for WriteError {
-    async fn into_applied(
-        self,
-        shared: &Shared,
-        key: &Key,
-        written: &NamespaceManagerStatus,
-        told: Told,
-    ) -> (Applied, Told) {
-        match self {
-            Self::Gone => (Applied::Look(None), Told::default()),
-            Self::Refused(error) => (Applied::Failed(error), Told::default()),
-            Self::Conflict | Self::Ambiguous(_) => {
-                match read::get::<Manager>(&shared.clients.reads, &key.namespace, &key.name).await {
-                    Ok(Some(newer)) if *newer.status == *written => (Applied::Again(newer), told),
-                    Ok(Some(newer)) => (Applied::Again(newer), Told::default()),
-                    Ok(None) => (Applied::Look(None), Told::default()),
-                    Err(error) => (Applied::Failed(chain(&error)), Told::default()),
-                }
+/// What to do about a write that was lost, and what to tell: it may have happened.
+async fn lost(
+    error: WriteError,
+    shared: &Shared,
+    key: &Key,
+    written: &NamespaceManagerStatus,
+    told: Told,
+) -> (Applied, Told) {
+    match error {
+        WriteError::Gone => (Applied::Look(None), Told::default()),
+        WriteError::Refused(error) => (Applied::Failed(error), Told::default()),
+        WriteError::Conflict | WriteError::Ambiguous(_) => {
+            match read::get::<Manager>(&shared.clients.reads, &key.namespace, &key.name).await {
+                Ok(Some(newer)) if *newer.status == *written => (Applied::Again(newer), told),
+                Ok(Some(newer)) => (Applied::Again(newer), Told::default()),
+                Ok(None) => (Applied::Look(None), Told::default()),
+                Err(error) => (Applied::Failed(chain(&error)), Told::default()),
             }
         }
     }
