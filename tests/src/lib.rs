@@ -3,6 +3,7 @@
 //! Every wait is for a state, with a deadline; nothing sleeps for a fixed time and hopes.
 
 pub mod demo;
+pub mod faulty;
 pub mod operator;
 pub mod proxy;
 pub mod receiver;

@@ -2,10 +2,10 @@
 //! if what was measured is not what was meant.
 #![allow(clippy::print_stdout, reason = "this is what the benchmark is for")]
 
-mod objects;
-mod process;
+pub mod objects;
+pub mod process;
 mod report;
-mod seed;
+pub mod seed;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -24,10 +24,11 @@ const fn layer(name: &'static str, may_use: &'static [&'static str]) -> Layer {
 }
 
 /// The workspace, from the bottom up: a crate may use only crates above it in this list.
-const LAYERS: [Layer; 11] = [
+const LAYERS: [Layer; 13] = [
     pure("coppice-quantity", &[]),
     pure("coppice-api", &["coppice-quantity"]),
     pure("coppice-lifecycle", &["coppice-api", "coppice-quantity"]),
+    pure("coppice-schema", &[]),
     layer("coppice-runtime", &["coppice-api", "coppice-lifecycle", "coppice-quantity"]),
     layer("coppice-notify", &["coppice-api", "coppice-lifecycle", "coppice-quantity"]),
     layer(
@@ -43,6 +44,20 @@ const LAYERS: [Layer; 11] = [
             "coppice-notify",
             "coppice-quantity",
             "coppice-runtime",
+        ],
+    ),
+    // The simulator runs the real operator.
+    layer(
+        "coppice-sim",
+        &[
+            "coppice-api",
+            "coppice-controllers",
+            "coppice-lifecycle",
+            "coppice-notify",
+            "coppice-operator",
+            "coppice-quantity",
+            "coppice-runtime",
+            "coppice-schema",
         ],
     ),
     layer("coppice-cli", &["coppice-api", "coppice-lifecycle", "coppice-quantity"]),

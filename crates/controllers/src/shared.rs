@@ -1,6 +1,6 @@
 //! What the controllers share.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use coppice_api::CoppiceConfigSpec;
 use coppice_api::config::GovernorStatus;
@@ -16,6 +16,8 @@ use coppice_runtime::leader::Gate;
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::skew::Skew;
 use coppice_runtime::store::Store;
+use jiff::Timestamp;
+use tokio::time::Instant;
 
 /// Namespace and name of a `NamespaceManager`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,6 +78,7 @@ pub struct Shared {
     pub configs: Store<Config>,
     /// One booking at a time: within one process the ledger has one writer.
     pub booking: tokio::sync::Mutex<()>,
+    latest: Mutex<Option<Timestamp>>,
     outbox: RwLock<Option<(String, Outbox<Key>)>>,
     law: RwLock<Option<Compiled>>,
 }
@@ -105,9 +108,28 @@ impl Shared {
             jobs: Store::default(),
             configs: Store::default(),
             booking: tokio::sync::Mutex::new(()),
+            latest: Mutex::new(None),
             outbox: RwLock::new(None),
             law: RwLock::new(None),
         }
+    }
+
+    /// The time that decisions are made by: the API server's, which wrote the times that they rest on, as far as its answers
+    /// tell it; otherwise this machine's. Once known it does not go back, so that what was due stays due.
+    pub fn now(&self) -> Timestamp {
+        let ours = self.clock.now();
+        let Some(skew) = self.skew.current() else { return ours };
+        let theirs = ours.saturating_add(skew).unwrap_or(ours);
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = latest.map_or(theirs, |latest| latest.max(theirs));
+        *latest = Some(now);
+        now
+    }
+
+    /// The instant at which [`now`](Self::now) will be `at`.
+    pub fn instant(&self, at: Timestamp) -> Instant {
+        let ahead = self.clock.now().duration_since(self.now());
+        self.clock.instant(at.saturating_add(ahead).unwrap_or(at))
     }
 
     /// The law by the cached settings, and the budget's ledger. Settings that are absent have their defaults; settings

@@ -1,7 +1,7 @@
 //! The operator: arguments and wiring only.
 
 mod args;
-mod wire;
+mod process;
 
 use std::process::ExitCode;
 
@@ -37,5 +37,5 @@ fn start(args: args::Args) -> anyhow::Result<()> {
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         anyhow::bail!("a TLS provider is installed already");
     }
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(wire::run(args))
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(process::run(args))
 }

@@ -14,6 +14,7 @@ mod flags;
 mod pki;
 mod plane;
 mod process;
+pub mod proxy;
 mod stages;
 mod tools;
 mod workdir;

@@ -68,6 +68,7 @@ async fn run(options: Options) -> Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
     let stop = async {
         tokio::select! {
+            biased;
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
             _ = hangup.recv() => {}
@@ -77,6 +78,7 @@ async fn run(options: Options) -> Result<()> {
     println!("starting ...");
     let audit = options.audit;
     let mut plane = tokio::select! {
+        biased;
         plane = Plane::start(options) => plane?,
         () = &mut stop => return Ok(()),
     };
@@ -84,6 +86,7 @@ async fn run(options: Options) -> Result<()> {
     let mut tick = tokio::time::interval(Duration::from_secs(1));
     loop {
         tokio::select! {
+            biased;
             () = &mut stop => break,
             _ = tick.tick() => {
                 if let Err(error) = plane.check() {

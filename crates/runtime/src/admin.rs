@@ -211,6 +211,7 @@ impl Admin {
         let server = axum::serve(self.listener, router(readiness, metrics));
         let server = server.with_graceful_shutdown(async move { stopped.cancelled().await });
         tokio::select! {
+            biased;
             result = server => result,
             // A client that keeps its request open does not keep the process.
             () = async { stop.cancelled().await; tokio::time::sleep(LINGER).await } => Ok(()),

@@ -10,11 +10,13 @@
 mod config;
 mod layer;
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::body::{Bytes, HttpBody};
 use http::{Request, Response};
 use kube::client::{Body, ClientBuilder};
+use tokio::time::Instant;
 use tower::{BoxError, Layer as _, Service};
 
 pub use self::config::{ConfigError, load_config};
@@ -42,6 +44,48 @@ impl Default for Deadlines {
     }
 }
 
+/// What the API server asks of us by not answering, or by answering that it has too much to do. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Patience(Arc<Mutex<Wishes>>);
+
+#[derive(Debug, Default)]
+struct Wishes {
+    /// When it may be asked again.
+    until: Option<Instant>,
+    /// When it last did not answer a request of the client for writes.
+    silent: Option<Instant>,
+}
+
+/// The API server's wish is respected for so long at most.
+const LONGEST_PATIENCE: Duration = Duration::from_mins(2);
+
+impl Patience {
+    /// How long it is still to be left alone (`Retry-After` of 429 and 503, H27); zero if it did not ask.
+    pub fn remaining(&self) -> Duration {
+        self.wishes().until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+    }
+
+    /// Whether a request of [`Clients::writes`] has got no answer, in time or at all, within that time.
+    pub fn unanswered_within(&self, time: Duration) -> bool {
+        self.wishes().silent.is_some_and(|at| at.elapsed() < time)
+    }
+
+    fn ask(&self, seconds: u64) {
+        let until = Instant::now() + Duration::from_secs(seconds).min(LONGEST_PATIENCE);
+        let mut wishes = self.wishes();
+        wishes.until = Some(wishes.until.map_or(until, |known| known.max(until)));
+    }
+
+    fn unanswered(&self) {
+        self.wishes().silent = Some(Instant::now());
+    }
+
+    fn wishes(&self) -> MutexGuard<'_, Wishes> {
+        // Every change is one assignment: a panic leaves valid data.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// The way to the API server.
 #[derive(Clone)]
 pub struct Clients {
@@ -49,6 +93,9 @@ pub struct Clients {
     pub reads: kube::Client,
     /// For writes, and for the reads that decide about one. Its connections are its own, so that a write does not wait behind a list.
     pub writes: kube::Client,
+    /// How long the API server asked to be left alone. Whoever tries again waits at least so long; the lease's renewals do not, since
+    /// giving up leadership is no relief.
+    pub patience: Patience,
 }
 
 impl Clients {
@@ -60,14 +107,16 @@ impl Clients {
             // Fails if another thread was faster, which is as good.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
+        let patience = Patience::default();
         let client = |mut config: kube::Config, role| -> Result<kube::Client, kube::Error> {
             config.default_retry = false;
             config.connect_timeout = Some(deadlines.write);
             config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(USER_AGENT)));
-            let observing = Observing::new(role, deadlines, skew, metrics);
+            let observing = Observing::new(role, deadlines, skew, metrics, &patience);
             Ok(ClientBuilder::try_from(config)?.with_layer(&observing).build())
         };
-        Ok(Self { reads: client(config.clone(), Role::Reads)?, writes: client(config, Role::Writes)? })
+        let (reads, writes) = (client(config.clone(), Role::Reads)?, client(config, Role::Writes)?);
+        Ok(Self { reads, writes, patience })
     }
 
     /// Clients over another service than the network, such as an API server in memory, with the same deadlines and counters.
@@ -78,11 +127,12 @@ impl Clients {
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
+        let patience = Patience::default();
         let client = |role| {
-            let observing = Observing::new(role, deadlines, skew, metrics);
+            let observing = Observing::new(role, deadlines, skew, metrics, &patience);
             kube::Client::new(observing.layer(service.clone()), "default")
         };
-        Self { reads: client(Role::Reads), writes: client(Role::Writes) }
+        Self { reads: client(Role::Reads), writes: client(Role::Writes), patience }
     }
 }
 
@@ -121,13 +171,6 @@ pub fn ambiguous(error: &kube::Error) -> bool {
         | E::ProxyProtocolDisabled { .. } => false,
         _ => true,
     }
-}
-
-/// How long the API server asked to be left alone (`Retry-After`), if it did.
-pub fn retry_after(error: &kube::Error) -> Option<Duration> {
-    let kube::Error::Api(status) = error else { return None };
-    let seconds = status.details.as_ref()?.retry_after_seconds;
-    (seconds > 0).then(|| Duration::from_secs(seconds.into()))
 }
 
 fn never_sent(error: &(dyn std::error::Error + 'static)) -> bool {

@@ -9,6 +9,7 @@ use crate::client::Clients;
 use crate::error::chain;
 use crate::governor::Booking;
 use crate::leader::Permit;
+use crate::mutants::{self, Mutant};
 use crate::read;
 use crate::write::WriteError;
 
@@ -44,17 +45,20 @@ pub async fn namespace(
     decided_about: &str,
     namespace: &NamespaceFacts,
 ) -> Result<Deletion, DeleteError> {
-    if namespace.uid != decided_about {
+    if namespace.uid != decided_about && !mutants::active(Mutant::KeyedByName) {
         return Ok(Deletion::Changed);
     }
     if let Some(refusal) = law.protection(namespace) {
         return Err(DeleteError::Protected(refusal));
     }
     let api: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(clients.writes.clone());
-    let parameters = DeleteParams::background().preconditions(Preconditions {
+    let mut parameters = DeleteParams::background().preconditions(Preconditions {
         uid: Some(namespace.uid.clone()),
         resource_version: Some(namespace.resource_version.clone()),
     });
+    if mutants::active(Mutant::NoPreconditions) || mutants::active(Mutant::LeaseTrustedAlone) {
+        parameters.preconditions = None;
+    }
     let Err(error) = api.delete(&namespace.name, &parameters).await else { return Ok(Deletion::Done) };
     match WriteError::from(error) {
         WriteError::Gone => Ok(Deletion::Done),

@@ -242,6 +242,12 @@ impl<S: Send + Sync + 'static, T: Send + Sync + 'static> Named for Object<S, T> 
     fn name(&self) -> &str {
         &self.name
     }
+
+    /// Revisions are numbers that grow; where an API server has others, nothing is learnt from what it answers.
+    fn is_newer_than(&self, other: &Self) -> bool {
+        let number = |object: &Self| object.resource_version.parse::<u64>().ok();
+        self.uid == other.uid && number(self).zip(number(other)).is_some_and(|(this, other)| this > other)
+    }
 }
 
 /// An object of one of our own kinds on the wire.

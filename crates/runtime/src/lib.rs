@@ -17,6 +17,7 @@ pub mod leader;
 pub mod lease;
 pub mod logging;
 pub mod metrics;
+pub mod mutants;
 pub mod panic;
 pub mod queue;
 pub mod read;

@@ -69,7 +69,8 @@ pub enum Next {
     Retry {
         /// What kind of failure, from a small fixed set: a label of metrics.
         category: &'static str,
-        /// How long to wait at least, such as a `Retry-After` of the API server.
+        /// How long to wait at least, such as a `Retry-After` of the API server. If not zero, the pause is not cut short by adding the
+        /// key, either.
         at_least: Duration,
     },
 }
@@ -150,7 +151,7 @@ impl<K: Key> Queue<K> {
     }
 
     /// The key is looked at as soon as possible, whatever its due time; if it is in progress, again afterwards. A key that waits to be
-    /// tried again is not spared: what changed may be what it was waiting for.
+    /// tried again is not spared: what changed may be what it was waiting for; unless its run asked for a pause of some length at least.
     pub fn add(&self, key: K) {
         self.state().add(key, Instant::now());
         self.shared.changed.notify_one();

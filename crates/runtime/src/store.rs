@@ -1,6 +1,6 @@
 //! What a watch has seen, held small: only the fields used, one list per namespace.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -15,6 +15,12 @@ pub const FRESH: Duration = Duration::from_secs(90);
 pub trait Named: Send + Sync + 'static {
     /// The object's name, unique in its namespace.
     fn name(&self) -> &str;
+
+    /// Whether this is a later state of the same object than `other`; false if that cannot be told.
+    fn is_newer_than(&self, other: &Self) -> bool {
+        let _ = other;
+        false
+    }
 }
 
 /// A cache of one kind, filled by one watch. Clones share it.
@@ -31,7 +37,8 @@ impl<T> Clone for Store<T> {
 
 #[derive(Debug)]
 struct Inner<T> {
-    namespaces: HashMap<Box<str>, Vec<Arc<T>>>,
+    /// Sorted, and so are the lists: what is asked in order is answered in order.
+    namespaces: Objects<T>,
     since: Option<Timestamp>,
     seen: Option<Instant>,
     problem: Option<Problem>,
@@ -61,7 +68,7 @@ impl<T: Named + PartialEq> Default for Store<T> {
     fn default() -> Self {
         Self {
             inner: Arc::new(RwLock::new(Inner {
-                namespaces: HashMap::new(),
+                namespaces: BTreeMap::new(),
                 since: None,
                 seen: None,
                 problem: None,
@@ -150,7 +157,8 @@ impl<T: Named + PartialEq> Store<T> {
         self.write(|inner| {
             let list = inner.namespaces.entry(namespace.into()).or_default();
             match list.binary_search_by(|t| t.name().cmp(object.name())) {
-                Ok(at) if *list[at] == object => false,
+                // The watch tells of what was learnt already.
+                Ok(at) if *list[at] == object || list[at].is_newer_than(&object) => false,
                 Ok(at) => {
                     list[at] = Arc::new(object);
                     true
@@ -163,6 +171,26 @@ impl<T: Named + PartialEq> Store<T> {
         })
     }
 
+    /// Takes over a state of an object that was just written or read, so that the watch is not waited for (H13). What the watch
+    /// does not know, or knows to be gone, is not learnt.
+    pub fn learn(&self, namespace: &str, object: T) {
+        self.write(|inner| {
+            let Some(list) = inner.namespaces.get_mut(namespace) else { return };
+            if let Ok(at) = list.binary_search_by(|t| t.name().cmp(object.name()))
+                && object.is_newer_than(&list[at])
+            {
+                list[at] = Arc::new(object);
+            }
+        });
+    }
+
+    /// Forgets an object that the API server says is gone, though the watch has not told so (yet). One of another uid stays.
+    pub fn forget(&self, namespace: &str, name: &str, is_it: impl Fn(&T) -> bool) {
+        if self.get(namespace, name).is_some_and(|known| is_it(&known)) {
+            self.remove(namespace, name);
+        }
+    }
+
     pub(crate) fn remove(&self, namespace: &str, name: &str) {
         self.write(|inner| {
             let Some(list) = inner.namespaces.get_mut(namespace) else { return };
@@ -173,17 +201,15 @@ impl<T: Named + PartialEq> Store<T> {
         });
     }
 
+    /// The start of a complete list, which [`Self::replace`] puts in the place of what there is.
+    pub(crate) fn relist(&self) -> Relist<T> {
+        Relist { store: self.clone(), namespaces: BTreeMap::new() }
+    }
+
     /// Replaces everything in one step by a complete list; `since` is its instant if anything may have been missed before
-    /// it. Returns the keys that existed before and do not any more.
-    pub(crate) fn replace(
-        &self,
-        objects: Vec<(Box<str>, T)>,
-        since: Option<Timestamp>,
-    ) -> Vec<(Box<str>, Box<str>)> {
-        let mut namespaces: HashMap<Box<str>, Vec<Arc<T>>> = HashMap::new();
-        for (namespace, object) in objects {
-            namespaces.entry(namespace).or_default().push(Arc::new(object));
-        }
+    /// it. Answers what differs from before: the keys of what is new, of what changed and of what is gone.
+    pub(crate) fn replace(&self, list: Relist<T>, since: Option<Timestamp>) -> Vec<(Box<str>, Box<str>)> {
+        let mut namespaces = list.namespaces;
         for list in namespaces.values_mut() {
             list.sort_by(|a, b| a.name().cmp(b.name()));
             list.shrink_to_fit();
@@ -193,17 +219,44 @@ impl<T: Named + PartialEq> Store<T> {
             inner.since = since.or(inner.since);
             inner.seen = Some(Instant::now());
             inner.problem = None;
-            let exists = |ns: &str, name: &str| {
-                let list = inner.namespaces.get(ns);
-                list.is_some_and(|l| l.binary_search_by(|t| t.name().cmp(name)).is_ok())
-            };
-            old.iter()
-                .flat_map(|(ns, list)| list.iter().map(move |t| (ns, t)))
-                .filter(|(ns, t)| !exists(ns, t.name()))
-                .map(|(ns, t)| (ns.clone(), t.name().into()))
-                .collect()
+            differing(&old, &inner.namespaces)
         })
     }
+}
+
+/// The objects of one kind, by namespace and then by name.
+type Objects<T> = BTreeMap<Box<str>, Vec<Arc<T>>>;
+
+/// A list while its pages are read. What is as it was is not held twice.
+pub(crate) struct Relist<T> {
+    store: Store<T>,
+    namespaces: Objects<T>,
+}
+
+impl<T: Named + PartialEq> Relist<T> {
+    pub(crate) fn push(&mut self, namespace: Box<str>, object: T) {
+        let known = self.store.get(&namespace, object.name()).filter(|known| **known == object);
+        self.namespaces.entry(namespace).or_default().push(known.unwrap_or_else(|| Arc::new(object)));
+    }
+}
+
+/// The keys of what is only in one of them, or not the same object in both.
+fn differing<T: Named>(old: &Objects<T>, new: &Objects<T>) -> Vec<(Box<str>, Box<str>)> {
+    let found = |objects: &Objects<T>, namespace: &str, name: &str| {
+        let list = objects.get(namespace)?;
+        let at = list.binary_search_by(|t| t.name().cmp(name)).ok()?;
+        Some(Arc::clone(&list[at]))
+    };
+    let each = |objects: &'_ Objects<T>, differs: &dyn Fn(&str, &Arc<T>) -> bool| {
+        let all = objects.iter().flat_map(|(namespace, list)| list.iter().map(move |t| (namespace, t)));
+        let differing = all.filter(|(namespace, t)| differs(namespace, t));
+        differing.map(|(namespace, t)| (namespace.clone(), t.name().into())).collect::<Vec<_>>()
+    };
+    let mut keys = each(old, &|namespace, t| found(new, namespace, t.name()).is_none());
+    keys.extend(each(new, &|namespace, t| {
+        found(old, namespace, t.name()).is_none_or(|before| !Arc::ptr_eq(&before, t))
+    }));
+    keys
 }
 
 #[cfg(test)]
@@ -217,6 +270,28 @@ mod tests {
         fn name(&self) -> &str {
             self.0
         }
+
+        /// From 10 on it is a counter.
+        fn is_newer_than(&self, other: &Self) -> bool {
+            self.1 > other.1 && other.1 >= 10
+        }
+    }
+
+    #[test]
+    fn what_was_learnt_is_not_undone_by_a_watch_that_is_behind() {
+        let store = Store::default();
+        store.learn("a", Thing("x", 12));
+        assert_eq!(store.len(), 0, "it may be gone");
+        assert!(store.upsert("a", Thing("x", 10)));
+        store.learn("a", Thing("x", 12));
+        assert!(!store.upsert("a", Thing("x", 11)));
+        assert!(!store.upsert("a", Thing("x", 12)));
+        store.learn("a", Thing("x", 11));
+        assert_eq!(store.get("a", "x").unwrap().1, 12);
+        assert!(store.upsert("a", Thing("x", 13)));
+        store.remove("a", "x");
+        store.learn("a", Thing("x", 14));
+        assert_eq!(store.len(), 0);
     }
 
     #[tokio::test(start_paused = true)]
@@ -224,7 +299,7 @@ mod tests {
         let store = Store::<Thing>::default();
         assert_eq!(store.freshness(), Freshness::NotSynced(None));
         let since = Timestamp::UNIX_EPOCH;
-        store.replace(vec![], Some(since));
+        store.replace(store.relist(), Some(since));
         assert_eq!(store.freshness(), Freshness::Fresh(since));
         tokio::time::advance(FRESH).await;
         assert_eq!(store.freshness(), Freshness::Stale(None));
@@ -253,15 +328,21 @@ mod tests {
     }
 
     #[test]
-    fn a_relist_names_what_is_gone() {
+    fn a_list_anew_names_what_differs_and_keeps_what_does_not() {
         let store = Store::default();
-        store.upsert("a", Thing("x", 1));
-        store.upsert("b", Thing("y", 1));
-        let gone = store.replace(
-            vec![("b".into(), Thing("y", 2)), ("c".into(), Thing("z", 1))],
-            Some(Timestamp::UNIX_EPOCH),
-        );
-        assert_eq!(gone, [("a".into(), "x".into())]);
-        assert_eq!(store.len(), 2);
+        for (namespace, thing) in [("a", Thing("x", 1)), ("b", Thing("y", 1)), ("b", Thing("same", 1))] {
+            store.upsert(namespace, thing);
+        }
+        let same = store.get("b", "same").unwrap();
+        let mut list = store.relist();
+        for (namespace, thing) in [("b", Thing("y", 2)), ("b", Thing("same", 1)), ("c", Thing("z", 1))] {
+            list.push(namespace.into(), thing);
+        }
+        assert_eq!(store.len(), 3, "nothing changes before the list is complete");
+        let differing = store.replace(list, Some(Timestamp::UNIX_EPOCH));
+        let keys = [("a", "x"), ("b", "y"), ("c", "z")].map(|(ns, name)| (ns.into(), name.into()));
+        assert_eq!(differing, keys);
+        assert!(Arc::ptr_eq(&same, &store.get("b", "same").unwrap()));
+        assert_eq!(store.len(), 3);
     }
 }

@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Check;
+use crate::client::Clients;
 use crate::clock::Clock;
 use crate::kinds::Watched;
 use crate::metrics::Metrics;
@@ -37,8 +38,8 @@ pub type Changed = Arc<dyn Fn(&str, &str) + Send + Sync>;
 pub struct Watch<T: Watched> {
     /// The cache that it fills.
     pub store: Store<T>,
-    /// The client for reads.
-    pub client: kube::Client,
+    /// The API server.
+    pub clients: Clients,
     /// For the instant of a list.
     pub clock: Clock,
     /// Where it counts.
@@ -69,6 +70,7 @@ impl<T: Watched> Watch<T> {
     /// Follows the API server until told to stop. Errors are shown, waited out and recovered from.
     pub async fn run(self, stop: CancellationToken) {
         tokio::select! {
+            biased;
             () = stop.cancelled() => {}
             () = self.forever() => {}
         }
@@ -118,22 +120,26 @@ impl<T: Watched> Watch<T> {
         Ok(())
     }
 
-    /// Lists everything, replaces the store in one step and wakes for every object, also for those that are gone.
+    /// Lists everything, replaces the store in one step and wakes for what differs; after a gap, for every object.
     async fn list(&self, gap: bool) -> Result<String, kube::Error> {
         let since = gap.then(|| self.clock.now());
-        let mut objects: Vec<(Box<str>, T)> = Vec::new();
+        let mut list = self.store.relist();
         let mut token: Option<String> = None;
         let revision = loop {
-            let page = read::page::<T>(&self.client, "", token.as_deref()).await?;
-            objects.extend(page.items.into_iter().map(T::project));
+            let page = read::page::<T>(&self.clients.reads, "", token.as_deref()).await?;
+            for (namespace, object) in page.items.into_iter().map(T::project) {
+                list.push(namespace, object);
+            }
             token = page.metadata.r#continue.filter(|t| !t.is_empty());
             if token.is_none() {
                 break page.metadata.resource_version;
             }
         };
-        let gone = self.store.replace(objects, since);
+        let differing = self.store.replace(list, since);
         self.metrics.watch_synced(T::RESOURCE, self.store.len(), self.clock.now());
-        for (namespace, name) in gone.into_iter().chain(self.store.keys()) {
+        // After a gap what was unknown is known again, though no object may have changed.
+        let all = if gap { self.store.keys() } else { Vec::new() };
+        for (namespace, name) in differing.into_iter().chain(all) {
             (self.changed)(&namespace, &name);
         }
         Ok(revision)
@@ -144,7 +150,7 @@ impl<T: Watched> Watch<T> {
             "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={revision}",
             read::path::<T>("")
         );
-        let open = self.client.request_events::<T::Wire>(read::request(&uri)?);
+        let open = self.clients.reads.request_events::<T::Wire>(read::request(&uri)?);
         let Ok(events) = timeout(OPEN, open).await else { return Err(silent(OPEN)) };
         let events = match events {
             Err(kube::Error::Api(status)) if status.code == 410 => return Ok(Ended::Expired),
@@ -209,7 +215,7 @@ impl<T: Watched> Watch<T> {
     async fn pause(&self, failures: &mut u32) {
         let pause = FIRST_PAUSE.saturating_mul(1 << (*failures).min(6)).min(LONGEST_PAUSE);
         *failures += 1;
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(pause.max(self.clients.patience.remaining())).await;
     }
 }
 

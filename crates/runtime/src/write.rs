@@ -9,6 +9,7 @@ use crate::client::{Clients, ambiguous};
 use crate::error::chain;
 use crate::kinds::{Object, ObjectWire, Watched};
 use crate::leader::Permit;
+use crate::mutants::{self, Mutant};
 use crate::read;
 
 /// What came of a write.
@@ -59,7 +60,9 @@ struct StatusMeta<'a> {
     name: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     namespace: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
     uid: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
     resource_version: &'a str,
 }
 
@@ -90,8 +93,12 @@ where
         metadata: StatusMeta {
             name: &object.name,
             namespace: &object.namespace,
-            uid: &object.uid,
-            resource_version: &object.resource_version,
+            uid: if mutants::active(Mutant::KeyedByName) { "" } else { &object.uid },
+            resource_version: if mutants::active(Mutant::KeyedByName) {
+                ""
+            } else {
+                &object.resource_version
+            },
         },
         status,
     };
@@ -101,8 +108,15 @@ where
         object.name
     );
     let body = serde_json::to_vec(&body).map_err(|e| WriteError::Refused(e.to_string()))?;
-    let request = Request::put(path)
-        .header(http::header::CONTENT_TYPE, "application/json")
+    let (method, media_type) = if mutants::active(Mutant::KeyedByName) {
+        (http::Method::PATCH, "application/merge-patch+json")
+    } else {
+        (http::Method::PUT, "application/json")
+    };
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(http::header::CONTENT_TYPE, media_type)
         .body(body)
         .map_err(|e| WriteError::Refused(e.to_string()))?;
     let wire: ObjectWire = clients.writes.request(request).await?;

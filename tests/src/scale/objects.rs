@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 /// The objects of one plane.
-pub(super) struct Objects {
+pub struct Objects {
     /// When everything was created, by the plane's clock.
     created: String,
     /// The environment variables of a pod, by which it gets the wanted size.
@@ -11,20 +11,20 @@ pub(super) struct Objects {
 }
 
 /// An object under its key.
-pub(super) type Entry = (String, Value);
+pub type Entry = (String, Value);
 
 fn uid(kind: u32, n: usize) -> String {
     format!("{kind:08x}-5ca1-4e00-8000-{n:012x}")
 }
 
 /// The name of the n-th namespace.
-pub(super) fn namespace_name(n: usize) -> String {
+pub fn namespace_name(n: usize) -> String {
     format!("team-{:03}-preview-{n:05}", n % 200)
 }
 
 impl Objects {
     /// Objects created then, by the plane's clock, whose pods are about so long as JSON.
-    pub(super) fn new(created: String, pod_bytes: usize) -> Self {
+    pub fn new(created: String, pod_bytes: usize) -> Self {
         let mut this = Self { created, environment: Value::Null };
         let missing = pod_bytes.saturating_sub(this.pod(0, 0, 0).1.to_string().len());
         let variable = |n| json!({"name": format!("APPLICATION_SETTING_{n:02}"), "value": format!("value-of-the-setting-{n:06}")});
@@ -33,7 +33,7 @@ impl Objects {
     }
 
     /// The n-th namespace.
-    pub(super) fn namespace(&self, n: usize) -> Entry {
+    pub fn namespace(&self, n: usize) -> Entry {
         let name = namespace_name(n);
         let object = json!({
             "apiVersion": "v1", "kind": "Namespace",
@@ -48,7 +48,7 @@ impl Objects {
     }
 
     /// The manager of the n-th namespace: it waits for its pods, and in the end for a time far away.
-    pub(super) fn manager(&self, n: usize) -> Entry {
+    pub fn manager(&self, n: usize) -> Entry {
         let namespace = namespace_name(n);
         let object = json!({
             "apiVersion": "coppice.dev/v1alpha1", "kind": "NamespaceManager",
@@ -73,7 +73,7 @@ impl Objects {
     }
 
     /// A pod of the n-th namespace; `touched` counts how often it was changed.
-    pub(super) fn pod(&self, n: usize, which: usize, touched: usize) -> Entry {
+    pub fn pod(&self, n: usize, which: usize, touched: usize) -> Entry {
         const APPS: [&str; 5] = ["frontend", "backend", "database", "worker", "mail"];
         let (namespace, app) = (namespace_name(n), APPS[which % APPS.len()]);
         let replica_set = format!("{app}-{:010x}", n * 7919 + which);

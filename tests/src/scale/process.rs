@@ -30,17 +30,40 @@ pub(super) struct Measured {
 
 /// What the kernel says about it at one moment, in KiB and seconds.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
-pub(super) struct Sample {
+pub struct Sample {
     /// Seconds since it was started.
-    pub(super) at: f64,
+    pub at: f64,
     /// Resident now.
-    pub(super) rss: u64,
+    pub rss: u64,
     /// Of that, memory of its own, without the pages of the program file.
-    pub(super) anonymous: u64,
+    pub anonymous: u64,
     /// The most that was ever resident.
-    pub(super) peak: u64,
+    pub peak: u64,
     /// Seconds of processor time.
-    pub(super) cpu: f64,
+    pub cpu: f64,
+}
+
+impl Sample {
+    /// Memory and processor time of a process now, which was started then.
+    pub fn of(pid: u32, started: Instant) -> anyhow::Result<Self> {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let field = |name: &str| -> anyhow::Result<u64> {
+            let line =
+                status.lines().find_map(|line| line.strip_prefix(name)).context("a field is missing")?;
+            Ok(line.trim().trim_end_matches(" kB").trim().parse()?)
+        };
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        // The name in parentheses may have blanks; utime and stime are the 12th and 13th field after it.
+        let after = stat.rsplit_once(") ").map(|(_, rest)| rest).unwrap_or_default();
+        let ticks = after.split(' ').skip(11).take(2).filter_map(|t| t.parse::<f64>().ok()).sum::<f64>();
+        Ok(Self {
+            at: started.elapsed().as_secs_f64(),
+            rss: field("VmRSS:")?,
+            anonymous: field("RssAnon:")?,
+            peak: field("VmHWM:")?,
+            cpu: ticks / TICKS,
+        })
+    }
 }
 
 impl Measured {
@@ -68,23 +91,7 @@ impl Measured {
 
     /// Memory and processor time now.
     pub(super) fn sample(&self) -> anyhow::Result<Sample> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid))?;
-        let field = |name: &str| -> anyhow::Result<u64> {
-            let line =
-                status.lines().find_map(|line| line.strip_prefix(name)).context("a field is missing")?;
-            Ok(line.trim().trim_end_matches(" kB").trim().parse()?)
-        };
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid))?;
-        // The name in parentheses may have blanks; utime and stime are the 12th and 13th field after it.
-        let after = stat.rsplit_once(") ").map(|(_, rest)| rest).unwrap_or_default();
-        let ticks = after.split(' ').skip(11).take(2).filter_map(|t| t.parse::<f64>().ok()).sum::<f64>();
-        Ok(Sample {
-            at: self.started.elapsed().as_secs_f64(),
-            rss: field("VmRSS:")?,
-            anonymous: field("RssAnon:")?,
-            peak: field("VmHWM:")?,
-            cpu: ticks / TICKS,
-        })
+        Sample::of(self.pid, self.started)
     }
 
     async fn get(&self, path: &str) -> anyhow::Result<String> {
@@ -148,11 +155,11 @@ impl Measured {
 }
 
 /// What `/metrics` said.
-pub(super) struct Series(String);
+pub struct Series(pub String);
 
 impl Series {
     /// The sum of all series whose name with labels begins so.
-    pub(super) fn sum(&self, prefix: &str) -> f64 {
+    pub fn sum(&self, prefix: &str) -> f64 {
         let values = self.0.lines().filter(|line| line.starts_with(prefix));
         values
             .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
@@ -201,7 +208,7 @@ fn of_plane(stage: &Stage, program: &str) -> anyhow::Result<(u32, Vec<String>)> 
 
 /// Ends everything but etcd and the API server: nothing else writes into what was seeded (the owners of the pods do not
 /// exist: they would be collected as garbage), and nothing else uses the processors.
-pub(super) async fn end_controllers(stage: &Stage) -> anyhow::Result<()> {
+pub async fn end_controllers(stage: &Stage) -> anyhow::Result<()> {
     for program in ["kube-controller-manager", "kube-scheduler", "kwok"] {
         signal(of_plane(stage, program)?.0, "KILL").await?;
     }

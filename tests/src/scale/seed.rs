@@ -15,7 +15,7 @@ use super::objects::Entry;
 const CONNECTIONS: usize = 16;
 
 /// Writes every object; returns how many there were.
-pub(super) async fn seed(etcd: &str, entries: impl Iterator<Item = Entry>) -> anyhow::Result<usize> {
+pub async fn seed(etcd: &str, entries: impl Iterator<Item = Entry>) -> anyhow::Result<usize> {
     let client = reqwest::Client::builder().no_proxy().build()?;
     let written = futures::stream::iter(entries).map(|entry| put(&client, etcd, entry));
     written.buffer_unordered(CONNECTIONS).try_fold(0, async |sum, ()| Ok(sum + 1)).await

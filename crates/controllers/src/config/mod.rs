@@ -24,7 +24,7 @@ pub async fn reconcile(shared: &Arc<Shared>) -> Result<Option<SigningKey>, Strin
     let mut observation = observe::observe(shared).await?;
     // Each step creates or updates one object; a lost race shows in the next look.
     for _ in 0..5 {
-        let Some(step) = plan::plan(&observation, &shared.setup, shared.managed(), shared.clock.now()) else {
+        let Some(step) = plan::plan(&observation, &shared.setup, shared.managed(), shared.now()) else {
             break;
         };
         apply::apply(shared, &permit, &observation, step).await?;

@@ -19,7 +19,9 @@ mod report;
 pub use report::{Listener, count_phases};
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use coppice_runtime::mutants::{self, Mutant};
 use coppice_runtime::queue::Next;
 use tokio::time::Instant;
 
@@ -28,6 +30,11 @@ use apply::Applied;
 
 /// A chain of steps longer than this is broken up, so that no manager keeps others waiting.
 const ROUNDS: usize = 12;
+
+/// Caches that were behind have so long to catch up, and longer each time.
+const CATCH_UP: Duration = Duration::from_secs(1);
+/// So long after the API server could not be reached, watches that are behind are taken to be catching up.
+const RECOVERY: Duration = Duration::from_mins(1);
 
 /// Brings one manager as far as it goes, and says when to look again.
 pub async fn reconcile(shared: Arc<Shared>, key: Key) -> Next {
@@ -41,17 +48,28 @@ pub async fn reconcile(shared: Arc<Shared>, key: Key) -> Next {
         report::status_not_understood(&shared, &observation, error);
         return Next::Done;
     }
+    if mutants::active(Mutant::Polling) {
+        drop(apply::mutated::namespace(&shared, &key).await);
+    }
+    if observation.behind() && shared.clients.patience.unanswered_within(RECOVERY) {
+        // Nothing can be decided, and to say so in every status, and to take it back a moment later, helps nobody.
+        return Next::At(Instant::now() + RECOVERY / 4);
+    }
     for _ in 0..ROUNDS {
         let plan = plan::plan(&observation);
         let (applied, told) = apply::apply(&shared, &observation, plan).await;
         report::report(&shared, &observation, &told);
         match applied {
             Applied::Again(manager) => observation = observe::with(&shared, &key, manager),
+            Applied::Look(_) if mutants::active(Mutant::Polling) => {
+                return Next::At(Instant::now() + Duration::from_secs(1));
+            }
             Applied::Look(None) => return Next::Done,
-            Applied::Look(Some(at)) => return Next::At(shared.clock.instant(at)),
+            Applied::Look(Some(at)) => return Next::At(shared.instant(at)),
+            Applied::Behind => return Next::Retry { category: "behind", at_least: CATCH_UP },
             Applied::Failed(error) => {
                 tracing::warn!(manager = %key, %error, "reconcile failed");
-                return Next::retry("api");
+                return Next::Retry { category: "api", at_least: shared.clients.patience.remaining() };
             }
         }
     }

@@ -13,6 +13,7 @@ use coppice_runtime::error::chain;
 use coppice_runtime::governor::Booking;
 use coppice_runtime::kinds::Manager;
 use coppice_runtime::leader::LeaderState;
+use coppice_runtime::mutants::{self, Mutant};
 use coppice_runtime::read;
 use coppice_runtime::store::{Freshness, Named, Problem, Store};
 use jiff::{SignedDuration, Timestamp};
@@ -59,7 +60,7 @@ fn observation(shared: &Shared, key: &Key, manager: Arc<Manager>) -> Observation
         skew: shared.skew.current(),
         stale: stale(shared),
         delivery: delivery(shared, manager.status.intent.as_ref()),
-        at: shared.clock.now(),
+        at: shared.now(),
         unread: None,
         manager,
     }
@@ -85,7 +86,7 @@ pub(super) async fn fresh(shared: &Shared, key: &Key) -> Result<Option<Observati
     }
     // Last, so that the revision that a deletion is bound to is the newest of all.
     observation.namespace = read::get::<NamespaceFacts>(client, "", &key.namespace).await?.map(Arc::new);
-    observation.at = shared.clock.now();
+    observation.at = shared.now();
     Ok(Some(observation))
 }
 
@@ -99,6 +100,13 @@ impl Observation {
         self.law = Arc::new(shared.law_of(booking.config.clone()));
         self.ledger = booking.before.clone();
         self
+    }
+
+    /// Whether a watch that this manager needs has not been heard of for too long.
+    pub(super) fn behind(&self) -> bool {
+        let stale = |reason: Option<Reason>| reason == Some(Reason::Stale);
+        let pods = [unknown(&self.pods), unknown(&self.jobs)].into_iter().any(stale);
+        stale(self.stale.as_ref().map(|(reason, _)| *reason)) || pods && asks_for_pods(&self.manager)
     }
 
     /// The same, as the pure planner takes it.
@@ -128,6 +136,13 @@ impl Observation {
             stale: self.stale.clone(),
             delivery: self.delivery.clone(),
         }
+    }
+}
+
+fn unknown<T>(fact: &Fact<T>) -> Option<Reason> {
+    match fact {
+        Fact::Known { .. } => None,
+        Fact::Unknown { reason, .. } => Some(*reason),
     }
 }
 
@@ -165,6 +180,9 @@ fn fact<T: Named + PartialEq>(shared: &Shared, store: &Store<T>, key: &Key, what
             let since = since.max(leads_since(shared));
             Fact::Known { value: store.list(&key.namespace), since }
         }
+        Freshness::NotSynced(_) if mutants::active(Mutant::ActBeforeSync) => {
+            Fact::Known { value: store.list(&key.namespace), since: Timestamp::MIN }
+        }
         stale => {
             let (reason, message) = why(&stale, what);
             Fact::Unknown { reason, message }
@@ -175,12 +193,15 @@ fn fact<T: Named + PartialEq>(shared: &Shared, store: &Store<T>, key: &Key, what
 fn leads_since(shared: &Shared) -> Timestamp {
     match shared.gate.state() {
         LeaderState::Leader { since, .. } => since,
-        LeaderState::Follower { .. } | LeaderState::Unknown { .. } => shared.clock.now(),
+        LeaderState::Follower { .. } | LeaderState::Unknown { .. } => shared.now(),
     }
 }
 
 /// Whether the caches that every decision rests on are behind.
 fn stale(shared: &Shared) -> Option<(Reason, String)> {
+    if mutants::active(Mutant::ActBeforeSync) {
+        return None;
+    }
     let all = [
         (shared.managers.freshness(), "namespacemanagers"),
         (shared.namespaces.freshness(), "namespaces"),

@@ -82,7 +82,7 @@ fn count(shared: &Shared, note: &Note, intent: Option<&Intent>) {
             shared.metrics.firing(intent.action.as_str(), note.reason.as_str());
             let due = intent.evidence.get("due").and_then(|due| due.parse::<jiff::Timestamp>().ok());
             if let Some(due) = due {
-                let late = shared.clock.now().duration_since(due);
+                let late = shared.now().duration_since(due);
                 shared.metrics.firing_lateness(intent.action.as_str(), late);
             }
         }

@@ -12,7 +12,7 @@ use kube::client::Body;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
-use super::Deadlines;
+use super::{Deadlines, Patience};
 use crate::metrics::{ApiRequest, Metrics};
 use crate::skew::Skew;
 
@@ -62,6 +62,7 @@ struct Settings {
     deadlines: Deadlines,
     skew: Skew,
     metrics: Metrics,
+    patience: Patience,
 }
 
 /// Makes a service [`Observed`].
@@ -69,8 +70,15 @@ struct Settings {
 pub(super) struct Observing(Arc<Settings>);
 
 impl Observing {
-    pub(super) fn new(role: Role, deadlines: Deadlines, skew: &Skew, metrics: &Metrics) -> Self {
-        Self(Arc::new(Settings { role, deadlines, skew: skew.clone(), metrics: metrics.clone() }))
+    pub(super) fn new(
+        role: Role,
+        deadlines: Deadlines,
+        skew: &Skew,
+        metrics: &Metrics,
+        patience: &Patience,
+    ) -> Self {
+        let (skew, metrics, patience) = (skew.clone(), metrics.clone(), patience.clone());
+        Self(Arc::new(Settings { role, deadlines, skew, metrics, patience }))
     }
 }
 
@@ -135,6 +143,7 @@ impl Settings {
             let answer = answer.await?;
             status = Some(answer.status());
             self.note_date(&answer, sent);
+            self.note_patience(&answer);
             let (head, body) = answer.into_parts();
             let body = if asked.watch && head.status.is_success() {
                 Either::Right(body)
@@ -148,6 +157,10 @@ impl Settings {
             Ok(result) => result,
             Err(_) => Err(NoAnswer { verb: asked.verb, resource: asked.resource, within }.into()),
         };
+        // Renewals of the lease go out all the time. Reads alone may hang while the API server is well.
+        if result.is_err() && self.role == Role::Writes {
+            self.patience.unanswered();
+        }
         let code = match (&result, status) {
             (Ok(_), Some(status)) => code_label(status),
             (Err(error), _) if error.is::<NoAnswer>() => "timeout",
@@ -165,6 +178,14 @@ impl Settings {
         self.skew.observe(date, sent, self.skew.clock().monotonic());
         if let Some(skew) = self.skew.current() {
             self.metrics.clock_skew(skew);
+        }
+    }
+
+    fn note_patience<B>(&self, answer: &Response<B>) {
+        let asks = matches!(answer.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+        let header = answer.headers().get(http::header::RETRY_AFTER).filter(|_| asks);
+        if let Some(seconds) = header.and_then(|h| h.to_str().ok()?.trim().parse().ok()) {
+            self.patience.ask(seconds);
         }
     }
 

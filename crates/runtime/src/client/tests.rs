@@ -13,7 +13,7 @@ use kube::core::Status;
 use tower::BoxError;
 
 use super::layer::{Asked, NoAnswer};
-use super::{Clients, Deadlines, ambiguous, deadline, retry_after};
+use super::{Clients, Deadlines, ambiguous, deadline};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::skew::Skew;
@@ -210,13 +210,19 @@ fn refusals_are_certain_and_the_rest_is_not() {
     assert!(!ambiguous(&kube::Error::TlsRequired));
 }
 
-#[test]
-fn retry_after_is_what_the_server_asked_for() {
-    let mut status = Status::failure("slow down", "TooManyRequests").with_code(429);
-    assert_eq!(retry_after(&kube::Error::Api(status.clone().boxed())), None);
-    let details = serde_json::from_value(serde_json::json!({ "retryAfterSeconds": 3 })).unwrap();
-    status = status.with_details(details);
-    assert_eq!(retry_after(&kube::Error::Api(status.boxed())), Some(Duration::from_secs(3)));
+#[tokio::test(start_paused = true)]
+async fn whoever_tries_again_waits_as_long_as_the_server_asked_for() {
+    let s = over(|request: Request<Body>| async move {
+        let code = if request.uri().path().ends_with("/busy") { 429 } else { 409 };
+        Ok(Response::builder().status(code).header("retry-after", "3").body(Answer::from(OBJECT))?)
+    });
+    let api: Api<Namespace> = Api::all(s.clients.reads.clone());
+    api.get("other").await.unwrap_err();
+    assert_eq!(s.clients.patience.remaining(), Duration::ZERO, "only overload is a reason to wait");
+    api.get("busy").await.unwrap_err();
+    assert_eq!(s.clients.patience.remaining(), Duration::from_secs(3));
+    tokio::time::advance(Duration::from_secs(4)).await;
+    assert_eq!(s.clients.patience.remaining(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]

@@ -107,6 +107,7 @@ impl Candidate {
                 Err(Failure::Raced | Failure::Lost(_)) => self.dice.between(Duration::ZERO, RACE_PAUSE),
             };
             tokio::select! {
+                biased;
                 () = release.cancelled() => {}
                 () = sleep(pause) => {}
             }
@@ -121,6 +122,7 @@ impl Candidate {
                 self.well();
                 self.keeper.follows(Some(holder));
                 let woken = tokio::select! {
+                    biased;
                     () = release.cancelled() => Woken::Now,
                     woken = self.watch(until) => woken,
                 };
@@ -129,6 +131,7 @@ impl Candidate {
                     self.tell(&problem);
                     let pause = self.dice.between(self.settings.retry, self.settings.longest_pause());
                     tokio::select! {
+                        biased;
                         () = release.cancelled() => {}
                         () = sleep(pause) => {}
                     }

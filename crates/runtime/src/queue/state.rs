@@ -40,6 +40,8 @@ struct Entry {
     place: Place,
     /// How many runs failed in a row.
     failures: u32,
+    /// It is left alone until then, whatever is asked for.
+    rests: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -72,6 +74,9 @@ impl<K: Key> State<K> {
     pub(super) fn add(&mut self, key: K, now: Instant) {
         // Those that were due before now became ready before it; it may be one of them.
         self.promote(now);
+        if let Some(rests) = self.resting(&key, now) {
+            return self.add_at(key, rests, now);
+        }
         match self.entries.get_mut(&key).map(|entry| &mut entry.place) {
             Some(Place::Ready) => return,
             Some(Place::Running { again, .. }) => {
@@ -84,6 +89,7 @@ impl<K: Key> State<K> {
     }
 
     pub(super) fn add_at(&mut self, key: K, due: Instant, now: Instant) {
+        let due = self.resting(&key, now).map_or(due, |rests| due.max(rests));
         if due <= now {
             return self.add(key, now);
         }
@@ -97,6 +103,11 @@ impl<K: Key> State<K> {
             Some(Place::Due(_)) | None => {}
         }
         self.put(key, Place::Due(due), now);
+    }
+
+    /// Until when a key is left alone, if it is.
+    fn resting(&self, key: &K, now: Instant) -> Option<Instant> {
+        self.entries.get(key)?.rests.filter(|rests| *rests > now)
     }
 
     /// The next key to process; it is in progress until [`finish`](Self::finish).
@@ -119,13 +130,16 @@ impl<K: Key> State<K> {
         let answered = match next {
             Next::Done => None,
             Next::At(due) => Some((*due).max(now + SHORTEST_PAUSE)),
-            Next::Retry { .. } if again => None,
+            Next::Retry { at_least, .. } if again && at_least.is_zero() => None,
             Next::Retry { at_least, .. } => {
                 Some(now + self.pauses.after(entry.failures.saturating_add(1), &mut self.dice).max(*at_least))
             }
         };
+        entry.rests =
+            answered.filter(|_| matches!(next, Next::Retry { at_least, .. } if !at_least.is_zero()));
         let failures = if matches!(next, Next::Retry { .. }) { entry.failures.saturating_add(1) } else { 0 };
         let place = match [answered, added].into_iter().flatten().min() {
+            _ if entry.rests.is_some() => answered.map_or(Place::Ready, Place::Due),
             _ if again => Place::Ready,
             Some(due) if due <= now => Place::Ready,
             Some(due) => Place::Due(due),
@@ -177,7 +191,7 @@ impl<K: Key> State<K> {
             Place::Running { .. } => {}
         }
         let Some(entry) = self.entries.get_mut(&key) else {
-            self.entries.insert(key, Entry { place, failures: 0 });
+            self.entries.insert(key, Entry { place, failures: 0, rests: None });
             return;
         };
         let before = std::mem::replace(&mut entry.place, place);

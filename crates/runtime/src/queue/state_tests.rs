@@ -51,10 +51,13 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 struct Model {
     asked: BTreeMap<Key, BTreeSet<Instant>>,
     running: BTreeMap<Key, BTreeSet<Instant>>,
+    rests: BTreeMap<Key, Instant>,
 }
 
 impl Model {
     fn ask(&mut self, key: Key, at: Instant) {
+        let rests = self.rests.get(&key).copied().filter(|_| !self.running.contains_key(&key));
+        let at = rests.map_or(at, |rests| at.max(rests));
         self.running.get_mut(&key).unwrap_or_else(|| self.asked.entry(key).or_default()).insert(at);
     }
 
@@ -98,7 +101,7 @@ fn finish(state: &mut State<Key>, model: &mut Model, index: usize, answer: Answe
     let Some((&key, _)) = model.running.iter().nth(index) else { return };
     let added = model.running.remove(&key).unwrap_or_default();
     let mut asked: BTreeSet<Instant> = added.into_iter().map(|at| at.max(now)).collect();
-    let again = asked.contains(&now);
+    model.rests.remove(&key);
     let next = match answer {
         Answer::Done => Next::Done,
         Answer::In(ms) => {
@@ -107,9 +110,10 @@ fn finish(state: &mut State<Key>, model: &mut Model, index: usize, answer: Answe
             Next::At(at)
         }
         Answer::Failed(ms) => {
-            if !again {
-                asked.insert(now + Duration::from_millis(ms));
-            }
+            // It is left alone for so long, whatever was asked for meanwhile.
+            let rests = now + Duration::from_millis(ms);
+            asked = [rests].into();
+            model.rests.insert(key, rests);
             Next::Retry { category: "test", at_least: Duration::from_millis(ms) }
         }
     };

@@ -157,15 +157,32 @@ async fn failures_are_repeated_with_growing_pauses_until_one_succeeds() {
 #[tokio::test(start_paused = true)]
 async fn a_change_does_not_wait_for_the_end_of_a_pause() {
     let r = run(1, Duration::ZERO, |run| match run {
+        1 => Next::retry("busy"),
+        _ => Next::Done,
+    });
+    r.queue.add("a");
+    sleep(Duration::from_millis(10)).await;
+    assert_eq!(r.queue.depths().due, 1);
+    r.queue.add("a");
+    sleep(HOUR).await;
+    assert_eq!(r.seen.times(), [0, 10]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_was_asked_for_is_kept_whatever_changes() {
+    let r = run(1, Duration::ZERO, |run| match run {
         1 => Next::Retry { category: "busy", at_least: Duration::from_mins(5) },
         _ => Next::Done,
     });
     r.queue.add("a");
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(r.queue.depths().due, 1);
+    r.queue.add("a");
+    r.queue.add_at("a", Instant::now() + Duration::from_secs(1));
+    sleep(HOUR).await;
+    assert_eq!(r.seen.times(), [0, 300_000]);
     r.queue.add("a");
     sleep(HOUR).await;
-    assert_eq!(r.seen.times(), [0, 1_000]);
+    assert_eq!(r.seen.times().len(), 3, "only that once");
 }
 
 #[tokio::test(start_paused = true)]

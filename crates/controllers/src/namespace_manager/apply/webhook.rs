@@ -36,7 +36,7 @@ pub(super) async fn submit(
         destination,
         allow: shared.law().0.hosts.clone(),
         body: body(sender, policy, intent),
-        now: shared.clock.now(),
+        now: shared.now(),
     };
     match outbox.submit(key.clone(), request) {
         Ok(_) => Ok(Carried::Wait(None)),

@@ -1,28 +1,23 @@
-//! Puts the parts together and takes them apart again in order.
+//! One replica: the parts together, running, and taken apart again in order.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use coppice_controllers::{Key, Setup, Shared, config, namespace_manager};
-use coppice_notify::outbox::{Limits, Outbox};
-use coppice_notify::webhook::{WebhookSender, WebhookSettings};
-use coppice_runtime::admin::{Admin, Check, Readiness};
-use coppice_runtime::client::{Clients, load_config};
-use coppice_runtime::clock::{Clock, Dice};
-use coppice_runtime::events::Events;
+use coppice_controllers::{Key, Shared, config, namespace_manager};
+use coppice_notify::key::SigningKey;
+use coppice_notify::outbox::{Deliver, Limits, Outbox};
+use coppice_runtime::admin::{Check, Readiness};
 use coppice_runtime::kinds::Watched;
 use coppice_runtime::leader::LeaderState;
-use coppice_runtime::lease::{Election, LeaseSettings, identity};
-use coppice_runtime::metrics::Metrics;
+use coppice_runtime::lease::Election;
+use coppice_runtime::mutants::{self, Mutant};
 use coppice_runtime::queue::{Queue, QueueSettings};
-use coppice_runtime::skew::Skew;
 use coppice_runtime::store::{Freshness, Store};
 use coppice_runtime::watch::{Changed, Watch};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-
-use crate::args::Args;
 
 /// Lost events are made up for this often, at the latest.
 const PASS: Duration = Duration::from_mins(1);
@@ -37,73 +32,56 @@ const DRAIN_GRACE: Duration = Duration::from_secs(8);
 /// Events that are being written have this long to end at a shutdown.
 const EVENTS_GRACE: Duration = Duration::from_secs(1);
 
-/// Runs until told to stop, or until the lease is lost.
-pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
-    let stop = CancellationToken::new();
-    let clock = Clock::system();
-    let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
-    let skew = Skew::new(clock.clone());
-    let readiness = Readiness::new();
-    let admin = Admin::bind(args.listen).await?;
-    tracing::info!(address = %admin.address()?, "serving /livez, /readyz and /metrics");
-    let kube_config = load_config(args.kubeconfig.clone(), args.context.clone()).await?;
-    tracing::info!(api_server = %kube_config.cluster_url, version = env!("CARGO_PKG_VERSION"), "starting");
-    let clients =
-        Clients::new(kube_config, &skew, &metrics).context("the API server's address or certificates")?;
-    let name = args.identity.clone().unwrap_or_else(|| "coppice-operator".to_owned());
-    let mut dice = Dice::entropy();
-    let me = identity(&name, &mut dice);
-    let lease = LeaseSettings {
-        duration: args.lease_duration,
-        renew_deadline: args.lease_renew_deadline,
-        retry: args.lease_retry_period,
-        seed: dice.roll(),
-        ..LeaseSettings::new(&args.namespace, &args.lease_name, &me)
-    };
-    let (election, gate) = Election::new(clients.clone(), lease, clock.clone(), metrics.clone())?;
-    let events = Events::new(&clients, metrics.clone(), &name);
-    let setup = Setup { own_namespace: args.namespace.clone(), scale_kinds: args.scale_kinds.clone() };
-    let shared = Arc::new(Shared::new(setup, clients, clock, skew, gate, metrics, events));
-    let queue = Queue::new(QueueSettings {
-        concurrency: args.concurrency,
-        seed: dice.roll(),
-        ..QueueSettings::default()
-    });
-    let operator = Operator { shared, queue, readiness, stop: stop.clone(), webhook_roots: roots(&args)? };
-    operator.serve(election, admin).await
-}
+/// Makes what sends webhooks by a signing key.
+pub type Sender = Arc<dyn Fn(SigningKey) -> anyhow::Result<Arc<dyn Deliver>> + Send + Sync>;
 
-fn roots(args: &Args) -> anyhow::Result<Vec<u8>> {
-    let Some(path) = &args.webhook_ca_file else { return Ok(Vec::new()) };
-    std::fs::read(path).with_context(|| format!("--webhook-ca-file {} cannot be read", path.display()))
-}
-
-/// Everything that runs.
+/// One replica of the operator: everything that runs, on whatever API server, clock and network it is given.
 #[derive(Clone)]
-struct Operator {
+pub struct Replica {
     shared: Arc<Shared>,
     queue: Queue<Key>,
     readiness: Readiness,
+    sender: Sender,
+    /// The watch of the settings has brought something.
+    settings_seen: Arc<Notify>,
     stop: CancellationToken,
-    webhook_roots: Vec<u8>,
 }
 
-impl Operator {
-    async fn serve(self, election: Election, admin: Admin) -> anyhow::Result<()> {
+impl Replica {
+    /// A replica that does nothing yet.
+    pub fn new(shared: Arc<Shared>, queue: QueueSettings, readiness: Readiness, sender: Sender) -> Self {
+        Self {
+            shared,
+            queue: Queue::new(queue),
+            readiness,
+            sender,
+            settings_seen: Arc::default(),
+            stop: CancellationToken::new(),
+        }
+    }
+
+    /// Runs until told to stop, by whatever the answer of `until` names, or until the lease is lost.
+    pub async fn serve(
+        self,
+        election: Election,
+        until: impl Future<Output = &'static str>,
+    ) -> anyhow::Result<()> {
         let release = CancellationToken::new();
-        let mut election = tokio::spawn(election.run(release.clone()));
+        // Dropped with this future, should it be dropped.
+        let mut elections = JoinSet::new();
+        elections.spawn(election.run(release.clone()));
         let mut tasks = JoinSet::new();
         self.watch_everything(&mut tasks);
-        tasks.spawn(self.clone().serve_admin(admin));
         tasks.spawn(self.clone().lead());
         tasks.spawn(self.clone().pass_regularly());
         tasks.spawn(self.clone().work());
         let ended = tokio::select! {
-            signal = shutdown_signal() => {
+            biased;
+            signal = until => {
                 tracing::info!(signal, "stopping: no new step is begun");
                 Ok(())
             }
-            lost = &mut election => match lost {
+            Some(lost) = elections.join_next() => match lost {
                 Ok(Err(lost)) => Err(anyhow::Error::from(lost)),
                 Ok(Ok(_)) => Ok(()),
                 Err(panic) => Err(panic.into()),
@@ -128,25 +106,15 @@ impl Operator {
             tasks.abort_all();
         }
         release.cancel();
-        if !election.is_finished() {
-            match election.await {
-                Ok(Ok(how)) => tracing::info!(?how, "the lease is settled"),
-                Ok(Err(lost)) => tracing::warn!(%lost, "the lease was lost while stopping"),
-                Err(panic) => tracing::error!(%panic, "the election panicked"),
-            }
+        match elections.join_next().await {
+            None => {}
+            Some(Ok(Ok(how))) => tracing::info!(?how, "the lease is settled"),
+            Some(Ok(Err(lost))) => tracing::warn!(%lost, "the lease was lost while stopping"),
+            Some(Err(panic)) => tracing::error!(%panic, "the election panicked"),
         }
         tasks.shutdown().await;
         tracing::info!("stopped");
         ended
-    }
-
-    async fn serve_admin(self, admin: Admin) {
-        // Probes are answered until the very end: the others stop first.
-        let served =
-            admin.serve(self.readiness.clone(), self.shared.metrics.clone(), CancellationToken::new()).await;
-        if let Err(error) = served {
-            tracing::error!(%error, "/livez, /readyz and /metrics are not served any more");
-        }
     }
 
     fn watch_everything(&self, tasks: &mut JoinSet<()>) {
@@ -167,6 +135,7 @@ impl Operator {
             // Every booking changes the settings' status: only what changes the law wakes everybody.
             let seen = std::sync::Mutex::new(None);
             Arc::new(move |_, _| {
+                operator.settings_seen.notify_one();
                 let law = Arc::as_ptr(&operator.shared.law().0) as usize;
                 let mut seen = seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                 if seen.replace(law) != Some(law) {
@@ -189,7 +158,7 @@ impl Operator {
     ) {
         let watch = Watch {
             store: store.clone(),
-            client: self.shared.clients.reads.clone(),
+            clients: self.shared.clients.clone(),
             clock: self.shared.clock.clone(),
             metrics: self.shared.metrics.clone(),
             check: self.readiness.register(format!("watch: {}", T::RESOURCE)),
@@ -220,8 +189,9 @@ impl Operator {
     async fn work(self) {
         let first_pass = self.readiness.register("first pass");
         first_pass.not_ready("waits for the watches");
-        while !self.synced() {
+        while !self.synced() && !mutants::active(Mutant::ActBeforeSync) {
             tokio::select! {
+                biased;
                 () = self.stop.cancelled() => return,
                 () = tokio::time::sleep(Duration::from_millis(50)) => {}
             }
@@ -263,6 +233,7 @@ impl Operator {
                 self.keep_settings(&mut state).await;
             } else {
                 tokio::select! {
+                    biased;
                     () = self.stop.cancelled() => return,
                     changed = state.changed() => if changed.is_err() { return },
                 }
@@ -287,37 +258,32 @@ impl Operator {
                     CONFIG_RETRY
                 }
             };
-            let changed = self.settings_changed();
             tokio::select! {
+                biased;
                 () = self.stop.cancelled() => return,
                 _ = state.changed() => return,
-                () = changed => {}
+                () = self.settings_outdated() => {}
                 () = tokio::time::sleep(pause) => {}
             }
         }
     }
 
-    /// Ends when the settings in the cache are not those that status is about.
-    async fn settings_changed(&self) {
+    /// Ends when settings are seen that their status is not about: they were edited, or are gone.
+    async fn settings_outdated(&self) {
         loop {
+            self.settings_seen.notified().await;
             let config = self.shared.configs.get("", coppice_api::names::CONFIG_NAME);
-            let current = config.is_some_and(|c| c.status.observed_generation == Some(c.generation));
-            if !current && self.synced() {
-                // Not at once, in case it is status that cannot be written.
-                tokio::time::sleep(Duration::from_millis(500)).await;
+            if config.is_none_or(|c| c.status.observed_generation != Some(c.generation)) {
                 return;
             }
-            tokio::time::sleep(Duration::from_millis(500)).await;
         }
     }
 
     fn open_outbox(&self, key: coppice_notify::key::SigningKey) {
         let opened = self.shared.send_by(&key.public().to_string(), || {
-            let settings =
-                WebhookSettings { extra_roots_pem: self.webhook_roots.clone(), ..WebhookSettings::new(key) };
-            let sender = WebhookSender::new(settings)?;
             let queue = self.queue.clone();
-            anyhow::Ok(Outbox::new(Arc::new(sender), Limits::default(), move |key| queue.add(key)))
+            let sender = (self.sender)(key)?;
+            anyhow::Ok(Outbox::new(sender, Limits::default(), move |key| queue.add(key)))
         });
         match opened {
             Ok(true) => self.add_all(),
@@ -330,6 +296,7 @@ impl Operator {
     async fn pass_regularly(self) {
         loop {
             tokio::select! {
+                biased;
                 () = self.stop.cancelled() => return,
                 () = tokio::time::sleep(PASS) => {}
             }
@@ -341,13 +308,13 @@ impl Operator {
 
 /// The first pass is done when every manager that there was has been looked at once.
 struct FirstPass {
-    left: std::sync::Mutex<std::collections::HashSet<Key>>,
+    left: std::sync::Mutex<std::collections::BTreeSet<Key>>,
     check: Check,
 }
 
 impl FirstPass {
     fn of(shared: &Shared, check: Check) -> Self {
-        let left: std::collections::HashSet<_> =
+        let left: std::collections::BTreeSet<_> =
             shared.managers.keys().iter().map(|(namespace, name)| Key::new(namespace, name)).collect();
         check.not_ready("looks at every manager for the first time");
         let none = left.is_empty();
@@ -368,18 +335,5 @@ impl FirstPass {
     fn done(&self) {
         self.check.ready();
         tracing::info!("every watch has synced and the first pass is done");
-    }
-}
-
-async fn shutdown_signal() -> &'static str {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut term), Ok(mut interrupt)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return "none: signals cannot be handled";
-    };
-    tokio::select! {
-        _ = term.recv() => "SIGTERM",
-        _ = interrupt.recv() => "SIGINT",
     }
 }

@@ -1,0 +1,156 @@
+//! What is wrong with an object, in the API server's words.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use crate::go;
+
+/// The kind of a [`Cause`]: the API server's `CauseType`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// Something that must be there is not.
+    Required,
+    /// A value that must be unique is there twice.
+    Duplicate,
+    /// The value has the right type, and is not accepted.
+    Invalid,
+    /// Not one of the values of an enumeration.
+    NotSupported,
+    /// By a rule that says so.
+    Forbidden,
+    /// A string of too many characters.
+    TooLong,
+    /// A list or map of too many entries.
+    TooMany,
+    /// The value has the wrong type.
+    TypeInvalid,
+}
+
+impl Reason {
+    /// As in `status.details.causes[].reason`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Required => "FieldValueRequired",
+            Self::Duplicate => "FieldValueDuplicate",
+            Self::Invalid => "FieldValueInvalid",
+            Self::NotSupported => "FieldValueNotSupported",
+            Self::Forbidden => "FieldValueForbidden",
+            Self::TooLong => "FieldValueTooLong",
+            Self::TooMany => "FieldValueTooMany",
+            Self::TypeInvalid => "FieldValueTypeInvalid",
+        }
+    }
+
+    /// After any of these the API server does not evaluate rules.
+    pub(crate) const fn blocks_rules(self) -> bool {
+        matches!(
+            self,
+            Self::NotSupported | Self::Required | Self::TooLong | Self::TooMany | Self::TypeInvalid
+        )
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One thing that is wrong with an object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Cause {
+    /// Of which kind it is.
+    pub reason: Reason,
+    /// Where: `spec.policies[0].when`; `<nil>` for the object as a whole.
+    pub field: String,
+    /// What, without the place: `Invalid value: 0: must be ...`.
+    pub message: String,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.message)
+    }
+}
+
+impl Cause {
+    /// Words, a value if there is one to show, and what is wrong with it if more is to be said.
+    pub(crate) fn new(reason: Reason, field: String, bad: Option<&str>, detail: &str) -> Self {
+        let mut message = match reason {
+            Reason::Required => "Required value",
+            Reason::Duplicate => "Duplicate value",
+            Reason::Invalid | Reason::TypeInvalid => "Invalid value",
+            Reason::NotSupported => "Unsupported value",
+            Reason::Forbidden => "Forbidden",
+            Reason::TooLong => "Too long",
+            Reason::TooMany => "Too many",
+        }
+        .to_owned();
+        for part in bad.into_iter().chain(Some(detail).filter(|d| !d.is_empty())) {
+            message.push_str(": ");
+            message.push_str(part);
+        }
+        Self { reason, field, message }
+    }
+
+    pub(crate) fn invalid(field: String, bad: &Value, detail: &str) -> Self {
+        Self::new(Reason::Invalid, field, Some(&go::value(bad)), detail)
+    }
+
+    pub(crate) fn required(field: String) -> Self {
+        Self::new(Reason::Required, field, None, "")
+    }
+
+    pub(crate) fn duplicate(field: String, bad: &Value) -> Self {
+        Self::new(Reason::Duplicate, field, Some(&go::value(bad)), "")
+    }
+
+    /// What the API server adds when it has not evaluated the rules.
+    pub(crate) fn rules_not_checked() -> Self {
+        let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
+        Self::new(Reason::Invalid, "<nil>".to_owned(), Some("null"), detail)
+    }
+}
+
+/// Causes as they stand in the `message` of a Status after `... is invalid: `: each once; in brackets if there are
+/// several.
+pub fn format_cause_list(causes: &[Cause]) -> String {
+    let mut said: Vec<String> = Vec::with_capacity(causes.len());
+    for cause in causes {
+        let text = cause.to_string();
+        if !said.contains(&text) {
+            said.push(text);
+        }
+    }
+    match said.as_slice() {
+        [one] => one.clone(),
+        several => format!("[{}]", several.join(", ")),
+    }
+}
+
+/// Causes as they stand in the `details.causes` of a Status.
+pub fn status_causes(causes: &[Cause]) -> Value {
+    let one = |c: &Cause| json!({"reason": c.reason.as_str(), "message": c.message, "field": c.field});
+    Value::Array(causes.iter().map(one).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_causes_stand_in_brackets_and_each_once() {
+        let a = Cause::required("spec.a".to_owned());
+        let b = Cause::invalid("spec.b".to_owned(), &json!("x"), "must be y");
+        assert_eq!(format_cause_list(std::slice::from_ref(&a)), "spec.a: Required value");
+        assert_eq!(
+            format_cause_list(&[a.clone(), b.clone(), a.clone()]),
+            r#"[spec.a: Required value, spec.b: Invalid value: "x": must be y]"#
+        );
+        assert_eq!(
+            status_causes(&[b]),
+            json!([{"reason": "FieldValueInvalid", "message": "Invalid value: \"x\": must be y", "field": "spec.b"}])
+        );
+    }
+}

@@ -1,0 +1,98 @@
+//! How a run ends: what must be the same, whatever went wrong on the way.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use crate::run::Truth;
+use crate::server::Verb;
+use crate::world::OPERATOR;
+
+/// How a run ended, and what effects there were. Times, ids and revisions are left out: they may differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndState {
+    /// Namespaces, managers and workloads, by place, as far as they must not differ.
+    pub objects: BTreeMap<String, Value>,
+    /// How often the operator did what cannot be repeated, by what it did it to.
+    pub effects: BTreeMap<String, usize>,
+}
+
+impl EndState {
+    /// In which way another end differs from this one.
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        let mut found = Vec::new();
+        let places: BTreeSet<&String> = self.objects.keys().chain(other.objects.keys()).collect();
+        for place in places {
+            let (wanted, got) = (self.objects.get(place), other.objects.get(place));
+            if wanted != got {
+                let show = |value: Option<&Value>| value.map_or("not there".to_owned(), Value::to_string);
+                found.push(format!("END: {place} should be {} and is {}", show(wanted), show(got)));
+            }
+        }
+        let effects: BTreeSet<&String> = self.effects.keys().chain(other.effects.keys()).collect();
+        for effect in effects {
+            let count = |end: &Self| end.effects.get(effect).copied().unwrap_or(0);
+            if count(self) != count(other) {
+                found.push(format!(
+                    "EFFECTS: {effect} should happen {} times and did {}",
+                    count(self),
+                    count(other)
+                ));
+            }
+        }
+        found
+    }
+}
+
+pub(crate) fn end_state(truth: &Truth<'_>) -> EndState {
+    let mut objects = BTreeMap::new();
+    let mut effects: BTreeMap<String, usize> = BTreeMap::new();
+    for change in truth.changes {
+        let kind = &*change.kind.plural;
+        let place = format!("{kind} {}/{}", change.namespace(), change.name());
+        let masked = change.after.as_deref().and_then(|object| mask(kind, object));
+        match masked {
+            Some(masked) => objects.insert(place.clone(), masked),
+            None => objects.remove(&place),
+        };
+        if &*change.user == OPERATOR {
+            let size = |object: &Option<std::sync::Arc<Value>>| {
+                object.as_deref().map(|o| o["spec"]["replicas"].clone())
+            };
+            let effect = match (kind, change.verb) {
+                ("namespaces", Verb::Delete) => Some(format!("delete {}", change.name())),
+                ("deployments" | "statefulsets", _) if size(&change.before) != size(&change.after) => {
+                    Some(format!("scale {place} to {}", size(&change.after).unwrap_or_default()))
+                }
+                _ => None,
+            };
+            *effects.entry(effect.unwrap_or_default()).or_default() += 1;
+        }
+    }
+    effects.remove("");
+    let ids: BTreeSet<&str> = truth.received.iter().filter(|r| r.taken).map(|r| r.id.as_str()).collect();
+    effects.insert("webhooks, by id".to_owned(), ids.len());
+    EndState { objects, effects }
+}
+
+/// What must not differ; none for kinds that are not compared.
+fn mask(kind: &str, object: &Value) -> Option<Value> {
+    match kind {
+        "namespaces" => Some(json!({ "phase": object["status"]["phase"] })),
+        "deployments" | "statefulsets" => Some(json!({ "replicas": object["spec"]["replicas"] })),
+        "namespacemanagers" => {
+            let status = &object["status"];
+            let policies = status["policies"].as_array().into_iter().flatten();
+            let verdicts = policies.map(|p| json!([p["name"], p["result"], p["reason"]])).collect::<Vec<_>>();
+            let remembered = status["scaledDown"].as_array().into_iter().flatten();
+            Some(json!({
+                "spec": object["spec"], "phase": status["phase"], "firings": status["firings"],
+                "policies": verdicts, "next": [status["next"]["reason"], status["next"]["action"]],
+                "last": [status["lastFiring"]["policy"], status["lastFiring"]["result"]],
+                "intent": status["intent"]["action"],
+                "scaledDown": remembered.map(|w| json!([w["kind"], w["name"], w["replicas"]])).collect::<Vec<_>>(),
+            }))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,108 @@
+//! The real operator, in the world of a run: started, killed, started again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coppice_controllers::{Setup, Shared};
+use coppice_notify::outbox::Deliver;
+use coppice_notify::webhook::{Delivered, SendError, WebhookRequest};
+use coppice_operator::{Replica, Sender};
+use coppice_runtime::admin::Readiness;
+use coppice_runtime::client::{Clients, Deadlines};
+use coppice_runtime::clock::Dice;
+use coppice_runtime::events::Events;
+use coppice_runtime::lease::{Election, LeaseSettings};
+use coppice_runtime::metrics::Metrics;
+use coppice_runtime::queue::QueueSettings;
+use coppice_runtime::skew::Skew;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use jiff::SignedDuration;
+
+use crate::fault::dice;
+use crate::receiver::Reaction;
+use crate::trace::Who;
+use crate::transport::Transport;
+use crate::world::World;
+
+/// How long after its end a replica is started again.
+const RESTART: Duration = Duration::from_secs(3);
+
+/// How a replica is set up.
+#[derive(Clone, Debug, Default)]
+pub struct ReplicaSettings {
+    /// By how much its clock is wrong.
+    pub clock_error: SignedDuration,
+}
+
+/// Starts a replica for the first time, and again whenever it has ended. Ends with the run.
+pub(crate) async fn keep_running(world: World, replica: usize, settings: ReplicaSettings) {
+    for life in 0.. {
+        let running = tokio::spawn(run(world.clone(), replica, life, settings.clone()));
+        world.with(|state| {
+            let present = &mut state.lives[replica];
+            present.number = life;
+            present.alive = true;
+            present.end = Some(running.abort_handle());
+        });
+        world.note(Who::Replica { replica, life }, "starts".to_owned());
+        let ended = match running.await {
+            Ok(Ok(())) => "stops".to_owned(),
+            Ok(Err(error)) => format!("ends: {error:#}"),
+            Err(error) if error.is_panic() => format!("PANICS: {error}"),
+            Err(_) => "is dead".to_owned(),
+        };
+        world.with(|state| state.lives[replica].alive = false);
+        world.note(Who::Replica { replica, life }, ended);
+        tokio::time::sleep(RESTART).await;
+    }
+}
+
+async fn run(world: World, replica: usize, life: u32, settings: ReplicaSettings) -> anyhow::Result<()> {
+    let mut dice = dice(world.seed(), 2 + replica as u64 * 1000, life.into());
+    let clock = world.clock().shifted(settings.clock_error);
+    let metrics = Metrics::new("sim");
+    let skew = Skew::new(clock.clone());
+    let transport = Transport { world: world.clone(), replica, life };
+    let clients = Clients::over(&transport, Deadlines::default(), &skew, &metrics);
+    let me = format!("replica-{replica}.{life}");
+    let lease =
+        LeaseSettings { seed: dice.roll(), ..LeaseSettings::new("coppice-system", "coppice-operator", &me) };
+    let (election, gate) = Election::new(clients.clone(), lease, clock.clone(), metrics.clone())?;
+    let events = Events::new(&clients, clock.clone(), metrics.clone(), &me, Dice::new(dice.roll()));
+    let setup = Setup { own_namespace: "coppice-system".to_owned(), scale_kinds: Vec::new() };
+    let shared: Arc<Shared> = Arc::new(Shared::new(setup, clients, clock, skew, gate, metrics, events));
+    let queue = QueueSettings { seed: dice.roll(), ..QueueSettings::default() };
+    let sender: Sender =
+        Arc::new(move |_| Ok(Arc::new(Post { world: world.clone(), replica, life }) as Arc<dyn Deliver>));
+    Replica::new(shared, queue, Readiness::new(), sender).serve(election, std::future::pending()).await
+}
+
+/// Brings webhooks to the receiver of the run.
+struct Post {
+    world: World,
+    replica: usize,
+    life: u32,
+}
+
+impl Deliver for Post {
+    fn deliver(&self, request: WebhookRequest) -> BoxFuture<'_, Result<Delivered, SendError>> {
+        let way = Transport { world: self.world.clone(), replica: self.replica, life: self.life };
+        async move {
+            tokio::time::sleep(way.world.latency()).await;
+            way.still_there().await;
+            let at = way.world.elapsed();
+            let (reaction, answer) = way.world.with(|state| state.receiver.attempt(at, &request));
+            way.world.note(Who::Receiver, format!("{reaction:?} {}", request.id));
+            let pause = if reaction == Reaction::TakesSilently {
+                Duration::from_secs(10)
+            } else {
+                way.world.latency()
+            };
+            tokio::time::sleep(pause).await;
+            way.still_there().await;
+            answer
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,209 @@
+//! One run: a story, a seed, and what goes wrong.
+
+use std::pin::pin;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::fault::{Fault, Faults, Planned, Weather};
+use crate::oracle::{self, EndState};
+use crate::receiver::{Received, Receiver};
+use crate::replica::{ReplicaSettings, keep_running};
+use crate::scenario::Scenario;
+use crate::scenario::objects::{done, namespace};
+use crate::server::{Change, Request, Server};
+use crate::trace::{Trace, Who};
+use crate::world::{Done, Life, World};
+
+/// When every run begins.
+const BEGINNING: &str = "2026-01-01T00:00:00Z";
+/// So long after the last fault and the last act everything is as it should be.
+const SETTLES: Duration = Duration::from_mins(3);
+/// Everything is listed anew within this time.
+const RELISTED: Duration = Duration::from_mins(13);
+/// For so long nothing may be written at the end.
+pub(crate) const QUIET: Duration = Duration::from_secs(90);
+
+/// What to run.
+#[derive(Clone)]
+pub struct Plan {
+    /// The story.
+    pub scenario: Scenario,
+    /// Decides all that is left to chance.
+    pub seed: u64,
+    /// Faults that are wanted.
+    pub faults: Vec<Planned>,
+    /// Faults by chance.
+    pub weather: Option<Weather>,
+    /// By how much each replica's clock is wrong.
+    pub replicas: Vec<ReplicaSettings>,
+    /// A bug that the operator shall have.
+    #[cfg(feature = "mutants")]
+    pub mutant: Option<coppice_runtime::mutants::Mutant>,
+}
+
+impl Plan {
+    /// A run in which nothing goes wrong.
+    pub fn undisturbed(scenario: Scenario, seed: u64) -> Self {
+        let replicas = vec![ReplicaSettings::default(); scenario.replicas];
+        Self {
+            scenario,
+            seed,
+            faults: Vec::new(),
+            weather: None,
+            replicas,
+            #[cfg(feature = "mutants")]
+            mutant: None,
+        }
+    }
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What happened.
+    pub trace: Trace,
+    /// The faults that there were.
+    pub fired: Vec<Planned>,
+    /// How many writes the operator sent, those of its Lease apart.
+    pub writes: u64,
+    /// How many events were on their way to it.
+    pub events: u64,
+    /// What must not happen and did.
+    pub violations: Vec<String>,
+    /// How it ended.
+    pub end: EndState,
+}
+
+/// What happened, as the API server and the receiver know it.
+pub(crate) struct Truth<'a> {
+    pub(crate) began: Timestamp,
+    pub(crate) lasted: Duration,
+    pub(crate) changes: &'a [Change],
+    pub(crate) done: &'a [Done],
+    pub(crate) reads: &'a [Duration],
+    pub(crate) received: &'a [Received],
+    pub(crate) trace: &'a Trace,
+}
+
+/// Runs a plan to its end.
+pub fn run(plan: &Plan) -> anyhow::Result<Outcome> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+    #[cfg(feature = "mutants")]
+    coppice_runtime::mutants::activate(plan.mutant);
+    let outcome = runtime.block_on(within(plan));
+    #[cfg(feature = "mutants")]
+    coppice_runtime::mutants::activate(None);
+    outcome
+}
+
+async fn within(plan: &Plan) -> anyhow::Result<Outcome> {
+    let faults = Faults::new(plan.seed, plan.faults.clone(), plan.weather);
+    let began: Timestamp = BEGINNING.parse()?;
+    let server = installed(began)?.clone();
+    let world = World::new(plan.seed, began, server, faults, Receiver::new(&plan.scenario.receiver));
+    for request in &plan.scenario.setup {
+        let answer = world.request(Who::User("admin"), request);
+        anyhow::ensure!(
+            done(&answer),
+            "the setup of {}: {} {}: {answer:?}",
+            plan.scenario.name,
+            request.method,
+            request.path
+        );
+    }
+    world.with(|state| state.unreadable = plan.scenario.unreadable);
+    world.with(|state| state.lives = plan.replicas.iter().map(|_| Life::default()).collect());
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(world.clone().run_cluster());
+    for (replica, settings) in plan.replicas.iter().enumerate() {
+        tasks.spawn(keep_running(world.clone(), replica, settings.clone()));
+    }
+    play(&world, &plan.scenario).await;
+    let storm = plan.weather.map_or(Duration::ZERO, |weather| weather.until);
+    let late = plan.faults.iter().map(|planned| match planned.fault {
+        Fault::Late(by) | Fault::Delayed(by) => by,
+        _ => Duration::ZERO,
+    });
+    let calm = plan.scenario.lasts.max(storm) + late.sum::<Duration>();
+    let until = if plan.faults.is_empty() && plan.weather.is_none() { calm } else { calm + SETTLES } + QUIET;
+    tokio::time::sleep(until.saturating_sub(world.elapsed())).await;
+    if world.with(|state| state.faults.fired().iter().any(|planned| planned.fault == Fault::Dropped)) {
+        // What an API server never does is made up for by the next list anew.
+        tokio::time::sleep(RELISTED + QUIET).await;
+    }
+    let lasted = world.elapsed();
+    Ok(world.with(|state| {
+        let truth = Truth {
+            began: world.began(),
+            lasted,
+            changes: state.server.changes_since(0),
+            done: &state.done,
+            reads: &state.reads,
+            received: state.receiver.received(),
+            trace: &state.trace,
+        };
+        Outcome {
+            violations: oracle::violations(&truth),
+            end: oracle::end_state(&truth),
+            trace: state.trace.clone(),
+            fired: state.faults.fired().to_vec(),
+            writes: state.faults.writes(),
+            events: state.faults.events(),
+        }
+    }))
+}
+
+/// Plays the script.
+async fn play(world: &World, scenario: &Scenario) {
+    for act in &scenario.script {
+        tokio::time::sleep(act.at.saturating_sub(world.elapsed())).await;
+        loop {
+            let mut revised = pin!(world.revised());
+            revised.as_mut().enable();
+            if act.once.is_none_or(|once| world.with(|state| once(&state.server))) {
+                break;
+            }
+            revised.await;
+        }
+        let request = world.with(|state| (act.does)(&state.server));
+        world.request(Who::User(act.who), &request);
+    }
+}
+
+/// A server as it is before the operator is there. Made once, because compiling the schemas takes longer than a run.
+fn installed(began: Timestamp) -> anyhow::Result<&'static Server> {
+    static INSTALLED: OnceLock<Server> = OnceLock::new();
+    if let Some(server) = INSTALLED.get() {
+        return Ok(server);
+    }
+    let mut server = Server::new(began);
+    for request in installation() {
+        let answer = server.handle(began, "admin", &request);
+        anyhow::ensure!(done(&answer), "the installation: {} {}: {answer:?}", request.method, request.path);
+    }
+    Ok(INSTALLED.get_or_init(|| server))
+}
+
+/// What is there before the operator is: its kinds, its namespace, and its key for webhooks, which would be random otherwise.
+fn installation() -> Vec<Request> {
+    let crds = coppice_api::crds().into_iter().map(|crd| {
+        Request::post(
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+            &serde_json::to_value(&crd).unwrap_or(Value::Null),
+        )
+    });
+    let key = json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": { "name": "coppice-webhook-key", "namespace": "coppice-system" },
+        "data": { "key": KEY },
+    });
+    let rest =
+        [namespace("coppice-system"), Request::post("/api/v1/namespaces/coppice-system/secrets", &key)];
+    crds.chain(rest).collect()
+}
+
+/// A key that signs nothing outside of a simulation, 32 times the letter `s`; in base64 twice, as it is written and as Secrets are.
+const KEY: &str = "d2hza19jM056YzNOemMzTnpjM056YzNOemMzTnpjM056YzNOemMzTnpjM056YzNNPQ==";

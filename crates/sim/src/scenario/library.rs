@@ -1,0 +1,262 @@
+//! The stories.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::objects::{
+    change_config, change_manager, config, delete_after, deployment, exists, manager, manager_of,
+    manager_path, manager_with, namespace, pod, pod_phase,
+};
+use super::{Act, Scenario};
+use crate::receiver::Reaction;
+use crate::server::{Request, Server};
+
+/// Every story.
+pub fn all() -> Vec<Scenario> {
+    vec![
+        ttl_fires(),
+        pods_succeed(),
+        extended_at_the_last_second(),
+        recreated_under_the_same_name(),
+        policy_removed_while_due(),
+        scaled_down_and_woken(),
+        webhook_with_a_flaky_receiver(),
+        kill_switch_pulled_while_due(),
+        notice_and_hold(),
+        budget_of_two_a_minute(),
+        manager_deleted_while_due(),
+        one_that_runs(),
+        pods_that_cannot_be_read(),
+    ]
+}
+
+/// One story by its name.
+pub fn by_name(name: &str) -> Option<Scenario> {
+    all().into_iter().find(|scenario| scenario.name == name)
+}
+
+/// Two replicas, generous settings, a minute and a half.
+fn story(name: &'static str, about: &'static str) -> Scenario {
+    Scenario {
+        name,
+        about,
+        setup: vec![generous()],
+        script: Vec::new(),
+        receiver: Vec::new(),
+        replicas: 2,
+        unreadable: None,
+        lasts: Duration::from_secs(90),
+    }
+}
+
+/// A budget that does not bind.
+fn generous() -> Request {
+    config(&json!({
+        "governor": { "perMinute": 100, "perHour": 1000, "maxShare": "100%", "atLeast": 100 },
+        "tenants": { "webhookHosts": ["hooks.example.com"] },
+    }))
+}
+
+fn ttl_fires() -> Scenario {
+    let mut story =
+        story("ttl-fires", "one namespace is due, one much later, one has no manager, one is protected");
+    story.setup.extend([
+        namespace("due"),
+        manager("due", &json!([delete_after("20s")])),
+        namespace("later"),
+        manager("later", &json!([delete_after("5h")])),
+        namespace("free"),
+        pod("free", "p"),
+        Request::post(
+            "/api/v1/namespaces",
+            &json!({
+                "apiVersion": "v1", "kind": "Namespace",
+                "metadata": { "name": "dear", "labels": { "coppice.dev/protected": "true" } },
+            }),
+        ),
+        manager("dear", &json!([delete_after("20s")])),
+    ]);
+    story
+}
+
+fn pods_succeed() -> Scenario {
+    let mut story = story(
+        "pods-succeed",
+        "the pods of one namespace succeed, one after the other; in the other, one fails",
+    );
+    let policy = json!([{
+        "name": "tests", "when": { "podsSucceed": { "initialDelay": "5s", "minPods": 2 } }, "then": { "delete": {} },
+    }]);
+    for name in ["good", "bad"] {
+        story.setup.extend([namespace(name), manager(name, &policy), pod(name, "one"), pod(name, "two")]);
+    }
+    story.script = vec![
+        Act::at(10, |_| pod_phase("good", "one", "Succeeded")),
+        Act::at(11, |_| pod_phase("bad", "one", "Failed")),
+        Act::at(15, |_| pod_phase("bad", "two", "Succeeded")),
+        Act::at(20, |_| pod_phase("good", "two", "Succeeded")),
+    ];
+    story
+}
+
+fn extended_at_the_last_second() -> Scenario {
+    let mut story = story("extended", "the time of a namespace is extended three seconds before its end");
+    story.setup.extend([namespace("mine"), manager("mine", &json!([delete_after("30s")]))]);
+    story.script =
+        vec![Act::at(28, |_| change_manager("mine", &json!({ "extendUntil": "2026-01-02T00:00:00Z" })))];
+    story
+}
+
+fn recreated_under_the_same_name() -> Scenario {
+    let mut story = story(
+        "recreated",
+        "a namespace is deleted by its owner and made again under the same name before its time",
+    );
+    story.setup.extend([namespace("twin"), manager("twin", &json!([delete_after("30s")]))]);
+    story.script = vec![
+        Act::at(20, |_| Request::delete("/api/v1/namespaces/twin")),
+        Act::at(20, |_| namespace("twin")).once(|server| !exists(server, "twin")),
+        Act::at(21, |_| manager("twin", &json!([delete_after("10h")]))).once(|server| exists(server, "twin")),
+    ];
+    story
+}
+
+fn policy_removed_while_due() -> Scenario {
+    let mut story = story(
+        "policy-removed",
+        "a policy is due while everything is paused; it is removed, and the pause ends",
+    );
+    story.setup = vec![config(&json!({ "governor": { "paused": true } }))];
+    story.setup.extend([namespace("mine"), manager("mine", &json!([delete_after("10s")]))]);
+    story.script = vec![
+        Act::at(30, |_| {
+            let later =
+                json!([{ "name": "later", "when": { "ttl": { "after": "9h" } }, "then": { "delete": {} } }]);
+            change_manager("mine", &json!({ "policies": later }))
+        }),
+        Act::at(40, |_| change_config(&json!({ "governor": { "paused": false } }))),
+    ];
+    story
+}
+
+fn scaled_down_and_woken() -> Scenario {
+    let mut story =
+        story("scaled-down", "two deployments are scaled down, and later woken to what they were");
+    let policy =
+        json!([{ "name": "sleep", "when": { "ttl": { "after": "10s" } }, "then": { "scaleDown": {} } }]);
+    story.setup.extend([namespace("app"), deployment("app", "front", 3), deployment("app", "back", 2)]);
+    story.setup.push(manager("app", &policy));
+    story.script = vec![
+        Act::at(30, |server| {
+            let manager = manager_of(server, "app");
+            change_manager("app", &json!({ "wake": manager["status"]["firings"] }))
+        })
+        .once(|server| fired(server, "app")),
+    ];
+    story
+}
+
+fn fired(server: &Server, namespace: &str) -> bool {
+    let manager = manager_of(server, namespace);
+    manager["status"]["firings"] != Value::Null && manager["status"]["intent"] == Value::Null
+}
+
+fn webhook_with_a_flaky_receiver() -> Scenario {
+    let mut story = story(
+        "webhook",
+        "a receiver is first not available, then takes the webhook without saying so, then answers",
+    );
+    let policy = json!([{
+        "name": "tell", "when": { "ttl": { "after": "10s" } },
+        "then": { "webhook": { "url": "https://hooks.example.com/end" } },
+    }]);
+    story.setup.extend([namespace("app"), manager("app", &policy)]);
+    story.receiver = vec![Reaction::Unavailable, Reaction::TakesSilently, Reaction::Takes];
+    story.lasts = Duration::from_mins(4);
+    story
+}
+
+fn kill_switch_pulled_while_due() -> Scenario {
+    let mut story = story(
+        "kill-switch",
+        "three namespaces become due after everything was paused; a minute later it goes on",
+    );
+    for name in ["a", "b", "c"] {
+        story.setup.extend([namespace(name), manager(name, &json!([delete_after("20s")]))]);
+    }
+    story.script = vec![
+        Act::at(15, |_| change_config(&json!({ "governor": { "paused": true } }))),
+        Act::at(60, |_| change_config(&json!({ "governor": { "paused": false } }))),
+    ];
+    story.lasts = Duration::from_mins(2);
+    story
+}
+
+fn notice_and_hold() -> Scenario {
+    let mut story = story(
+        "notice",
+        "a deletion is announced, held in the last moment, and announced again when the hold ends",
+    );
+    let policy = json!([{
+        "name": "end", "when": { "ttl": { "after": "10s" } }, "then": { "delete": { "notice": "20s" } },
+    }]);
+    story.setup.extend([
+        namespace("mine"),
+        manager("mine", &policy),
+        namespace("other"),
+        manager("other", &policy),
+    ]);
+    story.script = vec![Act::at(25, |_| {
+        change_manager("mine", &json!({ "hold": { "until": "2026-01-01T00:01:00Z" } }))
+    })];
+    story.lasts = Duration::from_mins(2);
+    story
+}
+
+fn budget_of_two_a_minute() -> Scenario {
+    let mut story = story("budget", "five namespaces are due at once, and two a minute may be deleted");
+    story.setup = vec![config(
+        &json!({ "governor": { "perMinute": 2, "perHour": 60, "maxShare": "100%", "atLeast": 100 } }),
+    )];
+    for name in ["a", "b", "c", "d", "e"] {
+        story.setup.extend([namespace(name), manager(name, &json!([delete_after("15s")]))]);
+    }
+    story.lasts = Duration::from_mins(5);
+    story
+}
+
+fn one_that_runs() -> Scenario {
+    let mut story =
+        story("one-runs", "no pods at all would be success, but there is one, and it runs and runs");
+    let policy = json!([{
+        "name": "empty", "when": { "podsSucceed": { "initialDelay": "1s", "minPods": 0 } }, "then": { "delete": {} },
+    }]);
+    story.setup.extend([namespace("busy"), manager("busy", &policy), pod("busy", "p")]);
+    story.setup.push(pod_phase("busy", "p", "Running"));
+    story
+}
+
+fn pods_that_cannot_be_read() -> Scenario {
+    let mut story = one_that_runs();
+    story.name = "unreadable";
+    story.about = "the same, while pods cannot be listed for the first minute";
+    story.unreadable = Some(("/pods", Duration::from_mins(1)));
+    story
+}
+
+fn manager_deleted_while_due() -> Scenario {
+    let mut story = story(
+        "manager-deleted",
+        "a manager is due while everything is paused; it is deleted, and the pause ends",
+    );
+    story.setup = vec![config(&json!({ "governor": { "paused": true } }))];
+    story
+        .setup
+        .extend([namespace("mine"), manager_with("mine", &json!({ "policies": [delete_after("10s")] }))]);
+    story.script = vec![
+        Act::at(30, |_| Request::delete(&format!("{}/m", manager_path("mine")))),
+        Act::at(40, |_| change_config(&json!({ "governor": { "paused": false } }))),
+    ];
+    story
+}

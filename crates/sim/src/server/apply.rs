@@ -1,0 +1,526 @@
+//! Server-side apply: who owns which field.
+//!
+//! Owners are not kept with the objects, and never shown. They are worked out when somebody applies, from the log of
+//! changes, which says in whose name each was made: so other writes pay nothing for it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use super::Server;
+use super::answer::Response;
+use super::convert;
+use super::decode;
+use super::kinds::Kind;
+use super::meta;
+use super::rest::{Asked, check_name};
+use super::status::Failure;
+use super::store::{Change, Key, Revision};
+use super::strategic;
+use super::typed;
+use super::write::{Caller, Expected, Target};
+
+/// Who owns what nobody was noted for.
+const BEFORE: &str = "before-first-apply";
+
+/// One step of the way to a field.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    Field(String),
+    /// The element of a list with these values of its keys, as JSON.
+    Element(Vec<(String, String)>),
+}
+
+/// The way to a field.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Path(Vec<Step>);
+
+impl Path {
+    fn with(&self, step: Step) -> Self {
+        let mut steps = self.0.clone();
+        steps.push(step);
+        Self(steps)
+    }
+
+    fn is_of(&self, field: &str) -> bool {
+        matches!(self.0.first(), Some(Step::Field(name)) if name == field)
+    }
+
+    fn begins_with(&self, other: &Self) -> bool {
+        self.0.starts_with(&other.0)
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for step in &self.0 {
+            match step {
+                Step::Field(name) => write!(f, ".{name}")?,
+                Step::Element(keys) => {
+                    let keys: Vec<String> = keys.iter().map(|(k, v)| format!("{k}={v}")).collect();
+                    write!(f, "[{}]", keys.join(","))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+type Fields = BTreeMap<Path, Value>;
+
+/// Somebody who owns fields: by applying them, or by writing them otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Owner {
+    manager: String,
+    applied: bool,
+    subresource: &'static str,
+    api_version: String,
+    paths: BTreeSet<Path>,
+}
+
+/// The owners of one object, as of a revision.
+#[derive(Clone, Debug, Default)]
+struct Owners {
+    as_of: Revision,
+    list: Vec<Owner>,
+    /// The object was made without a field that could be owned: then nobody is noted until somebody applies.
+    untracked: bool,
+}
+
+/// The owners of all objects that were ever applied, by uid.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Managers(HashMap<String, Owners>);
+
+impl Managers {
+    pub(super) fn forget(&mut self, uid: &str) {
+        if !self.0.is_empty() {
+            self.0.remove(uid);
+        }
+    }
+}
+
+/// How the elements of a list are told apart; none if the list is one value.
+enum ListType {
+    Atomic,
+    Map(Vec<String>),
+}
+
+/// What is known of a value's lists: by the schema of a custom resource, or by the names of built-in fields.
+#[derive(Clone, Copy)]
+enum Shape<'a> {
+    BuiltIn(&'a str),
+    Schema(&'a Value),
+}
+
+impl<'a> Shape<'a> {
+    fn of(kind: &'a Kind) -> Self {
+        match &kind.custom {
+            Some(custom) => Self::Schema(&custom.open_api),
+            None => Self::BuiltIn(""),
+        }
+    }
+
+    fn field(self, name: &'a str) -> Self {
+        match self {
+            Self::BuiltIn(_) => Self::BuiltIn(name),
+            Self::Schema(_) if name == "metadata" => Self::BuiltIn(name),
+            Self::Schema(schema) => match schema["properties"].get(name) {
+                Some(schema) => Self::Schema(schema),
+                None => Self::Schema(&schema["additionalProperties"]),
+            },
+        }
+    }
+
+    fn element(self) -> Self {
+        match self {
+            Self::BuiltIn(_) => Self::BuiltIn(""),
+            Self::Schema(schema) => Self::Schema(&schema["items"]),
+        }
+    }
+
+    fn list(self, items: &[Value]) -> ListType {
+        let keys = match self {
+            Self::BuiltIn(field) => strategic::apply_keys(field, items),
+            Self::Schema(schema) if schema["x-kubernetes-list-type"] == "map" => {
+                let keys = schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten();
+                Some(keys.filter_map(Value::as_str).map(str::to_owned).collect())
+            }
+            Self::Schema(_) => None,
+        };
+        keys.map_or(ListType::Atomic, ListType::Map)
+    }
+
+    /// An object that is one value.
+    fn is_atomic(self) -> bool {
+        matches!(self, Self::Schema(schema) if schema["x-kubernetes-map-type"] == "atomic")
+            || matches!(
+                self,
+                Self::BuiltIn("selector" | "nodeSelector" | "involvedObject" | "regarding" | "related")
+            )
+    }
+}
+
+fn element_keys(keys: &[String], element: &Value) -> Vec<(String, String)> {
+    keys.iter().filter_map(|key| Some((key.clone(), element.get(key)?.to_string()))).collect()
+}
+
+/// The fields of a value that have no fields of their own, and the elements of its lists.
+fn leaves(shape: Shape<'_>, value: &Value, path: &Path, into: &mut Fields) {
+    match value {
+        Value::Object(map) if !map.is_empty() && !shape.is_atomic() => {
+            for (name, value) in map {
+                leaves(shape.field(name), value, &path.with(Step::Field(name.clone())), into);
+            }
+        }
+        Value::Array(items) if !items.is_empty() => match shape.list(items) {
+            ListType::Map(keys) => {
+                for item in items {
+                    let path = path.with(Step::Element(element_keys(&keys, item)));
+                    into.insert(path.clone(), Value::Null);
+                    leaves(shape.element(), item, &path, into);
+                }
+            }
+            ListType::Atomic => {
+                into.insert(path.clone(), value.clone());
+            }
+        },
+        _ => {
+            into.insert(path.clone(), value.clone());
+        }
+    }
+}
+
+/// What of an object can be owned.
+fn ownable(kind: &Kind, object: &Value) -> Fields {
+    let mut object = object.clone();
+    let map = meta::map(&mut object);
+    map.remove("apiVersion");
+    map.remove("kind");
+    let metadata = meta::of(&mut object);
+    metadata.retain(|field, _| {
+        matches!(field.as_str(), "labels" | "annotations" | "finalizers" | "ownerReferences")
+    });
+    if metadata.is_empty() {
+        meta::map(&mut object).remove("metadata");
+    }
+    let mut fields = Fields::new();
+    if object.as_object().is_some_and(|map| !map.is_empty()) {
+        leaves(Shape::of(kind), &object, &Path::default(), &mut fields);
+    }
+    fields
+}
+
+/// Puts what was applied into a value.
+fn merge(shape: Shape<'_>, target: &mut Value, applied: &Value) {
+    match applied {
+        Value::Object(map) if target.is_object() && !shape.is_atomic() => {
+            for (name, value) in map {
+                merge(
+                    shape.field(name),
+                    meta::map(target).entry(name.as_str()).or_insert(Value::Null),
+                    value,
+                );
+            }
+        }
+        Value::Array(items) if target.is_array() => match (shape.list(items), target) {
+            (ListType::Map(keys), Value::Array(list)) => {
+                for item in items {
+                    let wanted = element_keys(&keys, item);
+                    match list.iter_mut().find(|e| element_keys(&keys, e) == wanted) {
+                        Some(found) => merge(shape.element(), found, item),
+                        None => list.push(item.clone()),
+                    }
+                }
+            }
+            (_, target) => *target = applied.clone(),
+        },
+        _ => *target = applied.clone(),
+    }
+}
+
+/// Removes the field at a path.
+fn remove(target: &mut Value, steps: &[Step]) {
+    let Some((first, rest)) = steps.split_first() else { return };
+    match (first, target) {
+        (Step::Field(name), Value::Object(map)) => {
+            if rest.is_empty() {
+                map.remove(name);
+            } else if let Some(inner) = map.get_mut(name) {
+                remove(inner, rest);
+                if matches!(inner, Value::Array(list) if list.is_empty()) {
+                    map.remove(name);
+                } else if matches!(inner, Value::Object(map) if map.is_empty()) {
+                    *inner = Value::Null;
+                }
+            }
+        }
+        (Step::Element(keys), Value::Array(list)) => {
+            let is = |e: &Value| {
+                keys.iter().all(|(key, value)| e.get(key).map(Value::to_string).as_ref() == Some(value))
+            };
+            if rest.is_empty() {
+                list.retain(|e| !is(e));
+            } else if let Some(inner) = list.iter_mut().find(|e| is(e)) {
+                remove(inner, rest);
+            }
+        }
+        _ => {}
+    }
+}
+
+impl Owners {
+    /// Takes in what was written since without applying.
+    fn replay(&mut self, change: &Change) {
+        self.as_of = change.revision;
+        let (kind, version) = (&change.kind, change.kind.api_version());
+        let Some(after) = &change.after else { return };
+        let after = ownable(kind, &convert::to(kind, after));
+        let before = change.before.as_ref().map(|b| ownable(kind, &convert::to(kind, b))).unwrap_or_default();
+        self.untracked |= change.before.is_none() && after.is_empty();
+        if self.untracked {
+            return;
+        }
+        let changed: BTreeSet<Path> = after
+            .iter()
+            .filter(|(path, value)| before.get(path) != Some(value))
+            .map(|(p, _)| p.clone())
+            .collect();
+        // Fields have other names in another group.
+        for owner in self.list.iter_mut().filter(|owner| owner.api_version == version) {
+            owner.paths.retain(|path| after.contains_key(path) && !changed.contains(path));
+        }
+        let mine = |o: &&mut Owner| {
+            !o.applied
+                && *o.manager == *change.manager
+                && o.subresource == change.subresource
+                && o.api_version == version
+        };
+        match self.list.iter_mut().find(mine) {
+            Some(owner) => owner.paths.extend(changed),
+            None => self.list.push(Owner {
+                manager: change.manager.to_string(),
+                applied: false,
+                subresource: change.subresource,
+                api_version: kind.api_version(),
+                paths: changed,
+            }),
+        }
+        self.list.retain(|owner| !owner.paths.is_empty());
+    }
+
+    /// The owners in an order that does not depend on who came first.
+    fn sorted(&self) -> Vec<Owner> {
+        let mut list = self.list.clone();
+        list.sort();
+        list
+    }
+
+    /// The fields that somebody else owns and that are to have another value, with their owners.
+    fn conflicts<'a>(
+        &'a self,
+        (caller, kind): (&Caller<'_>, &Kind),
+        wanted: &Fields,
+        live: &Fields,
+    ) -> Vec<(&'a Owner, Path)> {
+        let version = kind.api_version();
+        let mine =
+            |o: &&Owner| o.applied && o.manager == caller.manager && o.subresource == caller.subresource;
+        let others = self.list.iter().filter(|o| !mine(o) && o.api_version == version);
+        let mut conflicts = Vec::new();
+        for owner in others {
+            let differs = |path: &&Path| wanted.get(path).is_some_and(|v| live.get(path) != Some(v));
+            conflicts.extend(owner.paths.iter().filter(differs).map(|path| (owner, path.clone())));
+        }
+        conflicts
+    }
+
+    /// Gives fields to who applied them, and takes them from others whose value was overruled; answers what who applied
+    /// no longer names and nobody else owns.
+    fn take(&mut self, caller: &Caller<'_>, kind: &Kind, wanted: &Fields, live: &Fields) -> Vec<Path> {
+        let mine =
+            |o: &Owner| o.applied && o.manager == caller.manager && o.subresource == caller.subresource;
+        let before = self.list.iter().find(|o| mine(o)).map(|o| o.paths.clone()).unwrap_or_default();
+        for owner in self.list.iter_mut().filter(|o| !mine(o)) {
+            owner.paths.retain(|path| wanted.get(path).is_none_or(|v| live.get(path) == Some(v)));
+        }
+        self.list.retain(|o| !mine(o) && !o.paths.is_empty());
+        let owned_within =
+            |path: &Path| self.list.iter().any(|o| o.paths.iter().any(|p| p.begins_with(path)));
+        let gone = before.into_iter().filter(|p| !wanted.contains_key(p) && !owned_within(p)).collect();
+        self.list.push(Owner {
+            manager: caller.manager.to_owned(),
+            applied: true,
+            subresource: caller.subresource,
+            api_version: kind.api_version(),
+            paths: wanted.keys().cloned().collect(),
+        });
+        gone
+    }
+}
+
+/// The refusal that lists conflicts.
+fn refuse(conflicts: &[(&Owner, Path)]) -> Failure {
+    let who = |owner: &Owner| {
+        let mut text = format!("{:?}", owner.manager);
+        if !owner.subresource.is_empty() {
+            text = format!("{text} with subresource {:?}", owner.subresource);
+        }
+        if !owner.applied {
+            text = format!("{text} using {}", owner.api_version);
+        }
+        text
+    };
+    let causes = conflicts.iter().map(|(owner, path)| {
+        json!({"reason": "FieldManagerConflict", "message": format!("conflict with {}", who(owner)), "field": path.to_string()})
+    });
+    let message = if let [(owner, path)] = conflicts {
+        format!("Apply failed with 1 conflict: conflict with {}: {path}", who(owner))
+    } else {
+        let mut by_owner: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (owner, path) in conflicts {
+            by_owner.entry(who(owner)).or_default().push(format!("- {path}"));
+        }
+        let lists =
+            by_owner.iter().map(|(who, paths)| format!("conflicts with {who}:\n{}", paths.join("\n")));
+        format!("Apply failed with {} conflicts: {}", conflicts.len(), lists.collect::<Vec<_>>().join("\n"))
+    };
+    Failure::apply_conflict(&message, &causes.collect::<Value>())
+}
+
+impl Server {
+    /// The owners of an object as they are now.
+    fn owners(&self, kind: &Kind, key: &Key, live: &Value) -> Owners {
+        let uid = meta::uid(live);
+        let mut owners = self.managers.0.get(uid).cloned().unwrap_or_default();
+        for change in self.store.changes_of(kind.store, owners.as_of) {
+            if change.key == *key && *change.uid == *uid {
+                owners.replay(change);
+            }
+        }
+        owners.as_of = self.revision();
+        if std::mem::take(&mut owners.untracked) {
+            owners.list.push(Owner {
+                manager: BEFORE.to_owned(),
+                applied: false,
+                subresource: "",
+                api_version: kind.api_version(),
+                paths: ownable(kind, live).into_keys().filter(|path| !path.is_of("status")).collect(),
+            });
+        }
+        owners
+    }
+
+    pub(super) fn apply(
+        &mut self,
+        asked: &Asked<'_>,
+        caller: &Caller<'_>,
+        target: Target<'_>,
+    ) -> Result<Response, Failure> {
+        let Target { kind, namespace, name } = target;
+        let mut patch = parse(kind, &asked.request.body)?;
+        typed::check(kind, &patch)?;
+        let revision = meta::text(&patch, "resourceVersion");
+        if !revision.is_empty() && revision.parse::<Revision>().is_err() {
+            return Err(Failure::internal(format!(
+                "strconv.ParseUint: parsing {revision:?}: invalid syntax"
+            )));
+        }
+        // The schema of a custom resource has been looked at; and a null that is applied is no field that is left out.
+        let dropped = match &kind.custom {
+            Some(_) => decode::unknown_metadata(&mut patch),
+            None => decode::unknown_fields(kind, &mut patch),
+        };
+        if let Some(field) = dropped.first() {
+            return Err(Failure::internal(format!(
+                "failed to create typed patch object ({}/{name}; {}/{}, Kind={}): .{field}: field not declared in schema",
+                meta::namespace(&patch),
+                kind.group,
+                kind.version,
+                kind.kind
+            )));
+        }
+        let key = Key::new(namespace, name);
+        let Some(live) = self.store.get(kind.store, key.as_str()).cloned() else {
+            if !caller.subresource.is_empty() {
+                return Err(Failure::not_found(kind, name));
+            }
+            check_name(&patch, name)?;
+            let uid = meta::uid(&patch);
+            if !uid.is_empty() {
+                let why = format!(
+                    "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                );
+                return Err(Failure::conflict_on(kind, name, &why));
+            }
+            let wanted = ownable(kind, &patch);
+            let created = self.create(caller, target, patch)?;
+            let mut owners = Owners { as_of: self.revision(), ..Owners::default() };
+            owners.take(caller, kind, &wanted, &Fields::new());
+            self.keep_owners(caller, meta::uid(&created), owners);
+            return Ok(self.written(asked, kind, 201, Ok(created), Vec::new()));
+        };
+        let wanted = ownable(kind, &patch);
+        let shown = convert::to(kind, &live);
+        let fields = ownable(kind, &shown);
+        let mut owners = self.owners(kind, &key, &shown);
+        if !asked.query.flag("force") {
+            let conflicts = owners.conflicts((caller, kind), &wanted, &fields);
+            if !conflicts.is_empty() {
+                return Err(refuse(&conflicts));
+            }
+        }
+        check_name(&patch, name)?;
+        let before = owners.sorted();
+        let gone = owners.take(caller, kind, &wanted, &fields);
+        let expected = Expected { uid: None, rewritten: owners.sorted() != before };
+        let mut object = shown.as_ref().clone();
+        merge(Shape::of(kind), &mut object, &patch);
+        for path in gone.iter().rev() {
+            remove(&mut object, &path.0);
+        }
+        // Go leaves out what has become empty, except in custom resources.
+        let has_types = kind.custom.is_none();
+        meta::of(&mut object).retain(|_, value| !value.is_null());
+        meta::map(&mut object).retain(|_, value| !has_types || !value.is_null());
+        let result = self.update(caller, target, &expected, |_, _| Ok(object))?;
+        owners.as_of = self.revision();
+        self.keep_owners(caller, meta::uid(&result), owners);
+        Ok(self.written(asked, kind, 200, Ok(result), Vec::new()))
+    }
+
+    fn keep_owners(&mut self, caller: &Caller<'_>, uid: &str, owners: Owners) {
+        if !caller.dry_run {
+            self.managers.0.insert(uid.to_owned(), owners);
+        }
+    }
+}
+
+/// The applied object in a body: it has to say what it is.
+fn parse(kind: &Kind, body: &[u8]) -> Result<Value, Failure> {
+    let mut patch: Value = serde_json::from_slice(body)
+        .map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")))?;
+    without_negative_zero(&mut patch);
+    let (version, given) =
+        (patch["apiVersion"].as_str().unwrap_or_default(), patch["kind"].as_str().unwrap_or_default());
+    if version != kind.api_version() || given != kind.kind {
+        let (group, short) = version.rsplit_once('/').unwrap_or(("", version));
+        return Err(Failure::bad_request(format!("invalid object type: {group}/{short}, Kind={given}")));
+    }
+    if !patch["metadata"]["managedFields"].is_null() {
+        return Err(Failure::bad_request("metadata.managedFields must be nil"));
+    }
+    Ok(patch)
+}
+
+/// In YAML there is one zero.
+fn without_negative_zero(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.as_f64().is_some_and(|n| n == 0.0 && n.is_sign_negative()) => {
+            *value = json!(0);
+        }
+        Value::Array(list) => list.iter_mut().for_each(without_negative_zero),
+        Value::Object(map) => map.values_mut().for_each(without_negative_zero),
+        _ => {}
+    }
+}

@@ -1,0 +1,583 @@
+//! What the API server does to objects of built-in kinds: defaults, fields that it keeps, and the rules that tests run
+//! into. Not every field of every kind is checked.
+
+use serde_json::{Map, Value, json};
+
+use super::kinds::Kind;
+use super::meta;
+use super::selector::label_selector_matches;
+use super::status::Cause;
+
+/// The label that every namespace has.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
+/// Group and plural; Events are the same in both groups.
+fn which(kind: &Kind) -> (&str, &str) {
+    match (kind.group.as_ref(), kind.plural.as_ref()) {
+        ("events.k8s.io", "events") => ("", "events"),
+        which => which,
+    }
+}
+
+/// The fields that objects of a kind may have at the top, besides what all have.
+pub(super) fn fields(kind: &Kind) -> &'static [&'static str] {
+    match (kind.group.as_ref(), kind.plural.as_ref()) {
+        ("", "configmaps") => &["data", "binaryData", "immutable"],
+        ("", "secrets") => &["data", "stringData", "immutable", "type"],
+        ("", "serviceaccounts") => &["secrets", "imagePullSecrets", "automountServiceAccountToken"],
+        ("", "endpoints") => &["subsets"],
+        ("", "podtemplates") => &["template"],
+        ("" | "events.k8s.io", "events") => &[
+            "action",
+            "count",
+            "deprecatedCount",
+            "deprecatedFirstTimestamp",
+            "deprecatedLastTimestamp",
+            "deprecatedSource",
+            "eventTime",
+            "firstTimestamp",
+            "involvedObject",
+            "lastTimestamp",
+            "message",
+            "note",
+            "reason",
+            "regarding",
+            "related",
+            "reportingComponent",
+            "reportingController",
+            "reportingInstance",
+            "series",
+            "source",
+            "type",
+        ],
+        ("apps", "controllerrevisions") => &["data", "revision"],
+        (
+            "admissionregistration.k8s.io",
+            "mutatingwebhookconfigurations" | "validatingwebhookconfigurations",
+        ) => &["webhooks"],
+        ("rbac.authorization.k8s.io", "clusterroles" | "roles") => &["rules", "aggregationRule"],
+        ("rbac.authorization.k8s.io", _) => &["roleRef", "subjects"],
+        ("scheduling.k8s.io", _) => &["value", "globalDefault", "description", "preemptionPolicy"],
+        ("storage.k8s.io", _) => &[
+            "provisioner",
+            "parameters",
+            "reclaimPolicy",
+            "mountOptions",
+            "allowVolumeExpansion",
+            "volumeBindingMode",
+            "allowedTopologies",
+        ],
+        _ => &["spec", "status"],
+    }
+}
+
+/// Sets a field that is absent.
+fn or(map: &mut Map<String, Value>, field: &str, value: Value) {
+    map.entry(field).or_insert(value);
+}
+
+/// Puts in what may be left out.
+pub(super) fn default(kind: &Kind, object: &mut Value) {
+    match which(kind) {
+        ("", "namespaces") => {
+            let name = meta::name(object).to_owned();
+            if !name.is_empty() {
+                let labels = meta::map(meta::of(object).entry("labels").or_insert(Value::Null));
+                labels.insert(NAME_LABEL.to_owned(), name.into());
+            }
+        }
+        ("", "pods") => {
+            let spec = meta::field(object, "spec");
+            pod_spec(spec);
+            or(spec, "enableServiceLinks", true.into());
+            let conditions = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+            for condition in conditions.into_iter().flatten() {
+                or(meta::map(condition), "lastProbeTime", Value::Null);
+                or(meta::map(condition), "lastTransitionTime", Value::Null);
+            }
+        }
+        ("coordination.k8s.io", "leases") => {
+            meta::field(object, "spec");
+        }
+        ("", "resourcequotas") => {
+            meta::field(object, "spec");
+            meta::field(object, "status");
+        }
+        ("", "configmaps") => drop_empty(object),
+        ("", "secrets") => {
+            secret(object);
+            drop_empty(object);
+        }
+        ("", "services") => service(meta::field(object, "spec")),
+        ("", "events") => event(object),
+        ("apps", plural @ ("deployments" | "statefulsets" | "replicasets" | "daemonsets")) => {
+            workload(plural, object);
+        }
+        ("batch", "jobs") => job_spec(meta::field(object, "spec")),
+        ("batch", "cronjobs") => cron_job(meta::field(object, "spec")),
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies") => {
+            or(meta::field(object, "spec"), "failurePolicy", "Fail".into());
+        }
+        _ => {}
+    }
+}
+
+/// An empty map of data is none.
+fn drop_empty(object: &mut Value) {
+    let empty = |value: &Value| value.as_object().is_some_and(Map::is_empty);
+    meta::map(object)
+        .retain(|field, value| !matches!(field.as_str(), "data" | "binaryData") || !empty(value));
+}
+
+fn secret(object: &mut Value) {
+    let map = meta::map(object);
+    or(map, "type", "Opaque".into());
+    if let Some(Value::Object(plain)) = map.remove("stringData") {
+        let data = meta::map(map.entry("data").or_insert(Value::Null));
+        for (key, value) in plain {
+            let text = value.as_str().unwrap_or_default();
+            data.insert(key, base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text).into());
+        }
+    }
+}
+
+fn service(spec: &mut Map<String, Value>) {
+    or(spec, "type", "ClusterIP".into());
+    or(spec, "sessionAffinity", "None".into());
+    or(spec, "internalTrafficPolicy", "Cluster".into());
+    for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+        let target = port["port"].clone();
+        let port = meta::map(port);
+        or(port, "protocol", "TCP".into());
+        or(port, "targetPort", target);
+    }
+}
+
+fn event(object: &mut Value) {
+    let map = meta::map(object);
+    or(map, "source", json!({}));
+    for field in ["firstTimestamp", "lastTimestamp", "eventTime"] {
+        or(map, field, Value::Null);
+    }
+    for field in ["reportingComponent", "reportingInstance"] {
+        or(map, field, "".into());
+    }
+}
+
+fn workload(plural: &str, object: &mut Value) {
+    let spec = meta::field(object, "spec");
+    template(spec);
+    if plural != "daemonsets" {
+        or(spec, "replicas", 1.into());
+    }
+    let rolling =
+        json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}});
+    match plural {
+        "deployments" => {
+            or(spec, "strategy", rolling);
+            or(spec, "revisionHistoryLimit", 10.into());
+            or(spec, "progressDeadlineSeconds", 600.into());
+        }
+        "statefulsets" => {
+            or(spec, "serviceName", "".into());
+            or(spec, "podManagementPolicy", "OrderedReady".into());
+            or(spec, "updateStrategy", json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}));
+            or(spec, "revisionHistoryLimit", 10.into());
+            let keep = json!({"whenDeleted": "Retain", "whenScaled": "Retain"});
+            or(spec, "persistentVolumeClaimRetentionPolicy", keep);
+        }
+        "daemonsets" => {
+            let one = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}});
+            or(spec, "updateStrategy", one);
+            or(spec, "revisionHistoryLimit", 10.into());
+        }
+        _ => {}
+    }
+}
+
+fn job_spec(spec: &mut Map<String, Value>) {
+    if !spec.contains_key("completions") && !spec.contains_key("parallelism") {
+        or(spec, "completions", 1.into());
+    }
+    or(spec, "parallelism", 1.into());
+    or(spec, "backoffLimit", 6.into());
+    or(spec, "completionMode", "NonIndexed".into());
+    or(spec, "suspend", false.into());
+    or(spec, "manualSelector", false.into());
+    or(spec, "podReplacementPolicy", "TerminatingOrFailed".into());
+    template(spec);
+}
+
+fn cron_job(spec: &mut Map<String, Value>) {
+    or(spec, "concurrencyPolicy", "Allow".into());
+    or(spec, "suspend", false.into());
+    or(spec, "successfulJobsHistoryLimit", 3.into());
+    or(spec, "failedJobsHistoryLimit", 1.into());
+    let job = meta::map(spec.entry("jobTemplate").or_insert(Value::Null));
+    or(job, "metadata", json!({}));
+    template(meta::map(job.entry("spec").or_insert(Value::Null)));
+}
+
+/// The template of pods in the spec of a workload.
+fn template(spec: &mut Map<String, Value>) {
+    let template = meta::map(spec.entry("template").or_insert(Value::Null));
+    or(template, "metadata", json!({}));
+    pod_spec(meta::map(template.entry("spec").or_insert(Value::Null)));
+}
+
+fn pod_spec(spec: &mut Map<String, Value>) {
+    or(spec, "restartPolicy", "Always".into());
+    or(spec, "terminationGracePeriodSeconds", 30.into());
+    or(spec, "dnsPolicy", "ClusterFirst".into());
+    or(spec, "securityContext", json!({}));
+    or(spec, "schedulerName", "default-scheduler".into());
+    for list in ["initContainers", "containers"] {
+        for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            let image = container["image"].as_str().unwrap_or_default();
+            let name = image.rsplit('/').next().unwrap_or_default();
+            let pull =
+                if name.contains(':') && !name.ends_with(":latest") { "IfNotPresent" } else { "Always" };
+            let container = meta::map(container);
+            or(container, "resources", json!({}));
+            or(container, "terminationMessagePath", "/dev/termination-log".into());
+            or(container, "terminationMessagePolicy", "File".into());
+            or(container, "imagePullPolicy", pull.into());
+        }
+    }
+}
+
+/// What a new object gets besides defaults.
+pub(super) fn prepare_create(kind: &Kind, object: &mut Value) {
+    match which(kind) {
+        ("", "namespaces") => {
+            let finalizers = meta::map(object).entry("spec").or_insert(json!({}));
+            let finalizers = meta::map(finalizers).entry("finalizers").or_insert(json!([]));
+            if let Value::Array(list) = finalizers
+                && !list.iter().any(|f| f == "kubernetes")
+            {
+                list.push("kubernetes".into());
+            }
+            object["status"] = json!({"phase": "Active"});
+        }
+        ("", "pods") => {
+            admit_pod(object);
+            object["status"] = json!({"phase": "Pending", "qosClass": "BestEffort"});
+        }
+        ("", "services") => object["status"] = json!({"loadBalancer": {}}),
+        ("apps", "statefulsets") => object["status"] = json!({"replicas": 0, "availableReplicas": 0}),
+        ("apps", "replicasets") => object["status"] = json!({"replicas": 0}),
+        ("apps", "daemonsets") => {
+            let none =
+                ["currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"];
+            object["status"] = none.into_iter().map(|field| (field.to_owned(), json!(0))).collect();
+        }
+        ("policy", "poddisruptionbudgets") => {
+            let none = ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"];
+            object["status"] = none.into_iter().map(|field| (field.to_owned(), json!(0))).collect();
+        }
+        ("batch", "jobs") => {
+            job_selector(object);
+            object["status"] = json!({});
+        }
+        ("" | "apps" | "batch" | "autoscaling" | "networking.k8s.io" | "admissionregistration.k8s.io", _)
+            if kind.has("status") =>
+        {
+            object["status"] = json!({});
+        }
+        _ => {}
+    }
+}
+
+/// What the admission plugins of the real server do to every pod, without the mounted token.
+fn admit_pod(object: &mut Value) {
+    let spec = meta::field(object, "spec");
+    or(spec, "serviceAccountName", "default".into());
+    let account = spec["serviceAccountName"].clone();
+    or(spec, "serviceAccount", account);
+    or(spec, "priority", 0.into());
+    or(spec, "preemptionPolicy", "PreemptLowerPriority".into());
+    let toleration = |key: &str| json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
+    or(
+        spec,
+        "tolerations",
+        json!([toleration("node.kubernetes.io/not-ready"), toleration("node.kubernetes.io/unreachable")]),
+    );
+}
+
+/// A Job finds its pods by its uid, unless its maker chose otherwise.
+fn job_selector(object: &mut Value) {
+    if object["spec"]["manualSelector"] == true {
+        return;
+    }
+    let (uid, name) = (meta::uid(object).to_owned(), meta::name(object).to_owned());
+    let template = &mut object["spec"]["template"];
+    let labels = meta::map(meta::of(template).entry("labels").or_insert(Value::Null));
+    for (label, value) in [
+        ("batch.kubernetes.io/controller-uid", &uid),
+        ("batch.kubernetes.io/job-name", &name),
+        ("controller-uid", &uid),
+        ("job-name", &name),
+    ] {
+        labels.insert(label.to_owned(), value.as_str().into());
+    }
+    // A Job without labels has those of its pods.
+    let labels = Value::Object(labels.clone());
+    object["spec"]["selector"] = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}});
+    meta::of(object).entry("labels").or_insert(labels);
+}
+
+/// Keeps what an update may not change.
+pub(super) fn prepare_update(kind: &Kind, object: &mut Value, old: &Value, subresource: &str) {
+    match (which(kind), subresource) {
+        (("", "namespaces"), "finalize") => object["status"] = old["status"].clone(),
+        (("", "namespaces"), _) => {
+            let kept = old["spec"]["finalizers"].clone();
+            let spec = meta::field(object, "spec");
+            if kept.is_null() {
+                spec.remove("finalizers");
+            } else {
+                spec.insert("finalizers".to_owned(), kept);
+            }
+        }
+        (("", "pods"), "status") => {
+            keep_metadata(object, old, "ownerReferences");
+            or(meta::field(object, "status"), "qosClass", old["status"]["qosClass"].clone());
+        }
+        (("apps" | "batch", _), "status") => keep_metadata(object, old, "labels"),
+        _ => {}
+    }
+}
+
+fn keep_metadata(object: &mut Value, old: &Value, field: &str) {
+    match old["metadata"].get(field) {
+        Some(value) => meta::set(object, field, value.clone()),
+        None => meta::unset(object, field),
+    }
+}
+
+/// Whether the dependents of such an object live on by default.
+pub(super) fn orphans_by_default(kind: &Kind) -> bool {
+    which(kind) == ("batch", "jobs") || which(kind) == ("", "replicationcontrollers")
+}
+
+/// What is wrong with an object besides its metadata.
+pub(super) fn problems(kind: &Kind, object: &Value, old: Option<&Value>, subresource: &str) -> Vec<Cause> {
+    if !subresource.is_empty() {
+        return Vec::new();
+    }
+    let mut causes = Vec::new();
+    match which(kind) {
+        ("", "configmaps" | "secrets") => keys(object, old, &mut causes),
+        ("", "events") if kind.group == "events.k8s.io" => event_update(object, old, &mut causes),
+        ("", "pods") => pod(object, old, &mut causes),
+        ("coordination.k8s.io", "leases") => lease(&object["spec"], &mut causes),
+        ("apps", "deployments" | "statefulsets" | "replicasets" | "daemonsets") => {
+            selecting(object, old, &mut causes);
+        }
+        ("batch", "jobs") => job(object, old, &mut causes),
+        _ => {}
+    }
+    causes
+}
+
+/// The keys of what config maps and secrets hold are names of files.
+fn keys(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+    const WHY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+    if let Some(old) = old {
+        if object["type"] != old["type"] {
+            causes.push(Cause::invalid("type", &object["type"], "field is immutable"));
+        }
+        let why = "field is immutable when `immutable` is set";
+        let fixed = if old["immutable"] == true { &["immutable", "data", "binaryData"][..] } else { &[] };
+        for field in fixed.iter().filter(|field| object[**field] != old[**field]) {
+            causes.push(Cause::forbidden(*field, why));
+        }
+    }
+    for field in ["data", "binaryData"] {
+        for key in object[field].as_object().into_iter().flatten().map(|(key, _)| key) {
+            let fits = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
+            if key.is_empty() || !key.bytes().all(fits) {
+                causes.push(Cause::invalid(format!("{field}[{key}]"), &json!(key), WHY));
+            }
+        }
+    }
+}
+
+/// A field, what it is called in messages, and how it is printed.
+type Printed<'a> = (&'a str, &'a str, &'a dyn Fn(&Value) -> String);
+
+/// Hardly anything of an Event can be changed by the newer of its two groups. Its objects are kept as those of the older.
+fn event_update(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+    let Some(old) = old else { return };
+    // As Go prints values of its own.
+    let text = |value: &Value| json!(value.as_str().unwrap_or_default()).to_string();
+    let plain = |value: &Value| value.to_string();
+    let number = |value: &Value| value.as_i64().unwrap_or(0).to_string();
+    let listed = |value: &Value, names: &[(&str, &str)]| {
+        let fields: Vec<String> =
+            names.iter().map(|(go, field)| format!("\"{go}\":{}", text(&value[*field]))).collect();
+        format!("{{{}}}", fields.join(","))
+    };
+    let reference = |value: &Value| {
+        let fields = ["kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"];
+        let names = ["Kind", "Namespace", "Name", "UID", "APIVersion", "ResourceVersion", "FieldPath"];
+        listed(value, &names.into_iter().zip(fields).collect::<Vec<_>>())
+    };
+    let source = |value: &Value| listed(value, &[("Component", "component"), ("Host", "host")]);
+    let shown: [Printed<'_>; 12] = [
+        ("involvedObject", "involvedObject", &reference),
+        ("reason", "reason", &text),
+        ("message", "message", &text),
+        ("source", "source", &source),
+        ("firstTimestamp", "firstTimestamp", &plain),
+        ("lastTimestamp", "lastTimestamp", &plain),
+        ("count", "count", &number),
+        ("type", "type", &text),
+        ("eventTime", "eventTime", &plain),
+        ("action", "action", &text),
+        ("reportingComponent", "reportingController", &text),
+        ("reportingInstance", "reportingInstance", &text),
+    ];
+    for (field, name, show) in shown {
+        let (new, old) = (show(&object[field]), show(&old[field]));
+        if new != old {
+            causes.push(Cause::printed(name, &new, "field is immutable"));
+        }
+    }
+}
+
+/// Little of a pod can be changed.
+fn pod(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+    const WHY: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+    containers(&object["spec"], "spec", causes);
+    let Some(old) = old else { return };
+    let count = |pod: &Value| pod["spec"]["containers"].as_array().map_or(0, Vec::len);
+    if count(object) != count(old) {
+        let why = "pod updates may not add or remove containers";
+        causes.push(Cause::forbidden("spec.containers", why));
+        return;
+    }
+    // The API server looks at images once more.
+    let images = object["spec"]["containers"].as_array().into_iter().flatten().enumerate();
+    for (at, _) in images.filter(|(_, c)| c["image"].as_str().unwrap_or_default().is_empty()) {
+        causes.push(Cause::required(format!("spec.containers[{at}].image"), ""));
+    }
+    let fixed = |pod: &Value| {
+        let mut spec = pod["spec"].clone();
+        for list in ["initContainers", "containers"] {
+            for container in spec[list].as_array_mut().into_iter().flatten().map(meta::map) {
+                container.remove("image");
+            }
+        }
+        for field in ["activeDeadlineSeconds", "tolerations"] {
+            meta::map(&mut spec).remove(field);
+        }
+        spec
+    };
+    if fixed(object) != fixed(old) {
+        causes.push(Cause::forbidden("spec", WHY));
+    }
+}
+
+fn containers(spec: &Value, field: &str, causes: &mut Vec<Cause>) {
+    let containers = spec["containers"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if containers.is_empty() {
+        causes.push(Cause::required(format!("{field}.containers"), ""));
+    }
+    for (at, container) in containers.iter().enumerate() {
+        for part in ["name", "image"] {
+            if container[part].as_str().unwrap_or_default().is_empty() {
+                causes.push(Cause::required(format!("{field}.containers[{at}].{part}"), ""));
+            }
+        }
+    }
+}
+
+fn lease(spec: &Value, causes: &mut Vec<Cause>) {
+    let duration = &spec["leaseDurationSeconds"];
+    if duration.as_i64().is_some_and(|d| d <= 0) {
+        causes.push(Cause::invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"));
+    }
+    let transitions = &spec["leaseTransitions"];
+    if transitions.as_i64().is_some_and(|t| t < 0) {
+        causes.push(Cause::invalid(
+            "spec.leaseTransitions",
+            transitions,
+            "must be greater than or equal to 0",
+        ));
+    }
+}
+
+fn selecting(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+    let spec = &object["spec"];
+    if spec["selector"].is_null() {
+        causes.push(Cause::required("spec.selector", ""));
+    }
+    let labels = &spec["template"]["metadata"]["labels"];
+    if !label_selector_matches(&spec["selector"], labels) {
+        let why = "`selector` does not match template `labels`";
+        causes.push(Cause::invalid("spec.template.metadata.labels", labels, why));
+    }
+    containers(&spec["template"]["spec"], "spec.template.spec", causes);
+    if spec["replicas"].as_i64().is_some_and(|r| r < 0) {
+        causes.push(Cause::invalid("spec.replicas", &spec["replicas"], "must be greater than or equal to 0"));
+    }
+    if old.is_some_and(|old| old["spec"]["selector"] != spec["selector"]) {
+        causes.push(Cause::invalid("spec.selector", &spec["selector"], "field is immutable"));
+    }
+}
+
+fn job(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+    let spec = &object["spec"];
+    for field in
+        ["parallelism", "completions", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished"]
+    {
+        if spec[field].as_i64().is_some_and(|n| n < 0) {
+            causes.push(Cause::invalid(
+                format!("spec.{field}"),
+                &spec[field],
+                "must be greater than or equal to 0",
+            ));
+        }
+    }
+    containers(&spec["template"]["spec"], "spec.template.spec", causes);
+    let restart = &spec["template"]["spec"]["restartPolicy"];
+    if restart == "Always" {
+        let why = "valid values: \"OnFailure\", \"Never\"";
+        causes.push(Cause::required("spec.template.spec.restartPolicy", why));
+    }
+    let Some(old) = old else { return };
+    // The API server looks twice.
+    for _ in 0..2 {
+        if spec["selector"].is_null() {
+            causes.push(Cause::required("spec.selector", ""));
+        }
+        let labels = &spec["template"]["metadata"]["labels"];
+        if !label_selector_matches(&spec["selector"], labels) {
+            let why = "`selector` does not match template `labels`";
+            causes.push(Cause::invalid("spec.template.metadata.labels", labels, why));
+        }
+    }
+    for field in ["completions", "selector", "completionMode", "podFailurePolicy", "successPolicy"] {
+        if spec[field] != old["spec"][field] {
+            causes.push(Cause::invalid(format!("spec.{field}"), &spec[field], "field is immutable"));
+        }
+    }
+    let (template, before) = (&spec["template"], &old["spec"]["template"]);
+    if old["spec"]["suspend"] != true {
+        if template != before {
+            causes.push(Cause::invalid("spec.template", template, "field is immutable"));
+        }
+    } else if unscheduled(&template["spec"]) != unscheduled(&before["spec"]) {
+        causes.push(Cause::invalid("spec.template.spec", &template["spec"], "field is immutable"));
+    }
+}
+
+/// A pod's spec without what may be changed in a suspended Job: where its pods may run.
+fn unscheduled(spec: &Value) -> Value {
+    let mut spec = spec.clone();
+    for field in ["nodeSelector", "affinity", "tolerations", "schedulingGates"] {
+        meta::map(&mut spec).remove(field);
+    }
+    spec
+}

@@ -1,0 +1,65 @@
+//! The quota controller, for numbers of objects: `pods`, `configmaps`, `count/jobs.batch`. Amounts such as
+//! `requests.cpu` are not summed up, and nothing is said of them; nor are creations refused.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use super::super::{Key, Server};
+use super::Again;
+use super::support::{As, alive, find, kind};
+
+const USER: &str = "system:serviceaccount:kube-system:resourcequota-controller";
+
+/// Core resources that are counted under their own name.
+const PLAIN: [&str; 8] = [
+    "configmaps",
+    "persistentvolumeclaims",
+    "pods",
+    "replicationcontrollers",
+    "resourcequotas",
+    "secrets",
+    "serviceaccounts",
+    "services",
+];
+
+/// Writes what a quota allows and what is used of it.
+pub(super) fn count(server: &mut Server, now: Timestamp, key: &Key) -> Again {
+    let who = As::new(USER, now);
+    let Some((quotas, quota)) = find(server, "", "resourcequotas", key) else { return Again::No };
+    let hard = quota["spec"]["hard"].clone();
+    let mut used = Map::new();
+    for resource in hard.as_object().into_iter().flatten().map(|(resource, _)| resource) {
+        if let Some(number) = number(server, key.namespace(), resource) {
+            used.insert(resource.clone(), Value::String(number.to_string()));
+        }
+    }
+    let done = who.status(server, &quotas, &quota, |status| {
+        if hard.is_null() {
+            status.remove("hard");
+            status.remove("used");
+            return;
+        }
+        status.insert("hard".to_owned(), hard);
+        status.insert("used".to_owned(), Value::Object(used));
+    });
+    if done.is_ok() { Again::No } else { Again::AfterFailure }
+}
+
+/// How many objects of a resource there are in a namespace; none if the resource is not a number of objects.
+fn number(server: &Server, namespace: &str, resource: &str) -> Option<usize> {
+    let (plural, group, ended) = match resource.strip_prefix("count/") {
+        Some(counted) => {
+            let (plural, group) = counted.split_once('.').unwrap_or((counted, ""));
+            (plural, group, true)
+        }
+        None if PLAIN.contains(&resource) => (resource, "", false),
+        None => return None,
+    };
+    let store = match kind(server, group, plural) {
+        Some(kind) => kind.store,
+        None => server.kinds.served().find(|k| k.group == group && k.plural == plural)?.store,
+    };
+    let objects = server.store.range(store, namespace, None);
+    // A pod that has ended uses nothing, except as an object.
+    Some(objects.filter(|(_, o)| ended || plural != "pods" || alive(o)).count())
+}

@@ -1,0 +1,155 @@
+//! PATCH: merge, strategic merge, JSON; apply is in its own module.
+
+use serde_json::{Value, json};
+
+use super::Server;
+use super::answer::Response;
+use super::decode;
+use super::jsonpatch;
+use super::kinds::Kind;
+use super::meta;
+use super::rest::{Asked, check_name};
+use super::status::{Cause, Failure};
+use super::store::Verb;
+use super::strategic;
+use super::write::{Expected, Target};
+
+/// How patches of custom resources may be written.
+const CUSTOM: &str =
+    "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+
+/// How a patch is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum PatchType {
+    Json,
+    Merge,
+    Strategic,
+    Apply,
+}
+
+impl PatchType {
+    pub(super) fn of(content_type: Option<&str>, kind: &Kind) -> Result<Self, Failure> {
+        let media = content_type.and_then(|c| c.split(';').next()).map_or("", str::trim);
+        match media {
+            "application/json-patch+json" => Ok(Self::Json),
+            "application/merge-patch+json" => Ok(Self::Merge),
+            "application/strategic-merge-patch+json" if kind.custom.is_none() => Ok(Self::Strategic),
+            "application/apply-patch+yaml" | "application/apply-patch+json" => Ok(Self::Apply),
+            _ if kind.custom.is_none() => Err(Failure::unsupported_patch()),
+            _ => Err(Failure::unknown_format(CUSTOM)),
+        }
+    }
+
+    /// What a patch makes of a value.
+    pub(super) fn apply(self, kind: &Kind, target: &mut Value, patch: &Value) -> Result<(), Failure> {
+        match self {
+            Self::Json => jsonpatch::apply(target, patch).map_err(|()| Failure::unprocessable()),
+            Self::Strategic => strategic::apply(kind, target, patch).map_err(Failure::bad_request),
+            Self::Merge | Self::Apply => {
+                merge(target, patch);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The patch in a body.
+pub(super) fn parse(patch_type: PatchType, body: &[u8]) -> Result<Value, Failure> {
+    let decoding = |why: &str| Failure::bad_request(format!("error decoding patch: {why}"));
+    let patch: Value = serde_json::from_slice(body).map_err(|e| {
+        let why = if e.is_eof() { "unexpected end of JSON input" } else { "invalid JSON" };
+        if patch_type == PatchType::Strategic { Failure::bad_request(why) } else { decoding(why) }
+    })?;
+    match patch_type {
+        PatchType::Json if !patch.is_array() => {
+            let go = decode::go_kind(&patch);
+            Err(decoding(&format!(
+                "json: cannot unmarshal {go} into Go value of type []handlers.jsonPatchOp"
+            )))
+        }
+        PatchType::Json => Ok(patch),
+        PatchType::Strategic if !patch.is_object() => {
+            let go = decode::go_kind(&patch);
+            let why = format!("json: cannot unmarshal {go} into Go value of type map[string]interface {{}}");
+            Err(Failure::bad_request(why))
+        }
+        _ if !patch.is_object() => {
+            let go = decode::go_kind(&patch);
+            Err(decoding(&format!(
+                "json: cannot unmarshal {go} into Go value of type map[string]interface {{}}"
+            )))
+        }
+        _ => Ok(patch),
+    }
+}
+
+/// JSON merge patch (RFC 7386).
+pub(super) fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    let map = meta::map(target);
+    for (key, value) in patch {
+        if value.is_null() {
+            map.remove(key);
+        } else {
+            merge(map.entry(key.as_str()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+impl Server {
+    pub(super) fn patch(
+        &mut self,
+        asked: &Asked<'_>,
+        target: Target<'_>,
+        subresource: &'static str,
+    ) -> Result<Response, Failure> {
+        let kind = target.kind;
+        let patch_type = PatchType::of(asked.request.content_type.as_deref(), kind)?;
+        let options = Self::patch_options(asked)?;
+        if patch_type == PatchType::Apply {
+            if asked.query.get("fieldManager").is_none() {
+                let cause = Cause::required("fieldManager", "is required for apply patch");
+                return Err(Failure::invalid_options("PatchOptions", &[cause]));
+            }
+            let caller = Self::patch_caller(asked, Verb::Apply, subresource, &options);
+            return self.apply(asked, &caller, target);
+        }
+        if asked.query.get("force").is_some() {
+            let cause = Cause::forbidden("force", "may not be specified for non-apply patch");
+            return Err(Failure::invalid_options("PatchOptions", &[cause]));
+        }
+        let caller = Self::patch_caller(asked, Verb::Patch, subresource, &options);
+        let mut warnings = Vec::new();
+        let result = self.update(&caller, target, &Expected::default(), |kinds, old| {
+            let patch = parse(patch_type, &asked.request.body)?;
+            let mut object = super::convert::to(kind, old).as_ref().clone();
+            patch_type.apply(kind, &mut object, &patch)?;
+            if !object.is_object() {
+                let why = format!("json: cannot unmarshal {} into Go value", decode::go_kind(&object));
+                return Err(Failure::invalid_patch(&[Cause::invalid(
+                    "patch",
+                    &json!(object.to_string()),
+                    &why,
+                )]));
+            }
+            let shown = object.to_string();
+            let decoded = decode::patched(kinds, kind, object, options.unknown).map_err(|failure| {
+                // What a patch makes of a built-in kind is wrong as a patch.
+                let message = failure.status()["message"].as_str().unwrap_or_default();
+                match message.split_once(&format!(" cannot be handled as a {}: ", kind.kind)) {
+                    Some((_, why)) if kind.custom.is_none() && !why.starts_with("strict decoding error") => {
+                        Failure::invalid_patch(&[Cause::invalid("patch", &json!(shown), why)])
+                    }
+                    _ => failure,
+                }
+            })?;
+            warnings = decoded.warnings;
+            check_name(&decoded.object, target.name)?;
+            Ok(decoded.object)
+        });
+        Ok(self.written(asked, kind, 200, result, warnings))
+    }
+}

@@ -1,0 +1,33 @@
+//! Reviews of access: answered and not kept. Everybody may do everything.
+
+use serde_json::{Value, json};
+
+use super::Server;
+use super::answer::{Body, Response};
+use super::kinds::Kind;
+use super::rest::Asked;
+use super::status::Failure;
+
+impl Server {
+    pub(super) fn review(&self, asked: &Asked<'_>, kind: &Kind) -> Result<Response, Failure> {
+        if asked.request.method != http::Method::POST {
+            return Err(Failure::method_not_allowed());
+        }
+        let given =
+            super::decode::object(&self.kinds, kind, &asked.request.body, super::decode::Unknown::Ignore)?;
+        let mut review = given.object;
+        review["status"] = match kind.plural.as_ref() {
+            "selfsubjectreviews" => {
+                json!({"userInfo": {"username": asked.user, "groups": ["system:masters", "system:authenticated"]}})
+            }
+            "selfsubjectrulesreviews" => json!({
+                "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+                "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+                "incomplete": false,
+            }),
+            _ => json!({"allowed": true}),
+        };
+        review["metadata"] = json!({"creationTimestamp": Value::Null});
+        Ok(Response::new(201, Body::Value(review)))
+    }
+}

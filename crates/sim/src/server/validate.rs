@@ -1,0 +1,164 @@
+//! The rules for `metadata` that hold for every kind.
+
+use serde_json::{Value, json};
+
+use super::kinds::Kind;
+use super::meta;
+use super::names;
+use super::status::Cause;
+use super::write::is_definition;
+
+/// Annotations of one object may take so many bytes.
+const ANNOTATIONS: usize = 256 * 1024;
+
+/// What is wrong with the metadata of a new object.
+pub(super) fn metadata(kind: &Kind, object: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let name = meta::name(object);
+    if name.is_empty() {
+        causes.push(Cause::required("metadata.name", "name or generateName is required"));
+    } else {
+        let shown = json!(name);
+        causes
+            .extend(name_problems(kind, name).iter().map(|why| Cause::invalid("metadata.name", &shown, why)));
+    }
+    common(kind, object, &mut causes);
+    causes
+}
+
+fn name_problems(kind: &Kind, name: &str) -> Vec<String> {
+    match (kind.group.as_ref(), kind.plural.as_ref()) {
+        ("", "namespaces") => names::label_problems(name),
+        ("rbac.authorization.k8s.io", _) => names::path_segment_problems(name),
+        _ => names::subdomain_problems(name),
+    }
+}
+
+/// Labels, annotations, owners and finalizers.
+fn common(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
+    labelled(object, causes);
+    finalizers(kind, &object["metadata"], causes);
+}
+
+/// Labels, annotations and owners.
+fn labelled(object: &Value, causes: &mut Vec<Cause>) {
+    let metadata = &object["metadata"];
+    for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
+        if let Some(why) = names::label_key_problem(key) {
+            causes.push(Cause::invalid("metadata.labels", &json!(key), &why));
+        }
+        if let Some(why) = value.as_str().and_then(names::label_value_problem) {
+            causes.push(Cause::invalid("metadata.labels", value, &why));
+        }
+    }
+    let mut bytes = 0;
+    for (key, value) in metadata["annotations"].as_object().into_iter().flatten() {
+        // The case of an annotation's key does not matter.
+        if let Some(why) = names::label_key_problem(&key.to_lowercase()) {
+            causes.push(Cause::invalid("metadata.annotations", &json!(key), &why));
+        }
+        bytes += key.len() + value.as_str().map_or(0, str::len);
+    }
+    if bytes > ANNOTATIONS {
+        causes.push(Cause::too_long("metadata.annotations", ANNOTATIONS));
+    }
+    owners(metadata, causes);
+}
+
+fn owners(metadata: &Value, causes: &mut Vec<Cause>) {
+    const FIELD: &str = "metadata.ownerReferences";
+    let owners = metadata["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for owner in owners {
+        for (field, why) in [
+            ("apiVersion", "version must not be empty"),
+            ("kind", "must not be empty"),
+            ("name", "must not be empty"),
+            ("uid", "must not be empty"),
+        ] {
+            if owner[field].as_str().unwrap_or_default().is_empty() {
+                causes.push(Cause::invalid(format!("{FIELD}.{field}"), &json!(""), why));
+            }
+        }
+    }
+    let controllers: Vec<&Value> = owners.iter().filter(|o| o["controller"] == true).collect();
+    if let [first, second, ..] = controllers.as_slice() {
+        let name = |owner: &Value| {
+            owner["kind"].as_str().unwrap_or_default().to_owned()
+                + "/"
+                + owner["name"].as_str().unwrap_or_default()
+        };
+        let why = format!(
+            "Only one reference can have Controller set to true. Found \"true\" in references for {} and {}",
+            name(first),
+            name(second)
+        );
+        causes.push(Cause::invalid(FIELD, &Value::Null, &why));
+    }
+}
+
+fn finalizers(kind: &Kind, metadata: &Value, causes: &mut Vec<Cause>) {
+    const FIELD: &str = "metadata.finalizers";
+    let list = &metadata["finalizers"];
+    let finalizers: Vec<&str> = list.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion") {
+        causes.push(Cause::invalid(
+            FIELD,
+            list,
+            "finalizer orphan and foregroundDeletion cannot be both set",
+        ));
+    }
+    for finalizer in &finalizers {
+        if let Some(why) = names::label_key_problem(finalizer) {
+            causes.push(Cause::invalid(FIELD, &json!(finalizer), &why));
+        }
+    }
+    if kind.custom.is_some() || is_definition(kind) {
+        return;
+    }
+    // Built-in kinds are stricter: only some names need no domain.
+    for (at, finalizer) in finalizers.iter().enumerate() {
+        if !finalizer.contains('/') && !matches!(*finalizer, "orphan" | "foregroundDeletion" | "kubernetes") {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            causes.push(Cause::invalid(format!("{FIELD}[{at}]"), &json!(finalizer), why));
+        }
+    }
+}
+
+/// What is wrong with the metadata of a changed object. The API server looks several times, so that a cause can be there
+/// several times: for all kinds alike, then for the kind, and for some of them as if the object were new.
+pub(super) fn metadata_update(kind: &Kind, object: &Value, old: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    common(kind, object, &mut causes);
+    let rounds = if kind.group.is_empty() && kind.plural == "events" { 1 } else { 2 };
+    for _ in 0..rounds {
+        causes.extend(immutable(object, old));
+        labelled(object, &mut causes);
+    }
+    if kind.group.is_empty() && matches!(kind.plural.as_ref(), "configmaps" | "secrets" | "pods") {
+        common(kind, object, &mut causes);
+    }
+    causes
+}
+
+fn immutable(object: &Value, old: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let known: Vec<&str> = meta::finalizers(old).collect();
+    let new: Vec<String> =
+        meta::finalizers(object).filter(|f| !known.contains(f)).map(|f| format!("{f:?}")).collect();
+    if meta::deleting(old) && !new.is_empty() {
+        let why = format!(
+            "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+            new.join(", ")
+        );
+        causes.push(Cause::forbidden("metadata.finalizers", &why));
+    }
+    for field in
+        ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"]
+    {
+        let (new, old) = (&object["metadata"][field], &old["metadata"][field]);
+        if new != old {
+            causes.push(Cause::invalid(format!("metadata.{field}"), new, "field is immutable"));
+        }
+    }
+    causes
+}

@@ -1,0 +1,90 @@
+//! What happened in a run, in order: who did what, when, and what was answered. Two runs of one seed have equal traces, byte by byte.
+
+use std::fmt::{self, Display, Write as _};
+use std::time::Duration;
+
+/// Who does something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Who {
+    /// A replica of the operator, in one of its lives: the first is 0, and each restart begins another.
+    Replica {
+        /// Which replica.
+        replica: usize,
+        /// Which life of it.
+        life: u32,
+    },
+    /// A person, or a program of theirs.
+    User(&'static str),
+    /// The rest of Kubernetes: its other controllers, and the fake node.
+    Cluster,
+    /// Who receives webhooks.
+    Receiver,
+    /// Who plans the faults.
+    Faults,
+}
+
+impl Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Replica { replica, life } => f.pad(&format!("replica-{replica}.{life}")),
+            Self::User(name) => f.pad(name),
+            Self::Cluster => f.pad("cluster"),
+            Self::Receiver => f.pad("receiver"),
+            Self::Faults => f.pad("FAULT"),
+        }
+    }
+}
+
+/// One line of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// The virtual time since the run began.
+    pub at: Duration,
+    /// Who.
+    pub who: Who,
+    /// What, and what came of it.
+    pub what: String,
+    /// The newest revision afterwards.
+    pub revision: u64,
+}
+
+impl Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, millis) = (self.at.as_secs(), self.at.subsec_millis());
+        write!(f, "{seconds:>6}.{millis:03}s  r{:<5} {:<12} {}", self.revision, self.who, self.what)
+    }
+}
+
+/// The lines of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    lines: Vec<Line>,
+}
+
+impl Trace {
+    /// Notes something.
+    pub(crate) fn note(&mut self, line: Line) {
+        self.lines.push(line);
+    }
+
+    /// Every line, in order.
+    pub fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+
+    /// As a timeline to read: without the renewals of the lease, of which there are many, unless asked for.
+    pub fn timeline(&self, all: bool) -> String {
+        let mut text = String::new();
+        for line in self.lines.iter().filter(|line| all || !is_routine(&line.what)) {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{line}");
+        }
+        text
+    }
+}
+
+fn is_routine(what: &str) -> bool {
+    what.contains("/leases/") && what.contains("→ 200")
+        || what.starts_with("WATCH")
+        || what.starts_with("  ↳")
+}

@@ -1,0 +1,193 @@
+//! The way from a replica to the API server: takes time, and goes wrong where the plan says so.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use http::{Method, Response, header};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Either, Full, StreamBody};
+use kube::client::Body;
+use serde_json::json;
+use tower::{BoxError, Service};
+
+use crate::fault::{Fault, Sort};
+use crate::server::{Answer, Body as Answered, Request, Response as Reply};
+use crate::trace::Who;
+use crate::watching::Watching;
+use crate::world::{Done, OPERATOR, World, code_of, describe};
+
+/// What kube's client sends requests to.
+#[derive(Clone)]
+pub(crate) struct Transport {
+    pub(crate) world: World,
+    pub(crate) replica: usize,
+    pub(crate) life: u32,
+}
+
+/// Frames of a watch as they come.
+type Stream = StreamBody<BoxStream<'static, Result<Frame<Bytes>, BoxError>>>;
+/// Complete, or as it comes.
+pub(crate) type AnswerBody = Either<Full<Bytes>, Stream>;
+
+impl Service<http::Request<Body>> for Transport {
+    type Response = Response<AnswerBody>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let this = self.clone();
+        Box::pin(async move {
+            let (head, body) = request.into_parts();
+            let text = |name| head.headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
+            let request = Request {
+                method: head.method,
+                path: head.uri.path().to_owned(),
+                query: head.uri.query().unwrap_or_default().to_owned(),
+                content_type: text(header::CONTENT_TYPE),
+                accept: text(header::ACCEPT),
+                body: body.collect().await?.to_bytes().to_vec(),
+            };
+            this.send(request).await
+        })
+    }
+}
+
+impl Transport {
+    fn who(&self) -> Who {
+        Who::Replica { replica: self.replica, life: self.life }
+    }
+
+    async fn send(self, request: Request) -> Result<Response<AnswerBody>, BoxError> {
+        let sent = self.world.elapsed();
+        let sort = sort_of(&request);
+        tokio::time::sleep(self.world.latency()).await;
+        self.still_there().await;
+        let now = self.world.elapsed();
+        let fault = self.world.with(|state| state.faults.of_request(sort, now));
+        if let Some(fault) = fault {
+            self.world.note(Who::Faults, format!("{fault:?}: {}", describe(&request, 0)));
+        }
+        if self.unreadable(&request, now) {
+            return self.reply(&refusal(503));
+        }
+        match fault {
+            Some(Fault::KilledBefore) => {
+                self.world.kill(self.replica);
+                self.still_there().await;
+            }
+            Some(Fault::Refused(code)) => {
+                tokio::time::sleep(self.world.latency()).await;
+                self.still_there().await;
+                return self.reply(&refusal(code));
+            }
+            Some(Fault::Late(by)) => tokio::time::sleep(by).await,
+            Some(Fault::Twice) => drop(self.carry_out(&request, sent)),
+            _ => {}
+        }
+        // What is on its way arrives, also when its sender has died meanwhile.
+        let answer = self.carry_out(&request, sent);
+        if fault == Some(Fault::KilledAfter) {
+            self.world.kill(self.replica);
+        }
+        self.still_there().await;
+        tokio::time::sleep(self.world.latency()).await;
+        self.still_there().await;
+        match (fault, answer) {
+            (Some(Fault::AnswerLost), _) => Err(broken()),
+            (Some(Fault::NoAnswer), _) => pending().await,
+            (Some(Fault::RefusedAfter(code)), _) => self.reply(&refusal(code)),
+            (_, Answer::Done(reply)) => self.reply(&reply),
+            (_, Answer::Watch(watch)) => {
+                let stream = Watching::new(self.clone(), *watch).stream();
+                let body = Either::Right(StreamBody::new(stream));
+                Ok(self.head(200).body(body)?)
+            }
+        }
+    }
+
+    fn unreadable(&self, request: &Request, now: Duration) -> bool {
+        let unreadable = self.world.with(|state| state.unreadable);
+        unreadable.is_some_and(|(path, until)| {
+            request.method == Method::GET && now < until && request.path.ends_with(path)
+        })
+    }
+
+    /// The dead do not go on.
+    pub(crate) async fn still_there(&self) {
+        if !self.world.lives(self.replica, self.life) {
+            pending::<Infallible>().await;
+        }
+    }
+
+    fn carry_out(&self, request: &Request, sent: Duration) -> Answer {
+        let (now, at, who) = (self.world.clock().now(), self.world.elapsed(), self.who());
+        let answer = self.world.with(|state| {
+            let before = state.server.revision();
+            let answer = state.server.handle(now, OPERATOR, request);
+            if request.method == Method::GET {
+                let routine = request.query.contains("watch=true") || request.path.contains("/leases");
+                state.reads.extend((!routine).then_some(at));
+            } else {
+                let revisions = (before, state.server.revision());
+                let code = code_of(&answer);
+                state.done.push(Done { sent, at, who, request: request.clone(), code, revisions });
+            }
+            answer
+        });
+        self.world.note(who, describe(request, code_of(&answer)));
+        answer
+    }
+
+    fn reply(&self, reply: &Reply) -> Result<Response<AnswerBody>, BoxError> {
+        let head = self.head(reply.code).header(header::CONTENT_TYPE, reply.body.content_type());
+        Ok(head.body(Either::Left(Full::new(reply.body.to_bytes().into())))?)
+    }
+
+    /// The API server's clock is the true one.
+    fn head(&self, code: u16) -> http::response::Builder {
+        let date = self.world.clock().now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+        Response::builder().status(code).header(header::DATE, date)
+    }
+}
+
+fn sort_of(request: &Request) -> Sort {
+    match request.method {
+        Method::GET => Sort::Read,
+        _ if request.path.contains("/leases") => Sort::Lease,
+        _ => Sort::Write,
+    }
+}
+
+/// What an overloaded or broken API server answers, or a proxy before it.
+fn refusal(code: u16) -> Reply {
+    let (reason, message) = match code {
+        429 => (
+            "TooManyRequests",
+            "the server has received too many requests and has asked us to try again later",
+        ),
+        503 => ("ServiceUnavailable", "the server is currently unable to handle the request"),
+        504 => (
+            "Timeout",
+            "Timeout: request did not complete within requested timeout - context deadline exceeded",
+        ),
+        _ => ("InternalError", "Internal error occurred: etcdserver: request timed out"),
+    };
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "code": code,
+    });
+    Reply { code, body: Answered::Value(status), warnings: Vec::new() }
+}
+
+pub(crate) fn broken() -> BoxError {
+    std::io::Error::new(std::io::ErrorKind::ConnectionReset, "connection reset by peer").into()
+}

@@ -1,0 +1,256 @@
+//! Everything around the operator: the API server, the other controllers, the time, and what goes wrong. One seed decides it all.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use coppice_runtime::clock::{Clock, Dice};
+use jiff::Timestamp;
+use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
+use tokio::task::AbortHandle;
+
+use crate::fault::{Faults, dice};
+use crate::receiver::Receiver;
+use crate::server::models::Models;
+use crate::server::{Answer, Request, Server};
+use crate::trace::{Line, Trace, Who};
+
+/// Under which name the API server knows the operator.
+pub(crate) const OPERATOR: &str = "system:serviceaccount:coppice-system:coppice";
+
+/// Clones are the same world.
+#[derive(Clone)]
+pub(crate) struct World(Arc<Inner>);
+
+struct Inner {
+    seed: u64,
+    clock: Clock,
+    began: Timestamp,
+    /// Wakes in the order of waiting; a `watch` channel would wake in an order that is left to chance.
+    revised: Arc<Notify>,
+    state: Mutex<State>,
+}
+
+/// What is behind the lock.
+pub(crate) struct State {
+    pub(crate) server: Server,
+    pub(crate) models: Models,
+    pub(crate) trace: Trace,
+    pub(crate) faults: Faults,
+    pub(crate) receiver: Receiver,
+    /// What cannot be read until when.
+    pub(crate) unreadable: Option<(&'static str, Duration)>,
+    /// Each replica's present life, and how to end it.
+    pub(crate) lives: Vec<Life>,
+    /// Writes of the operator as the API server carried them out.
+    pub(crate) done: Vec<Done>,
+    /// When the operator read something, the opening of watches and its Lease apart.
+    pub(crate) reads: Vec<Duration>,
+    choices: u64,
+}
+
+/// The present life of a replica.
+#[derive(Default)]
+pub(crate) struct Life {
+    pub(crate) number: u32,
+    pub(crate) alive: bool,
+    pub(crate) end: Option<AbortHandle>,
+}
+
+/// A write of the operator that the API server carried out.
+#[derive(Clone, Debug)]
+pub(crate) struct Done {
+    /// When it was sent, which is when it was decided.
+    pub(crate) sent: Duration,
+    /// When it was carried out.
+    pub(crate) at: Duration,
+    /// Who sent it.
+    pub(crate) who: Who,
+    /// What was asked.
+    pub(crate) request: Request,
+    /// The status code of the answer, as the API server gave it.
+    pub(crate) code: u16,
+    /// The newest revision before, and after.
+    pub(crate) revisions: (u64, u64),
+}
+
+impl World {
+    /// A world at its beginning. Must be called on a tokio runtime whose time is paused.
+    pub(crate) fn new(
+        seed: u64,
+        began: Timestamp,
+        server: Server,
+        faults: Faults,
+        receiver: Receiver,
+    ) -> Self {
+        let state = State {
+            models: Models::new(&server),
+            server,
+            trace: Trace::default(),
+            faults,
+            receiver,
+            unreadable: None,
+            lives: Vec::new(),
+            done: Vec::new(),
+            reads: Vec::new(),
+            choices: 0,
+        };
+        Self(Arc::new(Inner {
+            seed,
+            clock: Clock::following_tokio(began),
+            began,
+            revised: Arc::default(),
+            state: Mutex::new(state),
+        }))
+    }
+
+    /// The one true time.
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
+    /// The seed of everything.
+    pub(crate) fn seed(&self) -> u64 {
+        self.0.seed
+    }
+
+    /// When the world began.
+    pub(crate) fn began(&self) -> Timestamp {
+        self.0.began
+    }
+
+    /// How long ago the world began.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.0.clock.monotonic()
+    }
+
+    /// Ends at the next change after this call, once it is [enabled](tokio::sync::futures::OwnedNotified::enable).
+    pub(crate) fn revised(&self) -> OwnedNotified {
+        Arc::clone(&self.0.revised).notified_owned()
+    }
+
+    /// Looks at what there is, or changes it. Keep it short: everybody else waits.
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.lock();
+        let before = state.server.revision();
+        let result = f(&mut state);
+        if state.server.revision() != before {
+            self.0.revised.notify_waiters();
+        }
+        result
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic in a run ends the run.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The dice for the next choice that no fault plan should disturb.
+    pub(crate) fn choose(&self) -> Dice {
+        let n = self.with(|state| {
+            state.choices += 1;
+            state.choices
+        });
+        dice(self.0.seed, 1, n)
+    }
+
+    /// How long something takes on its way: mostly some milliseconds, sometimes a good part of a second.
+    pub(crate) fn latency(&self) -> Duration {
+        let mut dice = self.choose();
+        let most = if dice.roll().is_multiple_of(16) { 400 } else { 4 };
+        dice.between(Duration::from_millis(1), Duration::from_millis(most))
+    }
+
+    /// A request of somebody else than the operator. It is answered at once.
+    pub(crate) fn request(&self, who: Who, request: &Request) -> Answer {
+        let now = self.0.clock.now();
+        let answer = self.with(|state| {
+            let user = match who {
+                Who::User(name) => name,
+                _ => "system:admin",
+            };
+            state.server.handle(now, user, request)
+        });
+        self.note(who, describe(request, code_of(&answer)));
+        answer
+    }
+
+    /// Writes a line into the trace.
+    pub(crate) fn note(&self, who: Who, what: String) {
+        let at = self.elapsed();
+        self.with(|state| {
+            let revision = state.server.revision();
+            state.trace.note(Line { at, who, what, revision });
+        });
+    }
+
+    /// Whether that life of a replica goes on.
+    pub(crate) fn lives(&self, replica: usize, life: u32) -> bool {
+        self.with(|state| state.lives.get(replica).is_some_and(|l| l.alive && l.number == life))
+    }
+
+    /// Ends the present life of a replica at once, wherever it is.
+    pub(crate) fn kill(&self, replica: usize) {
+        self.with(|state| {
+            let Some(life) = state.lives.get_mut(replica) else { return };
+            life.alive = false;
+            if let Some(end) = life.end.take() {
+                end.abort();
+            }
+        });
+        self.note(Who::Faults, format!("replica {replica} is killed"));
+    }
+
+    /// Lets the other controllers work, one step at a time and in an order that the seed decides, for ever.
+    pub(crate) async fn run_cluster(self) {
+        loop {
+            let mut revised = pin!(self.revised());
+            revised.as_mut().enable();
+            let now = self.0.clock.now();
+            let due = self.with(|state| state.models.pending(&state.server, now));
+            match due {
+                Some(at) if at <= now => {
+                    tokio::time::sleep(self.latency()).await;
+                    let (mut dice, now) = (self.choose(), self.0.clock.now());
+                    self.with(|state| {
+                        let ready = state.models.ready(&state.server, now);
+                        let Some(last) = ready.len().checked_sub(1) else { return };
+                        let one = usize::try_from(dice.roll() % ready.len() as u64).unwrap_or(last);
+                        let State { models, server, .. } = state;
+                        models.run(server, now, &ready[one]);
+                    });
+                }
+                due => {
+                    let until = due.map(|at| self.0.clock.instant(at));
+                    tokio::select! {
+                        biased;
+                        () = revised => {}
+                        () = sleep_until(until) => {}
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn sleep_until(until: Option<tokio::time::Instant>) {
+    match until {
+        Some(until) => tokio::time::sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The status code of an answer; 200 for a watch.
+pub(crate) fn code_of(answer: &Answer) -> u16 {
+    match answer {
+        Answer::Done(response) => response.code,
+        Answer::Watch(_) => 200,
+    }
+}
+
+/// A request and its answer in one line.
+pub(crate) fn describe(request: &Request, code: u16) -> String {
+    let query = if request.query.is_empty() { "" } else { "?" };
+    format!("{} {}{query}{} → {code}", request.method, request.path, request.query)
+}

@@ -1,0 +1,390 @@
+//! What the controllers of Kubernetes do, as far as it can be seen.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+mod server_support;
+
+use serde_json::{Value, json};
+use server_support::World;
+
+fn namespace(world: &mut World, name: &str) {
+    world.must("POST", "/api/v1/namespaces", &json!({"metadata": {"name": name}}));
+    world.pass(1);
+}
+
+fn pod_template(outcome: &str, labels: &Value) -> Value {
+    let mut labels = labels.clone();
+    labels["plane.coppice.dev/outcome"] = outcome.into();
+    json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "x"}]}})
+}
+
+fn items(world: &mut World, uri: &str) -> Vec<Value> {
+    world.must("GET", uri, &Value::Null)["items"].as_array().unwrap().clone()
+}
+
+fn condition<'a>(object: &'a Value, name: &str) -> &'a Value {
+    object["status"]["conditions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|c| c["type"] == name)
+        .unwrap_or(&Value::Null)
+}
+
+#[test]
+fn a_new_namespace_gets_its_account_and_certificates() {
+    let mut world = World::new();
+    namespace(&mut world, "n");
+    world.must("GET", "/api/v1/namespaces/n/serviceaccounts/default", &Value::Null);
+    world.must("DELETE", "/api/v1/namespaces/n/configmaps/kube-root-ca.crt", &Value::Null);
+    world.pass(1);
+    world.must("GET", "/api/v1/namespaces/n/configmaps/kube-root-ca.crt", &Value::Null);
+}
+
+#[test]
+fn a_deleted_namespace_is_emptied_and_then_gone() {
+    let mut world = World::new();
+    namespace(&mut world, "n");
+    world.must("POST", "/api/v1/namespaces/n/configmaps", &json!({"metadata": {"name": "c"}}));
+    let deleted = world.must("DELETE", "/api/v1/namespaces/n", &Value::Null);
+    assert_eq!(
+        (&deleted["status"]["phase"], &deleted["spec"]["finalizers"]),
+        (&json!("Terminating"), &json!(["kubernetes"]))
+    );
+    let (code, refused) =
+        world.ask("POST", "/api/v1/namespaces/n/configmaps", &json!({"metadata": {"name": "z"}}));
+    assert_eq!(
+        (code, &refused["message"]),
+        (
+            403,
+            &json!(
+                "configmaps \"z\" is forbidden: unable to create new content in namespace n because it is being terminated"
+            )
+        )
+    );
+    assert_eq!(
+        refused["details"]["causes"],
+        json!([{"reason": "NamespaceTerminating", "message": "namespace n is being terminated", "field": "metadata.namespace"}])
+    );
+    world.pass(4);
+    world.must("GET", "/api/v1/namespaces/n/configmaps/c", &Value::Null);
+    world.pass(2);
+    let (code, _) = world.ask("GET", "/api/v1/namespaces/n", &Value::Null);
+    assert_eq!(code, 404);
+    assert!(items(&mut world, "/api/v1/configmaps?fieldSelector=metadata.namespace=n").is_empty());
+    let last = world.server.changes_since(0).last().unwrap();
+    assert_eq!(
+        (&*last.user, last.subresource, last.name()),
+        ("system:serviceaccount:kube-system:namespace-controller", "finalize", "n")
+    );
+}
+
+#[test]
+fn contents_with_finalizers_hold_their_namespace() {
+    let mut world = World::new();
+    namespace(&mut world, "n");
+    world.must(
+        "POST",
+        "/api/v1/namespaces/n/configmaps",
+        &json!({"metadata": {"name": "c", "finalizers": ["x.io/y"]}}),
+    );
+    world.must("DELETE", "/api/v1/namespaces/n", &Value::Null);
+    world.pass(30);
+    let stuck = world.must("GET", "/api/v1/namespaces/n", &Value::Null);
+    assert_eq!(
+        condition(&stuck, "NamespaceContentRemaining")["message"],
+        "Some resources are remaining: configmaps. has 1 resource instances"
+    );
+    assert_eq!(
+        condition(&stuck, "NamespaceFinalizersRemaining")["message"],
+        "Some content in the namespace has finalizers remaining: x.io/y in 1 resource instances"
+    );
+    assert_eq!(condition(&stuck, "NamespaceDeletionContentFailure")["status"], "False");
+    world.must(
+        "PATCH merge",
+        "/api/v1/namespaces/n/configmaps/c",
+        &json!({"metadata": {"finalizers": null}}),
+    );
+    world.pass(9);
+    assert_eq!(world.ask("GET", "/api/v1/namespaces/n", &Value::Null).0, 404);
+}
+
+#[test]
+fn pods_follow_their_labels() {
+    let mut world = World::new();
+    namespace(&mut world, "n");
+    for outcome in ["run", "succeed", "fail", "crashloop", "imagepull", "pending"] {
+        let mut pod = pod_template(outcome, &json!({}));
+        pod["metadata"]["name"] = outcome.into();
+        pod["metadata"]["annotations"] = json!({"plane.coppice.dev/delay": "10s"});
+        world.must("POST", "/api/v1/namespaces/n/pods", &pod);
+    }
+    let phases = |world: &mut World| -> Vec<String> {
+        let shown = |p: &Value| {
+            let waits =
+                p["status"]["containerStatuses"][0]["state"]["waiting"]["reason"].as_str().unwrap_or("");
+            format!(
+                "{} {} {waits}",
+                p["metadata"]["name"].as_str().unwrap(),
+                p["status"]["phase"].as_str().unwrap()
+            )
+        };
+        items(world, "/api/v1/namespaces/n/pods").iter().map(shown).collect()
+    };
+    world.pass(9);
+    assert_eq!(
+        phases(&mut world),
+        [
+            "crashloop Running ",
+            "fail Running ",
+            "imagepull Pending ",
+            "pending Pending ContainerCreating",
+            "run Pending ",
+            "succeed Running "
+        ]
+    );
+    world.pass(2);
+    assert_eq!(
+        phases(&mut world),
+        [
+            "crashloop Running CrashLoopBackOff",
+            "fail Failed ",
+            "imagepull Pending ImagePullBackOff",
+            "pending Pending ContainerCreating",
+            "run Running ",
+            "succeed Succeeded "
+        ]
+    );
+    world.must("DELETE", "/api/v1/namespaces/n/pods/run", &Value::Null);
+    world.pass(1);
+    assert_eq!(world.ask("GET", "/api/v1/namespaces/n/pods/run", &Value::Null).0, 404);
+}
+
+#[test]
+fn a_deployment_has_its_pods_and_takes_them_along() {
+    let mut world = World::new();
+    namespace(&mut world, "n");
+    let deployments = "/apis/apps/v1/namespaces/n/deployments";
+    let template = pod_template("run", &json!({"a": "b"}));
+    let spec = json!({"replicas": 3, "selector": {"matchLabels": {"a": "b"}}, "template": template});
+    world.must("POST", deployments, &json!({"metadata": {"name": "d"}, "spec": spec}));
+    world.pass(2);
+    let up = world.must("GET", &format!("{deployments}/d"), &Value::Null);
+    assert_eq!(
+        (&up["status"]["readyReplicas"], &condition(&up, "Available")["status"]),
+        (&json!(3), &json!("True"))
+    );
+    world.must("PATCH merge", &format!("{deployments}/d/scale"), &json!({"spec": {"replicas": 0}}));
+    world.pass(2);
+    assert!(items(&mut world, "/api/v1/namespaces/n/pods").is_empty());
+    let down = world.must("GET", &format!("{deployments}/d"), &Value::Null);
+    assert_eq!(
+        (&down["metadata"]["generation"], &down["status"]["observedGeneration"], &down["status"]["replicas"]),
+        (&json!(2), &json!(2), &Value::Null)
+    );
+    world.must("PATCH merge", &format!("{deployments}/d/scale"), &json!({"spec": {"replicas": 2}}));
+    world.pass(2);
+    assert_eq!(items(&mut world, "/api/v1/namespaces/n/pods").len(), 2);
+    world.must("DELETE", &format!("{deployments}/d?propagationPolicy=Foreground"), &Value::Null);
+    world.pass(2);
+    assert!(items(&mut world, "/api/v1/namespaces/n/pods").is_empty());
+    assert_eq!(world.ask("GET", &format!("{deployments}/d"), &Value::Null).0, 404);
+}
+
+#[test]
+fn a_new_template_replaces_the_pods() {
+    let mut world = World::new();
+    namespace(&mut world, "n");
+    let deployments = "/apis/apps/v1/namespaces/n/deployments";
+    let spec =
+        json!({"selector": {"matchLabels": {"a": "b"}}, "template": pod_template("run", &json!({"a": "b"}))});
+    world.must("POST", deployments, &json!({"metadata": {"name": "d"}, "spec": spec}));
+    world.pass(2);
+    let patch = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "y"}]}}}});
+    world.must("PATCH strategic", &format!("{deployments}/d"), &patch);
+    world.pass(2);
+    let pods = items(&mut world, "/api/v1/namespaces/n/pods");
+    assert_eq!(pods.len(), 1);
+    assert_eq!(
+        (&pods[0]["spec"]["containers"][0]["image"], &pods[0]["spec"]["containers"][0]["name"]),
+        (&json!("y"), &json!("c"))
+    );
+}
+
+#[test]
+fn a_stateful_set_makes_its_pods_in_order() {
+    let mut world = World::new();
+    namespace(&mut world, "n");
+    let sets = "/apis/apps/v1/namespaces/n/statefulsets";
+    let spec = json!({"replicas": 2, "selector": {"matchLabels": {"a": "s"}}, "template": pod_template("run", &json!({"a": "s"}))});
+    world.must("POST", sets, &json!({"metadata": {"name": "s"}, "spec": spec}));
+    world.pass(2);
+    let set = world.must("GET", &format!("{sets}/s"), &Value::Null);
+    assert_eq!(set["status"]["readyReplicas"], 2);
+    let created: Vec<String> = world
+        .server
+        .changes_since(0)
+        .iter()
+        .filter(|c| c.kind.plural == "pods" && (c.before.is_none() || c.subresource == "status"))
+        .map(|c| format!("{} {}", c.verb.as_str(), c.name()))
+        .collect();
+    assert_eq!(created, ["create s-0", "update s-0", "create s-1", "update s-1"]);
+    world.must("PATCH merge", &format!("{sets}/s/scale"), &json!({"spec": {"replicas": 0}}));
+    world.pass(2);
+    assert!(items(&mut world, "/api/v1/namespaces/n/pods").is_empty());
+}
+
+fn job(outcome: &str, spec: &Value) -> Value {
+    let mut template = pod_template(outcome, &json!({}));
+    template["spec"]["restartPolicy"] = "Never".into();
+    let mut job = json!({"metadata": {"name": "j"}, "spec": spec});
+    job["spec"]["template"] = template;
+    job
+}
+
+#[test]
+fn a_job_completes_when_enough_pods_have_succeeded() {
+    let mut world = World::new();
+    namespace(&mut world, "n");
+    let jobs = "/apis/batch/v1/namespaces/n/jobs";
+    world.must("POST", jobs, &job("succeed", &json!({"completions": 3, "parallelism": 2})));
+    world.pass(5);
+    let done = world.must("GET", &format!("{jobs}/j"), &Value::Null);
+    assert_eq!((&done["status"]["succeeded"], &done["status"]["active"]), (&json!(3), &Value::Null));
+    for name in ["SuccessCriteriaMet", "Complete"] {
+        assert_eq!(condition(&done, name)["reason"], "CompletionsReached");
+        assert_eq!(condition(&done, name)["message"], "Reached expected number of succeeded pods");
+    }
+    assert!(
+        items(&mut world, "/api/v1/namespaces/n/pods").iter().all(|p| p["metadata"]["finalizers"].is_null())
+    );
+    let deleted = world.must("DELETE", &format!("{jobs}/j"), &Value::Null);
+    assert_eq!(deleted["metadata"]["finalizers"], json!(["orphan"]), "by default the pods of a Job stay");
+    world.pass(1);
+    assert_eq!(world.ask("GET", &format!("{jobs}/j"), &Value::Null).0, 404);
+    let pods = items(&mut world, "/api/v1/namespaces/n/pods");
+    assert_eq!(pods.len(), 3);
+    assert!(pods.iter().all(|p| p["metadata"]["ownerReferences"].is_null()));
+}
+
+#[test]
+fn a_job_fails_when_too_many_pods_have_failed() {
+    let mut world = World::new();
+    namespace(&mut world, "n");
+    let jobs = "/apis/batch/v1/namespaces/n/jobs";
+    world.must("POST", jobs, &job("fail", &json!({"backoffLimit": 1})));
+    world.pass(5);
+    let going = world.must("GET", &format!("{jobs}/j"), &Value::Null);
+    assert_eq!((&going["status"]["failed"], &going["status"]["conditions"]), (&json!(1), &Value::Null));
+    world.pass(10);
+    let failed = world.must("GET", &format!("{jobs}/j"), &Value::Null);
+    assert_eq!(failed["status"]["failed"], 2);
+    assert_eq!(
+        (&condition(&failed, "Failed")["reason"], &condition(&failed, "Failed")["message"]),
+        (&json!("BackoffLimitExceeded"), &json!("Job has reached the specified backoff limit"))
+    );
+}
+
+#[test]
+fn a_suspended_job_has_no_pods() {
+    let mut world = World::new();
+    namespace(&mut world, "n");
+    let jobs = "/apis/batch/v1/namespaces/n/jobs";
+    world.must("POST", jobs, &job("run", &json!({})));
+    world.pass(2);
+    world.must("PATCH merge", &format!("{jobs}/j"), &json!({"spec": {"suspend": true}}));
+    world.pass(2);
+    assert!(items(&mut world, "/api/v1/namespaces/n/pods").is_empty());
+    let suspended = world.must("GET", &format!("{jobs}/j"), &Value::Null);
+    assert_eq!(condition(&suspended, "Suspended")["status"], "True");
+    world.must("PATCH merge", &format!("{jobs}/j"), &json!({"spec": {"suspend": false}}));
+    world.pass(2);
+    assert_eq!(items(&mut world, "/api/v1/namespaces/n/pods").len(), 1);
+}
+
+fn owned(owner: &Value, kind: &str, name: &str) -> Value {
+    let reference = json!([{"apiVersion": "v1", "kind": kind, "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}]);
+    json!({"metadata": {"name": name, "ownerReferences": reference}})
+}
+
+#[test]
+fn dependents_go_with_the_last_of_their_owners() {
+    let mut world = World::new();
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let first = world.must("POST", maps, &json!({"metadata": {"name": "first"}}));
+    let second = world.must("POST", maps, &json!({"metadata": {"name": "second"}}));
+    let mut both = owned(&first, "ConfigMap", "both");
+    let other = owned(&second, "ConfigMap", "both")["metadata"]["ownerReferences"][0].clone();
+    both["metadata"]["ownerReferences"].as_array_mut().unwrap().push(other);
+    world.must("POST", maps, &both);
+    world.must("DELETE", &format!("{maps}/first"), &Value::Null);
+    world.pass(1);
+    let left = world.must("GET", &format!("{maps}/both"), &Value::Null);
+    assert_eq!(left["metadata"]["ownerReferences"].as_array().unwrap().len(), 1);
+    world.must("DELETE", &format!("{maps}/second"), &Value::Null);
+    world.pass(1);
+    assert_eq!(world.ask("GET", &format!("{maps}/both"), &Value::Null).0, 404);
+}
+
+#[test]
+fn an_owner_in_another_namespace_counts_as_absent() {
+    let mut world = World::new();
+    let owner =
+        world.must("POST", "/api/v1/namespaces/default/configmaps", &json!({"metadata": {"name": "o"}}));
+    world.must("POST", "/api/v1/namespaces/kube-system/configmaps", &owned(&owner, "ConfigMap", "d"));
+    world.pass(1);
+    assert_eq!(world.ask("GET", "/api/v1/namespaces/kube-system/configmaps/d", &Value::Null).0, 404);
+}
+
+#[test]
+fn a_definition_takes_its_objects_along() {
+    let mut world = World::new();
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    world.must("POST", definitions, &server_support::widget_definition());
+    let one =
+        json!({"apiVersion": "x.io/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": {"size": 1}});
+    world.must("POST", "/apis/x.io/v1/namespaces/default/widgets", &one);
+    let made = world.must("GET", &format!("{definitions}/widgets.x.io"), &Value::Null);
+    assert_eq!(condition(&made, "Established")["status"], "True");
+    world.must("DELETE", &format!("{definitions}/widgets.x.io"), &Value::Null);
+    world.pass(1);
+    assert_eq!(world.ask("GET", &format!("{definitions}/widgets.x.io"), &Value::Null).0, 404);
+    assert_eq!(world.ask("GET", "/apis/x.io/v1/namespaces/default/widgets", &Value::Null).0, 404);
+    world.must("POST", definitions, &server_support::widget_definition());
+    assert!(items(&mut world, "/apis/x.io/v1/namespaces/default/widgets").is_empty());
+}
+
+#[test]
+fn nothing_is_due_in_a_world_that_has_settled() {
+    let mut world = World::new();
+    namespace(&mut world, "n");
+    let template = pod_template("run", &json!({"a": "b"}));
+    let spec = json!({"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": template});
+    world.must(
+        "POST",
+        "/apis/apps/v1/namespaces/n/deployments",
+        &json!({"metadata": {"name": "d"}, "spec": spec}),
+    );
+    world.pass(5);
+    let revision = world.server.revision();
+    world.pass(3600);
+    assert_eq!((world.models.pending(&world.server, world.now), world.server.revision()), (None, revision));
+}
+
+#[test]
+fn a_quota_counts_the_objects_of_its_namespace() {
+    let mut world = World::new();
+    namespace(&mut world, "n");
+    let quotas = "/api/v1/namespaces/n/resourcequotas";
+    let hard = json!({"pods": "5", "count/configmaps": "9", "requests.cpu": "1"});
+    world.must("POST", quotas, &json!({"metadata": {"name": "q"}, "spec": {"hard": hard}}));
+    let mut pod = pod_template("run", &json!({}));
+    pod["metadata"]["name"] = "p".into();
+    world.must("POST", "/api/v1/namespaces/n/pods", &pod);
+    world.pass(1);
+    let used =
+        |world: &mut World| world.must("GET", &format!("{quotas}/q"), &Value::Null)["status"]["used"].clone();
+    assert_eq!(used(&mut world), json!({"pods": "1", "count/configmaps": "1"}));
+    world.must("DELETE", "/api/v1/namespaces/n/pods/p", &Value::Null);
+    world.pass(1);
+    assert_eq!(used(&mut world), json!({"pods": "0", "count/configmaps": "1"}));
+}
