@@ -60,7 +60,7 @@ const LAYERS: [Layer; 13] = [
             "coppice-schema",
         ],
     ),
-    layer("coppice-cli", &["coppice-api", "coppice-lifecycle", "coppice-quantity"]),
+    layer("coppice-cli", &["coppice-api", "coppice-lifecycle", "coppice-quantity", "coppice-sim"]),
     layer("coppice-plane", &[]),
     layer("xtask", &["coppice-api", "coppice-cli", "coppice-plane"]),
     // The end-to-end tests may use whatever they test.

@@ -10,7 +10,8 @@ use coppice_quantity::Duration;
 use jiff::Timestamp;
 
 use crate::command::{
-    completion, crds, doctor, explain, extend, hold, import, list, plan, rearm, release, version, wake,
+    completion, crds, doctor, explain, extend, hold, import, list, plan, rearm, release, simulate, version,
+    wake,
 };
 
 /// Gives every namespace an end: shows what will happen, when and why, and lets you hold, extend or undo it.
@@ -37,6 +38,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Plan(plan::PlanArgs),
+    Simulate(simulate::SimulateArgs),
     Explain(explain::ExplainArgs),
     List(list::ListArgs),
     Hold(hold::HoldArgs),

@@ -11,6 +11,7 @@ pub(crate) mod list;
 pub(crate) mod plan;
 pub(crate) mod rearm;
 pub(crate) mod release;
+pub(crate) mod simulate;
 pub(crate) mod version;
 pub(crate) mod wake;
 
@@ -28,6 +29,7 @@ pub(crate) async fn dispatch(cli: Cli, io: &mut Io<'_>) -> Result<Exit> {
     let connection = &cli.connection;
     match cli.command {
         Command::Plan(args) => plan::run(&args, connection, io).await,
+        Command::Simulate(args) => simulate::run(&args, connection, io).await,
         Command::Explain(args) => explain::run(&args, connection, io).await,
         Command::List(args) => list::run(&args, connection, io).await,
         Command::Hold(args) => hold::run(&args, connection, io).await,

@@ -9,9 +9,10 @@ use coppice_lifecycle::law::ScaleKind;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{ApiResource, DynamicObject, ListParams};
-use kube::core::NamespaceResourceScope;
+use kube::core::{GroupVersionKind, NamespaceResourceScope};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::connect::{code, failed};
 use crate::facts::{self, Config, Manager};
@@ -94,6 +95,42 @@ pub(crate) async fn snapshot(client: &Client, scope: Scope<'_>) -> Result<Snapsh
     jobs.sort_by(|j| &j.name);
     let namespaces = namespaces(client, scope.namespace, &mut warnings).await?;
     Ok(Snapshot { managers, namespaces, pods, jobs, law, ledger, managed, warnings })
+}
+
+/// Everything that the operator looks at, as it is, with what could not be read.
+pub(crate) async fn objects(client: &Client, scope: &Scope<'_>) -> Result<(Vec<Value>, Vec<String>)> {
+    let managers = list(&managers_api(client, scope.namespace), None)
+        .await
+        .map_err(|e| failed("the NamespaceManagers cannot be listed", &e))?;
+    let mut kinds = vec![("v1", "Namespace"), ("coppice.dev/v1alpha1", "CoppiceConfig")];
+    kinds.extend(coppice_sim::simulate::LOOKED_AT);
+    let (mut objects, mut warnings) = (Vec::new(), Vec::new());
+    for (version, kind) in kinds {
+        let (group, version) = version.rsplit_once('/').unwrap_or(("", version));
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        let cluster_wide = kind == "Namespace" || kind == "CoppiceConfig";
+        let api: Api<DynamicObject> = match scope.namespace {
+            Some(namespace) if !cluster_wide => Api::namespaced_with(client.clone(), namespace, &resource),
+            _ => Api::all_with(client.clone(), &resource),
+        };
+        match list(&api, None).await {
+            Ok(found) => objects.extend(found.into_iter().map(|object| (resource.clone(), object))),
+            Err(error) => {
+                let what = format!("{} cannot be listed", resource.plural);
+                warnings.push(format!("{:#}; taken as none", failed(&what, &error)));
+            }
+        }
+    }
+    let resource = ApiResource::erase::<coppice_api::NamespaceManager>(&());
+    objects.extend(managers.into_iter().map(|object| (resource.clone(), object)));
+    let raw = objects.into_iter().map(|(resource, object)| {
+        let mut object = serde_json::to_value(object)?;
+        // The items of a list do not say what they are.
+        object["apiVersion"] = resource.api_version.into();
+        object["kind"] = resource.kind.into();
+        Ok(object)
+    });
+    Ok((raw.collect::<Result<Vec<Value>>>()?, warnings))
 }
 
 /// One namespace; none if it does not exist.

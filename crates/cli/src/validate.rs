@@ -1,10 +1,11 @@
 //! Objects of our kinds in files, checked as the API server would: by the very schema that it has.
 
 use std::fmt::Write as _;
+use std::sync::OnceLock;
 
 use coppice_quantity::Duration;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use serde_json::Value;
 
@@ -25,14 +26,18 @@ impl std::fmt::Display for Problem {
     }
 }
 
+/// Our definitions. Made once: deriving a schema takes milliseconds, and there may be thousands of objects to check.
+fn crds() -> &'static [CustomResourceDefinition] {
+    static CRDS: OnceLock<Vec<CustomResourceDefinition>> = OnceLock::new();
+    CRDS.get_or_init(coppice_api::crds)
+}
+
 /// Everything that the API server would refuse in an object of one of our kinds.
 pub(crate) fn check(object: &Value) -> Vec<Problem> {
     let kind = object["kind"].as_str().unwrap_or_default();
     let mut found = Vec::new();
-    let schema = coppice_api::crds().into_iter().find(|crd| crd.spec.names.kind == kind).and_then(|crd| {
-        let version = crd.spec.versions.into_iter().next()?;
-        version.schema?.open_api_v3_schema
-    });
+    let crd = crds().iter().find(|crd| crd.spec.names.kind == kind);
+    let schema = crd.and_then(|crd| crd.spec.versions.first()?.schema.as_ref()?.open_api_v3_schema.clone());
     let Some(mut schema) = schema else {
         found.push(Problem {
             path: "kind".to_owned(),

@@ -93,7 +93,11 @@ fn the_plugin_completes_commands_and_flags() {
         shell.args(["-c", &text(&script), "kubectl_complete-coppice"]).args(words);
         text(&shell.output().unwrap().stdout)
     };
-    assert!(ask(&[""]).starts_with("plan\nexplain\n") && ask(&[""]).ends_with(":4\n"), "{}", ask(&[""]));
+    assert!(
+        ask(&[""]).starts_with("plan\nsimulate\nexplain\n") && ask(&[""]).ends_with(":4\n"),
+        "{}",
+        ask(&[""])
+    );
     assert!(ask(&["hold", "--"]).contains("--until\n"), "{}", ask(&["hold", "--"]));
     assert_eq!(ask(&["plan", ""]), ":0\n");
 }

@@ -154,3 +154,33 @@ fn a_plan_made_later_is_the_same_for_what_does_not_depend_on_time() {
     let later = run_at("coppice plan -n kube-extra -f -", &world(), "2027-03-01T12:30:00Z", None);
     assert_eq!(now.out, later.out);
 }
+
+#[test]
+fn simulate_tells_what_would_be_done_when_and_why() {
+    insta::assert_snapshot!("simulate", run("coppice simulate --for 3d -f -", &world()).all());
+}
+
+#[test]
+fn simulate_in_json_and_as_a_picture() {
+    let ran = run("coppice simulate --for 3d -o json -f -", &world());
+    let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(report["from"], NOW);
+    let rows = run("coppice simulate --for 3d --no-headers -f -", &world()).out.lines().count();
+    assert_eq!(report["timeline"].as_array().unwrap().len(), rows);
+    assert!(rows > 0 && !report["managers"].as_array().unwrap().is_empty());
+    assert!(run("coppice simulate --for 3d -o svg -f -", &world()).out.starts_with("<svg "));
+}
+
+#[test]
+fn simulate_refuses_what_makes_no_sense() {
+    for (line, why) in [
+        ("coppice simulate --for 0s -f -", "zero changes nothing"),
+        ("coppice simulate --for 400d -f -", "at most 366d"),
+        ("coppice simulate --for soon -f -", "--for"),
+    ] {
+        let ran = run(line, &world());
+        assert!(ran.code == 2 && ran.err.contains(why), "{line}: {}", ran.err);
+    }
+    let none = run("coppice simulate -f -", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n");
+    assert!(none.code == 0 && none.err.contains("No NamespaceManagers found"), "{}", none.err);
+}

@@ -12,6 +12,7 @@ use coppice_runtime::kinds::Watched;
 use coppice_runtime::leader::LeaderState;
 use coppice_runtime::lease::Election;
 use coppice_runtime::mutants::{self, Mutant};
+use coppice_runtime::pace::Pace;
 use coppice_runtime::queue::{Queue, QueueSettings};
 use coppice_runtime::store::{Freshness, Store};
 use coppice_runtime::watch::{Changed, Watch};
@@ -19,8 +20,6 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Lost events are made up for this often, at the latest.
-const PASS: Duration = Duration::from_mins(1);
 /// A queue whose first key has waited for so long does not work any more.
 const STUCK: Duration = Duration::from_mins(5);
 /// How often the settings are tried again while something is wrong with them.
@@ -45,6 +44,7 @@ pub struct Replica {
     /// The watch of the settings has brought something.
     settings_seen: Arc<Notify>,
     stop: CancellationToken,
+    pace: Pace,
 }
 
 impl Replica {
@@ -57,7 +57,14 @@ impl Replica {
             sender,
             settings_seen: Arc::default(),
             stop: CancellationToken::new(),
+            pace: Pace::default(),
         }
+    }
+
+    /// The same at another pace than the program's: for simulations.
+    #[must_use]
+    pub fn at_pace(self, pace: Pace) -> Self {
+        Self { pace, ..self }
     }
 
     /// Runs until told to stop, by whatever the answer of `until` names, or until the lease is lost.
@@ -163,6 +170,7 @@ impl Replica {
             metrics: self.shared.metrics.clone(),
             check: self.readiness.register(format!("watch: {}", T::RESOURCE)),
             changed,
+            pace: self.pace,
         };
         tasks.spawn(watch.run(self.stop.clone()));
     }
@@ -251,7 +259,7 @@ impl Replica {
                     if let Some(key) = key {
                         self.open_outbox(key);
                     }
-                    PASS
+                    self.pace.pass
                 }
                 Err(error) => {
                     tracing::warn!(%error, "settings");
@@ -298,7 +306,7 @@ impl Replica {
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return,
-                () = tokio::time::sleep(PASS) => {}
+                () = tokio::time::sleep(self.pace.pass) => {}
             }
             self.add_all();
             namespace_manager::count_phases(&self.shared);

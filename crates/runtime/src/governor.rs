@@ -1,9 +1,12 @@
 //! Books destructive steps on the shared ledger: the status of `CoppiceConfig/coppice`.
 
+use std::time::Duration;
+
 use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
 use coppice_api::names::CONFIG_NAME;
 use coppice_lifecycle::governor::{self, Denied};
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 use crate::client::Clients;
 use crate::error::chain;
@@ -23,6 +26,16 @@ pub struct Booking {
     pub config: CoppiceConfigSpec,
     /// The ledger as it was before this booking.
     pub before: GovernorStatus,
+    /// When it was asked for; the ledger holds no later time.
+    asked: Instant,
+}
+
+impl Booking {
+    /// How long ago it was asked for. What is done much later is not what was booked: many such steps could come together, and
+    /// the settings may have changed meanwhile.
+    pub fn age(&self) -> Duration {
+        self.asked.elapsed()
+    }
 }
 
 /// Why a step could not be booked.
@@ -43,6 +56,7 @@ pub async fn book(
     managed: u64,
     now: Timestamp,
 ) -> Result<Booking, BookingError> {
+    let asked = Instant::now();
     for _ in 0..ROUNDS {
         let config = read::get::<Config>(&clients.reads, "", CONFIG_NAME)
             .await
@@ -68,7 +82,7 @@ pub async fn book(
             }
         }
         return match booked {
-            Ok(_) => Ok(Booking { config: spec, before }),
+            Ok(_) => Ok(Booking { config: spec, before, asked }),
             Err(denied) => Err(BookingError::Denied(denied)),
         };
     }

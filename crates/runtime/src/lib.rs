@@ -18,6 +18,7 @@ pub mod lease;
 pub mod logging;
 pub mod metrics;
 pub mod mutants;
+pub mod pace;
 pub mod panic;
 pub mod queue;
 pub mod read;

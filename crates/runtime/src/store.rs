@@ -7,9 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-/// A watch that has shown neither event nor bookmark for this long is not believed any more (bookmarks come about once
-/// a minute, and no watch lasts longer than a minute).
-pub const FRESH: Duration = Duration::from_secs(90);
+use crate::pace::Pace;
 
 /// Something held in a [`Store`].
 pub trait Named: Send + Sync + 'static {
@@ -42,6 +40,8 @@ struct Inner<T> {
     since: Option<Timestamp>,
     seen: Option<Instant>,
     problem: Option<Problem>,
+    /// For how long the watch is believed without a sign of life.
+    believed: Duration,
 }
 
 /// Why a watch does not deliver at present.
@@ -60,7 +60,7 @@ pub enum Freshness {
     Fresh(Timestamp),
     /// The first list has not been completed.
     NotSynced(Option<Problem>),
-    /// It was complete, but nothing has been heard for longer than [`FRESH`], or the API server refuses us.
+    /// It was complete, but nothing has been heard for longer than [`Pace::fresh`], or the API server refuses us.
     Stale(Option<Problem>),
 }
 
@@ -72,6 +72,7 @@ impl<T: Named + PartialEq> Default for Store<T> {
                 since: None,
                 seen: None,
                 problem: None,
+                believed: Pace::default().fresh,
             })),
         }
     }
@@ -134,9 +135,14 @@ impl<T: Named + PartialEq> Store<T> {
         self.read(|inner| match (inner.since, inner.seen, &inner.problem) {
             (None, _, problem) => Freshness::NotSynced(problem.clone()),
             (Some(_), _, Some(problem)) if problem.forbidden => Freshness::Stale(Some(problem.clone())),
-            (Some(since), Some(seen), _) if seen.elapsed() < FRESH => Freshness::Fresh(since),
+            (Some(since), Some(seen), _) if seen.elapsed() < inner.believed => Freshness::Fresh(since),
             (Some(_), _, problem) => Freshness::Stale(problem.clone()),
         })
+    }
+
+    /// For how long to believe the watch without a sign of life.
+    pub(crate) fn believe_for(&self, time: Duration) {
+        self.write(|inner| inner.believed = time);
     }
 
     /// A sign of life from the watch.
@@ -301,7 +307,7 @@ mod tests {
         let since = Timestamp::UNIX_EPOCH;
         store.replace(store.relist(), Some(since));
         assert_eq!(store.freshness(), Freshness::Fresh(since));
-        tokio::time::advance(FRESH).await;
+        tokio::time::advance(Pace::default().fresh).await;
         assert_eq!(store.freshness(), Freshness::Stale(None));
         store.seen();
         assert_eq!(store.freshness(), Freshness::Fresh(since));

@@ -17,17 +17,14 @@ use crate::client::Clients;
 use crate::clock::Clock;
 use crate::kinds::Watched;
 use crate::metrics::Metrics;
+use crate::pace::Pace;
 use crate::read;
 use crate::store::{Problem, Store};
 
-/// The API server ends each watch after this time; then the next one starts from where it ended (H6: at most 60 s).
-const WATCH_SECONDS: u64 = 50;
-/// How much longer than that to wait for a sign of life before the connection is given up.
+/// How much longer than a watch lasts to wait for a sign of life before the connection is given up.
 const GRACE: Duration = Duration::from_secs(10);
 /// How long the API server may take to accept a watch.
 const OPEN: Duration = Duration::from_secs(15);
-/// How often everything is listed again, though nothing seems to be missing.
-const RELIST: Duration = Duration::from_mins(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
@@ -48,6 +45,8 @@ pub struct Watch<T: Watched> {
     pub check: Check,
     /// Whom it wakes.
     pub changed: Changed,
+    /// How often what may have been missed is looked for.
+    pub pace: Pace,
 }
 
 /// Why a list is needed out of turn.
@@ -62,7 +61,7 @@ enum Interrupted {
 enum Ended {
     /// The revision is no longer served: list again.
     Expired,
-    /// The API server closed the stream, as it does every [`WATCH_SECONDS`]: go on from the last revision.
+    /// The API server closed the stream, as it does after [`Pace::watch`]: go on from the last revision.
     Closed,
 }
 
@@ -77,6 +76,7 @@ impl<T: Watched> Watch<T> {
     }
 
     async fn forever(&self) {
+        self.store.believe_for(self.pace.fresh);
         // Failures in a row: what ends them is an event or a bookmark, or a watch that ended in order. That a watch could
         // be opened says nothing yet.
         let mut failures = 0u32;
@@ -110,7 +110,7 @@ impl<T: Watched> Watch<T> {
     /// Watches from a revision on, one watch after the other, until it is time for a list again: events that were lost
     /// on the way, by whoever, are made up for by then (H5).
     async fn watch_on(&self, revision: &mut String, failures: &mut u32) -> Result<(), Interrupted> {
-        let until = Instant::now() + RELIST + Duration::from_secs(T::RESOURCE.len() as u64 * 7);
+        let until = Instant::now() + self.pace.relist + Duration::from_secs(T::RESOURCE.len() as u64 * 7);
         while Instant::now() < until {
             match self.follow(revision, failures).await.map_err(Interrupted::Failed)? {
                 Ended::Closed => *failures = 0,
@@ -147,8 +147,9 @@ impl<T: Watched> Watch<T> {
 
     async fn follow(&self, revision: &mut String, failures: &mut u32) -> Result<Ended, kube::Error> {
         let uri = format!(
-            "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={revision}",
-            read::path::<T>("")
+            "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={}&resourceVersion={revision}",
+            read::path::<T>(""),
+            self.pace.watch.as_secs()
         );
         let open = self.clients.reads.request_events::<T::Wire>(read::request(&uri)?);
         let Ok(events) = timeout(OPEN, open).await else { return Err(silent(OPEN)) };
@@ -157,7 +158,7 @@ impl<T: Watched> Watch<T> {
             other => other?,
         };
         let mut events = std::pin::pin!(events);
-        let patience = Duration::from_secs(WATCH_SECONDS) + GRACE;
+        let patience = self.pace.watch + GRACE;
         loop {
             let Ok(event) = timeout(patience, events.next()).await else { return Err(silent(patience)) };
             let Some(event) = event else { return Ok(Ended::Closed) };

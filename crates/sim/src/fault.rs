@@ -169,6 +169,11 @@ impl Faults {
         Self { seed, planned, weather, kills, fired: Vec::new(), writes: 0, leases: 0, reads: 0, events: 0 }
     }
 
+    /// Nothing goes wrong.
+    pub(crate) fn none() -> Self {
+        Self::new(0, Vec::new(), None)
+    }
+
     /// What went wrong so far.
     pub(crate) fn fired(&self) -> &[Planned] {
         &self.fired

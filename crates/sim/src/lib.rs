@@ -12,6 +12,7 @@ mod replica;
 pub mod run;
 pub mod scenario;
 pub mod server;
+pub mod simulate;
 pub mod trace;
 mod transport;
 mod watching;

@@ -13,6 +13,7 @@ use coppice_runtime::clock::Dice;
 use coppice_runtime::events::Events;
 use coppice_runtime::lease::{Election, LeaseSettings};
 use coppice_runtime::metrics::Metrics;
+use coppice_runtime::pace::Pace;
 use coppice_runtime::queue::QueueSettings;
 use coppice_runtime::skew::Skew;
 use futures::FutureExt as _;
@@ -29,10 +30,28 @@ use crate::world::World;
 const RESTART: Duration = Duration::from_secs(3);
 
 /// How a replica is set up.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ReplicaSettings {
     /// By how much its clock is wrong.
     pub clock_error: SignedDuration,
+    /// What the operator is told at its start.
+    pub setup: Setup,
+    /// How often it looks for what it may have missed.
+    pub pace: Pace,
+    /// The lease's duration, renew deadline and retry pause; none for the program's defaults.
+    pub lease: Option<[Duration; 3]>,
+}
+
+impl Default for ReplicaSettings {
+    /// As the program is installed.
+    fn default() -> Self {
+        Self {
+            clock_error: SignedDuration::ZERO,
+            setup: Setup { own_namespace: "coppice-system".to_owned(), scale_kinds: Vec::new() },
+            pace: Pace::default(),
+            lease: None,
+        }
+    }
 }
 
 /// Starts a replica for the first time, and again whenever it has ended. Ends with the run.
@@ -66,16 +85,22 @@ async fn run(world: World, replica: usize, life: u32, settings: ReplicaSettings)
     let transport = Transport { world: world.clone(), replica, life };
     let clients = Clients::over(&transport, Deadlines::default(), &skew, &metrics);
     let me = format!("replica-{replica}.{life}");
-    let lease =
-        LeaseSettings { seed: dice.roll(), ..LeaseSettings::new("coppice-system", "coppice-operator", &me) };
+    let ReplicaSettings { setup, pace, lease: times, .. } = settings;
+    let mut lease = LeaseSettings {
+        seed: dice.roll(),
+        ..LeaseSettings::new(&setup.own_namespace, "coppice-operator", &me)
+    };
+    if let Some([duration, renew_deadline, retry]) = times {
+        lease = LeaseSettings { duration, renew_deadline, retry, ..lease };
+    }
     let (election, gate) = Election::new(clients.clone(), lease, clock.clone(), metrics.clone())?;
     let events = Events::new(&clients, clock.clone(), metrics.clone(), &me, Dice::new(dice.roll()));
-    let setup = Setup { own_namespace: "coppice-system".to_owned(), scale_kinds: Vec::new() };
     let shared: Arc<Shared> = Arc::new(Shared::new(setup, clients, clock, skew, gate, metrics, events));
     let queue = QueueSettings { seed: dice.roll(), ..QueueSettings::default() };
     let sender: Sender =
         Arc::new(move |_| Ok(Arc::new(Post { world: world.clone(), replica, life }) as Arc<dyn Deliver>));
-    Replica::new(shared, queue, Readiness::new(), sender).serve(election, std::future::pending()).await
+    let replica = Replica::new(shared, queue, Readiness::new(), sender).at_pace(pace);
+    replica.serve(election, std::future::pending()).await
 }
 
 /// Brings webhooks to the receiver of the run.

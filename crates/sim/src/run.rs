@@ -18,7 +18,7 @@ use crate::trace::{Trace, Who};
 use crate::world::{Done, Life, World};
 
 /// When every run begins.
-const BEGINNING: &str = "2026-01-01T00:00:00Z";
+pub(crate) const BEGINNING: &str = "2026-01-01T00:00:00Z";
 /// So long after the last fault and the last act everything is as it should be.
 const SETTLES: Duration = Duration::from_mins(3);
 /// Everything is listed anew within this time.
@@ -174,7 +174,7 @@ async fn play(world: &World, scenario: &Scenario) {
 }
 
 /// A server as it is before the operator is there. Made once, because compiling the schemas takes longer than a run.
-fn installed(began: Timestamp) -> anyhow::Result<&'static Server> {
+pub(crate) fn installed(began: Timestamp) -> anyhow::Result<&'static Server> {
     static INSTALLED: OnceLock<Server> = OnceLock::new();
     if let Some(server) = INSTALLED.get() {
         return Ok(server);

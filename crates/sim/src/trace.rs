@@ -59,12 +59,20 @@ impl Display for Line {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     lines: Vec<Line>,
+    muted: bool,
 }
 
 impl Trace {
     /// Notes something.
     pub(crate) fn note(&mut self, line: Line) {
-        self.lines.push(line);
+        if !self.muted {
+            self.lines.push(line);
+        }
+    }
+
+    /// Nothing is noted any more.
+    pub(crate) fn mute(&mut self) {
+        self.muted = true;
     }
 
     /// Every line, in order.

@@ -202,6 +202,26 @@ impl World {
         self.note(Who::Faults, format!("replica {replica} is killed"));
     }
 
+    /// Lets the other controllers work at once, each step in the order in which it became due, for ever.
+    pub(crate) async fn run_cluster_in_order(self) {
+        loop {
+            let mut revised = pin!(self.revised());
+            revised.as_mut().enable();
+            let now = self.0.clock.now();
+            let due = self.with(|state| {
+                let State { models, server, .. } = state;
+                models.settle(server, now);
+                models.pending(server, now)
+            });
+            let until = due.map(|at| self.0.clock.instant(at));
+            tokio::select! {
+                biased;
+                () = revised => {}
+                () = sleep_until(until) => {}
+            }
+        }
+    }
+
     /// Lets the other controllers work, one step at a time and in an order that the seed decides, for ever.
     pub(crate) async fn run_cluster(self) {
         loop {

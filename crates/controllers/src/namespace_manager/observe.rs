@@ -1,6 +1,7 @@
 //! What there is to decide on: from caches, or (before anything destructive) straight from the API server.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use coppice_api::Reason;
 use coppice_api::config::GovernorStatus;
@@ -17,6 +18,7 @@ use coppice_runtime::mutants::{self, Mutant};
 use coppice_runtime::read;
 use coppice_runtime::store::{Freshness, Named, Problem, Store};
 use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
 
 use crate::shared::{Key, Shared};
 
@@ -33,6 +35,8 @@ pub(super) struct Observation {
     pub(super) stale: Option<(Reason, String)>,
     pub(super) delivery: Delivery,
     pub(super) at: Timestamp,
+    /// When the first question was asked whose answer is in here: nothing in it is older.
+    asked: Instant,
     /// What could not be read afresh, if anything.
     pub(super) unread: Option<String>,
 }
@@ -61,6 +65,7 @@ fn observation(shared: &Shared, key: &Key, manager: Arc<Manager>) -> Observation
         stale: stale(shared),
         delivery: delivery(shared, manager.status.intent.as_ref()),
         at: shared.now(),
+        asked: Instant::now(),
         unread: None,
         manager,
     }
@@ -70,6 +75,7 @@ fn observation(shared: &Shared, key: &Key, manager: Arc<Manager>) -> Observation
 /// do not need them go on.
 pub(super) async fn fresh(shared: &Shared, key: &Key) -> Result<Option<Observation>, kube::Error> {
     let client = &shared.clients.reads;
+    let asked = Instant::now();
     let manager = read::get::<Manager>(client, &key.namespace, &key.name).await?;
     let Some(manager) = manager.map(Arc::new) else { return Ok(None) };
     let mut observation = observation(shared, key, Arc::clone(&manager));
@@ -87,6 +93,7 @@ pub(super) async fn fresh(shared: &Shared, key: &Key) -> Result<Option<Observati
     // Last, so that the revision that a deletion is bound to is the newest of all.
     observation.namespace = read::get::<NamespaceFacts>(client, "", &key.namespace).await?.map(Arc::new);
     observation.at = shared.now();
+    observation.asked = asked;
     Ok(Some(observation))
 }
 
@@ -100,6 +107,11 @@ impl Observation {
         self.law = Arc::new(shared.law_of(booking.config.clone()));
         self.ledger = booking.before.clone();
         self
+    }
+
+    /// How old the oldest of these facts may be.
+    pub(super) fn age(&self) -> Duration {
+        self.asked.elapsed()
     }
 
     /// Whether a watch that this manager needs has not been heard of for too long.

@@ -14,6 +14,7 @@
 pub mod models;
 
 mod admission;
+mod adopt;
 mod answer;
 mod apply;
 mod builtin;

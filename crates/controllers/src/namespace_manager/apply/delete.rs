@@ -1,5 +1,7 @@
 //! Deleting the namespace: read everything afresh, decide again, book, and only then delete that very revision.
 
+use std::time::Duration;
+
 use coppice_api::Reason;
 use coppice_api::manager::Intent;
 use coppice_lifecycle::record::Outcome;
@@ -9,17 +11,19 @@ use coppice_runtime::governor::{self, Booking, BookingError};
 use coppice_runtime::kinds::Manager;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::mutants::{self, Mutant};
-use jiff::SignedDuration;
 
 use super::super::observe::{self, Observation};
 use super::super::plan;
 use super::{Carried, mutated, soon};
 use crate::shared::{Key, Shared};
 
-/// The namespace changes under our hands at most this often before the attempt counts as failed.
+/// The namespace changes under our hands, or is read too slowly, at most this often before the attempt counts as failed.
 const ROUNDS: usize = 5;
-/// Facts that are older than this when it comes to acting are read again (H3).
-const OLDEST: SignedDuration = SignedDuration::from_secs(2);
+/// Facts that are older than this when it comes to acting are read again (H3). Only the namespace is guarded by the request itself:
+/// a hold that is written after its manager was read is not seen, so that time must be short.
+const OLDEST: Duration = Duration::from_secs(2);
+/// A booking that is older than this does not count any more.
+const BOOKED: Duration = Duration::from_secs(5);
 
 pub(super) async fn carry_out(
     shared: &Shared,
@@ -31,16 +35,24 @@ pub(super) async fn carry_out(
         Ok(cleared) => cleared,
         Err(carried) => return Ok(carried),
     };
+    let mut lost = "the API server took too long to take the booking";
     for _ in 0..ROUNDS {
         let Some(namespace) = &confirmed.namespace else { return Ok(Carried::Gone) };
-        let deletion =
-            delete::namespace(&shared.clients, permit, &booking, &confirmed.law, &intent.uid, namespace)
-                .await;
-        let manager = Manager::clone(&confirmed.manager);
-        match deletion {
-            Ok(Deletion::Done) => return Ok(Carried::Ended(Outcome::Deleted, manager)),
-            Err(error) => return Ok(Carried::Ended(Outcome::failed(error.to_string()), manager)),
-            Ok(Deletion::Changed) => {}
+        if booking.age() > BOOKED {
+            break;
+        }
+        if confirmed.age() > OLDEST {
+            lost = "the API server took too long to answer what it rests on";
+        } else {
+            let deletion =
+                delete::namespace(&shared.clients, permit, &booking, &confirmed.law, &intent.uid, namespace)
+                    .await;
+            let manager = Manager::clone(&confirmed.manager);
+            match deletion {
+                Ok(Deletion::Done) => return Ok(Carried::Ended(Outcome::Deleted, manager)),
+                Err(error) => return Ok(Carried::Ended(Outcome::failed(error.to_string()), manager)),
+                Ok(Deletion::Changed) => lost = "the namespace changed between reading and deleting it",
+            }
         }
         confirmed = match confirm(shared, key, intent).await? {
             Ok(again) => match still(again.under(shared, &booking), intent) {
@@ -50,7 +62,7 @@ pub(super) async fn carry_out(
             Err(carried) => return Ok(carried),
         };
     }
-    let error = format!("the namespace changed {ROUNDS} times between reading and deleting it");
+    let error = format!("not deleted: {lost}");
     Ok(Carried::Ended(Outcome::failed(error), Manager::clone(&confirmed.manager)))
 }
 
@@ -81,11 +93,11 @@ pub(super) async fn booked(
         Ok(booking) => booking,
         Err(carried) => return Ok(Err(carried)),
     };
-    let aged = shared.now().duration_since(confirmed.at) > OLDEST;
-    let confirmed = match if aged { confirm(shared, key, intent).await? } else { Ok(confirmed) } {
-        Ok(confirmed) => confirmed,
-        Err(carried) => return Ok(Err(carried)),
-    };
+    let confirmed =
+        match if confirmed.age() > OLDEST { confirm(shared, key, intent).await? } else { Ok(confirmed) } {
+            Ok(confirmed) => confirmed,
+            Err(carried) => return Ok(Err(carried)),
+        };
     Ok(still(confirmed.under(shared, &booking), intent).map(|confirmed| (confirmed, booking)))
 }
 

@@ -1,0 +1,226 @@
+//! `coppice simulate`: runs the operator ahead of time on a copy of what there is.
+#![allow(clippy::doc_markdown, reason = "comments on arguments are the help that people read in a terminal")]
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result};
+use clap::{Args, ValueEnum};
+use coppice_quantity::Duration;
+use coppice_sim::simulate::{Entry, Fate, Forecast, Question, Setup, picture, simulate};
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::args::{ConnectionArgs, SourceArgs, some_time};
+use crate::connect::connect;
+use crate::files::Document;
+use crate::live::Scope;
+use crate::print::{self, Cell, Table};
+use crate::snapshot::Snapshot;
+use crate::{Exit, Io, files, live, local};
+
+/// Run the operator ahead of time, on a copy: what it would do in the days to come, when and why
+///
+/// The real controllers work in virtual time on an API server in memory, which holds a copy of the cluster or of files. Nothing
+/// is written to a cluster, and no webhook is sent. Only time passes: pods and workloads stay as they are now, nobody holds,
+/// extends or changes anything, and every webhook is taken by its receiver.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  coppice simulate                               the next 7 days of the whole cluster
+  coppice simulate -n team-a --for 24h           of one namespace, until tomorrow
+  coppice simulate -f managers/ --for 30d        of files, without a cluster
+  coppice simulate -o svg > next-week.svg        as a picture of the namespaces over time
+
+The budget of CoppiceConfig binds here, too, and is shared by all namespaces: with -n the others are not there to spend it.
+Exit codes: 0 as asked, 3 something is refused or was left out, 1 error, 2 usage.")]
+pub(crate) struct SimulateArgs {
+    /// How far to look ahead, at most a year
+    #[arg(long = "for", value_name = "TIME", default_value = "7d", value_parser = ahead)]
+    lasts: Duration,
+    #[command(flatten)]
+    source: SourceArgs,
+    /// How to print
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    output: Output,
+    /// Without the line of column names
+    #[arg(long)]
+    no_headers: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// For people
+    #[default]
+    Table,
+    /// For programs
+    Json,
+    /// A picture of the namespaces over time
+    Svg,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    from: Timestamp,
+    until: Timestamp,
+    timeline: &'a [Entry],
+    managers: &'a [Fate],
+    notes: &'a [String],
+}
+
+/// So far at most.
+const LONGEST: i64 = 366 * 24 * 3600;
+
+fn ahead(text: &str) -> Result<Duration, String> {
+    let time = some_time(text)?;
+    if time.as_secs_i64() > LONGEST { Err("write at most 366d".to_owned()) } else { Ok(time) }
+}
+
+pub(crate) async fn run(args: &SimulateArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
+    let source = &args.source;
+    let began = source.at.map_or(io.now, |at| at.from(io.now));
+    let (objects, warnings) = if source.files.is_empty() {
+        let api = connect(connection, io).await?;
+        let scope = Scope {
+            namespace: connection.namespace.as_deref(),
+            name: None,
+            system_namespace: &source.system_namespace,
+            scale_kinds: source.scale_kinds.clone(),
+        };
+        live::objects(&api.client, &scope).await?
+    } else {
+        let documents = files::read(&source.files, source.recursive, io.stdin)?;
+        let reading = local::Reading {
+            namespace: connection.namespace.as_deref(),
+            system_namespace: &source.system_namespace,
+            scale_kinds: source.scale_kinds.clone(),
+            assumed: io.now.min(began),
+        };
+        let namespace = reading.namespace;
+        let snapshot = local::snapshot(&documents, reading)?;
+        let objects = from_files(&documents, &snapshot, namespace);
+        (objects, snapshot.warnings)
+    };
+    for warning in &warnings {
+        io.say(&format!("warning: {warning}"))?;
+    }
+    let question = Question {
+        began,
+        lasts: std::time::Duration::from_secs(args.lasts.as_secs()),
+        objects,
+        setup: Setup {
+            own_namespace: source.system_namespace.clone(),
+            scale_kinds: source.scale_kinds.clone(),
+        },
+    };
+    // It has a runtime of its own, in which time is virtual.
+    let forecast = std::thread::spawn(move || simulate(&question))
+        .join()
+        .map_err(|_| anyhow::anyhow!("a bug in Coppice stopped the simulation"))?
+        .context("the simulation")?;
+    for note in &forecast.notes {
+        io.say(&format!("note: {note}"))?;
+    }
+    write(args, &forecast, io)?;
+    let refused = forecast.fates.iter().any(|fate| fate.phase == "Refused");
+    let left_out = forecast.notes.iter().any(|note| note.starts_with("left out"));
+    Ok(if refused || left_out { Exit::Attention } else { Exit::Ok })
+}
+
+/// What the documents hold, with the namespaces that a snapshot of them assumes.
+fn from_files(documents: &[Document], snapshot: &Snapshot, namespace: Option<&str>) -> Vec<Value> {
+    let mut objects: Vec<Value> = Vec::new();
+    let mut named = std::collections::BTreeSet::new();
+    for (_, mut object) in documents.iter().flat_map(Document::objects) {
+        let cluster_wide = ["Namespace", "CoppiceConfig"].iter().any(|kind| object["kind"] == *kind);
+        if cluster_wide {
+            named.extend(object["metadata"]["name"].as_str().map(str::to_owned));
+        } else if let Some(metadata) = object["metadata"].as_object_mut() {
+            let given = metadata.entry("namespace").or_insert_with(|| namespace.unwrap_or("default").into());
+            if namespace.is_some_and(|wanted| *given != *wanted) {
+                continue;
+            }
+        }
+        objects.push(object);
+    }
+    let assumed = snapshot.namespaces.values().filter(|facts| !named.contains(&facts.name));
+    objects.extend(assumed.map(|facts| {
+        json!({
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": { "name": facts.name, "uid": facts.uid, "creationTimestamp": print::instant(facts.created) },
+        })
+    }));
+    objects
+}
+
+fn write(args: &SimulateArgs, forecast: &Forecast, io: &mut Io<'_>) -> Result<()> {
+    match args.output {
+        Output::Json => {
+            let report = Report {
+                from: forecast.began,
+                until: forecast.until,
+                timeline: &forecast.timeline,
+                managers: &forecast.fates,
+                notes: &forecast.notes,
+            };
+            print::json(io.out, &report)
+        }
+        Output::Svg => Ok(write!(io.out, "{}", picture::svg(forecast))?),
+        Output::Table => {
+            if !forecast.timeline.is_empty() {
+                timeline(forecast).write(io.out, !args.no_headers, io.color)?;
+            }
+            io.say(&summary(forecast, args.lasts))?;
+            Ok(())
+        }
+    }
+}
+
+fn timeline(forecast: &Forecast) -> Table {
+    let mut table = Table::new(&["WHEN", "IN", "NAMESPACE", "MANAGER", "WHAT", "WHY"]);
+    for entry in &forecast.timeline {
+        let what = match entry.reason.as_str() {
+            "NamespaceDeleted" => Cell::styled(&entry.reason, print::ALARM),
+            _ if entry.warning => Cell::styled(&entry.reason, print::CARE),
+            _ => entry.reason.as_str().into(),
+        };
+        table.row(vec![
+            print::instant(entry.at).into(),
+            print::age(entry.at.duration_since(forecast.began)).into(),
+            entry.namespace.as_str().into(),
+            entry.manager.as_deref().unwrap_or("-").into(),
+            what,
+            entry.message.as_str().into(),
+        ]);
+    }
+    table
+}
+
+/// What becomes of everything, in a few lines.
+fn summary(forecast: &Forecast, lasts: Duration) -> String {
+    let fates = &forecast.fates;
+    if fates.is_empty() {
+        return "No NamespaceManagers found: nothing would be done.".to_owned();
+    }
+    let mut namespaces: BTreeMap<&str, bool> = BTreeMap::new();
+    for fate in fates {
+        *namespaces.entry(&fate.namespace).or_default() |= fate.deleted.is_some();
+    }
+    let deleted = namespaces.values().filter(|deleted| **deleted).count();
+    let mut lines = vec![format!(
+        "In {lasts}, of {}, {deleted} would be deleted.",
+        print::count(namespaces.len(), "managed namespace")
+    )];
+    let mut left: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for fate in fates.iter().filter(|fate| fate.deleted.is_none()) {
+        *left.entry((&fate.phase, &fate.reason)).or_default() += 1;
+    }
+    lines.extend(left.into_iter().map(|((phase, reason), count)| {
+        format!("  left as {phase} ({reason}): {}", print::count(count, "manager"))
+    }));
+    let last = forecast.timeline.iter().rev().find(|entry| entry.reason == "NamespaceDeleted");
+    lines.extend(last.map(|last| {
+        let after = last.at.duration_since(forecast.began).max(SignedDuration::ZERO);
+        format!("  the last deletion is {} from now", print::age(after))
+    }));
+    lines.join("\n")
+}

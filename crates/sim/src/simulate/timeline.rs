@@ -1,0 +1,132 @@
+//! What happened in a simulated world, as its API server knows it.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::server::{Change, Server, Verb, meta};
+use crate::world::OPERATOR;
+
+/// Two Events with the same words within this time tell the same thing.
+const SAME: SignedDuration = SignedDuration::from_secs(10);
+
+/// Something that the operator does and tells.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Entry {
+    /// When.
+    pub at: Timestamp,
+    /// The namespace that it is about.
+    pub namespace: String,
+    /// The manager on whose behalf; none if that is not told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub manager: Option<String>,
+    /// What, as an Event's reason says it.
+    pub reason: String,
+    /// Whether it is a warning.
+    pub warning: bool,
+    /// Why, for people.
+    pub message: String,
+}
+
+/// What becomes of a manager, and of its namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Fate {
+    /// The namespace.
+    pub namespace: String,
+    /// The manager in it.
+    pub manager: String,
+    /// When the namespace was made.
+    pub created: Timestamp,
+    /// When the operator deletes the namespace; none if it is still there in the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deleted: Option<Timestamp>,
+    /// The phase that the manager's status shows last.
+    pub phase: String,
+    /// What the status says last of what comes next: an enumerated reason.
+    pub reason: String,
+    /// The same for people.
+    pub message: String,
+}
+
+/// Reads what happened after a revision.
+pub(super) fn read(server: &Server, after: u64, began: Timestamp) -> (Vec<Entry>, Vec<Fate>) {
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut deleted: BTreeMap<&str, Timestamp> = BTreeMap::new();
+    for change in server.changes_since(after).iter().filter(|change| &*change.user == OPERATOR) {
+        match &*change.kind.plural {
+            "events" if change.verb == Verb::Create => entries.extend(told(change)),
+            "namespaces" if change.verb == Verb::Delete => {
+                deleted.entry(change.name()).or_insert(change.at);
+            }
+            _ => {}
+        }
+    }
+    entries.sort_by(|a, b| (a.at, &a.namespace).cmp(&(b.at, &b.namespace)));
+    (once(entries), fates(server, &deleted, began))
+}
+
+fn told(change: &Change) -> Option<Entry> {
+    let event = change.after.as_deref()?;
+    // Events are kept in the form of the core group, whichever they are written in.
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let about = &event["involvedObject"];
+    let mut message = text(&event["message"]);
+    let (namespace, manager) = if about["kind"] == "Namespace" {
+        let (manager, rest) = message.strip_prefix("NamespaceManager ")?.split_once(": ")?;
+        let manager = manager.to_owned();
+        message = rest.to_owned();
+        (text(&about["name"]), manager)
+    } else {
+        (text(&about["namespace"]), text(&about["name"]))
+    };
+    let manager = (about["kind"] != "CoppiceConfig").then_some(manager);
+    let (reason, warning) = (text(&event["reason"]), event["type"] == "Warning");
+    Some(Entry { at: change.at, namespace, manager, reason, warning, message })
+}
+
+/// What outlives a namespace is told of the manager and of the namespace: once is enough here.
+fn once(entries: Vec<Entry>) -> Vec<Entry> {
+    let mut told: BTreeMap<(String, Option<String>, String, String), Timestamp> = BTreeMap::new();
+    let mut fresh = |entry: &Entry| {
+        let key =
+            (entry.namespace.clone(), entry.manager.clone(), entry.reason.clone(), entry.message.clone());
+        let last = told.insert(key, entry.at);
+        last.is_none_or(|last| entry.at.duration_since(last) > SAME)
+    };
+    entries.into_iter().filter(|entry| fresh(entry)).collect()
+}
+
+/// The last state of every manager, also of those that have gone with their namespaces.
+fn fates(server: &Server, deleted: &BTreeMap<&str, Timestamp>, began: Timestamp) -> Vec<Fate> {
+    let mut last: BTreeMap<(&str, &str), &Value> = BTreeMap::new();
+    let mut created: BTreeMap<&str, Timestamp> = BTreeMap::new();
+    for change in server.changes_since(0) {
+        let Some(object) = change.after.as_deref().or(change.before.as_deref()) else { continue };
+        match &*change.kind.plural {
+            "namespacemanagers" => {
+                last.insert((change.namespace(), change.name()), object);
+            }
+            "namespaces" => {
+                created.insert(change.name(), meta::created(object).unwrap_or(began));
+            }
+            _ => {}
+        }
+    }
+    let fates = last.into_iter().map(|((namespace, name), manager)| {
+        let status = &manager["status"];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        Fate {
+            namespace: namespace.to_owned(),
+            manager: name.to_owned(),
+            created: created.get(namespace).copied().unwrap_or(began),
+            deleted: deleted.get(namespace).copied(),
+            phase: text(&status["phase"]),
+            reason: text(&status["next"]["reason"]),
+            message: text(&status["next"]["message"]),
+        }
+    });
+    fates.collect()
+}

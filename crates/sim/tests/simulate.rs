@@ -1,0 +1,134 @@
+//! Looking ahead: the real operator on a copy of what there is.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::time::Duration;
+
+use coppice_sim::simulate::{Forecast, Question, Setup, picture, simulate};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+const NOW: &str = "2026-03-01T12:00:00Z";
+
+fn namespace(name: &str, created: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": { "name": name, "uid": format!("uid-of-{name}"), "creationTimestamp": created },
+    })
+}
+
+fn manager(namespace: &str, policies: &Value) -> Value {
+    json!({
+        "apiVersion": "coppice.dev/v1alpha1", "kind": "NamespaceManager",
+        "metadata": { "name": "m", "namespace": namespace }, "spec": { "policies": policies },
+    })
+}
+
+fn delete_after(after: &str, notice: &str) -> Value {
+    json!([{ "name": "end", "when": { "ttl": { "after": after } }, "then": { "delete": { "notice": notice } } }])
+}
+
+fn ahead(days: u64, objects: Vec<Value>) -> Forecast {
+    let question = Question {
+        began: NOW.parse().unwrap(),
+        lasts: Duration::from_hours(24 * days),
+        objects,
+        setup: Setup { own_namespace: "coppice-system".to_owned(), scale_kinds: Vec::new() },
+    };
+    simulate(&question).unwrap()
+}
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+/// Reasons with their times, to the minute.
+fn story(forecast: &Forecast, namespace: &str) -> Vec<(String, String)> {
+    let of = forecast.timeline.iter().filter(|entry| entry.namespace == namespace);
+    of.map(|entry| (entry.at.strftime("%dT%H:%M").to_string(), entry.reason.clone())).collect()
+}
+
+#[test]
+fn a_namespace_is_announced_and_deleted_when_its_time_has_come() {
+    let objects = vec![
+        namespace("a", "2026-03-01T00:00:00Z"),
+        manager("a", &delete_after("2d", "1h")),
+        namespace("b", NOW),
+    ];
+    let forecast = ahead(7, objects.clone());
+    let expected =
+        [("02T23:00", "DeletionAnnounced"), ("03T00:00", "PolicyFired"), ("03T00:00", "NamespaceDeleted")];
+    let expected = expected.map(|(at, reason)| (at.to_owned(), reason.to_owned()));
+    assert_eq!(story(&forecast, "a"), expected);
+    let fate = &forecast.fates[0];
+    assert!(fate.deleted.unwrap() >= at("2026-03-03T00:00:00Z"), "{fate:?}");
+    assert_eq!((forecast.fates.len(), forecast.notes.as_slice()), (1, &[] as &[String]));
+    // The same question has the same answer.
+    assert_eq!(format!("{:?}", ahead(7, objects.clone())), format!("{forecast:?}"));
+    // Less far ahead it is still there.
+    let sooner = ahead(1, objects);
+    assert_eq!(sooner.fates[0].deleted, None);
+    assert_eq!(sooner.timeline, []);
+}
+
+#[test]
+fn what_was_begun_goes_on_from_where_it_is() {
+    let mut warned = manager("a", &delete_after("1h", "6h"));
+    // First as the operator itself writes it, an hour after its time.
+    let before = ahead(1, vec![namespace("a", "2026-03-01T10:00:00Z"), warned.clone()]);
+    assert_eq!(story(&before, "a")[0], ("01T12:00".to_owned(), "DeletionAnnounced".to_owned()));
+    warned["metadata"]["generation"] = 1.into();
+    warned["status"] = json!({
+        "observedGeneration": 1, "firings": 0, "phase": "Pending",
+        "notice": { "policy": "end", "uid": "uid-of-a", "givenAt": "2026-03-01T11:00:00Z", "notBefore": "2026-03-01T17:00:00Z" },
+    });
+    let after = ahead(1, vec![namespace("a", "2026-03-01T10:00:00Z"), warned]);
+    let deleted = after.fates[0].deleted.unwrap();
+    assert!((at("2026-03-01T17:00:00Z")..at("2026-03-01T17:01:00Z")).contains(&deleted), "{after:?}");
+}
+
+#[test]
+fn the_budget_and_the_kill_switch_bind_here_too() {
+    let config = |governor: &Value| {
+        json!({
+            "apiVersion": "coppice.dev/v1alpha1", "kind": "CoppiceConfig", "metadata": { "name": "coppice" },
+            "spec": { "governor": governor },
+        })
+    };
+    let mut objects = vec![config(&json!({ "paused": true }))];
+    for name in ["a", "b", "c"] {
+        objects.extend([namespace(name, "2026-02-01T00:00:00Z"), manager(name, &delete_after("1h", "0s"))]);
+    }
+    let paused = ahead(1, objects.clone());
+    assert!(paused.fates.iter().all(|fate| fate.deleted.is_none() && fate.reason == "Paused"), "{paused:?}");
+    objects[0] = config(&json!({ "perMinute": 100, "perHour": 1, "maxShare": "100%", "atLeast": 1 }));
+    let slow = ahead(1, objects);
+    let mut deleted: Vec<Timestamp> = slow.fates.iter().map(|fate| fate.deleted.unwrap()).collect();
+    deleted.sort_unstable();
+    assert!(deleted.windows(2).all(|two| two[1].duration_since(two[0]).as_mins() >= 59), "{deleted:?}");
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_said() {
+    let mut bad = manager("a", &json!([]));
+    bad["spec"] = json!({ "policies": 7 });
+    let other =
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x", "namespace": "a" } });
+    let forecast = ahead(1, vec![bad, manager("gone", &delete_after("1h", "0s")), other]);
+    let notes = forecast.notes.join("\n");
+    assert!(notes.contains("left out: NamespaceManager a/m: "), "{notes}");
+    assert!(notes.contains("namespace gone was not given"), "{notes}");
+    assert!(notes.contains("1 objects of kinds"), "{notes}");
+    assert_eq!(forecast.fates.len(), 1);
+}
+
+#[test]
+fn the_picture_shows_each_namespace_and_escapes_what_it_shows() {
+    let objects = vec![namespace("a", "2026-03-01T00:00:00Z"), manager("a", &delete_after("2d", "1h"))];
+    let mut forecast = ahead(7, objects);
+    forecast.fates[0].message = "<&\">".to_owned();
+    let svg = picture::svg(&forecast);
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+    assert_eq!(svg.matches("<rect ").count(), 2);
+    assert_eq!(svg.matches("<title>").count(), 1 + forecast.timeline.len());
+    assert!(svg.contains("&lt;&amp;&quot;&gt;") && !svg.contains("<&"), "{svg}");
+}
