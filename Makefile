@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(COPPICE_CACHE)/target
 export RUST_BACKTRACE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint fmt generate check tools image campaign bench-memory clean
+.PHONY: help build demo test lint fmt generate check tools image campaign bench bench-memory clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,10 @@ image: ## Build the operator's image
 campaign: prerequisites ## Simulate 300,000 runs in which things go wrong (CAMPAIGN_SEEDS=N for another number)
 	cargo run --profile sim --locked -p coppice-sim --bin coppice-campaign -- everywhere
 	cargo run --profile sim --locked -p coppice-sim --bin coppice-campaign -- chance --first 1000000 --seeds $(or $(CAMPAIGN_SEEDS),300000)
+
+bench: prerequisites ## Measure speed, memory and failover beside a Go peer, into docs/benchmarks (half an hour once built; BENCH="--help")
+	cargo build --release --locked -p coppice-operator -p coppice-bench
+	"$(CARGO_TARGET_DIR)/release/coppice-bench" $(BENCH)
 
 bench-memory: prerequisites ## Measure the operator's memory with 10,000 namespaces and 50,000 pods (about 8 minutes once built)
 	cargo build --release --locked -p coppice-operator

@@ -1,0 +1,188 @@
+//! How late deletions are that depend on time alone, and whether any is early.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use coppice_tests::scale::objects::namespace_name;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+
+use super::{Ground, Programs, Running, Sizes, audit, now, progress, seconds};
+use crate::report::{Book, Goal, Part, Subject};
+use crate::stats::{count, percentile};
+
+/// One is due after so many milliseconds: 50 a second.
+const APART: i64 = 20;
+/// An operator has so long for its start, and for the first look at a manager; if that was not enough, so long.
+const START: Duration = Duration::from_secs(15);
+const FIRST_LOOK: [Duration; 2] = [Duration::from_millis(4), Duration::from_millis(10)];
+/// Between the last of those that are due one after the other and those that are due together.
+const GAP: SignedDuration = SignedDuration::from_secs(10);
+/// The share of those that are due one after the other that the peer has to do: it needs no less of them to be seen.
+const PEER_SHARE: usize = 10;
+/// Between two looks at the audit log.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The name of the part.
+const TTL: &str = "ttl";
+
+/// What is due when.
+#[derive(Clone, Copy, Debug)]
+struct Dates {
+    /// One after the other, from the first date on.
+    row: usize,
+    /// Together, afterwards.
+    together: usize,
+}
+
+impl Dates {
+    const fn all(self) -> usize {
+        self.row + self.together
+    }
+
+    /// The date of the n-th namespace.
+    fn of(self, first: Timestamp, n: usize) -> Timestamp {
+        let place = i64::try_from(n.min(self.row)).unwrap_or(i64::MAX);
+        let date = first + SignedDuration::from_millis(APART.saturating_mul(place));
+        if n < self.row { date } else { date + GAP }
+    }
+}
+
+pub(super) async fn run(programs: &Programs, sizes: &Sizes, book: &mut Book) -> anyhow::Result<()> {
+    let due = sizes.due;
+    book.begin(Part {
+        name: TTL,
+        title: "Accuracy of dates",
+        method: format!(
+            "{due} namespaces whose manager deletes them at a date (`ttl.until`), 50 a second (the peer: {} of them), and ten \
+             seconds after the last of them {due} more, all at the same instant. Lateness is from the date to the arrival of the \
+             DELETE in the audit log. Operators start in time to have looked at every manager before the first date.",
+            due / PEER_SHARE,
+        ),
+        ..Part::default()
+    });
+    progress("ttl: starting a control plane ...");
+    let ground = Ground::start().await?;
+    ground.keep(audit::deletes);
+    for &subject in programs.unstripped() {
+        let row = if subject == Subject::Coppice { due } else { due / PEER_SHARE };
+        match measure(&ground, programs, Dates { row, together: due }, subject).await {
+            Ok(late) => tell(book.part(TTL), subject, &late, row),
+            Err(error) => book.part(TTL).fails(&format!("{}: {error:#}", subject.label())),
+        }
+        book.save()?;
+    }
+    Ok(())
+}
+
+fn tell(part: &mut Part, subject: Subject, late: &[f64], row: usize) {
+    for (how, late) in [("50 a second", &late[..row]), ("all at once", &late[row..])] {
+        let at = |percent| percentile(late, percent).unwrap_or(f64::NAN);
+        let early = count(late.iter().filter(|late| **late < 0.0).count());
+        part.add(&format!("{how}: early"), "", subject, Some(Goal::NeverAbove(0.0)), early);
+        part.add(&format!("{how}: p50 lateness"), "ms", subject, None, at(50.0));
+        part.add(&format!("{how}: p99 lateness"), "ms", subject, Some(Goal::AtMost(250.0)), at(99.0));
+        part.add(&format!("{how}: largest lateness"), "ms", subject, None, at(100.0));
+        part.sample(&format!("lateness {how}"), "ms", subject, late);
+    }
+    let together = &late[row..];
+    let rate = count(together.len()) * 1_000.0 / percentile(together, 100.0).unwrap_or(f64::NAN);
+    part.add("all at once: deletions a second", "", subject, None, rate);
+}
+
+/// How late each deletion was, in milliseconds.
+async fn measure(
+    ground: &Ground,
+    programs: &Programs,
+    dates: Dates,
+    subject: Subject,
+) -> anyhow::Result<Vec<f64>> {
+    for look in FIRST_LOOK {
+        if let Some(first) = looked_at(ground, programs, dates, subject, look).await? {
+            return lateness(ground, dates, first);
+        }
+        progress("ttl: its first looks took too long; once more with more time ...");
+    }
+    anyhow::bail!("it was not done with its first looks before the first date")
+}
+
+/// Seeds everything, lets the operator do its work and ends it; returns the first date, or nothing if it was not done with
+/// its first looks by then.
+async fn looked_at(
+    ground: &Ground,
+    programs: &Programs,
+    dates: Dates,
+    subject: Subject,
+    look: Duration,
+) -> anyhow::Result<Option<Timestamp>> {
+    let all = dates.all();
+    progress(&format!("ttl: seeding {all} namespaces for {} ...", subject.label()));
+    let before = now();
+    ground.seed((0..all).map(|n| ground.objects.namespace(n))).await?;
+    // Managers are as many, and take as long.
+    let seeding = now().duration_since(before) * 3 / 2;
+    let ahead = START + look * u32::try_from(all)?;
+    let first = now() + seeding + SignedDuration::try_from(ahead)?;
+    let first = Timestamp::from_second(first.as_second())?;
+    let manager = |n: usize| {
+        let until = dates.of(first, n).to_string();
+        let policy = json!({"name": "end", "when": {"ttl": {"until": until}}, "then": {"delete": {}}});
+        ground.manager(n, json!({"policies": [policy]}))
+    };
+    ground.seed((0..all).map(manager)).await?;
+    ground.forget()?;
+    progress(&format!("ttl: the first looks of {} ...", subject.label()));
+    let mut operator = Running::spawn(ground, programs, subject)?;
+    operator.looked(all, first).await?;
+    if now() >= first {
+        operator.stop().await?;
+        return Ok(None);
+    }
+    progress(&format!(
+        "ttl: {} deletes {} one after the other, {} together ...",
+        subject.label(),
+        dates.row,
+        dates.together
+    ));
+    ground
+        .until_every(LOOK, "every namespace is deleted", |events| {
+            (events.iter().filter(|e| audit::deletes(e)).count() >= all).then_some(())
+        })
+        .await?;
+    operator.stop().await?;
+    Ok(Some(first))
+}
+
+fn lateness(ground: &Ground, dates: Dates, first: Timestamp) -> anyhow::Result<Vec<f64>> {
+    let arrived: HashMap<String, Timestamp> = ground.audit(|events| {
+        events.iter().filter(|e| audit::deletes(e)).map(|e| (e.name.clone(), e.received)).collect()
+    })?;
+    let late = |n| Some(seconds(dates.of(first, n), *arrived.get(&namespace_name(n))?) * 1_000.0);
+    let late: Vec<f64> = (0..dates.all()).filter_map(late).collect();
+    anyhow::ensure!(late.len() == dates.all(), "{} of {} namespaces were deleted", late.len(), dates.all());
+    Ok(late)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_in_a_row_and_then_together() {
+        let dates = Dates { row: 3, together: 2 };
+        let at: Vec<i64> =
+            (0..dates.all()).map(|n| dates.of(Timestamp::UNIX_EPOCH, n).as_millisecond()).collect();
+        assert_eq!(at, [0, 20, 40, 10_060, 10_060]);
+    }
+
+    #[test]
+    fn lateness_is_told_for_each_way_by_itself() {
+        let mut part = Part::default();
+        tell(&mut part, Subject::Coppice, &[1.0, -1.0, 100.0, 500.0], 2);
+        let value = |what| part.figure(what, Subject::Coppice).map(|f| f.values[0]);
+        assert_eq!(value("50 a second: early"), Some(1.0));
+        assert_eq!(value("all at once: early"), Some(0.0));
+        assert_eq!(value("all at once: p99 lateness"), Some(500.0));
+        assert_eq!(value("all at once: deletions a second"), Some(4.0));
+    }
+}

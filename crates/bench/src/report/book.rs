@@ -1,0 +1,87 @@
+//! The report while it grows: written anew whenever there is something new, so that nothing is lost when a later part
+//! fails.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{Part, Report};
+
+/// A report and the folder that it is written to.
+#[derive(Debug)]
+pub struct Book {
+    report: Report,
+    folder: PathBuf,
+}
+
+impl Book {
+    /// A report that goes to this folder.
+    pub const fn new(report: Report, folder: PathBuf) -> Self {
+        Self { report, folder }
+    }
+
+    /// Begins a part; one of the same name is begun anew.
+    pub fn begin(&mut self, part: Part) {
+        self.report.parts.retain(|p| p.name != part.name);
+        self.report.parts.push(part);
+    }
+
+    /// The part of this name, begun without a word if need be.
+    pub fn part(&mut self, name: &'static str) -> &mut Part {
+        let parts = &mut self.report.parts;
+        let at = parts.iter().position(|p| p.name == name).unwrap_or_else(|| {
+            parts.push(Part { name, title: name, ..Part::default() });
+            parts.len() - 1
+        });
+        &mut parts[at]
+    }
+
+    /// Writes what there is.
+    pub fn save(&mut self) -> anyhow::Result<()> {
+        self.report.machine.look_again();
+        self.report.write(&self.folder)
+    }
+
+    /// Notes how a part ended, and writes what there is. What it had measured before it failed stays.
+    pub fn end(&mut self, name: &'static str, took: Duration, broken: Option<&str>) -> anyhow::Result<()> {
+        let part = self.part(name);
+        part.seconds = took.as_secs();
+        if let Some(why) = broken {
+            part.fails(why);
+        }
+        self.save()
+    }
+
+    /// The names of the parts that are not whole.
+    pub fn broken(&self) -> Vec<&'static str> {
+        self.report.parts.iter().filter(|p| p.broken.is_some()).map(|p| p.name).collect()
+    }
+
+    /// Where it is written to.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Machine, Subject};
+    use super::*;
+
+    #[test]
+    fn a_part_that_fails_keeps_its_figures_and_spoils_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let report = Report { machine: Machine::default(), runs: 1, quick: false, parts: Vec::new() };
+        let mut book = Book::new(report, folder.path().to_owned());
+        book.begin(Part { name: "ttl", title: "Dates", ..Part::default() });
+        book.part("ttl").add("p99", "ms", Subject::Coppice, None, 7.0);
+        book.end("ttl", Duration::from_secs(3), Some("the plane is gone")).unwrap();
+        book.part("idle").add("writes", "", Subject::Coppice, None, 0.0);
+        book.end("idle", Duration::from_secs(1), None).unwrap();
+        assert_eq!(book.broken(), ["ttl"]);
+        let text = std::fs::read_to_string(folder.path().join("report.md")).unwrap();
+        assert!(text.contains("the plane is gone") && text.contains("| p99, ms | 7 |"), "{text}");
+        assert!(text.contains("| writes | 0 |"), "{text}");
+        book.begin(Part { name: "ttl", ..Part::default() });
+        assert_eq!(book.broken(), [""; 0], "begun anew");
+    }
+}
