@@ -3,7 +3,7 @@
 use coppice_api::manager::NamespaceManagerStatus;
 use coppice_lifecycle::facts::World;
 use coppice_lifecycle::plan::{Delivery, ManagerFacts, Observed};
-use coppice_lifecycle::{Plan, plan};
+use coppice_lifecycle::{Plan, Wishes, plan};
 use jiff::Timestamp;
 
 use crate::facts::Manager;
@@ -34,9 +34,10 @@ pub(crate) fn forecast(snapshot: &Snapshot, manager: &Manager, now: Timestamp) -
 }
 
 fn pass(snapshot: &Snapshot, manager: &Manager, status: &NamespaceManagerStatus, now: Timestamp) -> Plan {
-    let spec = match (&manager.spec, &manager.status_error) {
+    let wishes = manager.spec.clone().map(Wishes::from);
+    let spec = match (&wishes, &manager.status_error) {
         (Err(error), _) | (_, Some(error)) => Err(error.as_str()),
-        (Ok(spec), None) => Ok(spec),
+        (Ok(wishes), None) => Ok(wishes),
     };
     let observed = Observed {
         manager: ManagerFacts {

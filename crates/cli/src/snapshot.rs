@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use coppice_api::CoppiceConfigSpec;
 use coppice_api::config::GovernorStatus;
-use coppice_lifecycle::facts::{Fact, JobFacts, NamespaceFacts, PodFacts};
+use coppice_lifecycle::facts::{Fact, JobFacts, Many, NamespaceFacts, PodFacts};
 use coppice_lifecycle::governor::hourly_limit;
 use coppice_lifecycle::law::{Law, ScaleKind};
 use jiff::Timestamp;
@@ -65,11 +65,11 @@ impl<T> ByNamespace<T> {
 
     /// What is known of a namespace. How long the operator has followed it cannot be known here; what it recorded in
     /// status is believed.
-    pub(crate) fn fact(&self, namespace: &str) -> Fact<Vec<&T>> {
+    pub(crate) fn fact(&self, namespace: &str) -> Fact<Many<'_, T>> {
         if let Some((reason, message)) = &self.unknown {
             return Fact::Unknown { reason: *reason, message: message.clone() };
         }
-        let value = self.known.get(namespace).into_iter().flatten().collect();
+        let value = self.known.get(namespace).map_or(Many::NONE, |all| Many::Plain(all));
         Fact::Known { value, since: Timestamp::MIN }
     }
 }
@@ -120,7 +120,7 @@ mod tests {
         let pods = ByNamespace::<u8>::unknown(Reason::Forbidden, "no".to_owned());
         assert!(matches!(pods.fact("a"), Fact::Unknown { reason: Reason::Forbidden, .. }));
         let none = ByNamespace::<u8>::default();
-        assert!(matches!(none.fact("a"), Fact::Known { value, .. } if value.is_empty()));
+        assert!(matches!(none.fact("a"), Fact::Known { value, .. } if value.iter().next().is_none()));
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Whether a policy's condition holds, and why.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use coppice_api::Reason;
 use coppice_api::manager::{NamespaceManagerSpec, PodsSucceed, Policy, PolicyStatus, Ttl, Verdict};
 use coppice_quantity::Duration;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::facts::{Fact, JobFacts, JobState, PodFacts, PodPhase, World};
+use crate::facts::{Fact, JobFacts, JobState, Many, PodFacts, PodPhase, World};
 
 /// The verdict on one policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,17 +30,17 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    fn new(verdict: Verdict, reason: Reason, message: String) -> Self {
-        Self { verdict, reason, message, due: None, look_at: None, since: None, evidence: BTreeMap::new() }
-    }
-
     /// Not enough is known.
-    pub(crate) fn unknown(reason: Reason, message: String) -> Self {
-        Self::new(Verdict::Unknown, reason, message)
-    }
-
-    fn not_before(reason: Reason, message: String, at: Timestamp) -> Self {
-        Self { look_at: Some(at), ..Self::new(Verdict::False, reason, message) }
+    pub(crate) const fn unknown(reason: Reason, message: String) -> Self {
+        Self {
+            verdict: Verdict::Unknown,
+            reason,
+            message,
+            due: None,
+            look_at: None,
+            since: None,
+            evidence: BTreeMap::new(),
+        }
     }
 }
 
@@ -52,13 +53,102 @@ pub fn evaluate(
     previous: Option<&PolicyStatus>,
     now: Timestamp,
 ) -> Evaluation {
+    let judged = judge(policy, spec, world, previous, now);
+    let evidence = match (judged.verdict, &policy.when.pods_succeed) {
+        (Verdict::True, Some(pods)) => pods_evidence(pods, world),
+        (Verdict::True, None) => ttl_evidence(world, judged.due),
+        _ => BTreeMap::new(),
+    };
+    Evaluation {
+        verdict: judged.verdict,
+        reason: judged.reason,
+        message: judged.text.to_string(),
+        due: judged.due,
+        look_at: judged.look_at,
+        since: judged.since,
+        evidence,
+    }
+}
+
+/// The verdict on one policy, not yet in words: to find out that nothing is new, nothing has to be written.
+pub(crate) struct Judged<'a> {
+    pub(crate) verdict: Verdict,
+    pub(crate) reason: Reason,
+    pub(crate) text: Text<'a>,
+    pub(crate) due: Option<Timestamp>,
+    pub(crate) look_at: Option<Timestamp>,
+    pub(crate) since: Option<Timestamp>,
+}
+
+impl<'a> Judged<'a> {
+    const fn new(verdict: Verdict, reason: Reason, text: Text<'a>) -> Self {
+        Self { verdict, reason, text, due: None, look_at: None, since: None }
+    }
+
+    const fn not_before(reason: Reason, text: Text<'a>, at: Timestamp) -> Self {
+        Self { look_at: Some(at), ..Self::new(Verdict::False, reason, text) }
+    }
+}
+
+/// What a verdict says for people.
+#[derive(Clone, Copy)]
+pub(crate) enum Text<'a> {
+    Said(&'a str),
+    TtlRuns { due: Timestamp, extended: bool },
+    TtlEnded { due: Timestamp, extended: bool },
+    Delayed(Timestamp),
+    Settling(Timestamp),
+    TooFew { succeeded: u64, least: u32 },
+    PodLeaves(&'a str),
+    PodFailed(&'a str),
+    PodUnfinished(&'a str, PodPhase),
+    PodUnknown(&'a str),
+    PodWithoutJob(&'a str),
+    JobFailed(&'a str),
+    JobIncomplete(&'a str),
+}
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = |extended: bool| if extended { " (extendUntil)" } else { "" };
+        match *self {
+            Self::Said(text) => f.write_str(text),
+            Self::TtlRuns { due, extended } => write!(f, "the ttl ends at {due:.0}{}", how(extended)),
+            Self::TtlEnded { due, extended } => write!(f, "the ttl ended at {due:.0}{}", how(extended)),
+            Self::Delayed(from) => write!(f, "pods are looked at from {from:.0} on (initialDelay)"),
+            Self::Settling(until) => {
+                write!(f, "every pod has succeeded; must hold until {until:.0} (settle)")
+            }
+            Self::TooFew { succeeded, least } => {
+                write!(f, "{succeeded} of at least {least} pods have succeeded (minPods)")
+            }
+            Self::PodLeaves(name) => write!(f, "pod {name} is being deleted before it finished"),
+            Self::PodFailed(name) => write!(f, "pod {name} has failed"),
+            Self::PodUnfinished(name, phase) => write!(f, "pod {name} is {}", phase.as_str()),
+            Self::PodUnknown(name) => {
+                write!(f, "the state of pod {name} is not known: its node does not answer")
+            }
+            Self::PodWithoutJob(name) => write!(f, "the Job that pod {name} belongs to has not been seen"),
+            Self::JobFailed(name) => write!(f, "Job {name} has failed"),
+            Self::JobIncomplete(name) => write!(f, "Job {name} is not complete"),
+        }
+    }
+}
+
+pub(crate) fn judge<'a>(
+    policy: &Policy,
+    spec: &NamespaceManagerSpec,
+    world: &'a World<'_>,
+    previous: Option<&PolicyStatus>,
+    now: Timestamp,
+) -> Judged<'a> {
     match (&policy.when.ttl, &policy.when.pods_succeed) {
-        (Some(ttl), None) => evaluate_ttl(ttl, spec, world, now),
-        (None, Some(pods)) => evaluate_pods(pods, world, previous, now),
-        _ => Evaluation::new(
+        (Some(ttl), None) => judge_ttl(ttl, spec, world, now),
+        (None, Some(pods)) => judge_pods(pods, world, previous, now),
+        _ => Judged::new(
             Verdict::Unknown,
             Reason::InvalidSpec,
-            "the policy has not exactly one condition".to_owned(),
+            Text::Said("the policy has not exactly one condition"),
         ),
     }
 }
@@ -79,60 +169,57 @@ fn since_creation(world: &World<'_>, by: Duration) -> Timestamp {
     later(later(world.namespace.created, by), Duration::from_secs(1))
 }
 
-fn evaluate_ttl(ttl: &Ttl, spec: &NamespaceManagerSpec, world: &World<'_>, now: Timestamp) -> Evaluation {
+fn judge_ttl<'a>(ttl: &Ttl, spec: &NamespaceManagerSpec, world: &World<'_>, now: Timestamp) -> Judged<'a> {
     let ends = match (ttl.after, ttl.until) {
         (Some(after), None) => since_creation(world, after),
         (None, Some(until)) => until,
         _ => {
-            let message = "ttl has not exactly one of after and until".to_owned();
-            return Evaluation::new(Verdict::Unknown, Reason::InvalidSpec, message);
+            let text = Text::Said("ttl has not exactly one of after and until");
+            return Judged::new(Verdict::Unknown, Reason::InvalidSpec, text);
         }
     };
     let due = spec.extend_until.map_or(ends, |extended| ends.max(extended));
-    let how = if due > ends { " (extendUntil)" } else { "" };
-    if now < due {
-        let evaluation =
-            Evaluation::not_before(Reason::TtlRunning, format!("the ttl ends at {due:.0}{how}"), due);
-        return Evaluation { due: Some(due), ..evaluation };
-    }
-    let mut evaluation =
-        Evaluation::new(Verdict::True, Reason::TtlElapsed, format!("the ttl ended at {due:.0}{how}"));
-    evaluation.due = Some(due);
-    evaluation.evidence = BTreeMap::from([
-        ("due".to_owned(), due.to_string()),
-        ("namespaceCreated".to_owned(), world.namespace.created.to_string()),
-    ]);
-    evaluation
+    let extended = due > ends;
+    let judged = if now < due {
+        Judged::not_before(Reason::TtlRunning, Text::TtlRuns { due, extended }, due)
+    } else {
+        Judged::new(Verdict::True, Reason::TtlElapsed, Text::TtlEnded { due, extended })
+    };
+    Judged { due: Some(due), ..judged }
 }
 
-fn evaluate_pods(
+fn ttl_evidence(world: &World<'_>, due: Option<Timestamp>) -> BTreeMap<String, String> {
+    let due = due.map(|due| ("due".to_owned(), due.to_string()));
+    let created = ("namespaceCreated".to_owned(), world.namespace.created.to_string());
+    due.into_iter().chain([created]).collect()
+}
+
+fn judge_pods<'a>(
     condition: &PodsSucceed,
-    world: &World<'_>,
+    world: &'a World<'_>,
     previous: Option<&PolicyStatus>,
     now: Timestamp,
-) -> Evaluation {
+) -> Judged<'a> {
     let earliest = since_creation(world, condition.initial_delay);
     if now < earliest {
-        let message = format!("pods are looked at from {earliest:.0} on (initialDelay)");
-        return Evaluation::not_before(Reason::InitialDelay, message, earliest);
+        return Judged::not_before(Reason::InitialDelay, Text::Delayed(earliest), earliest);
     }
     let (pods, jobs, gapless) = match (&world.pods, &world.jobs) {
         (Fact::Known { value: pods, since: a }, Fact::Known { value: jobs, since: b }) => {
-            (pods, jobs, (*a).max(*b))
+            (*pods, *jobs, (*a).max(*b))
         }
         (Fact::Unknown { reason, message }, _) | (_, Fact::Unknown { reason, message }) => {
-            return Evaluation::new(Verdict::Unknown, *reason, message.clone());
+            return Judged::new(Verdict::Unknown, *reason, Text::Said(message));
         }
     };
     let tally = Tally::count(condition, pods, jobs);
     if let Some(blocker) = tally.blocker {
         let verdict = if blocker.rank == UNKNOWN { Verdict::Unknown } else { Verdict::False };
-        return Evaluation::new(verdict, blocker.reason, blocker.message);
+        return Judged::new(verdict, blocker.reason, blocker.text);
     }
     if tally.succeeded < u64::from(condition.min_pods) {
-        let message =
-            format!("{} of at least {} pods have succeeded (minPods)", tally.succeeded, condition.min_pods);
-        return Evaluation::new(Verdict::False, Reason::TooFewPods, message);
+        let text = Text::TooFew { succeeded: tally.succeeded, least: condition.min_pods };
+        return Judged::new(Verdict::False, Reason::TooFewPods, text);
     }
     // How long it has held: as recorded, but not from before the facts were followed without a gap.
     let recorded = previous
@@ -140,26 +227,20 @@ fn evaluate_pods(
         .map_or_else(|| whole_second_after(now), |p| p.since);
     let since = if condition.settle.is_zero() { recorded } else { recorded.max(whole_second_after(gapless)) };
     let settled = later(since, condition.settle);
-    if !condition.settle.is_zero() && now < settled {
-        let message = format!("every pod has succeeded; must hold until {settled:.0} (settle)");
-        let evaluation = Evaluation::not_before(Reason::Settling, message, settled);
-        return Evaluation { since: Some(since), ..evaluation };
-    }
-    let mut evaluation = Evaluation::new(
-        Verdict::True,
-        Reason::PodsSucceeded,
-        "every pod that counts has succeeded".to_owned(),
-    );
-    evaluation.since = Some(since);
-    evaluation.evidence = tally.evidence();
-    evaluation
+    let judged = if !condition.settle.is_zero() && now < settled {
+        Judged::not_before(Reason::Settling, Text::Settling(settled), settled)
+    } else {
+        let text = Text::Said("every pod that counts has succeeded");
+        Judged::new(Verdict::True, Reason::PodsSucceeded, text)
+    };
+    Judged { since: Some(since), ..judged }
 }
 
 /// Why pods are no success; the smallest rank is told.
-struct Blocker {
+struct Blocker<'a> {
     rank: u8,
     reason: Reason,
-    message: String,
+    text: Text<'a>,
 }
 
 const FAILED: u8 = 0;
@@ -167,71 +248,58 @@ const UNFINISHED: u8 = 1;
 const LEAVING: u8 = 2;
 const UNKNOWN: u8 = 3;
 
+fn counts(condition: &PodsSucceed, labels: &coppice_api::Labels) -> bool {
+    condition.selector.as_ref().is_none_or(|selector| selector.matches(labels))
+}
+
 #[derive(Default)]
 struct Tally<'a> {
     succeeded: u64,
-    pods: Vec<&'a str>,
-    jobs: Vec<&'a str>,
-    blocker: Option<Blocker>,
+    blocker: Option<Blocker<'a>>,
 }
 
 impl<'a> Tally<'a> {
-    fn count(condition: &PodsSucceed, pods: &[&'a PodFacts], jobs: &[&'a JobFacts]) -> Self {
-        let counts =
-            |labels: &coppice_api::Labels| condition.selector.as_ref().is_none_or(|s| s.matches(labels));
+    fn count(condition: &PodsSucceed, pods: Many<'a, PodFacts>, jobs: Many<'a, JobFacts>) -> Self {
         let mut tally = Self::default();
-        for pod in pods.iter().filter(|pod| counts(&pod.labels)) {
+        for pod in pods.iter().filter(|pod| counts(condition, &pod.labels)) {
             tally.add_pod(pod, jobs, condition.ignore_retried);
         }
-        for job in jobs.iter().filter(|job| !job.terminating && counts(&job.pod_labels)) {
+        for job in jobs.iter().filter(|job| !job.terminating && counts(condition, &job.pod_labels)) {
             tally.add_job(job, pods);
         }
         tally
     }
 
-    fn add_pod(&mut self, pod: &'a PodFacts, jobs: &[&'a JobFacts], ignore_retried: bool) {
-        let name = &pod.name;
+    fn add_pod(&mut self, pod: &'a PodFacts, jobs: Many<'a, JobFacts>, ignore_retried: bool) {
+        let name = &*pod.name;
         let over = matches!(pod.phase, PodPhase::Succeeded | PodPhase::Failed);
         if pod.terminating {
             // What is over and goes away says nothing any more; what was cut off may be replaced.
             if !over {
-                self.block(LEAVING, Reason::PodTerminating, || {
-                    format!("pod {name} is being deleted before it finished")
-                });
+                self.block(LEAVING, Reason::PodTerminating, Text::PodLeaves(name));
             }
             return;
         }
         let job_complete = match &pod.job {
             None => false,
             Some(uid) => match jobs.iter().find(|job| job.uid == *uid) {
-                None => {
-                    return self.block(UNKNOWN, Reason::JobNotSeen, || {
-                        format!("the Job that pod {name} belongs to has not been seen")
-                    });
-                }
+                None => return self.block(UNKNOWN, Reason::JobNotSeen, Text::PodWithoutJob(name)),
                 Some(job) if job.state == JobState::Complete => true,
                 Some(job) => return self.block_on_job(job),
             },
         };
         match pod.phase {
-            PodPhase::Succeeded => {
-                self.succeeded += 1;
-                self.pods.push(name);
-            }
+            PodPhase::Succeeded => self.succeeded += 1,
             PodPhase::Failed if job_complete && ignore_retried => {}
-            PodPhase::Failed => self.block(FAILED, Reason::PodFailed, || format!("pod {name} has failed")),
+            PodPhase::Failed => self.block(FAILED, Reason::PodFailed, Text::PodFailed(name)),
             PodPhase::Pending | PodPhase::Running => {
-                self.block(UNFINISHED, Reason::PodsNotFinished, || {
-                    format!("pod {name} is {}", pod.phase.as_str())
-                });
+                self.block(UNFINISHED, Reason::PodsNotFinished, Text::PodUnfinished(name, pod.phase));
             }
-            PodPhase::Unknown => self.block(UNKNOWN, Reason::PodStateUnknown, || {
-                format!("the state of pod {name} is not known: its node does not answer")
-            }),
+            PodPhase::Unknown => self.block(UNKNOWN, Reason::PodStateUnknown, Text::PodUnknown(name)),
         }
     }
 
-    fn add_job(&mut self, job: &'a JobFacts, pods: &[&'a PodFacts]) {
+    fn add_job(&mut self, job: &'a JobFacts, pods: Many<'a, PodFacts>) {
         if job.state != JobState::Complete {
             return self.block_on_job(job);
         }
@@ -240,38 +308,47 @@ impl<'a> Tally<'a> {
             pod.job.as_ref() == Some(&job.uid) && pod.phase == PodPhase::Succeeded && !pod.terminating
         });
         self.succeeded += u64::from(job.succeeded).saturating_sub(here.count() as u64);
-        self.jobs.push(&job.name);
     }
 
-    fn block_on_job(&mut self, job: &JobFacts) {
-        let name = &job.name;
+    fn block_on_job(&mut self, job: &'a JobFacts) {
+        let name = &*job.name;
         if job.state == JobState::Failed {
-            self.block(FAILED, Reason::JobFailed, || format!("Job {name} has failed"));
+            self.block(FAILED, Reason::JobFailed, Text::JobFailed(name));
         } else {
-            self.block(UNFINISHED, Reason::JobNotComplete, || format!("Job {name} is not complete"));
+            self.block(UNFINISHED, Reason::JobNotComplete, Text::JobIncomplete(name));
         }
     }
 
     /// Keeps the first blocker of the smallest rank: facts come in the order of their names, so that the message
     /// changes only when the world does.
-    fn block(&mut self, rank: u8, reason: Reason, message: impl FnOnce() -> String) {
+    fn block(&mut self, rank: u8, reason: Reason, text: Text<'a>) {
         if self.blocker.as_ref().is_none_or(|b| rank < b.rank) {
-            self.blocker = Some(Blocker { rank, reason, message: message() });
+            self.blocker = Some(Blocker { rank, reason, text });
         }
     }
+}
 
-    fn evidence(&self) -> BTreeMap<String, String> {
-        let list = |names: &[&str]| {
-            let more = names.len().saturating_sub(5);
-            let shown = names.iter().take(5).copied().collect::<Vec<_>>().join(", ");
-            if more == 0 { shown } else { format!("{shown} and {more} more") }
-        };
-        let mut evidence = BTreeMap::from([("succeeded".to_owned(), self.succeeded.to_string())]);
-        for (key, names) in [("pods", &self.pods), ("jobs", &self.jobs)] {
-            if !names.is_empty() {
-                evidence.insert(key.to_owned(), list(names));
-            }
-        }
-        evidence
+/// What the success of pods rests on. Asked only where nothing blocks it: then every Job that counts is complete.
+fn pods_evidence(condition: &PodsSucceed, world: &World<'_>) -> BTreeMap<String, String> {
+    let (Fact::Known { value: pods, .. }, Fact::Known { value: jobs, .. }) = (&world.pods, &world.jobs)
+    else {
+        return BTreeMap::new();
+    };
+    let succeeded = Tally::count(condition, *pods, *jobs).succeeded;
+    let pods = pods
+        .iter()
+        .filter(|pod| pod.phase == PodPhase::Succeeded && !pod.terminating && counts(condition, &pod.labels));
+    let jobs = jobs.iter().filter(|job| !job.terminating && counts(condition, &job.pod_labels));
+    let list = |names: &[&str]| {
+        let more = names.len().saturating_sub(5);
+        let shown = names.iter().take(5).copied().collect::<Vec<_>>().join(", ");
+        if more == 0 { shown } else { format!("{shown} and {more} more") }
+    };
+    let mut evidence = BTreeMap::from([("succeeded".to_owned(), succeeded.to_string())]);
+    let names: [(&str, Vec<&str>); 2] =
+        [("pods", pods.map(|pod| &*pod.name).collect()), ("jobs", jobs.map(|job| &*job.name).collect())];
+    for (key, names) in names.iter().filter(|(_, names)| !names.is_empty()) {
+        evidence.insert((*key).to_owned(), list(names));
     }
+    evidence
 }

@@ -1,5 +1,7 @@
 //! What was observed, as plain data: three-valued, with its age.
 
+use std::sync::Arc;
+
 use coppice_api::{Labels, Reason};
 use jiff::Timestamp;
 
@@ -127,7 +129,39 @@ pub struct World<'a> {
     /// The namespace.
     pub namespace: &'a NamespaceFacts,
     /// Its pods.
-    pub pods: Fact<Vec<&'a PodFacts>>,
+    pub pods: Fact<Many<'a, PodFacts>>,
     /// Its Jobs.
-    pub jobs: Fact<Vec<&'a JobFacts>>,
+    pub jobs: Fact<Many<'a, JobFacts>>,
+}
+
+/// Objects of one kind, borrowed from wherever they are kept, so that a decision copies nothing.
+#[derive(Debug)]
+pub enum Many<'a, T> {
+    /// One after the other.
+    Plain(&'a [T]),
+    /// Shared with a cache.
+    Shared(&'a [Arc<T>]),
+}
+
+// Derived, they would ask the same of T.
+impl<T> Clone for Many<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Many<'_, T> {}
+
+impl<'a, T> Many<'a, T> {
+    /// Nothing.
+    pub const NONE: Self = Self::Plain(&[]);
+
+    /// Each of them, in their order.
+    pub fn iter(self) -> impl Iterator<Item = &'a T> {
+        let (plain, shared): (&[T], &[Arc<T>]) = match self {
+            Self::Plain(plain) => (plain, &[]),
+            Self::Shared(shared) => (&[], shared),
+        };
+        plain.iter().chain(shared.iter().map(AsRef::as_ref))
+    }
 }

@@ -20,7 +20,9 @@ pub mod governor;
 pub mod law;
 pub mod plan;
 pub mod record;
+mod wishes;
 
 pub use digest::digest;
 pub use law::Law;
-pub use plan::{Observed, Plan, plan};
+pub use plan::{Observed, Plan, Rest, plan, rest};
+pub use wishes::Wishes;

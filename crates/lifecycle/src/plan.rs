@@ -2,7 +2,10 @@
 
 mod decide;
 mod intent;
+mod rest;
 mod status;
+
+pub use rest::{Rest, rest};
 
 use coppice_api::config::GovernorStatus;
 use coppice_api::manager::{
@@ -12,9 +15,9 @@ use coppice_api::{Reason, manager};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::condition::{Evaluation, evaluate, whole_second_after};
-use crate::digest;
 use crate::facts::World;
 use crate::law::{Law, Refusal};
+use crate::wishes::Wishes;
 
 /// A clock that differs from the API server's by more than this makes no destructive decision.
 pub const MAX_CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(5);
@@ -33,7 +36,7 @@ pub struct ManagerFacts<'a> {
     /// Whether it is being deleted itself.
     pub terminating: bool,
     /// Its spec, or why it cannot be understood.
-    pub spec: Result<&'a NamespaceManagerSpec, &'a str>,
+    pub spec: Result<&'a Wishes, &'a str>,
     /// Its status.
     pub status: &'a NamespaceManagerStatus,
 }
@@ -131,12 +134,17 @@ pub struct Note {
 
 /// Decides. Depends on nothing but its arguments.
 pub fn plan(observed: &Observed<'_>, now: Timestamp) -> Plan {
-    // By the API server's clock where ours is ahead, so that nothing is early; creation times are by that clock too.
-    let ahead = observed.skew.filter(|skew| skew.is_negative() && skew.abs() <= MAX_CLOCK_SKEW);
-    let ahead = ahead.unwrap_or_default().abs();
+    let ahead = ahead(observed);
     let mut plan = plan_at(observed, now.checked_sub(ahead).unwrap_or(now));
     plan.look_at = plan.look_at.map(|at| at.checked_add(ahead).unwrap_or(at));
     plan
+}
+
+/// How far our clock is ahead of the API server's. Decisions are made by that clock then, so that nothing is early; creation
+/// times are by that clock, too.
+fn ahead(observed: &Observed<'_>) -> SignedDuration {
+    let ahead = observed.skew.filter(|skew| skew.is_negative() && skew.abs() <= MAX_CLOCK_SKEW);
+    ahead.unwrap_or_default().abs()
 }
 
 fn plan_at(observed: &Observed<'_>, now: Timestamp) -> Plan {
@@ -156,7 +164,7 @@ fn plan_at(observed: &Observed<'_>, now: Timestamp) -> Plan {
     let Some(world) = &observed.world else {
         return draft.waiting_for_namespace();
     };
-    draft.digest = digest(&spec.policies);
+    spec.digest().clone_into(&mut draft.digest);
     if let Some(intent) = observed.manager.status.intent.clone() {
         return intent::carry_on(draft, spec, world, &intent);
     }

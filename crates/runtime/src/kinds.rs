@@ -3,8 +3,9 @@
 //! Everything is decoded straight into these shapes: what is not named here is skipped while the answer is read. All
 //! fields are optional on the wire, so that one odd object cannot stop the watch of its kind.
 
-use coppice_api::manager::{NamespaceManagerSpec, NamespaceManagerStatus};
+use coppice_api::manager::NamespaceManagerStatus;
 use coppice_api::{CoppiceConfigSpec, CoppiceConfigStatus, Labels};
+use coppice_lifecycle::Wishes;
 use coppice_lifecycle::facts::{JobFacts, JobState, NamespaceFacts, PodFacts, PodPhase};
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -287,7 +288,7 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Default> From<ObjectWire> for Ob
 }
 
 /// A `NamespaceManager`.
-pub type Manager = Object<NamespaceManagerSpec, NamespaceManagerStatus>;
+pub type Manager = Object<Wishes, NamespaceManagerStatus>;
 
 impl Watched for Manager {
     type Wire = ObjectWire;

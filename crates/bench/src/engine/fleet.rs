@@ -5,9 +5,9 @@ use std::hint::black_box;
 use anyhow::{Context as _, ensure};
 use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
 use coppice_api::manager::{NamespaceManagerSpec, NamespaceManagerStatus};
-use coppice_lifecycle::facts::{Fact, NamespaceFacts, PodFacts, PodPhase, World};
+use coppice_lifecycle::facts::{Fact, Many, NamespaceFacts, PodFacts, PodPhase, World};
 use coppice_lifecycle::plan::{Delivery, ManagerFacts, Observed};
-use coppice_lifecycle::{Law, Plan, plan};
+use coppice_lifecycle::{Law, Wishes, plan, rest};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
@@ -31,7 +31,7 @@ pub struct Shape {
 
 struct Member {
     namespace: NamespaceFacts,
-    spec: NamespaceManagerSpec,
+    wishes: Wishes,
     status: NamespaceManagerStatus,
     pods: Vec<PodFacts>,
 }
@@ -69,7 +69,7 @@ impl Fleet {
         for n in 0..shape.namespaces {
             let mut member = Member {
                 namespace: namespace(n, created),
-                spec: spec(n, shape.due && n.is_multiple_of(DUE_ONE_IN))?,
+                wishes: spec(n, shape.due && n.is_multiple_of(DUE_ONE_IN))?.into(),
                 status: NamespaceManagerStatus::default(),
                 pods: (0..shape.pods).map(pod).collect(),
             };
@@ -95,7 +95,7 @@ impl Fleet {
 
     fn settle(&self, member: &mut Member) -> anyhow::Result<()> {
         for _ in 0..ROUNDS {
-            let plan = self.plan(member);
+            let plan = plan(&self.observe(member), self.now);
             if plan.status == member.status {
                 return Ok(());
             }
@@ -104,22 +104,28 @@ impl Fleet {
         anyhow::bail!("the status of {} never stands still", member.namespace.name)
     }
 
-    /// What the operator does for each look at a manager: borrows the pods of its namespace, and asks for a plan.
-    fn plan(&self, member: &Member) -> Plan {
-        let observed = Observed {
+    /// What the operator does for each look at a manager: borrows the pods of its namespace, asks whether the manager rests,
+    /// and if not, for a plan. True if its status is to be written.
+    fn look(&self, member: &Member) -> bool {
+        let observed = self.observe(member);
+        rest(&observed, self.now).is_none() && plan(&observed, self.now).status != member.status
+    }
+
+    fn observe<'a>(&'a self, member: &'a Member) -> Observed<'a> {
+        Observed {
             manager: ManagerFacts {
                 namespace: &member.namespace.name,
                 name: "lifecycle",
                 uid: "5ca10002-0000-4e00-8000-000000000001",
                 generation: 1,
                 terminating: false,
-                spec: Ok(&member.spec),
+                spec: Ok(&member.wishes),
                 status: &member.status,
             },
             world: Some(World {
                 namespace: &member.namespace,
-                pods: Fact::Known { value: member.pods.iter().collect(), since: self.created },
-                jobs: Fact::Known { value: Vec::new(), since: self.created },
+                pods: Fact::Known { value: Many::Plain(&member.pods), since: self.created },
+                jobs: Fact::Known { value: Many::NONE, since: self.created },
             }),
             law: &self.law,
             ledger: &self.ledger,
@@ -127,17 +133,15 @@ impl Fleet {
             skew: Some(SignedDuration::ZERO),
             stale: None,
             delivery: Delivery::None,
-        };
-        plan(&observed, self.now)
+        }
     }
 
     /// Plans every namespace once.
     pub fn pass(&self) -> Found {
         let mut found = Found::default();
         for member in &self.members {
-            let plan = black_box(self.plan(black_box(member)));
             found.looked_at += 1;
-            found.changed += usize::from(plan.status != member.status);
+            found.changed += usize::from(black_box(self.look(black_box(member))));
         }
         found
     }
@@ -148,9 +152,7 @@ impl Fleet {
         if let Some(pod) = self.members[at].pods.last_mut() {
             pod.phase = if pod.phase == PodPhase::Running { PodPhase::Pending } else { PodPhase::Running };
         }
-        let member = &self.members[at];
-        let plan = black_box(self.plan(black_box(member)));
-        plan.status != member.status
+        black_box(self.look(black_box(&self.members[at])))
     }
 
     /// An error unless exactly those are due that are meant to be.

@@ -123,8 +123,9 @@ pub fn run(runs: usize, quick: bool, instruments: &Instruments<'_>, book: &mut B
 fn method(namespaces: usize) -> String {
     format!(
         "{namespaces} namespaces, each with one manager of 1 to 5 policies (ttl and podsSucceed), and with 0, 10 or 100 \
-         running pods; one in a hundred is due. One call of `coppice_lifecycle::plan` for each namespace, its pods borrowed \
-         as the operator borrows them, on one thread, with the operator's allocator. *Full pass*: every namespace in turn. \
+         running pods; one in a hundred is due. For each namespace what the operator does: `coppice_lifecycle::rest`, and where \
+         that does not say that there is nothing to do, `coppice_lifecycle::plan`; its pods are borrowed from the cache. On one \
+         thread, with the operator's allocator. *Full pass*: every namespace in turn. \
          *Change*: a pod changes its phase, and its namespace is planned. Each run's time is the best of {PASSES}. \
          Allocations are counted by a program of its own on the same fleet with nothing due, instructions by callgrind on \
          {COUNTED_NAMESPACES} namespaces: the difference between three passes and one, so that building the fleet does not count."

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use clap::Args;
 use coppice_lifecycle::condition::evaluate;
-use coppice_lifecycle::facts::{Fact, World};
+use coppice_lifecycle::facts::{Fact, Many, World};
 use coppice_quantity::Duration;
 use jiff::Timestamp;
 use kube::Client;
@@ -99,7 +99,7 @@ async fn due(client: &Client, manager: &Manager, now: Timestamp) -> Result<Times
     };
     // A ttl looks at neither.
     let (pods, jobs) =
-        (Fact::Known { value: Vec::new(), since: now }, Fact::Known { value: Vec::new(), since: now });
+        (Fact::Known { value: Many::NONE, since: now }, Fact::Known { value: Many::NONE, since: now });
     let world = World { namespace: &namespace, pods, jobs };
     let ttls = spec.policies.iter().filter(|p| p.when.ttl.is_some());
     let ends = ttls.filter_map(|policy| evaluate(policy, spec, &world, None, now).due).min();

@@ -56,6 +56,10 @@ pub async fn reconcile(shared: Arc<Shared>, key: Key) -> Next {
         return Next::At(Instant::now() + RECOVERY / 4);
     }
     for _ in 0..ROUNDS {
+        let restless = mutants::active(Mutant::Polling) || mutants::active(Mutant::StatusEveryLoop);
+        if let Some(rest) = plan::rest(&observation).filter(|_| !restless) {
+            return rest.look_at.map_or(Next::Done, |at| Next::At(shared.instant(at)));
+        }
         let plan = plan::plan(&observation);
         let (applied, told) = apply::apply(&shared, &observation, plan).await;
         report::report(&shared, &observation, &told);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use coppice_api::Reason;
 use coppice_api::config::GovernorStatus;
 use coppice_api::manager::{Action, Intent};
-use coppice_lifecycle::facts::{Fact, JobFacts, NamespaceFacts, PodFacts, World};
+use coppice_lifecycle::facts::{Fact, JobFacts, Many, NamespaceFacts, PodFacts, World};
 use coppice_lifecycle::law::Law;
 use coppice_lifecycle::plan::{Delivery, ManagerFacts, Observed};
 use coppice_notify::outbox::Attempt;
@@ -158,11 +158,9 @@ fn unknown<T>(fact: &Fact<T>) -> Option<Reason> {
     }
 }
 
-fn borrow<T>(fact: &Fact<Vec<Arc<T>>>) -> Fact<Vec<&T>> {
+fn borrow<T>(fact: &Fact<Vec<Arc<T>>>) -> Fact<Many<'_, T>> {
     match fact {
-        Fact::Known { value, since } => {
-            Fact::Known { value: value.iter().map(AsRef::as_ref).collect(), since: *since }
-        }
+        Fact::Known { value, since } => Fact::Known { value: Many::Shared(value), since: *since },
         Fact::Unknown { reason, message } => Fact::Unknown { reason: *reason, message: message.clone() },
     }
 }

@@ -121,8 +121,7 @@ fn watch(
 /// What a manager that watches will do next: the policy with the nearest date, else the first; and what each waits for.
 fn next_of(spec: &NamespaceManagerSpec, evaluations: &[Evaluation]) -> Next {
     let judged = || spec.policies.iter().zip(evaluations);
-    let dated = judged().filter(|(_, e)| e.due.is_some()).min_by_key(|(_, e)| e.due);
-    let chosen = dated.or_else(|| judged().next());
+    let chosen = nearest(judged, |e| e.due);
     let message = match spec.policies.as_slice() {
         [_] => evaluations[0].message.clone(),
         _ => judged().fold(String::new(), |mut text, (policy, evaluation)| {
@@ -142,7 +141,16 @@ fn next_of(spec: &NamespaceManagerSpec, evaluations: &[Evaluation]) -> Next {
     }
 }
 
-fn earlier(at: Timestamp, by: coppice_quantity::Duration) -> Timestamp {
+/// The policy that is told of: the one with the nearest date, else the first.
+pub(super) fn nearest<'a, T: 'a, I: Iterator<Item = (&'a Policy, &'a T)>>(
+    judged: impl Fn() -> I,
+    due: impl Fn(&T) -> Option<Timestamp>,
+) -> Option<(&'a Policy, &'a T)> {
+    let dated = judged().filter(|(_, e)| due(e).is_some()).min_by_key(|(_, e)| due(e));
+    dated.or_else(|| judged().next())
+}
+
+pub(super) fn earlier(at: Timestamp, by: coppice_quantity::Duration) -> Timestamp {
     at.checked_sub(SignedDuration::from_secs(by.as_secs_i64())).unwrap_or(Timestamp::MIN)
 }
 

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use super::{Draft, Effect, Plan};
 
 /// The condition that every manager has.
-const READY: &str = "Ready";
+pub(super) const READY: &str = "Ready";
 
 impl Draft<'_> {
     /// A plan that does nothing now, and says why.

@@ -5,10 +5,10 @@
 use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
 use coppice_api::manager::{NamespaceManagerSpec, NamespaceManagerStatus, Phase, PolicyStatus};
 use coppice_api::{Labels, Reason};
-use coppice_lifecycle::facts::{Fact, JobFacts, JobState, NamespaceFacts, PodFacts, PodPhase, World};
+use coppice_lifecycle::facts::{Fact, JobFacts, JobState, Many, NamespaceFacts, PodFacts, PodPhase, World};
 use coppice_lifecycle::plan::{Delivery, ManagerFacts, Note, Observed};
 use coppice_lifecycle::record::{self, Outcome};
-use coppice_lifecycle::{Law, Plan};
+use coppice_lifecycle::{Law, Plan, Rest, Wishes};
 use jiff::{SignedDuration, Timestamp};
 
 /// The namespace was created at this instant.
@@ -111,10 +111,10 @@ impl Scene {
         pod
     }
 
-    fn fact<T>(&self, all: impl IntoIterator<Item = T>) -> Fact<Vec<T>> {
+    fn fact<'a, T>(&self, all: &'a [T]) -> Fact<Many<'a, T>> {
         match self.unknown {
             Some(reason) => Fact::Unknown { reason, message: "not known".to_owned() },
-            None => Fact::Known { value: all.into_iter().collect(), since: self.facts_since },
+            None => Fact::Known { value: Many::Plain(all), since: self.facts_since },
         }
     }
 
@@ -124,7 +124,13 @@ impl Scene {
     }
 
     pub fn plan_at(&self, now: Timestamp) -> Plan {
+        self.ask(now).0
+    }
+
+    /// The plan, and whether the manager rests. A manager that rests has the plan that says so.
+    pub fn ask(&self, now: Timestamp) -> (Plan, Option<Rest>) {
         let law = Law::new(self.config.clone(), &self.own_namespace, Vec::new());
+        let wishes = Wishes::from(self.spec.clone());
         let observed = Observed {
             manager: ManagerFacts {
                 namespace: &self.namespace.name,
@@ -132,7 +138,7 @@ impl Scene {
                 uid: "manager-1",
                 generation: self.generation,
                 terminating: self.terminating,
-                spec: Ok(&self.spec),
+                spec: Ok(&wishes),
                 status: &self.status,
             },
             world: Some(World {
@@ -147,7 +153,13 @@ impl Scene {
             stale: self.stale.clone(),
             delivery: self.delivery.clone(),
         };
-        coppice_lifecycle::plan(&observed, now)
+        let (plan, rest) = (coppice_lifecycle::plan(&observed, now), coppice_lifecycle::rest(&observed, now));
+        if let Some(rest) = rest {
+            let nothing =
+                Plan { status: self.status.clone(), effect: None, look_at: rest.look_at, notes: Vec::new() };
+            assert_eq!(plan, nothing, "it rests, and has a plan");
+        }
+        (plan, rest)
     }
 
     /// Does what the operator does: makes status durable until it stands still, and returns the last plan.
