@@ -63,9 +63,9 @@ impl Group {
     /// How long it may take.
     pub const fn limit(self) -> Duration {
         Duration::from_secs(match self {
-            Self::Engine => 150,
+            Self::Engine => 120,
             Self::Reaction => 180,
-            Self::Residence => 630,
+            Self::Residence => 660,
             Self::Failover => 300,
             Self::Ttl => 540,
         })

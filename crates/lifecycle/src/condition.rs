@@ -261,13 +261,30 @@ struct Tally<'a> {
 impl<'a> Tally<'a> {
     fn count(condition: &PodsSucceed, pods: Many<'a, PodFacts>, jobs: Many<'a, JobFacts>) -> Self {
         let mut tally = Self::default();
-        for pod in pods.iter().filter(|pod| counts(condition, &pod.labels)) {
-            tally.add_pod(pod, jobs, condition.ignore_retried);
+        for pod in pods.iter() {
+            if tally.is_open_to(pod) && counts(condition, &pod.labels) {
+                tally.add_pod(pod, jobs, condition.ignore_retried);
+            }
         }
         for job in jobs.iter().filter(|job| !job.terminating && counts(condition, &job.pod_labels)) {
             tally.add_job(job, pods);
         }
         tally
+    }
+
+    /// Whether a pod could change what is told. Once something blocks, how many have succeeded does not matter, and most pods
+    /// are no worse: their labels need not be read.
+    fn is_open_to(&self, pod: &PodFacts) -> bool {
+        let Some(blocker) = &self.blocker else { return true };
+        let worst = match pod.phase {
+            _ if pod.terminating => LEAVING,
+            // Its Job may have failed.
+            _ if pod.job.is_some() => FAILED,
+            PodPhase::Failed => FAILED,
+            PodPhase::Pending | PodPhase::Running => UNFINISHED,
+            PodPhase::Succeeded | PodPhase::Unknown => UNKNOWN,
+        };
+        worst < blocker.rank
     }
 
     fn add_pod(&mut self, pod: &'a PodFacts, jobs: Many<'a, JobFacts>, ignore_retried: bool) {

@@ -1,5 +1,7 @@
 //! What the platform allows: `CoppiceConfig` and the built-in rules, ready to be asked.
 
+use std::cell::LazyCell;
+
 use coppice_api::config::CoppiceConfigSpec;
 use coppice_api::manager::{Action, NamespaceManagerSpec, Policy, WorkloadSelector};
 use coppice_api::{Reason, names};
@@ -92,10 +94,15 @@ impl Law {
                 ),
             });
         }
-        spec.policies.iter().find_map(|policy| self.refuse_policy(namespace, policy))
+        let protection = LazyCell::new(|| self.protection(namespace));
+        spec.policies.iter().find_map(|policy| self.refuse_policy(&protection, policy))
     }
 
-    fn refuse_policy(&self, namespace: &NamespaceFacts, policy: &Policy) -> Option<Refusal> {
+    fn refuse_policy<F: FnOnce() -> Option<Refusal>>(
+        &self,
+        protection: &LazyCell<Option<Refusal>, F>,
+        policy: &Policy,
+    ) -> Option<Refusal> {
         let because = |reason, message: String| {
             Some(Refusal { reason, message: format!("policy {:?}: {message}", policy.name) })
         };
@@ -110,9 +117,9 @@ impl Law {
             );
         }
         if action.is_destructive()
-            && let Some(refusal) = self.protection(namespace)
+            && let Some(refusal) = &**protection
         {
-            return because(refusal.reason, refusal.message);
+            return because(refusal.reason, refusal.message.clone());
         }
         if let Some(webhook) = &policy.then.webhook {
             let destination = match Destination::parse(&webhook.url) {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use coppice_plane::{AuditEvent, OPERATOR};
 use coppice_tests::scale::objects::namespace_name;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -20,6 +21,8 @@ const FIRST_LOOK: [Duration; 2] = [Duration::from_millis(4), Duration::from_mill
 const GAP: SignedDuration = SignedDuration::from_secs(10);
 /// The share of those that are due one after the other that the peer has to do: it needs no less of them to be seen.
 const PEER_SHARE: usize = 10;
+/// After the last date an operator has so long. What is left then counts with the lateness that it has by then.
+const DRAIN: Duration = Duration::from_mins(1);
 /// Between two looks at the audit log.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -56,18 +59,20 @@ pub(super) async fn run(programs: &Programs, sizes: &Sizes, book: &mut Book) -> 
         method: format!(
             "{due} namespaces whose manager deletes them at a date (`ttl.until`), 50 a second (the peer: {} of them), and ten \
              seconds after the last of them {due} more, all at the same instant. Lateness is from the date to the arrival of the \
-             DELETE in the audit log. Operators start in time to have looked at every manager before the first date.",
+             DELETE in the audit log; what is not deleted {} s after the last date counts with the lateness that it has by then. \
+             Operators start in time to have looked at every manager before the first date.",
             due / PEER_SHARE,
+            DRAIN.as_secs(),
         ),
         ..Part::default()
     });
     progress("ttl: starting a control plane ...");
     let ground = Ground::start().await?;
-    ground.keep(audit::deletes);
+    ground.keep(|event| audit::deletes(event) || conflicts(event));
     for &subject in programs.unstripped() {
         let row = if subject == Subject::Coppice { due } else { due / PEER_SHARE };
         match measure(&ground, programs, Dates { row, together: due }, subject).await {
-            Ok(late) => tell(book.part(TTL), subject, &late, row),
+            Ok(found) => tell(book.part(TTL), subject, &found, row),
             Err(error) => book.part(TTL).fails(&format!("{}: {error:#}", subject.label())),
         }
         book.save()?;
@@ -75,7 +80,23 @@ pub(super) async fn run(programs: &Programs, sizes: &Sizes, book: &mut Book) -> 
     Ok(())
 }
 
-fn tell(part: &mut Part, subject: Subject, late: &[f64], row: usize) {
+/// What one operator has shown.
+#[derive(Clone, Debug, Default)]
+struct Found {
+    /// How late each deletion was, in milliseconds.
+    late: Vec<f64>,
+    /// Which of them had not come when the time was over.
+    missing: Vec<bool>,
+    /// Writes that the API server refused since somebody had been faster.
+    conflicts: usize,
+}
+
+fn conflicts(event: &AuditEvent) -> bool {
+    event.user == OPERATOR && event.is_write() && event.code == Some(409)
+}
+
+fn tell(part: &mut Part, subject: Subject, found: &Found, row: usize) {
+    let late = found.late.as_slice();
     for (how, late) in [("50 a second", &late[..row]), ("all at once", &late[row..])] {
         let at = |percent| percentile(late, percent).unwrap_or(f64::NAN);
         let early = count(late.iter().filter(|late| **late < 0.0).count());
@@ -85,18 +106,24 @@ fn tell(part: &mut Part, subject: Subject, late: &[f64], row: usize) {
         part.add(&format!("{how}: largest lateness"), "ms", subject, None, at(100.0));
         part.sample(&format!("lateness {how}"), "ms", subject, late);
     }
-    let together = &late[row..];
-    let rate = count(together.len()) * 1_000.0 / percentile(together, 100.0).unwrap_or(f64::NAN);
+    let missing = |missing: &[bool]| count(missing.iter().filter(|missing| **missing).count());
+    let (in_row, together) = found.missing.split_at(row);
+    for (how, missing) in [("50 a second", missing(in_row)), ("all at once", missing(together))] {
+        part.add(&format!("{how}: not deleted in time"), "", subject, Some(Goal::NeverAbove(0.0)), missing);
+    }
+    let done = count(together.len()) - missing(together);
+    let rate = done * 1_000.0 / percentile(&late[row..], 100.0).unwrap_or(f64::NAN);
     part.add("all at once: deletions a second", "", subject, None, rate);
+    let each = count(found.conflicts) / count(found.missing.iter().filter(|missing| !**missing).count());
+    part.add("conflicts a deletion", "", subject, None, each);
 }
 
-/// How late each deletion was, in milliseconds.
 async fn measure(
     ground: &Ground,
     programs: &Programs,
     dates: Dates,
     subject: Subject,
-) -> anyhow::Result<Vec<f64>> {
+) -> anyhow::Result<Found> {
     for look in FIRST_LOOK {
         if let Some(first) = looked_at(ground, programs, dates, subject, look).await? {
             return lateness(ground, dates, first);
@@ -144,23 +171,29 @@ async fn looked_at(
         dates.row,
         dates.together
     ));
+    let last = dates.of(first, all) + SignedDuration::try_from(DRAIN)?;
     ground
         .until_every(LOOK, "every namespace is deleted", |events| {
-            (events.iter().filter(|e| audit::deletes(e)).count() >= all).then_some(())
+            let deleted = events.iter().filter(|e| audit::deletes(e)).count();
+            (deleted >= all || now() >= last).then_some(())
         })
         .await?;
     operator.stop().await?;
     Ok(Some(first))
 }
 
-fn lateness(ground: &Ground, dates: Dates, first: Timestamp) -> anyhow::Result<Vec<f64>> {
-    let arrived: HashMap<String, Timestamp> = ground.audit(|events| {
-        events.iter().filter(|e| audit::deletes(e)).map(|e| (e.name.clone(), e.received)).collect()
+fn lateness(ground: &Ground, dates: Dates, first: Timestamp) -> anyhow::Result<Found> {
+    let ended = now();
+    let (arrived, conflicts): (HashMap<String, Timestamp>, usize) = ground.audit(|events| {
+        let deleted = events.iter().filter(|e| audit::deletes(e)).map(|e| (e.name.clone(), e.received));
+        (deleted.collect(), events.iter().filter(|e| conflicts(e)).count())
     })?;
-    let late = |n| Some(seconds(dates.of(first, n), *arrived.get(&namespace_name(n))?) * 1_000.0);
-    let late: Vec<f64> = (0..dates.all()).filter_map(late).collect();
-    anyhow::ensure!(late.len() == dates.all(), "{} of {} namespaces were deleted", late.len(), dates.all());
-    Ok(late)
+    anyhow::ensure!(!arrived.is_empty(), "nothing was deleted");
+    let all = 0..dates.all();
+    let at = |n| arrived.get(&namespace_name(n));
+    let late = |n| seconds(dates.of(first, n), *at(n).unwrap_or(&ended)) * 1_000.0;
+    let missing = all.clone().map(|n| at(n).is_none()).collect();
+    Ok(Found { late: all.map(late).collect(), missing, conflicts })
 }
 
 #[cfg(test)]
@@ -178,11 +211,19 @@ mod tests {
     #[test]
     fn lateness_is_told_for_each_way_by_itself() {
         let mut part = Part::default();
-        tell(&mut part, Subject::Coppice, &[1.0, -1.0, 100.0, 500.0], 2);
+        let found = Found {
+            late: vec![1.0, -1.0, 100.0, 500.0],
+            missing: vec![false, false, false, true],
+            conflicts: 6,
+        };
+        tell(&mut part, Subject::Coppice, &found, 2);
         let value = |what| part.figure(what, Subject::Coppice).map(|f| f.values[0]);
         assert_eq!(value("50 a second: early"), Some(1.0));
         assert_eq!(value("all at once: early"), Some(0.0));
         assert_eq!(value("all at once: p99 lateness"), Some(500.0));
-        assert_eq!(value("all at once: deletions a second"), Some(4.0));
+        assert_eq!(value("all at once: deletions a second"), Some(2.0));
+        assert_eq!(value("all at once: not deleted in time"), Some(1.0));
+        assert_eq!(value("50 a second: not deleted in time"), Some(0.0));
+        assert_eq!(value("conflicts a deletion"), Some(2.0));
     }
 }
