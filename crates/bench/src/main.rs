@@ -117,12 +117,14 @@ fn measure(settings: &Settings) -> anyhow::Result<Vec<&'static str>> {
     book.save()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let sizes = sizes(settings);
+    // What a group leaves of its time is for those after it.
+    let mut spare = Duration::ZERO;
     for group in Group::ALL {
         let names: Vec<Benchmark> =
             group.benchmarks().iter().copied().filter(|one| wanted.contains(one)).collect();
         let Some(first) = names.first() else { continue };
         eprintln!("== {}", names.iter().map(|one| one.word()).collect::<Vec<_>>().join(", "));
-        let (since, limit) = (Instant::now(), group.limit() * settings.patience);
+        let (since, limit) = (Instant::now(), group.limit() * settings.patience + spare);
         let result = match &programs {
             Some(programs) if group != Group::Engine => runtime.block_on(within(limit, async {
                 live::run(group, programs, &sizes, &names, &mut book).await
@@ -138,6 +140,7 @@ fn measure(settings: &Settings) -> anyhow::Result<Vec<&'static str>> {
             book.end(name.word(), since.elapsed(), broken.as_deref())?;
         }
         eprintln!("== done after {} s", since.elapsed().as_secs());
+        spare = limit.saturating_sub(since.elapsed());
         if broken.as_deref() == Some(INTERRUPTED) {
             break;
         }

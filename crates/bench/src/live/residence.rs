@@ -105,6 +105,10 @@ pub(super) async fn run(
             }
             book.save()?;
         }
+        if !pods && wants(Benchmark::Idle) {
+            let idle = book.part(IDLE);
+            idle.whole = idle.broken.is_none();
+        }
     }
     Ok(())
 }

@@ -129,6 +129,8 @@ pub struct Part {
     pub remarks: Vec<String>,
     /// How long it took.
     pub seconds: u64,
+    /// Whether it has all its figures, whatever happens to what is measured together with it.
+    pub whole: bool,
     /// Why it is not whole, if so.
     pub broken: Option<String>,
     /// What was tried where a goal is missed, in Markdown, from `bench/notes`.
