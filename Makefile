@@ -19,7 +19,8 @@ build: prerequisites ## Build coppice and coppice-operator into target/release
 	@cp "$(CARGO_TARGET_DIR)/release/coppice-operator" "$(CARGO_TARGET_DIR)/release/coppice" "$(CARGO_TARGET_DIR)/release/kubectl-coppice" target/release/
 	@echo "built target/release/coppice-operator, coppice and kubectl-coppice"
 
-demo: prerequisites ## Start a control plane of its own, run the examples and show what happens to each namespace
+demo: ## Run the examples on a control plane of its own (without Go: in memory) and show what happens to each namespace
+	@./hack/prerequisites.sh without-go
 	@echo "building (the first time takes about 15 minutes on two cores) ..."
 	cargo build --locked --workspace --bins
 	"$(CARGO_TARGET_DIR)/debug/coppice-demo"

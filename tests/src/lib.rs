@@ -4,12 +4,14 @@
 
 pub mod demo;
 pub mod faulty;
+pub mod memory;
 pub mod operator;
 pub mod proxy;
 pub mod receiver;
 pub mod scale;
 pub mod stage;
 
+pub use memory::InMemory;
 pub use operator::Operator;
 pub use stage::Stage;
 
@@ -19,8 +21,11 @@ use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
 
 #[allow(clippy::expect_used, reason = "there is no test without a runtime")]
-static RUNTIME: LazyLock<Runtime> =
-    LazyLock::new(|| tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime"));
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
+    // No HTTP client can be made without one, be it for plain HTTP. It may be there already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime")
+});
 static SHARED: OnceCell<(Stage, Operator)> = OnceCell::const_new();
 
 /// Runs a test with a plane of its own.

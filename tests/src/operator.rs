@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use coppice_plane::OPERATOR;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use crate::stage::{Stage, binary};
+use crate::stage::{Stage, binary, until};
 
 /// Runs the operator, tells its process id, and kills it when standard input ends: also when the test process is
 /// killed, or ends without dropping what is static.
@@ -44,10 +44,22 @@ impl Operator {
 
     /// The same, by another kubeconfig.
     pub async fn spawn_by(stage: &Stage, kubeconfig: &Path, args: &[&str]) -> anyhow::Result<Self> {
+        Self::run(kubeconfig, &stage.plane.dir().join("log"), args).await
+    }
+
+    /// Starts it for any API server, with its log in a folder, and waits until it is ready.
+    pub async fn start_by(kubeconfig: &Path, logs: &Path) -> anyhow::Result<Self> {
+        let operator = Self::run(kubeconfig, logs, &[]).await?;
+        let ready = until("the operator is ready", async || operator.http("/readyz").await.ok()).await;
+        ready.with_context(|| operator.last_lines())?;
+        Ok(operator)
+    }
+
+    async fn run(kubeconfig: &Path, logs: &Path, args: &[&str]) -> anyhow::Result<Self> {
         // Free a moment ago; a lost race shows as a start that fails.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let address = format!("127.0.0.1:{port}");
-        let log = stage.plane.dir().join(format!("log/operator-{port}.log"));
+        let log = logs.join(format!("operator-{port}.log"));
         let mut child = tokio::process::Command::new("/bin/sh")
             .args(["-c", SUPERVISOR, "supervisor"])
             .arg(binary("coppice-operator")?)

@@ -33,6 +33,14 @@ pub fn binary(name: &str) -> anyhow::Result<PathBuf> {
         .with_context(|| format!("{name} is not built: run `cargo build --workspace`"))
 }
 
+/// `deploy/install.yaml` without the Deployment: the tests and the demo run the operator themselves.
+pub fn manifest() -> anyhow::Result<String> {
+    let path = repository().join("deploy/install.yaml");
+    let manifest = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let documents = manifest.split("\n---").filter(|d| !d.contains("\nkind: Deployment"));
+    Ok(documents.collect::<Vec<_>>().join("\n---"))
+}
+
 impl Stage {
     /// Starts a plane and installs `deploy/install.yaml` as a user would.
     pub async fn start() -> anyhow::Result<Self> {
@@ -48,10 +56,7 @@ impl Stage {
 
     /// Installs `deploy/install.yaml`, without the Deployment: the tests run the operator themselves.
     pub async fn install(&self) -> anyhow::Result<()> {
-        let path = repository().join("deploy/install.yaml");
-        let manifest = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let documents = manifest.split("\n---").filter(|d| !d.contains("\nkind: Deployment"));
-        let rest = documents.collect::<Vec<_>>().join("\n---");
+        let rest = manifest()?;
         self.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], &rest).await?;
         let crds = "crd/namespacemanagers.coppice.dev crd/coppiceconfigs.coppice.dev";
         let mut wait = vec!["wait", "--for=condition=Established", "--timeout=60s"];
@@ -200,14 +205,7 @@ impl Stage {
 
     /// Waits until something is there.
     pub async fn until<T>(&self, what: &str, check: impl AsyncFn() -> Option<T>) -> anyhow::Result<T> {
-        let deadline = Instant::now() + PATIENCE;
-        while Instant::now() < deadline {
-            if let Some(found) = check().await {
-                return Ok(found);
-            }
-            pause().await;
-        }
-        bail!("waited {} s in vain: {what}", PATIENCE.as_secs())
+        until(what, check).await
     }
 
     /// Events of a reason about an object: their messages.
@@ -234,6 +232,18 @@ impl Stage {
             })
             .collect())
     }
+}
+
+/// Waits until something is there.
+pub async fn until<T>(what: &str, check: impl AsyncFn() -> Option<T>) -> anyhow::Result<T> {
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        if let Some(found) = check().await {
+            return Ok(found);
+        }
+        pause().await;
+    }
+    bail!("waited {} s in vain: {what}", PATIENCE.as_secs())
 }
 
 /// Between two looks at the API server.

@@ -73,6 +73,7 @@ const LAYERS: [Layer; 14] = [
             "coppice-notify",
             "coppice-plane",
             "coppice-quantity",
+            "coppice-sim",
         ],
     ),
     // The benchmarks stand on what the tests stand on.

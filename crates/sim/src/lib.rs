@@ -5,7 +5,9 @@
 //! server saw. One seed decides everything that is left to chance; the same seed gives the same trace, byte by byte.
 
 pub mod campaign;
+pub mod conformance;
 pub mod fault;
+pub mod http;
 pub mod oracle;
 pub mod receiver;
 mod replica;

@@ -1,19 +1,18 @@
-//! The examples on a plane of their own, followed until every expected outcome was seen on the API server.
+//! The examples on an API server of their own, followed until every expected outcome was seen on the API server.
 #![allow(clippy::print_stdout, reason = "this is what the demo is for")]
 
+mod cluster;
 mod outcomes;
 mod table;
 
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use coppice_plane::ADMIN;
-use kube::Client;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 
+use crate::alone;
 use crate::receiver::Receiver;
 use crate::stage::repository;
-use crate::{Operator, Stage, alone};
+use cluster::Cluster;
 use outcomes::Outcome;
 use table::Table;
 
@@ -48,29 +47,22 @@ pub fn run() -> anyhow::Result<bool> {
 }
 
 async fn demo() -> anyhow::Result<bool> {
-    println!(
-        "starting a control plane of its own (etcd, kube-apiserver, controller-manager, scheduler, KWOK) ..."
-    );
-    let stage = Stage::start().await?;
-    println!("  up at {}; nothing else is touched", stage.plane.url());
-    println!("  look at it yourself: export KUBECONFIG={}", stage.plane.admin_kubeconfig().display());
-    println!(
-        "  installed deploy/install.yaml; starting the operator as its service account, with its own rights ..."
-    );
+    let cluster = Cluster::start().await?;
     let receiver = Receiver::start(&[]).await?;
-    stage.apply(&settings()).await?;
-    let operator = Operator::start(&stage).await?;
+    cluster.apply(&settings()).await?;
+    let operator = cluster.operator().await?;
     println!("  the operator is ready: http://{}/metrics", operator.address);
     for example in EXAMPLES {
-        apply(&stage, example, &receiver).await?;
+        apply(&cluster, example, &receiver).await?;
     }
     println!(
         "  applied {} examples; there is no cluster DNS here, so the receiver of 04 is {}\n",
         EXAMPLES.len(),
         receiver.url
     );
-    let finished = follow(&stage, &receiver).await?;
-    stage.plane.stop().await?;
+    let finished = follow(&cluster, &receiver).await?;
+    drop(operator);
+    cluster.stop().await?;
     Ok(finished)
 }
 
@@ -81,7 +73,7 @@ fn settings() -> String {
         .to_owned()
 }
 
-async fn apply(stage: &Stage, example: &str, receiver: &Receiver) -> anyhow::Result<()> {
+async fn apply(cluster: &Cluster, example: &str, receiver: &Receiver) -> anyhow::Result<()> {
     let path = repository().join("examples").join(format!("{example}.yaml"));
     let yaml =
         std::fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;
@@ -89,8 +81,8 @@ async fn apply(stage: &Stage, example: &str, receiver: &Receiver) -> anyhow::Res
     // A namespace's service account is made a moment after the namespace: pods are applied again until they are taken.
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
-        match stage.kubectl_stdin(ADMIN, &["apply", "-f", "-"], &yaml).await {
-            Ok(_) => return Ok(()),
+        match cluster.apply(&yaml).await {
+            Ok(()) => return Ok(()),
             Err(error) if Instant::now() > deadline => return Err(error),
             Err(_) => tokio::time::sleep(LOOK).await,
         }
@@ -98,10 +90,8 @@ async fn apply(stage: &Stage, example: &str, receiver: &Receiver) -> anyhow::Res
 }
 
 /// Prints what happens until every outcome was seen.
-async fn follow(stage: &Stage, receiver: &Receiver) -> anyhow::Result<bool> {
-    let kubeconfig = Kubeconfig::read_from(stage.plane.admin_kubeconfig())?;
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    let client = Client::try_from(config)?;
+async fn follow(cluster: &Cluster, receiver: &Receiver) -> anyhow::Result<bool> {
+    let client = cluster.client().await?;
     let mut table = Table::new();
     let mut open = Outcome::all();
     let deadline = Instant::now() + PATIENCE;

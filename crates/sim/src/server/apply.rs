@@ -426,20 +426,7 @@ impl Server {
                 "strconv.ParseUint: parsing {revision:?}: invalid syntax"
             )));
         }
-        // The schema of a custom resource has been looked at; and a null that is applied is no field that is left out.
-        let dropped = match &kind.custom {
-            Some(_) => decode::unknown_metadata(&mut patch),
-            None => decode::unknown_fields(kind, &mut patch),
-        };
-        if let Some(field) = dropped.first() {
-            return Err(Failure::internal(format!(
-                "failed to create typed patch object ({}/{name}; {}/{}, Kind={}): .{field}: field not declared in schema",
-                meta::namespace(&patch),
-                kind.group,
-                kind.version,
-                kind.kind
-            )));
-        }
+        decode::tidy(kind, &mut patch);
         let key = Key::new(namespace, name);
         let Some(live) = self.store.get(kind.store, key.as_str()).cloned() else {
             if !caller.subresource.is_empty() {

@@ -311,16 +311,14 @@ pub(super) fn not_base64(text: &str) -> Option<usize> {
     text.bytes().position(|c| !c.is_ascii_alphanumeric() && !matches!(c, b'+' | b'/' | b'=' | b'\r' | b'\n'))
 }
 
-/// Drops what the kind does not have from an applied object; answers the paths.
-pub(super) fn unknown_fields(kind: &Kind, value: &mut Value) -> Vec<String> {
-    clean(kind, value)
-}
-
-/// The same for what all kinds have.
-pub(super) fn unknown_metadata(value: &mut Value) -> Vec<String> {
-    let mut unknown = Vec::new();
-    clean_metadata(value, &mut unknown);
-    unknown
+/// Drops what is empty from an applied object; that it has nothing else than its kind has been looked at.
+pub(super) fn tidy(kind: &Kind, value: &mut Value) {
+    if kind.custom.is_some() {
+        // A null in a custom resource is no field that is left out.
+        clean_metadata(value, &mut Vec::new());
+    } else {
+        clean(kind, value);
+    }
 }
 
 /// Drops what the kind does not have; answers the paths, sorted as the API server does: metadata first.

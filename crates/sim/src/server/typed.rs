@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::builtin;
 use super::decode::not_base64;
 use super::kinds::Kind;
 use super::meta;
@@ -16,7 +17,8 @@ pub(super) fn check(kind: &Kind, patch: &Value) -> Result<(), Failure> {
         let place = format!(".{field}");
         match (&kind.custom, field.as_str()) {
             (_, "metadata") => walk(&metadata(), value, &place, &mut errors),
-            (Some(custom), _) => walk(&custom.open_api["properties"][field], value, &place, &mut errors),
+            (Some(custom), _) => field_of(&custom.open_api, field, value, &place, &mut errors),
+            (None, _) if !builtin::fields(kind).contains(&field.as_str()) => errors.push(undeclared(&place)),
             (None, "data" | "stringData") if kind.group.is_empty() => {
                 walk(
                     &json!({"type": "object", "additionalProperties": TEXT.clone()}),
@@ -117,17 +119,25 @@ fn walk(schema: &Value, value: &Value, path: &str, errors: &mut Vec<String>) {
 }
 
 fn object(schema: &Value, map: &Map<String, Value>, path: &str, errors: &mut Vec<String>) {
+    for (field, value) in map {
+        field_of(schema, field, value, &format!("{path}.{field}"), errors);
+    }
+}
+
+/// A field of an object with this schema.
+fn field_of(schema: &Value, field: &str, value: &Value, path: &str, errors: &mut Vec<String>) {
     let properties = schema["properties"].as_object();
     let others = schema.get("additionalProperties").filter(|others| others.is_object());
     let keeps = schema["x-kubernetes-preserve-unknown-fields"] == true;
-    for (field, value) in map {
-        let path = format!("{path}.{field}");
-        match (properties.and_then(|p| p.get(field)), others) {
-            (Some(schema), _) | (None, Some(schema)) => walk(schema, value, &path, errors),
-            (None, None) if keeps || properties.is_none() => {}
-            (None, None) => errors.push(format!("{path}: field not declared in schema")),
-        }
+    match (properties.and_then(|p| p.get(field)), others) {
+        (Some(schema), _) | (None, Some(schema)) => walk(schema, value, path, errors),
+        (None, None) if keeps || properties.is_none() => {}
+        (None, None) => errors.push(undeclared(path)),
     }
+}
+
+fn undeclared(path: &str) -> String {
+    format!("{path}: field not declared in schema")
 }
 
 fn list(schema: &Value, items: &[Value], path: &str, errors: &mut Vec<String>) {

@@ -1,0 +1,509 @@
+//! What generated requests have found: each row is a request that the server in memory once answered otherwise than the
+//! real one, with the real one's answer.
+#![allow(clippy::unwrap_used, clippy::too_many_lines, reason = "tables of a test")]
+
+mod server_support;
+
+use serde_json::{Value, json};
+use server_support::Expected::{Has, Says};
+use server_support::{Row, World, play};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const MAP: &str = "/api/v1/namespaces/default/configmaps/a";
+const SECRETS: &str = "/api/v1/namespaces/default/secrets";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const POD: &str = "/api/v1/namespaces/default/pods/a";
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases/a";
+const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
+const EVENT: &str = "/apis/events.k8s.io/v1/namespaces/default/events/a";
+const MANAGERS: &str = "/apis/coppice.dev/v1alpha1/namespaces/default/namespacemanagers";
+const MANAGER: &str = "/apis/coppice.dev/v1alpha1/namespaces/default/namespacemanagers/a";
+const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+
+fn map(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": "1"}})
+}
+
+fn secret(data: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "data": data})
+}
+
+fn pod() -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
+        "spec": {"schedulerName": "nobody", "containers": [{"name": "main", "image": "busybox:1"}]}})
+}
+
+fn event(kind: &str) -> Value {
+    json!({
+        "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "a"}, "reason": "Told", "type": kind,
+        "regarding": {"kind": "ConfigMap", "name": "a", "namespace": "default"}, "action": "Tell", "note": "it is told",
+        "eventTime": "2001-02-03T04:05:06.789012Z", "reportingController": "x.io/y", "reportingInstance": "one",
+    })
+}
+
+fn manager() -> Value {
+    let policy = json!({"name": "p", "when": {"ttl": {"after": "1h"}}, "then": {"delete": {}}});
+    json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "NamespaceManager", "metadata": {"name": "a"},
+        "spec": {"policies": [policy]}})
+}
+
+/// A server with our definitions.
+fn world() -> World {
+    let mut world = World::new();
+    for definition in coppice_api::crds() {
+        let uri = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        world.must("POST", uri, &serde_json::to_value(definition).unwrap());
+    }
+    world
+}
+
+fn check(rows: Vec<Row>) {
+    play(&mut world(), rows);
+}
+
+fn with(mut object: Value, pointer: &str, value: Value) -> Value {
+    let (parent, field) = pointer.rsplit_once('/').unwrap();
+    object.pointer_mut(parent).unwrap()[field] = value;
+    object
+}
+
+#[test]
+fn creating() {
+    let labelled = with(manager(), "/metadata/labels", json!({"a": 1}));
+    let named = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a.b"}});
+    check(vec![
+        (
+            "POST",
+            MAPS,
+            with(map("a"), "/data", json!({"": "x"})),
+            422,
+            Has(json!({"details": {"causes": [
+            {"field": "data[]", "message": format!("Invalid value: \"\": {CONFIG_KEY}"), "reason": "FieldValueInvalid"}
+        ], "kind": "ConfigMap", "name": "a"}})),
+        ),
+        (
+            "POST",
+            SECRETS,
+            secret(&json!({"a": "no base64!"})),
+            400,
+            Says(
+                "Secret in version \"v1\" cannot be handled as a Secret: illegal base64 data at input byte 2",
+            ),
+        ),
+        ("POST", MAPS, with(map("a"), "/metadata/finalizers", json!(["x.io/held"])), 201, Has(json!({}))),
+        ("DELETE", MAP, Value::Null, 200, Has(json!({}))),
+        ("POST", MAPS, map("a"), 409, Says("object is being deleted: configmaps \"a\" already exists")),
+        (
+            "POST",
+            "/api/v1/namespaces",
+            named,
+            422,
+            Says(
+                "Namespace \"a.b\" is invalid: metadata.name: Invalid value: \"a.b\": must not contain dots",
+            ),
+        ),
+        (
+            "POST",
+            MANAGERS,
+            labelled,
+            400,
+            Says(
+                "NamespaceManager in version \"v1alpha1\" cannot be handled as a NamespaceManager: json: cannot unmarshal number into Go struct field ObjectMeta.labels of type string",
+            ),
+        ),
+        ("POST", MANAGERS, with(manager(), "/metadata/resourceVersion", json!("soon")), 201, Has(json!({}))),
+        (
+            "POST",
+            EVENTS,
+            with(event("Normal"), "/metadata/name", json!("A")),
+            422,
+            Has(json!({
+            "details": {"kind": "Event", "name": "A", "group": null}})),
+        ),
+    ]);
+}
+
+#[test]
+fn a_name_is_made_only_where_the_object_may_be() {
+    let mut world = world();
+    world.must("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "n"}}));
+    world.must("DELETE", "/api/v1/namespaces/n", &Value::Null);
+    let unnamed = json!({"metadata": {"generateName": "gen-"}});
+    let (code, refused) = world.ask("POST", "/api/v1/namespaces/n/configmaps", &unnamed);
+    assert_eq!((code, &refused["details"]["name"]), (403, &json!("gen-")));
+}
+
+#[test]
+fn bodies_are_shown_by_their_beginning() {
+    check(vec![
+        ("POST", MANAGERS, with(manager(), "/kind", json!("")), 400, Has(json!({}))),
+        (
+            "POST",
+            MANAGERS,
+            with(manager(), "/apiVersion", json!("")),
+            400,
+            Says(
+                "the API version in the data () does not match the expected API version (coppice.dev/v1alpha1)",
+            ),
+        ),
+    ]);
+    let mut world = world();
+    let (_, answer) = world.ask("POST", MANAGERS, &with(manager(), "/kind", json!("")));
+    let message = answer["message"].as_str().unwrap();
+    assert!(message.ends_with("({\"apiVersion\":\"coppice.dev/v1a ...)"), "{message}");
+}
+
+#[test]
+fn updating() {
+    let changed = with(map("a"), "/metadata/resourceVersion", json!("0"));
+    let uid = json!("00000000-0000-4000-8000-00000000abcd");
+    let lease = json!({"metadata": {"name": "a", "resourceVersion": "12"}, "spec": {"holderIdentity": "x"}});
+    check(vec![
+        ("POST", MAPS, map("a"), 201, Has(json!({}))),
+        // As if there were none.
+        ("PUT", MAP, changed, 200, Has(json!({}))),
+        (
+            "PUT",
+            LEASE,
+            with(lease.clone(), "/metadata/uid", uid),
+            409,
+            Says(
+                "Operation cannot be fulfilled on leases.coordination.k8s.io \"a\": StorageError: invalid object, Code: 4, Key: /registry/leases/default/a, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: 00000000-0000-4000-8000-00000000abcd, UID in object meta: ",
+            ),
+        ),
+        ("PUT", LEASE, lease, 201, Has(json!({"spec": {"holderIdentity": "x"}}))),
+        ("POST", SECRETS, secret(&json!({})), 201, Has(json!({"type": "Opaque"}))),
+        (
+            "PUT",
+            "/api/v1/namespaces/default/secrets/a",
+            with(secret(&json!({})), "/type", json!("x.io/y")),
+            422,
+            Says("Secret \"a\" is invalid: type: Invalid value: \"x.io/y\": field is immutable"),
+        ),
+        ("POST", MANAGERS, manager(), 201, Has(json!({}))),
+        (
+            "PUT",
+            "/apis/coppice.dev/v1alpha1/namespaces/default/namespacemanagers/b",
+            with(with(manager(), "/metadata/name", json!("b")), "/kind", json!("Secret")),
+            404,
+            Says("namespacemanagers.coppice.dev \"b\" not found"),
+        ),
+        // Defaults are put into a status too.
+        (
+            "PATCH merge",
+            "/apis/coppice.dev/v1alpha1/namespaces/default/namespacemanagers/a/status",
+            json!({"status": {"observedGeneration": 1}}),
+            200,
+            Has(json!({"status": {"firings": 0}})),
+        ),
+        (
+            "PUT",
+            "/apis/apps/v1/namespaces/default/deployments/a/scale",
+            json!({"metadata": {"name": "a"}, "spec": {"replicas": "many"}}),
+            400,
+            Says(
+                "Scale in version \"v1\" cannot be handled as a Scale: json: cannot unmarshal string into Go struct field ScaleSpec.spec.replicas of type int32",
+            ),
+        ),
+    ]);
+}
+
+#[test]
+fn what_of_pods_jobs_and_events_may_be_changed() {
+    let mut world = world();
+    world.must("POST", PODS, &pod());
+    let (code, refused) = world.ask("PUT", POD, &pod());
+    assert_eq!(
+        (code, &refused["details"]["causes"][0]["field"]),
+        (422, &json!("spec")),
+        "it says nothing of its account"
+    );
+    play(
+        &mut world,
+        vec![
+            (
+                "PATCH strategic",
+                POD,
+                json!({"spec": {"containers": [{"name": "main", "image": "x"}]}}),
+                200,
+                Has(json!({})),
+            ),
+            (
+                "PATCH merge",
+                POD,
+                json!({"spec": {"containers": []}}),
+                422,
+                Says(
+                    "Pod \"a\" is invalid: [spec.containers: Required value, spec.containers: Forbidden: pod updates may not add or remove containers]",
+                ),
+            ),
+            (
+                "PATCH merge",
+                "/api/v1/namespaces/default/pods/a/status",
+                json!({"status": {"conditions": [{"type": "x.io/y", "status": "True"}]}}),
+                200,
+                Has(json!({"status": {
+            "conditions": [{"type": "x.io/y", "status": "True", "lastProbeTime": null, "lastTransitionTime": null}]}})),
+            ),
+            (
+                "PUT",
+                "/api/v1/namespaces/default/pods/a/status",
+                with(pod(), "/status", json!({"phase": "Failed"})),
+                200,
+                Has(json!({"status": {"phase": "Failed", "qosClass": "BestEffort"}})),
+            ),
+            ("POST", EVENTS, event("Normal"), 201, Has(json!({}))),
+            (
+                "PUT",
+                EVENT,
+                event("Warning"),
+                422,
+                Says("Event \"a\" is invalid: type: Invalid value: \"Warning\": field is immutable"),
+            ),
+            (
+                "PUT",
+                EVENT,
+                with(event("Normal"), "/regarding/name", json!("b")),
+                422,
+                Says(
+                    "Event \"a\" is invalid: involvedObject: Invalid value: {\"Kind\":\"ConfigMap\",\"Namespace\":\"default\",\"Name\":\"b\",\"UID\":\"\",\"APIVersion\":\"\",\"ResourceVersion\":\"\",\"FieldPath\":\"\"}: field is immutable",
+                ),
+            ),
+        ],
+    );
+    let jobs = "/apis/batch/v1/namespaces/default/jobs";
+    let template =
+        json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}});
+    let job = json!({"metadata": {"name": "a"}, "spec": {"suspend": true, "template": template}});
+    world.must("POST", jobs, &job);
+    let (code, refused) = world.ask("PUT", &format!("{jobs}/a"), &job);
+    assert_eq!((code, &refused["details"]["causes"][0]["field"]), (422, &json!("spec.selector")));
+}
+
+#[test]
+fn patching() {
+    let annotations = json!([{"op": "add", "path": "/metadata/annotations", "value": {"a b": "z"}}]);
+    let mut world = world();
+    play(
+        &mut world,
+        vec![
+            ("PATCH merge", MAP, json!([]), 404, Says("configmaps \"a\" not found")),
+            ("POST", MAPS, map("a"), 201, Has(json!({}))),
+            (
+                "PATCH strategic",
+                MAP,
+                json!([{}]),
+                400,
+                Says("json: cannot unmarshal array into Go value of type map[string]interface {}"),
+            ),
+            ("PATCH merge", MAP, json!({"data": {"a": 1}}), 422, Has(json!({"reason": "Invalid"}))),
+            (
+                "PATCH other",
+                MANAGER,
+                json!({}),
+                415,
+                Says(
+                    "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+                ),
+            ),
+            ("POST", MANAGERS, manager(), 201, Has(json!({}))),
+        ],
+    );
+    let (code, refused) = world.ask("PATCH json", MANAGER, &annotations);
+    assert_eq!(
+        (code, refused["details"]["causes"].as_array().unwrap().len()),
+        (422, 3),
+        "it looks three times"
+    );
+}
+
+#[test]
+fn applying() {
+    let by = "/api/v1/namespaces/default/configmaps/a?fieldManager=one";
+    let managers = "/apis/coppice.dev/v1alpha1/namespaces/default/namespacemanagers/a?fieldManager=one";
+    let uid = "00000000-0000-4000-8000-00000000abcd";
+    check(vec![
+        (
+            "PATCH apply",
+            by,
+            with(map("a"), "/data", json!("text")),
+            500,
+            Says(
+                "failed to create typed patch object (/a; /v1, Kind=ConfigMap): .data: expected map, got &{text}",
+            ),
+        ),
+        (
+            "PATCH apply",
+            by,
+            with(map("a"), "/spec", json!({})),
+            500,
+            Says(
+                "failed to create typed patch object (/a; /v1, Kind=ConfigMap): .spec: field not declared in schema",
+            ),
+        ),
+        (
+            "PATCH apply",
+            by,
+            with(map("a"), "/metadata/uid", json!(uid)),
+            409,
+            Says(
+                "Operation cannot be fulfilled on configmaps \"a\": uid mismatch: the provided object specified uid 00000000-0000-4000-8000-00000000abcd, and no existing object was found",
+            ),
+        ),
+        (
+            "PATCH apply",
+            by,
+            with(map("a"), "/metadata/resourceVersion", json!("soon")),
+            500,
+            Says("strconv.ParseUint: parsing \"soon\": invalid syntax"),
+        ),
+        (
+            "PATCH apply",
+            managers,
+            with(manager(), "/metadata/generation", json!("many")),
+            500,
+            Says(
+                "failed to create typed patch object (/a; coppice.dev/v1alpha1, Kind=NamespaceManager): .metadata.generation: expected numeric (int or float), got string",
+            ),
+        ),
+        (
+            "PATCH apply",
+            managers,
+            with(manager(), "/unknownField", json!("x")),
+            500,
+            Says(
+                "failed to create typed patch object (/a; coppice.dev/v1alpha1, Kind=NamespaceManager): .unknownField: field not declared in schema",
+            ),
+        ),
+        (
+            "PATCH apply",
+            managers,
+            with(manager(), "/spec/policies/0/then", json!([{"a": 1}])),
+            500,
+            Says(
+                "failed to create typed patch object (/a; coppice.dev/v1alpha1, Kind=NamespaceManager): .spec.policies[0].then: expected map, got &{[map[a:1]]}",
+            ),
+        ),
+        (
+            "PATCH apply",
+            managers,
+            with(
+                manager(),
+                "/spec/policies/0/when",
+                json!({"podsSucceed": {"selector": {"matchLabels": {"app": 1.5}}}}),
+            ),
+            500,
+            Says(
+                "failed to create typed patch object (/a; coppice.dev/v1alpha1, Kind=NamespaceManager): .spec.policies[0].when.podsSucceed.selector.matchLabels.app: expected string, got &value.valueUnstructured{Value:1.5}",
+            ),
+        ),
+        (
+            "PATCH apply",
+            managers,
+            with(manager(), "/spec", Value::Null),
+            422,
+            Has(json!({"details": {"causes": [
+                {"field": "spec", "message": "Invalid value: \"null\": spec in body must be of type object: \"null\"", "reason": "FieldValueTypeInvalid"},
+                {"field": "<nil>", "message": "Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing errors to complete validation", "reason": "FieldValueInvalid"},
+            ]}})),
+        ),
+        (
+            "PATCH apply",
+            "/apis/coordination.k8s.io/v1/namespaces/default/leases/a?fieldManager=one",
+            json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "a"}}),
+            201,
+            Has(json!({"spec": {}})),
+        ),
+    ]);
+    let mut world = world();
+    let first = world.must("PATCH apply", by, &map("a"));
+    let two = "/api/v1/namespaces/default/configmaps/a?fieldManager=two";
+    let second = world.must("PATCH apply", two, &map("a"));
+    assert_ne!(
+        first["metadata"]["resourceVersion"], second["metadata"]["resourceVersion"],
+        "it has an owner more"
+    );
+    assert_eq!(world.must("PATCH apply", two, &map("a")), second, "and now nothing has changed");
+    let other = with(with(map("a"), "/metadata/name", json!("b")), "/data/a", json!("2"));
+    assert_eq!(world.ask("PATCH apply", two, &other).0, 409, "who owns fields is looked at before the name");
+}
+
+#[test]
+fn deleting() {
+    let one = "/apis/batch/v1/namespaces/default/jobs/a";
+    let dry = "/api/v1/namespaces/default/configmaps/a?dryRun=All";
+    check(vec![
+        ("POST", MAPS, map("a"), 201, Has(json!({}))),
+        // Beside a body the query counts for nothing.
+        ("DELETE", dry, json!({"propagationPolicy": "Background"}), 200, Has(json!({"status": "Success"}))),
+        ("GET", MAP, Value::Null, 404, Says("configmaps \"a\" not found")),
+        ("POST", EVENTS, event("Normal"), 201, Has(json!({}))),
+        ("DELETE", EVENT, json!({"propagationPolicy": "Foreground"}), 200, Has(json!({"status": "Success"}))),
+    ]);
+    let mut world = world();
+    world.must("POST", EVENTS, &event("Normal"));
+    let gone = world.must("DELETE", EVENTS, &Value::Null);
+    assert_eq!(gone["items"][0]["regarding"]["name"], "a", "in the form that was asked for");
+    let request = coppice_sim::server::Request::delete(one);
+    let refused = world.server.handle(world.now, "alice", &request).done().unwrap();
+    assert_eq!((refused.code, refused.warnings.len()), (404, 1), "it warns also of what is not there");
+}
+
+#[test]
+fn pages_end_where_the_namespace_ends() {
+    let mut world = world();
+    let labelled = |name: &str| with(map(name), "/metadata/labels", json!({"x": "y"}));
+    world.must("POST", MAPS, &labelled("a"));
+    world.must("POST", MAPS, &map("b"));
+    let page = world.must("GET", &format!("{MAPS}?labelSelector=x&limit=1"), &Value::Null);
+    let token = page["metadata"]["continue"].as_str().expect("nobody has looked whether more is selected");
+    let rest = world.must("GET", &format!("{MAPS}?labelSelector=x&limit=1&continue={token}"), &Value::Null);
+    assert_eq!((&rest["items"], &rest["metadata"]["continue"]), (&json!([]), &Value::Null));
+    let (_, answer) = world.ask("GET", &format!("{MAPS}?continue=nonsense"), &Value::Null);
+    assert_eq!(
+        answer["message"],
+        "invalid continue token: continue key is not valid: invalid character '\\u009e' looking for beginning of value"
+    );
+}
+
+#[test]
+fn bookmarks_have_what_their_types_print() {
+    let mut world = world();
+    let query =
+        "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let mut watch = world.watch(&format!("{EVENTS}?{query}"));
+    let bookmark = world.events(&mut watch).pop().unwrap();
+    assert_eq!(
+        (&bookmark.object["regarding"], &bookmark.object["deprecatedSource"]),
+        (&json!({}), &json!({}))
+    );
+    let mut watch = world.watch(&format!("{PODS}?{query}"));
+    let bookmark = world.events(&mut watch).pop().unwrap();
+    assert_eq!(bookmark.object["spec"], json!({"containers": null}));
+}
+
+#[test]
+fn controllers() {
+    let mut world = world();
+    world.must("POST", PODS, &pod());
+    let quota = json!({"metadata": {"name": "q"}});
+    world.must("POST", "/api/v1/namespaces/default/resourcequotas", &quota);
+    let template =
+        json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}});
+    let spec = json!({"replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": template});
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    world.must("POST", deployments, &json!({"metadata": {"name": "d"}, "spec": spec}));
+    world.pass(5);
+    let pod = world.must("GET", POD, &Value::Null);
+    assert_eq!(pod["spec"]["nodeName"], Value::Null, "another scheduler's pods are left alone");
+    let quota = world.must("GET", "/api/v1/namespaces/default/resourcequotas/q", &Value::Null);
+    assert_eq!((&quota["spec"], &quota["status"]), (&json!({}), &json!({})));
+    let deployment = world.must("GET", &format!("{deployments}/d"), &Value::Null);
+    assert_eq!(deployment["status"]["terminatingReplicas"], 0);
+    let without = json!({"metadata": {"annotations": null}});
+    world.must("PATCH merge", &format!("{deployments}/d"), &without);
+    world.pass(5);
+    let deployment = world.must("GET", &format!("{deployments}/d"), &Value::Null);
+    let annotations = json!({"deployment.kubernetes.io/revision": "1"});
+    assert_eq!(deployment["metadata"]["annotations"], annotations, "its controller notes the revision again");
+}
