@@ -130,18 +130,19 @@ async fn report(
     if kinds.is_empty() && broken.is_empty() {
         return Ok(());
     }
+    let unplayed = broken.len();
     // If the control plane has ended, one sequence is as good as another.
-    let mut text = format!("{} sequences cannot be played\n", broken.len());
     broken.truncate(3);
-    writeln!(text, "{}", broken.join("\n"))?;
-    let count = kinds.len();
-    let shown = usize::try_from(setting("COPPICE_CONFORMANCE_SHOWN", SHOWN))?;
-    for (n, (kind, (seed, disagreement, times))) in kinds.into_iter().enumerate() {
-        writeln!(text, "\n=== {kind}: {times} times, first with seed {seed}")?;
-        let told = if n < shown { both.smaller(disagreement).await } else { disagreement.last() };
-        writeln!(text, "{told}")?;
+    let (count, mut text) = (kinds.len(), broken.join("\n"));
+    for (kind, (seed, _, times)) in &kinds {
+        eprintln!("=== {kind}: {times} times, first with seed {seed}");
     }
-    bail!("{count} disagreements:\n{text}")
+    let shown = usize::try_from(setting("COPPICE_CONFORMANCE_SHOWN", SHOWN))?;
+    for (n, (kind, (_, disagreement, _))) in kinds.into_iter().enumerate() {
+        let told = if n < shown { both.smaller(disagreement).await } else { disagreement.last() };
+        writeln!(text, "\n=== {kind}\n{told}")?;
+    }
+    bail!("{count} disagreements, {unplayed} sequences cannot be played:\n{text}")
 }
 
 /// Method and path of the request that was answered differently.

@@ -306,6 +306,16 @@ fn patching() {
                     "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
                 ),
             ),
+            (
+                "PATCH json",
+                MAP,
+                json!([
+                    {"op": "add", "path": "/metadata/labels", "value": {"a": "b"}},
+                    {"op": "replace", "path": "/metadata/labels/c", "value": "d"},
+                ]),
+                200,
+                Has(json!({"metadata": {"labels": {"a": "b", "c": "d"}}})),
+            ),
             ("POST", MANAGERS, manager(), 201, Has(json!({}))),
         ],
     );
@@ -429,6 +439,39 @@ fn applying() {
 }
 
 #[test]
+fn applying_what_others_own() {
+    let by = "/api/v1/namespaces/default/configmaps/a?fieldManager=one";
+    let config = "/apis/coppice.dev/v1alpha1/coppiceconfigs/coppice?fieldManager=one";
+    let whole = json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "CoppiceConfig", "metadata": {"name": "coppice"},
+        "spec": {"governor": {"perHour": 66}}});
+    let bare = json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "CoppiceConfig", "metadata": {"name": "coppice"}});
+    let other = with(map("a"), "/data/a", json!("2"));
+    check(vec![
+        ("POST", MAPS, with(map("a"), "/metadata/finalizers", json!(["x.io/held"])), 201, Has(json!({}))),
+        // A conflict is told before the revision is looked at.
+        (
+            "PATCH apply",
+            by,
+            with(other, "/metadata/resourceVersion", json!("soon")),
+            409,
+            Says("Apply failed with 1 conflict: conflict with \"unknown\" using v1: .data.a"),
+        ),
+        // Each finalizer has owners of its own.
+        (
+            "PATCH apply",
+            by,
+            with(map("a"), "/metadata/finalizers", json!(["x.io/more"])),
+            200,
+            Has(json!({"metadata": {"finalizers": ["x.io/held", "x.io/more"]}})),
+        ),
+        ("PATCH apply", by, map("a"), 200, Has(json!({"metadata": {"finalizers": ["x.io/held"]}}))),
+        ("PATCH apply", config, whole, 201, Has(json!({"spec": {"governor": {"perMinute": 30}}}))),
+        // With what was applied goes what it was in, defaults and all.
+        ("PATCH apply", config, bare, 422, Has(json!({"reason": "Invalid"}))),
+    ]);
+}
+
+#[test]
 fn deleting() {
     let one = "/apis/batch/v1/namespaces/default/jobs/a";
     let dry = "/api/v1/namespaces/default/configmaps/a?dryRun=All";
@@ -447,6 +490,41 @@ fn deleting() {
     let request = coppice_sim::server::Request::delete(one);
     let refused = world.server.handle(world.now, "alice", &request).done().unwrap();
     assert_eq!((refused.code, refused.warnings.len()), (404, 1), "it warns also of what is not there");
+}
+
+#[test]
+fn events_of_the_old_group_are_hardly_looked_at() {
+    let old = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "Not_A_Name", "finalizers": ["plain"]},
+        "involvedObject": {"kind": "ConfigMap", "name": "a", "namespace": "default"}, "reason": "Told", "type": "Normal"});
+    check(vec![
+        ("POST", "/api/v1/namespaces/default/events", old.clone(), 201, Has(json!({}))),
+        (
+            "POST",
+            EVENTS,
+            old,
+            400,
+            Says(
+                "the API version in the data (v1) does not match the expected API version (events.k8s.io/v1)",
+            ),
+        ),
+    ]);
+    let mut world = world();
+    for name in ["a", "b"] {
+        world.must("POST", EVENTS, &with(event("Normal"), "/metadata/name", json!(name)));
+    }
+    let page = world.must("GET", &format!("{EVENTS}?limit=1"), &Value::Null);
+    let token = page["metadata"]["continue"].as_str().unwrap();
+    let token = base64::Engine::decode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, token).unwrap();
+    let token: Value = serde_json::from_slice(&token).unwrap();
+    assert_eq!(token["start"], "a\0", "they are not read from a cache");
+}
+
+#[test]
+fn a_dry_run_shows_the_revision_that_it_was_given() {
+    let mut world = world();
+    let given = with(secret(&json!({})), "/metadata/resourceVersion", json!("soon"));
+    let shown = world.must("POST", &format!("{SECRETS}?dryRun=All"), &given);
+    assert_eq!(shown["metadata"]["resourceVersion"], "soon");
 }
 
 #[test]

@@ -88,6 +88,30 @@ pub const KNOWN: &[Known] = &[
         },
     },
     Known {
+        what: "the order in which is said what of an applied object is not as its schema says",
+        why: "it is the order of a map of Go: none",
+        forgive: |_, real, simulated| {
+            for body in [&mut real.body, &mut simulated.body] {
+                let Some(Value::String(message)) = body.get_mut("message") else { continue };
+                if let Some((before, list)) = message.split_once(": errors:\n") {
+                    let mut list: Vec<&str> = list.split('\n').collect();
+                    list.sort_unstable();
+                    *message = format!("{before}: errors:\n{}", list.join("\n"));
+                }
+            }
+        },
+    },
+    Known {
+        what: "warnings beside the refusal of an Event that is written in the form of the other group",
+        why: "nobody acts on warnings of what is refused",
+        forgive: |_, real, _| {
+            let message = real.body["message"].as_str().unwrap_or_default();
+            if real.code == 400 && message.contains("does not match the expected API version") {
+                real.warnings.clear();
+            }
+        },
+    },
+    Known {
         what: "the order of causes: conflicts of field managers, and what is wrong with a custom resource",
         why: "the real server lists them in the order of a map of Go: in none",
         forgive: |_, real, simulated| {

@@ -3,7 +3,7 @@
 use super::compare::Disagreement;
 use super::step::Step;
 
-/// A disagreement with fewer steps: each is left out if `check` still finds one without it, at the same place. `check`
+/// A disagreement with fewer steps: each is left out if `check` still finds one without it, at the same place and with the same codes. `check`
 /// plays steps on both sides; it is asked so often at most.
 pub async fn smaller(
     found: Disagreement,
@@ -20,13 +20,19 @@ pub async fn smaller(
             fewer.drain(at..at + size);
             attempts -= 1;
             match check(&fewer).await {
-                Some(less) if less.at == best.at => best = less,
+                Some(less) if alike(&less, &best) => best = less,
                 _ => at += size,
             }
         }
         size /= 2;
     }
     best
+}
+
+/// Whether it is likely the same mistake.
+fn alike(one: &Disagreement, other: &Disagreement) -> bool {
+    let told = |d: &Disagreement| (d.real.code, d.simulated.code);
+    one.at == other.at && told(one) == told(other)
 }
 
 #[cfg(test)]

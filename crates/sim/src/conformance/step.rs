@@ -66,7 +66,7 @@ pub enum State {
     There,
     /// It is not there.
     Gone,
-    /// The Deployment controller has nothing left to do for it; nor has it for one that is going or gone.
+    /// The Deployment controller has nothing left to do for it, and the garbage collector neither; or it is gone.
     Settled,
     /// The Job controller has suspended it; or it is going or gone.
     Suspended,
@@ -85,19 +85,23 @@ impl State {
             let conditions = object["status"]["conditions"].as_array();
             conditions.and_then(|list| list.iter().find(|c| c["type"] == name)).unwrap_or(&Value::Null)
         };
-        let goes = object.is_null() || object["metadata"]["deletionTimestamp"].is_string();
+        let deleting = object["metadata"]["deletionTimestamp"].is_string();
+        // The garbage collector takes its finalizers away when it likes.
+        let finalizers = object["metadata"]["finalizers"].as_array();
+        let collected = finalizers.into_iter().flatten().any(|f| f == "orphan" || f == "foregroundDeletion");
+        let seen = object["status"]["observedGeneration"] == object["metadata"]["generation"];
         match self {
-            Self::Settled | Self::Suspended | Self::Counted if goes => true,
+            Self::Settled | Self::Suspended | Self::Counted if deleting && collected => false,
+            Self::Settled if deleting => seen,
+            Self::Settled | Self::Suspended | Self::Counted if deleting || object.is_null() => true,
             Self::There => !object.is_null(),
             Self::Gone => object.is_null(),
             Self::Settled => {
                 let progressing = condition("Progressing");
-                object["status"]["observedGeneration"] == object["metadata"]["generation"]
-                    && matches!(
-                        progressing["reason"].as_str(),
-                        Some("NewReplicaSetAvailable" | "DeploymentPaused")
-                    )
-                    && !condition("Available").is_null()
+                seen && matches!(
+                    progressing["reason"].as_str(),
+                    Some("NewReplicaSetAvailable" | "DeploymentPaused")
+                ) && !condition("Available").is_null()
             }
             Self::Suspended => condition("Suspended")["status"] == "True",
             Self::Condition(name) => condition(name)["status"] == "True",

@@ -28,7 +28,7 @@ const BEFORE: &str = "before-first-apply";
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     Field(String),
-    /// The element of a list with these values of its keys, as JSON.
+    /// The element of a list with these values of its keys, as JSON; of a set, with this value under an empty key.
     Element(Vec<(String, String)>),
 }
 
@@ -45,6 +45,10 @@ impl Path {
 
     fn is_of(&self, field: &str) -> bool {
         matches!(self.0.first(), Some(Step::Field(name)) if name == field)
+    }
+
+    fn is_metadata(&self) -> bool {
+        self.0.len() == 1 && self.is_of("metadata")
     }
 
     fn begins_with(&self, other: &Self) -> bool {
@@ -103,6 +107,8 @@ impl Managers {
 /// How the elements of a list are told apart; none if the list is one value.
 enum ListType {
     Atomic,
+    /// Every element is one value, and there once.
+    Set,
     Map(Vec<String>),
 }
 
@@ -140,6 +146,13 @@ impl<'a> Shape<'a> {
     }
 
     fn list(self, items: &[Value]) -> ListType {
+        let is_set = match self {
+            Self::BuiltIn(field) => field == "finalizers",
+            Self::Schema(schema) => schema["x-kubernetes-list-type"] == "set",
+        };
+        if is_set {
+            return ListType::Set;
+        }
         let keys = match self {
             Self::BuiltIn(field) => strategic::apply_keys(field, items),
             Self::Schema(schema) if schema["x-kubernetes-list-type"] == "map" => {
@@ -165,6 +178,11 @@ fn element_keys(keys: &[String], element: &Value) -> Vec<(String, String)> {
     keys.iter().filter_map(|key| Some((key.clone(), element.get(key)?.to_string()))).collect()
 }
 
+/// The element of a set.
+fn member(item: &Value) -> Vec<(String, String)> {
+    vec![(String::new(), item.to_string())]
+}
+
 /// The fields of a value that have no fields of their own, and the elements of its lists.
 fn leaves(shape: Shape<'_>, value: &Value, path: &Path, into: &mut Fields) {
     match value {
@@ -179,6 +197,11 @@ fn leaves(shape: Shape<'_>, value: &Value, path: &Path, into: &mut Fields) {
                     let path = path.with(Step::Element(element_keys(&keys, item)));
                     into.insert(path.clone(), Value::Null);
                     leaves(shape.element(), item, &path, into);
+                }
+            }
+            ListType::Set => {
+                for item in items {
+                    into.insert(path.with(Step::Element(member(item))), item.clone());
                 }
             }
             ListType::Atomic => {
@@ -233,6 +256,13 @@ fn merge(shape: Shape<'_>, target: &mut Value, applied: &Value) {
                     }
                 }
             }
+            (ListType::Set, Value::Array(list)) => {
+                for item in items {
+                    if !list.contains(item) {
+                        list.push(item.clone());
+                    }
+                }
+            }
             (_, target) => *target = applied.clone(),
         },
         _ => *target = applied.clone(),
@@ -257,7 +287,10 @@ fn remove(target: &mut Value, steps: &[Step]) {
         }
         (Step::Element(keys), Value::Array(list)) => {
             let is = |e: &Value| {
-                keys.iter().all(|(key, value)| e.get(key).map(Value::to_string).as_ref() == Some(value))
+                *keys == member(e)
+                    || keys
+                        .iter()
+                        .all(|(key, value)| e.get(key).map(Value::to_string).as_ref() == Some(value))
             };
             if rest.is_empty() {
                 list.retain(|e| !is(e));
@@ -347,7 +380,15 @@ impl Owners {
         self.list.retain(|o| !mine(o) && !o.paths.is_empty());
         let owned_within =
             |path: &Path| self.list.iter().any(|o| o.paths.iter().any(|p| p.begins_with(path)));
-        let gone = before.into_iter().filter(|p| !wanted.contains_key(p) && !owned_within(p)).collect();
+        // With a field goes what it is in, defaults and all, as far as nobody owns something there.
+        let kept = |path: &Path| owned_within(path) || wanted.keys().any(|p| p.begins_with(path));
+        let outermost = |path: Path| {
+            let parts = (1..path.0.len()).map(|length| Path(path.0[..length].to_vec()));
+            let mut fields = parts.filter(|p| matches!(p.0.last(), Some(Step::Field(_))) && !p.is_metadata());
+            fields.find(|p| !kept(p)).unwrap_or(path)
+        };
+        let gone = before.into_iter().filter(|p| !wanted.contains_key(p) && !owned_within(p));
+        let gone = gone.map(outermost).collect();
         self.list.push(Owner {
             manager: caller.manager.to_owned(),
             applied: true,
@@ -420,17 +461,17 @@ impl Server {
         let Target { kind, namespace, name } = target;
         let mut patch = parse(kind, &asked.request.body)?;
         typed::check(kind, &patch)?;
-        let revision = meta::text(&patch, "resourceVersion");
-        if !revision.is_empty() && revision.parse::<Revision>().is_err() {
-            return Err(Failure::internal(format!(
-                "strconv.ParseUint: parsing {revision:?}: invalid syntax"
-            )));
-        }
         decode::tidy(kind, &mut patch);
         let key = Key::new(namespace, name);
         let Some(live) = self.store.get(kind.store, key.as_str()).cloned() else {
             if !caller.subresource.is_empty() {
                 return Err(Failure::not_found(kind, name));
+            }
+            let revision = meta::text(&patch, "resourceVersion");
+            if !revision.is_empty() && revision.parse::<Revision>().is_err() {
+                return Err(Failure::internal(format!(
+                    "strconv.ParseUint: parsing {revision:?}: invalid syntax"
+                )));
             }
             check_name(&patch, name)?;
             let uid = meta::uid(&patch);

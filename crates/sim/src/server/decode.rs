@@ -182,6 +182,13 @@ fn check_type(kinds: &Registry, kind: &Kind, value: &mut Value, body: &[u8]) -> 
         // That the kind is another is a problem of the object, told with its others.
         return Ok(());
     }
+    let events = ["v1", "events.k8s.io/v1"];
+    if kind.kind == "Event" && given_version != expected && events.contains(&given_version.as_str()) {
+        // Both are read, but not in place of each other.
+        return Err(Failure::bad_request(format!(
+            "the API version in the data ({given_version}) does not match the expected API version ({expected})"
+        )));
+    }
     let fits_version = given_version.is_empty() || given_version == expected;
     let fits_kind = given_kind.is_empty() || given_kind == kind.kind;
     if !fits_version || !fits_kind {

@@ -20,7 +20,15 @@ fn step(target: &mut Value, operation: &Value) -> Result<(), ()> {
         "add" => add(target, path, value()?),
         "remove" => remove(target, path).map(|_| ()),
         "replace" => {
-            *target.pointer_mut(path).ok_or(())? = value()?;
+            let value = value()?;
+            match target.pointer_mut(path) {
+                Some(found) => *found = value,
+                // The API server's library replaces also what an object does not have.
+                None => match parent(target, path)? {
+                    (Value::Object(map), key) => drop(map.insert(key, value)),
+                    _ => return Err(()),
+                },
+            }
             Ok(())
         }
         "move" => {
@@ -28,7 +36,13 @@ fn step(target: &mut Value, operation: &Value) -> Result<(), ()> {
             add(target, path, moved)
         }
         "copy" => {
-            let copied = target.pointer(from()?).cloned().ok_or(())?;
+            let from = from()?;
+            let copied = match target.pointer(from).cloned() {
+                Some(found) => found,
+                // Nor does it say that there is nothing to copy.
+                None if parent(target, from)?.0.is_object() => Value::Null,
+                None => return Err(()),
+            };
             add(target, path, copied)
         }
         "test" => {

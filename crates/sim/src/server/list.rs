@@ -181,7 +181,10 @@ impl Server {
         }
         if revision < self.store.compacted() && revision < current {
             return Err(match options.continue_token {
-                Some(_) => Failure::expired_continue(&token(-1, page.after.as_deref().unwrap_or_default())),
+                Some(_) => {
+                    let after = page.after.as_deref().unwrap_or_default();
+                    Failure::expired_continue(&token(-1, &kind.list_kind, after))
+                }
                 None => Failure::expired("The resourceVersion for the provided list is too old."),
             });
         }
@@ -315,14 +318,16 @@ fn fill<'a>(
         // Relative to the namespace that is listed.
         let in_namespace = if namespace.is_empty() { last.as_str() } else { last.name() };
         let revision = i64::try_from(list.revision).unwrap_or(i64::MAX);
-        list.continue_token = Some(token(revision, in_namespace));
+        list.continue_token = Some(token(revision, &list.kind, in_namespace));
         list.remaining = selector.is_everything().then_some(remaining);
     }
 }
 
-/// The token that goes on behind a key, in the real one's form.
-fn token(revision: i64, after: &str) -> String {
-    let text = json!({"v": "meta.k8s.io/v1", "rv": revision, "start": format!("/{after}\0")}).to_string();
+/// The token that goes on behind a key, in the real one's form. Events are read past its cache, which writes it otherwise.
+fn token(revision: i64, list_kind: &str, after: &str) -> String {
+    let root = if list_kind == "EventList" { "" } else { "/" };
+    let start = format!("{root}{after}\0");
+    let text = json!({"v": "meta.k8s.io/v1", "rv": revision, "start": start}).to_string();
     base64::Engine::encode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, text)
 }
 

@@ -29,7 +29,8 @@ pub(super) fn metadata(kind: &Kind, object: &Value) -> Vec<Cause> {
 fn name_problems(kind: &Kind, name: &str) -> Vec<String> {
     match (kind.group.as_ref(), kind.plural.as_ref()) {
         ("", "namespaces") => names::label_problems(name),
-        ("rbac.authorization.k8s.io", _) => names::path_segment_problems(name),
+        // Events of the old group are hardly looked at.
+        ("rbac.authorization.k8s.io", _) | ("", "events") => names::path_segment_problems(name),
         _ => names::subdomain_problems(name),
     }
 }
@@ -112,7 +113,8 @@ fn finalizers(kind: &Kind, metadata: &Value, causes: &mut Vec<Cause>) {
             causes.push(Cause::invalid(FIELD, &json!(finalizer), &why));
         }
     }
-    if kind.custom.is_some() || is_definition(kind) {
+    let old_event = kind.group.is_empty() && kind.plural == "events";
+    if kind.custom.is_some() || is_definition(kind) || old_event {
         return;
     }
     // Built-in kinds are stricter: only some names need no domain.

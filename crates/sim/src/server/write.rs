@@ -148,14 +148,17 @@ impl Server {
             options: &Value::Null,
         })?;
         let key = Key::new(target.namespace, &name);
-        // What is not a number is not looked at.
-        if given_revision.parse::<u64>().is_ok_and(|revision| revision > 0) {
+        // What is not a number is not looked at; where nothing is kept, no revision is.
+        if !caller.dry_run && given_revision.parse::<u64>().is_ok_and(|revision| revision > 0) {
             return Err(Failure::internal("resourceVersion should not be set on objects to be created"));
         }
         if let Some(there) = self.store.get(kind.store, key.as_str()) {
             return Err(Failure::already_exists(kind, &name, meta::deleting(there)));
         }
         if caller.dry_run {
+            if !given_revision.is_empty() {
+                meta::set(&mut object, "resourceVersion", given_revision);
+            }
             return Ok(Arc::new(object));
         }
         Ok(self.keep(caller, kind, key, object))
