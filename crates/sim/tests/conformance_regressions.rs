@@ -317,6 +317,13 @@ fn patching() {
                 Has(json!({"metadata": {"labels": {"a": "b", "c": "d"}}})),
             ),
             ("POST", MANAGERS, manager(), 201, Has(json!({}))),
+            (
+                "PATCH merge",
+                "/apis/coppice.dev/v1alpha1/namespaces/default/namespacemanagers/a?fieldValidation=Strict",
+                json!({"spec": {"unknown": 1}}),
+                422,
+                Has(json!({"reason": "Invalid"})),
+            ),
         ],
     );
     let (code, refused) = world.ask("PATCH json", MANAGER, &annotations);
@@ -456,6 +463,22 @@ fn applying_what_others_own() {
             409,
             Says("Apply failed with 1 conflict: conflict with \"unknown\" using v1: .data.a"),
         ),
+        ("POST", SECRETS, secret(&json!({"a": "eA=="})), 201, Has(json!({}))),
+        // So is it before what is no base64.
+        (
+            "PATCH apply",
+            "/api/v1/namespaces/default/secrets/a?fieldManager=one",
+            secret(&json!({"a": "no base64!"})),
+            409,
+            Says("Apply failed with 1 conflict: conflict with \"unknown\" using v1: .data.a"),
+        ),
+        (
+            "PATCH apply",
+            "/apis/coppice.dev/v1alpha1/namespaces/default/namespacemanagers/a?fieldManager=one",
+            with(manager(), "/spec/policies/0/when", json!({"ttl": {"after": [1]}})),
+            422,
+            Has(json!({"reason": "Invalid"})),
+        ),
         // Each finalizer has owners of its own.
         (
             "PATCH apply",
@@ -584,4 +607,13 @@ fn controllers() {
     let deployment = world.must("GET", &format!("{deployments}/d"), &Value::Null);
     let annotations = json!({"deployment.kubernetes.io/revision": "1"});
     assert_eq!(deployment["metadata"]["annotations"], annotations, "its controller notes the revision again");
+    for image in ["y", "x"] {
+        let containers = json!([{"name": "c", "image": image}]);
+        let patch = json!({"spec": {"template": {"spec": {"containers": containers}}}});
+        world.must("PATCH strategic", &format!("{deployments}/d"), &patch);
+        world.pass(5);
+    }
+    let deployment = world.must("GET", &format!("{deployments}/d"), &Value::Null);
+    let annotations = json!({"deployment.kubernetes.io/revision": "3"});
+    assert_eq!(deployment["metadata"]["annotations"], annotations, "going back is a revision, too");
 }

@@ -45,7 +45,14 @@ impl Real {
     async fn call(&self, call: &Call) -> anyhow::Result<Exchange> {
         match call {
             Call::Ask(ask) => self.ask(ask).await,
-            Call::Watch { uri, last } => self.watch(uri, last.as_ref()).await,
+            Call::Watch { uri, last } => {
+                if uri.contains("resourceVersion=0") {
+                    // The cache of a kind may lag behind while nothing happens to it. A list brings it up to date.
+                    let path = uri.split('?').next().unwrap_or_default();
+                    self.ask(&Ask::new("GET", format!("{path}?limit=1"), Value::Null)).await?;
+                }
+                self.watch(uri, last.as_ref()).await
+            }
             Call::Until { uri, state } => self.until(uri, *state).await,
             Call::Clear { uri } => {
                 let patch = json!({"metadata": {"finalizers": null}});

@@ -81,7 +81,7 @@ pub const KNOWN: &[Known] = &[
                 for body in [&mut real.body, &mut simulated.body] {
                     body["message"] = Value::Null;
                     let message = &mut body["details"]["causes"][0]["message"];
-                    let why = message.as_str().and_then(|text| text.rsplit_once("}\": "));
+                    let why = message.as_str().and_then(|text| text.rsplit_once("\": "));
                     *message = why.map_or(Value::Null, |(_, why)| why.into());
                 }
             }
@@ -89,11 +89,15 @@ pub const KNOWN: &[Known] = &[
     },
     Known {
         what: "the order in which is said what of an applied object is not as its schema says",
-        why: "it is the order of a map of Go: none",
+        why: "it is the order of a map of Go: none; and after a field that is not declared nothing is looked at",
         forgive: |_, real, simulated| {
             for body in [&mut real.body, &mut simulated.body] {
                 let Some(Value::String(message)) = body.get_mut("message") else { continue };
-                if let Some((before, list)) = message.split_once(": errors:\n") {
+                if let (Some((before, _)), true) =
+                    (message.split_once("): "), message.contains("not declared in schema"))
+                {
+                    before.to_owned().clone_into(message);
+                } else if let Some((before, list)) = message.split_once(": errors:\n") {
                     let mut list: Vec<&str> = list.split('\n').collect();
                     list.sort_unstable();
                     *message = format!("{before}: errors:\n{}", list.join("\n"));

@@ -473,6 +473,7 @@ impl Server {
                     "strconv.ParseUint: parsing {revision:?}: invalid syntax"
                 )));
             }
+            typed::encoded(kind, &patch)?;
             check_name(&patch, name)?;
             let uid = meta::uid(&patch);
             if !uid.is_empty() {
@@ -498,6 +499,7 @@ impl Server {
                 return Err(refuse(&conflicts));
             }
         }
+        typed::encoded(kind, &patch)?;
         check_name(&patch, name)?;
         let before = owners.sorted();
         let gone = owners.take(caller, kind, &wanted, &fields);

@@ -137,10 +137,10 @@ impl Server {
             }
             let shown = object.to_string();
             let decoded = decode::patched(kinds, kind, object, options.unknown).map_err(|failure| {
-                // What a patch makes of a built-in kind is wrong as a patch.
+                // What a patch makes of a built-in kind is wrong as a patch; of any kind if it is to have no unknown fields.
                 let message = failure.status()["message"].as_str().unwrap_or_default();
                 match message.split_once(&format!(" cannot be handled as a {}: ", kind.kind)) {
-                    Some((_, why)) if kind.custom.is_none() && !why.starts_with("strict decoding error") => {
+                    Some((_, why)) if kind.custom.is_none() || why.starts_with("strict decoding error") => {
                         Failure::invalid_patch(&[Cause::invalid("patch", &json!(shown), why)])
                     }
                     _ => failure,

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::bodies::Resource;
 use super::super::step::State;
-use super::Maker;
+use super::{Maker, NAMES};
 
 impl Maker {
     pub(super) fn update(&mut self, resource: &'static Resource, name: &str) {
@@ -198,6 +198,9 @@ impl Maker {
         if resource.namespaced {
             let query = self.chance.of(&["labelSelector=color%3Dred,of%3D${ns}", "labelSelector=of%3D${ns}"]);
             self.ask("DELETE", format!("{}?{query}", resource.path()), Value::Null);
+            for name in NAMES {
+                self.settle(resource, name);
+            }
         }
     }
 }

@@ -51,14 +51,20 @@ struct Numbers {
     set: String,
 }
 
+fn revision_of(set: &Value) -> usize {
+    set["metadata"]["annotations"][REVISION].as_str().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
 /// Makes the ReplicaSet of the template if it is not there, and gives it all replicas; none if a write failed.
 fn scale(server: &mut Server, who: As, sets: &Arc<Kind>, deployment: &Value, paused: bool) -> Option<()> {
     let wanted = deployment["spec"]["replicas"].clone();
     let digest = hash(&deployment["spec"]["template"]);
     let current = managed(server, sets, deployment);
     let newest = current.iter().any(|set| meta::label(set, HASH) == Some(digest.as_str()));
+    let others = current.iter().filter(|set| meta::label(set, HASH) != Some(digest.as_str()));
+    let older = others.map(|set| revision_of(set)).max().unwrap_or(0);
     if !newest && !paused {
-        let revision = current.len() + 1;
+        let revision = older + 1;
         let mut template = deployment["spec"]["template"].clone();
         label(&mut template, &digest);
         let mut selector = deployment["spec"]["selector"].clone();
@@ -83,7 +89,16 @@ fn scale(server: &mut Server, who: As, sets: &Arc<Kind>, deployment: &Value, pau
         note_revision(server, who, &deployments, deployment, &revision.to_string())?;
     }
     let newest = current.iter().find(|set| meta::label(set, HASH) == Some(digest.as_str()));
-    if let Some(revision) = newest.and_then(|set| set["metadata"]["annotations"][REVISION].as_str())
+    if let Some(set) = newest.filter(|set| revision_of(set) <= older) {
+        // It was rolled back to: that is a new revision.
+        let revision = (older + 1).to_string();
+        who.update(server, sets, set, |set| {
+            set["metadata"]["annotations"][REVISION] = revision.as_str().into();
+        })
+        .ok()?;
+        let deployments = kind(server, "apps", "deployments")?;
+        note_revision(server, who, &deployments, deployment, &revision)?;
+    } else if let Some(revision) = newest.and_then(|set| set["metadata"]["annotations"][REVISION].as_str())
         && deployment["metadata"]["annotations"][REVISION] != revision
     {
         let deployments = kind(server, "apps", "deployments")?;
