@@ -278,6 +278,12 @@ fn what_of_pods_jobs_and_events_may_be_changed() {
     world.must("POST", jobs, &job);
     let (code, refused) = world.ask("PUT", &format!("{jobs}/a"), &job);
     assert_eq!((code, &refused["details"]["causes"][0]["field"]), (422, &json!("spec.selector")));
+    let always = json!({"spec": {"template": {"spec": {"restartPolicy": "Always"}}}});
+    let (_, refused) = world.ask("PATCH strategic", &format!("{jobs}/a"), &always);
+    let fields: Vec<&Value> =
+        refused["details"]["causes"].as_array().unwrap().iter().map(|cause| &cause["field"]).collect();
+    let restart = "spec.template.spec.restartPolicy";
+    assert_eq!(fields, [restart, restart, "spec.template.spec"], "it looks twice");
 }
 
 #[test]
@@ -479,6 +485,21 @@ fn applying_what_others_own() {
             422,
             Has(json!({"reason": "Invalid"})),
         ),
+        (
+            "PATCH apply",
+            by,
+            with(map("a"), "/metadata/namespace", json!("elsewhere")),
+            400,
+            Says("the namespace of the provided object does not match the namespace sent on the request"),
+        ),
+        (
+            "PATCH apply",
+            "/apis/coordination.k8s.io/v1/namespaces/default/leases/a?fieldManager=one",
+            json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                "metadata": {"name": "a", "finalizers": ["plain"]}}),
+            201,
+            Has(json!({"metadata": {"finalizers": ["plain"]}})),
+        ),
         // Each finalizer has owners of its own.
         (
             "PATCH apply",
@@ -614,6 +635,8 @@ fn controllers() {
         world.pass(5);
     }
     let deployment = world.must("GET", &format!("{deployments}/d"), &Value::Null);
+    let many = json!({"spec": {"replicas": "many"}});
+    assert_eq!(world.ask("PATCH merge", &format!("{deployments}/d/scale"), &many).0, 422);
     let annotations = json!({"deployment.kubernetes.io/revision": "3"});
     assert_eq!(deployment["metadata"]["annotations"], annotations, "going back is a revision, too");
 }

@@ -529,35 +529,10 @@ fn selecting(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
 
 fn job(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
     let spec = &object["spec"];
-    for field in
-        ["parallelism", "completions", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished"]
-    {
-        if spec[field].as_i64().is_some_and(|n| n < 0) {
-            causes.push(Cause::invalid(
-                format!("spec.{field}"),
-                &spec[field],
-                "must be greater than or equal to 0",
-            ));
-        }
-    }
-    containers(&spec["template"]["spec"], "spec.template.spec", causes);
-    let restart = &spec["template"]["spec"]["restartPolicy"];
-    if restart == "Always" {
-        let why = "valid values: \"OnFailure\", \"Never\"";
-        causes.push(Cause::required("spec.template.spec.restartPolicy", why));
-    }
+    job_spec_problems(spec, old.is_some(), causes);
     let Some(old) = old else { return };
     // The API server looks twice.
-    for _ in 0..2 {
-        if spec["selector"].is_null() {
-            causes.push(Cause::required("spec.selector", ""));
-        }
-        let labels = &spec["template"]["metadata"]["labels"];
-        if !label_selector_matches(&spec["selector"], labels) {
-            let why = "`selector` does not match template `labels`";
-            causes.push(Cause::invalid("spec.template.metadata.labels", labels, why));
-        }
-    }
+    job_spec_problems(spec, true, causes);
     for field in ["completions", "selector", "completionMode", "podFailurePolicy", "successPolicy"] {
         if spec[field] != old["spec"][field] {
             causes.push(Cause::invalid(format!("spec.{field}"), &spec[field], "field is immutable"));
@@ -570,6 +545,30 @@ fn job(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
         }
     } else if unscheduled(&template["spec"]) != unscheduled(&before["spec"]) {
         causes.push(Cause::invalid("spec.template.spec", &template["spec"], "field is immutable"));
+    }
+}
+
+fn job_spec_problems(spec: &Value, has_selector: bool, causes: &mut Vec<Cause>) {
+    for field in
+        ["parallelism", "completions", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished"]
+    {
+        if spec[field].as_i64().is_some_and(|n| n < 0) {
+            let why = "must be greater than or equal to 0";
+            causes.push(Cause::invalid(format!("spec.{field}"), &spec[field], why));
+        }
+    }
+    containers(&spec["template"]["spec"], "spec.template.spec", causes);
+    if spec["template"]["spec"]["restartPolicy"] == "Always" {
+        let why = "valid values: \"OnFailure\", \"Never\"";
+        causes.push(Cause::required("spec.template.spec.restartPolicy", why));
+    }
+    if has_selector && spec["selector"].is_null() {
+        causes.push(Cause::required("spec.selector", ""));
+    }
+    let labels = &spec["template"]["metadata"]["labels"];
+    if has_selector && !label_selector_matches(&spec["selector"], labels) {
+        let why = "`selector` does not match template `labels`";
+        causes.push(Cause::invalid("spec.template.metadata.labels", labels, why));
     }
 }
 

@@ -102,15 +102,23 @@ fn decoded(media: Option<&str>, body: &[u8]) -> Result<Value, Failure> {
     decode::check_media(media)?;
     let scale: Value = serde_json::from_slice(body)
         .map_err(|e| Failure::bad_request(format!("couldn't get version/kind; json parse error: {e}")))?;
+    match not_a_number(&scale) {
+        Some(why) => {
+            let message = format!("Scale in version \"v1\" cannot be handled as a Scale: {why}");
+            Err(Failure::bad_request(message))
+        }
+        None => Ok(scale),
+    }
+}
+
+/// What is said of replicas that are no number.
+fn not_a_number(scale: &Value) -> Option<String> {
     let replicas = &scale["spec"]["replicas"];
     if replicas.is_null() || replicas.is_i64() {
-        return Ok(scale);
+        return None;
     }
-    Err(Failure::bad_request(format!(
-        "Scale in version \"v1\" cannot be handled as a Scale: json: cannot unmarshal {} into Go struct field \
-         ScaleSpec.spec.replicas of type int32",
-        decode::go_kind(replicas)
-    )))
+    let kind = decode::go_kind(replicas);
+    Some(format!("json: cannot unmarshal {kind} into Go struct field ScaleSpec.spec.replicas of type int32"))
 }
 
 impl Server {
@@ -133,6 +141,10 @@ impl Server {
                 let patch_type = PatchType::of(media, kind)?;
                 let patch = parse(patch_type, &asked.request.body)?;
                 patch_type.apply(kind, &mut scale, &patch)?;
+                if let Some(why) = not_a_number(&scale) {
+                    let cause = Cause::invalid("patch", &json!(scale.to_string()), &why);
+                    return Err(Failure::invalid_patch(&[cause]));
+                }
                 scale
             }
             _ => return Err(Failure::method_not_allowed()),

@@ -113,8 +113,9 @@ fn finalizers(kind: &Kind, metadata: &Value, causes: &mut Vec<Cause>) {
             causes.push(Cause::invalid(FIELD, &json!(finalizer), &why));
         }
     }
-    let old_event = kind.group.is_empty() && kind.plural == "events";
-    if kind.custom.is_some() || is_definition(kind) || old_event {
+    let which = (kind.group.as_ref(), kind.plural.as_ref());
+    let lenient = matches!(which, ("", "events") | ("coordination.k8s.io", "leases"));
+    if kind.custom.is_some() || is_definition(kind) || lenient {
         return;
     }
     // Built-in kinds are stricter: only some names need no domain.

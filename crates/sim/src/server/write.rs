@@ -104,14 +104,7 @@ impl Server {
         mut object: Value,
     ) -> Result<Arc<Value>, Failure> {
         let kind = target.kind;
-        let given = meta::namespace(&object).to_owned();
-        if !given.is_empty() && given != target.namespace {
-            return Err(Failure::bad_request(if kind.namespaced {
-                "the namespace of the provided object does not match the namespace sent on the request"
-            } else {
-                "namespace may not be set on cluster-scoped resources"
-            }));
-        }
+        check_given_namespace(&target, &object)?;
         if kind.namespaced {
             meta::set(&mut object, "namespace", target.namespace);
         }
@@ -263,6 +256,7 @@ impl Server {
         let old = self.find(kind, namespace, name)?;
         let mut object = change(&self.kinds, &old)?;
         Self::check_expected(&target, expected, &old, &object)?;
+        check_given_namespace(&target, &object)?;
         convert::from(kind, self.kinds.primary(kind.store), &mut object);
         Self::prepare_update(caller, kind, &mut object, &old);
         let mut causes = validate::metadata_update(kind, &object, &old);
@@ -376,6 +370,19 @@ impl Server {
             meta::set(object, "generation", generation);
         }
     }
+}
+
+/// An object that names a namespace names that of the request.
+fn check_given_namespace(target: &Target<'_>, object: &Value) -> Result<(), Failure> {
+    let given = meta::namespace(object);
+    if given.is_empty() || given == target.namespace {
+        return Ok(());
+    }
+    Err(Failure::bad_request(if target.kind.namespaced {
+        "the namespace of the provided object does not match the namespace sent on the request"
+    } else {
+        "namespace may not be set on cluster-scoped resources"
+    }))
 }
 
 /// Whether this is the kind of definitions.
