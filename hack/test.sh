@@ -16,6 +16,8 @@ run cargo test --locked --workspace --exclude coppice-sim --no-fail-fast -- --te
 echo "== simulating"
 # Thousands of runs: optimised.
 run cargo test --locked --profile sim -p coppice-sim --no-fail-fast
+echo "== bugs on purpose"
+run cargo test --locked --profile sim -p coppice-sim --no-fail-fast --features mutants --test mutants
 
 passed=$(awk '/^test result:/ {n += $4} END {print n + 0}' "$log")
 failed=$(awk '/^test result:/ {n += $6} END {print n + 0}' "$log")
