@@ -17,10 +17,10 @@ use tokio::process::{Child, ChildStdin, Command};
 
 use crate::stage::{PATIENCE, binary};
 
-/// Runs a program, passes SIGINT on to it, and ends it when standard input ends: also when the parent is killed.
+/// Runs a program, sends it SIGINT when told to end, and ends it when standard input ends: also when the parent is killed.
 const LEASH: &str = r#"exec 3<&0; "$@" </dev/null & pid=$!
 { cat <&3 >/dev/null; kill -9 $pid; } 2>/dev/null & watcher=$!
-trap 'kill -INT $pid' INT; wait $pid; code=$?; [ $code -gt 128 ] && { wait $pid; code=$?; }
+trap 'kill -INT $pid' TERM; wait $pid; code=$?; [ $code -gt 128 ] && { wait $pid; code=$?; }
 kill $watcher 2>/dev/null; exit $code"#;
 
 /// A running `coppice-sim`. It is killed when this is dropped.
@@ -77,7 +77,8 @@ impl InMemory {
     /// Ctrl-C, and how it ends.
     pub async fn interrupt(mut self) -> anyhow::Result<ExitStatus> {
         let pid = self.child.id().context("it has ended")?.to_string();
-        Command::new("kill").args(["-INT", &pid]).status().await?;
+        // To the shell, which makes it SIGINT: a shell that was started with SIGINT ignored, as in the background, cannot trap that.
+        Command::new("kill").args(["-TERM", &pid]).status().await?;
         Ok(tokio::time::timeout(Duration::from_secs(30), self.child.wait()).await??)
     }
 }

@@ -64,7 +64,7 @@ impl Campaign {
     /// Runs every story once without faults, to know how it should end.
     pub fn prepare() -> anyhow::Result<Self> {
         let mut undisturbed = BTreeMap::new();
-        for scenario in scenario::all() {
+        for scenario in scenario::all().into_iter().chain([scenario::small()]) {
             let name = scenario.name;
             let outcome = run(&Plan::undisturbed(scenario, 0))?;
             anyhow::ensure!(
@@ -121,6 +121,28 @@ impl Campaign {
         let all = all.chain(reads.flat_map(|at| both(at, &of_read)));
         let all = all.chain(events.flat_map(|at| both(at, &of_event)));
         all.map(|planned| Plan { faults: vec![planned], ..Plan::undisturbed(scenario.clone(), 0) }).collect()
+    }
+
+    /// A plan for every two places of a story and all faults that can strike there: so much as can be tried of a small story.
+    pub fn pairs(&self, scenario: &Scenario, only_writes: bool) -> Vec<Plan> {
+        let Some(undisturbed) = self.undisturbed.get(scenario.name) else { return Vec::new() };
+        let writes = (0..undisturbed.writes).map(At::Write);
+        let of_write = [Fault::KilledBefore, Fault::KilledAfter, Fault::AnswerLost];
+        let mut single: Vec<Planned> =
+            writes.flat_map(|at| of_write.map(|fault| Planned { at, fault })).collect();
+        if !only_writes {
+            let late = Fault::Late(Duration::from_secs(20));
+            let more = (0..undisturbed.writes).map(|n| Planned { at: At::Write(n), fault: late });
+            let leases = (0..4).map(|n| Planned { at: At::Lease(n), fault: Fault::KilledAfter });
+            let of_event = [Fault::Dropped, Fault::Expired, Fault::Silent];
+            let events = (0..undisturbed.events)
+                .flat_map(|n| of_event.map(|fault| Planned { at: At::Event(n), fault }));
+            single.extend(more.chain(leases).chain(events));
+        }
+        let pairs = single.iter().enumerate().flat_map(|(n, one)| {
+            single[n + 1..].iter().filter(|two| two.at != one.at).map(|two| vec![*one, *two])
+        });
+        pairs.map(|faults| Plan { faults, ..Plan::undisturbed(scenario.clone(), 0) }).collect()
     }
 
     /// A plan by chance: a story, a weather, and clocks that may be wrong.

@@ -1,11 +1,14 @@
 //! What people and the cluster do in a run, while the operator works: the same in every run, whatever goes wrong besides.
 
+mod chain;
 mod library;
 pub mod objects;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::library::{all, by_name};
+pub use self::chain::wrong_input;
+pub use self::library::{all, by_name, small};
 use crate::receiver::Reaction;
 use crate::server::{Request, Server};
 
@@ -40,13 +43,16 @@ pub struct Act {
     /// Who does it.
     pub who: &'static str,
     /// What they do, given what there is.
-    pub does: fn(&Server) -> Request,
+    pub does: Does,
 }
+
+/// A request, made of what there is.
+pub type Does = Arc<dyn Fn(&Server) -> Request + Send + Sync>;
 
 impl Act {
     /// A request at a time.
-    pub(crate) fn at(seconds: u64, does: fn(&Server) -> Request) -> Self {
-        Self { at: Duration::from_secs(seconds), once: None, who: "alice", does }
+    pub(crate) fn at(seconds: u64, does: impl Fn(&Server) -> Request + Send + Sync + 'static) -> Self {
+        Self { at: Duration::from_secs(seconds), once: None, who: "alice", does: Arc::new(does) }
     }
 
     /// The same, but once something is so.

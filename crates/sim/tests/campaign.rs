@@ -32,6 +32,15 @@ fn one_fault_anywhere_does_no_harm() {
 }
 
 #[test]
+fn two_faults_at_any_two_writes_do_no_harm() {
+    let campaign = Campaign::prepare().unwrap();
+    let plans = campaign.pairs(&scenario::small(), true);
+    assert!(plans.len() > 100, "{} runs", plans.len());
+    let failures = campaign.run_all(&plans, threads(), |_| {}).unwrap();
+    assert!(failures.is_empty(), "{} of {} runs\n{}", failures.len(), plans.len(), show(&failures));
+}
+
+#[test]
 fn faults_by_chance_do_no_harm() {
     let campaign = Campaign::prepare().unwrap();
     // Some that are always the same, and some that nobody has seen.

@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 use coppice_sim::campaign::Campaign;
 use coppice_sim::fault::Planned;
 use coppice_sim::run::{Plan, run};
-use coppice_sim::scenario;
+use coppice_sim::scenario::{self, Scenario};
 
 /// Most of a run's time goes to small allocations.
 #[global_allocator]
@@ -33,6 +33,15 @@ enum Command {
         /// Only this story
         #[arg(long)]
         story: Option<String>,
+    },
+    /// Every two faults at every two places of one story: of `small`, some 30,000 runs
+    Pairs {
+        /// The story
+        #[arg(long, default_value = "small")]
+        story: String,
+        /// Only faults of writes
+        #[arg(long)]
+        writes: bool,
     },
     /// Faults by chance, one run for each seed
     Chance {
@@ -71,7 +80,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
     match args.command {
         Command::Stories => {
-            for story in scenario::all() {
+            for story in scenario::all().into_iter().chain([scenario::small()]) {
                 print(&format!("{:<16} {}\n", story.name, story.about));
             }
             Ok(ExitCode::SUCCESS)
@@ -83,19 +92,25 @@ fn main() -> anyhow::Result<ExitCode> {
             let plans: Vec<Plan> = stories.flat_map(|story| campaign.everywhere(&story)).collect();
             judge(&campaign, &plans, args.threads)
         }
+        Command::Pairs { story, writes } => {
+            let campaign = Campaign::prepare()?;
+            judge(&campaign, &campaign.pairs(&story_named(&story)?, writes), args.threads)
+        }
         Command::Chance { first, seeds } => {
             let campaign = Campaign::prepare()?;
             let plans: Vec<Plan> = (first..first.saturating_add(seeds)).map(Campaign::by_chance).collect();
             judge(&campaign, &plans, args.threads)
         }
         Command::Replay { story, seed, faults, all } => {
-            let scenario = scenario::by_name(&story).ok_or_else(|| {
-                anyhow::anyhow!("there is no story {story:?}: `coppice-campaign stories` lists them")
-            })?;
-            one(&Plan { faults, ..Plan::undisturbed(scenario, seed) }, all)
+            one(&Plan { faults, ..Plan::undisturbed(story_named(&story)?, seed) }, all)
         }
         Command::Seed { seed, all } => one(&Campaign::by_chance(seed), all),
     }
+}
+
+fn story_named(name: &str) -> anyhow::Result<Scenario> {
+    scenario::by_name(name)
+        .ok_or_else(|| anyhow::anyhow!("there is no story {name:?}: `coppice-campaign stories` lists them"))
 }
 
 fn one(plan: &Plan, all: bool) -> anyhow::Result<ExitCode> {

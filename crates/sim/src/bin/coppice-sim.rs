@@ -67,9 +67,9 @@ async fn run(args: Args) -> anyhow::Result<()> {
         .kubeconfig
         .unwrap_or_else(|| std::env::temp_dir().join(format!("coppice-sim-{}.kubeconfig", address.port())));
     write(&path, &kubeconfig(address))?;
-    greet(address, &path);
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
+    greet(address, &path);
     let ended = tokio::select! {
         end = service.serve() => end.map_err(Into::into),
         _ = interrupt.recv() => Ok(()),

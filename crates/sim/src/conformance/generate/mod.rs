@@ -341,7 +341,8 @@ impl Maker {
             _ => resource.path(),
         };
         let selector = self.chance.of(&["of%3D${ns}", "of%3D${ns},color%3Dred"]);
-        let mut last = resource.object(&format!("zz-{}", self.next), &mut self.chance);
+        // The last of all by name, too: whether it is still a part of the initial events is a race in the real server.
+        let mut last = resource.object(&format!("zz-{:03}", self.next), &mut self.chance);
         last["metadata"]["labels"]["color"] = json!("red");
         let uri = format!("{path}?watch=true&labelSelector={selector}");
         let revision = self.earlier_list_revision(resource);
