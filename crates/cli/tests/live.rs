@@ -300,3 +300,25 @@ fn a_cluster_without_our_kinds_is_told_how_to_get_them() {
     let (ran, _) = against("coppice list -n a", Vec::new());
     assert!(ran.code == 1 && ran.err.contains("coppice crds | kubectl apply --server-side -f -"), "{ran:?}");
 }
+
+#[test]
+fn simulate_reads_the_cluster_and_writes_nothing() {
+    let list = |items: Value| json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items});
+    let managers = list(json!([{
+        "metadata": {"name": "m", "namespace": "a"},
+        "spec": {"policies": [{"name": "end", "when": {"ttl": {"after": "2h"}}, "then": {"delete": {}}}]},
+    }]));
+    let namespaces = list(json!([{"metadata": {"name": "a", "uid": "u", "creationTimestamp": NOW}}]));
+    let script = vec![
+        ("GET /apis/coppice.dev/v1alpha1/namespacemanagers", 200, managers),
+        ("GET /api/v1/namespaces", 200, namespaces),
+        ("GET /apis/coppice.dev/v1alpha1/coppiceconfigs", 200, list(json!([]))),
+        ("GET /api/v1/pods", 403, status(403, "pods is forbidden")),
+    ];
+    let (ran, asked) = against("coppice simulate --for 1d", script);
+    assert_eq!(ran.code, 0, "{}", ran.all());
+    assert!(ran.out.contains("a           m         NamespaceDeleted"), "{}", ran.out);
+    assert!(ran.err.contains("warning: pods cannot be listed"), "{}", ran.err);
+    assert!(ran.err.contains("of 1 managed namespace, 1 would be deleted"), "{}", ran.err);
+    assert!(asked.iter().all(|(method, ..)| method == "GET"), "{asked:?}");
+}
