@@ -60,7 +60,10 @@ const LAYERS: [Layer; 14] = [
             "coppice-schema",
         ],
     ),
-    layer("coppice-cli", &["coppice-api", "coppice-lifecycle", "coppice-quantity", "coppice-sim"]),
+    layer(
+        "coppice-cli",
+        &["coppice-api", "coppice-lifecycle", "coppice-quantity", "coppice-schema", "coppice-sim"],
+    ),
     layer("coppice-plane", &[]),
     layer("xtask", &["coppice-api", "coppice-cli", "coppice-plane"]),
     // The end-to-end tests may use whatever they test.

@@ -53,6 +53,16 @@ struct Wanted<'a> {
     name: Option<&'a str>,
 }
 
+/// How files are read.
+fn reading<'a>(source: &'a SourceArgs, namespace: Option<&'a str>, assumed: Timestamp) -> local::Reading<'a> {
+    local::Reading {
+        namespace,
+        system_namespace: &source.system_namespace,
+        scale_kinds: source.scale_kinds.clone(),
+        assumed,
+    }
+}
+
 /// Makes a snapshot of files, or of the cluster, and says on standard error what was assumed. Also gives the instant
 /// to look at.
 async fn look(
@@ -73,12 +83,7 @@ async fn look(
         live::snapshot(&api.client, scope).await?
     } else {
         let documents = files::read(&source.files, source.recursive, io.stdin)?;
-        let reading = local::Reading {
-            namespace: wanted.namespace,
-            system_namespace: &source.system_namespace,
-            scale_kinds: source.scale_kinds.clone(),
-            assumed: io.now.min(at),
-        };
+        let reading = reading(source, wanted.namespace, io.now.min(at));
         let mut snapshot = local::snapshot(&documents, reading)?;
         snapshot.managers.retain(|m| wanted.name.is_none_or(|n| n == m.name()));
         snapshot

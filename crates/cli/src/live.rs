@@ -98,8 +98,8 @@ pub(crate) async fn snapshot(client: &Client, scope: Scope<'_>) -> Result<Snapsh
 }
 
 /// Everything that the operator looks at, as it is, with what could not be read.
-pub(crate) async fn objects(client: &Client, scope: &Scope<'_>) -> Result<(Vec<Value>, Vec<String>)> {
-    let managers = list(&managers_api(client, scope.namespace), None)
+pub(crate) async fn objects(client: &Client, namespace: Option<&str>) -> Result<(Vec<Value>, Vec<String>)> {
+    let managers = list(&managers_api(client, namespace), None)
         .await
         .map_err(|e| failed("the NamespaceManagers cannot be listed", &e))?;
     let mut kinds = vec![("v1", "Namespace"), ("coppice.dev/v1alpha1", "CoppiceConfig")];
@@ -109,7 +109,7 @@ pub(crate) async fn objects(client: &Client, scope: &Scope<'_>) -> Result<(Vec<V
         let (group, version) = version.rsplit_once('/').unwrap_or(("", version));
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
         let cluster_wide = kind == "Namespace" || kind == "CoppiceConfig";
-        let api: Api<DynamicObject> = match scope.namespace {
+        let api: Api<DynamicObject> = match namespace {
             Some(namespace) if !cluster_wide => Api::namespaced_with(client.clone(), namespace, &resource),
             _ => Api::all_with(client.clone(), &resource),
         };

@@ -59,31 +59,12 @@ fn anything() -> JSONSchemaProps {
     JSONSchemaProps { x_kubernetes_preserve_unknown_fields: Some(true), ..JSONSchemaProps::default() }
 }
 
-/// The fields of every object's metadata.
-const METADATA: [&str; 15] = [
-    "annotations",
-    "creationTimestamp",
-    "deletionGracePeriodSeconds",
-    "deletionTimestamp",
-    "finalizers",
-    "generateName",
-    "generation",
-    "labels",
-    "managedFields",
-    "name",
-    "namespace",
-    "ownerReferences",
-    "resourceVersion",
-    "selfLink",
-    "uid",
-];
-
 fn check_metadata(metadata: &Value, found: &mut Vec<Problem>) {
     let mut say = |path: &str, message: String| found.push(Problem { path: path.to_owned(), message });
     let Some(fields) = metadata.as_object() else {
         return say("metadata", "required: write at least metadata.name".to_owned());
     };
-    for key in fields.keys().filter(|key| !METADATA.contains(&key.as_str())) {
+    for key in fields.keys().filter(|key| !coppice_schema::METADATA.contains(&key.as_str())) {
         say(&format!("metadata.{key}"), "unknown field".to_owned());
     }
     match metadata["name"].as_str() {

@@ -49,6 +49,25 @@ mod url;
 pub use cause::{Cause, Reason, format_cause_list, status_causes};
 pub use error::SchemaError;
 
+/// The fields that the API server knows in the `metadata` of every object.
+pub const METADATA: [&str; 15] = [
+    "annotations",
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "finalizers",
+    "generateName",
+    "generation",
+    "labels",
+    "managedFields",
+    "name",
+    "namespace",
+    "ownerReferences",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+];
+
 use serde_json::Value;
 
 use crate::node::Node;

@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 use crate::args::{ConnectionArgs, SourceArgs, some_time};
 use crate::connect::connect;
 use crate::files::Document;
-use crate::live::Scope;
 use crate::print::{self, Cell, Table};
 use crate::snapshot::Snapshot;
 use crate::{Exit, Io, files, live, local};
@@ -80,23 +79,11 @@ pub(crate) async fn run(args: &SimulateArgs, connection: &ConnectionArgs, io: &m
     let began = source.at.map_or(io.now, |at| at.from(io.now));
     let (objects, warnings) = if source.files.is_empty() {
         let api = connect(connection, io).await?;
-        let scope = Scope {
-            namespace: connection.namespace.as_deref(),
-            name: None,
-            system_namespace: &source.system_namespace,
-            scale_kinds: source.scale_kinds.clone(),
-        };
-        live::objects(&api.client, &scope).await?
+        live::objects(&api.client, connection.namespace.as_deref()).await?
     } else {
         let documents = files::read(&source.files, source.recursive, io.stdin)?;
-        let reading = local::Reading {
-            namespace: connection.namespace.as_deref(),
-            system_namespace: &source.system_namespace,
-            scale_kinds: source.scale_kinds.clone(),
-            assumed: io.now.min(began),
-        };
-        let namespace = reading.namespace;
-        let snapshot = local::snapshot(&documents, reading)?;
+        let namespace = connection.namespace.as_deref();
+        let snapshot = local::snapshot(&documents, super::reading(source, namespace, io.now.min(began)))?;
         let objects = from_files(&documents, &snapshot, namespace);
         (objects, snapshot.warnings)
     };

@@ -8,25 +8,6 @@ use super::kinds::{Kind, Registry};
 use super::meta;
 use super::status::Failure;
 
-/// Fields that `metadata` may have.
-const METADATA: [&str; 15] = [
-    "annotations",
-    "creationTimestamp",
-    "deletionGracePeriodSeconds",
-    "deletionTimestamp",
-    "finalizers",
-    "generateName",
-    "generation",
-    "labels",
-    "managedFields",
-    "name",
-    "namespace",
-    "ownerReferences",
-    "resourceVersion",
-    "selfLink",
-    "uid",
-];
-
 /// What becomes of fields that the kind does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unknown {
@@ -352,7 +333,7 @@ fn clean(kind: &Kind, value: &mut Value) -> Vec<String> {
 fn clean_metadata(value: &mut Value, unknown: &mut Vec<String>) {
     let metadata = meta::of(value);
     metadata.retain(|field, value| {
-        let known = METADATA.contains(&field.as_str());
+        let known = coppice_schema::METADATA.contains(&field.as_str());
         if !known {
             unknown.push(format!("metadata.{field}"));
         }

@@ -320,24 +320,8 @@ impl Store {
         if before.is_none() {
             self.uids.insert(uid.clone(), (kind.store, key.clone()));
         }
-        let (user, manager) = (self.word(origin.user), self.word(origin.manager));
-        self.log(
-            kind,
-            Change {
-                revision,
-                at: origin.now,
-                user,
-                manager,
-                verb: origin.verb,
-                subresource: origin.subresource,
-                kind: kind.clone(),
-                key,
-                uid,
-                before,
-                after: Some(object.clone()),
-                last: None,
-            },
-        );
+        let change = self.change_of(kind, key, uid, origin);
+        self.log(Change { before, after: Some(object.clone()), ..change });
         object
     }
 
@@ -357,29 +341,31 @@ impl Store {
         let mut last = object;
         meta::set(&mut last, "resourceVersion", revision.to_string());
         let last = Arc::new(last);
-        let (user, manager) = (self.word(origin.user), self.word(origin.manager));
-        self.log(
-            kind,
-            Change {
-                revision,
-                at: origin.now,
-                user,
-                manager,
-                verb: origin.verb,
-                subresource: origin.subresource,
-                kind: kind.clone(),
-                key: key.clone(),
-                uid,
-                before: Some(before),
-                after: None,
-                last: Some(last.clone()),
-            },
-        );
+        let change = self.change_of(kind, key.clone(), uid, origin);
+        self.log(Change { before: Some(before), last: Some(last.clone()), ..change });
         Some(last)
     }
 
-    fn log(&mut self, kind: &Kind, change: Change) {
-        self.collections[kind.store.0].log.push(change.revision);
+    /// The next change, before it is said what there was and what there is.
+    fn change_of(&mut self, kind: &Arc<Kind>, key: Key, uid: Arc<str>, origin: &Origin<'_>) -> Change {
+        Change {
+            revision: self.revision() + 1,
+            at: origin.now,
+            user: self.word(origin.user),
+            manager: self.word(origin.manager),
+            verb: origin.verb,
+            subresource: origin.subresource,
+            kind: kind.clone(),
+            key,
+            uid,
+            before: None,
+            after: None,
+            last: None,
+        }
+    }
+
+    fn log(&mut self, change: Change) {
+        self.collections[change.kind.store.0].log.push(change.revision);
         self.changes.push(change);
     }
 
