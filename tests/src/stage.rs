@@ -18,10 +18,14 @@ pub struct Stage {
     pub plane: Plane,
 }
 
-/// The top of the source tree.
+/// The top of the source tree: above the current folder, or else where this was compiled. In this order, since several
+/// checkouts may share a target folder.
 pub fn repository() -> PathBuf {
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
-    tests.parent().unwrap_or(tests).to_owned()
+    let current = std::env::current_dir().unwrap_or_default();
+    let mut folders = current.ancestors().chain(Path::new(env!("CARGO_MANIFEST_DIR")).ancestors());
+    let root =
+        folders.find(|folder| folder.join("deploy/install.yaml").is_file() && folder.join("xtask").is_dir());
+    root.unwrap_or(&current).to_owned()
 }
 
 /// A binary of this workspace, beside the test's own.

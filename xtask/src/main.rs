@@ -79,8 +79,10 @@ fn act(action: Action) -> Result<bool> {
     Ok(report.is_clean())
 }
 
-/// The root of the workspace that this was compiled in.
+/// The root of the workspace that this runs for. Cargo names it at run time: where several checkouts share a target folder, the
+/// one that this was compiled in may be another.
 fn root() -> Result<PathBuf> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").context("run this as `cargo run -p xtask`")?;
+    let here = Path::new(&here);
     Ok(here.parent().context("xtask lives in a workspace")?.to_owned())
 }

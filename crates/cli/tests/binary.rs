@@ -12,7 +12,7 @@ fn coppice(args: &[&str]) -> Command {
 }
 
 fn fixture(name: &str) -> String {
-    format!("{}/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"))
+    format!("tests/fixtures/{name}")
 }
 
 fn text(bytes: &[u8]) -> String {

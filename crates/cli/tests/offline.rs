@@ -118,7 +118,7 @@ fn the_same_manager_twice_is_a_mistake() {
 
 #[test]
 fn the_examples_are_good() {
-    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+    let examples = "../../examples";
     let ran = run(&format!("coppice plan --no-headers -f {examples} --at +50s"), "");
     assert_eq!(ran.code, 0, "{}", ran.err);
     let column = |n: usize| {

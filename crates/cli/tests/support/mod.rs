@@ -47,7 +47,7 @@ pub fn run_at(line: &str, stdin: &str, now: &str, client: Option<kube::Client>) 
 
 /// The text of a fixture.
 pub fn fixture(name: &str) -> String {
-    let path = format!("{}/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("tests/fixtures/{name}");
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
