@@ -21,7 +21,7 @@ build: prerequisites ## Build coppice and coppice-operator into target/release
 
 demo: ## Run the examples on a control plane of its own (without Go: in memory) and show what happens to each namespace
 	@./hack/prerequisites.sh without-go
-	@echo "building (the first time takes about 10 minutes on two cores) ..."
+	@echo "building (the first time takes about 13 minutes on two cores) ..."
 	cargo build --locked --workspace --bins
 	"$(CARGO_TARGET_DIR)/debug/coppice-demo"
 

@@ -44,7 +44,7 @@ const fn tool(name: &'static str, module: &'static str, package: &'static str, t
 /// Everything that a plane runs. The API server comes first of its module: the others reuse most of what it compiled.
 const PLANE: [Tool; 6] = [
     tool("etcd", "etcd", "go.etcd.io/etcd/server/v3", "half a minute"),
-    tool("kube-apiserver", "kube", "k8s.io/kubernetes/cmd/kube-apiserver", "about 2 minutes"),
+    tool("kube-apiserver", "kube", "k8s.io/kubernetes/cmd/kube-apiserver", "2 to 5 minutes"),
     tool("kube-controller-manager", "kube", "k8s.io/kubernetes/cmd/kube-controller-manager", "half a minute"),
     tool("kube-scheduler", "kube", "k8s.io/kubernetes/cmd/kube-scheduler", "a few seconds"),
     tool("kubectl", "kube", "k8s.io/kubernetes/cmd/kubectl", "15 seconds"),
