@@ -78,3 +78,47 @@ fn a_tenant_holds_releases_and_wakes_also_after_the_operator_was_restarted() -> 
         Ok(())
     })
 }
+
+#[test]
+fn simulate_tells_from_the_live_cluster_what_the_operator_then_does_and_writes_nothing() -> Test {
+    alone(async {
+        let stage = Stage::start().await?;
+        let uid = stage.namespace("ends").await?;
+        stage.namespace("stays").await?;
+        let _operator = Operator::start(&stage).await?;
+        for (namespace, action) in [("ends", "delete"), ("stays", "scaleDown")] {
+            let spec = format!(
+                "{{policies: [{{name: end, when: {{ttl: {{after: 20s}}}}, then: {{{action}: {{}}}}}}]}}"
+            );
+            stage.manager(namespace, "m", &spec).await?;
+            stage.phase(namespace, "m", "Active").await?;
+        }
+        let writes = || -> anyhow::Result<usize> {
+            Ok(stage.plane.audit()?.iter().filter(|e| e.user == ADMIN && e.is_write()).count())
+        };
+        let before = writes()?;
+        let (code, out, err) = coppice(&stage, ADMIN, &["simulate", "--for", "1h", "-o", "json"]).await?;
+        ensure!(code == 0, "{code}: {out}{err}");
+        ensure!(writes()? == before, "it wrote");
+        let told: Value = serde_json::from_str(&out)?;
+        let fate = |namespace: &str| {
+            let fates = told["managers"].as_array().into_iter().flatten();
+            fates.filter(|fate| fate["namespace"] == *namespace).collect::<Vec<_>>()
+        };
+        let fates = (fate("ends"), fate("stays"));
+        let ([ends], [stays]) = (fates.0.as_slice(), fates.1.as_slice()) else {
+            anyhow::bail!("a fate for each manager: {out}")
+        };
+        ensure!(stays["deleted"].is_null() && stays["phase"] == "Fired", "{stays:#}");
+        let foretold: jiff::Timestamp = ends["deleted"].as_str().unwrap_or_default().parse()?;
+        stage.deleted("ends", &uid).await?;
+        let delete = stage.namespace_deletes()?.into_iter().find(|e| e.name == "ends" && e.succeeded());
+        let delete = delete.ok_or_else(|| anyhow::anyhow!("no DELETE in the audit log"))?;
+        let late = delete.received.duration_since(foretold);
+        ensure!(
+            late.abs() < jiff::SignedDuration::from_secs(5),
+            "foretold for {foretold}, came {late:#} later"
+        );
+        Ok(())
+    })
+}
