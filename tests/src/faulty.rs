@@ -46,14 +46,13 @@ impl Work {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Delete, Self::Sleep, Self::Wake, Self::Tell];
 
-    /// How many writes it takes at least, but for bookings and Events. Status is written with the intent, with what is
-    /// being done, with the outcome, and (unless the namespace has gone with its manager) with what comes next; before
+    /// How many writes it takes, but for bookings and Events. Status is written with the intent and with the outcome; before
     /// a workload is put to sleep also with its size. For [`Work::Wake`] it is the writes of waking.
     pub const fn writes(self) -> u64 {
         match self {
-            Self::Delete | Self::Tell => 4,
-            Self::Wake => 5,
-            Self::Sleep => 6,
+            Self::Tell => 2,
+            Self::Delete | Self::Wake => 3,
+            Self::Sleep => 4,
         }
     }
 

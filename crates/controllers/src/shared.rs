@@ -11,12 +11,13 @@ use coppice_notify::outbox::Outbox;
 use coppice_runtime::client::Clients;
 use coppice_runtime::clock::Clock;
 use coppice_runtime::events::Events;
+use coppice_runtime::governor::Counter;
 use coppice_runtime::kinds::{Config, Manager};
 use coppice_runtime::leader::Gate;
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::skew::Skew;
 use coppice_runtime::store::Store;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 /// Namespace and name of a `NamespaceManager`.
@@ -76,8 +77,8 @@ pub struct Shared {
     pub jobs: Store<JobFacts>,
     /// The settings.
     pub configs: Store<Config>,
-    /// One booking at a time: within one process the ledger has one writer.
-    pub booking: tokio::sync::Mutex<()>,
+    /// Where destructive steps are booked.
+    pub counter: Counter,
     latest: Mutex<Option<Timestamp>>,
     outbox: RwLock<Option<(String, Outbox<Key>)>>,
     law: RwLock<Option<Compiled>>,
@@ -107,7 +108,7 @@ impl Shared {
             pods: Store::default(),
             jobs: Store::default(),
             configs: Store::default(),
-            booking: tokio::sync::Mutex::new(()),
+            counter: Counter::default(),
             latest: Mutex::new(None),
             outbox: RwLock::new(None),
             law: RwLock::new(None),
@@ -117,13 +118,18 @@ impl Shared {
     /// The time that decisions are made by: the API server's, which wrote the times that they rest on, as far as its answers
     /// tell it; otherwise this machine's. Once known it does not go back, so that what was due stays due.
     pub fn now(&self) -> Timestamp {
+        self.time().0
+    }
+
+    /// The same, with how far our clock is from it; none if no answer has told it yet.
+    pub fn time(&self) -> (Timestamp, Option<SignedDuration>) {
         let ours = self.clock.now();
-        let Some(skew) = self.skew.current() else { return ours };
+        let Some(skew) = self.skew.current() else { return (ours, None) };
         let theirs = ours.saturating_add(skew).unwrap_or(ours);
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         let now = latest.map_or(theirs, |latest| latest.max(theirs));
         *latest = Some(now);
-        now
+        (now, Some(skew))
     }
 
     /// The instant at which [`now`](Self::now) will be `at`.
@@ -138,16 +144,15 @@ impl Shared {
         let Some(config) = self.configs.get("", CONFIG_NAME) else {
             return (self.compiled(("", 0), CoppiceConfigSpec::default), GovernorStatus::default());
         };
-        let law = self.compiled((&config.uid, config.generation), || match &config.spec {
-            Ok(spec) => (**spec).clone(),
-            Err(_) => nothing_allowed(),
-        });
-        (law, config.status.governor.clone())
+        (self.law_of(&config), config.status.governor.clone())
     }
 
-    /// The law by settings that were just read.
-    pub fn law_of(&self, spec: CoppiceConfigSpec) -> Law {
-        Law::new(spec, &self.setup.own_namespace, self.setup.scale_kinds.clone())
+    /// The law by these settings.
+    pub fn law_of(&self, config: &Config) -> Arc<Law> {
+        self.compiled((&config.uid, config.generation), || match &config.spec {
+            Ok(spec) => (**spec).clone(),
+            Err(_) => nothing_allowed(),
+        })
     }
 
     fn compiled(&self, (uid, generation): (&str, i64), spec: impl FnOnce() -> CoppiceConfigSpec) -> Arc<Law> {
@@ -156,7 +161,8 @@ impl Shared {
             return Arc::clone(&known.law);
         }
         drop(known);
-        let law = Arc::new(self.law_of(spec()));
+        let law = Law::new(spec(), &self.setup.own_namespace, self.setup.scale_kinds.clone());
+        let law = Arc::new(law);
         let compiled = Compiled { uid: uid.into(), generation, law: Arc::clone(&law) };
         *self.law.write().unwrap_or_else(PoisonError::into_inner) = Some(compiled);
         law

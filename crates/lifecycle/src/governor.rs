@@ -35,6 +35,11 @@ pub fn allow(
     managed: u64,
     now: Timestamp,
 ) -> Result<(), Denied> {
+    free(settings, ledger, managed, now).map(drop)
+}
+
+/// How many more steps may be taken now: at least one, otherwise why none.
+fn free(settings: &Governor, ledger: &GovernorStatus, managed: u64, now: Timestamp) -> Result<u32, Denied> {
     if settings.paused {
         return Err(Denied {
             reason: Reason::Paused,
@@ -43,33 +48,54 @@ pub fn allow(
         });
     }
     let hourly = hourly_limit(settings, managed);
+    let mut free = u32::MAX;
     for (limit, window, what) in [
         (settings.per_minute, MINUTE, "a minute (perMinute)"),
         (hourly, HOUR, "an hour (perHour, maxShare, atLeast)"),
     ] {
-        if let Room::Full(retry_at) = room(ledger, limit, window, now) {
-            return Err(Denied {
-                reason: Reason::BudgetSpent,
-                message: format!("the budget of {limit} destructive steps {what} is spent"),
-                retry_at,
-            });
+        match room(ledger, limit, window, now) {
+            Room::Free(steps) => free = free.min(steps),
+            Room::Full(retry_at) => {
+                return Err(Denied {
+                    reason: Reason::BudgetSpent,
+                    message: format!("the budget of {limit} destructive steps {what} is spent"),
+                    retry_at,
+                });
+            }
         }
     }
-    Ok(())
+    Ok(free)
 }
 
-/// The ledger after one more step, if it may be taken.
+/// What came of asking for steps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The ledger to write: with the steps that were granted, and with a note of why the others were not.
+    pub ledger: GovernorStatus,
+    /// How many steps were granted.
+    pub granted: u32,
+    /// Why no more than that, if more were asked for.
+    pub denied: Option<Denied>,
+}
+
+/// Asks for so many steps at once (at least one), as one entry of the ledger. As many are granted as the budget has.
 pub fn book(
     settings: &Governor,
     ledger: &GovernorStatus,
     managed: u64,
     now: Timestamp,
-) -> Result<GovernorStatus, Denied> {
-    allow(settings, ledger, managed, now)?;
+    steps: u32,
+) -> Answer {
+    let granted = match free(settings, ledger, managed, now) {
+        Ok(free) => steps.min(free),
+        Err(denied) => {
+            return Answer { ledger: trip(ledger, &denied, now), granted: 0, denied: Some(denied) };
+        }
+    };
     let mut booked: Vec<Booked> = Vec::with_capacity(ledger.booked.len() + 1);
     let at = round_up(now, 1);
     let past = ledger.booked.iter().filter(|b| in_window(b.at, HOUR, now)).cloned();
-    for mut entry in past.chain([Booked { at, steps: 1 }]) {
+    for mut entry in past.chain([Booked { at, steps: granted }]) {
         // Older entries only count for the hour: one a minute is enough, and late is on the safe side. Not so late that
         // they would count for this minute again.
         let late = round_up(entry.at, 60);
@@ -77,12 +103,18 @@ pub fn book(
             entry.at = late;
         }
         match booked.last_mut() {
-            Some(last) if last.at == entry.at => last.steps += entry.steps,
+            Some(last) if last.at == entry.at => last.steps = last.steps.saturating_add(entry.steps),
             _ => booked.push(entry),
         }
     }
-    let last_hour = booked.iter().map(|b| b.steps).sum();
-    Ok(GovernorStatus { hourly_limit: hourly_limit(settings, managed), last_hour, tripped: None, booked })
+    let last_hour = booked.iter().map(|b| b.steps).fold(0, u32::saturating_add);
+    let ledger =
+        GovernorStatus { hourly_limit: hourly_limit(settings, managed), last_hour, tripped: None, booked };
+    let denied = if granted < steps { allow(settings, &ledger, managed, now).err() } else { None };
+    match &denied {
+        Some(why) => Answer { ledger: trip(&ledger, why, now), granted, denied },
+        None => Answer { ledger, granted, denied },
+    }
 }
 
 /// The ledger as it stands now: what is allowed and spent, and whether steps are stopped.
@@ -90,7 +122,7 @@ pub fn review(settings: &Governor, ledger: &GovernorStatus, managed: u64, now: T
     let within = ledger.booked.iter().filter(|b| in_window(b.at, HOUR, now));
     let reviewed = GovernorStatus {
         hourly_limit: hourly_limit(settings, managed),
-        last_hour: within.map(|b| b.steps).sum(),
+        last_hour: within.map(|b| b.steps).fold(0, u32::saturating_add),
         ..ledger.clone()
     };
     match allow(settings, ledger, managed, now) {
@@ -115,7 +147,8 @@ pub fn trip(ledger: &GovernorStatus, denied: &Denied, now: Timestamp) -> Governo
 
 /// Whether the window holds `limit` steps or more.
 enum Room {
-    Free,
+    /// So many more have room.
+    Free(u32),
     /// Full, until the first of its steps leaves it (never, for a limit of zero).
     Full(Option<Timestamp>),
 }
@@ -132,7 +165,7 @@ fn room(ledger: &GovernorStatus, limit: u32, window: SignedDuration, now: Timest
             return Room::Full(entry.at.checked_add(window).ok());
         }
     }
-    Room::Free
+    Room::Free(limit - count)
 }
 
 /// Also true for entries in the future: another replica's clock may be ahead of ours.
@@ -180,32 +213,48 @@ mod tests {
     fn who_asks_all_the_time_gets_what_the_budget_says() {
         let (mut ledger, mut taken) = (GovernorStatus::default(), 0);
         for second in 0..3600 {
-            while let Ok(next) = book(&settings(30, 1_000_000), &ledger, 0, at(second * 1000)) {
-                ledger = next;
-                taken += 1;
+            loop {
+                let answer = book(&settings(30, 1_000_000), &ledger, 0, at(second * 1000), 1);
+                ledger = answer.ledger;
+                taken += answer.granted;
                 assert!(ledger.booked.is_sorted_by_key(|b| b.at));
+                if answer.granted == 0 {
+                    break;
+                }
             }
         }
         assert!(taken >= 1740, "{taken} of 1800 an hour");
     }
 
     proptest! {
-        /// Whatever the times of asking, no window of a minute or an hour ever holds more than its limit, and the date
-        /// given with a refusal is one at which asking succeeds.
+        /// Whatever the times of asking, and however many steps are asked for at once, no window of a minute or an hour ever
+        /// holds more than its limit; nobody is denied while there is budget, and the date given with a refusal is one at
+        /// which asking succeeds.
         #[test]
-        fn no_window_exceeds_its_limit(gaps in prop::collection::vec(0i64..120_000, 1..200), per_minute in 1u32..5, per_hour in 1u32..30) {
+        fn no_window_exceeds_its_limit(
+            asked in prop::collection::vec((0i64..120_000, 1u32..8), 1..200),
+            per_minute in 1u32..9,
+            per_hour in 1u32..30,
+        ) {
             let settings = settings(per_minute, per_hour);
             let (mut ledger, mut now, mut taken) = (GovernorStatus::default(), 0, Vec::new());
-            for gap in gaps {
+            for (gap, steps) in asked {
                 now += gap;
-                match book(&settings, &ledger, 0, at(now)) {
-                    Ok(next) => { ledger = next; taken.push(now); }
-                    Err(denied) => {
-                        let retry = denied.retry_at.unwrap();
-                        prop_assert!(retry > at(now));
-                        if let Err(again) = allow(&settings, &ledger, 0, retry) {
-                            prop_assert!(again.retry_at.unwrap() > retry);
-                        }
+                let one_by_one = (0..steps).fold((ledger.clone(), 0), |(ledger, granted), _| {
+                    let answer = book(&settings, &ledger, 0, at(now), 1);
+                    (answer.ledger, granted + answer.granted)
+                });
+                let answer = book(&settings, &ledger, 0, at(now), steps);
+                prop_assert_eq!((&answer.ledger, answer.granted), (&one_by_one.0, one_by_one.1), "together as one by one");
+                ledger = answer.ledger;
+                taken.extend((0..answer.granted).map(|_| now));
+                prop_assert_eq!(answer.denied.is_some(), answer.granted < steps);
+                prop_assert_eq!(ledger.tripped.is_some(), answer.denied.is_some());
+                if let Some(denied) = answer.denied {
+                    let retry = denied.retry_at.unwrap();
+                    prop_assert!(retry > at(now));
+                    if let Err(again) = allow(&settings, &ledger, 0, retry) {
+                        prop_assert!(again.retry_at.unwrap() > retry);
                     }
                 }
                 prop_assert!(ledger.booked.len() <= 125);

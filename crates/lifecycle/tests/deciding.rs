@@ -548,3 +548,39 @@ fn a_verdict_on_other_policies_says_nothing_about_how_long_this_one_has_held() {
     scene.edit(|s| s.policies[0].when = yaml("{podsSucceed: {initialDelay: 1s, settle: 1m}}"));
     assert_eq!(scene.settle(65).look_at, Some(at(125)));
 }
+
+#[test]
+fn status_is_written_for_a_decision_and_for_its_outcome_and_not_in_between() {
+    // By how many writes the plan and the status have come to agree.
+    let writes = |scene: &mut Scene, seconds: i64| {
+        let mut writes = 0;
+        loop {
+            let plan = scene.plan(seconds);
+            if plan.status == scene.status {
+                return (writes, plan);
+            }
+            scene.status = plan.status;
+            writes += 1;
+        }
+    };
+    for then in ["{delete: {}}", "{scaleDown: {}}"] {
+        let mut scene = Scene::policy("{ttl: {after: 40s}}", then);
+        scene.settle(1);
+        let (decided, plan) = writes(&mut scene, 41);
+        assert_eq!((decided, plan.effect.is_some()), (1, true), "{then}");
+    }
+    let mut scene = Scene::policy("{ttl: {after: 40s}}", "{webhook: {url: 'http://r.team-a.svc/hook'}}");
+    scene.settle(1);
+    let (decided, plan) = writes(&mut scene, 41);
+    assert_eq!((decided, plan.effect.is_some()), (1, true));
+    scene.delivery = Delivery::InFlight;
+    assert_eq!(writes(&mut scene, 42).0, 0, "that it is under way was said");
+    scene.delivery = Delivery::Failed { error: "503".to_owned(), permanent: false, retry_after: None };
+    scene.status = scene.plan(43).status;
+    scene.delivery = Delivery::None;
+    assert_eq!(writes(&mut scene, 43).0, 0, "when it is tried again was said with the failure");
+    scene.delivery = Delivery::Delivered("204".to_owned());
+    scene.status = scene.plan(65).status;
+    scene.delivery = Delivery::None;
+    assert_eq!(writes(&mut scene, 66).0, 0, "that it is dormant was said with the delivery");
+}

@@ -2,6 +2,7 @@
 
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::law::{Law, Refusal};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::{DeleteParams, Preconditions};
 
@@ -16,8 +17,8 @@ use crate::write::WriteError;
 /// What came of a deletion.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Deletion {
-    /// The namespace that was asked for is being deleted or gone.
-    Done,
+    /// The namespace that was asked for is being deleted or gone; as the API server answered with it, if it did.
+    Done(Option<Box<NamespaceFacts>>),
     /// It has changed since it was read: decide again.
     Changed,
 }
@@ -51,7 +52,7 @@ pub async fn namespace(
     if let Some(refusal) = law.protection(namespace) {
         return Err(DeleteError::Protected(refusal));
     }
-    let api: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(clients.writes.clone());
+    let api: Api<Namespace> = Api::all(clients.writes.clone());
     let mut parameters = DeleteParams::background().preconditions(Preconditions {
         uid: Some(namespace.uid.clone()),
         resource_version: Some(namespace.resource_version.clone()),
@@ -59,9 +60,14 @@ pub async fn namespace(
     if mutants::active(Mutant::NoPreconditions) || mutants::active(Mutant::LeaseTrustedAlone) {
         parameters.preconditions = None;
     }
-    let Err(error) = api.delete(&namespace.name, &parameters).await else { return Ok(Deletion::Done) };
+    let error = match api.delete(&namespace.name, &parameters).await {
+        Ok(answer) => {
+            return Ok(Deletion::Done(answer.left().map(|now| Box::new(being_deleted(namespace, now)))));
+        }
+        Err(error) => error,
+    };
     match WriteError::from(error) {
-        WriteError::Gone => Ok(Deletion::Done),
+        WriteError::Gone => Ok(Deletion::Done(None)),
         WriteError::Conflict => Ok(Deletion::Changed),
         WriteError::Refused(message) => Err(DeleteError::Failed(message)),
         WriteError::Ambiguous(message) => {
@@ -71,9 +77,18 @@ pub async fn namespace(
                 Ok(Some(now)) if now.uid == namespace.uid && !now.terminating => {
                     Err(DeleteError::Failed(format!("not deleted: {message}")))
                 }
-                Ok(_) => Ok(Deletion::Done),
+                Ok(_) => Ok(Deletion::Done(None)),
                 Err(error) => Err(DeleteError::Failed(format!("{message}; and then: {}", chain(&error)))),
             }
         }
+    }
+}
+
+/// The namespace as it is now, by the answer to its deletion.
+fn being_deleted(before: &NamespaceFacts, now: Namespace) -> NamespaceFacts {
+    NamespaceFacts {
+        terminating: now.metadata.deletion_timestamp.is_some(),
+        resource_version: now.metadata.resource_version.unwrap_or_default(),
+        ..before.clone()
     }
 }

@@ -1,11 +1,13 @@
 //! Books destructive steps on the shared ledger: the status of `CoppiceConfig/coppice`.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
 use coppice_api::names::CONFIG_NAME;
 use coppice_lifecycle::governor::{self, Denied};
 use jiff::Timestamp;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::client::Clients;
@@ -13,19 +15,18 @@ use crate::error::chain;
 use crate::kinds::Config;
 use crate::leader::Permit;
 use crate::read;
+use crate::store::Store;
 use crate::write::{self, WriteError};
 
 /// Other writers of the ledger are rare: so many lost races in a row mean that something is wrong.
 const ROUNDS: usize = 5;
 
-/// A destructive step that has been booked: proof that budget was there and that the kill switch was off, by a fresh
-/// read, when it was made. Good for one step.
+/// A destructive step that has been booked: proof that budget was there and that the kill switch was off, in the very
+/// revision of the settings that the booking replaced. Good for one step.
 #[derive(Debug)]
 pub struct Booking {
-    /// The settings that were read with it.
-    pub config: CoppiceConfigSpec,
-    /// The ledger as it was before this booking.
-    pub before: GovernorStatus,
+    /// The settings that were booked under, with the ledger as it was before this booking.
+    pub settings: Arc<Config>,
     /// When it was asked for; the ledger holds no later time.
     asked: Instant,
 }
@@ -39,7 +40,7 @@ impl Booking {
 }
 
 /// Why a step could not be booked.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum BookingError {
     /// The governor says no.
     #[error("{}", .0.message)]
@@ -49,42 +50,138 @@ pub enum BookingError {
     Unavailable(String),
 }
 
-/// Books one destructive step: reads the ledger, adds the step, writes it back if nobody else did in between.
-pub async fn book(
+type Answer = Result<Booking, BookingError>;
+
+/// Where a process books, one write at a time: the ledger has one writer in a process. Who asks while a booking is under
+/// way waits for the next one, which is for all who wait: one write for all of them, in the order in which they came.
+#[derive(Debug, Default)]
+pub struct Counter {
+    turn: tokio::sync::Mutex<()>,
+    waiting: Mutex<Vec<oneshot::Sender<Answer>>>,
+}
+
+impl Counter {
+    /// Books one destructive step, together with those of all others who wait. `now` is asked when the turn has come;
+    /// `known` is the cache of the settings.
+    pub async fn book(
+        &self,
+        clients: &Clients,
+        permit: &Permit,
+        known: &Store<Config>,
+        managed: u64,
+        now: impl Fn() -> Timestamp,
+    ) -> Answer {
+        loop {
+            let (tell, mut told) = oneshot::channel();
+            self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(tell);
+            let turn = self.turn.lock().await;
+            let mut answer = told.try_recv();
+            if matches!(answer, Err(oneshot::error::TryRecvError::Empty)) {
+                self.answer_all(clients, permit, known, managed, now()).await;
+                answer = told.try_recv();
+            }
+            drop(turn);
+            if let Ok(answer) = answer {
+                return answer;
+            }
+            // Who booked for us was stopped in the middle: what was booked then is spent, and nobody's.
+        }
+    }
+
+    async fn answer_all(
+        &self,
+        clients: &Clients,
+        permit: &Permit,
+        known: &Store<Config>,
+        managed: u64,
+        now: Timestamp,
+    ) {
+        let mut waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        // Who was stopped meanwhile needs no step.
+        waiting.retain(|waiting| !waiting.is_closed());
+        let mut booked = book(clients, permit, known, managed, now, waiting.len()).await;
+        for waiting in waiting {
+            // Nobody there any more: the step is spent, and not taken.
+            drop(waiting.send(booked.as_mut().map_err(|error| error.clone()).and_then(Booked::next)));
+        }
+    }
+}
+
+/// What came of a booking for several.
+struct Booked {
+    settings: Arc<Config>,
+    asked: Instant,
+    /// Granted, and not handed out yet.
+    left: u32,
+    /// What the others are told.
+    no_more: BookingError,
+}
+
+impl Booked {
+    fn next(&mut self) -> Answer {
+        self.left = self.left.checked_sub(1).ok_or_else(|| self.no_more.clone())?;
+        Ok(Booking { settings: Arc::clone(&self.settings), asked: self.asked })
+    }
+}
+
+/// Books so many destructive steps, or as many of them as there is budget for.
+///
+/// The ledger is written only if it is still the revision that was looked at: that makes any look a fresh one that a booking
+/// succeeds on. So the first is at the cache. To be denied by it is another matter: it may be behind.
+async fn book(
     clients: &Clients,
     permit: &Permit,
+    known: &Store<Config>,
     managed: u64,
     now: Timestamp,
-) -> Result<Booking, BookingError> {
+    steps: usize,
+) -> Result<Booked, BookingError> {
+    let steps = u32::try_from(steps).unwrap_or(u32::MAX);
     let asked = Instant::now();
+    let mut cached = known.get("", CONFIG_NAME).filter(|config| allows(config, managed, now));
     for _ in 0..ROUNDS {
-        let config = read::get::<Config>(&clients.reads, "", CONFIG_NAME)
-            .await
-            .map_err(|e| BookingError::Unavailable(chain(&e)))?
-            .ok_or_else(|| BookingError::Unavailable("there is no such object yet".to_owned()))?;
-        let spec = config.spec.as_deref().map_err(|e| BookingError::Unavailable(e.clone()))?.clone();
-        if let Some(error) = &config.status_error {
-            return Err(BookingError::Unavailable(error.clone()));
-        }
-        let before = config.status.governor.clone();
-        let mut status = (*config.status).clone();
-        let booked = governor::book(&spec.governor, &before, managed, now);
-        status.governor = match &booked {
-            Ok(ledger) => ledger.clone(),
-            Err(denied) => governor::trip(&before, denied, now),
+        let settings = match cached.take() {
+            Some(settings) => settings,
+            None => read_settings(clients).await?,
         };
-        if status.governor != before {
-            match write::status(clients, permit, &config, "CoppiceConfig", &status).await {
-                Ok(_) => {}
-                // Ambiguous: if the booking did happen, booking again spends one step too many, never one too few.
+        let (spec, before) = understood(&settings).map_err(BookingError::Unavailable)?;
+        let answer = governor::book(&spec.governor, before, managed, now, steps);
+        if answer.granted > 0 || answer.ledger != *before {
+            let mut status = (*settings.status).clone();
+            status.governor = answer.ledger;
+            match write::status(clients, permit, &settings, "CoppiceConfig", &status).await {
+                Ok(written) => known.learn("", written),
+                // Ambiguous: if the booking did happen, booking again spends more steps, never fewer.
                 Err(WriteError::Conflict | WriteError::Gone | WriteError::Ambiguous(_)) => continue,
                 Err(error) => return Err(BookingError::Unavailable(error.to_string())),
             }
         }
-        return match booked {
-            Ok(_) => Ok(Booking { config: spec, before, asked }),
-            Err(denied) => Err(BookingError::Denied(denied)),
-        };
+        let no_more = answer.denied.map_or_else(
+            || BookingError::Unavailable("more steps were asked for than were booked".to_owned()),
+            BookingError::Denied,
+        );
+        return Ok(Booked { settings, asked, left: answer.granted, no_more });
     }
     Err(BookingError::Unavailable(format!("{ROUNDS} attempts to write it met other writers")))
 }
+
+async fn read_settings(clients: &Clients) -> Result<Arc<Config>, BookingError> {
+    let read = read::get::<Config>(&clients.reads, "", CONFIG_NAME).await;
+    let read = read.map_err(|error| BookingError::Unavailable(chain(&error)))?;
+    read.map(Arc::new).ok_or_else(|| BookingError::Unavailable("there is no such object yet".to_owned()))
+}
+
+fn understood(settings: &Config) -> Result<(&CoppiceConfigSpec, &GovernorStatus), String> {
+    match (&settings.spec, &settings.status_error) {
+        (Err(error), _) | (_, Some(error)) => Err(error.clone()),
+        (Ok(spec), None) => Ok((spec, &settings.status.governor)),
+    }
+}
+
+fn allows(settings: &Config, managed: u64, now: Timestamp) -> bool {
+    understood(settings)
+        .is_ok_and(|(spec, ledger)| governor::allow(&spec.governor, ledger, managed, now).is_ok())
+}
+
+#[cfg(test)]
+mod tests;

@@ -62,6 +62,16 @@ impl Named for NamespaceFacts {
     fn name(&self) -> &str {
         &self.name
     }
+
+    fn is_newer_than(&self, other: &Self) -> bool {
+        self.uid == other.uid && is_later(&self.resource_version, &other.resource_version)
+    }
+}
+
+/// Revisions are numbers that grow; where an API server has others, nothing is learnt from what it answers.
+fn is_later(revision: &str, other: &str) -> bool {
+    let number = |revision: &str| revision.parse::<u64>().ok();
+    number(revision).zip(number(other)).is_some_and(|(this, other)| this > other)
 }
 
 /// A namespace on the wire.
@@ -244,10 +254,8 @@ impl<S: Send + Sync + 'static, T: Send + Sync + 'static> Named for Object<S, T> 
         &self.name
     }
 
-    /// Revisions are numbers that grow; where an API server has others, nothing is learnt from what it answers.
     fn is_newer_than(&self, other: &Self) -> bool {
-        let number = |object: &Self| object.resource_version.parse::<u64>().ok();
-        self.uid == other.uid && number(self).zip(number(other)).is_some_and(|(this, other)| this > other)
+        self.uid == other.uid && is_later(&self.resource_version, &other.resource_version)
     }
 }
 

@@ -58,7 +58,12 @@ impl Skew {
     pub fn current(&self) -> Option<SignedDuration> {
         let (wall, monotonic) = (self.clock.now(), self.clock.monotonic());
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        median(answers.iter().map(|answer| answer.skew(wall, monotonic)).collect())
+        // Asked at every look at every manager: nothing is allocated.
+        let mut skews = [SignedDuration::ZERO; REMEMBERED];
+        for (skew, answer) in skews.iter_mut().zip(answers.iter()) {
+            *skew = answer.skew(wall, monotonic);
+        }
+        median(&mut skews[..answers.len()])
     }
 
     /// The skew, if its size is more than `limit` ([`LIMIT`]). Not knowing it yet is not a skew: a caller that needs to know makes a
@@ -98,7 +103,7 @@ fn signed(duration: Duration) -> SignedDuration {
 }
 
 /// The middle one; of two in the middle the larger, because doing nothing is safe.
-fn median(mut skews: Vec<SignedDuration>) -> Option<SignedDuration> {
+fn median(skews: &mut [SignedDuration]) -> Option<SignedDuration> {
     skews.sort_unstable();
     let upper = *skews.get(skews.len() / 2)?;
     let lower = *skews.get((skews.len() - 1) / 2)?;

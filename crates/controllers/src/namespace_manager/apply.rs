@@ -20,7 +20,8 @@ use coppice_runtime::write::WriteError;
 use coppice_runtime::{read, write};
 use jiff::{SignedDuration, Timestamp};
 
-use super::observe::Observation;
+use super::observe::{self, Observation};
+use super::plan;
 use crate::shared::{Key, Shared};
 
 /// How a plan went.
@@ -154,6 +155,7 @@ async fn conclude(
         };
         let mut status = (*manager.status).clone();
         let notes = record::apply(&mut status, &current, &outcome, shared.now());
+        let status = followed_up(shared, &manager, status);
         match save(shared, permit, &manager, &status).await {
             Ok(written) => return (Applied::Again(written), told(notes)),
             // The namespace took its manager along: what was done is still told.
@@ -171,6 +173,16 @@ async fn conclude(
         }
     }
     (Applied::Failed(refused), Told::default())
+}
+
+/// A status with an outcome in it, and with all that the next look would say anyway: one write for both. What that look would
+/// begin, end or tell of is left to it.
+fn followed_up(shared: &Shared, manager: &Manager, status: NamespaceManagerStatus) -> NamespaceManagerStatus {
+    let key = Key::new(&manager.namespace, &manager.name);
+    let concluded = Manager { status: Box::new(status.clone()), ..manager.clone() };
+    let plan = plan::plan(&observe::with(shared, &key, concluded));
+    let only_says = plan.notes.is_empty() && plan.status.intent == status.intent;
+    if only_says { plan.status } else { status }
 }
 
 /// Reads a manager again whose write was lost, and remembers what there is now.

@@ -54,6 +54,7 @@ pub(super) fn with(shared: &Shared, key: &Key, manager: Manager) -> Observation 
 
 fn observation(shared: &Shared, key: &Key, manager: Arc<Manager>) -> Observation {
     let (law, ledger) = shared.law();
+    let (at, skew) = shared.time();
     Observation {
         namespace: shared.namespaces.get("", &key.namespace),
         pods: fact(shared, &shared.pods, key, "pods"),
@@ -61,10 +62,10 @@ fn observation(shared: &Shared, key: &Key, manager: Arc<Manager>) -> Observation
         law,
         ledger,
         managed: shared.managed(),
-        skew: shared.skew.current(),
+        skew,
         stale: stale(shared),
         delivery: delivery(shared, manager.status.intent.as_ref()),
-        at: shared.now(),
+        at,
         asked: Instant::now(),
         unread: None,
         manager,
@@ -76,22 +77,33 @@ fn observation(shared: &Shared, key: &Key, manager: Arc<Manager>) -> Observation
 pub(super) async fn fresh(shared: &Shared, key: &Key) -> Result<Option<Observation>, kube::Error> {
     let client = &shared.clients.reads;
     let asked = Instant::now();
-    let manager = read::get::<Manager>(client, &key.namespace, &key.name).await?;
-    let Some(manager) = manager.map(Arc::new) else { return Ok(None) };
+    let lists = || {
+        let (pods, jobs) =
+            (read::list::<PodFacts>(client, &key.namespace), read::list::<JobFacts>(client, &key.namespace));
+        futures::future::join(pods, jobs)
+    };
+    // All at once: a list of pods can take the API server a tenth of a second, and each answer is held against what was
+    // decided by itself.
+    let expected = shared.managers.get(&key.namespace, &key.name).is_some_and(|m| asks_for_pods(&m));
+    let (manager, namespace, listed) = futures::future::join3(
+        read::get::<Manager>(client, &key.namespace, &key.name),
+        read::get::<NamespaceFacts>(client, "", &key.namespace),
+        async { if expected { Some(lists().await) } else { None } },
+    )
+    .await;
+    let Some(manager) = manager?.map(Arc::new) else { return Ok(None) };
     let mut observation = observation(shared, key, Arc::clone(&manager));
+    observation.namespace = namespace?.map(Arc::new);
     if asks_for_pods(&manager) {
-        let (pods, jobs) = futures::future::join(
-            read::list::<PodFacts>(client, &key.namespace),
-            read::list::<JobFacts>(client, &key.namespace),
-        )
-        .await;
+        let (pods, jobs) = match listed {
+            Some(listed) => listed,
+            None => lists().await,
+        };
         // How long a source was followed without a gap is known by its watch alone: what the watch does not know, a
         // list cannot tell either.
         observation.pods = renew(observation.pods, pods, &mut observation.unread);
         observation.jobs = renew(observation.jobs, jobs, &mut observation.unread);
     }
-    // Last, so that the revision that a deletion is bound to is the newest of all.
-    observation.namespace = read::get::<NamespaceFacts>(client, "", &key.namespace).await?.map(Arc::new);
     observation.at = shared.now();
     observation.asked = asked;
     Ok(Some(observation))
@@ -102,10 +114,10 @@ fn asks_for_pods(manager: &Manager) -> bool {
 }
 
 impl Observation {
-    /// The same, under the settings and the budget that a booking has read.
+    /// The same, under the settings and the budget that were booked under.
     pub(super) fn under(mut self, shared: &Shared, booking: &Booking) -> Self {
-        self.law = Arc::new(shared.law_of(booking.config.clone()));
-        self.ledger = booking.before.clone();
+        self.law = shared.law_of(&booking.settings);
+        self.ledger = booking.settings.status.governor.clone();
         self
     }
 

@@ -24,7 +24,10 @@ pub(super) fn report(shared: &Shared, observation: &Observation, told: &Told) {
         let tell = |about, message: &str| {
             shared.events.publish(about, note.warning, note.reason.as_str(), action, message);
         };
-        tell(manager_reference(observation), &note.message);
+        // In a namespace that is being deleted the API server takes no Events any more.
+        if note.reason != Reason::NamespaceDeleted {
+            tell(manager_reference(observation), &note.message);
+        }
         if outlives(note, told.intent.as_ref()) {
             // About the Namespace, and so kept in `default`: it is there when the namespace is gone.
             let manager = &observation.manager;

@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 
 use coppice_api::Reason;
 use coppice_api::manager::{
-    Action, Delete, Intent, NamespaceManagerSpec, Next, Notice, Phase, Policy, Verdict,
+    Action, Delete, Firing, Intent, NamespaceManagerSpec, Next, Notice, Phase, Policy, Verdict,
 };
 use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest as _, Sha256};
 
+use super::intent::{giving_back, under_way};
 use super::{Draft, Plan};
 use crate::condition::{Evaluation, later, whole_second_after};
 use crate::facts::World;
@@ -83,7 +84,7 @@ fn fire(mut draft: Draft<'_>, policy: &Policy, evaluation: &Evaluation, world: &
     draft.note(false, Reason::PolicyFired, message);
     draft.status.intent = Some(intent);
     draft.look_at = Some(draft.now);
-    let message = format!("{}: {action} follows", evaluation.message);
+    let message = under_way(action, &evaluation.message, 0);
     draft.step((action, &policy.name, None), (Reason::InProgress, message), None)
 }
 
@@ -141,6 +142,14 @@ fn next_of(spec: &NamespaceManagerSpec, evaluations: &[Evaluation]) -> Next {
     }
 }
 
+/// What is said of a manager that has fired.
+pub(super) fn dormant(firing: &Firing, firings: i64) -> String {
+    format!(
+        "policy {:?} fired at {:.0} ({}); dormant until policies change or spec.rearm is {firings}",
+        firing.policy, firing.at, firing.result
+    )
+}
+
 /// The policy that is told of: the one with the nearest date, else the first.
 pub(super) fn nearest<'a, T: 'a, I: Iterator<Item = (&'a Policy, &'a T)>>(
     judged: impl Fn() -> I,
@@ -174,10 +183,7 @@ impl Draft<'_> {
             return None;
         }
         self.withdraw_notice("another policy has fired");
-        let message = format!(
-            "policy {:?} fired at {:.0} ({}); dormant until policies change or spec.rearm is {}",
-            firing.policy, firing.at, firing.result, self.status.firings
-        );
+        let message = dormant(&firing, self.status.firings);
         let draft = std::mem::replace(self, Draft::new(self.observed, self.now));
         Some(draft.waits(Phase::Fired, Reason::Dormant, message))
     }
@@ -260,7 +266,7 @@ impl Draft<'_> {
         };
         self.status.intent = Some(self.intent(Action::Wake, "", world, &evaluation));
         self.look_at = Some(self.now);
-        let message = format!("waking {} workloads", self.status.scaled_down.len());
+        let message = giving_back(&self.status);
         self.step((Action::Wake, "", None), (Reason::InProgress, message), None)
     }
 }

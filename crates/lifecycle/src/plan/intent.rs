@@ -1,13 +1,29 @@
 //! A step that has been decided: carry on with it, wait, or give it up.
 
 use coppice_api::Reason;
-use coppice_api::manager::{Action, Intent, NamespaceManagerSpec, Notice, Phase, Policy, Verdict};
+use coppice_api::manager::{
+    Action, Intent, NamespaceManagerSpec, NamespaceManagerStatus, Notice, Phase, Policy, Verdict,
+};
 
+use super::decide::dormant;
 use super::{Delivery, Draft, Effect, MAX_CLOCK_SKEW, Observed, Plan};
 use crate::condition::Evaluation;
 use crate::facts::World;
 use crate::governor;
 use crate::record;
+
+/// What is said of a step that is being taken, also with the decision to take it: so one write says both.
+pub(super) fn under_way(action: Action, why: &str, attempts: u32) -> String {
+    match action {
+        Action::Webhook => format!("attempt {} at the webhook is under way", attempts + 1),
+        _ => format!("{why}: {action} is being carried out"),
+    }
+}
+
+/// The same for waking.
+pub(super) fn giving_back(status: &NamespaceManagerStatus) -> String {
+    format!("giving {} workloads their replicas back", status.scaled_down.len())
+}
 
 /// What becomes of the intent in the observed status.
 pub(super) fn carry_on(
@@ -81,7 +97,7 @@ fn wake(mut draft: Draft<'_>, spec: &NamespaceManagerSpec, world: &World<'_>, in
         return plan;
     }
     draft.look_at = None;
-    let message = format!("giving {} workloads their replicas back", draft.status.scaled_down.len());
+    let message = giving_back(&draft.status);
     draft.step((Action::Wake, "", None), (Reason::InProgress, message), Some(Effect::Wake(intent.clone())))
 }
 
@@ -92,7 +108,7 @@ fn webhook(mut draft: Draft<'_>, policy: &Policy, intent: &Intent) -> Plan {
     let step = (Action::Webhook, policy.name.as_str(), None);
     match &draft.observed.delivery {
         Delivery::InFlight => {
-            let message = format!("attempt {} is under way", intent.attempts + 1);
+            let message = under_way(Action::Webhook, "", intent.attempts);
             draft.step(step, say(message), None)
         }
         Delivery::Failed { error, permanent, retry_after } => {
@@ -107,7 +123,7 @@ fn webhook(mut draft: Draft<'_>, policy: &Policy, intent: &Intent) -> Plan {
             if let Some(plan) = draft.not_yet(intent) {
                 return plan;
             }
-            let message = format!("attempt {} at the webhook", intent.attempts + 1);
+            let message = under_way(Action::Webhook, "", intent.attempts);
             let effect = Effect::Webhook(intent.clone(), policy.clone());
             draft.step(step, say(message), Some(effect))
         }
@@ -134,7 +150,7 @@ fn destroy(mut draft: Draft<'_>, policy: &Policy, evaluation: &Evaluation, inten
     if let Some(plan) = draft.not_yet(intent) {
         return plan;
     }
-    let message = format!("{}: {} is being carried out", evaluation.message, intent.action);
+    let message = under_way(intent.action, &evaluation.message, intent.attempts);
     let effect = match &policy.then.scale_down {
         Some(scale_down) => Effect::ScaleDown(intent.clone(), scale_down.clone()),
         None => Effect::Delete(intent.clone()),
@@ -178,14 +194,18 @@ impl Draft<'_> {
         Some(draft.step((intent.action, &intent.policy, Some(at)), (Reason::Retrying, message), None))
     }
 
-    /// Records the outcome of an attempt that this process made in the background.
+    /// Records the outcome of an attempt that this process made in the background, with what the next look would say: one
+    /// write for both.
     fn outcome(mut self, intent: &Intent, outcome: &record::Outcome) -> Plan {
         self.notes.extend(record::apply(&mut self.status, intent, outcome, self.now));
+        if let Some(intent) = self.status.intent.clone()
+            && let Some(plan) = self.not_yet(&intent)
+        {
+            return plan;
+        }
         self.look_at = Some(self.now);
-        let phase = if self.status.intent.is_some() { Phase::Pending } else { Phase::Fired };
-        let message = self.notes.last().map(|n| n.message.clone()).unwrap_or_default();
-        let reason = if self.status.intent.is_some() { Reason::Retrying } else { Reason::Dormant };
-        self.waits(phase, reason, message)
+        let message = self.status.last_firing.as_ref().map(|firing| dormant(firing, self.status.firings));
+        self.waits(Phase::Fired, Reason::Dormant, message.unwrap_or_default())
     }
 
     /// The outcome of a webhook that was delivered, by this process.

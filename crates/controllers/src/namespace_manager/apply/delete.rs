@@ -7,7 +7,7 @@ use coppice_api::manager::Intent;
 use coppice_lifecycle::record::Outcome;
 use coppice_runtime::delete::{self, Deletion};
 use coppice_runtime::error::chain;
-use coppice_runtime::governor::{self, Booking, BookingError};
+use coppice_runtime::governor::{Booking, BookingError};
 use coppice_runtime::kinds::Manager;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::mutants::{self, Mutant};
@@ -49,7 +49,12 @@ pub(super) async fn carry_out(
                     .await;
             let manager = Manager::clone(&confirmed.manager);
             match deletion {
-                Ok(Deletion::Done) => return Ok(Carried::Ended(Outcome::Deleted, manager)),
+                Ok(Deletion::Done(now)) => {
+                    if let Some(now) = now {
+                        shared.namespaces.learn("", *now);
+                    }
+                    return Ok(Carried::Ended(Outcome::Deleted, manager));
+                }
                 Err(error) => return Ok(Carried::Ended(Outcome::failed(error.to_string()), manager)),
                 Ok(Deletion::Changed) => lost = "the namespace changed between reading and deleting it",
             }
@@ -106,8 +111,10 @@ pub(super) async fn book(
     permit: &Permit,
     confirmed: &Observation,
 ) -> Result<Booking, Carried> {
-    let _turn = shared.booking.lock().await;
-    let booked = governor::book(&shared.clients, permit, shared.managed(), shared.now()).await;
+    let booked = shared
+        .counter
+        .book(&shared.clients, permit, &shared.configs, shared.managed(), || shared.now())
+        .await;
     booked.map_err(|error| match error {
         BookingError::Denied(denied) => {
             shared.metrics.blocked(denied.reason.as_str());
