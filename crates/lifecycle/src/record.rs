@@ -65,7 +65,7 @@ pub fn apply(
         Outcome::Deleted => {
             let message = "the API server accepted the deletion of the namespace".to_owned();
             complete(status, intent, Reason::NamespaceDeleted, message.clone(), now);
-            note(false, Reason::NamespaceDeleted, format!("{about}{message}"))
+            note(false, Reason::NamespaceDeleted, format!("{about}{message} ({})", why(intent)))
         }
         Outcome::ScaledDown { workloads } => {
             let message = format!("{workloads} workloads are asleep, their sizes remembered");
@@ -95,6 +95,12 @@ pub fn apply(
             failed(status, intent, (error, wait, last), &about, now)
         }
     }
+}
+
+/// Why something was decided, in short: it is told where nothing else is left to look at.
+pub(crate) fn why(intent: &Intent) -> String {
+    let evidence = intent.evidence.iter().map(|(name, value)| format!(", {name} {value}"));
+    format!("{}{}, {}", intent.reason, evidence.collect::<String>(), intent.id)
 }
 
 fn failed(

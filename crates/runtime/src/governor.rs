@@ -52,11 +52,17 @@ pub enum BookingError {
 
 type Answer = Result<Booking, BookingError>;
 
+/// From one booking to the next: where many steps are due, so much less is asked of the API server, which has to carry them
+/// out. Who comes alone does not wait.
+const SPACING: Duration = Duration::from_millis(50);
+
 /// Where a process books, one write at a time: the ledger has one writer in a process. Who asks while a booking is under
-/// way waits for the next one, which is for all who wait: one write for all of them, in the order in which they came.
+/// way, or soon after one, waits for the next, which is for all who wait: one write for all of them, in the order in which
+/// they came.
 #[derive(Debug, Default)]
 pub struct Counter {
-    turn: tokio::sync::Mutex<()>,
+    /// When the last one began.
+    turn: tokio::sync::Mutex<Option<Instant>>,
     waiting: Mutex<Vec<oneshot::Sender<Answer>>>,
 }
 
@@ -74,9 +80,13 @@ impl Counter {
         loop {
             let (tell, mut told) = oneshot::channel();
             self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(tell);
-            let turn = self.turn.lock().await;
+            let mut turn = self.turn.lock().await;
             let mut answer = told.try_recv();
             if matches!(answer, Err(oneshot::error::TryRecvError::Empty)) {
+                if let Some(last) = *turn {
+                    tokio::time::sleep_until(last + SPACING).await;
+                }
+                *turn = Some(Instant::now());
                 self.answer_all(clients, permit, known, managed, now()).await;
                 answer = told.try_recv();
             }

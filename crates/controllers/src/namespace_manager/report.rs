@@ -54,9 +54,10 @@ fn panicked(shared: &Shared, key: &Key, message: &str) {
     shared.events.publish(reference(&manager), true, reason, "Manage", &note);
 }
 
-/// Whether somebody may ask about it after the namespace is gone.
+/// Whether somebody may ask about it after the namespace is gone. Not about the decision: what is told of the deletion
+/// says why.
 fn outlives(note: &Note, intent: Option<&Intent>) -> bool {
-    let deletes = intent.is_some_and(|i| i.action == Action::Delete);
+    let deletes = intent.is_some_and(|i| i.action == Action::Delete) && note.reason != Reason::PolicyFired;
     deletes || matches!(note.reason, Reason::DeletionAnnounced | Reason::NoticeWithdrawn)
 }
 

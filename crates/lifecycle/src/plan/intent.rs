@@ -80,7 +80,8 @@ fn terminating(mut draft: Draft<'_>, intent: &Intent) -> Plan {
     if intent.action == Action::Delete {
         let message = "the namespace is being deleted, by this decision or by somebody else".to_owned();
         record::complete(&mut draft.status, intent, Reason::NamespaceDeleted, message.clone(), draft.now);
-        draft.note(false, Reason::NamespaceDeleted, format!("policy {:?}: {message}", intent.policy));
+        let note = format!("policy {:?}: {message} ({})", intent.policy, record::why(intent));
+        draft.note(false, Reason::NamespaceDeleted, note);
         return draft.waits(Phase::Terminating, Reason::NamespaceTerminating, message);
     }
     draft.abandon(intent, Reason::NamespaceTerminating, "the namespace is being deleted")
