@@ -107,10 +107,16 @@ impl Schema {
     /// Everything that is wrong with an object which has been pruned and has its defaults; with `old`, as an update of
     /// it: transition rules are checked, and what has not changed is forgiven.
     pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<Cause> {
+        self.validate_after(false, new, old)
+    }
+
+    /// As [`validate`](Self::validate). `blocked` is whether something is wrong outside of the schema (in the metadata)
+    /// after which the API server does not evaluate rules: a missing name, for one.
+    pub fn validate_after(&self, blocked: bool, new: &Value, old: Option<&Value>) -> Vec<Cause> {
         let checked = check::value(&self.root, new, old, Path::Root);
         let mut causes: Vec<Cause> = checked.failures.into_iter().map(|f| f.cause).collect();
         embedded::check(&self.root, new, Path::Root, &mut causes);
-        self.lists_and_rules(new, old, &mut causes);
+        self.lists_and_rules(blocked, new, old, &mut causes);
         causes
     }
 
@@ -122,19 +128,19 @@ impl Schema {
             let checked = check::value(node, status, old.get("status"), Path::Field(&Path::Root, "status"));
             causes.extend(checked.failures.into_iter().map(|f| f.cause));
         }
-        self.lists_and_rules(new, Some(old), &mut causes);
+        self.lists_and_rules(false, new, Some(old), &mut causes);
         causes
     }
 
     /// Lists that are sets or maps, and rules.
-    fn lists_and_rules(&self, new: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+    fn lists_and_rules(&self, blocked: bool, new: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
         if old.is_none_or(|old| list::check(&self.root, old, Path::Root).is_empty()) {
             causes.extend(list::check(&self.root, new, Path::Root));
         }
         if !self.root.has_rules {
             return;
         }
-        if causes.iter().any(|cause| cause.reason.blocks_rules()) {
+        if blocked || causes.iter().any(|cause| cause.reason.blocks_rules()) {
             causes.push(Cause::rules_not_checked());
         } else {
             causes.extend(cel::check(&self.root, new, old));

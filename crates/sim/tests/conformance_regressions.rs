@@ -640,3 +640,50 @@ fn controllers() {
     let annotations = json!({"deployment.kubernetes.io/revision": "3"});
     assert_eq!(deployment["metadata"]["annotations"], annotations, "going back is a revision, too");
 }
+
+#[test]
+fn what_has_no_name_is_called_unknown_where_nothing_can_be_made() {
+    let mut world = world();
+    world.must("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "n"}}));
+    world.must("DELETE", "/api/v1/namespaces/n", &Value::Null);
+    let (code, refused) = world.ask("POST", "/api/v1/namespaces/n/configmaps", &json!({"metadata": {}}));
+    assert_eq!((code, &refused["details"]["name"]), (403, &json!("Unknown")));
+}
+
+#[test]
+fn rules_are_not_evaluated_for_what_has_no_name() {
+    let twice = json!([manager()["spec"]["policies"][0], manager()["spec"]["policies"][0]]);
+    let unnamed = with(with(manager(), "/metadata", json!({})), "/spec/policies", twice);
+    let (code, refused) = world().ask("POST", MANAGERS, &unnamed);
+    let causes: Vec<_> =
+        refused["details"]["causes"].as_array().unwrap().iter().map(|c| &c["field"]).collect();
+    assert_eq!(
+        (code, causes.as_slice()),
+        (422, [&json!("metadata.name"), &json!("<nil>")].as_slice()),
+        "{refused:#}"
+    );
+}
+
+#[test]
+fn a_json_patch_that_is_no_list_is_refused_in_other_words_where_unknown_fields_do_not_matter() {
+    let mut world = world();
+    world.must("POST", MAPS, &map("a"));
+    for (query, why) in [
+        (
+            "",
+            "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp",
+        ),
+        ("?fieldValidation=Ignore", "json: cannot unmarshal object into Go value of type jsonpatch.Patch"),
+    ] {
+        let (code, refused) = world.ask("PATCH json", &format!("{MAP}{query}"), &json!({}));
+        assert_eq!((code, refused["message"].as_str()), (400, Some(why)), "{query}");
+    }
+}
+
+#[test]
+fn whole_numbers_are_shown_as_such() {
+    let text = with(manager(), "/spec/rearm", json!(7.0));
+    assert_eq!(text["spec"]["rearm"].to_string(), "7.0");
+    let made = world().must("POST", MANAGERS, &text);
+    assert_eq!(made["spec"]["rearm"].to_string(), "7");
+}

@@ -36,7 +36,8 @@ pub(super) trait Checked {
     /// Puts defaults in.
     fn default(&self, object: &mut Value);
     /// What is wrong; with `status` only that part has changed.
-    fn problems(&self, new: &Value, old: Option<&Value>, status: bool) -> Vec<Cause>;
+    /// `before`: what is wrong with the metadata, after some of which rules are not evaluated.
+    fn problems(&self, new: &Value, old: Option<&Value>, status: bool, before: &[Cause]) -> Vec<Cause>;
 }
 
 impl Checked for Custom {
@@ -50,11 +51,11 @@ impl Checked for Custom {
         }
     }
 
-    fn problems(&self, new: &Value, old: Option<&Value>, status: bool) -> Vec<Cause> {
+    fn problems(&self, new: &Value, old: Option<&Value>, status: bool, before: &[Cause]) -> Vec<Cause> {
         let Some(schema) = &self.schema else { return Vec::new() };
         let causes = match old {
             Some(old) if status => schema.validate_status(new, old),
-            old => schema.validate(new, old),
+            old => schema.validate_after(before.iter().any(Cause::blocks_rules), new, old),
         };
         causes
             .into_iter()

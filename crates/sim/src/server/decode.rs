@@ -315,6 +315,7 @@ fn clean(kind: &Kind, value: &mut Value) -> Vec<String> {
     clean_metadata(value, &mut unknown);
     if let Some(custom) = &kind.custom {
         unknown.extend(custom.prune(value));
+        whole_numbers(value);
     } else {
         let known = builtin::fields(kind);
         meta::map(value).retain(|field, _| {
@@ -344,6 +345,22 @@ fn clean_metadata(value: &mut Value, unknown: &mut Vec<String>) {
     }
     if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
         go_strings(annotations);
+    }
+}
+
+/// A whole number is shown as one, however it was written: `1.0` is 1.
+fn whole_numbers(value: &mut Value) {
+    match value {
+        Value::Object(map) => map.values_mut().for_each(whole_numbers),
+        Value::Array(list) => list.iter_mut().for_each(whole_numbers),
+        Value::Number(number) if number.is_f64() => {
+            // Written without a fraction, and without an exponent as long as it has no more than 18 digits.
+            let text = number.as_f64().map(|float| format!("{float}")).unwrap_or_default();
+            if let Ok(whole) = text.parse::<i64>() {
+                *value = whole.into();
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 

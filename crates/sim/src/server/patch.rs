@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::Server;
 use super::answer::Response;
-use super::decode;
+use super::decode::{self, Unknown};
 use super::jsonpatch;
 use super::kinds::Kind;
 use super::meta;
@@ -53,8 +53,8 @@ impl PatchType {
     }
 }
 
-/// The patch in a body.
-pub(super) fn parse(patch_type: PatchType, body: &[u8]) -> Result<Value, Failure> {
+/// The patch in a body. A JSON patch is read once more, and in other words, where unknown fields are looked for.
+pub(super) fn parse(patch_type: PatchType, body: &[u8], unknown: Unknown) -> Result<Value, Failure> {
     let decoding = |why: &str| Failure::bad_request(format!("error decoding patch: {why}"));
     let patch: Value = serde_json::from_slice(body).map_err(|e| {
         let why = if e.is_eof() { "unexpected end of JSON input" } else { "invalid JSON" };
@@ -63,6 +63,10 @@ pub(super) fn parse(patch_type: PatchType, body: &[u8]) -> Result<Value, Failure
     match patch_type {
         PatchType::Json if !patch.is_array() => {
             let go = decode::go_kind(&patch);
+            if unknown == Unknown::Ignore {
+                let why = format!("json: cannot unmarshal {go} into Go value of type jsonpatch.Patch");
+                return Err(Failure::bad_request(why));
+            }
             Err(decoding(&format!(
                 "json: cannot unmarshal {go} into Go value of type []handlers.jsonPatchOp"
             )))
@@ -124,7 +128,7 @@ impl Server {
         let caller = Self::patch_caller(asked, Verb::Patch, subresource, &options);
         let mut warnings = Vec::new();
         let result = self.update(&caller, target, &Expected::default(), |kinds, old| {
-            let patch = parse(patch_type, &asked.request.body)?;
+            let patch = parse(patch_type, &asked.request.body, options.unknown)?;
             let mut object = super::convert::to(kind, old).as_ref().clone();
             patch_type.apply(kind, &mut object, &patch)?;
             if !object.is_object() {

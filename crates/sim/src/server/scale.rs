@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::Server;
 use super::answer::{Body, Response};
 use super::decode;
+use super::decode::Unknown;
 use super::delete::DeleteOptions;
 use super::kinds::Kind;
 use super::meta;
@@ -139,7 +140,7 @@ impl Server {
                 let mut scale =
                     shown(kind, &object).unwrap_or_else(|_| json!({"metadata": {"name": name}, "spec": {}}));
                 let patch_type = PatchType::of(media, kind)?;
-                let patch = parse(patch_type, &asked.request.body)?;
+                let patch = parse(patch_type, &asked.request.body, Unknown::Warn)?;
                 patch_type.apply(kind, &mut scale, &patch)?;
                 if let Some(why) = not_a_number(&scale) {
                     let cause = Cause::invalid("patch", &json!(scale.to_string()), &why);

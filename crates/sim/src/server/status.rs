@@ -24,6 +24,12 @@ pub(super) struct Cause {
 }
 
 impl Cause {
+    /// Whether rules of custom resources are not evaluated after it.
+    pub(super) fn blocks_rules(&self) -> bool {
+        let kind = self.reason.strip_prefix("FieldValue").unwrap_or_default();
+        matches!(kind, "NotSupported" | "Required" | "TooLong" | "TooMany" | "TypeInvalid")
+    }
+
     pub(super) fn invalid(field: impl Into<String>, value: &Value, why: &str) -> Self {
         Self::printed(field, &value.to_string(), why)
     }
@@ -211,6 +217,7 @@ impl Failure {
     pub(super) fn terminating(kind: &Kind, name: &str, namespace: &str) -> Self {
         let why =
             format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let name = if name.is_empty() { "Unknown" } else { name };
         let mut failure = Self::forbidden(kind, name, &why);
         failure.body["details"]["causes"] = json!([{
             "reason": "NamespaceTerminating",

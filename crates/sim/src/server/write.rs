@@ -124,7 +124,7 @@ impl Server {
         let given_revision = meta::text(&object, "resourceVersion").to_owned();
         self.prepare_create(caller, kind, &mut object);
         let mut causes = validate::metadata(kind, &object);
-        causes.extend(Self::problems(kind, &object, None, ""));
+        causes.extend(Self::problems(kind, &object, None, "", &causes));
         if !causes.is_empty() {
             return Err(Failure::invalid(kind, &object, &name, &causes));
         }
@@ -194,8 +194,14 @@ impl Server {
         }
     }
 
-    /// What is wrong with an object besides its metadata.
-    fn problems(kind: &Kind, object: &Value, old: Option<&Value>, subresource: &str) -> Vec<Cause> {
+    /// What is wrong with an object besides its metadata, with which that much is wrong already.
+    fn problems(
+        kind: &Kind,
+        object: &Value,
+        old: Option<&Value>,
+        subresource: &str,
+        before: &[Cause],
+    ) -> Vec<Cause> {
         if is_definition(kind) {
             return if subresource.is_empty() { crd::problems(object) } else { Vec::new() };
         }
@@ -206,7 +212,7 @@ impl Server {
                     let why = format!("must be {}", kind.kind);
                     causes.push(Cause::invalid("kind", &object["kind"], &why));
                 }
-                causes.extend(custom.problems(object, old, subresource == "status"));
+                causes.extend(custom.problems(object, old, subresource == "status", before));
                 causes
             }
             None => builtin::problems(kind, object, old, subresource),
@@ -260,7 +266,7 @@ impl Server {
         convert::from(kind, self.kinds.primary(kind.store), &mut object);
         Self::prepare_update(caller, kind, &mut object, &old);
         let mut causes = validate::metadata_update(kind, &object, &old);
-        causes.extend(Self::problems(kind, &object, Some(&old), caller.subresource));
+        causes.extend(Self::problems(kind, &object, Some(&old), caller.subresource, &causes));
         if !causes.is_empty() {
             return Err(Failure::invalid(kind, &object, name, &causes));
         }
