@@ -83,12 +83,12 @@ fn a_tenant_holds_releases_and_wakes_also_after_the_operator_was_restarted() -> 
 fn simulate_tells_from_the_live_cluster_what_the_operator_then_does_and_writes_nothing() -> Test {
     alone(async {
         let stage = Stage::start().await?;
-        let uid = stage.namespace("ends").await?;
-        stage.namespace("stays").await?;
         let _operator = Operator::start(&stage).await?;
+        let mut uids = Vec::new();
         for (namespace, action) in [("ends", "delete"), ("stays", "scaleDown")] {
+            uids.push(stage.namespace(namespace).await?);
             let spec = format!(
-                "{{policies: [{{name: end, when: {{ttl: {{after: 20s}}}}, then: {{{action}: {{}}}}}}]}}"
+                "{{policies: [{{name: end, when: {{ttl: {{after: 45s}}}}, then: {{{action}: {{}}}}}}]}}"
             );
             stage.manager(namespace, "m", &spec).await?;
             stage.phase(namespace, "m", "Active").await?;
@@ -111,7 +111,7 @@ fn simulate_tells_from_the_live_cluster_what_the_operator_then_does_and_writes_n
         };
         ensure!(stays["deleted"].is_null() && stays["phase"] == "Fired", "{stays:#}");
         let foretold: jiff::Timestamp = ends["deleted"].as_str().unwrap_or_default().parse()?;
-        stage.deleted("ends", &uid).await?;
+        stage.deleted("ends", &uids[0]).await?;
         let delete = stage.namespace_deletes()?.into_iter().find(|e| e.name == "ends" && e.succeeded());
         let delete = delete.ok_or_else(|| anyhow::anyhow!("no DELETE in the audit log"))?;
         let late = delete.received.duration_since(foretold);

@@ -163,8 +163,11 @@ impl Shared {
         drop(known);
         let law = Law::new(spec(), &self.setup.own_namespace, self.setup.scale_kinds.clone());
         let law = Arc::new(law);
-        let compiled = Compiled { uid: uid.into(), generation, law: Arc::clone(&law) };
-        *self.law.write().unwrap_or_else(PoisonError::into_inner) = Some(compiled);
+        let mut known = self.law.write().unwrap_or_else(PoisonError::into_inner);
+        // Settings that a booking still holds do not displace newer ones.
+        if known.as_ref().is_none_or(|k| &*k.uid != uid || k.generation < generation) {
+            *known = Some(Compiled { uid: uid.into(), generation, law: Arc::clone(&law) });
+        }
         law
     }
 

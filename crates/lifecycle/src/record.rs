@@ -100,7 +100,7 @@ pub fn apply(
 /// Why something was decided, in short: it is told where nothing else is left to look at.
 pub(crate) fn why(intent: &Intent) -> String {
     let evidence = intent.evidence.iter().map(|(name, value)| format!(", {name} {value}"));
-    format!("{}{}, {}", intent.reason, evidence.collect::<String>(), intent.id)
+    format!("{}, {}{}", intent.id, intent.reason, evidence.collect::<String>())
 }
 
 fn failed(

@@ -143,9 +143,12 @@ impl Replica {
             let seen = std::sync::Mutex::new(None);
             Arc::new(move |_, _| {
                 operator.settings_seen.notify_one();
-                let law = Arc::as_ptr(&operator.shared.law().0) as usize;
+                let config = operator.shared.configs.get("", coppice_api::names::CONFIG_NAME);
+                let law = config.map(|config| (config.uid.clone(), config.generation));
                 let mut seen = seen.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                if seen.replace(law) != Some(law) {
+                if *seen != law {
+                    *seen = law;
+                    drop(seen);
                     operator.add_all();
                 }
             })

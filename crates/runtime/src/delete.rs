@@ -36,7 +36,7 @@ pub enum DeleteError {
 
 /// Deletes the very namespace that was read, in the very revision that was read, and no other.
 ///
-/// Takes the uid that was decided about, a fresh read of the namespace, the law by a fresh read of the settings, the
+/// Takes the uid that was decided about, a fresh read of the namespace, the law by the settings that were booked under, the
 /// lease and a booking: without one of them there is no way to call this.
 pub async fn namespace(
     clients: &Clients,

@@ -27,7 +27,7 @@ const ROUNDS: usize = 5;
 pub struct Booking {
     /// The settings that were booked under, with the ledger as it was before this booking.
     pub settings: Arc<Config>,
-    /// When it was asked for; the ledger holds no later time.
+    /// When it was asked for; the ledger has it in the same second or the next.
     asked: Instant,
 }
 
@@ -50,7 +50,7 @@ pub enum BookingError {
     Unavailable(String),
 }
 
-type Answer = Result<Booking, BookingError>;
+type Told = Result<Booking, BookingError>;
 
 /// From one booking to the next: where many steps are due, so much less is asked of the API server, which has to carry them
 /// out. Who comes alone does not wait.
@@ -63,7 +63,7 @@ const SPACING: Duration = Duration::from_millis(50);
 pub struct Counter {
     /// When the last one began.
     turn: tokio::sync::Mutex<Option<Instant>>,
-    waiting: Mutex<Vec<oneshot::Sender<Answer>>>,
+    waiting: Mutex<Vec<oneshot::Sender<Told>>>,
 }
 
 impl Counter {
@@ -76,7 +76,7 @@ impl Counter {
         known: &Store<Config>,
         managed: u64,
         now: impl Fn() -> Timestamp,
-    ) -> Answer {
+    ) -> Told {
         loop {
             let (tell, mut told) = oneshot::channel();
             self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(tell);
@@ -112,13 +112,13 @@ impl Counter {
         let mut booked = book(clients, permit, known, managed, now, waiting.len()).await;
         for waiting in waiting {
             // Nobody there any more: the step is spent, and not taken.
-            drop(waiting.send(booked.as_mut().map_err(|error| error.clone()).and_then(Booked::next)));
+            drop(waiting.send(booked.as_mut().map_err(|error| error.clone()).and_then(Batch::next)));
         }
     }
 }
 
 /// What came of a booking for several.
-struct Booked {
+struct Batch {
     settings: Arc<Config>,
     asked: Instant,
     /// Granted, and not handed out yet.
@@ -127,8 +127,8 @@ struct Booked {
     no_more: BookingError,
 }
 
-impl Booked {
-    fn next(&mut self) -> Answer {
+impl Batch {
+    fn next(&mut self) -> Told {
         self.left = self.left.checked_sub(1).ok_or_else(|| self.no_more.clone())?;
         Ok(Booking { settings: Arc::clone(&self.settings), asked: self.asked })
     }
@@ -145,7 +145,7 @@ async fn book(
     managed: u64,
     now: Timestamp,
     steps: usize,
-) -> Result<Booked, BookingError> {
+) -> Result<Batch, BookingError> {
     let steps = u32::try_from(steps).unwrap_or(u32::MAX);
     let asked = Instant::now();
     let mut cached = known.get("", CONFIG_NAME).filter(|config| allows(config, managed, now));
@@ -160,6 +160,8 @@ async fn book(
             let mut status = (*settings.status).clone();
             status.governor = answer.ledger;
             match write::status(clients, permit, &settings, "CoppiceConfig", &status).await {
+                // An edit that the cache has not heard of is left to the watch, which wakes everybody for it.
+                Ok(written) if is_edited(known, &written) => {}
                 Ok(written) => known.learn("", written),
                 // Ambiguous: if the booking did happen, booking again spends more steps, never fewer.
                 Err(WriteError::Conflict | WriteError::Gone | WriteError::Ambiguous(_)) => continue,
@@ -170,9 +172,13 @@ async fn book(
             || BookingError::Unavailable("more steps were asked for than were booked".to_owned()),
             BookingError::Denied,
         );
-        return Ok(Booked { settings, asked, left: answer.granted, no_more });
+        return Ok(Batch { settings, asked, left: answer.granted, no_more });
     }
     Err(BookingError::Unavailable(format!("{ROUNDS} attempts to write it met other writers")))
+}
+
+fn is_edited(known: &Store<Config>, written: &Config) -> bool {
+    known.get("", CONFIG_NAME).is_none_or(|known| known.generation != written.generation)
 }
 
 async fn read_settings(clients: &Clients) -> Result<Arc<Config>, BookingError> {

@@ -148,7 +148,7 @@ fn guard_settings(install: &Install) -> Value {
     json!({
         "#": "Ignore, because a policy whose parameters cannot be looked up (in the first seconds after the CRD was\n\
               installed, or when it was removed) would refuse everybody's deletions, not only Coppice's: match\n\
-              conditions are asked later. The operator checks the same by itself, with a fresh read of the settings.",
+              conditions are asked later. The operator checks the same by itself, under the settings in which it books its step.",
         "failurePolicy": "Ignore",
         "paramKind": {"apiVersion": format!("{GROUP}/v1alpha1"), "kind": "CoppiceConfig"},
         "matchConstraints": destructive(),

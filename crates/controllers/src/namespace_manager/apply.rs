@@ -157,7 +157,10 @@ async fn conclude(
         let notes = record::apply(&mut status, &current, &outcome, shared.now());
         let status = followed_up(shared, &manager, status);
         match save(shared, permit, &manager, &status).await {
-            Ok(written) => return (Applied::Again(written), told(notes)),
+            Ok(written) => {
+                count_blocked(shared, &manager, &written);
+                return (Applied::Again(written), told(notes));
+            }
             // The namespace took its manager along: what was done is still told.
             Err(WriteError::Gone) => return (Applied::Look(None), told(notes)),
             Err(WriteError::Refused(error)) => {

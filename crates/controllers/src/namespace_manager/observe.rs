@@ -104,7 +104,7 @@ pub(super) async fn fresh(shared: &Shared, key: &Key) -> Result<Option<Observati
         observation.pods = renew(observation.pods, pods, &mut observation.unread);
         observation.jobs = renew(observation.jobs, jobs, &mut observation.unread);
     }
-    observation.at = shared.now();
+    (observation.at, observation.skew) = shared.time();
     observation.asked = asked;
     Ok(Some(observation))
 }

@@ -24,8 +24,10 @@ pub(super) fn report(shared: &Shared, observation: &Observation, told: &Told) {
         let tell = |about, message: &str| {
             shared.events.publish(about, note.warning, note.reason.as_str(), action, message);
         };
-        // In a namespace that is being deleted the API server takes no Events any more.
-        if note.reason != Reason::NamespaceDeleted {
+        let of_deletion = told.intent.as_ref().is_some_and(|intent| intent.action == Action::Delete)
+            && matches!(note.reason, Reason::PolicyFired | Reason::NamespaceDeleted);
+        // Events about the manager are in its namespace: one that is about to be deleted takes them along, and takes no more.
+        if !of_deletion {
             tell(manager_reference(observation), &note.message);
         }
         if outlives(note, told.intent.as_ref()) {
@@ -54,10 +56,9 @@ fn panicked(shared: &Shared, key: &Key, message: &str) {
     shared.events.publish(reference(&manager), true, reason, "Manage", &note);
 }
 
-/// Whether somebody may ask about it after the namespace is gone. Not about the decision: what is told of the deletion
-/// says why.
+/// Whether somebody may ask about it after the namespace is gone.
 fn outlives(note: &Note, intent: Option<&Intent>) -> bool {
-    let deletes = intent.is_some_and(|i| i.action == Action::Delete) && note.reason != Reason::PolicyFired;
+    let deletes = intent.is_some_and(|i| i.action == Action::Delete);
     deletes || matches!(note.reason, Reason::DeletionAnnounced | Reason::NoticeWithdrawn)
 }
 

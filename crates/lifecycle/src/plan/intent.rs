@@ -15,7 +15,7 @@ use crate::record;
 /// What is said of a step that is being taken, also with the decision to take it: so one write says both.
 pub(super) fn under_way(action: Action, why: &str, attempts: u32) -> String {
     match action {
-        Action::Webhook => format!("attempt {} at the webhook is under way", attempts + 1),
+        Action::Webhook => format!("attempt {} at the webhook", attempts + 1),
         _ => format!("{why}: {action} is being carried out"),
     }
 }

@@ -9,6 +9,7 @@ use http_body_util::BodyExt as _;
 use kube::client::Body;
 use kube::core::Status;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tower::BoxError;
 
 use coppice_api::Reason;
@@ -16,7 +17,7 @@ use coppice_api::names::CONFIG_NAME;
 use coppice_lifecycle::governor::Denied;
 use jiff::Timestamp;
 
-use super::{Booking, BookingError, Counter};
+use super::{Booking, BookingError, Counter, SPACING};
 use crate::client::{Clients, Deadlines};
 use crate::clock::Clock;
 use crate::kinds::{Config, ObjectWire, Watched as _};
@@ -55,15 +56,17 @@ impl Plane {
         plane
     }
 
-    fn catch_up(&self) {
+    /// The watch tells the cache; whether that was news.
+    fn catch_up(&self) -> bool {
         let wire: ObjectWire = serde_json::from_value(self.settings.lock().unwrap().clone()).unwrap();
-        self.known.upsert("", Config::project(wire).1);
+        self.known.upsert("", Config::project(wire).1)
     }
 
     /// An edit by somebody else, that the cache has not heard of.
     fn edit(&self, governor: Value) {
         let mut settings = self.settings.lock().unwrap();
         settings["spec"]["governor"] = governor;
+        settings["metadata"]["generation"] = json!(2);
         grow(&mut settings);
     }
 
@@ -126,9 +129,11 @@ fn denied_by(answer: &Result<Booking, BookingError>) -> Option<Reason> {
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_a_booking_is_in_the_next_one_with_all_others() {
     let (plane, counter) = (Plane::new(100), Counter::default());
+    let start = Instant::now();
     let answers = plane.book_many(&counter, 10).await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
     assert_eq!(*plane.writes.lock().unwrap(), [(1, true), (10, true)]);
+    assert_eq!(start.elapsed(), SPACING, "the first did not wait, the others for the next booking");
     assert!(plane.book(&counter).await.is_ok());
     assert_eq!(plane.writes.lock().unwrap().last(), Some(&(11, true)), "what was written was learnt");
 }
@@ -158,6 +163,7 @@ async fn a_cache_that_is_behind_denies_nobody() {
     let (plane, counter) = (Plane::new(0), Counter::default());
     plane.edit(json!({ "perMinute": 5, "perHour": 5, "atLeast": 5 }));
     assert!(plane.book(&counter).await.is_ok());
+    assert!(plane.catch_up(), "who is to be woken by the edit is told of it");
 }
 
 #[tokio::test(start_paused = true)]

@@ -50,7 +50,8 @@ pub(super) async fn carry_out(
             let manager = Manager::clone(&confirmed.manager);
             match deletion {
                 Ok(Deletion::Done(now)) => {
-                    if let Some(now) = now {
+                    // Other managers of the namespace are woken by the watch's news of it: it is to be news then.
+                    if let Some(now) = now.filter(|_| shared.managers_in(&key.namespace).len() == 1) {
                         shared.namespaces.learn("", *now);
                     }
                     return Ok(Carried::Ended(Outcome::Deleted, manager));
