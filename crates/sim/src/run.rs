@@ -19,8 +19,9 @@ use crate::world::{Done, Life, World};
 
 /// When every run begins.
 pub(crate) const BEGINNING: &str = "2026-01-01T00:00:00Z";
-/// So long after the last fault and the last act everything is as it should be.
-const SETTLES: Duration = Duration::from_mins(3);
+/// So long after the last fault and the last act everything is as it should be: what failed again and again is tried again
+/// after five minutes at most.
+const SETTLES: Duration = Duration::from_mins(6);
 /// Everything is listed anew within this time.
 const RELISTED: Duration = Duration::from_mins(13);
 /// For so long nothing may be written at the end.
