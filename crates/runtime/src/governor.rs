@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
 use coppice_api::names::CONFIG_NAME;
 use coppice_lifecycle::governor::{self, Denied};
 use jiff::Timestamp;
@@ -154,7 +153,8 @@ async fn book(
             Some(settings) => settings,
             None => read_settings(clients).await?,
         };
-        let (spec, before) = understood(&settings).map_err(BookingError::Unavailable)?;
+        let spec = settings.understood().map_err(|error| BookingError::Unavailable(error.to_owned()))?;
+        let before = &settings.status.governor;
         let answer = governor::book(&spec.governor, before, managed, now, steps);
         if answer.granted > 0 || answer.ledger != *before {
             let mut status = (*settings.status).clone();
@@ -187,16 +187,9 @@ async fn read_settings(clients: &Clients) -> Result<Arc<Config>, BookingError> {
     read.map(Arc::new).ok_or_else(|| BookingError::Unavailable("there is no such object yet".to_owned()))
 }
 
-fn understood(settings: &Config) -> Result<(&CoppiceConfigSpec, &GovernorStatus), String> {
-    match (&settings.spec, &settings.status_error) {
-        (Err(error), _) | (_, Some(error)) => Err(error.clone()),
-        (Ok(spec), None) => Ok((spec, &settings.status.governor)),
-    }
-}
-
 fn allows(settings: &Config, managed: u64, now: Timestamp) -> bool {
-    understood(settings)
-        .is_ok_and(|(spec, ledger)| governor::allow(&spec.governor, ledger, managed, now).is_ok())
+    let ledger = &settings.status.governor;
+    settings.understood().is_ok_and(|spec| governor::allow(&spec.governor, ledger, managed, now).is_ok())
 }
 
 #[cfg(test)]

@@ -249,6 +249,16 @@ pub struct Object<S, T> {
     pub status_error: Option<String>,
 }
 
+impl<S, T> Object<S, T> {
+    /// Its spec, if that and its status can be understood; otherwise why not.
+    pub fn understood(&self) -> Result<&S, &str> {
+        match (&self.spec, &self.status_error) {
+            (Err(error), _) | (_, Some(error)) => Err(error),
+            (Ok(spec), None) => Ok(spec),
+        }
+    }
+}
+
 impl<S: Send + Sync + 'static, T: Send + Sync + 'static> Named for Object<S, T> {
     fn name(&self) -> &str {
         &self.name

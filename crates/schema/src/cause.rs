@@ -43,12 +43,8 @@ impl Reason {
     }
 
     /// After any of these the API server does not evaluate rules.
-    pub(crate) const fn blocks_rules(self) -> bool {
-        matches!(
-            self,
-            Self::NotSupported | Self::Required | Self::TooLong | Self::TooMany | Self::TypeInvalid
-        )
-    }
+    pub const BLOCK_RULES: [Self; 5] =
+        [Self::NotSupported, Self::Required, Self::TooLong, Self::TooMany, Self::TypeInvalid];
 }
 
 impl fmt::Display for Reason {

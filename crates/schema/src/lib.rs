@@ -140,7 +140,7 @@ impl Schema {
         if !self.root.has_rules {
             return;
         }
-        if blocked || causes.iter().any(|cause| cause.reason.blocks_rules()) {
+        if blocked || causes.iter().any(|cause| Reason::BLOCK_RULES.contains(&cause.reason)) {
             causes.push(Cause::rules_not_checked());
         } else {
             causes.extend(cel::check(&self.root, new, old));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::chain::wrong_input;
-pub use self::library::{all, by_name, small};
+pub use self::library::{all, by_name, named, small};
 use crate::receiver::Reaction;
 use crate::server::{Request, Server};
 

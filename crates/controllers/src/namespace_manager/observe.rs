@@ -142,10 +142,7 @@ impl Observation {
                 uid: &self.manager.uid,
                 generation: self.manager.generation,
                 terminating: self.manager.terminating,
-                spec: match (&self.manager.spec, &self.manager.status_error) {
-                    (Err(error), _) | (_, Some(error)) => Err(error),
-                    (Ok(spec), None) => Ok(spec),
-                },
+                spec: self.manager.understood(),
                 status: &self.manager.status,
             },
             world: self.namespace.as_deref().map(|namespace| World {

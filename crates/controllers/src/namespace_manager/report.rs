@@ -17,6 +17,7 @@ use crate::shared::{Key, Shared};
 
 /// Tells what a pass has done.
 pub(super) fn report(shared: &Shared, observation: &Observation, told: &Told) {
+    let deletes = told.intent.as_ref().is_some_and(|intent| intent.action == Action::Delete);
     for note in &told.notes {
         log(observation, note, told.intent.as_ref());
         count(shared, note, told.intent.as_ref());
@@ -24,14 +25,12 @@ pub(super) fn report(shared: &Shared, observation: &Observation, told: &Told) {
         let tell = |about, message: &str| {
             shared.events.publish(about, note.warning, note.reason.as_str(), action, message);
         };
-        let of_deletion = told.intent.as_ref().is_some_and(|intent| intent.action == Action::Delete)
-            && matches!(note.reason, Reason::PolicyFired | Reason::NamespaceDeleted);
         // Events about the manager are in its namespace: one that is about to be deleted takes them along, and takes no more.
-        if !of_deletion {
+        if !(deletes && matches!(note.reason, Reason::PolicyFired | Reason::NamespaceDeleted)) {
             tell(manager_reference(observation), &note.message);
         }
-        if outlives(note, told.intent.as_ref()) {
-            // About the Namespace, and so kept in `default`: it is there when the namespace is gone.
+        if deletes || matches!(note.reason, Reason::DeletionAnnounced | Reason::NoticeWithdrawn) {
+            // About the Namespace, and so kept in `default`: somebody may ask when the namespace is gone.
             let manager = &observation.manager;
             let message = format!("NamespaceManager {}: {}", manager.name, note.message);
             tell(namespace_reference(observation), &message);
@@ -54,12 +53,6 @@ fn panicked(shared: &Shared, key: &Key, message: &str) {
     let reason = Reason::ReconcilePanicked.as_str();
     let note = format!("a bug in Coppice stopped the work on this manager; it is tried again: {message}");
     shared.events.publish(reference(&manager), true, reason, "Manage", &note);
-}
-
-/// Whether somebody may ask about it after the namespace is gone.
-fn outlives(note: &Note, intent: Option<&Intent>) -> bool {
-    let deletes = intent.is_some_and(|i| i.action == Action::Delete);
-    deletes || matches!(note.reason, Reason::DeletionAnnounced | Reason::NoticeWithdrawn)
 }
 
 fn log(observation: &Observation, note: &Note, intent: Option<&Intent>) {

@@ -26,8 +26,7 @@ pub(super) struct Cause {
 impl Cause {
     /// Whether rules of custom resources are not evaluated after it.
     pub(super) fn blocks_rules(&self) -> bool {
-        let kind = self.reason.strip_prefix("FieldValue").unwrap_or_default();
-        matches!(kind, "NotSupported" | "Required" | "TooLong" | "TooMany" | "TypeInvalid")
+        coppice_schema::Reason::BLOCK_RULES.iter().any(|reason| reason.as_str() == self.reason)
     }
 
     pub(super) fn invalid(field: impl Into<String>, value: &Value, why: &str) -> Self {
