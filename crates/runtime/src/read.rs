@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::kinds::Watched;
 
 /// How many objects a list asks for at once: bounds the memory of a list.
-const PAGE: usize = 100;
+const PAGE: usize = 500;
 
 /// One page of a list.
 #[derive(Deserialize)]

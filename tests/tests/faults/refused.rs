@@ -90,7 +90,7 @@ fn as_long_as_the_first_lists_are_not_complete_nothing_is_done() -> Test {
         world.begin(names).await?;
         world.stage.namespace("many").await?;
         // More than a page, so that there are lists that can be cut in the middle.
-        let managers = (0..110).map(|n| {
+        let managers = (0..510).map(|n| {
             format!(
                 "---\n{{apiVersion: coppice.dev/v1alpha1, kind: NamespaceManager, metadata: {{name: m-{n}, namespace: many}}, \
                  spec: {{policies: [{{name: p, when: {{ttl: {{until: '2099-01-01T00:00:00Z'}}}}, then: {{delete: {{}}}}}}]}}}}\n"
