@@ -6,7 +6,7 @@ mod server_support;
 
 use serde_json::{Value, json};
 use server_support::Expected::{Has, Says};
-use server_support::{Row, World, play};
+use server_support::{Row, World, play, told};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const MAP: &str = "/api/v1/namespaces/default/configmaps/a";
@@ -686,4 +686,153 @@ fn whole_numbers_are_shown_as_such() {
     assert_eq!(text["spec"]["rearm"].to_string(), "7.0");
     let made = world().must("POST", MANAGERS, &text);
     assert_eq!(made["spec"]["rearm"].to_string(), "7");
+}
+
+#[test]
+fn the_labels_of_a_changed_job_are_judged_before_and_between_the_looks_at_its_spec() {
+    let mut world = world();
+    let pods =
+        json!({"spec": {"containers": [{"name": "main", "image": "busybox:1"}], "restartPolicy": "Never"}});
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"},
+        "spec": {"template": pods, "parallelism": 1}});
+    world.must("POST", "/apis/batch/v1/namespaces/default/jobs", &job);
+    let wrong = json!({"metadata": {"labels": {"a": "no label!"}}, "spec": {"parallelism": -1}});
+    let (code, refused) = world.ask("PATCH merge", "/apis/batch/v1/namespaces/default/jobs/a", &wrong);
+    let causes = refused["details"]["causes"].as_array().unwrap();
+    let fields: Vec<&str> = causes.iter().map(|cause| cause["field"].as_str().unwrap()).collect();
+    let (labels, spec) = ("metadata.labels", "spec.parallelism");
+    assert_eq!((code, fields), (422, vec![labels, labels, labels, spec, labels, spec]));
+}
+
+#[test]
+fn a_list_of_events_at_any_revision_has_pages_and_others_have_none() {
+    let mut world = world();
+    for name in ["a", "b"] {
+        world.must("POST", MAPS, &map(name));
+        world.must("POST", EVENTS, &with(event("Normal"), "/metadata/name", json!(name)));
+    }
+    for (uri, expected) in [(EVENTS, 1), (MAPS, 2)] {
+        let list = world.must("GET", &format!("{uri}?resourceVersion=0&limit=1"), &Value::Null);
+        assert_eq!(list["items"].as_array().unwrap().len(), expected, "{list:#}");
+        assert_eq!(list["metadata"]["continue"].is_string(), expected == 1, "{list:#}");
+    }
+}
+
+#[test]
+fn a_removal_is_told_with_what_was_stored_before_it() {
+    let mut world = world();
+    let held = with(map("a"), "/metadata/finalizers", json!(["x.io/held"]));
+    let made = world.must("POST", MAPS, &held);
+    world.must("DELETE", MAP, &Value::Null);
+    let shown =
+        world.must("PATCH merge", MAP, &json!({"metadata": {"finalizers": null}, "data": {"a": "2"}}));
+    assert_eq!((&shown["metadata"]["finalizers"], &shown["data"]["a"]), (&Value::Null, &json!("2")));
+    let from = made["metadata"]["resourceVersion"].as_str().unwrap();
+    let mut watch = world.watch(&format!("{MAPS}?watch=true&resourceVersion={from}"));
+    let events = world.events(&mut watch);
+    assert_eq!(told(&events), ["MODIFIED a", "DELETED a"]);
+    let last = &events[1].object;
+    assert_eq!((&last["metadata"]["finalizers"], &last["data"]["a"]), (&json!(["x.io/held"]), &json!("1")));
+}
+
+#[test]
+fn an_event_has_the_namespace_of_what_it_is_about() {
+    let older = "/api/v1/namespaces/other/events";
+    let mut world = world();
+    world.must("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "other"}}));
+    // The older group looks at nothing else while this is wrong, not even at the name.
+    let (code, refused) = world.ask("POST", older, &json!({}));
+    let cause = json!([{"field": "involvedObject.namespace", "reason": "FieldValueInvalid",
+        "message": "Invalid value: \"\": does not match event.namespace"}]);
+    assert_eq!((code, &refused["details"]["causes"]), (422, &cause));
+    let (code, refused) = world.ask("POST", older, &json!({"involvedObject": {"namespace": "other"}}));
+    assert_eq!((code, &refused["details"]["causes"][0]["field"]), (422, &json!("metadata.name")));
+    let new = "/apis/events.k8s.io/v1/namespaces/other/events";
+    let of_cluster = with(event("Normal"), "/regarding", json!({"kind": "Namespace", "name": "other"}));
+    assert_eq!(world.ask("POST", new, &of_cluster).0, 422);
+    world.must("POST", EVENTS, &of_cluster);
+}
+
+#[test]
+fn what_the_newer_group_wants_of_an_event() {
+    let mut wrong = event("Loud");
+    wrong["eventTime"] = Value::Null;
+    wrong["deprecatedCount"] = json!(3);
+    wrong["series"] = json!({"count": 1});
+    let (code, refused) = world().ask("POST", EVENTS, &wrong);
+    let causes = refused["details"]["causes"].as_array().unwrap();
+    let fields: Vec<&str> = causes.iter().map(|cause| cause["field"].as_str().unwrap()).collect();
+    assert_eq!(
+        (code, fields),
+        (422, vec!["series.count", "series.lastObservedTime", "eventTime", "type", "count"])
+    );
+}
+
+#[test]
+fn applying_what_is_not_there_and_applying_nothing() {
+    let mut world = world();
+    let config = "/apis/coppice.dev/v1alpha1/coppiceconfigs/coppice?fieldManager=one";
+    let given = json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "CoppiceConfig",
+        "metadata": {"name": "coppice", "resourceVersion": "1"}, "spec": {"governor": {"perHour": 7.0}}});
+    let made = world.must("PATCH apply", config, &given);
+    assert_eq!(made["spec"]["governor"]["perHour"].to_string(), "7", "whole numbers are shown as such");
+    assert_ne!(made["metadata"]["resourceVersion"], "1", "the revision of what is not there does not matter");
+    let nothing = json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "CoppiceConfig", "metadata": {"name": "coppice"},
+        "spec": {"governor": null}});
+    let made = world.must("PATCH apply", &config.replace("one", "two"), &nothing);
+    assert_eq!(made["spec"]["governor"]["perHour"], 7, "null is merged into what another one has applied");
+}
+
+#[test]
+fn a_job_that_loses_its_labels_has_those_of_its_pods() {
+    let mut world = world();
+    let pods =
+        json!({"spec": {"containers": [{"name": "main", "image": "busybox:1"}], "restartPolicy": "Never"}});
+    let job = json!({"metadata": {"name": "a", "labels": {"a": "b"}}, "spec": {"template": pods}});
+    world.must("POST", "/apis/batch/v1/namespaces/default/jobs", &job);
+    let uri = "/apis/batch/v1/namespaces/default/jobs/a";
+    let changed = world.must("PATCH merge", uri, &json!({"metadata": {"labels": null}}));
+    assert_eq!(changed["metadata"]["labels"], changed["spec"]["template"]["metadata"]["labels"]);
+    assert_eq!(changed["metadata"]["labels"]["job-name"], "a");
+}
+
+#[test]
+fn the_last_time_of_a_series_is_always_shown() {
+    let core = "/api/v1/namespaces/default/events";
+    let made = world().must("POST", core, &json!({"metadata": {"name": "e"}, "series": {"count": 1}}));
+    assert_eq!(made["series"], json!({"count": 1, "lastObservedTime": null}));
+}
+
+#[test]
+fn an_applied_container_without_a_name_is_another_one() {
+    let mut world = world();
+    world.must("POST", PODS, &pod());
+    let unnamed = with(pod(), "/spec/containers", json!([{"image": "x"}]));
+    let (code, refused) = world.ask("PATCH apply", &format!("{POD}?fieldManager=one&force=true"), &unnamed);
+    let causes = refused["details"]["causes"].as_array().unwrap();
+    let fields: Vec<&str> = causes.iter().map(|cause| cause["field"].as_str().unwrap()).collect();
+    assert_eq!((code, fields), (422, vec!["spec.containers[1].name", "spec.containers"]), "{refused:#}");
+}
+
+#[test]
+fn a_merge_patch_that_is_none_is_refused_in_other_words_where_unknown_fields_do_not_matter() {
+    let mut world = world();
+    world.must("POST", MAPS, &map("a"));
+    for (query, why) in [
+        (
+            "",
+            "error decoding patch: json: cannot unmarshal string into Go value of type map[string]interface {}",
+        ),
+        ("?fieldValidation=Ignore", "Invalid JSON Patch"),
+    ] {
+        let (code, refused) = world.ask("PATCH merge", &format!("{MAP}{query}"), &json!("text"));
+        assert_eq!((code, refused["message"].as_str()), (400, Some(why)), "{query}");
+    }
+}
+
+#[test]
+fn empty_texts_of_an_event_are_left_out() {
+    let core = "/api/v1/namespaces/default/events";
+    let made = world().must("POST", core, &json!({"metadata": {"name": "e"}, "action": "", "reason": ""}));
+    assert_eq!((&made["action"], &made["reason"]), (&Value::Null, &Value::Null));
 }

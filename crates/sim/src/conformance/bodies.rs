@@ -263,7 +263,25 @@ pub(super) fn spoil_content(object: &mut Value, chance: &mut Chance) {
             _ => object["spec"]["template"]["spec"]["containers"] = containers(chance),
         },
         Some("Event") => {
-            object["metadata"]["labels"] = json!({"a": "-"});
+            let is_old = object["apiVersion"] == "v1";
+            let (about, reporter) = if is_old {
+                ("involvedObject", "reportingComponent")
+            } else {
+                ("regarding", "reportingController")
+            };
+            let (field, value) = chance.of(&[
+                ("type", json!("Loud")),
+                ("eventTime", Value::Null),
+                ("eventTime", json!("2001-02-03T04:05:06.789012Z")),
+                ("action", json!("")),
+                ("reportingInstance", json!("i".repeat(129))),
+                (reporter, json!("a b")),
+                (reporter, json!("")),
+                (about, json!({"kind": "ConfigMap", "name": "a", "namespace": "elsewhere"})),
+                (about, json!({"kind": "Namespace", "name": "${ns}"})),
+                ("series", json!({"count": 1})),
+            ]);
+            object[field] = value;
         }
         _ => object["spec"] = chance.of(&[json!(1), Value::Null, json!({})]),
     }

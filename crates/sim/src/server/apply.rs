@@ -265,7 +265,18 @@ fn merge(shape: Shape<'_>, target: &mut Value, applied: &Value) {
             }
             (_, target) => *target = applied.clone(),
         },
+        // Nothing is merged into what is there, unless that is one value.
+        Value::Null if has_parts(shape, target) => {}
         _ => *target = applied.clone(),
+    }
+}
+
+/// Whether this is told by its fields or elements, and has some.
+fn has_parts(shape: Shape<'_>, value: &Value) -> bool {
+    match value {
+        Value::Object(map) => !map.is_empty() && !shape.is_atomic(),
+        Value::Array(items) => !items.is_empty() && !matches!(shape.list(items), ListType::Atomic),
+        _ => false,
     }
 }
 
@@ -483,7 +494,7 @@ impl Server {
                 return Err(Failure::conflict_on(kind, name, &why));
             }
             let wanted = ownable(kind, &patch);
-            let created = self.create(caller, target, patch)?;
+            let created = self.create_regardless(caller, target, patch)?;
             let mut owners = Owners { as_of: self.revision(), ..Owners::default() };
             owners.take(caller, kind, &wanted, &Fields::new());
             self.keep_owners(caller, meta::uid(&created), owners);

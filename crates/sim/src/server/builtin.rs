@@ -3,10 +3,12 @@
 
 use serde_json::{Map, Value, json};
 
+use super::events;
 use super::kinds::Kind;
 use super::meta;
 use super::selector::label_selector_matches;
 use super::status::Cause;
+use super::validate;
 
 /// The label that every namespace has.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
@@ -113,7 +115,10 @@ pub(super) fn default(kind: &Kind, object: &mut Value) {
         ("apps", plural @ ("deployments" | "statefulsets" | "replicasets" | "daemonsets")) => {
             workload(plural, object);
         }
-        ("batch", "jobs") => job_spec(meta::field(object, "spec")),
+        ("batch", "jobs") => {
+            job_spec(meta::field(object, "spec"));
+            job_labels(object);
+        }
         ("batch", "cronjobs") => cron_job(meta::field(object, "spec")),
         ("admissionregistration.k8s.io", "validatingadmissionpolicies") => {
             or(meta::field(object, "spec"), "failurePolicy", "Fail".into());
@@ -156,6 +161,14 @@ fn service(spec: &mut Map<String, Value>) {
 fn event(object: &mut Value) {
     let map = meta::map(object);
     or(map, "source", json!({}));
+    for field in ["action", "reason", "message", "type"] {
+        if map.get(field).is_some_and(|value| value == "") {
+            map.remove(field);
+        }
+    }
+    if let Some(series) = map.get_mut("series").and_then(Value::as_object_mut) {
+        or(series, "lastObservedTime", Value::Null);
+    }
     for field in ["firstTimestamp", "lastTimestamp", "eventTime"] {
         or(map, field, Value::Null);
     }
@@ -320,10 +333,16 @@ fn job_selector(object: &mut Value) {
     ] {
         labels.insert(label.to_owned(), value.as_str().into());
     }
-    // A Job without labels has those of its pods.
-    let labels = Value::Object(labels.clone());
     object["spec"]["selector"] = json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}});
-    meta::of(object).entry("labels").or_insert(labels);
+    job_labels(object);
+}
+
+/// A Job without labels has those of its pods.
+fn job_labels(object: &mut Value) {
+    let labels = object["spec"]["template"]["metadata"]["labels"].clone();
+    if labels.is_object() && object["metadata"]["labels"].as_object().is_none_or(Map::is_empty) {
+        meta::set(object, "labels", labels);
+    }
 }
 
 /// Keeps what an update may not change.
@@ -367,8 +386,12 @@ pub(super) fn problems(kind: &Kind, object: &Value, old: Option<&Value>, subreso
     }
     let mut causes = Vec::new();
     match which(kind) {
+        ("", "events") => {
+            if let Some(old) = old {
+                causes = events::problems_of_change(kind, object, old);
+            }
+        }
         ("", "configmaps" | "secrets") => keys(object, old, &mut causes),
-        ("", "events") if kind.group == "events.k8s.io" => event_update(object, old, &mut causes),
         ("", "pods") => pod(object, old, &mut causes),
         ("coordination.k8s.io", "leases") => lease(&object["spec"], &mut causes),
         ("apps", "deployments" | "statefulsets" | "replicasets" | "daemonsets") => {
@@ -399,49 +422,6 @@ fn keys(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
             if key.is_empty() || !key.bytes().all(fits) {
                 causes.push(Cause::invalid(format!("{field}[{key}]"), &json!(key), WHY));
             }
-        }
-    }
-}
-
-/// A field, what it is called in messages, and how it is printed.
-type Printed<'a> = (&'a str, &'a str, &'a dyn Fn(&Value) -> String);
-
-/// Hardly anything of an Event can be changed by the newer of its two groups. Its objects are kept as those of the older.
-fn event_update(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
-    let Some(old) = old else { return };
-    // As Go prints values of its own.
-    let text = |value: &Value| json!(value.as_str().unwrap_or_default()).to_string();
-    let plain = |value: &Value| value.to_string();
-    let number = |value: &Value| value.as_i64().unwrap_or(0).to_string();
-    let listed = |value: &Value, names: &[(&str, &str)]| {
-        let fields: Vec<String> =
-            names.iter().map(|(go, field)| format!("\"{go}\":{}", text(&value[*field]))).collect();
-        format!("{{{}}}", fields.join(","))
-    };
-    let reference = |value: &Value| {
-        let fields = ["kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath"];
-        let names = ["Kind", "Namespace", "Name", "UID", "APIVersion", "ResourceVersion", "FieldPath"];
-        listed(value, &names.into_iter().zip(fields).collect::<Vec<_>>())
-    };
-    let source = |value: &Value| listed(value, &[("Component", "component"), ("Host", "host")]);
-    let shown: [Printed<'_>; 12] = [
-        ("involvedObject", "involvedObject", &reference),
-        ("reason", "reason", &text),
-        ("message", "message", &text),
-        ("source", "source", &source),
-        ("firstTimestamp", "firstTimestamp", &plain),
-        ("lastTimestamp", "lastTimestamp", &plain),
-        ("count", "count", &number),
-        ("type", "type", &text),
-        ("eventTime", "eventTime", &plain),
-        ("action", "action", &text),
-        ("reportingComponent", "reportingController", &text),
-        ("reportingInstance", "reportingInstance", &text),
-    ];
-    for (field, name, show) in shown {
-        let (new, old) = (show(&object[field]), show(&old[field]));
-        if new != old {
-            causes.push(Cause::printed(name, &new, "field is immutable"));
         }
     }
 }
@@ -532,6 +512,7 @@ fn job(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
     job_spec_problems(spec, old.is_some(), causes);
     let Some(old) = old else { return };
     // The API server looks twice.
+    causes.extend(validate::change(object, old));
     job_spec_problems(spec, true, causes);
     for field in ["completions", "selector", "completionMode", "podFailurePolicy", "successPolicy"] {
         if spec[field] != old["spec"][field] {

@@ -304,6 +304,7 @@ pub(super) fn tidy(kind: &Kind, value: &mut Value) {
     if kind.custom.is_some() {
         // A null in a custom resource is no field that is left out.
         clean_metadata(value, &mut Vec::new());
+        whole_numbers(value);
     } else {
         clean(kind, value);
     }

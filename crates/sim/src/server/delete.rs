@@ -225,7 +225,7 @@ impl Server {
     ) -> Deleted {
         let mut shown = object.clone();
         if !options.dry_run
-            && let Some(last) = self.drop(caller, kind, key, object.as_ref().clone())
+            && let Some(last) = self.drop(caller, kind, key)
         {
             shown = last;
         }

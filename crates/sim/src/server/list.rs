@@ -201,8 +201,9 @@ impl Server {
             // The API server says of custom resources that there is no next page, of others nothing.
             list.continue_token = Some(String::new());
         }
-        // A list at "any" revision is answered from a cache, which does not cut it into pages.
-        let limit = if options.revision == Some("0") { 0 } else { options.limit };
+        // A list at "any" revision is answered from the cache, which does not cut it into pages.
+        let cached = options.revision == Some("0") && is_cached(&kind.list_kind);
+        let limit = if cached { 0 } else { options.limit };
         let after = page.after.map(|after| Key::new(namespace, &after));
         let after = after.as_ref().map(Key::as_str);
         if page.revision.is_none() || revision == current {
@@ -323,9 +324,14 @@ fn fill<'a>(
     }
 }
 
-/// The token that goes on behind a key, in the real one's form. Events are read past its cache, which writes it otherwise.
+/// Whether the real server has a cache for what such a list holds. For Events it has none.
+fn is_cached(list_kind: &str) -> bool {
+    list_kind != "EventList"
+}
+
+/// The token that goes on behind a key, in the form of the real one's cache or of its storage.
 fn token(revision: i64, list_kind: &str, after: &str) -> String {
-    let root = if list_kind == "EventList" { "" } else { "/" };
+    let root = if is_cached(list_kind) { "/" } else { "" };
     let start = format!("{root}{after}\0");
     let text = json!({"v": "meta.k8s.io/v1", "rv": revision, "start": start}).to_string();
     base64::Engine::encode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, text)

@@ -23,6 +23,7 @@ mod crd;
 mod decode;
 mod delete;
 mod discovery;
+mod events;
 mod jsonpatch;
 mod kinds;
 mod list;

@@ -82,6 +82,12 @@ pub(super) fn label_key_problem(key: &str) -> Option<String> {
     (!is_qualified_part(name)).then(|| NAME_PART.to_owned())
 }
 
+/// All that is wrong with a qualified name: that it is empty is told in two ways.
+pub(super) fn qualified_name_problems(name: &str) -> Vec<String> {
+    let more = name.is_empty().then(|| NAME_PART.to_owned());
+    label_key_problem(name).into_iter().chain(more).collect()
+}
+
 /// What is wrong with the value of a label.
 pub(super) fn label_value_problem(value: &str) -> Option<String> {
     if value.len() > 63 {

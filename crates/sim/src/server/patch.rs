@@ -53,14 +53,25 @@ impl PatchType {
     }
 }
 
-/// The patch in a body. A JSON patch is read once more, and in other words, where unknown fields are looked for.
+/// What the library for merge patches says of everything that is none.
+const BAD_MERGE: &str = "Invalid JSON Patch";
+
+/// The patch in a body. It is read once more before, which answers in other words, where unknown fields are looked for.
 pub(super) fn parse(patch_type: PatchType, body: &[u8], unknown: Unknown) -> Result<Value, Failure> {
     let decoding = |why: &str| Failure::bad_request(format!("error decoding patch: {why}"));
     let patch: Value = serde_json::from_slice(body).map_err(|e| {
         let why = if e.is_eof() { "unexpected end of JSON input" } else { "invalid JSON" };
-        if patch_type == PatchType::Strategic { Failure::bad_request(why) } else { decoding(why) }
+        match patch_type {
+            PatchType::Merge if unknown == Unknown::Ignore => Failure::bad_request(BAD_MERGE),
+            PatchType::Merge => decoding(why),
+            PatchType::Json if unknown != Unknown::Ignore => decoding(why),
+            _ => Failure::bad_request(why),
+        }
     })?;
     match patch_type {
+        PatchType::Merge if unknown == Unknown::Ignore && !patch.is_object() && !patch.is_array() => {
+            Err(Failure::bad_request(BAD_MERGE))
+        }
         PatchType::Json if !patch.is_array() => {
             let go = decode::go_kind(&patch);
             if unknown == Unknown::Ignore {

@@ -325,20 +325,13 @@ impl Store {
         object
     }
 
-    /// Removes an object; its last state, with the revision of the removal. `object` is what it became in the write that
-    /// removed it.
-    pub(super) fn remove(
-        &mut self,
-        kind: &Arc<Kind>,
-        key: &Key,
-        object: Value,
-        origin: &Origin<'_>,
-    ) -> Option<Arc<Value>> {
+    /// Removes an object; its last state, with the revision of the removal.
+    pub(super) fn remove(&mut self, kind: &Arc<Kind>, key: &Key, origin: &Origin<'_>) -> Option<Arc<Value>> {
         let revision = self.revision() + 1;
         let before = self.collections[kind.store.0].objects.remove(key)?;
         let uid: Arc<str> = meta::uid(&before).into();
         self.uids.remove(&uid);
-        let mut last = object;
+        let mut last = before.as_ref().clone();
         meta::set(&mut last, "resourceVersion", revision.to_string());
         let last = Arc::new(last);
         let change = self.change_of(kind, key.clone(), uid, origin);

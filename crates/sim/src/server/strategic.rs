@@ -48,7 +48,7 @@ fn merge_key(field: &str, service: bool) -> Option<&'static str> {
     MERGE_KEYS.iter().find(|(f, _)| *f == field).map(|(_, key)| *key)
 }
 
-/// The keys that tell the elements of a built-in list apart when it is applied, if all of them have them.
+/// The keys that tell the elements of a built-in list apart when it is applied. A key that is absent is an empty one.
 pub(super) fn apply_keys(field: &str, items: &[Value]) -> Option<Vec<String>> {
     let keys: Vec<&str> = match field {
         "ports" if items.iter().all(|i| i.get("containerPort").is_some()) => {
@@ -57,8 +57,7 @@ pub(super) fn apply_keys(field: &str, items: &[Value]) -> Option<Vec<String>> {
         "ports" => vec!["port", "protocol"],
         field => vec![merge_key(field, false)?],
     };
-    let has = |item: &Value| keys.first().is_some_and(|key| item.get(*key).is_some());
-    items.iter().all(has).then(|| keys.into_iter().map(str::to_owned).collect())
+    items.iter().all(Value::is_object).then(|| keys.into_iter().map(str::to_owned).collect())
 }
 
 fn merge_map(

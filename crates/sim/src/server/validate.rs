@@ -129,17 +129,27 @@ fn finalizers(kind: &Kind, metadata: &Value, causes: &mut Vec<Cause>) {
 
 /// What is wrong with the metadata of a changed object. The API server looks several times, so that a cause can be there
 /// several times: for all kinds alike, then for the kind, and for some of them as if the object were new.
-pub(super) fn metadata_update(kind: &Kind, object: &Value, old: &Value) -> Vec<Cause> {
+pub(super) fn metadata_update(kind: &Kind, object: &Value, old: &Value, subresource: &str) -> Vec<Cause> {
     let mut causes = Vec::new();
     common(kind, object, &mut causes);
-    let rounds = if kind.group.is_empty() && kind.plural == "events" { 1 } else { 2 };
-    for _ in 0..rounds {
-        causes.extend(immutable(object, old));
-        labelled(object, &mut causes);
+    causes.extend(change(object, old));
+    match (kind.group.as_ref(), kind.plural.as_ref()) {
+        ("" | "events.k8s.io", "events") => {}
+        // What is wrong with the change comes after a first look at the spec.
+        ("batch", "jobs") if subresource.is_empty() => common(kind, object, &mut causes),
+        ("", "configmaps" | "secrets" | "pods") => {
+            causes.extend(change(object, old));
+            common(kind, object, &mut causes);
+        }
+        _ => causes.extend(change(object, old)),
     }
-    if kind.group.is_empty() && matches!(kind.plural.as_ref(), "configmaps" | "secrets" | "pods") {
-        common(kind, object, &mut causes);
-    }
+    causes
+}
+
+/// One look at what a change makes of the metadata (`ValidateObjectMetaAccessorUpdate`).
+pub(super) fn change(object: &Value, old: &Value) -> Vec<Cause> {
+    let mut causes = immutable(object, old);
+    labelled(object, &mut causes);
     causes
 }
 

@@ -10,6 +10,7 @@ use super::admission::{Operation, Review};
 use super::builtin;
 use super::convert;
 use super::crd::{self, Checked};
+use super::events;
 use super::kinds::{Kind, Registry};
 use super::meta;
 use super::status::{Cause, Failure};
@@ -123,8 +124,7 @@ impl Server {
         convert::from(kind, self.kinds.primary(kind.store), &mut object);
         let given_revision = meta::text(&object, "resourceVersion").to_owned();
         self.prepare_create(caller, kind, &mut object);
-        let mut causes = validate::metadata(kind, &object);
-        causes.extend(Self::problems(kind, &object, None, "", &causes));
+        let causes = Self::problems_of_new(kind, &object);
         if !causes.is_empty() {
             return Err(Failure::invalid(kind, &object, &name, &causes));
         }
@@ -194,6 +194,16 @@ impl Server {
         }
     }
 
+    /// All that is wrong with an object that is to be made.
+    fn problems_of_new(kind: &Kind, object: &Value) -> Vec<Cause> {
+        if events::is_event(kind) {
+            return events::problems_of_new(kind, object);
+        }
+        let mut causes = validate::metadata(kind, object);
+        causes.extend(Self::problems(kind, object, None, "", &causes));
+        causes
+    }
+
     /// What is wrong with an object besides its metadata, with which that much is wrong already.
     fn problems(
         kind: &Kind,
@@ -234,15 +244,9 @@ impl Server {
         object
     }
 
-    /// Removes an object, and what follows from that. `object` is what the removing write made of it.
-    pub(super) fn drop(
-        &mut self,
-        caller: &Caller<'_>,
-        kind: &Arc<Kind>,
-        key: &Key,
-        object: Value,
-    ) -> Option<Arc<Value>> {
-        let last = self.store.remove(kind, key, object, &caller.origin())?;
+    /// Removes an object, and what follows from that; its last state, with the revision of the removal.
+    pub(super) fn drop(&mut self, caller: &Caller<'_>, kind: &Arc<Kind>, key: &Key) -> Option<Arc<Value>> {
+        let last = self.store.remove(kind, key, &caller.origin())?;
         self.managers.forget(meta::uid(&last));
         if is_definition(kind) {
             self.definition_removed(&last);
@@ -265,7 +269,7 @@ impl Server {
         check_given_namespace(&target, &object)?;
         convert::from(kind, self.kinds.primary(kind.store), &mut object);
         Self::prepare_update(caller, kind, &mut object, &old);
-        let mut causes = validate::metadata_update(kind, &object, &old);
+        let mut causes = validate::metadata_update(kind, &object, &old, caller.subresource);
         causes.extend(Self::problems(kind, &object, Some(&old), caller.subresource, &causes));
         if !causes.is_empty() {
             return Err(Failure::invalid(kind, &object, name, &causes));
@@ -290,8 +294,8 @@ impl Server {
         }
         let key = Key::new(namespace, name);
         if ends(kind, &object, &old) {
-            // The answer shows what was written, with the revision that it never got.
-            self.drop(caller, kind, &key, object.clone());
+            // The answer shows what was asked for, with the revision that it never got; watches tell what was stored.
+            self.drop(caller, kind, &key);
             return Ok(Arc::new(object));
         }
         Ok(self.keep(caller, kind, key, object))
