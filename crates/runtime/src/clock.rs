@@ -56,6 +56,12 @@ impl Clock {
         Self { shift: Arc::new(Mutex::new(shift)), ..self.clone() }
     }
 
+    /// Sets the wall time of this clock and of its clones, as an administrator or NTP would: no time passes.
+    pub fn jump(&self, by: SignedDuration) {
+        let mut shift = lock(&self.shift);
+        *shift = shift.saturating_add(by);
+    }
+
     /// The wall time: UTC, as far as this machine knows it.
     pub fn now(&self) -> Timestamp {
         let unshifted = match &self.source {
@@ -111,10 +117,9 @@ impl ClockHandle {
         }
     }
 
-    /// Sets the wall clock to another time, as an administrator or NTP would: no time passes.
+    /// Sets the wall clock: [`Clock::jump`].
     pub fn jump(&self, by: SignedDuration) {
-        let mut shift = lock(&self.clock.shift);
-        *shift = shift.saturating_add(by);
+        self.clock.jump(by);
     }
 }
 

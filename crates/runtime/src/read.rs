@@ -2,15 +2,18 @@
 //! older than the question (H4).
 
 use http::Request;
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use kube::client::Body;
 use kube::core::Status;
 use serde::Deserialize;
 
 use crate::kinds::Watched;
 
-/// How many objects a list asks for at once: bounds the memory of a list.
-const PAGE: usize = 500;
+/// How many objects a list asks for at once, where they are not very large.
+pub(crate) const PAGE: usize = 500;
+/// Bytes that one answer may have. An object may have one and a half million, so that what tenants write into theirs would
+/// decide how much memory a page takes: a page that is larger is asked for again with fewer objects.
+const LARGEST: usize = 16 << 20;
 
 /// One page of a list.
 #[derive(Deserialize)]
@@ -38,18 +41,32 @@ pub(crate) fn request(path: &str) -> Result<Request<Vec<u8>>, kube::Error> {
     Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)
 }
 
-/// One page, from the start or from where the last one ended.
+/// One page, from the start or from where the last one ended. `limit`: how many objects are asked for, [`PAGE`] at first; smaller
+/// afterwards if the answer was too large.
 pub(crate) async fn page<T: Watched>(
     client: &kube::Client,
     namespace: &str,
     from: Option<&str>,
+    limit: &mut usize,
 ) -> Result<Page<T::Wire>, kube::Error> {
-    let mut uri = format!("{}?limit={PAGE}", path::<T>(namespace));
-    if let Some(token) = from {
-        uri.push_str("&continue=");
-        uri.extend(form_urlencoded::byte_serialize(token.as_bytes()));
+    loop {
+        let mut uri = format!("{}?limit={limit}", path::<T>(namespace));
+        if let Some(token) = from {
+            uri.push_str("&continue=");
+            uri.extend(form_urlencoded::byte_serialize(token.as_bytes()));
+        }
+        match decode(client, &uri).await {
+            Err(kube::Error::Service(error)) if error.is::<LengthLimitError>() && *limit > 1 => {
+                *limit = (*limit / 8).max(1);
+                tracing::debug!(
+                    kind = T::RESOURCE,
+                    limit,
+                    "a page is too large: fewer objects are asked for"
+                );
+            }
+            other => return other,
+        }
     }
-    decode(client, &uri).await
 }
 
 /// Decodes from the bytes as they came: `Client::request` makes two more copies of them, and logs all of it (the
@@ -58,7 +75,7 @@ async fn decode<W: serde::de::DeserializeOwned>(client: &kube::Client, uri: &str
     let request = Request::get(uri).body(Body::empty()).map_err(kube::Error::HttpError)?;
     let answer = client.send(request).await?;
     let code = answer.status();
-    let body = answer.into_body().collect().await?.to_bytes();
+    let body = Limited::new(answer.into_body(), LARGEST).collect().await.map_err(reading)?.to_bytes();
     if code.is_success() {
         return serde_json::from_slice(&body).map_err(kube::Error::SerdeError);
     }
@@ -69,12 +86,21 @@ async fn decode<W: serde::de::DeserializeOwned>(client: &kube::Client, uri: &str
     Err(kube::Error::Api(Box::new(refusal)))
 }
 
+/// What went wrong while an answer was read.
+fn reading(error: tower::BoxError) -> kube::Error {
+    match error.downcast::<kube::Error>() {
+        Ok(error) => *error,
+        Err(error) => kube::Error::Service(error),
+    }
+}
+
 /// Every object of a kind in one namespace.
 pub async fn list<T: Watched>(client: &kube::Client, namespace: &str) -> Result<Vec<T>, kube::Error> {
     let mut objects = Vec::new();
     let mut token: Option<String> = None;
+    let mut limit = PAGE;
     loop {
-        let page = page::<T>(client, namespace, token.as_deref()).await?;
+        let page = page::<T>(client, namespace, token.as_deref(), &mut limit).await?;
         objects.extend(page.items.into_iter().map(|wire| T::project(wire).1));
         token = page.metadata.r#continue.filter(|t| !t.is_empty());
         if token.is_none() {
@@ -95,5 +121,69 @@ pub async fn get<T: Watched>(
         Ok(wire) => Ok(Some(T::project(wire).1)),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use coppice_lifecycle::facts::PodFacts;
+    use http::Response;
+    use serde_json::json;
+    use tower::BoxError;
+
+    use super::*;
+
+    /// As many pods as are asked for, of so many bytes each; the token is the number of the next one.
+    fn pods(query: &str, all: usize, bytes: usize) -> Vec<u8> {
+        let parameter = |name| {
+            let found = form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == name);
+            found.map_or(0, |(_, value)| value.parse::<usize>().unwrap())
+        };
+        let (from, limit) = (parameter("continue"), parameter("limit"));
+        let until = all.min(from + limit);
+        let note = "x".repeat(bytes);
+        let pod = |n| json!({"metadata": {"name": format!("p{n:03}"), "namespace": "n", "annotations": {"a": note}}});
+        let token = if until < all { until.to_string() } else { String::new() };
+        let metadata = json!({"resourceVersion": "7", "continue": token});
+        json!({"metadata": metadata, "items": (from..until).map(pod).collect::<Vec<_>>()})
+            .to_string()
+            .into_bytes()
+    }
+
+    async fn listed(all: usize, bytes: usize) -> (Result<usize, kube::Error>, Vec<String>) {
+        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+        let log = Arc::clone(&asked);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            log.lock().unwrap().push(query.clone());
+            async move { Ok::<_, BoxError>(Response::new(Body::from(pods(&query, all, bytes)))) }
+        });
+        let client = kube::Client::new(service, "default");
+        let found = list::<PodFacts>(&client, "n").await.map(|pods| pods.len());
+        let asked = asked.lock().unwrap().clone();
+        (found, asked)
+    }
+
+    #[tokio::test]
+    async fn a_list_is_read_page_by_page() {
+        let (found, asked) = listed(1100, 100).await;
+        assert_eq!(found.unwrap(), 1100);
+        assert_eq!(asked, ["limit=500", "limit=500&continue=500", "limit=500&continue=1000"]);
+    }
+
+    #[tokio::test]
+    async fn pages_of_large_objects_are_smaller_until_the_list_ends() {
+        let (found, asked) = listed(15, 1_500_000).await;
+        assert_eq!(found.unwrap(), 15);
+        assert_eq!(asked, ["limit=500", "limit=62", "limit=7", "limit=7&continue=7", "limit=7&continue=14"]);
+    }
+
+    #[tokio::test]
+    async fn one_object_that_is_too_large_is_an_error() {
+        let (found, asked) = listed(1, LARGEST).await;
+        assert!(found.unwrap_err().to_string().contains("length limit exceeded"));
+        assert_eq!(asked.last().unwrap(), "limit=1");
     }
 }

@@ -125,8 +125,9 @@ impl<T: Watched> Watch<T> {
         let since = gap.then(|| self.clock.now());
         let mut list = self.store.relist();
         let mut token: Option<String> = None;
+        let mut limit = read::PAGE;
         let revision = loop {
-            let page = read::page::<T>(&self.clients.reads, "", token.as_deref()).await?;
+            let page = read::page::<T>(&self.clients.reads, "", token.as_deref(), &mut limit).await?;
             for (namespace, object) in page.items.into_iter().map(T::project) {
                 list.push(namespace, object);
             }

@@ -89,7 +89,7 @@ fn as_long_as_the_first_lists_are_not_complete_nothing_is_done() -> Test {
         world.prepare(&names.map(|name| (name.to_owned(), Work::Delete))).await?;
         world.begin(names).await?;
         world.stage.namespace("many").await?;
-        // More than a page, so that there are lists that can be cut in the middle.
+        // More than a page (500, `PAGE` in `runtime/src/read.rs`), so that there are lists that can be cut in the middle.
         let managers = (0..510).map(|n| {
             format!(
                 "---\n{{apiVersion: coppice.dev/v1alpha1, kind: NamespaceManager, metadata: {{name: m-{n}, namespace: many}}, \
