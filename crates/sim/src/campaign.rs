@@ -26,6 +26,9 @@ struct Undisturbed {
     events: u64,
 }
 
+/// Finds what is wrong with a run of a plan.
+pub type Judge = fn(&Campaign, &Plan) -> anyhow::Result<(Vec<String>, Outcome)>;
+
 /// A run that was not as it should be.
 #[derive(Clone, Debug)]
 pub struct Failure {
@@ -89,6 +92,15 @@ impl Campaign {
         Ok((wrong, outcome))
     }
 
+    /// The same, and whether a second run of the plan is the same, line by line.
+    pub fn judge_twice(&self, plan: &Plan) -> anyhow::Result<(Vec<String>, Outcome)> {
+        let (mut wrong, outcome) = self.judge(plan)?;
+        if let Some((one, two)) = outcome.trace.difference(&run(plan)?.trace) {
+            wrong.push(format!("ONE SEED, ONE TRACE: a second run differs:\n    {one}\n    {two}"));
+        }
+        Ok((wrong, outcome))
+    }
+
     /// A plan for each place of a story and each fault that can strike there.
     pub fn everywhere(&self, scenario: &Scenario) -> Vec<Plan> {
         let Some(undisturbed) = self.undisturbed.get(scenario.name) else { return Vec::new() };
@@ -112,6 +124,7 @@ impl Campaign {
             Fault::Delayed(Duration::from_secs(40)),
             Fault::Broken,
             Fault::Expired,
+            Fault::AllExpired,
             Fault::Silent,
         ];
         let both = |at: At, faults: &[Fault]| {
@@ -166,11 +179,13 @@ impl Campaign {
         Plan { weather: Some(weather), replicas, ..Plan::undisturbed(scenario, seed) }
     }
 
-    /// Runs plans on some threads, and answers the failures, the first few of them made small.
+    /// Judges plans on some threads, and answers the failures, the first few of them made small. `judge` is [`Self::judge`] or
+    /// [`Self::judge_twice`].
     pub fn run_all(
         &self,
         plans: &[Plan],
         threads: usize,
+        judge: Judge,
         progress: impl Fn(usize) + Sync,
     ) -> anyhow::Result<Vec<Failure>> {
         let next = AtomicUsize::new(0);
@@ -179,7 +194,7 @@ impl Campaign {
             loop {
                 let n = next.fetch_add(1, Ordering::Relaxed);
                 let Some(plan) = plans.get(n) else { return Ok(()) };
-                let (wrong, outcome) = self.judge(plan)?;
+                let (wrong, outcome) = judge(self, plan)?;
                 progress(n);
                 if !wrong.is_empty() {
                     failures.lock().unwrap_or_else(PoisonError::into_inner).push((n, plan, wrong, outcome));

@@ -50,6 +50,8 @@ pub enum Fault {
     Expired,
     /// The watch says nothing any more, and does not end.
     Silent,
+    /// All watches of all replicas say that their revision is gone (410), as when the storage was restored from a backup.
+    AllExpired,
 }
 
 /// One fault of a plan.
@@ -84,7 +86,7 @@ impl fmt::Display for Planned {
 }
 
 /// Faults without a number, and their names.
-const PLAIN: [(Fault, &str); 10] = [
+const PLAIN: [(Fault, &str); 11] = [
     (Fault::KilledBefore, "killed-before"),
     (Fault::KilledAfter, "killed-after"),
     (Fault::AnswerLost, "answer-lost"),
@@ -95,6 +97,7 @@ const PLAIN: [(Fault, &str); 10] = [
     (Fault::Broken, "broken"),
     (Fault::Expired, "expired"),
     (Fault::Silent, "silent"),
+    (Fault::AllExpired, "all-expired"),
 ];
 
 impl FromStr for Planned {

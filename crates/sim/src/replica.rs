@@ -9,7 +9,7 @@ use coppice_notify::webhook::{Delivered, SendError, WebhookRequest};
 use coppice_operator::{Replica, Sender};
 use coppice_runtime::admin::Readiness;
 use coppice_runtime::client::{Clients, Deadlines};
-use coppice_runtime::clock::Dice;
+use coppice_runtime::clock::{Clock, Dice};
 use coppice_runtime::events::Events;
 use coppice_runtime::lease::{Election, LeaseSettings};
 use coppice_runtime::metrics::Metrics;
@@ -34,6 +34,8 @@ const RESTART: Duration = Duration::from_secs(3);
 pub struct ReplicaSettings {
     /// By how much its clock is wrong.
     pub clock_error: SignedDuration,
+    /// When its clock is set right, from the beginning of the run.
+    pub clock_set_right: Option<Duration>,
     /// What the operator is told at its start.
     pub setup: Setup,
     /// How often it looks for what it may have missed.
@@ -47,6 +49,7 @@ impl Default for ReplicaSettings {
     fn default() -> Self {
         Self {
             clock_error: SignedDuration::ZERO,
+            clock_set_right: None,
             setup: Setup { own_namespace: "coppice-system".to_owned(), scale_kinds: Vec::new() },
             pace: Pace::default(),
             lease: None,
@@ -80,6 +83,7 @@ pub(crate) async fn keep_running(world: World, replica: usize, settings: Replica
 async fn run(world: World, replica: usize, life: u32, settings: ReplicaSettings) -> anyhow::Result<()> {
     let mut dice = dice(world.seed(), 2 + replica as u64 * 1000, life.into());
     let clock = world.clock().shifted(settings.clock_error);
+    let set_right = set_right(world.clone(), clock.clone(), settings.clone());
     let metrics = Metrics::new("sim");
     let skew = Skew::new(clock.clone());
     let transport = Transport { world: world.clone(), replica, life };
@@ -100,7 +104,20 @@ async fn run(world: World, replica: usize, life: u32, settings: ReplicaSettings)
     let sender: Sender =
         Arc::new(move |_| Ok(Arc::new(Post { world: world.clone(), replica, life }) as Arc<dyn Deliver>));
     let replica = Replica::new(shared, queue, Readiness::new(), sender).at_pace(pace);
-    replica.serve(election, std::future::pending()).await
+    tokio::select! {
+        biased;
+        () = set_right => Ok(()),
+        ended = replica.serve(election, std::future::pending()) => ended,
+    }
+}
+
+/// Sets a replica's clock right when it is time, and does not end.
+async fn set_right(world: World, clock: Clock, settings: ReplicaSettings) {
+    if let Some(at) = settings.clock_set_right {
+        tokio::time::sleep(at.saturating_sub(world.elapsed())).await;
+        clock.jump(-settings.clock_error);
+    }
+    std::future::pending::<()>().await;
 }
 
 /// Brings webhooks to the receiver of the run.

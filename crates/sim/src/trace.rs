@@ -80,6 +80,14 @@ impl Trace {
         &self.lines
     }
 
+    /// The first line in which another trace differs, and the other's line.
+    pub fn difference(&self, other: &Self) -> Option<(String, String)> {
+        let show = |line: Option<&Line>| line.map_or("the trace ends".to_owned(), ToString::to_string);
+        let most = self.lines.len().max(other.lines.len());
+        let at = (0..most).find(|&n| self.lines.get(n) != other.lines.get(n))?;
+        Some((show(self.lines.get(at)), show(other.lines.get(at))))
+    }
+
     /// As a timeline to read: without the renewals of the lease, of which there are many, unless asked for.
     pub fn timeline(&self, all: bool) -> String {
         let mut text = String::new();

@@ -36,6 +36,8 @@ pub(crate) struct Watching {
     over: bool,
     /// The connection is there, and nothing comes over it any more.
     silent: bool,
+    /// How often everything had been forgotten when it was opened.
+    forgotten: u64,
 }
 
 /// What happens next on a watch.
@@ -56,6 +58,7 @@ impl Watching {
             last: now,
             over: false,
             silent: false,
+            forgotten: way.world.with(|state| state.forgotten),
             watch,
             way,
         }
@@ -89,6 +92,11 @@ impl Watching {
             }
             if self.silent {
                 pending::<Infallible>().await;
+            }
+            if self.way.world.with(|state| state.forgotten) != self.forgotten {
+                self.over = true;
+                self.trace("is told that its revision is gone");
+                return Next::Line(gone().into());
             }
             let now = Instant::now();
             if let Some((at, _)) = self.under_way.front()
@@ -144,6 +152,10 @@ impl Watching {
                 Some(Fault::Ended) => return Some(Next::End),
                 Some(Fault::Broken) => return Some(Next::Broken),
                 Some(Fault::Expired) => return Some(Next::Line(gone().into())),
+                Some(Fault::AllExpired) => {
+                    self.way.world.forget_past();
+                    return Some(Next::Line(gone().into()));
+                }
                 Some(Fault::Silent) => {
                     self.silent = true;
                     return None;

@@ -47,6 +47,8 @@ pub(crate) struct State {
     pub(crate) done: Vec<Done>,
     /// When the operator read something, the opening of watches and its Lease apart.
     pub(crate) reads: Vec<Duration>,
+    /// How often the API server has told all watches that their revisions are gone.
+    pub(crate) forgotten: u64,
     choices: u64,
 }
 
@@ -94,6 +96,7 @@ impl World {
             lives: Vec::new(),
             done: Vec::new(),
             reads: Vec::new(),
+            forgotten: 0,
             choices: 0,
         };
         Self(Arc::new(Inner {
@@ -188,6 +191,12 @@ impl World {
     /// Whether that life of a replica goes on.
     pub(crate) fn lives(&self, replica: usize, life: u32) -> bool {
         self.with(|state| state.lives.get(replica).is_some_and(|l| l.alive && l.number == life))
+    }
+
+    /// The API server forgets its past: every watch that is open is told so.
+    pub(crate) fn forget_past(&self) {
+        self.with(|state| state.forgotten += 1);
+        self.0.revised.notify_waiters();
     }
 
     /// Ends the present life of a replica at once, wherever it is.

@@ -755,17 +755,59 @@ fn an_event_has_the_namespace_of_what_it_is_about() {
 
 #[test]
 fn what_the_newer_group_wants_of_an_event() {
-    let mut wrong = event("Loud");
-    wrong["eventTime"] = Value::Null;
-    wrong["deprecatedCount"] = json!(3);
-    wrong["series"] = json!({"count": 1});
-    let (code, refused) = world().ask("POST", EVENTS, &wrong);
+    const TOO_LONG: &str = "Invalid value: \"\": can have at most 128 characters";
+    const NO_NAME: &str = "Invalid value: \"\": name part must be non-empty";
+    let long = json!("x".repeat(129));
+    for (field, value, told) in [
+        ("reportingInstance", json!(""), vec![("reportingInstance", "Required value")]),
+        ("reportingInstance", long.clone(), vec![("reportingInstance", TOO_LONG)]),
+        ("action", Value::Null, vec![("action", "Required value")]),
+        ("action", long.clone(), vec![("action", TOO_LONG)]),
+        ("reason", json!(""), vec![("reason", "Required value")]),
+        ("reason", long, vec![("reason", TOO_LONG)]),
+        (
+            "note",
+            json!("x".repeat(1025)),
+            vec![("message", "Invalid value: \"\": can have at most 1024 characters")],
+        ),
+        ("type", json!("Loud"), vec![("type", "Invalid value: \"\": has invalid value: Loud")]),
+        ("deprecatedCount", json!(3), vec![("count", "Invalid value: \"\": needs to be unset")]),
+        (
+            "series",
+            json!({"count": 1}),
+            vec![
+                ("series.count", "Invalid value: \"\": should be at least 2"),
+                ("series.lastObservedTime", "Required value"),
+            ],
+        ),
+        (
+            "reportingController",
+            Value::Null,
+            vec![("reportingController", "Required value"), ("reportingController", NO_NAME)],
+        ),
+        ("eventTime", Value::Null, vec![("eventTime", "Required value")]),
+    ] {
+        let (code, refused) =
+            world().ask("POST", EVENTS, &with(event("Normal"), &format!("/{field}"), value));
+        let causes = refused["details"]["causes"].as_array().unwrap();
+        let text = |cause: &Value, field: &str| cause[field].as_str().unwrap().to_owned();
+        let found: Vec<_> = causes.iter().map(|c| (text(c, "field"), text(c, "message"))).collect();
+        let found: Vec<_> = found.iter().map(|(field, why)| (field.as_str(), why.as_str())).collect();
+        assert_eq!((code, &found[..told.len()]), (422, told.as_slice()), "{field}: {refused:#}");
+    }
+}
+
+#[test]
+fn what_the_newer_group_lets_nobody_change_of_an_event() {
+    let mut world = world();
+    let made = world.must("POST", EVENTS, &event("Normal"));
+    let mut changed = made.clone();
+    changed["reason"] = json!("Changed");
+    changed["related"] = json!({"kind": "Pod", "name": "x"});
+    let (code, refused) = world.ask("PUT", EVENT, &changed);
     let causes = refused["details"]["causes"].as_array().unwrap();
     let fields: Vec<&str> = causes.iter().map(|cause| cause["field"].as_str().unwrap()).collect();
-    assert_eq!(
-        (code, fields),
-        (422, vec!["series.count", "series.lastObservedTime", "eventTime", "type", "count"])
-    );
+    assert_eq!((code, fields), (422, vec!["reason", "reason", "related"]), "{refused:#}");
 }
 
 #[test]
@@ -835,4 +877,55 @@ fn empty_texts_of_an_event_are_left_out() {
     let core = "/api/v1/namespaces/default/events";
     let made = world().must("POST", core, &json!({"metadata": {"name": "e"}, "action": "", "reason": ""}));
     assert_eq!((&made["action"], &made["reason"]), (&Value::Null, &Value::Null));
+}
+
+#[test]
+fn a_new_job_without_labels_has_those_of_its_pods_with_what_is_added_to_them() {
+    let pods = json!({"metadata": {"labels": {"app": "x"}},
+        "spec": {"containers": [{"name": "main", "image": "busybox:1"}], "restartPolicy": "Never"}});
+    let job = json!({"metadata": {"name": "a"}, "spec": {"template": pods}});
+    let made = world().must("POST", "/apis/batch/v1/namespaces/default/jobs", &job);
+    let labels = made["metadata"]["labels"].as_object().unwrap();
+    assert_eq!((labels.len(), &labels["app"], &labels["job-name"]), (5, &json!("x"), &json!("a")));
+}
+
+#[test]
+fn patches_that_are_null_or_a_list() {
+    let mut world = world();
+    world.must("POST", MAPS, &map("a"));
+    for (method, query, body, code) in [
+        ("PATCH merge", "", "null", 400),
+        ("PATCH merge", "", "{\"a\"", 400),
+        ("PATCH merge", "?fieldValidation=Ignore", "[]", 422),
+        ("PATCH json", "", "null", 200),
+        ("PATCH strategic", "", "null", 200),
+    ] {
+        let (given, answer) = world.ask_raw(method, &format!("{MAP}{query}"), body);
+        assert_eq!(given, code, "{method} {body}: {answer:#}");
+    }
+}
+
+#[test]
+fn an_element_that_is_applied_again_without_its_defaults_is_the_same() {
+    let mut world = world();
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
+        "spec": {"selector": {"a": "b"}, "ports": [{"port": 80}]}});
+    for _ in 0..2 {
+        let uri = "/api/v1/namespaces/default/services/s?fieldManager=one";
+        let applied = world.must("PATCH apply", uri, &service);
+        assert_eq!(applied["spec"]["ports"].as_array().unwrap().len(), 1, "{applied:#}");
+    }
+}
+
+#[test]
+fn the_status_of_a_pod_is_not_judged_as_a_new_pod() {
+    let mut world = world();
+    world.must("POST", PODS, &pod());
+    let wrong = json!({"metadata": {"labels": {"a b": "c"}}});
+    let causes = |world: &mut World, uri: &str| {
+        let (code, refused) = world.ask("PATCH merge", uri, &wrong);
+        (code, refused["details"]["causes"].as_array().map_or(0, Vec::len))
+    };
+    assert_eq!(causes(&mut world, POD), (422, 4));
+    assert_eq!(causes(&mut world, &format!("{POD}/status")), (422, 3));
 }

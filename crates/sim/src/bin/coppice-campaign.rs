@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::{Parser, Subcommand};
 use coppice_sim::campaign::Campaign;
 use coppice_sim::fault::Planned;
-use coppice_sim::run::{Plan, run};
+use coppice_sim::run::Plan;
 use coppice_sim::scenario::{self, Scenario};
 
 /// Most of a run's time goes to small allocations.
@@ -114,8 +114,7 @@ fn story_named(name: &str) -> anyhow::Result<Scenario> {
 }
 
 fn one(plan: &Plan, all: bool) -> anyhow::Result<ExitCode> {
-    let (wrong, outcome) = Campaign::prepare()?.judge(plan)?;
-    anyhow::ensure!(run(plan)?.trace == outcome.trace, "the same run twice was not the same");
+    let (wrong, outcome) = Campaign::prepare()?.judge_twice(plan)?;
     print(&outcome.trace.timeline(all));
     print(&format!("\n{}: {}\n", plan.scenario.name, plan.scenario.about));
     for sentence in &wrong {
@@ -126,7 +125,7 @@ fn one(plan: &Plan, all: bool) -> anyhow::Result<ExitCode> {
 
 fn judge(campaign: &Campaign, plans: &[Plan], threads: usize) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
-    let failures = campaign.run_all(plans, threads, |n| {
+    let failures = campaign.run_all(plans, threads, Campaign::judge, |n| {
         if (n + 1).is_multiple_of(1000) {
             print(&format!("{} of {} runs, {} s\n", n + 1, plans.len(), began.elapsed().as_secs()));
         }

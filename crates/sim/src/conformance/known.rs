@@ -32,7 +32,8 @@ pub const KNOWN: &[Known] = &[
         what: "an object that was just made and is read at any revision (`resourceVersion=0`)",
         why: "the real server's cache may not have heard of it yet",
         forgive: |call, real, simulated| {
-            let old = matches!(call, Call::Ask(ask) if ask.uri.contains("resourceVersion=0"));
+            // Events are never read from a cache.
+            let old = matches!(call, Call::Ask(ask) if ask.uri.contains("resourceVersion=0") && !ask.uri.contains("/events"));
             if old && real.code == 404 && simulated.code == 200 {
                 *simulated = real.clone();
             }
@@ -42,9 +43,11 @@ pub const KNOWN: &[Known] = &[
         what: "whether a page of Events is the last one",
         why: "controllers of the real cluster write Events, too, which the request's labels leave out, and its page does not",
         forgive: |call, real, simulated| {
-            let events = matches!(call, Call::Ask(ask) if ask.uri.contains("/events?"));
+            let Call::Ask(ask) = call else { return };
+            let limit = ask.uri.split("&limit=").nth(1).and_then(|text| text.parse::<usize>().ok());
+            let is_full = limit.is_some() && real.body["items"].as_array().map(Vec::len) == limit;
             let goes_on = |body: &Value| body["metadata"]["continue"].is_string();
-            if events && goes_on(&real.body) && !goes_on(&simulated.body) {
+            if ask.uri.contains("/events?") && is_full && goes_on(&real.body) && !goes_on(&simulated.body) {
                 remove(&mut real.body["metadata"], "continue");
             }
         },

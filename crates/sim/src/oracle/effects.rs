@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::history::History;
 use crate::run::Truth;
-use crate::server::Change;
+use crate::server::{Change, Verb};
 use crate::trace::Who;
 use crate::world::{Done, OPERATOR};
 
@@ -130,10 +130,13 @@ fn cleanliness(truth: &Truth<'_>) -> Vec<String> {
         object.as_deref().map_or(Value::Null, |object| object["metadata"][field].clone())
     };
     let left = ours.filter(|change| {
-        change.after.is_some()
-            && ["finalizers", "ownerReferences"]
-                .iter()
-                .any(|f| field(&change.before, f) != field(&change.after, f))
+        // An update that removes an object has taken away its last finalizer.
+        let deletes = matches!(change.verb, Verb::Delete | Verb::DeleteCollection);
+        let differs = |f: &&str| field(&change.before, f) != field(&change.after, f);
+        match change.after {
+            Some(_) => ["finalizers", "ownerReferences"].iter().any(differs),
+            None => !deletes,
+        }
     });
     left.map(|change| {
         format!(

@@ -174,8 +174,18 @@ impl<'a> Shape<'a> {
     }
 }
 
+/// What tells an element apart. A key that is absent has its default, which is Go's, but for protocols.
 fn element_keys(keys: &[String], element: &Value) -> Vec<(String, String)> {
-    keys.iter().filter_map(|key| Some((key.clone(), element.get(key)?.to_string()))).collect()
+    keys.iter().map(|key| (key.clone(), key_of(key, element))).collect()
+}
+
+fn key_of(key: &str, element: &Value) -> String {
+    match (element.get(key), key) {
+        (Some(value), _) => value.to_string(),
+        (None, "protocol") => json!("TCP").to_string(),
+        (None, "port" | "containerPort") => json!(0).to_string(),
+        (None, _) => json!("").to_string(),
+    }
 }
 
 /// The element of a set.
@@ -265,7 +275,7 @@ fn merge(shape: Shape<'_>, target: &mut Value, applied: &Value) {
             }
             (_, target) => *target = applied.clone(),
         },
-        // Nothing is merged into what is there, unless that is one value.
+        // Null leaves a map or a list with keys as it is, unless it is empty; anything else becomes null.
         Value::Null if has_parts(shape, target) => {}
         _ => *target = applied.clone(),
     }
@@ -299,9 +309,7 @@ fn remove(target: &mut Value, steps: &[Step]) {
         (Step::Element(keys), Value::Array(list)) => {
             let is = |e: &Value| {
                 *keys == member(e)
-                    || keys
-                        .iter()
-                        .all(|(key, value)| e.get(key).map(Value::to_string).as_ref() == Some(value))
+                    || e.is_object() && keys.iter().all(|(key, value)| key_of(key, e) == *value)
             };
             if rest.is_empty() {
                 list.retain(|e| !is(e));
@@ -542,6 +550,8 @@ fn parse(kind: &Kind, body: &[u8]) -> Result<Value, Failure> {
     let mut patch: Value = serde_json::from_slice(body)
         .map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")))?;
     without_negative_zero(&mut patch);
+    // YAML makes no difference between 1 and 1.0.
+    decode::whole_numbers(&mut patch);
     let (version, given) =
         (patch["apiVersion"].as_str().unwrap_or_default(), patch["kind"].as_str().unwrap_or_default());
     if version != kind.api_version() || given != kind.kind {

@@ -115,10 +115,7 @@ pub(super) fn default(kind: &Kind, object: &mut Value) {
         ("apps", plural @ ("deployments" | "statefulsets" | "replicasets" | "daemonsets")) => {
             workload(plural, object);
         }
-        ("batch", "jobs") => {
-            job_spec(meta::field(object, "spec"));
-            job_labels(object);
-        }
+        ("batch", "jobs") => job_spec(meta::field(object, "spec")),
         ("batch", "cronjobs") => cron_job(meta::field(object, "spec")),
         ("admissionregistration.k8s.io", "validatingadmissionpolicies") => {
             or(meta::field(object, "spec"), "failurePolicy", "Fail".into());
@@ -161,12 +158,18 @@ fn service(spec: &mut Map<String, Value>) {
 fn event(object: &mut Value) {
     let map = meta::map(object);
     or(map, "source", json!({}));
-    for field in ["action", "reason", "message", "type"] {
-        if map.get(field).is_some_and(|value| value == "") {
-            map.remove(field);
+    // What Go leaves out when it is empty.
+    let is_empty = |value: &Value| *value == json!("") || *value == json!(0);
+    map.retain(|field, value| {
+        !matches!(&**field, "action" | "reason" | "message" | "type" | "count") || !is_empty(value)
+    });
+    for part in ["involvedObject", "source", "related"] {
+        if let Some(part) = map.get_mut(part).and_then(Value::as_object_mut) {
+            part.retain(|_, value| !is_empty(value));
         }
     }
     if let Some(series) = map.get_mut("series").and_then(Value::as_object_mut) {
+        series.retain(|field, value| field != "count" || !is_empty(value));
         or(series, "lastObservedTime", Value::Null);
     }
     for field in ["firstTimestamp", "lastTimestamp", "eventTime"] {
@@ -320,7 +323,7 @@ fn admit_pod(object: &mut Value) {
 /// A Job finds its pods by its uid, unless its maker chose otherwise.
 fn job_selector(object: &mut Value) {
     if object["spec"]["manualSelector"] == true {
-        return;
+        return job_labels(object);
     }
     let (uid, name) = (meta::uid(object).to_owned(), meta::name(object).to_owned());
     let template = &mut object["spec"]["template"];
@@ -337,7 +340,7 @@ fn job_selector(object: &mut Value) {
     job_labels(object);
 }
 
-/// A Job without labels has those of its pods.
+/// A Job without labels has those of its pods: in the real server both are one map, so that it gets those that are added to it.
 fn job_labels(object: &mut Value) {
     let labels = object["spec"]["template"]["metadata"]["labels"].clone();
     if labels.is_object() && object["metadata"]["labels"].as_object().is_none_or(Map::is_empty) {
@@ -362,7 +365,8 @@ pub(super) fn prepare_update(kind: &Kind, object: &mut Value, old: &Value, subre
             keep_metadata(object, old, "ownerReferences");
             or(meta::field(object, "status"), "qosClass", old["status"]["qosClass"].clone());
         }
-        (("apps" | "batch", _), "status") => keep_metadata(object, old, "labels"),
+        (("apps", "deployments"), "status") => keep_metadata(object, old, "labels"),
+        (("batch", "jobs"), _) => job_labels(object),
         _ => {}
     }
 }

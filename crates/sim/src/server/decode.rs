@@ -100,7 +100,7 @@ fn finish(
     body: &[u8],
     unknown: Unknown,
 ) -> Result<Decoded, Failure> {
-    check_type(kinds, kind, &mut value, body)?;
+    check_type(kinds, kind, &mut value, body, unknown)?;
     check_metadata(kind, &value)?;
     check_texts(kind, &value)?;
     let dropped = clean(kind, &mut value);
@@ -136,18 +136,30 @@ pub(super) fn patched(
 }
 
 /// Group, version and kind: of custom resources they have to be there, of built-in ones they may be missing.
-fn check_type(kinds: &Registry, kind: &Kind, value: &mut Value, body: &[u8]) -> Result<(), Failure> {
+fn check_type(
+    kinds: &Registry,
+    kind: &Kind,
+    value: &mut Value,
+    body: &[u8],
+    unknown: Unknown,
+) -> Result<(), Failure> {
     let expected = kind.api_version();
     let given_version = value["apiVersion"].as_str().unwrap_or_default().to_owned();
     let given_kind = value["kind"].as_str().unwrap_or_default().to_owned();
     if kind.custom.is_some() {
         let text = String::from_utf8_lossy(body);
         let missing = |what: &str| {
-            Failure::bad_request(format!(
-                "the object provided is unrecognized (must be of type {}): Object '{what}' is missing in '{text}' ({})",
-                kind.kind,
-                summary(body)
-            ))
+            let why = format!("Object '{what}' is missing in '{text}'");
+            // Where unknown fields do not matter, the real server knows which kind was expected.
+            Failure::bad_request(if unknown == Unknown::Ignore {
+                format!("{0} in version {1:?} cannot be handled as a {0}: {why}", kind.kind, kind.version)
+            } else {
+                let shown = summary(body);
+                format!(
+                    "the object provided is unrecognized (must be of type {}): {why} ({shown})",
+                    kind.kind
+                )
+            })
         };
         if given_kind.is_empty() {
             return Err(missing("Kind"));
@@ -304,7 +316,6 @@ pub(super) fn tidy(kind: &Kind, value: &mut Value) {
     if kind.custom.is_some() {
         // A null in a custom resource is no field that is left out.
         clean_metadata(value, &mut Vec::new());
-        whole_numbers(value);
     } else {
         clean(kind, value);
     }
@@ -350,7 +361,7 @@ fn clean_metadata(value: &mut Value, unknown: &mut Vec<String>) {
 }
 
 /// A whole number is shown as one, however it was written: `1.0` is 1.
-fn whole_numbers(value: &mut Value) {
+pub(super) fn whole_numbers(value: &mut Value) {
     match value {
         Value::Object(map) => map.values_mut().for_each(whole_numbers),
         Value::Array(list) => list.iter_mut().for_each(whole_numbers),

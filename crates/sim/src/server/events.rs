@@ -87,7 +87,7 @@ fn legacy(kind: &Kind, object: &Value) -> Vec<Cause> {
         causes.push(Cause::required(reporter, ""));
     }
     causes.extend(
-        names::qualified_name_problems(given).iter().map(|why| Cause::invalid(reporter, &json!(given), why)),
+        names::label_key_problems(given).iter().map(|why| Cause::invalid(reporter, &json!(given), why)),
     );
     for field in ["reportingInstance", "action", "reason"] {
         if text(field).is_empty() {

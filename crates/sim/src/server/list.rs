@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::Server;
 use super::answer::{Answer, List, Response};
+use super::events;
 use super::kinds::Kind;
 use super::request::Query;
 use super::selector::{Selector, exact_name};
@@ -183,7 +184,7 @@ impl Server {
             return Err(match options.continue_token {
                 Some(_) => {
                     let after = page.after.as_deref().unwrap_or_default();
-                    Failure::expired_continue(&token(-1, &kind.list_kind, after))
+                    Failure::expired_continue(&token(-1, is_cached(kind), after))
                 }
                 None => Failure::expired("The resourceVersion for the provided list is too old."),
             });
@@ -202,7 +203,7 @@ impl Server {
             list.continue_token = Some(String::new());
         }
         // A list at "any" revision is answered from the cache, which does not cut it into pages.
-        let cached = options.revision == Some("0") && is_cached(&kind.list_kind);
+        let cached = options.revision == Some("0") && is_cached(kind);
         let limit = if cached { 0 } else { options.limit };
         let after = page.after.map(|after| Key::new(namespace, &after));
         let after = after.as_ref().map(Key::as_str);
@@ -216,10 +217,22 @@ impl Server {
                 );
                 return Ok(list);
             }
-            fill(&mut list, self.store.range(kind.store, namespace, after), namespace, selector, limit);
+            fill(
+                &mut list,
+                self.store.range(kind.store, namespace, after),
+                (kind, namespace),
+                selector,
+                limit,
+            );
         } else {
             let then = self.store.range_at(kind.store, namespace, after, revision);
-            fill(&mut list, then.iter().map(|(key, object)| (key, object)), namespace, selector, limit);
+            fill(
+                &mut list,
+                then.iter().map(|(key, object)| (key, object)),
+                (kind, namespace),
+                selector,
+                limit,
+            );
         }
         Ok(list)
     }
@@ -301,7 +314,7 @@ impl Server {
 fn fill<'a>(
     list: &mut List,
     mut objects: impl Iterator<Item = (&'a Key, &'a Arc<Value>)>,
-    namespace: &str,
+    (kind, namespace): (&Kind, &str),
     selector: &Selector,
     limit: usize,
 ) {
@@ -319,19 +332,19 @@ fn fill<'a>(
         // Relative to the namespace that is listed.
         let in_namespace = if namespace.is_empty() { last.as_str() } else { last.name() };
         let revision = i64::try_from(list.revision).unwrap_or(i64::MAX);
-        list.continue_token = Some(token(revision, &list.kind, in_namespace));
+        list.continue_token = Some(token(revision, is_cached(kind), in_namespace));
         list.remaining = selector.is_everything().then_some(remaining);
     }
 }
 
-/// Whether the real server has a cache for what such a list holds. For Events it has none.
-fn is_cached(list_kind: &str) -> bool {
-    list_kind != "EventList"
+/// Whether the real server has a cache for the objects of a kind. For Events it has none.
+fn is_cached(kind: &Kind) -> bool {
+    !events::is_event(kind)
 }
 
 /// The token that goes on behind a key, in the form of the real one's cache or of its storage.
-fn token(revision: i64, list_kind: &str, after: &str) -> String {
-    let root = if is_cached(list_kind) { "/" } else { "" };
+fn token(revision: i64, cached: bool, after: &str) -> String {
+    let root = if cached { "/" } else { "" };
     let start = format!("{root}{after}\0");
     let text = json!({"v": "meta.k8s.io/v1", "rv": revision, "start": start}).to_string();
     base64::Engine::encode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, text)

@@ -55,43 +55,39 @@ pub(super) fn path_segment_problems(name: &str) -> Vec<String> {
     ["/", "%"].into_iter().filter(|c| name.contains(c)).map(|c| format!("may not contain '{c}'")).collect()
 }
 
-/// What is wrong with the key of a label or annotation.
-pub(super) fn label_key_problem(key: &str) -> Option<String> {
+/// All that is wrong with the key of a label or annotation, which is what Kubernetes calls a qualified name (`IsLabelKey`).
+pub(super) fn label_key_problems(key: &str) -> Vec<String> {
     let (prefix, name) = match key.split_once('/') {
-        Some((_, name)) if name.contains('/') => {
-            return Some(NOT_QUALIFIED.to_owned());
-        }
+        Some((_, name)) if name.contains('/') => return vec![NOT_QUALIFIED.to_owned()],
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, key),
     };
-    match prefix {
-        Some("") => return Some("prefix part must be non-empty".to_owned()),
+    let mut problems = match prefix {
+        Some("") => vec!["prefix part must be non-empty".to_owned()],
         Some(prefix) => {
-            if let Some(problem) = subdomain_problems(prefix).into_iter().next() {
-                return Some(format!("prefix part {problem}"));
-            }
+            subdomain_problems(prefix).into_iter().map(|why| format!("prefix part {why}")).collect()
         }
-        None => {}
-    }
+        None => Vec::new(),
+    };
     if name.is_empty() {
-        return Some("name part must be non-empty".to_owned());
+        problems.push("name part must be non-empty".to_owned());
+    } else if name.len() > 63 {
+        problems.push("name part must be no more than 63 bytes".to_owned());
     }
-    if name.len() > 63 {
-        return Some("name part must be no more than 63 bytes".to_owned());
+    if !is_qualified_part(name) {
+        problems.push(NAME_PART.to_owned());
     }
-    (!is_qualified_part(name)).then(|| NAME_PART.to_owned())
+    problems
 }
 
-/// All that is wrong with a qualified name: that it is empty is told in two ways.
-pub(super) fn qualified_name_problems(name: &str) -> Vec<String> {
-    let more = name.is_empty().then(|| NAME_PART.to_owned());
-    label_key_problem(name).into_iter().chain(more).collect()
-}
-
-/// What is wrong with the value of a label.
-pub(super) fn label_value_problem(value: &str) -> Option<String> {
+/// All that is wrong with the value of a label.
+pub(super) fn label_value_problems(value: &str) -> Vec<String> {
+    let mut problems = Vec::new();
     if value.len() > 63 {
-        return Some("must be no more than 63 bytes".to_owned());
+        problems.push("must be no more than 63 bytes".to_owned());
     }
-    (!value.is_empty() && !is_qualified_part(value)).then(|| LABEL_VALUE.to_owned())
+    if !value.is_empty() && !is_qualified_part(value) {
+        problems.push(LABEL_VALUE.to_owned());
+    }
+    problems
 }

@@ -56,7 +56,8 @@ impl PatchType {
 /// What the library for merge patches says of everything that is none.
 const BAD_MERGE: &str = "Invalid JSON Patch";
 
-/// The patch in a body. It is read once more before, which answers in other words, where unknown fields are looked for.
+/// The patch in a body. Unless unknown fields are ignored, the real server first decodes it strictly, with errors of another library;
+/// to all of Go's decoders null is an empty list or map.
 pub(super) fn parse(patch_type: PatchType, body: &[u8], unknown: Unknown) -> Result<Value, Failure> {
     let decoding = |why: &str| Failure::bad_request(format!("error decoding patch: {why}"));
     let patch: Value = serde_json::from_slice(body).map_err(|e| {
@@ -69,7 +70,12 @@ pub(super) fn parse(patch_type: PatchType, body: &[u8], unknown: Unknown) -> Res
         }
     })?;
     match patch_type {
-        PatchType::Merge if unknown == Unknown::Ignore && !patch.is_object() && !patch.is_array() => {
+        PatchType::Json if patch.is_null() => Ok(json!([])),
+        PatchType::Strategic if patch.is_null() => Ok(json!({})),
+        PatchType::Merge if patch.is_null() => Err(Failure::bad_request(BAD_MERGE)),
+        // Then the list is the object, which it cannot be.
+        PatchType::Merge if unknown == Unknown::Ignore && patch.is_array() => Ok(patch),
+        PatchType::Merge if unknown == Unknown::Ignore && !patch.is_object() => {
             Err(Failure::bad_request(BAD_MERGE))
         }
         PatchType::Json if !patch.is_array() => {
@@ -152,13 +158,11 @@ impl Server {
             }
             let shown = object.to_string();
             let decoded = decode::patched(kinds, kind, object, options.unknown).map_err(|failure| {
-                // What a patch makes of a built-in kind is wrong as a patch; of any kind if it is to have no unknown fields.
+                // What a patch makes that cannot be read is wrong as a patch.
                 let message = failure.status()["message"].as_str().unwrap_or_default();
                 match message.split_once(&format!(" cannot be handled as a {}: ", kind.kind)) {
-                    Some((_, why)) if kind.custom.is_none() || why.starts_with("strict decoding error") => {
-                        Failure::invalid_patch(&[Cause::invalid("patch", &json!(shown), why)])
-                    }
-                    _ => failure,
+                    Some((_, why)) => Failure::invalid_patch(&[Cause::invalid("patch", &json!(shown), why)]),
+                    None => failure,
                 }
             })?;
             warnings = decoded.warnings;

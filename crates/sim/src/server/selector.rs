@@ -212,8 +212,9 @@ fn requirement(tokens: &mut Tokens) -> Result<Requirement, String> {
     if token != Token::Identifier {
         return Err(format!("found '{key}', expected: identifier"));
     }
-    if let Some(why) = names::label_key_problem(&key) {
-        return Err(format!("<nil>: Invalid value: {key:?}: {why}"));
+    let problems = names::label_key_problems(&key);
+    if !problems.is_empty() {
+        return Err(format!("<nil>: Invalid value: {key:?}: {}", problems.join("; ")));
     }
     if absent {
         return Ok(Requirement { key, operator: Operator::Absent });
@@ -243,8 +244,9 @@ fn requirement(tokens: &mut Tokens) -> Result<Requirement, String> {
 
 fn checked(key: &str, values: BTreeSet<String>) -> Result<BTreeSet<String>, String> {
     for (at, value) in values.iter().enumerate() {
-        if let Some(why) = names::label_value_problem(value) {
-            return Err(format!("values[{at}][{key}]: Invalid value: {value:?}: {why}"));
+        let problems = names::label_value_problems(value);
+        if !problems.is_empty() {
+            return Err(format!("values[{at}][{key}]: Invalid value: {value:?}: {}", problems.join("; ")));
         }
     }
     Ok(values)

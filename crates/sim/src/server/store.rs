@@ -121,8 +121,6 @@ pub struct Change {
     pub before: Option<Arc<Value>>,
     /// The object after; none if it is gone.
     pub after: Option<Arc<Value>>,
-    /// If it is gone: its last state with the revision of the removal, as watches tell it.
-    pub(super) last: Option<Arc<Value>>,
 }
 
 impl Change {
@@ -333,10 +331,9 @@ impl Store {
         self.uids.remove(&uid);
         let mut last = before.as_ref().clone();
         meta::set(&mut last, "resourceVersion", revision.to_string());
-        let last = Arc::new(last);
         let change = self.change_of(kind, key.clone(), uid, origin);
-        self.log(Change { before: Some(before), last: Some(last.clone()), ..change });
-        Some(last)
+        self.log(Change { before: Some(before), ..change });
+        Some(Arc::new(last))
     }
 
     /// The next change, before it is said what there was and what there is.
@@ -353,7 +350,6 @@ impl Store {
             uid,
             before: None,
             after: None,
-            last: None,
         }
     }
 

@@ -48,7 +48,7 @@ fn merge_key(field: &str, service: bool) -> Option<&'static str> {
     MERGE_KEYS.iter().find(|(f, _)| *f == field).map(|(_, key)| *key)
 }
 
-/// The keys that tell the elements of a built-in list apart when it is applied. A key that is absent is an empty one.
+/// The keys that tell the elements of a built-in list apart when it is applied. Keys may be absent.
 pub(super) fn apply_keys(field: &str, items: &[Value]) -> Option<Vec<String>> {
     let keys: Vec<&str> = match field {
         "ports" if items.iter().all(|i| i.get("containerPort").is_some()) => {

@@ -45,17 +45,17 @@ fn common(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
 fn labelled(object: &Value, causes: &mut Vec<Cause>) {
     let metadata = &object["metadata"];
     for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
-        if let Some(why) = names::label_key_problem(key) {
+        for why in names::label_key_problems(key) {
             causes.push(Cause::invalid("metadata.labels", &json!(key), &why));
         }
-        if let Some(why) = value.as_str().and_then(names::label_value_problem) {
+        for why in value.as_str().map(names::label_value_problems).into_iter().flatten() {
             causes.push(Cause::invalid("metadata.labels", value, &why));
         }
     }
     let mut bytes = 0;
     for (key, value) in metadata["annotations"].as_object().into_iter().flatten() {
         // The case of an annotation's key does not matter.
-        if let Some(why) = names::label_key_problem(&key.to_lowercase()) {
+        for why in names::label_key_problems(&key.to_lowercase()) {
             causes.push(Cause::invalid("metadata.annotations", &json!(key), &why));
         }
         bytes += key.len() + value.as_str().map_or(0, str::len);
@@ -109,7 +109,7 @@ fn finalizers(kind: &Kind, metadata: &Value, causes: &mut Vec<Cause>) {
         ));
     }
     for finalizer in &finalizers {
-        if let Some(why) = names::label_key_problem(finalizer) {
+        for why in names::label_key_problems(finalizer) {
             causes.push(Cause::invalid(FIELD, &json!(finalizer), &why));
         }
     }
@@ -137,7 +137,7 @@ pub(super) fn metadata_update(kind: &Kind, object: &Value, old: &Value, subresou
         ("" | "events.k8s.io", "events") => {}
         // What is wrong with the change comes after a first look at the spec.
         ("batch", "jobs") if subresource.is_empty() => common(kind, object, &mut causes),
-        ("", "configmaps" | "secrets" | "pods") => {
+        ("", "configmaps" | "secrets" | "pods") if subresource.is_empty() => {
             causes.extend(change(object, old));
             common(kind, object, &mut causes);
         }

@@ -210,15 +210,10 @@ fn seen(watch: &Watch, change: &Change) -> Option<(EventType, Arc<Value>)> {
         (false, true) => Some((EventType::Added, change.after.clone()?)),
         (true, true) => Some((EventType::Modified, change.after.clone()?)),
         (true, false) => {
-            // The last state that was selected, with the revision of the change.
-            let object = if let Some(last) = &change.last {
-                last.clone()
-            } else {
-                let mut object = change.before.as_deref()?.clone();
-                meta::set(&mut object, "resourceVersion", change.revision.to_string());
-                Arc::new(object)
-            };
-            Some((EventType::Deleted, object))
+            // The last state that was selected, with the revision of the change; of a removal what was stored before it.
+            let mut object = change.before.as_deref()?.clone();
+            meta::set(&mut object, "resourceVersion", change.revision.to_string());
+            Some((EventType::Deleted, Arc::new(object)))
         }
     }
 }

@@ -27,13 +27,17 @@ impl World {
         Self { models: Models::new(&server), server, now }
     }
 
-    /// Code and body. The method may name the type of a patch: `PATCH merge`.
+    /// Code and body. The method may name the type of a patch: `PATCH merge`. Null is no body.
     pub fn ask(&mut self, method: &str, uri: &str, body: &Value) -> (u16, Value) {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        self.ask_raw(method, uri, body)
+    }
+
+    /// The same with a body that may be anything.
+    pub fn ask_raw(&mut self, method: &str, uri: &str, body: impl Into<Vec<u8>>) -> (u16, Value) {
         let (method, patch) = method.split_once(' ').unwrap_or((method, ""));
         let mut request = Request::new(Method::from_bytes(method.as_bytes()).unwrap(), uri);
-        if !body.is_null() {
-            request = request.body(body);
-        }
+        request.body = body.into();
         request.content_type = match patch {
             "merge" => Some("application/merge-patch+json".to_owned()),
             "json" => Some("application/json-patch+json".to_owned()),

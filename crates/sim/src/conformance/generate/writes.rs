@@ -42,7 +42,14 @@ impl Maker {
             7 => ("PATCH merge", json!({"metadata": {"finalizers": null}})),
             _ => (
                 self.chance.of(&["PATCH merge", "PATCH json", "PATCH strategic", "PATCH other"]),
-                self.chance.of(&[json!("[]"), json!("{}"), json!("7"), json!("{\"a\""), json!("[{}]")]),
+                self.chance.of(&[
+                    json!("[]"),
+                    json!("{}"),
+                    json!("7"),
+                    json!("{\"a\""),
+                    json!("[{}]"),
+                    json!("null"),
+                ]),
             ),
         };
         let uri = format!("{}{}", Self::one(resource, name), self.options());
@@ -63,7 +70,9 @@ impl Maker {
             json!({"labels": {"$patch": "replace", "only": "this"}}),
             json!({"generation": 77}),
             json!({"creationTimestamp": null}),
-            json!({"deletionTimestamp": "2001-02-03T04:05:06Z"}),
+            // Not `deletionTimestamp`: who patches that of an object that is being deleted changes nothing, and is noted in
+            // `managedFields`, which is a new revision and is not kept in memory.
+            json!({"uid": null}),
         ];
         json!({"metadata": self.chance.of(&values)})
     }
