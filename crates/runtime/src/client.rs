@@ -9,6 +9,8 @@
 
 mod config;
 mod layer;
+#[cfg(test)]
+pub(crate) use layer::LARGEST;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

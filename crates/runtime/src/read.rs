@@ -2,7 +2,7 @@
 //! older than the question (H4).
 
 use http::Request;
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use http_body_util::{BodyExt as _, LengthLimitError};
 use kube::client::Body;
 use kube::core::Status;
 use serde::Deserialize;
@@ -11,9 +11,6 @@ use crate::kinds::Watched;
 
 /// How many objects a list asks for at once, where they are not very large.
 pub(crate) const PAGE: usize = 500;
-/// Bytes that one answer may have. An object may have one and a half million, so that what tenants write into theirs would
-/// decide how much memory a page takes: a page that is larger is asked for again with fewer objects.
-const LARGEST: usize = 16 << 20;
 
 /// One page of a list.
 #[derive(Deserialize)]
@@ -41,8 +38,8 @@ pub(crate) fn request(path: &str) -> Result<Request<Vec<u8>>, kube::Error> {
     Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)
 }
 
-/// One page, from the start or from where the last one ended. `limit`: how many objects are asked for, [`PAGE`] at first; smaller
-/// afterwards if the answer was too large.
+/// One page, from the start or from where the last one ended. `limit`: how many objects are asked for, [`PAGE`] at first; fewer
+/// where they are so large that the client gives the answer up, and more again after that.
 pub(crate) async fn page<T: Watched>(
     client: &kube::Client,
     namespace: &str,
@@ -64,7 +61,10 @@ pub(crate) async fn page<T: Watched>(
                     "a page is too large: fewer objects are asked for"
                 );
             }
-            other => return other,
+            other => {
+                *limit = (*limit * 2).min(PAGE);
+                return other;
+            }
         }
     }
 }
@@ -75,7 +75,7 @@ async fn decode<W: serde::de::DeserializeOwned>(client: &kube::Client, uri: &str
     let request = Request::get(uri).body(Body::empty()).map_err(kube::Error::HttpError)?;
     let answer = client.send(request).await?;
     let code = answer.status();
-    let body = Limited::new(answer.into_body(), LARGEST).collect().await.map_err(reading)?.to_bytes();
+    let body = answer.into_body().collect().await?.to_bytes();
     if code.is_success() {
         return serde_json::from_slice(&body).map_err(kube::Error::SerdeError);
     }
@@ -84,14 +84,6 @@ async fn decode<W: serde::de::DeserializeOwned>(client: &kube::Client, uri: &str
         Status::failure(&text, "the answer is no Status object").with_code(code.as_u16())
     });
     Err(kube::Error::Api(Box::new(refusal)))
-}
-
-/// What went wrong while an answer was read.
-fn reading(error: tower::BoxError) -> kube::Error {
-    match error.downcast::<kube::Error>() {
-        Ok(error) => *error,
-        Err(error) => kube::Error::Service(error),
-    }
 }
 
 /// Every object of a kind in one namespace.
@@ -128,12 +120,18 @@ pub async fn get<T: Watched>(
 mod tests {
     use std::sync::{Arc, Mutex};
 
+    use axum::body::Bytes;
     use coppice_lifecycle::facts::PodFacts;
+    use futures::StreamExt as _;
     use http::Response;
     use serde_json::json;
     use tower::BoxError;
 
     use super::*;
+    use crate::client::{Clients, Deadlines, LARGEST};
+    use crate::clock::Clock;
+    use crate::metrics::Metrics;
+    use crate::skew::Skew;
 
     /// As many pods as are asked for, of so many bytes each; the token is the number of the next one.
     fn pods(query: &str, all: usize, bytes: usize) -> Vec<u8> {
@@ -152,37 +150,50 @@ mod tests {
             .into_bytes()
     }
 
-    async fn listed(all: usize, bytes: usize) -> (Result<usize, kube::Error>, Vec<String>) {
-        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+    /// What a list gives, what was asked for, and how many bytes were read of the longest answer.
+    async fn listed(all: usize, bytes: usize) -> (Result<usize, kube::Error>, Vec<String>, usize) {
+        const FRAME: usize = 1 << 20;
+        let asked: Arc<Mutex<Vec<(String, usize)>>> = Arc::default();
         let log = Arc::clone(&asked);
         let service = tower::service_fn(move |request: Request<Body>| {
             let query = request.uri().query().unwrap_or_default().to_owned();
-            log.lock().unwrap().push(query.clone());
-            async move { Ok::<_, BoxError>(Response::new(Body::from(pods(&query, all, bytes)))) }
+            let answer = pods(&query, all, bytes);
+            log.lock().unwrap().push((query, 0));
+            let log = Arc::clone(&log);
+            let frames: Vec<Bytes> = answer.chunks(FRAME).map(Bytes::copy_from_slice).collect();
+            let read = futures::stream::iter(frames).map(move |frame| {
+                log.lock().unwrap().last_mut().unwrap().1 += frame.len();
+                Ok::<_, BoxError>(frame)
+            });
+            async move { Ok::<_, BoxError>(Response::new(axum::body::Body::from_stream(read))) }
         });
-        let client = kube::Client::new(service, "default");
-        let found = list::<PodFacts>(&client, "n").await.map(|pods| pods.len());
-        let asked = asked.lock().unwrap().clone();
-        (found, asked)
+        let skew = Skew::new(Clock::following_tokio("2026-01-01T00:00:00Z".parse().unwrap()));
+        let clients = Clients::over(&service, Deadlines::default(), &skew, &Metrics::new("test"));
+        let found = list::<PodFacts>(&clients.reads, "n").await.map(|pods| pods.len());
+        let (asked, read): (Vec<_>, Vec<_>) = asked.lock().unwrap().drain(..).unzip();
+        let longest = read.into_iter().max().unwrap_or(0);
+        assert!(longest <= LARGEST + FRAME, "{longest} bytes were read of one answer");
+        (found, asked, longest)
     }
 
     #[tokio::test]
     async fn a_list_is_read_page_by_page() {
-        let (found, asked) = listed(1100, 100).await;
+        let (found, asked, _) = listed(1100, 100).await;
         assert_eq!(found.unwrap(), 1100);
         assert_eq!(asked, ["limit=500", "limit=500&continue=500", "limit=500&continue=1000"]);
     }
 
     #[tokio::test]
-    async fn pages_of_large_objects_are_smaller_until_the_list_ends() {
-        let (found, asked) = listed(15, 1_500_000).await;
+    async fn pages_of_large_objects_are_smaller_and_grow_again() {
+        let (found, asked, longest) = listed(15, 1_500_000).await;
         assert_eq!(found.unwrap(), 15);
-        assert_eq!(asked, ["limit=500", "limit=62", "limit=7", "limit=7&continue=7", "limit=7&continue=14"]);
+        assert_eq!(asked, ["limit=500", "limit=62", "limit=7", "limit=14&continue=7"]);
+        assert!(longest > LARGEST, "the first answer was longer");
     }
 
     #[tokio::test]
     async fn one_object_that_is_too_large_is_an_error() {
-        let (found, asked) = listed(1, LARGEST).await;
+        let (found, asked, _) = listed(1, LARGEST).await;
         assert!(found.unwrap_err().to_string().contains("length limit exceeded"));
         assert_eq!(asked.last().unwrap(), "limit=1");
     }

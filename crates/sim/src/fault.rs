@@ -50,7 +50,7 @@ pub enum Fault {
     Expired,
     /// The watch says nothing any more, and does not end.
     Silent,
-    /// All watches of all replicas say that their revision is gone (410), as when the storage was restored from a backup.
+    /// The API server forgets its past, and all watches of all replicas say that their revision is gone (410).
     AllExpired,
 }
 

@@ -82,6 +82,9 @@ pub(crate) async fn keep_running(world: World, replica: usize, settings: Replica
 
 async fn run(world: World, replica: usize, life: u32, settings: ReplicaSettings) -> anyhow::Result<()> {
     let mut dice = dice(world.seed(), 2 + replica as u64 * 1000, life.into());
+    let is_right = settings.clock_set_right.is_some_and(|at| world.elapsed() >= at);
+    let settings =
+        if is_right { ReplicaSettings { clock_error: SignedDuration::ZERO, ..settings } } else { settings };
     let clock = world.clock().shifted(settings.clock_error);
     let set_right = set_right(world.clone(), clock.clone(), settings.clone());
     let metrics = Metrics::new("sim");

@@ -193,9 +193,13 @@ impl World {
         self.with(|state| state.lives.get(replica).is_some_and(|l| l.alive && l.number == life))
     }
 
-    /// The API server forgets its past: every watch that is open is told so.
+    /// The API server forgets its past: every watch that is open is told so, and none can begin there.
     pub(crate) fn forget_past(&self) {
-        self.with(|state| state.forgotten += 1);
+        self.with(|state| {
+            state.forgotten += 1;
+            let now = state.server.revision();
+            state.server.compact(now);
+        });
         self.0.revised.notify_waiters();
     }
 

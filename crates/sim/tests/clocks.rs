@@ -26,8 +26,10 @@ fn effects(end: &EndState) -> usize {
 fn with_wrong_clocks_nothing_destructive_is_done_and_it_is_said_why() {
     // Where somebody waits for what the operator does, nobody would ever go on.
     let waits = |story: &Scenario| story.script.iter().any(|act| act.once.is_some());
+    let mut would_act = 0;
     for story in scenario::named().into_iter().filter(|story| !waits(story)) {
         let right = run(&Plan::undisturbed(story.clone(), 0)).unwrap().end;
+        would_act += usize::from(effects(&right) > 0);
         for clock_error in WRONG {
             let what = format!("{}, {clock_error:#}", story.name);
             let settings = ReplicaSettings { clock_error, ..ReplicaSettings::default() };
@@ -39,11 +41,12 @@ fn with_wrong_clocks_nothing_destructive_is_done_and_it_is_said_why() {
             assert_eq!(said, effects(&right) > 0, "{what}: {:#?}", wrong.end.objects);
         }
     }
+    assert!(would_act >= 5, "only {would_act} stories show anything");
 }
 
 #[test]
 fn one_replica_with_a_wrong_clock_does_no_harm() {
-    for story in scenario::named() {
+    for story in scenario::named().into_iter().filter(|story| story.replicas > 1) {
         for clock_error in WRONG {
             let of = |n| if n == 0 { clock_error } else { SignedDuration::ZERO };
             let settings = |n| ReplicaSettings { clock_error: of(n), ..ReplicaSettings::default() };

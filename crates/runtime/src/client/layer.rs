@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::body::{Bytes, HttpBody};
 use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Either, Full};
+use http_body_util::{BodyExt as _, Either, Full, LengthLimitError, Limited};
 use kube::client::Body;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
@@ -64,6 +64,10 @@ struct Settings {
     metrics: Metrics,
     patience: Patience,
 }
+
+/// Bytes that one answer may have, watches apart; the rest is not read. An object may have one and a half million, so that
+/// otherwise what tenants write into theirs would decide how much memory a list takes.
+pub(crate) const LARGEST: usize = 16 << 20;
 
 /// Makes a service [`Observed`].
 #[derive(Debug, Clone)]
@@ -148,7 +152,7 @@ impl Settings {
             let body = if asked.watch && head.status.is_success() {
                 Either::Right(body)
             } else {
-                Either::Left(Full::new(body.collect().await.map_err(Into::into)?.to_bytes()))
+                Either::Left(Full::new(Limited::new(body, LARGEST).collect().await?.to_bytes()))
             };
             Ok(Response::from_parts(head, body))
         };
@@ -164,6 +168,7 @@ impl Settings {
         let code = match (&result, status) {
             (Ok(_), Some(status)) => code_label(status),
             (Err(error), _) if error.is::<NoAnswer>() => "timeout",
+            (Err(error), _) if error.is::<LengthLimitError>() => "too-large",
             _ => "error",
         };
         let labels =
