@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::kinds::Watched;
 
 /// How many objects a list asks for at once, where they are not very large.
-pub(crate) const PAGE: usize = 500;
+const PAGE: usize = 500;
 
 /// One page of a list.
 #[derive(Deserialize)]
@@ -38,32 +38,55 @@ pub(crate) fn request(path: &str) -> Result<Request<Vec<u8>>, kube::Error> {
     Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)
 }
 
-/// One page, from the start or from where the last one ended. `limit`: how many objects are asked for, [`PAGE`] at first; fewer
-/// where they are so large that the client gives the answer up, and more again after that.
+/// Where the reading of a list is.
+pub(crate) struct Cursor {
+    /// Behind which object the next page begins; none at the start, and at the end.
+    token: Option<String>,
+    /// How many objects the next page is asked for: [`PAGE`], fewer where they are so large that the client gives the answer
+    /// up, and more again after that.
+    limit: usize,
+}
+
+impl Default for Cursor {
+    fn default() -> Self {
+        Self { token: None, limit: PAGE }
+    }
+}
+
+impl Cursor {
+    /// After a page: whether it was the last one.
+    pub(crate) fn is_done(&self) -> bool {
+        self.token.is_none()
+    }
+}
+
+/// The next page.
 pub(crate) async fn page<T: Watched>(
     client: &kube::Client,
     namespace: &str,
-    from: Option<&str>,
-    limit: &mut usize,
+    cursor: &mut Cursor,
 ) -> Result<Page<T::Wire>, kube::Error> {
     loop {
+        let limit = cursor.limit;
         let mut uri = format!("{}?limit={limit}", path::<T>(namespace));
-        if let Some(token) = from {
+        if let Some(token) = &cursor.token {
             uri.push_str("&continue=");
             uri.extend(form_urlencoded::byte_serialize(token.as_bytes()));
         }
-        match decode(client, &uri).await {
-            Err(kube::Error::Service(error)) if error.is::<LengthLimitError>() && *limit > 1 => {
-                *limit = (*limit / 8).max(1);
+        match decode::<Page<T::Wire>>(client, &uri).await {
+            Err(kube::Error::Service(error)) if error.is::<LengthLimitError>() && limit > 1 => {
+                cursor.limit = (limit / 8).max(1);
                 tracing::debug!(
                     kind = T::RESOURCE,
-                    limit,
+                    limit = cursor.limit,
                     "a page is too large: fewer objects are asked for"
                 );
             }
-            other => {
-                *limit = (*limit * 2).min(PAGE);
-                return other;
+            Err(error) => return Err(error),
+            Ok(mut page) => {
+                cursor.limit = (limit * 2).min(PAGE);
+                cursor.token = page.metadata.r#continue.take().filter(|token| !token.is_empty());
+                return Ok(page);
             }
         }
     }
@@ -89,13 +112,11 @@ async fn decode<W: serde::de::DeserializeOwned>(client: &kube::Client, uri: &str
 /// Every object of a kind in one namespace.
 pub async fn list<T: Watched>(client: &kube::Client, namespace: &str) -> Result<Vec<T>, kube::Error> {
     let mut objects = Vec::new();
-    let mut token: Option<String> = None;
-    let mut limit = PAGE;
+    let mut cursor = Cursor::default();
     loop {
-        let page = page::<T>(client, namespace, token.as_deref(), &mut limit).await?;
+        let page = page::<T>(client, namespace, &mut cursor).await?;
         objects.extend(page.items.into_iter().map(|wire| T::project(wire).1));
-        token = page.metadata.r#continue.filter(|t| !t.is_empty());
-        if token.is_none() {
+        if cursor.is_done() {
             objects.sort_by(|a, b| a.name().cmp(b.name()));
             return Ok(objects);
         }

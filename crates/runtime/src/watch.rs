@@ -124,15 +124,13 @@ impl<T: Watched> Watch<T> {
     async fn list(&self, gap: bool) -> Result<String, kube::Error> {
         let since = gap.then(|| self.clock.now());
         let mut list = self.store.relist();
-        let mut token: Option<String> = None;
-        let mut limit = read::PAGE;
+        let mut cursor = read::Cursor::default();
         let revision = loop {
-            let page = read::page::<T>(&self.clients.reads, "", token.as_deref(), &mut limit).await?;
+            let page = read::page::<T>(&self.clients.reads, "", &mut cursor).await?;
             for (namespace, object) in page.items.into_iter().map(T::project) {
                 list.push(namespace, object);
             }
-            token = page.metadata.r#continue.filter(|t| !t.is_empty());
-            if token.is_none() {
+            if cursor.is_done() {
                 break page.metadata.resource_version;
             }
         };

@@ -124,6 +124,13 @@ pub struct Change {
 }
 
 impl Change {
+    /// What there was before, with the revision of the change: how watches tell what is gone, or no longer selected.
+    pub(super) fn last_state(&self) -> Option<Arc<Value>> {
+        let mut object = self.before.as_deref()?.clone();
+        meta::set(&mut object, "resourceVersion", self.revision.to_string());
+        Some(Arc::new(object))
+    }
+
     /// The namespace; empty for cluster-wide objects.
     pub fn namespace(&self) -> &str {
         self.key.namespace()
@@ -325,15 +332,13 @@ impl Store {
 
     /// Removes an object; its last state, with the revision of the removal.
     pub(super) fn remove(&mut self, kind: &Arc<Kind>, key: &Key, origin: &Origin<'_>) -> Option<Arc<Value>> {
-        let revision = self.revision() + 1;
         let before = self.collections[kind.store.0].objects.remove(key)?;
         let uid: Arc<str> = meta::uid(&before).into();
         self.uids.remove(&uid);
-        let mut last = before.as_ref().clone();
-        meta::set(&mut last, "resourceVersion", revision.to_string());
-        let change = self.change_of(kind, key.clone(), uid, origin);
-        self.log(Change { before: Some(before), ..change });
-        Some(Arc::new(last))
+        let change = Change { before: Some(before), ..self.change_of(kind, key.clone(), uid, origin) };
+        let last = change.last_state();
+        self.log(change);
+        last
     }
 
     /// The next change, before it is said what there was and what there is.

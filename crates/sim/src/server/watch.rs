@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use super::Server;
 use super::kinds::Kind;
-use super::meta;
 use super::selector::Selector;
 use super::status::Failure;
 use super::store::{Change, Revision};
@@ -209,11 +208,6 @@ fn seen(watch: &Watch, change: &Change) -> Option<(EventType, Arc<Value>)> {
         (false, false) => None,
         (false, true) => Some((EventType::Added, change.after.clone()?)),
         (true, true) => Some((EventType::Modified, change.after.clone()?)),
-        (true, false) => {
-            // The last state that was selected, with the revision of the change; of a removal what was stored before it.
-            let mut object = change.before.as_deref()?.clone();
-            meta::set(&mut object, "resourceVersion", change.revision.to_string());
-            Some((EventType::Deleted, Arc::new(object)))
-        }
+        (true, false) => Some((EventType::Deleted, change.last_state()?)),
     }
 }
