@@ -67,6 +67,10 @@ pub enum Reason {
     InvalidSpec,
     /// The platform's scale-down kinds do not include this one.
     KindNotAllowed,
+    /// The namespace has twenty older managers.
+    TooManyManagers,
+    /// More workloads are to be scaled down than status can remember.
+    TooManyWorkloads,
     /// The manager's status was written by another version and cannot be understood.
     StatusNotUnderstood,
     /// Working on the manager ended in a bug of Coppice; it is tried again.
@@ -77,6 +81,8 @@ pub enum Reason {
     /// Entries of the settings cannot be understood.
     InvalidEntries,
     // What stops a step
+    /// `CoppiceConfig/coppice` does not exist.
+    SettingsMissing,
     /// The kill switch is on.
     Paused,
     /// The governor's budget is spent for now.
@@ -148,10 +154,13 @@ impl Reason {
             Self::NamespaceNotSelected => "NamespaceNotSelected",
             Self::InvalidSpec => "InvalidSpec",
             Self::KindNotAllowed => "KindNotAllowed",
+            Self::TooManyManagers => "TooManyManagers",
+            Self::TooManyWorkloads => "TooManyWorkloads",
             Self::StatusNotUnderstood => "StatusNotUnderstood",
             Self::ReconcilePanicked => "ReconcilePanicked",
             Self::Understood => "Understood",
             Self::InvalidEntries => "InvalidEntries",
+            Self::SettingsMissing => "SettingsMissing",
             Self::Paused => "Paused",
             Self::BudgetSpent => "BudgetSpent",
             Self::GovernorUnavailable => "GovernorUnavailable",

@@ -2,7 +2,8 @@
 
 use coppice_api::manager::NamespaceManagerStatus;
 use coppice_lifecycle::facts::World;
-use coppice_lifecycle::plan::{Delivery, ManagerFacts, Observed};
+use coppice_lifecycle::plan::{Delivery, MAX_MANAGERS, ManagerFacts, Observed};
+use coppice_lifecycle::time::ServerTime;
 use coppice_lifecycle::{Plan, Wishes, plan};
 use jiff::Timestamp;
 
@@ -39,6 +40,8 @@ fn pass(snapshot: &Snapshot, manager: &Manager, status: &NamespaceManagerStatus,
         (Err(error), _) | (_, Some(error)) => Err(error.as_str()),
         (Ok(wishes), None) => Ok(wishes),
     };
+    let name = (manager.namespace().to_owned(), manager.name().to_owned());
+    let too_many = snapshot.too_many.contains(&name);
     let observed = Observed {
         manager: ManagerFacts {
             namespace: manager.namespace(),
@@ -50,15 +53,16 @@ fn pass(snapshot: &Snapshot, manager: &Manager, status: &NamespaceManagerStatus,
             status,
         },
         world: world(snapshot, manager.namespace()),
+        before: if too_many { MAX_MANAGERS } else { 0 },
         law: &snapshot.law,
         ledger: &snapshot.ledger,
         managed: snapshot.managed,
-        // The clocks and caches that count are the operator's; what is wrong with them, its status says.
-        skew: Some(jiff::SignedDuration::ZERO),
+        // The caches that count are the operator's; what is wrong with them, its status says.
         stale: None,
         delivery: Delivery::None,
     };
-    plan(&observed, now)
+    // The same of its clock.
+    plan(&observed, ServerTime::agreed(now))
 }
 
 /// A namespace and what is in it; none if it could not be read.

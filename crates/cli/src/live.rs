@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::connect::{code, failed};
 use crate::facts::{self, Config, Manager};
-use crate::snapshot::{ByNamespace, Snapshot, law, managed_by_limit};
+use crate::snapshot::{ByNamespace, Snapshot, law, managed_by_limit, too_many};
 
 /// Lists come in pages of this size.
 const PAGE: u32 = 500;
@@ -73,14 +73,17 @@ pub(crate) async fn snapshot(client: &Client, scope: Scope<'_>) -> Result<Snapsh
     let mut managers = managers(client, scope.namespace, None).await?;
     let namespaces_of_managers: BTreeSet<String> =
         managers.iter().map(|m| m.namespace().to_owned()).collect();
-    let config = config(client, &mut warnings).await;
+    let settings = settings(client, &mut warnings).await;
     let mut scale_kinds = scope.scale_kinds;
     scale_kinds.extend(accepted_kinds(&managers));
-    let (law, ledger) = law(config, scope.system_namespace, scale_kinds, &mut warnings);
+    let missing = matches!(settings, Settings::Missing);
+    let (mut law, ledger) = law(settings.found(), scope.system_namespace, scale_kinds, &mut warnings);
+    law.missing = missing;
     let managed = match scope.namespace {
         None => namespaces_of_managers.len() as u64,
         Some(_) => managed_by_limit(&law, &ledger),
     };
+    let too_many = too_many(&managers);
     managers.retain(|m| scope.name.is_none_or(|n| n == m.name()));
     let looks_at_pods = managers.iter().filter_map(|m| m.spec.as_ref().ok()).flat_map(|s| &s.policies);
     let (mut pods, mut jobs) = if looks_at_pods.filter(|p| p.when.pods_succeed.is_some()).count() > 0 {
@@ -94,7 +97,7 @@ pub(crate) async fn snapshot(client: &Client, scope: Scope<'_>) -> Result<Snapsh
     pods.sort_by(|p| &p.name);
     jobs.sort_by(|j| &j.name);
     let namespaces = namespaces(client, scope.namespace, &mut warnings).await?;
-    Ok(Snapshot { managers, namespaces, pods, jobs, law, ledger, managed, warnings })
+    Ok(Snapshot { managers, too_many, namespaces, pods, jobs, law, ledger, managed, warnings })
 }
 
 /// Everything that the operator looks at, as it is, with what could not be read.
@@ -162,20 +165,45 @@ async fn namespaces(
     Ok(facts.map(|facts| (facts.name.clone(), facts)).collect())
 }
 
-/// The settings; none, with a warning, if they cannot be read.
-pub(crate) async fn config(client: &Client, warnings: &mut Vec<String>) -> Option<Config> {
+/// The settings of a cluster.
+pub(crate) enum Settings {
+    /// They are there.
+    Found(Config),
+    /// They do not exist: the operator does nothing.
+    Missing,
+    /// They cannot be read by this user.
+    Unreadable,
+}
+
+impl Settings {
+    /// The settings, if they are there.
+    pub(crate) fn found(self) -> Option<Config> {
+        match self {
+            Self::Found(config) => Some(config),
+            Self::Missing | Self::Unreadable => None,
+        }
+    }
+}
+
+/// The settings, with a warning if there are none, or if they cannot be read.
+pub(crate) async fn settings(client: &Client, warnings: &mut Vec<String>) -> Settings {
     let resource = ApiResource::erase::<coppice_api::CoppiceConfig>(&());
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
     let why = match api.get_opt(names::CONFIG_NAME).await {
         Ok(Some(object)) => match serde_json::to_value(object).and_then(Config::from_json) {
-            Ok(config) => return Some(config),
+            Ok(config) => return Settings::Found(config),
             Err(error) => error.to_string(),
         },
-        Ok(None) => "it does not exist: the operator, which creates it, has not run yet".to_owned(),
+        Ok(None) => {
+            let what = "does not exist, and nothing is done without it: the operator creates it at its very first start, \
+                        later an administrator has to";
+            warnings.push(format!("CoppiceConfig/{} {what}", names::CONFIG_NAME));
+            return Settings::Missing;
+        }
         Err(error) => format!("{:#}", failed("it cannot be read", &error)),
     };
     warnings.push(format!("CoppiceConfig/{}: {why}; its defaults are assumed", names::CONFIG_NAME));
-    None
+    Settings::Unreadable
 }
 
 /// Objects of one kind; those that may not be read are unknown, not absent.

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::facts::{self, Config, Manager};
 use crate::files::Document;
 use crate::print;
-use crate::snapshot::{ByNamespace, Snapshot, law};
+use crate::snapshot::{ByNamespace, Snapshot, law, too_many};
 use crate::validate;
 
 /// What files are read as.
@@ -63,10 +63,12 @@ pub(crate) fn snapshot(documents: &[Document], reading: Reading<'_>) -> Result<S
     let managed = namespaces.len() as u64;
     let (law, ledger) = law(all.config, reading.system_namespace, reading.scale_kinds, &mut all.warnings);
     let mut managers = all.managers;
+    let too_many = too_many(&managers);
     managers.retain(|m| reading.namespace.is_none_or(|n| n == m.namespace()));
     managers.sort_by(|a, b| (a.namespace(), a.name()).cmp(&(b.namespace(), b.name())));
     Ok(Snapshot {
         managers,
+        too_many,
         namespaces: all.namespaces,
         pods: all.pods,
         jobs: all.jobs,

@@ -1,12 +1,13 @@
 //! Everything that plans are made of, at one instant: from a cluster or from files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use coppice_api::CoppiceConfigSpec;
 use coppice_api::config::GovernorStatus;
 use coppice_lifecycle::facts::{Fact, JobFacts, Many, NamespaceFacts, PodFacts};
 use coppice_lifecycle::governor::hourly_limit;
 use coppice_lifecycle::law::{Law, ScaleKind};
+use coppice_lifecycle::plan::MAX_MANAGERS;
 use jiff::Timestamp;
 
 use crate::facts::{Config, Manager};
@@ -16,6 +17,8 @@ use crate::facts::{Config, Manager};
 pub(crate) struct Snapshot {
     /// The managers that were asked for, by namespace and name.
     pub(crate) managers: Vec<Manager>,
+    /// Namespace and name of the managers that have too many older ones beside them.
+    pub(crate) too_many: BTreeSet<(String, String)>,
     /// Every namespace that is known.
     pub(crate) namespaces: BTreeMap<String, NamespaceFacts>,
     pub(crate) pods: ByNamespace<PodFacts>,
@@ -72,6 +75,19 @@ impl<T> ByNamespace<T> {
         let value = self.known.get(namespace).map_or(Many::NONE, |all| Many::Plain(all));
         Fact::Known { value, since: Timestamp::MIN }
     }
+}
+
+/// The managers that are not followed because their namespace has too many, by namespace and name.
+pub(crate) fn too_many(managers: &[Manager]) -> BTreeSet<(String, String)> {
+    let mut by_namespace: BTreeMap<&str, Vec<&Manager>> = BTreeMap::new();
+    for manager in managers {
+        by_namespace.entry(manager.namespace()).or_default().push(manager);
+    }
+    let beyond = by_namespace.into_values().flat_map(|mut all| {
+        all.sort_by_key(|m| (m.meta.creation_timestamp.as_ref().map_or(Timestamp::MAX, |at| at.0), m.name()));
+        all.into_iter().skip(MAX_MANAGERS)
+    });
+    beyond.map(|m| (m.namespace().to_owned(), m.name().to_owned())).collect()
 }
 
 /// The law by the settings, with the budget's ledger. Settings that are absent have their defaults; settings that

@@ -309,10 +309,11 @@ fn simulate_reads_the_cluster_and_writes_nothing() {
         "spec": {"policies": [{"name": "end", "when": {"ttl": {"after": "2h"}}, "then": {"delete": {}}}]},
     }]));
     let namespaces = list(json!([{"metadata": {"name": "a", "uid": "u", "creationTimestamp": NOW}}]));
+    let settings = list(json!([{"metadata": {"name": "coppice"}, "spec": {}}]));
     let script = vec![
         ("GET /apis/coppice.dev/v1alpha1/namespacemanagers", 200, managers),
         ("GET /api/v1/namespaces", 200, namespaces),
-        ("GET /apis/coppice.dev/v1alpha1/coppiceconfigs", 200, list(json!([]))),
+        ("GET /apis/coppice.dev/v1alpha1/coppiceconfigs", 200, settings),
         ("GET /api/v1/pods", 403, status(403, "pods is forbidden")),
     ];
     let (ran, asked) = against("coppice simulate --for 1d", script);

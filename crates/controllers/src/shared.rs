@@ -1,23 +1,24 @@
 //! What the controllers share.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use coppice_api::CoppiceConfigSpec;
 use coppice_api::config::GovernorStatus;
 use coppice_api::names::CONFIG_NAME;
 use coppice_lifecycle::facts::{JobFacts, NamespaceFacts, PodFacts};
 use coppice_lifecycle::law::{Law, ScaleKind};
+use coppice_lifecycle::time::ServerTime;
 use coppice_notify::outbox::Outbox;
 use coppice_runtime::client::Clients;
-use coppice_runtime::clock::Clock;
 use coppice_runtime::events::Events;
 use coppice_runtime::governor::Counter;
 use coppice_runtime::kinds::{Config, Manager};
 use coppice_runtime::leader::Gate;
 use coppice_runtime::metrics::Metrics;
-use coppice_runtime::skew::Skew;
+use coppice_runtime::server_clock::ServerClock;
 use coppice_runtime::store::Store;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 /// Namespace and name of a `NamespaceManager`.
@@ -57,10 +58,8 @@ pub struct Shared {
     pub setup: Setup,
     /// The API server.
     pub clients: Clients,
-    /// The time.
-    pub clock: Clock,
-    /// How far the API server's time differs.
-    pub skew: Skew,
+    /// The API server's time, and this machine's.
+    pub server_clock: ServerClock,
     /// Whether this replica writes.
     pub gate: Gate,
     /// Figures.
@@ -79,7 +78,6 @@ pub struct Shared {
     pub configs: Store<Config>,
     /// Where destructive steps are booked.
     pub counter: Counter,
-    latest: Mutex<Option<Timestamp>>,
     outbox: RwLock<Option<(String, Outbox<Key>)>>,
     law: RwLock<Option<Compiled>>,
 }
@@ -89,8 +87,7 @@ impl Shared {
     pub fn new(
         setup: Setup,
         clients: Clients,
-        clock: Clock,
-        skew: Skew,
+        server_clock: ServerClock,
         gate: Gate,
         metrics: Metrics,
         events: Events,
@@ -98,8 +95,7 @@ impl Shared {
         Self {
             setup,
             clients,
-            clock,
-            skew,
+            server_clock,
             gate,
             metrics,
             events,
@@ -109,60 +105,53 @@ impl Shared {
             jobs: Store::default(),
             configs: Store::default(),
             counter: Counter::default(),
-            latest: Mutex::new(None),
             outbox: RwLock::new(None),
             law: RwLock::new(None),
         }
     }
 
-    /// The time that decisions are made by: the API server's, which wrote the times that they rest on, as far as its answers
-    /// tell it; otherwise this machine's. Once known it does not go back, so that what was due stays due.
+    /// The time that decisions are made by.
+    pub fn time(&self) -> ServerTime {
+        self.server_clock.now()
+    }
+
+    /// The earliest that it can be: for dates that are written down.
     pub fn now(&self) -> Timestamp {
-        self.time().0
+        self.time().now()
     }
 
-    /// The same, with how far our clock is from it; none if no answer has told it yet.
-    pub fn time(&self) -> (Timestamp, Option<SignedDuration>) {
-        let ours = self.clock.now();
-        let Some(skew) = self.skew.current() else { return (ours, None) };
-        let theirs = ours.saturating_add(skew).unwrap_or(ours);
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = latest.map_or(theirs, |latest| latest.max(theirs));
-        *latest = Some(now);
-        (now, Some(skew))
-    }
-
-    /// The instant at which [`now`](Self::now) will be `at`.
+    /// The instant at which [`now`](Self::now) will be `at`; now, if it has passed.
     pub fn instant(&self, at: Timestamp) -> Instant {
-        let ahead = self.clock.now().duration_since(self.now());
-        self.clock.instant(at.saturating_add(ahead).unwrap_or(at))
+        const FAR: Duration = Duration::from_hours(24 * 365 * 100);
+        let ahead = Duration::try_from(at.duration_since(self.now())).unwrap_or(Duration::ZERO);
+        Instant::now() + ahead.min(FAR)
     }
 
-    /// The law by the cached settings, and the budget's ledger. Settings that are absent have their defaults; settings
-    /// that cannot be understood allow nothing.
+    /// The law by the cached settings, and the budget's ledger. Settings that are missing, or cannot be understood, allow
+    /// nothing.
     pub fn law(&self) -> (Arc<Law>, GovernorStatus) {
         let Some(config) = self.configs.get("", CONFIG_NAME) else {
-            return (self.compiled(("", 0), CoppiceConfigSpec::default), GovernorStatus::default());
+            let missing = || Law::missing(&self.setup.own_namespace, self.setup.scale_kinds.clone());
+            return (self.compiled(("", 0), missing), GovernorStatus::default());
         };
         (self.law_of(&config), config.status.governor.clone())
     }
 
     /// The law by these settings.
     pub fn law_of(&self, config: &Config) -> Arc<Law> {
-        self.compiled((&config.uid, config.generation), || match &config.spec {
-            Ok(spec) => (**spec).clone(),
-            Err(_) => nothing_allowed(),
+        self.compiled((&config.uid, config.generation), || {
+            let spec = config.spec.as_ref().map_or_else(|_| nothing_allowed(), |spec| (**spec).clone());
+            Law::new(spec, &self.setup.own_namespace, self.setup.scale_kinds.clone())
         })
     }
 
-    fn compiled(&self, (uid, generation): (&str, i64), spec: impl FnOnce() -> CoppiceConfigSpec) -> Arc<Law> {
+    fn compiled(&self, (uid, generation): (&str, i64), make: impl FnOnce() -> Law) -> Arc<Law> {
         let known = self.law.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.as_ref().filter(|k| &*k.uid == uid && k.generation == generation) {
             return Arc::clone(&known.law);
         }
         drop(known);
-        let law = Law::new(spec(), &self.setup.own_namespace, self.setup.scale_kinds.clone());
-        let law = Arc::new(law);
+        let law = Arc::new(make());
         let mut known = self.law.write().unwrap_or_else(PoisonError::into_inner);
         // Settings that a booking still holds do not displace newer ones.
         if known.as_ref().is_none_or(|k| &*k.uid != uid || k.generation < generation) {

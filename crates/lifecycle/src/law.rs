@@ -19,6 +19,8 @@ pub struct Law {
     pub hosts: AllowList,
     /// Entries of the settings that could not be understood: each permits nothing.
     pub problems: Vec<String>,
+    /// Whether there are no settings: then nothing is done.
+    pub missing: bool,
     own_namespace: String,
     scale_kinds: Vec<ScaleKind>,
 }
@@ -55,7 +57,13 @@ impl Law {
                     .to_owned(),
             );
         }
-        Self { config, hosts, problems, own_namespace: own_namespace.to_owned(), scale_kinds }
+        Self { config, hosts, problems, missing: false, own_namespace: own_namespace.to_owned(), scale_kinds }
+    }
+
+    /// Where the settings do not exist. Managers are judged by the defaults, and nothing is done: what the platform had
+    /// protected, and whether it had paused everything, is not known.
+    pub fn missing(own_namespace: &str, scale_kinds: Vec<ScaleKind>) -> Self {
+        Self { missing: true, ..Self::new(CoppiceConfigSpec::default(), own_namespace, scale_kinds) }
     }
 
     /// Why this namespace must never be deleted or scaled down, if so. Asked where decisions are made and again where

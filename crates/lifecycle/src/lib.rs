@@ -20,6 +20,7 @@ pub mod governor;
 pub mod law;
 pub mod plan;
 pub mod record;
+pub mod time;
 mod wishes;
 
 pub use digest::digest;

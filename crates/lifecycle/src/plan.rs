@@ -12,15 +12,13 @@ use coppice_api::manager::{
     Intent, NamespaceManagerSpec, NamespaceManagerStatus, Phase, Policy, PolicyStatus, Verdict,
 };
 use coppice_api::{Reason, manager};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::condition::{Evaluation, evaluate, whole_second_after};
 use crate::facts::World;
 use crate::law::{Law, Refusal};
+use crate::time::ServerTime;
 use crate::wishes::Wishes;
-
-/// A clock that differs from the API server's by more than this makes no destructive decision.
-pub const MAX_CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(5);
 
 /// A manager, as observed.
 #[derive(Clone, Debug)]
@@ -69,14 +67,15 @@ pub struct Observed<'a> {
     pub manager: ManagerFacts<'a>,
     /// Its namespace and what is in it; none while the namespace has not been seen.
     pub world: Option<World<'a>>,
+    /// How many managers of its namespace come before it: older ones, and of those of the same second, the ones whose name
+    /// is less.
+    pub before: usize,
     /// What the platform allows.
     pub law: &'a Law,
     /// The budget's ledger.
     pub ledger: &'a GovernorStatus,
     /// How many namespaces are managed.
     pub managed: u64,
-    /// The API server's clock minus ours, if known.
-    pub skew: Option<SignedDuration>,
     /// Why the facts that every decision rests on cannot be believed at present, if so.
     pub stale: Option<(Reason, String)>,
     /// The attempt at the webhook of the intent in status.
@@ -95,6 +94,10 @@ pub struct Plan {
     /// What to tell people once the status is durable.
     pub notes: Vec<Note>,
 }
+
+/// How many managers of a namespace are followed, the oldest first. Each costs the operator memory and looks; a namespace
+/// needs a few.
+pub const MAX_MANAGERS: usize = 20;
 
 /// A step in the world. What it is about is in the intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,21 +136,7 @@ pub struct Note {
 }
 
 /// Decides. Depends on nothing but its arguments.
-pub fn plan(observed: &Observed<'_>, now: Timestamp) -> Plan {
-    let ahead = ahead(observed);
-    let mut plan = plan_at(observed, now.checked_sub(ahead).unwrap_or(now));
-    plan.look_at = plan.look_at.map(|at| at.checked_add(ahead).unwrap_or(at));
-    plan
-}
-
-/// How far our clock is ahead of the API server's. Decisions are made by that clock then, so that nothing is early; creation
-/// times are by that clock, too.
-fn ahead(observed: &Observed<'_>) -> SignedDuration {
-    let ahead = observed.skew.filter(|skew| skew.is_negative() && skew.abs() <= MAX_CLOCK_SKEW);
-    ahead.unwrap_or_default().abs()
-}
-
-fn plan_at(observed: &Observed<'_>, now: Timestamp) -> Plan {
+pub fn plan(observed: &Observed<'_>, now: ServerTime) -> Plan {
     let mut draft = Draft::new(observed, now);
     if observed.manager.terminating {
         // Whatever it wished for, it does no longer; there is nobody left to tell.
@@ -178,6 +167,8 @@ fn settles(policy: &Policy) -> bool {
 /// A plan in the making.
 struct Draft<'a> {
     observed: &'a Observed<'a>,
+    time: ServerTime,
+    /// The earliest that it can be.
     now: Timestamp,
     digest: String,
     status: NamespaceManagerStatus,
@@ -187,10 +178,11 @@ struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    fn new(observed: &'a Observed<'a>, now: Timestamp) -> Self {
+    fn new(observed: &'a Observed<'a>, time: ServerTime) -> Self {
         Self {
             observed,
-            now,
+            time,
+            now: time.now(),
             digest: String::new(),
             status: observed.manager.status.clone(),
             look_at: None,
@@ -206,11 +198,7 @@ impl<'a> Draft<'a> {
         let mut evaluations = Vec::with_capacity(spec.policies.len());
         for policy in &spec.policies {
             let previous = before.iter().find(|p| same && p.name == policy.name);
-            let evaluation = match self.blind().filter(|_| settles(policy)) {
-                // How long something has held is not known by a clock that is wrong.
-                Some((reason, message)) => Evaluation::unknown(reason, message),
-                None => evaluate(policy, spec, world, previous, self.now),
-            };
+            let evaluation = self.judge(policy, spec, world, previous);
             self.look_no_later_than(evaluation.look_at);
             if evaluation.verdict == Verdict::Unknown {
                 self.facts_unknown.get_or_insert((evaluation.reason, evaluation.message.clone()));
@@ -220,6 +208,29 @@ impl<'a> Draft<'a> {
         }
         self.status.policies_digest = Some(self.digest.clone());
         evaluations
+    }
+
+    fn judge(
+        &self,
+        policy: &Policy,
+        spec: &NamespaceManagerSpec,
+        world: &World<'_>,
+        previous: Option<&PolicyStatus>,
+    ) -> Evaluation {
+        // How long something has held is not known by a clock that is wrong.
+        if let Some((reason, message)) = self.blind().filter(|_| settles(policy)) {
+            return Evaluation::unknown(reason, message);
+        }
+        let evaluation = evaluate(policy, spec, world, previous, self.now);
+        // What waits for a date that may have come is not known, either.
+        let waits_for = evaluation.look_at.filter(|_| evaluation.verdict == Verdict::False);
+        match self.time.doubt().filter(|_| waits_for.is_some_and(|at| self.time.may_have_come(at))) {
+            Some(doubt) => {
+                let (reason, message) = doubt.tell();
+                Evaluation { due: evaluation.due, look_at: waits_for, ..Evaluation::unknown(reason, message) }
+            }
+            None => evaluation,
+        }
     }
 
     fn policy_status(
@@ -271,6 +282,20 @@ impl<'a> Draft<'a> {
         self.facts_unknown = Some((Reason::NotSynced, message.clone()));
         let phase = self.status.phase.unwrap_or(Phase::Active);
         self.waits(phase, Reason::NotSynced, message)
+    }
+
+    /// Why the manager cannot be followed, if so.
+    fn refusal(&self, spec: &NamespaceManagerSpec, world: &World<'_>) -> Option<Refusal> {
+        let name = &world.namespace.name;
+        let too_many = || Refusal {
+            reason: Reason::TooManyManagers,
+            message: format!(
+                "namespace {name} has {MAX_MANAGERS} older NamespaceManagers, and only so many of a namespace are \
+                 followed: delete one of them, or write the policies into one of them"
+            ),
+        };
+        let refusal = (self.observed.before >= MAX_MANAGERS).then(too_many);
+        refusal.or_else(|| self.observed.law.refusal(world.namespace, spec))
     }
 
     fn refused(mut self, refusal: &Refusal) -> Plan {

@@ -32,6 +32,13 @@ pub enum Outcome {
         /// What it answered, in short.
         answer: String,
     },
+    /// What the policy asks for cannot be done as things are: tried again like a failure.
+    Refused {
+        /// Why: an enumerated reason.
+        reason: Reason,
+        /// The same for people: what is wrong and what to do.
+        message: String,
+    },
     /// The attempt failed.
     Failed {
         /// How.
@@ -87,6 +94,12 @@ pub fn apply(
             let message = format!("the receiver answered {answer}");
             complete(status, intent, Reason::WebhookDelivered, message.clone(), now);
             note(false, Reason::WebhookDelivered, format!("{about}{message} ({})", intent.id))
+        }
+        Outcome::Refused { reason, message } => {
+            let wait = backoff(intent.attempts + 1);
+            let mut notes = failed(status, intent, (message, wait, false), &about, now);
+            notes.iter_mut().for_each(|note| note.reason = *reason);
+            notes
         }
         Outcome::Failed { error, permanent, at_least } => {
             let attempts = intent.attempts + 1;

@@ -156,12 +156,26 @@ fn the_figure_of_the_skew_is_no_news() {
 }
 
 #[test]
-fn nothing_is_early_by_the_api_servers_clock() {
-    let mut scene = ttl();
-    scene.skew = Some(SignedDuration::from_secs(-3));
-    let plan = scene.settle(43);
-    assert_eq!((plan.effect, plan.look_at), (None, Some(at(44))), "it is 12:00:40 there");
-    assert!(scene.settle(44).effect.is_some());
+fn what_may_have_ended_by_one_of_two_clocks_is_unknown() {
+    for (when, reason) in [
+        ("{ttl: {after: 40s}}", "TtlRunning"),
+        ("{podsSucceed: {initialDelay: 40s, minPods: 0}}", "InitialDelay"),
+    ] {
+        let mut scene = Scene::policy(when, "{delete: {}}");
+        scene.skew = Some(SignedDuration::from_mins(1));
+        scene.namespace.created = at(100);
+        scene.settle(20);
+        assert_eq!((scene.verdict().result, scene.verdict().reason.as_str()), (Verdict::False, reason));
+        assert_eq!(scene.settle(81).effect, None);
+        assert_eq!(
+            (scene.verdict().result, scene.verdict().reason.as_str()),
+            (Verdict::Unknown, "ClockSkew")
+        );
+        assert_eq!(scene.ready().0, "Unknown");
+        scene.skew = Some(SignedDuration::ZERO);
+        assert_eq!(scene.settle(81).look_at, Some(at(141)));
+        assert_eq!((scene.verdict().result, scene.verdict().reason.as_str()), (Verdict::False, reason));
+    }
 }
 
 #[test]

@@ -7,7 +7,6 @@
 mod support;
 
 use coppice_lifecycle::facts::{JobState, PodPhase};
-use jiff::SignedDuration;
 use support::{Scene, at, yaml};
 
 /// Waits for pods, with an announced deletion far away.
@@ -36,15 +35,6 @@ fn whoever_only_waits_rests_until_time_alone_changes_that() {
     single.settle(1);
     assert_eq!(single.ask(at(29)).1.unwrap().look_at, Some(at(30)));
     assert_eq!(single.ask(at(30)).1, None, "it is due");
-}
-
-#[test]
-fn a_clock_that_is_ahead_looks_later_and_rests_longer() {
-    let mut scene = Scene::policy("{ttl: {until: '2026-03-01T12:00:30Z'}}", "{delete: {}}");
-    scene.skew = Some(SignedDuration::from_secs(-3));
-    scene.settle(10);
-    assert_eq!(scene.ask(at(32)).1.unwrap().look_at, Some(at(33)));
-    assert_eq!(scene.ask(at(33)).1, None);
 }
 
 #[test]

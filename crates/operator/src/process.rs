@@ -14,7 +14,7 @@ use coppice_runtime::events::Events;
 use coppice_runtime::lease::{Election, LeaseSettings, identity};
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::queue::QueueSettings;
-use coppice_runtime::skew::Skew;
+use coppice_runtime::server_clock::ServerClock;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -24,14 +24,14 @@ use crate::args::Args;
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let clock = Clock::system();
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
-    let skew = Skew::new(clock.clone());
+    let server_clock = ServerClock::new(clock.clone());
     let readiness = Readiness::new();
     let admin = Admin::bind(args.listen).await?;
     tracing::info!(address = %admin.address()?, "serving /livez, /readyz and /metrics");
     let kube_config = load_config(args.kubeconfig.clone(), args.context.clone()).await?;
     tracing::info!(api_server = %kube_config.cluster_url, version = env!("CARGO_PKG_VERSION"), "starting");
-    let clients =
-        Clients::new(kube_config, &skew, &metrics).context("the API server's address or certificates")?;
+    let clients = Clients::new(kube_config, &server_clock, &metrics)
+        .context("the API server's address or certificates")?;
     let name = args.identity.clone().unwrap_or_else(|| "coppice-operator".to_owned());
     let mut dice = Dice::entropy();
     let me = identity(&name, &mut dice);
@@ -45,7 +45,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let (election, gate) = Election::new(clients.clone(), lease, clock.clone(), metrics.clone())?;
     let events = Events::new(&clients, clock.clone(), metrics.clone(), &name, Dice::new(dice.roll()));
     let setup = Setup { own_namespace: args.namespace.clone(), scale_kinds: args.scale_kinds.clone() };
-    let shared = Arc::new(Shared::new(setup, clients, clock, skew, gate, metrics.clone(), events));
+    let shared = Arc::new(Shared::new(setup, clients, server_clock, gate, metrics.clone(), events));
     let queue =
         QueueSettings { concurrency: args.concurrency, seed: dice.roll(), ..QueueSettings::default() };
     let replica = Replica::new(shared, queue, readiness.clone(), sender(roots(&args)?));

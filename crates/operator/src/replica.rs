@@ -127,8 +127,14 @@ impl Replica {
     fn watch_everything(&self, tasks: &mut JoinSet<()>) {
         let (shared, queue) = (&self.shared, &self.queue);
         let wake_manager: Changed = {
-            let queue = queue.clone();
-            Arc::new(move |namespace, name| queue.add(Key::new(namespace, name)))
+            let (shared, queue) = (Arc::clone(shared), queue.clone());
+            Arc::new(move |namespace, name| {
+                queue.add(Key::new(namespace, name));
+                // Another takes the place of one that is gone, where there were too many.
+                if shared.managers.get(namespace, name).is_none() {
+                    shared.managers_in(namespace).into_iter().for_each(|key| queue.add(key));
+                }
+            })
         };
         let wake_namespace = |of_object: bool| -> Changed {
             let (shared, queue) = (Arc::clone(shared), queue.clone());
@@ -169,7 +175,7 @@ impl Replica {
         let watch = Watch {
             store: store.clone(),
             clients: self.shared.clients.clone(),
-            clock: self.shared.clock.clone(),
+            clock: self.shared.server_clock.clock().clone(),
             metrics: self.shared.metrics.clone(),
             check: self.readiness.register(format!("watch: {}", T::RESOURCE)),
             changed,

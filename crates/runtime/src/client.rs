@@ -25,7 +25,7 @@ pub use self::config::{ConfigError, load_config};
 pub use self::layer::{NoAnswer, Refused};
 use self::layer::{Observing, Role};
 use crate::metrics::Metrics;
-use crate::skew::Skew;
+use crate::server_clock::ServerClock;
 
 /// How long requests may take, from the call to the last byte of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +103,11 @@ pub struct Clients {
 impl Clients {
     /// Clients for an API server. Nothing is sent yet. Whatever the server's clock says reaches `skew`; requests are counted in
     /// `metrics`. Must be called on a tokio runtime.
-    pub fn new(config: kube::Config, skew: &Skew, metrics: &Metrics) -> Result<Self, kube::Error> {
+    pub fn new(
+        config: kube::Config,
+        server_clock: &ServerClock,
+        metrics: &Metrics,
+    ) -> Result<Self, kube::Error> {
         let deadlines = Deadlines::default();
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             // Fails if another thread was faster, which is as good.
@@ -114,7 +118,7 @@ impl Clients {
             config.default_retry = false;
             config.connect_timeout = Some(deadlines.write);
             config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(USER_AGENT)));
-            let observing = Observing::new(role, deadlines, skew, metrics, &patience);
+            let observing = Observing::new(role, deadlines, server_clock, metrics, &patience);
             Ok(ClientBuilder::try_from(config)?.with_layer(&observing).build())
         };
         let (reads, writes) = (client(config.clone(), Role::Reads)?, client(config, Role::Writes)?);
@@ -122,7 +126,12 @@ impl Clients {
     }
 
     /// Clients over another service than the network, such as an API server in memory, with the same deadlines and counters.
-    pub fn over<S, B>(service: &S, deadlines: Deadlines, skew: &Skew, metrics: &Metrics) -> Self
+    pub fn over<S, B>(
+        service: &S,
+        deadlines: Deadlines,
+        server_clock: &ServerClock,
+        metrics: &Metrics,
+    ) -> Self
     where
         S: Service<Request<Body>, Response = Response<B>, Error = BoxError> + Clone + Send + 'static,
         S::Future: Send + 'static,
@@ -131,7 +140,7 @@ impl Clients {
     {
         let patience = Patience::default();
         let client = |role| {
-            let observing = Observing::new(role, deadlines, skew, metrics, &patience);
+            let observing = Observing::new(role, deadlines, server_clock, metrics, &patience);
             kube::Client::new(observing.layer(service.clone()), "default")
         };
         Self { reads: client(Role::Reads), writes: client(Role::Writes), patience }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use coppice_api::config::GovernorStatus;
 use coppice_api::names::CONFIG_NAME;
 use coppice_lifecycle::governor::{self, Denied};
 use jiff::Timestamp;
@@ -24,8 +25,10 @@ const ROUNDS: usize = 5;
 /// revision of the settings that the booking replaced. Good for one step.
 #[derive(Debug)]
 pub struct Booking {
-    /// The settings that were booked under, with the ledger as it was before this booking.
+    /// The settings that were booked under, or as they were read since.
     pub settings: Arc<Config>,
+    /// The ledger as it was before this booking.
+    pub ledger: GovernorStatus,
     /// When it was asked for; the ledger has it in the same second or the next.
     asked: Instant,
 }
@@ -35,6 +38,16 @@ impl Booking {
     /// the settings may have changed meanwhile.
     pub fn age(&self) -> Duration {
         self.asked.elapsed()
+    }
+
+    /// Reads the settings again: for a step that takes longer than a booking holds. What was booked stays booked, whether the
+    /// step may go on is for the next decision to say, by these settings.
+    pub async fn renew(&mut self, clients: &Clients, _permit: &Permit) -> Result<(), BookingError> {
+        let asked = Instant::now();
+        let settings = read_settings(clients).await?;
+        settings.understood().map_err(|error| BookingError::Unavailable(error.to_owned()))?;
+        (self.settings, self.asked) = (settings, asked);
+        Ok(())
     }
 }
 
@@ -129,7 +142,8 @@ struct Batch {
 impl Batch {
     fn next(&mut self) -> Told {
         self.left = self.left.checked_sub(1).ok_or_else(|| self.no_more.clone())?;
-        Ok(Booking { settings: Arc::clone(&self.settings), asked: self.asked })
+        let ledger = self.settings.status.governor.clone();
+        Ok(Booking { settings: Arc::clone(&self.settings), ledger, asked: self.asked })
     }
 }
 
@@ -184,7 +198,7 @@ fn is_edited(known: &Store<Config>, written: &Config) -> bool {
 async fn read_settings(clients: &Clients) -> Result<Arc<Config>, BookingError> {
     let read = read::get::<Config>(&clients.reads, "", CONFIG_NAME).await;
     let read = read.map_err(|error| BookingError::Unavailable(chain(&error)))?;
-    read.map(Arc::new).ok_or_else(|| BookingError::Unavailable("there is no such object yet".to_owned()))
+    read.map(Arc::new).ok_or_else(|| BookingError::Unavailable("it does not exist".to_owned()))
 }
 
 fn allows(settings: &Config, managed: u64, now: Timestamp) -> bool {

@@ -239,6 +239,8 @@ pub struct Object<S, T> {
     pub resource_version: Box<str>,
     /// The generation of its spec.
     pub generation: i64,
+    /// When it was created.
+    pub created: Timestamp,
     /// Whether it is being deleted.
     pub terminating: bool,
     /// Its spec, or why it cannot be understood (it was written past the API server's checks, or for a newer version).
@@ -295,6 +297,7 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Default> From<ObjectWire> for Ob
             uid: meta.uid,
             resource_version: meta.resource_version,
             generation: meta.generation,
+            created: meta.creation_timestamp.unwrap_or(Timestamp::MAX),
             terminating: meta.deletion_timestamp.is_some(),
             spec: serde_json::from_value(wire.spec)
                 .map(Box::new)

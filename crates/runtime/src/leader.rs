@@ -7,7 +7,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -28,8 +27,8 @@ pub enum LeaderState {
     },
     /// This replica holds it.
     Leader {
-        /// Since when.
-        since: Timestamp,
+        /// Since when, on the [monotonic](crate::clock::Clock::monotonic) clock of this process.
+        since: Duration,
         /// How many times the lease has changed hands.
         transitions: i32,
     },
@@ -109,7 +108,7 @@ impl Permit {
 
 impl Gate {
     /// A gate without a lease, for a program that is alone: always open until it is [closed](Self::close).
-    pub fn always(since: Timestamp) -> Self {
+    pub fn always(since: Duration) -> Self {
         let (keeper, gate) = gate(Duration::MAX);
         keeper.0.state().always = true;
         keeper.0.public.send_replace(LeaderState::Leader { since, transitions: 0 });
@@ -162,7 +161,7 @@ impl GateKeeper {
     }
 
     /// The lease is held; the request that won or renewed it was *sent* at this instant.
-    pub fn renewed(&self, sent: Instant, since: Timestamp, transitions: i32) {
+    pub fn renewed(&self, sent: Instant, since: Duration, transitions: i32) {
         self.0.state().renewed = Some(sent);
         self.publish(LeaderState::Leader { since, transitions });
     }
@@ -243,7 +242,6 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::{Gate, LeaderState, NotLeader, gate};
-    use jiff::Timestamp;
     use std::time::Duration;
     use tokio::time::{Instant, advance};
 
@@ -258,7 +256,7 @@ mod tests {
 
         let sent = Instant::now();
         advance(Duration::from_secs(4)).await;
-        keeper.renewed(sent, Timestamp::UNIX_EPOCH, 1);
+        keeper.renewed(sent, Duration::ZERO, 1);
         let permit = gate.permit().unwrap();
         advance(Duration::from_millis(5_999)).await;
         assert!(gate.is_leader());
@@ -274,7 +272,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_closed_gate_waits_for_what_was_permitted() {
         let (keeper, gate) = gate(DEADLINE);
-        keeper.renewed(Instant::now(), Timestamp::UNIX_EPOCH, 0);
+        keeper.renewed(Instant::now(), Duration::ZERO, 0);
         let permit = gate.permit().unwrap();
         keeper.close();
         assert_eq!(gate.permit().unwrap_err(), NotLeader::Closing);
@@ -289,27 +287,24 @@ mod tests {
     async fn only_changes_are_told() {
         let (keeper, gate) = gate(DEADLINE);
         let mut told = gate.subscribe();
-        keeper.renewed(Instant::now(), Timestamp::UNIX_EPOCH, 3);
+        keeper.renewed(Instant::now(), Duration::ZERO, 3);
         assert!(told.has_changed().unwrap());
-        assert_eq!(
-            *told.borrow_and_update(),
-            LeaderState::Leader { since: Timestamp::UNIX_EPOCH, transitions: 3 }
-        );
-        keeper.renewed(Instant::now(), Timestamp::UNIX_EPOCH, 3);
+        assert_eq!(*told.borrow_and_update(), LeaderState::Leader { since: Duration::ZERO, transitions: 3 });
+        keeper.renewed(Instant::now(), Duration::ZERO, 3);
         assert!(!told.has_changed().unwrap());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_keeper_that_is_gone_leaves_a_closed_gate() {
         let (keeper, gate) = gate(DEADLINE);
-        keeper.renewed(Instant::now(), Timestamp::UNIX_EPOCH, 0);
+        keeper.renewed(Instant::now(), Duration::ZERO, 0);
         drop(keeper);
         assert!(!gate.is_leader());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_gate_without_a_lease_is_open_until_it_is_closed() {
-        let gate = Gate::always(Timestamp::UNIX_EPOCH);
+        let gate = Gate::always(Duration::ZERO);
         advance(Duration::from_hours(24)).await;
         drop(gate.permit().unwrap());
         gate.close();

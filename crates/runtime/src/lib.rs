@@ -1,7 +1,7 @@
 //! What every controller stands on.
 //!
 //! - Reading: [`client`] (two clients with deadlines), [`watch`] and [`store`] (caches), [`read`] (fresh reads), [`kinds`].
-//! - Deciding when: [`clock`], [`skew`], [`queue`].
+//! - Deciding when: [`clock`], [`server_clock`], [`queue`].
 //! - Writing: [`lease`] and [`leader`] (who may), [`governor`] (how much), [`write`](mod@write) and [`delete`] (how), [`events`].
 //! - Being seen: [`metrics`], [`admin`], [`logging`], [`error`], [`panic`](mod@panic).
 
@@ -23,7 +23,7 @@ pub mod panic;
 pub mod queue;
 pub mod read;
 pub mod scale;
-pub mod skew;
+pub mod server_clock;
 pub mod store;
 pub mod watch;
 pub mod write;

@@ -6,6 +6,7 @@ use http_body_util::{BodyExt as _, LengthLimitError};
 use kube::client::Body;
 use kube::core::Status;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::kinds::Watched;
 
@@ -66,18 +67,27 @@ pub(crate) async fn page<T: Watched>(
     namespace: &str,
     cursor: &mut Cursor,
 ) -> Result<Page<T::Wire>, kube::Error> {
+    page_at(client, &path::<T>(namespace), cursor).await
+}
+
+/// The next page of the objects of any kind at a path.
+pub(crate) async fn page_at<W: DeserializeOwned>(
+    client: &kube::Client,
+    path: &str,
+    cursor: &mut Cursor,
+) -> Result<Page<W>, kube::Error> {
     loop {
         let limit = cursor.limit;
-        let mut uri = format!("{}?limit={limit}", path::<T>(namespace));
+        let mut uri = format!("{path}?limit={limit}");
         if let Some(token) = &cursor.token {
             uri.push_str("&continue=");
             uri.extend(form_urlencoded::byte_serialize(token.as_bytes()));
         }
-        match decode::<Page<T::Wire>>(client, &uri).await {
+        match decode::<Page<W>>(client, &uri).await {
             Err(kube::Error::Service(error)) if error.is::<LengthLimitError>() && limit > 1 => {
                 cursor.limit = (limit / 8).max(1);
                 tracing::debug!(
-                    kind = T::RESOURCE,
+                    path,
                     limit = cursor.limit,
                     "a page is too large: fewer objects are asked for"
                 );
@@ -94,7 +104,7 @@ pub(crate) async fn page<T: Watched>(
 
 /// Decodes from the bytes as they came: `Client::request` makes two more copies of them, and logs all of it (the
 /// environment variables of pods, too) where it cannot be decoded.
-async fn decode<W: serde::de::DeserializeOwned>(client: &kube::Client, uri: &str) -> Result<W, kube::Error> {
+async fn decode<W: DeserializeOwned>(client: &kube::Client, uri: &str) -> Result<W, kube::Error> {
     let request = Request::get(uri).body(Body::empty()).map_err(kube::Error::HttpError)?;
     let answer = client.send(request).await?;
     let code = answer.status();
@@ -152,7 +162,7 @@ mod tests {
     use crate::client::{Clients, Deadlines, LARGEST};
     use crate::clock::Clock;
     use crate::metrics::Metrics;
-    use crate::skew::Skew;
+    use crate::server_clock::ServerClock;
 
     /// As many pods as are asked for, of so many bytes each; the token is the number of the next one.
     fn pods(query: &str, all: usize, bytes: usize) -> Vec<u8> {
@@ -188,8 +198,8 @@ mod tests {
             });
             async move { Ok::<_, BoxError>(Response::new(axum::body::Body::from_stream(read))) }
         });
-        let skew = Skew::new(Clock::following_tokio("2026-01-01T00:00:00Z".parse().unwrap()));
-        let clients = Clients::over(&service, Deadlines::default(), &skew, &Metrics::new("test"));
+        let server_clock = ServerClock::new(Clock::following_tokio("2026-01-01T00:00:00Z".parse().unwrap()));
+        let clients = Clients::over(&service, Deadlines::default(), &server_clock, &Metrics::new("test"));
         let found = list::<PodFacts>(&clients.reads, "n").await.map(|pods| pods.len());
         let (asked, read): (Vec<_>, Vec<_>) = asked.lock().unwrap().drain(..).unzip();
         let longest = read.into_iter().max().unwrap_or(0);

@@ -71,12 +71,6 @@ pub struct Scalable {
 }
 
 #[derive(Deserialize)]
-struct ListWire {
-    #[serde(default)]
-    items: Vec<Wire>,
-}
-
-#[derive(Deserialize)]
 struct Wire {
     metadata: MetaWire,
     #[serde(default)]
@@ -119,30 +113,39 @@ fn path(namespace: &str, kind: &ScaleKind) -> String {
 
 /// Every workload of a kind in a namespace that the selector selects, with its size. Those that are being deleted are
 /// left out, and so are `ReplicaSets` of a Deployment or another controller, which would scale them up again at once.
+///
+/// Read in pages. Kubernetes' own kinds have their replicas in `spec.replicas`; where another kind has them is known by
+/// its scale alone, which is a request for each workload.
 pub async fn list(
     clients: &Clients,
     namespace: &str,
     kind: &ScaleKind,
     selector: Option<&Selector>,
 ) -> Result<Vec<Scalable>, kube::Error> {
-    let found: ListWire = clients.reads.request(read::request(&path(namespace, kind))?).await?;
     let none = Labels::default();
+    let known = matches!(kind.api_version.as_str(), "apps/v1" | "batch/v1");
+    let (path, mut cursor) = (path(namespace, kind), read::Cursor::default());
     let mut workloads = Vec::new();
-    for wire in found.items {
-        let labels = wire.metadata.labels.as_ref().unwrap_or(&none);
-        let managed =
-            kind.kind == "ReplicaSet" && wire.metadata.owner_references.iter().any(|o| o.controller);
-        let selected = selector.is_none_or(|s| s.matches(labels));
-        if wire.metadata.deletion_timestamp.is_some() || managed || !selected {
-            continue;
+    loop {
+        let page = read::page_at::<Wire>(&clients.reads, &path, &mut cursor).await?;
+        for wire in page.items {
+            let labels = wire.metadata.labels.as_ref().unwrap_or(&none);
+            let managed =
+                kind.kind == "ReplicaSet" && wire.metadata.owner_references.iter().any(|o| o.controller);
+            let selected = selector.is_none_or(|s| s.matches(labels));
+            if wire.metadata.deletion_timestamp.is_some() || managed || !selected {
+                continue;
+            }
+            if known {
+                workloads.push(scalable(kind, wire));
+            } else if let Some(workload) = get(clients, namespace, kind, &wire.metadata.name).await? {
+                workloads.push(workload);
+            }
         }
-        if kind.kind == CRON_JOB {
-            workloads.push(scalable(kind, wire));
-        } else if let Some(workload) = get(clients, namespace, kind, &wire.metadata.name).await? {
-            workloads.push(workload);
+        if cursor.is_done() {
+            return Ok(workloads);
         }
     }
-    Ok(workloads)
 }
 
 /// One workload with its size; none if it is gone.

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::pace::Pace;
@@ -37,7 +36,7 @@ impl<T> Clone for Store<T> {
 struct Inner<T> {
     /// Sorted, and so are the lists: what is asked in order is answered in order.
     namespaces: Objects<T>,
-    since: Option<Timestamp>,
+    since: Option<Duration>,
     seen: Option<Instant>,
     problem: Option<Problem>,
     /// For how long the watch is believed without a sign of life.
@@ -56,8 +55,8 @@ pub struct Problem {
 /// How far a cache can be believed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Freshness {
-    /// It follows the API server; without a gap since that instant.
-    Fresh(Timestamp),
+    /// It follows the API server; without a gap since that instant of the [monotonic](crate::clock::Clock::monotonic) clock.
+    Fresh(Duration),
     /// The first list has not been completed.
     NotSynced(Option<Problem>),
     /// It was complete, but nothing has been heard for longer than [`Pace::fresh`], or the API server refuses us.
@@ -214,7 +213,7 @@ impl<T: Named + PartialEq> Store<T> {
 
     /// Replaces everything in one step by a complete list; `since` is its instant if anything may have been missed before
     /// it. Answers what differs from before: the keys of what is new, of what changed and of what is gone.
-    pub(crate) fn replace(&self, list: Relist<T>, since: Option<Timestamp>) -> Vec<(Box<str>, Box<str>)> {
+    pub(crate) fn replace(&self, list: Relist<T>, since: Option<Duration>) -> Vec<(Box<str>, Box<str>)> {
         let mut namespaces = list.namespaces;
         for list in namespaces.values_mut() {
             list.sort_by(|a, b| a.name().cmp(b.name()));
@@ -304,7 +303,7 @@ mod tests {
     async fn believed_only_while_synced_and_heard_of() {
         let store = Store::<Thing>::default();
         assert_eq!(store.freshness(), Freshness::NotSynced(None));
-        let since = Timestamp::UNIX_EPOCH;
+        let since = Duration::ZERO;
         store.replace(store.relist(), Some(since));
         assert_eq!(store.freshness(), Freshness::Fresh(since));
         tokio::time::advance(Pace::default().fresh).await;
@@ -345,7 +344,7 @@ mod tests {
             list.push(namespace.into(), thing);
         }
         assert_eq!(store.len(), 3, "nothing changes before the list is complete");
-        let differing = store.replace(list, Some(Timestamp::UNIX_EPOCH));
+        let differing = store.replace(list, Some(Duration::ZERO));
         let keys = [("a", "x"), ("b", "y"), ("c", "z")].map(|(ns, name)| (ns.into(), name.into()));
         assert_eq!(differing, keys);
         assert!(Arc::ptr_eq(&same, &store.get("b", "same").unwrap()));

@@ -122,7 +122,7 @@ impl<T: Watched> Watch<T> {
 
     /// Lists everything, replaces the store in one step and wakes for what differs; after a gap, for every object.
     async fn list(&self, gap: bool) -> Result<String, kube::Error> {
-        let since = gap.then(|| self.clock.now());
+        let since = gap.then(|| self.clock.monotonic());
         let mut list = self.store.relist();
         let mut cursor = read::Cursor::default();
         let revision = loop {

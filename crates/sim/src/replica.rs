@@ -15,7 +15,7 @@ use coppice_runtime::lease::{Election, LeaseSettings};
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::pace::Pace;
 use coppice_runtime::queue::QueueSettings;
-use coppice_runtime::skew::Skew;
+use coppice_runtime::server_clock::ServerClock;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use jiff::SignedDuration;
@@ -88,9 +88,9 @@ async fn run(world: World, replica: usize, life: u32, settings: ReplicaSettings)
     let clock = world.clock().shifted(settings.clock_error);
     let set_right = set_right(world.clone(), clock.clone(), settings.clone());
     let metrics = Metrics::new("sim");
-    let skew = Skew::new(clock.clone());
+    let server_clock = ServerClock::new(clock.clone()).at_pace(settings.pace);
     let transport = Transport { world: world.clone(), replica, life };
-    let clients = Clients::over(&transport, Deadlines::default(), &skew, &metrics);
+    let clients = Clients::over(&transport, Deadlines::default(), &server_clock, &metrics);
     let me = format!("replica-{replica}.{life}");
     let ReplicaSettings { setup, pace, lease: times, .. } = settings;
     let mut lease = LeaseSettings {
@@ -102,7 +102,7 @@ async fn run(world: World, replica: usize, life: u32, settings: ReplicaSettings)
     }
     let (election, gate) = Election::new(clients.clone(), lease, clock.clone(), metrics.clone())?;
     let events = Events::new(&clients, clock.clone(), metrics.clone(), &me, Dice::new(dice.roll()));
-    let shared: Arc<Shared> = Arc::new(Shared::new(setup, clients, clock, skew, gate, metrics, events));
+    let shared: Arc<Shared> = Arc::new(Shared::new(setup, clients, server_clock, gate, metrics, events));
     let queue = QueueSettings { seed: dice.roll(), ..QueueSettings::default() };
     let sender: Sender =
         Arc::new(move |_| Ok(Arc::new(Post { world: world.clone(), replica, life }) as Arc<dyn Deliver>));

@@ -12,7 +12,7 @@ use crate::oracle::{self, EndState};
 use crate::receiver::{Received, Receiver};
 use crate::replica::{ReplicaSettings, keep_running};
 use crate::scenario::Scenario;
-use crate::scenario::objects::{done, namespace};
+use crate::scenario::objects::{config, done, namespace};
 use crate::server::{Change, Request, Server};
 use crate::trace::{Trace, Who};
 use crate::world::{Done, Life, World};
@@ -115,6 +115,8 @@ async fn within(plan: &Plan) -> anyhow::Result<Outcome> {
             request.path
         );
     }
+    // The operator creates the settings at its very first start alone. Where the story has some, this is refused.
+    world.request(Who::User("admin"), &config(&json!({})));
     world.with(|state| state.unreadable = plan.scenario.unreadable);
     world.with(|state| state.lives = plan.replicas.iter().map(|_| Life::default()).collect());
     let mut tasks = tokio::task::JoinSet::new();

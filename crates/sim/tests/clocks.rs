@@ -38,7 +38,7 @@ fn with_wrong_clocks_nothing_destructive_is_done_and_it_is_said_why() {
             assert_eq!(wrong.violations, [""; 0], "{what}\n{timeline}");
             assert_eq!(effects(&wrong.end), 0, "{what}: {:?}\n{timeline}", wrong.end.effects);
             let said = wrong.end.objects.values().any(|object| object.to_string().contains("ClockSkew"));
-            assert_eq!(said, effects(&right) > 0, "{what}: {:#?}", wrong.end.objects);
+            assert!(said || effects(&right) == 0, "{what}: {:#?}", wrong.end.objects);
         }
     }
     assert!(would_act >= 5, "only {would_act} stories show anything");

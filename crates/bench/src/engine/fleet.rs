@@ -7,6 +7,7 @@ use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
 use coppice_api::manager::{NamespaceManagerSpec, NamespaceManagerStatus};
 use coppice_lifecycle::facts::{Fact, Many, NamespaceFacts, PodFacts, PodPhase, World};
 use coppice_lifecycle::plan::{Delivery, ManagerFacts, Observed};
+use coppice_lifecycle::time::ServerTime;
 use coppice_lifecycle::{Law, Wishes, plan, rest};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -95,7 +96,7 @@ impl Fleet {
 
     fn settle(&self, member: &mut Member) -> anyhow::Result<()> {
         for _ in 0..ROUNDS {
-            let plan = plan(&self.observe(member), self.now);
+            let plan = plan(&self.observe(member), ServerTime::agreed(self.now));
             if plan.status == member.status {
                 return Ok(());
             }
@@ -107,8 +108,8 @@ impl Fleet {
     /// What the operator does for each look at a manager: borrows the pods of its namespace, asks whether the manager rests,
     /// and if not, for a plan. True if its status is to be written.
     fn look(&self, member: &Member) -> bool {
-        let observed = self.observe(member);
-        rest(&observed, self.now).is_none() && plan(&observed, self.now).status != member.status
+        let (observed, now) = (self.observe(member), ServerTime::agreed(self.now));
+        rest(&observed, now).is_none() && plan(&observed, now).status != member.status
     }
 
     fn observe<'a>(&'a self, member: &'a Member) -> Observed<'a> {
@@ -127,10 +128,10 @@ impl Fleet {
                 pods: Fact::Known { value: Many::Plain(&member.pods), since: self.created },
                 jobs: Fact::Known { value: Many::NONE, since: self.created },
             }),
+            before: 0,
             law: &self.law,
             ledger: &self.ledger,
             managed: self.members.len() as u64,
-            skew: Some(SignedDuration::ZERO),
             stale: None,
             delivery: Delivery::None,
         }

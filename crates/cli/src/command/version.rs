@@ -60,7 +60,7 @@ async fn ask(connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<(Option<Str
         .await
         .map_err(|e| failed("the API server's version cannot be read", &e))?;
     let mut warnings = Vec::new();
-    let operator = live::config(&client, &mut warnings).await.and_then(|c| c.status.version);
+    let operator = live::settings(&client, &mut warnings).await.found().and_then(|c| c.status.version);
     if let (None, Some(warning)) = (&operator, warnings.first()) {
         writeln!(io.err, "warning: the operator's version is not known: {warning}")?;
     }

@@ -1,4 +1,4 @@
-//! Keeps `CoppiceConfig/coppice` and the webhook key in being, and says in status what is in force.
+//! Creates `CoppiceConfig/coppice` on the very first start and the webhook key, and says in status what is in force.
 //!
 //! Watches `CoppiceConfig`; runs on the leader alone. `observe → plan → apply → report`.
 //!

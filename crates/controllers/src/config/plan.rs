@@ -22,7 +22,10 @@ pub(super) enum Step {
 
 /// The next step; none if everything is as it should be.
 pub(super) fn plan(observation: &Observation, setup: &Setup, managed: u64, now: Timestamp) -> Option<Step> {
-    let Some(config) = &observation.config else { return Some(Step::CreateConfig) };
+    let Some(config) = &observation.config else {
+        // On the very first start alone: settings that were deleted later may have paused everything, or protected much.
+        return observation.key.is_none().then_some(Step::CreateConfig);
+    };
     let Some(key) = &observation.key else { return Some(Step::CreateKey) };
     if config.status_error.is_some() {
         // It holds the ledger, by another version: left as it is. Nothing destructive can be booked on it.

@@ -1,10 +1,17 @@
 //! Tells what is in force: metrics and logs.
 
+use coppice_api::Reason;
+
 use super::observe::Observation;
 use crate::shared::Shared;
 
 pub(super) fn report(shared: &Shared, observation: &Observation) {
-    let Some(config) = &observation.config else { return };
+    let Some(config) = &observation.config else {
+        let reason = Reason::SettingsMissing;
+        tracing::error!(%reason, "CoppiceConfig/coppice does not exist: nothing is done until it is created again");
+        shared.metrics.governor(0, 0);
+        return;
+    };
     let ledger = &config.status.governor;
     shared.metrics.governor(ledger.last_hour.into(), ledger.hourly_limit.into());
     for condition in config.status.conditions.iter().filter(|c| c.status == "False") {

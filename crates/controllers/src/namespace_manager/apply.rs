@@ -1,6 +1,7 @@
 //! Carries a plan out: status first, then the effect, then what came of it.
 
 mod delete;
+mod down;
 pub(super) mod mutated;
 mod scale;
 mod webhook;
@@ -88,7 +89,7 @@ pub(super) async fn apply(shared: &Shared, observation: &Observation, plan: Plan
     }
     let carried = match effect {
         Effect::Delete(intent) => delete::carry_out(shared, &permit, &key, &intent).await,
-        Effect::ScaleDown(intent, what) => scale::down(shared, &permit, &key, &intent, &what).await,
+        Effect::ScaleDown(intent, what) => down::down(shared, &permit, &key, &intent, &what).await,
         Effect::Wake(intent) => scale::wake(shared, &permit, &key, &intent).await,
         Effect::Webhook(intent, policy) => webhook::submit(shared, &key, &intent, &policy).await,
     };
@@ -107,10 +108,10 @@ pub(super) async fn apply(shared: &Shared, observation: &Observation, plan: Plan
 
 /// Counts what is held back, when it begins to be.
 fn count_blocked(shared: &Shared, before: &Manager, after: &Manager) {
-    use Reason::{BudgetSpent, ClockSkew, Forbidden, NotSynced, Paused, Stale};
+    use Reason::{BudgetSpent, ClockSkew, Forbidden, NotSynced, Paused, SettingsMissing, Stale};
     let reason = |m: &Manager| m.status.next.as_ref().map(|next| next.reason.clone());
     let now = reason(after).filter(|now| reason(before).as_ref() != Some(now));
-    for blocked in [BudgetSpent, ClockSkew, Forbidden, NotSynced, Paused, Stale] {
+    for blocked in [BudgetSpent, ClockSkew, Forbidden, NotSynced, Paused, SettingsMissing, Stale] {
         if now.as_deref() == Some(blocked.as_str()) {
             shared.metrics.blocked(blocked.as_str());
         }

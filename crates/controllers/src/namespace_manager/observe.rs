@@ -8,7 +8,8 @@ use coppice_api::config::GovernorStatus;
 use coppice_api::manager::{Action, Intent};
 use coppice_lifecycle::facts::{Fact, JobFacts, Many, NamespaceFacts, PodFacts, World};
 use coppice_lifecycle::law::Law;
-use coppice_lifecycle::plan::{Delivery, ManagerFacts, Observed};
+use coppice_lifecycle::plan::{Delivery, MAX_MANAGERS, ManagerFacts, Observed};
+use coppice_lifecycle::time::ServerTime;
 use coppice_notify::outbox::Attempt;
 use coppice_runtime::error::chain;
 use coppice_runtime::governor::Booking;
@@ -17,7 +18,7 @@ use coppice_runtime::leader::LeaderState;
 use coppice_runtime::mutants::{self, Mutant};
 use coppice_runtime::read;
 use coppice_runtime::store::{Freshness, Named, Problem, Store};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::shared::{Key, Shared};
@@ -31,10 +32,11 @@ pub(super) struct Observation {
     pub(super) law: Arc<Law>,
     pub(super) ledger: GovernorStatus,
     pub(super) managed: u64,
-    pub(super) skew: Option<SignedDuration>,
+    /// How many managers of the namespace come before this one.
+    before: usize,
     pub(super) stale: Option<(Reason, String)>,
     pub(super) delivery: Delivery,
-    pub(super) at: Timestamp,
+    pub(super) at: ServerTime,
     /// When the first question was asked whose answer is in here: nothing in it is older.
     asked: Instant,
     /// What could not be read afresh, if anything.
@@ -54,7 +56,6 @@ pub(super) fn with(shared: &Shared, key: &Key, manager: Manager) -> Observation 
 
 fn observation(shared: &Shared, key: &Key, manager: Arc<Manager>) -> Observation {
     let (law, ledger) = shared.law();
-    let (at, skew) = shared.time();
     Observation {
         namespace: shared.namespaces.get("", &key.namespace),
         pods: fact(shared, &shared.pods, key, "pods"),
@@ -62,10 +63,10 @@ fn observation(shared: &Shared, key: &Key, manager: Arc<Manager>) -> Observation
         law,
         ledger,
         managed: shared.managed(),
-        skew,
+        before: before(shared, &manager),
         stale: stale(shared),
         delivery: delivery(shared, manager.status.intent.as_ref()),
-        at,
+        at: shared.time(),
         asked: Instant::now(),
         unread: None,
         manager,
@@ -104,9 +105,19 @@ pub(super) async fn fresh(shared: &Shared, key: &Key) -> Result<Option<Observati
         observation.pods = renew(observation.pods, pods, &mut observation.unread);
         observation.jobs = renew(observation.jobs, jobs, &mut observation.unread);
     }
-    (observation.at, observation.skew) = shared.time();
+    observation.at = shared.time();
     observation.asked = asked;
     Ok(Some(observation))
+}
+
+/// How many managers of its namespace come before this one: no more are counted than matter.
+fn before(shared: &Shared, manager: &Manager) -> usize {
+    let all = shared.managers.list(&manager.namespace);
+    if all.len() <= MAX_MANAGERS {
+        return 0;
+    }
+    let comes_before = |other: &Manager| (other.created, &*other.name) < (manager.created, &*manager.name);
+    all.iter().filter(|other| comes_before(other)).take(MAX_MANAGERS).count()
 }
 
 fn asks_for_pods(manager: &Manager) -> bool {
@@ -117,7 +128,7 @@ impl Observation {
     /// The same, under the settings and the budget that were booked under.
     pub(super) fn under(mut self, shared: &Shared, booking: &Booking) -> Self {
         self.law = shared.law_of(&booking.settings);
-        self.ledger = booking.settings.status.governor.clone();
+        self.ledger = booking.ledger.clone();
         self
     }
 
@@ -152,8 +163,8 @@ impl Observation {
             }),
             law: &self.law,
             ledger: &self.ledger,
+            before: self.before,
             managed: self.managed,
-            skew: self.skew,
             stale: self.stale.clone(),
             delivery: self.delivery.clone(),
         }
@@ -197,7 +208,7 @@ fn fact<T: Named + PartialEq>(shared: &Shared, store: &Store<T>, key: &Key, what
         Freshness::Fresh(since) => {
             // Followers keep their caches, but nobody looked at what they saw.
             let since = since.max(leads_since(shared));
-            Fact::Known { value: store.list(&key.namespace), since }
+            Fact::Known { value: store.list(&key.namespace), since: shared.server_clock.at(since) }
         }
         Freshness::NotSynced(_) if mutants::active(Mutant::ActBeforeSync) => {
             Fact::Known { value: store.list(&key.namespace), since: Timestamp::MIN }
@@ -209,10 +220,11 @@ fn fact<T: Named + PartialEq>(shared: &Shared, store: &Store<T>, key: &Key, what
     }
 }
 
-fn leads_since(shared: &Shared) -> Timestamp {
+/// On the monotonic clock.
+fn leads_since(shared: &Shared) -> Duration {
     match shared.gate.state() {
         LeaderState::Leader { since, .. } => since,
-        LeaderState::Follower { .. } | LeaderState::Unknown { .. } => shared.now(),
+        LeaderState::Follower { .. } | LeaderState::Unknown { .. } => shared.server_clock.clock().monotonic(),
     }
 }
 

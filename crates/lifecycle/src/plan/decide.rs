@@ -26,7 +26,7 @@ pub(super) fn decide(mut draft: Draft<'_>, spec: &NamespaceManagerSpec, world: &
     if spec.wake == Some(draft.status.firings) && !draft.status.scaled_down.is_empty() {
         return draft.decide_wake(world);
     }
-    if let Some(refusal) = draft.observed.law.refusal(world.namespace, spec) {
+    if let Some(refusal) = draft.refusal(spec, world) {
         return draft.refused(&refusal);
     }
     if let Some(plan) = draft.dormant(spec) {
@@ -72,9 +72,12 @@ fn fire(mut draft: Draft<'_>, policy: &Policy, evaluation: &Evaluation, world: &
     } else {
         draft.withdraw_notice(&format!("policy {:?} fires first", policy.name));
     }
-    if action.is_destructive()
-        && let Some((reason, message, retry_at)) = draft.stopped()
-    {
+    let stopped = if action.is_destructive() {
+        draft.stopped()
+    } else {
+        draft.settings_missing().map(|(reason, message)| (reason, message, None))
+    };
+    if let Some((reason, message, retry_at)) = stopped {
         draft.look_no_later_than(retry_at);
         return draft.step((action, &policy.name, retry_at), (reason, message), None);
     }
@@ -184,7 +187,7 @@ impl Draft<'_> {
         }
         self.withdraw_notice("another policy has fired");
         let message = dormant(&firing, self.status.firings);
-        let draft = std::mem::replace(self, Draft::new(self.observed, self.now));
+        let draft = std::mem::replace(self, Draft::new(self.observed, self.time));
         Some(draft.waits(Phase::Fired, Reason::Dormant, message))
     }
 

@@ -6,11 +6,12 @@ use coppice_api::manager::{
 };
 
 use super::decide::dormant;
-use super::{Delivery, Draft, Effect, MAX_CLOCK_SKEW, Observed, Plan};
+use super::{Delivery, Draft, Effect, Observed, Plan};
 use crate::condition::Evaluation;
 use crate::facts::World;
 use crate::governor;
 use crate::record;
+use crate::time::ClockDoubt;
 
 /// What is said of a step that is being taken, also with the decision to take it: so one write says both.
 pub(super) fn under_way(action: Action, why: &str, attempts: u32) -> String {
@@ -54,7 +55,7 @@ pub(super) fn carry_on(
         return terminating(draft, intent);
     }
     let mut draft = draft;
-    if let Some(refusal) = draft.observed.law.refusal(world.namespace, spec) {
+    if let Some(refusal) = draft.refusal(spec, world) {
         if intent.action.is_destructive() {
             return draft.abandon(intent, refusal.reason, &refusal.message);
         }
@@ -121,6 +122,9 @@ fn webhook(mut draft: Draft<'_>, policy: &Policy, intent: &Intent) -> Plan {
             draft.outcome(intent, &outcome)
         }
         Delivery::Delivered(_) | Delivery::None => {
+            if let Some(why) = draft.settings_missing() {
+                return draft.step(step, why, None);
+            }
             if let Some(plan) = draft.not_yet(intent) {
                 return plan;
             }
@@ -162,17 +166,8 @@ fn destroy(mut draft: Draft<'_>, policy: &Policy, evaluation: &Evaluation, inten
 impl Draft<'_> {
     /// Why neither the time nor what decisions rest on can be believed at present, if so.
     pub(super) fn blind(&self) -> Option<(Reason, String)> {
-        // Without the figure, which is another one at every look: status is written when there is news.
-        let wrong = match self.observed.skew {
-            Some(skew) if skew.abs() <= MAX_CLOCK_SKEW => None,
-            Some(_) => Some("differ by more than 5 seconds: correct the clocks"),
-            None => Some("have not been compared yet"),
-        };
-        if let Some(wrong) = wrong {
-            let message = format!("the API server's clock and Coppice's {wrong}");
-            return Some((Reason::ClockSkew, message));
-        }
-        self.observed.stale.clone()
+        let doubt = self.time.doubt().map(ClockDoubt::tell);
+        doubt.or_else(|| self.observed.stale.clone())
     }
 
     /// What stops every destructive step at present.
@@ -180,9 +175,21 @@ impl Draft<'_> {
         if let Some((reason, message)) = self.blind() {
             return Some((reason, message, None));
         }
+        if let Some((reason, message)) = self.settings_missing() {
+            return Some((reason, message, None));
+        }
         let Observed { law, ledger, managed, .. } = self.observed;
         let denied = governor::allow(&law.config.governor, ledger, *managed, self.now).err()?;
         Some((denied.reason, denied.message, denied.retry_at))
+    }
+
+    /// Why nothing at all may be done, not even a webhook be sent.
+    pub(super) fn settings_missing(&self) -> Option<(Reason, String)> {
+        self.observed.law.missing.then(|| {
+            let message = "CoppiceConfig/coppice does not exist, so nothing is allowed: an administrator has to create it \
+                           again, with what is to be protected (an empty spec means the defaults)";
+            (Reason::SettingsMissing, message.to_owned())
+        })
     }
 
     /// A plan that waits, if the next attempt's time has not come.
@@ -191,7 +198,7 @@ impl Draft<'_> {
         self.look_no_later_than(Some(at));
         let error = intent.last_error.as_deref().unwrap_or("it failed");
         let message = format!("attempt {} failed, next at {at:.0}: {error}", intent.attempts);
-        let draft = std::mem::replace(self, Draft::new(self.observed, self.now));
+        let draft = std::mem::replace(self, Draft::new(self.observed, self.time));
         Some(draft.step((intent.action, &intent.policy, Some(at)), (Reason::Retrying, message), None))
     }
 

@@ -9,9 +9,10 @@ use jiff::Timestamp;
 
 use super::decide::{earlier, nearest};
 use super::status::READY;
-use super::{Observed, ahead, settles};
+use super::{MAX_MANAGERS, Observed, settles};
 use crate::condition::{Text, judge};
 use crate::facts::World;
+use crate::time::ServerTime;
 
 /// Nothing is to be done, and status says all there is to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,10 +23,10 @@ pub struct Rest {
 
 /// Whether the manager rests: then [`plan`](super::plan) would give its very status back, without an effect and without
 /// notes, to be looked at again at the same instant. None says nothing: ask for the plan. Allocates nothing.
-pub fn rest(observed: &Observed<'_>, now: Timestamp) -> Option<Rest> {
+pub fn rest(observed: &Observed<'_>, now: ServerTime) -> Option<Rest> {
     let (manager, world) = (&observed.manager, observed.world.as_ref()?);
     let (spec, status) = (manager.spec.ok()?, manager.status);
-    let now = now.checked_sub(ahead(observed)).unwrap_or(now);
+    let (now, time) = (now.now(), now);
     // Whatever is under way, announced, over, refused or held is for the plan.
     let watches = status.phase == Some(Phase::Active)
         && status.observed_generation == Some(manager.generation)
@@ -39,6 +40,7 @@ pub fn rest(observed: &Observed<'_>, now: Timestamp) -> Option<Rest> {
         && status.last_firing.as_ref().is_none_or(|firing| firing.digest != spec.digest())
         && status.policies_digest.as_deref() == Some(spec.digest())
         && spec.policies.iter().all(asks_little)
+        && observed.before < MAX_MANAGERS
         && observed.law.refusal(world.namespace, spec).is_none();
     if !watches || status.policies.len() != spec.policies.len() {
         return None;
@@ -50,14 +52,16 @@ pub fn rest(observed: &Observed<'_>, now: Timestamp) -> Option<Rest> {
             return None;
         }
         let at = waits(policy, before, spec, world, now)?;
+        if at.is_some_and(|at| time.may_have_come(at)) {
+            return None;
+        }
         look_at = at.map(|at| look_at.map_or(at, |other| other.min(at))).or(look_at);
     }
     let next = status.next.as_ref()?;
     if !is_next(next, spec, status) || !is_ready(status, next, manager.generation) {
         return None;
     }
-    let ahead = ahead(observed);
-    Some(Rest { look_at: look_at.map(|at| at.checked_add(ahead).unwrap_or(at)) })
+    Some(Rest { look_at })
 }
 
 /// Whether it can be told without an allocation that the law permits it.

@@ -8,6 +8,7 @@ use coppice_api::{Labels, Reason};
 use coppice_lifecycle::facts::{Fact, JobFacts, JobState, Many, NamespaceFacts, PodFacts, PodPhase, World};
 use coppice_lifecycle::plan::{Delivery, ManagerFacts, Note, Observed};
 use coppice_lifecycle::record::{self, Outcome};
+use coppice_lifecycle::time::{ClockDoubt, MAX_CLOCK_SKEW, ServerTime};
 use coppice_lifecycle::{Law, Plan, Rest, Wishes};
 use jiff::{SignedDuration, Timestamp};
 
@@ -38,6 +39,8 @@ pub struct Scene {
     pub generation: i64,
     pub notes: Vec<Note>,
     pub own_namespace: String,
+    pub before: usize,
+    pub settings_missing: bool,
 }
 
 impl Scene {
@@ -67,6 +70,8 @@ impl Scene {
             generation: 1,
             notes: Vec::new(),
             own_namespace: "coppice-system".to_owned(),
+            before: 0,
+            settings_missing: false,
         }
     }
 
@@ -118,6 +123,15 @@ impl Scene {
         }
     }
 
+    /// The clocks differ by as much as the scene says: one of them shows `now`, the other a later time.
+    fn time(&self, now: Timestamp) -> ServerTime {
+        match self.skew {
+            None => ServerTime::doubted(ClockDoubt::NotCompared, now, []),
+            Some(skew) if skew.abs() <= MAX_CLOCK_SKEW => ServerTime::agreed(now),
+            Some(skew) => ServerTime::doubted(ClockDoubt::Differs, now, [now + skew.abs()]),
+        }
+    }
+
     /// The plan as of this many seconds after the namespace's creation.
     pub fn plan(&self, seconds: i64) -> Plan {
         self.plan_at(at(seconds))
@@ -129,7 +143,10 @@ impl Scene {
 
     /// The plan, and whether the manager rests. A manager that rests has the plan that says so.
     pub fn ask(&self, now: Timestamp) -> (Plan, Option<Rest>) {
-        let law = Law::new(self.config.clone(), &self.own_namespace, Vec::new());
+        let mut law = Law::new(self.config.clone(), &self.own_namespace, Vec::new());
+        if self.settings_missing {
+            law = Law::missing(&self.own_namespace, Vec::new());
+        }
         let wishes = Wishes::from(self.spec.clone());
         let observed = Observed {
             manager: ManagerFacts {
@@ -146,14 +163,16 @@ impl Scene {
                 pods: self.fact(&self.pods),
                 jobs: self.fact(&self.jobs),
             }),
+            before: self.before,
             law: &law,
             ledger: &self.ledger,
             managed: 1,
-            skew: self.skew,
             stale: self.stale.clone(),
             delivery: self.delivery.clone(),
         };
-        let (plan, rest) = (coppice_lifecycle::plan(&observed, now), coppice_lifecycle::rest(&observed, now));
+        let time = self.time(now);
+        let (plan, rest) =
+            (coppice_lifecycle::plan(&observed, time), coppice_lifecycle::rest(&observed, time));
         if let Some(rest) = rest {
             let nothing =
                 Plan { status: self.status.clone(), effect: None, look_at: rest.look_at, notes: Vec::new() };

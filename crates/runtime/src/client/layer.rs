@@ -14,7 +14,7 @@ use tower::{BoxError, Layer, Service};
 
 use super::{Deadlines, Patience};
 use crate::metrics::{ApiRequest, Metrics};
-use crate::skew::Skew;
+use crate::server_clock::ServerClock;
 
 /// The API server did not answer, or not completely, within the deadline of the request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -60,7 +60,7 @@ impl Role {
 struct Settings {
     role: Role,
     deadlines: Deadlines,
-    skew: Skew,
+    server_clock: ServerClock,
     metrics: Metrics,
     patience: Patience,
 }
@@ -77,12 +77,12 @@ impl Observing {
     pub(super) fn new(
         role: Role,
         deadlines: Deadlines,
-        skew: &Skew,
+        server_clock: &ServerClock,
         metrics: &Metrics,
         patience: &Patience,
     ) -> Self {
-        let (skew, metrics, patience) = (skew.clone(), metrics.clone(), patience.clone());
-        Self(Arc::new(Settings { role, deadlines, skew, metrics, patience }))
+        let (server_clock, metrics, patience) = (server_clock.clone(), metrics.clone(), patience.clone());
+        Self(Arc::new(Settings { role, deadlines, server_clock, metrics, patience }))
     }
 }
 
@@ -143,7 +143,7 @@ impl Settings {
         let started = Instant::now();
         let mut status = None;
         let complete = async {
-            let sent = self.skew.clock().monotonic();
+            let sent = self.server_clock.clock().monotonic();
             let answer = answer.await?;
             status = Some(answer.status());
             self.note_date(&answer, sent);
@@ -180,8 +180,8 @@ impl Settings {
     fn note_date<B>(&self, answer: &Response<B>, sent: Duration) {
         let date = answer.headers().get(http::header::DATE).and_then(|date| date.to_str().ok());
         let Some(date) = date else { return };
-        self.skew.observe(date, sent, self.skew.clock().monotonic());
-        if let Some(skew) = self.skew.current() {
+        self.server_clock.observe(date, sent, self.server_clock.clock().monotonic());
+        if let Some(skew) = self.server_clock.skew() {
             self.metrics.clock_skew(skew);
         }
     }

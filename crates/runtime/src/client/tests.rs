@@ -16,11 +16,11 @@ use super::layer::{Asked, NoAnswer};
 use super::{Clients, Deadlines, ambiguous, deadline};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
-use crate::skew::Skew;
+use crate::server_clock::ServerClock;
 
 struct Setup {
     clients: Clients,
-    skew: Skew,
+    server_clock: ServerClock,
     metrics: Metrics,
 }
 
@@ -30,9 +30,9 @@ where
     F: Future<Output = Result<Response<Answer>, BoxError>> + Send + 'static,
 {
     let clock = Clock::following_tokio("2026-01-01T00:00:00Z".parse().unwrap());
-    let (skew, metrics) = (Skew::new(clock), Metrics::new("test"));
-    let clients = Clients::over(&tower::service_fn(answer), Deadlines::default(), &skew, &metrics);
-    Setup { clients, skew, metrics }
+    let (server_clock, metrics) = (ServerClock::new(clock), Metrics::new("test"));
+    let clients = Clients::over(&tower::service_fn(answer), Deadlines::default(), &server_clock, &metrics);
+    Setup { clients, server_clock, metrics }
 }
 
 fn no_answer(error: &kube::Error) -> bool {
@@ -131,7 +131,7 @@ async fn the_servers_clock_is_noted() {
         Ok(Response::builder().header("date", date).body(Answer::from(LIST)).unwrap())
     });
     Api::<Namespace>::all(s.clients.reads).list(&ListParams::default()).await.unwrap();
-    assert_eq!(s.skew.current().unwrap().as_secs(), 60);
+    assert_eq!(s.server_clock.skew().unwrap().as_secs(), 60);
     assert!(s.metrics.encode().contains("coppice_clock_skew_seconds 60.0\n"));
 }
 
@@ -153,8 +153,8 @@ async fn refusing(status: u16) -> (kube::Config, Arc<Mutex<Vec<http::HeaderMap>>
 async fn nothing_is_repeated_and_we_say_who_we_are() {
     for status in [429, 500, 503, 504] {
         let (config, seen) = refusing(status).await;
-        let skew = Skew::new(Clock::system());
-        let clients = Clients::new(config, &skew, &Metrics::new("test")).unwrap();
+        let server_clock = ServerClock::new(Clock::system());
+        let clients = Clients::new(config, &server_clock, &Metrics::new("test")).unwrap();
         let writes: Api<Namespace> = Api::all(clients.writes);
         let error = writes.create(&PostParams::default(), &Namespace::default()).await.unwrap_err();
         assert_eq!(ambiguous(&error), status != 429, "{error}");
@@ -162,7 +162,7 @@ async fn nothing_is_repeated_and_we_say_who_we_are() {
         let seen = seen.lock().unwrap();
         assert_eq!(seen.len(), 2, "{status}");
         assert!(seen.iter().all(|h| h["user-agent"].to_str().unwrap().starts_with("coppice-operator/")));
-        assert_eq!(skew.current(), Some(jiff::SignedDuration::ZERO), "the same clock on both sides");
+        assert_eq!(server_clock.skew(), Some(jiff::SignedDuration::ZERO), "the same clock on both sides");
     }
 }
 
@@ -172,7 +172,8 @@ async fn a_refused_connection_is_not_ambiguous() {
     let uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
     drop(listener);
     let clients =
-        Clients::new(kube::Config::new(uri), &Skew::new(Clock::system()), &Metrics::new("test")).unwrap();
+        Clients::new(kube::Config::new(uri), &ServerClock::new(Clock::system()), &Metrics::new("test"))
+            .unwrap();
     let error = Api::<Namespace>::all(clients.writes).get("x").await.unwrap_err();
     assert!(!ambiguous(&error), "{error:?}");
 }
@@ -188,7 +189,8 @@ async fn a_connection_that_breaks_after_the_request_was_sent_is_ambiguous() {
         }
     });
     let clients =
-        Clients::new(kube::Config::new(uri), &Skew::new(Clock::system()), &Metrics::new("test")).unwrap();
+        Clients::new(kube::Config::new(uri), &ServerClock::new(Clock::system()), &Metrics::new("test"))
+            .unwrap();
     let writes: Api<Namespace> = Api::all(clients.writes);
     let error = writes.create(&PostParams::default(), &Namespace::default()).await.unwrap_err();
     assert!(ambiguous(&error), "{error:?}");

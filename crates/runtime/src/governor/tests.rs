@@ -23,7 +23,7 @@ use crate::clock::Clock;
 use crate::kinds::{Config, ObjectWire, Watched as _};
 use crate::leader::Gate;
 use crate::metrics::Metrics;
-use crate::skew::Skew;
+use crate::server_clock::ServerClock;
 use crate::store::Store;
 
 /// An API server that has the settings and nothing else, and the operator's cache of them.
@@ -97,11 +97,11 @@ impl Plane {
 
     async fn book(&self, counter: &Counter) -> Result<Booking, BookingError> {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-        let skew = Skew::new(Clock::following_tokio(now));
+        let server_clock = ServerClock::new(Clock::following_tokio(now));
         let plane = self.clone();
         let service = tower::service_fn(move |request| plane.clone().answer(request));
-        let clients = Clients::over(&service, Deadlines::default(), &skew, &Metrics::new("test"));
-        let permit = Gate::always(now).permit().unwrap();
+        let clients = Clients::over(&service, Deadlines::default(), &server_clock, &Metrics::new("test"));
+        let permit = Gate::always(Duration::ZERO).permit().unwrap();
         counter.book(&clients, &permit, &self.known, 1, || now).await
     }
 

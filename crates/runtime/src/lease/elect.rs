@@ -1,7 +1,6 @@
 //! The loop around the decision: reads, writes, waits.
 
 use futures::TryStreamExt as _;
-use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::Api;
@@ -64,7 +63,8 @@ struct Candidate {
 
 /// A time during which we lead.
 struct Term {
-    since: Timestamp,
+    /// On the monotonic clock of this process.
+    since: Duration,
     transitions: i32,
     /// When the request was sent that last renewed the lease.
     renewed: Instant,
@@ -336,7 +336,7 @@ impl Candidate {
         let now = self.clock.now();
         let before = self.lease.take();
         let spec = before.as_ref().and_then(|lease| lease.spec.clone()).unwrap_or_default();
-        let (transitions, since) = match decision {
+        let (transitions, acquired) = match decision {
             Decision::Create { transitions } | Decision::Take { transitions } => (*transitions, now),
             _ => (spec.lease_transitions.unwrap_or(0), spec.acquire_time.as_ref().map_or(now, |time| time.0)),
         };
@@ -346,12 +346,12 @@ impl Candidate {
                 holder_identity: Some(self.settings.identity.clone()),
                 lease_duration_seconds: Some(whole_seconds(self.settings.duration)),
                 lease_transitions: Some(transitions),
-                acquire_time: Some(MicroTime(since)),
+                acquire_time: Some(MicroTime(acquired)),
                 renew_time: Some(MicroTime(now)),
                 ..spec
             }),
         };
-        let sent = Instant::now();
+        let (sent, since) = (Instant::now(), self.clock.monotonic());
         let end = sent + self.settings.attempt();
         let parameters = parameters();
         let answer = if matches!(decision, Decision::Create { .. }) {

@@ -17,7 +17,7 @@ use crate::client::{Clients, Deadlines};
 use crate::clock::Clock;
 use crate::leader::Gate;
 use crate::metrics::Metrics;
-use crate::skew::Skew;
+use crate::server_clock::ServerClock;
 
 /// What happens to a request on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +66,8 @@ impl Fake {
             fake.arrive(request, name, faults)
         });
         let metrics = Metrics::new("test");
-        let clients = Clients::over(&service, Deadlines::default(), &Skew::new(clock.clone()), &metrics);
+        let clients =
+            Clients::over(&service, Deadlines::default(), &ServerClock::new(clock.clone()), &metrics);
         let settings = LeaseSettings { seed, ..LeaseSettings::new("system", "coppice", who) };
         Election::new(clients, settings, clock, metrics).unwrap()
     }

@@ -156,7 +156,7 @@ async fn pods(client: &Client, system: &str) -> Vec<String> {
 async fn config(client: &Client, now: Timestamp) -> Finding {
     let about = format!("CoppiceConfig {CONFIG_NAME}");
     let mut warnings = Vec::new();
-    let Some(config) = live::config(client, &mut warnings).await else {
+    let Some(config) = live::settings(client, &mut warnings).await.found() else {
         let warning = warnings.pop().unwrap_or_default();
         let message = warning.split_once(": ").map_or(warning.as_str(), |(_, message)| message);
         return Finding::new(State::Unknown, about, message);

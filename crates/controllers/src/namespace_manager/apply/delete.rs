@@ -21,9 +21,9 @@ use crate::shared::{Key, Shared};
 const ROUNDS: usize = 5;
 /// Facts that are older than this when it comes to acting are read again (H3). Only the namespace is guarded by the request itself:
 /// a hold that is written after its manager was read is not seen, so that time must be short.
-const OLDEST: Duration = Duration::from_secs(2);
+pub(super) const OLDEST: Duration = Duration::from_secs(2);
 /// A booking that is older than this does not count any more.
-const BOOKED: Duration = Duration::from_secs(5);
+pub(super) const BOOKED: Duration = Duration::from_secs(5);
 
 pub(super) async fn carry_out(
     shared: &Shared,
@@ -60,11 +60,8 @@ pub(super) async fn carry_out(
                 Ok(Deletion::Changed) => lost = "the namespace changed between reading and deleting it",
             }
         }
-        confirmed = match confirm(shared, key, intent).await? {
-            Ok(again) => match still(again.under(shared, &booking), intent) {
-                Ok(again) => again,
-                Err(carried) => return Ok(carried),
-            },
+        confirmed = match reverify(shared, key, intent, &booking).await? {
+            Ok(again) => again,
             Err(carried) => return Ok(carried),
         };
     }
@@ -99,12 +96,12 @@ pub(super) async fn booked(
         Ok(booking) => booking,
         Err(carried) => return Ok(Err(carried)),
     };
-    let confirmed =
-        match if confirmed.age() > OLDEST { confirm(shared, key, intent).await? } else { Ok(confirmed) } {
-            Ok(confirmed) => confirmed,
-            Err(carried) => return Ok(Err(carried)),
-        };
-    Ok(still(confirmed.under(shared, &booking), intent).map(|confirmed| (confirmed, booking)))
+    let confirmed = if confirmed.age() > OLDEST {
+        reverify(shared, key, intent, &booking).await?
+    } else {
+        still(confirmed.under(shared, &booking), intent)
+    };
+    Ok(confirmed.map(|confirmed| (confirmed, booking)))
 }
 
 pub(super) async fn book(
@@ -112,6 +109,11 @@ pub(super) async fn book(
     permit: &Permit,
     confirmed: &Observation,
 ) -> Result<Booking, Carried> {
+    if shared.time().doubt().is_some() {
+        // What is booked at a wrong time would leave the budget at a wrong time.
+        shared.metrics.blocked(Reason::ClockSkew.as_str());
+        return Err(Carried::Wait(soon(shared)));
+    }
     let booked = shared
         .counter
         .book(&shared.clients, permit, &shared.configs, shared.managed(), || shared.now())
@@ -136,11 +138,30 @@ pub(super) async fn confirm(
     key: &Key,
     intent: &Intent,
 ) -> Result<Result<Observation, Carried>, String> {
+    look(shared, key, intent, |observation| observation).await
+}
+
+/// The same once the step is booked: under the settings and the budget that it was booked under, of which it has its part.
+pub(super) async fn reverify(
+    shared: &Shared,
+    key: &Key,
+    intent: &Intent,
+    booking: &Booking,
+) -> Result<Result<Observation, Carried>, String> {
+    look(shared, key, intent, |observation| observation.under(shared, booking)).await
+}
+
+async fn look(
+    shared: &Shared,
+    key: &Key,
+    intent: &Intent,
+    under: impl FnOnce(Observation) -> Observation,
+) -> Result<Result<Observation, Carried>, String> {
     if let Some(trusted) = mutated::look(shared, key).await {
-        return Ok(Ok(trusted));
+        return Ok(Ok(under(trusted)));
     }
     match observe::fresh(shared, key).await {
-        Ok(Some(observation)) => Ok(still(observation, intent)),
+        Ok(Some(observation)) => Ok(still(under(observation), intent)),
         Ok(None) => Ok(Err(Carried::Gone)),
         Err(error) => {
             let error = format!("the facts could not be read afresh: {}", chain(&error));

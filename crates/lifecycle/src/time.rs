@@ -1,0 +1,84 @@
+//! The time that decisions are made by.
+
+use coppice_api::Reason;
+use jiff::{SignedDuration, Timestamp};
+
+/// The API server's clock and this machine's agree while they differ by no more than this.
+pub const MAX_CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(5);
+
+/// The API server's time, which wrote the times that decisions rest on, as far as it is known.
+///
+/// While the clocks agree it is one instant. While they do not, it lies between two: nothing ends before the earlier one,
+/// and what may have ended by the later one is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerTime {
+    earliest: Timestamp,
+    latest: Timestamp,
+    doubt: Option<ClockDoubt>,
+}
+
+/// Why a time is not believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClockDoubt {
+    /// No answer of the API server has told its time, or none for too long.
+    NotCompared,
+    /// The API server's answers and this machine's clock differ by more than [`MAX_CLOCK_SKEW`], or did a moment ago.
+    Differs,
+}
+
+impl ServerTime {
+    /// The clocks agree.
+    pub const fn agreed(now: Timestamp) -> Self {
+        Self { earliest: now, latest: now, doubt: None }
+    }
+
+    /// They do not: the true time is one of these, or between two of them.
+    pub fn doubted(doubt: ClockDoubt, any: Timestamp, others: impl IntoIterator<Item = Timestamp>) -> Self {
+        let unknown = Self { earliest: any, latest: any, doubt: Some(doubt) };
+        others.into_iter().fold(unknown, |time, other| Self {
+            earliest: time.earliest.min(other),
+            latest: time.latest.max(other),
+            ..time
+        })
+    }
+
+    /// The time before which it is certainly not: what is due by it is due.
+    pub const fn now(&self) -> Timestamp {
+        self.earliest
+    }
+
+    /// Whether an instant may have come, though it is not certain.
+    pub fn may_have_come(&self, at: Timestamp) -> bool {
+        self.doubt.is_some() && at <= self.latest
+    }
+
+    /// Why the time is not believed, if so. Then nothing destructive is done.
+    pub const fn doubt(&self) -> Option<ClockDoubt> {
+        self.doubt
+    }
+}
+
+impl ClockDoubt {
+    /// The reason and the sentence for status. Without figures, which are others at every look.
+    pub(crate) fn tell(self) -> (Reason, String) {
+        let wrong = match self {
+            Self::NotCompared => "have not been compared lately: its answers carry no Date",
+            Self::Differs => "differ by more than 5 seconds: correct the clocks",
+        };
+        (Reason::ClockSkew, format!("the API server's clock and Coppice's {wrong}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_doubted_lies_between_the_earliest_and_the_latest() {
+        let at = |seconds| Timestamp::from_second(seconds).unwrap();
+        let time = ServerTime::doubted(ClockDoubt::Differs, at(20), [at(30), at(10)]);
+        assert_eq!((time.now(), time.doubt()), (at(10), Some(ClockDoubt::Differs)));
+        assert_eq!([30, 31].map(|s| time.may_have_come(at(s))), [true, false]);
+        assert!(!ServerTime::agreed(at(30)).may_have_come(at(20)), "that it has come is certain");
+    }
+}
