@@ -4,18 +4,19 @@ use std::sync::Arc;
 
 use http::{
     HeaderMap, HeaderValue, Request, Response, StatusCode,
-    header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
+    header::{CONTENT_LENGTH, CONTENT_TYPE, DATE, RETRY_AFTER},
     request::Parts,
 };
 use http_body_util::BodyExt as _;
 use hyper::body::{Bytes, Incoming};
+use jiff::fmt::rfc2822::DateTimeParser;
 use tokio::sync::oneshot;
 
 use super::{
     answer::{Answer, Spoil},
     body::{Cut, Outgoing, Pipe, Reader, half, pipe},
     request::{self, Known},
-    rules::{Fault, Phase, Verdict},
+    rules::{Date, Fault, Phase, Verdict},
     server::{Shared, causes, strip},
     stale,
     trace::Entry,
@@ -83,6 +84,16 @@ pub(super) struct Exchange {
 
 impl Exchange {
     async fn answer(&self) -> Result<Response<Outgoing>, Cut> {
+        let mut answer = self.answer_at_its_time().await?;
+        let rule = self.shared.rules.apply(Phase::Date, &self.entry);
+        if let Some(Fault::Date(date)) = rule.as_ref().map(|rule| rule.fault()) {
+            self.note(&Fault::Date(*date));
+            set_date(answer.headers_mut(), *date);
+        }
+        Ok(answer)
+    }
+
+    async fn answer_at_its_time(&self) -> Result<Response<Outgoing>, Cut> {
         let rule = self.shared.rules.apply(Phase::Request, &self.entry);
         let Some(rule) = rule else { return Ok(self.pass(self.ask().await?)) };
         self.note(rule.fault());
@@ -204,6 +215,21 @@ impl Exchange {
             shared.trace.finish(seq, written.is_ok() && spoil != Some(Spoil::Truncated));
         });
         Response::from_parts(head, outgoing)
+    }
+}
+
+/// Changes the time that an answer tells. What the proxy made up itself tells none.
+fn set_date(headers: &mut HeaderMap, date: Date) {
+    let Date::Shifted(by) = date else {
+        headers.remove(DATE);
+        return;
+    };
+    let right = headers.get(DATE).and_then(|value| value.to_str().ok());
+    let right = right.and_then(|text| DateTimeParser::new().parse_timestamp(text).ok());
+    let shifted = right.and_then(|right| right.checked_add(by).ok());
+    let text = shifted.map(|at| at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string());
+    if let Some(value) = text.and_then(|text| HeaderValue::try_from(text).ok()) {
+        headers.insert(DATE, value);
     }
 }
 

@@ -6,7 +6,7 @@
 //! [`Entry`] of the [`Trace`].
 //!
 //! A request meets at most one fault, that of the oldest rule that applies, and beside it at most one view of the past
-//! ([`Fault::Stale`]). An event meets at most one fault.
+//! ([`Fault::Stale`]) and one wrong time ([`Fault::Date`]). An event meets at most one fault.
 //!
 //! Two limits: connections are not upgraded (`exec`, `port-forward`), and clients made with client-go, as kubectl, send
 //! no token over plain HTTP.
@@ -33,7 +33,7 @@ use tokio::net::TcpListener;
 use self::server::{Mode, Shared, accept};
 pub use self::{
     answer::{Answer, Spoil},
-    rules::{Active, Break, Fault, Match, Rule, Stale, Watches},
+    rules::{Active, Break, Date, Fault, Match, Rule, Stale, Watches},
     trace::{Entry, Trace, WatchEvent},
 };
 use crate::{

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use jiff::SignedDuration;
 use tokio::sync::watch;
 
 use super::{
@@ -35,6 +36,8 @@ pub enum Fault {
     HoldAnswer,
     /// The request is forwarded; its answer is spoilt. Not for watches.
     Spoil(Spoil),
+    /// The answer tells another time than the API server's. Nothing else about it changes: it can meet another fault.
+    Date(Date),
     /// Reads see the past, as long as the rule exists; writes are not affected.
     Stale(Stale),
     /// The event is left out.
@@ -46,6 +49,15 @@ pub enum Fault {
     HoldEvent,
     /// The watch breaks in place of the event.
     Break(Break),
+}
+
+/// What becomes of the `Date` header of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Date {
+    /// It tells a time that is later by so much, or earlier if that is negative.
+    Shifted(SignedDuration),
+    /// There is none.
+    Removed,
 }
 
 /// A way for a watch to end.
@@ -92,6 +104,7 @@ pub enum Watches {
 pub(super) enum Phase {
     Request,
     View,
+    Date,
     Event,
 }
 
@@ -107,6 +120,7 @@ impl Fault {
             Self::LoseAnswer => "lose-answer",
             Self::HoldAnswer => "hold-answer",
             Self::Spoil(_) => "spoil",
+            Self::Date(_) => "date",
             Self::Stale(_) => "stale",
             Self::DropEvent => "drop-event",
             Self::DelayEvent(_) => "delay-event",
@@ -118,6 +132,7 @@ impl Fault {
     fn phase(&self) -> Phase {
         match self {
             Self::Stale(_) => Phase::View,
+            Self::Date(_) => Phase::Date,
             Self::DropEvent | Self::DelayEvent(_) | Self::HoldEvent | Self::Break(_) => Phase::Event,
             _ => Phase::Request,
         }

@@ -208,7 +208,9 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, cuts: u64) {
     // Without it small pieces would only be slower.
     let _ = stream.set_nodelay(true);
     let service = service_fn(|request| forward::exchange(Arc::clone(&shared), request));
-    let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    // The time of an answer is the API server's, or nobody's.
+    let connection =
+        http1::Builder::new().auto_date_header(false).serve_connection(TokioIo::new(stream), service);
     let cut = tokio::select! {
         biased;
         () = shared.cut_after(cuts) => true,

@@ -5,8 +5,9 @@ use std::time::Duration;
 use crate::support::{Bench, code, soon};
 use coppice_plane::{
     ALICE,
-    proxy::{Answer, Entry, Fault, Match, Rule, Spoil},
+    proxy::{Answer, Date, Entry, Fault, Match, Rule, Spoil},
 };
+use jiff::{SignedDuration, Timestamp, fmt::rfc2822::DateTimeParser};
 use k8s_openapi::api::{authentication::v1::SelfSubjectReview, core::v1::Secret};
 use kube::{
     Api, Error,
@@ -231,4 +232,28 @@ async fn the_second_page_of_a_list_has_expired() {
     assert_eq!(code(&bench.through.list(&next).await.unwrap_err()), 410);
     drop(rule);
     assert_eq!(bench.through.list(&next).await.unwrap().items.len(), 1);
+}
+
+/// The `Date` header of an answer.
+async fn date(bench: &Bench) -> Option<Timestamp> {
+    let answer = reqwest::get(format!("{}/version", bench.proxy.url())).await.unwrap();
+    let date = answer.headers().get("date")?.to_str().unwrap();
+    Some(DateTimeParser::new().parse_timestamp(date).unwrap())
+}
+
+#[tokio::test]
+async fn answers_tell_another_time_or_none() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let bench = Bench::new("dates").await;
+    let right = date(&bench).await.unwrap();
+    let hour = SignedDuration::from_hours(1);
+    let shifted = bench.proxy.add(Rule::new(Match::any(), Fault::Date(Date::Shifted(hour))).times(2));
+    for ahead in [true, true, false] {
+        let by = date(&bench).await.unwrap().duration_since(right);
+        assert_eq!(by >= hour, ahead, "{by}");
+    }
+    drop(shifted);
+    let _removed = bench.proxy.add(Rule::new(Match::any(), Fault::Date(Date::Removed)).once());
+    assert_eq!(date(&bench).await, None);
+    assert!(date(&bench).await.is_some());
 }
