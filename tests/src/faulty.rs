@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use coppice_plane::proxy::{Entry, Match, Proxy};
@@ -108,8 +109,7 @@ impl Replica {
 
     /// Waits until it leads.
     pub async fn leads(&self, stage: &Stage) -> anyhow::Result<()> {
-        let leads = async || (self.operator.metric("coppice_leader").await.ok()?? > 0.5).then_some(());
-        stage.until("the operator leads", leads).await.with_context(|| self.operator.last_lines())
+        self.operator.leads(stage).await
     }
 
     /// Starts another operator in the place of one that has ended. A dead one does not give its lease back: it is taken
@@ -191,8 +191,19 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> anyhow::Res
 impl World {
     /// A plane that remembers every revision, with Coppice installed, and no operator.
     pub async fn start() -> anyhow::Result<Self> {
-        let apiserver_args = HISTORY_ARGS.map(str::to_owned).to_vec();
-        let stage = Stage::bare(Options { apiserver_args, ..Options::default() }).await?;
+        Self::on(Stage::bare(Self::options()).await?).await
+    }
+
+    /// The same, however many planes run: for a test that waits for minutes and does little meanwhile.
+    pub async fn start_at_once() -> anyhow::Result<Self> {
+        Self::on(Stage::bare_at_once(Self::options()).await?).await
+    }
+
+    fn options() -> Options {
+        Options { apiserver_args: HISTORY_ARGS.map(str::to_owned).to_vec(), ..Options::default() }
+    }
+
+    async fn on(stage: Stage) -> anyhow::Result<Self> {
         stage.install().await?;
         stage.apply(SETTINGS).await?;
         Ok(Self { stage, receiver: Receiver::start(&[]).await?, works: BTreeMap::new() })
@@ -200,9 +211,9 @@ impl World {
 
     /// Creates a namespace for each work, with what is to be worked on, but without managers.
     pub async fn prepare(&mut self, works: &[(String, Work)]) -> anyhow::Result<()> {
-        let mut yaml = String::new();
+        let (mut namespaces, mut yaml) = (String::new(), String::new());
         for (name, work) in works {
-            writeln!(yaml, "---\n{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}")?;
+            writeln!(namespaces, "---\n{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}")?;
             if matches!(work, Work::Sleep | Work::Wake) {
                 // Paused: its size is what is looked at, and pods would only cost time.
                 writeln!(
@@ -213,8 +224,9 @@ impl World {
                 )?;
             }
         }
-        self.stage.kubectl_stdin(ADMIN, &["create", "-f", "-"], &yaml).await?;
-        let found = self.objects("namespaces").await?;
+        self.stage.create_all(&namespaces).await?;
+        self.stage.create_all(&yaml).await?;
+        let found = self.stage.list("namespaces", "").await?;
         for (name, work) in works {
             let object = found.iter().find(|o| o["metadata"]["name"] == name.as_str());
             let uid = object.and_then(|o| o["metadata"]["uid"].as_str()).context("no uid")?;
@@ -255,12 +267,6 @@ impl World {
         self.works.get(name).map_or("", |(_, uid)| uid)
     }
 
-    async fn objects(&self, kinds: &str) -> anyhow::Result<Vec<Value>> {
-        let text = self.stage.kubectl(ADMIN, &["get", kinds, "-A", "-o", "json"]).await?;
-        let list: Value = serde_json::from_str(&text)?;
-        Ok(list["items"].as_array().cloned().unwrap_or_default())
-    }
-
     /// Waits until each of these is as it shall be: gone, asleep, awake or told.
     pub async fn done<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> anyhow::Result<()> {
         let names: Vec<&str> = names.into_iter().collect();
@@ -270,7 +276,8 @@ impl World {
     }
 
     async fn undone(&self, names: &[&str]) -> anyhow::Result<Vec<(String, Value)>> {
-        let found = self.objects("namespaces,deployments.apps,namespacemanagers.coppice.dev").await?;
+        let lists = ["namespaces", "deployments", "namespacemanagers"].map(|kind| self.stage.list(kind, ""));
+        let found = futures::future::try_join_all(lists).await?.concat();
         let get = |kind: &str, namespace: &str, name: &str| {
             let is = |o: &&Value| {
                 o["kind"] == kind
@@ -330,7 +337,7 @@ impl World {
     pub async fn verify_told_once(&self, operator: &Operator) -> anyhow::Result<()> {
         self.verify()?;
         let mut told: BTreeMap<&str, u64> = BTreeMap::new();
-        let events = self.objects("events.v1.events.k8s.io").await?;
+        let events = self.stage.list("events", "").await?;
         for event in &events {
             let about = &event["regarding"];
             let name = match (event["reason"].as_str(), about["kind"].as_str()) {
@@ -359,10 +366,8 @@ impl World {
 
     /// Waits until the operators write nothing any more but their lease.
     pub async fn quiet(&self) -> anyhow::Result<()> {
-        let writes = || -> anyhow::Result<Vec<AuditEvent>> {
-            let audit = self.stage.plane.audit()?.into_iter();
-            let ours = |e: &AuditEvent| e.user == OPERATOR && !e.user_agent.starts_with("kubectl");
-            Ok(audit.filter(|e| ours(e) && e.is_write()).collect())
+        let writes = || -> anyhow::Result<Vec<Arc<AuditEvent>>> {
+            Ok(self.stage.by_operator()?.into_iter().filter(|e| e.is_write()).collect())
         };
         let quiet = async || {
             let renewals = writes().ok()?.iter().rev().take_while(|e| e.resource == "leases").count();

@@ -7,7 +7,9 @@ pub mod faulty;
 pub mod memory;
 pub mod operator;
 pub mod proxy;
+pub mod pulse;
 pub mod receiver;
+pub mod requests;
 pub mod scale;
 pub mod stage;
 
@@ -38,7 +40,7 @@ pub fn together(test: impl AsyncFnOnce(&Stage, &Operator) -> anyhow::Result<()>)
     RUNTIME.block_on(async {
         let (stage, operator) = SHARED
             .get_or_try_init(async || {
-                let stage = Stage::start().await?;
+                let stage = Stage::start_at_once().await?;
                 // Tests destroy much in a short time; the budget has tests of its own.
                 let config = r#"{apiVersion: coppice.dev/v1alpha1, kind: CoppiceConfig, metadata: {name: coppice},
                     spec: {governor: {perMinute: 100000, perHour: 100000, maxShare: 100%, atLeast: 100000},

@@ -23,6 +23,7 @@ pub struct Operator {
     /// The supervisor's standard input: dropping it kills the operator.
     leash: Option<tokio::process::ChildStdin>,
     pid: u32,
+    client: reqwest::Client,
     /// Where it serves `/readyz` and `/metrics`.
     pub address: String,
     /// Its log.
@@ -78,7 +79,8 @@ impl Operator {
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line).await?;
         let pid = line.trim().parse().context("the supervisor tells no process id")?;
-        Ok(Self { child, leash, pid, address, log })
+        let client = reqwest::Client::builder().no_proxy().build()?;
+        Ok(Self { child, leash, pid, client, address, log })
     }
 
     /// Waits until every watch has synced and the first pass is done.
@@ -87,9 +89,15 @@ impl Operator {
         ready.map(|_| ()).with_context(|| self.last_lines())
     }
 
+    /// Waits until it leads.
+    pub async fn leads(&self, stage: &Stage) -> anyhow::Result<()> {
+        let leads = async || (self.metric("coppice_leader").await.ok()?? > 0.5).then_some(());
+        stage.until("the operator leads", leads).await.with_context(|| self.last_lines())
+    }
+
     /// What it answers to a GET, if with success.
     pub async fn http(&self, path: &str) -> anyhow::Result<String> {
-        let answer = reqwest::get(format!("http://{}{path}", self.address)).await?;
+        let answer = self.client.get(format!("http://{}{path}", self.address)).send().await?;
         let status = answer.status();
         let text = answer.text().await?;
         anyhow::ensure!(status.is_success(), "{path} answered {status}: {text}");

@@ -2,21 +2,38 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use coppice_plane::{ADMIN, AuditEvent, OPERATOR, Options, Plane};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::pulse::Pulse;
+use crate::requests::{self, Clients, Requests};
 
 /// How long a test waits for a state before it fails. Generous: the machine may be busy, and nothing depends on it.
 pub const PATIENCE: Duration = Duration::from_secs(90);
+/// Between two looks at what nobody tells of.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// A running plane with Coppice installed, but for the operator's own pods.
 pub struct Stage {
     /// The plane.
     pub plane: Plane,
+    clients: Clients,
+    pulse: Pulse,
+    _slot: Option<SemaphorePermit<'static>>,
 }
+
+/// Planes of one process that run at once, by `COPPICE_TEST_PLANES`: each takes half a gigabyte, and to start one takes a
+/// processor seconds.
+static SLOTS: LazyLock<Semaphore> = LazyLock::new(|| {
+    let wanted = std::env::var("COPPICE_TEST_PLANES").ok().and_then(|text| text.parse().ok());
+    Semaphore::new(wanted.unwrap_or(5))
+});
 
 /// The top of the source tree: above the current folder, or else where this was compiled. In this order, since several
 /// checkouts may share a target folder.
@@ -53,32 +70,61 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Starts a plane with nothing on it.
+    /// The same, however many other planes run: for tests that wait for long and do little meanwhile, so that they begin
+    /// soon.
+    pub async fn start_at_once() -> anyhow::Result<Self> {
+        let stage = Self::bare_at_once(Options::default()).await?;
+        stage.install().await?;
+        Ok(stage)
+    }
+
+    /// Starts a plane with nothing on it, as soon as not too many others run.
     pub async fn bare(options: Options) -> anyhow::Result<Self> {
-        Ok(Self { plane: Plane::start(options).await? })
+        let slot = SLOTS.acquire().await?;
+        Self::run(options, Some(slot)).await
+    }
+
+    /// The same, however many others run.
+    pub async fn bare_at_once(options: Options) -> anyhow::Result<Self> {
+        Self::run(options, None).await
+    }
+
+    async fn run(options: Options, slot: Option<SemaphorePermit<'static>>) -> anyhow::Result<Self> {
+        let plane = Plane::start(options).await?;
+        Ok(Self { plane, clients: Clients::default(), pulse: Pulse::default(), _slot: slot })
+    }
+
+    /// Requests in a user's name, made in this process.
+    pub async fn requests(&self, user: &str) -> anyhow::Result<Requests> {
+        self.clients.by(self.plane.kubeconfig(user)?).await
+    }
+
+    /// The same in the administrator's.
+    pub async fn admin(&self) -> anyhow::Result<Requests> {
+        self.requests(ADMIN).await
     }
 
     /// Installs `deploy/install.yaml`, without the Deployment: the tests run the operator themselves.
     pub async fn install(&self) -> anyhow::Result<()> {
         let rest = manifest()?;
         self.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], &rest).await?;
-        let crds = "crd/namespacemanagers.coppice.dev crd/coppiceconfigs.coppice.dev";
-        let mut wait = vec!["wait", "--for=condition=Established", "--timeout=60s"];
-        wait.extend(crds.split(' '));
-        self.kubectl(ADMIN, &wait).await?;
-        // An admission policy is in force a moment after it was created: wait until it refuses what it shall refuse.
-        self.until("the admission policy is in force", async || {
-            let forged = r#"{"status":{"firings":1}}"#;
-            let write =
-                ["patch", "coppiceconfig", "none", "--subresource=status", "--type=merge", "-p", forged];
-            let _ = self.kubectl(ADMIN, &write).await;
-            let name = "guard-probe";
-            let _ = self.kubectl(ADMIN, &["create", "namespace", name]).await;
-            let refused = self.kubectl(OPERATOR, &["delete", "namespace", name, "--wait=false"]).await;
-            match refused {
-                Err(error) => error.to_string().contains("precondition").then_some(()),
-                Ok(_) => None,
+        let admin = self.admin().await?;
+        self.until("the CRDs are served", async || {
+            for name in ["namespacemanagers.coppice.dev", "coppiceconfigs.coppice.dev"] {
+                let crd = admin.get("crd", "", name).await.ok()??;
+                let conditions = crd["status"]["conditions"].as_array()?;
+                conditions.iter().find(|c| c["type"] == "Established" && c["status"] == "True")?;
             }
+            Some(())
+        })
+        .await?;
+        // An admission policy is in force a moment after it was created: wait until it refuses what it has to.
+        let operator = self.requests(OPERATOR).await?;
+        let probe = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "guard-probe"}});
+        self.until("the admission policy is in force", async || {
+            let _ = admin.create(&probe).await;
+            let refused = operator.delete("namespace", "", "guard-probe", &json!({})).await;
+            refused.is_err_and(|error| error.to_string().contains("precondition")).then_some(())
         })
         .await
     }
@@ -109,17 +155,44 @@ impl Stage {
         Ok(text)
     }
 
-    /// Applies YAML as the administrator.
+    /// Applies YAML as the administrator: kinds that tests do not know with kubectl.
     pub async fn apply(&self, yaml: &str) -> anyhow::Result<String> {
-        self.kubectl_stdin(ADMIN, &["apply", "-f", "-"], yaml).await
+        let objects = requests::documents(yaml)?;
+        if !objects.iter().all(|object| object["kind"].as_str().is_some_and(requests::knows)) {
+            return self.kubectl_stdin(ADMIN, &["apply", "-f", "-"], yaml).await;
+        }
+        let admin = self.admin().await?;
+        let mut said = String::new();
+        for object in &objects {
+            said += &admin.apply(object).await?;
+        }
+        Ok(said)
+    }
+
+    /// Creates the objects of YAML as the administrator, many at once and in no particular order.
+    pub async fn create_all(&self, yaml: &str) -> anyhow::Result<()> {
+        self.admin().await?.create_all(&requests::documents(yaml)?).await
+    }
+
+    /// Changes an object as the administrator, by a merge patch.
+    pub async fn patch(&self, kind: &str, namespace: &str, name: &str, patch: &str) -> anyhow::Result<Value> {
+        self.admin().await?.patch(kind, namespace, name, &serde_json::from_str(patch)?).await
     }
 
     /// Creates a namespace in which pods can be created.
     pub async fn namespace(&self, name: &str) -> anyhow::Result<String> {
-        self.kubectl(ADMIN, &["create", "namespace", name]).await?;
-        let wait = ["wait", "-n", name, "--for=create", "serviceaccount/default", "--timeout=60s"];
-        self.kubectl(ADMIN, &wait).await?;
-        self.uid("namespace", name).await
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        let created = self.admin().await?.create(&namespace).await?;
+        self.account(name).await?;
+        Ok(created["metadata"]["uid"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Waits until pods can be created in a namespace.
+    pub async fn account(&self, namespace: &str) -> anyhow::Result<()> {
+        self.until("the service account of pods", async || {
+            self.get("serviceaccount", namespace, "default").await.ok()?.map(drop)
+        })
+        .await
     }
 
     /// Applies a `NamespaceManager` with this spec (a YAML flow mapping).
@@ -148,17 +221,12 @@ impl Stage {
 
     /// One object as JSON; none if there is no such object.
     pub async fn get(&self, kind: &str, namespace: &str, name: &str) -> anyhow::Result<Option<Value>> {
-        let mut args = vec!["get", kind, name, "-o", "json", "--ignore-not-found"];
-        if !namespace.is_empty() {
-            args.extend(["-n", namespace]);
-        }
-        let text = self.kubectl(ADMIN, &args).await?;
-        if text.trim().is_empty() { Ok(None) } else { Ok(Some(serde_json::from_str(&text)?)) }
+        self.admin().await?.get(kind, namespace, name).await
     }
 
-    async fn uid(&self, kind: &str, name: &str) -> anyhow::Result<String> {
-        let object = self.get(kind, "", name).await?.with_context(|| format!("{kind} {name} is gone"))?;
-        Ok(object["metadata"]["uid"].as_str().unwrap_or_default().to_owned())
+    /// The objects of a kind in a namespace, or in all.
+    pub async fn list(&self, kind: &str, namespace: &str) -> anyhow::Result<Vec<Value>> {
+        self.admin().await?.list(kind, namespace).await
     }
 
     /// Waits until a manager's status has a phase; returns the manager.
@@ -175,19 +243,22 @@ impl Stage {
         what: &str,
         is: impl Fn(&Value) -> bool,
     ) -> anyhow::Result<Value> {
-        let mut last = Value::Null;
-        let deadline = Instant::now() + PATIENCE;
-        while Instant::now() < deadline {
-            if let Some(manager) = self.get("nsman", namespace, name).await? {
-                let current = manager["status"]["observedGeneration"] == manager["metadata"]["generation"];
-                if current && is(&manager) {
-                    return Ok(manager);
-                }
-                last = manager;
+        let last = Mutex::new(Value::Null);
+        let wanted = async || {
+            let manager = match self.get("nsman", namespace, name).await {
+                Ok(manager) => manager?,
+                Err(error) => return Some(Err(error)),
+            };
+            let current = manager["status"]["observedGeneration"] == manager["metadata"]["generation"];
+            if current && is(&manager) {
+                return Some(Ok(manager));
             }
-            pause().await;
-        }
-        bail!("{namespace}/{name} never reached {what}; its status is {:#}", last["status"])
+            *last.lock().unwrap_or_else(PoisonError::into_inner) = manager;
+            None
+        };
+        let found = self.until(&format!("{namespace}/{name} reaches {what}"), wanted).await;
+        let status = || last.lock().unwrap_or_else(PoisonError::into_inner)["status"].clone();
+        found.with_context(|| format!("its status is {:#}", status()))?
     }
 
     /// Waits until a namespace is being deleted or gone (or has been replaced).
@@ -207,50 +278,55 @@ impl Stage {
         }
     }
 
-    /// Waits until something is there.
+    /// Waits until something is there: looks again whenever anything on the plane has changed.
     pub async fn until<T>(&self, what: &str, check: impl AsyncFn() -> Option<T>) -> anyhow::Result<T> {
-        until(what, check).await
+        let mut changes = self.pulse.changes(self.plane.etcd_url()).await;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            changes.mark();
+            if let Some(found) = check().await {
+                return Ok(found);
+            }
+            if Instant::now() > deadline {
+                bail!("waited {} s in vain: {what}", PATIENCE.as_secs());
+            }
+            changes.next().await;
+        }
     }
 
     /// Events of a reason about an object: their messages.
     pub async fn events(&self, namespace: &str, name: &str, reason: &str) -> anyhow::Result<Vec<String>> {
-        let text =
-            self.kubectl(ADMIN, &["get", "events.v1.events.k8s.io", "-n", namespace, "-o", "json"]).await?;
-        let list: Value = serde_json::from_str(&text)?;
-        let events = list["items"].as_array().cloned().unwrap_or_default();
+        let events = self.list("events", namespace).await?;
         let about = |e: &&Value| e["regarding"]["name"] == name && e["reason"] == reason;
         Ok(events.iter().filter(about).filter_map(|e| e["note"].as_str().map(str::to_owned)).collect())
     }
 
-    /// Every request to delete a namespace by the operator; not those that tests make with kubectl in its name, such as the
+    /// Every request to delete a namespace by the operator; not those that tests make in its name, such as the
     /// probe that may come before the admission policy is in force.
     pub fn namespace_deletes(&self) -> anyhow::Result<Vec<AuditEvent>> {
-        let events = self.plane.audit()?;
-        Ok(events
-            .into_iter()
-            .filter(|e| {
-                e.user == OPERATOR
-                    && !e.user_agent.starts_with("kubectl")
-                    && e.verb == "delete"
-                    && e.resource == "namespaces"
-            })
-            .collect())
+        let deletes = self.by_operator()?.into_iter();
+        let deletes = deletes.filter(|e| e.verb == "delete" && e.resource == "namespaces");
+        Ok(deletes.map(|e| AuditEvent::clone(&e)).collect())
+    }
+
+    /// Every request by the operator itself.
+    pub fn by_operator(&self) -> anyhow::Result<Vec<Arc<AuditEvent>>> {
+        let ours = |agent: &str| agent.starts_with("kubectl") || agent.starts_with(requests::USER_AGENT);
+        let events = self.plane.audit()?.into_iter();
+        Ok(events.filter(|e| e.user == OPERATOR && !ours(&e.user_agent)).collect())
     }
 }
 
-/// Waits until something is there.
+/// Waits until something is there that is not on a plane.
 pub async fn until<T>(what: &str, check: impl AsyncFn() -> Option<T>) -> anyhow::Result<T> {
     let deadline = Instant::now() + PATIENCE;
-    while Instant::now() < deadline {
+    loop {
         if let Some(found) = check().await {
             return Ok(found);
         }
-        pause().await;
+        if Instant::now() > deadline {
+            bail!("waited {} s in vain: {what}", PATIENCE.as_secs());
+        }
+        tokio::time::sleep(LOOK).await;
     }
-    bail!("waited {} s in vain: {what}", PATIENCE.as_secs())
-}
-
-/// Between two looks at the API server.
-async fn pause() {
-    tokio::time::sleep(Duration::from_millis(100)).await;
 }

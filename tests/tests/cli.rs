@@ -82,7 +82,7 @@ fn a_tenant_holds_releases_and_wakes_also_after_the_operator_was_restarted() -> 
 #[test]
 fn simulate_tells_from_the_live_cluster_what_the_operator_then_does_and_writes_nothing() -> Test {
     alone(async {
-        let stage = Stage::start().await?;
+        let stage = Stage::start_at_once().await?;
         let _operator = Operator::start(&stage).await?;
         let mut uids = Vec::new();
         for (namespace, action) in [("ends", "delete"), ("stays", "scaleDown")] {

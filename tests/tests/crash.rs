@@ -19,15 +19,12 @@ const GENEROUS: &str = r#"{apiVersion: coppice.dev/v1alpha1, kind: CoppiceConfig
     spec: {governor: {perMinute: 1000, perHour: 1000, maxShare: 100%, atLeast: 1000}, tenants: {webhookHosts: ["127.0.0.1"]}}}"#;
 
 fn writes(stage: &Stage) -> anyhow::Result<usize> {
-    let audit = stage.plane.audit()?;
-    Ok(audit.iter().filter(|e| e.user == OPERATOR && e.is_write() && e.resource != "leases").count())
+    Ok(stage.by_operator()?.iter().filter(|e| e.is_write() && e.resource != "leases").count())
 }
 
 /// Whether every manager has fired.
 async fn finished(stage: &Stage) -> anyhow::Result<bool> {
-    let all = stage.kubectl(coppice_plane::ADMIN, &["get", "nsman", "-A", "-o", "json"]).await?;
-    let all: Value = serde_json::from_str(&all)?;
-    let items = all["items"].as_array().cloned().unwrap_or_default();
+    let items = stage.list("nsman", "").await?;
     Ok(items.iter().all(|m| m["status"]["firings"] == 1 && m["status"]["intent"].is_null()))
 }
 
@@ -122,7 +119,7 @@ fn of_two_operators_one_acts_and_the_other_takes_over() -> Test {
             async |operator: &Operator| operator.metric("coppice_leader").await.ok().flatten() == Some(1.0);
         let mut first = Operator::spawn(&stage, &SHORT_LEASE).await?;
         first.ready(&stage).await?;
-        stage.until("the first leads", async || leads(&first).await.then_some(())).await?;
+        first.leads(&stage).await?;
         let mut second = Operator::spawn(&stage, &SHORT_LEASE).await?;
         second.ready(&stage).await?;
         let uid = stage.namespace("one").await?;
@@ -134,7 +131,7 @@ fn of_two_operators_one_acts_and_the_other_takes_over() -> Test {
         };
         ensure!(fired(&first).await? && !fired(&second).await?, "the follower has acted");
         first.kill().await?;
-        stage.until("the second leads", async || leads(&second).await.then_some(())).await?;
+        second.leads(&stage).await?;
         let uid = stage.namespace("two").await?;
         stage.manager("two", "m", &policy("{delete: {}}")).await?;
         stage.deleted("two", &uid).await?;
@@ -145,8 +142,7 @@ fn of_two_operators_one_acts_and_the_other_takes_over() -> Test {
         third.ready(&stage).await?;
         let status = second.terminate().await?;
         ensure!(status.success(), "{status}: {}", second.last_lines());
-        stage.until("the third leads", async || leads(&third).await.then_some(())).await?;
-        Ok(())
+        third.leads(&stage).await
     })
 }
 
@@ -211,8 +207,7 @@ fn cut_off_from_the_api_server_a_follower_waits_and_recovers_and_a_leader_ends()
 
         // Now it leads; cut off, it must not go on believing so.
         drop(leader);
-        let leads = async || (follower.metric("coppice_leader").await.ok()?? > 0.5).then_some(());
-        stage.until("the follower leads", leads).await?;
+        follower.leads(&stage).await?;
         proxy.cut().await;
         let status = follower.ended().await?;
         ensure!(!status.success(), "it ends with an error, so that it is started again");

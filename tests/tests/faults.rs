@@ -15,7 +15,6 @@ mod unseen;
 #[path = "faults/writes.rs"]
 mod writes;
 
-use coppice_plane::ADMIN;
 use coppice_tests::Stage;
 
 type Test = anyhow::Result<()>;
@@ -25,8 +24,7 @@ const HOLD: &str = r#"{"spec":{"hold":{"until":"2099-01-01T00:00:00Z"}}}"#;
 
 /// Patches the manager of a namespace.
 async fn patch(stage: &Stage, namespace: &str, patch: &str) -> anyhow::Result<()> {
-    let args = ["patch", "nsman", "m", "-n", namespace, "--type=merge", "-p", patch];
-    stage.kubectl(ADMIN, &args).await.map(|_| ())
+    stage.patch("nsman", namespace, "m", patch).await.map(drop)
 }
 
 /// The whole second that comes in so many.

@@ -176,6 +176,14 @@ fn what_cannot_be_meant_is_refused_with_advice() -> Test {
             }
         }
         ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+        // What a user gets to see of it.
+        let one = REFUSED[0];
+        let manager = format!(
+            "{{apiVersion: coppice.dev/v1alpha1, kind: NamespaceManager, metadata: {{name: m, namespace: bad-input}}, spec: {}}}",
+            one.1
+        );
+        let error = stage.kubectl_stdin(coppice_plane::ADMIN, &["apply", "-f", "-"], &manager).await.err();
+        ensure!(error.as_ref().is_some_and(|e| e.to_string().contains(one.2)), "{error:?}");
         let config = |spec: &str| {
             format!(
                 "{{apiVersion: coppice.dev/v1alpha1, kind: CoppiceConfig, metadata: {{name: coppice}}, spec: {spec}}}"

@@ -88,7 +88,7 @@ fn what_tenants_may_ask_for_can_be_changed_at_any_time() -> Test {
 #[test]
 fn pods_that_may_not_be_listed_are_unknown_and_stop_nothing_else() -> Test {
     alone(async {
-        let stage = Stage::start().await?;
+        let stage = Stage::start_at_once().await?;
         let role = stage.get("clusterrole", "", "coppice-operator").await?.unwrap_or_default();
         let mut without = role.clone();
         if let Some(rules) = without["rules"].as_array_mut() {

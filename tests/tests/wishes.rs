@@ -10,8 +10,8 @@ type Test = anyhow::Result<()>;
 
 const DUE: &str = "policies: [{name: end, when: {ttl: {after: 1s}}, then: {delete: {}}}]";
 
-async fn patch(stage: &Stage, namespace: &str, patch: &str) -> anyhow::Result<String> {
-    stage.kubectl(ADMIN, &["patch", "nsman", "m", "-n", namespace, "--type=merge", "-p", patch]).await
+async fn patch(stage: &Stage, namespace: &str, patch: &str) -> anyhow::Result<Value> {
+    stage.patch("nsman", namespace, "m", patch).await
 }
 
 /// The policy is due: its verdict has been written.
@@ -197,9 +197,8 @@ fn a_namespace_that_is_terminating_already_is_left_alone() -> Test {
             .await?;
         stage.deleted("leaving-after", &uid).await?;
         ensure!(!stage.namespace_deletes()?.iter().any(|e| e.name == "leaving"));
-        for kind in ["configmap/stays", "nsman/m"] {
-            let patch = r#"{"metadata":{"finalizers":null}}"#;
-            stage.kubectl(ADMIN, &["patch", kind, "-n", "leaving", "--type=merge", "-p", patch]).await?;
+        for (kind, name) in [("configmap", "stays"), ("nsman", "m")] {
+            stage.patch(kind, "leaving", name, r#"{"metadata":{"finalizers":null}}"#).await?;
         }
         Ok(())
     })
@@ -276,7 +275,7 @@ fn nothing_is_written_while_nothing_changes() -> Test {
         // Twenty changes that wake the manager and mean nothing to it.
         for n in 0..20 {
             let label = format!("{{\"metadata\":{{\"labels\":{{\"n\":\"{n}\"}}}}}}");
-            stage.kubectl(ADMIN, &["patch", "pod", "a", "-n", "quiet", "-p", &label]).await?;
+            stage.patch("pod", "quiet", "a", &label).await?;
         }
         stage.pod("quiet", "b", "fail", "component: main").await?;
         let failed = |m: &Value| m["status"]["next"]["message"] == "pod b has failed";

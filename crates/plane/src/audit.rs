@@ -1,6 +1,11 @@
 //! The API server's audit log, as far as tests read it.
 
-use std::{fs, path::Path};
+use std::{
+    fs::File,
+    io::{Read as _, Seek as _, SeekFrom},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -65,18 +70,51 @@ impl AuditEvent {
     }
 }
 
-/// All complete lines of an audit log; the server may be writing the last.
-pub(crate) fn read(file: &Path) -> Result<Vec<AuditEvent>> {
-    let text = fs::read_to_string(file).map_err(io(format!("read {}", file.display())))?;
-    let complete = text.rfind('\n').map_or("", |end| &text[..end]);
-    let parse = |(index, line): (usize, &str)| {
-        serde_json::from_str(line).map_err(|reason| Error::Audit {
-            file: file.to_owned(),
-            line: index + 1,
-            reason,
-        })
-    };
-    complete.lines().enumerate().map(parse).collect()
+/// An audit log that is read again and again: only what is new is parsed.
+#[derive(Debug)]
+pub(crate) struct Log {
+    file: PathBuf,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    events: Vec<Arc<AuditEvent>>,
+    /// Bytes of the complete lines so far.
+    length: u64,
+}
+
+impl Log {
+    pub(crate) fn new(file: PathBuf) -> Self {
+        Self { file, known: Mutex::default() }
+    }
+
+    /// All complete lines; the server may be writing the last.
+    pub(crate) fn read(&self) -> Result<Vec<Arc<AuditEvent>>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = since(&self.file, known.length).map_err(io(format!("read {}", self.file.display())))?;
+        let complete = new.rfind('\n').map_or("", |end| &new[..=end]);
+        for line in complete.lines() {
+            let event = serde_json::from_str(line).map_err(|reason| Error::Audit {
+                file: self.file.clone(),
+                line: known.events.len() + 1,
+                reason,
+            })?;
+            known.events.push(Arc::new(event));
+            known.length += line.len() as u64 + 1;
+        }
+        Ok(known.events.clone())
+    }
+}
+
+/// The text of a file from a place on.
+fn since(file: &Path, place: u64) -> std::io::Result<String> {
+    let mut file = File::open(file)?;
+    file.seek(SeekFrom::Start(place))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    // The last character may be half written as well.
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The event as `audit.k8s.io/v1` has it.
@@ -152,6 +190,8 @@ impl From<Line> for AuditEvent {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const DELETE: &str = r#"{"kind":"Event","auditID":"1","stage":"ResponseComplete","requestURI":"/api/v1/namespaces/x",
@@ -165,11 +205,14 @@ mod tests {
         let file = dir.path().join("audit.log");
         let line = DELETE.replace('\n', "");
         fs::write(&file, format!("{line}\n{}", &line[..40])).unwrap();
-        let events = read(&file).unwrap();
+        let log = Log::new(file.clone());
+        let events = log.read().unwrap();
         let [event] = events.as_slice() else { panic!("{events:?}") };
         assert_eq!((event.user.as_str(), event.code), ("alice", Some(409)));
         assert_eq!((event.precondition("uid"), event.precondition("resourceVersion")), (Some("u"), None));
         assert!(event.is_write() && !event.succeeded());
+        fs::write(&file, format!("{line}\n{line}\n")).unwrap();
+        assert_eq!(log.read().unwrap().len(), 2);
     }
 
     #[test]
@@ -177,6 +220,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("audit.log");
         fs::write(&file, format!("{}\n{{}}\n", DELETE.replace('\n', ""))).unwrap();
-        assert!(read(&file).unwrap_err().to_string().contains("audit.log line 2 is not an audit event"));
+        assert!(
+            Log::new(file).read().unwrap_err().to_string().contains("audit.log line 2 is not an audit event")
+        );
     }
 }

@@ -5,6 +5,7 @@ use std::{
     net::TcpListener,
     path::{Path, PathBuf},
     process::Command,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -88,7 +89,7 @@ pub struct Plane {
     ca_pem: String,
     users: Vec<(String, String)>,
     kubectl: PathBuf,
-    audited: bool,
+    audit: Option<audit::Log>,
 }
 
 impl Plane {
@@ -156,8 +157,8 @@ impl Plane {
     }
 
     /// The audit log so far, in the order of its writing.
-    pub fn audit(&self) -> Result<Vec<AuditEvent>> {
-        if self.audited { audit::read(&self.dir.join("audit.log")) } else { Err(Error::NoAudit) }
+    pub fn audit(&self) -> Result<Vec<Arc<AuditEvent>>> {
+        self.audit.as_ref().ok_or(Error::NoAudit)?.read()
     }
 
     /// An error if one of the processes has ended.
@@ -232,11 +233,12 @@ impl<'a> Start<'a> {
             url: self.url(),
             etcd_url: self.etcd_url(),
             processes: self.processes,
+            audit: (self.options.audit && !self.options.scale)
+                .then(|| audit::Log::new(self.dir.join("audit.log"))),
             dir: self.dir,
             ca_pem: self.pki.ca_cert,
             users: self.accounts.into_iter().map(|account| (account.user.name, account.token)).collect(),
             kubectl: self.binaries.path("kubectl"),
-            audited: self.options.audit && !self.options.scale,
         }
     }
 

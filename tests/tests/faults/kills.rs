@@ -5,7 +5,7 @@ use coppice_plane::proxy::{Active, Fault, Match, Rule};
 use coppice_tests::alone;
 use coppice_tests::faulty::{LIVELY_LEASE, Replica, Work, World, bookings, soon, writes_about};
 
-use crate::Test;
+use super::Test;
 
 /// On which side of a write's effect the process dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use coppice_plane::proxy::{Active, Fault, Match, Rule};
 use coppice_tests::faulty::{Replica, SHORT_LEASE, Work, World, deletions, soon, status_writes};
 use coppice_tests::{Stage, alone};
 
-use crate::{HOLD, Test, patch};
+use super::{HOLD, Test, patch};
 
 fn hold(replica: &Replica, matches: Match) -> Active {
     replica.proxy.add(Rule::new(matches, Fault::HoldRequest).once())

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use coppice_plane::ADMIN;
 use coppice_plane::proxy::{Active, Answer, Break, Entry, Fault, Match, Proxy, Rule};
 use coppice_tests::alone;
 use coppice_tests::faulty::{
@@ -13,7 +12,7 @@ use coppice_tests::faulty::{
 };
 use tokio::time::timeout;
 
-use crate::{Test, in_seconds};
+use super::{Test, in_seconds};
 
 /// Kinds that are watched.
 const KINDS: usize = 5;
@@ -97,7 +96,7 @@ fn as_long_as_the_first_lists_are_not_complete_nothing_is_done() -> Test {
             )
         });
         let managers: String = managers.collect();
-        world.stage.kubectl_stdin(ADMIN, &["create", "-f", "-"], &managers).await?;
+        world.stage.create_all(&managers).await?;
 
         let proxy = Proxy::start(&world.stage.plane, None).await?;
         let expired =
@@ -133,7 +132,7 @@ fn a_silence_of_90_seconds_stops_deletions_until_something_is_heard_again() -> T
     /// The silence, and what a busy machine needs beside it.
     const LONG: Duration = Duration::from_mins(4);
     alone(async {
-        let mut world = World::start().await?;
+        let mut world = World::start_at_once().await?;
         let replica = Replica::start(&world.stage).await?;
         world.prepare(&[("due".to_owned(), Work::Delete)]).await?;
         let spec = format!(

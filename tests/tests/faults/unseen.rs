@@ -7,20 +7,22 @@ use coppice_tests::faulty::{LIVELY_LEASE, Replica, Work, World, caches, soon, st
 use coppice_tests::{Stage, alone};
 use serde_json::Value;
 
-use crate::{HOLD, Test, in_seconds, patch};
+use super::{HOLD, Test, in_seconds, patch};
 
 const ALL_SUCCEED: &str =
     "{policies: [{name: done, when: {podsSucceed: {initialDelay: 0s}}, then: {delete: {}}}]}";
 
 /// Runs a pod, and waits until it is as far as its outcome says.
 async fn pod(stage: &Stage, namespace: &str, name: &str, outcome: &str) -> anyhow::Result<()> {
-    let account = ["wait", "-n", namespace, "--for=create", "serviceaccount/default", "--timeout=60s"];
-    stage.kubectl(ADMIN, &account).await?;
+    stage.account(namespace).await?;
     stage.pod(namespace, name, outcome, "").await?;
     let phase = if outcome == "run" { "Running" } else { "Succeeded" };
-    let (pod, condition) = (format!("pod/{name}"), format!("--for=jsonpath={{.status.phase}}={phase}"));
-    stage.kubectl(ADMIN, &["wait", "-n", namespace, &pod, &condition, "--timeout=60s"]).await?;
-    Ok(())
+    stage
+        .until(&format!("pod {name} is {phase}"), async || {
+            let pod = stage.get("pod", namespace, name).await.ok()??;
+            (pod["status"]["phase"] == phase).then_some(())
+        })
+        .await
 }
 
 /// All events about these are lost from now on.
@@ -122,8 +124,7 @@ fn what_lost_events_would_have_told_is_seen_before_anything_is_deleted() -> Test
 
 async fn paused(stage: &Stage, paused: bool) -> anyhow::Result<()> {
     let switch = format!(r#"{{"spec":{{"governor":{{"paused":{paused}}}}}}}"#);
-    let args = ["patch", "coppiceconfig", "coppice", "--type=merge", "-p", &switch];
-    stage.kubectl(ADMIN, &args).await.map(|_| ())
+    stage.patch("coppiceconfig", "", "coppice", &switch).await.map(drop)
 }
 
 /// The revision of now.

@@ -5,7 +5,7 @@ use coppice_plane::proxy::{Answer, Fault, Rule};
 use coppice_tests::alone;
 use coppice_tests::faulty::{Replica, Work, World, bookings, writes_about};
 
-use crate::Test;
+use super::Test;
 
 /// What can happen to a write on its way, with a word for names.
 fn faults() -> [(&'static str, Fault); 5] {
