@@ -1,30 +1,47 @@
 #!/usr/bin/env bash
 # Every test of the project, ending in one line: N passed, N failed.
 set -uo pipefail
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+logs=$(mktemp -d)
+beside=
+trap '[ -z "$beside" ] || kill -- "-$beside" 2>/dev/null; rm -rf "$logs"' EXIT
 
 echo "== building the control plane's binaries (once, about 5 minutes on two cores)"
 cargo run -q --locked -p coppice-plane -- build || { echo "0 passed, 1 failed"; exit 1; }
 echo "== building"
 cargo build --locked --workspace --bins || { echo "0 passed, 1 failed"; exit 1; }
-code=0
-run() { "$@" 2>&1 | tee -a "$log"; local ended=${PIPESTATUS[0]}; [ "$ended" -eq 0 ] || code=$ended; }
-echo "== testing"
-# One crate's tests after the other, and few at once within one: real control planes run beside them.
-run cargo test --locked --workspace --exclude coppice-sim --no-fail-fast -- --test-threads="${COPPICE_TEST_THREADS:-6}"
-echo "== simulating"
-# Thousands of runs: optimised.
-run cargo test --locked --profile sim -p coppice-sim --no-fail-fast
-echo "== bugs on purpose"
-run cargo test --locked --profile sim -p coppice-sim --no-fail-fast --features mutants --test mutants
+cargo test --locked --workspace --exclude coppice-sim --no-run || { echo "0 passed, 1 failed"; exit 1; }
 
-passed=$(awk '/^test result:/ {n += $4} END {print n + 0}' "$log")
-failed=$(awk '/^test result:/ {n += $6} END {print n + 0}' "$log")
-# Something that did not compile or crashed has no line of its own.
-if [ "$code" -ne 0 ] && [ "$failed" -eq 0 ]; then failed=1; fi
-if [ "$failed" -gt 0 ]; then
-  echo; echo "failed:"; grep -E '^test .* FAILED$|^error' "$log" | sort -u | sed 's/^/  /'
-fi
+# Runs a command. All that it says goes into the log of this name, and each step at once to the terminal.
+run() {
+  local name=$1
+  shift
+  "$@" 2>&1 | tee -a "$logs/$name" |
+    grep --line-buffered -E '^(test |error|failures:| +(Compiling|Finished|Running|Doc-tests) )' | sed -u "s/^/$name | /"
+  [ "${PIPESTATUS[0]}" -eq 0 ] || touch "$logs/$name.failed"
+}
+# Thousands of runs, so optimised; and on what the tests on real control planes leave of the processors: those mostly wait.
+simulate() {
+  run simulation nice -n 15 cargo test --locked --profile sim -p coppice-sim --no-fail-fast
+  run simulation nice -n 15 cargo test --locked --profile sim -p coppice-sim --no-fail-fast --features mutants --test mutants
+}
+echo "== testing, and simulating beside it"
+# With a process group of its own, so that it ends with this script, however that ends.
+set -m
+simulate &
+beside=$!
+set +m
+run tests cargo test --locked --workspace --exclude coppice-sim --no-fail-fast -- --test-threads="${COPPICE_TEST_THREADS:-64}"
+wait "$beside"
+beside=
+
+sum() { cat "$logs"/* | awk -v field="$1" '/^test result:/ {n += $field} END {print n + 0}'; }
+passed=$(sum 4) failed=$(sum 6)
+for name in tests simulation; do
+  [ -e "$logs/$name.failed" ] || continue
+  # Something that did not compile or crashed has no line of its own.
+  [ "$failed" -gt 0 ] || failed=1
+  echo; echo "== $name: everything"; cat "$logs/$name"
+  echo; echo "failed:"; grep -E '^test .* FAILED$|^error' "$logs/$name" | sort -u | sed 's/^/  /'
+done
 echo "$passed passed, $failed failed"
-[ "$failed" -eq 0 ] && [ "$code" -eq 0 ]
+[ "$failed" -eq 0 ]
