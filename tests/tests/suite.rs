@@ -4,6 +4,7 @@
 //! A new file here is a module of this program, or it does not run.
 
 mod cli;
+mod clock;
 mod conformance;
 mod crash;
 mod demo;
