@@ -11,6 +11,7 @@ mod demo;
 mod faults;
 mod guard;
 mod input;
+mod kill_switch;
 mod lifecycle;
 mod settings;
 mod sim;
