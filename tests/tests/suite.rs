@@ -13,6 +13,7 @@ mod guard;
 mod input;
 mod kill_switch;
 mod lifecycle;
+mod many;
 mod settings;
 mod sim;
 mod wishes;
