@@ -7,7 +7,6 @@ use coppice_plane::{OPERATOR, Options};
 use coppice_tests::proxy::Proxy;
 use coppice_tests::receiver::Receiver;
 use coppice_tests::{Operator, Stage, alone};
-use serde_json::Value;
 
 type Test = anyhow::Result<()>;
 
@@ -164,24 +163,6 @@ fn started_before_the_crds_are_there_it_says_so_waits_and_recovers() -> Test {
         let uid = stage.namespace("late").await?;
         stage.manager("late", "m", &policy("{delete: {}}")).await?;
         stage.deleted("late", &uid).await
-    })
-}
-
-#[test]
-fn a_deleted_lease_or_configuration_is_made_anew() -> Test {
-    alone(async {
-        let stage = Stage::start().await?;
-        let operator = Operator::start(&stage).await?;
-        let key = async || -> Option<Value> {
-            let config = stage.get("coppiceconfig", "", "coppice").await.ok()??;
-            let key = config["status"]["webhookKey"].clone();
-            key.is_string().then_some(key)
-        };
-        let before = stage.until("the settings and the key", &key).await?;
-        stage.kubectl(coppice_plane::ADMIN, &["delete", "coppiceconfig", "coppice"]).await?;
-        ensure!(stage.until("the settings again", &key).await? == before, "the key stays the same");
-        ensure!(operator.http("/readyz").await.is_ok());
-        Ok(())
     })
 }
 

@@ -114,3 +114,38 @@ fn pods_that_may_not_be_listed_are_unknown_and_stop_nothing_else() -> Test {
         stage.deleted("blind", &blind).await
     })
 }
+
+#[test]
+fn settings_that_are_deleted_reset_no_pause_and_are_not_created_again() -> Test {
+    alone(async {
+        let stage = Stage::start().await?;
+        let mut operator = Operator::start(&stage).await?;
+        let key = async || -> Option<Value> {
+            let config = stage.get("coppiceconfig", "", "coppice").await.ok()??;
+            let key = config["status"]["webhookKey"].clone();
+            key.is_string().then_some(key)
+        };
+        let before = stage.until("the first start creates the settings and the key", &key).await?;
+        settings(&stage, "{governor: {paused: true}}").await?;
+        let uid = stage.namespace("due").await?;
+        stage.manager("due", "m", DUE).await?;
+        waits_for(&stage, "due", "Paused").await?;
+        stage.kubectl(ADMIN, &["delete", "coppiceconfig", "coppice"]).await?;
+        waits_for(&stage, "due", "SettingsMissing").await?;
+        // Nor does another start: there is a key.
+        operator.terminate().await?;
+        let operator = Operator::start(&stage).await?;
+        operator.leads(&stage).await?;
+        stage.namespace("later").await?;
+        stage.manager("later", "m", DUE).await?;
+        waits_for(&stage, "later", "SettingsMissing").await?;
+        waits_for(&stage, "due", "SettingsMissing").await?;
+        ensure!(stage.get("coppiceconfig", "", "coppice").await?.is_none(), "they were created again");
+        ensure!(stage.namespace_deletes()?.is_empty() && !stage.is_deleted("due", &uid).await);
+        // Whoever creates them decides what is in them; the key stays the same.
+        settings(&stage, "{governor: {paused: false}}").await?;
+        stage.deleted("due", &uid).await?;
+        ensure!(stage.until("the key is published again", &key).await? == before);
+        Ok(())
+    })
+}
