@@ -1,6 +1,7 @@
 //! Very many of something in one namespace.
 
 use std::fmt::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::ensure;
 use coppice_tests::{Operator, Stage, together};
@@ -74,4 +75,53 @@ async fn fired(stage: &Stage, operator: &Operator) -> anyhow::Result<Value> {
         }
         known = now;
     }
+}
+
+#[test]
+fn of_very_many_managers_the_twenty_oldest_count_and_the_others_are_refused() -> Test {
+    together(async |stage, _| {
+        const COUNTED: usize = 20;
+        stage.namespace("many-managers").await?;
+        let spec = "{policies: [{name: end, when: {ttl: {after: 9h}}, then: {delete: {}}}]}";
+        // Named so that the oldest do not come first.
+        for n in 0..COUNTED {
+            stage.manager("many-managers", &format!("old-{n:02}"), spec).await?;
+        }
+        later_second(stage).await?;
+        for name in ["a-young", "b-young"] {
+            stage.manager("many-managers", name, spec).await?;
+            let manager = stage.phase("many-managers", name, "Refused").await?;
+            let next = &manager["status"]["next"];
+            ensure!(next["reason"] == "TooManyManagers", "{next}");
+            ensure!(next["message"].as_str().is_some_and(|message| message.contains("20")), "{next}");
+        }
+        for n in 0..COUNTED {
+            stage.phase("many-managers", &format!("old-{n:02}"), "Active").await?;
+        }
+        // One makes room for the older of the two, which have the same age or not: then the name decides.
+        let admin = stage.admin().await?;
+        admin.delete("nsman", "many-managers", "old-07", &serde_json::json!({})).await?;
+        stage.phase("many-managers", "a-young", "Active").await?;
+        stage.phase("many-managers", "b-young", "Refused").await?;
+        Ok(())
+    })
+}
+
+/// Waits until what is created is younger than what was created before: the API server counts in whole seconds.
+async fn later_second(stage: &Stage) -> Test {
+    let created = async |name: &str| -> Option<String> {
+        let probe = format!(
+            "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: {name}, namespace: many-managers}}}}"
+        );
+        stage.apply(&probe).await.ok()?;
+        let probe = stage.get("configmap", "many-managers", name).await.ok()??;
+        probe["metadata"]["creationTimestamp"].as_str().map(str::to_owned)
+    };
+    let first = created("probe").await;
+    let count = AtomicUsize::new(0);
+    let later = async || {
+        let name = format!("probe-{}", count.fetch_add(1, Ordering::Relaxed));
+        (created(&name).await? > first.clone()?).then_some(())
+    };
+    stage.until("the next second", later).await
 }
