@@ -4,24 +4,29 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 use coppice_api::names::{LEASE_NAME, SYSTEM_NAMESPACE};
 use coppice_lifecycle::law::ScaleKind;
+use coppice_runtime::lease::LeaseSettings;
 
 /// Coppice's operator: gives every namespace an end, exactly when and why its managers say so.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "coppice-operator", version, about, long_about = None)]
 pub(crate) struct Args {
+    /// What to do instead of running as the operator.
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+
     /// Connect by this kubeconfig; by default by the service account of the pod, else as kubectl would.
-    #[arg(long, env = "COPPICE_KUBECONFIG", value_name = "FILE")]
+    #[arg(long, global = true, env = "COPPICE_KUBECONFIG", value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
 
     /// The context of the kubeconfig.
-    #[arg(long, env = "COPPICE_CONTEXT", value_name = "NAME")]
+    #[arg(long, global = true, env = "COPPICE_CONTEXT", value_name = "NAME")]
     pub(crate) context: Option<String>,
 
     /// The namespace that the operator lives in: its Lease and its webhook key are there, and it is protected.
-    #[arg(long, env = "COPPICE_NAMESPACE", value_name = "NAME", default_value = SYSTEM_NAMESPACE)]
+    #[arg(long, global = true, env = "COPPICE_NAMESPACE", value_name = "NAME", default_value = SYSTEM_NAMESPACE)]
     pub(crate) namespace: String,
 
     /// Where to serve /livez, /readyz and /metrics.
@@ -29,31 +34,31 @@ pub(crate) struct Args {
     pub(crate) listen: SocketAddr,
 
     /// The form of the log on standard error.
-    #[arg(long, env = "COPPICE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    #[arg(long, global = true, env = "COPPICE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
 
     /// What to log, as `target=level` pairs: `info,coppice_controllers=debug`.
-    #[arg(long, env = "COPPICE_LOG", value_name = "FILTER")]
+    #[arg(long, global = true, env = "COPPICE_LOG", value_name = "FILTER")]
     pub(crate) log: Option<String>,
 
     /// This replica's name in the Lease and in Events; by default the pod's name.
-    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    #[arg(long, global = true, env = "POD_NAME", value_name = "NAME")]
     pub(crate) identity: Option<String>,
 
     /// The Lease by which replicas agree on who writes.
-    #[arg(long, env = "COPPICE_LEASE_NAME", value_name = "NAME", default_value = LEASE_NAME)]
+    #[arg(long, global = true, env = "COPPICE_LEASE_NAME", value_name = "NAME", default_value = LEASE_NAME)]
     pub(crate) lease_name: String,
 
     /// How long a replica that does not answer keeps the Lease.
-    #[arg(long, env = "COPPICE_LEASE_DURATION", value_name = "TIME", default_value = "15s", value_parser = time)]
+    #[arg(long, global = true, env = "COPPICE_LEASE_DURATION", value_name = "TIME", default_value = "15s", value_parser = time)]
     pub(crate) lease_duration: Duration,
 
     /// How long the leader tries to renew before it gives up and exits.
-    #[arg(long, env = "COPPICE_LEASE_RENEW_DEADLINE", value_name = "TIME", default_value = "10s", value_parser = time)]
+    #[arg(long, global = true, env = "COPPICE_LEASE_RENEW_DEADLINE", value_name = "TIME", default_value = "10s", value_parser = time)]
     pub(crate) lease_renew_deadline: Duration,
 
     /// How often the Lease is renewed or asked for.
-    #[arg(long, env = "COPPICE_LEASE_RETRY_PERIOD", value_name = "TIME", default_value = "2s", value_parser = time)]
+    #[arg(long, global = true, env = "COPPICE_LEASE_RETRY_PERIOD", value_name = "TIME", default_value = "2s", value_parser = time)]
     pub(crate) lease_retry_period: Duration,
 
     /// How many managers are worked on at once.
@@ -64,6 +69,7 @@ pub(crate) struct Args {
     /// grant `list` on it and `get`, `patch` on its scale subresource.
     #[arg(
         long = "scale-kind",
+        global = true,
         env = "COPPICE_SCALE_KINDS",
         value_name = "GROUP/VERSION/KIND/PLURAL",
         value_delimiter = ',',
@@ -78,6 +84,31 @@ pub(crate) struct Args {
     /// Reserved for the embedded database of later versions; nothing is written there yet.
     #[arg(long, env = "COPPICE_DATA_DIR", value_name = "DIRECTORY")]
     pub(crate) data_dir: Option<PathBuf>,
+}
+
+/// What the program does besides running as the operator.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Gives every workload that was scaled down its replicas back, before Coppice is uninstalled. It takes the Lease from the
+    /// operator that leads, which then does nothing any more, lists what cannot be woken and why, and fails if anything is left.
+    WakeAll {
+        /// For how long to try.
+        #[arg(long, value_name = "TIME", default_value = "10m", value_parser = time)]
+        wait: Duration,
+    },
+}
+
+impl Args {
+    /// The Lease, for a process of that identity.
+    pub(crate) fn lease(&self, identity: &str, seed: u64) -> LeaseSettings {
+        LeaseSettings {
+            duration: self.lease_duration,
+            renew_deadline: self.lease_renew_deadline,
+            retry: self.lease_retry_period,
+            seed,
+            ..LeaseSettings::new(&self.namespace, &self.lease_name, identity)
+        }
+    }
 }
 
 /// The form of the log.
@@ -123,6 +154,16 @@ mod tests {
         let args = parse(&["--scale-kind", "argoproj.io/v1alpha1/Rollout/rollouts"]).unwrap();
         assert_eq!(args.scale_kinds[0].api_version, "argoproj.io/v1alpha1");
         assert!(parse(&["--scale-kind", "Rollout"]).unwrap_err().contains("GROUP/VERSION/KIND/PLURAL"));
+    }
+
+    #[test]
+    fn waking_takes_the_operators_flags_before_and_after() {
+        let args = parse(&["--namespace", "own", "wake-all", "--wait", "5m", "--lease-name", "l"]).unwrap();
+        assert_eq!((args.namespace.as_str(), args.lease_name.as_str()), ("own", "l"));
+        let Some(Command::WakeAll { wait }) = args.command else { panic!("{:?}", args.command) };
+        assert_eq!(wait, Duration::from_mins(5));
+        assert!(parse(&["wake-all", "--wait", "600"]).unwrap_err().contains("no unit"));
+        assert!(parse(&[]).unwrap().command.is_none());
     }
 
     #[test]

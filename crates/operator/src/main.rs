@@ -2,6 +2,7 @@
 
 mod args;
 mod process;
+mod wake_all;
 
 use std::process::ExitCode;
 
@@ -37,5 +38,9 @@ fn start(args: args::Args) -> anyhow::Result<()> {
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         anyhow::bail!("a TLS provider is installed already");
     }
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(process::run(args))
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    match args.command {
+        None => runtime.block_on(process::run(args)),
+        Some(args::Command::WakeAll { wait }) => runtime.block_on(wake_all::run(args, wait)),
+    }
 }

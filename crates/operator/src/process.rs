@@ -11,7 +11,7 @@ use coppice_runtime::admin::{Admin, Readiness};
 use coppice_runtime::client::{Clients, load_config};
 use coppice_runtime::clock::{Clock, Dice};
 use coppice_runtime::events::Events;
-use coppice_runtime::lease::{Election, LeaseSettings, identity};
+use coppice_runtime::lease::{Election, identity};
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::queue::QueueSettings;
 use coppice_runtime::server_clock::ServerClock;
@@ -35,13 +35,7 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let name = args.identity.clone().unwrap_or_else(|| "coppice-operator".to_owned());
     let mut dice = Dice::entropy();
     let me = identity(&name, &mut dice);
-    let lease = LeaseSettings {
-        duration: args.lease_duration,
-        renew_deadline: args.lease_renew_deadline,
-        retry: args.lease_retry_period,
-        seed: dice.roll(),
-        ..LeaseSettings::new(&args.namespace, &args.lease_name, &me)
-    };
+    let lease = args.lease(&me, dice.roll());
     let (election, gate) = Election::new(clients.clone(), lease, clock.clone(), metrics.clone())?;
     let events = Events::new(&clients, clock.clone(), metrics.clone(), &name, Dice::new(dice.roll()));
     let setup = Setup { own_namespace: args.namespace.clone(), scale_kinds: args.scale_kinds.clone() };

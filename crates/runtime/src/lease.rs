@@ -11,10 +11,12 @@
 
 mod decide;
 mod elect;
+mod seize;
 
 use std::time::Duration;
 
 pub use self::decide::{Decision, LeaseView, Sighting, decide};
+pub use self::seize::{keep, seize};
 use crate::client::Clients;
 use crate::clock::{Clock, Dice};
 use crate::leader::{Gate, GateKeeper, gate};
@@ -187,6 +189,11 @@ impl Election {
         let (keeper, gate) = gate(settings.renew_deadline);
         Ok((Self { clients, settings, clock, metrics, keeper }, gate))
     }
+}
+
+fn whole_seconds(duration: Duration) -> i32 {
+    let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+    i32::try_from(seconds).unwrap_or(i32::MAX)
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Carries a plan out: status first, then the effect, then what came of it.
 
 mod delete;
-mod down;
 pub(super) mod mutated;
 mod scale;
+pub(super) mod wake;
 mod webhook;
 
 use std::time::Duration;
@@ -89,8 +89,8 @@ pub(super) async fn apply(shared: &Shared, observation: &Observation, plan: Plan
     }
     let carried = match effect {
         Effect::Delete(intent) => delete::carry_out(shared, &permit, &key, &intent).await,
-        Effect::ScaleDown(intent, what) => down::down(shared, &permit, &key, &intent, &what).await,
-        Effect::Wake(intent) => scale::wake(shared, &permit, &key, &intent).await,
+        Effect::ScaleDown(intent, what) => scale::down(shared, &permit, &key, &intent, &what).await,
+        Effect::Wake(intent) => wake::wake(shared, &permit, &key, &intent).await,
         Effect::Webhook(intent, policy) => webhook::submit(shared, &key, &intent, &policy).await,
     };
     match carried {

@@ -16,6 +16,7 @@ mod observe;
 mod plan;
 mod report;
 
+pub use apply::wake::{WakeError, WakePass, wake_all};
 pub use report::{Listener, count_phases};
 
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::{Decision, Election, Ended, LeaseSettings, LeaseView, Lost, Sighting, decide};
+use super::{Decision, Election, Ended, LeaseSettings, LeaseView, Lost, Sighting, decide, whole_seconds};
 use crate::client::ambiguous;
 use crate::clock::{Clock, Dice};
 use crate::error::chain;
@@ -432,9 +432,4 @@ impl Candidate {
 
 fn parameters() -> PostParams {
     PostParams { field_manager: Some(coppice_api::names::FIELD_MANAGER.to_owned()), ..PostParams::default() }
-}
-
-fn whole_seconds(duration: Duration) -> i32 {
-    let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
-    i32::try_from(seconds).unwrap_or(i32::MAX)
 }

@@ -57,6 +57,17 @@ impl Fake {
         seed: u64,
         faults: impl Fn(&Method, bool) -> Fault + Send + Sync + 'static,
     ) -> (Election, Gate) {
+        let (clients, settings, clock) = self.parts(who, seed, faults);
+        Election::new(clients, settings, clock, Metrics::new("test")).unwrap()
+    }
+
+    /// What an election over this server is made of.
+    pub(super) fn parts(
+        &self,
+        who: &str,
+        seed: u64,
+        faults: impl Fn(&Method, bool) -> Fault + Send + Sync + 'static,
+    ) -> (Clients, LeaseSettings, Clock) {
         // Wall clocks that are wrong by a lot, in different directions: they must not matter.
         let wrong = jiff::SignedDuration::from_secs(i64::try_from(seed % 2000).unwrap() - 1000);
         let clock = Clock::following_tokio("2026-01-01T00:00:00Z".parse().unwrap()).shifted(wrong);
@@ -69,7 +80,7 @@ impl Fake {
         let clients =
             Clients::over(&service, Deadlines::default(), &ServerClock::new(clock.clone()), &metrics);
         let settings = LeaseSettings { seed, ..LeaseSettings::new("system", "coppice", who) };
-        Election::new(clients, settings, clock, metrics).unwrap()
+        (clients, settings, clock)
     }
 
     /// What the lease says.

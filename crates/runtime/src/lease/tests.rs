@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::fake::{Fake, Fault};
 use super::{
     Decision, Election, Ended, LeaseSettings, LeaseView, Lost, SettingsError, Sighting, decide, identity,
+    keep, seize,
 };
 use crate::clock::Dice;
 use crate::leader::{Gate, LeaderState};
@@ -202,6 +203,78 @@ async fn a_write_that_does_not_end_leaves_the_lease_to_expire() {
     assert!(matches!(a.task.await.unwrap(), Ok(Ended::LeftToExpire { .. })));
     assert!(told.elapsed() <= seconds(12), "{:?}", told.elapsed());
     assert_eq!(fake.view().unwrap().holder.as_deref(), Some("a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_seized_stops_its_leader_and_is_ours_alone_a_duration_later() {
+    let fake = Fake::default();
+    let a = start(fake.candidate("a", 1, well));
+    until_open(&a.gate).await;
+    let b = start(fake.candidate("b", 2, well));
+    sleep(seconds(31)).await;
+    let (clients, settings, clock) = fake.parts("w", 3, well);
+    let since = Instant::now();
+    seize(&clients, &settings, &clock).await.unwrap();
+    let took = since.elapsed();
+    assert!(seconds(15) <= took && took <= seconds(16), "{took:?}");
+    let lost = a.task.await.unwrap().unwrap_err();
+    assert!(matches!(lost, Lost::Taken { .. }), "{lost}");
+    assert!(!a.gate.is_leader() && !b.gate.is_leader());
+    let metrics = crate::metrics::Metrics::new("test");
+    let election = Election::new(clients.clone(), settings.clone(), clock.clone(), metrics).unwrap();
+    let w = start(election);
+    assert!(until_open(&w.gate).await < seconds(1));
+    sleep(seconds(60)).await;
+    assert!(w.gate.is_leader() && !b.gate.is_leader());
+
+    w.task.abort();
+    assert!(w.task.await.unwrap_err().is_cancelled());
+    assert!(!w.gate.is_leader());
+    keep(&clients, &settings, &clock, seconds(300)).await.unwrap();
+    sleep(seconds(299)).await;
+    assert!(!b.gate.is_leader(), "kept for so long without a renewal");
+    until_open(&b.gate).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_nobody_holds_is_seized_at_once_also_from_a_standby() {
+    let fake = Fake::default();
+    let a = start(fake.candidate("a", 1, well));
+    until_open(&a.gate).await;
+    a.release.cancel();
+    assert_eq!(a.task.await.unwrap(), Ok(Ended::Released));
+    let (clients, settings, clock) = fake.parts("w", 3, well);
+    let since = Instant::now();
+    seize(&clients, &settings, &clock).await.unwrap();
+    assert!(since.elapsed() < seconds(1));
+    assert_eq!(fake.view().unwrap().holder.as_deref(), Some("w"));
+    let (others, other, clock) = fake.parts("v", 4, well);
+    assert!(keep(&others, &other, &clock, seconds(300)).await.unwrap_err().contains("in other hands"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn seizing_goes_on_without_the_api_server_and_ends_where_it_refuses() {
+    let fake = Fake::default();
+    let a = start(fake.candidate("a", 1, well));
+    until_open(&a.gate).await;
+    let (clients, settings, clock) = fake.parts("x", 5, |_, _| Fault::Answer(403));
+    assert!(seize(&clients, &settings, &clock).await.unwrap_err().contains("cannot be taken"));
+    let cut = Arc::new(AtomicBool::new(true));
+    let wire = Arc::clone(&cut);
+    // The write arrives, and its answer is lost: who held it before is not known any more, so the whole time is waited for.
+    let faulty = move |method: &Method, _| {
+        if method == Method::PUT && wire.swap(false, Ordering::Relaxed) {
+            Fault::Unanswered
+        } else {
+            Fault::None
+        }
+    };
+    let (clients, settings, clock) = fake.parts("w", 3, faulty);
+    let since = Instant::now();
+    seize(&clients, &settings, &clock).await.unwrap();
+    let took = since.elapsed();
+    assert!(seconds(15) <= took, "{took:?}");
+    assert!(a.task.await.unwrap().is_err());
 }
 
 #[tokio::test(start_paused = true)]
