@@ -51,7 +51,7 @@ pub struct CoppiceConfigSpec {
 }
 
 /// Namespaces that are never deleted or scaled down. Added to the built-in list (`default`, `kube-*`, the operator's
-/// own namespace, the label `coppice.dev/protected: "true"`), never subtracted from it.
+/// own namespace, the label `coppice.dev/protected` with any value), never subtracted from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Protected {

@@ -8,7 +8,8 @@ pub const FIELD_MANAGER: &str = "coppice";
 pub const SYSTEM_NAMESPACE: &str = "coppice-system";
 /// The service account that the operator runs as.
 pub const SERVICE_ACCOUNT: &str = "coppice";
-/// A namespace with this label set to `"true"` is never deleted or scaled down, whatever its managers say.
+/// A namespace with this label is never deleted or scaled down, whatever its managers say and whatever the label's value is: also
+/// with `"false"`. Whoever writes the label means something by it, and only taking it off takes the protection off.
 pub const LABEL_PROTECTED: &str = "coppice.dev/protected";
 /// The one `CoppiceConfig` that is read.
 pub const CONFIG_NAME: &str = "coppice";

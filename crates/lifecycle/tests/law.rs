@@ -54,6 +54,10 @@ fn every_kind_of_protection_protects() {
         |s| s.namespace.name = "kube-node-lease".to_owned(),
         |s| s.namespace.name = "kube-anything".to_owned(),
         |s| s.namespace.name = "operators-own".to_owned(),
+        // Any value counts: whoever writes "yes" or "1" means the same, and "false" is no permission to delete.
+        |s| s.namespace.labels = [("coppice.dev/protected", "yes")].into_iter().collect(),
+        |s| s.namespace.labels = [("coppice.dev/protected", "")].into_iter().collect(),
+        |s| s.namespace.labels = [("coppice.dev/protected", "false")].into_iter().collect(),
         |s| {
             s.config.protected.selector = Some(yaml("{matchLabels: {tier: production}}"));
             s.namespace.labels = [("tier", "production")].into_iter().collect();

@@ -1,11 +1,16 @@
 //! Admission policies: what the API server itself refuses, whatever the operator's code does.
 //!
 //! - `coppice-guard` binds the operator's own account, so that a bug or a stolen token of it cannot delete a namespace
-//!   by name alone, touch a protected one, or put work of its own into a `CronJob`.
-//! - `coppice-guard-settings` adds what `CoppiceConfig` protects.
+//!   by name alone, touch a protected one, or give a workload any size but zero and, from zero, another.
+//! - `coppice-guard-cronjobs` leaves that account nothing of a `CronJob` but `spec.suspend`.
+//! - `coppice-guard-own` leaves it its own Events, one Secret and one Lease, where RBAC cannot name objects.
+//! - `coppice-guard-settings` adds what `CoppiceConfig` protects, and its kill switch.
 //! - `coppice-status` keeps everybody else from writing status, which decisions rest on.
 
-use coppice_api::names::{CONFIG_NAME, GROUP, LABEL_PROTECTED, SERVICE_ACCOUNT, SYSTEM_NAMESPACE};
+use coppice_api::names::{
+    CONFIG_NAME, FIELD_MANAGER, GROUP, LABEL_PROTECTED, LEASE_NAME, SERVICE_ACCOUNT, SYSTEM_NAMESPACE,
+    WEBHOOK_KEY_SECRET,
+};
 use serde_json::{Value, json};
 
 use super::Install;
@@ -21,6 +26,10 @@ pub(crate) fn objects(install: &Install) -> Vec<Value> {
     vec![
         policy(install, "coppice-guard", &guard(install)),
         binding(install, "coppice-guard", None),
+        policy(install, "coppice-guard-cronjobs", &guard_cron_jobs(install)),
+        binding(install, "coppice-guard-cronjobs", None),
+        policy(install, "coppice-guard-own", &guard_own(install)),
+        binding(install, "coppice-guard-own", None),
         policy(install, "coppice-guard-settings", &guard_settings(install)),
         binding(install, "coppice-guard-settings", Some(settings)),
         policy(install, "coppice-status", &status(install)),
@@ -45,7 +54,7 @@ fn binding(install: &Install, policy: &str, param: Option<Value>) -> Value {
     binding
 }
 
-/// Deleting namespaces, scaling workloads, changing `CronJobs`.
+/// Deleting namespaces, scaling workloads, suspending `CronJobs`.
 fn destructive() -> Value {
     json!({"resourceRules": [
         {"apiGroups": [""], "apiVersions": ["*"], "operations": ["DELETE"], "resources": ["namespaces"]},
@@ -123,13 +132,88 @@ fn guard(install: &Install) -> Value {
                 "it is the one that Coppice runs in",
             ),
             about(
-                &format!("({untouched}) || variables.labels[?'{LABEL_PROTECTED}'].orValue('') != 'true'"),
-                &format!("it has the label {LABEL_PROTECTED}=true"),
+                &format!("({untouched}) || !('{LABEL_PROTECTED}' in variables.labels)"),
+                &format!("it has the label {LABEL_PROTECTED}"),
             ),
             validation(
-                "request.resource.resource != 'cronjobs' || request.operation != 'UPDATE' || (\n\
-                 object.spec.jobTemplate == oldObject.spec.jobTemplate && object.spec.schedule == oldObject.spec.schedule)",
-                "Coppice changes nothing of a CronJob but spec.suspend.",
+                "request.?subResource.orValue('') != 'scale' ||\n\
+                 object.?spec.?replicas.orValue(0) == 0 ||\n\
+                 object.?spec.?replicas.orValue(0) == oldObject.?spec.?replicas.orValue(0) ||\n\
+                 oldObject.?spec.?replicas.orValue(0) == 0",
+                "Coppice scales a workload to zero, or from zero to the replicas that it had, and to no other size.",
+            ),
+        ]
+    })
+}
+
+/// Metadata and spec are compared as maps, so that there is no list of fields that could miss one.
+fn guard_cron_jobs(install: &Install) -> Value {
+    let side = |name: &str, object: &str| {
+        let expression =
+            format!("request.operation == 'UPDATE' ? {object} : {{'metadata': {{}}, 'spec': {{}}}}");
+        json!({"name": name, "expression": expression})
+    };
+    let same = |part: &str, free: &str| {
+        format!(
+            "variables.new.{part}.all(k, {free} ||\n\
+             (k in variables.old.{part} && variables.new.{part}[k] == variables.old.{part}[k])) &&\n\
+             variables.old.{part}.all(k, {free} || k in variables.new.{part})"
+        )
+    };
+    json!({
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [{
+            "apiGroups": ["batch"], "apiVersions": ["*"], "operations": ["*"], "resources": ["cronjobs", "cronjobs/*"]
+        }]},
+        "matchConditions": by_us(install),
+        "variables": [side("new", "object"), side("old", "oldObject")],
+        "validations": [
+            validation(
+                "request.operation == 'UPDATE' && request.?subResource.orValue('') == ''",
+                "Coppice neither creates nor deletes a CronJob, and writes none of its subresources.",
+            ),
+            validation(
+                &same("metadata", "k in ['managedFields', 'resourceVersion', 'generation']"),
+                "Coppice changes nothing of a CronJob but spec.suspend: this request changes its metadata.",
+            ),
+            validation(
+                &same("spec", "k == 'suspend'"),
+                "Coppice changes nothing of a CronJob but spec.suspend: this request changes another field of spec.",
+            ),
+        ]
+    })
+}
+
+/// What RBAC grants by kind only, because the name is not known yet or the object is another's.
+fn guard_own(install: &Install) -> Value {
+    let rule = |group: &str, resource: &str, operations: &[&str]| json!({"apiGroups": [group], "apiVersions": ["*"], "operations": operations, "resources": [resource]});
+    json!({
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [
+            rule("events.k8s.io", "events", &["CREATE", "UPDATE"]),
+            rule("", "secrets", &["CREATE"]),
+            rule("coordination.k8s.io", "leases", &["CREATE"]),
+        ]},
+        "matchConditions": by_us(install),
+        "validations": [
+            validation(
+                &format!(
+                    "request.resource.resource != 'events' ||\n\
+                     (dyn(object).?reportingController.orValue('') == '{FIELD_MANAGER}' && (oldObject == null ||\n\
+                     dyn(oldObject).?reportingController.orValue('') == '{FIELD_MANAGER}'))"
+                ),
+                "Coppice writes Events in its own name only, and changes no others.",
+            ),
+            validation(
+                &format!(
+                    "request.resource.resource != 'secrets' ||\n\
+                     (object.metadata.name == '{WEBHOOK_KEY_SECRET}' && dyn(object).?type.orValue('Opaque') == 'Opaque')"
+                ),
+                &format!("Coppice creates no Secret but {WEBHOOK_KEY_SECRET}, of type Opaque."),
+            ),
+            validation(
+                &format!("request.resource.resource != 'leases' || object.metadata.name == '{LEASE_NAME}'"),
+                &format!("Coppice creates no Lease but {LEASE_NAME}."),
             ),
         ]
     })
@@ -146,15 +230,21 @@ fn guard_settings(install: &Install) -> Value {
     add("matchExpressions", "params.?spec.?protected.?selector.?matchExpressions.orValue([])");
     let untouched = "!variables.deletes && !variables.shrinks";
     json!({
-        "#": "Ignore, because a policy whose parameters cannot be looked up (in the first seconds after the CRD was\n\
-              installed, or when it was removed) would refuse everybody's deletions, not only Coppice's: match\n\
-              conditions are asked later. The operator checks the same by itself, under the settings in which it books its step.",
+        "#": "Ignore, because a policy whose parameters cannot be looked up (for up to 30 seconds after an API server\n\
+              starts or the CRD is installed, and when it was removed) would refuse everybody's deletions, not only\n\
+              Coppice's: match conditions are asked later. The operator checks the same by itself, under the settings\n\
+              in which it books its step; settings that are missing stop the operator, not the API server.",
         "failurePolicy": "Ignore",
         "paramKind": {"apiVersion": format!("{GROUP}/v1alpha1"), "kind": "CoppiceConfig"},
         "matchConstraints": destructive(),
         "matchConditions": by_us(install),
         "variables": variables,
         "validations": [
+            validation(
+                &format!("({untouched}) || !params.?spec.?governor.?paused.orValue(false)"),
+                "Coppice is paused: spec.governor.paused of CoppiceConfig/coppice is true. Nothing is deleted or scaled \
+                 down until it is false; waking goes on.",
+            ),
             about(
                 &format!(
                     "({untouched}) || !variables.names.exists(p, p.matches('^[a-z0-9*-]+$') &&\n\

@@ -93,7 +93,7 @@ fn judge(truth: &Truth<'_>, history: &History, change: &Change, done: &Done, fou
 }
 
 fn protected(namespace: &Value) -> bool {
-    namespace["metadata"]["labels"]["coppice.dev/protected"] == "true"
+    namespace["metadata"]["labels"]["coppice.dev/protected"].is_string()
 }
 
 /// Why a manager, as it was at a revision, does not justify a deletion at `now`.
