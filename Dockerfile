@@ -17,5 +17,5 @@ LABEL org.opencontainers.image.title="coppice" \
 COPY --from=build /out/coppice-operator /out/coppice /usr/local/bin/
 COPY LICENSE /usr/share/doc/coppice/LICENSE
 USER 65532:65532
-EXPOSE 8080
+EXPOSE 8080 8081
 ENTRYPOINT ["/usr/local/bin/coppice-operator"]

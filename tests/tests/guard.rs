@@ -4,7 +4,7 @@
 mod wire;
 
 use anyhow::ensure;
-use coppice_plane::{ADMIN, OPERATOR};
+use coppice_plane::{ADMIN, ALICE, BOB, OPERATOR};
 use coppice_tests::{Operator, Stage, alone, together};
 use serde_json::{Value, json};
 use wire::{JSON, MERGE, PLAIN, Wire, cron_job, deployment, grant_everything};
@@ -230,11 +230,14 @@ fn a_stolen_token_scales_to_and_from_zero_only_and_writes_only_what_is_its_own()
         stage.namespace("own").await?;
         stage.apply(&deployment("own", "d", 2).to_string()).await?;
         let path = "/apis/apps/v1/namespaces/own/deployments/d";
-        let before = wire.get(path).await?;
+        let manager = "/apis/coppice.dev/v1alpha1/namespaces/own/namespacemanagers/m";
+        let late = "{policies: [{name: end, when: {ttl: {after: 9h}}, then: {delete: {}}}]}";
+        stage.manager("own", "m", late).await?;
+        let before = [wire.get(path).await?, wire.get(manager).await?];
         let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "11111111-2222-3333-4444-555555555555"}]);
+        let metadata =
+            json!({"labels": {"x": "y"}, "finalizers": ["example.org/never"], "ownerReferences": owner});
         let scale = async |replicas: u32| {
-            let metadata =
-                json!({"labels": {"x": "y"}, "finalizers": ["example.org/never"], "ownerReferences": owner});
             let body = json!({"metadata": metadata, "spec": {"replicas": replicas}});
             wire.send("PATCH", &format!("{path}/scale"), MERGE, body).await
         };
@@ -244,16 +247,21 @@ fn a_stolen_token_scales_to_and_from_zero_only_and_writes_only_what_is_its_own()
         for replicas in [0, 7, 0, 2] {
             ensure!(scale(replicas).await?.accepted(), "{replicas}");
         }
-        // What else stands in such a request is not taken over by the API server.
-        let after = wire.get(path).await?;
-        for field in ["labels", "finalizers", "ownerReferences"] {
-            ensure!(
-                after["metadata"][field] == before["metadata"][field],
-                "{field}: {:#}",
-                after["metadata"]
-            );
+        let body = json!({"metadata": metadata, "spec": {"suspend": true}, "status": {"firings": 7}});
+        let answer = wire.send("PATCH", &format!("{manager}/status"), MERGE, body).await?;
+        ensure!(answer.accepted(), "{answer:?}");
+        // What else stands in such requests is not taken over by the API server.
+        for (path, before) in [path, manager].into_iter().zip(before) {
+            let after = wire.get(path).await?;
+            for field in ["labels", "finalizers", "ownerReferences"] {
+                ensure!(
+                    after["metadata"][field] == before["metadata"][field],
+                    "{field}: {:#}",
+                    after["metadata"]
+                );
+            }
+            ensure!(after["spec"] == before["spec"], "{:#}", after["spec"]);
         }
-        ensure!(after["spec"] == before["spec"], "{:#}", after["spec"]);
         let secret = |name: &str, kind: &str| {
             let annotations = json!({"kubernetes.io/service-account.name": "coppice"});
             json!({"apiVersion": "v1", "kind": "Secret", "type": kind, "metadata": {"name": name, "annotations": annotations}})
@@ -288,6 +296,34 @@ fn a_stolen_token_scales_to_and_from_zero_only_and_writes_only_what_is_its_own()
             ensure!(answer.refused("Coppice writes Events in its own name only"), "{answer:?}");
         }
         ensure!(wire.send("POST", events, PLAIN, event("ours", "coppice")).await?.accepted());
+        Ok(())
+    })
+}
+
+#[test]
+fn editors_of_a_namespace_read_managers_and_its_admins_write_them() -> Test {
+    together(async |stage, _| {
+        stage.namespace("roles").await?;
+        for (user, role) in [(ALICE, "edit"), (BOB, "admin")] {
+            let bind = ["create", "rolebinding", user, "-n", "roles"];
+            let of = [format!("--clusterrole={role}"), format!("--user={user}")];
+            stage.kubectl(ADMIN, &[&bind[..], &[&of[0], &of[1]]].concat()).await?;
+        }
+        let manager = "{apiVersion: coppice.dev/v1alpha1, kind: NamespaceManager, metadata: {name: m, namespace: roles}, \
+                       spec: {policies: [{name: end, when: {ttl: {after: 9h}}, then: {delete: {}}}]}}";
+        let create = async |user: &str| stage.kubectl_stdin(user, &["create", "-f", "-"], manager).await;
+        // Kubernetes adds up the roles in the background.
+        stage.until("an admin creates a manager", async || create(BOB).await.ok()).await?;
+        stage
+            .until("an editor reads it", async || {
+                stage.kubectl(ALICE, &["get", "nsman", "m", "-n", "roles"]).await.ok()
+            })
+            .await?;
+        stage.kubectl(BOB, &["delete", "nsman", "m", "-n", "roles"]).await?;
+        ensure!(refused(&create(ALICE).await, "cannot create resource"), "{:?}", create(ALICE).await);
+        let label = "rbac.authorization.k8s.io/aggregate-to-edit=true";
+        stage.kubectl(ADMIN, &["label", "clusterrole", "coppice-edit", "--overwrite", label]).await?;
+        stage.until("an editor creates a manager", async || create(ALICE).await.ok()).await?;
         Ok(())
     })
 }

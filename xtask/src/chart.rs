@@ -13,10 +13,14 @@ use crate::yaml;
 
 const CHART: &str = "charts/coppice";
 /// Labels and annotations that say which tool installed.
-const TOOL: [&str; 2] =
-    ["/metadata/labels/app.kubernetes.io~1managed-by", "/metadata/annotations/helm.sh~1resource-policy"];
+const TOOL: [&str; 4] = [
+    "/metadata/labels/app.kubernetes.io~1managed-by",
+    "/metadata/annotations/helm.sh~1resource-policy",
+    "/metadata/annotations/helm.sh~1hook",
+    "/metadata/annotations/helm.sh~1hook-delete-policy",
+];
 /// Values that must be refused, each for one reason.
-const BAD: [&str; 12] = [
+const BAD: [&str; 15] = [
     "replicas=two",
     "replicas=-1",
     "replica=2",
@@ -26,6 +30,9 @@ const BAD: [&str; 12] = [
     "crds.enabled=true",
     "logFormat=xml",
     "serviceMonitor.interval=30",
+    "networkPolicy.metricsFrom=any",
+    "rbac.aggregateToEdit=maybe",
+    "wakeOnUninstall.wait=600",
     "scaleKinds[0].kind=Rollout",
     "scaleKinds[0].apiVersion=*/v1,scaleKinds[0].kind=Any,scaleKinds[0].plural=any",
     "scaleKinds[0].apiVersion=argoproj.io/v1alpha1,scaleKinds[0].kind=Rollout,scaleKinds[0].plural=*",
@@ -33,7 +40,8 @@ const BAD: [&str; 12] = [
 /// Every option switched on.
 const EVERYTHING: &str = "replicas=3,networkPolicy.enabled=true,serviceMonitor.enabled=true,serviceMonitor.labels.a=b,\
     webhooks.caConfigMap=authorities,concurrency=4,log=info,priorityClassName=high,podLabels.team=platform,podAnnotations.a=b,\
-    nodeSelector.a=b,tolerations[0].operator=Exists,imagePullSecrets[0].name=pull,\
+    nodeSelector.a=b,tolerations[0].operator=Exists,imagePullSecrets[0].name=pull,rbac.aggregateToEdit=true,\
+    networkPolicy.metricsFrom[0].ipBlock.cidr=10.0.0.0/8,networkPolicy.probesFrom[0].ipBlock.cidr=10.1.0.0/16,wakeOnUninstall.wait=5m,\
     scaleKinds[0].apiVersion=argoproj.io/v1alpha1,scaleKinds[0].kind=Rollout,scaleKinds[0].plural=rollouts";
 
 /// What is wrong with the chart.
@@ -44,8 +52,12 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let namespace = manifests::operator::namespace(&Install::kubectl());
     let expected: Vec<Value> = manifests::all(&Install::kubectl())?.iter().map(yaml::plain).collect();
     // Helm makes the namespace by itself (--create-namespace).
-    let expected: Vec<Value> = expected.into_iter().filter(|object| *object != namespace).collect();
-    findings.extend(differences(&expected, &helm.template(&[])?));
+    let mut expected: Vec<Value> = expected.into_iter().filter(|object| *object != namespace).collect();
+    // What deploy/wake-all.yaml has, Helm runs by itself.
+    expected.push(yaml::plain(&manifests::operator::wake_all(&Install::kubectl())));
+    let rendered = helm.template(&[])?;
+    findings.extend(differences(&expected, &rendered));
+    findings.extend(hooks(&rendered));
     for bad in BAD {
         if helm.run("template", &["--set", bad])?.status.success() {
             findings.push(format!("{CHART}/values.schema.json lets {bad} pass"));
@@ -60,6 +72,13 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
         .all(|o| o["kind"] != "CustomResourceDefinition")
     {
         findings.push("crds.install=false still installs CRDs".to_owned());
+    }
+    for (value, kind) in
+        [("networkPolicy.enabled=false", "NetworkPolicy"), ("wakeOnUninstall.enabled=false", "Job")]
+    {
+        if helm.template(&["--set", value])?.iter().any(|object| object["kind"] == kind) {
+            findings.push(format!("{value} still installs a {kind}"));
+        }
     }
     Ok(findings)
 }
@@ -181,6 +200,13 @@ fn paths(a: &Value, b: &Value, path: &mut String, report: &mut impl FnMut(&str, 
     }
 }
 
+/// A Job that were no hook would run at the installation, and put the operator out of action.
+fn hooks(rendered: &[Value]) -> Vec<String> {
+    let jobs = rendered.iter().filter(|object| object["kind"] == "Job");
+    let wrong = jobs.filter(|job| job["metadata"]["annotations"]["helm.sh/hook"] != "pre-delete");
+    wrong.map(|job| format!("{} is no pre-delete hook", name(job))).collect()
+}
+
 /// What the options must lead to.
 fn options(rendered: &[Value]) -> Vec<String> {
     let find = |wanted: &str| rendered.iter().find(|object| name(object) == wanted).unwrap_or(&Value::Null);
@@ -210,7 +236,25 @@ fn options(rendered: &[Value]) -> Vec<String> {
             ]),
         ),
         ("the replicas", deployment["spec"]["replicas"].clone(), json!(3)),
-        ("the NetworkPolicy", find("NetworkPolicy coppice-operator")["kind"].clone(), json!("NetworkPolicy")),
+        (
+            "the NetworkPolicy",
+            find("NetworkPolicy coppice-operator")["spec"]["ingress"].clone(),
+            json!([
+                {"ports": [{"port": "metrics", "protocol": "TCP"}], "from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]},
+                {"ports": [{"port": "probes", "protocol": "TCP"}], "from": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]}
+            ]),
+        ),
+        (
+            "the rights of editors",
+            find("ClusterRole coppice-edit")["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-edit"]
+                .clone(),
+            json!("true"),
+        ),
+        (
+            "the Job before uninstalling",
+            find("Job coppice-wake-all").pointer(&format!("{container}/args")).cloned().unwrap_or_default(),
+            json!(["--scale-kind", "argoproj.io/v1alpha1/Rollout/rollouts", "wake-all", "--wait", "5m"]),
+        ),
         (
             "the ServiceMonitor",
             find("ServiceMonitor coppice-operator")["kind"].clone(),
@@ -269,7 +313,7 @@ mod tests {
 
     #[test]
     fn options_without_effect_and_strange_namespaces_are_found() {
-        assert_eq!(options(&expected()).len(), 5);
+        assert_eq!(options(&expected()).len(), 7);
         assert!(!elsewhere(&expected()).is_empty());
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Install {
     pub(crate) version: String,
     /// The tool that installs.
     pub(crate) managed_by: String,
+    /// `true` if who may edit a namespace may write managers there.
+    pub(crate) aggregate_to_edit: String,
 }
 
 impl Install {
@@ -29,6 +31,7 @@ impl Install {
             namespace: names::SYSTEM_NAMESPACE.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             managed_by: "kubectl".to_owned(),
+            aggregate_to_edit: "false".to_owned(),
         }
     }
 
@@ -38,6 +41,7 @@ impl Install {
             namespace: "{{ .Release.Namespace }}".to_owned(),
             version: "{{ .Chart.AppVersion }}".to_owned(),
             managed_by: "{{ .Release.Service }}".to_owned(),
+            aggregate_to_edit: "{{ .Values.rbac.aggregateToEdit }}".to_owned(),
         }
     }
 

@@ -7,8 +7,13 @@ use super::Install;
 
 /// The name of the Deployment, its Service and its `PodDisruptionBudget`.
 pub(crate) const NAME: &str = "coppice-operator";
-/// The image, without its tag.
-pub(crate) const IMAGE: &str = "ghcr.io/coppice-dev/coppice-operator";
+/// The image, without its tag. The registry is a name below the project's own domain: nobody else can offer an image there, as
+/// whoever registers a free name at a public registry could.
+pub(crate) const IMAGE: &str = "registry.coppice.dev/coppice-operator";
+/// The name of the Job that wakes everything before Coppice is uninstalled.
+pub(crate) const WAKE_ALL: &str = "coppice-wake-all";
+/// How long that Job tries.
+const WAKE_WAIT: &str = "10m";
 
 /// The namespace. Its pods need no privileges, and none can get any.
 pub(crate) fn namespace(install: &Install) -> Value {
@@ -25,7 +30,7 @@ pub(crate) fn service_account(install: &Install) -> Value {
     })
 }
 
-/// Service, disruption budget, Deployment.
+/// Service, network policy, disruption budget, Deployment.
 pub(crate) fn workload(install: &Install) -> Vec<Value> {
     vec![
         json!({
@@ -34,7 +39,20 @@ pub(crate) fn workload(install: &Install) -> Vec<Value> {
             "spec": {
                 "clusterIP": "None",
                 "selector": selector(),
-                "ports": [{"name": "http", "port": 8080, "protocol": "TCP", "targetPort": "http"}]
+                "ports": [{"name": "metrics", "port": 8080, "protocol": "TCP", "targetPort": "metrics"}]
+            }
+        }),
+        json!({
+            "#": "What comes in. Probes come from the node's address, which a NetworkPolicy cannot name: their port is open.\n\
+                  What goes out is not limited: webhooks go where CoppiceConfig allows.",
+            "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": install.local(NAME),
+            "spec": {
+                "podSelector": {"matchLabels": selector()},
+                "policyTypes": ["Ingress"],
+                "ingress": [
+                    {"ports": [{"port": "metrics", "protocol": "TCP"}]},
+                    {"ports": [{"port": "probes", "protocol": "TCP"}]}
+                ]
             }
         }),
         json!({
@@ -71,16 +89,73 @@ fn deployment(install: &Install) -> Value {
     })
 }
 
+/// Gives every workload its replicas back, before Coppice is uninstalled. By the operator's own account: it needs the Lease, so
+/// that no replica acts meanwhile, and status, which admission leaves to that account alone.
+pub(crate) fn wake_all(install: &Install) -> Value {
+    let container = json!({
+        "name": "wake-all",
+        "image": image(install),
+        "imagePullPolicy": "IfNotPresent",
+        "args": ["wake-all", "--wait", WAKE_WAIT],
+        "env": [
+            field("COPPICE_NAMESPACE", "metadata.namespace"),
+            field("POD_NAME", "metadata.name"),
+            {"name": "COPPICE_LOG_FORMAT", "value": "json"}
+        ],
+        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
+        "securityContext": container_security()
+    });
+    json!({
+        "#": "Apply it and wait for it before Coppice is uninstalled: see docs/operations.md.",
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": install.local(WAKE_ALL),
+        "spec": {
+            "backoffLimit": 0,
+            "template": {
+                "metadata": {"labels": {
+                    "app.kubernetes.io/name": "coppice", "app.kubernetes.io/component": "wake-all",
+                    "app.kubernetes.io/part-of": "coppice", "app.kubernetes.io/version": install.version
+                }},
+                "spec": {
+                    "restartPolicy": "Never",
+                    "serviceAccountName": SERVICE_ACCOUNT,
+                    "automountServiceAccountToken": true,
+                    "enableServiceLinks": false,
+                    "securityContext": pod_security(),
+                    "containers": [container]
+                }
+            }
+        }
+    })
+}
+
+fn image(install: &Install) -> String {
+    format!("{IMAGE}:{}", install.version)
+}
+
+fn field(name: &str, path: &str) -> Value {
+    json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
+}
+
+fn pod_security() -> Value {
+    json!({
+        "runAsNonRoot": true, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532,
+        "seccompProfile": {"type": "RuntimeDefault"}
+    })
+}
+
+fn container_security() -> Value {
+    json!({
+        "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]}
+    })
+}
+
 fn pod(install: &Install) -> Value {
     json!({
         "serviceAccountName": SERVICE_ACCOUNT,
         "automountServiceAccountToken": true,
         "enableServiceLinks": false,
         "terminationGracePeriodSeconds": 30,
-        "securityContext": {
-            "runAsNonRoot": true, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532,
-            "seccompProfile": {"type": "RuntimeDefault"}
-        },
+        "securityContext": pod_security(),
         "dnsConfig": {
             "#": "With the usual ndots:5 an outside host such as ci.example.org is first looked for below the cluster's own\n\
                   domain, where a tenant who owns the namespace org could answer for it. With 1 it is asked for as it is.",
@@ -104,35 +179,35 @@ fn pod(install: &Install) -> Value {
 fn container(install: &Install) -> Value {
     let probe = |path: &str, period: u32, failures: u32| {
         json!({
-            "httpGet": {"path": path, "port": "http"},
+            "httpGet": {"path": path, "port": "probes"},
             "periodSeconds": period, "timeoutSeconds": 3, "failureThreshold": failures
         })
     };
-    let field =
-        |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
     let mut startup = probe("/livez", 2, 60);
     startup["#"] = json!("Two minutes for a slow node; after that, liveness has the word.");
     json!({
         "name": "operator",
-        "image": format!("{IMAGE}:{}", install.version),
+        "image": image(install),
         "imagePullPolicy": "IfNotPresent",
         "env": [
             field("COPPICE_NAMESPACE", "metadata.namespace"),
             field("POD_NAME", "metadata.name"),
             {"name": "COPPICE_LISTEN", "value": "0.0.0.0:8080"},
+            {"name": "COPPICE_LISTEN_PROBES", "value": "0.0.0.0:8081"},
             {"name": "COPPICE_LOG_FORMAT", "value": "json"},
             // Huge pages, where the kernel hands them out to everybody, keep 2 MiB for a few live bytes.
             {"name": "MIMALLOC_ALLOW_THP", "value": "0"},
             // What a list needed goes back to the system at once.
             {"name": "MIMALLOC_PURGE_DELAY", "value": "0"}
         ],
-        "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}],
+        "ports": [
+            {"name": "metrics", "containerPort": 8080, "protocol": "TCP"},
+            {"name": "probes", "containerPort": 8081, "protocol": "TCP"}
+        ],
         "startupProbe": startup,
         "livenessProbe": probe("/livez", 10, 3),
         "readinessProbe": probe("/readyz", 5, 2),
         "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
-        "securityContext": {
-            "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]}
-        }
+        "securityContext": container_security()
     })
 }

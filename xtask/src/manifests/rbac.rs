@@ -37,14 +37,16 @@ pub(crate) fn objects(install: &Install) -> Vec<Value> {
             install,
             "Who may view a namespace may view its managers.",
             "coppice-view",
-            &["view"],
+            &[("view", "true")],
             &["get", "list", "watch"],
         ),
         user_role(
             install,
-            "Who may edit a namespace may edit its managers, but never their status: it says what was done.",
+            "Who administers a namespace may write its managers, but never their status: it says what was done. A manager can\n\
+             have its namespace deleted, which the role edit does not include; with the label aggregate-to-edit set to \"true\"\n\
+             it does.",
             "coppice-edit",
-            &["edit", "admin"],
+            &[("admin", "true"), ("edit", &install.aggregate_to_edit)],
             &["create", "update", "patch", "delete"],
         ),
     ]
@@ -148,10 +150,11 @@ fn local_rules() -> Value {
     ])
 }
 
-fn user_role(install: &Install, why: &str, name: &str, into: &[&str], verbs: &[&str]) -> Value {
+/// `into`: the roles of Kubernetes that this one is a part of, if the text is `true`.
+fn user_role(install: &Install, why: &str, name: &str, into: &[(&str, &str)], verbs: &[&str]) -> Value {
     let mut metadata = install.cluster(name);
-    for role in into {
-        metadata["labels"][format!("{RBAC}/aggregate-to-{role}")] = json!("true");
+    for (role, whether) in into {
+        metadata["labels"][format!("{RBAC}/aggregate-to-{role}")] = json!(whether);
     }
     json!({
         "apiVersion": VERSION, "kind": "ClusterRole", "metadata": metadata,
@@ -209,6 +212,19 @@ mod tests {
                 assert!(!object["rules"].to_string().contains("status\""), "{object}");
             }
         }
+    }
+
+    #[test]
+    fn managers_are_written_by_admins_and_by_editors_only_on_request() {
+        let objects = objects(&Install::kubectl());
+        let of = |name: &str, role: &str| {
+            let found = objects.iter().find(|o| o["metadata"]["name"] == name).unwrap();
+            found["metadata"]["labels"][format!("{RBAC}/aggregate-to-{role}")].clone()
+        };
+        assert_eq!(of("coppice-edit", "admin"), "true");
+        assert_eq!(of("coppice-edit", "edit"), "false");
+        assert_eq!(of("coppice-edit", "view"), Value::Null);
+        assert_eq!(of("coppice-view", "view"), "true");
     }
 
     #[test]
