@@ -261,10 +261,14 @@ impl Stage {
         found.with_context(|| format!("its status is {:#}", status()))?
     }
 
-    /// Waits until a namespace is being deleted or gone (or has been replaced).
+    /// Waits until a namespace is being deleted or gone (or has been replaced), and the audit log has the request.
     pub async fn deleted(&self, name: &str, uid: &str) -> anyhow::Result<()> {
         self.until(&format!("namespace {name} is deleted"), async || {
-            self.is_deleted(name, uid).await.then_some(())
+            // What is deleted is seen before the answer to its request, with which the log is written.
+            let about =
+                |e: &Arc<AuditEvent>| e.verb == "delete" && e.resource == "namespaces" && e.name == name;
+            let deleted = self.is_deleted(name, uid).await;
+            (deleted && self.plane.audit().ok()?.iter().any(about)).then_some(())
         })
         .await
     }

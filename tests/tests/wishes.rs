@@ -263,7 +263,15 @@ fn nothing_is_written_while_nothing_changes() -> Test {
             .await?;
         stage.pod("quiet", "a", "run", "component: main").await?;
         let running = |m: &Value| m["status"]["next"]["message"] == "pod a is Running";
-        stage.manager_until("quiet", "m", "a running pod", running).await?;
+        let manager = stage.manager_until("quiet", "m", "a running pod", running).await?;
+        let revision = &manager["metadata"]["resourceVersion"];
+        stage
+            .until("that write is in the audit log", async || {
+                let audit = stage.plane.audit().ok()?;
+                let wrote = |e: &Value| e["metadata"]["resourceVersion"] == *revision;
+                audit.iter().any(|e| e.response.as_ref().is_some_and(wrote)).then_some(())
+            })
+            .await?;
         let writes = || -> anyhow::Result<usize> {
             let audit = stage.plane.audit()?;
             let ours = audit
