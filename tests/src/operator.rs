@@ -24,8 +24,10 @@ pub struct Operator {
     leash: Option<tokio::process::ChildStdin>,
     pid: u32,
     client: reqwest::Client,
-    /// Where it serves `/readyz` and `/metrics`.
+    /// Where it serves `/metrics`.
     pub address: String,
+    /// Where it serves `/livez` and `/readyz`.
+    probes: String,
     /// Its log.
     pub log: PathBuf,
 }
@@ -58,15 +60,16 @@ impl Operator {
 
     async fn run(kubeconfig: &Path, logs: &Path, args: &[&str]) -> anyhow::Result<Self> {
         // Free a moment ago; a lost race shows as a start that fails.
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        let address = format!("127.0.0.1:{port}");
+        let [port, probes] = free_ports()?;
+        let (address, probes) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{probes}"));
         let log = logs.join(format!("operator-{port}.log"));
         let mut child = tokio::process::Command::new("/bin/sh")
             .args(["-c", SUPERVISOR, "supervisor"])
             .arg(binary("coppice-operator")?)
             .arg("--kubeconfig")
             .arg(kubeconfig)
-            .args(["--listen", &address, "--log-format", "json", "--log", "info,coppice_controllers=debug"])
+            .args(["--listen", &address, "--listen-probes", &probes])
+            .args(["--log-format", "json", "--log", "info,coppice_controllers=debug"])
             .args(args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -80,7 +83,7 @@ impl Operator {
         BufReader::new(stdout).read_line(&mut line).await?;
         let pid = line.trim().parse().context("the supervisor tells no process id")?;
         let client = reqwest::Client::builder().no_proxy().build()?;
-        Ok(Self { child, leash, pid, client, address, log })
+        Ok(Self { child, leash, pid, client, address, probes, log })
     }
 
     /// Waits until every watch has synced and the first pass is done.
@@ -97,7 +100,8 @@ impl Operator {
 
     /// What it answers to a GET, if with success.
     pub async fn http(&self, path: &str) -> anyhow::Result<String> {
-        let answer = self.client.get(format!("http://{}{path}", self.address)).send().await?;
+        let address = if path.starts_with("/metrics") { &self.address } else { &self.probes };
+        let answer = self.client.get(format!("http://{address}{path}")).send().await?;
         let status = answer.status();
         let text = answer.text().await?;
         anyhow::ensure!(status.is_success(), "{path} answered {status}: {text}");
@@ -152,4 +156,11 @@ impl Operator {
         let lines: Vec<_> = log.lines().rev().take(15).collect();
         format!("the operator's log ends with:\n{}", lines.into_iter().rev().collect::<Vec<_>>().join("\n"))
     }
+}
+
+/// Free a moment ago; both are held until both are known, so that they differ.
+pub(crate) fn free_ports() -> anyhow::Result<[u16; 2]> {
+    let [a, b] = [(); 2].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+    let (a, b) = (a?, b?);
+    Ok([a.local_addr()?.port(), b.local_addr()?.port()])
 }

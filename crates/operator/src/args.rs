@@ -29,9 +29,18 @@ pub(crate) struct Args {
     #[arg(long, global = true, env = "COPPICE_NAMESPACE", value_name = "NAME", default_value = SYSTEM_NAMESPACE)]
     pub(crate) namespace: String,
 
-    /// Where to serve /livez, /readyz and /metrics.
+    /// Where to serve /metrics.
     #[arg(long, env = "COPPICE_LISTEN", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
+
+    /// Where to serve /livez and /readyz.
+    #[arg(
+        long,
+        env = "COPPICE_LISTEN_PROBES",
+        value_name = "ADDRESS:PORT",
+        default_value = "127.0.0.1:8081"
+    )]
+    pub(crate) listen_probes: SocketAddr,
 
     /// The form of the log on standard error.
     #[arg(long, global = true, env = "COPPICE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]

@@ -7,7 +7,7 @@ use coppice_controllers::{Setup, Shared};
 use coppice_notify::outbox::Deliver;
 use coppice_notify::webhook::{WebhookSender, WebhookSettings};
 use coppice_operator::{Replica, Sender};
-use coppice_runtime::admin::{Admin, Readiness};
+use coppice_runtime::admin::{Admin, Limits, Pages, Readiness};
 use coppice_runtime::client::{Clients, load_config};
 use coppice_runtime::clock::{Clock, Dice};
 use coppice_runtime::events::Events;
@@ -26,8 +26,10 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
     let server_clock = ServerClock::new(clock.clone());
     let readiness = Readiness::new();
-    let admin = Admin::bind(args.listen).await?;
-    tracing::info!(address = %admin.address()?, "serving /livez, /readyz and /metrics");
+    let probes = Admin::bind("--listen-probes", args.listen_probes).await?;
+    tracing::info!(address = %probes.address()?, "serving /livez and /readyz");
+    let scrapes = Admin::bind("--listen", args.listen).await?;
+    tracing::info!(address = %scrapes.address()?, "serving /metrics");
     let kube_config = load_config(args.kubeconfig.clone(), args.context.clone()).await?;
     tracing::info!(api_server = %kube_config.cluster_url, version = env!("CARGO_PKG_VERSION"), "starting");
     let clients = Clients::new(kube_config, &server_clock, &metrics)
@@ -43,9 +45,14 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let queue =
         QueueSettings { concurrency: args.concurrency, seed: dice.roll(), ..QueueSettings::default() };
     let replica = Replica::new(shared, queue, readiness.clone(), sender(roots(&args)?));
-    let mut probes = JoinSet::new();
+    let mut ports = JoinSet::new();
     // Probes are answered until the very end: everything else stops first.
-    probes.spawn(serve_admin(admin, readiness, metrics));
+    ports.spawn(probes.serve(Pages::Probes(readiness), Limits::default(), CancellationToken::new()));
+    ports.spawn(scrapes.serve(
+        Pages::Metrics(Arc::new(metrics)),
+        Limits::default(),
+        CancellationToken::new(),
+    ));
     replica.serve(election, shutdown_signal()).await
 }
 
@@ -59,12 +66,6 @@ fn sender(roots: Vec<u8>) -> Sender {
         let settings = WebhookSettings { extra_roots_pem: roots.clone(), ..WebhookSettings::new(key) };
         Ok(Arc::new(WebhookSender::new(settings)?) as Arc<dyn Deliver>)
     })
-}
-
-async fn serve_admin(admin: Admin, readiness: Readiness, metrics: Metrics) {
-    if let Err(error) = admin.serve(readiness, metrics, CancellationToken::new()).await {
-        tracing::error!(%error, "/livez, /readyz and /metrics are not served any more");
-    }
 }
 
 async fn shutdown_signal() -> &'static str {

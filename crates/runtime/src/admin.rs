@@ -1,37 +1,22 @@
-//! The port for those who watch over the operator: `/livez`, `/readyz`, `/metrics`.
+//! The ports for those who watch over the operator: `/livez` and `/readyz` on one, `/metrics` on the other, so that whoever crowds the
+//! metrics keeps no probe waiting.
 //!
 //! Ready means that everything registered with [`Readiness`] says so, such as that every watch has synced; not that a port is open.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use axum::Router;
-use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{StatusCode, Uri};
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
+use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use http::{Method, Response, StatusCode, Uri};
+use http_body_util::Full;
+use hyper::body::Bytes;
 
 use crate::metrics::{MEDIA_TYPE, Metrics};
 
-/// How long requests in progress may take to end when the server stops.
-const LINGER: Duration = Duration::from_secs(1);
+mod server;
 
-/// The port could not be opened.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address}; choose another address with --listen")]
-pub struct BindError {
-    /// The address that was asked for.
-    pub address: SocketAddr,
-    /// Why.
-    #[source]
-    pub source: std::io::Error,
-}
+pub use server::{Admin, BindError, Limits};
 
 /// What has to be well for the operator to be ready, and to be alive. Clones share it.
 #[derive(Debug, Clone, Default)]
@@ -167,7 +152,7 @@ impl Report {
         let _ = writeln!(self.all, "[-] {line}");
     }
 
-    fn answer(self, uri: &Uri) -> Response {
+    fn answer(self, uri: &Uri) -> Page {
         let verbose = uri
             .query()
             .is_some_and(|query| query.split('&').any(|q| q == "verbose" || q.starts_with("verbose=")));
@@ -178,83 +163,72 @@ impl Report {
             (false, true) => "ok\n".to_owned(),
             (false, false) => self.failing,
         };
-        (status, text).into_response()
+        page(status, text)
     }
 }
 
-/// The open port.
-#[derive(Debug)]
-pub struct Admin {
-    listener: TcpListener,
+/// What a port serves.
+#[derive(Debug, Clone)]
+pub enum Pages {
+    /// `/livez` and `/readyz`.
+    Probes(Readiness),
+    /// `/metrics`.
+    Metrics(Arc<Metrics>),
 }
 
-impl Admin {
-    /// Opens the port; port 0 takes a free one.
-    pub async fn bind(address: SocketAddr) -> Result<Self, BindError> {
-        let listener = TcpListener::bind(address).await.map_err(|source| BindError { address, source })?;
-        Ok(Self { listener })
-    }
+type Page = Response<Full<Bytes>>;
 
-    /// Where it listens.
-    pub fn address(&self) -> std::io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
+const PROBES: &str = "Coppice, a Kubernetes operator for namespaces.\n\
+     \n\
+     /livez    whether the process works (?verbose lists what was checked)\n\
+     /readyz   whether it knows the cluster's state (?verbose lists what was checked)\n";
+const METRICS: &str = "Coppice, a Kubernetes operator for namespaces.\n\
+     \n\
+     /metrics  for Prometheus; /livez and /readyz are on a port of their own (--listen-probes)\n";
 
-    /// Serves until `stop`. That is for the very end: during a shutdown the port still answers, that the operator is not ready.
-    pub async fn serve(
-        self,
-        readiness: Readiness,
-        metrics: Metrics,
-        stop: CancellationToken,
-    ) -> std::io::Result<()> {
-        let stopped = stop.clone();
-        let server = axum::serve(self.listener, router(readiness, metrics));
-        let server = server.with_graceful_shutdown(async move { stopped.cancelled().await });
-        tokio::select! {
-            biased;
-            result = server => result,
-            // A client that keeps its request open does not keep the process.
-            () = async { stop.cancelled().await; tokio::time::sleep(LINGER).await } => Ok(()),
+impl Pages {
+    /// The answer to a request, whose body is never looked at.
+    fn answer(&self, method: &Method, uri: &Uri) -> Page {
+        if method != Method::GET && method != Method::HEAD {
+            let mut page = page(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered\n");
+            page.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return page;
+        }
+        match (self, uri.path()) {
+            (Self::Probes(readiness), "/livez") => readiness.live().answer(uri),
+            (Self::Probes(readiness), "/readyz") => readiness.ready().answer(uri),
+            (Self::Metrics(metrics), "/metrics") => {
+                let mut page = page(StatusCode::OK, metrics.encode());
+                page.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+                page
+            }
+            (Self::Probes(_), "/") => page(StatusCode::OK, PROBES),
+            (Self::Metrics(_), "/") => page(StatusCode::OK, METRICS),
+            _ => page(StatusCode::NOT_FOUND, "nothing is here; / lists what is\n"),
         }
     }
 }
 
-fn router(readiness: Readiness, metrics: Metrics) -> Router {
-    Router::new()
-        .route("/", get(index))
-        .route(
-            "/livez",
-            get(|State(readiness): State<Readiness>, uri: Uri| async move { readiness.live().answer(&uri) }),
-        )
-        .route(
-            "/readyz",
-            get(|State(readiness): State<Readiness>, uri: Uri| async move { readiness.ready().answer(&uri) }),
-        )
-        .with_state(readiness)
-        .route("/metrics", get(move || async move { ([(CONTENT_TYPE, MEDIA_TYPE)], metrics.encode()) }))
-}
-
-async fn index() -> &'static str {
-    "Coppice, a Kubernetes operator for namespaces.\n\
-     \n\
-     /livez    whether the process works (?verbose lists what was checked)\n\
-     /readyz   whether it knows the cluster's state (?verbose lists what was checked)\n\
-     /metrics  for Prometheus\n"
+fn page(status: StatusCode, text: impl Into<Bytes>) -> Page {
+    let mut page = Response::new(Full::new(text.into()));
+    *page.status_mut() = status;
+    page.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    page
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Admin, Readiness, router};
+    use super::{Pages, Readiness};
     use crate::metrics::Metrics;
-    use axum::body::Body;
-    use axum::http::{Request, StatusCode};
+    use http::{Method, StatusCode};
     use http_body_util::BodyExt as _;
-    use tokio_util::sync::CancellationToken;
-    use tower::ServiceExt as _;
 
     async fn get(readiness: &Readiness, path: &str) -> (StatusCode, String) {
-        let request = Request::get(path).body(Body::empty()).unwrap();
-        let answer = router(readiness.clone(), Metrics::new("test")).oneshot(request).await.unwrap();
+        from(&Pages::Probes(readiness.clone()), path).await
+    }
+
+    async fn from(pages: &Pages, path: &str) -> (StatusCode, String) {
+        let answer = pages.answer(&Method::GET, &path.parse().unwrap());
         let status = answer.status();
         let text = answer.into_body().collect().await.unwrap().to_bytes();
         (status, String::from_utf8(text.to_vec()).unwrap())
@@ -292,26 +266,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_rest_is_listed_and_served() {
-        let readiness = Readiness::new();
-        assert!(get(&readiness, "/").await.1.contains("/readyz"));
-        assert!(get(&readiness, "/metrics").await.1.contains("coppice_build_info{version=\"test\"} 1"));
-        assert_eq!(get(&readiness, "/nothing").await.0, StatusCode::NOT_FOUND);
-    }
-
-    #[tokio::test]
-    async fn a_port_in_use_is_an_error_that_names_it_and_the_flag() {
-        let first = Admin::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let taken = first.address().unwrap();
-        let error = Admin::bind(taken).await.unwrap_err();
+    async fn each_port_lists_and_serves_its_own() {
+        let (probes, metrics) =
+            (Pages::Probes(Readiness::new()), Pages::Metrics(Metrics::new("test").into()));
+        assert!(from(&probes, "/").await.1.contains("/readyz"));
+        assert!(from(&metrics, "/").await.1.contains("/metrics"));
+        assert!(from(&metrics, "/metrics").await.1.contains("coppice_build_info{version=\"test\"} 1"));
+        for (pages, path) in [(&probes, "/metrics"), (&metrics, "/livez"), (&metrics, "/nothing")] {
+            assert_eq!(from(pages, path).await.0, StatusCode::NOT_FOUND, "{path}");
+        }
+        let refused = metrics.answer(&Method::POST, &"/metrics".parse().unwrap());
         assert_eq!(
-            error.to_string(),
-            format!("cannot listen on {taken}; choose another address with --listen")
+            (refused.status(), &refused.headers()["allow"]),
+            (StatusCode::METHOD_NOT_ALLOWED, &"GET, HEAD".parse().unwrap())
         );
-
-        let stop = CancellationToken::new();
-        let served = tokio::spawn(first.serve(Readiness::new(), Metrics::new("test"), stop.clone()));
-        stop.cancel();
-        served.await.unwrap().unwrap();
     }
 }

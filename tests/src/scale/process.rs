@@ -1,6 +1,5 @@
 //! The operator as a process that is measured, and the other processes of a plane.
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -10,6 +9,7 @@ use coppice_plane::OPERATOR;
 use tokio::process::{Child, Command};
 
 use crate::Stage;
+use crate::operator::free_ports;
 
 /// Generous: a debug build on a busy machine lists for minutes.
 const PATIENCE: Duration = Duration::from_mins(10);
@@ -24,6 +24,7 @@ pub(super) struct Measured {
     child: Child,
     pid: u32,
     address: String,
+    probes: String,
     log: PathBuf,
     started: Instant,
 }
@@ -70,13 +71,13 @@ impl Measured {
     /// Starts the operator as the service account, with the product's RBAC and the default log.
     pub(super) fn spawn(stage: &Stage, program: &Path) -> anyhow::Result<Self> {
         // Free a moment ago; a lost race shows as a start that fails.
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        let address = format!("127.0.0.1:{port}");
+        let [port, probes] = free_ports()?;
+        let (address, probes) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{probes}"));
         let log = stage.plane.dir().join(format!("log/operator-{port}.log"));
         let child = Command::new(program)
             .arg("--kubeconfig")
             .arg(stage.plane.kubeconfig(OPERATOR)?)
-            .args(["--listen", &address, "--log-format", "json"])
+            .args(["--listen", &address, "--listen-probes", &probes, "--log-format", "json"])
             // The API server is restarted under it: nobody else wants the lease meanwhile.
             .args(["--lease-duration", "120s", "--lease-renew-deadline", "110s"])
             .stdin(Stdio::null())
@@ -86,7 +87,7 @@ impl Measured {
             .spawn()
             .with_context(|| format!("{} could not be started", program.display()))?;
         let pid = child.id().context("it has ended")?;
-        Ok(Self { child, pid, address, log, started: Instant::now() })
+        Ok(Self { child, pid, address, probes, log, started: Instant::now() })
     }
 
     /// Memory and processor time now.
@@ -95,7 +96,8 @@ impl Measured {
     }
 
     async fn get(&self, path: &str) -> anyhow::Result<String> {
-        let answer = reqwest::get(format!("http://{}{path}", self.address)).await?.error_for_status()?;
+        let address = if path.starts_with("/metrics") { &self.address } else { &self.probes };
+        let answer = reqwest::get(format!("http://{address}{path}")).await?.error_for_status()?;
         Ok(answer.text().await?)
     }
 

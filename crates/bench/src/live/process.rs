@@ -87,7 +87,8 @@ impl Running {
         match subject {
             Subject::Coppice => {
                 command.arg(&programs.operator).arg("--kubeconfig").arg(kubeconfig);
-                command.args(["--listen", &metrics, "--log-format", "json", "--concurrency", CONCURRENCY]);
+                command.args(["--listen", &metrics, "--listen-probes", &probe]);
+                command.args(["--log-format", "json", "--concurrency", CONCURRENCY]);
                 command.args(["--lease-renew-deadline", &time(lease.renew)]);
                 command.args(["--lease-retry-period", &time(lease.retry)]);
                 for name in ALLOCATOR.into_iter().filter(|name| std::env::var_os(name).is_none()) {
@@ -113,7 +114,6 @@ impl Running {
         let child =
             command.kill_on_drop(true).spawn().context("setpriv (of util-linux) could not be started")?;
         let pid = child.id().context("it has ended")?;
-        let probe = if subject == Subject::Coppice { metrics.clone() } else { probe };
         Ok(Self {
             child,
             pid,

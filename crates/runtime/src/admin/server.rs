@@ -1,0 +1,272 @@
+//! HTTP for callers that nobody has to trust: whoever reaches the port may open connections and say nothing.
+//!
+//! A connection serves one request, in bounded time and memory, and no body is read. Only so many are open at once: one more closes
+//! the one that is open longest. So whoever asks and reads at once gets an answer, however many others hang.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{AbortHandle, Id, JoinSet};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::Pages;
+
+/// How long requests in progress may take to end when the server stops.
+const LINGER: Duration = Duration::from_secs(1);
+/// The pause after a connection could not be accepted, for example because the process has too many files open.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The head of a request has to fit into it, in bytes; hyper's least.
+const BUFFER: usize = 8192;
+
+/// The port could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address}; choose another address with {flag}")]
+pub struct BindError {
+    /// The address that was asked for.
+    pub address: SocketAddr,
+    /// The flag that names it.
+    pub flag: &'static str,
+    /// Why.
+    #[source]
+    pub source: std::io::Error,
+}
+
+/// What a port takes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections that are open at once, at least 1.
+    pub connections: usize,
+    /// How long a connection may take until the head of its request is complete.
+    pub head: Duration,
+    /// How long a connection may take until its answer is taken.
+    pub whole: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { connections: 32, head: Duration::from_secs(5), whole: Duration::from_secs(10) }
+    }
+}
+
+/// The open port.
+#[derive(Debug)]
+pub struct Admin {
+    listener: TcpListener,
+}
+
+impl Admin {
+    /// Opens the port; port 0 takes a free one. `flag` is where the address comes from, for the error.
+    pub async fn bind(flag: &'static str, address: SocketAddr) -> Result<Self, BindError> {
+        let listener =
+            TcpListener::bind(address).await.map_err(|source| BindError { address, flag, source })?;
+        Ok(Self { listener })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `stop`. That is for the very end: during a shutdown the port still answers, that the operator is not ready.
+    pub async fn serve(self, pages: Pages, limits: Limits, stop: CancellationToken) {
+        let mut open = Connections::default();
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                Some(id) = open.ended() => open.forget(id),
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, _)) => {
+                        open.make_room(limits.connections).await;
+                        open.add(stream, pages.clone(), limits);
+                    }
+                    Err(error) => {
+                        tracing::debug!(%error, "a connection could not be accepted");
+                        sleep(PAUSE).await;
+                    }
+                },
+            }
+        }
+        // A client that keeps its request open does not keep the process.
+        let _ = timeout(LINGER, async { while open.ended().await.is_some() {} }).await;
+    }
+}
+
+/// The connections that are open.
+#[derive(Default)]
+struct Connections {
+    tasks: JoinSet<()>,
+    /// The oldest first.
+    order: VecDeque<AbortHandle>,
+}
+
+impl Connections {
+    fn add(&mut self, stream: TcpStream, pages: Pages, limits: Limits) {
+        self.order.push_back(self.tasks.spawn(one_request(stream, pages, limits)));
+    }
+
+    /// Closes the oldest until there is room for one more.
+    async fn make_room(&mut self, limit: usize) {
+        while self.tasks.len() >= limit.max(1) {
+            if let Some(oldest) = self.order.pop_front() {
+                oldest.abort();
+            }
+            if let Some(id) = self.ended().await {
+                self.forget(id);
+            }
+        }
+    }
+
+    /// The next one that has ended; none if none is open.
+    async fn ended(&mut self) -> Option<Id> {
+        self.tasks.join_next_with_id().await.map(|ended| ended.map_or_else(|error| error.id(), |(id, ())| id))
+    }
+
+    fn forget(&mut self, id: Id) {
+        self.order.retain(|task| task.id() != id);
+    }
+}
+
+/// Serves a connection: one request, whose caller may go away or be late at any moment, which is no error of ours.
+async fn one_request(stream: TcpStream, pages: Pages, limits: Limits) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        std::future::ready(Ok::<_, Infallible>(pages.answer(request.method(), request.uri())))
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head)
+        .keep_alive(false)
+        .max_buf_size(BUFFER)
+        .serve_connection(TokioIo::new(stream), service);
+    match timeout(limits.whole, served).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "a connection ended early"),
+        Err(_) => tracing::debug!("a connection took too long"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Admin, Limits};
+    use crate::admin::{Pages, Readiness};
+    use std::io::ErrorKind;
+    use std::net::SocketAddr;
+    use std::time::Duration;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+    use tokio_util::sync::{CancellationToken, DropGuard};
+
+    const LONG: Duration = Duration::from_mins(10);
+
+    async fn serve(limits: Limits) -> (SocketAddr, DropGuard) {
+        let admin = Admin::bind("--listen", "127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = admin.address().unwrap();
+        let stop = CancellationToken::new();
+        tokio::spawn(admin.serve(Pages::Probes(Readiness::new()), limits, stop.clone()));
+        (address, stop.drop_guard())
+    }
+
+    /// A connection over which this much of a request comes, and nothing after it.
+    async fn begin(address: SocketAddr, request: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        stream
+    }
+
+    /// Everything until the server closes the connection, which it has to do in time.
+    async fn read(mut stream: TcpStream) -> String {
+        let mut text = Vec::new();
+        let read = tokio::time::timeout(Duration::from_secs(30), stream.read_to_end(&mut text)).await;
+        // What is closed with something unread is reset.
+        let _ = read.expect("the connection stays open");
+        String::from_utf8(text).unwrap()
+    }
+
+    async fn get(address: SocketAddr, path: &str) -> String {
+        read(begin(address, &format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n")).await).await
+    }
+
+    #[tokio::test]
+    async fn a_head_that_never_ends_closes_the_connection_and_holds_up_nobody() {
+        let short = Duration::from_millis(300);
+        for limits in [
+            Limits { connections: 100, head: short, whole: LONG },
+            Limits { connections: 100, head: LONG, whole: short },
+        ] {
+            let (address, _stop) = serve(limits).await;
+            let mut slow = Vec::new();
+            for n in 0..50 {
+                slow.push(begin(address, ["", "G", "GET /livez HTTP/1.1\r\nhost: a\r\n"][n % 3]).await);
+            }
+            assert!(get(address, "/livez").await.starts_with("HTTP/1.1 200 OK"));
+            for stream in slow {
+                // Nothing, or that it took too long.
+                assert!(!read(stream).await.contains("200"));
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn one_connection_too_many_closes_the_oldest_and_is_answered() {
+        let limit = 8;
+        let (address, _stop) = serve(Limits { connections: limit, head: LONG, whole: LONG }).await;
+        let mut slow = Vec::new();
+        for _ in 0..300 {
+            slow.push(begin(address, "GET /livez HTTP/1.1\r\nhost: a\r\n").await);
+        }
+        assert!(get(address, "/livez").await.starts_with("HTTP/1.1 200 OK"));
+        // The request that was answered took the place of one more.
+        let held = slow.split_off(slow.len() - (limit - 1));
+        for stream in slow {
+            assert_eq!(read(stream).await, "");
+        }
+        for stream in held {
+            let open = stream.try_read(&mut [0]).unwrap_err();
+            assert_eq!(open.kind(), ErrorKind::WouldBlock);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_serves_one_request_and_waits_for_no_body() {
+        let (address, _stop) = serve(Limits { head: LONG, whole: LONG, ..Limits::default() }).await;
+        let twice = "GET /livez HTTP/1.1\r\nhost: a\r\n\r\n".repeat(2);
+        assert_eq!(read(begin(address, &twice).await).await.matches("HTTP/1.1").count(), 1);
+        let body = "POST /livez HTTP/1.1\r\nhost: a\r\ncontent-length: 1000000\r\n\r\nx";
+        let answer = read(begin(address, body).await).await;
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 405"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn a_head_larger_than_the_buffer_is_refused() {
+        let (address, _stop) = serve(Limits { head: LONG, whole: LONG, ..Limits::default() }).await;
+        let large = format!("GET /livez HTTP/1.1\r\nhost: {}", "a".repeat(3 * super::BUFFER));
+        assert!(!read(begin(address, &large).await).await.contains("200"));
+        assert!(get(address, "/livez").await.ends_with("ok\n"));
+    }
+
+    #[tokio::test]
+    async fn a_port_in_use_is_an_error_that_names_it_and_the_flag() {
+        let first = Admin::bind("--listen", "127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let taken = first.address().unwrap();
+        let error = Admin::bind("--listen-probes", taken).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("cannot listen on {taken}; choose another address with --listen-probes")
+        );
+
+        let stop = CancellationToken::new();
+        let served =
+            tokio::spawn(first.serve(Pages::Probes(Readiness::new()), Limits::default(), stop.clone()));
+        stop.cancel();
+        served.await.unwrap();
+    }
+}
