@@ -1,4 +1,4 @@
-//! Deliveries beside the reconciles: many at once, but only so many, and only a few per host.
+//! Deliveries beside the reconciles: many at once, but only so many, only a few per namespace and per host. Namespaces take turns.
 //!
 //! A reconcile submits a request and returns; when the attempt is over, the object is woken and finds the result here, writes it into
 //! its status and forgets it. **Nothing here is durable.** How many attempts were made and when the next one is due stands in the
@@ -14,12 +14,15 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
 use thiserror::Error;
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::webhook::{Delivered, SendError, WebhookRequest, WebhookSender};
+
+mod turns;
+
+use turns::{Accepted, Turns};
 
 /// Makes one attempt; a [`WebhookSender`], or its double in a test.
 pub trait Deliver: Send + Sync + 'static {
@@ -38,17 +41,19 @@ impl Deliver for WebhookSender {
 pub struct Limits {
     /// Attempts at once.
     pub concurrency: usize,
+    /// Attempts at once on behalf of one namespace.
+    pub per_namespace: usize,
     /// Attempts at once to one host.
     pub per_host: usize,
     /// Requests that are kept in all: waiting, being attempted, or with a result that was not forgotten yet.
     pub capacity: usize,
-    /// Requests for one host that are waiting or being attempted.
-    pub capacity_per_host: usize,
+    /// Requests of one namespace that are waiting or being attempted.
+    pub capacity_per_namespace: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { concurrency: 32, per_host: 4, capacity: 1024, capacity_per_host: 128 }
+        Self { concurrency: 32, per_namespace: 8, per_host: 4, capacity: 1024, capacity_per_namespace: 64 }
     }
 }
 
@@ -93,12 +98,14 @@ pub enum SubmitError {
         /// How many are kept at most.
         capacity: usize,
     },
-    /// Too many requests for one host.
-    #[error("{capacity} webhooks to {host:?} are waiting already; this one is tried again later")]
-    HostFull {
-        /// The host.
-        host: String,
-        /// How many may wait for one host.
+    /// Too many requests of one namespace.
+    #[error(
+        "{capacity} webhooks of namespace {namespace:?} are waiting already; this one is tried again later"
+    )]
+    NamespaceFull {
+        /// The namespace.
+        namespace: String,
+        /// How many one namespace may have.
         capacity: usize,
     },
     /// The operator is ending.
@@ -121,17 +128,16 @@ struct Inner<K> {
     deliver: Arc<dyn Deliver>,
     limits: Limits,
     wake: Box<dyn Fn(K) + Send + Sync>,
-    slots: Semaphore,
     tasks: TaskTracker,
     stop: CancellationToken,
-    book: Mutex<Book>,
+    book: Mutex<Book<K>>,
 }
 
-#[derive(Default)]
-struct Book {
+struct Book<K> {
     entries: HashMap<String, Entry>,
-    hosts: HashMap<String, Lane>,
+    turns: Turns<K>,
     finished: u64,
+    closed: bool,
 }
 
 enum Entry {
@@ -139,42 +145,40 @@ enum Entry {
     Done { result: Result<Delivered, Failure>, order: u64 },
 }
 
-/// The requests for one host.
-struct Lane {
-    slots: Arc<Semaphore>,
-    pending: usize,
-}
-
 impl<K: Send + 'static> Outbox<K> {
     /// An empty outbox. `wake` is called after each attempt with the key it was submitted with; it must not block.
     pub fn new(deliver: Arc<dyn Deliver>, limits: Limits, wake: impl Fn(K) + Send + Sync + 'static) -> Self {
         let limits = Limits {
-            concurrency: limits.concurrency.clamp(1, Semaphore::MAX_PERMITS),
-            per_host: limits.per_host.clamp(1, Semaphore::MAX_PERMITS),
+            concurrency: limits.concurrency.max(1),
+            per_namespace: limits.per_namespace.max(1),
+            per_host: limits.per_host.max(1),
             capacity: limits.capacity.max(1),
-            capacity_per_host: limits.capacity_per_host.max(1),
+            capacity_per_namespace: limits.capacity_per_namespace.max(1),
         };
         let inner = Inner {
             deliver,
             limits,
             wake: Box::new(wake),
-            slots: Semaphore::new(limits.concurrency),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
-            book: Mutex::default(),
+            book: Mutex::new(Book {
+                entries: HashMap::new(),
+                turns: Turns::default(),
+                finished: 0,
+                closed: false,
+            }),
         };
         Self { inner: Arc::new(inner) }
     }
 
-    /// Takes a request, whose `id` is the id here too, and returns at once; must be called inside a tokio runtime.
+    /// Takes a request of a namespace, whose `id` is the id here too, and returns at once; must be called inside a tokio runtime.
     ///
-    /// The timestamp that is signed is the request's plus the time it waits here. When the outbox is full of results that nobody
-    /// forgot, the oldest of them makes room.
-    pub fn submit(&self, key: K, request: WebhookRequest) -> Result<Submitted, SubmitError> {
+    /// The timestamp that is signed is the request's plus the time it waits here. When the outbox is full, the oldest result that
+    /// nobody forgot makes room, or else a request that waits for a namespace with more of them: its object is woken, to submit again.
+    pub fn submit(&self, namespace: &str, key: K, request: WebhookRequest) -> Result<Submitted, SubmitError> {
         let inner = &self.inner;
-        let host = request.destination.host().to_string();
         let mut book = inner.book();
-        if inner.slots.is_closed() {
+        if book.closed {
             return Err(SubmitError::Closed);
         }
         match book.entries.get_mut(&request.id) {
@@ -185,19 +189,17 @@ impl<K: Send + 'static> Outbox<K> {
             Some(Entry::Done { .. }) => return Ok(Submitted::AlreadyDone),
             None => {}
         }
-        let lane = book.reserve(&request.id, &host, &inner.limits)?;
+        book.turns.admits(namespace, &inner.limits)?;
+        let displaced = book.make_room(namespace, &inner.limits)?;
+        book.entries.insert(request.id.clone(), Entry::InFlight { forgotten: false });
+        let host = request.destination.host().to_string();
+        let (namespace, submitted) = (namespace.to_owned(), Instant::now());
+        book.turns.add(Accepted { key, namespace, host, request, submitted });
         drop(book);
-        let submitted = Instant::now();
-        let this = Arc::clone(inner);
-        inner.tasks.spawn(async move {
-            let id = request.id.clone();
-            let result = tokio::select! {
-                biased;
-                () = this.stop.cancelled() => None,
-                result = this.attempt(&lane, request, submitted) => result,
-            };
-            this.finish(&id, &host, result, key);
-        });
+        inner.start_what_may();
+        if let Some(key) = displaced {
+            (inner.wake)(key);
+        }
         Ok(Submitted::Accepted)
     }
 
@@ -221,7 +223,7 @@ impl<K: Send + 'static> Outbox<K> {
 
     /// How many requests are waiting or being attempted.
     pub fn in_flight(&self) -> usize {
-        self.inner.book().hosts.values().map(|lane| lane.pending).sum()
+        self.inner.book().turns.in_flight()
     }
 
     /// Takes nothing more, drops what is waiting, and gives what is being attempted until `grace` has passed. Returns how many
@@ -229,9 +231,11 @@ impl<K: Send + 'static> Outbox<K> {
     pub async fn shutdown(&self, grace: Duration) -> usize {
         let inner = &self.inner;
         {
-            let book = inner.book();
-            inner.slots.close();
-            book.hosts.values().for_each(|lane| lane.slots.close());
+            let mut book = inner.book();
+            book.closed = true;
+            for dropped in book.turns.clear() {
+                book.entries.remove(&dropped.request.id);
+            }
         }
         inner.tasks.close();
         if timeout(grace, inner.tasks.wait()).await.is_ok() {
@@ -244,89 +248,93 @@ impl<K: Send + 'static> Outbox<K> {
     }
 }
 
-impl<K> Inner<K> {
-    fn book(&self) -> MutexGuard<'_, Book> {
-        // The book is whole between any two statements that could panic.
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for a turn and makes the attempt; `None` when the outbox closed before its turn came.
-    async fn attempt(
-        &self,
-        lane: &Semaphore,
-        mut request: WebhookRequest,
-        submitted: Instant,
-    ) -> Option<Result<Delivered, Failure>> {
-        // The host's turn first: what waits for a slow host must not hold one of the slots of all.
-        let _host = lane.acquire().await.ok()?;
-        let _slot = self.slots.acquire().await.ok()?;
-        request.now = later(request.now, submitted.elapsed());
-        let id = request.id.clone();
-        let delivery = AssertUnwindSafe(async { self.deliver.deliver(request).await });
-        let failure = match delivery.catch_unwind().await {
-            Ok(Ok(delivered)) => return Some(Ok(delivered)),
-            Ok(Err(error)) => {
-                tracing::info!(webhook_id = id, ?error, "a webhook was not delivered");
-                Failure {
-                    message: error.to_string(),
-                    permanent: error.is_permanent(),
-                    retry_after: error.retry_after(),
+impl<K: Send + 'static> Inner<K> {
+    /// Begins every attempt whose turn it is.
+    fn start_what_may(self: &Arc<Self>) {
+        loop {
+            let Some(next) = self.book().turns.next(&self.limits) else { return };
+            let this = Arc::clone(self);
+            self.tasks.spawn(async move {
+                let Accepted { key, namespace, host, request, submitted } = next;
+                let id = request.id.clone();
+                let result = tokio::select! {
+                    biased;
+                    () = this.stop.cancelled() => None,
+                    result = this.attempt(request, submitted) => Some(result),
+                };
+                let wanted = this.finish(&id, &namespace, &host, result);
+                this.start_what_may();
+                if wanted {
+                    (this.wake)(key);
                 }
-            }
-            Err(_panic) => {
-                tracing::error!(webhook_id = id, "the delivery of a webhook panicked");
-                let message = "the delivery failed inside Coppice; its log has more".to_owned();
-                Failure { message, permanent: false, retry_after: None }
-            }
-        };
-        Some(Err(failure))
-    }
-
-    fn finish(&self, id: &str, host: &str, result: Option<Result<Delivered, Failure>>, key: K) {
-        let wanted = self.book().finish(id, host, result);
-        if wanted {
-            (self.wake)(key);
+            });
         }
     }
 }
 
-impl Book {
-    /// Writes a new request down and returns the lane of its host.
-    fn reserve(&mut self, id: &str, host: &str, limits: &Limits) -> Result<Arc<Semaphore>, SubmitError> {
-        let pending = self.hosts.get(host).map_or(0, |lane| lane.pending);
-        if pending >= limits.capacity_per_host {
-            return Err(SubmitError::HostFull { host: host.to_owned(), capacity: limits.capacity_per_host });
+impl<K> Inner<K> {
+    fn book(&self) -> MutexGuard<'_, Book<K>> {
+        // The book is whole between any two statements that could panic.
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn attempt(&self, mut request: WebhookRequest, submitted: Instant) -> Result<Delivered, Failure> {
+        request.now = later(request.now, submitted.elapsed());
+        let id = request.id.clone();
+        let delivery = AssertUnwindSafe(async { self.deliver.deliver(request).await });
+        match delivery.catch_unwind().await {
+            Ok(Ok(delivered)) => Ok(delivered),
+            Ok(Err(error)) => {
+                tracing::info!(webhook_id = id, %error, "a webhook was not delivered");
+                tracing::debug!(webhook_id = id, ?error, "why a webhook was not delivered");
+                Err(Failure {
+                    message: error.to_string(),
+                    permanent: error.is_permanent(),
+                    retry_after: error.retry_after(),
+                })
+            }
+            Err(_panic) => {
+                tracing::error!(webhook_id = id, "the delivery of a webhook panicked");
+                let message = "the delivery failed inside Coppice; its log has more".to_owned();
+                Err(Failure { message, permanent: false, retry_after: None })
+            }
         }
-        if self.entries.len() >= limits.capacity && !self.drop_oldest_result() {
-            return Err(SubmitError::Full { capacity: limits.capacity });
-        }
-        self.entries.insert(id.to_owned(), Entry::InFlight { forgotten: false });
-        let lane = self
-            .hosts
-            .entry(host.to_owned())
-            .or_insert_with(|| Lane { slots: Arc::new(Semaphore::new(limits.per_host)), pending: 0 });
-        lane.pending += 1;
-        Ok(Arc::clone(&lane.slots))
     }
 
     /// Writes the end of an attempt down; `None` leaves no trace. Returns whether somebody waits for the result.
-    fn finish(&mut self, id: &str, host: &str, result: Option<Result<Delivered, Failure>>) -> bool {
-        if let Some(lane) = self.hosts.get_mut(host) {
-            lane.pending = lane.pending.saturating_sub(1);
-            if lane.pending == 0 {
-                self.hosts.remove(host);
-            }
-        }
-        let entry = self.entries.remove(id);
+    fn finish(
+        &self,
+        id: &str,
+        namespace: &str,
+        host: &str,
+        result: Option<Result<Delivered, Failure>>,
+    ) -> bool {
+        let mut book = self.book();
+        book.turns.done(namespace, host);
+        let entry = book.entries.remove(id);
         let wanted = matches!(entry, Some(Entry::InFlight { forgotten: false }));
         match result {
             Some(result) if wanted => {
-                self.finished += 1;
-                self.entries.insert(id.to_owned(), Entry::Done { result, order: self.finished });
+                book.finished += 1;
+                let order = book.finished;
+                book.entries.insert(id.to_owned(), Entry::Done { result, order });
                 true
             }
             _ => false,
         }
+    }
+}
+
+impl<K> Book<K> {
+    /// Makes room for a request of a namespace; the key of an object whose request had to go for it, if one had to.
+    fn make_room(&mut self, namespace: &str, limits: &Limits) -> Result<Option<K>, SubmitError> {
+        if self.entries.len() < limits.capacity || self.drop_oldest_result() {
+            return Ok(None);
+        }
+        let full = SubmitError::Full { capacity: limits.capacity };
+        let displaced = self.turns.displace_for(namespace).ok_or(full)?;
+        let entry = self.entries.remove(&displaced.request.id);
+        Ok(matches!(entry, Some(Entry::InFlight { forgotten: false })).then_some(displaced.key))
     }
 
     fn drop_oldest_result(&mut self) -> bool {

@@ -102,8 +102,9 @@ pub struct Delivered {
     pub address: Option<SocketAddr>,
 }
 
-/// Why an attempt did not deliver. The texts are for people who may read the object; none shows what a receiver answered, because
-/// that could be the answer of a service they cannot reach themselves.
+/// Why an attempt did not deliver. The texts are for people who may read the object, and come from a fixed list: none shows what a
+/// receiver answered, what its certificate says or what a library said, because that could be of a service they cannot reach
+/// themselves. Causes and excerpts are for the operator's debug log alone.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SendError {
     /// The destination is not permitted.
@@ -122,18 +123,20 @@ pub enum SendError {
         bytes: usize,
     },
     /// The host has no address, or the resolver did not answer.
-    #[error("the webhook host {host:?} cannot be resolved: {reason}")]
+    #[error("the webhook host {host:?} cannot be resolved: check the name, and that the Service exists")]
     Resolve {
         /// The host.
         host: String,
-        /// What the resolver said.
-        reason: String,
+        /// What the resolver said, for the log.
+        cause: String,
     },
     /// No connection, or no TLS on it.
-    #[error("no connection to the webhook receiver: {reason}")]
+    #[error("no connection to the webhook receiver: {why}")]
     Connect {
-        /// The innermost cause.
-        reason: String,
+        /// What is wrong.
+        why: NoConnection,
+        /// The innermost cause, for the log.
+        cause: String,
     },
     /// No answer in time.
     #[error("the webhook receiver did not answer within {} s", after.as_secs_f64())]
@@ -142,10 +145,10 @@ pub enum SendError {
         after: Duration,
     },
     /// The connection broke, or what came over it was not HTTP.
-    #[error("the webhook receiver did not answer as HTTP does: {reason}")]
+    #[error("the webhook receiver closed the connection or did not answer as HTTP does")]
     Broken {
-        /// The innermost cause.
-        reason: String,
+        /// The innermost cause, for the log.
+        cause: String,
     },
     /// An answer of 3xx.
     #[error(
@@ -165,6 +168,110 @@ pub enum SendError {
         /// How long the receiver asked to be left alone, at most [`LONGEST_RETRY_AFTER`].
         retry_after: Option<Duration>,
     },
+}
+
+/// Why there is no connection, or no TLS on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum NoConnection {
+    /// Nobody listens there.
+    #[error("it is refused; check the port, and that the receiver runs")]
+    Refused,
+    /// No route, or a broken one.
+    #[error("no network route leads to the receiver")]
+    Unreachable,
+    /// It took too long.
+    #[error(
+        "the receiver does not answer in time; check the address, and that no NetworkPolicy is in the way"
+    )]
+    TimedOut,
+    /// It was closed at once.
+    #[error("the receiver closes it; check that the URL begins with the right one of http and https")]
+    Closed,
+    /// The certificate has expired, or is not valid yet.
+    #[error("the receiver's certificate is not valid at this time; renew it")]
+    CertificateTime,
+    /// An authority that is not believed.
+    #[error(
+        "the receiver's certificate is from an authority that is not trusted; an administrator can add it with --webhook-ca-file"
+    )]
+    CertificateAuthority,
+    /// A certificate for another host.
+    #[error("the receiver's certificate is for another host than the URL's")]
+    CertificateHost,
+    /// Something else about the certificate.
+    #[error("the receiver's certificate is not accepted")]
+    Certificate,
+    /// No TLS, for another reason than the receiver's certificate.
+    #[error(
+        "no TLS can be agreed on; the receiver has to offer TLS 1.2 or 1.3 and ask for no client certificate"
+    )]
+    Tls,
+    /// Anything else.
+    #[error("it fails; the operator's debug log has the cause")]
+    Other,
+}
+
+impl NoConnection {
+    /// Every one of them.
+    pub const ALL: [Self; 10] = [
+        Self::Refused,
+        Self::Unreachable,
+        Self::TimedOut,
+        Self::Closed,
+        Self::CertificateTime,
+        Self::CertificateAuthority,
+        Self::CertificateHost,
+        Self::Certificate,
+        Self::Tls,
+        Self::Other,
+    ];
+
+    /// By the first cause that says something.
+    fn of(error: &(dyn std::error::Error + 'static)) -> Self {
+        if let Some(error) = error.downcast_ref::<rustls::Error>() {
+            return Self::of_tls(error);
+        }
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            // An I/O error hides the error in it from `source`, which gives that one's source.
+            let inner = error.get_ref().map_or(Self::Other, |inner| Self::of(inner));
+            return if inner == Self::Other { Self::of_io(error.kind()) } else { inner };
+        }
+        error.source().map_or(Self::Other, Self::of)
+    }
+
+    fn of_io(kind: io::ErrorKind) -> Self {
+        use io::ErrorKind;
+        match kind {
+            ErrorKind::ConnectionRefused => Self::Refused,
+            ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable | ErrorKind::NetworkDown => {
+                Self::Unreachable
+            }
+            ErrorKind::TimedOut => Self::TimedOut,
+            ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::BrokenPipe
+            | ErrorKind::UnexpectedEof => Self::Closed,
+            _ => Self::Other,
+        }
+    }
+
+    fn of_tls(error: &rustls::Error) -> Self {
+        use rustls::{CertificateError, Error};
+        match error {
+            Error::InvalidCertificate(
+                CertificateError::Expired
+                | CertificateError::ExpiredContext { .. }
+                | CertificateError::NotValidYet
+                | CertificateError::NotValidYetContext { .. },
+            ) => Self::CertificateTime,
+            Error::InvalidCertificate(CertificateError::UnknownIssuer) => Self::CertificateAuthority,
+            Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            ) => Self::CertificateHost,
+            Error::InvalidCertificate(_) | Error::NoCertificatesPresented => Self::Certificate,
+            _ => Self::Tls,
+        }
+    }
 }
 
 impl SendError {
@@ -241,7 +348,7 @@ impl WebhookSender {
         let addresses = match destination.host() {
             Host::Address(address) => vec![SocketAddr::new(address, destination.port())],
             Host::Name(name) => {
-                let unresolved = |reason: String| SendError::Resolve { host: name.to_owned(), reason };
+                let unresolved = |cause: String| SendError::Resolve { host: name.to_owned(), cause };
                 let found =
                     self.settings.lookup.lookup(requested_host(destination), destination.port()).await;
                 let found = found.map_err(|error| unresolved(error.to_string()))?;
@@ -272,7 +379,7 @@ impl WebhookSender {
             .connect_timeout(self.settings.connect_timeout)
             .user_agent(USER_AGENT)
             .build()
-            .map_err(|error| SendError::Connect { reason: innermost(&error) })
+            .map_err(|error| SendError::Connect { why: NoConnection::Other, cause: innermost(&error) })
     }
 }
 
@@ -343,8 +450,14 @@ fn excerpt(body: &[u8]) -> String {
 }
 
 fn failed(error: &reqwest::Error) -> SendError {
-    let reason = innermost(error);
-    if error.is_connect() { SendError::Connect { reason } } else { SendError::Broken { reason } }
+    let cause = innermost(error);
+    if error.is_connect() {
+        // The time to connect ends by an error without a cause.
+        let why = if error.is_timeout() { NoConnection::TimedOut } else { NoConnection::of(error) };
+        SendError::Connect { why, cause }
+    } else {
+        SendError::Broken { cause }
+    }
 }
 
 /// The text of the cause of the causes; the outer ones only repeat the URL.

@@ -75,9 +75,13 @@ fn bench(limits: Limits) -> Bench {
 }
 
 impl Bench {
-    fn submit(&self, id: &str, url: &str) -> Result<Submitted, SubmitError> {
+    fn submit_of(&self, namespace: &str, id: &str, url: &str) -> Result<Submitted, SubmitError> {
         let request = WebhookRequest { id: id.to_owned(), ..request(url, &["*.svc"]) };
-        self.outbox.submit(format!("key of {id}"), request)
+        self.outbox.submit(namespace, format!("key of {id}"), request)
+    }
+
+    fn submit(&self, id: &str, url: &str) -> Result<Submitted, SubmitError> {
+        self.submit_of("team", id, url)
     }
 
     fn accept(&self, id: &str, url: &str) {
@@ -165,14 +169,70 @@ async fn the_signed_time_counts_the_wait() {
 
 #[tokio::test]
 async fn a_full_outbox_says_so() {
-    let bench = bench(Limits { capacity: 3, capacity_per_host: 2, ..Limits::default() });
+    let bench = bench(Limits { capacity: 3, capacity_per_namespace: 2, ..Limits::default() });
     bench.accept("a1", "http://a.svc/");
-    bench.accept("a2", "http://a.svc:8080/");
-    let full = bench.submit("a3", "http://a.svc/").unwrap_err();
-    assert_eq!(full, SubmitError::HostFull { host: "a.svc".into(), capacity: 2 });
-    bench.accept("b", "http://b.svc/");
-    let full = bench.submit("c", "http://c.svc/").unwrap_err();
+    bench.accept("a2", "http://b.svc/");
+    let full = bench.submit("a3", "http://c.svc/").unwrap_err();
+    assert_eq!(full, SubmitError::NamespaceFull { namespace: "team".into(), capacity: 2 });
+    assert_eq!(bench.submit_of("other", "b", "http://a.svc/"), Ok(Submitted::Accepted));
+    let full = bench.submit_of("third", "c", "http://a.svc/").unwrap_err();
     assert_eq!(full.to_string(), "3 webhooks are waiting already; this one is tried again later");
+    assert_eq!(bench.outbox.in_flight(), 3);
+}
+
+#[tokio::test]
+async fn namespaces_take_turns_however_many_hosts_one_of_them_calls() {
+    let mut bench = bench(Limits { concurrency: 4, per_namespace: 4, ..Limits::default() });
+    for n in 0..40 {
+        let url = format!("http://host-{n}.svc/");
+        assert_eq!(bench.submit_of("greedy", &format!("greedy-{n}"), &url), Ok(Submitted::Accepted));
+    }
+    bench.scripted.under_way(4).await;
+    for (namespace, id) in [("quiet", "quiet-0"), ("quiet", "quiet-1"), ("calm", "calm-0")] {
+        assert_eq!(bench.submit_of(namespace, id, "http://hook.svc/"), Ok(Submitted::Accepted));
+    }
+    // What is under way ends; who waits follows by turns.
+    for (ended, next) in [
+        ("greedy-0", "greedy-4"),
+        ("greedy-1", "quiet-0"),
+        ("greedy-2", "calm-0"),
+        ("greedy-3", "greedy-5"),
+        ("greedy-4", "quiet-1"),
+    ] {
+        bench.scripted.answer(ended, Ok(OK));
+        bench.woken.recv().await.unwrap();
+        bench.scripted.under_way(4).await;
+        assert!(bench.scripted.is_waiting(next), "{next} does not follow {ended}");
+    }
+}
+
+#[tokio::test]
+async fn a_namespace_takes_a_part_of_the_slots_only() {
+    let bench = bench(Limits { concurrency: 4, per_namespace: 3, ..Limits::default() });
+    for n in 0..10 {
+        let url = format!("http://host-{n}.svc/");
+        assert_eq!(bench.submit_of("greedy", &format!("greedy-{n}"), &url), Ok(Submitted::Accepted));
+    }
+    bench.scripted.under_way(3).await;
+    assert_eq!(bench.submit_of("quiet", "quiet", "http://host-0.svc/"), Ok(Submitted::Accepted));
+    bench.scripted.under_way(4).await;
+    assert!(bench.scripted.is_waiting("quiet"));
+}
+
+#[tokio::test]
+async fn who_crowds_a_full_outbox_makes_room_for_others() {
+    let mut bench = bench(Limits { concurrency: 1, capacity: 3, ..Limits::default() });
+    for id in ["greedy-0", "greedy-1", "greedy-2"] {
+        assert_eq!(bench.submit_of("greedy", id, "http://a.svc/"), Ok(Submitted::Accepted));
+    }
+    let full = SubmitError::Full { capacity: 3 };
+    assert_eq!(bench.submit_of("greedy", "greedy-3", "http://a.svc/"), Err(full.clone()));
+    assert_eq!(bench.submit_of("quiet", "quiet-0", "http://b.svc/"), Ok(Submitted::Accepted));
+    // The newest is dropped; its object is woken to submit it again, and finds no room.
+    assert_eq!(bench.woken.recv().await.unwrap(), "key of greedy-2");
+    assert_eq!(bench.outbox.state("greedy-2"), None);
+    assert_eq!(bench.submit_of("greedy", "greedy-2", "http://a.svc/"), Err(full.clone()));
+    assert_eq!(bench.submit_of("quiet", "quiet-1", "http://b.svc/"), Err(full));
     assert_eq!(bench.outbox.in_flight(), 3);
 }
 

@@ -1,13 +1,13 @@
 //! A receiver with a certificate of a private authority.
-#![allow(clippy::unwrap_used, reason = "the helpers of a test fail it by a panic")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of a test fail it by a panic")]
 
 mod support;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use coppice_notify::webhook::{SendError, WebhookSender, WebhookSettings};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use coppice_notify::webhook::{NoConnection, SendError, WebhookSender, WebhookSettings};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,14 +18,18 @@ use support::{Leads, request, settings};
 
 /// Serves `hook.team.svc` and returns the address and the authority's PEM.
 async fn receiver() -> (SocketAddr, String) {
+    receiver_of(|_| {}).await
+}
+
+/// The same, with another certificate.
+async fn receiver_of(change: impl FnOnce(&mut CertificateParams)) -> (SocketAddr, String) {
     let mut authority = CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
     let key = KeyPair::generate().unwrap();
-    let leaf = CertificateParams::new(vec!["hook.team.svc".to_owned()])
-        .unwrap()
-        .signed_by(&key, &authority)
-        .unwrap();
+    let mut leaf = CertificateParams::new(vec!["hook.team.svc".to_owned()]).unwrap();
+    change(&mut leaf);
+    let leaf = leaf.signed_by(&key, &authority).unwrap();
     let config = ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
         .with_safe_default_protocol_versions()
         .unwrap()
@@ -54,14 +58,57 @@ async fn an_authority_from_the_settings_is_believed_and_an_unknown_one_is_not() 
 
     let stranger = WebhookSender::new(WebhookSettings { lookup: lookup.clone(), ..settings() }).unwrap();
     let error = stranger.send(url("hook.team.svc")).await.unwrap_err();
-    assert!(matches!(&error, SendError::Connect { reason } if reason.contains("UnknownIssuer")), "{error:?}");
+    assert_eq!(why(&error), NoConnection::CertificateAuthority);
 
     let extra_roots_pem = authority.into_bytes();
     let sender = WebhookSender::new(WebhookSettings { lookup, extra_roots_pem, ..settings() }).unwrap();
     assert_eq!(sender.send(url("hook.team.svc")).await.map(|delivered| delivered.status), Ok(204));
     // The certificate is checked against the name of the URL, not against the address.
     let error = sender.send(url("other.team.svc")).await.unwrap_err();
-    assert!(matches!(error, SendError::Connect { .. }), "{error:?}");
+    assert_eq!(why(&error), NoConnection::CertificateHost);
+}
+
+/// Why there is no connection; the text says that, and nothing of what the certificate says.
+fn why(error: &SendError) -> NoConnection {
+    let SendError::Connect { why, cause } = error else { panic!("{error:?}") };
+    assert_eq!(error.to_string(), format!("no connection to the webhook receiver: {why}"));
+    assert!(!cause.is_empty());
+    *why
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_tls_is_said_in_fixed_sentences() {
+    let said = async |(address, authority): (SocketAddr, String), scheme: &str| {
+        let lookup = Leads::to(&[address]);
+        let settings = WebhookSettings { lookup, extra_roots_pem: authority.into_bytes(), ..settings() };
+        let url = format!("{scheme}://hook.team.svc:{}/", address.port());
+        let sent = WebhookSender::new(settings).unwrap().send(request(&url, &["*.svc", "127.0.0.1"])).await;
+        why(&sent.unwrap_err())
+    };
+    let other = receiver_of(|leaf| {
+        leaf.subject_alt_names = vec![SanType::DnsName("inner.secret.svc".try_into().unwrap())];
+    });
+    assert_eq!(said(other.await, "https").await, NoConnection::CertificateHost);
+    let expired = receiver_of(|leaf| leaf.not_after = rcgen::date_time_ymd(2020, 1, 1));
+    assert_eq!(said(expired.await, "https").await, NoConnection::CertificateTime);
+    // A receiver that closes what it does not understand.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { while listener.accept().await.is_ok() {} });
+    let (_, authority) = receiver().await;
+    assert_eq!(said((address, authority), "https").await, NoConnection::Closed);
+}
+
+#[test]
+fn no_sentence_holds_anything_of_the_receivers() {
+    let mut texts: Vec<String> = NoConnection::ALL.iter().map(ToString::to_string).collect();
+    for why in NoConnection::ALL {
+        let error = SendError::Connect { why, cause: "inner.secret.svc".to_owned() };
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+    texts.sort_unstable();
+    texts.dedup();
+    assert_eq!(texts.len(), NoConnection::ALL.len());
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub(super) async fn submit(
         body: body(sender, policy, intent),
         now: shared.now(),
     };
-    match outbox.submit(key.clone(), request) {
+    match outbox.submit(&key.namespace, key.clone(), request) {
         Ok(_) => Ok(Carried::Wait(None)),
         // The outbox is full: others are served first.
         Err(error) => {
