@@ -89,14 +89,13 @@ async fn look(
         snapshot
     };
     for warning in &snapshot.warnings {
-        writeln!(io.err, "warning: {warning}")?;
+        io.say(&format!("warning: {warning}"))?;
     }
     if source.at.is_some() {
         let when = print::instant_from(at, io.now);
-        writeln!(
-            io.err,
+        io.say(&format!(
             "as of {when}: only the clock moves; objects, pods and the budget are as they are now"
-        )?;
+        ))?;
     }
     Ok((snapshot, at))
 }

@@ -21,6 +21,7 @@ mod local;
 mod print;
 mod rules;
 mod snapshot;
+mod terminal;
 mod validate;
 mod write;
 mod yaml;
@@ -32,6 +33,7 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 use jiff::Timestamp;
 
 use args::Cli;
+use terminal::Screen;
 
 /// What a command reads from and writes to.
 pub struct Io<'a> {
@@ -50,10 +52,15 @@ pub struct Io<'a> {
 }
 
 impl Io<'_> {
-    /// Says something on standard error, after what has been written so far.
-    fn say(&mut self, text: &str) -> std::io::Result<()> {
+    /// Standard output as people look at it; what is for programs goes to `out` itself.
+    fn screen(&mut self) -> Screen<'_> {
+        Screen::new(self.out, self.color)
+    }
+
+    /// Says a line on standard error, after what has been written so far.
+    fn say(&mut self, line: &str) -> std::io::Result<()> {
         self.out.flush()?;
-        writeln!(self.err, "{text}")
+        writeln!(Screen::new(self.err, false), "{line}")
     }
 }
 
@@ -93,7 +100,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io<'_>) -> u8 {
         Err(error) if is_broken_pipe(&error) => Exit::Ok,
         Err(error) => {
             // Nobody can be told that nobody can be told.
-            let _ = writeln!(io.err, "error: {error:#}");
+            let _ = writeln!(io.err, "{}", terminal::paragraph(&format!("error: {error:#}")));
             Exit::Error
         }
     };
@@ -102,12 +109,15 @@ pub fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io<'_>) -> u8 {
 
 fn explain_usage(error: &clap::Error, io: &mut Io<'_>) -> Exit {
     let text = error.render();
-    let asked_for = !error.use_stderr();
-    let (to, exit): (&mut dyn Write, Exit) =
-        if asked_for { (&mut *io.out, Exit::Ok) } else { (&mut *io.err, Exit::Usage) };
     // Whoever reads may have gone away.
-    let _ = if asked_for && io.color { write!(to, "{}", text.ansi()) } else { write!(to, "{text}") };
-    exit
+    if error.use_stderr() {
+        // It quotes what was typed, or what a script was given.
+        let mut screen = Screen::new(io.err, false);
+        let _ = text.to_string().lines().try_for_each(|line| writeln!(screen, "{line}"));
+        return Exit::Usage;
+    }
+    let _ = if io.color { write!(io.out, "{}", text.ansi()) } else { write!(io.out, "{text}") };
+    Exit::Ok
 }
 
 /// Whoever read our output has gone away, as `head` does: no error of ours.

@@ -14,6 +14,7 @@ use crate::facts::{self, Config, Manager};
 use crate::files::Document;
 use crate::print;
 use crate::snapshot::{ByNamespace, Snapshot, law, too_many};
+use crate::terminal::visible;
 use crate::validate;
 
 /// What files are read as.
@@ -48,7 +49,7 @@ pub(crate) fn snapshot(documents: &[Document], reading: Reading<'_>) -> Result<S
     if !all.problems.is_empty() {
         let list = all.problems.iter().fold(String::new(), |mut text, problem| {
             // Writing to a String cannot fail.
-            let _ = write!(text, "\n  {problem}");
+            let _ = write!(text, "\n  {}", visible(problem));
             text
         });
         bail!("{} found:{list}", print::count(all.problems.len(), "problem"));

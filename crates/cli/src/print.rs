@@ -9,6 +9,8 @@ use coppice_api::manager::Phase;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
+use crate::terminal::{self, PLAIN, Screen, visible};
+
 /// One cell, with its style.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cell {
@@ -18,19 +20,20 @@ pub(crate) struct Cell {
 
 impl<T: Into<String>> From<T> for Cell {
     fn from(text: T) -> Self {
-        Self { text: text.into(), style: Style::new() }
+        Self::styled(text, PLAIN)
     }
 }
 
 impl Cell {
     /// A phase in its colour.
     pub(crate) fn phase(phase: Option<Phase>) -> Self {
-        Self { text: phase.map_or("-", Phase::as_str).to_owned(), style: phase_style(phase) }
+        Self::styled(phase.map_or("-", Phase::as_str), phase_style(phase))
     }
 
     /// The text in this style.
     pub(crate) fn styled(text: impl Into<String>, style: Style) -> Self {
-        Self { text: text.into(), style }
+        // Here already, so that its width is that of what is shown.
+        Self { text: visible(&text.into()).into_owned(), style }
     }
 }
 
@@ -55,11 +58,6 @@ pub(crate) const CARE: Style = AnsiColor::Yellow.on_default();
 /// A heading.
 pub(crate) const HEADING: Style = Style::new().bold();
 
-/// The text in a style, if colours are wanted.
-pub(crate) fn paint(text: &str, style: Style, color: bool) -> String {
-    if color && style != Style::new() { format!("{style}{text}{style:#}") } else { text.to_owned() }
-}
-
 /// A table in kubectl's manner: columns as wide as their widest cell, three spaces between, the last one open.
 pub(crate) struct Table {
     headers: Vec<&'static str>,
@@ -78,7 +76,7 @@ impl Table {
     }
 
     /// Writes the table.
-    pub(crate) fn write(&self, to: &mut dyn Write, with_headers: bool, color: bool) -> Result<()> {
+    pub(crate) fn write(&self, to: &mut Screen<'_>, with_headers: bool) -> Result<()> {
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|c| c.text.chars().count());
             cells.chain(with_headers.then_some(self.headers[column].len())).max().unwrap_or(0)
@@ -86,13 +84,18 @@ impl Table {
         let widths: Vec<usize> = (0..self.headers.len()).map(width).collect();
         let header: Vec<Cell> = self.headers.iter().map(|h| Cell::from(*h)).collect();
         for row in with_headers.then_some(&header).into_iter().chain(&self.rows) {
-            let mut line = String::new();
+            // Nothing stands behind the last cell that is not empty.
+            let mut padding = 0;
             for (cell, width) in row.iter().zip(&widths) {
-                let padding = width - cell.text.chars().count().min(*width) + 3;
-                line.push_str(&paint(&cell.text, cell.style, color));
-                line.extend(std::iter::repeat_n(' ', padding));
+                let text = cell.text.trim_end();
+                if !text.is_empty() {
+                    to.put(&" ".repeat(padding), PLAIN)?;
+                    to.put(text, cell.style)?;
+                    padding = 0;
+                }
+                padding += (*width).max(text.chars().count()) - text.chars().count() + 3;
             }
-            writeln!(to, "{}", line.trim_end())?;
+            writeln!(to)?;
         }
         Ok(())
     }
@@ -149,7 +152,7 @@ fn span(seconds: i64) -> String {
 
 /// Writes a value as JSON.
 pub(crate) fn json(to: &mut dyn Write, value: &impl Serialize) -> Result<()> {
-    Ok(writeln!(to, "{}", serde_json::to_string_pretty(value)?)?)
+    Ok(writeln!(to, "{}", terminal::json(&serde_json::to_string_pretty(value)?))?)
 }
 
 /// Writes a value as YAML.
@@ -208,7 +211,7 @@ mod tests {
         table.row(vec!["ä".into(), "x".into(), "the rest".into()]);
         table.row(vec!["wide one".into(), "".into(), "".into()]);
         let mut out = Vec::new();
-        table.write(&mut out, true, false).unwrap();
+        table.write(&mut Screen::new(&mut out, false), true).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text, "A          LONGER   C\nä          x        the rest\nwide one\n");
     }

@@ -9,6 +9,8 @@ use anyhow::Result;
 use serde::Serialize;
 use serde_yaml::Value;
 
+use crate::terminal;
+
 /// A value as YAML, its fields in their order.
 pub(crate) fn to_string(value: &impl Serialize) -> Result<String> {
     let value = serde_yaml::to_value(value)?;
@@ -82,14 +84,14 @@ fn inline(text: &mut String, value: &Value, depth: usize) {
         Value::String(s) if is_block(s) => block(text, s, depth),
         Value::String(s) if is_plain(s) => text.push_str(s),
         // A JSON string is a YAML string in double quotes.
-        Value::String(s) => text.push_str(&serde_json::Value::from(s.as_str()).to_string()),
+        Value::String(s) => text.push_str(&terminal::json(&serde_json::Value::from(s.as_str()).to_string())),
         Value::Tagged(tagged) => inline(text, &tagged.value, depth),
     }
 }
 
 /// Text of several lines that a literal block can hold as it is.
 fn is_block(s: &str) -> bool {
-    let good = |line: &str| !line.ends_with([' ', '\t']) && !line.chars().any(char::is_control);
+    let good = |line: &str| !line.ends_with([' ', '\t']) && !line.contains(terminal::acts);
     s.contains('\n')
         && !s.starts_with([' ', '\n'])
         && !s.ends_with("\n\n")
@@ -161,7 +163,7 @@ mod tests {
     fn what_is_written_reads_back() {
         let value = json!({
             "a": [[1, [2]], {"b": {"c": [], "d": {}}, "e": null}, "x\ny", "x\n\ny\n", " x\ny", "x \ny", "end\n\n"],
-            "yes": {"on": [true, 1.5, -3, "1.5"], "long": "über\u{7}"},
+            "yes": {"on": [true, 1.5, -3, "1.5"], "long": "über\u{7}\u{9b}\u{202e}", "lines": "a\nb\u{202e}\n"},
             "block": {"in": [{"text": "a: b\n  # c\n", "next": "- d"}]}
         });
         let text = to_string(&value).unwrap();

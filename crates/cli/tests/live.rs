@@ -36,6 +36,10 @@ fn status(code: u16, message: &str) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": "", "code": code})
 }
 
+fn status_of(reason: &str) -> Value {
+    json!({"kind": "Status", "status": "Failure", "reason": reason, "message": "not found", "code": 404})
+}
+
 fn against(line: &str, script: Script) -> (Ran, Vec<Asked>) {
     let mut server = Server { answers: Vec::new(), asked: Vec::new() };
     for (path, code, body) in script {
@@ -256,8 +260,7 @@ fn pods_that_may_not_be_listed_are_unknown() {
 
 #[test]
 fn a_namespace_that_is_gone_is_explained_by_its_events() {
-    let gone = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "message": "not found", "code": 404});
-    let gone = || ("GET /api/v1/namespaces/a", 404, gone.clone());
+    let gone = || ("GET /api/v1/namespaces/a", 404, status_of("NotFound"));
     let event = json!({
         "metadata": {"name": "e", "namespace": "default"}, "involvedObject": {"kind": "Namespace", "name": "a", "uid": "ns-1"},
         "type": "Normal", "reason": "NamespaceDeleted", "message": "accepted", "eventTime": "2026-03-01T12:20:00.000000Z"
@@ -293,6 +296,45 @@ fn list_shows_what_the_operator_reported() {
     assert_eq!((ran.code, ran.err.as_str()), (0, "No resources found in a namespace.\n"));
     let (_, asked) = against("coppice list -n a -l x=y", vec![(MANAGERS, 200, list(&[]))]);
     assert!(asked[0].1.contains("labelSelector=x%3Dy"), "{asked:?}");
+}
+
+#[test]
+fn what_the_cluster_says_does_not_act_on_the_terminal() {
+    let hostile = "\u{1b}]0;title\u{7}x\r\nother   line\u{9b}1m";
+    let status = json!({"observedGeneration": 1, "phase": "Active", "next": {"action": "delete", "reason": "TtlRunning", "message": hostile}});
+    let managers = list(&[manager("1", &json!({}), &status)]);
+    let event = json!({
+        "metadata": {"name": "e", "namespace": "default"}, "involvedObject": {"kind": "Namespace", "name": "a", "uid": "ns-1"},
+        "type": hostile, "reason": hostile, "message": hostile, "eventTime": "2026-03-01T12:20:00.000000Z"
+    });
+    let gone = ("GET /api/v1/namespaces/a", 404, status_of("NotFound"));
+    let service = json!({
+        "metadata": {"name": "v1.x"}, "status": {"conditions": [{"type": "Available", "status": "False", "message": hostile}]}
+    });
+    let stuck = json!({"metadata": {
+        "name": "a", "uid": "u", "deletionTimestamp": "2026-03-01T12:00:00Z", "finalizers": [hostile]
+    }});
+    let version = json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0", "gitCommit": "", "gitTreeState": "", "buildDate": "", "goVersion": "", "compiler": "", "platform": ""});
+    for (line, script) in [
+        ("coppice list -n a", vec![(MANAGERS, 200, managers.clone())]),
+        ("coppice list -n a -o json", vec![(MANAGERS, 200, managers)]),
+        ("coppice explain a", vec![gone, ("GET /api/v1/namespaces/default/events", 200, list(&[event]))]),
+        ("coppice list -n a", vec![(MANAGERS, 500, self::status(500, hostile))]),
+        (
+            "coppice doctor",
+            vec![
+                ("GET /version", 200, version),
+                ("GET /apis/apiregistration.k8s.io/v1/apiservices", 200, list(&[service])),
+                ("GET /api/v1/namespaces", 200, list(&[stuck])),
+            ],
+        ),
+    ] {
+        let (ran, _) = against(line, script);
+        let all = ran.all();
+        assert!(all.contains("other   line"), "{line}: {all}");
+        assert!(!all.contains(|c: char| c.is_control() && c != '\n'), "{line}: {all:?}");
+        assert!(!all.lines().any(|shown| shown.starts_with("other")), "{line}: {all}");
+    }
 }
 
 #[test]

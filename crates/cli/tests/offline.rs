@@ -184,3 +184,47 @@ fn simulate_refuses_what_makes_no_sense() {
     let none = run("coppice simulate -f -", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n");
     assert!(none.code == 0 && none.err.contains("No NamespaceManagers found"), "{}", none.err);
 }
+
+/// What a tenant may write who wants more than to be read: clears the screen, colours, other lines, 8-bit controls, turned text.
+const HOSTILE: &str = r"\e[2J\e[31mgone\r\nshop   ok\a\x9b1m\u202Efed";
+
+/// Characters that act on a terminal. The line breaks between lines are ours.
+fn acting(text: &str) -> String {
+    let turns = |c| matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().filter(|c| *c != '\n' && (c.is_control() || turns(*c))).collect()
+}
+
+#[test]
+fn nothing_that_tenants_write_acts_on_the_terminal() {
+    let hostile = world()
+        .replace("demo for the board", &format!("\"{HOSTILE}\""))
+        .replace("end of life", &format!("\"{HOSTILE}\""));
+    for line in [
+        "plan",
+        "plan -o wide",
+        "plan -o json",
+        "plan -o yaml",
+        "plan -o name",
+        "explain shop",
+        "explain shop -o json",
+        "explain shop -o yaml",
+        "simulate --for 1d",
+        "simulate --for 1d -o json",
+        "simulate --for 1d -o svg",
+    ] {
+        let (ran, plain) =
+            (run(&format!("coppice {line} -f -"), &hostile), run(&format!("coppice {line} -f -"), &world()));
+        assert_eq!(ran.code, plain.code, "{line}: {}", ran.err);
+        for (text, same) in [(&ran.out, &plain.out), (&ran.err, &plain.err)] {
+            assert_eq!(acting(text), "", "{line}: {text:?}");
+            assert_eq!(text.lines().count(), same.lines().count(), "{line}: {text}");
+        }
+    }
+    let shown = run("coppice explain shop -f -", &hostile).out;
+    assert!(shown.contains(r"(^[[2J^[[31mgone\r\nshop   ok\u{7}\u{9b}1m\u{202e}fed)"), "{shown}");
+    // What is wrong is said about hostile text, too.
+    let wrong =
+        world().replace("name: ttl, namespace: shop", &format!("name: \"{HOSTILE}\", namespace: shop"));
+    let ran = run("coppice plan -f -", &wrong);
+    assert_eq!((ran.code, acting(&ran.err).as_str(), ran.err.lines().count()), (1, "", 2), "{}", ran.err);
+}

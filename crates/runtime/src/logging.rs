@@ -3,10 +3,13 @@
 use std::io::IsTerminal as _;
 
 use tracing::Subscriber;
+use tracing::field::Field;
 use tracing::subscriber::SetGlobalDefaultError;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
 
 /// What is logged unless something else is asked for. kube logs every request that fails as an error of its own; whoever made it says so
 /// already, with what it means.
@@ -90,11 +93,30 @@ where
         .map_err(|source| LoggingError::Filter { filter: filter.to_owned(), source })?;
     let builder = tracing_subscriber::fmt().with_env_filter(parsed).with_writer(writer);
     Ok(match format {
-        LogFormat::Text => Box::new(builder.with_ansi(colours).finish()),
+        LogFormat::Text => {
+            let fields = debug_fn(field).delimited(" ");
+            Box::new(builder.with_ansi(colours).fmt_fields(fields).finish())
+        }
         LogFormat::Json => Box::new(
             builder.json().flatten_event(true).with_current_span(true).with_span_list(false).finish(),
         ),
     })
+}
+
+/// Writes a field on one line and without characters that a terminal acts on: tenants' words are in errors and messages, and
+/// tracing-subscriber escapes in the message alone, and no line breaks.
+fn field(to: &mut Writer<'_>, field: &Field, value: &dyn std::fmt::Debug) -> std::fmt::Result {
+    let acts = |c: char| {
+        c.is_control() || matches!(c, '\u{61c}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    match field.name() {
+        "message" => {}
+        name => write!(to, "{name}=")?,
+    }
+    for c in format!("{value:?}").chars() {
+        if acts(c) { write!(to, "{}", c.escape_default())? } else { to.write_char(c)? }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -125,6 +147,8 @@ mod tests {
             let _span = tracing::info_span!("decision", id = "d-1").entered();
             tracing::info!(namespace = "ci-1", "deleted");
             tracing::debug!("detail");
+            let theirs = "\u{1b}[2Jx\n2026 ERROR y\u{9b}";
+            tracing::warn!(error = %theirs, quoted = theirs, "{theirs}");
             tracing::error!(target: "kube_client::client::builder", "failed with status 404");
         });
         let bytes = lines.0.lock().unwrap().clone();
@@ -140,9 +164,19 @@ mod tests {
     }
 
     #[test]
+    fn what_tenants_write_stays_text_on_one_line() {
+        let text = logged(LogFormat::Text, None);
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
+        assert_eq!(text.lines().count(), 2, "{text}");
+        let theirs = r"\u{1b}[2Jx\n2026 ERROR y\u{9b}";
+        assert!(text.contains(&format!("{theirs} error={theirs} quoted=\"{theirs}\"")), "{text}");
+        assert!(!logged(LogFormat::Json, None).contains('\u{1b}'));
+    }
+
+    #[test]
     fn json_is_one_object_per_line() {
         let text = logged(LogFormat::Json, None);
-        let line: serde_json::Value = serde_json::from_str(text.trim_end()).unwrap();
+        let line: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
         assert_eq!(line["message"], "deleted");
         assert_eq!(line["namespace"], "ci-1");
         assert_eq!(line["span"]["id"], "d-1");

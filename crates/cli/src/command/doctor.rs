@@ -11,7 +11,8 @@ use serde::Serialize;
 
 use crate::args::{ConnectionArgs, Format, OutputArgs, any_time};
 use crate::connect::{code, connect, failed};
-use crate::print::{self, ALARM, CARE, GOOD, HEADING, paint};
+use crate::print::{self, ALARM, CARE, GOOD, HEADING};
+use crate::terminal::PLAIN;
 use crate::{Exit, Io};
 
 /// Find out what is wrong: the installation, and deletions that are stuck
@@ -102,7 +103,7 @@ pub(crate) async fn run(args: &DoctorArgs, connection: &ConnectionArgs, io: &mut
         Format::Yaml => print::yaml(io.out, &sections)?,
         Format::Name => {
             for finding in sections.iter().flat_map(|s| &s.findings).filter(|f| f.state != State::Ok) {
-                writeln!(io.out, "{}", finding.about)?;
+                writeln!(io.screen(), "{}", finding.about)?;
             }
         }
         Format::Table | Format::Wide => write(&sections, io)?,
@@ -112,23 +113,29 @@ pub(crate) async fn run(args: &DoctorArgs, connection: &ConnectionArgs, io: &mut
 }
 
 fn write(sections: &[Section], io: &mut Io<'_>) -> Result<()> {
+    let mut to = io.screen();
     for (index, section) in sections.iter().enumerate() {
         if index > 0 {
-            writeln!(io.out)?;
+            writeln!(to)?;
         }
-        writeln!(io.out, "{}", paint(section.title, HEADING, io.color))?;
+        to.put(section.title, HEADING)?;
+        writeln!(to)?;
         for finding in &section.findings {
             let (mark, style) = match finding.state {
                 State::Ok => ("ok     ", GOOD),
                 State::Problem => ("PROBLEM", ALARM),
                 State::Unknown => ("unknown", CARE),
             };
-            writeln!(io.out, "  {}  {}: {}", paint(mark, style, io.color), finding.about, finding.message)?;
+            to.put("  ", PLAIN)?;
+            to.put(mark, style)?;
+            writeln!(to, "  {}: {}", finding.about, finding.message)?;
             for detail in &finding.details {
-                writeln!(io.out, "             {detail}")?;
+                writeln!(to, "             {detail}")?;
             }
             for advice in &finding.advice {
-                writeln!(io.out, "             {} {advice}", paint("->", HEADING, io.color))?;
+                to.put("             ", PLAIN)?;
+                to.put("->", HEADING)?;
+                writeln!(to, " {advice}")?;
             }
         }
     }

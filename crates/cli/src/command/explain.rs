@@ -119,7 +119,7 @@ pub(crate) async fn run(args: &ExplainArgs, connection: &ConnectionArgs, io: &mu
         Format::Yaml => print::yaml(io.out, &Report { at, items: &all })?,
         Format::Name => {
             for one in &all {
-                writeln!(io.out, "{}", resource_name(&one.item.manager))?;
+                writeln!(io.screen(), "{}", resource_name(&one.item.manager))?;
             }
         }
         Format::Table | Format::Wide => {
@@ -134,9 +134,9 @@ pub(crate) async fn run(args: &ExplainArgs, connection: &ConnectionArgs, io: &mu
 }
 
 fn no_managers(snapshot: &Snapshot, namespace: &str, io: &mut Io<'_>) -> Result<()> {
-    writeln!(io.out, "Namespace {namespace} has no NamespaceManager: Coppice does nothing to it.")?;
+    writeln!(io.screen(), "Namespace {namespace} has no NamespaceManager: Coppice does nothing to it.")?;
     if let Some(protection) = snapshot.namespaces.get(namespace).and_then(|n| snapshot.law.protection(n)) {
-        writeln!(io.out, "And it could not: {}.", protection.message)?;
+        writeln!(io.screen(), "And it could not: {}.", protection.message)?;
     }
     Ok(())
 }

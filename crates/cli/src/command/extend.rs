@@ -58,7 +58,7 @@ pub(crate) async fn run(args: &ExtendArgs, connection: &ConnectionArgs, io: &mut
     let name = resource_name(&args.target.name);
     let was = before.map_or_else(String::new, |b| format!("; before: {}", print::instant_from(b, now)));
     writeln!(
-        io.out,
+        io.screen(),
         "{name} extended: no ttl ends before {}{was}{}",
         print::instant_from(until, now),
         dry(args.write.dry_run)

@@ -67,7 +67,8 @@ pub(crate) async fn run(args: &HoldArgs, connection: &ConnectionArgs, io: &mut I
     })
     .await?;
     let name = resource_name(&args.target.name);
-    writeln!(io.out, "{name} held until {}{}", print::instant_from(until, io.now), dry(args.write.dry_run))?;
+    let until = print::instant_from(until, io.now);
+    writeln!(io.screen(), "{name} held until {until}{}", dry(args.write.dry_run))?;
     if fired {
         io.say("note: it has fired and is dormant; the hold matters once it is armed again")?;
     }

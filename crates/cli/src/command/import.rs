@@ -107,7 +107,7 @@ fn tell(place: &str, imported: &Imported, quiet: bool, io: &mut Io<'_>) -> Resul
         differs |= remark.differs;
         let word = if remark.differs { "warning" } else { "note" };
         if remark.differs || !quiet {
-            writeln!(io.err, "{word}: {place}: {}: {}", imported.name, remark.text)?;
+            io.say(&format!("{word}: {place}: {}: {}", imported.name, remark.text))?;
         }
     }
     Ok(differs)

@@ -37,12 +37,12 @@ pub(crate) async fn run(args: &ListArgs, connection: &ConnectionArgs, io: &mut I
         Format::Yaml => print::yaml(io.out, &as_list(&managers)?)?,
         Format::Name => {
             for manager in &managers {
-                writeln!(io.out, "{}", resource_name(manager.name()))?;
+                writeln!(io.screen(), "{}", resource_name(manager.name()))?;
             }
         }
         Format::Table | Format::Wide if managers.is_empty() => {
             let place = namespace.map_or_else(String::new, |n| format!(" in {n} namespace"));
-            writeln!(io.err, "No resources found{place}.")?;
+            io.say(&format!("No resources found{place}."))?;
         }
         Format::Table | Format::Wide => table(&managers, args, io)?,
     }
@@ -106,7 +106,7 @@ fn table(managers: &[Manager], args: &ListArgs, io: &mut Io<'_>) -> Result<()> {
         cells.push(Cell::from(why(manager)));
         table.row(cells);
     }
-    table.write(io.out, !args.output.no_headers, io.color)
+    table.write(&mut io.screen(), !args.output.no_headers)
 }
 
 fn why(manager: &Manager) -> String {

@@ -127,7 +127,7 @@ pub(crate) async fn run(args: &PlanArgs, connection: &ConnectionArgs, io: &mut I
     let attention = items.iter().any(|i| i.unknown || i.phase == Some(Phase::Refused));
     if items.is_empty() {
         let place = namespace.map_or_else(String::new, |n| format!(" in namespace {n}"));
-        writeln!(io.err, "No NamespaceManagers found{place}.")?;
+        io.say(&format!("No NamespaceManagers found{place}."))?;
     }
     write(args.output, &Report { at, items }, io)?;
     Ok(if attention { Exit::Attention } else { Exit::Ok })
@@ -139,7 +139,7 @@ fn write(output: OutputArgs, report: &Report, io: &mut Io<'_>) -> Result<()> {
         Format::Yaml => return print::yaml(io.out, report),
         Format::Name => {
             for item in &report.items {
-                writeln!(io.out, "{}", resource_name(&item.manager))?;
+                writeln!(io.screen(), "{}", resource_name(&item.manager))?;
             }
             return Ok(());
         }
@@ -173,5 +173,5 @@ fn write(output: OutputArgs, report: &Report, io: &mut Io<'_>) -> Result<()> {
         cells.push(Cell::from(item.message.as_str()));
         table.row(cells);
     }
-    table.write(io.out, !output.no_headers, io.color)
+    table.write(&mut io.screen(), !output.no_headers)
 }

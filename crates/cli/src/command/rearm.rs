@@ -36,9 +36,9 @@ pub(crate) async fn run(args: &RearmArgs, connection: &ConnectionArgs, io: &mut 
     .await?;
     let name = resource_name(&args.target.name);
     match (firings, written) {
-        (0, _) => writeln!(io.out, "{name} has never fired: it is armed")?,
-        (n, false) => writeln!(io.out, "{name} is armed already after firing {n}")?,
-        (n, true) => writeln!(io.out, "{name} armed again after firing {n}{}", dry(args.write.dry_run))?,
+        (0, _) => writeln!(io.screen(), "{name} has never fired: it is armed")?,
+        (n, false) => writeln!(io.screen(), "{name} is armed already after firing {n}")?,
+        (n, true) => writeln!(io.screen(), "{name} armed again after firing {n}{}", dry(args.write.dry_run))?,
     }
     Ok(Exit::Ok)
 }

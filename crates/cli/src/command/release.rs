@@ -32,10 +32,10 @@ pub(crate) async fn run(args: &ReleaseArgs, connection: &ConnectionArgs, io: &mu
     .await?;
     let name = resource_name(&args.target.name);
     match hold {
-        None => writeln!(io.out, "{name} had no hold")?,
+        None => writeln!(io.screen(), "{name} had no hold")?,
         Some(hold) => {
             let was = print::instant_from(hold.until, io.now);
-            writeln!(io.out, "{name} released (was held until {was}){}", dry(args.write.dry_run))?;
+            writeln!(io.screen(), "{name} released (was held until {was}){}", dry(args.write.dry_run))?;
         }
     }
     Ok(Exit::Ok)

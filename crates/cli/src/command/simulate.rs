@@ -154,9 +154,11 @@ fn write(args: &SimulateArgs, forecast: &Forecast, io: &mut Io<'_>) -> Result<()
         Output::Svg => Ok(write!(io.out, "{}", picture::svg(forecast))?),
         Output::Table => {
             if !forecast.timeline.is_empty() {
-                timeline(forecast).write(io.out, !args.no_headers, io.color)?;
+                timeline(forecast).write(&mut io.screen(), !args.no_headers)?;
             }
-            io.say(&summary(forecast, args.lasts))?;
+            for line in summary(forecast, args.lasts) {
+                io.say(&line)?;
+            }
             Ok(())
         }
     }
@@ -183,10 +185,10 @@ fn timeline(forecast: &Forecast) -> Table {
 }
 
 /// What becomes of everything, in a few lines.
-fn summary(forecast: &Forecast, lasts: Duration) -> String {
+fn summary(forecast: &Forecast, lasts: Duration) -> Vec<String> {
     let fates = &forecast.fates;
     if fates.is_empty() {
-        return "No NamespaceManagers found: nothing would be done.".to_owned();
+        return vec!["No NamespaceManagers found: nothing would be done.".to_owned()];
     }
     let mut namespaces: BTreeMap<&str, bool> = BTreeMap::new();
     for fate in fates {
@@ -209,5 +211,5 @@ fn summary(forecast: &Forecast, lasts: Duration) -> String {
         let after = last.at.duration_since(forecast.began).max(SignedDuration::ZERO);
         format!("  the last deletion is {} from now", print::age(after))
     }));
-    lines.join("\n")
+    lines
 }

@@ -43,10 +43,10 @@ pub(crate) async fn run(args: &VersionArgs, connection: &ConnectionArgs, io: &mu
         Format::Json => print::json(io.out, &versions)?,
         Format::Yaml => print::yaml(io.out, &versions)?,
         Format::Table | Format::Wide | Format::Name => {
-            writeln!(io.out, "Client:     {}", versions.client)?;
+            writeln!(io.screen(), "Client:     {}", versions.client)?;
             if let Some(server) = &versions.server {
-                writeln!(io.out, "Operator:   {}", versions.operator.as_deref().unwrap_or("unknown"))?;
-                writeln!(io.out, "Kubernetes: {server}")?;
+                writeln!(io.screen(), "Operator:   {}", versions.operator.as_deref().unwrap_or("unknown"))?;
+                writeln!(io.screen(), "Kubernetes: {server}")?;
             }
         }
     }
@@ -62,7 +62,7 @@ async fn ask(connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<(Option<Str
     let mut warnings = Vec::new();
     let operator = live::settings(&client, &mut warnings).await.found().and_then(|c| c.status.version);
     if let (None, Some(warning)) = (&operator, warnings.first()) {
-        writeln!(io.err, "warning: the operator's version is not known: {warning}")?;
+        io.say(&format!("warning: the operator's version is not known: {warning}"))?;
     }
     Ok((operator, server.git_version))
 }

@@ -54,7 +54,7 @@ pub(crate) async fn run(args: &WakeArgs, connection: &ConnectionArgs, io: &mut I
         managers.iter().filter(|m| !m.status.scaled_down.is_empty()).map(|m| m.name().to_owned()).collect()
     };
     if names.is_empty() {
-        writeln!(io.out, "nothing is scaled down in namespace {namespace}")?;
+        writeln!(io.screen(), "nothing is scaled down in namespace {namespace}")?;
     }
     let mut worst = Exit::Ok;
     for name in names {
@@ -84,11 +84,16 @@ async fn one(args: &WakeArgs, client: &Client, target: &Target, io: &mut Io<'_>)
     })
     .await?;
     if asleep.is_empty() {
-        writeln!(io.out, "{name} has nothing scaled down")?;
+        writeln!(io.screen(), "{name} has nothing scaled down")?;
         return Ok(Exit::Ok);
     }
     if args.no_wait || args.write.dry_run {
-        writeln!(io.out, "{name} waking {}{}", count(asleep.len(), "workload"), dry(args.write.dry_run))?;
+        writeln!(
+            io.screen(),
+            "{name} waking {}{}",
+            count(asleep.len(), "workload"),
+            dry(args.write.dry_run)
+        )?;
         return Ok(Exit::Ok);
     }
     io.say(&format!(
@@ -101,9 +106,9 @@ async fn one(args: &WakeArgs, client: &Client, target: &Target, io: &mut Io<'_>)
     };
     let manager = woken?;
     let left = left_alone(client, &manager, io.now).await;
-    writeln!(io.out, "{name} awake")?;
+    writeln!(io.screen(), "{name} awake")?;
     for workload in &asleep {
-        writeln!(io.out, "  {}", describe(workload, left.as_deref()))?;
+        writeln!(io.screen(), "  {}", describe(workload, left.as_deref()))?;
     }
     match left {
         None => Ok(Exit::Ok),

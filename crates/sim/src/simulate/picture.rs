@@ -150,6 +150,8 @@ fn legend(svg: &mut String, y: usize) {
     }
 }
 
+/// Text in XML, which has no control characters, and would hand them on to the terminal that the picture is printed to.
 fn escape(text: &str) -> String {
+    let text = text.replace(|c: char| c.is_control() && c != '\n', "\u{fffd}");
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

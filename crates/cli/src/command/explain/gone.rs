@@ -49,7 +49,11 @@ pub(super) async fn run(client: &Client, namespace: &str, format: Format, io: &m
         Format::Json => print::json(io.out, &Report { namespace, exists: false, events: &events })?,
         Format::Yaml => print::yaml(io.out, &Report { namespace, exists: false, events: &events })?,
         _ => {
-            writeln!(io.out, "Namespace {namespace} does not exist (any more). What is remembered of it:\n")?;
+            writeln!(
+                io.screen(),
+                "Namespace {namespace} does not exist (any more). What is remembered of it:"
+            )?;
+            writeln!(io.screen())?;
             let mut table = Table::new(&["WHEN", "TYPE", "REASON", "WHAT"]);
             for event in &events {
                 let when = event.at.map_or_else(|| "-".to_owned(), |at| print::instant_from(at, io.now));
@@ -60,7 +64,7 @@ pub(super) async fn run(client: &Client, namespace: &str, format: Format, io: &m
                     event.message.as_str().into(),
                 ]);
             }
-            table.write(io.out, true, io.color)?;
+            table.write(&mut io.screen(), true)?;
         }
     }
     Ok(Exit::Ok)

@@ -1,46 +1,52 @@
 //! An explanation for people.
 
-use std::io::Write;
-
 use anyhow::Result;
 use coppice_api::manager::{Phase, Then, Verdict, When};
 use jiff::Timestamp;
 
 use super::{Explanation, PolicyExplanation};
 use crate::Io;
-use crate::print::{self, ALARM, CARE, GOOD, HEADING, paint, phase_style};
+use crate::print::{self, ALARM, CARE, GOOD, HEADING, phase_style};
+use crate::terminal::{PLAIN, Screen};
 
 pub(super) fn write(all: &[Explanation], at: Timestamp, io: &mut Io<'_>) -> Result<()> {
-    let color = io.color;
+    let to = &mut io.screen();
     for (index, one) in all.iter().enumerate() {
         if index > 0 {
-            writeln!(io.out)?;
+            writeln!(to)?;
         }
-        head(one, at, io.out, color)?;
-        next(one, at, io.out, color)?;
-        policies(one, at, io.out, color)?;
-        why_not(one, io.out, color)?;
-        stops(one, io.out, color)?;
-        past(one, at, io.out, color)?;
+        head(one, at, to)?;
+        next(one, at, to)?;
+        policies(one, at, to)?;
+        why_not(one, to)?;
+        stops(one, to)?;
+        past(one, at, to)?;
     }
     Ok(())
 }
 
-fn heading(to: &mut dyn Write, text: &str, color: bool) -> Result<()> {
-    Ok(writeln!(to, "\n{}", paint(text, HEADING, color))?)
+fn heading(to: &mut Screen<'_>, text: &str) -> Result<()> {
+    writeln!(to)?;
+    to.put(text, HEADING)?;
+    Ok(writeln!(to)?)
 }
 
-fn head(one: &Explanation, at: Timestamp, to: &mut dyn Write, color: bool) -> Result<()> {
+fn head(one: &Explanation, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {
     let item = &one.item;
     let name = format!("{}/{}", item.namespace, item.manager);
-    writeln!(to, "{} {}", paint("NamespaceManager", HEADING, color), paint(&name, HEADING, color))?;
-    let phase = item.phase.map_or("-", Phase::as_str);
-    writeln!(to, "  Phase:      {}", paint(phase, phase_style(item.phase), color))?;
-    match (one.namespace_created, &one.namespace_uid) {
-        (Some(created), Some(uid)) => {
-            writeln!(to, "  Namespace:  created {}, uid {uid}", print::instant_from(created, at))?;
-        }
-        _ => writeln!(to, "  Namespace:  {}", paint("could not be read", CARE, color))?,
+    to.put("NamespaceManager", HEADING)?;
+    to.put(" ", PLAIN)?;
+    to.put(&name, HEADING)?;
+    writeln!(to)?;
+    to.put("  Phase:      ", PLAIN)?;
+    to.put(item.phase.map_or("-", Phase::as_str), phase_style(item.phase))?;
+    writeln!(to)?;
+    if let (Some(created), Some(uid)) = (one.namespace_created, &one.namespace_uid) {
+        writeln!(to, "  Namespace:  created {}, uid {uid}", print::instant_from(created, at))?;
+    } else {
+        to.put("  Namespace:  ", PLAIN)?;
+        to.put("could not be read", CARE)?;
+        writeln!(to)?;
     }
     if let Some(until) = one.extended_until {
         writeln!(to, "  Extended:   no ttl ends before {}", print::instant_from(until, at))?;
@@ -48,8 +54,8 @@ fn head(one: &Explanation, at: Timestamp, to: &mut dyn Write, color: bool) -> Re
     Ok(())
 }
 
-fn next(one: &Explanation, at: Timestamp, to: &mut dyn Write, color: bool) -> Result<()> {
-    heading(to, "What will happen", color)?;
+fn next(one: &Explanation, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {
+    heading(to, "What will happen")?;
     let item = &one.item;
     let Some(action) = &item.action else {
         writeln!(to, "  Nothing: {} [{}]", item.message, item.reason)?;
@@ -63,7 +69,7 @@ fn next(one: &Explanation, at: Timestamp, to: &mut dyn Write, color: bool) -> Re
         other => other,
     };
     let when = match (item.now, item.due) {
-        (true, _) => paint(" now", ALARM, color),
+        (true, _) => " now".to_owned(),
         (false, Some(due)) => format!(" at {}", print::instant_from(due, at)),
         (false, None) if item.phase == Some(Phase::Pending) => {
             " as soon as nothing stands in the way".to_owned()
@@ -71,10 +77,14 @@ fn next(one: &Explanation, at: Timestamp, to: &mut dyn Write, color: bool) -> Re
         (false, None) => " when its condition holds".to_owned(),
     };
     let policy = item.policy.as_ref().map_or_else(String::new, |p| format!(", by policy {p:?}"));
-    writeln!(to, "  {what}{when}{policy}.")?;
+    to.put(&format!("  {what}"), PLAIN)?;
+    to.put(&when, if item.now { ALARM } else { PLAIN })?;
+    writeln!(to, "{policy}.")?;
     writeln!(to, "  Because: {} [{}]", item.message, item.reason)?;
     if let Some(error) = &one.last_error {
-        writeln!(to, "  {} {error}", paint("The last attempt failed:", ALARM, color))?;
+        to.put("  ", PLAIN)?;
+        to.put("The last attempt failed:", ALARM)?;
+        writeln!(to, " {error}")?;
     }
     if let Some(notice) = &one.notice {
         let given = print::instant_from(notice.given_at, at);
@@ -84,15 +94,15 @@ fn next(one: &Explanation, at: Timestamp, to: &mut dyn Write, color: bool) -> Re
     Ok(())
 }
 
-fn policies(one: &Explanation, at: Timestamp, to: &mut dyn Write, color: bool) -> Result<()> {
+fn policies(one: &Explanation, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {
     if one.policies.is_empty() {
         return Ok(());
     }
-    heading(to, "Policies (in order; the first whose condition holds fires)", color)?;
+    heading(to, "Policies (in order; the first whose condition holds fires)")?;
     for (index, policy) in one.policies.iter().enumerate() {
         let (verdict, style) = match policy.result {
             Verdict::True => ("true", GOOD),
-            Verdict::False => ("false", anstyle::Style::new()),
+            Verdict::False => ("false", PLAIN),
             Verdict::Unknown => ("unknown", CARE),
         };
         writeln!(
@@ -106,13 +116,9 @@ fn policies(one: &Explanation, at: Timestamp, to: &mut dyn Write, color: bool) -
         let since =
             policy.since.map_or_else(String::new, |s| format!(", since {}", print::instant_from(s, at)));
         let due = due(policy, at);
-        writeln!(
-            to,
-            "     {}: {} [{}]{since}{due}",
-            paint(verdict, style, color),
-            policy.message,
-            policy.reason
-        )?;
+        to.put("     ", PLAIN)?;
+        to.put(verdict, style)?;
+        writeln!(to, ": {} [{}]{since}{due}", policy.message, policy.reason)?;
     }
     Ok(())
 }
@@ -123,11 +129,11 @@ fn due(policy: &PolicyExplanation, at: Timestamp) -> String {
     due.map_or_else(String::new, |due| format!(", {}", print::relative(due, at)))
 }
 
-fn why_not(one: &Explanation, to: &mut dyn Write, color: bool) -> Result<()> {
+fn why_not(one: &Explanation, to: &mut Screen<'_>) -> Result<()> {
     if one.policies.iter().all(|p| p.why_not.is_none()) {
         return Ok(());
     }
-    heading(to, "Why not now", color)?;
+    heading(to, "Why not now")?;
     for policy in &one.policies {
         if let Some(why) = &policy.why_not {
             writeln!(to, "  {:?}: {why}", policy.name)?;
@@ -136,20 +142,20 @@ fn why_not(one: &Explanation, to: &mut dyn Write, color: bool) -> Result<()> {
     Ok(())
 }
 
-fn stops(one: &Explanation, to: &mut dyn Write, color: bool) -> Result<()> {
+fn stops(one: &Explanation, to: &mut Screen<'_>) -> Result<()> {
     if one.stops.is_empty() {
         return Ok(());
     }
-    heading(to, "What stands in the way", color)?;
+    heading(to, "What stands in the way")?;
     for stop in &one.stops {
         writeln!(to, "  {} [{}]", stop.message, stop.reason)?;
     }
     Ok(())
 }
 
-fn past(one: &Explanation, at: Timestamp, to: &mut dyn Write, color: bool) -> Result<()> {
+fn past(one: &Explanation, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {
     if let Some(firing) = &one.last_firing {
-        heading(to, "Last firing", color)?;
+        heading(to, "Last firing")?;
         writeln!(
             to,
             "  Number {}, {} by policy {:?} at {}",
@@ -169,7 +175,7 @@ fn past(one: &Explanation, at: Timestamp, to: &mut dyn Write, color: bool) -> Re
     }
     if !one.scaled_down.is_empty() {
         let undo = format!("coppice wake {}/{}", one.item.namespace, one.item.manager);
-        heading(to, &format!("Scaled down (`{undo}` undoes it)"), color)?;
+        heading(to, &format!("Scaled down (`{undo}` undoes it)"))?;
         for workload in &one.scaled_down {
             let had = workload.replicas.map_or_else(
                 || "was not suspended".to_owned(),
