@@ -48,6 +48,16 @@ fn spec(spec: &str) -> support::Ran {
 }
 
 #[test]
+fn a_selector_of_a_kind_that_is_not_scaled_changes_the_exit_code_and_is_advised_about() {
+    let selectors = "{type: SCALE_DOWN, params: {selectors: [{kind: Deployment}, {kind: DaemonSet}]}}";
+    let ran = policy("{type: TTL}", selectors);
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    let warned = ran.err.lines().find(|line| line.starts_with("warning: ") && line.contains("\"DaemonSet\""));
+    assert!(warned.is_some_and(|line| line.contains("take it out of the old manifest")), "{}", ran.err);
+    assert!(ran.out.contains("kind: Deployment"), "what can be carried over is: {}", ran.out);
+}
+
+#[test]
 fn defaults_are_written_out() {
     let ttl = policy("{type: TTL}", "{type: DELETE}");
     assert!(ttl.code == 0 && ttl.out.contains("after: 30m"), "{ttl:?}");

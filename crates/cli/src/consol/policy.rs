@@ -169,8 +169,10 @@ fn import_scale_down(
         let labels = fields.labels("labels")?;
         let known = ["Deployment", "StatefulSet"].into_iter().find(|known| known.eq_ignore_ascii_case(&kind));
         let Some(known) = known else {
-            remarks.note(format!(
-                "policy {name:?}: the selector of kind {kind:?} is left out: that operator skipped it"
+            remarks.differs(format!(
+                "policy {name:?}: the selector of kind {kind:?} is left out: that operator skipped it, and nothing of that kind \
+                 was ever scaled down; take it out of the old manifest, or add a selector to the new one, whose kinds are \
+                 Deployment, StatefulSet, ReplicaSet, CronJob and those in scaleKinds of the chart"
             ));
             continue;
         };
