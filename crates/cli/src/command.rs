@@ -86,6 +86,9 @@ async fn look(
         let reading = reading(source, wanted.namespace, io.now.min(at));
         let mut snapshot = local::snapshot(&documents, reading)?;
         snapshot.managers.retain(|m| wanted.name.is_none_or(|n| n == m.name()));
+        if let Some(note) = local::defaults_assumed(&documents) {
+            io.say(note)?;
+        }
         snapshot
     };
     for warning in &snapshot.warnings {

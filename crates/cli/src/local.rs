@@ -80,6 +80,15 @@ pub(crate) fn snapshot(documents: &[Document], reading: Reading<'_>) -> Result<S
     })
 }
 
+/// What to say if the files have no settings.
+pub(crate) fn defaults_assumed(documents: &[Document]) -> Option<&'static str> {
+    let mut objects = documents.iter().flat_map(Document::objects);
+    let known = objects.any(|(_, object)| {
+        object["kind"] == "CoppiceConfig" && object["apiVersion"] == "coppice.dev/v1alpha1"
+    });
+    (!known).then_some("note: no CoppiceConfig/coppice in the files: the defaults are assumed")
+}
+
 fn collect(all: &mut Collected, place: &str, mut object: Value, reading: &Reading<'_>) -> Result<()> {
     let api_version = object["apiVersion"].as_str().unwrap_or_default().to_owned();
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();

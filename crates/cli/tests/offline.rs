@@ -228,3 +228,18 @@ fn nothing_that_tenants_write_acts_on_the_terminal() {
     let ran = run("coppice plan -f -", &wrong);
     assert_eq!((ran.code, acting(&ran.err).as_str(), ran.err.lines().count()), (1, "", 2), "{}", ran.err);
 }
+
+#[test]
+fn files_without_settings_are_read_with_the_defaults_and_that_is_said() {
+    let note = "note: no CoppiceConfig/coppice in the files: the defaults are assumed\n";
+    let with = world();
+    let settings = "- apiVersion: coppice.dev/v1alpha1\n  kind: CoppiceConfig\n  metadata: {name: coppice}\n  spec:\n    tenants: {webhookHosts: [\"*.svc\"]}\n";
+    let without = with.replace(settings, "");
+    assert_ne!(with, without);
+    for line in ["plan -n shop", "explain shop", "simulate -n shop --for 3d"] {
+        let line = format!("coppice {line} -f -");
+        let (known, assumed) = (run(&line, &with), run(&line, &without));
+        assert!(assumed.err.contains(note) && !known.err.contains(note), "{line}: {}", assumed.err);
+        assert_eq!((known.out, known.code), (assumed.out, assumed.code), "{line}");
+    }
+}

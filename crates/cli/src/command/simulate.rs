@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
+use coppice_api::names::CONFIG_NAME;
 use coppice_quantity::Duration;
 use coppice_sim::simulate::{Entry, Fate, Forecast, Question, Setup, picture, simulate};
 use jiff::{SignedDuration, Timestamp};
@@ -84,7 +85,15 @@ pub(crate) async fn run(args: &SimulateArgs, connection: &ConnectionArgs, io: &m
         let documents = files::read(&source.files, source.recursive, io.stdin)?;
         let namespace = connection.namespace.as_deref();
         let snapshot = local::snapshot(&documents, super::reading(source, namespace, io.now.min(began)))?;
-        let objects = from_files(&documents, &snapshot, namespace);
+        let mut objects = from_files(&documents, &snapshot, namespace);
+        if let Some(note) = local::defaults_assumed(&documents) {
+            io.say(note)?;
+            // Not left to the operator in the simulation: missing settings stop it.
+            objects.push(json!({
+                "apiVersion": "coppice.dev/v1alpha1", "kind": "CoppiceConfig",
+                "metadata": { "name": CONFIG_NAME }, "spec": {},
+            }));
+        }
         (objects, snapshot.warnings)
     };
     for warning in &warnings {
