@@ -42,6 +42,9 @@ pub enum Reason {
     Watching,
     /// A policy has fired; the manager is dormant until its policies change or it is re-armed.
     Dormant,
+    /// Another version of Coppice has fired a policy or decided a step, and wrote a digest that this one does not
+    /// understand: nothing fires until the manager is re-armed.
+    DigestNotUnderstood,
     /// `spec.suspend` is true.
     Suspended,
     /// `spec.hold` has not ended.
@@ -142,6 +145,7 @@ impl Reason {
             Self::Forbidden => "Forbidden",
             Self::Watching => "Watching",
             Self::Dormant => "Dormant",
+            Self::DigestNotUnderstood => "DigestNotUnderstood",
             Self::Suspended => "Suspended",
             Self::Held => "Held",
             Self::InProgress => "InProgress",

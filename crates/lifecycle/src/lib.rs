@@ -23,7 +23,7 @@ pub mod record;
 pub mod time;
 mod wishes;
 
-pub use digest::digest;
+pub use digest::{Comparison, Digests, digest};
 pub use law::Law;
 pub use plan::{Observed, Plan, Rest, plan, rest};
 pub use wishes::Wishes;

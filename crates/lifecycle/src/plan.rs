@@ -15,6 +15,7 @@ use coppice_api::{Reason, manager};
 use jiff::Timestamp;
 
 use crate::condition::{Evaluation, evaluate, whole_second_after};
+use crate::digest::Comparison;
 use crate::facts::World;
 use crate::law::{Law, Refusal};
 use crate::time::ServerTime;
@@ -193,7 +194,8 @@ impl<'a> Draft<'a> {
 
     /// Evaluates every policy and records the verdicts.
     fn evaluate(&mut self, spec: &NamespaceManagerSpec, world: &World<'_>) -> Vec<Evaluation> {
-        let same = self.status.policies_digest.as_deref() == Some(&self.digest);
+        let stored = self.status.policies_digest.as_deref();
+        let same = stored.is_some_and(|stored| self.compare(stored) == Comparison::Same);
         let before = std::mem::take(&mut self.status.policies);
         let mut evaluations = Vec::with_capacity(spec.policies.len());
         for policy in &spec.policies {
@@ -206,7 +208,10 @@ impl<'a> Draft<'a> {
             self.status.policies.push(self.policy_status(policy, &evaluation, previous));
             evaluations.push(evaluation);
         }
-        self.status.policies_digest = Some(self.digest.clone());
+        // One of an older form stays: an upgrade by itself is nothing to write.
+        if !same {
+            self.status.policies_digest = Some(self.digest.clone());
+        }
         evaluations
     }
 
@@ -231,6 +236,11 @@ impl<'a> Draft<'a> {
             }
             None => evaluation,
         }
+    }
+
+    /// How a digest from status relates to the policies.
+    fn compare(&self, stored: &str) -> Comparison {
+        self.observed.manager.spec.map_or(Comparison::NotUnderstood, |spec| spec.compare(stored))
     }
 
     fn policy_status(

@@ -5,26 +5,31 @@ use std::ops::Deref;
 use coppice_api::manager::NamespaceManagerSpec;
 use serde::Deserialize;
 
-use crate::digest;
+use crate::digest::{Comparison, Digests};
 
-/// A spec and the digest of its policies. The digest is made once, when the spec is read: it costs more than a decision.
+/// A spec and the digests of its policies. They are made once, when the spec is read: they cost more than a decision.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(from = "NamespaceManagerSpec")]
 pub struct Wishes {
     spec: NamespaceManagerSpec,
-    digest: String,
+    digests: Digests,
 }
 
 impl Wishes {
-    /// The digest of the policies.
+    /// The digest of the policies, as it is written to status.
     pub fn digest(&self) -> &str {
-        &self.digest
+        self.digests.current()
+    }
+
+    /// How a digest from a status relates to the policies.
+    pub fn compare(&self, stored: &str) -> Comparison {
+        self.digests.compare(stored)
     }
 }
 
 impl From<NamespaceManagerSpec> for Wishes {
     fn from(spec: NamespaceManagerSpec) -> Self {
-        Self { digest: digest(&spec.policies), spec }
+        Self { digests: Digests::of(&spec.policies), spec }
     }
 }
 

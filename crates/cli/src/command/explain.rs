@@ -6,9 +6,9 @@ mod text;
 use anyhow::{Result, bail};
 use clap::Args;
 use coppice_api::Reason;
-use coppice_api::manager::{Firing, Notice, Phase, Policy, ScaledWorkload, Then, Verdict, When};
+use coppice_api::manager::{Firing, Next, Notice, Phase, Policy, ScaledWorkload, Then, Verdict, When};
 use coppice_lifecycle::condition::evaluate;
-use coppice_lifecycle::{digest, governor};
+use coppice_lifecycle::{Comparison, Digests, governor};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -189,7 +189,9 @@ fn explain_policy(
     let (Some(world), Ok(spec)) = (world(snapshot, manager.namespace()), &manager.spec) else {
         return explanation;
     };
-    let same = manager.status.policies_digest.as_deref() == Some(&digest(&spec.policies));
+    let digests = Digests::of(&spec.policies);
+    let stored = manager.status.policies_digest.as_deref();
+    let same = stored.is_some_and(|stored| digests.compare(stored) == Comparison::Same);
     let previous = manager.status.policies.iter().find(|p| same && p.name == policy.name);
     let evaluation = evaluate(policy, spec, &world, previous, at);
     explanation.since =
@@ -277,7 +279,10 @@ fn stops(snapshot: &Snapshot, manager: &Manager, forecast: &Forecast, at: Timest
         add(Reason::Held, format!("a hold lasts until {}{why}", print::instant_from(hold.until, at)));
     }
     let status = &forecast.plan.status;
-    if status.phase == Some(Phase::Fired)
+    let not_understood = |next: &&Next| next.reason == Reason::DigestNotUnderstood.as_str();
+    if let Some(next) = status.next.as_ref().filter(not_understood) {
+        add(Reason::DigestNotUnderstood, next.message.clone());
+    } else if status.phase == Some(Phase::Fired)
         && let Some(firing) = &status.last_firing
     {
         add(

@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 use super::intent::{giving_back, under_way};
 use super::{Draft, Plan};
 use crate::condition::{Evaluation, later, whole_second_after};
+use crate::digest::Comparison;
 use crate::facts::World;
 
 /// Why nothing may fire: phase, reason, message, and when that ends.
@@ -153,6 +154,15 @@ pub(super) fn dormant(firing: &Firing, firings: i64) -> String {
     )
 }
 
+/// What is said of one that has fired under another version of Coppice.
+fn not_understood(firing: &Firing, firings: i64) -> String {
+    format!(
+        "policy {:?} fired at {:.0} ({}) under another version of Coppice, and this version does not understand the digest \
+         that says whether policies have changed since; dormant until spec.rearm is {firings}",
+        firing.policy, firing.at, firing.result
+    )
+}
+
 /// The policy that is told of: the one with the nearest date, else the first.
 pub(super) fn nearest<'a, T: 'a, I: Iterator<Item = (&'a Policy, &'a T)>>(
     judged: impl Fn() -> I,
@@ -181,14 +191,20 @@ impl Draft<'_> {
 
     /// The plan of a manager that has fired and is not armed again.
     fn dormant(&mut self, spec: &NamespaceManagerSpec) -> Option<Plan> {
-        let firing = self.status.last_firing.clone().filter(|f| f.digest == self.digest)?;
-        if spec.rearm == Some(self.status.firings) {
+        let firing = self.status.last_firing.clone()?;
+        let comparison = self.compare(&firing.digest);
+        if comparison == Comparison::Changed || spec.rearm == Some(self.status.firings) {
             return None;
         }
-        self.withdraw_notice("another policy has fired");
-        let message = dormant(&firing, self.status.firings);
+        let (reason, message) = if comparison == Comparison::Same {
+            self.withdraw_notice("another policy has fired");
+            (Reason::Dormant, dormant(&firing, self.status.firings))
+        } else {
+            self.withdraw_notice("another version of Coppice has fired a policy");
+            (Reason::DigestNotUnderstood, not_understood(&firing, self.status.firings))
+        };
         let draft = std::mem::replace(self, Draft::new(self.observed, self.time));
-        Some(draft.waits(Phase::Fired, Reason::Dormant, message))
+        Some(draft.waits(Phase::Fired, reason, message))
     }
 
     /// Gives notice of a deletion, or keeps the notice given; returns the instant before which nothing is deleted. That

@@ -8,6 +8,7 @@ use coppice_api::manager::{
 use super::decide::dormant;
 use super::{Delivery, Draft, Effect, Observed, Plan};
 use crate::condition::Evaluation;
+use crate::digest::Comparison;
 use crate::facts::World;
 use crate::governor;
 use crate::record;
@@ -44,8 +45,12 @@ pub(super) fn carry_on(
         // What the receiver has taken is done, whatever was changed meanwhile.
         return draft.outcome(intent, &outcome);
     }
-    if intent.digest != draft.digest {
-        return draft.abandon(intent, Reason::PoliciesChanged, "the policies have changed since");
+    match draft.compare(&intent.digest) {
+        Comparison::Same => {}
+        Comparison::Changed => {
+            return draft.abandon(intent, Reason::PoliciesChanged, "the policies have changed since");
+        }
+        Comparison::NotUnderstood => return not_understood(draft, spec, world, intent),
     }
     let Some((index, policy)) = spec.policies.iter().enumerate().find(|(_, p)| p.name == intent.policy)
     else {
@@ -74,6 +79,36 @@ pub(super) fn carry_on(
         Action::Webhook => webhook(draft, policy, intent),
         _ => destroy(draft, policy, &evaluations[index], intent),
     }
+}
+
+/// Another version of Coppice has decided, in a way that this one cannot check: it is not carried out, and not decided
+/// again either, since some of it may have been done. What destroys can be given up by `suspend` or a hold, as always.
+fn not_understood(
+    mut draft: Draft<'_>,
+    spec: &NamespaceManagerSpec,
+    world: &World<'_>,
+    intent: &Intent,
+) -> Plan {
+    if intent.action.is_destructive() {
+        if world.namespace.terminating {
+            return terminating(draft, intent);
+        }
+        if let Some((_, reason, message, _)) = draft.frozen(spec) {
+            return draft.abandon(intent, reason, &message);
+        }
+    }
+    draft.look_at = None;
+    let remedy = if intent.action.is_destructive() {
+        "run that version, or set spec.suspend to give the step up"
+    } else {
+        "run that version, or create the manager again"
+    };
+    let message = format!(
+        "{} ({}) was decided by another version of Coppice, and this version does not understand the digest that says whether \
+         policies have changed since; it is neither carried out nor decided again: {remedy}",
+        intent.action, intent.id
+    );
+    draft.step((intent.action, &intent.policy, None), (Reason::DigestNotUnderstood, message), None)
 }
 
 /// The namespace is on its way: a deletion has done what it was to do; scaling is pointless.

@@ -11,6 +11,7 @@ use super::decide::{earlier, nearest};
 use super::status::READY;
 use super::{MAX_MANAGERS, Observed, settles};
 use crate::condition::{Text, judge};
+use crate::digest::Comparison;
 use crate::facts::World;
 use crate::time::ServerTime;
 
@@ -37,8 +38,11 @@ pub fn rest(observed: &Observed<'_>, now: ServerTime) -> Option<Rest> {
         && !spec.suspend
         && spec.hold.as_ref().is_none_or(|hold| now >= hold.until)
         && (spec.wake != Some(status.firings) || status.scaled_down.is_empty())
-        && status.last_firing.as_ref().is_none_or(|firing| firing.digest != spec.digest())
-        && status.policies_digest.as_deref() == Some(spec.digest())
+        && status
+            .last_firing
+            .as_ref()
+            .is_none_or(|firing| spec.compare(&firing.digest) == Comparison::Changed)
+        && status.policies_digest.as_deref().is_some_and(|stored| spec.compare(stored) == Comparison::Same)
         && spec.policies.iter().all(asks_little)
         && observed.before < MAX_MANAGERS
         && observed.law.refusal(world.namespace, spec).is_none();
