@@ -18,6 +18,7 @@ use crate::condition::{Evaluation, evaluate, whole_second_after};
 use crate::digest::Comparison;
 use crate::facts::World;
 use crate::law::{Law, Refusal};
+use crate::record;
 use crate::time::ServerTime;
 use crate::wishes::Wishes;
 
@@ -138,6 +139,13 @@ pub struct Note {
 
 /// Decides. Depends on nothing but its arguments.
 pub fn plan(observed: &Observed<'_>, now: ServerTime) -> Plan {
+    let mut plan = unbounded(observed, now);
+    record::bound(&mut plan.status);
+    plan
+}
+
+/// The plan, with texts of any length in its status.
+fn unbounded(observed: &Observed<'_>, now: ServerTime) -> Plan {
     let mut draft = Draft::new(observed, now);
     if observed.manager.terminating {
         // Whatever it wished for, it does no longer; there is nobody left to tell.

@@ -125,7 +125,8 @@ fn failed(
 ) -> Vec<Note> {
     let attempts = intent.attempts + 1;
     if intent.action == Action::Webhook && last {
-        let message = format!("given up after {attempts} attempts, the last: {error}");
+        let tried = if attempts == 1 { "1 attempt".to_owned() } else { format!("{attempts} attempts") };
+        let message = format!("given up after {tried}, the last: {}", shorten(error));
         complete(status, intent, Reason::WebhookGivenUp, message.clone(), now);
         return vec![Note {
             warning: true,
@@ -174,13 +175,41 @@ pub(crate) fn complete(
         message: Some(message),
         evidence: intent.evidence.clone(),
     });
+    bound(status);
 }
 
 /// Errors end up in status: bounded, on a character's border.
 fn shorten(text: &str) -> String {
-    const MAX: usize = 1000;
-    match text.char_indices().nth(MAX) {
-        Some((at, _)) => format!("{}...", &text[..at]),
-        None => text.to_owned(),
+    let mut text = text.to_owned();
+    cut(&mut text, 1000);
+    text
+}
+
+/// So many characters of each text for people are kept in a status: the CRD accepts no text without bounds.
+const LONGEST_TEXT: usize = 4096;
+
+/// Cuts every text of a status whose length others decide.
+pub(crate) fn bound(status: &mut NamespaceManagerStatus) {
+    let next = status.next.iter_mut().map(|next| &mut next.message);
+    let policies = status.policies.iter_mut().map(|policy| &mut policy.message);
+    let conditions = status.conditions.iter_mut().map(|condition| &mut condition.message);
+    let intent = status.intent.iter_mut();
+    let intent = intent.flat_map(|intent| intent.last_error.iter_mut().chain(intent.evidence.values_mut()));
+    let firing = status.last_firing.iter_mut();
+    let firing = firing.flat_map(|firing| firing.message.iter_mut().chain(firing.evidence.values_mut()));
+    for text in next.chain(policies).chain(conditions).chain(intent).chain(firing) {
+        cut(text, LONGEST_TEXT);
+    }
+}
+
+/// Cuts a text after so many characters, and says so. Cutting what has been cut changes nothing.
+fn cut(text: &mut String, most: usize) {
+    const MORE: &str = "...";
+    if text.len() <= most || text.chars().count() <= most {
+        return;
+    }
+    if let Some((at, _)) = text.char_indices().nth(most - MORE.len()) {
+        text.truncate(at);
+        text.push_str(MORE);
     }
 }
