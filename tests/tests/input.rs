@@ -1,7 +1,8 @@
 //! Bad input: refused at apply with a sentence that says what to write instead; or accepted, impossible, and said so.
 
 use anyhow::ensure;
-use coppice_tests::together;
+use coppice_tests::{Operator, Stage, alone, together};
+use serde_json::{Value, json};
 
 type Test = anyhow::Result<()>;
 
@@ -46,6 +47,46 @@ const REFUSED: &[(&str, &str, &str)] = &[
         "an empty duration",
         "{policies: [{name: p, when: {ttl: {after: ''}}, then: {delete: {}}}]}",
         "write a duration with a unit",
+    ),
+    (
+        "a duration beyond all numbers",
+        "{policies: [{name: p, when: {ttl: {after: 99999999999999999999d}}, then: {delete: {}}}]}",
+        "a duration is at most 36525d",
+    ),
+    (
+        "a century and a day",
+        "{policies: [{name: p, when: {ttl: {after: 36525d1s}}, then: {delete: {}}}]}",
+        "a duration is at most 36525d",
+    ),
+    (
+        "a notice of many weeks",
+        "{policies: [{name: p, when: {ttl: {after: 1h}}, then: {delete: {notice: 5218w}}}]}",
+        "a duration is at most 36525d",
+    ),
+    (
+        "a label's value that no label has",
+        "{policies: [{name: p, when: {podsSucceed: {selector: {matchLabels: {a: 'b c'}}}}, then: {delete: {}}}]}",
+        "write a label's value",
+    ),
+    (
+        "a value that ends with a dash",
+        "{policies: [{name: p, when: {podsSucceed: {selector: {matchLabels: {a: b-}}}}, then: {delete: {}}}]}",
+        "write a label's value",
+    ),
+    (
+        "one of several values that no label has",
+        "{policies: [{name: p, when: {podsSucceed: {selector: {matchExpressions: [{key: a, operator: In, values: [b, 'ü']}]}}}, then: {delete: {}}}]}",
+        "write a label's value",
+    ),
+    (
+        "a key that no label has",
+        "{policies: [{name: p, when: {podsSucceed: {selector: {matchExpressions: [{key: a/b/c, operator: Exists}]}}}, then: {delete: {}}}]}",
+        "write a label's key",
+    ),
+    (
+        "a label without a key",
+        "{policies: [{name: p, when: {podsSucceed: {selector: {matchLabels: {'': b}}}}, then: {delete: {}}}]}",
+        "write a label's key",
     ),
     (
         "two conditions",
@@ -206,6 +247,96 @@ fn what_cannot_be_meant_is_refused_with_advice() -> Test {
         let other = config("{}").replace("name: coppice", "name: other");
         let error = stage.apply(&other).await.err().map(|e| e.to_string()).unwrap_or_default();
         ensure!(error.contains("there is one CoppiceConfig, named coppice"), "{error}");
+        Ok(())
+    })
+}
+
+/// A manager with this selector in each of so many scale-downs, besides that of its pods.
+fn selecting(selector: &Value, scaled: usize) -> Value {
+    let workloads = vec![json!({"kind": "Deployment", "selector": selector}); scaled];
+    let then =
+        if scaled == 0 { json!({"delete": {}}) } else { json!({"scaleDown": {"selectors": workloads}}) };
+    let policy = json!({"name": "p", "when": {"podsSucceed": {"selector": selector}}, "then": then});
+    json!({
+        "apiVersion": "coppice.dev/v1alpha1", "kind": "NamespaceManager",
+        "metadata": {"name": "m", "namespace": "too-large"}, "spec": {"policies": [policy]}
+    })
+}
+
+#[test]
+fn what_is_too_large_is_refused() -> Test {
+    together(async |stage, _| {
+        stage.namespace("too-large").await?;
+        let labels = |count: usize| -> Value { (0..count).map(|n| (format!("k{n}"), json!("v"))).collect() };
+        let expressions = |count: usize, values: usize| {
+            vec![json!({"key": "k", "operator": "In", "values": vec!["v"; values]}); count]
+        };
+        let large = "x".repeat(1_000_000);
+        let create = async |manager: &Value| {
+            stage.kubectl_stdin(coppice_plane::ADMIN, &["create", "-f", "-"], &manager.to_string()).await
+        };
+        for (what, selector, scaled, sentence) in [
+            ("a value of a megabyte", json!({"matchLabels": {"a": large}}), 0, "may not be more than 63"),
+            ("a key of a megabyte", json!({"matchLabels": {large.as_str(): "a"}}), 0, "write a label's key"),
+            ("many labels", json!({"matchLabels": labels(33)}), 0, "must have at most 32 items"),
+            (
+                "many values",
+                json!({"matchExpressions": expressions(8, 64)}),
+                0,
+                "more than 512 keys and values",
+            ),
+            ("many selectors", json!({"matchLabels": labels(16)}), 16, "more than 512 keys and values"),
+        ] {
+            let error = create(&selecting(&selector, scaled)).await.err().map(|e| e.to_string());
+            let error = error.unwrap_or_else(|| "accepted".to_owned());
+            ensure!(error.contains(sentence), "{what}: {}", error.chars().take(1000).collect::<String>());
+        }
+        let most = json!({"matchLabels": labels(32), "matchExpressions": expressions(7, 63)});
+        create(&selecting(&most, 0)).await?;
+        Ok(())
+    })
+}
+
+/// Takes the bounds and rules from the spec of a CRD, as it was in an earlier version.
+fn loosen(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            for bound in ["maxLength", "maxItems", "maxProperties", "x-kubernetes-validations"] {
+                fields.remove(bound);
+            }
+            fields.values_mut().for_each(loosen);
+        }
+        Value::Array(items) => items.iter_mut().for_each(loosen),
+        _ => {}
+    }
+}
+
+#[test]
+fn what_an_earlier_version_accepted_beyond_the_bounds_still_gets_its_status() -> Test {
+    alone(async {
+        let stage = Stage::start().await?;
+        let replace = async |crd: &Value| {
+            stage.kubectl_stdin(coppice_plane::ADMIN, &["replace", "-f", "-"], &crd.to_string()).await
+        };
+        let name = "namespacemanagers.coppice.dev";
+        let mut now = stage.get("crd", "", name).await?.unwrap_or_default();
+        for field in ["resourceVersion", "managedFields"] {
+            now["metadata"].as_object_mut().map(|metadata| metadata.remove(field));
+        }
+        let mut earlier = now.clone();
+        loosen(&mut earlier["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]);
+        replace(&earlier).await?;
+        stage.namespace("wide").await?;
+        let wide = format!(
+            "{{policies: [{{name: p, when: {{podsSucceed: {{selector: {{matchLabels: {{a: {}}}}}}}}}, then: {{delete: {{}}}}}}]}}",
+            "x".repeat(100_000)
+        );
+        stage.until("the earlier schema", async || stage.manager("wide", "m", &wide).await.ok()).await?;
+        replace(&now).await?;
+        let refused = async || stage.manager("wide", "other", &wide).await.is_err().then_some(());
+        stage.until("the present schema", refused).await?;
+        let _operator = Operator::start(&stage).await?;
+        stage.phase("wide", "m", "Active").await?;
         Ok(())
     })
 }

@@ -225,9 +225,11 @@ pub struct CoppiceConfigStatus {
     pub observed_generation: Option<i64>,
     /// The public half of the key that signs webhooks, as Standard Webhooks writes it (`whpk_...`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
     pub webhook_key: Option<String>,
     /// The version of the operator that writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
     pub version: Option<String>,
     /// The budget and what is spent of it.
     #[serde(default)]
@@ -253,6 +255,7 @@ pub struct GovernorStatus {
     pub tripped: Option<Tripped>,
     /// Steps booked in the last hour, oldest first, those of one instant together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1024))]
     pub booked: Vec<Booked>,
 }
 
@@ -261,8 +264,10 @@ pub struct GovernorStatus {
 #[serde(rename_all = "camelCase")]
 pub struct Tripped {
     /// An enumerated reason.
+    #[schemars(length(max = 1024))]
     pub reason: String,
     /// The same for people.
+    #[schemars(length(max = 32768))]
     pub message: String,
     /// Since when.
     #[schemars(schema_with = "schema::status_instant")]

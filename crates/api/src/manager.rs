@@ -61,6 +61,9 @@ pub struct NamespaceManagerSpec {
     #[schemars(length(min = 1, max = 10), extend("x-kubernetes-validations" = [{
         "rule": "self.all(p, self.exists_one(q, q.name == p.name))",
         "message": "two policies have the same name: status and firings refer to policies by name, so each needs its own"
+    }, {
+        "rule": schema::few_words(),
+        "message": schema::TOO_MANY_WORDS
     }]))]
     pub policies: Vec<Policy>,
     /// No policy fires until the hold ends.
@@ -302,9 +305,11 @@ pub struct NamespaceManagerStatus {
     pub next: Option<Next>,
     /// A digest of the policies that `policies` is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
     pub policies_digest: Option<String>,
     /// The verdict on each policy, in the order of spec.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
     pub policies: Vec<PolicyStatus>,
     /// A deletion that has been announced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -317,6 +322,7 @@ pub struct NamespaceManagerStatus {
     pub last_firing: Option<Firing>,
     /// Workloads that were scaled down and not woken since, with the replicas they had.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4096))]
     pub scaled_down: Vec<ScaledWorkload>,
     /// `Ready`: the manager is understood, possible, and nothing it does is failing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -375,17 +381,21 @@ impl Phase {
 pub struct Next {
     /// The action (`delete`, `scaleDown`, `webhook`, `wake`), absent when nothing will be done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
     pub action: Option<String>,
     /// The policy behind it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
     pub policy: Option<String>,
     /// When it is due, if that depends on time alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::status_instant")]
     pub due: Option<Timestamp>,
     /// Why it waits, or why nothing will be done: an enumerated reason.
+    #[schemars(length(max = 1024))]
     pub reason: String,
     /// The same for people.
+    #[schemars(length(max = 32768))]
     pub message: String,
 }
 
@@ -405,12 +415,15 @@ pub enum Verdict {
 #[serde(rename_all = "camelCase")]
 pub struct PolicyStatus {
     /// The policy's name.
+    #[schemars(length(max = 256))]
     pub name: String,
     /// Whether its condition holds.
     pub result: Verdict,
     /// Why: an enumerated reason.
+    #[schemars(length(max = 1024))]
     pub reason: String,
     /// The same for people.
+    #[schemars(length(max = 32768))]
     pub message: String,
     /// Since when the result is what it is.
     #[schemars(schema_with = "schema::status_instant")]
@@ -426,8 +439,10 @@ pub struct PolicyStatus {
 #[serde(rename_all = "camelCase")]
 pub struct Notice {
     /// The policy that will delete.
+    #[schemars(length(max = 256))]
     pub policy: String,
     /// The namespace's uid when notice was given.
+    #[schemars(length(max = 128))]
     pub uid: String,
     /// When notice was given.
     #[schemars(schema_with = "schema::status_instant")]
@@ -442,14 +457,18 @@ pub struct Notice {
 #[serde(rename_all = "camelCase")]
 pub struct Intent {
     /// One id per decision: in logs, Events, metrics' exemplars, and the `webhook-id` of every attempt.
+    #[schemars(length(max = 128))]
     pub id: String,
     /// The policy that fired.
+    #[schemars(length(max = 256))]
     pub policy: String,
     /// The action.
     pub action: Action,
     /// The uid of the namespace that it was decided about.
+    #[schemars(length(max = 128))]
     pub uid: String,
     /// A digest of the policies that it was decided by.
+    #[schemars(length(max = 128))]
     pub digest: String,
     /// When.
     #[schemars(schema_with = "schema::status_instant")]
@@ -463,11 +482,14 @@ pub struct Intent {
     pub next_attempt: Option<Timestamp>,
     /// What went wrong at the last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32768))]
     pub last_error: Option<String>,
     /// Why it was decided: an enumerated reason.
+    #[schemars(length(max = 1024))]
     pub reason: String,
     /// What was seen when it was decided.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "schema::evidence")]
     pub evidence: BTreeMap<String, String>,
 }
 
@@ -525,8 +547,10 @@ impl Then {
 #[serde(rename_all = "camelCase")]
 pub struct Firing {
     /// The id of the decision.
+    #[schemars(length(max = 128))]
     pub id: String,
     /// The policy that fired.
+    #[schemars(length(max = 256))]
     pub policy: String,
     /// The action.
     pub action: Action,
@@ -534,16 +558,21 @@ pub struct Firing {
     #[schemars(schema_with = "schema::status_instant")]
     pub at: Timestamp,
     /// Why it was decided: an enumerated reason.
+    #[schemars(length(max = 1024))]
     pub reason: String,
     /// A digest of the policies that it was decided by: while they are the same, the manager is dormant.
+    #[schemars(length(max = 128))]
     pub digest: String,
     /// What came of it: an enumerated reason.
+    #[schemars(length(max = 1024))]
     pub result: String,
     /// The same for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32768))]
     pub message: Option<String>,
     /// What was seen when it was decided.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "schema::evidence")]
     pub evidence: BTreeMap<String, String>,
 }
 
@@ -552,12 +581,16 @@ pub struct Firing {
 #[serde(rename_all = "camelCase")]
 pub struct ScaledWorkload {
     /// The kind's group and version.
+    #[schemars(length(max = 317))]
     pub api_version: String,
     /// The kind.
+    #[schemars(length(max = 63))]
     pub kind: String,
     /// The object's name.
+    #[schemars(length(max = 253))]
     pub name: String,
     /// The object's uid: another object of the same name is left alone.
+    #[schemars(length(max = 128))]
     pub uid: String,
     /// The replicas it had; absent for a `CronJob`, which was suspended.
     #[serde(default, skip_serializing_if = "Option::is_none")]

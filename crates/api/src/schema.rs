@@ -8,6 +8,17 @@ const INSTANT: &str =
 /// The sentence for a bad duration.
 const DURATION: &str = "write a duration with a unit, largest unit first: 90s, 1h30m, 7d or 2w (a number without a unit is not accepted)";
 
+/// A label's value.
+const LABEL_VALUE: &str = "^([A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?)?$";
+/// The sentence for a bad one.
+const BAD_LABEL_VALUE: &str = "write a label's value: at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit";
+/// A label's key.
+const LABEL_KEY: &str = "^([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?$";
+/// The sentence for a bad one.
+const BAD_LABEL_KEY: &str = "write a label's key, such as app or example.com/app: at most 317 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit";
+/// The sentence for a duration that is too long.
+const TOO_LONG: &str = "a duration is at most 36525d (a hundred years), in numbers of at most ten digits";
+
 /// An RFC 3339 instant with a zone. Not `format: date-time`: that lets a date without a zone pass.
 pub(crate) fn instant(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
@@ -22,7 +33,66 @@ pub(crate) fn instant(_: &mut SchemaGenerator) -> Schema {
 
 /// An instant in status, where only the operator writes.
 pub(crate) fn status_instant(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "string", "format": "date-time" })
+    json_schema!({ "type": "string", "format": "date-time", "maxLength": 40 })
+}
+
+/// What was seen, by name, in status.
+pub(crate) fn evidence(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "additionalProperties": { "type": "string", "maxLength": 8192 },
+        "maxProperties": 32,
+        "x-kubernetes-validations": [{
+            "rule": "self.all(key, size(key) <= 63)",
+            "message": "a name in evidence has at most 63 characters"
+        }]
+    })
+}
+
+/// Labels of a selector. A map's keys have no `maxLength`: a rule bounds them.
+pub(crate) fn match_labels(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "additionalProperties": {
+            "type": "string",
+            "maxLength": 63,
+            "x-kubernetes-validations": [{
+                "rule": format!("self.matches('{LABEL_VALUE}')"),
+                "message": BAD_LABEL_VALUE
+            }]
+        },
+        "maxProperties": 32,
+        "x-kubernetes-validations": [{
+            "rule": format!("self.all(key, size(key) <= 317 && key.matches('{LABEL_KEY}'))"),
+            "message": BAD_LABEL_KEY
+        }]
+    })
+}
+
+/// The key of a label.
+pub(crate) fn label_key(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 317,
+        "x-kubernetes-validations": [{
+            "rule": format!("self.matches('{LABEL_KEY}')"),
+            "message": BAD_LABEL_KEY
+        }]
+    })
+}
+
+/// Values of a label. There may be so many that the API server admits no more than this of a rule.
+pub(crate) fn label_values(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "items": {
+            "type": "string",
+            "maxLength": 63,
+            "x-kubernetes-validations": [{ "rule": r"!self.matches('[^-.\\w]')", "message": BAD_LABEL_VALUE }]
+        },
+        "maxItems": 64
+    })
 }
 
 /// A duration; zero is allowed.
@@ -41,10 +111,13 @@ pub(crate) fn positive_duration(_: &mut SchemaGenerator) -> Schema {
 /// `x-kubernetes-int-or-string` lets a bare number pass the type check, so that the rule can answer it with a
 /// sentence.
 fn duration_with(more: &[(&str, &str)]) -> Schema {
-    let mut rules = vec![serde_json::json!({
-        "rule": format!("type(self) == string && self != '' && self.matches('{}')", coppice_quantity::DURATION_PATTERN),
-        "message": DURATION
-    })];
+    let mut rules = vec![
+        serde_json::json!({
+            "rule": format!("type(self) == string && self != '' && self.matches('{}')", coppice_quantity::DURATION_PATTERN),
+            "message": DURATION
+        }),
+        serde_json::json!({ "rule": not_too_long(), "message": TOO_LONG }),
+    ];
     rules.extend(more.iter().map(|(rule, message)| serde_json::json!({"rule": rule, "message": message})));
     json_schema!({
         "x-kubernetes-int-or-string": true,
@@ -53,12 +126,69 @@ fn duration_with(more: &[(&str, &str)]) -> Schema {
     })
 }
 
-/// Conditions as the API conventions want them: a map by type, so that several writers can own one each.
-pub(crate) fn conditions(generator: &mut SchemaGenerator) -> Schema {
-    let item = generator.subschema_for::<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition>();
+/// The most keys and values of labels that all selectors of a manager have together: an operator keeps every manager in
+/// memory, and the bounds of each list alone would allow more than a million.
+const MOST_WORDS: u32 = 512;
+/// The sentence for more.
+pub(crate) const TOO_MANY_WORDS: &str = "the selectors of all policies together have more than 512 keys and values of labels: select by fewer, or give what is meant a label of its own";
+
+/// The bound on all selectors of a list of policies.
+pub(crate) fn few_words() -> String {
+    let words = |selector: &str| {
+        format!(
+            "(has({selector}.matchLabels) ? 2 * size({selector}.matchLabels) : 0) + (has({selector}.matchExpressions) ? \
+             {selector}.matchExpressions.map(e, 1 + (has(e.values) ? size(e.values) : 0)).sum() : 0)"
+        )
+    };
+    format!(
+        "self.map(p, (has(p.when.podsSucceed) && has(p.when.podsSucceed.selector) ? {} : 0) + \
+         (has(p.then.scaleDown) && has(p.then.scaleDown.selectors) ? \
+         p.then.scaleDown.selectors.map(s, has(s.selector) ? {} : 0).sum() : 0)).sum() <= {MOST_WORDS}",
+        words("p.when.podsSucceed.selector"),
+        words("s.selector")
+    )
+}
+
+/// The longest duration, as a sum over its units. At most ten digits, so that nothing overflows.
+fn not_too_long() -> String {
+    let part = |(unit, seconds): &(char, u64)| {
+        format!("int('0' + self.find('[0-9]+{unit}').replace('{unit}', '')) * {seconds}")
+    };
+    let sum: Vec<String> = coppice_quantity::DURATION_UNITS.iter().map(part).collect();
+    format!(
+        "type(self) != string || !self.matches('[0-9]{{11}}') && {} <= {}",
+        sum.join(" + "),
+        coppice_quantity::LONGEST_SECONDS
+    )
+}
+
+/// Conditions as the API conventions want them: a map by type, so that several writers can own one each. The bounds are
+/// those of Kubernetes' own conditions.
+pub(crate) fn conditions(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
-        "items": item,
+        "maxItems": 16,
+        "items": {
+            "type": "object",
+            "required": ["lastTransitionTime", "message", "reason", "status", "type"],
+            "properties": {
+                "lastTransitionTime": {
+                    "description": "Since when the status is what it is.",
+                    "type": "string", "format": "date-time", "maxLength": 40
+                },
+                "message": { "description": "The reason for people.", "type": "string", "maxLength": 32768 },
+                "observedGeneration": {
+                    "description": "The generation of the spec that the condition is about.",
+                    "type": "integer", "format": "int64"
+                },
+                "reason": { "description": "Why: an enumerated reason.", "type": "string", "maxLength": 1024 },
+                "status": {
+                    "description": "Whether it holds: True, False or Unknown.",
+                    "type": "string", "enum": ["True", "False", "Unknown"]
+                },
+                "type": { "description": "What the condition says.", "type": "string", "maxLength": 316 }
+            }
+        },
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["type"]
     })

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::schema;
+
 /// A label selector; `matchLabels` and `matchExpressions` must all hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -29,7 +31,7 @@ use serde::{Deserialize, Serialize};
 pub struct Selector {
     /// Labels and the values they must have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("maxProperties" = 32))]
+    #[schemars(schema_with = "schema::match_labels")]
     pub match_labels: Option<BTreeMap<String, String>>,
     /// Requirements on labels, as in any Kubernetes selector.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,13 +54,13 @@ pub struct Selector {
 ]))]
 pub struct Requirement {
     /// The label's key.
-    #[schemars(length(min = 1, max = 317))]
+    #[schemars(schema_with = "schema::label_key")]
     pub key: String,
     /// How the label relates to the values.
     pub operator: Operator,
     /// The values for `In` and `NotIn`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 64), inner(length(max = 63)))]
+    #[schemars(schema_with = "schema::label_values")]
     pub values: Option<Vec<String>>,
 }
 

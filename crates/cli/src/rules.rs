@@ -49,6 +49,22 @@ pub(crate) fn holds(rule: &str, value: &Value) -> Option<bool> {
             let names = value.as_array().into_iter().flatten().filter_map(Value::as_str);
             names.into_iter().all(|name| !name.is_empty() && name.bytes().all(letter))
         }
+        // Of status, which only the operator writes.
+        "self.all(key, size(key) <= 63)" => true,
+        keys if keys.starts_with("self.all(key, size(key) <= 317 && key.matches(") => {
+            let mut keys = value.as_object().into_iter().flatten().map(|(key, _)| key);
+            keys.all(|key| key.len() <= 317 && is_label_key(key))
+        }
+        words if words.starts_with("self.map(p, (has(p.when.podsSucceed) ") => words_of(value) <= 512,
+        label if label.starts_with("self.matches('^([A-Za-z0-9]([-._A-Za-z0-9]*") => {
+            value.as_str().is_none_or(|text| text.is_empty() || is_label_name(text))
+        }
+        r"!self.matches('[^-.\\w]')" => value.as_str().is_none_or(|text| text.bytes().all(is_label_byte)),
+        key if key.starts_with("self.matches('^([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?") => {
+            value.as_str().is_none_or(is_label_key)
+        }
+        // How long a duration may be is checked by its type, too.
+        long if long.starts_with("type(self) != string || !self.matches('[0-9]{11}') && ") => true,
         zero if zero.starts_with("type(self) != string || ") && zero.ends_with("self.matches('[1-9]')") => {
             value.as_str().is_none_or(|text| text.bytes().any(|b| (b'1'..=b'9').contains(&b)))
         }
@@ -73,6 +89,36 @@ fn names_differ(policies: &Value) -> bool {
     let names: Vec<&str> =
         policies.as_array().into_iter().flatten().filter_map(|p| p["name"].as_str()).collect();
     names.iter().enumerate().all(|(i, name)| !names[..i].contains(name))
+}
+
+/// How many keys and values of labels the selectors of policies have.
+fn words_of(policies: &Value) -> usize {
+    let of_selector = |selector: &Value| {
+        let requirements = selector["matchExpressions"].as_array().into_iter().flatten();
+        2 * size(&selector["matchLabels"]) + requirements.map(|r| 1 + size(&r["values"])).sum::<usize>()
+    };
+    let of_policy = |policy: &Value| {
+        let workloads = policy["then"]["scaleDown"]["selectors"].as_array().into_iter().flatten();
+        let workloads: usize = workloads.map(|w| of_selector(&w["selector"])).sum();
+        of_selector(&policy["when"]["podsSucceed"]["selector"]) + workloads
+    };
+    policies.as_array().into_iter().flatten().map(of_policy).sum()
+}
+
+fn is_label_name(text: &str) -> bool {
+    let ends = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    ends(bytes.first()) && ends(bytes.last()) && bytes.iter().copied().all(is_label_byte)
+}
+
+fn is_label_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)
+}
+
+fn is_label_key(text: &str) -> bool {
+    let (prefix, name) = text.split_once('/').unwrap_or(("x", text));
+    let lower = |b: u8| !b.is_ascii_uppercase() && b != b'_';
+    is_label_name(prefix) && prefix.bytes().all(lower) && is_label_name(name)
 }
 
 /// What is a URL but not an acceptable destination is for the law to refuse, with its own words.

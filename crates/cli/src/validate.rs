@@ -375,9 +375,52 @@ mod tests {
     }
 
     #[test]
+    fn bounds_and_labels_are_checked() {
+        for (when, then, expected) in [
+            (
+                "{podsSucceed: {selector: {matchLabels: {a: b-}}}}",
+                "{delete: {}}",
+                "selector.matchLabels.a: write a label's value",
+            ),
+            (
+                "{podsSucceed: {selector: {matchLabels: {a/b/c: d}}}}",
+                "{delete: {}}",
+                "selector.matchLabels: write a label's key",
+            ),
+            (
+                "{podsSucceed: {selector: {matchExpressions: [{key: A.b/c, operator: In, values: [d]}]}}}",
+                "{delete: {}}",
+                "matchExpressions[0].key: write a label's key",
+            ),
+            (
+                "{podsSucceed: {selector: {matchExpressions: [{key: a.b/C_d, operator: In, values: [e, 'f g']}]}}}",
+                "{delete: {}}",
+                "values[1]: write a label's value",
+            ),
+            (
+                "{ttl: {after: 36526d}}",
+                "{delete: {}}",
+                "when.ttl.after: \"36526d\" is too long: at most 36525d",
+            ),
+        ] {
+            let found = policy(when, then);
+            assert!(found.len() == 1 && found[0].contains(expected), "{when} {then}: {found:#?}");
+        }
+    }
+
+    #[test]
     fn rules_on_the_whole_spec_hold_too() {
         let twice = "policies: [{name: p, when: {podsSucceed: {}}, then: {delete: {}}}, {name: p, when: {podsSucceed: {}}, then: {delete: {}}}]";
         assert!(problems(twice)[0].contains("spec.policies: two policies have the same name"));
+        let values = vec!["v"; 64].join(", ");
+        let expressions = vec![format!("{{key: k, operator: In, values: [{values}]}}"); 8].join(", ");
+        let wide = format!(
+            "policies: [{{name: p, when: {{podsSucceed: {{selector: {{matchExpressions: [{expressions}]}}}}}}, then: {{delete: {{}}}}}}]"
+        );
+        assert!(
+            problems(&wide)[0]
+                .contains("spec.policies: the selectors of all policies together have more than 512")
+        );
         assert!(problems("policies: []")[0].contains("at least 1"));
         assert_eq!(problems("{}"), ["spec.policies: required"]);
         let hold = "{policies: [{name: p, when: {podsSucceed: {}}, then: {delete: {}}}], hold: {until: '2026-12-01T00:00:00'}}";

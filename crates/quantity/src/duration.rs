@@ -9,10 +9,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub const PATTERN: &str = "^([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?$";
 
 /// No duration is longer than this (about a century): sums with timestamps stay in range everywhere.
-const MAX_SECONDS: u64 = 36_525 * 86_400;
+pub const MAX_SECONDS: u64 = 36_525 * 86_400;
 
 /// The units, largest first, in seconds.
-const UNITS: [(char, u64); 5] = [('w', 604_800), ('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
+pub const UNITS: [(char, u64); 5] = [('w', 604_800), ('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
 
 /// A non-negative number of whole seconds, written with units: weeks `w`, days `d`, hours `h`, minutes `m`,
 /// seconds `s`, largest unit first, each at most once (`2w`, `1d12h`, `1h30m`, `90s`).

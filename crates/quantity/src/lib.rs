@@ -4,4 +4,7 @@
 
 mod duration;
 
-pub use duration::{Duration, DurationError, PATTERN as DURATION_PATTERN};
+pub use duration::{
+    Duration, DurationError, MAX_SECONDS as LONGEST_SECONDS, PATTERN as DURATION_PATTERN,
+    UNITS as DURATION_UNITS,
+};

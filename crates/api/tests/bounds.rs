@@ -1,0 +1,52 @@
+//! Every text, key, list and map in our kinds has a bound: what one object can hold, every operator keeps in memory.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
+
+fn walk(schema: &JSONSchemaProps, path: &str, unbounded: &mut Vec<String>, seen: &mut usize) {
+    let mut miss = |what: &str| unbounded.push(format!("{path}: {what}"));
+    *seen += 1;
+    let text = schema.x_kubernetes_int_or_string == Some(true) || schema.type_.as_deref() == Some("string");
+    if text && schema.max_length.is_none() && schema.enum_.is_none() {
+        miss("a text without maxLength");
+    }
+    if schema.type_.as_deref() == Some("array") && schema.max_items.is_none() {
+        miss("a list without maxItems");
+    }
+    if schema.x_kubernetes_preserve_unknown_fields == Some(true) {
+        miss("anything at all");
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(child)) = &schema.additional_properties {
+        if schema.max_properties.is_none() {
+            miss("a map without maxProperties");
+        }
+        let bounds_keys = |rule: &str| rule.starts_with("self.all(key, ") && rule.contains("size(key) <= ");
+        if !schema.x_kubernetes_validations.iter().flatten().any(|v| bounds_keys(&v.rule)) {
+            miss("a map without a rule on the length of its keys");
+        }
+        walk(child, &format!("{path}[*]"), unbounded, seen);
+    }
+    match &schema.items {
+        Some(JSONSchemaPropsOrArray::Schema(item)) => walk(item, &format!("{path}[]"), unbounded, seen),
+        Some(JSONSchemaPropsOrArray::Schemas(_)) => unbounded.push(format!("{path}: a tuple")),
+        None => {}
+    }
+    for (name, child) in schema.properties.iter().flatten() {
+        walk(child, &format!("{path}.{name}"), unbounded, seen);
+    }
+}
+
+#[test]
+fn every_text_key_list_and_map_has_a_bound() {
+    let (mut unbounded, mut seen) = (Vec::new(), 0);
+    for crd in coppice_api::crds() {
+        for version in &crd.spec.versions {
+            let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
+            let Some(schema) = schema else { continue };
+            walk(schema, &crd.spec.names.kind, &mut unbounded, &mut seen);
+        }
+    }
+    assert!(unbounded.is_empty(), "{}", unbounded.join("\n"));
+    assert!(seen > 150, "{seen}");
+}
