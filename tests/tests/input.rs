@@ -238,12 +238,26 @@ fn what_cannot_be_meant_is_refused_with_advice() -> Test {
             ("{tenants: {actions: [wake]}}", "Unsupported value"),
             ("{protected: {names: ['Prod_*']}}", "would protect nothing"),
             ("{protected: {selector: {}}}", "an empty selector is not accepted"),
+            ("{tenants: {webhookHosts: ['https://ci.example.org']}}", "without a scheme or path"),
+            ("{tenants: {webhookHosts: [ci.example.org/hook]}}", "without a scheme or path"),
+            ("{tenants: {webhookHosts: ['*']}}", "without a scheme or path"),
+            ("{tenants: {webhookHosts: ['ci.*.org']}}", "without a scheme or path"),
+            ("{tenants: {webhookHosts: ['a b']}}", "without a scheme or path"),
+            ("{tenants: {webhookHosts: ['hook-{namespace}.svc']}}", "without a scheme or path"),
+            ("{tenants: {webhookHosts: ['ci.example.org:65536']}}", "without a scheme or path"),
+            ("{tenants: {webhookHosts: [10.1.2.256]}}", "without a scheme or path"),
+            ("{tenants: {webhookHosts: [10.1.2.3/8]}}", "without a scheme or path"),
+            ("{tenants: {webhookHosts: ['[fd00::g]:80']}}", "without a scheme or path"),
         ] {
             // Without running the risk of changing the settings that the other tests share.
             let arguments = ["apply", "--dry-run=server", "-f", "-"];
             let error = stage.kubectl_stdin(coppice_plane::ADMIN, &arguments, &config(spec)).await.err();
             ensure!(error.as_ref().is_some_and(|e| e.to_string().contains(sentence)), "{spec}: {error:?}");
         }
+        let hosts = "[ci.example.org, 'CI.example.org.:443', '*.svc', '*.{namespace}.svc', '*.{namespace}.svc.cluster.local', localhost, \
+                     10.1.2.3, '10.1.2.3:8080', 'fd00::1', '[fd00::1]', '[fd00::1]:8080', 10.1.0.0/16, 'fd00:1::/64', 4you.example]";
+        let good = config(&format!("{{tenants: {{webhookHosts: {hosts}}}}}"));
+        stage.kubectl_stdin(coppice_plane::ADMIN, &["apply", "--dry-run=server", "-f", "-"], &good).await?;
         let other = config("{}").replace("name: coppice", "name: other");
         let error = stage.apply(&other).await.err().map(|e| e.to_string()).unwrap_or_default();
         ensure!(error.contains("there is one CoppiceConfig, named coppice"), "{error}");

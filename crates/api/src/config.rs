@@ -195,16 +195,17 @@ pub struct Tenants {
     #[serde(default = "all_actions")]
     #[schemars(length(max = 3), extend("items" = {"type": "string", "enum": ["delete", "scaleDown", "webhook"]}))]
     pub actions: Vec<Action>,
-    /// Where webhooks may go: hosts (`*.svc`), `host:port`, IP addresses or prefixes. A name never permits a loopback,
-    /// link-local or metadata address; an address or prefix permits exactly those addresses.
-    #[serde(default = "cluster_hosts")]
-    #[schemars(length(max = 64), inner(length(min = 1, max = 260)))]
+    /// Where webhooks may go: hosts (`*.example.org`), `host:port`, IP addresses or prefixes. `{namespace}` stands for the
+    /// namespace of the manager: by default webhooks reach the Services of their own namespace only. A name never permits
+    /// a loopback, link-local or metadata address; an address or prefix permits exactly those addresses.
+    #[serde(default = "own_services")]
+    #[schemars(schema_with = "schema::webhook_hosts", default = "own_services")]
     pub webhook_hosts: Vec<String>,
 }
 
 impl Default for Tenants {
     fn default() -> Self {
-        Self { namespace_selector: None, actions: all_actions(), webhook_hosts: cluster_hosts() }
+        Self { namespace_selector: None, actions: all_actions(), webhook_hosts: own_services() }
     }
 }
 
@@ -212,8 +213,8 @@ fn all_actions() -> Vec<Action> {
     vec![Action::Delete, Action::ScaleDown, Action::Webhook]
 }
 
-fn cluster_hosts() -> Vec<String> {
-    vec!["*.svc".to_owned(), "*.svc.cluster.local".to_owned()]
+fn own_services() -> Vec<String> {
+    vec!["*.{namespace}.svc".to_owned(), "*.{namespace}.svc.cluster.local".to_owned()]
 }
 
 /// What is in force. Only the operator writes it.

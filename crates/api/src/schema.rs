@@ -19,6 +19,9 @@ const BAD_LABEL_KEY: &str = "write a label's key, such as app or example.com/app
 /// The sentence for a duration that is too long.
 const TOO_LONG: &str = "a duration is at most 36525d (a hundred years), in numbers of at most ten digits";
 
+/// The sentence for a bad entry of `webhookHosts`.
+const BAD_HOST: &str = "write a host or address without a scheme or path: ci.example.org, ci.example.org:443, *.example.org, *.{namespace}.svc, 10.1.2.3:8080, [fd00::1]:8080 or 10.1.0.0/16";
+
 /// An RFC 3339 instant with a zone. Not `format: date-time`: that lets a date without a zone pass.
 pub(crate) fn instant(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
@@ -147,6 +150,30 @@ pub(crate) fn few_words() -> String {
         words("p.when.podsSucceed.selector"),
         words("s.selector")
     )
+}
+
+/// One entry of `webhookHosts`: an address or prefix without bits behind its length, `[v6]:port`, or a name. What ends
+/// like an IPv4 address has to be one.
+pub(crate) fn webhook_hosts(_: &mut SchemaGenerator) -> Schema {
+    const PORT: &str =
+        "(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?";
+    const LABEL: &str = "([-_A-Za-z0-9]{1,63}|[{]namespace[}])";
+    let rule = format!(
+        "self.contains('/') ? isCIDR(self) && cidr(self).masked() == cidr(self) : isIP(self) \
+         || self.matches('^[[][0-9A-Fa-f:.]+[]]{PORT}$') && isIP(self.substring(1, self.indexOf(']'))) \
+         || self.matches('^([*][.])?{LABEL}([.]{LABEL})*[.]?{PORT}$') && size(self.split(':')[0]) <= 255 && \
+         (!self.matches('(^|[.])([0-9]+|0[Xx][0-9A-Fa-f]*)[.]?(:[0-9]+)?$') || isIP(self.split(':')[0]))"
+    );
+    json_schema!({
+        "type": "array",
+        "maxItems": 64,
+        "items": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 300,
+            "x-kubernetes-validations": [{ "rule": rule, "message": BAD_HOST }]
+        }
+    })
 }
 
 /// The longest duration, as a sum over its units. At most ten digits, so that nothing overflows.

@@ -122,7 +122,7 @@ pub(crate) fn import(object: &Value, taken: &mut BTreeSet<(String, String)>) -> 
     }
     let mut carried = Vec::new();
     for (index, policy) in all.iter().enumerate() {
-        carried.push(policy::import(policy, &format!("spec.policies[{index}]"), &mut remarks)?);
+        carried.push(policy::import(policy, &governed, &format!("spec.policies[{index}]"), &mut remarks)?);
     }
     together(&carried, &mut remarks);
     let mut policies: Vec<Policy> = carried.into_iter().filter_map(|c| c.policy).collect();

@@ -3,7 +3,7 @@
 //! A rule is found by its text, so that path and message come from the schema itself; a test fails when a schema has a
 //! rule that is not here.
 
-use coppice_lifecycle::destination::{Destination, UrlError};
+use coppice_lifecycle::destination::{AllowList, Destination, UrlError};
 use serde_json::Value;
 
 /// Whether a rule holds; none if it is not known here.
@@ -56,6 +56,7 @@ pub(crate) fn holds(rule: &str, value: &Value) -> Option<bool> {
             keys.all(|key| key.len() <= 317 && is_label_key(key))
         }
         words if words.starts_with("self.map(p, (has(p.when.podsSucceed) ") => words_of(value) <= 512,
+        host if host.starts_with("self.contains('/') ? isCIDR(self) ") => value.as_str().is_none_or(is_host),
         label if label.starts_with("self.matches('^([A-Za-z0-9]([-._A-Za-z0-9]*") => {
             value.as_str().is_none_or(|text| text.is_empty() || is_label_name(text))
         }
@@ -103,6 +104,10 @@ fn words_of(policies: &Value) -> usize {
         of_selector(&policy["when"]["podsSucceed"]["selector"]) + workloads
     };
     policies.as_array().into_iter().flatten().map(of_policy).sum()
+}
+
+fn is_host(text: &str) -> bool {
+    AllowList::parse(&[text.to_owned()]).1.is_empty()
 }
 
 fn is_label_name(text: &str) -> bool {

@@ -123,6 +123,43 @@ fn a_write_carries_what_was_read_and_is_computed_afresh_after_a_conflict() {
 }
 
 #[test]
+fn doctor_reports_hosts_that_an_earlier_version_stored_by_default() {
+    const CRD: &str = "GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions/";
+    let doctor = |hosts: Value| {
+        let config = json!({
+            "apiVersion": "coppice.dev/v1alpha1", "kind": "CoppiceConfig", "metadata": {"name": "coppice"},
+            "spec": {"tenants": {"webhookHosts": hosts}}
+        });
+        let forbidden = || status(403, "not you");
+        let crd = |name: &str| -> &'static str { format!("{CRD}{name}.coppice.dev").leak() };
+        let script = vec![
+            (
+                "GET /version",
+                200,
+                json!({"major": "1", "minor": "36", "gitVersion": "v1.36.3", "gitCommit": "", "gitTreeState": "", "buildDate": "", "goVersion": "", "compiler": "", "platform": ""}),
+            ),
+            (crd("coppiceconfigs"), 403, forbidden()),
+            (crd("namespacemanagers"), 403, forbidden()),
+            (CONFIG, 200, config),
+        ];
+        against("coppice doctor", script).0.out
+    };
+    let earlier = doctor(json!(["*.svc", "*.svc.cluster.local"]));
+    assert!(earlier.contains("webhooks of every tenant may go to Services of every namespace"), "{earlier}");
+    assert!(
+        earlier.contains(r#"{"webhookHosts":["*.{namespace}.svc","*.{namespace}.svc.cluster.local"]}"#),
+        "{earlier}"
+    );
+    for meant in [json!(["*.{namespace}.svc", "*.{namespace}.svc.cluster.local"]), json!(["*.svc"])] {
+        let out = doctor(meant);
+        assert!(
+            out.contains("CoppiceConfig coppice: operator version") && !out.contains("earlier version"),
+            "{out}"
+        );
+    }
+}
+
+#[test]
 fn a_write_that_is_overtaken_again_and_again_gives_up() {
     let script = vec![(MANAGER, 200, plain("1")), (PATCH, 409, status(409, "changed"))];
     let (ran, asked) = against("coppice hold a/m --for 2h", script);

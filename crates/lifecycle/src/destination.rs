@@ -38,7 +38,7 @@ impl AllowList {
     /// Reads the entries of `webhookHosts`; those that make no sense permit nothing and come back as errors.
     ///
     /// An entry is a host (`ci.example.org`), every host below a suffix (`*.svc`, which is not `svc` itself), an IP address or an IP
-    /// prefix (`10.1.0.0/16`). Hosts and single addresses may be followed by a port (`ci.example.org:443`, `[fd00::1]:8080`); without
+    /// prefix (`10.1.0.0/16`). The label `{namespace}` of a host stands for the namespace of the manager. Hosts and single addresses may be followed by a port (`ci.example.org:443`, `[fd00::1]:8080`); without
     /// one every port is meant.
     pub fn parse(entries: &[String]) -> (Self, Vec<HostError>) {
         let mut list = Self::default();
@@ -52,11 +52,16 @@ impl AllowList {
         (list, errors)
     }
 
-    /// Whether a destination may be looked up at all: a name needs a name entry, an IP address needs an IP entry.
-    pub fn permits_host(&self, destination: &Destination) -> Result<(), Refusal> {
+    /// Whether a destination may be looked up at all for a manager in this namespace: a name needs a name entry, an IP
+    /// address needs an IP entry.
+    pub fn permits_host(&self, destination: &Destination, namespace: &str) -> Result<(), Refusal> {
         let port = destination.port();
         match destination.host() {
-            Host::Name(name) if self.entries.iter().any(|entry| entry.permits_name(name, port)) => Ok(()),
+            Host::Name(name)
+                if self.entries.iter().any(|entry| entry.permits_name(name, port, namespace)) =>
+            {
+                Ok(())
+            }
             Host::Address(address) if self.lists(address, port) => Ok(()),
             Host::Name(name) => {
                 Err(Refusal::HostNotListed { host: name.to_owned(), entry: destination.entry() })

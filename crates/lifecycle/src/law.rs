@@ -103,13 +103,14 @@ impl Law {
             });
         }
         let protection = LazyCell::new(|| self.protection(namespace));
-        spec.policies.iter().find_map(|policy| self.refuse_policy(&protection, policy))
+        spec.policies.iter().find_map(|policy| self.refuse_policy(&protection, policy, &namespace.name))
     }
 
     fn refuse_policy<F: FnOnce() -> Option<Refusal>>(
         &self,
         protection: &LazyCell<Option<Refusal>, F>,
         policy: &Policy,
+        namespace: &str,
     ) -> Option<Refusal> {
         let because = |reason, message: String| {
             Some(Refusal { reason, message: format!("policy {:?}: {message}", policy.name) })
@@ -134,7 +135,7 @@ impl Law {
                 Ok(destination) => destination,
                 Err(error) => return because(Reason::InvalidSpec, error.to_string()),
             };
-            if let Err(refusal) = self.hosts.permits_host(&destination) {
+            if let Err(refusal) = self.hosts.permits_host(&destination, namespace) {
                 return because(Reason::HostNotAllowed, refusal.to_string());
             }
         }

@@ -23,6 +23,7 @@ fn impossible_wishes_are_refused_with_the_reason() {
         ),
         ("{delete: {}}", |s| s.config.tenants.actions = vec![], "ActionNotAllowed"),
         (webhook, |_| {}, "HostNotAllowed"),
+        ("{webhook: {url: 'http://hook.team-b.svc/'}}", |_| {}, "HostNotAllowed"),
         (
             "{delete: {}}",
             |s| s.config.tenants.namespace_selector = Some(yaml("{matchLabels: {team: a}}")),
@@ -43,7 +44,7 @@ fn impossible_wishes_are_refused_with_the_reason() {
         scene.settle(200);
         assert_eq!(scene.notes.len(), 1, "and not again");
     }
-    let mut protected = Scene::policy("{ttl: {after: 40s}}", "{webhook: {url: 'http://r.x.svc/'}}");
+    let mut protected = Scene::policy("{ttl: {after: 40s}}", "{webhook: {url: 'http://r.default.svc/'}}");
     protected.namespace.name = "default".to_owned();
     assert!(protected.settle(41).effect.is_some(), "a webhook takes nothing away");
 }

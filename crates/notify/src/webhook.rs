@@ -87,6 +87,8 @@ pub struct WebhookRequest {
     pub destination: Destination,
     /// Where webhooks may go.
     pub allow: AllowList,
+    /// The namespace that it is sent for.
+    pub namespace: String,
     /// The JSON to be sent, at most [`LARGEST_BODY`] bytes.
     pub body: Vec<u8>,
     /// The time of this attempt, which is signed.
@@ -316,7 +318,7 @@ impl WebhookSender {
         if request.body.len() > LARGEST_BODY {
             return Err(SendError::TooLarge { bytes: request.body.len() });
         }
-        request.allow.permits_host(&request.destination)?;
+        request.allow.permits_host(&request.destination, &request.namespace)?;
         let timeout = self.settings.timeout;
         let deadline = Instant::now() + timeout;
         let response = timeout_at(deadline, self.exchange(request))

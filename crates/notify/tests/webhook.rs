@@ -197,8 +197,12 @@ async fn a_name_that_leads_to_loopback_is_refused_even_if_it_is_listed() {
 async fn a_host_that_is_not_listed_is_not_even_looked_up() {
     let leads = Leads::to(&["127.0.0.1:80".parse().unwrap()]);
     let sender = WebhookSender::new(WebhookSettings { lookup: leads.clone(), ..settings() }).unwrap();
-    let error = sender.send(request("http://evil.example/", &["*.svc"])).await.unwrap_err();
-    assert!(matches!(error, SendError::Refused(Refusal::HostNotListed { .. })), "{error:?}");
+    // It is sent for namespace team-a.
+    for (url, entry) in [("http://evil.example/", "*.svc"), ("http://hook.team-b.svc/", "*.{namespace}.svc")]
+    {
+        let error = sender.send(request(url, &[entry])).await.unwrap_err();
+        assert!(matches!(error, SendError::Refused(Refusal::HostNotListed { .. })), "{error:?}");
+    }
     assert_eq!(leads.asked(), 0);
 }
 

@@ -33,7 +33,12 @@ struct Params {
     ttl_written: bool,
 }
 
-pub(super) fn import(value: &Value, path: &str, remarks: &mut Remarks) -> Result<Carried, Wrong> {
+pub(super) fn import(
+    value: &Value,
+    namespace: &str,
+    path: &str,
+    remarks: &mut Remarks,
+) -> Result<Carried, Wrong> {
     let policy = Fields::of(value, path)?;
     policy.unknown(&["name", "condition", "action"], remarks);
     let name = policy.text("name")?.ok_or_else(|| policy.wrong("name", "required"))?;
@@ -46,7 +51,7 @@ pub(super) fn import(value: &Value, path: &str, remarks: &mut Remarks) -> Result
     let (when, params) = import_condition(&name, &condition, remarks)?;
     let action = Fields::of(&value["action"], &policy.path_of("action"))?;
     action.unknown(&["type", "params"], remarks);
-    let then = import_action(&name, &action, remarks)?;
+    let then = import_action(&name, namespace, &action, remarks)?;
     if then.as_ref().is_some_and(|t| t.webhook.is_some()) {
         webhook_remarks(&name, &when, &params, remarks);
     }
@@ -136,7 +141,12 @@ fn import_pods(
     When { ttl: None, pods_succeed: Some(pods) }
 }
 
-fn import_action(name: &str, action: &Fields<'_>, remarks: &mut Remarks) -> Result<Option<Then>, Wrong> {
+fn import_action(
+    name: &str,
+    namespace: &str,
+    action: &Fields<'_>,
+    remarks: &mut Remarks,
+) -> Result<Option<Then>, Wrong> {
     let kind = action
         .text("type")?
         .ok_or_else(|| action.wrong("type", "required: DELETE, SCALE_DOWN or WEBHOOK"))?;
@@ -146,7 +156,7 @@ fn import_action(name: &str, action: &Fields<'_>, remarks: &mut Remarks) -> Resu
         "DELETE" => Ok(Some(Then { delete: Some(Delete::default()), ..Then::default() })),
         "SCALE_DOWN" => Ok(import_scale_down(name, &params, remarks)?
             .map(|scale_down| Then { scale_down: Some(scale_down), ..Then::default() })),
-        "WEBHOOK" => Ok(import_webhook(name, &params, remarks)?
+        "WEBHOOK" => Ok(import_webhook(name, namespace, &params, remarks)?
             .map(|webhook| Then { webhook: Some(webhook), ..Then::default() })),
         other => Err(action.wrong("type", &format!("{other:?} is unknown: DELETE, SCALE_DOWN or WEBHOOK"))),
     }
@@ -192,7 +202,12 @@ fn import_scale_down(
     Ok(Some(ScaleDown { selectors: Some(selectors) }))
 }
 
-fn import_webhook(name: &str, params: &Fields<'_>, remarks: &mut Remarks) -> Result<Option<Webhook>, Wrong> {
+fn import_webhook(
+    name: &str,
+    namespace: &str,
+    params: &Fields<'_>,
+    remarks: &mut Remarks,
+) -> Result<Option<Webhook>, Wrong> {
     let Some(url) = params.text("url")? else {
         remarks.differs(format!(
             "policy {name:?} is left out: it has no url; that operator tried again for ever and never succeeded"
@@ -202,11 +217,13 @@ fn import_webhook(name: &str, params: &Fields<'_>, remarks: &mut Remarks) -> Res
     let (default_hosts, _) = AllowList::parse(&coppice_api::config::Tenants::default().webhook_hosts);
     match Destination::parse(&url) {
         Err(error) => remarks.differs(format!("policy {name:?}: {error}")),
-        Ok(destination) if default_hosts.permits_host(&destination).is_err() => remarks.differs(format!(
-            "policy {name:?}: webhooks to {} are refused unless CoppiceConfig/coppice lists {:?} in spec.tenants.webhookHosts",
-            destination.host(),
-            destination.entry()
-        )),
+        Ok(destination) if default_hosts.permits_host(&destination, namespace).is_err() => {
+            remarks.differs(format!(
+                "policy {name:?}: webhooks to {} are refused unless CoppiceConfig/coppice lists {:?} in spec.tenants.webhookHosts",
+                destination.host(),
+                destination.entry()
+            ));
+        }
         Ok(_) => {}
     }
     Ok(Some(Webhook { url, format: WebhookFormat::Consol }))

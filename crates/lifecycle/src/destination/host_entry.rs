@@ -10,26 +10,28 @@ use super::{Destination, dns_name};
 /// The longest entry that is read, in bytes: a name of 253 with room for a wildcard and a port.
 const LONGEST: usize = 300;
 
+/// The label that stands for the namespace of the manager.
+const NAMESPACE: &str = "{namespace}";
+
 /// An entry that was understood.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Entry {
-    /// A host, or every host below a suffix; the name is lower-case ASCII without a trailing dot.
+    /// A host, or every host below a suffix; the name is lower-case ASCII without a trailing dot. A label of it may be
+    /// [`NAMESPACE`].
     Name { name: String, below: bool, port: Option<u16> },
     /// Addresses; IPv4-mapped ones are written as IPv4.
     Addresses { net: IpNet, port: Option<u16> },
 }
 
 impl Entry {
-    pub(super) fn permits_name(&self, host: &str, at: u16) -> bool {
+    pub(super) fn permits_name(&self, host: &str, at: u16, namespace: &str) -> bool {
         let Self::Name { name, below, port } = self else { return false };
-        let fits = if *below {
-            host.strip_suffix(name.as_str())
-                .and_then(|rest| rest.strip_suffix('.'))
-                .is_some_and(|labels| !labels.is_empty())
-        } else {
-            host == name
-        };
-        fits && port.is_none_or(|port| port == at)
+        let mut labels = host.rsplit('.');
+        let suffix = name.rsplit('.').all(|wanted| {
+            let wanted = if wanted == NAMESPACE { namespace } else { wanted };
+            labels.next().is_some_and(|label| !label.is_empty() && label == wanted)
+        });
+        suffix && labels.next().is_some() == *below && port.is_none_or(|port| port == at)
     }
 
     pub(super) fn lists_address(&self, address: IpAddr, at: u16) -> bool {
@@ -85,6 +87,11 @@ pub enum HostProblem {
         "has a * in a place where it means nothing; write \"*.suffix\" for every host below a suffix, or each host by itself"
     )]
     Wildcard,
+    /// Braces anywhere but around `namespace` as a whole label.
+    #[error(
+        "has braces in a place where they mean nothing; write {{namespace}} as a whole label, as in \"*.{{namespace}}.svc\", for the namespace of the manager"
+    )]
+    Placeholder,
     /// A port that is not a number from 1 to 65535.
     #[error("has a port that is not a number from 1 to 65535; write for example \"ci.example.org:443\"")]
     Port,
@@ -136,6 +143,9 @@ fn name(host: &str, port: Option<u16>) -> Result<Entry, HostProblem> {
     if host.contains('*') {
         return Err(HostProblem::Wildcard);
     }
+    if host.contains(['{', '}']) {
+        return with_placeholder(host).map(|name| Entry::Name { name, below, port });
+    }
     match url::Host::parse(host) {
         Ok(url::Host::Domain(name)) => {
             let name = dns_name(&name).ok_or(HostProblem::NotAHost)?.to_owned();
@@ -143,6 +153,23 @@ fn name(host: &str, port: Option<u16>) -> Result<Entry, HostProblem> {
         }
         Ok(url::Host::Ipv4(address)) => Err(HostProblem::Spelling { address: address.to_string() }),
         Ok(url::Host::Ipv6(_)) | Err(_) => Err(HostProblem::NotAHost),
+    }
+}
+
+/// A name in which labels stand for the namespace: as a name it is read with another label in their place.
+fn with_placeholder(host: &str) -> Result<String, HostProblem> {
+    let host = host.to_ascii_lowercase();
+    let plain = |label| if label == NAMESPACE { "n" } else { label };
+    let plain: Vec<&str> = host.split('.').map(plain).collect();
+    let plain = plain.join(".");
+    if plain.contains(['{', '}']) {
+        return Err(HostProblem::Placeholder);
+    }
+    match url::Host::parse(&plain) {
+        Ok(url::Host::Domain(name)) if name == plain && dns_name(&name).is_some() => {
+            Ok(host.strip_suffix('.').unwrap_or(&host).to_owned())
+        }
+        _ => Err(HostProblem::NotAHost),
     }
 }
 

@@ -22,7 +22,7 @@ fn url(text: &str) -> Destination {
 }
 
 fn permits(entries: &[&str], text: &str) -> bool {
-    list(entries).permits_host(&url(text)).is_ok()
+    list(entries).permits_host(&url(text), "team-a").is_ok()
 }
 
 fn ip(text: &str) -> IpAddr {
@@ -98,8 +98,8 @@ fn odd_spellings_of_an_address_are_that_address() {
     ] {
         let destination = url(&format!("http://{odd}/"));
         assert_eq!(destination.host(), Host::Address(Ipv4Addr::LOCALHOST.into()), "{odd}");
-        assert!(list(&["*.svc", "localhost"]).permits_host(&destination).is_err(), "{odd}");
-        assert!(list(&["127.0.0.1"]).permits_host(&destination).is_ok(), "{odd}");
+        assert!(list(&["*.svc", "localhost"]).permits_host(&destination, "team-a").is_err(), "{odd}");
+        assert!(list(&["127.0.0.1"]).permits_host(&destination, "team-a").is_ok(), "{odd}");
     }
     assert_eq!(problem("0x7f.1"), HostProblem::Spelling { address: "127.0.0.1".into() });
 }
@@ -185,9 +185,9 @@ fn refusals_name_the_entry_that_would_permit() {
         ("http://[fd00::1]/", "[fd00::1]:80"),
     ] {
         let destination = url(text);
-        let refusal = nothing.permits_host(&destination).unwrap_err().to_string();
+        let refusal = nothing.permits_host(&destination, "team-a").unwrap_err().to_string();
         assert!(refusal.contains(&format!("{entry:?} in spec.tenants.webhookHosts")), "{refusal}");
-        assert!(list(&[entry]).permits_host(&destination).is_ok());
+        assert!(list(&[entry]).permits_host(&destination, "team-a").is_ok());
     }
 }
 
@@ -207,6 +207,10 @@ fn bad_entries_say_what_to_write_and_good_ones_stay() {
         ("*.*.svc", HostProblem::Wildcard),
         ("*ci.svc", HostProblem::Wildcard),
         ("*.", HostProblem::NotAHost),
+        ("hook-{namespace}.svc", HostProblem::Placeholder),
+        ("{name}.svc", HostProblem::Placeholder),
+        ("*.{namespace}..svc", HostProblem::NotAHost),
+        ("{namespace}.10", HostProblem::NotAHost),
         ("a..b", HostProblem::NotAHost),
         ("a b", HostProblem::NotAHost),
         ("user@ci.example.org", HostProblem::NotAHost),
@@ -223,6 +227,24 @@ fn bad_entries_say_what_to_write_and_good_ones_stay() {
     ] {
         assert_eq!(problem(entry), expected, "{entry}");
     }
+}
+
+#[test]
+fn the_placeholder_stands_for_the_namespace_of_the_manager() {
+    let permits =
+        |entry: &str, text: &str, namespace: &str| list(&[entry]).permits_host(&url(text), namespace).is_ok();
+    for entry in ["*.{namespace}.svc", "*.{Namespace}.SVC.", "*.{namespace}.svc:80", "hook.{namespace}.svc"] {
+        assert!(permits(entry, "http://hook.team-a.svc/", "team-a"), "{entry}");
+        assert!(!permits(entry, "http://hook.team-a.svc/", "team-b"), "{entry}");
+        assert!(!permits(entry, "http://hook.xteam-a.svc/", "team-a"), "{entry}");
+        assert!(!permits(entry, "http://team-a.svc/", "team-a"), "{entry}");
+        assert!(!permits(entry, "http://hook.team-a.svc.evil.net/", "team-a"), "{entry}");
+    }
+    assert!(permits("*.{namespace}.svc", "http://a.hook.team-a.svc/", "team-a"));
+    assert!(!permits("hook.{namespace}.svc", "http://a.hook.team-a.svc/", "team-a"));
+    assert!(permits("{namespace}.example.org", "https://team-a.example.org/", "team-a"));
+    // Braces are no letters of a host, so no URL can name the placeholder itself.
+    assert!(Destination::parse("http://hook.{namespace}.svc/").is_err());
 }
 
 #[test]
@@ -290,7 +312,7 @@ proptest! {
             IpAddr::V4(address) => url(&format!("http://{address}/")),
             IpAddr::V6(address) => url(&format!("http://[{address}]/")),
         };
-        prop_assert!(list.permits_host(&literal).is_err());
+        prop_assert!(list.permits_host(&literal, "team-a").is_err());
         prop_assert!(list.permits_address(&literal, address).is_err());
     }
 
@@ -309,7 +331,7 @@ proptest! {
         let (list, _) = AllowList::parse(&[entry]);
         for text in [text.clone(), format!("http://{text}"), format!("https://{text}/")] {
             if let Ok(destination) = Destination::parse(&text) {
-                let _ = list.permits_host(&destination);
+                let _ = list.permits_host(&destination, "team-a");
                 let _ = list.permits_address(&destination, Ipv4Addr::LOCALHOST.into());
             }
         }
@@ -326,7 +348,7 @@ proptest! {
         if let Ok(destination) = Destination::parse(&format!("http://{host}:{port}/")) {
             let (list, errors) = AllowList::parse(&[destination.entry()]);
             prop_assert_eq!(errors, vec![]);
-            prop_assert!(list.permits_host(&destination).is_ok());
+            prop_assert!(list.permits_host(&destination, "team-a").is_ok());
         }
     }
 }

@@ -38,6 +38,7 @@ pub(crate) fn request(url: &str, allow: &[&str]) -> WebhookRequest {
         id: "firing-1".to_owned(),
         destination: Destination::parse(url).unwrap(),
         allow,
+        namespace: "team-a".to_owned(),
         body: br#"{"policy":"ttl"}"#.to_vec(),
         now: now(),
     }

@@ -81,6 +81,12 @@ pub(crate) const FUNCTIONS: &[Entry] = &[
             _ => None,
         })
     }),
+    ("masked", true, 1, |a| {
+        Ok(match a {
+            [Val::Cidr(network, length)] => Some(Val::Cidr(masked(*network, *length), *length)),
+            _ => None,
+        })
+    }),
     ("isSorted", true, 1, |a| {
         let [Val::List(list)] = a else { return Ok(None) };
         let items = list.to_vec()?;
@@ -160,6 +166,20 @@ fn is_within(network: IpAddr, length: u8, ip: IpAddr) -> bool {
     let ((network, width), (ip, other_width)) = (bits(network), bits(ip));
     let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or_default();
     width == other_width && network & mask == ip & mask
+}
+
+/// A network's address without the bits behind its length.
+fn masked(network: IpAddr, length: u8) -> IpAddr {
+    match network {
+        IpAddr::V4(ip) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(length.min(32))).unwrap_or_default();
+            IpAddr::V4((ip.to_bits() & mask).into())
+        }
+        IpAddr::V6(ip) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(length.min(128))).unwrap_or_default();
+            IpAddr::V6((ip.to_bits() & mask).into())
+        }
+    }
 }
 
 fn sum<'a>(arguments: &[Val<'a>]) -> Found<'a> {

@@ -18,6 +18,8 @@ use crate::print::{self, count};
 const OURS: &str = "app.kubernetes.io/name=coppice";
 /// So many managers are named.
 const NAMED: usize = 10;
+/// What `webhookHosts` was by default in earlier versions: defaults are stored with the object.
+const EARLIER_HOSTS: [&str; 2] = ["*.svc", "*.svc.cluster.local"];
 
 pub(super) async fn look(client: &Client, system: &str, now: Timestamp) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -182,6 +184,17 @@ async fn config(client: &Client, now: Timestamp) -> Finding {
         bad(
             &mut finding,
             "the kill switch is on: nothing is deleted or scaled down (spec.governor.paused)".to_owned(),
+        );
+    }
+    if config.spec.as_ref().is_ok_and(|s| s.tenants.webhook_hosts == EARLIER_HOSTS) {
+        bad(
+            &mut finding,
+            "spec.tenants.webhookHosts is the default of an earlier version: webhooks of every tenant may go to Services of every namespace".to_owned(),
+        );
+        finding = finding.advise(
+            "permit the Services of the manager's own namespace only: `kubectl patch coppiceconfig coppice --type=merge -p \
+             '{\"spec\":{\"tenants\":{\"webhookHosts\":[\"*.{namespace}.svc\",\"*.{namespace}.svc.cluster.local\"]}}}'`, with the hosts \
+             of receivers that several namespaces share, such as \"hook.ci.svc\"",
         );
     }
     if let Some(tripped) = &config.status.governor.tripped {

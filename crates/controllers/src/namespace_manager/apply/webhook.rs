@@ -35,6 +35,7 @@ pub(super) async fn submit(
         id: intent.id.clone(),
         destination,
         allow: shared.law().0.hosts.clone(),
+        namespace: key.namespace.to_string(),
         body: body(sender, policy, intent),
         now: shared.now(),
     };
