@@ -67,11 +67,8 @@ fn pass(snapshot: &Snapshot, manager: &Manager, status: &NamespaceManagerStatus,
 
 /// A namespace and what is in it; none if it could not be read.
 pub(crate) fn world<'a>(snapshot: &'a Snapshot, namespace: &str) -> Option<World<'a>> {
-    snapshot.namespaces.get(namespace).map(|facts| World {
-        namespace: facts,
-        pods: snapshot.pods.fact(namespace),
-        jobs: snapshot.jobs.fact(namespace),
-    })
+    let facts = snapshot.namespaces.get(namespace)?;
+    Some(World::new(facts, snapshot.pods.fact(namespace), snapshot.jobs.fact(namespace)))
 }
 
 impl Forecast {

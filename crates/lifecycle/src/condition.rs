@@ -8,7 +8,7 @@ use coppice_api::manager::{NamespaceManagerSpec, PodsSucceed, Policy, PolicyStat
 use coppice_quantity::Duration;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::facts::{Fact, JobFacts, JobState, Many, PodFacts, PodPhase, World};
+use crate::facts::{Fact, JobFacts, JobState, Many, Owners, PodFacts, PodPhase, World};
 
 /// The verdict on one policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -212,7 +212,7 @@ fn judge_pods<'a>(
             return Judged::new(Verdict::Unknown, *reason, Text::Said(message));
         }
     };
-    let tally = Tally::count(condition, pods, jobs);
+    let tally = Tally::count(condition, pods, jobs, world.owners(pods, jobs));
     if let Some(blocker) = tally.blocker {
         let verdict = if blocker.rank == UNKNOWN { Verdict::Unknown } else { Verdict::False };
         return Judged::new(verdict, blocker.reason, blocker.text);
@@ -259,15 +259,23 @@ struct Tally<'a> {
 }
 
 impl<'a> Tally<'a> {
-    fn count(condition: &PodsSucceed, pods: Many<'a, PodFacts>, jobs: Many<'a, JobFacts>) -> Self {
+    fn count(
+        condition: &PodsSucceed,
+        pods: Many<'a, PodFacts>,
+        jobs: Many<'a, JobFacts>,
+        owners: &Owners,
+    ) -> Self {
         let mut tally = Self::default();
-        for pod in pods.iter() {
+        for (n, pod) in pods.iter().enumerate() {
             if tally.is_open_to(pod) && counts(condition, &pod.labels) {
-                tally.add_pod(pod, jobs, condition.ignore_retried);
+                let job = owners.job_of(n).and_then(|at| jobs.get(at));
+                tally.add_pod(pod, job, condition.ignore_retried);
             }
         }
-        for job in jobs.iter().filter(|job| !job.terminating && counts(condition, &job.pod_labels)) {
-            tally.add_job(job, pods);
+        for (n, job) in jobs.iter().enumerate() {
+            if !job.terminating && counts(condition, &job.pod_labels) {
+                tally.add_job(job, owners.succeeded(n));
+            }
         }
         tally
     }
@@ -287,7 +295,7 @@ impl<'a> Tally<'a> {
         worst < blocker.rank
     }
 
-    fn add_pod(&mut self, pod: &'a PodFacts, jobs: Many<'a, JobFacts>, ignore_retried: bool) {
+    fn add_pod(&mut self, pod: &'a PodFacts, job: Option<&'a JobFacts>, ignore_retried: bool) {
         let name = &*pod.name;
         let over = matches!(pod.phase, PodPhase::Succeeded | PodPhase::Failed);
         if pod.terminating {
@@ -297,13 +305,11 @@ impl<'a> Tally<'a> {
             }
             return;
         }
-        let job_complete = match &pod.job {
-            None => false,
-            Some(uid) => match jobs.iter().find(|job| job.uid == *uid) {
-                None => return self.block(UNKNOWN, Reason::JobNotSeen, Text::PodWithoutJob(name)),
-                Some(job) if job.state == JobState::Complete => true,
-                Some(job) => return self.block_on_job(job),
-            },
+        let job_complete = match (&pod.job, job) {
+            (None, _) => false,
+            (Some(_), None) => return self.block(UNKNOWN, Reason::JobNotSeen, Text::PodWithoutJob(name)),
+            (Some(_), Some(job)) if job.state == JobState::Complete => true,
+            (Some(_), Some(job)) => return self.block_on_job(job),
         };
         match pod.phase {
             PodPhase::Succeeded => self.succeeded += 1,
@@ -316,15 +322,12 @@ impl<'a> Tally<'a> {
         }
     }
 
-    fn add_job(&mut self, job: &'a JobFacts, pods: Many<'a, PodFacts>) {
+    fn add_job(&mut self, job: &'a JobFacts, here: u64) {
         if job.state != JobState::Complete {
             return self.block_on_job(job);
         }
         // Pods that have been cleaned away are remembered by their Job.
-        let here = pods.iter().filter(|pod| {
-            pod.job.as_ref() == Some(&job.uid) && pod.phase == PodPhase::Succeeded && !pod.terminating
-        });
-        self.succeeded += u64::from(job.succeeded).saturating_sub(here.count() as u64);
+        self.succeeded += u64::from(job.succeeded).saturating_sub(here);
     }
 
     fn block_on_job(&mut self, job: &'a JobFacts) {
@@ -351,7 +354,7 @@ fn pods_evidence(condition: &PodsSucceed, world: &World<'_>) -> BTreeMap<String,
     else {
         return BTreeMap::new();
     };
-    let succeeded = Tally::count(condition, *pods, *jobs).succeeded;
+    let succeeded = Tally::count(condition, *pods, *jobs, world.owners(*pods, *jobs)).succeeded;
     let pods = pods
         .iter()
         .filter(|pod| pod.phase == PodPhase::Succeeded && !pod.terminating && counts(condition, &pod.labels));
@@ -368,4 +371,58 @@ fn pods_evidence(condition: &PodsSucceed, world: &World<'_>) -> BTreeMap<String,
         evidence.insert((*key).to_owned(), list(names));
     }
     evidence
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::{NamespaceFacts, work};
+
+    /// Five thousand pods, each of another of five thousand Jobs or of one that does not exist, and 200 policies.
+    #[test]
+    fn what_a_look_costs_grows_with_the_sum_of_pods_and_jobs_and_not_with_their_product() {
+        const MANY: u64 = 5_000;
+        const POLICIES: u64 = 200;
+        for seen in [true, false] {
+            let created = Timestamp::UNIX_EPOCH;
+            let namespace = NamespaceFacts {
+                name: "n".to_owned(),
+                uid: "u".to_owned(),
+                resource_version: "1".to_owned(),
+                created,
+                labels: coppice_api::Labels::default(),
+                terminating: false,
+            };
+            let job = |n| JobFacts {
+                name: format!("{n:05}").into(),
+                // Not in the order of their names.
+                uid: format!("{:05}", n * 7 % MANY).into(),
+                pod_labels: coppice_api::Labels::default(),
+                state: JobState::Complete,
+                succeeded: 2,
+                terminating: false,
+            };
+            let pod = |n| PodFacts {
+                name: format!("{n:05}").into(),
+                labels: coppice_api::Labels::default(),
+                phase: PodPhase::Succeeded,
+                terminating: false,
+                job: Some(if seen { format!("{n:05}") } else { format!("bogus-{n}") }.into()),
+            };
+            let (pods, jobs): (Vec<_>, Vec<_>) = ((0..MANY).map(pod).collect(), (0..MANY).map(job).collect());
+            let pods = Fact::Known { value: Many::Plain(&pods), since: created };
+            let jobs = Fact::Known { value: Many::Plain(&jobs), since: created };
+            let world = World::new(&namespace, pods, jobs);
+            work::take();
+            let condition = PodsSucceed { min_pods: 10_000, ..PodsSucceed::default() };
+            for _ in 0..POLICIES {
+                let judged = judge_pods(&condition, &world, None, Timestamp::MAX);
+                let expected = if seen { Reason::PodsSucceeded } else { Reason::JobNotSeen };
+                assert_eq!(judged.reason, expected);
+            }
+            let (each, index) = (2 * MANY, 40 * MANY);
+            let done = work::take();
+            assert!(done <= POLICIES * each + index, "{done}");
+        }
+    }
 }

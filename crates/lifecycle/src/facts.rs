@@ -1,6 +1,6 @@
 //! What was observed, as plain data: three-valued, with its age.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use coppice_api::{Labels, Reason};
 use jiff::Timestamp;
@@ -132,6 +132,88 @@ pub struct World<'a> {
     pub pods: Fact<Many<'a, PodFacts>>,
     /// Its Jobs.
     pub jobs: Fact<Many<'a, JobFacts>>,
+    owners: OnceLock<Owners>,
+}
+
+impl<'a> World<'a> {
+    /// What is known of a namespace.
+    pub const fn new(
+        namespace: &'a NamespaceFacts,
+        pods: Fact<Many<'a, PodFacts>>,
+        jobs: Fact<Many<'a, JobFacts>>,
+    ) -> Self {
+        Self { namespace, pods, jobs, owners: OnceLock::new() }
+    }
+
+    /// Which Job each of these pods has: found once, when the first policy asks.
+    pub(crate) fn owners(&self, pods: Many<'_, PodFacts>, jobs: Many<'_, JobFacts>) -> &Owners {
+        self.owners.get_or_init(|| Owners::of(pods, jobs))
+    }
+}
+
+/// Which of the Jobs each pod has, by position. A search for each pod and each policy would let one tenant occupy the
+/// operator with some thousands of each. Nothing is allocated where no pod has a Job.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Owners {
+    of_pod: Vec<Option<usize>>,
+    succeeded: Vec<u64>,
+}
+
+impl Owners {
+    fn of(pods: Many<'_, PodFacts>, jobs: Many<'_, JobFacts>) -> Self {
+        if pods.iter().all(|pod| pod.job.is_none()) {
+            return Self::default();
+        }
+        let mut by_uid: Vec<(&str, usize)> =
+            jobs.iter().enumerate().map(|(at, job)| (&*job.uid, at)).collect();
+        by_uid.sort_unstable_by(|a, b| {
+            work::done();
+            a.cmp(b)
+        });
+        let job_of = |pod: &PodFacts| {
+            let uid = pod.job.as_deref()?;
+            let first = by_uid.partition_point(|(other, _)| {
+                work::done();
+                *other < uid
+            });
+            by_uid.get(first).filter(|(other, _)| *other == uid).map(|(_, at)| *at)
+        };
+        let of_pod: Vec<_> = pods.iter().map(job_of).collect();
+        let mut succeeded = vec![0; by_uid.len()];
+        for (pod, job) in pods.iter().zip(&of_pod) {
+            if let Some(at) = job.filter(|_| pod.phase == PodPhase::Succeeded && !pod.terminating) {
+                succeeded[at] += 1;
+            }
+        }
+        Self { of_pod, succeeded }
+    }
+
+    /// The position of the Job of the n-th pod, if it is among them.
+    pub(crate) fn job_of(&self, pod: usize) -> Option<usize> {
+        self.of_pod.get(pod).copied().flatten()
+    }
+
+    /// How many pods of the n-th Job are there and have succeeded.
+    pub(crate) fn succeeded(&self, job: usize) -> u64 {
+        self.succeeded.get(job).copied().unwrap_or(0)
+    }
+}
+
+/// Counts what tests limit: objects looked at, and uids compared.
+pub(crate) mod work {
+    #[cfg(test)]
+    thread_local!(static DONE: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
+
+    pub(crate) fn done() {
+        #[cfg(test)]
+        DONE.with(|done| done.set(done.get() + 1));
+    }
+
+    /// How much has been done since this was asked last.
+    #[cfg(test)]
+    pub(crate) fn take() -> u64 {
+        DONE.with(|done| done.replace(0))
+    }
 }
 
 /// Objects of one kind, borrowed from wherever they are kept, so that a decision copies nothing.
@@ -162,6 +244,14 @@ impl<'a, T> Many<'a, T> {
             Self::Plain(plain) => (plain, &[]),
             Self::Shared(shared) => (&[], shared),
         };
-        plain.iter().chain(shared.iter().map(AsRef::as_ref))
+        plain.iter().chain(shared.iter().map(AsRef::as_ref)).inspect(|_| work::done())
+    }
+
+    /// The n-th of them.
+    pub fn get(self, n: usize) -> Option<&'a T> {
+        match self {
+            Self::Plain(plain) => plain.get(n),
+            Self::Shared(shared) => shared.get(n).map(AsRef::as_ref),
+        }
     }
 }

@@ -123,11 +123,11 @@ impl Fleet {
                 spec: Ok(&member.wishes),
                 status: &member.status,
             },
-            world: Some(World {
-                namespace: &member.namespace,
-                pods: Fact::Known { value: Many::Plain(&member.pods), since: self.created },
-                jobs: Fact::Known { value: Many::NONE, since: self.created },
-            }),
+            world: Some(World::new(
+                &member.namespace,
+                Fact::Known { value: Many::Plain(&member.pods), since: self.created },
+                Fact::Known { value: Many::NONE, since: self.created },
+            )),
             before: 0,
             law: &self.law,
             ledger: &self.ledger,

@@ -100,7 +100,7 @@ async fn due(client: &Client, manager: &Manager, now: Timestamp) -> Result<Times
     // A ttl looks at neither.
     let (pods, jobs) =
         (Fact::Known { value: Many::NONE, since: now }, Fact::Known { value: Many::NONE, since: now });
-    let world = World { namespace: &namespace, pods, jobs };
+    let world = World::new(&namespace, pods, jobs);
     let ttls = spec.policies.iter().filter(|p| p.when.ttl.is_some());
     let ends = ttls.filter_map(|policy| evaluate(policy, spec, &world, None, now).due).min();
     Ok(ends.unwrap_or(now))

@@ -156,11 +156,10 @@ impl Observation {
                 spec: self.manager.understood(),
                 status: &self.manager.status,
             },
-            world: self.namespace.as_deref().map(|namespace| World {
-                namespace,
-                pods: borrow(&self.pods),
-                jobs: borrow(&self.jobs),
-            }),
+            world: self
+                .namespace
+                .as_deref()
+                .map(|namespace| World::new(namespace, borrow(&self.pods), borrow(&self.jobs))),
             law: &self.law,
             ledger: &self.ledger,
             before: self.before,

@@ -158,11 +158,7 @@ impl Scene {
                 spec: Ok(&wishes),
                 status: &self.status,
             },
-            world: Some(World {
-                namespace: &self.namespace,
-                pods: self.fact(&self.pods),
-                jobs: self.fact(&self.jobs),
-            }),
+            world: Some(World::new(&self.namespace, self.fact(&self.pods), self.fact(&self.jobs))),
             before: self.before,
             law: &law,
             ledger: &self.ledger,
