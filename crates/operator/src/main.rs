@@ -7,6 +7,7 @@ mod wake_all;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use tokio::runtime::Builder;
 
 /// Gives the pages of a finished list back to the system.
 #[global_allocator]
@@ -38,9 +39,13 @@ fn start(args: args::Args) -> anyhow::Result<()> {
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         anyhow::bail!("a TLS provider is installed already");
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = Builder::new_multi_thread().enable_all().build()?;
     match args.command {
-        None => runtime.block_on(process::run(args)),
+        None => {
+            // The lease and the probes have a thread of their own: what tenants make us look at can keep the others busy.
+            let vital = Builder::new_multi_thread().worker_threads(1).thread_name("vital").enable_all().build()?;
+            runtime.block_on(process::run(args, vital.handle()))
+        }
         Some(args::Command::WakeAll { wait }) => runtime.block_on(wake_all::run(args, wait)),
     }
 }

@@ -1,5 +1,6 @@
 //! The process: from arguments to a running [`Replica`], and the signals that end it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -15,45 +16,50 @@ use coppice_runtime::lease::{Election, identity};
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::queue::QueueSettings;
 use coppice_runtime::server_clock::ServerClock;
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
 
-/// Runs until told to stop, or until the lease is lost.
-pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
+/// Runs until a signal stops it, or until the lease is lost. The lease and the probes are looked after on the runtime `vital`.
+pub(crate) async fn run(args: Args, vital: &Handle) -> anyhow::Result<()> {
     let clock = Clock::system();
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
     let server_clock = ServerClock::new(clock.clone());
     let readiness = Readiness::new();
-    let probes = Admin::bind("--listen-probes", args.listen_probes).await?;
+    let probes = admin("--listen-probes", args.listen_probes, vital).await?;
     tracing::info!(address = %probes.address()?, "serving /livez and /readyz");
     let scrapes = Admin::bind("--listen", args.listen).await?;
     tracing::info!(address = %scrapes.address()?, "serving /metrics");
     let kube_config = load_config(args.kubeconfig.clone(), args.context.clone()).await?;
     tracing::info!(api_server = %kube_config.cluster_url, version = env!("CARGO_PKG_VERSION"), "starting");
-    let clients = Clients::new(kube_config, &server_clock, &metrics)
-        .context("the API server's address or certificates")?;
+    let unusable = "the API server's address or certificates";
+    let clients = Clients::new(kube_config.clone(), &server_clock, &metrics).context(unusable)?;
+    let for_lease = {
+        let _on = vital.enter();
+        clients.apart(kube_config, &server_clock, &metrics).context(unusable)?
+    };
     let name = args.identity.clone().unwrap_or_else(|| "coppice-operator".to_owned());
     let mut dice = Dice::entropy();
     let me = identity(&name, &mut dice);
     let lease = args.lease(&me, dice.roll());
-    let (election, gate) = Election::new(clients.clone(), lease, clock.clone(), metrics.clone())?;
+    let (election, gate) = Election::new(for_lease, lease, clock.clone(), metrics.clone())?;
     let events = Events::new(&clients, clock.clone(), metrics.clone(), &name, Dice::new(dice.roll()));
     let setup = Setup { own_namespace: args.namespace.clone(), scale_kinds: args.scale_kinds.clone() };
     let shared = Arc::new(Shared::new(setup, clients, server_clock, gate, metrics.clone(), events));
     let queue =
         QueueSettings { concurrency: args.concurrency, seed: dice.roll(), ..QueueSettings::default() };
     let replica = Replica::new(shared, queue, readiness.clone(), sender(roots(&args)?));
-    let mut ports = JoinSet::new();
     // Probes are answered until the very end: everything else stops first.
-    ports.spawn(probes.serve(Pages::Probes(readiness), Limits::default(), CancellationToken::new()));
+    let _probes = serve_probes(probes, readiness, vital);
+    let mut ports = JoinSet::new();
     ports.spawn(scrapes.serve(
         Pages::Metrics(Arc::new(metrics)),
         Limits::default(),
         CancellationToken::new(),
     ));
-    replica.serve(election, shutdown_signal()).await
+    replica.serve(election, vital.clone(), shutdown_signal()).await
 }
 
 fn roots(args: &Args) -> anyhow::Result<Vec<u8>> {
@@ -68,6 +74,16 @@ fn sender(roots: Vec<u8>) -> Sender {
     })
 }
 
+async fn admin(flag: &'static str, address: SocketAddr, on: &Handle) -> anyhow::Result<Admin> {
+    Ok(on.spawn(Admin::bind(flag, address)).await??)
+}
+
+fn serve_probes(probes: Admin, readiness: Readiness, on: &Handle) -> JoinSet<()> {
+    let mut ports = JoinSet::new();
+    ports.spawn_on(probes.serve(Pages::Probes(readiness), Limits::default(), CancellationToken::new()), on);
+    ports
+}
+
 async fn shutdown_signal() -> &'static str {
     use tokio::signal::unix::{SignalKind, signal};
     let (Ok(mut term), Ok(mut interrupt)) =
@@ -79,5 +95,33 @@ async fn shutdown_signal() -> &'static str {
         biased;
         _ = term.recv() => "SIGTERM",
         _ = interrupt.recv() => "SIGINT",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn probes_are_answered_while_everything_else_is_busy() {
+        let vital =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let others = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let on = vital.handle();
+        others.block_on(async {
+            let admin = admin("--listen-probes", "127.0.0.1:0".parse().unwrap(), on).await.unwrap();
+            let address = admin.address().unwrap();
+            let _probes = serve_probes(admin, Readiness::new(), on);
+            // Nothing else is done on this runtime until the answer is there.
+            let mut connection = std::net::TcpStream::connect(address).unwrap();
+            connection.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            connection.write_all(b"GET /livez HTTP/1.0\r\n\r\n").unwrap();
+            let mut answer = String::new();
+            connection.read_to_string(&mut answer).unwrap();
+            assert!(answer.contains(" 200 "), "{answer}");
+        });
     }
 }

@@ -16,6 +16,7 @@ use coppice_runtime::pace::Pace;
 use coppice_runtime::queue::{Queue, QueueSettings};
 use coppice_runtime::store::{Freshness, Store};
 use coppice_runtime::watch::{Changed, Watch};
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -67,16 +68,18 @@ impl Replica {
         Self { pace, ..self }
     }
 
-    /// Runs until told to stop, by whatever the answer of `until` names, or until the lease is lost.
+    /// Runs until `until` answers what stops it, or until the lease is lost. The election runs on
+    /// the runtime `on`, so that nothing that a program decides can keep it from renewing its lease.
     pub async fn serve(
         self,
         election: Election,
+        on: Handle,
         until: impl Future<Output = &'static str>,
     ) -> anyhow::Result<()> {
         let release = CancellationToken::new();
         // Dropped with this future, should it be dropped.
         let mut elections = JoinSet::new();
-        elections.spawn(election.run(release.clone()));
+        elections.spawn_on(election.run(release.clone()), &on);
         let mut tasks = JoinSet::new();
         self.watch_everything(&mut tasks);
         tasks.spawn(self.clone().lead());

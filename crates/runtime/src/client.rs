@@ -108,12 +108,31 @@ impl Clients {
         server_clock: &ServerClock,
         metrics: &Metrics,
     ) -> Result<Self, kube::Error> {
+        Self::with(config, server_clock, metrics, Patience::default())
+    }
+
+    /// The same by connections of their own, on the runtime that this is called on: whatever keeps the others waiting does
+    /// not keep these.
+    pub fn apart(
+        &self,
+        config: kube::Config,
+        server_clock: &ServerClock,
+        metrics: &Metrics,
+    ) -> Result<Self, kube::Error> {
+        Self::with(config, server_clock, metrics, self.patience.clone())
+    }
+
+    fn with(
+        config: kube::Config,
+        server_clock: &ServerClock,
+        metrics: &Metrics,
+        patience: Patience,
+    ) -> Result<Self, kube::Error> {
         let deadlines = Deadlines::default();
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             // Fails if another thread was faster, which is as good.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
-        let patience = Patience::default();
         let client = |mut config: kube::Config, role| -> Result<kube::Client, kube::Error> {
             config.default_retry = false;
             config.connect_timeout = Some(deadlines.write);

@@ -19,6 +19,7 @@ use coppice_runtime::server_clock::ServerClock;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use jiff::SignedDuration;
+use tokio::runtime::Handle;
 
 use crate::fault::dice;
 use crate::receiver::Reaction;
@@ -110,7 +111,7 @@ async fn run(world: World, replica: usize, life: u32, settings: ReplicaSettings)
     tokio::select! {
         biased;
         () = set_right => Ok(()),
-        ended = replica.serve(election, std::future::pending()) => ended,
+        ended = replica.serve(election, Handle::current(), std::future::pending()) => ended,
     }
 }
 
