@@ -37,6 +37,10 @@ pub enum Reason {
     Stale,
     /// The API server refuses us a source of facts.
     Forbidden,
+    /// An object of a source of facts cannot be decoded: what is in its namespace is not known until it changes or is gone.
+    Undecodable,
+    /// An object of a source of facts is larger than what is kept of one.
+    TooLarge,
     // What a manager waits for
     /// Policies are being watched.
     Watching,
@@ -143,6 +147,8 @@ impl Reason {
             Self::NotSynced => "NotSynced",
             Self::Stale => "Stale",
             Self::Forbidden => "Forbidden",
+            Self::Undecodable => "Undecodable",
+            Self::TooLarge => "TooLarge",
             Self::Watching => "Watching",
             Self::Dormant => "Dormant",
             Self::DigestNotUnderstood => "DigestNotUnderstood",

@@ -6,7 +6,7 @@ use coppice_lifecycle::facts::{JobFacts, JobState, NamespaceFacts, PodFacts, Pod
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -85,7 +85,10 @@ pub(crate) fn namespace(object: Namespace, assumed: Timestamp) -> NamespaceFacts
 pub(crate) fn pod(object: Pod) -> PodFacts {
     let meta = object.metadata;
     let owners = meta.owner_references.unwrap_or_default();
-    let job = owners.into_iter().find(|o| o.controller == Some(true) && o.kind == "Job");
+    let is_job = |o: &OwnerReference| {
+        o.controller == Some(true) && o.kind == "Job" && o.api_version.starts_with("batch/")
+    };
+    let job = owners.into_iter().find(is_job);
     PodFacts {
         name: meta.name.unwrap_or_default().into(),
         labels: labels(meta.labels),
@@ -128,7 +131,8 @@ mod tests {
 
     #[test]
     fn a_pod_belongs_to_the_job_that_controls_it() {
-        let owner = |kind: &str, controller: bool| json!({"apiVersion": "v1", "kind": kind, "name": "x", "uid": kind, "controller": controller});
+        let of = |version: &str, kind: &str, controller: bool| json!({"apiVersion": version, "kind": kind, "name": "x", "uid": kind, "controller": controller});
+        let owner = |kind: &str, controller: bool| of("batch/v1", kind, controller);
         let read = |owners: serde_json::Value| {
             pod(serde_json::from_value(
                 json!({"metadata": {"name": "p", "ownerReferences": owners}, "status": {"phase": "Failed"}}),
@@ -137,6 +141,7 @@ mod tests {
         };
         assert_eq!(read(json!([owner("Job", true)])).job.as_deref(), Some("Job"));
         assert_eq!(read(json!([owner("Job", false), owner("ReplicaSet", true)])).job, None);
+        assert_eq!(read(json!([of("example.org/v1", "Job", true)])).job, None, "of another API group");
         assert_eq!(read(json!([])).phase, PodPhase::Failed);
     }
 

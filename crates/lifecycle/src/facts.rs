@@ -17,7 +17,7 @@ pub enum Fact<T> {
     },
     /// It was not, or not recently enough.
     Unknown {
-        /// Why: `NotSynced`, `Stale` or `Forbidden`.
+        /// Why: `NotSynced`, `Stale`, `Forbidden`, `Undecodable` or `TooLarge`.
         reason: Reason,
         /// The same for people.
         message: String,

@@ -296,10 +296,13 @@ impl<'a> Draft<'a> {
     }
 
     fn waiting_for_namespace(mut self) -> Plan {
-        let message = format!("namespace {} has not been seen yet", self.observed.manager.namespace);
-        self.facts_unknown = Some((Reason::NotSynced, message.clone()));
+        let (reason, message) = self.observed.stale.clone().unwrap_or_else(|| {
+            let namespace = self.observed.manager.namespace;
+            (Reason::NotSynced, format!("namespace {namespace} has not been seen yet"))
+        });
+        self.facts_unknown = Some((reason, message.clone()));
         let phase = self.status.phase.unwrap_or(Phase::Active);
-        self.waits(phase, Reason::NotSynced, message)
+        self.waits(phase, reason, message)
     }
 
     /// Why the manager cannot be followed, if so.

@@ -9,7 +9,6 @@
 
 mod config;
 mod layer;
-#[cfg(test)]
 pub(crate) use layer::LARGEST;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

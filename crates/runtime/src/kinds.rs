@@ -4,58 +4,77 @@
 //! fields are optional on the wire, so that one odd object cannot stop the watch of its kind.
 
 use coppice_api::manager::NamespaceManagerStatus;
-use coppice_api::{CoppiceConfigSpec, CoppiceConfigStatus, Labels};
+use coppice_api::{CoppiceConfigSpec, CoppiceConfigStatus};
 use coppice_lifecycle::Wishes;
 use coppice_lifecycle::facts::{JobFacts, JobState, NamespaceFacts, PodFacts, PodPhase};
 use jiff::Timestamp;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::value::RawValue;
 
+use crate::decode::{Kept, Place, Unreadable, brief};
 use crate::store::Named;
+
+/// Bytes of a manager's spec that are read. One that a person wrote has some hundreds.
+const LARGEST_SPEC: usize = 128 << 10;
+/// Bytes of the settings' spec that are read: the platform writes it.
+const LARGEST_SETTINGS: usize = 1 << 20;
+
+/// The API server's uids have 36 bytes.
+const LONGEST_UID: usize = 64;
 
 /// A kind that is watched and kept in a small shape.
 pub trait Watched: Named + PartialEq + Sized {
     /// What is read of the API server's answer.
-    type Wire: DeserializeOwned + Clone + Send;
+    type Wire: DeserializeOwned;
     /// The resource, as in URLs; also the label of its metrics.
     const RESOURCE: &'static str;
     /// The path of the group and version, such as `/api/v1`.
     const GROUP_PATH: &'static str;
 
-    /// The namespace (empty for cluster-scoped kinds) and the object.
-    fn project(wire: Self::Wire) -> (Box<str>, Self);
+    /// Where the object is; its namespace is empty for cluster-scoped kinds.
+    fn place(wire: &Self::Wire) -> Place;
 
-    /// The revision of the object, from which a watch goes on.
-    fn revision(wire: &Self::Wire) -> Option<&str>;
+    /// What is kept of the object.
+    fn project(wire: Self::Wire) -> Result<Self, Unreadable>;
+
+    /// What is kept of an object that cannot be decoded.
+    fn misread(place: &Place, why: &str) -> Result<Self, Unreadable> {
+        Err(Unreadable::undecodable(place.name.clone(), why))
+    }
 }
 
-/// What is read of any object's metadata.
-#[derive(Clone, Debug, Default, Deserialize)]
+/// What is read of the metadata of Jobs and of our own kinds.
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Meta {
+struct Meta {
     name: Box<str>,
     namespace: Box<str>,
     uid: Box<str>,
     resource_version: Box<str>,
     generation: i64,
-    creation_timestamp: Option<Timestamp>,
-    deletion_timestamp: Option<Box<str>>,
-    labels: Option<Labels>,
-    owner_references: Vec<Owner>,
+    deletion_timestamp: Option<IgnoredAny>,
 }
 
 impl Meta {
-    fn revision(&self) -> Option<&str> {
-        Some(&*self.resource_version).filter(|revision| !revision.is_empty())
+    fn place(&self) -> Place {
+        Place {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            revision: self.resource_version.clone(),
+        }
     }
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Owner {
-    kind: Box<str>,
-    uid: Box<str>,
-    controller: bool,
+/// An instant; none if it is left out or is none that we can count with, such as the last day of the year 9999.
+#[derive(Clone, Copy, Debug, Default)]
+struct Instant(Option<Timestamp>);
+
+impl<'de> Deserialize<'de> for Instant {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Option::<Box<str>>::deserialize(deserializer)?;
+        Ok(Self(text.and_then(|text| text.parse().ok())))
+    }
 }
 
 impl Named for NamespaceFacts {
@@ -75,14 +94,25 @@ fn is_later(revision: &str, other: &str) -> bool {
 }
 
 /// A namespace on the wire.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct NamespaceWire {
-    metadata: Meta,
+    metadata: NamespaceMeta,
     status: NamespaceStatusWire,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct NamespaceMeta {
+    name: Box<str>,
+    uid: Box<str>,
+    resource_version: Box<str>,
+    creation_timestamp: Instant,
+    deletion_timestamp: Option<IgnoredAny>,
+    labels: Kept,
+}
+
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct NamespaceStatusWire {
     phase: Box<str>,
@@ -93,23 +123,25 @@ impl Watched for NamespaceFacts {
     const RESOURCE: &'static str = "namespaces";
     const GROUP_PATH: &'static str = "/api/v1";
 
-    fn revision(wire: &Self::Wire) -> Option<&str> {
-        wire.metadata.revision()
+    fn place(wire: &NamespaceWire) -> Place {
+        let meta = &wire.metadata;
+        Place { namespace: "".into(), name: meta.name.clone(), revision: meta.resource_version.clone() }
     }
 
-    fn project(wire: NamespaceWire) -> (Box<str>, Self) {
+    fn project(wire: NamespaceWire) -> Result<Self, Unreadable> {
         let meta = wire.metadata;
-        let facts = Self {
+        // Without its labels it is not known whether it is protected.
+        let Kept(Some(labels)) = meta.labels else { return Err(Unreadable::too_large(meta.name, "labels")) };
+        Ok(Self {
             terminating: meta.deletion_timestamp.is_some() || &*wire.status.phase == "Terminating",
             name: meta.name.into(),
             uid: meta.uid.into(),
             resource_version: meta.resource_version.into(),
             // The API server always sets it; without it the namespace counts as created at the end of time, so that
             // nothing in it is ever due.
-            created: meta.creation_timestamp.unwrap_or(Timestamp::MAX),
-            labels: meta.labels.unwrap_or_default(),
-        };
-        ("".into(), facts)
+            created: meta.creation_timestamp.0.unwrap_or(Timestamp::MAX),
+            labels,
+        })
     }
 }
 
@@ -120,14 +152,46 @@ impl Named for PodFacts {
 }
 
 /// A pod on the wire.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PodWire {
-    metadata: Meta,
+    metadata: PodMeta,
     status: PodStatusWire,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PodMeta {
+    name: Box<str>,
+    namespace: Box<str>,
+    resource_version: Box<str>,
+    deletion_timestamp: Option<IgnoredAny>,
+    labels: Kept,
+    owner_references: Option<Vec<Owner>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Owner {
+    api_version: Box<str>,
+    kind: Box<str>,
+    uid: Box<str>,
+    controller: Option<bool>,
+}
+
+impl Owner {
+    /// Whether it is the Job that the pod belongs to. Other API groups may have kinds of that name, too.
+    fn is_job(&self) -> bool {
+        self.controller == Some(true) && &*self.kind == "Job" && self.api_version.starts_with("batch/")
+    }
+
+    /// Its uid. Whoever writes an owner may write any text: one that is too long for a uid is that of no Job.
+    fn uid(self) -> Box<str> {
+        if self.uid.len() > LONGEST_UID { Box::default() } else { self.uid }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct PodStatusWire {
     phase: Option<Box<str>>,
@@ -138,21 +202,26 @@ impl Watched for PodFacts {
     const RESOURCE: &'static str = "pods";
     const GROUP_PATH: &'static str = "/api/v1";
 
-    fn revision(wire: &Self::Wire) -> Option<&str> {
-        wire.metadata.revision()
+    fn place(wire: &PodWire) -> Place {
+        let meta = &wire.metadata;
+        Place {
+            namespace: meta.namespace.clone(),
+            name: meta.name.clone(),
+            revision: meta.resource_version.clone(),
+        }
     }
 
-    fn project(wire: PodWire) -> (Box<str>, Self) {
+    fn project(wire: PodWire) -> Result<Self, Unreadable> {
         let meta = wire.metadata;
-        let job = meta.owner_references.into_iter().find(|o| o.controller && &*o.kind == "Job");
-        let facts = Self {
+        let job = meta.owner_references.into_iter().flatten().find(Owner::is_job);
+        let Kept(Some(labels)) = meta.labels else { return Err(Unreadable::too_large(meta.name, "labels")) };
+        Ok(Self {
             name: meta.name,
-            labels: meta.labels.unwrap_or_default(),
+            labels,
             phase: PodPhase::parse(wire.status.phase.as_deref()),
             terminating: meta.deletion_timestamp.is_some(),
-            job: job.map(|o| o.uid),
-        };
-        (meta.namespace, facts)
+            job: job.map(Owner::uid),
+        })
     }
 }
 
@@ -163,7 +232,7 @@ impl Named for JobFacts {
 }
 
 /// A Job on the wire.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct JobWire {
     metadata: Meta,
@@ -171,26 +240,32 @@ pub struct JobWire {
     status: JobStatusWire,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct JobSpecWire {
     template: TemplateWire,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct TemplateWire {
-    metadata: Option<Meta>,
+    metadata: Option<TemplateMeta>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct TemplateMeta {
+    labels: Kept,
+}
+
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct JobStatusWire {
-    succeeded: u32,
-    conditions: Vec<ConditionWire>,
+    succeeded: Option<u32>,
+    conditions: Option<Vec<ConditionWire>>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct ConditionWire {
     r#type: Box<str>,
@@ -202,27 +277,31 @@ impl Watched for JobFacts {
     const RESOURCE: &'static str = "jobs";
     const GROUP_PATH: &'static str = "/apis/batch/v1";
 
-    fn revision(wire: &Self::Wire) -> Option<&str> {
-        wire.metadata.revision()
+    fn place(wire: &JobWire) -> Place {
+        wire.metadata.place()
     }
 
-    fn project(wire: JobWire) -> (Box<str>, Self) {
-        let has =
-            |kind: &str| wire.status.conditions.iter().any(|c| &*c.r#type == kind && &*c.status == "True");
+    fn project(wire: JobWire) -> Result<Self, Unreadable> {
+        let name = wire.metadata.name;
+        let conditions = wire.status.conditions.unwrap_or_default();
+        let has = |kind: &str| conditions.iter().any(|c| &*c.r#type == kind && &*c.status == "True");
         let state = match (has("Complete"), has("Failed")) {
             (true, _) => JobState::Complete,
             (false, true) => JobState::Failed,
             (false, false) => JobState::Unfinished,
         };
-        let facts = Self {
-            name: wire.metadata.name,
-            uid: wire.metadata.uid,
-            pod_labels: wire.spec.template.metadata.and_then(|m| m.labels).unwrap_or_default(),
-            state,
-            succeeded: wire.status.succeeded,
-            terminating: wire.metadata.deletion_timestamp.is_some(),
+        let labels = wire.spec.template.metadata.map(|meta| meta.labels).unwrap_or_default();
+        let Kept(Some(pod_labels)) = labels else {
+            return Err(Unreadable::too_large(name, "labels in its pod template"));
         };
-        (wire.metadata.namespace, facts)
+        Ok(Self {
+            name,
+            uid: wire.metadata.uid,
+            pod_labels,
+            state,
+            succeeded: wire.status.succeeded.unwrap_or(0),
+            terminating: wire.metadata.deletion_timestamp.is_some(),
+        })
     }
 }
 
@@ -272,24 +351,34 @@ impl<S: Send + Sync + 'static, T: Send + Sync + 'static> Named for Object<S, T> 
 }
 
 /// An object of one of our own kinds on the wire.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ObjectWire {
     metadata: Meta,
-    spec: serde_json::Value,
-    status: serde_json::Value,
+    spec: Option<Box<RawValue>>,
+    status: Option<Box<RawValue>>,
 }
 
-impl<S: DeserializeOwned, T: DeserializeOwned + Default> From<ObjectWire> for Object<S, T> {
-    fn from(wire: ObjectWire) -> Self {
+impl<S: DeserializeOwned, T: DeserializeOwned + Default> Object<S, T> {
+    /// An object whose spec is read up to so many bytes.
+    fn read(wire: ObjectWire, largest: usize) -> Self {
         let meta = wire.metadata;
         let status = match wire.status {
-            serde_json::Value::Null => Ok(T::default()),
-            value => serde_json::from_value(value).map_err(|e| format!("status cannot be understood: {e}")),
+            None => Ok(T::default()),
+            Some(raw) => serde_json::from_str(raw.get())
+                .map_err(|e| format!("status cannot be understood: {}", brief(&e))),
         };
         let (status, status_error) = match status {
             Ok(status) => (status, None),
             Err(error) => (T::default(), Some(error)),
+        };
+        let spec = wire.spec.as_ref().map_or("null", |raw| raw.get());
+        let spec = if spec.len() > largest {
+            Err(format!("spec has {} bytes, more than the {largest} that are read: shorten it", spec.len()))
+        } else {
+            serde_json::from_str(spec)
+                .map(Box::new)
+                .map_err(|e| format!("spec cannot be understood: {}", brief(&e)))
         };
         Self {
             namespace: meta.namespace,
@@ -299,12 +388,29 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Default> From<ObjectWire> for Ob
             generation: meta.generation,
             created: meta.creation_timestamp.unwrap_or(Timestamp::MAX),
             terminating: meta.deletion_timestamp.is_some(),
-            spec: serde_json::from_value(wire.spec)
-                .map(Box::new)
-                .map_err(|e| format!("spec cannot be understood: {e}")),
+            spec,
             status: Box::new(status),
             status_error,
         }
+    }
+
+    /// An object whose metadata cannot be understood: it is there, asks for nothing, and its status is left as it is.
+    fn odd(place: &Place, why: &str) -> Result<Self, Unreadable> {
+        if place.name.is_empty() {
+            return Err(Unreadable::undecodable("".into(), why));
+        }
+        Ok(Self {
+            namespace: place.namespace.clone(),
+            name: place.name.clone(),
+            uid: "".into(),
+            resource_version: place.revision.clone(),
+            // Of no real object, and so of no law that is compiled already.
+            generation: -1,
+            terminating: false,
+            spec: Err(format!("the object cannot be understood: {why}")),
+            status: Box::default(),
+            status_error: Some(format!("the object cannot be understood: {why}")),
+        })
     }
 }
 
@@ -316,13 +422,16 @@ impl Watched for Manager {
     const RESOURCE: &'static str = "namespacemanagers";
     const GROUP_PATH: &'static str = "/apis/coppice.dev/v1alpha1";
 
-    fn revision(wire: &Self::Wire) -> Option<&str> {
-        wire.metadata.revision()
+    fn place(wire: &ObjectWire) -> Place {
+        wire.metadata.place()
     }
 
-    fn project(wire: ObjectWire) -> (Box<str>, Self) {
-        let object = Self::from(wire);
-        (object.namespace.clone(), object)
+    fn project(wire: ObjectWire) -> Result<Self, Unreadable> {
+        Ok(Self::read(wire, LARGEST_SPEC))
+    }
+
+    fn misread(place: &Place, why: &str) -> Result<Self, Unreadable> {
+        Self::odd(place, why)
     }
 }
 
@@ -334,11 +443,15 @@ impl Watched for Config {
     const RESOURCE: &'static str = "coppiceconfigs";
     const GROUP_PATH: &'static str = "/apis/coppice.dev/v1alpha1";
 
-    fn revision(wire: &Self::Wire) -> Option<&str> {
-        wire.metadata.revision()
+    fn place(wire: &ObjectWire) -> Place {
+        Place { namespace: "".into(), ..wire.metadata.place() }
     }
 
-    fn project(wire: ObjectWire) -> (Box<str>, Self) {
-        ("".into(), Self::from(wire))
+    fn project(wire: ObjectWire) -> Result<Self, Unreadable> {
+        Ok(Self::read(wire, LARGEST_SETTINGS))
+    }
+
+    fn misread(place: &Place, why: &str) -> Result<Self, Unreadable> {
+        Self::odd(&Place { namespace: "".into(), ..place.clone() }, why)
     }
 }

@@ -8,6 +8,7 @@
 pub mod admin;
 pub mod client;
 pub mod clock;
+pub mod decode;
 pub mod delete;
 pub mod error;
 pub mod events;

@@ -53,6 +53,12 @@ struct ByRestart {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByUnreadable {
+    kind: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByPhase {
     phase: &'static str,
 }
@@ -112,6 +118,7 @@ struct Families {
     watch_last_activity: Family<ByKind, Seconds>,
     watch_restarts: Family<ByRestart, Counter>,
     watch_objects: Family<ByKind, Gauge>,
+    watch_unreadable: Family<ByUnreadable, Gauge>,
     api_requests: Family<ApiRequest, Counter>,
     api_request_duration: Histograms<ByCall>,
     clock_skew: Seconds,
@@ -150,6 +157,7 @@ impl Default for Families {
             watch_last_activity: Family::default(),
             watch_restarts: Family::default(),
             watch_objects: Family::default(),
+            watch_unreadable: Family::default(),
             api_requests: Family::default(),
             api_request_duration: Family::new_with_constructor(work_time),
             clock_skew: Gauge::default(),
@@ -202,6 +210,8 @@ impl Families {
         );
         to.register("watch_restarts", "Watches that had to begin anew, by why", self.watch_restarts.clone());
         to.register("watch_objects", "Objects in the cache", self.watch_objects.clone());
+        let help = "Objects that cannot be understood: what is in their namespaces is unknown, by why";
+        to.register("watch_objects_unreadable", help, self.watch_unreadable.clone());
         let help = "Requests to the API server, by what came of them";
         to.register("api_requests", help, self.api_requests.clone());
         let help = "How long the API server took to answer; for watches, until the answer began";
@@ -278,6 +288,11 @@ impl Metrics {
         let seconds = now.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64();
         self.families.watch_last_activity.get_or_create(&ByKind { kind }).set(seconds);
         self.families.watch_objects.get_or_create(&ByKind { kind }).set(whole(objects));
+    }
+
+    /// So many objects of the kind cannot be understood, for this reason.
+    pub fn watch_unreadable(&self, kind: &'static str, reason: &'static str, count: usize) {
+        self.families.watch_unreadable.get_or_create(&ByUnreadable { kind, reason }).set(whole(count));
     }
 
     /// The watch had to begin anew.

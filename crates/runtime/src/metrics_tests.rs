@@ -18,6 +18,7 @@ fn everything() -> Metrics {
     Observe::<u8>::depths(&controller, Depths { ready: 3, due: 4, running: 5 });
     metrics.watch_unsynced("jobs");
     metrics.watch_synced("pods", 7, now);
+    metrics.watch_unreadable("pods", "TooLarge", 2);
     metrics.watch_restarted("pods", "expired");
     let request = ApiRequest { client: "reads", verb: "list", resource: "pods", code: "200" };
     metrics.api_request(&request, took);
@@ -53,6 +54,7 @@ fn every_metric_has_its_name_and_value() {
         "coppice_watch_last_activity_timestamp_seconds{kind=\"pods\"} 1767225600.0",
         "coppice_watch_restarts_total{kind=\"pods\",reason=\"expired\"} 1",
         "coppice_watch_objects{kind=\"pods\"} 7",
+        "coppice_watch_objects_unreadable{kind=\"pods\",reason=\"TooLarge\"} 2",
         "coppice_api_requests_total{client=\"reads\",verb=\"list\",resource=\"pods\",code=\"200\"} 1",
         "coppice_api_request_duration_seconds_count{client=\"reads\",verb=\"list\"} 1",
         "coppice_clock_skew_seconds -1.5",

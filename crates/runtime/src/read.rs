@@ -1,33 +1,20 @@
 //! Reads straight from the API server, always consistent: no `resourceVersion` parameter, so that the answer is never
 //! older than the question (H4).
 
-use http::Request;
+use axum::body::Bytes;
+use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError};
 use kube::client::Body;
 use kube::core::Status;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
+use crate::client::LARGEST;
+use crate::decode::{self, Page, Unreadable};
 use crate::kinds::Watched;
 
 /// How many objects a list asks for at once, where they are not very large.
 const PAGE: usize = 500;
-
-/// One page of a list.
-#[derive(Deserialize)]
-#[serde(bound = "W: serde::de::DeserializeOwned")]
-pub(crate) struct Page<W> {
-    pub(crate) metadata: PageMeta,
-    #[serde(default = "Vec::new")]
-    pub(crate) items: Vec<W>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct PageMeta {
-    pub(crate) resource_version: String,
-    pub(crate) r#continue: Option<String>,
-}
+/// Bytes that are kept ready for the events of a watch.
+const LINE: usize = 64 << 10;
 
 /// The path of a kind's objects, in one namespace or (empty) in all.
 pub(crate) fn path<T: Watched>(namespace: &str) -> String {
@@ -66,16 +53,22 @@ pub(crate) async fn page<T: Watched>(
     client: &kube::Client,
     namespace: &str,
     cursor: &mut Cursor,
-) -> Result<Page<T::Wire>, kube::Error> {
-    page_at(client, &path::<T>(namespace), cursor).await
+) -> Result<Page<T>, kube::Error> {
+    page_at(client, &path::<T>(namespace), cursor, |body| {
+        let mut page = decode::page(body)?;
+        let token = page.token.take();
+        Ok((page, token))
+    })
+    .await
 }
 
-/// The next page of the objects of any kind at a path.
-pub(crate) async fn page_at<W: DeserializeOwned>(
+/// The next page of what is at a path. `decode` also gives behind which object the page after it begins.
+pub(crate) async fn page_at<P>(
     client: &kube::Client,
     path: &str,
     cursor: &mut Cursor,
-) -> Result<Page<W>, kube::Error> {
+    decode: impl Fn(&[u8]) -> Result<(P, Option<String>), serde_json::Error>,
+) -> Result<P, kube::Error> {
     loop {
         let limit = cursor.limit;
         let mut uri = format!("{path}?limit={limit}");
@@ -83,7 +76,7 @@ pub(crate) async fn page_at<W: DeserializeOwned>(
             uri.push_str("&continue=");
             uri.extend(form_urlencoded::byte_serialize(token.as_bytes()));
         }
-        match decode::<Page<W>>(client, &uri).await {
+        match body(client, &uri).await {
             Err(kube::Error::Service(error)) if error.is::<LengthLimitError>() && limit > 1 => {
                 cursor.limit = (limit / 8).max(1);
                 tracing::debug!(
@@ -93,58 +86,138 @@ pub(crate) async fn page_at<W: DeserializeOwned>(
                 );
             }
             Err(error) => return Err(error),
-            Ok(mut page) => {
+            Ok(body) => {
+                let (page, token) = decode(&body).map_err(kube::Error::SerdeError)?;
                 cursor.limit = (limit * 2).min(PAGE);
-                cursor.token = page.metadata.r#continue.take().filter(|token| !token.is_empty());
+                cursor.token = token.filter(|token| !token.is_empty());
                 return Ok(page);
             }
         }
     }
 }
 
-/// Decodes from the bytes as they came: `Client::request` makes two more copies of them, and logs all of it (the
+/// The bytes of an answer as they came: `Client::request` makes two more copies of them, and logs all of it (the
 /// environment variables of pods, too) where it cannot be decoded.
-async fn decode<W: DeserializeOwned>(client: &kube::Client, uri: &str) -> Result<W, kube::Error> {
+async fn body(client: &kube::Client, uri: &str) -> Result<Bytes, kube::Error> {
     let request = Request::get(uri).body(Body::empty()).map_err(kube::Error::HttpError)?;
-    let answer = client.send(request).await?;
-    let code = answer.status();
-    let body = answer.into_body().collect().await?.to_bytes();
-    if code.is_success() {
-        return serde_json::from_slice(&body).map_err(kube::Error::SerdeError);
-    }
-    let refusal = serde_json::from_slice(&body).unwrap_or_else(|_| {
-        let text = String::from_utf8_lossy(&body);
-        Status::failure(&text, "the answer is no Status object").with_code(code.as_u16())
-    });
-    Err(kube::Error::Api(Box::new(refusal)))
+    answered(client.send(request).await?).await
 }
 
-/// Every object of a kind in one namespace.
-pub async fn list<T: Watched>(client: &kube::Client, namespace: &str) -> Result<Vec<T>, kube::Error> {
+/// The body of an answer, if with success.
+async fn answered(answer: Response<Body>) -> Result<Bytes, kube::Error> {
+    let code = answer.status();
+    let body = answer.into_body().collect().await?.to_bytes();
+    if code.is_success() { Ok(body) } else { Err(refusal(code, &body)) }
+}
+
+fn refusal(code: StatusCode, body: &[u8]) -> kube::Error {
+    let refusal = serde_json::from_slice(body).unwrap_or_else(|_| {
+        let text = String::from_utf8_lossy(body);
+        Status::failure(&text, "the answer is no Status object").with_code(code.as_u16())
+    });
+    kube::Error::Api(Box::new(refusal))
+}
+
+/// Every object of a kind in one namespace, or which of them cannot be understood.
+pub async fn list<T: Watched>(
+    client: &kube::Client,
+    namespace: &str,
+) -> Result<Result<Vec<T>, Unreadable>, kube::Error> {
     let mut objects = Vec::new();
     let mut cursor = Cursor::default();
     loop {
         let page = page::<T>(client, namespace, &mut cursor).await?;
-        objects.extend(page.items.into_iter().map(|wire| T::project(wire).1));
+        for item in page.items {
+            match item.object {
+                Ok(object) => objects.push(object),
+                Err(unreadable) => return Ok(Err(unreadable)),
+            }
+        }
         if cursor.is_done() {
             objects.sort_by(|a, b| a.name().cmp(b.name()));
-            return Ok(objects);
+            return Ok(Ok(objects));
         }
     }
 }
 
-/// One object; none if there is no such object.
+/// One object; none if there is no such object. One that cannot be understood is an error.
 pub async fn get<T: Watched>(
     client: &kube::Client,
     namespace: &str,
     name: &str,
 ) -> Result<Option<T>, kube::Error> {
     let uri = format!("{}/{name}", path::<T>(namespace));
-    match decode::<T::Wire>(client, &uri).await {
-        Ok(wire) => Ok(Some(T::project(wire).1)),
+    match body(client, &uri).await {
+        Ok(body) => understood(&body).map(Some),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// One object from an answer.
+pub(crate) fn understood<T: Watched>(body: &[u8]) -> Result<T, kube::Error> {
+    let json = std::str::from_utf8(body).map_err(|error| kube::Error::Service(error.into()))?;
+    decode::item(json).object.map_err(|unreadable| kube::Error::Service(unreadable.into()))
+}
+
+/// The lines of a watch, one event each.
+pub(crate) struct Lines {
+    body: Body,
+    read: Vec<u8>,
+    /// Where the next line begins in what was read.
+    start: usize,
+    /// From where on no end of a line has been looked for.
+    searched: usize,
+}
+
+/// Opens a watch.
+pub(crate) async fn lines(client: &kube::Client, uri: &str) -> Result<Lines, kube::Error> {
+    // Kubernetes 1.37 and later compress each event by itself, of which tower-http decodes the first alone.
+    let request = Request::get(uri)
+        .header(http::header::ACCEPT_ENCODING, "identity")
+        .body(Body::empty())
+        .map_err(kube::Error::HttpError)?;
+    let answer = client.send(request).await?;
+    let (code, body) = (answer.status(), answer.into_body());
+    if !code.is_success() {
+        return Err(refusal(code, &body.collect().await?.to_bytes()));
+    }
+    Ok(Lines { body, read: Vec::new(), start: 0, searched: 0 })
+}
+
+impl Lines {
+    /// The next line; none at the end of the watch, also where the connection just ended: a watch can be taken up again.
+    pub(crate) async fn next(&mut self) -> Option<Result<&[u8], kube::Error>> {
+        loop {
+            if let Some(at) = self.read[self.searched..].iter().position(|byte| *byte == b'\n') {
+                let (start, end) = (self.start, self.searched + at);
+                (self.start, self.searched) = (end + 1, end + 1);
+                return Some(Ok(&self.read[start..end]));
+            }
+            self.read.drain(..self.start);
+            // What one large object needed is not kept for all the small ones.
+            self.read.shrink_to(self.read.len().max(LINE));
+            (self.start, self.searched) = (0, self.read.len());
+            if self.read.len() > LARGEST {
+                let error = format!("an event of more than {LARGEST} bytes");
+                return Some(Err(kube::Error::ReadEvents(std::io::Error::other(error))));
+            }
+            match self.body.frame().await? {
+                Ok(frame) => self.read.extend_from_slice(&frame.into_data().unwrap_or_default()),
+                Err(error) if ended_early(&error) => return None,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+fn ended_early(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    causes.any(|error| {
+        let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+        matches!(kind, Some(std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::TimedOut))
+            || error.to_string().contains("unexpected EOF during chunk")
+    })
 }
 
 #[cfg(test)]
@@ -200,7 +273,7 @@ mod tests {
         });
         let server_clock = ServerClock::new(Clock::following_tokio("2026-01-01T00:00:00Z".parse().unwrap()));
         let clients = Clients::over(&service, Deadlines::default(), &server_clock, &Metrics::new("test"));
-        let found = list::<PodFacts>(&clients.reads, "n").await.map(|pods| pods.len());
+        let found = list::<PodFacts>(&clients.reads, "n").await.map(|pods| pods.unwrap().len());
         let (asked, read): (Vec<_>, Vec<_>) = asked.lock().unwrap().drain(..).unzip();
         let longest = read.into_iter().max().unwrap_or(0);
         assert!(longest <= LARGEST + FRAME, "{longest} bytes were read of one answer");

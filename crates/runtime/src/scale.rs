@@ -71,6 +71,18 @@ pub struct Scalable {
 }
 
 #[derive(Deserialize)]
+struct ListWire {
+    metadata: ListMetaWire,
+    #[serde(default)]
+    items: Vec<Wire>,
+}
+
+#[derive(Deserialize)]
+struct ListMetaWire {
+    r#continue: Option<String>,
+}
+
+#[derive(Deserialize)]
 struct Wire {
     metadata: MetaWire,
     #[serde(default)]
@@ -127,8 +139,11 @@ pub async fn list(
     let (path, mut cursor) = (path(namespace, kind), read::Cursor::default());
     let mut workloads = Vec::new();
     loop {
-        let page = read::page_at::<Wire>(&clients.reads, &path, &mut cursor).await?;
-        for wire in page.items {
+        let page = read::page_at(&clients.reads, &path, &mut cursor, |body| {
+            let page: ListWire = serde_json::from_slice(body)?;
+            Ok((page.items, page.metadata.r#continue))
+        });
+        for wire in page.await? {
             let labels = wire.metadata.labels.as_ref().unwrap_or(&none);
             let managed =
                 kind.kind == "ReplicaSet" && wire.metadata.owner_references.iter().any(|o| o.controller);

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use coppice_api::Reason;
 use tokio::time::Instant;
 
+use crate::decode::{Item, Unreadable};
 use crate::pace::Pace;
 
 /// Something held in a [`Store`].
@@ -36,6 +38,8 @@ impl<T> Clone for Store<T> {
 struct Inner<T> {
     /// Sorted, and so are the lists: what is asked in order is answered in order.
     namespaces: Objects<T>,
+    /// What is there and cannot be understood, by namespace and name.
+    unreadable: Unread,
     since: Option<Duration>,
     seen: Option<Instant>,
     problem: Option<Problem>,
@@ -68,6 +72,7 @@ impl<T: Named + PartialEq> Default for Store<T> {
         Self {
             inner: Arc::new(RwLock::new(Inner {
                 namespaces: BTreeMap::new(),
+                unreadable: BTreeMap::new(),
                 since: None,
                 seen: None,
                 problem: None,
@@ -157,6 +162,60 @@ impl<T: Named + PartialEq> Store<T> {
         self.write(|inner| inner.problem.replace(problem.clone()) != Some(problem))
     }
 
+    /// The objects of one namespace, by name, if all of them are understood; otherwise the first that is not.
+    pub fn understood(&self, namespace: &str) -> Result<Vec<Arc<T>>, Unreadable> {
+        self.read(|inner| match inner.unreadable(namespace) {
+            Some(unreadable) => Err(unreadable.clone()),
+            None => Ok(inner.namespaces.get(namespace).cloned().unwrap_or_default()),
+        })
+    }
+
+    /// Why one object of a cluster-scoped kind cannot be understood, if so.
+    pub fn unreadable_object(&self, name: &str) -> Option<Unreadable> {
+        self.read(|inner| {
+            let all = inner.unreadable.get("")?;
+            all.get(name).or_else(|| all.get("")).cloned()
+        })
+    }
+
+    /// Every namespace in which something cannot be understood, with the first that is not; of cluster-scoped kinds each
+    /// object.
+    pub(crate) fn unreadable(&self) -> BTreeMap<Box<str>, Unreadable> {
+        self.read(|inner| {
+            let first = |all: &BTreeMap<Box<str>, Unreadable>| all.values().next().cloned();
+            let namespaces = inner.unreadable.iter().filter(|(namespace, _)| !namespace.is_empty());
+            let firsts = namespaces.filter_map(|(namespace, all)| Some((namespace.clone(), first(all)?)));
+            let objects = inner.unreadable.get("").into_iter().flatten();
+            firsts.chain(objects.map(|(name, unreadable)| (name.clone(), unreadable.clone()))).collect()
+        })
+    }
+
+    /// How many objects cannot be understood for this reason.
+    pub(crate) fn count_unreadable(&self, reason: Reason) -> usize {
+        self.read(|inner| {
+            inner.unreadable.values().flat_map(BTreeMap::values).filter(|u| u.reason == reason).count()
+        })
+    }
+
+    /// Puts in what was read of an object; true if that changed anything.
+    pub(crate) fn put(&self, item: Item<T>) -> bool {
+        let (namespace, name) = (&item.place.namespace, &item.place.name);
+        match item.object {
+            Ok(object) => {
+                // In this order, so that at no time it seems not to be there.
+                let changed = self.upsert(namespace, object);
+                let unknown = self.write(|inner| forget_unreadable(&mut inner.unreadable, namespace, name));
+                changed || unknown
+            }
+            Err(unreadable) => self.write(|inner| {
+                // What was known of it is over.
+                inner.remove(namespace, name);
+                let all = inner.unreadable.entry(namespace.clone()).or_default();
+                all.insert(name.clone(), unreadable.clone()) != Some(unreadable)
+            }),
+        }
+    }
+
     /// Puts an object in; true if that changed anything.
     pub(crate) fn upsert(&self, namespace: &str, object: T) -> bool {
         self.write(|inner| {
@@ -198,17 +257,14 @@ impl<T: Named + PartialEq> Store<T> {
 
     pub(crate) fn remove(&self, namespace: &str, name: &str) {
         self.write(|inner| {
-            let Some(list) = inner.namespaces.get_mut(namespace) else { return };
-            list.retain(|t| t.name() != name);
-            if list.is_empty() {
-                inner.namespaces.remove(namespace);
-            }
+            inner.remove(namespace, name);
+            forget_unreadable(&mut inner.unreadable, namespace, name);
         });
     }
 
     /// The start of a complete list, which [`Self::replace`] puts in the place of what there is.
     pub(crate) fn relist(&self) -> Relist<T> {
-        Relist { store: self.clone(), namespaces: BTreeMap::new() }
+        Relist { store: self.clone(), namespaces: BTreeMap::new(), unreadable: BTreeMap::new() }
     }
 
     /// Replaces everything in one step by a complete list; `since` is its instant if anything may have been missed before
@@ -221,25 +277,76 @@ impl<T: Named + PartialEq> Store<T> {
         }
         self.write(|inner| {
             let old = std::mem::replace(&mut inner.namespaces, namespaces);
+            let unread = std::mem::replace(&mut inner.unreadable, list.unreadable);
             inner.since = since.or(inner.since);
             inner.seen = Some(Instant::now());
             inner.problem = None;
-            differing(&old, &inner.namespaces)
+            let mut keys = differing(&old, &inner.namespaces);
+            keys.extend(only_in(&unread, &inner.unreadable).chain(only_in(&inner.unreadable, &unread)));
+            keys
         })
+    }
+}
+
+impl<T: Named> Inner<T> {
+    /// What cannot be understood in a namespace, if anything: the first by name. What does not even say where it is counts
+    /// everywhere.
+    fn unreadable(&self, namespace: &str) -> Option<&Unreadable> {
+        let all = self.unreadable.get(namespace).or_else(|| self.unreadable.get(""))?;
+        all.values().next()
+    }
+
+    fn remove(&mut self, namespace: &str, name: &str) {
+        let Some(list) = self.namespaces.get_mut(namespace) else { return };
+        list.retain(|t| t.name() != name);
+        if list.is_empty() {
+            self.namespaces.remove(namespace);
+        }
     }
 }
 
 /// The objects of one kind, by namespace and then by name.
 type Objects<T> = BTreeMap<Box<str>, Vec<Arc<T>>>;
 
+/// What cannot be understood of one kind, by namespace and then by name.
+type Unread = BTreeMap<Box<str>, BTreeMap<Box<str>, Unreadable>>;
+
+/// True if it was one that could not be understood.
+fn forget_unreadable(unread: &mut Unread, namespace: &str, name: &str) -> bool {
+    let Some(all) = unread.get_mut(namespace) else { return false };
+    let was = all.remove(name).is_some();
+    if all.is_empty() {
+        unread.remove(namespace);
+    }
+    was
+}
+
+/// The keys of what cannot be understood in the one and not, or not for the same reason, in the other.
+fn only_in(one: &Unread, other: &Unread) -> impl Iterator<Item = (Box<str>, Box<str>)> {
+    one.iter().flat_map(move |(namespace, all)| {
+        let there = other.get(namespace);
+        let differing = all.iter().filter(move |(name, u)| there.and_then(|t| t.get(*name)) != Some(u));
+        differing.map(move |(name, _)| (namespace.clone(), name.clone()))
+    })
+}
+
 /// A list while its pages are read. What is as it was is not held twice.
 pub(crate) struct Relist<T> {
     store: Store<T>,
     namespaces: Objects<T>,
+    unreadable: Unread,
 }
 
 impl<T: Named + PartialEq> Relist<T> {
-    pub(crate) fn push(&mut self, namespace: Box<str>, object: T) {
+    pub(crate) fn push(&mut self, item: Item<T>) {
+        let namespace = item.place.namespace;
+        let object = match item.object {
+            Ok(object) => object,
+            Err(unreadable) => {
+                self.unreadable.entry(namespace).or_default().insert(item.place.name, unreadable);
+                return;
+            }
+        };
         let known = self.store.get(&namespace, object.name()).filter(|known| **known == object);
         self.namespaces.entry(namespace).or_default().push(known.unwrap_or_else(|| Arc::new(object)));
     }
@@ -267,9 +374,18 @@ fn differing<T: Named>(old: &Objects<T>, new: &Objects<T>) -> Vec<(Box<str>, Box
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decode::Place;
 
-    #[derive(Debug, PartialEq)]
+    #[derive(Clone, Debug, PartialEq)]
     struct Thing(&'static str, u8);
+
+    fn item(namespace: &str, name: &str, object: Result<Thing, Unreadable>) -> Item<Thing> {
+        Item { place: Place { namespace: namespace.into(), name: name.into(), revision: "".into() }, object }
+    }
+
+    fn odd(name: &str) -> Unreadable {
+        Unreadable::undecodable(name.into(), "odd")
+    }
 
     impl Named for Thing {
         fn name(&self) -> &str {
@@ -341,7 +457,7 @@ mod tests {
         let same = store.get("b", "same").unwrap();
         let mut list = store.relist();
         for (namespace, thing) in [("b", Thing("y", 2)), ("b", Thing("same", 1)), ("c", Thing("z", 1))] {
-            list.push(namespace.into(), thing);
+            list.push(item(namespace, thing.0, Ok(thing.clone())));
         }
         assert_eq!(store.len(), 3, "nothing changes before the list is complete");
         let differing = store.replace(list, Some(Duration::ZERO));
@@ -349,5 +465,38 @@ mod tests {
         assert_eq!(differing, keys);
         assert!(Arc::ptr_eq(&same, &store.get("b", "same").unwrap()));
         assert_eq!(store.len(), 3);
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_remembered_until_it_changes_or_is_gone() {
+        let store = Store::default();
+        let puts = |name: &str, object| store.put(item("a", name, object));
+        assert!(puts("x", Ok(Thing("x", 1))));
+        assert!(puts("x", Err(odd("x"))), "what was known of it is over");
+        assert!(!puts("x", Err(odd("x"))), "nothing new");
+        assert_eq!((store.len(), store.understood("b").unwrap().len()), (0, 0));
+        assert_eq!(store.count_unreadable(Reason::Undecodable), 1);
+        assert_eq!(store.understood("a"), Err(odd("x")));
+        assert!(puts("x", Ok(Thing("x", 1))), "it can be understood again");
+        assert_eq!(store.understood("a").unwrap().len(), 1);
+        assert_eq!((store.len(), store.unreadable().len()), (1, 0));
+        puts("y", Err(odd("y")));
+        store.remove("a", "y");
+        assert!(store.understood("a").is_ok());
+        // What does not tell its namespace counts everywhere, until the next list does not have it any more.
+        store.put(item("", "", Err(odd(""))));
+        puts("x", Err(odd("x")));
+        assert_eq!((store.understood("a"), store.understood("b")), (Err(odd("x")), Err(odd(""))));
+        let mut list = store.relist();
+        list.push(item("a", "x", Ok(Thing("x", 1))));
+        list.push(item("c", "z", Err(odd("z"))));
+        let keys = [("a", "x"), ("", ""), ("a", "x"), ("c", "z")].map(|(ns, name)| (ns.into(), name.into()));
+        assert_eq!(store.replace(list, None), keys);
+        assert_eq!((store.understood("a").is_ok(), store.understood("c")), (true, Err(odd("z"))));
+        assert_eq!(store.unreadable(), BTreeMap::from([("c".into(), odd("z"))]));
+        // Of a cluster-scoped kind each object counts by itself.
+        store.put(item("", "q", Err(odd("q"))));
+        assert_eq!((store.unreadable_object("q"), store.unreadable_object("r")), (Some(odd("q")), None));
+        assert_eq!(store.unreadable().len(), 2);
     }
 }

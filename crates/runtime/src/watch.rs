@@ -4,17 +4,19 @@
 //! they are decoded, and every sign of life, bookmarks included, is noted, so that a watch that died silently is told
 //! from one that has nothing to say (H6). Why and what else was considered: `docs/decisions/0003-own-watch.md`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt as _;
-use kube::core::WatchEvent;
+use coppice_api::Reason;
+use kube::core::Status;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Check;
 use crate::client::Clients;
 use crate::clock::Clock;
+use crate::decode::{self, Event, Item, Unreadable};
 use crate::kinds::Watched;
 use crate::metrics::Metrics;
 use crate::pace::Pace;
@@ -127,15 +129,15 @@ impl<T: Watched> Watch<T> {
         let mut cursor = read::Cursor::default();
         let revision = loop {
             let page = read::page::<T>(&self.clients.reads, "", &mut cursor).await?;
-            for (namespace, object) in page.items.into_iter().map(T::project) {
-                list.push(namespace, object);
-            }
+            page.items.into_iter().for_each(|item| list.push(item));
             if cursor.is_done() {
-                break page.metadata.resource_version;
+                break page.revision;
             }
         };
+        let before = self.store.unreadable();
         let differing = self.store.replace(list, since);
         self.metrics.watch_synced(T::RESOURCE, self.store.len(), self.clock.now());
+        self.tell_unreadable(&before);
         // After a gap what was unknown is known again, though no object may have changed.
         let all = if gap { self.store.keys() } else { Vec::new() };
         for (namespace, name) in differing.into_iter().chain(all) {
@@ -150,49 +152,70 @@ impl<T: Watched> Watch<T> {
             read::path::<T>(""),
             self.pace.watch.as_secs()
         );
-        let open = self.clients.reads.request_events::<T::Wire>(read::request(&uri)?);
-        let Ok(events) = timeout(OPEN, open).await else { return Err(silent(OPEN)) };
-        let events = match events {
+        let open = read::lines(&self.clients.reads, &uri);
+        let Ok(lines) = timeout(OPEN, open).await else { return Err(silent(OPEN)) };
+        let mut lines = match lines {
             Err(kube::Error::Api(status)) if status.code == 410 => return Ok(Ended::Expired),
             other => other?,
         };
-        let mut events = std::pin::pin!(events);
         let patience = self.pace.watch + GRACE;
         loop {
-            let Ok(event) = timeout(patience, events.next()).await else { return Err(silent(patience)) };
-            let Some(event) = event else { return Ok(Ended::Closed) };
-            let event = event?;
+            let Ok(line) = timeout(patience, lines.next()).await else { return Err(silent(patience)) };
+            let Some(line) = line else { return Ok(Ended::Closed) };
+            let event = understood(line?)?;
             self.alive(failures);
             match event {
-                WatchEvent::Added(wire) | WatchEvent::Modified(wire) => {
-                    self.apply(wire, revision);
+                Event::Changed(item) => {
+                    advance(revision, &item.place.revision);
+                    self.apply(item);
                 }
-                WatchEvent::Deleted(wire) => {
-                    let (namespace, object) = Self::take(wire, revision);
-                    self.store.remove(&namespace, object.name());
-                    (self.changed)(&namespace, object.name());
+                Event::Deleted(place) => {
+                    advance(revision, &place.revision);
+                    self.store.remove(&place.namespace, &place.name);
+                    (self.changed)(&place.namespace, &place.name);
                 }
-                WatchEvent::Bookmark(bookmark) => *revision = bookmark.metadata.resource_version,
-                WatchEvent::Error(status) if status.code == 410 => return Ok(Ended::Expired),
-                WatchEvent::Error(status) => return Err(kube::Error::Api(status)),
+                Event::Bookmark(seen) => advance(revision, &seen),
+                Event::Error(status) if status.code == 410 => return Ok(Ended::Expired),
+                Event::Error(status) => return Err(kube::Error::Api(status)),
             }
             self.metrics.watch_alive(T::RESOURCE, self.store.len(), self.clock.now());
+            self.count_unreadable();
         }
     }
 
-    fn apply(&self, wire: T::Wire, revision: &mut String) {
-        let (namespace, object) = Self::take(wire, revision);
-        let name: Box<str> = object.name().into();
-        if self.store.upsert(&namespace, object) {
-            (self.changed)(&namespace, &name);
+    fn apply(&self, item: Item<T>) {
+        let place = item.place.clone();
+        let before = item.object.is_err().then(|| self.store.unreadable());
+        if self.store.put(item) {
+            (self.changed)(&place.namespace, &place.name);
+        }
+        if let Some(before) = before {
+            self.tell_unreadable(&before);
         }
     }
 
-    fn take(wire: T::Wire, revision: &mut String) -> (Box<str>, T) {
-        if let Some(seen) = T::revision(&wire) {
-            seen.clone_into(revision);
+    /// Shows in which namespaces something cannot be understood any more; not each object, of which there may be many.
+    fn tell_unreadable(&self, before: &BTreeMap<Box<str>, Unreadable>) {
+        for (namespace, unreadable) in self.store.unreadable() {
+            if !before.contains_key(&namespace) {
+                tracing::warn!(
+                    resource = T::RESOURCE,
+                    %namespace,
+                    object = %unreadable.name,
+                    reason = %unreadable.reason,
+                    "{unreadable}; until then the facts about {} are unknown there",
+                    T::RESOURCE,
+                );
+            }
         }
-        T::project(wire)
+        self.count_unreadable();
+    }
+
+    fn count_unreadable(&self) {
+        for reason in [Reason::Undecodable, Reason::TooLarge] {
+            let count = self.store.count_unreadable(reason);
+            self.metrics.watch_unreadable(T::RESOURCE, reason.as_str(), count);
+        }
     }
 
     fn alive(&self, failures: &mut u32) {
@@ -217,6 +240,21 @@ impl<T: Watched> Watch<T> {
         *failures += 1;
         tokio::time::sleep(pause.max(self.clients.patience.remaining())).await;
     }
+}
+
+/// Goes on from there, if it says where it is.
+fn advance(revision: &mut String, seen: &str) {
+    if !seen.is_empty() {
+        seen.clone_into(revision);
+    }
+}
+
+/// What is no event may be a refusal.
+fn understood<T: Watched>(line: &[u8]) -> Result<Event<T>, kube::Error> {
+    decode::event(line).map_err(|error| match serde_json::from_slice::<Status>(line) {
+        Ok(status) => kube::Error::Api(Box::new(status)),
+        Err(_) => kube::Error::SerdeError(error),
+    })
 }
 
 fn silent(after: Duration) -> kube::Error {
@@ -244,5 +282,112 @@ fn explain(error: &kube::Error, what: &str, resource: &str) -> Problem {
             forbidden: false,
             message: format!("cannot {what} {resource}: {}", crate::error::chain(error)),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use axum::body::Bytes;
+    use coppice_lifecycle::facts::JobFacts;
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tokio::sync::mpsc;
+    use tower::BoxError;
+
+    use super::*;
+    use crate::admin::Readiness;
+    use crate::client::Deadlines;
+    use crate::skew::Skew;
+
+    fn job(namespace: &str, name: &str, succeeded: &Value) -> Value {
+        json!({"metadata": {"name": name, "namespace": namespace, "resourceVersion": "3"}, "status": {"succeeded": succeeded}})
+    }
+
+    /// Follows a list of one Job that cannot be decoded and one that can, and then these events.
+    async fn follow(events: Vec<Vec<u8>>) -> (Store<JobFacts>, Metrics, bool, Vec<String>) {
+        let list = json!({"metadata": {"resourceVersion": "1"}, "items": [job("bad", "a", &json!(-1)), job("good", "b", &json!(1))]});
+        let (close, mut closed) = mpsc::unbounded_channel::<()>();
+        let events = Arc::new(Mutex::new(Some(events)));
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (events, close) = (events.lock().unwrap().take_if(|_| is_watch(&request)), close.clone());
+            let list = list.to_string().into_bytes();
+            async move {
+                let frames = match (is_watch(&request), events) {
+                    (false, _) => vec![list],
+                    (true, Some(events)) => events,
+                    (true, None) => {
+                        // Everything has been read.
+                        let _ = close.send(());
+                        std::future::pending().await
+                    }
+                };
+                let frames = frames.into_iter().map(|frame| Ok::<_, BoxError>(Bytes::from(frame)));
+                let body = axum::body::Body::from_stream(futures::stream::iter(frames));
+                Ok::<_, BoxError>(Response::new(body))
+            }
+        });
+        let (clock, metrics) =
+            (Clock::following_tokio("2026-01-01T00:00:00Z".parse().unwrap()), Metrics::new("test"));
+        let (store, readiness, woken) =
+            (Store::default(), Readiness::new(), Arc::new(Mutex::new(Vec::new())));
+        let log = Arc::clone(&woken);
+        let watch = Watch::<JobFacts> {
+            store: store.clone(),
+            clients: Clients::over(&service, Deadlines::default(), &Skew::new(clock.clone()), &metrics),
+            clock,
+            metrics: metrics.clone(),
+            check: readiness.register("jobs"),
+            changed: Arc::new(move |namespace, name| log.lock().unwrap().push(format!("{namespace}/{name}"))),
+            pace: Pace::default(),
+        };
+        tokio::select! {
+            () = watch.run(CancellationToken::new()) => {}
+            _ = closed.recv() => {}
+        }
+        let woken = woken.lock().unwrap().clone();
+        (store, metrics, readiness.is_ready(), woken)
+    }
+
+    fn is_watch(request: &Request<Body>) -> bool {
+        request.uri().query().is_some_and(|query| query.contains("watch=true"))
+    }
+
+    fn event(kind: &str, object: &Value) -> String {
+        format!("{}\n", json!({"type": kind, "object": object}))
+    }
+
+    #[tokio::test]
+    async fn one_object_that_cannot_be_understood_stops_neither_list_nor_watch() {
+        let (store, metrics, ready, woken) = follow(Vec::new()).await;
+        assert!(ready, "an odd object of a tenant is no reason not to be ready");
+        assert_eq!(store.understood("good").unwrap().len(), 1);
+        assert_eq!(store.understood("bad").unwrap_err().reason, Reason::Undecodable);
+        assert_eq!(woken[..2], ["good/b", "bad/a"]);
+        let line = "coppice_watch_objects_unreadable{kind=\"jobs\",reason=\"Undecodable\"} 1";
+        assert!(metrics.encode().contains(line));
+        let large: serde_json::Map<_, _> = (0..5_000).map(|n| (format!("k{n}"), json!("v"))).collect();
+        let mut large = json!({"spec": {"template": {"metadata": {"labels": large}}}});
+        large["metadata"] = job("good", "c", &json!(0))["metadata"].take();
+        let text = [
+            event("MODIFIED", &job("bad", "a", &json!(2))),
+            event("ADDED", &large),
+            event("MODIFIED", &job("good", "b", &json!("odd"))),
+            event("DELETED", &job("good", "b", &json!("odd"))),
+        ];
+        // As the network cuts them.
+        let frames = text.concat().into_bytes().chunks(1000).map(<[u8]>::to_vec).collect();
+        let (store, metrics, ready, woken) = follow(frames).await;
+        assert!(ready);
+        assert_eq!(store.understood("bad").unwrap()[0].succeeded, 2);
+        assert_eq!(
+            store.understood("good").unwrap_err().to_string(),
+            "c has more than 8192 bytes of labels in its pod template; remove some or delete it"
+        );
+        assert_eq!(woken[woken.len() - 4..], ["bad/a", "good/c", "good/b", "good/b"]);
+        let shown = metrics.encode();
+        assert!(!shown.contains("coppice_watch_restarts_total"), "{shown}");
     }
 }

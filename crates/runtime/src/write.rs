@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::client::{Clients, ambiguous};
 use crate::error::chain;
-use crate::kinds::{Object, ObjectWire, Watched};
+use crate::kinds::{Object, Watched};
 use crate::leader::Permit;
 use crate::mutants::{self, Mutant};
 use crate::read;
@@ -81,7 +81,7 @@ pub async fn status<S, T>(
 where
     T: Serialize + serde::de::DeserializeOwned + Default + PartialEq,
     S: serde::de::DeserializeOwned,
-    Object<S, T>: Watched<Wire = ObjectWire>,
+    Object<S, T>: Watched,
 {
     if let Some(error) = &object.status_error {
         // Replacing it would wipe out what has been done.
@@ -119,8 +119,8 @@ where
         .header(http::header::CONTENT_TYPE, media_type)
         .body(body)
         .map_err(|e| WriteError::Refused(e.to_string()))?;
-    let wire: ObjectWire = clients.writes.request(request).await?;
-    let written = Object::<S, T>::project(wire).1;
+    let answer = clients.writes.request_text(request).await?;
+    let written: Object<S, T> = read::understood(answer.as_bytes())?;
     if *written.status != *status {
         // Going on would write the same again and again, and rely on what is not there.
         return Err(WriteError::Refused(format!(

@@ -247,6 +247,8 @@ fn remedy(reason: &str) -> Option<&'static str> {
         (Reason::JobNotSeen, "nothing is done on what is not known"),
         (Reason::NotSynced, "nothing is done on what is not known"),
         (Reason::Stale, "nothing is done on what is not known"),
+        (Reason::Undecodable, "nothing is done on what is not known"),
+        (Reason::TooLarge, "nothing is done on what is not known"),
         (Reason::Forbidden, "nothing is done on what is not known; the operator may well see it"),
     ];
     known.iter().find(|(r, _)| r.as_str() == reason).map(|(_, remedy)| *remedy)

@@ -108,10 +108,15 @@ pub(super) async fn apply(shared: &Shared, observation: &Observation, plan: Plan
 
 /// Counts what is held back, when it begins to be.
 fn count_blocked(shared: &Shared, before: &Manager, after: &Manager) {
-    use Reason::{BudgetSpent, ClockSkew, Forbidden, NotSynced, Paused, SettingsMissing, Stale};
+    use Reason::{
+        BudgetSpent, ClockSkew, Forbidden, NotSynced, Paused, SettingsMissing, Stale, TooLarge, Undecodable,
+    };
     let reason = |m: &Manager| m.status.next.as_ref().map(|next| next.reason.clone());
     let now = reason(after).filter(|now| reason(before).as_ref() != Some(now));
-    for blocked in [BudgetSpent, ClockSkew, Forbidden, NotSynced, Paused, SettingsMissing, Stale] {
+    let all = [
+        BudgetSpent, ClockSkew, Forbidden, NotSynced, Paused, SettingsMissing, Stale, TooLarge, Undecodable,
+    ];
+    for blocked in all {
         if now.as_deref() == Some(blocked.as_str()) {
             shared.metrics.blocked(blocked.as_str());
         }

@@ -11,6 +11,7 @@ use coppice_lifecycle::law::Law;
 use coppice_lifecycle::plan::{Delivery, MAX_MANAGERS, ManagerFacts, Observed};
 use coppice_lifecycle::time::ServerTime;
 use coppice_notify::outbox::Attempt;
+use coppice_runtime::decode::Unreadable;
 use coppice_runtime::error::chain;
 use coppice_runtime::governor::Booking;
 use coppice_runtime::kinds::Manager;
@@ -64,7 +65,7 @@ fn observation(shared: &Shared, key: &Key, manager: Arc<Manager>) -> Observation
         ledger,
         managed: shared.managed(),
         before: before(shared, &manager),
-        stale: stale(shared),
+        stale: stale(shared, key),
         delivery: delivery(shared, manager.status.intent.as_ref()),
         at: shared.time(),
         asked: Instant::now(),
@@ -102,8 +103,8 @@ pub(super) async fn fresh(shared: &Shared, key: &Key) -> Result<Option<Observati
         };
         // How long a source was followed without a gap is known by its watch alone: what the watch does not know, a
         // list cannot tell either.
-        observation.pods = renew(observation.pods, pods, &mut observation.unread);
-        observation.jobs = renew(observation.jobs, jobs, &mut observation.unread);
+        observation.pods = renew(observation.pods, pods, "pods", &mut observation.unread);
+        observation.jobs = renew(observation.jobs, jobs, "jobs", &mut observation.unread);
     }
     observation.at = shared.time();
     observation.asked = asked;
@@ -186,13 +187,15 @@ fn borrow<T>(fact: &Fact<Vec<Arc<T>>>) -> Fact<Many<'_, T>> {
 
 fn renew<T>(
     cached: Fact<Vec<Arc<T>>>,
-    listed: Result<Vec<T>, kube::Error>,
+    listed: Result<Result<Vec<T>, Unreadable>, kube::Error>,
+    what: &str,
     unread: &mut Option<String>,
 ) -> Fact<Vec<Arc<T>>> {
     match (cached, listed) {
-        (Fact::Known { since, .. }, Ok(listed)) => {
+        (Fact::Known { since, .. }, Ok(Ok(listed))) => {
             Fact::Known { value: listed.into_iter().map(Arc::new).collect(), since }
         }
+        (Fact::Known { .. }, Ok(Err(unreadable))) => not_understood(&unreadable, what),
         (unknown @ Fact::Unknown { .. }, _) => unknown,
         (Fact::Known { .. }, Err(error)) => {
             let message = format!("the facts could not be read afresh: {}", chain(&error));
@@ -204,11 +207,14 @@ fn renew<T>(
 
 fn fact<T: Named + PartialEq>(shared: &Shared, store: &Store<T>, key: &Key, what: &str) -> Fact<Vec<Arc<T>>> {
     match store.freshness() {
-        Freshness::Fresh(since) => {
+        Freshness::Fresh(since) => match store.understood(&key.namespace) {
             // Followers keep their caches, but nobody looked at what they saw.
-            let since = since.max(leads_since(shared));
-            Fact::Known { value: store.list(&key.namespace), since: shared.server_clock.at(since) }
-        }
+            Ok(value) => {
+                let since = shared.server_clock.at(since.max(leads_since(shared)));
+                Fact::Known { value, since }
+            }
+            Err(unreadable) => not_understood(&unreadable, what),
+        },
         Freshness::NotSynced(_) if mutants::active(Mutant::ActBeforeSync) => {
             Fact::Known { value: store.list(&key.namespace), since: Timestamp::MIN }
         }
@@ -219,6 +225,11 @@ fn fact<T: Named + PartialEq>(shared: &Shared, store: &Store<T>, key: &Key, what
     }
 }
 
+/// Nobody knows what an object that cannot be understood would have said.
+fn not_understood<T>(unreadable: &Unreadable, what: &str) -> Fact<T> {
+    Fact::Unknown { reason: unreadable.reason, message: format!("{what} are not known: {unreadable}") }
+}
+
 /// On the monotonic clock.
 fn leads_since(shared: &Shared) -> Duration {
     match shared.gate.state() {
@@ -227,8 +238,8 @@ fn leads_since(shared: &Shared) -> Duration {
     }
 }
 
-/// Whether the caches that every decision rests on are behind.
-fn stale(shared: &Shared) -> Option<(Reason, String)> {
+/// Whether the caches that every decision rests on are behind, or the namespace itself cannot be understood.
+fn stale(shared: &Shared, key: &Key) -> Option<(Reason, String)> {
     if mutants::active(Mutant::ActBeforeSync) {
         return None;
     }
@@ -237,7 +248,11 @@ fn stale(shared: &Shared) -> Option<(Reason, String)> {
         (shared.namespaces.freshness(), "namespaces"),
         (shared.configs.freshness(), "coppiceconfigs"),
     ];
-    all.iter().find(|(f, _)| !matches!(f, Freshness::Fresh(_))).map(|(f, what)| why(f, what))
+    let behind = all.iter().find(|(f, _)| !matches!(f, Freshness::Fresh(_))).map(|(f, what)| why(f, what));
+    behind.or_else(|| {
+        let unreadable = shared.namespaces.unreadable_object(&key.namespace)?;
+        Some((unreadable.reason, format!("the namespace is not known: {unreadable}")))
+    })
 }
 
 fn why(freshness: &Freshness, what: &str) -> (Reason, String) {

@@ -59,7 +59,7 @@ impl Plane {
     /// The watch tells the cache; whether that was news.
     fn catch_up(&self) -> bool {
         let wire: ObjectWire = serde_json::from_value(self.settings.lock().unwrap().clone()).unwrap();
-        self.known.upsert("", Config::project(wire).1)
+        self.known.upsert("", Config::project(wire).unwrap())
     }
 
     /// An edit by somebody else, that the cache has not heard of.
