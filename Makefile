@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(COPPICE_CACHE)/target
 export RUST_BACKTRACE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint fmt generate check tools image campaign bench bench-memory clean
+.PHONY: help build demo test fuzz lint fmt generate check tools image campaign bench bench-memory clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ demo: ## Run the examples on a control plane of its own (without Go: in memory) 
 
 test: prerequisites ## Run every test
 	./hack/test.sh
+
+fuzz: ## Fuzz what is read of objects, for FUZZ_SECONDS (300); needs a nightly toolchain and cargo-fuzz
+	@./hack/fuzz.sh
 
 lint: prerequisites ## Check format, lints, licences, architecture and generated files
 	cargo fmt --all --check

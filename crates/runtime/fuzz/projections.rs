@@ -1,0 +1,56 @@
+//! What must hold of every projection, whatever an object is. Run over the corpus by `make test` (`tests/corpus.rs`), and
+//! over what the fuzzer thinks of by `make fuzz`.
+
+use std::fmt::Debug;
+
+use coppice_lifecycle::facts::{JobFacts, NamespaceFacts, PodFacts};
+use coppice_runtime::decode::{self, Event, Item, LARGEST_KEPT};
+use coppice_runtime::kinds::{Config, Manager, Watched};
+use serde_json::{Value, json};
+
+/// Takes any bytes: as an answer, as an event and, where they are a JSON object, as an object among others.
+pub(crate) fn hold(data: &[u8]) {
+    let bytes = |labels: &coppice_api::Labels| labels.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
+    each::<NamespaceFacts>(data, |namespace| bytes(&namespace.labels));
+    each::<PodFacts>(data, |pod| bytes(&pod.labels) + pod.job.as_ref().map_or(0, |uid| uid.len()));
+    each::<JobFacts>(data, |job| bytes(&job.pod_labels));
+    // Of these the size of spec is limited, and whatever they are, they are there.
+    for place in [each::<Manager>(data, |_| 0), each::<Config>(data, |_| 0)].into_iter().flatten() {
+        assert!(place.name.is_empty(), "{place:?} is not kept");
+    }
+}
+
+/// Where the object is, if it is one and is not understood.
+fn each<T: Watched + Debug + Clone>(data: &[u8], kept: impl Fn(&T) -> usize) -> Option<decode::Place> {
+    let (_, _) = (decode::page::<T>(data).is_ok(), decode::event::<T>(data).is_ok());
+    let object: Value = serde_json::from_slice(data).ok().filter(Value::is_object)?;
+    let neighbour = json!({"metadata": {"name": "neighbour", "namespace": "n"}});
+    let list = json!({"metadata": {"resourceVersion": "1"}, "items": [neighbour, object, neighbour]});
+    let page = decode::page::<T>(list.to_string().as_bytes()).expect("an object does not fail its page");
+    let [before, found, after] = page.items.as_slice() else { panic!("{} objects", page.items.len()) };
+    assert!(before.object.is_ok() && after.object.is_ok(), "an object hides its neighbours");
+    for kind in ["ADDED", "MODIFIED"] {
+        let event = json!({"type": kind, "object": object}).to_string();
+        let event = decode::event::<T>(event.as_bytes()).expect("an object does not fail its event");
+        let Event::Changed(item) = event else { panic!("{event:?}") };
+        assert!(item == *found, "{item:?} in an event, {found:?} in a page");
+    }
+    let event = json!({"type": "DELETED", "object": object}).to_string();
+    let event = decode::event::<T>(event.as_bytes()).expect("an object does not fail its end");
+    let Event::Deleted(gone) = event else { panic!("{event:?}") };
+    let Item { place, object: read } = found;
+    assert_eq!((&gone.name, &gone.revision), (&place.name, &place.revision));
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    assert_eq!(&*place.name, name, "what cannot be understood still has its name");
+    match read {
+        Ok(read) => {
+            assert_eq!(read.name(), name);
+            assert!(kept(read) <= LARGEST_KEPT, "too much is kept");
+            None
+        }
+        Err(unreadable) => {
+            assert!(*unreadable.name == *name && unreadable.detail.len() < 1000, "{unreadable}");
+            Some(place.clone())
+        }
+    }
+}
