@@ -98,7 +98,9 @@ pub fn apply(
         Outcome::Refused { reason, message } => {
             let wait = backoff(intent.attempts + 1);
             let mut notes = failed(status, intent, (message, wait, false), &about, now);
-            notes.iter_mut().for_each(|note| note.reason = *reason);
+            for note in &mut notes {
+                note.reason = *reason;
+            }
             notes
         }
         Outcome::Failed { error, permanent, at_least } => {

@@ -43,7 +43,8 @@ fn start(args: args::Args) -> anyhow::Result<()> {
     match args.command {
         None => {
             // The lease and the probes have a thread of their own: what tenants make us look at can keep the others busy.
-            let vital = Builder::new_multi_thread().worker_threads(1).thread_name("vital").enable_all().build()?;
+            let vital =
+                Builder::new_multi_thread().worker_threads(1).thread_name("vital").enable_all().build()?;
             runtime.block_on(process::run(args, vital.handle()))
         }
         Some(args::Command::WakeAll { wait }) => runtime.block_on(wake_all::run(args, wait)),

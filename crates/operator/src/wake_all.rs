@@ -16,7 +16,7 @@ use coppice_runtime::clock::{Clock, Dice};
 use coppice_runtime::leader::Gate;
 use coppice_runtime::lease::{Election, identity, keep, seize};
 use coppice_runtime::metrics::Metrics;
-use coppice_runtime::skew::Skew;
+use coppice_runtime::server_clock::ServerClock;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -34,10 +34,10 @@ const GRACE: Duration = Duration::from_secs(15);
 pub(crate) async fn run(args: Args, wait: Duration) -> anyhow::Result<()> {
     let deadline = Instant::now() + wait;
     let clock = Clock::system();
-    let (metrics, skew) = (Metrics::new(env!("CARGO_PKG_VERSION")), Skew::new(clock.clone()));
+    let (metrics, server_clock) = (Metrics::new(env!("CARGO_PKG_VERSION")), ServerClock::new(clock.clone()));
     let config = load_config(args.kubeconfig.clone(), args.context.clone()).await?;
     let clients =
-        Clients::new(config, &skew, &metrics).context("the API server's address or certificates")?;
+        Clients::new(config, &server_clock, &metrics).context("the API server's address or certificates")?;
     let mut dice = Dice::entropy();
     let me = identity(args.identity.as_deref().unwrap_or("coppice-wake-all"), &mut dice);
     let lease = args.lease(&me, dice.roll());

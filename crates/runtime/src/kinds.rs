@@ -53,6 +53,7 @@ struct Meta {
     uid: Box<str>,
     resource_version: Box<str>,
     generation: i64,
+    creation_timestamp: Instant,
     deletion_timestamp: Option<IgnoredAny>,
 }
 
@@ -386,7 +387,7 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Default> Object<S, T> {
             uid: meta.uid,
             resource_version: meta.resource_version,
             generation: meta.generation,
-            created: meta.creation_timestamp.unwrap_or(Timestamp::MAX),
+            created: meta.creation_timestamp.0.unwrap_or(Timestamp::MAX),
             terminating: meta.deletion_timestamp.is_some(),
             spec,
             status: Box::new(status),
@@ -406,6 +407,7 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Default> Object<S, T> {
             resource_version: place.revision.clone(),
             // Of no real object, and so of no law that is compiled already.
             generation: -1,
+            created: Timestamp::MAX,
             terminating: false,
             spec: Err(format!("the object cannot be understood: {why}")),
             status: Box::default(),

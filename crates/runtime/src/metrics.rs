@@ -307,7 +307,7 @@ impl Metrics {
         self.families.api_request_duration.get_or_create(&call).observe(took.as_secs_f64());
     }
 
-    /// The estimate of [`Skew::current`](crate::skew::Skew::current).
+    /// The estimate of [`ServerClock::skew`](crate::server_clock::ServerClock::skew).
     pub fn clock_skew(&self, skew: SignedDuration) {
         self.families.clock_skew.set(skew.as_secs_f64());
     }

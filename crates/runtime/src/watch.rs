@@ -300,7 +300,7 @@ mod tests {
     use super::*;
     use crate::admin::Readiness;
     use crate::client::Deadlines;
-    use crate::skew::Skew;
+    use crate::server_clock::ServerClock;
 
     fn job(namespace: &str, name: &str, succeeded: &Value) -> Value {
         json!({"metadata": {"name": name, "namespace": namespace, "resourceVersion": "3"}, "status": {"succeeded": succeeded}})
@@ -336,7 +336,12 @@ mod tests {
         let log = Arc::clone(&woken);
         let watch = Watch::<JobFacts> {
             store: store.clone(),
-            clients: Clients::over(&service, Deadlines::default(), &Skew::new(clock.clone()), &metrics),
+            clients: Clients::over(
+                &service,
+                Deadlines::default(),
+                &ServerClock::new(clock.clone()),
+                &metrics,
+            ),
             clock,
             metrics: metrics.clone(),
             check: readiness.register("jobs"),

@@ -113,9 +113,8 @@ fn count_blocked(shared: &Shared, before: &Manager, after: &Manager) {
     };
     let reason = |m: &Manager| m.status.next.as_ref().map(|next| next.reason.clone());
     let now = reason(after).filter(|now| reason(before).as_ref() != Some(now));
-    let all = [
-        BudgetSpent, ClockSkew, Forbidden, NotSynced, Paused, SettingsMissing, Stale, TooLarge, Undecodable,
-    ];
+    let all =
+        [BudgetSpent, ClockSkew, Forbidden, NotSynced, Paused, SettingsMissing, Stale, TooLarge, Undecodable];
     for blocked in all {
         if now.as_deref() == Some(blocked.as_str()) {
             shared.metrics.blocked(blocked.as_str());
