@@ -10,12 +10,14 @@ mod crash;
 mod demo;
 mod faults;
 mod guard;
+mod hostile;
 mod input;
 mod kill_switch;
 mod lifecycle;
 mod many;
 mod settings;
 mod sim;
+mod uninstall;
 mod wishes;
 
 #[test]

@@ -127,7 +127,8 @@ pub struct WakePass {
 pub async fn wake_all(clients: &Clients, gate: &Gate, law: &Law) -> Result<WakePass, WakeError> {
     let mut pass = WakePass::default();
     let mut managers = match read::list::<Manager>(&clients.reads, "").await {
-        Ok(managers) => managers,
+        Ok(Ok(managers)) => managers,
+        Ok(Err(unreadable)) => return Err(WakeError::List(unreadable.to_string())),
         // Without the kind there is nothing that remembers anything.
         Err(kube::Error::Api(status)) if status.code == 404 => return Ok(pass),
         Err(error) => return Err(WakeError::List(chain(&error))),
