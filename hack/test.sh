@@ -22,7 +22,6 @@ run() {
 # Thousands of runs, so optimised; and on what the tests on real control planes leave of the processors: those mostly wait.
 simulate() {
   run simulation nice -n 15 cargo test --locked --profile sim -p coppice-sim --no-fail-fast
-  run simulation nice -n 15 cargo test --locked --profile sim -p coppice-sim --no-fail-fast --features mutants --test mutants
 }
 echo "== testing, and simulating beside it"
 # With a process group of its own, so that it ends with this script, however that ends.

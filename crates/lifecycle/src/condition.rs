@@ -9,6 +9,7 @@ use coppice_quantity::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::facts::{Fact, JobFacts, JobState, Many, Owners, PodFacts, PodPhase, World};
+use crate::mutants::{Mutant, active};
 
 /// The verdict on one policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,7 +179,8 @@ fn judge_ttl<'a>(ttl: &Ttl, spec: &NamespaceManagerSpec, world: &World<'_>, now:
             return Judged::new(Verdict::Unknown, Reason::InvalidSpec, text);
         }
     };
-    let due = spec.extend_until.map_or(ends, |extended| ends.max(extended));
+    let extended = spec.extend_until.filter(|_| !active(Mutant::ExtensionIgnored));
+    let due = extended.map_or(ends, |extended| ends.max(extended));
     let extended = due > ends;
     let judged = if now < due {
         Judged::not_before(Reason::TtlRunning, Text::TtlRuns { due, extended }, due)
@@ -201,7 +203,7 @@ fn judge_pods<'a>(
     now: Timestamp,
 ) -> Judged<'a> {
     let earliest = since_creation(world, condition.initial_delay);
-    if now < earliest {
+    if now < earliest && !active(Mutant::InitialDelayIgnored) {
         return Judged::not_before(Reason::InitialDelay, Text::Delayed(earliest), earliest);
     }
     let (pods, jobs, gapless) = match (&world.pods, &world.jobs) {
@@ -217,7 +219,7 @@ fn judge_pods<'a>(
         let verdict = if blocker.rank == UNKNOWN { Verdict::Unknown } else { Verdict::False };
         return Judged::new(verdict, blocker.reason, blocker.text);
     }
-    if tally.succeeded < u64::from(condition.min_pods) {
+    if tally.succeeded < u64::from(condition.min_pods) && !active(Mutant::MinPodsIgnored) {
         let text = Text::TooFew { succeeded: tally.succeeded, least: condition.min_pods };
         return Judged::new(Verdict::False, Reason::TooFewPods, text);
     }
@@ -225,9 +227,10 @@ fn judge_pods<'a>(
     let recorded = previous
         .filter(|p| [Reason::Settling.as_str(), Reason::PodsSucceeded.as_str()].contains(&p.reason.as_str()))
         .map_or_else(|| whole_second_after(now), |p| p.since);
+    let gapless = if active(Mutant::GapIgnored) { Timestamp::MIN } else { gapless };
     let since = if condition.settle.is_zero() { recorded } else { recorded.max(whole_second_after(gapless)) };
     let settled = later(since, condition.settle);
-    let judged = if !condition.settle.is_zero() && now < settled {
+    let judged = if !condition.settle.is_zero() && now < settled && !active(Mutant::SettleIgnored) {
         Judged::not_before(Reason::Settling, Text::Settling(settled), settled)
     } else {
         let text = Text::Said("every pod that counts has succeeded");
@@ -249,7 +252,8 @@ const LEAVING: u8 = 2;
 const UNKNOWN: u8 = 3;
 
 fn counts(condition: &PodsSucceed, labels: &coppice_api::Labels) -> bool {
-    condition.selector.as_ref().is_none_or(|selector| selector.matches(labels))
+    let selects = |selector: &coppice_api::Selector| selector.matches(labels);
+    condition.selector.as_ref().is_none_or(selects) || active(Mutant::PodSelectorIgnored)
 }
 
 #[derive(Default)]
@@ -300,7 +304,7 @@ impl<'a> Tally<'a> {
         let over = matches!(pod.phase, PodPhase::Succeeded | PodPhase::Failed);
         if pod.terminating {
             // What is over and goes away says nothing any more; what was cut off may be replaced.
-            if !over {
+            if !over && !active(Mutant::TerminatingPodsIgnored) {
                 self.block(LEAVING, Reason::PodTerminating, Text::PodLeaves(name));
             }
             return;
@@ -313,7 +317,7 @@ impl<'a> Tally<'a> {
         };
         match pod.phase {
             PodPhase::Succeeded => self.succeeded += 1,
-            PodPhase::Failed if job_complete && ignore_retried => {}
+            PodPhase::Failed if job_complete && ignore_retried || active(Mutant::FailedPodsIgnored) => {}
             PodPhase::Failed => self.block(FAILED, Reason::PodFailed, Text::PodFailed(name)),
             PodPhase::Pending | PodPhase::Running => {
                 self.block(UNFINISHED, Reason::PodsNotFinished, Text::PodUnfinished(name, pod.phase));
@@ -332,6 +336,9 @@ impl<'a> Tally<'a> {
 
     fn block_on_job(&mut self, job: &'a JobFacts) {
         let name = &*job.name;
+        if active(Mutant::JobsIgnored) {
+            return;
+        }
         if job.state == JobState::Failed {
             self.block(FAILED, Reason::JobFailed, Text::JobFailed(name));
         } else {

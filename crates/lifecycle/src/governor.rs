@@ -8,6 +8,8 @@ use coppice_api::Reason;
 use coppice_api::config::{Booked, Governor, GovernorStatus, Tripped};
 use jiff::{SignedDuration, Timestamp};
 
+use crate::mutants::{Mutant, active};
+
 const MINUTE: SignedDuration = SignedDuration::from_secs(60);
 const HOUR: SignedDuration = SignedDuration::from_secs(3600);
 
@@ -25,7 +27,8 @@ pub struct Denied {
 /// How many steps an hour are allowed with that many managed namespaces.
 pub fn hourly_limit(settings: &Governor, managed: u64) -> u32 {
     let share = settings.max_share.of(managed).max(u64::from(settings.at_least));
-    settings.per_hour.min(u32::try_from(share).unwrap_or(u32::MAX))
+    let share = u32::try_from(share).ok().filter(|_| !active(Mutant::ShareIgnored)).unwrap_or(u32::MAX);
+    if active(Mutant::PerHourIgnored) { share } else { settings.per_hour.min(share) }
 }
 
 /// Whether one more step may be taken now.
@@ -40,7 +43,7 @@ pub fn allow(
 
 /// How many more steps may be taken now: at least one, otherwise why none.
 fn free(settings: &Governor, ledger: &GovernorStatus, managed: u64, now: Timestamp) -> Result<u32, Denied> {
-    if settings.paused {
+    if settings.paused && !active(Mutant::PauseIgnored) {
         return Err(Denied {
             reason: Reason::Paused,
             message: "the kill switch is on (spec.governor.paused of CoppiceConfig/coppice)".to_owned(),
@@ -48,11 +51,11 @@ fn free(settings: &Governor, ledger: &GovernorStatus, managed: u64, now: Timesta
         });
     }
     let hourly = hourly_limit(settings, managed);
+    let minutely = if active(Mutant::PerMinuteIgnored) { u32::MAX } else { settings.per_minute };
     let mut free = u32::MAX;
-    for (limit, window, what) in [
-        (settings.per_minute, MINUTE, "a minute (perMinute)"),
-        (hourly, HOUR, "an hour (perHour, maxShare, atLeast)"),
-    ] {
+    for (limit, window, what) in
+        [(minutely, MINUTE, "a minute (perMinute)"), (hourly, HOUR, "an hour (perHour, maxShare, atLeast)")]
+    {
         match room(ledger, limit, window, now) {
             Room::Free(steps) => free = free.min(steps),
             Room::Full(retry_at) => {
@@ -95,7 +98,8 @@ pub fn book(
     let mut booked: Vec<Booked> = Vec::with_capacity(ledger.booked.len() + 1);
     let at = round_up(now, 1);
     let past = ledger.booked.iter().filter(|b| in_window(b.at, HOUR, now)).cloned();
-    for mut entry in past.chain([Booked { at, steps: granted }]) {
+    let new = Some(Booked { at, steps: granted }).filter(|_| !active(Mutant::BookingForgotten));
+    for mut entry in past.chain(new) {
         // Older entries only count for the hour: one a minute is enough, and late is on the safe side. Not so late that
         // they would count for this minute again.
         let late = round_up(entry.at, 60);

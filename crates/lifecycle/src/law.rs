@@ -9,6 +9,7 @@ use coppice_api::{Reason, names};
 use crate::destination::{AllowList, Destination};
 use crate::facts::NamespaceFacts;
 use crate::glob;
+use crate::mutants::{Mutant, active};
 
 /// The platform's rules in force.
 #[derive(Clone, Debug)]
@@ -69,6 +70,9 @@ impl Law {
     /// Why this namespace must never be deleted or scaled down, if so. Asked where decisions are made and again where
     /// they are carried out, with a fresh read.
     pub fn protection(&self, namespace: &NamespaceFacts) -> Option<Refusal> {
+        if active(Mutant::ProtectionIgnored) {
+            return None;
+        }
         let protected = &self.config.protected;
         let name = namespace.name.as_str();
         let why = if name == "default" || name.starts_with("kube-") {

@@ -18,6 +18,7 @@ pub mod facts;
 pub mod glob;
 pub mod governor;
 pub mod law;
+pub mod mutants;
 pub mod plan;
 pub mod record;
 pub mod time;

@@ -3,6 +3,8 @@
 use coppice_api::Reason;
 use jiff::{SignedDuration, Timestamp};
 
+use crate::mutants::{Mutant, active};
+
 /// The API server's clock and this machine's agree while they differ by no more than this.
 pub const MAX_CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(5);
 
@@ -35,11 +37,12 @@ impl ServerTime {
     /// They do not: the true time is one of these, or between two of them.
     pub fn doubted(doubt: ClockDoubt, any: Timestamp, others: impl IntoIterator<Item = Timestamp>) -> Self {
         let unknown = Self { earliest: any, latest: any, doubt: Some(doubt) };
-        others.into_iter().fold(unknown, |time, other| Self {
+        let between = others.into_iter().fold(unknown, |time, other| Self {
             earliest: time.earliest.min(other),
             latest: time.latest.max(other),
             ..time
-        })
+        });
+        if active(Mutant::ClockSkewIgnored) { Self::agreed(between.latest) } else { between }
     }
 
     /// The time before which it is certainly not: what is due by it is due.

@@ -57,8 +57,13 @@ pub async fn namespace(
         uid: Some(namespace.uid.clone()),
         resource_version: Some(namespace.resource_version.clone()),
     });
-    if mutants::active(Mutant::NoPreconditions) || mutants::active(Mutant::LeaseTrustedAlone) {
+    if mutants::active(Mutant::NoPreconditions) {
         parameters.preconditions = None;
+    }
+    if let Some(preconditions) = &mut parameters.preconditions
+        && mutants::active(Mutant::NoRevision)
+    {
+        preconditions.resource_version = None;
     }
     let error = match api.delete(&namespace.name, &parameters).await {
         Ok(answer) => {

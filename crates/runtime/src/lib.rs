@@ -18,7 +18,7 @@ pub mod leader;
 pub mod lease;
 pub mod logging;
 pub mod metrics;
-pub mod mutants;
+pub use coppice_lifecycle::mutants;
 pub mod pace;
 pub mod panic;
 pub mod queue;

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::client::Clients;
 use crate::leader::Permit;
+use crate::mutants::{self, Mutant};
 use crate::read;
 use crate::write::WriteError;
 
@@ -147,7 +148,8 @@ pub async fn list(
             let labels = wire.metadata.labels.as_ref().unwrap_or(&none);
             let managed =
                 kind.kind == "ReplicaSet" && wire.metadata.owner_references.iter().any(|o| o.controller);
-            let selected = selector.is_none_or(|s| s.matches(labels));
+            let selected = selector.is_none_or(|s| s.matches(labels))
+                || mutants::active(Mutant::WorkloadSelectorIgnored);
             if wire.metadata.deletion_timestamp.is_some() || managed || !selected {
                 continue;
             }
@@ -211,10 +213,13 @@ pub async fn set(
         path(namespace, &workload.kind),
         workload.name
     );
-    let body = json!({
+    let mut body = json!({
         "metadata": {"uid": workload.uid, "resourceVersion": workload.resource_version},
         "spec": spec,
     });
+    if mutants::active(Mutant::NoScalePreconditions) {
+        body["metadata"] = json!({});
+    }
     let request = Request::patch(uri)
         .header(http::header::CONTENT_TYPE, "application/merge-patch+json")
         .body(body.to_string().into_bytes())

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use coppice_runtime::clock::Dice;
+use jiff::SignedDuration;
 
 /// What a fault hits. Everything is counted over the whole run and over all replicas, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,6 +53,28 @@ pub enum Fault {
     Silent,
     /// The API server forgets its past, and all watches of all replicas say that their revision is gone (410).
     AllExpired,
+    /// Nothing gets from the replica to the API server, or back, for so long; then all of it does.
+    CutOff(Duration),
+    /// Nobody reaches the API server for so long, and every connection to it breaks.
+    Away(Duration),
+}
+
+/// What is wrong with the `Date` header of answers: the API server's clock, or that of one of several servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dates {
+    /// By how much it is wrong; none if there is no such header.
+    pub by: Option<SignedDuration>,
+    /// From when until when, from the beginning of the run.
+    pub during: (Duration, Duration),
+    /// It is every answer of so many.
+    pub every: u64,
+}
+
+impl Dates {
+    /// Whether the n-th answer is wrong, if it is given now.
+    pub(crate) fn strike(self, n: u64, now: Duration) -> bool {
+        self.during.0 <= now && now < self.during.1 && n.is_multiple_of(self.every)
+    }
 }
 
 /// One fault of a plan.
@@ -78,6 +101,8 @@ impl fmt::Display for Planned {
             Fault::RefusedAfter(code) => write!(f, "refused-after:{code}"),
             Fault::Late(by) => write!(f, "late:{}ms", by.as_millis()),
             Fault::Delayed(by) => write!(f, "delayed:{}ms", by.as_millis()),
+            Fault::CutOff(by) => write!(f, "cut-off:{}ms", by.as_millis()),
+            Fault::Away(by) => write!(f, "away:{}ms", by.as_millis()),
             plain => {
                 f.write_str(PLAIN.iter().find(|(fault, _)| *fault == plain).map_or("", |(_, name)| name))
             }
@@ -125,6 +150,8 @@ impl FromStr for Planned {
             "refused-after" => Fault::RefusedAfter(code()?),
             "late" => Fault::Late(millis()?),
             "delayed" => Fault::Delayed(millis()?),
+            "cut-off" => Fault::CutOff(millis()?),
+            "away" => Fault::Away(millis()?),
             name => PLAIN.iter().find(|(_, plain)| *plain == name).ok_or_else(wrong)?.0,
         };
         Ok(Self { at, fault })
@@ -206,7 +233,7 @@ impl Faults {
             Sort::Lease => At::Lease(n),
             Sort::Read => At::Read(n),
         };
-        let fault = self.planned(at).or_else(|| self.request_by_chance(at, sort, n, now));
+        let fault = self.planned(at).or_else(|| self.request_by_chance(sort, n, now));
         self.fire(at, fault)
     }
 
@@ -228,7 +255,7 @@ impl Faults {
         self.planned.iter().find(|planned| planned.at == at).map(|planned| planned.fault)
     }
 
-    fn request_by_chance(&mut self, at: At, sort: Sort, n: u64, now: Duration) -> Option<Fault> {
+    fn request_by_chance(&mut self, sort: Sort, n: u64, now: Duration) -> Option<Fault> {
         let weather = self.weather.filter(|weather| now < weather.until)?;
         let stream = match sort {
             Sort::Write => 11,
@@ -241,7 +268,7 @@ impl Faults {
         }
         let late = dice.between(Duration::from_millis(100), Duration::from_secs(20));
         Some(match dice.roll() % 10 {
-            0 | 1 if self.kills > 0 && !matches!(at, At::Read(_)) => {
+            0 | 1 if self.kills > 0 && sort != Sort::Read => {
                 self.kills -= 1;
                 if dice.roll().is_multiple_of(2) { Fault::KilledBefore } else { Fault::KilledAfter }
             }

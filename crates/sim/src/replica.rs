@@ -29,6 +29,8 @@ use crate::world::World;
 
 /// How long after its end a replica is started again.
 const RESTART: Duration = Duration::from_secs(3);
+/// How long a webhook waits for an answer.
+const NO_ANSWER: Duration = Duration::from_secs(10);
 
 /// How a replica is set up.
 #[derive(Clone, Debug)]
@@ -37,6 +39,8 @@ pub struct ReplicaSettings {
     pub clock_error: SignedDuration,
     /// When its clock is set right, from the beginning of the run.
     pub clock_set_right: Option<Duration>,
+    /// When it is set besides, from the beginning of the run, and how much later it shows then.
+    pub clock_jumps: Vec<(Duration, SignedDuration)>,
     /// What the operator is told at its start.
     pub setup: Setup,
     /// How often it looks for what it may have missed.
@@ -51,10 +55,21 @@ impl Default for ReplicaSettings {
         Self {
             clock_error: SignedDuration::ZERO,
             clock_set_right: None,
+            clock_jumps: Vec::new(),
             setup: Setup { own_namespace: "coppice-system".to_owned(), scale_kinds: Vec::new() },
             pace: Pace::default(),
             lease: None,
         }
+    }
+}
+
+impl ReplicaSettings {
+    /// By how much its clock is wrong at a time, from the beginning of the run.
+    pub(crate) fn clock_error_at(&self, at: Duration) -> SignedDuration {
+        let set_right = self.clock_set_right.is_some_and(|right| right <= at);
+        let error = if set_right { SignedDuration::ZERO } else { self.clock_error };
+        let jumps = self.clock_jumps.iter().filter(|(then, _)| *then <= at);
+        jumps.fold(error, |error, (_, by)| error + *by)
     }
 }
 
@@ -83,11 +98,8 @@ pub(crate) async fn keep_running(world: World, replica: usize, settings: Replica
 
 async fn run(world: World, replica: usize, life: u32, settings: ReplicaSettings) -> anyhow::Result<()> {
     let mut dice = dice(world.seed(), 2 + replica as u64 * 1000, life.into());
-    let is_right = settings.clock_set_right.is_some_and(|at| world.elapsed() >= at);
-    let settings =
-        if is_right { ReplicaSettings { clock_error: SignedDuration::ZERO, ..settings } } else { settings };
-    let clock = world.clock().shifted(settings.clock_error);
-    let set_right = set_right(world.clone(), clock.clone(), settings.clone());
+    let clock = world.clock().shifted(settings.clock_error_at(world.elapsed()));
+    let set_clock = set_clock(world.clone(), clock.clone(), settings.clone());
     let metrics = Metrics::new("sim");
     let server_clock = ServerClock::new(clock.clone()).at_pace(settings.pace);
     let transport = Transport { world: world.clone(), replica, life };
@@ -110,16 +122,22 @@ async fn run(world: World, replica: usize, life: u32, settings: ReplicaSettings)
     let replica = Replica::new(shared, queue, Readiness::new(), sender).at_pace(pace);
     tokio::select! {
         biased;
-        () = set_right => Ok(()),
+        () = set_clock => Ok(()),
         ended = replica.serve(election, Handle::current(), std::future::pending()) => ended,
     }
 }
 
-/// Sets a replica's clock right when it is time, and does not end.
-async fn set_right(world: World, clock: Clock, settings: ReplicaSettings) {
-    if let Some(at) = settings.clock_set_right {
+/// Sets a replica's clock whenever it is time, and does not end.
+async fn set_clock(world: World, clock: Clock, settings: ReplicaSettings) {
+    let mut times: Vec<Duration> = settings.clock_jumps.iter().map(|(at, _)| *at).collect();
+    times.extend(settings.clock_set_right);
+    times.sort_unstable();
+    let mut error = settings.clock_error_at(world.elapsed());
+    for at in times {
         tokio::time::sleep(at.saturating_sub(world.elapsed())).await;
-        clock.jump(-settings.clock_error);
+        let wrong = settings.clock_error_at(world.elapsed());
+        clock.jump(wrong - error);
+        error = wrong;
     }
     std::future::pending::<()>().await;
 }
@@ -137,14 +155,14 @@ impl Deliver for Post {
         async move {
             tokio::time::sleep(way.world.latency()).await;
             way.still_there().await;
+            if !way.world.cut_off(way.replica).is_zero() {
+                tokio::time::sleep(NO_ANSWER).await;
+                return Err(SendError::Timeout { after: NO_ANSWER });
+            }
             let at = way.world.elapsed();
             let (reaction, answer) = way.world.with(|state| state.receiver.attempt(at, &request));
             way.world.note(Who::Receiver, format!("{reaction:?} {}", request.id));
-            let pause = if reaction == Reaction::TakesSilently {
-                Duration::from_secs(10)
-            } else {
-                way.world.latency()
-            };
+            let pause = if reaction == Reaction::TakesSilently { NO_ANSWER } else { way.world.latency() };
             tokio::time::sleep(pause).await;
             way.still_there().await;
             answer

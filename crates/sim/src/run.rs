@@ -4,18 +4,19 @@ use std::pin::pin;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use coppice_runtime::mutants::{self, Mutant};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::fault::{Fault, Faults, Planned, Weather};
-use crate::oracle::{self, EndState};
+use crate::fault::{Dates, Fault, Faults, Planned, Weather};
+use crate::oracle::{self, EndState, Rule};
 use crate::receiver::{Received, Receiver};
 use crate::replica::{ReplicaSettings, keep_running};
-use crate::scenario::Scenario;
 use crate::scenario::objects::{config, done, namespace};
+use crate::scenario::{Does, Scenario};
 use crate::server::{Change, Request, Server};
 use crate::trace::{Trace, Who};
-use crate::world::{Done, Life, World};
+use crate::world::{Done, Life, World, code_of, describe};
 
 /// When every run begins.
 pub(crate) const BEGINNING: &str = "2026-01-01T00:00:00Z";
@@ -38,11 +39,14 @@ pub struct Plan {
     pub faults: Vec<Planned>,
     /// Faults by chance.
     pub weather: Option<Weather>,
-    /// By how much each replica's clock is wrong.
+    /// What is wrong with the dates of answers.
+    pub dates: Option<Dates>,
+    /// By how much each replica's clock is wrong, and how they are set up.
     pub replicas: Vec<ReplicaSettings>,
-    /// A bug that the operator shall have.
-    #[cfg(feature = "mutants")]
-    pub mutant: Option<coppice_runtime::mutants::Mutant>,
+    /// A bug that the operator has.
+    pub mutant: Option<Mutant>,
+    /// A rule that is not asked for.
+    pub without: Option<Rule>,
 }
 
 impl Plan {
@@ -54,9 +58,10 @@ impl Plan {
             seed,
             faults: Vec::new(),
             weather: None,
+            dates: None,
             replicas,
-            #[cfg(feature = "mutants")]
             mutant: None,
+            without: None,
         }
     }
 }
@@ -87,16 +92,17 @@ pub(crate) struct Truth<'a> {
     pub(crate) reads: &'a [Duration],
     pub(crate) received: &'a [Received],
     pub(crate) trace: &'a Trace,
+    pub(crate) replicas: &'a [ReplicaSettings],
+    /// What the story's people did in vain.
+    pub(crate) refused: &'a [String],
 }
 
 /// Runs a plan to its end.
 pub fn run(plan: &Plan) -> anyhow::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-    #[cfg(feature = "mutants")]
-    coppice_runtime::mutants::activate(plan.mutant);
+    mutants::activate(plan.mutant);
     let outcome = runtime.block_on(within(plan));
-    #[cfg(feature = "mutants")]
-    coppice_runtime::mutants::activate(None);
+    mutants::activate(None);
     outcome
 }
 
@@ -117,21 +123,27 @@ async fn within(plan: &Plan) -> anyhow::Result<Outcome> {
     }
     // The operator creates the settings at its very first start alone. Where the story has some, this is refused.
     world.request(Who::User("admin"), &config(&json!({})));
-    world.with(|state| state.unreadable = plan.scenario.unreadable);
+    world.with(|state| {
+        state.unreadable = plan.scenario.unreadable;
+        state.dates = plan.dates;
+    });
     world.with(|state| state.lives = plan.replicas.iter().map(|_| Life::default()).collect());
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(world.clone().run_cluster());
     for (replica, settings) in plan.replicas.iter().enumerate() {
         tasks.spawn(keep_running(world.clone(), replica, settings.clone()));
     }
-    play(&world, &plan.scenario).await;
     let storm = plan.weather.map_or(Duration::ZERO, |weather| weather.until);
     let late = plan.faults.iter().map(|planned| match planned.fault {
-        Fault::Late(by) | Fault::Delayed(by) => by,
+        Fault::Late(by) | Fault::Delayed(by) | Fault::CutOff(by) | Fault::Away(by) => by,
         _ => Duration::ZERO,
     });
     let calm = plan.scenario.lasts.max(storm) + late.sum::<Duration>();
     let until = if plan.faults.is_empty() && plan.weather.is_none() { calm } else { calm + SETTLES } + QUIET;
+    let mut refused = Vec::new();
+    if tokio::time::timeout(until, play(&world, &plan.scenario, &mut refused)).await.is_err() {
+        refused.push("what somebody waited for has not happened".to_owned());
+    }
     tokio::time::sleep(until.saturating_sub(world.elapsed())).await;
     if world.with(|state| state.faults.fired().iter().any(|planned| planned.fault == Fault::Dropped)) {
         // What an API server never does is made up for by the next list anew.
@@ -147,9 +159,11 @@ async fn within(plan: &Plan) -> anyhow::Result<Outcome> {
             reads: &state.reads,
             received: state.receiver.received(),
             trace: &state.trace,
+            replicas: &plan.replicas,
+            refused: &refused,
         };
         Outcome {
-            violations: oracle::violations(&truth),
+            violations: oracle::violations(&truth, plan.without),
             end: oracle::end_state(&truth),
             trace: state.trace.clone(),
             fired: state.faults.fired().to_vec(),
@@ -160,7 +174,7 @@ async fn within(plan: &Plan) -> anyhow::Result<Outcome> {
 }
 
 /// Plays the script.
-async fn play(world: &World, scenario: &Scenario) {
+async fn play(world: &World, scenario: &Scenario, refused: &mut Vec<String>) {
     for act in &scenario.script {
         tokio::time::sleep(act.at.saturating_sub(world.elapsed())).await;
         loop {
@@ -171,8 +185,20 @@ async fn play(world: &World, scenario: &Scenario) {
             }
             revised.await;
         }
-        let request = world.with(|state| (act.does)(&state.server));
-        world.request(Who::User(act.who), &request);
+        while !world.away().is_zero() {
+            tokio::time::sleep(world.away()).await;
+        }
+        let Does::Asks(asks) = &act.does else {
+            if let Some(leader) = world.leader() {
+                world.kill(leader);
+            }
+            continue;
+        };
+        let request = world.with(|state| asks(&state.server));
+        let answer = world.request(Who::User(act.who), &request);
+        if !done(&answer) && !act.may_fail {
+            refused.push(describe(&request, code_of(&answer)));
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use futures::stream::BoxStream;
 use http::{Method, Response, header};
 use http_body::Frame;
 use http_body_util::{BodyExt as _, Either, Full, StreamBody};
+use jiff::SignedDuration;
 use kube::client::Body;
 use serde_json::json;
 use tower::{BoxError, Service};
@@ -76,6 +77,13 @@ impl Transport {
         if let Some(fault) = fault {
             self.world.note(Who::Faults, format!("{fault:?}: {}", describe(&request, 0)));
         }
+        match fault {
+            Some(Fault::CutOff(by)) => self.world.cut(Some(self.replica), by),
+            Some(Fault::Away(by)) => self.world.cut(None, by),
+            _ => {}
+        }
+        self.connected().await?;
+        let now = self.world.elapsed();
         if self.unreadable(&request, now) {
             return self.reply(&refusal(503));
         }
@@ -101,6 +109,7 @@ impl Transport {
         self.still_there().await;
         tokio::time::sleep(self.world.latency()).await;
         self.still_there().await;
+        self.connected().await?;
         match (fault, answer) {
             (Some(Fault::AnswerLost), _) => Err(broken()),
             (Some(Fault::NoAnswer), _) => pending().await,
@@ -116,9 +125,18 @@ impl Transport {
 
     fn unreadable(&self, request: &Request, now: Duration) -> bool {
         let unreadable = self.world.with(|state| state.unreadable);
-        unreadable.is_some_and(|(path, until)| {
-            request.method == Method::GET && now < until && request.path.ends_with(path)
+        unreadable.is_some_and(|(path, from, until)| {
+            request.method == Method::GET && from <= now && now < until && request.path.ends_with(path)
         })
+    }
+
+    /// Waits while this replica is cut off. Where the API server is away, the connection breaks.
+    async fn connected(&self) -> Result<(), BoxError> {
+        while !self.world.cut_off(self.replica).is_zero() {
+            tokio::time::sleep(self.world.cut_off(self.replica)).await;
+            self.still_there().await;
+        }
+        if self.world.away().is_zero() { Ok(()) } else { Err(broken()) }
     }
 
     /// The dead do not go on.
@@ -152,10 +170,19 @@ impl Transport {
         Ok(head.body(Either::Left(Full::new(reply.body.to_bytes().into())))?)
     }
 
-    /// The API server's clock is the true one.
+    /// The API server's clock is the true one, unless its dates are what goes wrong.
     fn head(&self, code: u16) -> http::response::Builder {
-        let date = self.world.clock().now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
-        Response::builder().status(code).header(header::DATE, date)
+        let (now, elapsed) = (self.world.clock().now(), self.world.elapsed());
+        let wrong = self.world.with(|state| {
+            state.answers += 1;
+            state.dates.filter(|dates| dates.strike(state.answers, elapsed))
+        });
+        let by = wrong.map_or(Some(SignedDuration::ZERO), |dates| dates.by);
+        let answer = Response::builder().status(code);
+        match by.and_then(|by| now.checked_add(by).ok()) {
+            Some(date) => answer.header(header::DATE, date.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()),
+            None => answer,
+        }
     }
 }
 

@@ -86,6 +86,14 @@ impl Watching {
             self.way.still_there().await;
             let mut revised = pin!(self.way.world.revised());
             revised.as_mut().enable();
+            let cut = self.way.world.cut_off(self.way.replica);
+            if !cut.is_zero() {
+                tokio::time::sleep(cut).await;
+                continue;
+            }
+            if !self.way.world.away().is_zero() {
+                return Next::Broken;
+            }
             if let Some(end) = self.take_off() {
                 self.over = true;
                 return end;

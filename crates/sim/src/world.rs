@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 use tokio::task::AbortHandle;
 
-use crate::fault::{Faults, dice};
+use crate::fault::{Dates, Faults, dice};
 use crate::receiver::Receiver;
 use crate::server::models::Models;
 use crate::server::{Answer, Request, Server};
@@ -39,8 +39,14 @@ pub(crate) struct State {
     pub(crate) trace: Trace,
     pub(crate) faults: Faults,
     pub(crate) receiver: Receiver,
-    /// What cannot be read until when.
-    pub(crate) unreadable: Option<(&'static str, Duration)>,
+    /// What cannot be read, from when until when.
+    pub(crate) unreadable: Option<(&'static str, Duration, Duration)>,
+    /// What is wrong with the `Date` of answers.
+    pub(crate) dates: Option<Dates>,
+    /// How many answers there were.
+    pub(crate) answers: u64,
+    /// Until when nobody reaches the API server.
+    pub(crate) away_until: Duration,
     /// Each replica's present life, and how to end it.
     pub(crate) lives: Vec<Life>,
     /// Writes of the operator as the API server carried them out.
@@ -58,6 +64,8 @@ pub(crate) struct Life {
     pub(crate) number: u32,
     pub(crate) alive: bool,
     pub(crate) end: Option<AbortHandle>,
+    /// Until when nothing gets from or to this replica.
+    pub(crate) cut_until: Duration,
 }
 
 /// A write of the operator that the API server carried out.
@@ -93,6 +101,9 @@ impl World {
             faults,
             receiver,
             unreadable: None,
+            dates: None,
+            answers: 0,
+            away_until: Duration::ZERO,
             lives: Vec::new(),
             done: Vec::new(),
             reads: Vec::new(),
@@ -203,6 +214,38 @@ impl World {
         self.0.revised.notify_waiters();
     }
 
+    /// Cuts a replica off, or takes the API server away from all, for so long.
+    pub(crate) fn cut(&self, replica: Option<usize>, by: Duration) {
+        let until = self.elapsed() + by;
+        self.with(|state| match replica.and_then(|replica| state.lives.get_mut(replica)) {
+            Some(life) => life.cut_until = life.cut_until.max(until),
+            None => state.away_until = state.away_until.max(until),
+        });
+        self.0.revised.notify_waiters();
+    }
+
+    /// So long a replica is still cut off; zero if it is not.
+    pub(crate) fn cut_off(&self, replica: usize) -> Duration {
+        let until = self.with(|state| state.lives.get(replica).map_or(Duration::ZERO, |life| life.cut_until));
+        until.saturating_sub(self.elapsed())
+    }
+
+    /// So long nobody reaches the API server; zero if it is there.
+    pub(crate) fn away(&self) -> Duration {
+        self.with(|state| state.away_until).saturating_sub(self.elapsed())
+    }
+
+    /// Who holds the lease.
+    pub(crate) fn leader(&self) -> Option<usize> {
+        self.with(|state| {
+            let lease =
+                state.server.object("coordination.k8s.io", "leases", "coppice-system", "coppice-operator")?;
+            let (replica, _) =
+                lease["spec"]["holderIdentity"].as_str()?.strip_prefix("replica-")?.split_once('.')?;
+            replica.parse().ok()
+        })
+    }
+
     /// Ends the present life of a replica at once, wherever it is.
     pub(crate) fn kill(&self, replica: usize) {
         self.with(|state| {
@@ -238,6 +281,9 @@ impl World {
     /// Lets the other controllers work, one step at a time and in an order that the seed decides, for ever.
     pub(crate) async fn run_cluster(self) {
         loop {
+            while !self.away().is_zero() {
+                tokio::time::sleep(self.away()).await;
+            }
             let mut revised = pin!(self.revised());
             revised.as_mut().enable();
             let now = self.0.clock.now();

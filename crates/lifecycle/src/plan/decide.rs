@@ -14,6 +14,7 @@ use super::{Draft, Plan};
 use crate::condition::{Evaluation, later, whole_second_after};
 use crate::digest::Comparison;
 use crate::facts::World;
+use crate::mutants::{Mutant, active};
 
 /// Why nothing may fire: phase, reason, message, and when that ends.
 pub(super) type Frozen = (Phase, Reason, String, Option<Timestamp>);
@@ -59,7 +60,8 @@ fn fire(mut draft: Draft<'_>, policy: &Policy, evaluation: &Evaluation, world: &
     let announced = draft.status.notice.as_ref();
     let announced = announced.is_some_and(|n| n.policy == policy.name && n.uid == world.namespace.uid);
     // A notice that was given runs its time, also if the policy asks for none any more.
-    if let Some(delete) = policy.then.delete.as_ref().filter(|d| announced || !d.notice.is_zero()) {
+    let notice = |d: &&Delete| (announced || !d.notice.is_zero()) && !active(Mutant::NoticeSkipped);
+    if let Some(delete) = policy.then.delete.as_ref().filter(notice) {
         if let Some((reason, message)) = draft.blind().filter(|_| !announced) {
             // A notice by a clock that is wrong would count from the wrong instant.
             return draft.step((action, &policy.name, None), (reason, message), None);
@@ -179,11 +181,11 @@ pub(super) fn earlier(at: Timestamp, by: coppice_quantity::Duration) -> Timestam
 impl Draft<'_> {
     /// Why nothing may fire at present, by the user's own wish.
     pub(super) fn frozen(&self, spec: &NamespaceManagerSpec) -> Option<Frozen> {
-        if spec.suspend {
+        if spec.suspend && !active(Mutant::SuspendIgnored) {
             let message = "spec.suspend is true: nothing is done until it is false".to_owned();
             return Some((Phase::Suspended, Reason::Suspended, message, None));
         }
-        let hold = spec.hold.as_ref().filter(|h| self.now < h.until)?;
+        let hold = spec.hold.as_ref().filter(|h| self.now < h.until && !active(Mutant::HoldIgnored))?;
         let why = hold.reason.as_ref().map(|r| format!(" ({r})")).unwrap_or_default();
         let message = format!("held until {:.0}{why}", hold.until);
         Some((Phase::Held, Reason::Held, message, Some(hold.until)))
@@ -193,7 +195,9 @@ impl Draft<'_> {
     fn dormant(&mut self, spec: &NamespaceManagerSpec) -> Option<Plan> {
         let firing = self.status.last_firing.clone()?;
         let comparison = self.compare(&firing.digest);
-        if comparison == Comparison::Changed || spec.rearm == Some(self.status.firings) {
+        let armed = comparison == Comparison::Changed || active(Mutant::DormancyIgnored);
+        let for_ever = active(Mutant::RearmedForEver) && spec.rearm.is_some();
+        if armed || spec.rearm == Some(self.status.firings) || for_ever {
             return None;
         }
         let (reason, message) = if comparison == Comparison::Same {
@@ -219,7 +223,8 @@ impl Draft<'_> {
         let uid = &world.namespace.uid;
         let given = self.status.notice.as_ref().filter(|n| n.policy == policy.name && n.uid == *uid).cloned();
         if let Some(mut notice) = given {
-            notice.not_before = notice.not_before.max(later(notice.given_at, delete.notice));
+            let kept = if active(Mutant::NoticeMovedEarlier) { Timestamp::MIN } else { notice.not_before };
+            notice.not_before = kept.max(later(notice.given_at, delete.notice));
             if due > self.now {
                 notice.not_before = notice.not_before.max(whole_second_after(due));
             }

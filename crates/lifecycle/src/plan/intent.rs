@@ -11,6 +11,7 @@ use crate::condition::Evaluation;
 use crate::digest::Comparison;
 use crate::facts::World;
 use crate::governor;
+use crate::mutants::{Mutant, active};
 use crate::record;
 use crate::time::ClockDoubt;
 
@@ -262,7 +263,7 @@ impl Draft<'_> {
         let needed = policy.then.delete.as_ref().is_some_and(|d| !d.notice.is_zero());
         let notice = self.status.notice.as_ref();
         let run = |n: &Notice| n.policy == policy.name && n.uid == intent.uid && n.not_before <= self.now;
-        !needed || notice.is_some_and(run)
+        !needed || notice.is_some_and(run) || active(Mutant::NoticeSkipped)
     }
 
     /// Gives up an intent, and the notice that led to it; the next look decides afresh.

@@ -5,75 +5,100 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::destructive::scaled;
 use super::history::History;
+use super::rule::{Findings, Rule};
 use crate::run::Truth;
-use crate::server::{Change, Verb};
+use crate::server::Verb;
 use crate::trace::Who;
 use crate::world::{Done, OPERATOR};
 
-pub(super) fn violations(truth: &Truth<'_>, history: &History) -> Vec<String> {
-    let mut found = scalings(truth, history);
-    found.extend(webhooks(truth, history));
-    found.extend(holders(truth, history));
-    found.extend(cleanliness(truth));
-    found
-}
-
-/// Workloads that are scaled down by policies, and what the change was.
-fn scaled(change: &Change) -> Option<(u64, u64)> {
-    let workload = matches!(&*change.kind.plural, "deployments" | "statefulsets" | "replicasets");
-    if !workload || &*change.user != OPERATOR {
-        return None;
-    }
-    let replicas = |object: &Option<std::sync::Arc<Value>>| object.as_deref()?["spec"]["replicas"].as_u64();
-    Some((replicas(&change.before)?, replicas(&change.after)?)).filter(|(before, after)| before != after)
+pub(super) fn judge(truth: &Truth<'_>, history: &History, found: &mut Findings) {
+    scalings(truth, history, found);
+    firings(history, found);
+    webhooks(truth, history, found);
+    holders(truth, history, found);
+    cleanliness(truth, found);
 }
 
 /// A workload goes down once for each firing, is remembered before, and comes back to what it was.
-fn scalings(truth: &Truth<'_>, history: &History) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut downs: BTreeMap<(String, String, String), u32> = BTreeMap::new();
-    for change in truth.changes {
+fn scalings(truth: &Truth<'_>, history: &History, found: &mut Findings) {
+    let mut downs: BTreeMap<(String, &str, &str), u32> = BTreeMap::new();
+    for change in truth.changes.iter().filter(|change| &*change.user == OPERATOR) {
         let Some((before, after)) = scaled(change) else { continue };
         let (namespace, name) = (change.namespace(), change.name());
         let managers = history.list("namespacemanagers", namespace, change.revision - 1);
-        let remembered = managers
-            .iter()
-            .flat_map(|manager| manager["status"]["scaledDown"].as_array().into_iter().flatten())
-            .find(|workload| workload["uid"].as_str() == Some(&*change.uid));
-        let Some(remembered) = remembered else {
-            found.push(format!(
-                "CRASH-ONLY: {namespace}/{name} went from {before} to {after} and is not remembered"
-            ));
+        let mut all =
+            managers.iter().flat_map(|m| m["status"]["scaledDown"].as_array().into_iter().flatten());
+        let Some(remembered) = all.find(|workload| workload["uid"].as_str() == Some(&*change.uid)) else {
+            let what = format!("{namespace}/{name} went from {before} to {after} and is not remembered");
+            found.add(Rule::Remembered, &what);
             continue;
         };
-        let size = remembered["replicas"].as_u64();
+        // CronJobs have no replicas.
+        let size = remembered["replicas"].as_u64().unwrap_or(1);
         if after == 0 {
             let firing = managers.iter().find_map(|m| m["status"]["intent"]["id"].as_str()).unwrap_or("none");
-            let key = (firing.to_owned(), namespace.to_owned(), name.to_owned());
-            *downs.entry(key).or_default() += 1;
-            if size != Some(before) {
-                found.push(format!(
-                    "CRASH-ONLY: {namespace}/{name} had {before} replicas; {size:?} is remembered"
-                ));
+            *downs.entry((firing.to_owned(), namespace, name)).or_default() += 1;
+            if size != before {
+                found.add(
+                    Rule::Remembered,
+                    &format!("{namespace}/{name} had {before} replicas; {size} is remembered"),
+                );
             }
-        } else if size != Some(after) {
-            found.push(format!(
-                "CRASH-ONLY: {namespace}/{name} was woken to {after}; {size:?} was remembered"
-            ));
+        } else if size != after {
+            found.add(
+                Rule::Remembered,
+                &format!("{namespace}/{name} was woken to {after}; {size} was remembered"),
+            );
         }
     }
     for ((firing, namespace, name), count) in downs {
-        if count > 1 || firing == "none" {
-            found.push(format!("ONCE: {namespace}/{name} was scaled down {count} times by firing {firing}"));
+        if count > 1 {
+            found.add(
+                Rule::Once,
+                &format!("{namespace}/{name} was scaled down {count} times by firing {firing}"),
+            );
         }
     }
-    found
+}
+
+/// Policies that have fired do not fire again, unless they change or `rearm` names that firing.
+fn firings(history: &History, found: &mut Findings) {
+    for versions in history.all("namespacemanagers") {
+        // What the last firing was of, and how many there were with it.
+        let mut fired: Option<(&Value, &Value, &Value)> = None;
+        let (mut before, mut asked) = (&Value::Null, &Value::Null);
+        for manager in versions.iter().map(|(_, version)| version.as_deref().unwrap_or(&Value::Null)) {
+            let (metadata, spec, status) = (&manager["metadata"], &manager["spec"], &manager["status"]);
+            let intent = &status["intent"];
+            let decided = intent["id"].is_string()
+                && intent["action"] != "wake"
+                && before["intent"]["id"] != intent["id"];
+            let again =
+                fired.filter(|(uid, policies, _)| *uid == &metadata["uid"] && *policies == &spec["policies"]);
+            if let Some((_, _, count)) = again.filter(|_| decided)
+                && spec["rearm"] != *count
+            {
+                let name = &metadata["namespace"];
+                found.add(
+                    Rule::Once,
+                    &format!("{name} fires again after firing {count}, without having changed"),
+                );
+            }
+            if decided {
+                asked = &spec["policies"];
+            }
+            if status["lastFiring"]["id"] != before["lastFiring"]["id"] {
+                fired = Some((&metadata["uid"], asked, &status["firings"]));
+            }
+            before = status;
+        }
+    }
 }
 
 /// Every webhook that was received was intended, and its attempts have one id and one body.
-fn webhooks(truth: &Truth<'_>, history: &History) -> Vec<String> {
-    let mut found = Vec::new();
+fn webhooks(truth: &Truth<'_>, history: &History, found: &mut Findings) {
     let mut bodies: BTreeMap<&str, BTreeSet<&[u8]>> = BTreeMap::new();
     for received in truth.received {
         bodies.entry(&received.id).or_default().insert(&received.body);
@@ -85,20 +110,18 @@ fn webhooks(truth: &Truth<'_>, history: &History) -> Vec<String> {
                 .is_some_and(|after| after["status"]["intent"]["id"] == received.id.as_str())
         });
         if !known {
-            found.push(format!("CRASH-ONLY: webhook {} was sent without an intent", received.id));
+            found.add(Rule::Intended, &format!("webhook {} was sent without an intent", received.id));
         }
     }
     for (id, bodies) in bodies {
         if bodies.len() > 1 {
-            found.push(format!("ONCE: webhook {id} was sent with {} different bodies", bodies.len()));
+            found.add(Rule::Once, &format!("webhook {id} was sent with {} different bodies", bodies.len()));
         }
     }
-    found
 }
 
 /// Who writes holds the lease when the write is sent. Leases themselves and Events are written by everybody.
-fn holders(truth: &Truth<'_>, history: &History) -> Vec<String> {
-    let mut found = Vec::new();
+fn holders(truth: &Truth<'_>, history: &History, found: &mut Findings) {
     for done in truth.done.iter().filter(|done| needs_lease(done)) {
         let Who::Replica { replica, life } = done.who else { continue };
         let me = format!("replica-{replica}.{life}");
@@ -109,13 +132,10 @@ fn holders(truth: &Truth<'_>, history: &History) -> Vec<String> {
         };
         if !history.revisions_between(done.sent.saturating_sub(Duration::from_millis(5)), done.sent).any(held)
         {
-            found.push(format!(
-                "LEASE: {me} sent {} {} without holding the lease",
-                done.request.method, done.request.path
-            ));
+            let (method, path) = (&done.request.method, &done.request.path);
+            found.add(Rule::Lease, &format!("{me} sent {method} {path} without holding the lease"));
         }
     }
-    found
 }
 
 fn needs_lease(done: &Done) -> bool {
@@ -124,7 +144,7 @@ fn needs_lease(done: &Done) -> bool {
 }
 
 /// Nothing that we wrote keeps anything from going away.
-fn cleanliness(truth: &Truth<'_>) -> Vec<String> {
+fn cleanliness(truth: &Truth<'_>, found: &mut Findings) {
     let ours = truth.changes.iter().filter(|change| &*change.user == OPERATOR);
     let field = |object: &Option<std::sync::Arc<Value>>, field: &str| {
         object.as_deref().map_or(Value::Null, |object| object["metadata"][field].clone())
@@ -138,12 +158,8 @@ fn cleanliness(truth: &Truth<'_>) -> Vec<String> {
             None => !deletes,
         }
     });
-    left.map(|change| {
-        format!(
-            "LEAVES CLEANLY: finalizers or owners of {} {} were changed",
-            change.kind.plural,
-            change.name()
-        )
-    })
-    .collect()
+    for change in left {
+        let (kind, name) = (&change.kind.plural, change.name());
+        found.add(Rule::Clean, &format!("finalizers or owners of {kind} {name} were changed"));
+    }
 }

@@ -1,4 +1,4 @@
-//! How a run ends: what must be the same, whatever went wrong on the way.
+//! How a run ends: what a story says, and what must be the same, whatever went wrong on the way.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,6 +18,76 @@ pub struct EndState {
 }
 
 impl EndState {
+    /// In which way the end differs from what a story states. A line that ends in `*` leaves the rest open; `steps` need not be
+    /// stated.
+    pub fn unlike(&self, stated: &[&str]) -> Vec<String> {
+        let lines = self.lines();
+        let fits = |line: &str, stated: &str| match stated.strip_suffix('*') {
+            Some(beginning) => line.starts_with(beginning),
+            None => line == stated,
+        };
+        let missing = stated.iter().filter(|stated| !lines.iter().any(|line| fits(line, stated)));
+        let mut found: Vec<String> =
+            missing.map(|stated| format!("END: {stated:?} is not so, but {lines:?}")).collect();
+        let other = lines
+            .iter()
+            .filter(|line| !line.starts_with("steps: ") && !stated.iter().any(|stated| fits(line, stated)));
+        found.extend(other.map(|line| format!("END: {line:?} is not among {stated:?}")));
+        found
+    }
+
+    /// The end in words: a line for each namespace of the story, one for webhooks, one for the destructive steps.
+    fn lines(&self) -> Vec<String> {
+        let own = |name: &str| name.starts_with("kube-") || ["default", "coppice-system"].contains(&name);
+        let times = |effect: &str| self.effects.get(effect).copied().unwrap_or(0);
+        let in_all = self.objects.keys().filter_map(|place| place.strip_prefix("namespaces /"));
+        let deleted = self.effects.keys().filter_map(|effect| effect.strip_prefix("delete "));
+        let names: BTreeSet<&str> = in_all.chain(deleted).filter(|name| !own(name)).collect();
+        let (mut lines, mut steps) = (Vec::new(), 0);
+        for name in names {
+            let there = self.objects.contains_key(&format!("namespaces /{name}"));
+            let mut line = format!("{name}: {}", if there { "there" } else { "gone" });
+            let mut say = |what: String| {
+                line.push_str(", ");
+                line.push_str(&what);
+            };
+            let deleted = times(&format!("delete {name}"));
+            steps += deleted;
+            if deleted > 0 {
+                say(format!("deleted {deleted}x"));
+            }
+            if let Some(manager) = self.objects.get(&format!("namespacemanagers {name}/m")) {
+                let firings = manager["firings"].as_i64().unwrap_or(0);
+                say(format!("{} {firings}x", manager["phase"].as_str().unwrap_or("unseen")));
+            }
+            let mut asleep = 0;
+            for (place, workload) in &self.objects {
+                let Some((kind, of)) = place
+                    .split_once(' ')
+                    .filter(|(kind, _)| kind.ends_with("sets") || *kind == "deployments")
+                else {
+                    continue;
+                };
+                let Some(short) = of.strip_prefix(name).and_then(|rest| rest.strip_prefix('/')) else {
+                    continue;
+                };
+                let scaled = |effect: &&String| effect.starts_with(&format!("scale {kind} {of} to "));
+                let scalings: usize = self.effects.keys().filter(scaled).map(|effect| times(effect)).sum();
+                asleep += times(&format!("scale {place} to 0"));
+                let scaled = if scalings > 0 { format!(" scaled {scalings}x") } else { String::new() };
+                say(format!("{short} {}{scaled}", workload["replicas"]));
+            }
+            steps += usize::from(asleep > 0);
+            lines.push(line);
+        }
+        let webhooks = times("webhooks, by id");
+        if webhooks > 0 {
+            lines.push(format!("webhooks: {webhooks}"));
+        }
+        lines.push(format!("steps: {steps}"));
+        lines
+    }
+
     /// In which way another end differs from this one.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut found = Vec::new();
@@ -26,7 +96,7 @@ impl EndState {
             let (wanted, got) = (self.objects.get(place), other.objects.get(place));
             if wanted != got {
                 let show = |value: Option<&Value>| value.map_or("not there".to_owned(), Value::to_string);
-                found.push(format!("END: {place} should be {} and is {}", show(wanted), show(got)));
+                found.push(format!("ALIKE: {place} should be {} and is {}", show(wanted), show(got)));
             }
         }
         let effects: BTreeSet<&String> = self.effects.keys().chain(other.effects.keys()).collect();
@@ -34,7 +104,7 @@ impl EndState {
             let count = |end: &Self| end.effects.get(effect).copied().unwrap_or(0);
             if count(self) != count(other) {
                 found.push(format!(
-                    "EFFECTS: {effect} should happen {} times and did {}",
+                    "ALIKE: {effect} should happen {} times and did {}",
                     count(self),
                     count(other)
                 ));

@@ -54,6 +54,17 @@ impl History {
             .iter()
     }
 
+    /// Everything that each object of a kind has been.
+    pub(super) fn all(&self, kind: &str) -> impl Iterator<Item = &Vec<Version>> {
+        let places = self.objects.range((kind.to_owned(), String::new(), String::new())..);
+        places.take_while(move |(place, _)| place.0 == kind).map(|(_, versions)| versions)
+    }
+
+    /// The settings at a revision.
+    pub(super) fn settings(&self, revision: u64) -> Option<&Value> {
+        self.at("coppiceconfigs", "", "coppice", revision).map(|settings| &**settings)
+    }
+
     /// The objects of a kind in a namespace at a revision.
     pub(super) fn list(&self, kind: &str, namespace: &str, revision: u64) -> Vec<&Arc<Value>> {
         let places = self.objects.range((kind.to_owned(), namespace.to_owned(), String::new())..);

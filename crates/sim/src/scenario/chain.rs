@@ -29,13 +29,14 @@ pub fn wrong_input(seed: Option<u64>) -> Scenario {
             let object = json!({ "spec": right });
             let wrong = mutate::pick(&schema(kind), &object, dice.roll(), 1).pop();
             let wrong = wrong.map_or_else(|| object.clone(), |mutation| mutation.value);
-            script.push(Act::at(end, move |_| replace(of_settings, wrong.get("spec"))));
+            script.push(Act::at(end, move |_| replace(of_settings, wrong.get("spec"))).or_not());
             end += APART;
         }
     }
     let (back, usual) = (managers.clone(), settings.clone());
     script.push(Act::at(end, move |_| replace(true, Some(&usual))));
-    script.push(Act::at(end, move |_| replace(false, Some(&back))));
+    // The namespace may have been deleted, as was asked for on the way.
+    script.push(Act::at(end, move |_| replace(false, Some(&back))).or_not());
     Scenario {
         name: "wrong-input",
         about: "a manager and the settings are changed to wrong values, one after the other, and back",
@@ -50,6 +51,7 @@ pub fn wrong_input(seed: Option<u64>) -> Scenario {
         receiver: Vec::new(),
         replicas: 1,
         unreadable: None,
+        ends: Vec::new(),
         // What has failed on the way is tried again within minutes.
         lasts: Duration::from_secs(end) + Duration::from_mins(6),
     }

@@ -1,5 +1,7 @@
 //! The stories.
 
+mod more;
+
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -14,7 +16,7 @@ use crate::server::{Request, Server};
 
 /// Every story.
 pub fn all() -> Vec<Scenario> {
-    vec![
+    [
         ttl_fires(),
         pods_succeed(),
         extended_at_the_last_second(),
@@ -29,11 +31,14 @@ pub fn all() -> Vec<Scenario> {
         one_that_runs(),
         pods_that_cannot_be_read(),
     ]
+    .into_iter()
+    .chain(more::all())
+    .collect()
 }
 
-/// All that have a name: also `small`, which is not among those that seeds choose from, so that seeds keep their meaning.
+/// All that have a name: also those that seeds do not choose from.
 pub fn named() -> Vec<Scenario> {
-    all().into_iter().chain([small()]).collect()
+    all().into_iter().chain([small(), more::timed()]).collect()
 }
 
 /// One story by its name.
@@ -51,6 +56,7 @@ fn story(name: &'static str, about: &'static str) -> Scenario {
         receiver: Vec::new(),
         replicas: 2,
         unreadable: None,
+        ends: Vec::new(),
         lasts: Duration::from_secs(90),
     }
 }
@@ -82,6 +88,8 @@ fn ttl_fires() -> Scenario {
         ),
         manager("dear", &json!([delete_after("20s")])),
     ]);
+    story.ends =
+        vec!["due: gone, deleted 1x", "later: there, Active 0x", "free: there", "dear: there, Refused 0x"];
     story
 }
 
@@ -102,6 +110,7 @@ fn pods_succeed() -> Scenario {
         Act::at(15, |_| pod_phase("bad", "two", "Succeeded")),
         Act::at(20, |_| pod_phase("good", "two", "Succeeded")),
     ];
+    story.ends = vec!["good: gone, deleted 1x", "bad: there, Active 0x"];
     story
 }
 
@@ -110,6 +119,7 @@ fn extended_at_the_last_second() -> Scenario {
     story.setup.extend([namespace("mine"), manager("mine", &json!([delete_after("30s")]))]);
     story.script =
         vec![Act::at(28, |_| change_manager("mine", &json!({ "extendUntil": "2026-01-02T00:00:00Z" })))];
+    story.ends = vec!["mine: there, Active 0x"];
     story
 }
 
@@ -124,6 +134,7 @@ fn recreated_under_the_same_name() -> Scenario {
         Act::at(20, |_| namespace("twin")).once(|server| !exists(server, "twin")),
         Act::at(21, |_| manager("twin", &json!([delete_after("10h")]))).once(|server| exists(server, "twin")),
     ];
+    story.ends = vec!["twin: there, Active 0x"];
     story
 }
 
@@ -142,6 +153,7 @@ fn policy_removed_while_due() -> Scenario {
         }),
         Act::at(40, |_| change_config(&json!({ "governor": { "paused": false } }))),
     ];
+    story.ends = vec!["mine: there, Active 0x"];
     story
 }
 
@@ -159,6 +171,7 @@ fn scaled_down_and_woken() -> Scenario {
         })
         .once(|server| fired(server, "app")),
     ];
+    story.ends = vec!["app: there, Fired 1x, back 2 scaled 2x, front 3 scaled 2x"];
     story
 }
 
@@ -179,6 +192,7 @@ fn webhook_with_a_flaky_receiver() -> Scenario {
     story.setup.extend([namespace("app"), manager("app", &policy)]);
     story.receiver = vec![Reaction::Unavailable, Reaction::TakesSilently, Reaction::Takes];
     story.lasts = Duration::from_mins(4);
+    story.ends = vec!["app: there, Fired 1x", "webhooks: 1"];
     story
 }
 
@@ -195,6 +209,7 @@ fn kill_switch_pulled_while_due() -> Scenario {
         Act::at(60, |_| change_config(&json!({ "governor": { "paused": false } }))),
     ];
     story.lasts = Duration::from_mins(2);
+    story.ends = vec!["a: gone, deleted 1x", "b: gone, deleted 1x", "c: gone, deleted 1x"];
     story
 }
 
@@ -212,10 +227,12 @@ fn notice_and_hold() -> Scenario {
         namespace("other"),
         manager("other", &policy),
     ]);
-    story.script = vec![Act::at(25, |_| {
+    // Fourteen seconds after the announcement, six before the deletion.
+    story.script = vec![Act::at(16, |_| {
         change_manager("mine", &json!({ "hold": { "until": "2026-01-01T00:01:00Z" } }))
     })];
     story.lasts = Duration::from_mins(2);
+    story.ends = vec!["mine: gone, deleted 1x", "other: gone, deleted 1x"];
     story
 }
 
@@ -228,6 +245,13 @@ fn budget_of_two_a_minute() -> Scenario {
         story.setup.extend([namespace(name), manager(name, &json!([delete_after("15s")]))]);
     }
     story.lasts = Duration::from_mins(5);
+    story.ends = vec![
+        "a: gone, deleted 1x",
+        "b: gone, deleted 1x",
+        "c: gone, deleted 1x",
+        "d: gone, deleted 1x",
+        "e: gone, deleted 1x",
+    ];
     story
 }
 
@@ -239,6 +263,7 @@ fn one_that_runs() -> Scenario {
     }]);
     story.setup.extend([namespace("busy"), manager("busy", &policy), pod("busy", "p")]);
     story.setup.push(pod_phase("busy", "p", "Running"));
+    story.ends = vec!["busy: there, Active 0x"];
     story
 }
 
@@ -253,6 +278,7 @@ pub fn small() -> Scenario {
     story.setup.extend([namespace("due"), manager("due", &json!([delete_after("10s")]))]);
     story.setup.extend([namespace("app"), deployment("app", "web", 1), manager("app", &policy)]);
     story.lasts = Duration::from_mins(1);
+    story.ends = vec!["due: gone, deleted 1x", "app: there, Fired 1x, web 0 scaled 1x"];
     story
 }
 
@@ -260,7 +286,7 @@ fn pods_that_cannot_be_read() -> Scenario {
     let mut story = one_that_runs();
     story.name = "unreadable";
     story.about = "the same, while pods cannot be listed for the first minute";
-    story.unreadable = Some(("/pods", Duration::from_mins(1)));
+    story.unreadable = Some(("/pods", Duration::ZERO, Duration::from_mins(1)));
     story
 }
 
@@ -277,5 +303,6 @@ fn manager_deleted_while_due() -> Scenario {
         Act::at(30, |_| Request::delete(&format!("{}/m", manager_path("mine")))),
         Act::at(40, |_| change_config(&json!({ "governor": { "paused": false } }))),
     ];
+    story.ends = vec!["mine: there"];
     story
 }

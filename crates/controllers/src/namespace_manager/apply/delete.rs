@@ -157,7 +157,7 @@ async fn look(
     intent: &Intent,
     under: impl FnOnce(Observation) -> Observation,
 ) -> Result<Result<Observation, Carried>, String> {
-    if let Some(trusted) = mutated::look(shared, key).await {
+    if let Some(trusted) = mutated::look(shared, key, intent).await {
         return Ok(Ok(under(trusted)));
     }
     match observe::fresh(shared, key).await {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use coppice_api::manager::Intent;
+use coppice_api::manager::{Action, Intent};
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::record::Outcome;
 use coppice_runtime::kinds::Manager;
@@ -15,8 +15,10 @@ use super::{Applied, Told, conclude, soon};
 use crate::shared::{Key, Shared};
 
 /// What is taken for a fresh look: the caches, or whatever bears the name now. None for those that look.
-pub(super) async fn look(shared: &Shared, key: &Key) -> Option<Observation> {
-    if active(Mutant::LeaseTrustedAlone) || active(Mutant::ActBeforeSync) {
+pub(super) async fn look(shared: &Shared, key: &Key, intent: &Intent) -> Option<Observation> {
+    let by_caches =
+        if intent.action == Action::Delete { Mutant::DeleteByCaches } else { Mutant::ScaleByCaches };
+    if active(by_caches) || active(Mutant::ActBeforeSync) {
         return observe::cached(shared, key);
     }
     if !active(Mutant::KeyedByName) {

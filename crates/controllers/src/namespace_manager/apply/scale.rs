@@ -17,6 +17,7 @@ use coppice_runtime::error::chain;
 use coppice_runtime::governor::Booking;
 use coppice_runtime::kinds::Manager;
 use coppice_runtime::leader::Permit;
+use coppice_runtime::mutants::{Mutant, active};
 use coppice_runtime::read;
 use coppice_runtime::scale::{self, Scalable};
 use coppice_runtime::write::WriteError;
@@ -216,7 +217,7 @@ fn entry(workload: &Scalable) -> ScaledWorkload {
         kind: workload.kind.kind.clone(),
         name: workload.name.clone(),
         uid: workload.uid.clone(),
-        replicas: workload.size.replicas(),
+        replicas: workload.size.replicas().map(|n| n + i32::from(active(Mutant::WrongSizeRemembered))),
     }
 }
 

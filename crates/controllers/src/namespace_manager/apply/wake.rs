@@ -7,6 +7,7 @@ use coppice_runtime::client::Clients;
 use coppice_runtime::error::chain;
 use coppice_runtime::kinds::Manager;
 use coppice_runtime::leader::{Gate, NotLeader, Permit};
+use coppice_runtime::mutants::{Mutant, active};
 use coppice_runtime::read;
 use coppice_runtime::scale::{self, Size};
 use coppice_runtime::write::{self, WriteError};
@@ -84,7 +85,7 @@ async fn wake_one(
         let Some(workload) = found.map_err(|e| chain(&e))? else {
             return Ok(Woke::Alone("it is gone".to_owned()));
         };
-        if workload.uid != entry.uid {
+        if workload.uid != entry.uid && !active(Mutant::WokenByName) {
             let why = "it was replaced by another of the same name".to_owned();
             // A backup that was taken while it slept looks like this: then only a person knows what is right.
             return Ok(if workload.size.is_asleep() { Woke::Stuck(why) } else { Woke::Alone(why) });

@@ -1,0 +1,83 @@
+//! Whether more was destroyed in a time than may be: deletions and scale-downs together, a scale-down being one step however many
+//! workloads it is about.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::destructive::{Act, Step};
+use super::history::History;
+use super::rule::{Findings, Rule};
+use crate::run::Truth;
+
+/// Booked a minute apart, two steps are sent so far apart at least: a step may be sent some seconds after its booking.
+const MINUTE: Duration = Duration::from_secs(54);
+const HOUR: Duration = Duration::from_secs(3594);
+/// What was booked under other settings may be sent so much later.
+const BOOKED: Duration = Duration::from_secs(6);
+
+pub(super) fn judge(truth: &Truth<'_>, history: &History, steps: &[Step<'_>], found: &mut Findings) {
+    let mut scaled = BTreeSet::new();
+    let mut times: Vec<Duration> = Vec::new();
+    for step in steps {
+        // Deletions and the first workload of each scale-down.
+        let firing = step.intent.map_or(&Value::Null, |intent| &intent["id"]).as_str();
+        if step.act == Act::Delete || scaled.insert((step.namespace, firing)) {
+            times.push(step.done.sent);
+        }
+    }
+    times.sort_unstable();
+    let managed = managed(truth, history);
+    for (n, last) in times.iter().enumerate() {
+        let known = history.revisions_between(last.saturating_sub(BOOKED), *last);
+        let settings: Vec<Option<&Value>> = known.map(|r| history.settings(r)).collect();
+        let most = |limit: &dyn Fn(&Value) -> u64| {
+            settings
+                .iter()
+                .map(|c| limit(c.map_or(&Value::Null, |c| &c["spec"]["governor"])))
+                .max()
+                .unwrap_or(0)
+        };
+        let number = |value: &Value, default: u64| value.as_u64().unwrap_or(default);
+        // Caches may be behind, and namespaces leave: of all that were managed until then.
+        let of = managed.iter().filter(|(at, _)| at <= last).map(|(_, count)| *count).max().unwrap_or(0);
+        let share = |governor: &Value| {
+            let text = governor["maxShare"].as_str().unwrap_or("20%");
+            let percent: u64 = text.trim_end_matches('%').parse().unwrap_or(0);
+            (of * percent / 100).max(number(&governor["atLeast"], 10))
+        };
+        let limits = [
+            (Rule::PerMinute, MINUTE, most(&|g| number(&g["perMinute"], 30))),
+            (Rule::PerHour, HOUR, most(&|g| number(&g["perHour"], 300))),
+            (Rule::Share, HOUR, most(&share)),
+        ];
+        for (rule, window, limit) in limits {
+            let within = times[..=n].iter().filter(|first| last.saturating_sub(**first) < window);
+            let count = within.count() as u64;
+            if count > limit {
+                found.add(
+                    rule,
+                    &format!("{count} steps until {last:?}, of at most {limit} (of {of} managed)"),
+                );
+            }
+        }
+    }
+}
+
+/// How many namespaces had managers, from when on.
+fn managed(truth: &Truth<'_>, history: &History) -> Vec<(Duration, u64)> {
+    let mut managers = BTreeSet::new();
+    let changes = truth.changes.iter().filter(|change| &*change.kind.plural == "namespacemanagers");
+    let counts = changes.map(|change| {
+        let place = (change.namespace(), change.name());
+        if change.after.is_some() {
+            managers.insert(place);
+        } else {
+            managers.remove(&place);
+        }
+        let namespaces: BTreeSet<&str> = managers.iter().map(|(namespace, _)| *namespace).collect();
+        (history.time_of(change.revision), namespaces.len() as u64)
+    });
+    counts.collect()
+}
