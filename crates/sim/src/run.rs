@@ -141,7 +141,9 @@ async fn within(plan: &Plan) -> anyhow::Result<Outcome> {
     let calm = plan.scenario.lasts.max(storm) + late.sum::<Duration>();
     let until = if plan.faults.is_empty() && plan.weather.is_none() { calm } else { calm + SETTLES } + QUIET;
     let mut refused = Vec::new();
-    if tokio::time::timeout(until, play(&world, &plan.scenario, &mut refused)).await.is_err() {
+    // What was not seen is seen with the next list.
+    let waits = tokio::time::timeout(until + RELISTED, play(&world, &plan.scenario, &mut refused));
+    if waits.await.is_err() {
         refused.push("what somebody waited for has not happened".to_owned());
     }
     tokio::time::sleep(until.saturating_sub(world.elapsed())).await;
