@@ -111,6 +111,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let mut findings = arrows(&LAYERS, &packages(&metadata)?);
     let dockerfile = std::fs::read_to_string(root.join("Dockerfile")).context("read Dockerfile")?;
     findings.extend(unbuilt(&dockerfile, &metadata));
+    findings.extend(planted(&metadata));
     for layer in LAYERS.iter().filter(|layer| layer.pure) {
         // With its own features only: what another crate switches on in a shared dependency is that crate's affair.
         let tree = cargo(
@@ -157,6 +158,32 @@ fn arrows(layers: &[Layer], packages: &[Package]) -> Vec<String> {
             } else if layers[at].pure && below.is_some_and(|layer| !layer.pure) {
                 findings.push(format!("{} is pure and depends on {used}, which is not", package.name));
             }
+        }
+    }
+    findings
+}
+
+/// Dependencies that would put bugs on purpose into a program: only the tests of the simulator may have them.
+fn planted(metadata: &Value) -> Vec<String> {
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let mut findings = Vec::new();
+    for package in packages {
+        let name = package["name"].as_str().unwrap_or_default();
+        let all = package["dependencies"].as_array().into_iter().flatten();
+        let with = |dependency: &&Value| {
+            let mut features = dependency["features"].as_array().into_iter().flatten();
+            features.any(|feature| feature == "mutants")
+        };
+        let may = |dependency: &&Value| name == "coppice-sim" && dependency["kind"] == "dev";
+        if all.filter(with).any(|dependency| !may(&dependency)) {
+            findings.push(format!(
+                "{name} asks for the feature `mutants`: only a dev-dependency of coppice-sim may"
+            ));
+        }
+        let mut features = package["features"].as_object().into_iter().flatten();
+        let asks = |asked: &Value| asked.as_str().is_some_and(|asked| asked.ends_with("mutants"));
+        if features.any(|(_, asked)| asked.as_array().into_iter().flatten().any(asks)) {
+            findings.push(format!("a feature of {name} switches `mutants` on"));
         }
     }
     findings
@@ -241,6 +268,21 @@ mod tests {
         let packages = packages(&metadata).unwrap();
         assert!(packages[0].uses.is_empty());
         assert!(packages[1].uses.contains("a"));
+    }
+
+    #[test]
+    fn bugs_on_purpose_are_for_the_tests_of_the_simulator_alone() {
+        let with =
+            |kind: Value| json!([{"name": "coppice-lifecycle", "kind": kind, "features": ["mutants"]}]);
+        let metadata = json!({"packages": [
+            {"name": "coppice-lifecycle", "dependencies": [], "features": {"mutants": []}},
+            {"name": "coppice-sim", "dependencies": with(json!("dev"))},
+            {"name": "coppice-cli", "dependencies": with(json!("dev"))},
+            {"name": "coppice-operator", "dependencies": with(Value::Null)},
+            {"name": "coppice-runtime", "dependencies": [], "features": {"default": ["coppice-lifecycle/mutants"]}},
+        ]});
+        let found = planted(&metadata);
+        assert_eq!(found.len(), 3, "{found:?}");
     }
 
     #[test]
