@@ -128,7 +128,7 @@ impl Maker {
             let object = json!({"metadata": {"name": "held", "finalizers": ["x.io/held"]}});
             self.ask("POST", format!("{namespace}/configmaps"), object);
         }
-        self.ask("DELETE", namespace, Value::Null);
+        self.delete_as_read(namespace);
         self.ask("DELETE", namespace, Value::Null);
         for _ in 0..2 {
             // Nothing that could add a finalizer: the namespace would stay.

@@ -203,6 +203,19 @@ impl Maker {
         self.ask("DELETE", format!("{}{query}", Self::one(resource, name)), body);
     }
 
+    /// Deletes a namespace as the operator does: the one that was read, in the revision that was read; and before that with
+    /// preconditions that are those of another.
+    pub(super) fn delete_as_read(&mut self, namespace: &str) {
+        let read = self.ask("GET", namespace, Value::Null);
+        let (uid, revision) =
+            (format!("${{{read}/metadata/uid}}"), format!("${{{read}/metadata/resourceVersion}}"));
+        for (uid, revision) in [(uid.as_str(), "1"), ("another", revision.as_str()), (&uid, &revision)] {
+            let preconditions = json!({"uid": uid, "resourceVersion": revision});
+            let body = json!({"preconditions": preconditions, "propagationPolicy": "Background"});
+            self.ask("DELETE", namespace, body);
+        }
+    }
+
     pub(super) fn delete_all(&mut self, resource: &'static Resource) {
         if resource.namespaced {
             let query = self.chance.of(&["labelSelector=color%3Dred,of%3D${ns}", "labelSelector=of%3D${ns}"]);
