@@ -38,7 +38,7 @@ pub fn all() -> Vec<Scenario> {
 
 /// All that have a name: also those that seeds do not choose from.
 pub fn named() -> Vec<Scenario> {
-    all().into_iter().chain([small(), more::timed()]).collect()
+    all().into_iter().chain([small(), more::timed()]).chain(more::many()).collect()
 }
 
 /// One story by its name.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::super::objects::{
-    change_manager, config, delete_after, deployment, manager, manager_of, manager_path, namespace, pod,
-    pod_phase,
+    change_config, change_manager, config, delete_after, deployment, manager, manager_of, manager_path,
+    namespace, pod, pod_phase,
 };
 use super::super::{Act, Scenario};
 use super::{fired, story};
@@ -322,4 +322,40 @@ pub(super) fn timed() -> Scenario {
         "steps: 1",
     ];
     story
+}
+/// So many that it takes far longer to scale them down than to stop it.
+const MANY: u32 = 400;
+
+/// The stories in which a scale-down of many workloads is to be stopped: how many of them are asleep then is a matter of chance.
+pub(super) fn many() -> Vec<Scenario> {
+    let stops: [(&'static str, &'static str, &'static str, Value); 3] = [
+        (
+            "many-held",
+            "hold",
+            "many: there, Held 0x*",
+            json!({ "hold": { "until": "2026-01-02T00:00:00Z" } }),
+        ),
+        ("many-suspended", "suspend", "many: there, Suspended 0x*", json!({ "suspend": true })),
+        ("many-paused", "pause", "many: there, Active 0x*", json!({ "governor": { "paused": true } })),
+    ];
+    let made = stops.map(|(name, what, end, change)| {
+        let mut story = story(name, "many workloads are being scaled down when somebody stops it");
+        story.setup.extend([namespace("many"), manager("many", &sleep_after("10s"))]);
+        story.setup.extend((0..MANY).map(|n| deployment("many", &format!("w{n:03}"), 1)));
+        let fifth = |server: &Server| {
+            let asleep = |n: u32| {
+                let workload = server.object("apps", "deployments", "many", &format!("w{n:03}"));
+                workload.is_some_and(|workload| workload["spec"]["replicas"] == 0)
+            };
+            (0..5).all(asleep)
+        };
+        let does = move |_: &Server| {
+            if what == "pause" { change_config(&change) } else { change_manager("many", &change) }
+        };
+        story.script = vec![Act::at(10, does).once(fifth)];
+        story.lasts = Duration::from_mins(2);
+        story.ends = vec![end];
+        story
+    });
+    made.into()
 }
