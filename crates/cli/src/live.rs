@@ -168,7 +168,7 @@ async fn namespaces(
 /// The settings of a cluster.
 pub(crate) enum Settings {
     /// They are there.
-    Found(Config),
+    Found(Box<Config>),
     /// They do not exist: the operator does nothing.
     Missing,
     /// They cannot be read by this user.
@@ -179,7 +179,7 @@ impl Settings {
     /// The settings, if they are there.
     pub(crate) fn found(self) -> Option<Config> {
         match self {
-            Self::Found(config) => Some(config),
+            Self::Found(config) => Some(*config),
             Self::Missing | Self::Unreadable => None,
         }
     }
@@ -191,7 +191,7 @@ pub(crate) async fn settings(client: &Client, warnings: &mut Vec<String>) -> Set
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
     let why = match api.get_opt(names::CONFIG_NAME).await {
         Ok(Some(object)) => match serde_json::to_value(object).and_then(Config::from_json) {
-            Ok(config) => return Settings::Found(config),
+            Ok(config) => return Settings::Found(Box::new(config)),
             Err(error) => error.to_string(),
         },
         Ok(None) => {

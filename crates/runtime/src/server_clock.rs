@@ -270,7 +270,7 @@ mod tests {
             answer(&server, &handle, ahead, QUICK);
             assert!(server.now().now() <= server.clock().now(), "after {second} s");
             assert_eq!(doubt(&server).is_some(), second < 65, "after {second} s");
-            handle.advance(Duration::from_secs(1) - QUICK);
+            handle.advance(Duration::from_millis(980));
         }
     }
 
