@@ -21,11 +21,11 @@ async fn coppice(stage: &Stage, user: &str, args: &[&str]) -> anyhow::Result<(i3
 
 async fn tenant(stage: &Stage, namespace: &str) -> anyhow::Result<String> {
     let uid = stage.namespace(namespace).await?;
-    let grant = ["create", "rolebinding", "alice", "-n", namespace, "--clusterrole=edit", "--user=alice"];
+    let grant = ["create", "rolebinding", "alice", "-n", namespace, "--clusterrole=admin", "--user=alice"];
     stage.kubectl(ADMIN, &grant).await?;
-    // The roles of the installation are added to `edit` a moment after they were created.
+    // The roles of the installation are added to `admin` a moment after they were created.
     let may = ["auth", "can-i", "patch", "namespacemanagers.coppice.dev", "-n", namespace];
-    stage.until("alice may edit", async || stage.kubectl(ALICE, &may).await.ok()).await?;
+    stage.until("alice may write managers", async || stage.kubectl(ALICE, &may).await.ok()).await?;
     Ok(uid)
 }
 

@@ -232,8 +232,10 @@ fn nothing_that_tenants_write_acts_on_the_terminal() {
 #[test]
 fn files_without_settings_are_read_with_the_defaults_and_that_is_said() {
     let note = "note: no CoppiceConfig/coppice in the files: the defaults are assumed\n";
-    let with = world();
-    let settings = "- apiVersion: coppice.dev/v1alpha1\n  kind: CoppiceConfig\n  metadata: {name: coppice}\n  spec:\n    tenants: {webhookHosts: [\"*.svc\"]}\n";
+    let hosts = "  spec:\n    tenants: {webhookHosts: [\"*.svc\"]}\n";
+    let with = world().replace(hosts, "  spec: {}\n");
+    assert_ne!(with, world());
+    let settings = "- apiVersion: coppice.dev/v1alpha1\n  kind: CoppiceConfig\n  metadata: {name: coppice}\n  spec: {}\n";
     let without = with.replace(settings, "");
     assert_ne!(with, without);
     for line in ["plan -n shop", "explain shop", "simulate -n shop --for 3d"] {

@@ -79,8 +79,8 @@ impl Law {
             "it belongs to Kubernetes".to_owned()
         } else if name == self.own_namespace || name == names::SYSTEM_NAMESPACE {
             "it is Coppice's own".to_owned()
-        } else if namespace.labels.get(names::LABEL_PROTECTED).is_some() {
-            format!("it has the label {}", names::LABEL_PROTECTED)
+        } else if let Some(value) = namespace.labels.get(names::LABEL_PROTECTED) {
+            format!("it has the label {}={value}", names::LABEL_PROTECTED)
         } else if let Some(pattern) = protected.names.iter().find(|p| glob::matches(p, name)) {
             format!("CoppiceConfig/coppice protects the name {pattern:?}")
         } else if protected.selector.as_ref().is_some_and(|s| s.matches(&namespace.labels)) {

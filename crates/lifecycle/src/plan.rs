@@ -242,7 +242,10 @@ impl<'a> Draft<'a> {
                 let (reason, message) = doubt.tell();
                 Evaluation { due: evaluation.due, look_at: waits_for, ..Evaluation::unknown(reason, message) }
             }
-            None => evaluation,
+            None => Evaluation {
+                look_at: evaluation.look_at.map(|at| self.time.when_it_may_have_come(at)),
+                ..evaluation
+            },
         }
     }
 

@@ -42,7 +42,7 @@ impl ServerTime {
             latest: time.latest.max(other),
             ..time
         });
-        if active(Mutant::ClockSkewIgnored) { Self::agreed(between.latest) } else { between }
+        if active(Mutant::ClockSkewIgnored) { Self::agreed(between.earliest) } else { between }
     }
 
     /// The time before which it is certainly not: what is due by it is due.
@@ -53,6 +53,11 @@ impl ServerTime {
     /// Whether an instant may have come, though it is not certain.
     pub fn may_have_come(&self, at: Timestamp) -> bool {
         self.doubt.is_some() && at <= self.latest
+    }
+
+    /// What [`now`](Self::now) will be when an instant may have come for the first time.
+    pub fn when_it_may_have_come(&self, at: Timestamp) -> Timestamp {
+        at.checked_sub(self.latest.duration_since(self.earliest)).unwrap_or(at)
     }
 
     /// Why the time is not believed, if so. Then nothing destructive is done.
@@ -82,6 +87,7 @@ mod tests {
         let time = ServerTime::doubted(ClockDoubt::Differs, at(20), [at(30), at(10)]);
         assert_eq!((time.now(), time.doubt()), (at(10), Some(ClockDoubt::Differs)));
         assert_eq!([30, 31].map(|s| time.may_have_come(at(s))), [true, false]);
+        assert_eq!(time.when_it_may_have_come(at(50)), at(30), "the later clock shows 50 then");
         assert!(!ServerTime::agreed(at(30)).may_have_come(at(20)), "that it has come is certain");
     }
 }

@@ -55,10 +55,7 @@ pub fn rest(observed: &Observed<'_>, now: ServerTime) -> Option<Rest> {
         if settles(policy) || before.name != policy.name || others.iter().any(|p| p.name == policy.name) {
             return None;
         }
-        let at = waits(policy, before, spec, world, now)?;
-        if at.is_some_and(|at| time.may_have_come(at)) {
-            return None;
-        }
+        let at = waits(policy, before, spec, world, time)?;
         look_at = at.map(|at| look_at.map_or(at, |other| other.min(at))).or(look_at);
     }
     let next = status.next.as_ref()?;
@@ -81,8 +78,9 @@ fn waits(
     before: &PolicyStatus,
     spec: &NamespaceManagerSpec,
     world: &World<'_>,
-    now: Timestamp,
+    time: ServerTime,
 ) -> Option<Option<Timestamp>> {
+    let now = time.now();
     let judged = judge(policy, spec, world, Some(before), now);
     let same = judged.verdict == Verdict::False
         && before.result == Verdict::False
@@ -90,17 +88,18 @@ fn waits(
         && before.reason == judged.reason.as_str()
         && before.due == judged.due
         && says(&before.message, &judged.text);
-    if !same {
+    if !same || judged.look_at.is_some_and(|at| time.may_have_come(at)) {
         return None;
     }
+    let look_at = judged.look_at.map(|at| time.when_it_may_have_come(at));
     // A deletion is announced ahead of its date.
     let notice = policy.then.delete.as_ref().map(|delete| delete.notice).filter(|notice| !notice.is_zero());
     match (notice, judged.due) {
         (Some(notice), Some(due)) => {
             let from = earlier(due, notice);
-            (now < from).then(|| Some(judged.look_at.map_or(from, |at| at.min(from))))
+            (now < from).then(|| Some(look_at.map_or(from, |at| at.min(from))))
         }
-        _ => Some(judged.look_at),
+        _ => Some(look_at),
     }
 }
 

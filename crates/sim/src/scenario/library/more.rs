@@ -336,7 +336,7 @@ pub(super) fn many() -> Vec<Scenario> {
             json!({ "hold": { "until": "2026-01-02T00:00:00Z" } }),
         ),
         ("many-suspended", "suspend", "many: there, Suspended 0x*", json!({ "suspend": true })),
-        ("many-paused", "pause", "many: there, Active 0x*", json!({ "governor": { "paused": true } })),
+        ("many-paused", "pause", "many: there, Pending 0x*", json!({ "governor": { "paused": true } })),
     ];
     let made = stops.map(|(name, what, end, change)| {
         let mut story = story(name, "many workloads are being scaled down when somebody stops it");
