@@ -45,8 +45,9 @@ impl Book {
     pub fn end(&mut self, name: &'static str, took: Duration, broken: Option<&str>) -> anyhow::Result<()> {
         let part = self.part(name);
         part.seconds = took.as_secs();
-        if let Some(why) = broken.filter(|_| !part.whole) {
-            part.fails(why);
+        match broken.filter(|_| !part.whole) {
+            Some(why) => part.fails(why),
+            None => part.whole = part.broken.is_none(),
         }
         self.save()
     }
@@ -78,7 +79,12 @@ mod tests {
         book.part("idle").add("writes", "", Subject::Coppice, None, 0.0);
         book.part("idle").whole = true;
         book.end("idle", Duration::from_secs(1), Some("another part took too long")).unwrap();
+        book.end("start", Duration::from_secs(2), None).unwrap();
         assert_eq!(book.broken(), ["ttl"]);
+        let json = std::fs::read_to_string(folder.path().join("report.json")).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let whole = json["parts"].as_array().unwrap().iter().map(|part| part["whole"].as_bool().unwrap());
+        assert_eq!(whole.collect::<Vec<_>>(), [false, true, true], "the JSON says the same as the page");
         let text = std::fs::read_to_string(folder.path().join("report.md")).unwrap();
         assert!(text.contains("the plane is gone") && text.contains("| p99, ms | 7 |"), "{text}");
         assert!(text.contains("| writes | 0 |"), "{text}");
