@@ -56,6 +56,9 @@ pub fn sequence(seed: u64, length: usize) -> Sequence {
     while maker.steps.len() < length {
         maker.any();
     }
+    if seed.is_multiple_of(4) {
+        maker.wake();
+    }
     maker.end();
     Sequence { seed, exclusive: maker.config, steps: maker.steps }
 }

@@ -216,6 +216,33 @@ impl Maker {
         }
     }
 
+    /// Gives a workload replicas as the operator does when it wakes it: through its scale, in the revision that was read; and after
+    /// that in a revision that is over. It is paused, so that no controller makes pods.
+    pub(super) fn wake(&mut self) {
+        let deployments = "/apis/apps/v1/namespaces/${ns}/deployments";
+        let (one, scale) = (format!("{deployments}/idle"), format!("{deployments}/idle/scale"));
+        let container = json!({"name": "main", "image": "busybox"});
+        let idle = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "idle", "labels": {"of": "${ns}"}},
+            "spec": {
+                "replicas": 0, "paused": true, "selector": {"matchLabels": {"app": "idle"}},
+                "template": {"metadata": {"labels": {"app": "idle"}}, "spec": {"containers": [container]}},
+            },
+        });
+        self.ask("POST", deployments, idle);
+        self.until(one.clone(), State::Settled);
+        let read = self.ask("GET", scale.clone(), Value::Null);
+        let metadata = json!({
+            "uid": format!("${{{read}/metadata/uid}}"), "resourceVersion": format!("${{{read}/metadata/resourceVersion}}"),
+        });
+        for replicas in [3, 2] {
+            let body = json!({"metadata": metadata, "spec": {"replicas": replicas}});
+            self.ask("PATCH merge", format!("{scale}?fieldManager=coppice"), body);
+        }
+        self.until(one, State::Settled);
+        self.ask("GET", scale, Value::Null);
+    }
+
     pub(super) fn delete_all(&mut self, resource: &'static Resource) {
         if resource.namespaced {
             let query = self.chance.of(&["labelSelector=color%3Dred,of%3D${ns}", "labelSelector=of%3D${ns}"]);

@@ -326,7 +326,7 @@ pub(super) fn timed() -> Scenario {
 /// So many that it takes far longer to scale them down than to stop it.
 const MANY: u32 = 400;
 
-/// The stories in which a scale-down of many workloads is to be stopped: how many of them are asleep then is a matter of chance.
+/// The stories in which a scale-down of many workloads is to be stopped: how many of them are scaled down then is a matter of chance.
 pub(super) fn many() -> Vec<Scenario> {
     let stops: [(&'static str, &'static str, &'static str, Value); 3] = [
         (

@@ -162,27 +162,34 @@ fn report(status: &mut Map<String, Value>, deployment: &Value, numbers: &Numbers
     } else {
         ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.".to_owned())
     };
-    let second = if complete {
+    let paused = deployment["spec"]["paused"] == true;
+    let second = if paused {
+        ("Unknown", "DeploymentPaused", "Deployment is paused".to_owned())
+    } else if complete {
         ("True", "NewReplicaSetAvailable", format!("ReplicaSet \"{set}\" has successfully progressed."))
     } else {
         ("True", "ReplicaSetUpdated", format!("ReplicaSet \"{set}\" is progressing."))
     };
     let old = status.get("conditions").cloned().unwrap_or_default();
-    let conditions =
-        [("Available", first), ("Progressing", second)].map(|(name, (state, reason, message))| {
-            let known = old.as_array().into_iter().flatten().find(|c| c["type"] == name);
-            let at = meta::seconds(now);
-            let same = known.filter(|c| c["status"] == state && c["reason"] == reason);
-            let transition =
-                known.filter(|c| c["status"] == state).map_or(json!(at), |c| c["lastTransitionTime"].clone());
-            json!({
-                "type": name,
-                "status": state,
-                "lastUpdateTime": same.map_or(json!(at), |c| c["lastUpdateTime"].clone()),
-                "lastTransitionTime": transition,
-                "reason": reason,
-                "message": message,
-            })
-        });
+    let mut both = [("Available", first), ("Progressing", second)];
+    if paused && old[0]["type"] != "Available" {
+        // It was paused when it was created: that is the first thing to be said of it.
+        both.reverse();
+    }
+    let conditions = both.map(|(name, (state, reason, message))| {
+        let known = old.as_array().into_iter().flatten().find(|c| c["type"] == name);
+        let at = meta::seconds(now);
+        let same = known.filter(|c| c["status"] == state && c["reason"] == reason);
+        let transition =
+            known.filter(|c| c["status"] == state).map_or(json!(at), |c| c["lastTransitionTime"].clone());
+        json!({
+            "type": name,
+            "status": state,
+            "lastUpdateTime": same.map_or(json!(at), |c| c["lastUpdateTime"].clone()),
+            "lastTransitionTime": transition,
+            "reason": reason,
+            "message": message,
+        })
+    });
     status.insert("conditions".to_owned(), json!(conditions));
 }
