@@ -82,8 +82,8 @@ async fn interrupted(
     let manager = stage.manager_until(namespace, "m", reason, stopped).await?;
     let known = remembered(&manager)?;
     // Sizes are written before they are changed: of one batch more can be remembered than was scaled down.
-    ensure!(names.iter().all(|name| known.contains(name)), "asleep: {names:?}, remembered: {known:?}");
-    ensure!(known.len() <= names.len() + BATCH, "asleep: {names:?}, remembered: {known:?}");
+    ensure!(names.iter().all(|name| known.contains(name)), "scaled down: {names:?}, remembered: {known:?}");
+    ensure!(known.len() <= names.len() + BATCH, "scaled down: {names:?}, remembered: {known:?}");
     Ok((manager, names.len()))
 }
 

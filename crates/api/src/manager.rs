@@ -322,7 +322,7 @@ pub struct NamespaceManagerStatus {
     pub last_firing: Option<Firing>,
     /// Workloads that were scaled down and not woken since, with the replicas they had.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 4096))]
+    #[schemars(length(max = 4096), extend("x-kubernetes-list-type" = "atomic"))]
     pub scaled_down: Vec<ScaledWorkload>,
     /// `Ready`: the manager is understood, possible, and nothing it does is failing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

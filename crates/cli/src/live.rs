@@ -196,7 +196,7 @@ pub(crate) async fn settings(client: &Client, warnings: &mut Vec<String>) -> Set
         },
         Ok(None) => {
             let what = "does not exist, and nothing is done without it: the operator creates it at its very first start, \
-                        later an administrator has to";
+                        later an administrator has to (kubectl create, with an empty spec for the defaults)";
             warnings.push(format!("CoppiceConfig/{} {what}", names::CONFIG_NAME));
             return Settings::Missing;
         }

@@ -91,7 +91,8 @@ pub(crate) fn json(text: &str) -> Cow<'_, str> {
 /// Whether a terminal does something else with a character than to show it: control characters, and those that end a line or change the
 /// direction of what follows.
 pub(crate) fn acts(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{61c}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{feff}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]

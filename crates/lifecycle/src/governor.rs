@@ -9,6 +9,7 @@ use coppice_api::config::{Booked, Governor, GovernorStatus, Tripped};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::mutants::{Mutant, active};
+use crate::time::ClockDoubt;
 
 const MINUTE: SignedDuration = SignedDuration::from_secs(60);
 const HOUR: SignedDuration = SignedDuration::from_secs(3600);
@@ -22,6 +23,12 @@ pub struct Denied {
     pub message: String,
     /// When asking again is worthwhile; none if only a change of the settings helps.
     pub retry_at: Option<Timestamp>,
+}
+
+/// Why no step can be booked while it is not known what time it is.
+pub fn doubted(doubt: ClockDoubt) -> Denied {
+    let (reason, message) = doubt.tell();
+    Denied { reason, message, retry_at: None }
 }
 
 /// How many steps an hour are allowed with that many managed namespaces.

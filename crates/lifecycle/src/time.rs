@@ -22,7 +22,7 @@ pub struct ServerTime {
 /// Why a time is not believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockDoubt {
-    /// No answer of the API server has told its time, or none for too long.
+    /// No answer of the API server has carried its time, or none for too long.
     NotCompared,
     /// The API server's answers and this machine's clock differ by more than [`MAX_CLOCK_SKEW`], or did a moment ago.
     Differs,

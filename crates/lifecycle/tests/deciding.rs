@@ -393,7 +393,9 @@ fn pause_budget_skew_and_staleness_stop_destruction_and_nothing_else() {
         assert_eq!((scene.settle(42).effect, scene.next_reason()), (None, *reason));
         let mut scene = Scene::policy("{ttl: {after: 40s}}", "{webhook: {url: 'http://r.team-a.svc/'}}");
         stop(&mut scene);
-        assert!(matches!(scene.settle(41).effect, Some(Effect::Webhook(..))), "{reason}");
+        // By a clock that is wrong, a webhook would be early, too.
+        let sent = matches!(scene.settle(41).effect, Some(Effect::Webhook(..)));
+        assert_eq!(sent, *reason != "ClockSkew", "{reason}");
     }
 }
 

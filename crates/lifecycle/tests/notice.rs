@@ -179,6 +179,27 @@ fn what_may_have_ended_by_one_of_two_clocks_is_unknown() {
 }
 
 #[test]
+fn a_doubt_about_the_time_neither_withdraws_a_notice_nor_gives_up_what_it_announced() {
+    let mut scene = Scene::policy("{ttl: {after: 1h}}", "{delete: {notice: 30m}}");
+    scene.settle(2000);
+    let notice = scene.status.notice.clone().unwrap();
+    // The slower clock is before the notice was given.
+    scene.skew = Some(SignedDuration::from_hours(1));
+    scene.settle(900);
+    assert_eq!(scene.status.notice.clone().unwrap(), notice);
+    scene.skew = Some(SignedDuration::ZERO);
+    assert_eq!(scene.settle(2100).effect, None);
+    scene.settle(3801);
+    let intent = scene.status.intent.clone().unwrap();
+    scene.skew = Some(SignedDuration::from_hours(1));
+    assert_eq!(scene.settle(900).effect, None);
+    assert_eq!(scene.next_reason(), "ClockSkew");
+    assert_eq!(scene.status.intent, Some(intent), "it waits");
+    scene.skew = Some(SignedDuration::ZERO);
+    assert!(scene.settle(3802).effect.is_some());
+}
+
+#[test]
 fn of_two_policies_the_nearer_end_is_announced() {
     let mut scene = Scene::new(
         "policies: [{name: far, when: {ttl: {after: 10h}}, then: {delete: {notice: 9h}}}, \

@@ -100,7 +100,7 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Clients for an API server. Nothing is sent yet. Whatever the server's clock says reaches `skew`; requests are counted in
+    /// Clients for an API server. Nothing is sent yet. Whatever the server's clock says reaches `server_clock`; requests are counted in
     /// `metrics`. Must be called on a tokio runtime.
     pub fn new(
         config: kube::Config,

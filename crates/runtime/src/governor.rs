@@ -6,6 +6,7 @@ use std::time::Duration;
 use coppice_api::config::GovernorStatus;
 use coppice_api::names::CONFIG_NAME;
 use coppice_lifecycle::governor::{self, Denied};
+use coppice_lifecycle::time::ServerTime;
 use jiff::Timestamp;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -87,7 +88,7 @@ impl Counter {
         permit: &Permit,
         known: &Store<Config>,
         managed: u64,
-        now: impl Fn() -> Timestamp,
+        now: impl Fn() -> ServerTime,
     ) -> Told {
         loop {
             let (tell, mut told) = oneshot::channel();
@@ -99,7 +100,12 @@ impl Counter {
                     tokio::time::sleep_until(last + SPACING).await;
                 }
                 *turn = Some(Instant::now());
-                self.answer_all(clients, permit, known, managed, now()).await;
+                let time = now();
+                // What is booked at a wrong time would leave the budget at a wrong time.
+                if let Some(denied) = time.doubt().map(governor::doubted) {
+                    return Err(BookingError::Denied(denied));
+                }
+                self.answer_all(clients, permit, known, managed, time.now()).await;
                 answer = told.try_recv();
             }
             drop(turn);

@@ -94,8 +94,9 @@ impl ServerClock {
             _ if compared => ClockDoubt::Differs,
             _ => ClockDoubt::NotCompared,
         };
-        let told = known.answers.iter().chain(&odd).map(|answer| answer.reference().carried_to(monotonic));
-        ServerTime::doubted(doubt, wall, carried.into_iter().chain(told))
+        let answered =
+            known.answers.iter().chain(&odd).map(|answer| answer.reference().carried_to(monotonic));
+        ServerTime::doubted(doubt, wall, carried.into_iter().chain(answered))
     }
 
     /// The API server's time at an instant of our [monotonic](Clock::monotonic) clock, as far as it is known now.

@@ -105,7 +105,7 @@ fn cluster_rules() -> Value {
             &["get", "list", "watch"],
         ),
         rule(
-            "The installation's settings; created with the defaults if absent.",
+            "The installation's settings; created with the defaults at the very first start only.",
             GROUP,
             &["coppiceconfigs"],
             &["create", "get", "list", "watch",]

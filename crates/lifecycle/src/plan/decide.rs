@@ -78,7 +78,7 @@ fn fire(mut draft: Draft<'_>, policy: &Policy, evaluation: &Evaluation, world: &
     let stopped = if action.is_destructive() {
         draft.stopped()
     } else {
-        draft.settings_missing().map(|(reason, message)| (reason, message, None))
+        draft.halted().map(|(reason, message)| (reason, message, None))
     };
     if let Some((reason, message, retry_at)) = stopped {
         draft.look_no_later_than(retry_at);
@@ -118,7 +118,8 @@ fn watch(
         let message = format!("the ttl ends and notice runs until {due:.0}");
         return draft.step((Action::Delete, &policy.name, Some(due)), (Reason::NoticeRunning, message), None);
     }
-    if nearest.is_none() {
+    // By the slower of two clocks a date may seem to be far off again.
+    if nearest.is_none() && draft.time.doubt().is_none() {
         draft.withdraw_notice("its policy is not due any more");
     }
     let next = next_of(spec, evaluations);

@@ -158,7 +158,7 @@ fn webhook(mut draft: Draft<'_>, policy: &Policy, intent: &Intent) -> Plan {
             draft.outcome(intent, &outcome)
         }
         Delivery::Delivered(_) | Delivery::None => {
-            if let Some(why) = draft.settings_missing() {
+            if let Some(why) = draft.halted() {
                 return draft.step(step, why, None);
             }
             if let Some(plan) = draft.not_yet(intent) {
@@ -175,6 +175,8 @@ fn webhook(mut draft: Draft<'_>, policy: &Policy, intent: &Intent) -> Plan {
 fn destroy(mut draft: Draft<'_>, policy: &Policy, evaluation: &Evaluation, intent: &Intent) -> Plan {
     let step = (intent.action, policy.name.as_str(), None);
     match evaluation.verdict {
+        // A notice that has run may not have by the slower of two clocks.
+        Verdict::True if draft.time.doubt().is_some() => {}
         Verdict::True if draft.notice_given(policy, intent) => {}
         Verdict::True => {
             return draft.abandon(intent, Reason::NoLongerTrue, "notice has to be given afresh");
@@ -219,8 +221,14 @@ impl Draft<'_> {
         Some((denied.reason, denied.message, denied.retry_at))
     }
 
-    /// Why nothing at all may be done, not even a webhook be sent.
-    pub(super) fn settings_missing(&self) -> Option<(Reason, String)> {
+    /// Why nothing at all may be done, not even a webhook be sent: by a clock that is wrong it would be early, and signed with a
+    /// time that receivers do not take.
+    pub(super) fn halted(&self) -> Option<(Reason, String)> {
+        self.settings_missing().or_else(|| self.time.doubt().map(ClockDoubt::tell))
+    }
+
+    /// Whether there are no settings: then nothing is allowed.
+    fn settings_missing(&self) -> Option<(Reason, String)> {
         self.observed.law.missing.then(|| {
             let message = "CoppiceConfig/coppice does not exist, so nothing is allowed: an administrator has to create it \
                            again, with what is to be protected (an empty spec means the defaults)";

@@ -15,6 +15,7 @@ use tower::BoxError;
 use coppice_api::Reason;
 use coppice_api::names::CONFIG_NAME;
 use coppice_lifecycle::governor::Denied;
+use coppice_lifecycle::time::ServerTime;
 use jiff::Timestamp;
 
 use super::{Booking, BookingError, Counter, SPACING};
@@ -102,7 +103,7 @@ impl Plane {
         let service = tower::service_fn(move |request| plane.clone().answer(request));
         let clients = Clients::over(&service, Deadlines::default(), &server_clock, &Metrics::new("test"));
         let permit = Gate::always(Duration::ZERO).permit().unwrap();
-        counter.book(&clients, &permit, &self.known, 1, || now).await
+        counter.book(&clients, &permit, &self.known, 1, || ServerTime::agreed(now)).await
     }
 
     async fn book_many(&self, counter: &Counter, many: usize) -> Vec<Result<Booking, BookingError>> {

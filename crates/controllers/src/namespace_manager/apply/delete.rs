@@ -109,14 +109,9 @@ pub(super) async fn book(
     permit: &Permit,
     confirmed: &Observation,
 ) -> Result<Booking, Carried> {
-    if shared.time().doubt().is_some() {
-        // What is booked at a wrong time would leave the budget at a wrong time.
-        shared.metrics.blocked(Reason::ClockSkew.as_str());
-        return Err(Carried::Wait(soon(shared)));
-    }
     let booked = shared
         .counter
-        .book(&shared.clients, permit, &shared.configs, shared.managed(), || shared.now())
+        .book(&shared.clients, permit, &shared.configs, shared.managed(), || shared.time())
         .await;
     booked.map_err(|error| match error {
         BookingError::Denied(denied) => {

@@ -124,9 +124,19 @@ impl Run<'_> {
 
     /// Decides again, by what there is now, unless the last decision is young enough.
     async fn reverify(&mut self) -> Result<ControlFlow<Carried>, String> {
-        if self.observation.age() <= OLDEST && self.booking.age() <= BOOKED {
-            return Ok(Continue(()));
+        for _ in 0..ROUNDS {
+            if self.observation.age() <= OLDEST && self.booking.age() <= BOOKED {
+                return Ok(Continue(()));
+            }
+            if let Break(carried) = self.look_again().await? {
+                return Ok(Break(carried));
+            }
         }
+        let error = "the API server takes too long to answer what it rests on".to_owned();
+        Ok(Break(self.ended(Outcome::failed(error))))
+    }
+
+    async fn look_again(&mut self) -> Result<ControlFlow<Carried>, String> {
         if let Err(error) = self.booking.renew(&self.shared.clients, self.permit).await {
             return Ok(Break(self.ended(Outcome::failed(error.to_string()))));
         }
@@ -148,7 +158,9 @@ impl Run<'_> {
     async fn remember(&mut self, batch: &[Scalable]) -> Result<(), WriteError> {
         let manager = &self.observation.manager;
         let scaled_down = remembered(manager, batch);
-        self.untouched.extend(batch.iter().map(entry));
+        // What an earlier attempt has written down it may have touched: its answer may have been lost.
+        let is_new = |entry: &ScaledWorkload| !manager.status.scaled_down.contains(entry);
+        self.untouched.extend(batch.iter().map(entry).filter(is_new));
         if scaled_down != manager.status.scaled_down {
             let mut status = (*manager.status).clone();
             status.scaled_down = scaled_down;

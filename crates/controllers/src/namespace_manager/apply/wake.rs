@@ -1,4 +1,4 @@
-//! Waking workloads: each gets the replicas that status remembers, if it is still the same object and still asleep.
+//! Waking workloads: each gets the replicas that status remembers, if it is still the same object and still scaled down.
 
 use coppice_api::manager::{Intent, ScaledWorkload, WorkloadSelector};
 use coppice_lifecycle::Law;
@@ -27,8 +27,10 @@ enum Woke {
     Done,
     /// There is nothing to give back.
     Alone(String),
-    /// It sleeps, and only somebody else can change that.
+    /// It is scaled down, and only somebody else can change that.
     Stuck(String),
+    /// The installation does not scale its kind at present.
+    Refused(String),
 }
 
 pub(super) async fn wake(
@@ -50,10 +52,12 @@ pub(super) async fn wake(
         }
         match wake_one(&shared.clients, permit, &law, &key.namespace, entry).await {
             Ok(Woke::Done) => workloads += 1,
-            Ok(Woke::Alone(why) | Woke::Stuck(why)) => {
-                left.push(format!("{} {} ({why})", entry.kind, entry.name));
+            Ok(Woke::Alone(why)) => left.push(format!("{} {} ({why})", entry.kind, entry.name)),
+            Ok(Woke::Stuck(why)) => {
+                left.push(format!("{} {} ({why}; it had {})", entry.kind, entry.name, size(entry)));
             }
-            Err(error) => {
+            // It stays remembered until the kind can be scaled again.
+            Ok(Woke::Refused(error)) | Err(error) => {
                 let error = format!("{} {}: {error}", entry.kind, entry.name);
                 return Ok(Carried::Ended(Outcome::failed(error), manager));
             }
@@ -77,7 +81,7 @@ async fn wake_one(
     };
     let kind = match law.resource(&selector) {
         Ok(kind) => kind,
-        Err(refusal) => return Ok(Woke::Stuck(refusal.message)),
+        Err(refusal) => return Ok(Woke::Refused(refusal.message)),
     };
     let before = size(entry);
     for _ in 0..ROUNDS {
@@ -187,7 +191,7 @@ async fn wake_manager(
         match result {
             Ok(Woke::Done) => woken.push(line(&size(entry).to_string())),
             Ok(Woke::Alone(why)) => alone.push(line(&why)),
-            Ok(Woke::Stuck(why)) => {
+            Ok(Woke::Stuck(why) | Woke::Refused(why)) => {
                 pass.stuck.push(line(&format!("{why}; scale it to {} if that is right", size(entry))));
                 continue;
             }
@@ -210,7 +214,7 @@ async fn wake_manager(
     lost.map_or(Ok(()), Err)
 }
 
-/// Takes what is not asleep any more from a manager's status.
+/// Takes what is not scaled down any more from a manager's status.
 async fn forget(
     clients: &Clients,
     permit: &Permit,
