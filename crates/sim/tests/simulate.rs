@@ -27,7 +27,17 @@ fn delete_after(after: &str, notice: &str) -> Value {
     json!([{ "name": "end", "when": { "ttl": { "after": after } }, "then": { "delete": { "notice": notice } } }])
 }
 
-fn ahead(days: u64, objects: Vec<Value>) -> Forecast {
+/// With the defaults where there are no settings.
+fn ahead(days: u64, mut objects: Vec<Value>) -> Forecast {
+    if objects.iter().all(|object| object["kind"] != "CoppiceConfig") {
+        objects.push(json!({
+            "apiVersion": "coppice.dev/v1alpha1", "kind": "CoppiceConfig", "metadata": { "name": "coppice" }, "spec": {},
+        }));
+    }
+    ahead_of(days, objects)
+}
+
+fn ahead_of(days: u64, objects: Vec<Value>) -> Forecast {
     let question = Question {
         began: NOW.parse().unwrap(),
         lasts: Duration::from_hours(24 * days),
@@ -68,6 +78,14 @@ fn a_namespace_is_announced_and_deleted_when_its_time_has_come() {
     let sooner = ahead(1, objects);
     assert_eq!(sooner.fates[0].deleted, None);
     assert_eq!(sooner.timeline, []);
+}
+
+#[test]
+fn without_settings_nothing_is_done() {
+    let objects = vec![namespace("a", "2026-03-01T00:00:00Z"), manager("a", &delete_after("2d", "0s"))];
+    let forecast = ahead_of(7, objects);
+    assert_eq!(forecast.fates[0].deleted, None);
+    assert!(format!("{:?}", forecast.fates[0]).contains("SettingsMissing"), "{:?}", forecast.fates[0]);
 }
 
 #[test]
