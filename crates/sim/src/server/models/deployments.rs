@@ -137,13 +137,16 @@ fn label(template: &mut Value, digest: &str) {
 
 fn report(status: &mut Map<String, Value>, deployment: &Value, numbers: &Numbers, now: Timestamp) {
     let wanted = deployment["spec"]["replicas"].as_i64().unwrap_or(1);
+    let paused = deployment["spec"]["paused"] == true;
+    // What has no replica set yet has nobody who wants pods.
+    let asked = if paused && numbers.set.is_empty() { 0 } else { wanted };
     status.insert("observedGeneration".to_owned(), deployment["metadata"]["generation"].clone());
     for (field, number) in [
         ("replicas", numbers.replicas),
         ("updatedReplicas", numbers.updated),
         ("readyReplicas", numbers.ready),
         ("availableReplicas", numbers.ready),
-        ("unavailableReplicas", (wanted.max(numbers.replicas) - numbers.ready).max(0)),
+        ("unavailableReplicas", (asked.max(numbers.replicas) - numbers.ready).max(0)),
     ] {
         if number == 0 {
             status.remove(field);
@@ -162,7 +165,6 @@ fn report(status: &mut Map<String, Value>, deployment: &Value, numbers: &Numbers
     } else {
         ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.".to_owned())
     };
-    let paused = deployment["spec"]["paused"] == true;
     let second = if paused {
         ("Unknown", "DeploymentPaused", "Deployment is paused".to_owned())
     } else if complete {
