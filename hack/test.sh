@@ -10,6 +10,7 @@ cargo run -q --locked -p coppice-plane -- build || { echo "0 passed, 1 failed"; 
 echo "== building"
 cargo build --locked --workspace --bins || { echo "0 passed, 1 failed"; exit 1; }
 cargo test --locked --workspace --exclude coppice-sim --no-run || { echo "0 passed, 1 failed"; exit 1; }
+cargo test --locked --profile sim -p coppice-sim --no-run || { echo "0 passed, 1 failed"; exit 1; }
 
 # Runs a command. All that it says goes into the log of this name, and each step at once to the terminal.
 run() {

@@ -183,7 +183,9 @@ fn cut_off_from_the_api_server_a_follower_waits_and_recovers_and_a_leader_ends()
         proxy.cut().await;
         let says = async || {
             let error = follower.http("/readyz").await.err()?.to_string();
-            error.contains("cannot watch pods").then_some(error)
+            // First the watch fails, and from then on the list.
+            let cut_off = ["cannot watch pods", "cannot list pods"].iter().any(|says| error.contains(says));
+            cut_off.then_some(error)
         };
         stage.until("the follower says that it is cut off", says).await?;
         ensure!(follower.http("/livez").await.is_ok(), "a restart would not help");
