@@ -108,14 +108,19 @@ pub(super) async fn apply(shared: &Shared, observation: &Observation, plan: Plan
 
 /// Counts what is held back, when it begins to be.
 fn count_blocked(shared: &Shared, before: &Manager, after: &Manager) {
-    use Reason::{
-        BudgetSpent, ClockSkew, Forbidden, NotSynced, Paused, SettingsMissing, Stale, TooLarge, Undecodable,
-    };
     let reason = |m: &Manager| m.status.next.as_ref().map(|next| next.reason.clone());
     let now = reason(after).filter(|now| reason(before).as_ref() != Some(now));
-    let all =
-        [BudgetSpent, ClockSkew, Forbidden, NotSynced, Paused, SettingsMissing, Stale, TooLarge, Undecodable];
-    for blocked in all {
+    for blocked in [
+        Reason::BudgetSpent,
+        Reason::ClockSkew,
+        Reason::Forbidden,
+        Reason::NotSynced,
+        Reason::Paused,
+        Reason::SettingsMissing,
+        Reason::Stale,
+        Reason::TooLarge,
+        Reason::Undecodable,
+    ] {
         if now.as_deref() == Some(blocked.as_str()) {
             shared.metrics.blocked(blocked.as_str());
         }
