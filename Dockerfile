@@ -5,8 +5,8 @@ WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
     --mount=type=cache,target=/src/target,sharing=locked \
-    cargo build --release --locked --package coppice-operator --package coppice-cli \
-    && install -D --target-directory=/out target/release/coppice-operator target/release/coppice
+    cargo build --release --locked --package coppice-operator \
+    && install -D --target-directory=/out target/release/coppice-operator
 
 # With the C library and the authorities that webhooks are checked against; no shell, no package manager.
 FROM gcr.io/distroless/cc-debian12:nonroot
@@ -14,7 +14,7 @@ LABEL org.opencontainers.image.title="coppice" \
       org.opencontainers.image.description="Gives every namespace of a shared cluster an owner, a budget and an end" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.url="https://coppice.dev"
-COPY --from=build /out/coppice-operator /out/coppice /usr/local/bin/
+COPY --from=build /out/coppice-operator /usr/local/bin/
 COPY LICENSE /usr/share/doc/coppice/LICENSE
 USER 65532:65532
 EXPOSE 8080 8081

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Every test of the project, ending in one line: N passed, N failed.
 set -uo pipefail
+# The errors of tests name their causes; a backtrace through the test harness would only push them out of sight.
+export RUST_LIB_BACKTRACE=0
 logs=$(mktemp -d)
 beside=
 trap '[ -z "$beside" ] || kill -- "-$beside" 2>/dev/null; rm -rf "$logs"' EXIT
@@ -9,8 +11,8 @@ echo "== building the control plane's binaries (once, about 5 minutes on two cor
 cargo run -q --locked -p coppice-plane -- build || { echo "0 passed, 1 failed"; exit 1; }
 echo "== building"
 cargo build --locked --workspace --bins || { echo "0 passed, 1 failed"; exit 1; }
-cargo test --locked --workspace --exclude coppice-sim --no-run || { echo "0 passed, 1 failed"; exit 1; }
-cargo test --locked --profile sim -p coppice-sim --no-run || { echo "0 passed, 1 failed"; exit 1; }
+cargo test --locked --workspace --exclude coppice-sim --exclude coppice-campaign --no-run || { echo "0 passed, 1 failed"; exit 1; }
+cargo test --locked --profile sim -p coppice-sim -p coppice-campaign --no-run || { echo "0 passed, 1 failed"; exit 1; }
 
 # Runs a command. All that it says goes into the log of this name, and each step at once to the terminal.
 run() {
@@ -22,7 +24,7 @@ run() {
 }
 # Thousands of runs, so optimised; and on what the tests on real control planes leave of the processors: those mostly wait.
 simulate() {
-  run simulation nice -n 15 cargo test --locked --profile sim -p coppice-sim --no-fail-fast
+  run simulation nice -n 15 cargo test --locked --profile sim -p coppice-sim -p coppice-campaign --no-fail-fast
 }
 echo "== testing, and simulating beside it"
 # With a process group of its own, so that it ends with this script, however that ends.
@@ -30,7 +32,7 @@ set -m
 simulate &
 beside=$!
 set +m
-run tests cargo test --locked --workspace --exclude coppice-sim --no-fail-fast -- --test-threads="${COPPICE_TEST_THREADS:-64}"
+run tests cargo test --locked --workspace --exclude coppice-sim --exclude coppice-campaign --no-fail-fast -- --test-threads="${COPPICE_TEST_THREADS:-64}"
 wait "$beside"
 beside=
 
@@ -40,7 +42,10 @@ for name in tests simulation; do
   [ -e "$logs/$name.failed" ] || continue
   # Something that did not compile or crashed has no line of its own.
   [ "$failed" -gt 0 ] || failed=1
-  echo; echo "== $name: everything"; cat "$logs/$name"
+  echo
+  echo "== $name: what failed, in full"
+  # The block that each test program ends with; or the end of the log, where something did not compile.
+  awk '/^failures:$/ {on = 1} on {print} /^test result:/ {on = 0}' "$logs/$name" | grep . || tail -200 "$logs/$name"
   echo; echo "failed:"; grep -E '^test .* FAILED$|^error' "$logs/$name" | sort -u | sed 's/^/  /'
 done
 echo "$passed passed, $failed failed"

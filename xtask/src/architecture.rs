@@ -24,16 +24,41 @@ const fn layer(name: &'static str, may_use: &'static [&'static str]) -> Layer {
 }
 
 /// The workspace, from the bottom up: a crate may use only crates above it in this list.
-const LAYERS: [Layer; 14] = [
-    pure("coppice-quantity", &[]),
+const LAYERS: [Layer; 20] = [
+    pure("coppice-mutants", &[]),
+    pure("coppice-quantity", &["coppice-mutants"]),
     pure("coppice-api", &["coppice-quantity"]),
-    pure("coppice-lifecycle", &["coppice-api", "coppice-quantity"]),
+    pure("coppice-destination", &[]),
+    pure("coppice-lifecycle", &["coppice-api", "coppice-destination", "coppice-mutants", "coppice-quantity"]),
     pure("coppice-schema", &[]),
-    layer("coppice-runtime", &["coppice-api", "coppice-lifecycle", "coppice-quantity"]),
-    layer("coppice-notify", &["coppice-api", "coppice-lifecycle", "coppice-quantity"]),
+    // Knows no domain: what is watched, decided and done is above it.
+    layer("coppice-runtime", &["coppice-api", "coppice-mutants", "coppice-quantity"]),
+    layer("coppice-kinds", &["coppice-api", "coppice-lifecycle", "coppice-runtime"]),
+    layer("coppice-notify", &["coppice-api", "coppice-destination"]),
+    layer(
+        "coppice-actions",
+        &[
+            "coppice-api",
+            "coppice-kinds",
+            "coppice-lifecycle",
+            "coppice-mutants",
+            "coppice-quantity",
+            "coppice-runtime",
+        ],
+    ),
     layer(
         "coppice-controllers",
-        &["coppice-api", "coppice-lifecycle", "coppice-notify", "coppice-quantity", "coppice-runtime"],
+        &[
+            "coppice-actions",
+            "coppice-api",
+            "coppice-destination",
+            "coppice-kinds",
+            "coppice-lifecycle",
+            "coppice-mutants",
+            "coppice-notify",
+            "coppice-quantity",
+            "coppice-runtime",
+        ],
     ),
     layer(
         "coppice-operator",
@@ -41,6 +66,7 @@ const LAYERS: [Layer; 14] = [
             "coppice-api",
             "coppice-controllers",
             "coppice-lifecycle",
+            "coppice-mutants",
             "coppice-notify",
             "coppice-quantity",
             "coppice-runtime",
@@ -52,26 +78,39 @@ const LAYERS: [Layer; 14] = [
         &[
             "coppice-api",
             "coppice-controllers",
-            "coppice-lifecycle",
+            "coppice-mutants",
             "coppice-notify",
             "coppice-operator",
-            "coppice-quantity",
             "coppice-runtime",
             "coppice-schema",
         ],
     ),
     layer(
         "coppice-cli",
-        &["coppice-api", "coppice-lifecycle", "coppice-quantity", "coppice-schema", "coppice-sim"],
+        &[
+            "coppice-api",
+            "coppice-destination",
+            "coppice-lifecycle",
+            "coppice-quantity",
+            "coppice-schema",
+            "coppice-sim",
+        ],
     ),
     layer("coppice-plane", &[]),
     layer("xtask", &["coppice-api", "coppice-cli", "coppice-plane"]),
+    // What checks the rest, in verification/, from here on.
+    layer(
+        "coppice-campaign",
+        &["coppice-api", "coppice-quantity", "coppice-runtime", "coppice-schema", "coppice-sim"],
+    ),
+    layer("coppice-conformance", &["coppice-api", "coppice-runtime", "coppice-schema", "coppice-sim"]),
     // The end-to-end tests may use whatever they test.
     layer(
         "coppice-tests",
         &[
             "coppice-api",
             "coppice-cli",
+            "coppice-conformance",
             "coppice-lifecycle",
             "coppice-notify",
             "coppice-plane",
@@ -111,7 +150,8 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let mut findings = arrows(&LAYERS, &packages(&metadata)?);
     let dockerfile = std::fs::read_to_string(root.join("Dockerfile")).context("read Dockerfile")?;
     findings.extend(unbuilt(&dockerfile, &metadata));
-    findings.extend(planted(&metadata));
+    findings.extend(mutant_features(&metadata));
+    findings.extend(used_by_the_product(&metadata));
     for layer in LAYERS.iter().filter(|layer| layer.pure) {
         // With its own features only: what another crate switches on in a shared dependency is that crate's affair.
         let tree = cargo(
@@ -120,7 +160,55 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
         )?;
         findings.extend(impurities(layer.name, &tree));
     }
+    for program in IN_CLUSTERS {
+        let edges = "normal,features";
+        let tree =
+            cargo(root, &["tree", "--offline", "--locked", "-p", program, "-e", edges, "--prefix", "none"])?;
+        findings.extend(leaks(program, &tree));
+    }
+    findings.extend(built_together("Dockerfile", &dockerfile));
+    let makefile = std::fs::read_to_string(root.join("Makefile")).context("read Makefile")?;
+    findings.extend(built_together("Makefile", &makefile));
     Ok(findings)
+}
+
+/// Programs that run in clusters.
+const IN_CLUSTERS: [&str; 1] = ["coppice-operator"];
+
+/// What only tests and simulations need, and a program in a cluster must not have.
+const TESTING: [&str; 6] = [
+    "tokio feature \"test-util\"",
+    "coppice-campaign ",
+    "coppice-conformance ",
+    "coppice-plane ",
+    "coppice-sim ",
+    "coppice-tests ",
+];
+
+/// What of [`TESTING`] is in a program.
+fn leaks(program: &str, tree: &str) -> Vec<String> {
+    let found = TESTING.iter().filter(|leak| tree.lines().any(|line| line.starts_with(**leak)));
+    found
+        .map(|leak| {
+            let leak = leak.trim_end();
+            format!(
+                "{program} has {leak}: see `cargo tree -p {program} -e normal,features -i {}`",
+                package_of(leak)
+            )
+        })
+        .collect()
+}
+
+fn package_of(leak: &str) -> &str {
+    leak.split(' ').next().unwrap_or_default()
+}
+
+/// Builds for release of more than one package: their features would be in each of them.
+fn built_together(file: &str, text: &str) -> Vec<String> {
+    let packages =
+        |line: &&str| line.split_whitespace().filter(|word| ["-p", "--package"].contains(word)).count();
+    let together = text.lines().filter(|line| line.contains("cargo build --release") && packages(line) != 1);
+    together.map(|line| format!("{file}: build one package at a time: {}", line.trim())).collect()
 }
 
 /// A package of the workspace with its normal dependencies of ours.
@@ -163,8 +251,8 @@ fn arrows(layers: &[Layer], packages: &[Package]) -> Vec<String> {
     findings
 }
 
-/// Dependencies that would put bugs on purpose into a program: only the tests of the simulator may have them.
-fn planted(metadata: &Value) -> Vec<String> {
+/// Dependencies that would put bugs on purpose into a program: only the tests of the campaigns may have them.
+fn mutant_features(metadata: &Value) -> Vec<String> {
     let packages = metadata["packages"].as_array().into_iter().flatten();
     let mut findings = Vec::new();
     for package in packages {
@@ -174,10 +262,10 @@ fn planted(metadata: &Value) -> Vec<String> {
             let mut features = dependency["features"].as_array().into_iter().flatten();
             features.any(|feature| feature == "mutants")
         };
-        let may = |dependency: &&Value| name == "coppice-sim" && dependency["kind"] == "dev";
+        let may = |dependency: &&Value| name == "coppice-campaign" && dependency["kind"] == "dev";
         if all.filter(with).any(|dependency| !may(&dependency)) {
             findings.push(format!(
-                "{name} asks for the feature `mutants`: only a dev-dependency of coppice-sim may"
+                "{name} asks for the feature `mutants`: only a dev-dependency of coppice-campaign may"
             ));
         }
         let mut features = package["features"].as_object().into_iter().flatten();
@@ -187,6 +275,28 @@ fn planted(metadata: &Value) -> Vec<String> {
         }
     }
     findings
+}
+
+/// What is in `verification/` and what users run depends on.
+fn used_by_the_product(metadata: &Value) -> Vec<String> {
+    let all: Vec<(&str, bool, &Value)> = metadata["packages"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|package| {
+            let manifest = package["manifest_path"].as_str().unwrap_or_default();
+            let checks = manifest.contains("/verification/");
+            (package["name"].as_str().unwrap_or_default(), checks, &package["dependencies"])
+        })
+        .collect();
+    let checks: BTreeSet<&str> =
+        all.iter().filter(|(_, checks, _)| *checks).map(|(name, ..)| *name).collect();
+    let products = all.iter().filter(|(name, is_check, _)| !is_check && *name != "xtask");
+    let uses = products.flat_map(|(name, _, dependencies)| {
+        let used = dependencies.as_array().into_iter().flatten().filter_map(|used| used["name"].as_str());
+        used.filter(|used| checks.contains(used)).map(move |used| (*name, used))
+    });
+    uses.map(|(name, used)| format!("{name} depends on {used}, which is in verification/")).collect()
 }
 
 /// Programs that the Dockerfile takes from the build and that no crate builds.
@@ -271,18 +381,31 @@ mod tests {
     }
 
     #[test]
-    fn bugs_on_purpose_are_for_the_tests_of_the_simulator_alone() {
-        let with =
-            |kind: Value| json!([{"name": "coppice-lifecycle", "kind": kind, "features": ["mutants"]}]);
+    fn bugs_on_purpose_are_for_the_tests_of_the_campaigns_alone() {
+        let with = |kind: Value| json!([{"name": "coppice-mutants", "kind": kind, "features": ["mutants"]}]);
         let metadata = json!({"packages": [
-            {"name": "coppice-lifecycle", "dependencies": [], "features": {"mutants": []}},
-            {"name": "coppice-sim", "dependencies": with(json!("dev"))},
+            {"name": "coppice-mutants", "dependencies": [], "features": {"mutants": []}},
+            {"name": "coppice-campaign", "dependencies": with(json!("dev"))},
             {"name": "coppice-cli", "dependencies": with(json!("dev"))},
             {"name": "coppice-operator", "dependencies": with(Value::Null)},
-            {"name": "coppice-runtime", "dependencies": [], "features": {"default": ["coppice-lifecycle/mutants"]}},
+            {"name": "coppice-runtime", "dependencies": [], "features": {"default": ["coppice-mutants/mutants"]}},
         ]});
-        let found = planted(&metadata);
+        let found = mutant_features(&metadata);
         assert_eq!(found.len(), 3, "{found:?}");
+    }
+
+    #[test]
+    fn what_users_run_depends_on_nothing_that_checks_it() {
+        let on = |name: &str| json!([{"name": name, "kind": "dev"}]);
+        let metadata = json!({"packages": [
+            {"name": "coppice-cli", "manifest_path": "/x/crates/cli/Cargo.toml", "dependencies": on("coppice-plane")},
+            {"name": "coppice-plane", "manifest_path": "/x/verification/plane/Cargo.toml", "dependencies": on("coppice-cli")},
+            {"name": "xtask", "manifest_path": "/x/xtask/Cargo.toml", "dependencies": on("coppice-plane")},
+        ]});
+        assert_eq!(
+            used_by_the_product(&metadata),
+            ["coppice-cli depends on coppice-plane, which is in verification/"]
+        );
     }
 
     #[test]
@@ -301,6 +424,24 @@ mod tests {
         let findings = impurities("coppice-api", tree);
         assert_eq!(findings.len(), 1, "{findings:?}");
         assert!(findings[0].starts_with("coppice-api is pure and must not depend on tokio:"));
+    }
+
+    #[test]
+    fn what_tests_need_is_found_in_a_program() {
+        let tree = "coppice-operator v0.1.0 (/x)\ntokio feature \"rt\"\ntokio feature \"test-util\" (*)\ncoppice-sim v0.1.0 (/x)\n";
+        let found = leaks("coppice-operator", tree);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].starts_with("coppice-operator has tokio feature \"test-util\": see"), "{found:?}");
+        assert!(leaks("coppice-operator", "tokio v1.0.0\ncoppice-simple v1.0.0").is_empty());
+    }
+
+    #[test]
+    fn programs_that_are_built_together_are_found() {
+        let text = "\tcargo build --release --locked -p a\n\tcargo build --release -p a --package b\n\tcargo build --workspace\n";
+        assert_eq!(
+            built_together("Makefile", text),
+            ["Makefile: build one package at a time: cargo build --release -p a --package b"]
+        );
     }
 
     #[test]

@@ -41,7 +41,7 @@ const BAD: [&str; 15] = [
 const EVERYTHING: &str = "replicas=3,networkPolicy.enabled=true,serviceMonitor.enabled=true,serviceMonitor.labels.a=b,\
     webhooks.caConfigMap=authorities,concurrency=4,log=info,priorityClassName=high,podLabels.team=platform,podAnnotations.a=b,\
     nodeSelector.a=b,tolerations[0].operator=Exists,imagePullSecrets[0].name=pull,rbac.aggregateToEdit=true,\
-    networkPolicy.metricsFrom[0].ipBlock.cidr=10.0.0.0/8,networkPolicy.probesFrom[0].ipBlock.cidr=10.1.0.0/16,wakeOnUninstall.wait=5m,\
+    networkPolicy.metricsFrom[0].ipBlock.cidr=10.0.0.0/8,networkPolicy.probesFrom[0].ipBlock.cidr=10.1.0.0/16,wakeOnUninstall.wait=1h5m30s,\
     scaleKinds[0].apiVersion=argoproj.io/v1alpha1,scaleKinds[0].kind=Rollout,scaleKinds[0].plural=rollouts";
 
 /// What is wrong with the chart.
@@ -116,19 +116,19 @@ impl Helm {
     fn failure(&self, what: &str, args: &[&str]) -> Result<Option<String>> {
         let [command, args @ ..] = args else { return Ok(None) };
         let output = self.run(command, args)?;
-        Ok((!output.status.success()).then(|| format!("{what}:\n{}", said(&output))))
+        Ok((!output.status.success()).then(|| format!("{what}:\n{}", output_text(&output))))
     }
 
     fn template(&self, args: &[&str]) -> Result<Vec<Value>> {
         let output = self.run("template", args)?;
         if !output.status.success() {
-            bail!("helm template {}:\n{}", args.join(" "), said(&output));
+            bail!("helm template {}:\n{}", args.join(" "), output_text(&output));
         }
         yaml::parse(&String::from_utf8(output.stdout)?).context("what helm template prints")
     }
 }
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
@@ -218,7 +218,11 @@ fn options(rendered: &[Value]) -> Vec<String> {
             find("ClusterRole coppice-operator-scale-kinds")["rules"].clone(),
             json!([
                 {"apiGroups": ["argoproj.io"], "resources": ["rollouts"], "verbs": ["list"]},
-                {"apiGroups": ["argoproj.io"], "resources": ["rollouts/scale"], "verbs": ["get", "patch"]}
+                {"apiGroups": ["argoproj.io"], "resources": ["rollouts/scale"], "verbs": ["get", "patch"]},
+                {
+                    "apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"],
+                    "resourceNames": ["rollouts.argoproj.io"], "verbs": ["get"]
+                }
             ]),
         ),
         (
@@ -253,7 +257,20 @@ fn options(rendered: &[Value]) -> Vec<String> {
         (
             "the Job before uninstalling",
             find("Job coppice-wake-all").pointer(&format!("{container}/args")).cloned().unwrap_or_default(),
-            json!(["--scale-kind", "argoproj.io/v1alpha1/Rollout/rollouts", "wake-all", "--wait", "5m"]),
+            json!([
+                "--scale-kind",
+                "argoproj.io/v1alpha1/Rollout/rollouts",
+                "--log",
+                "info",
+                "wake-all",
+                "--wait",
+                "1h5m30s"
+            ]),
+        ),
+        (
+            "the time of that Job",
+            find("Job coppice-wake-all")["spec"]["activeDeadlineSeconds"].clone(),
+            json!(3600 + 5 * 60 + 30 + 120),
         ),
         (
             "the ServiceMonitor",
@@ -313,7 +330,7 @@ mod tests {
 
     #[test]
     fn options_without_effect_and_strange_namespaces_are_found() {
-        assert_eq!(options(&expected()).len(), 7);
+        assert_eq!(options(&expected()).len(), 8);
         assert!(!elsewhere(&expected()).is_empty());
     }
 }

@@ -79,7 +79,7 @@ mod tests {
     use clap::{Arg, ArgAction, Command};
 
     #[test]
-    fn every_command_and_option_is_told_once() {
+    fn every_command_and_option_is_documented_once() {
         let output = Arg::new("output").short('o').long("output").global(true).help("The form.");
         let output = output.value_parser(["table", "json"]).default_value("table");
         let hidden = Arg::new("secret").long("secret").hide(true);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
+use crate::fields;
 use crate::manifests::{self, Install, crds, operator, policies, rbac};
 use crate::yaml;
 
@@ -22,14 +23,15 @@ const TEMPLATED: [&str; 4] = [
     "{{ .Values.rbac.aggregateToEdit }}",
 ];
 /// How many lines of a difference are shown.
-const SHOWN: usize = 20;
+const MAX_DIFF_LINES: usize = 20;
 
 /// Paths below the root, with what belongs there.
 type Files = BTreeMap<PathBuf, String>;
 
 /// Writes what is not fresh; tells how many files that were.
 pub(crate) fn write(root: &Path) -> Result<usize> {
-    let files = files()?;
+    let mut files = files()?;
+    files.extend(pages(root)?);
     let mut written = 0;
     for (path, text) in &files {
         let path = root.join(path);
@@ -50,7 +52,9 @@ pub(crate) fn write(root: &Path) -> Result<usize> {
 
 /// What is missing, differs, or should not be there.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
-    compare(root, &files()?)
+    let mut files = files()?;
+    files.extend(pages(root)?);
+    compare(root, &files)
 }
 
 fn compare(root: &Path, files: &Files) -> Result<Vec<String>> {
@@ -106,9 +110,9 @@ fn difference(found: &str, expected: &str) -> String {
     for (sign, text) in
         [('-', &found[same..found.len() - tail]), ('+', &expected[same..expected.len() - tail])]
     {
-        lines.extend(text.iter().take(SHOWN).map(|line| format!("      {sign} {line}")));
-        if text.len() > SHOWN {
-            lines.push(format!("      {sign} ... {} more lines", text.len() - SHOWN));
+        lines.extend(text.iter().take(MAX_DIFF_LINES).map(|line| format!("      {sign} {line}")));
+        if text.len() > MAX_DIFF_LINES {
+            lines.push(format!("      {sign} ... {} more lines", text.len() - MAX_DIFF_LINES));
         }
     }
     lines.join("\n")
@@ -137,8 +141,21 @@ fn files() -> Result<Files> {
     {
         files.insert(format!("charts/coppice/templates/{name}.yaml").into(), format!("{HEADER}{text}"));
     }
+    files.insert("docs/reasons.md".into(), crate::reasons::page());
     files.insert("docs/reference/cli.md".into(), crate::cli_docs::page(coppice_cli::clap_command()));
     Ok(files)
+}
+
+/// Pages that are written by hand but for their tables.
+fn pages(root: &Path) -> Result<Files> {
+    let mut pages = Files::new();
+    for crd in crds::objects(&Install::kubectl())? {
+        let path = fields::path(&crd)?;
+        let text =
+            read(&root.join(&path))?.with_context(|| format!("{path} is missing: a kind has a page"))?;
+        pages.insert(path.clone().into(), fields::page(&path, &text, &crd)?);
+    }
+    Ok(pages)
 }
 
 /// Objects as a Helm template.

@@ -4,9 +4,14 @@
 mod architecture;
 mod chart;
 mod cli_docs;
+mod fields;
 mod generate;
+mod hazards;
 mod manifests;
+mod pages;
+mod reasons;
 mod report;
+mod security;
 mod sources;
 mod yaml;
 
@@ -28,7 +33,7 @@ struct Cli {
 
 #[derive(Clone, Copy, Subcommand)]
 enum Action {
-    /// Write deploy/, the generated parts of the chart, and the reference pages.
+    /// Write deploy/, the generated parts of the chart, the reference pages, and the tables in docs/kinds.
     Generate,
     /// All checks.
     Check,
@@ -40,6 +45,12 @@ enum Action {
     CheckChart,
     /// Nothing banned is written in the sources, and no file is too long.
     CheckSources,
+    /// The tests that docs/security.md names exist.
+    CheckSecurity,
+    /// Hazards that are cited have an entry in docs/hazards.md.
+    CheckHazards,
+    /// Paths, links and names of the code that pages name are there.
+    CheckPages,
 }
 
 fn main() -> ExitCode {
@@ -68,6 +79,15 @@ fn act(action: Action) -> Result<bool> {
     }
     if all || matches!(action, Action::CheckSources) {
         report.add("sources", sources::check(&root)?);
+    }
+    if all || matches!(action, Action::CheckSecurity) {
+        report.add("tests of the security model", security::check(&root)?);
+    }
+    if all || matches!(action, Action::CheckHazards) {
+        report.add("hazards", hazards::check(&root)?);
+    }
+    if all || matches!(action, Action::CheckPages) {
+        report.add("pages", pages::check(&root)?);
     }
     if all || matches!(action, Action::CheckGenerated) {
         report.add("generated files", generate::check(&root)?);

@@ -1,4 +1,4 @@
-//! What checks have found, told as it is found and summed up at the end.
+//! What checks have found, printed as it is found and summed up at the end.
 
 /// The findings of all checks so far.
 #[derive(Default)]

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 /// A file longer than this needs an argument, in the list of exceptions.
 const MAX_LINES: usize = 600;
-/// Folders that are not sources.
+/// What is not sources. In a worktree `.git` is a file, with a path of the machine in it.
 const SKIPPED: [&str; 3] = [".git", "target", "node_modules"];
 /// Files that are not written by hand.
 const LOCKS: [&str; 2] = ["Cargo.lock", "go.sum"];
@@ -32,12 +32,12 @@ enum Where {
 /// A text that must not be written.
 struct Ban {
     text: &'static str,
-    place: Where,
+    location: Where,
     why: &'static str,
 }
 
-const fn ban(text: &'static str, place: Where, why: &'static str) -> Ban {
-    Ban { text, place, why }
+const fn ban(text: &'static str, location: Where, why: &'static str) -> Ban {
+    Ban { text, location, why }
 }
 
 const BANS: [Ban; 11] = [
@@ -82,14 +82,19 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let path = root.join(EXCEPTIONS);
     let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
     let exceptions: Vec<Exception> = serde_yaml::from_str(&text).context(EXCEPTIONS)?;
-    let mut files = Vec::new();
-    collect(root, Path::new(""), &mut files)?;
-    files.sort();
-    Ok(judge(&files, &exceptions))
+    Ok(check_file(&files(root)?, &exceptions))
 }
 
 /// A file's path below the root, and its text.
-type File = (PathBuf, String);
+pub(crate) type File = (PathBuf, String);
+
+/// Every file that is text, in the order of paths.
+pub(crate) fn files(root: &Path) -> Result<Vec<File>> {
+    let mut files = Vec::new();
+    collect(root, Path::new(""), &mut files)?;
+    files.sort();
+    Ok(files)
+}
 
 fn collect(root: &Path, folder: &Path, files: &mut Vec<File>) -> Result<()> {
     for entry in fs::read_dir(root.join(folder)).with_context(|| format!("read {}", folder.display()))? {
@@ -97,10 +102,11 @@ fn collect(root: &Path, folder: &Path, files: &mut Vec<File>) -> Result<()> {
         let name = entry.file_name();
         let path = folder.join(&name);
         let name = name.to_string_lossy();
+        if SKIPPED.contains(&&*name) {
+            continue;
+        }
         if entry.file_type()?.is_dir() {
-            if !SKIPPED.contains(&&*name) {
-                collect(root, &path, files)?;
-            }
+            collect(root, &path, files)?;
         } else if entry.file_type()?.is_file() && !LOCKS.contains(&&*name) {
             // What is not text cannot be read by anybody either.
             if let Ok(text) = String::from_utf8(fs::read(root.join(&path))?) {
@@ -111,7 +117,7 @@ fn collect(root: &Path, folder: &Path, files: &mut Vec<File>) -> Result<()> {
     Ok(())
 }
 
-fn judge(files: &[File], exceptions: &[Exception]) -> Vec<String> {
+fn check_file(files: &[File], exceptions: &[Exception]) -> Vec<String> {
     let mut findings = Vec::new();
     let mut used = vec![false; exceptions.len()];
     for (path, text) in files.iter().filter(|(path, _)| path != Path::new(THIS)) {
@@ -143,12 +149,12 @@ fn banned(path: &Path, text: &str) -> Vec<(&'static str, String)> {
         in_test |= rust && line.trim() == "mod tests {";
         let comment = line.trim_start().starts_with("//");
         for ban in &BANS {
-            let applies = match ban.place {
+            let applies = match ban.location {
                 Where::Rust => rust && !comment,
                 Where::Tests => rust && !comment && in_test,
                 Where::Paths => true,
             };
-            let written = if ban.place == Where::Paths {
+            let written = if ban.location == Where::Paths {
                 begins_a_path(line, ban.text)
             } else {
                 line.contains(ban.text)
@@ -186,7 +192,7 @@ mod tests {
     use super::*;
 
     fn findings(path: &str, text: &str) -> Vec<String> {
-        judge(&[(path.into(), text.to_owned())], &[])
+        check_file(&[(path.into(), text.to_owned())], &[])
     }
 
     fn exception(rule: &str, path: &str, reason: &str) -> Exception {
@@ -196,7 +202,7 @@ mod tests {
     #[test]
     fn every_ban_can_fail() {
         for ban in &BANS {
-            let path = if ban.place == Where::Tests { "a/tests/b.rs" } else { "a/src/b.rs" };
+            let path = if ban.location == Where::Tests { "a/tests/b.rs" } else { "a/src/b.rs" };
             let found = findings(path, &format!("fn f() {{\n    x(\"{}\");\n}}\n", ban.text));
             assert_eq!(found.len(), 1, "{}: {found:?}", ban.text);
             assert!(found[0].starts_with(&format!("{path}:2: ")), "{found:?}");
@@ -221,13 +227,25 @@ mod tests {
     }
 
     #[test]
+    fn a_worktree_is_a_checkout() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join(".git"), "gitdir: /work/x\n").unwrap();
+        fs::create_dir(root.path().join("target")).unwrap();
+        fs::write(root.path().join("target/a.rs"), "").unwrap();
+        fs::write(root.path().join("a.rs"), "").unwrap();
+        let found: Vec<PathBuf> =
+            super::files(root.path()).unwrap().into_iter().map(|(path, _)| path).collect();
+        assert_eq!(found, [PathBuf::from("a.rs")]);
+    }
+
+    #[test]
     fn long_files_need_a_reason() {
         let text = "x\n".repeat(MAX_LINES + 1);
         assert_eq!(findings("src/b.rs", &text).len(), 1);
         assert_eq!(findings("src/b.rs", &text[2..]), [""; 0]);
         let file = [("src/b.rs".into(), text)];
-        assert_eq!(judge(&file, &[exception(LENGTH, "src/b.rs", "a table")]), [""; 0]);
-        assert_eq!(judge(&file, &[exception(LENGTH, "src/b.rs", " ")]).len(), 1);
-        assert_eq!(judge(&file, &[exception(LENGTH, "src/c.rs", "a table")]).len(), 2);
+        assert_eq!(check_file(&file, &[exception(LENGTH, "src/b.rs", "a table")]), [""; 0]);
+        assert_eq!(check_file(&file, &[exception(LENGTH, "src/b.rs", " ")]).len(), 1);
+        assert_eq!(check_file(&file, &[exception(LENGTH, "src/c.rs", "a table")]).len(), 2);
     }
 }

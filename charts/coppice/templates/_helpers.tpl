@@ -17,3 +17,13 @@ app.kubernetes.io/name: coppice
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
 {{- end }}
+
+{{- /* The seconds of a time such as 1h30m. */ -}}
+{{- define "coppice.seconds" -}}
+{{- $seconds := 0 -}}
+{{- range regexFindAll "[0-9]+[smh]" . -1 -}}
+{{- $each := get (dict "s" 1 "m" 60 "h" 3600) (regexFind "[smh]" .) -}}
+{{- $seconds = add $seconds (mul $each (regexFind "[0-9]+" . | int64)) -}}
+{{- end -}}
+{{- $seconds -}}
+{{- end }}

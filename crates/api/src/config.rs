@@ -15,7 +15,7 @@ use crate::manager::Action;
 use crate::schema;
 use crate::selector::Selector;
 
-/// The whole installation's settings. Only the object named `coppice` is read; without it the defaults hold.
+/// The whole installation's settings. Only the object named `coppice` is read; without it nothing destructive happens.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "coppice.dev",
@@ -26,7 +26,7 @@ use crate::selector::Selector;
     category = "coppice",
     status = "CoppiceConfigStatus",
     derive = "PartialEq",
-    doc = "The whole installation's settings. Only the object named coppice is read; without it the defaults hold.",
+    doc = "The whole installation's settings. Only the object named coppice is read; without it nothing destructive happens.",
     printcolumn(name = "Paused", type_ = "boolean", json_path = ".spec.governor.paused"),
     printcolumn(name = "Last hour", type_ = "integer", json_path = ".status.governor.lastHour"),
     printcolumn(name = "Per hour", type_ = "integer", json_path = ".status.governor.hourlyLimit"),
@@ -39,13 +39,14 @@ use crate::selector::Selector;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct CoppiceConfigSpec {
-    /// Namespaces that are never deleted or scaled down, in addition to the built-in list.
+    /// Namespaces that are never deleted or scaled down, in addition to the built-in list. Default: none, since only the
+    /// platform knows them.
     #[serde(default)]
     pub protected: Protected,
-    /// The budget of destructive steps, and the kill switch.
+    /// The budget of destructive steps, and the kill switch. Default: each field's own.
     #[serde(default)]
-    pub governor: Governor,
-    /// What tenants may ask for.
+    pub governor: GovernorSpec,
+    /// What tenants may ask for. Default: each field's own.
     #[serde(default)]
     pub tenants: Tenants,
 }
@@ -55,14 +56,14 @@ pub struct CoppiceConfigSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Protected {
-    /// Names or globs over the whole name: `prod-*` matches `prod-eu`, not `preprod-eu`.
+    /// Names or globs over the whole name: `prod-*` matches `prod-eu`, not `preprod-eu`. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256), inner(length(min = 1, max = 253)), extend("x-kubernetes-validations" = [{
         "rule": "self.all(name, name.matches('^[a-z0-9*-]+$'))",
         "message": "a namespace's name has lower-case letters, digits and '-'; '*' stands for any of them: anything else would protect nothing"
     }]))]
     pub names: Vec<String>,
-    /// Namespaces with these labels.
+    /// Namespaces with these labels. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<Selector>,
 }
@@ -70,28 +71,31 @@ pub struct Protected {
 /// The budget of destructive steps (deleting, scaling down), and the kill switch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Governor {
-    /// The kill switch: while true no destructive step is taken.
+pub struct GovernorSpec {
+    /// The kill switch: while true no destructive step is taken. Default: false, so that an installation works.
     #[serde(default)]
     pub paused: bool,
-    /// Destructive steps in any 60 seconds.
+    /// Destructive steps in any 60 seconds. Default: 30, so that the namespaces of a busy CI system go in time, while a
+    /// wrong policy is seen before it has done much.
     #[serde(default = "per_minute")]
     #[schemars(range(min = 0, max = 100_000))]
     pub per_minute: u32,
-    /// Destructive steps in any hour.
+    /// Destructive steps in any hour. Default: 300, a sixth of what `perMinute` alone would permit: bursts are normal, a
+    /// burst that lasts an hour is not.
     #[serde(default = "per_hour")]
     #[schemars(range(min = 0, max = 1_000_000))]
     pub per_hour: u32,
-    /// Destructive steps in any hour, as a share of all managed namespaces.
+    /// Destructive steps in any hour, as a share of all managed namespaces. Default: 20%, so that a mistake leaves most of
+    /// a cluster alone whatever its size.
     #[serde(default)]
     pub max_share: Percent,
-    /// The share never limits to fewer than this many an hour, so that small installations work.
+    /// The share never limits to fewer than this many an hour. Default: 10, so that small installations work.
     #[serde(default = "at_least")]
     #[schemars(range(min = 0, max = 1_000_000))]
     pub at_least: u32,
 }
 
-impl Default for Governor {
+impl Default for GovernorSpec {
     fn default() -> Self {
         Self {
             paused: false,
@@ -188,32 +192,54 @@ impl JsonSchema for Percent {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Tenants {
-    /// Which namespaces may hold `NamespaceManagers`; leave it out for all.
+    /// Which namespaces may hold `NamespaceManagers`. Default: all, since the right to create them is granted by RBAC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<Selector>,
-    /// Which actions they may use.
-    #[serde(default = "all_actions")]
-    #[schemars(length(max = 3), extend("items" = {"type": "string", "enum": ["delete", "scaleDown", "webhook"]}))]
-    pub actions: Vec<Action>,
+    /// Which actions they may use. Default: all of them, since each is bounded by the budget and by what is protected.
+    #[serde(default = "default_actions")]
+    #[schemars(length(max = 3))]
+    pub actions: Vec<TenantAction>,
     /// Where webhooks may go: hosts (`*.example.org`), `host:port`, IP addresses or prefixes. `{namespace}` stands for the
     /// namespace of the manager: by default webhooks reach the Services of their own namespace only. A name never permits
     /// a loopback, link-local or metadata address; an address or prefix permits exactly those addresses.
-    #[serde(default = "own_services")]
-    #[schemars(schema_with = "schema::webhook_hosts", default = "own_services")]
+    #[serde(default = "default_webhook_hosts")]
+    #[schemars(schema_with = "schema::webhook_hosts", default = "default_webhook_hosts")]
     pub webhook_hosts: Vec<String>,
+}
+
+/// An action that tenants may use. Waking is none of them: whoever may scale down may wake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum TenantAction {
+    /// Delete the namespace.
+    Delete,
+    /// Scale workloads to zero.
+    ScaleDown,
+    /// POST to a URL.
+    Webhook,
+}
+
+impl From<TenantAction> for Action {
+    fn from(action: TenantAction) -> Self {
+        match action {
+            TenantAction::Delete => Self::Delete,
+            TenantAction::ScaleDown => Self::ScaleDown,
+            TenantAction::Webhook => Self::Webhook,
+        }
+    }
 }
 
 impl Default for Tenants {
     fn default() -> Self {
-        Self { namespace_selector: None, actions: all_actions(), webhook_hosts: own_services() }
+        Self { namespace_selector: None, actions: default_actions(), webhook_hosts: default_webhook_hosts() }
     }
 }
 
-fn all_actions() -> Vec<Action> {
-    vec![Action::Delete, Action::ScaleDown, Action::Webhook]
+fn default_actions() -> Vec<TenantAction> {
+    vec![TenantAction::Delete, TenantAction::ScaleDown, TenantAction::Webhook]
 }
 
-fn own_services() -> Vec<String> {
+fn default_webhook_hosts() -> Vec<String> {
     vec!["*.{namespace}.svc".to_owned(), "*.{namespace}.svc.cluster.local".to_owned()]
 }
 
@@ -235,7 +261,7 @@ pub struct CoppiceConfigStatus {
     /// The budget and what is spent of it.
     #[serde(default)]
     pub governor: GovernorStatus,
-    /// `Ready`: every entry of spec is understood.
+    /// `Ready`: every entry of spec is in force.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
@@ -248,22 +274,22 @@ pub struct GovernorStatus {
     /// How many steps an hour are allowed at present.
     #[serde(default)]
     pub hourly_limit: u32,
-    /// Steps booked in the last hour; brought up to date once a minute.
+    /// Steps reserved in the last hour; brought up to date once a minute.
     #[serde(default)]
     pub last_hour: u32,
     /// What stops steps, and since when; absent while steps are allowed; brought up to date once a minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tripped: Option<Tripped>,
-    /// Steps booked in the last hour, oldest first, those of one instant together.
+    pub blocked: Option<Blocked>,
+    /// Steps reserved in the last hour, oldest first, those of one instant together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 1024))]
-    pub booked: Vec<Booked>,
+    #[schemars(length(max = 1024), extend("x-kubernetes-list-type" = "atomic"))]
+    pub reservations: Vec<ReservationEntry>,
 }
 
 /// Why the governor stops steps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Tripped {
+pub struct Blocked {
     /// An enumerated reason.
     #[schemars(length(max = 1024))]
     pub reason: String,
@@ -275,10 +301,10 @@ pub struct Tripped {
     pub since: Timestamp,
 }
 
-/// Steps booked at one instant.
+/// Steps reserved at one instant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Booked {
+pub struct ReservationEntry {
     /// When; whole seconds, rounded up.
     #[schemars(schema_with = "schema::status_instant")]
     pub at: Timestamp,

@@ -3,16 +3,20 @@
 //!
 //! Pure: no client, no clock. The CRDs in `deploy/` are generated from here by `cargo xtask generate`.
 
+pub mod condition;
 pub mod config;
 pub mod manager;
 pub mod names;
 pub mod reason;
+pub mod scaled_down;
 mod schema;
 pub mod selector;
+pub mod text;
 
 pub use config::{CoppiceConfig, CoppiceConfigSpec, CoppiceConfigStatus};
 pub use manager::{NamespaceManager, NamespaceManagerSpec, NamespaceManagerStatus};
 pub use reason::Reason;
+pub use scaled_down::{ScaledDown, ScaledWorkload};
 pub use selector::{Labels, Selector};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -27,33 +31,33 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
     for crd in [&mut config, &mut manager] {
         for version in &mut crd.spec.versions {
             if let Some(root) = version.schema.as_mut().and_then(|s| s.open_api_v3_schema.as_mut()) {
-                tidy(root);
+                apply_api_conventions(root);
             }
         }
     }
-    only_one(&mut config);
+    require_config_name(&mut config);
     vec![config, manager]
 }
 
 /// Makes of a schema by Rust's types one by Kubernetes' conventions. Optional fields may be left out, not be null: the
 /// API server then treats a null as left out, so that what is stored has one form and rules need not tell the two
 /// apart. Formats of unsigned integers are not known to it; their ranges are in `minimum` and `maximum`.
-fn tidy(schema: &mut JSONSchemaProps) {
+fn apply_api_conventions(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
     schema.format = schema.format.take().filter(|format| !format.starts_with("uint"));
-    schema.properties.iter_mut().flatten().for_each(|(_, child)| tidy(child));
+    schema.properties.iter_mut().flatten().for_each(|(_, child)| apply_api_conventions(child));
     match &mut schema.items {
-        Some(JSONSchemaPropsOrArray::Schema(item)) => tidy(item),
-        Some(JSONSchemaPropsOrArray::Schemas(items)) => items.iter_mut().for_each(tidy),
+        Some(JSONSchemaPropsOrArray::Schema(item)) => apply_api_conventions(item),
+        Some(JSONSchemaPropsOrArray::Schemas(items)) => items.iter_mut().for_each(apply_api_conventions),
         None => {}
     }
     if let Some(JSONSchemaPropsOrBool::Schema(child)) = &mut schema.additional_properties {
-        tidy(child);
+        apply_api_conventions(child);
     }
 }
 
 /// A `CoppiceConfig` of another name would be silently ignored: it is refused instead.
-fn only_one(crd: &mut CustomResourceDefinition) {
+fn require_config_name(crd: &mut CustomResourceDefinition) {
     for version in &mut crd.spec.versions {
         if let Some(root) = version.schema.as_mut().and_then(|s| s.open_api_v3_schema.as_mut()) {
             root.x_kubernetes_validations = Some(vec![ValidationRule {

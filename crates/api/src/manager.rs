@@ -1,4 +1,4 @@
-//! `NamespaceManager`: a tenant's wishes for the namespace it lives in.
+//! `NamespaceManager`: a tenant's policies for the namespace it lives in.
 
 #![allow(clippy::duplicated_attributes, reason = "printer columns of one type")]
 
@@ -11,10 +11,11 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::scaled_down::ScaledDown;
 use crate::schema;
 use crate::selector::Selector;
 
-/// What shall happen to the namespace that this object lives in, and when.
+/// What happens to the namespace that this object lives in, and when.
 ///
 /// Policies are looked at in order; the first whose condition is true fires, once. The manager is then dormant until
 /// its policies change or `rearm` names that firing.
@@ -29,7 +30,7 @@ use crate::selector::Selector;
     namespaced,
     status = "NamespaceManagerStatus",
     derive = "PartialEq",
-    doc = "A tenant's wishes for the namespace it lives in: the first policy whose condition is true fires, once.",
+    doc = "A tenant's policies for the namespace it lives in: the first policy whose condition is true fires, once.",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(
         name = "Next",
@@ -47,14 +48,15 @@ use crate::selector::Selector;
         name = "Why",
         type_ = "string",
         json_path = ".status.next.message",
-        description = "What it waits for, or why nothing will be done"
+        description = "What it waits for, or why nothing will be done",
+        priority = 1
     ),
     printcolumn(name = "Fired", type_ = "integer", json_path = ".status.firings", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct NamespaceManagerSpec {
-    /// While true nothing is done. The user's switch: Coppice never writes spec.
+    /// While true nothing is done. Default: false. The user's switch: Coppice never writes spec.
     #[serde(default)]
     pub suspend: bool,
     /// Policies, in order. The first whose condition is true fires.
@@ -62,22 +64,24 @@ pub struct NamespaceManagerSpec {
         "rule": "self.all(p, self.exists_one(q, q.name == p.name))",
         "message": "two policies have the same name: status and firings refer to policies by name, so each needs its own"
     }, {
-        "rule": schema::few_words(),
-        "message": schema::TOO_MANY_WORDS
+        "rule": schema::limit_selector_terms(),
+        "message": schema::TOO_MANY_SELECTOR_TERMS
     }]))]
     pub policies: Vec<Policy>,
-    /// No policy fires until the hold ends.
+    /// No policy fires until the hold ends. Default: no hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<Hold>,
-    /// No ttl fires before this instant.
+    /// No ttl fires before this instant. Default: the ttl's own date alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::instant")]
     pub extend_until: Option<Timestamp>,
-    /// Fire again after this firing: takes effect while it equals `status.firings`; anything else is ignored.
+    /// Fire again after this firing: takes effect while it equals `status.firings`; anything else is ignored, so that the
+    /// same object applied again fires nothing. Default: not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub rearm: Option<i64>,
     /// Undo the scale-down of this firing (what `coppice wake` writes): takes effect while it equals `status.firings`.
+    /// Default: not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub wake: Option<i64>,
@@ -138,23 +142,24 @@ pub struct Ttl {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodsSucceed {
-    /// Which pods count; leave it out to count every pod of the namespace.
+    /// Which pods count. Default: every pod of the namespace, so that none that fails is overlooked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<Selector>,
-    /// Never true before the namespace is this old, so that pods have time to appear.
+    /// Never true before the namespace is this old. Default: 60s, so that pods have time to appear.
     #[serde(default = "initial_delay")]
     #[schemars(schema_with = "schema::duration", default = "initial_delay")]
     pub initial_delay: Duration,
-    /// At least so many pods must have succeeded. With 0, no pods at all count as success.
+    /// At least so many pods must have succeeded. With 0, no pods at all count as success. Default: 1, because an empty
+    /// namespace more often waits for its pods than it is done.
     #[serde(default = "min_pods")]
     #[schemars(range(min = 0, max = 100_000))]
     pub min_pods: u32,
-    /// The condition must hold this long without a break.
+    /// The condition must hold this long without a break. Default: 0s, since pods that have succeeded stay so.
     #[serde(default)]
     #[schemars(schema_with = "schema::duration", default = "zero")]
     pub settle: Duration,
-    /// A failed pod of a Job that completed does not count as failed.
-    #[serde(default = "yes")]
+    /// A failed pod of a Job that completed does not count as failed. Default: true, because the Job has made up for it.
+    #[serde(default = "default_true")]
     pub ignore_retried: bool,
 }
 
@@ -182,7 +187,7 @@ const fn zero() -> Duration {
     Duration::ZERO
 }
 
-const fn yes() -> bool {
+const fn default_true() -> bool {
     true
 }
 
@@ -210,6 +215,7 @@ pub struct Then {
 #[serde(rename_all = "camelCase")]
 pub struct Delete {
     /// How long before the deletion it is announced. A ttl is announced ahead of its end, so that it is not prolonged.
+    /// Default: 0s, because the namespaces of a CI system have nobody to read a notice.
     #[serde(default)]
     #[schemars(schema_with = "schema::duration", default = "zero")]
     pub notice: Duration,
@@ -219,7 +225,7 @@ pub struct Delete {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ScaleDown {
-    /// Which workloads, a union; leave it out for every Deployment and StatefulSet.
+    /// Which workloads, a union. Default: every Deployment and StatefulSet, which is what keeps pods running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16), extend("x-kubernetes-validations" = [{
         "rule": "size(self) > 0",
@@ -236,14 +242,15 @@ pub struct ScaleDown {
     "message": "kind must be Deployment, StatefulSet, ReplicaSet or CronJob; a further kind with a scale subresource needs its apiVersion, and the installation must list it"
 }]))]
 pub struct WorkloadSelector {
-    /// The kind's group and version; needed only for kinds other than Deployment, `StatefulSet`, `ReplicaSet`, `CronJob`.
+    /// The kind's group and version. Default: that of Deployment, `StatefulSet`, `ReplicaSet` or `CronJob`; other kinds
+    /// need it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub api_version: Option<String>,
     /// The kind. A `CronJob` is suspended instead of scaled.
     #[schemars(length(min = 1, max = 63))]
     pub kind: String,
-    /// Selects by the labels of the workload object itself; leave it out for every object of the kind.
+    /// Selects by the labels of the workload object itself. Default: every object of the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<Selector>,
 }
@@ -258,7 +265,7 @@ pub struct Webhook {
         "message": "write an absolute http:// or https:// URL, such as http://receiver.my-namespace.svc/hook"
     }]))]
     pub url: String,
-    /// What the body looks like.
+    /// What the body looks like. Default: `coppice`, the only one that carries the evidence.
     #[serde(default)]
     pub format: WebhookFormat,
 }
@@ -281,7 +288,7 @@ pub struct Hold {
     /// When the hold ends.
     #[schemars(schema_with = "schema::instant")]
     pub until: Timestamp,
-    /// Why, for people.
+    /// Why, for people. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 200))]
     pub reason: Option<String>,
@@ -302,14 +309,14 @@ pub struct NamespaceManagerStatus {
     pub firings: i64,
     /// What will be done next, or why nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next: Option<Next>,
+    pub next: Option<NextStep>,
     /// A digest of the policies that `policies` is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub policies_digest: Option<String>,
     /// The verdict on each policy, in the order of spec.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16))]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub policies: Vec<PolicyStatus>,
     /// A deletion that has been announced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -321,10 +328,11 @@ pub struct NamespaceManagerStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_firing: Option<Firing>,
     /// Workloads that were scaled down and not woken since, with the replicas they had.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "ScaledDown::is_empty")]
     #[schemars(length(max = 4096), extend("x-kubernetes-list-type" = "atomic"))]
-    pub scaled_down: Vec<ScaledWorkload>,
-    /// `Ready`: the manager is understood, possible, and nothing it does is failing.
+    pub scaled_down: ScaledDown,
+    /// `Accepted`: spec is valid and permitted by the platform settings. `Fired`: a policy has fired since the policies
+    /// were changed or the manager was re-armed. `Ready`: spec is in force and nothing is failing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
@@ -378,7 +386,7 @@ impl Phase {
 /// What will be done next, for people and printer columns.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Next {
+pub struct NextStep {
     /// The action (`delete`, `scaleDown`, `webhook`, `wake`), absent when nothing will be done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
@@ -574,25 +582,4 @@ pub struct Firing {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::evidence")]
     pub evidence: BTreeMap<String, String>,
-}
-
-/// A workload that was scaled down.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ScaledWorkload {
-    /// The kind's group and version.
-    #[schemars(length(max = 317))]
-    pub api_version: String,
-    /// The kind.
-    #[schemars(length(max = 63))]
-    pub kind: String,
-    /// The object's name.
-    #[schemars(length(max = 253))]
-    pub name: String,
-    /// The object's uid: another object of the same name is left alone.
-    #[schemars(length(max = 128))]
-    pub uid: String,
-    /// The replicas it had; absent for a `CronJob`, which was suspended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replicas: Option<i32>,
 }

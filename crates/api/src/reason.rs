@@ -1,199 +1,343 @@
 //! Every reason that Coppice gives, for acting and for not acting. The same words reach status, conditions, Events,
 //! metrics, logs and `coppice explain`.
+//!
+//! What a reason means, where users see it and what they can do is here and nowhere else: `docs/reasons.md` is generated
+//! from it.
 
-/// Why something was decided, done, or not done.
+/// Where users see a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Reason {
-    // A policy's verdict
-    /// The ttl has elapsed.
-    TtlElapsed,
-    /// The ttl has not elapsed yet.
-    TtlRunning,
-    /// Every pod that counts has succeeded.
-    PodsSucceeded,
-    /// The namespace is younger than `initialDelay`.
-    InitialDelay,
-    /// Fewer pods than `minPods` have been seen to succeed.
-    TooFewPods,
-    /// A pod is pending or running.
-    PodsNotFinished,
-    /// A pod has failed and no completed Job outweighs it.
-    PodFailed,
-    /// A Job has failed.
-    JobFailed,
-    /// A Job has not completed.
-    JobNotComplete,
-    /// A pod that has not succeeded is being deleted; what follows it is not known yet.
-    PodTerminating,
-    /// The condition holds, but not yet for `settle`.
-    Settling,
-    /// The kubelet has not reported a pod's state.
-    PodStateUnknown,
-    /// A pod's Job has not been seen.
-    JobNotSeen,
-    /// A source of facts has not answered completely since the start.
-    NotSynced,
-    /// A source of facts has been silent for too long.
-    Stale,
-    /// The API server refuses us a source of facts.
-    Forbidden,
-    /// An object of a source of facts cannot be decoded: what is in its namespace is not known until it changes or is gone.
-    Undecodable,
-    /// An object of a source of facts is larger than what is kept of one.
-    TooLarge,
-    // What a manager waits for
-    /// Policies are being watched.
-    Watching,
-    /// A policy has fired; the manager is dormant until its policies change or it is re-armed.
-    Dormant,
-    /// Another version of Coppice has fired a policy or decided a step, and wrote a digest that this one does not
-    /// understand: nothing fires until the manager is re-armed.
-    DigestNotUnderstood,
-    /// `spec.suspend` is true.
-    Suspended,
-    /// `spec.hold` has not ended.
-    Held,
-    /// A step has been decided and is being carried out.
-    InProgress,
-    /// A step failed and will be tried again.
-    Retrying,
-    /// Notice has been given and runs.
-    NoticeRunning,
-    /// The namespace is being deleted.
-    NamespaceTerminating,
-    // Impossible
-    /// The namespace is protected.
-    NamespaceProtected,
-    /// The platform does not allow tenants this action.
-    ActionNotAllowed,
-    /// The platform does not allow webhooks to this host.
-    HostNotAllowed,
-    /// The platform does not allow managers in this namespace.
-    NamespaceNotSelected,
-    /// The manager's spec cannot be understood.
-    InvalidSpec,
-    /// The platform's scale-down kinds do not include this one.
-    KindNotAllowed,
-    /// The namespace has twenty older managers.
-    TooManyManagers,
-    /// More workloads are to be scaled down than status can remember.
-    TooManyWorkloads,
-    /// The manager's status was written by another version and cannot be understood.
-    StatusNotUnderstood,
-    /// Working on the manager ended in a bug of Coppice; it is tried again.
-    ReconcilePanicked,
-    // Of CoppiceConfig
-    /// Every entry of the settings is in force.
-    Understood,
-    /// Entries of the settings cannot be understood.
-    InvalidEntries,
-    // What stops a step
-    /// `CoppiceConfig/coppice` does not exist.
-    SettingsMissing,
-    /// The kill switch is on.
-    Paused,
-    /// The governor's budget is spent for now.
-    BudgetSpent,
-    /// The governor's state could not be read or written.
-    GovernorUnavailable,
-    /// This machine's clock and the API server's differ too much.
-    ClockSkew,
-    /// The facts changed between decision and action.
-    NoLongerTrue,
-    /// The manager's policies changed between decision and action.
-    PoliciesChanged,
-    /// The object was replaced by another of the same name.
-    Replaced,
-    // What was done
-    /// The namespace's deletion was accepted by the API server.
-    NamespaceDeleted,
-    /// Workloads were scaled down.
-    ScaledDown,
-    /// Workloads were woken.
-    Woken,
-    /// The webhook's receiver answered with success.
-    WebhookDelivered,
-    /// The webhook's attempts are used up.
-    WebhookGivenUp,
-    /// Notice of a deletion was given.
-    DeletionAnnounced,
-    /// Notice of a deletion was withdrawn.
-    NoticeWithdrawn,
-    /// A decided step was given up.
-    Abandoned,
-    /// An attempt at a step failed.
-    ActionFailed,
-    /// A decision to act was recorded.
-    PolicyFired,
+pub enum Place {
+    /// The verdict on a policy.
+    Verdict,
+    /// What comes next.
+    NextStep,
+    /// Whether a manager's spec is accepted.
+    Accepted,
+    /// Whether a manager has fired.
+    Fired,
+    /// Whether a manager's spec is in force.
+    Ready,
+    /// Why a step was decided.
+    Cause,
+    /// What came of a step.
+    Result,
+    /// Events.
+    Event,
+    /// The metric of what is held back.
+    Blocked,
+    /// The metric of what was done.
+    Firings,
+    /// The metric of objects that cannot be read.
+    Unreadable,
+    /// What stops destructive steps, in the status of the settings.
+    Governor,
+    /// The condition of the settings.
+    Settings,
+    /// The operator's log.
+    Log,
 }
 
-impl Reason {
-    /// The reason as it is written everywhere, in the `CamelCase` of the Kubernetes API conventions.
+impl Place {
+    /// Every place, in the order of the page.
+    pub const ALL: [Self; 14] = [
+        Self::Verdict,
+        Self::NextStep,
+        Self::Accepted,
+        Self::Fired,
+        Self::Ready,
+        Self::Cause,
+        Self::Result,
+        Self::Event,
+        Self::Blocked,
+        Self::Firings,
+        Self::Unreadable,
+        Self::Governor,
+        Self::Settings,
+        Self::Log,
+    ];
+
+    /// A word for it.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::TtlElapsed => "TtlElapsed",
-            Self::TtlRunning => "TtlRunning",
-            Self::PodsSucceeded => "PodsSucceeded",
-            Self::InitialDelay => "InitialDelay",
-            Self::TooFewPods => "TooFewPods",
-            Self::PodsNotFinished => "PodsNotFinished",
-            Self::PodFailed => "PodFailed",
-            Self::JobFailed => "JobFailed",
-            Self::JobNotComplete => "JobNotComplete",
-            Self::PodTerminating => "PodTerminating",
-            Self::Settling => "Settling",
-            Self::PodStateUnknown => "PodStateUnknown",
-            Self::JobNotSeen => "JobNotSeen",
-            Self::NotSynced => "NotSynced",
-            Self::Stale => "Stale",
-            Self::Forbidden => "Forbidden",
-            Self::Undecodable => "Undecodable",
-            Self::TooLarge => "TooLarge",
-            Self::Watching => "Watching",
-            Self::Dormant => "Dormant",
-            Self::DigestNotUnderstood => "DigestNotUnderstood",
-            Self::Suspended => "Suspended",
-            Self::Held => "Held",
-            Self::InProgress => "InProgress",
-            Self::Retrying => "Retrying",
-            Self::NoticeRunning => "NoticeRunning",
-            Self::NamespaceTerminating => "NamespaceTerminating",
-            Self::NamespaceProtected => "NamespaceProtected",
-            Self::ActionNotAllowed => "ActionNotAllowed",
-            Self::HostNotAllowed => "HostNotAllowed",
-            Self::NamespaceNotSelected => "NamespaceNotSelected",
-            Self::InvalidSpec => "InvalidSpec",
-            Self::KindNotAllowed => "KindNotAllowed",
-            Self::TooManyManagers => "TooManyManagers",
-            Self::TooManyWorkloads => "TooManyWorkloads",
-            Self::StatusNotUnderstood => "StatusNotUnderstood",
-            Self::ReconcilePanicked => "ReconcilePanicked",
-            Self::Understood => "Understood",
-            Self::InvalidEntries => "InvalidEntries",
-            Self::SettingsMissing => "SettingsMissing",
-            Self::Paused => "Paused",
-            Self::BudgetSpent => "BudgetSpent",
-            Self::GovernorUnavailable => "GovernorUnavailable",
-            Self::ClockSkew => "ClockSkew",
-            Self::NoLongerTrue => "NoLongerTrue",
-            Self::PoliciesChanged => "PoliciesChanged",
-            Self::Replaced => "Replaced",
-            Self::NamespaceDeleted => "NamespaceDeleted",
-            Self::ScaledDown => "ScaledDown",
-            Self::Woken => "Woken",
-            Self::WebhookDelivered => "WebhookDelivered",
-            Self::WebhookGivenUp => "WebhookGivenUp",
-            Self::DeletionAnnounced => "DeletionAnnounced",
-            Self::NoticeWithdrawn => "NoticeWithdrawn",
-            Self::Abandoned => "Abandoned",
-            Self::ActionFailed => "ActionFailed",
-            Self::PolicyFired => "PolicyFired",
+            Self::Verdict => "verdict",
+            Self::NextStep => "next",
+            Self::Accepted => "Accepted",
+            Self::Fired => "Fired",
+            Self::Ready => "Ready",
+            Self::Cause => "cause",
+            Self::Result => "result",
+            Self::Event => "Event",
+            Self::Blocked => "blocked",
+            Self::Firings => "firings",
+            Self::Unreadable => "unreadable",
+            Self::Governor => "governor",
+            Self::Settings => "settings",
+            Self::Log => "log",
         }
+    }
+
+    /// Where exactly to look, in Markdown.
+    pub const fn location(self) -> &'static str {
+        match self {
+            Self::Verdict => "`status.policies[].reason` of a NamespaceManager",
+            Self::NextStep => "`status.next.reason` of a NamespaceManager",
+            Self::Accepted => "the reason of the condition `Accepted` of a NamespaceManager",
+            Self::Fired => "the reason of the condition `Fired` of a NamespaceManager",
+            Self::Ready => "the reason of the condition `Ready` of a NamespaceManager",
+            Self::Cause => "`status.intent.reason` and `status.lastFiring.reason` of a NamespaceManager",
+            Self::Result => "`status.lastFiring.result` of a NamespaceManager",
+            Self::Event => "Events about the NamespaceManager or the Namespace; also in the operator's log",
+            Self::Blocked => "the metric `coppice_blocked_total`, label `reason`",
+            Self::Firings => "the metric `coppice_firings_total`, label `result`",
+            Self::Unreadable => "the metric `coppice_watch_objects_unreadable`, label `reason`",
+            Self::Governor => "`status.governor.blocked.reason` of CoppiceConfig",
+            Self::Settings => "the reason of the condition `Ready` of CoppiceConfig",
+            Self::Log => "the operator's log, at `warn` or `error`",
+        }
+    }
+}
+
+/// What to do: `nothing`, or a text.
+macro_rules! advice {
+    (nothing) => {
+        None
+    };
+    ($text:literal) => {
+        Some($text)
+    };
+}
+
+/// The reasons from one table, so that none can be without its texts: a group; for each reason its meaning, where it is
+/// seen, and what users can do.
+macro_rules! reasons {
+    ($($group:literal {
+        $($(#[doc = $meaning:literal])+ $reason:ident: [$($place:ident),+], $advice:tt;)+
+    })+) => {
+        /// Why something was decided, done, or not done.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Reason {
+            $($($(#[doc = $meaning])+ $reason,)+)+
+        }
+
+        impl Reason {
+            /// Every reason, by what it is about.
+            pub const GROUPS: &'static [(&'static str, &'static [Self])] =
+                &[$(($group, &[$(Self::$reason),+])),+];
+
+            /// The reason as it is written everywhere, in the `CamelCase` of the Kubernetes API conventions.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $($(Self::$reason => stringify!($reason),)+)+
+                }
+            }
+
+            /// What it means: sentences, in Markdown.
+            pub const fn meaning(self) -> &'static str {
+                match self {
+                    $($(Self::$reason => concat!($($meaning),+).trim_ascii(),)+)+
+                }
+            }
+
+            /// Where users see it.
+            pub const fn places(self) -> &'static [Place] {
+                match self {
+                    $($(Self::$reason => &[$(Place::$place),+],)+)+
+                }
+            }
+
+            /// What users can do, if anything: sentences, in Markdown.
+            pub const fn advice(self) -> Option<&'static str> {
+                match self {
+                    $($(Self::$reason => advice!($advice),)+)+
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    "The verdict on a policy" {
+        /// The ttl has elapsed.
+        TtlElapsed: [Verdict, Cause], nothing;
+        /// The ttl has not elapsed.
+        TtlRunning: [Verdict, NextStep],
+            "To make it fire later, set `spec.extendUntil` or a hold.";
+        /// Every pod that counts has succeeded.
+        PodsSucceeded: [Verdict, Cause], nothing;
+        /// The namespace is younger than `initialDelay`.
+        InitialDelay: [Verdict, NextStep], nothing;
+        /// Fewer pods than `minPods` have succeeded.
+        TooFewPods: [Verdict, NextStep], nothing;
+        /// A pod is pending or running.
+        PodsNotFinished: [Verdict, NextStep], nothing;
+        /// A pod has failed and no completed Job outweighs it.
+        PodFailed: [Verdict, NextStep], "Remove the pod, or narrow the selector.";
+        /// A Job has failed.
+        JobFailed: [Verdict, NextStep], "Remove the Job, or narrow the selector.";
+        /// A Job has not completed.
+        JobNotComplete: [Verdict, NextStep], nothing;
+        /// A pod that had not succeeded is being deleted. What follows it is not known yet.
+        PodTerminating: [Verdict, NextStep, Ready], nothing;
+        /// The condition holds, but not yet for `settle`.
+        Settling: [Verdict, NextStep], nothing;
+        /// The state of a pod is not known: its node does not answer.
+        PodStateUnknown: [Verdict, NextStep, Ready], "Look at the node, or remove the pod.";
+        /// A pod's Job has not been seen.
+        JobNotSeen: [Verdict, NextStep, Ready], nothing;
+        /// A source of facts has not been listed since the operator started.
+        NotSynced: [Verdict, NextStep, Accepted, Ready, Blocked], "See the operator's `/readyz?verbose`.";
+        /// Nothing has been heard of a source of facts for 90 s.
+        Stale: [Verdict, NextStep, Accepted, Ready, Blocked], "Look at the API server and the network.";
+        /// The API server refuses the operator a source of facts.
+        Forbidden: [Verdict, NextStep, Accepted, Ready, Blocked], "Apply the ClusterRole of `deploy/install.yaml`.";
+        /// A pod or Job of the namespace, or the namespace itself, cannot be decoded. Conditions that look at its kind
+        /// wait; a ttl does not look at pods or Jobs.
+        Undecodable: [Verdict, NextStep, Accepted, Ready, Blocked, Unreadable],
+            "Change or delete the object that the message names.";
+        /// The labels of a pod, of a Job's pod template or of the namespace have more than 8 KiB. The effect is that of
+        /// `Undecodable`.
+        TooLarge: [Verdict, NextStep, Accepted, Ready, Blocked, Unreadable],
+            "Remove labels from the object that the message names, or delete it.";
+    }
+    "What a manager waits for" {
+        /// The spec is valid and permitted by the platform settings.
+        Accepted: [Accepted], nothing;
+        /// The spec is in force and nothing that it asks for is failing.
+        Reconciled: [Ready, Settings], nothing;
+        /// No policy has fired since the policies were changed or the manager was re-armed.
+        NotFired: [Fired], nothing;
+        /// Policies are being watched.
+        Watching: [NextStep], nothing;
+        /// A policy has fired. The manager is dormant until its policies change or it is re-armed.
+        Dormant: [NextStep], "To fire again, set `spec.rearm` to `status.firings`, or change the policies.";
+        /// Another version of Coppice has fired a policy or decided a step, and this version does not understand its
+        /// digest: whether policies have changed since is not known, so nothing fires.
+        UnsupportedDigest: [NextStep, Ready], "Run that version, or do what the message says instead.";
+        /// `spec.suspend` is true.
+        Suspended: [NextStep], "To go on, set `spec.suspend` to false.";
+        /// `spec.hold` has not ended.
+        Held: [NextStep], "To go on earlier, remove `spec.hold`.";
+        /// A step has been decided and is being carried out.
+        InProgress: [NextStep, Cause], nothing;
+        /// A step failed and will be tried again.
+        Retrying: [NextStep, Ready], "Read `status.intent.lastError`.";
+        /// Notice has been given and runs.
+        NoticeRunning: [NextStep], "To prevent the deletion, extend, hold or suspend.";
+        /// The namespace is being deleted.
+        NamespaceTerminating: [NextStep], "If it takes long, `coppice doctor` says why.";
+    }
+    "What is impossible here" {
+        /// The namespace is protected and a policy would delete or scale it down.
+        NamespaceProtected: [NextStep, Accepted, Ready, Event], "Remove the policy, or ask the platform.";
+        /// The action is not among `spec.tenants.actions` of CoppiceConfig.
+        ActionNotAllowed: [NextStep, Accepted, Ready, Event], "Ask the platform.";
+        /// `spec.tenants.webhookHosts` of CoppiceConfig does not permit the webhook's host.
+        HostNotAllowed: [NextStep, Accepted, Ready, Event], "Ask the platform; the message names the entry that would permit it.";
+        /// `spec.tenants.namespaceSelector` of CoppiceConfig does not select this namespace.
+        NamespaceNotSelected: [NextStep, Accepted, Ready, Event], "Ask the platform.";
+        /// The spec cannot be understood: it was written past the API server's checks, or for another version.
+        InvalidSpec: [NextStep, Accepted, Ready, Event], "Correct what the message names.";
+        /// The installation does not scale this kind.
+        KindNotAllowed: [NextStep, Accepted, Ready, Event], "Ask the platform (`scaleKinds` of the chart).";
+        /// The namespace has twenty older managers; no more are followed.
+        TooManyManagers: [NextStep, Accepted, Ready, Event], "Delete one, or write the policies into one of them.";
+        /// A scale-down selects more than status can remember: 4,096 workloads, 1 MiB. Nothing is scaled down, and the
+        /// manager shows `Retrying`.
+        TooManyWorkloads: [Event, Blocked], "Select fewer.";
+        /// The status was written by another version and cannot be understood. Nothing is done and status is left as it
+        /// is.
+        UnsupportedStatus: [Event, Blocked], "Run the version that wrote it.";
+        /// Working on the manager ended in a bug of Coppice. It is tried again.
+        ReconcilePanicked: [Event], "Report it with the operator's log.";
+    }
+    "The platform's settings" {
+        /// The spec, an entry of `webhookHosts` or `protected.names`, or the webhook key cannot be understood.
+        InvalidEntries: [Settings, Log], "Correct what the message names.";
+    }
+    "What stops a step" {
+        /// `CoppiceConfig/coppice` does not exist. Nothing is done, webhooks included; waking goes on.
+        SettingsMissing: [NextStep, Ready, Blocked, Log], "An administrator creates it again.";
+        /// `spec.governor.paused` of CoppiceConfig is true: no destructive step is taken.
+        Paused: [NextStep, Blocked, Governor], "An administrator sets it to false.";
+        /// The budget is spent for now; `status.next.due` says until when.
+        BudgetSpent: [NextStep, Blocked, Governor], "Wait, or raise the budget.";
+        /// The ledger of the budget could not be read or written. The manager shows `Retrying` with the error.
+        GovernorUnavailable: [Blocked], "Read `status.intent.lastError`.";
+        /// The operator's clock and the API server's differ by more than 5 s, or did within the last minute in any
+        /// answer; or the answers carry no `Date`. A policy that may have become true meanwhile is `Unknown`. None
+        /// fires, webhooks included.
+        ClockSkew: [Verdict, NextStep, Ready, Blocked], "Correct the clocks, also those of single API servers.";
+    }
+    "Why a decided step was given up" {
+        /// The facts changed between decision and action.
+        NoLongerTrue: [NextStep], nothing;
+        /// The policies changed between decision and action.
+        PoliciesChanged: [NextStep], nothing;
+        /// The step was about another namespace of this name.
+        Replaced: [NextStep], nothing;
+    }
+    "What was done" {
+        /// The API server accepted the deletion, or the namespace was found terminating.
+        NamespaceDeleted: [Fired, Result, Event, Firings], nothing;
+        /// Workloads were scaled down.
+        ScaledDown: [Fired, Result, Event, Firings], "To undo it, set `spec.wake` to `status.firings`.";
+        /// Workloads were woken.
+        Woken: [Event], nothing;
+        /// The webhook's receiver answered 2xx.
+        WebhookDelivered: [Fired, Result, Event, Firings], nothing;
+        /// Ten attempts at the webhook have failed, or one in a way that no other can mend.
+        WebhookGivenUp: [Fired, Ready, Result, Event, Firings],
+            "Mend the receiver, then set `spec.rearm` to `status.firings`.";
+        /// Notice of a deletion was given.
+        DeletionAnnounced: [Event], "To prevent the deletion, extend, hold or suspend.";
+        /// Notice of a deletion was withdrawn.
+        NoticeWithdrawn: [Event], nothing;
+        /// A decided step was given up; the message says why.
+        Abandoned: [Event], nothing;
+        /// An attempt at a step failed. It is tried again after 1 s, 2 s, 4 s … at most 5 min.
+        ActionFailed: [Event], "Read the message; the last error is also in `status.intent.lastError`.";
+        /// A decision to act was recorded.
+        PolicyFired: [Event], nothing;
     }
 }
 
 impl std::fmt::Display for Reason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_sentences_on_one_line() {
+        for reason in Reason::GROUPS.iter().flat_map(|(_, reasons)| *reasons) {
+            for text in [Some(reason.meaning()), reason.advice()].into_iter().flatten() {
+                assert!(
+                    text.ends_with('.') && text.trim() == text && !text.contains('\n'),
+                    "{reason}: {text:?}"
+                );
+                assert!(!text.contains("  "), "{reason}: {text:?}");
+            }
+        }
+        let two_lines = "The labels of a pod, of a Job's pod template or of the namespace have more than 8 KiB. The \
+                         effect is that of `Undecodable`.";
+        assert_eq!(Reason::TooLarge.meaning(), two_lines);
+    }
+
+    #[test]
+    fn every_place_is_used_and_none_is_named_twice() {
+        let all: Vec<Reason> = Reason::GROUPS.iter().flat_map(|(_, reasons)| *reasons).copied().collect();
+        for place in Place::ALL {
+            assert!(all.iter().any(|reason| reason.places().contains(&place)), "{place:?}");
+        }
+        for reason in all {
+            assert!(
+                reason.places().is_sorted_by(|a, b| a < b),
+                "{reason}: in the order of the page, each once"
+            );
+        }
     }
 }

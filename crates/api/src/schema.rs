@@ -3,24 +3,24 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 
 /// The sentence for a bad instant.
-const INSTANT: &str =
+const INVALID_INSTANT: &str =
     "write an instant with its zone, such as 2026-12-01T18:00:00Z or 2026-12-01T18:00:00+01:00";
 /// The sentence for a bad duration.
-const DURATION: &str = "write a duration with a unit, largest unit first: 90s, 1h30m, 7d or 2w (a number without a unit is not accepted)";
+const INVALID_DURATION: &str = "write a duration with a unit, largest unit first: 90s, 1h30m, 7d or 2w (a number without a unit is not accepted)";
 
 /// A label's value.
 const LABEL_VALUE: &str = "^([A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?)?$";
 /// The sentence for a bad one.
-const BAD_LABEL_VALUE: &str = "write a label's value: at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit";
+const INVALID_LABEL_VALUE: &str = "write a label's value: at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit";
 /// A label's key.
 const LABEL_KEY: &str = "^([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?$";
 /// The sentence for a bad one.
-const BAD_LABEL_KEY: &str = "write a label's key, such as app or example.com/app: at most 317 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit";
+const INVALID_LABEL_KEY: &str = "write a label's key, such as app or example.com/app: at most 317 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit";
 /// The sentence for a duration that is too long.
 const TOO_LONG: &str = "a duration is at most 36525d (a hundred years), in numbers of at most ten digits";
 
 /// The sentence for a bad entry of `webhookHosts`.
-const BAD_HOST: &str = "write a host or address without a scheme or path: ci.example.org, ci.example.org:443, *.example.org, *.{namespace}.svc, 10.1.2.3:8080, [fd00::1]:8080 or 10.1.0.0/16";
+const INVALID_HOST: &str = "write a host or address without a scheme or path: ci.example.org, ci.example.org:443, *.example.org, *.{namespace}.svc, 10.1.2.3:8080, [fd00::1]:8080 or 10.1.0.0/16";
 
 /// An RFC 3339 instant with a zone. Not `format: date-time`: that lets a date without a zone pass.
 pub(crate) fn instant(_: &mut SchemaGenerator) -> Schema {
@@ -29,7 +29,7 @@ pub(crate) fn instant(_: &mut SchemaGenerator) -> Schema {
         "maxLength": 40,
         "x-kubernetes-validations": [{
             "rule": "self.matches('^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[Tt]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$')",
-            "message": INSTANT
+            "message": INVALID_INSTANT
         }]
     })
 }
@@ -61,13 +61,13 @@ pub(crate) fn match_labels(_: &mut SchemaGenerator) -> Schema {
             "maxLength": 63,
             "x-kubernetes-validations": [{
                 "rule": format!("self.matches('{LABEL_VALUE}')"),
-                "message": BAD_LABEL_VALUE
+                "message": INVALID_LABEL_VALUE
             }]
         },
         "maxProperties": 32,
         "x-kubernetes-validations": [{
             "rule": format!("self.all(key, size(key) <= 317 && key.matches('{LABEL_KEY}'))"),
-            "message": BAD_LABEL_KEY
+            "message": INVALID_LABEL_KEY
         }]
     })
 }
@@ -80,7 +80,7 @@ pub(crate) fn label_key(_: &mut SchemaGenerator) -> Schema {
         "maxLength": 317,
         "x-kubernetes-validations": [{
             "rule": format!("self.matches('{LABEL_KEY}')"),
-            "message": BAD_LABEL_KEY
+            "message": INVALID_LABEL_KEY
         }]
     })
 }
@@ -92,7 +92,7 @@ pub(crate) fn label_values(_: &mut SchemaGenerator) -> Schema {
         "items": {
             "type": "string",
             "maxLength": 63,
-            "x-kubernetes-validations": [{ "rule": r"!self.matches('[^-.\\w]')", "message": BAD_LABEL_VALUE }]
+            "x-kubernetes-validations": [{ "rule": r"!self.matches('[^-.\\w]')", "message": INVALID_LABEL_VALUE }]
         },
         "maxItems": 64
     })
@@ -117,9 +117,9 @@ fn duration_with(more: &[(&str, &str)]) -> Schema {
     let mut rules = vec![
         serde_json::json!({
             "rule": format!("type(self) == string && self != '' && self.matches('{}')", coppice_quantity::DURATION_PATTERN),
-            "message": DURATION
+            "message": INVALID_DURATION
         }),
-        serde_json::json!({ "rule": not_too_long(), "message": TOO_LONG }),
+        serde_json::json!({ "rule": max_duration_rule(), "message": TOO_LONG }),
     ];
     rules.extend(more.iter().map(|(rule, message)| serde_json::json!({"rule": rule, "message": message})));
     json_schema!({
@@ -131,12 +131,12 @@ fn duration_with(more: &[(&str, &str)]) -> Schema {
 
 /// The most keys and values of labels that all selectors of a manager have together: an operator keeps every manager in
 /// memory, and the bounds of each list alone would allow more than a million.
-const MOST_WORDS: u32 = 512;
+const MAX_SELECTOR_TERMS: u32 = 512;
 /// The sentence for more.
-pub(crate) const TOO_MANY_WORDS: &str = "the selectors of all policies together have more than 512 keys and values of labels: select by fewer, or give what is meant a label of its own";
+pub(crate) const TOO_MANY_SELECTOR_TERMS: &str = "the selectors of all policies together have more than 512 keys and values of labels: select by fewer, or give what is meant a label of its own";
 
 /// The bound on all selectors of a list of policies.
-pub(crate) fn few_words() -> String {
+pub(crate) fn limit_selector_terms() -> String {
     let words = |selector: &str| {
         format!(
             "(has({selector}.matchLabels) ? 2 * size({selector}.matchLabels) : 0) + (has({selector}.matchExpressions) ? \
@@ -146,7 +146,7 @@ pub(crate) fn few_words() -> String {
     format!(
         "self.map(p, (has(p.when.podsSucceed) && has(p.when.podsSucceed.selector) ? {} : 0) + \
          (has(p.then.scaleDown) && has(p.then.scaleDown.selectors) ? \
-         p.then.scaleDown.selectors.map(s, has(s.selector) ? {} : 0).sum() : 0)).sum() <= {MOST_WORDS}",
+         p.then.scaleDown.selectors.map(s, has(s.selector) ? {} : 0).sum() : 0)).sum() <= {MAX_SELECTOR_TERMS}",
         words("p.when.podsSucceed.selector"),
         words("s.selector")
     )
@@ -171,13 +171,13 @@ pub(crate) fn webhook_hosts(_: &mut SchemaGenerator) -> Schema {
             "type": "string",
             "minLength": 1,
             "maxLength": 300,
-            "x-kubernetes-validations": [{ "rule": rule, "message": BAD_HOST }]
+            "x-kubernetes-validations": [{ "rule": rule, "message": INVALID_HOST }]
         }
     })
 }
 
 /// The longest duration, as a sum over its units. At most ten digits, so that nothing overflows.
-fn not_too_long() -> String {
+fn max_duration_rule() -> String {
     let part = |(unit, seconds): &(char, u64)| {
         format!("int('0' + self.find('[0-9]+{unit}').replace('{unit}', '')) * {seconds}")
     };

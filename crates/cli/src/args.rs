@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use coppice_lifecycle::law::ScaleKind;
+use coppice_lifecycle::settings::ScaleKind;
 use coppice_quantity::Duration;
 use jiff::Timestamp;
 
@@ -109,8 +109,8 @@ pub(crate) struct SourceArgs {
     #[arg(short = 'R', long, requires = "files")]
     pub(crate) recursive: bool,
     /// As of another instant: RFC 3339, or +DURATION or -DURATION from now. Only the clock moves
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = At::parse)]
-    pub(crate) at: Option<At>,
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = TimeArg::parse)]
+    pub(crate) at: Option<TimeArg>,
     /// The namespace that Coppice is installed in
     #[arg(long, value_name = "NAME", default_value = coppice_api::names::SYSTEM_NAMESPACE)]
     pub(crate) system_namespace: String,
@@ -121,13 +121,13 @@ pub(crate) struct SourceArgs {
 
 /// Another instant than now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum At {
+pub(crate) enum TimeArg {
     Instant(Timestamp),
     Ahead(Duration),
     Ago(Duration),
 }
 
-impl At {
+impl TimeArg {
     fn parse(text: &str) -> Result<Self, String> {
         let relative = |rest: &str| rest.parse::<Duration>().map_err(|e| e.to_string());
         match (text.strip_prefix('+'), text.strip_prefix('-')) {
@@ -191,18 +191,6 @@ pub(crate) struct Target {
     pub(crate) name: String,
 }
 
-impl Target {
-    /// Reads `NAMESPACE/NAME`.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        match Place::parse(text)? {
-            Place { namespace, name: Some(name) } => Ok(Self { namespace, name }),
-            Place { namespace, name: None } => Err(format!(
-                "write NAMESPACE/NAME; `coppice list -n {namespace}` shows the managers of a namespace"
-            )),
-        }
-    }
-}
-
 impl std::fmt::Display for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
@@ -211,12 +199,12 @@ impl std::fmt::Display for Target {
 
 /// A namespace, or one manager in it: `NAMESPACE[/NAME]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct NamespaceOrManager {
     pub(crate) namespace: String,
     pub(crate) name: Option<String>,
 }
 
-impl Place {
+impl NamespaceOrManager {
     /// Reads `NAMESPACE` or `NAMESPACE/NAME`.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let (namespace, name) = match text.split_once('/') {
@@ -237,7 +225,7 @@ impl Place {
 }
 
 /// Reads a length of time that is not zero.
-pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
+pub(crate) fn positive_duration(text: &str) -> Result<Duration, String> {
     match text.parse::<Duration>() {
         Ok(time) if time.is_zero() => Err("zero changes nothing: write at least 1s".to_owned()),
         Ok(time) => Ok(time),
@@ -246,12 +234,12 @@ pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
 }
 
 /// Reads a length of time.
-pub(crate) fn any_time(text: &str) -> Result<Duration, String> {
+pub(crate) fn any_duration(text: &str) -> Result<Duration, String> {
     text.parse().map_err(|e: coppice_quantity::DurationError| e.to_string())
 }
 
 fn timeout(text: &str) -> Result<Duration, String> {
-    if text == "0" { Ok(Duration::ZERO) } else { any_time(text) }
+    if text == "0" { Ok(Duration::ZERO) } else { any_duration(text) }
 }
 
 /// Reads an instant with its zone.

@@ -19,9 +19,9 @@ use anyhow::Result;
 use jiff::Timestamp;
 
 use crate::args::{Cli, Command, ConnectionArgs, SourceArgs};
+use crate::cluster_snapshot::ClusterSnapshot;
 use crate::connect::connect;
 use crate::live::Scope;
-use crate::snapshot::Snapshot;
 use crate::{Exit, Io, files, live, local, print};
 
 /// Runs the command that was asked for.
@@ -45,8 +45,8 @@ pub(crate) async fn dispatch(cli: Cli, io: &mut Io<'_>) -> Result<Exit> {
     }
 }
 
-/// Which managers to look at.
-struct Wanted<'a> {
+/// Which managers to show.
+struct ManagerFilter<'a> {
     /// None for all namespaces; for files also if nothing was said.
     namespace: Option<&'a str>,
     /// One manager of the namespace.
@@ -63,16 +63,16 @@ fn reading<'a>(source: &'a SourceArgs, namespace: Option<&'a str>, assumed: Time
     }
 }
 
-/// Makes a snapshot of files, or of the cluster, and says on standard error what was assumed. Also gives the instant
-/// to look at.
-async fn look(
+/// Makes a snapshot of files, or of the cluster, and reports on standard error what was assumed. Also returns the
+/// instant to plan for.
+async fn read_snapshot(
     source: &SourceArgs,
-    wanted: Wanted<'_>,
+    wanted: ManagerFilter<'_>,
     connection: &ConnectionArgs,
     io: &mut Io<'_>,
-) -> Result<(Snapshot, Timestamp)> {
+) -> Result<(ClusterSnapshot, Timestamp)> {
     let at = source.at.map_or(io.now, |at| at.from(io.now));
-    let snapshot = if source.files.is_empty() {
+    let cluster_snapshot = if source.files.is_empty() {
         let api = connect(connection, io).await?;
         let scope = Scope {
             namespace: wanted.namespace,
@@ -80,25 +80,25 @@ async fn look(
             system_namespace: &source.system_namespace,
             scale_kinds: source.scale_kinds.clone(),
         };
-        live::snapshot(&api.client, scope).await?
+        live::cluster_snapshot(&api.client, scope).await?
     } else {
         let documents = files::read(&source.files, source.recursive, io.stdin)?;
         let reading = reading(source, wanted.namespace, io.now.min(at));
-        let mut snapshot = local::snapshot(&documents, reading)?;
-        snapshot.managers.retain(|m| wanted.name.is_none_or(|n| n == m.name()));
+        let mut cluster_snapshot = local::cluster_snapshot(&documents, reading)?;
+        cluster_snapshot.managers.retain(|m| wanted.name.is_none_or(|n| n == m.name()));
         if let Some(note) = local::defaults_assumed(&documents) {
-            io.say(note)?;
+            io.print_note(note)?;
         }
-        snapshot
+        cluster_snapshot
     };
-    for warning in &snapshot.warnings {
-        io.say(&format!("warning: {warning}"))?;
+    for warning in &cluster_snapshot.warnings {
+        io.print_note(&format!("warning: {warning}"))?;
     }
     if source.at.is_some() {
         let when = print::instant_from(at, io.now);
-        io.say(&format!(
+        io.print_note(&format!(
             "as of {when}: only the clock moves; objects, pods and the budget are as they are now"
         ))?;
     }
-    Ok((snapshot, at))
+    Ok((cluster_snapshot, at))
 }

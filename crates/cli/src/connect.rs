@@ -1,4 +1,4 @@
-//! The way to the API server, as kubectl finds it.
+//! Connects to the API server as kubectl does.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ async fn find(args: &ConnectionArgs) -> Result<Config> {
 }
 
 fn adjust(config: &mut Config, args: &ConnectionArgs) -> Result<()> {
-    // A person waits: an error is told at once instead of being tried again behind their back.
+    // A person waits: an error is reported at once instead of being retried in the background.
     config.default_retry = false;
     if let Some(server) = &args.server {
         config.cluster_url = server.parse().with_context(|| format!("--server {server:?} is not a URL"))?;
@@ -108,7 +108,7 @@ fn certificates(pem: &[u8]) -> Option<Vec<Vec<u8>>> {
 /// An error of the API server as a sentence: what was wanted, and why it failed.
 pub(crate) fn failed(what: &str, error: &kube::Error) -> anyhow::Error {
     match error {
-        kube::Error::Api(status) => anyhow!("{what}: {}", said(status)),
+        kube::Error::Api(status) => anyhow!("{what}: {}", status_message(status)),
         kube::Error::Service(_) | kube::Error::HyperError(_) => {
             anyhow!("{what}: the API server cannot be reached: {}", chain(error))
         }
@@ -116,7 +116,7 @@ pub(crate) fn failed(what: &str, error: &kube::Error) -> anyhow::Error {
     }
 }
 
-fn said(status: &kube::core::Status) -> String {
+fn status_message(status: &kube::core::Status) -> String {
     match (status.code, status.message.as_str()) {
         (401, _) => "the API server does not accept these credentials: log in again or check the kubeconfig".to_owned(),
         (404, "" | "404 page not found") => {

@@ -1,7 +1,7 @@
 //! Managers of the ConSol k8s-namespace-manager (`k8s.consol.de/v1beta1`) as ours.
 //!
-//! What that operator did, not what its manual says, is carried over; every difference is told, and those that can
-//! change what happens are told apart from those that cannot.
+//! What that operator did, not what its manual says, is carried over; every difference is reported, and those that can
+//! change what happens are marked.
 
 mod policy;
 mod read;
@@ -13,18 +13,18 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::validate;
-use policy::Carried;
-use read::{Fields, Wrong};
+use policy::ConvertedPolicy;
+use read::{FieldError, Fields};
 
 /// The group and version of that operator's objects.
 pub(crate) const API_VERSION: &str = "k8s.consol.de/v1beta1";
 /// Its annotations begin with this; they are its memory and mean nothing to ours.
-const ITS_ANNOTATIONS: &str = "namespacemanagers.k8s.consol.de/";
+const CONSOL_ANNOTATIONS: &str = "namespacemanagers.k8s.consol.de/";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The most policies that a manager of ours has.
-const MOST_POLICIES: usize = 10;
+const MAX_POLICIES: usize = 10;
 
-/// Something to tell about an import.
+/// A remark on an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Remark {
     /// Whether what happens can differ from what happened there.
@@ -45,7 +45,7 @@ pub(crate) struct Imported {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Ours<'a> {
+struct ConvertedManager<'a> {
     api_version: &'static str,
     kind: &'static str,
     metadata: Metadata<'a>,
@@ -93,7 +93,7 @@ impl Remarks {
 }
 
 /// Translates one manager. `taken` holds the names given so far, since managers of several namespaces may land in one.
-pub(crate) fn import(object: &Value, taken: &mut BTreeSet<(String, String)>) -> Result<Imported, Wrong> {
+pub(crate) fn import(object: &Value, taken: &mut BTreeSet<(String, String)>) -> Result<Imported, FieldError> {
     let mut remarks = Remarks::default();
     let metadata = Fields::of(&object["metadata"], "metadata")?;
     let name = metadata.text("name")?.ok_or_else(|| metadata.wrong("name", "required"))?;
@@ -124,25 +124,25 @@ pub(crate) fn import(object: &Value, taken: &mut BTreeSet<(String, String)>) -> 
     for (index, policy) in all.iter().enumerate() {
         carried.push(policy::import(policy, &governed, &format!("spec.policies[{index}]"), &mut remarks)?);
     }
-    together(&carried, &mut remarks);
+    multiple_policies(&carried, &mut remarks);
     let mut policies: Vec<Policy> = carried.into_iter().filter_map(|c| c.policy).collect();
     let renamed = unique_names(&mut policies, &mut remarks);
     body_differs(&policies, moved && lived.is_some(), &renamed, &mut remarks);
-    if policies.len() > MOST_POLICIES {
+    if policies.len() > MAX_POLICIES {
         remarks.differs(format!(
-            "it has {} policies and at most {MOST_POLICIES} are accepted: split it into several managers",
+            "it has {} policies and at most {MAX_POLICIES} are accepted: split it into several managers",
             policies.len()
         ));
         policies.clear();
     }
-    let suspend = spec.truth("deactivated")?.unwrap_or(false);
+    let suspend = spec.boolean("deactivated")?.unwrap_or(false);
     let ours = free_name(&name, &governed, taken, &mut remarks);
     let yaml = write(object, &ours, &governed, suspend, &policies, &mut remarks)?;
     Ok(Imported { name, yaml, remarks: remarks.0 })
 }
 
 /// What differs because a manager has several policies.
-fn together(carried: &[Carried], remarks: &mut Remarks) {
+fn multiple_policies(carried: &[ConvertedPolicy], remarks: &mut Remarks) {
     if carried.len() < 2 {
         return;
     }
@@ -223,15 +223,15 @@ fn write(
     suspend: bool,
     policies: &[Policy],
     remarks: &mut Remarks,
-) -> Result<Option<String>, Wrong> {
+) -> Result<Option<String>, FieldError> {
     if policies.is_empty() {
         remarks.differs("nothing of it can be carried over: no manager is written");
         return Ok(None);
     }
     let metadata = &object["metadata"];
     let mut annotations = metadata["annotations"].as_object().cloned().unwrap_or_default();
-    annotations.retain(|key, _| !key.starts_with(ITS_ANNOTATIONS) && key != LAST_APPLIED);
-    let ours = Ours {
+    annotations.retain(|key, _| !key.starts_with(CONSOL_ANNOTATIONS) && key != LAST_APPLIED);
+    let ours = ConvertedManager {
         api_version: "coppice.dev/v1alpha1",
         kind: "NamespaceManager",
         metadata: Metadata {
@@ -242,7 +242,8 @@ fn write(
         },
         spec: Spec { suspend, policies },
     };
-    let failed = |e: &dyn std::fmt::Display| Wrong { path: "metadata".to_owned(), message: e.to_string() };
+    let failed =
+        |e: &dyn std::fmt::Display| FieldError { path: "metadata".to_owned(), message: e.to_string() };
     let value = serde_json::to_value(&ours).map_err(|e| failed(&e))?;
     // What our API server would refuse must not be handed out as if it were fine.
     for problem in validate::check(&value) {

@@ -1,4 +1,4 @@
-//! Where a process begins: the only place that looks at the clock, the terminal and the environment.
+//! The entry point of a process: the only place that reads the clock, the terminal and the environment.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ pub fn main() -> ExitCode {
         client: None,
     };
     let code = crate::run(std::env::args_os(), &mut io);
-    // Whoever reads may have gone away: nothing is left to tell them.
+    // The reader may be gone: then there is nobody to report this to.
     let _ = out.flush();
     ExitCode::from(code)
 }

@@ -1,4 +1,4 @@
-//! From objects of the API to the facts that a decision rests on: the same as the operator's own conversion.
+//! From objects of the API to the facts that a decision needs: the same as the operator's own conversion.
 
 use coppice_api::manager::{NamespaceManagerSpec, NamespaceManagerStatus};
 use coppice_api::{CoppiceConfigSpec, CoppiceConfigStatus, Labels};

@@ -6,21 +6,20 @@
 //! files (YAML, JSON) ┘
 //! ```
 //! `plan` and `explain` call the very function by which the operator decides. Only [`entry`] reads the clock; everything
-//! else is told the time, so that answers can be tested and asked for another instant (`--at`).
+//! else is given the time, so that answers can be tested and asked for another instant (`--at`).
 
 mod args;
+mod cluster_snapshot;
 mod command;
 mod connect;
 mod consol;
 pub mod entry;
 mod facts;
 mod files;
-mod forecast;
 mod live;
 mod local;
 mod print;
-mod rules;
-mod snapshot;
+mod resolved_plan;
 mod terminal;
 mod validate;
 mod write;
@@ -39,9 +38,9 @@ use terminal::Screen;
 pub struct Io<'a> {
     /// Standard input, for `-f -`.
     pub stdin: &'a mut dyn Read,
-    /// What was asked for.
+    /// Standard output: what was asked for.
     pub out: &'a mut dyn Write,
-    /// What else there is to say.
+    /// Standard error: warnings and remarks.
     pub err: &'a mut dyn Write,
     /// The present.
     pub now: Timestamp,
@@ -52,13 +51,13 @@ pub struct Io<'a> {
 }
 
 impl Io<'_> {
-    /// Standard output as people look at it; what is for programs goes to `out` itself.
+    /// Standard output for people; what is for programs goes to `out` itself.
     fn screen(&mut self) -> Screen<'_> {
         Screen::new(self.out, self.color)
     }
 
-    /// Says a line on standard error, after what has been written so far.
-    fn say(&mut self, line: &str) -> std::io::Result<()> {
+    /// Writes a line to standard error, after what has been written so far.
+    fn print_note(&mut self, line: &str) -> std::io::Result<()> {
         self.out.flush()?;
         writeln!(Screen::new(self.err, false), "{line}")
     }
@@ -99,8 +98,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io<'_>) -> u8 {
         Ok(exit) => exit,
         Err(error) if is_broken_pipe(&error) => Exit::Ok,
         Err(error) => {
-            // Nobody can be told that nobody can be told.
-            let _ = writeln!(io.err, "{}", terminal::paragraph(&format!("error: {error:#}")));
+            // If standard error fails, there is nowhere to report it.
+            let _ = writeln!(io.err, "{}", terminal::error(&error));
             Exit::Error
         }
     };
@@ -109,7 +108,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>, io: &mut Io<'_>) -> u8 {
 
 fn explain_usage(error: &clap::Error, io: &mut Io<'_>) -> Exit {
     let text = error.render();
-    // Whoever reads may have gone away.
+    // The reader may be gone.
     if error.use_stderr() {
         // It quotes what was typed, or what a script was given.
         let mut screen = Screen::new(io.err, false);
@@ -120,7 +119,7 @@ fn explain_usage(error: &clap::Error, io: &mut Io<'_>) -> Exit {
     Exit::Ok
 }
 
-/// Whoever read our output has gone away, as `head` does: no error of ours.
+/// The reader of our output is gone, as with `head`: no error of ours.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)

@@ -5,23 +5,25 @@ use std::fmt::Debug;
 
 use anyhow::Result;
 use coppice_api::{Reason, names};
-use coppice_lifecycle::law::ScaleKind;
+use coppice_lifecycle::settings::ScaleKind;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{ApiResource, DynamicObject, ListParams};
-use kube::core::{GroupVersionKind, NamespaceResourceScope};
-use kube::{Api, Client, Resource, ResourceExt as _};
+use kube::core::{GroupVersionKind, NamespaceResourceScope, ObjectList, Request};
+use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::cluster_snapshot::{ByNamespace, ClusterSnapshot, excess_managers, managed_by_limit, settings};
 use crate::connect::{code, failed};
 use crate::facts::{self, Config, Manager};
-use crate::snapshot::{ByNamespace, Snapshot, law, managed_by_limit, too_many};
 
 /// Lists come in pages of this size.
 const PAGE: u32 = 500;
+/// Characters of the reason why an object cannot be decoded, which may quote what tenants wrote.
+const LONGEST_WHY: usize = 200;
 
-/// What to look at.
+/// Which managers to read.
 pub(crate) struct Scope<'a> {
     /// One namespace, or all of them.
     pub(crate) namespace: Option<&'a str>,
@@ -67,23 +69,23 @@ pub(crate) async fn managers(
     Ok(managers)
 }
 
-/// Everything that the plans of the managers in scope rest on.
-pub(crate) async fn snapshot(client: &Client, scope: Scope<'_>) -> Result<Snapshot> {
+/// The inputs of the plans of the managers in scope.
+pub(crate) async fn cluster_snapshot(client: &Client, scope: Scope<'_>) -> Result<ClusterSnapshot> {
     let mut warnings = Vec::new();
     let mut managers = managers(client, scope.namespace, None).await?;
     let namespaces_of_managers: BTreeSet<String> =
         managers.iter().map(|m| m.namespace().to_owned()).collect();
-    let settings = settings(client, &mut warnings).await;
+    let config = config(client, &mut warnings).await;
     let mut scale_kinds = scope.scale_kinds;
     scale_kinds.extend(accepted_kinds(&managers));
-    let missing = matches!(settings, Settings::Missing);
-    let (mut law, ledger) = law(settings.found(), scope.system_namespace, scale_kinds, &mut warnings);
-    law.missing = missing;
+    let missing = matches!(config, ConfigRead::Missing);
+    let (mut settings, budget) = settings(config.found(), scope.system_namespace, scale_kinds, &mut warnings);
+    settings.missing = missing;
     let managed = match scope.namespace {
         None => namespaces_of_managers.len() as u64,
-        Some(_) => managed_by_limit(&law, &ledger),
+        Some(_) => managed_by_limit(&settings, &budget),
     };
-    let too_many = too_many(&managers);
+    let excess_managers = excess_managers(&managers);
     managers.retain(|m| scope.name.is_none_or(|n| n == m.name()));
     let looks_at_pods = managers.iter().filter_map(|m| m.spec.as_ref().ok()).flat_map(|s| &s.policies);
     let (mut pods, mut jobs) = if looks_at_pods.filter(|p| p.when.pods_succeed.is_some()).count() > 0 {
@@ -97,16 +99,26 @@ pub(crate) async fn snapshot(client: &Client, scope: Scope<'_>) -> Result<Snapsh
     pods.sort_by(|p| &p.name);
     jobs.sort_by(|j| &j.name);
     let namespaces = namespaces(client, scope.namespace, &mut warnings).await?;
-    Ok(Snapshot { managers, too_many, namespaces, pods, jobs, law, ledger, managed, warnings })
+    Ok(ClusterSnapshot {
+        managers,
+        excess_managers,
+        namespaces,
+        pods,
+        jobs,
+        settings,
+        budget,
+        managed,
+        warnings,
+    })
 }
 
-/// Everything that the operator looks at, as it is, with what could not be read.
+/// Everything that the operator reads, as it is, with what could not be read.
 pub(crate) async fn objects(client: &Client, namespace: Option<&str>) -> Result<(Vec<Value>, Vec<String>)> {
     let managers = list(&managers_api(client, namespace), None)
         .await
         .map_err(|e| failed("the NamespaceManagers cannot be listed", &e))?;
     let mut kinds = vec![("v1", "Namespace"), ("coppice.dev/v1alpha1", "CoppiceConfig")];
-    kinds.extend(coppice_sim::simulate::LOOKED_AT);
+    kinds.extend(coppice_sim::simulate::WATCHED_KINDS);
     let (mut objects, mut warnings) = (Vec::new(), Vec::new());
     for (version, kind) in kinds {
         let (group, version) = version.rsplit_once('/').unwrap_or(("", version));
@@ -166,7 +178,7 @@ async fn namespaces(
 }
 
 /// The settings of a cluster.
-pub(crate) enum Settings {
+pub(crate) enum ConfigRead {
     /// They are there.
     Found(Box<Config>),
     /// They do not exist: the operator does nothing.
@@ -175,7 +187,7 @@ pub(crate) enum Settings {
     Unreadable,
 }
 
-impl Settings {
+impl ConfigRead {
     /// The settings, if they are there.
     pub(crate) fn found(self) -> Option<Config> {
         match self {
@@ -186,27 +198,28 @@ impl Settings {
 }
 
 /// The settings, with a warning if there are none, or if they cannot be read.
-pub(crate) async fn settings(client: &Client, warnings: &mut Vec<String>) -> Settings {
+pub(crate) async fn config(client: &Client, warnings: &mut Vec<String>) -> ConfigRead {
     let resource = ApiResource::erase::<coppice_api::CoppiceConfig>(&());
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
     let why = match api.get_opt(names::CONFIG_NAME).await {
         Ok(Some(object)) => match serde_json::to_value(object).and_then(Config::from_json) {
-            Ok(config) => return Settings::Found(Box::new(config)),
+            Ok(config) => return ConfigRead::Found(Box::new(config)),
             Err(error) => error.to_string(),
         },
         Ok(None) => {
             let what = "does not exist, and nothing is done without it: the operator creates it at its very first start, \
                         later an administrator has to (kubectl create, with an empty spec for the defaults)";
             warnings.push(format!("CoppiceConfig/{} {what}", names::CONFIG_NAME));
-            return Settings::Missing;
+            return ConfigRead::Missing;
         }
         Err(error) => format!("{:#}", failed("it cannot be read", &error)),
     };
     warnings.push(format!("CoppiceConfig/{}: {why}; its defaults are assumed", names::CONFIG_NAME));
-    Settings::Unreadable
+    ConfigRead::Unreadable
 }
 
-/// Objects of one kind; those that may not be read are unknown, not absent.
+/// Objects of one kind, decoded one by one: one that cannot be makes its kind unknown in its namespace and nowhere else, as for the
+/// operator. Those that may not be read are unknown, not absent.
 async fn by_namespace<K, F>(
     client: &Client,
     namespace: Option<&str>,
@@ -214,20 +227,28 @@ async fn by_namespace<K, F>(
     project: fn(K) -> F,
 ) -> ByNamespace<F>
 where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned,
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned,
 {
-    let api: Api<K> = match namespace {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    };
-    match list_with(&api, None, |object: K| (object.namespace().unwrap_or_default(), project(object))).await {
-        Ok(found) => {
-            let mut all = ByNamespace::default();
-            for (namespace, facts) in found {
-                all.add(&namespace, facts);
+    let request = Request::new(K::url_path(&(), namespace));
+    let mut all = ByNamespace::default();
+    let add = |item: Value| {
+        let text = |field| item["metadata"][field].as_str().unwrap_or_default().to_owned();
+        let (namespace, name) = (text("namespace"), text("name"));
+        match serde_json::from_value(item) {
+            Ok(object) => all.add(&namespace, project(object)),
+            Err(error) => {
+                let why: String = error.to_string().chars().take(LONGEST_WHY).collect();
+                let message =
+                    format!("{what} are not known: {name} cannot be decoded ({why}); change or delete it");
+                all.add_odd(&namespace, message);
             }
-            all
         }
+    };
+    let page = async |params: &ListParams| {
+        client.request(request.list(params).map_err(kube::Error::BuildRequest)?).await
+    };
+    match each(ListParams::default(), page, add).await {
+        Ok(()) => all,
         Err(error) => {
             let reason = if code(&error) == Some(403) { Reason::Forbidden } else { Reason::NotSynced };
             ByNamespace::unknown(reason, format!("{:#}", failed(&format!("{what} cannot be listed"), &error)))
@@ -240,27 +261,25 @@ pub(crate) async fn list<K>(api: &Api<K>, labels: Option<&str>) -> Result<Vec<K>
 where
     K: Clone + Debug + DeserializeOwned,
 {
-    list_with(api, labels, |object| object).await
+    let params = ListParams { label_selector: labels.map(str::to_owned), ..ListParams::default() };
+    let mut all = Vec::new();
+    each(params, async |params: &ListParams| api.list(params).await, |object| all.push(object)).await?;
+    Ok(all)
 }
 
-async fn list_with<K, T>(
-    api: &Api<K>,
-    labels: Option<&str>,
-    keep: impl Fn(K) -> T,
-) -> Result<Vec<T>, kube::Error>
-where
-    K: Clone + Debug + DeserializeOwned,
-{
-    let mut params = ListParams::default().limit(PAGE);
-    params.label_selector = labels.map(str::to_owned);
-    let mut all = Vec::new();
+/// Calls back for everything that is listed, page by page: what is made of it may be much smaller.
+async fn each<T: Clone>(
+    mut params: ListParams,
+    page: impl AsyncFn(&ListParams) -> Result<ObjectList<T>, kube::Error>,
+    mut add: impl FnMut(T),
+) -> Result<(), kube::Error> {
+    params.limit = Some(PAGE);
     loop {
-        let page = api.list(&params).await?;
-        // Page by page into the small form: there may be many large objects.
-        all.extend(page.items.into_iter().map(&keep));
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+        let found = page(&params).await?;
+        found.items.into_iter().for_each(&mut add);
+        match found.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),
-            None => return Ok(all),
+            None => return Ok(()),
         }
     }
 }

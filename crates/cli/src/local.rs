@@ -1,20 +1,19 @@
 //! A snapshot made of files alone: no cluster is asked.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result, bail};
 use coppice_lifecycle::facts::NamespaceFacts;
-use coppice_lifecycle::law::ScaleKind;
+use coppice_lifecycle::settings::ScaleKind;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::cluster_snapshot::{ByNamespace, ClusterSnapshot, excess_managers, settings};
 use crate::facts::{self, Config, Manager};
 use crate::files::Document;
 use crate::print;
-use crate::snapshot::{ByNamespace, Snapshot, law, too_many};
-use crate::terminal::visible;
+use crate::terminal::Paragraph;
 use crate::validate;
 
 /// What files are read as.
@@ -40,19 +39,15 @@ struct Collected {
     problems: Vec<String>,
 }
 
-/// Makes a snapshot of documents. Everything wrong in objects of our kinds is told at once.
-pub(crate) fn snapshot(documents: &[Document], reading: Reading<'_>) -> Result<Snapshot> {
+/// Makes a snapshot of documents. All problems in objects of our kinds are reported at once.
+pub(crate) fn cluster_snapshot(documents: &[Document], reading: Reading<'_>) -> Result<ClusterSnapshot> {
     let mut all = Collected::default();
     for (place, object) in documents.iter().flat_map(Document::objects) {
         collect(&mut all, &place, object, &reading)?;
     }
     if !all.problems.is_empty() {
-        let list = all.problems.iter().fold(String::new(), |mut text, problem| {
-            // Writing to a String cannot fail.
-            let _ = write!(text, "\n  {}", visible(problem));
-            text
-        });
-        bail!("{} found:{list}", print::count(all.problems.len(), "problem"));
+        let first = format!("{} found:", print::count(all.problems.len(), "problem"));
+        return Err(Paragraph { first, below: all.problems }.into());
     }
     assume_namespaces(&mut all, &reading);
     all.pods.sort_by(|p| &p.name);
@@ -62,19 +57,20 @@ pub(crate) fn snapshot(documents: &[Document], reading: Reading<'_>) -> Result<S
     namespaces.sort_unstable();
     namespaces.dedup();
     let managed = namespaces.len() as u64;
-    let (law, ledger) = law(all.config, reading.system_namespace, reading.scale_kinds, &mut all.warnings);
+    let (settings, budget) =
+        settings(all.config, reading.system_namespace, reading.scale_kinds, &mut all.warnings);
     let mut managers = all.managers;
-    let too_many = too_many(&managers);
+    let excess_managers = excess_managers(&managers);
     managers.retain(|m| reading.namespace.is_none_or(|n| n == m.namespace()));
     managers.sort_by(|a, b| (a.namespace(), a.name()).cmp(&(b.namespace(), b.name())));
-    Ok(Snapshot {
+    Ok(ClusterSnapshot {
         managers,
-        too_many,
+        excess_managers,
         namespaces: all.namespaces,
         pods: all.pods,
         jobs: all.jobs,
-        law,
-        ledger,
+        settings,
+        budget,
         managed,
         warnings: all.warnings,
     })
@@ -97,15 +93,15 @@ fn collect(all: &mut Collected, place: &str, mut object: Value, reading: &Readin
     match (api_version.as_str(), kind.as_str()) {
         ("", _) | (_, "") => bail!("{place}: apiVersion or kind is missing"),
         ("v1", "Namespace") => {
-            let read = typed::<k8s_openapi::api::core::v1::Namespace>(place, object)?;
+            let read = parse_as::<k8s_openapi::api::core::v1::Namespace>(place, object)?;
             if read.metadata.creation_timestamp.is_none() {
                 all.undated.push(read.metadata.name.clone().unwrap_or_default());
             }
             let facts = facts::namespace(read, reading.assumed);
             all.namespaces.insert(facts.name.clone(), facts);
         }
-        ("v1", "Pod") => all.pods.add(&namespace, facts::pod(typed(place, object)?)),
-        ("batch/v1", "Job") => all.jobs.add(&namespace, facts::job(typed(place, object)?)),
+        ("v1", "Pod") => all.pods.add(&namespace, facts::pod(parse_as(place, object)?)),
+        ("batch/v1", "Job") => all.jobs.add(&namespace, facts::job(parse_as(place, object)?)),
         ("coppice.dev/v1alpha1", "NamespaceManager") => {
             report(all, place, &object);
             if let Some(metadata) = object["metadata"].as_object_mut() {
@@ -147,7 +143,7 @@ fn add_manager(all: &mut Collected, place: &str, manager: Manager) {
     all.managers.push(manager);
 }
 
-fn typed<T: DeserializeOwned>(place: &str, object: Value) -> Result<T> {
+fn parse_as<T: DeserializeOwned>(place: &str, object: Value) -> Result<T> {
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     serde_json::from_value(object).with_context(|| format!("{place}: not a {kind}"))
 }

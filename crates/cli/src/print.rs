@@ -49,13 +49,13 @@ pub(crate) fn phase_style(phase: Option<Phase>) -> Style {
     color.on_default()
 }
 
-/// Something to look at.
-pub(crate) const ALARM: Style = AnsiColor::Red.on_default();
-/// Something that is as it should be.
-pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// Something that may deserve a look.
-pub(crate) const CARE: Style = AnsiColor::Yellow.on_default();
-/// A heading.
+/// The style of errors.
+pub(crate) const ERROR: Style = AnsiColor::Red.on_default();
+/// The style of what is in order.
+pub(crate) const OK: Style = AnsiColor::Green.on_default();
+/// The style of warnings.
+pub(crate) const WARNING: Style = AnsiColor::Yellow.on_default();
+/// The style of headings.
 pub(crate) const HEADING: Style = Style::new().bold();
 
 /// A table in kubectl's manner: columns as wide as their widest cell, three spaces between, the last one open.
@@ -84,7 +84,7 @@ impl Table {
         let widths: Vec<usize> = (0..self.headers.len()).map(width).collect();
         let header: Vec<Cell> = self.headers.iter().map(|h| Cell::from(*h)).collect();
         for row in with_headers.then_some(&header).into_iter().chain(&self.rows) {
-            // Nothing stands behind the last cell that is not empty.
+            // No spaces follow the last cell that is not empty.
             let mut padding = 0;
             for (cell, width) in row.iter().zip(&widths) {
                 let text = cell.text.trim_end();
@@ -113,7 +113,7 @@ pub(crate) fn instant_from(at: Timestamp, now: Timestamp) -> String {
 
 /// How far away an instant is: `in 2h`, `3m ago`, `now`.
 pub(crate) fn relative(at: Timestamp, now: Timestamp) -> String {
-    // To the nearest second: "in 1h" for something asked for a moment ago.
+    // To the nearest second: "in 1h" for something requested a moment ago.
     let seconds = at.duration_since(now).as_millis().saturating_add(500).div_euclid(1000);
     match i64::try_from(seconds).unwrap_or(i64::MAX) {
         0 => "now".to_owned(),

@@ -9,11 +9,12 @@ use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 
 use anstyle::Style;
+use coppice_api::text::acts_on_terminal as is_unsafe_for_terminal;
 
 /// No style.
 pub(crate) const PLAIN: Style = Style::new();
 
-/// A terminal, or a file that is looked at in one later.
+/// A terminal, or a file that is shown in one later.
 pub(crate) struct Screen<'a> {
     to: &'a mut dyn Write,
     color: bool,
@@ -44,35 +45,53 @@ impl<'a> Screen<'a> {
 
 /// Text in which nothing acts on a terminal or breaks the line; kubectl writes escape and carriage return in the same way.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
-    if !text.contains(acts) {
+    if !text.contains(is_unsafe_for_terminal) {
         return Cow::Borrowed(text);
     }
     let mut safe = String::with_capacity(text.len() + 8);
     for c in text.chars() {
         match c {
             '\u{1b}' => safe.push_str("^["),
-            c if acts(c) => safe.extend(c.escape_default()),
+            c if is_unsafe_for_terminal(c) => safe.extend(c.escape_default()),
             c => safe.push(c),
         }
     }
     Cow::Owned(safe)
 }
 
-/// The same for text of several lines; all but the first are set in, so that none can pass for the first line of something else.
-pub(crate) fn paragraph(text: &str) -> String {
-    let mut lines = text.lines().map(visible);
-    let mut all = lines.next().unwrap_or_default().into_owned();
-    for line in lines {
-        all.push_str(if line.is_empty() || line.starts_with("  ") { "\n" } else { "\n  " });
-        all.push_str(&line);
+/// An error of several lines. Each is one line, whatever tenants wrote into it, and all but the first are set in; every other error is
+/// printed on one line.
+#[derive(Debug)]
+pub(crate) struct Paragraph {
+    /// What the lines below are.
+    pub(crate) first: String,
+    /// One line each.
+    pub(crate) below: Vec<String>,
+}
+
+impl fmt::Display for Paragraph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&visible(&self.first))?;
+        self.below.iter().try_for_each(|line| write!(f, "\n  {}", visible(line)))
     }
-    all
+}
+
+impl std::error::Error for Paragraph {}
+
+/// An error with its causes, as people read it. Only a [`Paragraph`] breaks lines.
+pub(crate) fn error(error: &anyhow::Error) -> String {
+    let one = |cause: &(dyn std::error::Error + 'static)| {
+        let text = cause.to_string();
+        if cause.is::<Paragraph>() { text } else { visible(&text).into_owned() }
+    };
+    let causes: Vec<String> = error.chain().map(one).collect();
+    format!("error: {}", causes.join(": "))
 }
 
 /// JSON, or YAML with JSON's strings, in which what JSON may hold but a terminal acts on is escaped. It occurs in strings only.
 pub(crate) fn json(text: &str) -> Cow<'_, str> {
     // Control characters that JSON has to escape are not there; line breaks are the format's own.
-    let open = |c: char| acts(c) && !matches!(c, '\n' | '\t');
+    let open = |c: char| is_unsafe_for_terminal(c) && !matches!(c, '\n' | '\t');
     if !text.contains(open) {
         return Cow::Borrowed(text);
     }
@@ -86,13 +105,6 @@ pub(crate) fn json(text: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(safe)
-}
-
-/// Whether a terminal does something else with a character than to show it: control characters, and those that end a line or change the
-/// direction of what follows.
-pub(crate) fn acts(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{feff}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -125,8 +137,13 @@ mod tests {
     }
 
     #[test]
-    fn later_lines_of_a_paragraph_are_set_in() {
-        assert_eq!(paragraph("2 problems:\n  a\u{7}\nerror: b"), "2 problems:\n  a\\u{7}\n  error: b");
+    fn errors_break_lines_only_where_we_do() {
+        let theirs = "a\u{7}\n  b\nerror: c".to_owned();
+        let below = vec![theirs.clone(), "d".to_owned()];
+        let several = Paragraph { first: "2 problems:".to_owned(), below };
+        assert_eq!(error(&several.into()), "error: 2 problems:\n  a\\u{7}\\n  b\\nerror: c\n  d");
+        let one = anyhow::anyhow!(theirs).context("it failed\n  as well");
+        assert_eq!(error(&one), "error: it failed\\n  as well: a\\u{7}\\n  b\\nerror: c");
     }
 
     #[test]
@@ -134,7 +151,7 @@ mod tests {
         let text = "\u{9b}31m\u{7f}\u{202e}\u{1b}";
         let quoted = serde_json::to_string_pretty(&[text]).unwrap();
         let safe = json(&quoted);
-        assert!(!safe.contains(|c| acts(c) && c != '\n'), "{safe}");
+        assert!(!safe.contains(|c| is_unsafe_for_terminal(c) && c != '\n'), "{safe}");
         assert_eq!(serde_json::from_str::<[String; 1]>(&safe).unwrap(), [text]);
     }
 }

@@ -1,20 +1,18 @@
 //! Objects of our kinds in files, checked as the API server would: by the very schema that it has.
 
-use std::fmt::Write as _;
 use std::sync::OnceLock;
 
 use coppice_quantity::Duration;
+use coppice_schema::{Cause, Reason, Schema};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use serde_json::Value;
 
-use crate::rules;
-
 /// Something wrong in an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
-    /// Where: `spec.policies[0].when.ttl`.
+    /// Where: `spec.policies[0].when.ttl`; empty for the object as a whole.
     pub(crate) path: String,
     /// What, and what to write instead.
     pub(crate) message: String,
@@ -22,66 +20,171 @@ pub(crate) struct Problem {
 
 impl std::fmt::Display for Problem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.path.is_empty() {
+            return f.write_str(&self.message);
+        }
         write!(f, "{}: {}", self.path, self.message)
     }
 }
 
-/// Our definitions. Made once: deriving a schema takes milliseconds, and there may be thousands of objects to check.
-fn crds() -> &'static [CustomResourceDefinition] {
-    static CRDS: OnceLock<Vec<CustomResourceDefinition>> = OnceLock::new();
-    CRDS.get_or_init(coppice_api::crds)
+/// A kind of ours: its schema as the API server compiles it, and as it is written, for hints.
+struct Known {
+    kind: String,
+    compiled: Schema,
+    written: JSONSchemaProps,
+}
+
+/// Our kinds. Made once: it takes milliseconds, and there may be thousands of objects to check.
+fn kinds() -> &'static [Known] {
+    static KINDS: OnceLock<Vec<Known>> = OnceLock::new();
+    KINDS.get_or_init(|| coppice_api::crds().into_iter().filter_map(known).collect())
+}
+
+fn known(crd: CustomResourceDefinition) -> Option<Known> {
+    let written = crd.spec.versions.into_iter().next()?.schema?.open_api_v3_schema?;
+    let compiled = Schema::compile(&serde_json::to_value(&written).ok()?).ok()?;
+    Some(Known { kind: crd.spec.names.kind, compiled, written })
 }
 
 /// Everything that the API server would refuse in an object of one of our kinds.
 pub(crate) fn check(object: &Value) -> Vec<Problem> {
     let kind = object["kind"].as_str().unwrap_or_default();
-    let mut found = Vec::new();
-    let crd = crds().iter().find(|crd| crd.spec.names.kind == kind);
-    let schema = crd.and_then(|crd| crd.spec.versions.first()?.schema.as_ref()?.open_api_v3_schema.clone());
-    let Some(mut schema) = schema else {
-        found.push(Problem {
-            path: "kind".to_owned(),
-            message: format!("this version knows no kind {kind:?}"),
-        });
-        return found;
+    let Some(known) = kinds().iter().find(|known| known.kind == kind) else {
+        let message = format!("this version knows no kind {kind:?}");
+        return vec![Problem { path: "kind".to_owned(), message }];
     };
-    // The API server's own fields, which the schema leaves to it; status is written by the operator alone.
-    let properties = schema.properties.get_or_insert_default();
-    for own in ["apiVersion", "kind", "metadata", "status"] {
-        properties.insert(own.to_owned(), anything());
-    }
+    let mut found = Vec::new();
     check_metadata(&object["metadata"], &mut found);
-    walk(&schema, object, "", &mut found);
+    let mut rest = object.clone();
+    // The operator alone writes it, and a dump may have one of another version.
+    rest.as_object_mut().map(|fields| fields.remove("status"));
+    for path in known.compiled.prune(&mut rest) {
+        let parent = path.rsplit_once('.').map_or("", |(parent, _)| parent);
+        let fields = schema_at(&known.written, parent).and_then(|schema| schema.properties.as_ref());
+        let names: Vec<&str> = fields.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+        found.push(Problem { path, message: format!("unknown field; known here: {}", names.join(", ")) });
+    }
+    known.compiled.default(&mut rest);
+    durations(&known.written, &rest, "", &mut found);
+    for cause in known.compiled.validate(&rest, None) {
+        // What is wrong inside is reported already, and may be the cause.
+        let inside = |problem: &Problem| problem.path.starts_with(&cause.field);
+        if !cause.is_rules_not_checked() && !found.iter().any(inside) {
+            let message = hint(known, &rest, &cause).unwrap_or_else(|| sentence(&cause));
+            let path = if cause.field == "<nil>" { String::new() } else { cause.field };
+            found.push(Problem { path, message });
+        }
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
     found
 }
 
-fn anything() -> JSONSchemaProps {
-    JSONSchemaProps { x_kubernetes_preserve_unknown_fields: Some(true), ..JSONSchemaProps::default() }
+/// A cause without what the place and the text in the file say already.
+fn sentence(cause: &Cause) -> String {
+    match cause.reason {
+        Reason::Required => "required".to_owned(),
+        Reason::Invalid | Reason::TypeInvalid => {
+            let detail = cause.detail.strip_prefix(&format!("{} in body ", cause.field));
+            detail.unwrap_or(&cause.detail).to_owned()
+        }
+        _ => cause.message.clone(),
+    }
+}
+
+/// What to write instead of a value of the wrong type.
+fn hint(known: &Known, object: &Value, cause: &Cause) -> Option<String> {
+    if cause.reason != Reason::TypeInvalid {
+        return None;
+    }
+    let value = segments(&cause.field).try_fold(object, |value, segment| match segment {
+        Segment::Field(name) => value.get(name),
+        Segment::Index(index) => value.get(index),
+    })?;
+    wrong_type(schema_at(&known.written, &cause.field)?, value, &cause.field)
+}
+
+enum Segment<'a> {
+    Field(&'a str),
+    Index(usize),
+}
+
+/// The parts of a path such as `spec.policies[0].when`. One with a dot in a key leads nowhere.
+fn segments(path: &str) -> impl Iterator<Item = Segment<'_>> {
+    path.split(['.', '[']).filter(|part| !part.is_empty()).map(|part| {
+        let index = part.strip_suffix(']').and_then(|index| index.parse().ok());
+        index.map_or(Segment::Field(part), Segment::Index)
+    })
+}
+
+/// What the schema says about the value at a path.
+fn schema_at<'a>(root: &'a JSONSchemaProps, path: &str) -> Option<&'a JSONSchemaProps> {
+    segments(path).try_fold(root, |schema, segment| {
+        match (segment, &schema.items, &schema.additional_properties) {
+            (Segment::Index(_), Some(JSONSchemaPropsOrArray::Schema(item)), _) => Some(&**item),
+            (Segment::Field(name), _, more) => {
+                let property = schema.properties.as_ref().and_then(|properties| properties.get(name));
+                property.or(match more {
+                    Some(JSONSchemaPropsOrBool::Schema(schema)) => Some(&**schema),
+                    _ => None,
+                })
+            }
+            _ => None,
+        }
+    })
+}
+
+/// What is wrong with durations. Their type says what to write instead better than a rule can; they are the only fields that
+/// let a number pass.
+fn durations(schema: &JSONSchemaProps, value: &Value, path: &str, found: &mut Vec<Problem>) {
+    if schema.x_kubernetes_int_or_string == Some(true) {
+        if let Some(message) = duration(value) {
+            found.push(Problem { path: path.to_owned(), message });
+        }
+        return;
+    }
+    match (value, &schema.items) {
+        (Value::Object(fields), _) => {
+            for (name, value) in fields {
+                let Some(child) = schema.properties.as_ref().and_then(|properties| properties.get(name))
+                else {
+                    continue;
+                };
+                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                durations(child, value, &path, found);
+            }
+        }
+        (Value::Array(items), Some(JSONSchemaPropsOrArray::Schema(item))) => {
+            for (index, value) in items.iter().enumerate() {
+                durations(item, value, &format!("{path}[{index}]"), found);
+            }
+        }
+        _ => {}
+    }
 }
 
 fn check_metadata(metadata: &Value, found: &mut Vec<Problem>) {
-    let mut say = |path: &str, message: String| found.push(Problem { path: path.to_owned(), message });
+    let mut print_note = |path: &str, message: String| found.push(Problem { path: path.to_owned(), message });
     let Some(fields) = metadata.as_object() else {
-        return say("metadata", "required: write at least metadata.name".to_owned());
+        return print_note("metadata", "required: write at least metadata.name".to_owned());
     };
     for key in fields.keys().filter(|key| !coppice_schema::METADATA.contains(&key.as_str())) {
-        say(&format!("metadata.{key}"), "unknown field".to_owned());
+        print_note(&format!("metadata.{key}"), "unknown field".to_owned());
     }
     match metadata["name"].as_str() {
         Some(name) if is_dns_subdomain(name) => {}
-        Some(name) => say(
+        Some(name) => print_note(
             "metadata.name",
             format!(
                 "{name:?} is not a name: write lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit"
             ),
         ),
-        None => say("metadata.name", "required".to_owned()),
+        None => print_note("metadata.name", "required".to_owned()),
     }
     if let Some(namespace) = metadata["namespace"].as_str().filter(|n| !is_dns_label(n)) {
         let message = format!(
             "{namespace:?} is not a namespace's name: write lower-case letters, digits and '-', at most 63"
         );
-        say("metadata.namespace", message);
+        print_note("metadata.namespace", message);
     }
 }
 
@@ -99,97 +202,17 @@ pub(crate) fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(part)
 }
 
-fn walk(schema: &JSONSchemaProps, value: &Value, path: &str, found: &mut Vec<Problem>) {
-    let before = found.len();
-    let mut say = |message: String| found.push(Problem { path: path.to_owned(), message });
-    // Durations are the only fields that let a number pass, to answer it with a sentence.
-    if schema.x_kubernetes_int_or_string == Some(true) {
-        if let Err(message) = duration(value) {
-            return say(message);
-        }
-    } else if let Some(message) = wrong_type(schema, value, path) {
-        return say(message);
-    }
-    limits(schema, value, &mut say);
-    match value {
-        Value::Object(fields) => object(schema, fields, path, found),
-        Value::Array(items) => {
-            if let Some(JSONSchemaPropsOrArray::Schema(item)) = &schema.items {
-                for (index, value) in items.iter().enumerate() {
-                    walk(item, value, &format!("{path}[{index}]"), found);
-                }
-            }
-        }
-        _ => {}
-    }
-    // As the API server, which evaluates rules only on what has the right form.
-    if found.len() > before {
-        return;
-    }
-    for rule in schema.x_kubernetes_validations.iter().flatten() {
-        if rules::holds(&rule.rule, value) == Some(false) {
-            let message = rule.message.clone().unwrap_or_else(|| format!("must satisfy {}", rule.rule));
-            found.push(Problem { path: path.to_owned(), message });
-        }
-    }
-}
-
-fn object(
-    schema: &JSONSchemaProps,
-    fields: &serde_json::Map<String, Value>,
-    path: &str,
-    found: &mut Vec<Problem>,
-) {
-    if schema.x_kubernetes_preserve_unknown_fields == Some(true) {
-        return;
-    }
-    let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
-    let properties = schema.properties.iter().flatten();
-    for required in schema.required.iter().flatten() {
-        if fields.get(required).is_none_or(Value::is_null) {
-            found.push(Problem { path: below(required), message: "required".to_owned() });
-        }
-    }
-    for (key, value) in fields {
-        let known = schema.properties.as_ref().and_then(|p| p.get(key));
-        match (known, &schema.additional_properties) {
-            // A null counts as left out.
-            _ if value.is_null() && known.is_some() => {}
-            (Some(child), _) => walk(child, value, &below(key), found),
-            (None, Some(JSONSchemaPropsOrBool::Schema(child))) => walk(child, value, &below(key), found),
-            (None, _) => {
-                let names: Vec<&str> = properties.clone().map(|(name, _)| name.as_str()).collect();
-                let message = format!("unknown field; known here: {}", names.join(", "));
-                found.push(Problem { path: below(key), message });
-            }
-        }
-    }
-}
-
-fn duration(value: &Value) -> Result<(), String> {
-    match value {
-        Value::String(text) => text.parse::<Duration>().map(|_| ()).map_err(|e| e.to_string()),
-        Value::Number(number) => {
-            Err(number.to_string().parse::<Duration>().err().map_or_else(String::new, |e| e.to_string()))
-        }
-        _ => Err("write a duration with a unit: 90s, 1h30m, 7d or 2w".to_owned()),
-    }
+fn duration(value: &Value) -> Option<String> {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        _ => return Some("write a duration with a unit: 90s, 1h30m, 7d or 2w".to_owned()),
+    };
+    text.parse::<Duration>().err().map(|error| error.to_string())
 }
 
 fn wrong_type(schema: &JSONSchemaProps, value: &Value, path: &str) -> Option<String> {
     let wanted = schema.type_.as_deref()?;
-    let good = match wanted {
-        "object" => value.is_object(),
-        "array" => value.is_array(),
-        "string" => value.is_string(),
-        "boolean" => value.is_boolean(),
-        "integer" => value.is_i64() || value.is_u64(),
-        "number" => value.is_number(),
-        _ => true,
-    };
-    if good {
-        return None;
-    }
     let field = path.rsplit('.').next().unwrap_or(path);
     let is_ttl = schema.properties.as_ref().is_some_and(|p| p.contains_key("after"));
     Some(match (wanted, value) {
@@ -226,44 +249,6 @@ fn article(kind: &str) -> String {
         "integer" => "a whole number".to_owned(),
         "object" => "an object".to_owned(),
         other => format!("a {other}"),
-    }
-}
-
-#[allow(
-    clippy::cast_possible_wrap,
-    clippy::cast_precision_loss,
-    reason = "sizes of what a person has written"
-)]
-fn limits(schema: &JSONSchemaProps, value: &Value, say: &mut dyn FnMut(String)) {
-    let (size, least, most, what) = match value {
-        Value::String(text) => (text.chars().count(), schema.min_length, schema.max_length, "characters"),
-        Value::Array(items) => (items.len(), schema.min_items, schema.max_items, "entries"),
-        Value::Object(fields) => (fields.len(), schema.min_properties, schema.max_properties, "entries"),
-        _ => (0, None, None, ""),
-    };
-    if let Some(least) = least.filter(|least| (size as i64) < *least) {
-        say(format!("has {size} {what}; at least {least} are needed"));
-    }
-    if let Some(most) = most.filter(|most| (size as i64) > *most) {
-        say(format!("has {size} {what}; at most {most} are accepted"));
-    }
-    if let Some(number) = value.as_f64() {
-        if let Some(least) = schema.minimum.filter(|least| number < *least) {
-            say(format!("{value} is too small; at least {least} is accepted"));
-        }
-        if let Some(most) = schema.maximum.filter(|most| number > *most) {
-            say(format!("{value} is too large; at most {most} is accepted"));
-        }
-    }
-    let allowed = schema.enum_.as_deref().unwrap_or_default();
-    if !allowed.is_empty() && !allowed.iter().any(|a| a.0 == *value) {
-        let list = allowed.iter().fold(String::new(), |mut list, a| {
-            let separator = if list.is_empty() { "" } else { ", " };
-            // Writing to a String cannot fail.
-            let _ = write!(list, "{separator}{}", a.0.as_str().unwrap_or_default());
-            list
-        });
-        say(format!("{value} is not known here; write one of {list}"));
     }
 }
 
@@ -330,11 +315,7 @@ mod tests {
                 "{delete: {}}",
                 "when.podsSucceed.selector: an empty selector is not accepted",
             ),
-            (
-                "{podsSucceed: {minPods: -1}}",
-                "{delete: {}}",
-                "minPods: -1 is too small; at least 0 is accepted",
-            ),
+            ("{podsSucceed: {minPods: -1}}", "{delete: {}}", "minPods: should be greater than or equal to 0"),
             (
                 "{podsSucceed: true}",
                 "{delete: {}}",
@@ -365,7 +346,7 @@ mod tests {
             (
                 "{podsSucceed: {}}",
                 "{webhook: {url: 'http://a/b', format: xml}}",
-                "format: \"xml\" is not known here; write one of coppice, consol",
+                "format: Unsupported value: \"xml\": supported values: \"coppice\", \"consol\"",
             ),
         ];
         for (when, then, expected) in cases {
@@ -380,7 +361,7 @@ mod tests {
             (
                 "{podsSucceed: {selector: {matchLabels: {a: b-}}}}",
                 "{delete: {}}",
-                "selector.matchLabels.a: write a label's value",
+                "selector.matchLabels[a]: write a label's value",
             ),
             (
                 "{podsSucceed: {selector: {matchLabels: {a/b/c: d}}}}",

@@ -1,22 +1,22 @@
 //! Changes of a manager's spec, on behalf of the user who asks for them.
 //!
 //! Each change is computed from what was just read and carries its revision, so that nobody's change is overwritten
-//! unseen; after a conflict it is computed afresh.
+//! unseen; after a conflict it is computed again.
 
 use anyhow::{Result, anyhow, bail};
 use kube::Client;
 use kube::api::{Patch, PatchParams, ValidationDirective};
 use serde_json::{Value, json};
 
-use crate::args::Target;
+use crate::args::{NamespaceOrManager, Target};
 use crate::connect::{code, failed};
 use crate::facts::Manager;
 use crate::live::{self, managers_api};
 
 /// The field manager of everything that the command line writes.
 const FIELD_MANAGER: &str = "coppice-cli";
-/// So often a change is computed afresh.
-const ROUNDS: usize = 5;
+/// How often a change is computed again.
+const MAX_ATTEMPTS: usize = 5;
 
 /// What a change does with a manager.
 pub(crate) enum Change<T> {
@@ -24,6 +24,29 @@ pub(crate) enum Change<T> {
     Patch(Value, T),
     /// There is nothing to change.
     Nothing(T),
+}
+
+/// The manager that is meant: a namespace stands for the only manager in it.
+pub(crate) async fn resolve(client: &Client, wanted: &NamespaceOrManager) -> Result<Target> {
+    let namespace = wanted.namespace.clone();
+    if let Some(name) = wanted.name.clone() {
+        return Ok(Target { namespace, name });
+    }
+    let managers = live::managers(client, Some(&namespace), None).await.map_err(|error| {
+        anyhow!("{error:#}; name the manager too, as {namespace}/NAME, and nothing has to be listed")
+    })?;
+    let names: Vec<&str> = managers.iter().map(Manager::name).collect();
+    match names.as_slice() {
+        [] => bail!(
+            "there is no NamespaceManager in namespace {namespace}; `coppice list -A` shows where there are some"
+        ),
+        [name] => Ok(Target { namespace, name: (*name).to_owned() }),
+        [first, ..] => bail!(
+            "namespace {namespace} has {} NamespaceManagers ({}): say which, such as {namespace}/{first}",
+            names.len(),
+            names.join(", ")
+        ),
+    }
 }
 
 /// Reads a manager that must exist.
@@ -52,7 +75,7 @@ pub(crate) async fn change<T>(
         field_validation: Some(ValidationDirective::Strict),
         ..PatchParams::default()
     };
-    for _ in 0..ROUNDS {
+    for _ in 0..MAX_ATTEMPTS {
         let manager = existing(client, target).await?;
         let (spec, result) = match compute(&manager).await? {
             Change::Patch(spec, result) => (spec, result),
@@ -69,7 +92,7 @@ pub(crate) async fn change<T>(
         }
     }
     bail!(
-        "NamespaceManager {target} was changed by somebody else {ROUNDS} times while this was being written; try again"
+        "NamespaceManager {target} was changed by somebody else {MAX_ATTEMPTS} times while this was being written; try again"
     )
 }
 
@@ -79,6 +102,6 @@ pub(crate) fn resource_name(name: &str) -> String {
 }
 
 /// What is added to a line about something that was only checked.
-pub(crate) fn dry(dry_run: bool) -> &'static str {
+pub(crate) fn dry_run_suffix(dry_run: bool) -> &'static str {
     if dry_run { " (server dry run)" } else { "" }
 }

@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
+use coppice_api::text::acts_on_terminal;
 use serde::Serialize;
 use serde_yaml::Value;
 
@@ -32,7 +33,7 @@ fn indent(text: &mut String, depth: usize) {
 
 fn mapping(text: &mut String, fields: &serde_yaml::Mapping, depth: usize) {
     for (index, (key, value)) in fields.iter().enumerate() {
-        // The first field of an item of a list stands behind its dash.
+        // The first field of an item of a list follows its dash.
         if index > 0 || !text.ends_with("- ") {
             indent(text, depth);
         }
@@ -91,7 +92,7 @@ fn inline(text: &mut String, value: &Value, depth: usize) {
 
 /// Text of several lines that a literal block can hold as it is.
 fn is_block(s: &str) -> bool {
-    let good = |line: &str| !line.ends_with([' ', '\t']) && !line.contains(terminal::acts);
+    let good = |line: &str| !line.ends_with([' ', '\t']) && !line.contains(acts_on_terminal);
     s.contains('\n')
         && !s.starts_with([' ', '\n'])
         && !s.ends_with("\n\n")

@@ -25,13 +25,13 @@ fn exit_codes_are_stable() {
     coppice(&["crds"]).assert().code(0);
     coppice(&["version", "--client"]).assert().code(0);
     coppice(&["plan", "-f", &fixture("bad.yaml")]).assert().code(1);
-    coppice(&["plan", "-f", &fixture("world.yaml")]).assert().code(3);
+    coppice(&["plan", "-f", &fixture("cluster.yaml")]).assert().code(3);
     coppice(&["import", "consol", &fixture("consol/awkward.yaml")]).assert().code(3);
     for usage in [
         &["nonsense"][..],
         &["hold", "a/b"],
         &["hold", "a/b", "--for", "300"],
-        &["hold", "a", "--for", "1h"],
+        &["hold", "A", "--for", "1h"],
         &["extend", "a/b", "--by", "0s"],
         &["extend", "a/b", "--until", "tomorrow"],
         &["plan", "--at", "noon"],

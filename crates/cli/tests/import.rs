@@ -10,7 +10,7 @@ fn import(name: &str) -> support::Ran {
 }
 
 #[test]
-fn the_four_examples_are_carried_over_exactly() {
+fn the_four_examples_are_converted_exactly() {
     for name in ["example-01", "example-02", "example-03", "example-04"] {
         let ran = import(name);
         assert_eq!(ran.code, 0, "{name}: {}", ran.err);
@@ -19,7 +19,7 @@ fn the_four_examples_are_carried_over_exactly() {
 }
 
 #[test]
-fn what_is_not_carried_over_exactly_is_said_and_changes_the_exit_code() {
+fn inexact_conversion_is_reported_and_changes_the_exit_code() {
     let ran = import("awkward");
     assert_eq!(ran.code, 3);
     insta::assert_snapshot!(ran.all());
@@ -92,7 +92,7 @@ fn values_of_labels_become_text() {
 }
 
 #[test]
-fn zero_and_negative_times_are_told() {
+fn zero_and_negative_times_are_reported() {
     let ran = policy("{type: TTL, params: {ttlSeconds: -5}}", "{type: DELETE}");
     assert!(ran.code == 3 && ran.out.contains("after: 1s") && ran.err.contains("ttlSeconds -5"), "{ran:?}");
     let ran = policy("{type: PODS_SUCCEED, params: {initialDelaySeconds: -5}}", "{type: DELETE}");
@@ -100,7 +100,7 @@ fn zero_and_negative_times_are_told() {
 }
 
 #[test]
-fn several_policies_cannot_be_carried_over_exactly() {
+fn several_policies_cannot_be_converted_exactly() {
     let ran = spec(
         "{policies: [{name: one, condition: {type: TTL}, action: {type: DELETE}}, {name: two, condition: {type: PODS_SUCCEED}, action: {type: DELETE}}]}",
     );
@@ -143,7 +143,7 @@ fn bad_documents_are_named_and_nothing_is_written() {
 }
 
 #[test]
-fn managers_in_a_list_are_found_and_the_rest_of_it_kept() {
+fn managers_in_a_list_are_found_and_other_items_kept() {
     let text = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: 'on'}}\n- apiVersion: k8s.consol.de/v1beta1\n  kind: NamespaceManager\n  metadata: {name: m, namespace: m}\n  spec: {policies: [{name: end, condition: {type: TTL}, action: {type: DELETE}}]}\n";
     let ran = run("coppice import consol -", text);
     assert!(

@@ -13,20 +13,20 @@ use serde_json::{Value, json};
 use support::{NOW, Ran, run_at};
 
 /// What was asked: method, path with query, body.
-type Asked = (String, String, Value);
+type RecordedRequest = (String, String, Value);
 /// Method and path, then what is answered; used up from the front, the last answer of a path stays.
 type Script = Vec<(&'static str, u16, Value)>;
 
 struct Server {
-    answers: Vec<(String, VecDeque<(u16, Value)>)>,
-    asked: Vec<Asked>,
+    responses: Vec<(String, VecDeque<(u16, Value)>)>,
+    requests: Vec<RecordedRequest>,
 }
 
 impl Server {
-    fn answer(&mut self, method: &str, uri: &http::Uri, body: Value) -> (u16, Value) {
+    fn respond(&mut self, method: &str, uri: &http::Uri, body: Value) -> (u16, Value) {
         let key = format!("{method} {}", uri.path());
-        self.asked.push((method.to_owned(), uri.to_string(), body));
-        let found = self.answers.iter_mut().find(|(path, _)| *path == key);
+        self.requests.push((method.to_owned(), uri.to_string(), body));
+        let found = self.responses.iter_mut().find(|(path, _)| *path == key);
         let Some((_, queue)) = found else { return (404, status(404, "404 page not found")) };
         if queue.len() > 1 { queue.pop_front().unwrap() } else { queue[0].clone() }
     }
@@ -40,12 +40,12 @@ fn status_of(reason: &str) -> Value {
     json!({"kind": "Status", "status": "Failure", "reason": reason, "message": "not found", "code": 404})
 }
 
-fn against(line: &str, script: Script) -> (Ran, Vec<Asked>) {
-    let mut server = Server { answers: Vec::new(), asked: Vec::new() };
+fn against(line: &str, script: Script) -> (Ran, Vec<RecordedRequest>) {
+    let mut server = Server { responses: Vec::new(), requests: Vec::new() };
     for (path, code, body) in script {
-        match server.answers.iter_mut().find(|(known, _)| known == path) {
+        match server.responses.iter_mut().find(|(known, _)| known == path) {
             Some((_, queue)) => queue.push_back((code, body)),
-            None => server.answers.push((path.to_owned(), VecDeque::from([(code, body)]))),
+            None => server.responses.push((path.to_owned(), VecDeque::from([(code, body)]))),
         }
     }
     let server = Arc::new(Mutex::new(server));
@@ -56,8 +56,9 @@ fn against(line: &str, script: Script) -> (Ran, Vec<Asked>) {
             let (parts, body) = request.into_parts();
             let bytes = body.collect().await.unwrap().to_bytes();
             let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-            let (code, answer) = server.lock().unwrap().answer(parts.method.as_str(), &parts.uri, body);
-            let response = Response::builder().status(code).body(Body::from(answer.to_string().into_bytes()));
+            let (code, respond) = server.lock().unwrap().respond(parts.method.as_str(), &parts.uri, body);
+            let response =
+                Response::builder().status(code).body(Body::from(respond.to_string().into_bytes()));
             Ok::<_, std::io::Error>(response.unwrap())
         }
     });
@@ -67,8 +68,8 @@ fn against(line: &str, script: Script) -> (Ran, Vec<Asked>) {
         kube::Client::new(service, "default")
     };
     let ran = run_at(line, "", NOW, Some(client));
-    let asked = std::mem::take(&mut server.lock().unwrap().asked);
-    (ran, asked)
+    let requests = std::mem::take(&mut server.lock().unwrap().requests);
+    (ran, requests)
 }
 
 const MANAGERS: &str = "GET /apis/coppice.dev/v1alpha1/namespaces/a/namespacemanagers";
@@ -100,17 +101,17 @@ fn plain(revision: &str) -> Value {
 }
 
 #[test]
-fn a_write_carries_what_was_read_and_is_computed_afresh_after_a_conflict() {
+fn a_write_has_the_revision_read_and_is_recomputed_after_a_conflict() {
     let script = vec![
         (MANAGER, 200, plain("1")),
         (MANAGER, 200, plain("2")),
         (PATCH, 409, status(409, "changed")),
         (PATCH, 200, plain("3")),
     ];
-    let (ran, asked) = against("coppice hold a/m --for 2h --reason debugging", script);
+    let (ran, requests) = against("coppice hold a/m --for 2h --reason debugging", script);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     assert_eq!(ran.out, "namespacemanager.coppice.dev/m held until 2026-03-01T14:30:00Z (in 2h)\n");
-    let (_, uri, body) = asked.last().unwrap();
+    let (_, uri, body) = requests.last().unwrap();
     assert_eq!(
         *body,
         json!({
@@ -162,22 +163,22 @@ fn doctor_reports_hosts_that_an_earlier_version_stored_by_default() {
 #[test]
 fn a_write_that_is_overtaken_again_and_again_gives_up() {
     let script = vec![(MANAGER, 200, plain("1")), (PATCH, 409, status(409, "changed"))];
-    let (ran, asked) = against("coppice hold a/m --for 2h", script);
+    let (ran, requests) = against("coppice hold a/m --for 2h", script);
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("changed by somebody else 5 times"), "{}", ran.err);
-    assert_eq!(asked.iter().filter(|(method, ..)| method == "PATCH").count(), 5);
+    assert_eq!(requests.iter().filter(|(method, ..)| method == "PATCH").count(), 5);
 }
 
 #[test]
 fn a_dry_run_is_one_on_the_server() {
     let script = vec![(MANAGER, 200, plain("1")), (PATCH, 200, plain("2"))];
-    let (ran, asked) = against("coppice hold a/m --for 2h --dry-run", script);
+    let (ran, requests) = against("coppice hold a/m --for 2h --dry-run", script);
     assert!(ran.out.ends_with("(server dry run)\n"), "{}", ran.out);
-    assert!(asked.last().unwrap().1.contains("dryRun=All"));
+    assert!(requests.last().unwrap().1.contains("dryRun=All"));
 }
 
 #[test]
-fn what_the_server_refuses_is_told_in_its_words() {
+fn a_refusal_of_the_server_is_printed_verbatim() {
     let script = vec![(MANAGER, 200, plain("1")), (PATCH, 422, status(422, "spec.hold: no"))];
     let (ran, _) = against("coppice hold a/m --for 2h", script);
     assert_eq!(
@@ -187,13 +188,56 @@ fn what_the_server_refuses_is_told_in_its_words() {
 }
 
 #[test]
+fn no_line_of_an_error_comes_from_what_others_wrote() {
+    let theirs = "denied\n  a/m: released\nerror: none";
+    let script = vec![(MANAGER, 200, plain("1")), (PATCH, 403, status(403, theirs))];
+    let (ran, _) = against("coppice hold a/m --for 2h", script);
+    let shown =
+        "error: NamespaceManager a/m cannot be changed: denied\\n  a/m: released\\nerror: none\n".to_owned();
+    assert_eq!((ran.code, ran.err), (1, shown));
+}
+
+#[test]
+fn a_namespace_stands_for_its_only_manager() {
+    let only = || (MANAGERS, 200, list(&[plain("1")]));
+    let script = vec![only(), (MANAGER, 200, plain("1")), (PATCH, 200, plain("2"))];
+    let (ran, _) = against("coppice hold a --for 2h", script);
+    assert_eq!(ran.out, "namespacemanager.coppice.dev/m held until 2026-03-01T14:30:00Z (in 2h)\n");
+    for command in ["release a", "rearm a", "extend a --by 2h"] {
+        let (ran, requests) =
+            against(&format!("coppice {command}"), vec![only(), (MANAGER, 200, plain("1"))]);
+        assert!(requests.len() >= 2 && !ran.err.contains("say which"), "{ran:?}");
+    }
+    let mut other = plain("1");
+    other["metadata"]["name"] = json!("other");
+    let (ran, requests) =
+        against("coppice hold a --for 2h", vec![(MANAGERS, 200, list(&[plain("1"), other]))]);
+    let which = "error: namespace a has 2 NamespaceManagers (m, other): say which, such as a/m\n";
+    assert_eq!((ran.code, ran.err.as_str(), requests.len()), (1, which, 1));
+    let (ran, _) = against("coppice rearm a", vec![(MANAGERS, 403, status(403, "not you"))]);
+    assert_eq!(
+        (ran.code, ran.err.as_str()),
+        (
+            1,
+            "error: the NamespaceManagers of namespace a cannot be listed: not you; name the manager too, as a/NAME, and \
+             nothing has to be listed\n"
+        )
+    );
+    let (ran, _) = against("coppice rearm a", vec![(MANAGERS, 200, list(&[]))]);
+    let none =
+        "error: there is no NamespaceManager in namespace a; `coppice list -A` shows where there are some\n";
+    assert_eq!((ran.code, ran.err.as_str()), (1, none));
+}
+
+#[test]
 fn release_takes_the_hold_away_and_says_so_if_there_is_none() {
-    let (ran, asked) = against("coppice release a/m", vec![(MANAGER, 200, plain("1"))]);
-    assert_eq!((ran.out.as_str(), asked.len()), ("namespacemanager.coppice.dev/m had no hold\n", 1));
+    let (ran, requests) = against("coppice release a/m", vec![(MANAGER, 200, plain("1"))]);
+    assert_eq!((ran.out.as_str(), requests.len()), ("namespacemanager.coppice.dev/m had no hold\n", 1));
     let held = manager("1", &json!({"hold": {"until": "2026-03-01T18:00:00Z"}}), &json!({}));
-    let (ran, asked) = against("coppice release a/m", vec![(MANAGER, 200, held), (PATCH, 200, plain("2"))]);
+    let (ran, requests) =
+        against("coppice release a/m", vec![(MANAGER, 200, held), (PATCH, 200, plain("2"))]);
     assert!(ran.out.contains("released (was held until 2026-03-01T18:00:00Z (in 5h30m))"), "{}", ran.out);
-    assert_eq!(asked.last().unwrap().2["spec"], json!({"hold": null}));
+    assert_eq!(requests.last().unwrap().2["spec"], json!({"hold": null}));
 }
 
 #[test]
@@ -204,9 +248,9 @@ fn extend_counts_from_the_end_of_the_ttl_or_from_now() {
             ("GET /api/v1/namespaces/a", 200, namespace()),
             (PATCH, 200, plain("2")),
         ];
-        let (ran, asked) = against(line, script);
+        let (ran, requests) = against(line, script);
         assert_eq!(ran.code, 0, "{ran:?}");
-        asked.last().unwrap().2["spec"]["extendUntil"].as_str().unwrap().to_owned()
+        requests.last().unwrap().2["spec"]["extendUntil"].as_str().unwrap().to_owned()
     };
     // The ttl ends at 14:00:01.
     assert_eq!(extended(json!({}), "coppice extend a/m --by 1h"), "2026-03-01T15:00:01Z");
@@ -225,17 +269,17 @@ fn extend_counts_from_the_end_of_the_ttl_or_from_now() {
 #[test]
 fn extending_without_a_ttl_is_refused_with_advice() {
     let pods = json!({"policies": [{"name": "p", "when": {"podsSucceed": {}}, "then": {"delete": {}}}]});
-    let (ran, asked) =
+    let (ran, requests) =
         against("coppice extend a/m --by 1h", vec![(MANAGER, 200, manager("1", &pods, &json!({})))]);
     assert!(
         ran.code == 1 && ran.err.contains("has no ttl") && ran.err.contains("coppice hold a/m"),
         "{ran:?}"
     );
-    assert_eq!(asked.len(), 1);
+    assert_eq!(requests.len(), 1);
 }
 
 #[test]
-fn wake_asks_for_the_last_firing_and_waits_until_nothing_is_asleep() {
+fn wake_requests_the_last_firing_and_waits_until_all_are_woken() {
     let asleep = json!({"firings": 3, "phase": "Fired", "scaledDown": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "replicas": 5}]});
     let awake = json!({"firings": 3, "phase": "Fired"});
     let script = vec![
@@ -246,10 +290,10 @@ fn wake_asks_for_the_last_firing_and_waits_until_nothing_is_asleep() {
         (PATCH, 200, plain("2")),
         ("GET /api/v1/namespaces/a/events", 403, status(403, "no")),
     ];
-    let (ran, asked) = against("coppice wake a", script);
+    let (ran, requests) = against("coppice wake a", script);
     assert_eq!(ran.out, "namespacemanager.coppice.dev/m awake\n  Deployment/web: 5 replicas again\n");
     assert_eq!(ran.code, 0);
-    let patch = asked.iter().find(|(method, ..)| method == "PATCH").unwrap();
+    let patch = requests.iter().find(|(method, ..)| method == "PATCH").unwrap();
     assert_eq!(patch.2["spec"], json!({"wake": 3}));
 }
 
@@ -257,12 +301,12 @@ fn wake_asks_for_the_last_firing_and_waits_until_nothing_is_asleep() {
 fn wake_does_not_race_with_a_scale_down_under_way() {
     let intent = json!({"id": "f", "policy": "p", "action": "scaleDown", "uid": "ns-1", "digest": "d", "decidedAt": "2026-03-01T12:29:00Z", "reason": "TtlElapsed"});
     let busy = json!({"intent": intent, "scaledDown": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "replicas": 5}]});
-    let (ran, asked) = against("coppice wake a/m", vec![(MANAGER, 200, manager("1", &json!({}), &busy))]);
-    assert!(ran.code == 1 && ran.err.contains("at this moment") && asked.len() == 1, "{ran:?}");
+    let (ran, requests) = against("coppice wake a/m", vec![(MANAGER, 200, manager("1", &json!({}), &busy))]);
+    assert!(ran.code == 1 && ran.err.contains("at this moment") && requests.len() == 1, "{ran:?}");
 }
 
 #[test]
-fn wake_gives_up_with_what_is_still_asleep() {
+fn wake_times_out_with_what_is_still_scaled_down() {
     let asleep = json!({"firings": 3, "next": {"reason": "InProgress", "message": "giving back"}, "scaledDown": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "replicas": 5}]});
     let script = vec![(MANAGER, 200, manager("1", &json!({"wake": 3}), &asleep))];
     let (ran, _) = against("coppice wake a/m --timeout 1s", script);
@@ -270,7 +314,7 @@ fn wake_gives_up_with_what_is_still_asleep() {
         ran.code == 1
             && ran
                 .err
-                .contains("after 1s still asleep in a/m: Deployment/web; the manager says: giving back"),
+                .contains("after 1s still scaled down in a/m: Deployment/web; the manager says: giving back"),
         "{ran:?}"
     );
 }
@@ -296,13 +340,51 @@ fn pods_that_may_not_be_listed_are_unknown() {
 }
 
 #[test]
-fn a_namespace_that_is_gone_is_explained_by_its_events() {
+fn a_job_that_cannot_be_decoded_is_unknown_in_its_namespace_alone() {
+    let pods = json!({"policies": [{"name": "p", "when": {"podsSucceed": {}}, "then": {"delete": {}}}]});
+    let of = |kind: Value, namespace: &str| {
+        let mut object = kind;
+        object["metadata"]["namespace"] = namespace.into();
+        object
+    };
+    let named = |name: &str| {
+        let mut namespace = namespace();
+        namespace["metadata"]["name"] = name.into();
+        namespace
+    };
+    let odd = json!({"metadata": {"name": "odd"}, "spec": {"template": {"metadata": {"creationTimestamp": "9999-12-31T23:59:59Z"}}}});
+    let succeeded = json!({"metadata": {"name": "t"}, "status": {"phase": "Succeeded"}});
+    let job = json!({"metadata": {"name": "j"}, "status": {"succeeded": 1}});
+    let script = vec![
+        (
+            "GET /apis/coppice.dev/v1alpha1/namespacemanagers",
+            200,
+            list(&["a", "b"].map(|namespace| of(manager("1", &pods, &json!({})), namespace))),
+        ),
+        (CONFIG, 403, status(403, "not you")),
+        ("GET /api/v1/pods", 200, list(&["a", "b"].map(|namespace| of(succeeded.clone(), namespace)))),
+        ("GET /apis/batch/v1/jobs", 200, list(&[of(job, "a"), of(odd, "b")])),
+        ("GET /api/v1/namespaces", 200, list(&["a", "b"].map(named))),
+    ];
+    let (ran, _) = against("coppice plan -A --no-headers", script);
+    let lines: Vec<&str> = ran.out.lines().collect();
+    assert_eq!((ran.code, lines.len()), (3, 2), "{}", ran.all());
+    assert!(lines[0].starts_with("a ") && !lines[0].contains("not known"), "{}", ran.out);
+    assert!(
+        lines[1].starts_with("b ") && lines[1].contains("jobs are not known: odd cannot be decoded ("),
+        "{}",
+        ran.out
+    );
+}
+
+#[test]
+fn a_deleted_namespace_is_explained_by_its_events() {
     let gone = || ("GET /api/v1/namespaces/a", 404, status_of("NotFound"));
     let event = json!({
         "metadata": {"name": "e", "namespace": "default"}, "involvedObject": {"kind": "Namespace", "name": "a", "uid": "ns-1"},
         "type": "Normal", "reason": "NamespaceDeleted", "message": "accepted", "eventTime": "2026-03-01T12:20:00.000000Z"
     });
-    let (ran, asked) = against(
+    let (ran, requests) = against(
         "coppice explain a",
         vec![gone(), ("GET /api/v1/namespaces/default/events", 200, list(&[event]))],
     );
@@ -312,7 +394,7 @@ fn a_namespace_that_is_gone_is_explained_by_its_events() {
         "{}",
         ran.out
     );
-    assert!(asked.last().unwrap().1.contains("involvedObject.name%3Da"), "{asked:?}");
+    assert!(requests.last().unwrap().1.contains("involvedObject.name%3Da"), "{requests:?}");
     let (ran, _) =
         against("coppice explain a", vec![gone(), ("GET /api/v1/namespaces/default/events", 200, list(&[]))]);
     assert!(ran.code == 1 && ran.err.contains("no Event about it is left"), "{ran:?}");
@@ -331,8 +413,8 @@ fn list_shows_what_the_operator_reported() {
     insta::assert_snapshot!("list_wide", against("coppice ls -n a -o wide", script()).0.out);
     let (ran, _) = against("coppice list -n a", vec![(MANAGERS, 200, list(&[]))]);
     assert_eq!((ran.code, ran.err.as_str()), (0, "No resources found in a namespace.\n"));
-    let (_, asked) = against("coppice list -n a -l x=y", vec![(MANAGERS, 200, list(&[]))]);
-    assert!(asked[0].1.contains("labelSelector=x%3Dy"), "{asked:?}");
+    let (_, requests) = against("coppice list -n a -l x=y", vec![(MANAGERS, 200, list(&[]))]);
+    assert!(requests[0].1.contains("labelSelector=x%3Dy"), "{requests:?}");
 }
 
 #[test]
@@ -375,7 +457,7 @@ fn what_the_cluster_says_does_not_act_on_the_terminal() {
 }
 
 #[test]
-fn a_cluster_without_our_kinds_is_told_how_to_get_them() {
+fn without_the_crds_the_message_says_how_to_install_them() {
     let (ran, _) = against("coppice list -n a", Vec::new());
     assert!(ran.code == 1 && ran.err.contains("coppice crds | kubectl apply --server-side -f -"), "{ran:?}");
 }
@@ -395,10 +477,10 @@ fn simulate_reads_the_cluster_and_writes_nothing() {
         ("GET /apis/coppice.dev/v1alpha1/coppiceconfigs", 200, settings),
         ("GET /api/v1/pods", 403, status(403, "pods is forbidden")),
     ];
-    let (ran, asked) = against("coppice simulate --for 1d", script);
+    let (ran, requests) = against("coppice simulate --for 1d", script);
     assert_eq!(ran.code, 0, "{}", ran.all());
     assert!(ran.out.contains("a           m         NamespaceDeleted"), "{}", ran.out);
     assert!(ran.err.contains("warning: pods cannot be listed"), "{}", ran.err);
     assert!(ran.err.contains("of 1 managed namespace, 1 would be deleted"), "{}", ran.err);
-    assert!(asked.iter().all(|(method, ..)| method == "GET"), "{asked:?}");
+    assert!(requests.iter().all(|(method, ..)| method == "GET"), "{requests:?}");
 }

@@ -3,38 +3,38 @@
 
 mod support;
 
-use support::{NOW, fixture, run, run_at, world};
+use support::{NOW, cluster, fixture, run, run_at};
 
 #[test]
-fn plan_tells_what_will_happen_when_and_why() {
-    insta::assert_snapshot!(run("coppice plan -f -", &world()).all());
+fn plan_shows_what_will_happen_when_and_why() {
+    insta::assert_snapshot!(run("coppice plan -f -", &cluster()).all());
 }
 
 #[test]
-fn plan_wide_adds_policy_reason_and_the_next_look() {
-    insta::assert_snapshot!(run("coppice plan -o wide -f -", &world()).out);
+fn plan_wide_adds_policy_reason_and_the_next_check() {
+    insta::assert_snapshot!(run("coppice plan -o wide -f -", &cluster()).out);
 }
 
 #[test]
 fn plan_in_json_is_for_programs() {
-    insta::assert_snapshot!(run("coppice plan -n shop -o json -f -", &world()).out);
+    insta::assert_snapshot!(run("coppice plan -n shop -o json -f -", &cluster()).out);
 }
 
 #[test]
 fn plan_by_name() {
     assert_eq!(
-        run("coppice plan -n tests -o name -f -", &world()).out,
+        run("coppice plan -n tests -o name -f -", &cluster()).out,
         "namespacemanager.coppice.dev/e2e\nnamespacemanager.coppice.dev/fired\n"
     );
 }
 
 #[test]
 fn plan_at_another_instant_moves_only_the_clock() {
-    let ran = run("coppice plan -n shop --at +80m -f -", &world());
+    let ran = run("coppice plan -n shop --at +80m -f -", &cluster());
     insta::assert_snapshot!(ran.all());
-    let same = run("coppice plan -n shop --at 2026-03-01T13:50:00Z -f -", &world());
+    let same = run("coppice plan -n shop --at 2026-03-01T13:50:00Z -f -", &cluster());
     assert_eq!(ran.out, same.out);
-    let past = run("coppice plan -n shop --at -30m -f -", &world());
+    let past = run("coppice plan -n shop --at -30m -f -", &cluster());
     assert!(past.err.contains("as of 2026-03-01T12:00:00Z (30m ago)"), "{}", past.err);
 }
 
@@ -53,30 +53,30 @@ fn a_plan_is_unfolded_until_it_acts() {
 
 #[test]
 fn explain_reads_well() {
-    insta::assert_snapshot!("explain_shop", run("coppice explain shop -f -", &world()).all());
-    insta::assert_snapshot!("explain_tests", run("coppice explain tests -f -", &world()).all());
+    insta::assert_snapshot!("explain_shop", run("coppice explain shop -f -", &cluster()).all());
+    insta::assert_snapshot!("explain_tests", run("coppice explain tests -f -", &cluster()).all());
     insta::assert_snapshot!(
         "explain_refused",
-        run("coppice explain kube-extra/refused -f -", &world()).all()
+        run("coppice explain kube-extra/refused -f -", &cluster()).all()
     );
-    insta::assert_snapshot!("explain_yaml", run("coppice explain tests/fired -o yaml -f -", &world()).out);
+    insta::assert_snapshot!("explain_yaml", run("coppice explain tests/fired -o yaml -f -", &cluster()).out);
 }
 
 #[test]
 fn explain_of_what_is_not_there_says_so() {
-    let ran = run("coppice explain shop/nobody -f -", &world());
+    let ran = run("coppice explain shop/nobody -f -", &cluster());
     assert_eq!(
         (ran.code, ran.err.as_str()),
         (1, "error: there is no NamespaceManager nobody in namespace shop\n")
     );
-    let ran = run("coppice explain empty -f -", &world());
+    let ran = run("coppice explain empty -f -", &cluster());
     assert_eq!(ran.out, "Namespace empty has no NamespaceManager: Coppice does nothing to it.\n");
 }
 
 #[test]
 fn the_budget_and_the_kill_switch_stop_destructive_steps() {
     let paused =
-        world().replace("tenants: {webhookHosts", "governor: {paused: true}\n    tenants: {webhookHosts");
+        cluster().replace("tenants: {webhookHosts", "governor: {paused: true}\n    tenants: {webhookHosts");
     let ran = run("coppice explain tests/e2e -f -", &paused);
     assert!(ran.out.contains("its condition holds, but the kill switch is on"), "{}", ran.out);
     assert!(
@@ -87,7 +87,7 @@ fn the_budget_and_the_kill_switch_stop_destructive_steps() {
 }
 
 #[test]
-fn mistakes_are_told_all_at_once_with_file_document_and_path() {
+fn all_mistakes_are_reported_with_file_document_and_path() {
     insta::assert_snapshot!(run("coppice plan -f -", &fixture("bad.yaml")).all());
     for (text, expected) in [
         ("kind: X", "document 1: apiVersion or kind is missing"),
@@ -112,7 +112,7 @@ fn mistakes_are_told_all_at_once_with_file_document_and_path() {
 
 #[test]
 fn the_same_manager_twice_is_a_mistake() {
-    let text = world() + "---\n" + &world();
+    let text = cluster() + "---\n" + &cluster();
     assert!(run("coppice plan -f -", &text).err.contains("NamespaceManager shop/ttl is there twice"));
 }
 
@@ -133,7 +133,7 @@ fn the_examples_are_good() {
 fn colours_are_asked_for_and_only_then() {
     let run = |color: bool| {
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let text = world();
+        let text = cluster();
         let mut io = coppice_cli::Io {
             stdin: &mut text.as_bytes(),
             out: &mut out,
@@ -150,25 +150,25 @@ fn colours_are_asked_for_and_only_then() {
 
 #[test]
 fn a_plan_made_later_is_the_same_for_what_does_not_depend_on_time() {
-    let now = run_at("coppice plan -n kube-extra -f -", &world(), NOW, None);
-    let later = run_at("coppice plan -n kube-extra -f -", &world(), "2027-03-01T12:30:00Z", None);
+    let now = run_at("coppice plan -n kube-extra -f -", &cluster(), NOW, None);
+    let later = run_at("coppice plan -n kube-extra -f -", &cluster(), "2027-03-01T12:30:00Z", None);
     assert_eq!(now.out, later.out);
 }
 
 #[test]
-fn simulate_tells_what_would_be_done_when_and_why() {
-    insta::assert_snapshot!("simulate", run("coppice simulate --for 3d -f -", &world()).all());
+fn simulate_shows_what_would_be_done_when_and_why() {
+    insta::assert_snapshot!("simulate", run("coppice simulate --for 3d -f -", &cluster()).all());
 }
 
 #[test]
 fn simulate_in_json_and_as_a_picture() {
-    let ran = run("coppice simulate --for 3d -o json -f -", &world());
+    let ran = run("coppice simulate --for 3d -o json -f -", &cluster());
     let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(report["from"], NOW);
-    let rows = run("coppice simulate --for 3d --no-headers -f -", &world()).out.lines().count();
+    let rows = run("coppice simulate --for 3d --no-headers -f -", &cluster()).out.lines().count();
     assert_eq!(report["timeline"].as_array().unwrap().len(), rows);
     assert!(rows > 0 && !report["managers"].as_array().unwrap().is_empty());
-    assert!(run("coppice simulate --for 3d -o svg -f -", &world()).out.starts_with("<svg "));
+    assert!(run("coppice simulate --for 3d -o svg -f -", &cluster()).out.starts_with("<svg "));
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn simulate_refuses_what_makes_no_sense() {
         ("coppice simulate --for 400d -f -", "at most 366d"),
         ("coppice simulate --for soon -f -", "--for"),
     ] {
-        let ran = run(line, &world());
+        let ran = run(line, &cluster());
         assert!(ran.code == 2 && ran.err.contains(why), "{line}: {}", ran.err);
     }
     let none = run("coppice simulate -f -", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n");
@@ -196,7 +196,7 @@ fn acting(text: &str) -> String {
 
 #[test]
 fn nothing_that_tenants_write_acts_on_the_terminal() {
-    let hostile = world()
+    let hostile = cluster()
         .replace("demo for the board", &format!("\"{HOSTILE}\""))
         .replace("end of life", &format!("\"{HOSTILE}\""));
     for line in [
@@ -212,8 +212,10 @@ fn nothing_that_tenants_write_acts_on_the_terminal() {
         "simulate --for 1d -o json",
         "simulate --for 1d -o svg",
     ] {
-        let (ran, plain) =
-            (run(&format!("coppice {line} -f -"), &hostile), run(&format!("coppice {line} -f -"), &world()));
+        let (ran, plain) = (
+            run(&format!("coppice {line} -f -"), &hostile),
+            run(&format!("coppice {line} -f -"), &cluster()),
+        );
         assert_eq!(ran.code, plain.code, "{line}: {}", ran.err);
         for (text, same) in [(&ran.out, &plain.out), (&ran.err, &plain.err)] {
             assert_eq!(acting(text), "", "{line}: {text:?}");
@@ -224,17 +226,17 @@ fn nothing_that_tenants_write_acts_on_the_terminal() {
     assert!(shown.contains(r"(^[[2J^[[31mgone\r\nshop   ok\u{7}\u{9b}1m\u{202e}fed)"), "{shown}");
     // What is wrong is said about hostile text, too.
     let wrong =
-        world().replace("name: ttl, namespace: shop", &format!("name: \"{HOSTILE}\", namespace: shop"));
+        cluster().replace("name: ttl, namespace: shop", &format!("name: \"{HOSTILE}\", namespace: shop"));
     let ran = run("coppice plan -f -", &wrong);
     assert_eq!((ran.code, acting(&ran.err).as_str(), ran.err.lines().count()), (1, "", 2), "{}", ran.err);
 }
 
 #[test]
-fn files_without_settings_are_read_with_the_defaults_and_that_is_said() {
+fn files_without_settings_use_the_defaults_and_a_note_says_so() {
     let note = "note: no CoppiceConfig/coppice in the files: the defaults are assumed\n";
     let hosts = "  spec:\n    tenants: {webhookHosts: [\"*.svc\"]}\n";
-    let with = world().replace(hosts, "  spec: {}\n");
-    assert_ne!(with, world());
+    let with = cluster().replace(hosts, "  spec: {}\n");
+    assert_ne!(with, cluster());
     let settings = "- apiVersion: coppice.dev/v1alpha1\n  kind: CoppiceConfig\n  metadata: {name: coppice}\n  spec: {}\n";
     let without = with.replace(settings, "");
     assert_ne!(with, without);

@@ -4,7 +4,7 @@
 //! in `mod`.
 
 pub mod config;
+mod context;
 pub mod namespace_manager;
-mod shared;
 
-pub use shared::{Key, Setup, Shared};
+pub use context::{ControllerContext, ManagerKey, OperatorOptions};

@@ -3,22 +3,22 @@
 use std::time::Duration;
 
 /// The longest wait between two attempts.
-pub const LONGEST: Duration = Duration::from_mins(5);
+pub const MAX_BACKOFF: Duration = Duration::from_mins(5);
 
-/// The wait after `attempts` attempts that failed: 1 s, 2 s, 4 s, ... and at most [`LONGEST`].
+/// The wait after `attempts` attempts that failed: 1 s, 2 s, 4 s, ... and at most [`MAX_BACKOFF`].
 ///
-/// No attempt yet means no wait. There is no randomness in it, so the instant of the next attempt can be computed again from what
-/// an object's status says; attempts of many objects are kept apart by the limits of the outbox, not by chance.
+/// No attempt yet means no wait. The wait is deterministic, so that the instant of the next attempt can be computed
+/// from an object's status; the limits of the outbox keep attempts of many objects apart.
 pub fn backoff(attempts: u32) -> Duration {
     let Some(doublings) = attempts.checked_sub(1) else {
         return Duration::ZERO;
     };
-    1_u64.checked_shl(doublings).map_or(LONGEST, Duration::from_secs).min(LONGEST)
+    1_u64.checked_shl(doublings).map_or(MAX_BACKOFF, Duration::from_secs).min(MAX_BACKOFF)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{LONGEST, backoff};
+    use super::{MAX_BACKOFF, backoff};
     use std::time::Duration;
 
     #[test]
@@ -32,7 +32,7 @@ mod tests {
         let mut before = Duration::ZERO;
         for attempts in (0..200).chain([u32::MAX - 1, u32::MAX]) {
             let wait = backoff(attempts);
-            assert!(before <= wait && wait <= LONGEST, "{attempts}: {wait:?}");
+            assert!(before <= wait && wait <= MAX_BACKOFF, "{attempts}: {wait:?}");
             before = wait;
         }
     }

@@ -1,4 +1,4 @@
-//! What a webhook's receiver gets.
+//! The bodies of webhooks.
 
 use std::collections::BTreeMap;
 
@@ -7,53 +7,53 @@ use serde::Serialize;
 
 /// The manager that a webhook speaks for.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Sender<'a> {
+pub struct ManagerRef<'a> {
     /// Its namespace.
     pub namespace: &'a str,
     /// Its name.
     pub name: &'a str,
 }
 
-/// The body of a webhook. Depends on what was decided alone, so that every attempt sends the same.
-pub fn body(sender: Sender<'_>, policy: &Policy, intent: &Intent) -> Vec<u8> {
+/// The body of a webhook. It depends only on the decision, so that every attempt sends the same.
+pub fn body(manager_ref: ManagerRef<'_>, policy: &Policy, intent: &Intent) -> Vec<u8> {
     let format = policy.then.webhook.as_ref().map_or(WebhookFormat::Coppice, |w| w.format);
     // Both bodies are maps with string keys and plain values, which serde_json cannot fail to write.
     match format {
-        WebhookFormat::Coppice => serde_json::to_vec(&Coppice::new(sender, policy, intent)),
-        WebhookFormat::Consol => serde_json::to_vec(&consol::Body::new(sender, policy)),
+        WebhookFormat::Coppice => serde_json::to_vec(&CoppiceBody::new(manager_ref, policy, intent)),
+        WebhookFormat::Consol => serde_json::to_vec(&consol::Body::new(manager_ref, policy)),
     }
     .unwrap_or_default()
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Coppice<'a> {
+struct CoppiceBody<'a> {
     /// The kind of event, as Standard Webhooks suggests.
     #[serde(rename = "type")]
     kind: &'static str,
     firing: &'a str,
     decided_at: String,
-    namespace: Namespace<'a>,
-    manager: Sender<'a>,
+    namespace: NamespaceRef<'a>,
+    manager: ManagerRef<'a>,
     policy: &'a Policy,
     reason: &'a str,
     evidence: &'a BTreeMap<String, String>,
 }
 
 #[derive(Serialize)]
-struct Namespace<'a> {
+struct NamespaceRef<'a> {
     name: &'a str,
     uid: &'a str,
 }
 
-impl<'a> Coppice<'a> {
-    fn new(sender: Sender<'a>, policy: &'a Policy, intent: &'a Intent) -> Self {
+impl<'a> CoppiceBody<'a> {
+    fn new(manager_ref: ManagerRef<'a>, policy: &'a Policy, intent: &'a Intent) -> Self {
         Self {
             kind: "policy.fired",
             firing: &intent.id,
             decided_at: intent.decided_at.to_string(),
-            namespace: Namespace { name: sender.namespace, uid: &intent.uid },
-            manager: sender,
+            namespace: NamespaceRef { name: manager_ref.namespace, uid: &intent.uid },
+            manager: manager_ref,
             policy,
             reason: &intent.reason,
             evidence: &intent.evidence,
@@ -63,12 +63,12 @@ impl<'a> Coppice<'a> {
 
 /// The body of the ConSol k8s-namespace-manager: every key present, absent values null.
 mod consol {
-    use super::{BTreeMap, Policy, Sender, Serialize};
+    use super::{BTreeMap, ManagerRef, Policy, Serialize};
 
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     pub(super) struct Body<'a> {
-        namespace_manager: Sender<'a>,
+        namespace_manager: ManagerRef<'a>,
         policy: PolicyBody<'a>,
         namespace: &'a str,
     }
@@ -114,7 +114,7 @@ mod consol {
     const PERIOD_SECONDS: u64 = 10;
 
     impl<'a> Body<'a> {
-        pub(super) fn new(sender: Sender<'a>, policy: &'a Policy) -> Self {
+        pub(super) fn new(manager_ref: ManagerRef<'a>, policy: &'a Policy) -> Self {
             let (kind, params) = match (&policy.when.ttl, &policy.when.pods_succeed) {
                 (_, Some(pods)) => (
                     "PODS_SUCCEED",
@@ -138,13 +138,13 @@ mod consol {
             };
             let url = policy.then.webhook.as_ref().map(|w| w.url.as_str());
             Self {
-                namespace_manager: sender,
+                namespace_manager: manager_ref,
                 policy: PolicyBody {
                     name: &policy.name,
                     condition: Condition { kind, params },
                     action: Action { kind: "WEBHOOK", params: ActionParams { selectors: None, url } },
                 },
-                namespace: sender.namespace,
+                namespace: manager_ref.namespace,
             }
         }
     }

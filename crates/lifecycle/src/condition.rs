@@ -8,8 +8,8 @@ use coppice_api::manager::{NamespaceManagerSpec, PodsSucceed, Policy, PolicyStat
 use coppice_quantity::Duration;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::facts::{Fact, JobFacts, JobState, Many, Owners, PodFacts, PodPhase, World};
-use crate::mutants::{Mutant, active};
+use crate::facts::{Fact, JobFacts, JobIndex, JobState, NamespaceSnapshot, ObjectSlice, PodFacts, PodPhase};
+use coppice_mutants::{Mutant, active};
 
 /// The verdict on one policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,15 +18,15 @@ pub struct Evaluation {
     pub verdict: Verdict,
     /// Why.
     pub reason: Reason,
-    /// The same for people. Says nothing that changes by itself from one moment to the next.
+    /// The message. Contains nothing that changes with time alone.
     pub message: String,
     /// When the condition becomes true, if that depends on time alone.
     pub due: Option<Timestamp>,
     /// When time alone can change the verdict.
-    pub look_at: Option<Timestamp>,
+    pub next_check: Option<Timestamp>,
     /// Since when the condition has held, if it matters how long.
     pub since: Option<Timestamp>,
-    /// What a true verdict rests on.
+    /// The facts behind a true verdict.
     pub evidence: BTreeMap<String, String>,
 }
 
@@ -38,7 +38,7 @@ impl Evaluation {
             reason,
             message,
             due: None,
-            look_at: None,
+            next_check: None,
             since: None,
             evidence: BTreeMap::new(),
         }
@@ -50,106 +50,106 @@ impl Evaluation {
 pub fn evaluate(
     policy: &Policy,
     spec: &NamespaceManagerSpec,
-    world: &World<'_>,
+    snapshot: &NamespaceSnapshot<'_>,
     previous: Option<&PolicyStatus>,
     now: Timestamp,
 ) -> Evaluation {
-    let judged = judge(policy, spec, world, previous, now);
-    let evidence = match (judged.verdict, &policy.when.pods_succeed) {
-        (Verdict::True, Some(pods)) => pods_evidence(pods, world),
-        (Verdict::True, None) => ttl_evidence(world, judged.due),
+    let raw = evaluate_raw(policy, spec, snapshot, previous, now);
+    let evidence = match (raw.verdict, &policy.when.pods_succeed) {
+        (Verdict::True, Some(pods)) => pods_evidence(pods, snapshot),
+        (Verdict::True, None) => ttl_evidence(snapshot, raw.due),
         _ => BTreeMap::new(),
     };
     Evaluation {
-        verdict: judged.verdict,
-        reason: judged.reason,
-        message: judged.text.to_string(),
-        due: judged.due,
-        look_at: judged.look_at,
-        since: judged.since,
+        verdict: raw.verdict,
+        reason: raw.reason,
+        message: raw.text.to_string(),
+        due: raw.due,
+        next_check: raw.next_check,
+        since: raw.since,
         evidence,
     }
 }
 
-/// The verdict on one policy, not yet in words: to find out that nothing is new, nothing has to be written.
-pub(crate) struct Judged<'a> {
+/// The verdict on one policy before its message is formatted: a steady manager needs no message.
+pub(crate) struct RawEvaluation<'a> {
     pub(crate) verdict: Verdict,
     pub(crate) reason: Reason,
-    pub(crate) text: Text<'a>,
+    pub(crate) text: VerdictMessage<'a>,
     pub(crate) due: Option<Timestamp>,
-    pub(crate) look_at: Option<Timestamp>,
+    pub(crate) next_check: Option<Timestamp>,
     pub(crate) since: Option<Timestamp>,
 }
 
-impl<'a> Judged<'a> {
-    const fn new(verdict: Verdict, reason: Reason, text: Text<'a>) -> Self {
-        Self { verdict, reason, text, due: None, look_at: None, since: None }
+impl<'a> RawEvaluation<'a> {
+    const fn new(verdict: Verdict, reason: Reason, text: VerdictMessage<'a>) -> Self {
+        Self { verdict, reason, text, due: None, next_check: None, since: None }
     }
 
-    const fn not_before(reason: Reason, text: Text<'a>, at: Timestamp) -> Self {
-        Self { look_at: Some(at), ..Self::new(Verdict::False, reason, text) }
+    const fn false_until(reason: Reason, text: VerdictMessage<'a>, at: Timestamp) -> Self {
+        Self { next_check: Some(at), ..Self::new(Verdict::False, reason, text) }
     }
 }
 
-/// What a verdict says for people.
+/// The message of a verdict.
 #[derive(Clone, Copy)]
-pub(crate) enum Text<'a> {
-    Said(&'a str),
-    TtlRuns { due: Timestamp, extended: bool },
-    TtlEnded { due: Timestamp, extended: bool },
-    Delayed(Timestamp),
+pub(crate) enum VerdictMessage<'a> {
+    Literal(&'a str),
+    TtlRunning { due: Timestamp, extended: bool },
+    TtlElapsed { due: Timestamp, extended: bool },
+    InitialDelay(Timestamp),
     Settling(Timestamp),
-    TooFew { succeeded: u64, least: u32 },
-    PodLeaves(&'a str),
+    TooFewPods { succeeded: u64, least: u32 },
+    PodTerminating(&'a str),
     PodFailed(&'a str),
-    PodUnfinished(&'a str, PodPhase),
-    PodUnknown(&'a str),
-    PodWithoutJob(&'a str),
+    PodNotFinished(&'a str, PodPhase),
+    PodStateUnknown(&'a str),
+    JobNotSeen(&'a str),
     JobFailed(&'a str),
-    JobIncomplete(&'a str),
+    JobNotComplete(&'a str),
 }
 
-impl fmt::Display for Text<'_> {
+impl fmt::Display for VerdictMessage<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let how = |extended: bool| if extended { " (extendUntil)" } else { "" };
         match *self {
-            Self::Said(text) => f.write_str(text),
-            Self::TtlRuns { due, extended } => write!(f, "the ttl ends at {due:.0}{}", how(extended)),
-            Self::TtlEnded { due, extended } => write!(f, "the ttl ended at {due:.0}{}", how(extended)),
-            Self::Delayed(from) => write!(f, "pods are looked at from {from:.0} on (initialDelay)"),
+            Self::Literal(text) => f.write_str(text),
+            Self::TtlRunning { due, extended } => write!(f, "the ttl ends at {due:.0}{}", how(extended)),
+            Self::TtlElapsed { due, extended } => write!(f, "the ttl ended at {due:.0}{}", how(extended)),
+            Self::InitialDelay(from) => write!(f, "pods are looked at from {from:.0} on (initialDelay)"),
             Self::Settling(until) => {
                 write!(f, "every pod has succeeded; must hold until {until:.0} (settle)")
             }
-            Self::TooFew { succeeded, least } => {
+            Self::TooFewPods { succeeded, least } => {
                 write!(f, "{succeeded} of at least {least} pods have succeeded (minPods)")
             }
-            Self::PodLeaves(name) => write!(f, "pod {name} is being deleted before it finished"),
+            Self::PodTerminating(name) => write!(f, "pod {name} is being deleted before it finished"),
             Self::PodFailed(name) => write!(f, "pod {name} has failed"),
-            Self::PodUnfinished(name, phase) => write!(f, "pod {name} is {}", phase.as_str()),
-            Self::PodUnknown(name) => {
+            Self::PodNotFinished(name, phase) => write!(f, "pod {name} is {}", phase.as_str()),
+            Self::PodStateUnknown(name) => {
                 write!(f, "the state of pod {name} is not known: its node does not answer")
             }
-            Self::PodWithoutJob(name) => write!(f, "the Job that pod {name} belongs to has not been seen"),
+            Self::JobNotSeen(name) => write!(f, "the Job that pod {name} belongs to has not been seen"),
             Self::JobFailed(name) => write!(f, "Job {name} has failed"),
-            Self::JobIncomplete(name) => write!(f, "Job {name} is not complete"),
+            Self::JobNotComplete(name) => write!(f, "Job {name} is not complete"),
         }
     }
 }
 
-pub(crate) fn judge<'a>(
+pub(crate) fn evaluate_raw<'a>(
     policy: &Policy,
     spec: &NamespaceManagerSpec,
-    world: &'a World<'_>,
+    snapshot: &'a NamespaceSnapshot<'_>,
     previous: Option<&PolicyStatus>,
     now: Timestamp,
-) -> Judged<'a> {
+) -> RawEvaluation<'a> {
     match (&policy.when.ttl, &policy.when.pods_succeed) {
-        (Some(ttl), None) => judge_ttl(ttl, spec, world, now),
-        (None, Some(pods)) => judge_pods(pods, world, previous, now),
-        _ => Judged::new(
+        (Some(ttl), None) => evaluate_ttl(ttl, spec, snapshot, now),
+        (None, Some(pods)) => evaluate_pods(pods, snapshot, previous, now),
+        _ => RawEvaluation::new(
             Verdict::Unknown,
             Reason::InvalidSpec,
-            Text::Said("the policy has not exactly one condition"),
+            VerdictMessage::Literal("the policy has not exactly one condition"),
         ),
     }
 }
@@ -166,89 +166,99 @@ pub(crate) fn whole_second_after(at: Timestamp) -> Timestamp {
 }
 
 /// Creation times are cut to whole seconds by the API server: a namespace may be almost a second younger than it looks.
-fn since_creation(world: &World<'_>, by: Duration) -> Timestamp {
-    later(later(world.namespace.created, by), Duration::from_secs(1))
+fn since_creation(snapshot: &NamespaceSnapshot<'_>, by: Duration) -> Timestamp {
+    later(later(snapshot.namespace.created, by), Duration::from_secs(1))
 }
 
-fn judge_ttl<'a>(ttl: &Ttl, spec: &NamespaceManagerSpec, world: &World<'_>, now: Timestamp) -> Judged<'a> {
+fn evaluate_ttl<'a>(
+    ttl: &Ttl,
+    spec: &NamespaceManagerSpec,
+    snapshot: &NamespaceSnapshot<'_>,
+    now: Timestamp,
+) -> RawEvaluation<'a> {
     let ends = match (ttl.after, ttl.until) {
-        (Some(after), None) => since_creation(world, after),
+        (Some(after), None) => since_creation(snapshot, after),
         (None, Some(until)) => until,
         _ => {
-            let text = Text::Said("ttl has not exactly one of after and until");
-            return Judged::new(Verdict::Unknown, Reason::InvalidSpec, text);
+            let text = VerdictMessage::Literal("ttl has not exactly one of after and until");
+            return RawEvaluation::new(Verdict::Unknown, Reason::InvalidSpec, text);
         }
     };
     let extended = spec.extend_until.filter(|_| !active(Mutant::ExtensionIgnored));
     let due = extended.map_or(ends, |extended| ends.max(extended));
     let extended = due > ends;
-    let judged = if now < due {
-        Judged::not_before(Reason::TtlRunning, Text::TtlRuns { due, extended }, due)
+    let raw = if now < due {
+        RawEvaluation::false_until(Reason::TtlRunning, VerdictMessage::TtlRunning { due, extended }, due)
     } else {
-        Judged::new(Verdict::True, Reason::TtlElapsed, Text::TtlEnded { due, extended })
+        RawEvaluation::new(Verdict::True, Reason::TtlElapsed, VerdictMessage::TtlElapsed { due, extended })
     };
-    Judged { due: Some(due), ..judged }
+    RawEvaluation { due: Some(due), ..raw }
 }
 
-fn ttl_evidence(world: &World<'_>, due: Option<Timestamp>) -> BTreeMap<String, String> {
+fn ttl_evidence(snapshot: &NamespaceSnapshot<'_>, due: Option<Timestamp>) -> BTreeMap<String, String> {
     let due = due.map(|due| ("due".to_owned(), due.to_string()));
-    let created = ("namespaceCreated".to_owned(), world.namespace.created.to_string());
+    let created = ("namespaceCreated".to_owned(), snapshot.namespace.created.to_string());
     due.into_iter().chain([created]).collect()
 }
 
-fn judge_pods<'a>(
+fn evaluate_pods<'a>(
     condition: &PodsSucceed,
-    world: &'a World<'_>,
+    snapshot: &'a NamespaceSnapshot<'_>,
     previous: Option<&PolicyStatus>,
     now: Timestamp,
-) -> Judged<'a> {
-    let earliest = since_creation(world, condition.initial_delay);
+) -> RawEvaluation<'a> {
+    let earliest = since_creation(snapshot, condition.initial_delay);
     if now < earliest && !active(Mutant::InitialDelayIgnored) {
-        return Judged::not_before(Reason::InitialDelay, Text::Delayed(earliest), earliest);
+        return RawEvaluation::false_until(
+            Reason::InitialDelay,
+            VerdictMessage::InitialDelay(earliest),
+            earliest,
+        );
     }
-    let (pods, jobs, gapless) = match (&world.pods, &world.jobs) {
+    let (pods, jobs, observed_since) = match (&snapshot.pods, &snapshot.jobs) {
         (Fact::Known { value: pods, since: a }, Fact::Known { value: jobs, since: b }) => {
             (*pods, *jobs, (*a).max(*b))
         }
         (Fact::Unknown { reason, message }, _) | (_, Fact::Unknown { reason, message }) => {
-            return Judged::new(Verdict::Unknown, *reason, Text::Said(message));
+            return RawEvaluation::new(Verdict::Unknown, *reason, VerdictMessage::Literal(message));
         }
     };
-    let tally = Tally::count(condition, pods, jobs, world.owners(pods, jobs));
+    let tally = Tally::count(condition, pods, jobs, snapshot.job_index(pods, jobs));
     if let Some(blocker) = tally.blocker {
         let verdict = if blocker.rank == UNKNOWN { Verdict::Unknown } else { Verdict::False };
-        return Judged::new(verdict, blocker.reason, blocker.text);
+        return RawEvaluation::new(verdict, blocker.reason, blocker.text);
     }
     if tally.succeeded < u64::from(condition.min_pods) && !active(Mutant::MinPodsIgnored) {
-        let text = Text::TooFew { succeeded: tally.succeeded, least: condition.min_pods };
-        return Judged::new(Verdict::False, Reason::TooFewPods, text);
+        let text = VerdictMessage::TooFewPods { succeeded: tally.succeeded, least: condition.min_pods };
+        return RawEvaluation::new(Verdict::False, Reason::TooFewPods, text);
     }
-    // How long it has held: as recorded, but not from before the facts were followed without a gap.
+    // Since when it has held: as recorded, but not from before the facts were followed without a gap.
     let recorded = previous
         .filter(|p| [Reason::Settling.as_str(), Reason::PodsSucceeded.as_str()].contains(&p.reason.as_str()))
         .map_or_else(|| whole_second_after(now), |p| p.since);
-    let gapless = if active(Mutant::GapIgnored) { Timestamp::MIN } else { gapless };
-    let since = if condition.settle.is_zero() { recorded } else { recorded.max(whole_second_after(gapless)) };
+    let observed_since = if active(Mutant::GapIgnored) { Timestamp::MIN } else { observed_since };
+    let since =
+        if condition.settle.is_zero() { recorded } else { recorded.max(whole_second_after(observed_since)) };
     let settled = later(since, condition.settle);
-    let judged = if !condition.settle.is_zero() && now < settled && !active(Mutant::SettleIgnored) {
-        Judged::not_before(Reason::Settling, Text::Settling(settled), settled)
+    let raw = if !condition.settle.is_zero() && now < settled && !active(Mutant::SettleIgnored) {
+        RawEvaluation::false_until(Reason::Settling, VerdictMessage::Settling(settled), settled)
     } else {
-        let text = Text::Said("every pod that counts has succeeded");
-        Judged::new(Verdict::True, Reason::PodsSucceeded, text)
+        let text = VerdictMessage::Literal("every pod that counts has succeeded");
+        RawEvaluation::new(Verdict::True, Reason::PodsSucceeded, text)
     };
-    Judged { since: Some(since), ..judged }
+    RawEvaluation { since: Some(since), ..raw }
 }
 
-/// Why pods are no success; the smallest rank is told.
+/// Why pods do not count as a success; the smallest rank is reported.
 struct Blocker<'a> {
     rank: u8,
     reason: Reason,
-    text: Text<'a>,
+    text: VerdictMessage<'a>,
 }
 
 const FAILED: u8 = 0;
 const UNFINISHED: u8 = 1;
-const LEAVING: u8 = 2;
+const TERMINATING: u8 = 2;
 const UNKNOWN: u8 = 3;
 
 fn counts(condition: &PodsSucceed, labels: &coppice_api::Labels) -> bool {
@@ -265,31 +275,31 @@ struct Tally<'a> {
 impl<'a> Tally<'a> {
     fn count(
         condition: &PodsSucceed,
-        pods: Many<'a, PodFacts>,
-        jobs: Many<'a, JobFacts>,
-        owners: &Owners,
+        pods: ObjectSlice<'a, PodFacts>,
+        jobs: ObjectSlice<'a, JobFacts>,
+        job_index: &JobIndex,
     ) -> Self {
         let mut tally = Self::default();
         for (n, pod) in pods.iter().enumerate() {
-            if tally.is_open_to(pod) && counts(condition, &pod.labels) {
-                let job = owners.job_of(n).and_then(|at| jobs.get(at));
+            if tally.can_be_changed_by(pod) && counts(condition, &pod.labels) {
+                let job = job_index.job_of(n).and_then(|at| jobs.get(at));
                 tally.add_pod(pod, job, condition.ignore_retried);
             }
         }
         for (n, job) in jobs.iter().enumerate() {
             if !job.terminating && counts(condition, &job.pod_labels) {
-                tally.add_job(job, owners.succeeded(n));
+                tally.add_job(job, job_index.succeeded(n));
             }
         }
         tally
     }
 
-    /// Whether a pod could change what is told. Once something blocks, how many have succeeded does not matter, and most pods
+    /// Whether a pod could change the message. Once something blocks, how many have succeeded does not matter, and most pods
     /// are no worse: their labels need not be read.
-    fn is_open_to(&self, pod: &PodFacts) -> bool {
+    fn can_be_changed_by(&self, pod: &PodFacts) -> bool {
         let Some(blocker) = &self.blocker else { return true };
         let worst = match pod.phase {
-            _ if pod.terminating => LEAVING,
+            _ if pod.terminating => TERMINATING,
             // Its Job may have failed.
             _ if pod.job.is_some() => FAILED,
             PodPhase::Failed => FAILED,
@@ -303,26 +313,34 @@ impl<'a> Tally<'a> {
         let name = &*pod.name;
         let over = matches!(pod.phase, PodPhase::Succeeded | PodPhase::Failed);
         if pod.terminating {
-            // What is over and goes away says nothing any more; what was cut off may be replaced.
+            // A finished pod that is being deleted proves nothing; an unfinished one may be replaced.
             if !over && !active(Mutant::TerminatingPodsIgnored) {
-                self.block(LEAVING, Reason::PodTerminating, Text::PodLeaves(name));
+                self.block(TERMINATING, Reason::PodTerminating, VerdictMessage::PodTerminating(name));
             }
             return;
         }
         let job_complete = match (&pod.job, job) {
             (None, _) => false,
-            (Some(_), None) => return self.block(UNKNOWN, Reason::JobNotSeen, Text::PodWithoutJob(name)),
+            (Some(_), None) => {
+                return self.block(UNKNOWN, Reason::JobNotSeen, VerdictMessage::JobNotSeen(name));
+            }
             (Some(_), Some(job)) if job.state == JobState::Complete => true,
             (Some(_), Some(job)) => return self.block_on_job(job),
         };
         match pod.phase {
             PodPhase::Succeeded => self.succeeded += 1,
             PodPhase::Failed if job_complete && ignore_retried || active(Mutant::FailedPodsIgnored) => {}
-            PodPhase::Failed => self.block(FAILED, Reason::PodFailed, Text::PodFailed(name)),
+            PodPhase::Failed => self.block(FAILED, Reason::PodFailed, VerdictMessage::PodFailed(name)),
             PodPhase::Pending | PodPhase::Running => {
-                self.block(UNFINISHED, Reason::PodsNotFinished, Text::PodUnfinished(name, pod.phase));
+                self.block(
+                    UNFINISHED,
+                    Reason::PodsNotFinished,
+                    VerdictMessage::PodNotFinished(name, pod.phase),
+                );
             }
-            PodPhase::Unknown => self.block(UNKNOWN, Reason::PodStateUnknown, Text::PodUnknown(name)),
+            PodPhase::Unknown => {
+                self.block(UNKNOWN, Reason::PodStateUnknown, VerdictMessage::PodStateUnknown(name));
+            }
         }
     }
 
@@ -330,7 +348,7 @@ impl<'a> Tally<'a> {
         if job.state != JobState::Complete {
             return self.block_on_job(job);
         }
-        // Pods that have been cleaned away are remembered by their Job.
+        // The Job still counts pods that have been removed.
         self.succeeded += u64::from(job.succeeded).saturating_sub(here);
     }
 
@@ -340,28 +358,28 @@ impl<'a> Tally<'a> {
             return;
         }
         if job.state == JobState::Failed {
-            self.block(FAILED, Reason::JobFailed, Text::JobFailed(name));
+            self.block(FAILED, Reason::JobFailed, VerdictMessage::JobFailed(name));
         } else {
-            self.block(UNFINISHED, Reason::JobNotComplete, Text::JobIncomplete(name));
+            self.block(UNFINISHED, Reason::JobNotComplete, VerdictMessage::JobNotComplete(name));
         }
     }
 
-    /// Keeps the first blocker of the smallest rank: facts come in the order of their names, so that the message
-    /// changes only when the world does.
-    fn block(&mut self, rank: u8, reason: Reason, text: Text<'a>) {
+    /// Keeps the first blocker of the smallest rank: facts are sorted by name, so that the message changes only when
+    /// the facts do.
+    fn block(&mut self, rank: u8, reason: Reason, text: VerdictMessage<'a>) {
         if self.blocker.as_ref().is_none_or(|b| rank < b.rank) {
             self.blocker = Some(Blocker { rank, reason, text });
         }
     }
 }
 
-/// What the success of pods rests on. Asked only where nothing blocks it: then every Job that counts is complete.
-fn pods_evidence(condition: &PodsSucceed, world: &World<'_>) -> BTreeMap<String, String> {
-    let (Fact::Known { value: pods, .. }, Fact::Known { value: jobs, .. }) = (&world.pods, &world.jobs)
+/// The evidence for the success of pods. Called only if nothing blocks: then every Job that counts is complete.
+fn pods_evidence(condition: &PodsSucceed, snapshot: &NamespaceSnapshot<'_>) -> BTreeMap<String, String> {
+    let (Fact::Known { value: pods, .. }, Fact::Known { value: jobs, .. }) = (&snapshot.pods, &snapshot.jobs)
     else {
         return BTreeMap::new();
     };
-    let succeeded = Tally::count(condition, *pods, *jobs, world.owners(*pods, *jobs)).succeeded;
+    let succeeded = Tally::count(condition, *pods, *jobs, snapshot.job_index(*pods, *jobs)).succeeded;
     let pods = pods
         .iter()
         .filter(|pod| pod.phase == PodPhase::Succeeded && !pod.terminating && counts(condition, &pod.labels));
@@ -387,7 +405,7 @@ mod tests {
 
     /// Five thousand pods, each of another of five thousand Jobs or of one that does not exist, and 200 policies.
     #[test]
-    fn what_a_look_costs_grows_with_the_sum_of_pods_and_jobs_and_not_with_their_product() {
+    fn an_evaluation_costs_the_sum_of_pods_and_jobs_and_not_their_product() {
         const MANY: u64 = 5_000;
         const POLICIES: u64 = 200;
         for seen in [true, false] {
@@ -417,15 +435,15 @@ mod tests {
                 job: Some(if seen { format!("{n:05}") } else { format!("bogus-{n}") }.into()),
             };
             let (pods, jobs): (Vec<_>, Vec<_>) = ((0..MANY).map(pod).collect(), (0..MANY).map(job).collect());
-            let pods = Fact::Known { value: Many::Plain(&pods), since: created };
-            let jobs = Fact::Known { value: Many::Plain(&jobs), since: created };
-            let world = World::new(&namespace, pods, jobs);
+            let pods = Fact::Known { value: ObjectSlice::Slice(&pods), since: created };
+            let jobs = Fact::Known { value: ObjectSlice::Slice(&jobs), since: created };
+            let snapshot = NamespaceSnapshot::new(&namespace, pods, jobs);
             work::take();
             let condition = PodsSucceed { min_pods: 10_000, ..PodsSucceed::default() };
             for _ in 0..POLICIES {
-                let judged = judge_pods(&condition, &world, None, Timestamp::MAX);
+                let raw = evaluate_pods(&condition, &snapshot, None, Timestamp::MAX);
                 let expected = if seen { Reason::PodsSucceeded } else { Reason::JobNotSeen };
-                assert_eq!(judged.reason, expected);
+                assert_eq!(raw.reason, expected);
             }
             let (each, index) = (2 * MANY, 40 * MANY);
             let done = work::take();

@@ -21,7 +21,7 @@ pub enum Comparison {
     Same,
     /// It is of other policies.
     Changed,
-    /// Another version of Coppice wrote it, in a form that this one does not know: nobody can say.
+    /// Another version of Coppice wrote it, in a form that this one does not know: it cannot be compared.
     NotUnderstood,
 }
 
@@ -34,7 +34,7 @@ pub struct Digests {
 }
 
 impl Digests {
-    /// Makes them: a hash for each form.
+    /// Computes a hash for each form.
     pub fn of(policies: &[Policy]) -> Self {
         let current = format!("{VERSION}{}", hex(shorten(&canonical::encode(policies))));
         Self { current, unversioned: shorten(&unversioned::encode(policies)) }

@@ -19,12 +19,12 @@ pub enum Fact<T> {
     Unknown {
         /// Why: `NotSynced`, `Stale`, `Forbidden`, `Undecodable` or `TooLarge`.
         reason: Reason,
-        /// The same for people.
+        /// The message.
         message: String,
     },
 }
 
-/// A namespace, as far as deciding needs it.
+/// The fields of a namespace that decisions need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceFacts {
     /// Its name.
@@ -41,7 +41,7 @@ pub struct NamespaceFacts {
     pub terminating: bool,
 }
 
-/// A pod, as far as deciding needs it.
+/// The fields of a pod that decisions need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodFacts {
     /// Its name.
@@ -67,7 +67,7 @@ pub enum PodPhase {
     Succeeded,
     /// All containers ended, at least one in failure.
     Failed,
-    /// The node could not be asked.
+    /// The node does not report the state of the pod.
     Unknown,
 }
 
@@ -95,7 +95,7 @@ impl PodPhase {
     }
 }
 
-/// A Job, as far as deciding needs it.
+/// The fields of a Job that decisions need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobFacts {
     /// Its name.
@@ -104,7 +104,7 @@ pub struct JobFacts {
     pub uid: Box<str>,
     /// The labels that its pods get.
     pub pod_labels: Labels,
-    /// Whether it is over.
+    /// Whether it has finished.
     pub state: JobState,
     /// How many of its pods have succeeded, also those that are gone.
     pub succeeded: u32,
@@ -112,7 +112,7 @@ pub struct JobFacts {
     pub terminating: bool,
 }
 
-/// Whether a Job is over.
+/// Whether a Job has finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobState {
     /// It has neither completed nor failed; it may be suspended.
@@ -123,44 +123,48 @@ pub enum JobState {
     Failed,
 }
 
-/// Everything that the conditions of a manager look at.
+/// The facts that the conditions of a manager evaluate.
 #[derive(Clone, Debug)]
-pub struct World<'a> {
+pub struct NamespaceSnapshot<'a> {
     /// The namespace.
     pub namespace: &'a NamespaceFacts,
     /// Its pods.
-    pub pods: Fact<Many<'a, PodFacts>>,
+    pub pods: Fact<ObjectSlice<'a, PodFacts>>,
     /// Its Jobs.
-    pub jobs: Fact<Many<'a, JobFacts>>,
-    owners: OnceLock<Owners>,
+    pub jobs: Fact<ObjectSlice<'a, JobFacts>>,
+    job_index: OnceLock<JobIndex>,
 }
 
-impl<'a> World<'a> {
+impl<'a> NamespaceSnapshot<'a> {
     /// What is known of a namespace.
     pub const fn new(
         namespace: &'a NamespaceFacts,
-        pods: Fact<Many<'a, PodFacts>>,
-        jobs: Fact<Many<'a, JobFacts>>,
+        pods: Fact<ObjectSlice<'a, PodFacts>>,
+        jobs: Fact<ObjectSlice<'a, JobFacts>>,
     ) -> Self {
-        Self { namespace, pods, jobs, owners: OnceLock::new() }
+        Self { namespace, pods, jobs, job_index: OnceLock::new() }
     }
 
-    /// Which Job each of these pods has: found once, when the first policy asks.
-    pub(crate) fn owners(&self, pods: Many<'_, PodFacts>, jobs: Many<'_, JobFacts>) -> &Owners {
-        self.owners.get_or_init(|| Owners::of(pods, jobs))
+    /// The Job of each of these pods: computed once, for the first policy that needs it.
+    pub(crate) fn job_index(
+        &self,
+        pods: ObjectSlice<'_, PodFacts>,
+        jobs: ObjectSlice<'_, JobFacts>,
+    ) -> &JobIndex {
+        self.job_index.get_or_init(|| JobIndex::of(pods, jobs))
     }
 }
 
 /// Which of the Jobs each pod has, by position. A search for each pod and each policy would let one tenant occupy the
 /// operator with some thousands of each. Nothing is allocated where no pod has a Job.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Owners {
+pub(crate) struct JobIndex {
     of_pod: Vec<Option<usize>>,
     succeeded: Vec<u64>,
 }
 
-impl Owners {
-    fn of(pods: Many<'_, PodFacts>, jobs: Many<'_, JobFacts>) -> Self {
+impl JobIndex {
+    fn of(pods: ObjectSlice<'_, PodFacts>, jobs: ObjectSlice<'_, JobFacts>) -> Self {
         if pods.iter().all(|pod| pod.job.is_none()) {
             return Self::default();
         }
@@ -199,7 +203,7 @@ impl Owners {
     }
 }
 
-/// Counts what tests limit: objects looked at, and uids compared.
+/// Counts objects read and uids compared, for tests that limit them.
 pub(crate) mod work {
     #[cfg(test)]
     thread_local!(static DONE: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
@@ -209,7 +213,7 @@ pub(crate) mod work {
         DONE.with(|done| done.set(done.get() + 1));
     }
 
-    /// How much has been done since this was asked last.
+    /// The count since the last call.
     #[cfg(test)]
     pub(crate) fn take() -> u64 {
         DONE.with(|done| done.replace(0))
@@ -218,30 +222,30 @@ pub(crate) mod work {
 
 /// Objects of one kind, borrowed from wherever they are kept, so that a decision copies nothing.
 #[derive(Debug)]
-pub enum Many<'a, T> {
+pub enum ObjectSlice<'a, T> {
     /// One after the other.
-    Plain(&'a [T]),
+    Slice(&'a [T]),
     /// Shared with a cache.
     Shared(&'a [Arc<T>]),
 }
 
-// Derived, they would ask the same of T.
-impl<T> Clone for Many<'_, T> {
+// Derives would require the same of T.
+impl<T> Clone for ObjectSlice<'_, T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Many<'_, T> {}
+impl<T> Copy for ObjectSlice<'_, T> {}
 
-impl<'a, T> Many<'a, T> {
+impl<'a, T> ObjectSlice<'a, T> {
     /// Nothing.
-    pub const NONE: Self = Self::Plain(&[]);
+    pub const EMPTY: Self = Self::Slice(&[]);
 
     /// Each of them, in their order.
     pub fn iter(self) -> impl Iterator<Item = &'a T> {
         let (plain, shared): (&[T], &[Arc<T>]) = match self {
-            Self::Plain(plain) => (plain, &[]),
+            Self::Slice(plain) => (plain, &[]),
             Self::Shared(shared) => (&[], shared),
         };
         plain.iter().chain(shared.iter().map(AsRef::as_ref)).inspect(|_| work::done())
@@ -250,7 +254,7 @@ impl<'a, T> Many<'a, T> {
     /// The n-th of them.
     pub fn get(self, n: usize) -> Option<&'a T> {
         match self {
-            Self::Plain(plain) => plain.get(n),
+            Self::Slice(plain) => plain.get(n),
             Self::Shared(shared) => shared.get(n).map(AsRef::as_ref),
         }
     }

@@ -1,15 +1,15 @@
 //! The budget of destructive steps, as arithmetic over a ledger.
 //!
-//! The ledger is the status of `CoppiceConfig/coppice`; the runtime books by compare-and-swap, so that the budget holds
-//! for all replicas together and across restarts. A booking is made before its step and never taken back: after a
-//! crash in between the budget is spent, not exceeded.
+//! The ledger is the status of `CoppiceConfig/coppice`; the runtime reserves by compare-and-swap, so that the budget
+//! holds for all replicas together and across restarts. A reservation is made before its step and never taken back:
+//! after a crash in between the budget is spent, not exceeded.
 
 use coppice_api::Reason;
-use coppice_api::config::{Booked, Governor, GovernorStatus, Tripped};
+use coppice_api::config::{Blocked, GovernorSpec, GovernorStatus, ReservationEntry};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::mutants::{Mutant, active};
-use crate::time::ClockDoubt;
+use coppice_mutants::{Mutant, active};
+use coppice_quantity::time::ClockUncertainty;
 
 const MINUTE: SignedDuration = SignedDuration::from_secs(60);
 const HOUR: SignedDuration = SignedDuration::from_secs(3600);
@@ -19,20 +19,29 @@ const HOUR: SignedDuration = SignedDuration::from_secs(3600);
 pub struct Denied {
     /// `Paused` or `BudgetSpent`.
     pub reason: Reason,
-    /// The same for people.
+    /// The message.
     pub message: String,
-    /// When asking again is worthwhile; none if only a change of the settings helps.
+    /// When to ask again; none if only a change of the settings helps.
     pub retry_at: Option<Timestamp>,
 }
 
-/// Why no step can be booked while it is not known what time it is.
-pub fn doubted(doubt: ClockDoubt) -> Denied {
-    let (reason, message) = doubt.tell();
+/// Why no step can be reserved while it is not known what time it is.
+pub fn uncertain(uncertainty: ClockUncertainty) -> Denied {
+    let (reason, message) = clock_skew(uncertainty);
     Denied { reason, message, retry_at: None }
 }
 
+/// The reason and the message for status. Without figures, which change with every evaluation.
+pub(crate) fn clock_skew(uncertainty: ClockUncertainty) -> (Reason, String) {
+    let wrong = match uncertainty {
+        ClockUncertainty::NotCompared => "have not been compared lately: its answers carry no Date",
+        ClockUncertainty::Differs => "differ by more than 5 seconds: correct the clocks",
+    };
+    (Reason::ClockSkew, format!("the API server's clock and Coppice's {wrong}"))
+}
+
 /// How many steps an hour are allowed with that many managed namespaces.
-pub fn hourly_limit(settings: &Governor, managed: u64) -> u32 {
+pub fn hourly_limit(settings: &GovernorSpec, managed: u64) -> u32 {
     let share = settings.max_share.of(managed).max(u64::from(settings.at_least));
     let share = u32::try_from(share).ok().filter(|_| !active(Mutant::ShareIgnored)).unwrap_or(u32::MAX);
     if active(Mutant::PerHourIgnored) { share } else { settings.per_hour.min(share) }
@@ -40,16 +49,21 @@ pub fn hourly_limit(settings: &Governor, managed: u64) -> u32 {
 
 /// Whether one more step may be taken now.
 pub fn allow(
-    settings: &Governor,
-    ledger: &GovernorStatus,
+    settings: &GovernorSpec,
+    budget: &GovernorStatus,
     managed: u64,
     now: Timestamp,
 ) -> Result<(), Denied> {
-    free(settings, ledger, managed, now).map(drop)
+    remaining(settings, budget, managed, now).map(drop)
 }
 
 /// How many more steps may be taken now: at least one, otherwise why none.
-fn free(settings: &Governor, ledger: &GovernorStatus, managed: u64, now: Timestamp) -> Result<u32, Denied> {
+fn remaining(
+    settings: &GovernorSpec,
+    budget: &GovernorStatus,
+    managed: u64,
+    now: Timestamp,
+) -> Result<u32, Denied> {
     if settings.paused && !active(Mutant::PauseIgnored) {
         return Err(Denied {
             reason: Reason::Paused,
@@ -59,13 +73,13 @@ fn free(settings: &Governor, ledger: &GovernorStatus, managed: u64, now: Timesta
     }
     let hourly = hourly_limit(settings, managed);
     let minutely = if active(Mutant::PerMinuteIgnored) { u32::MAX } else { settings.per_minute };
-    let mut free = u32::MAX;
+    let mut remaining = u32::MAX;
     for (limit, window, what) in
         [(minutely, MINUTE, "a minute (perMinute)"), (hourly, HOUR, "an hour (perHour, maxShare, atLeast)")]
     {
-        match room(ledger, limit, window, now) {
-            Room::Free(steps) => free = free.min(steps),
-            Room::Full(retry_at) => {
+        match capacity(budget, limit, window, now) {
+            Capacity::Free(steps) => remaining = remaining.min(steps),
+            Capacity::Full(retry_at) => {
                 return Err(Denied {
                     reason: Reason::BudgetSpent,
                     message: format!("the budget of {limit} destructive steps {what} is spent"),
@@ -74,38 +88,39 @@ fn free(settings: &Governor, ledger: &GovernorStatus, managed: u64, now: Timesta
             }
         }
     }
-    Ok(free)
+    Ok(remaining)
 }
 
-/// What came of asking for steps.
+/// The result of a request for steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct Grant {
     /// The ledger to write: with the steps that were granted, and with a note of why the others were not.
-    pub ledger: GovernorStatus,
+    pub budget: GovernorStatus,
     /// How many steps were granted.
     pub granted: u32,
-    /// Why no more than that, if more were asked for.
+    /// Why no more were granted, if more were asked for.
     pub denied: Option<Denied>,
 }
 
-/// Asks for so many steps at once (at least one), as one entry of the ledger. As many are granted as the budget has.
-pub fn book(
-    settings: &Governor,
-    ledger: &GovernorStatus,
+/// Asks for this many steps at once (at least one), as one entry of the ledger. Grants as many as the budget has.
+pub fn reserve(
+    settings: &GovernorSpec,
+    budget: &GovernorStatus,
     managed: u64,
     now: Timestamp,
     steps: u32,
-) -> Answer {
-    let granted = match free(settings, ledger, managed, now) {
-        Ok(free) => steps.min(free),
+) -> Grant {
+    let granted = match remaining(settings, budget, managed, now) {
+        Ok(remaining) => steps.min(remaining),
         Err(denied) => {
-            return Answer { ledger: trip(ledger, &denied, now), granted: 0, denied: Some(denied) };
+            return Grant { budget: with_block(budget, &denied, now), granted: 0, denied: Some(denied) };
         }
     };
-    let mut booked: Vec<Booked> = Vec::with_capacity(ledger.booked.len() + 1);
+    let mut reservations: Vec<ReservationEntry> = Vec::with_capacity(budget.reservations.len() + 1);
     let at = round_up(now, 1);
-    let past = ledger.booked.iter().filter(|b| in_window(b.at, HOUR, now)).cloned();
-    let new = Some(Booked { at, steps: granted }).filter(|_| !active(Mutant::BookingForgotten));
+    let past = budget.reservations.iter().filter(|b| in_window(b.at, HOUR, now)).cloned();
+    let new =
+        Some(ReservationEntry { at, steps: granted }).filter(|_| !active(Mutant::ReservationNotRecorded));
     for mut entry in past.chain(new) {
         // Older entries only count for the hour: one a minute is enough, and late is on the safe side. Not so late that
         // they would count for this minute again.
@@ -113,70 +128,79 @@ pub fn book(
         if !in_window(late, MINUTE, now) {
             entry.at = late;
         }
-        match booked.last_mut() {
+        match reservations.last_mut() {
             Some(last) if last.at == entry.at => last.steps = last.steps.saturating_add(entry.steps),
-            _ => booked.push(entry),
+            _ => reservations.push(entry),
         }
     }
-    let last_hour = booked.iter().map(|b| b.steps).fold(0, u32::saturating_add);
-    let ledger =
-        GovernorStatus { hourly_limit: hourly_limit(settings, managed), last_hour, tripped: None, booked };
-    let denied = if granted < steps { allow(settings, &ledger, managed, now).err() } else { None };
+    let last_hour = reservations.iter().map(|b| b.steps).fold(0, u32::saturating_add);
+    let budget = GovernorStatus {
+        hourly_limit: hourly_limit(settings, managed),
+        last_hour,
+        blocked: None,
+        reservations,
+    };
+    let denied = if granted < steps { allow(settings, &budget, managed, now).err() } else { None };
     match &denied {
-        Some(why) => Answer { ledger: trip(&ledger, why, now), granted, denied },
-        None => Answer { ledger, granted, denied },
+        Some(why) => Grant { budget: with_block(&budget, why, now), granted, denied },
+        None => Grant { budget, granted, denied },
     }
 }
 
-/// The ledger as it stands now: what is allowed and spent, and whether steps are stopped.
-pub fn review(settings: &Governor, ledger: &GovernorStatus, managed: u64, now: Timestamp) -> GovernorStatus {
-    let within = ledger.booked.iter().filter(|b| in_window(b.at, HOUR, now));
+/// The current ledger: what is allowed and spent, and whether steps are stopped.
+pub fn current_budget(
+    settings: &GovernorSpec,
+    budget: &GovernorStatus,
+    managed: u64,
+    now: Timestamp,
+) -> GovernorStatus {
+    let within = budget.reservations.iter().filter(|b| in_window(b.at, HOUR, now));
     let reviewed = GovernorStatus {
         hourly_limit: hourly_limit(settings, managed),
         last_hour: within.map(|b| b.steps).fold(0, u32::saturating_add),
-        ..ledger.clone()
+        ..budget.clone()
     };
-    match allow(settings, ledger, managed, now) {
-        Ok(()) => GovernorStatus { tripped: None, ..reviewed },
-        Err(denied) => trip(&reviewed, &denied, now),
+    match allow(settings, budget, managed, now) {
+        Ok(()) => GovernorStatus { blocked: None, ..reviewed },
+        Err(denied) => with_block(&reviewed, &denied, now),
     }
 }
 
 /// The ledger with a note of what stopped a step; the same ledger if that is known already.
-pub fn trip(ledger: &GovernorStatus, denied: &Denied, now: Timestamp) -> GovernorStatus {
-    let mut ledger = ledger.clone();
-    let known = ledger.tripped.as_ref().is_some_and(|t| t.reason == denied.reason.as_str());
+pub fn with_block(budget: &GovernorStatus, denied: &Denied, now: Timestamp) -> GovernorStatus {
+    let mut budget = budget.clone();
+    let known = budget.blocked.as_ref().is_some_and(|t| t.reason == denied.reason.as_str());
     if !known {
-        ledger.tripped = Some(Tripped {
+        budget.blocked = Some(Blocked {
             reason: denied.reason.to_string(),
             message: denied.message.clone(),
             since: round_up(now, 1),
         });
     }
-    ledger
+    budget
 }
 
 /// Whether the window holds `limit` steps or more.
-enum Room {
-    /// So many more have room.
+enum Capacity {
+    /// This many more fit.
     Free(u32),
     /// Full, until the first of its steps leaves it (never, for a limit of zero).
     Full(Option<Timestamp>),
 }
 
-fn room(ledger: &GovernorStatus, limit: u32, window: SignedDuration, now: Timestamp) -> Room {
+fn capacity(budget: &GovernorStatus, limit: u32, window: SignedDuration, now: Timestamp) -> Capacity {
     if limit == 0 {
-        return Room::Full(None);
+        return Capacity::Full(None);
     }
     // From the newest back: the step that has `limit - 1` newer ones has to leave the window.
     let mut count = 0u32;
-    for entry in ledger.booked.iter().rev().filter(|b| in_window(b.at, window, now)) {
+    for entry in budget.reservations.iter().rev().filter(|b| in_window(b.at, window, now)) {
         count = count.saturating_add(entry.steps);
         if count >= limit {
-            return Room::Full(entry.at.checked_add(window).ok());
+            return Capacity::Full(entry.at.checked_add(window).ok());
         }
     }
-    Room::Free(limit - count)
+    Capacity::Free(limit - count)
 }
 
 /// Also true for entries in the future: another replica's clock may be ahead of ours.
@@ -199,13 +223,13 @@ mod tests {
         Timestamp::from_millisecond(1_790_000_000_000 + millis).unwrap()
     }
 
-    fn settings(per_minute: u32, per_hour: u32) -> Governor {
-        Governor { per_minute, per_hour, at_least: 1_000_000, ..Governor::default() }
+    fn settings(per_minute: u32, per_hour: u32) -> GovernorSpec {
+        GovernorSpec { per_minute, per_hour, at_least: 1_000_000, ..GovernorSpec::default() }
     }
 
     #[test]
     fn the_share_limits_large_installations_and_at_least_protects_small_ones() {
-        let governor = Governor::default();
+        let governor = GovernorSpec::default();
         assert_eq!(hourly_limit(&governor, 0), 10);
         assert_eq!(hourly_limit(&governor, 100), 20);
         assert_eq!(hourly_limit(&governor, 1_000_000), 300);
@@ -213,7 +237,7 @@ mod tests {
 
     #[test]
     fn paused_and_zero_stop_everything_without_a_date() {
-        let paused = Governor { paused: true, ..settings(9, 9) };
+        let paused = GovernorSpec { paused: true, ..settings(9, 9) };
         let denied = allow(&paused, &GovernorStatus::default(), 0, at(0)).unwrap_err();
         assert_eq!((denied.reason, denied.retry_at), (Reason::Paused, None));
         let denied = allow(&settings(0, 9), &GovernorStatus::default(), 0, at(0)).unwrap_err();
@@ -222,14 +246,14 @@ mod tests {
 
     #[test]
     fn who_asks_all_the_time_gets_what_the_budget_says() {
-        let (mut ledger, mut taken) = (GovernorStatus::default(), 0);
+        let (mut budget, mut taken) = (GovernorStatus::default(), 0);
         for second in 0..3600 {
             loop {
-                let answer = book(&settings(30, 1_000_000), &ledger, 0, at(second * 1000), 1);
-                ledger = answer.ledger;
-                taken += answer.granted;
-                assert!(ledger.booked.is_sorted_by_key(|b| b.at));
-                if answer.granted == 0 {
+                let grant = reserve(&settings(30, 1_000_000), &budget, 0, at(second * 1000), 1);
+                budget = grant.budget;
+                taken += grant.granted;
+                assert!(budget.reservations.is_sorted_by_key(|b| b.at));
+                if grant.granted == 0 {
                     break;
                 }
             }
@@ -248,27 +272,27 @@ mod tests {
             per_hour in 1u32..30,
         ) {
             let settings = settings(per_minute, per_hour);
-            let (mut ledger, mut now, mut taken) = (GovernorStatus::default(), 0, Vec::new());
+            let (mut budget, mut now, mut taken) = (GovernorStatus::default(), 0, Vec::new());
             for (gap, steps) in asked {
                 now += gap;
-                let one_by_one = (0..steps).fold((ledger.clone(), 0), |(ledger, granted), _| {
-                    let answer = book(&settings, &ledger, 0, at(now), 1);
-                    (answer.ledger, granted + answer.granted)
+                let one_by_one = (0..steps).fold((budget.clone(), 0), |(budget, granted), _| {
+                    let grant = reserve(&settings, &budget, 0, at(now), 1);
+                    (grant.budget, granted + grant.granted)
                 });
-                let answer = book(&settings, &ledger, 0, at(now), steps);
-                prop_assert_eq!((&answer.ledger, answer.granted), (&one_by_one.0, one_by_one.1), "together as one by one");
-                ledger = answer.ledger;
-                taken.extend((0..answer.granted).map(|_| now));
-                prop_assert_eq!(answer.denied.is_some(), answer.granted < steps);
-                prop_assert_eq!(ledger.tripped.is_some(), answer.denied.is_some());
-                if let Some(denied) = answer.denied {
+                let grant = reserve(&settings, &budget, 0, at(now), steps);
+                prop_assert_eq!((&grant.budget, grant.granted), (&one_by_one.0, one_by_one.1), "together as one by one");
+                budget = grant.budget;
+                taken.extend((0..grant.granted).map(|_| now));
+                prop_assert_eq!(grant.denied.is_some(), grant.granted < steps);
+                prop_assert_eq!(budget.blocked.is_some(), grant.denied.is_some());
+                if let Some(denied) = grant.denied {
                     let retry = denied.retry_at.unwrap();
                     prop_assert!(retry > at(now));
-                    if let Err(again) = allow(&settings, &ledger, 0, retry) {
+                    if let Err(again) = allow(&settings, &budget, 0, retry) {
                         prop_assert!(again.retry_at.unwrap() > retry);
                     }
                 }
-                prop_assert!(ledger.booked.len() <= 125);
+                prop_assert!(budget.reservations.len() <= 125);
             }
             for (i, start) in taken.iter().enumerate() {
                 let within = |window: i64| taken[i..].iter().filter(|t| **t - start < window).count();

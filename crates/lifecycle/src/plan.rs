@@ -1,11 +1,11 @@
-//! From what was observed to what to do: the one place where Coppice decides.
+//! From a snapshot to a plan: the one place where Coppice decides.
 
 mod decide;
 mod intent;
-mod rest;
 mod status;
+mod steady;
 
-pub use rest::{Rest, rest};
+pub use steady::{Steady, steady};
 
 use coppice_api::config::GovernorStatus;
 use coppice_api::manager::{
@@ -16,16 +16,17 @@ use jiff::Timestamp;
 
 use crate::condition::{Evaluation, evaluate, whole_second_after};
 use crate::digest::Comparison;
-use crate::facts::World;
-use crate::law::{Law, Refusal};
+use crate::digested_spec::DigestedSpec;
+use crate::facts::NamespaceSnapshot;
+use crate::governor;
 use crate::record;
-use crate::time::ServerTime;
-use crate::wishes::Wishes;
+use crate::settings::{PlatformSettings, Refusal};
+use coppice_quantity::time::ServerTime;
 
 /// A manager, as observed.
 #[derive(Clone, Debug)]
 pub struct ManagerFacts<'a> {
-    /// The namespace that it lives in and is about.
+    /// The namespace that it lives in and governs.
     pub namespace: &'a str,
     /// Its name.
     pub name: &'a str,
@@ -36,12 +37,12 @@ pub struct ManagerFacts<'a> {
     /// Whether it is being deleted itself.
     pub terminating: bool,
     /// Its spec, or why it cannot be understood.
-    pub spec: Result<&'a Wishes, &'a str>,
+    pub spec: Result<&'a DigestedSpec, &'a str>,
     /// Its status.
     pub status: &'a NamespaceManagerStatus,
 }
 
-/// What is known of an attempt to deliver a webhook, by this process.
+/// What this process knows of an attempt to deliver a webhook.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Delivery {
     /// Nothing is under way.
@@ -53,68 +54,68 @@ pub enum Delivery {
     Delivered(String),
     /// The attempt failed.
     Failed {
-        /// How.
+        /// The error.
         error: String,
-        /// Whether another attempt cannot end otherwise.
+        /// Whether another attempt would fail in the same way.
         permanent: bool,
-        /// How long the receiver asks to be left alone.
+        /// How long the receiver asks to wait.
         retry_after: Option<std::time::Duration>,
     },
 }
 
-/// Everything that a decision rests on.
+/// The inputs of a decision.
 #[derive(Clone, Debug)]
 pub struct Observed<'a> {
     /// The manager.
     pub manager: ManagerFacts<'a>,
     /// Its namespace and what is in it; none while the namespace has not been seen.
-    pub world: Option<World<'a>>,
+    pub snapshot: Option<NamespaceSnapshot<'a>>,
     /// How many managers of its namespace come before it: older ones, and of those of the same second, the ones whose name
     /// is less.
     pub before: usize,
     /// What the platform allows.
-    pub law: &'a Law,
+    pub settings: &'a PlatformSettings,
     /// The budget's ledger.
-    pub ledger: &'a GovernorStatus,
+    pub budget: &'a GovernorStatus,
     /// How many namespaces are managed.
     pub managed: u64,
-    /// Why the facts that every decision rests on cannot be believed at present, if so.
+    /// Why the facts cannot be trusted at present, if so.
     pub stale: Option<(Reason, String)>,
     /// The attempt at the webhook of the intent in status.
     pub delivery: Delivery,
 }
 
-/// What to do: first make `status` durable, then carry out `effect`, and look again at `look_at` at the latest.
+/// What to do: first make `status` durable, then carry out `step`, and evaluate again at `next_check` at the latest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// The status that the manager shall have. Equal to the observed one when there is nothing new to say.
+    /// The status that the manager is to have. Equal to the observed one when there is nothing new to say.
     pub status: NamespaceManagerStatus,
     /// What to do once that status is durable. Always the step of an intent that already was in the observed status.
-    pub effect: Option<Effect>,
+    pub step: Option<Step>,
     /// When time alone can change the plan.
-    pub look_at: Option<Timestamp>,
-    /// What to tell people once the status is durable.
-    pub notes: Vec<Note>,
+    pub next_check: Option<Timestamp>,
+    /// The Events to publish once the status is durable.
+    pub events: Vec<PlannedEvent>,
 }
 
-/// How many managers of a namespace are followed, the oldest first. Each costs the operator memory and looks; a namespace
-/// needs a few.
+/// How many managers of a namespace are followed, the oldest first. Each costs the operator memory and evaluations; a
+/// namespace needs a few.
 pub const MAX_MANAGERS: usize = 20;
 
-/// A step in the world. What it is about is in the intent.
+/// An effect on the cluster. Its details are in the intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// Delete the namespace with this uid, if a fresh look gives this effect again.
+pub enum Step {
+    /// Delete the namespace with this uid, if a fresh read gives this effect again.
     Delete(Intent),
-    /// Scale down what the policy selects, if a fresh look gives this effect again.
+    /// Scale down what the policy selects, if a fresh read gives this effect again.
     ScaleDown(Intent, manager::ScaleDown),
     /// Make one attempt at delivering the webhook.
     Webhook(Intent, Policy),
-    /// Give workloads back the replicas that status remembers.
+    /// Restore the original replicas that status records.
     Wake(Intent),
 }
 
-impl Effect {
+impl Step {
     /// The intent that the effect carries out.
     pub const fn intent(&self) -> &Intent {
         match self {
@@ -126,67 +127,67 @@ impl Effect {
     }
 }
 
-/// Something to tell people: an Event.
+/// An Event to publish.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
-    /// Whether somebody should look at it.
+pub struct PlannedEvent {
+    /// Whether the Event is a warning.
     pub warning: bool,
     /// What happened.
     pub reason: Reason,
-    /// The same for people.
+    /// The message.
     pub message: String,
 }
 
 /// Decides. Depends on nothing but its arguments.
 pub fn plan(observed: &Observed<'_>, now: ServerTime) -> Plan {
-    let mut plan = unbounded(observed, now);
-    record::bound(&mut plan.status);
+    let mut plan = plan_untruncated(observed, now);
+    record::truncate_texts(&mut plan.status);
     plan
 }
 
-/// The plan, with texts of any length in its status.
-fn unbounded(observed: &Observed<'_>, now: ServerTime) -> Plan {
-    let mut draft = Draft::new(observed, now);
+/// The plan, with messages of any length in its status.
+fn plan_untruncated(observed: &Observed<'_>, now: ServerTime) -> Plan {
+    let mut builder = PlanBuilder::new(observed, now);
     if observed.manager.terminating {
-        // Whatever it wished for, it does no longer; there is nobody left to tell.
-        return draft.unchanged();
+        // The manager is being deleted: its policies no longer apply.
+        return builder.unchanged();
     }
-    draft.status.observed_generation = Some(observed.manager.generation);
+    builder.status.observed_generation = Some(observed.manager.generation);
     let spec = match observed.manager.spec {
         Ok(spec) => spec,
         Err(why) => {
             let refusal = Refusal { reason: Reason::InvalidSpec, message: why.to_owned() };
-            return draft.refused(&refusal);
+            return builder.refused(&refusal);
         }
     };
-    let Some(world) = &observed.world else {
-        return draft.waiting_for_namespace();
+    let Some(snapshot) = &observed.snapshot else {
+        return builder.waiting_for_namespace();
     };
-    spec.digest().clone_into(&mut draft.digest);
+    spec.digest().clone_into(&mut builder.digest);
     if let Some(intent) = observed.manager.status.intent.clone() {
-        return intent::carry_on(draft, spec, world, &intent);
+        return intent::resume(builder, spec, snapshot, &intent);
     }
-    decide::decide(draft, spec, world)
+    decide::decide(builder, spec, snapshot)
 }
 
-fn settles(policy: &Policy) -> bool {
+fn has_settle(policy: &Policy) -> bool {
     policy.when.pods_succeed.as_ref().is_some_and(|pods| !pods.settle.is_zero())
 }
 
 /// A plan in the making.
-struct Draft<'a> {
+struct PlanBuilder<'a> {
     observed: &'a Observed<'a>,
     time: ServerTime,
-    /// The earliest that it can be.
+    /// The earliest possible current time.
     now: Timestamp,
     digest: String,
     status: NamespaceManagerStatus,
-    look_at: Option<Timestamp>,
-    notes: Vec<Note>,
+    next_check: Option<Timestamp>,
+    events: Vec<PlannedEvent>,
     facts_unknown: Option<(Reason, String)>,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> PlanBuilder<'a> {
     fn new(observed: &'a Observed<'a>, time: ServerTime) -> Self {
         Self {
             observed,
@@ -194,56 +195,60 @@ impl<'a> Draft<'a> {
             now: time.now(),
             digest: String::new(),
             status: observed.manager.status.clone(),
-            look_at: None,
-            notes: Vec::new(),
+            next_check: None,
+            events: Vec::new(),
             facts_unknown: None,
         }
     }
 
     /// Evaluates every policy and records the verdicts.
-    fn evaluate(&mut self, spec: &NamespaceManagerSpec, world: &World<'_>) -> Vec<Evaluation> {
+    fn evaluate(&mut self, spec: &NamespaceManagerSpec, snapshot: &NamespaceSnapshot<'_>) -> Vec<Evaluation> {
         let stored = self.status.policies_digest.as_deref();
         let same = stored.is_some_and(|stored| self.compare(stored) == Comparison::Same);
         let before = std::mem::take(&mut self.status.policies);
         let mut evaluations = Vec::with_capacity(spec.policies.len());
         for policy in &spec.policies {
             let previous = before.iter().find(|p| same && p.name == policy.name);
-            let evaluation = self.judge(policy, spec, world, previous);
-            self.look_no_later_than(evaluation.look_at);
+            let evaluation = self.evaluate_policy(policy, spec, snapshot, previous);
+            self.check_no_later_than(evaluation.next_check);
             if evaluation.verdict == Verdict::Unknown {
                 self.facts_unknown.get_or_insert((evaluation.reason, evaluation.message.clone()));
             }
             self.status.policies.push(self.policy_status(policy, &evaluation, previous));
             evaluations.push(evaluation);
         }
-        // One of an older form stays: an upgrade by itself is nothing to write.
+        // A digest of an older form stays: an upgrade alone causes no write.
         if !same {
             self.status.policies_digest = Some(self.digest.clone());
         }
         evaluations
     }
 
-    fn judge(
+    fn evaluate_policy(
         &self,
         policy: &Policy,
         spec: &NamespaceManagerSpec,
-        world: &World<'_>,
+        snapshot: &NamespaceSnapshot<'_>,
         previous: Option<&PolicyStatus>,
     ) -> Evaluation {
-        // How long something has held is not known by a clock that is wrong.
-        if let Some((reason, message)) = self.blind().filter(|_| settles(policy)) {
+        // A wrong clock cannot measure how long something has held.
+        if let Some((reason, message)) = self.unreliable_facts().filter(|_| has_settle(policy)) {
             return Evaluation::unknown(reason, message);
         }
-        let evaluation = evaluate(policy, spec, world, previous, self.now);
-        // What waits for a date that may have come is not known, either.
-        let waits_for = evaluation.look_at.filter(|_| evaluation.verdict == Verdict::False);
-        match self.time.doubt().filter(|_| waits_for.is_some_and(|at| self.time.may_have_come(at))) {
-            Some(doubt) => {
-                let (reason, message) = doubt.tell();
-                Evaluation { due: evaluation.due, look_at: waits_for, ..Evaluation::unknown(reason, message) }
+        let evaluation = evaluate(policy, spec, snapshot, previous, self.now);
+        // A condition that waits for a date that may have come is unknown, too.
+        let waits_for = evaluation.next_check.filter(|_| evaluation.verdict == Verdict::False);
+        match self.time.uncertainty().filter(|_| waits_for.is_some_and(|at| self.time.may_have_passed(at))) {
+            Some(uncertainty) => {
+                let (reason, message) = governor::clock_skew(uncertainty);
+                Evaluation {
+                    due: evaluation.due,
+                    next_check: waits_for,
+                    ..Evaluation::unknown(reason, message)
+                }
             }
             None => Evaluation {
-                look_at: evaluation.look_at.map(|at| self.time.when_it_may_have_come(at)),
+                next_check: evaluation.next_check.map(|at| self.time.when_it_may_have_passed(at)),
                 ..evaluation
             },
         }
@@ -271,15 +276,15 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn look_no_later_than(&mut self, at: Option<Timestamp>) {
-        self.look_at = match (self.look_at, at) {
+    fn check_no_later_than(&mut self, at: Option<Timestamp>) {
+        self.next_check = match (self.next_check, at) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
     }
 
     fn note(&mut self, warning: bool, reason: Reason, message: String) {
-        self.notes.push(Note { warning, reason, message });
+        self.events.push(PlannedEvent { warning, reason, message });
     }
 
     /// Withdraws a notice that no longer announces anything.
@@ -295,7 +300,12 @@ impl<'a> Draft<'a> {
 
     /// Leaves the manager as it is.
     fn unchanged(self) -> Plan {
-        Plan { status: self.observed.manager.status.clone(), effect: None, look_at: None, notes: Vec::new() }
+        Plan {
+            status: self.observed.manager.status.clone(),
+            step: None,
+            next_check: None,
+            events: Vec::new(),
+        }
     }
 
     fn waiting_for_namespace(mut self) -> Plan {
@@ -305,12 +315,12 @@ impl<'a> Draft<'a> {
         });
         self.facts_unknown = Some((reason, message.clone()));
         let phase = self.status.phase.unwrap_or(Phase::Active);
-        self.waits(phase, reason, message)
+        self.finish_waiting(phase, reason, message)
     }
 
     /// Why the manager cannot be followed, if so.
-    fn refusal(&self, spec: &NamespaceManagerSpec, world: &World<'_>) -> Option<Refusal> {
-        let name = &world.namespace.name;
+    fn refusal(&self, spec: &NamespaceManagerSpec, snapshot: &NamespaceSnapshot<'_>) -> Option<Refusal> {
+        let name = &snapshot.namespace.name;
         let too_many = || Refusal {
             reason: Reason::TooManyManagers,
             message: format!(
@@ -319,7 +329,7 @@ impl<'a> Draft<'a> {
             ),
         };
         let refusal = (self.observed.before >= MAX_MANAGERS).then(too_many);
-        refusal.or_else(|| self.observed.law.refusal(world.namespace, spec))
+        refusal.or_else(|| self.observed.settings.refusal(snapshot.namespace, spec))
     }
 
     fn refused(mut self, refusal: &Refusal) -> Plan {
@@ -330,6 +340,6 @@ impl<'a> Draft<'a> {
         if !known {
             self.note(true, refusal.reason, refusal.message.clone());
         }
-        self.waits(Phase::Refused, refusal.reason, refusal.message.clone())
+        self.finish_waiting(Phase::Refused, refusal.reason, refusal.message.clone())
     }
 }

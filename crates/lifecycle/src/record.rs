@@ -1,118 +1,130 @@
-//! What came of a step, written into status.
+//! Records the outcome of a step in status.
 
-use coppice_api::Reason;
-use coppice_api::manager::{Action, Firing, Intent, NamespaceManagerStatus, Next, Phase};
+use coppice_api::manager::{Action, Firing, Intent, NamespaceManagerStatus, NextStep, Phase};
+use coppice_api::{Reason, ScaledDown};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::backoff::backoff;
-use crate::plan::Note;
+use crate::plan::PlannedEvent;
 
-/// A webhook is given up after so many failed attempts (nine to ten minutes, by the backoff).
+/// A webhook is given up after this many failed attempts (nine to ten minutes, by the backoff).
 pub const WEBHOOK_ATTEMPTS: u32 = 10;
 
-/// What came of carrying out an effect.
+/// The message where a namespace that was to be deleted is going or gone already.
+pub(crate) const ALREADY_GONE: &str = "the namespace is being deleted, by this decision or by somebody else";
+
+/// The outcome of an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum StepOutcome {
     /// The API server accepted the namespace's deletion.
     Deleted,
-    /// Everything selected has been scaled down.
+    /// The namespace is being deleted or gone, and it is not known by whose request.
+    AlreadyGone,
+    /// Everything selected is scaled down.
     ScaledDown {
         /// How many workloads were changed.
         workloads: usize,
     },
-    /// Everything remembered has been given back.
+    /// All original replicas are restored.
     Woken {
         /// How many workloads were changed.
         workloads: usize,
         /// Workloads that were left alone, and why.
-        left: Vec<String>,
+        skipped: Vec<String>,
     },
     /// The receiver answered with success.
     WebhookDelivered {
         /// What it answered, in short.
-        answer: String,
+        response: String,
     },
-    /// What the policy asks for cannot be done as things are: tried again like a failure.
+    /// The policy's action is impossible at present: retried like a failure.
     Refused {
         /// Why: an enumerated reason.
         reason: Reason,
-        /// The same for people: what is wrong and what to do.
+        /// The message: what is wrong and what to do.
         message: String,
     },
     /// The attempt failed.
     Failed {
-        /// How.
+        /// The error.
         error: String,
-        /// Whether another attempt cannot end otherwise. Destructive steps are tried again all the same: what stops them
-        /// is the world, which changes.
+        /// Whether another attempt would fail in the same way. Destructive steps are retried all the same: the state of
+        /// the cluster stops them, and that changes.
         permanent: bool,
         /// How long to wait at least before the next attempt.
-        at_least: std::time::Duration,
+        min_delay: std::time::Duration,
     },
 }
 
-impl Outcome {
+impl StepOutcome {
     /// The attempt failed, and another may succeed.
     pub fn failed(error: String) -> Self {
-        Self::Failed { error, permanent: false, at_least: std::time::Duration::ZERO }
+        Self::Failed { error, permanent: false, min_delay: std::time::Duration::ZERO }
     }
 }
 
-/// Writes the outcome of an attempt at `intent` into a status that holds this intent; returns what to tell people.
+/// Writes the outcome of an attempt at `intent` into a status that holds this intent; returns the Events to publish.
 pub fn apply(
     status: &mut NamespaceManagerStatus,
     intent: &Intent,
-    outcome: &Outcome,
+    outcome: &StepOutcome,
     now: Timestamp,
-) -> Vec<Note> {
-    let note = |warning, reason, message: String| vec![Note { warning, reason, message }];
+) -> Vec<PlannedEvent> {
+    let note = |warning, reason, message: String| vec![PlannedEvent { warning, reason, message }];
     let about =
         if intent.policy.is_empty() { String::new() } else { format!("policy {:?}: ", intent.policy) };
     match outcome {
-        Outcome::Deleted => {
-            let message = "the API server accepted the deletion of the namespace".to_owned();
-            complete(status, intent, Reason::NamespaceDeleted, message.clone(), now);
+        StepOutcome::Deleted | StepOutcome::AlreadyGone => {
+            let message = match outcome {
+                StepOutcome::Deleted => "the API server accepted the deletion of the namespace",
+                _ => ALREADY_GONE,
+            };
+            complete(status, intent, Reason::NamespaceDeleted, message.to_owned(), now);
             note(false, Reason::NamespaceDeleted, format!("{about}{message} ({})", why(intent)))
         }
-        Outcome::ScaledDown { workloads } => {
-            let message = format!("{workloads} workloads are asleep, their sizes remembered");
+        StepOutcome::ScaledDown { workloads } => {
+            let message =
+                format!("{workloads} workloads are scaled down; status.scaledDown records their replicas");
             complete(status, intent, Reason::ScaledDown, message.clone(), now);
             note(false, Reason::ScaledDown, format!("{about}{message}; `coppice wake` undoes it"))
         }
-        Outcome::Woken { workloads, left } => {
+        StepOutcome::Woken { workloads, skipped } => {
             status.intent = None;
-            status.scaled_down.clear();
-            let kept =
-                if left.is_empty() { String::new() } else { format!("; left alone: {}", left.join(", ")) };
+            status.scaled_down = ScaledDown::default();
+            let kept = if skipped.is_empty() {
+                String::new()
+            } else {
+                format!("; left alone: {}", skipped.join(", "))
+            };
             note(
-                !left.is_empty(),
+                !skipped.is_empty(),
                 Reason::Woken,
                 format!("{workloads} workloads have their replicas back{kept}"),
             )
         }
-        Outcome::WebhookDelivered { answer } => {
-            let message = format!("the receiver answered {answer}");
+        StepOutcome::WebhookDelivered { response } => {
+            let message = format!("the receiver answered {response}");
             complete(status, intent, Reason::WebhookDelivered, message.clone(), now);
             note(false, Reason::WebhookDelivered, format!("{about}{message} ({})", intent.id))
         }
-        Outcome::Refused { reason, message } => {
+        StepOutcome::Refused { reason, message } => {
             let wait = backoff(intent.attempts + 1);
-            let mut notes = failed(status, intent, (message, wait, false), &about, now);
-            for note in &mut notes {
+            let mut events = failed(status, intent, (message, wait, false), &about, now);
+            for note in &mut events {
                 note.reason = *reason;
             }
-            notes
+            events
         }
-        Outcome::Failed { error, permanent, at_least } => {
+        StepOutcome::Failed { error, permanent, min_delay } => {
             let attempts = intent.attempts + 1;
-            let wait = backoff(attempts).max(*at_least);
+            let wait = backoff(attempts).max(*min_delay);
             let last = *permanent || attempts >= WEBHOOK_ATTEMPTS;
             failed(status, intent, (error, wait, last), &about, now)
         }
     }
 }
 
-/// Why something was decided, in short: it is told where nothing else is left to look at.
+/// The reason for a decision, in short, for Events: they may be all that remains.
 pub(crate) fn why(intent: &Intent) -> String {
     let evidence = intent.evidence.iter().map(|(name, value)| format!(", {name} {value}"));
     format!("{}, {}{}", intent.id, intent.reason, evidence.collect::<String>())
@@ -124,13 +136,13 @@ fn failed(
     (error, wait, last): (&str, std::time::Duration, bool),
     about: &str,
     now: Timestamp,
-) -> Vec<Note> {
+) -> Vec<PlannedEvent> {
     let attempts = intent.attempts + 1;
     if intent.action == Action::Webhook && last {
         let tried = if attempts == 1 { "1 attempt".to_owned() } else { format!("{attempts} attempts") };
         let message = format!("given up after {tried}, the last: {}", shorten(error));
         complete(status, intent, Reason::WebhookGivenUp, message.clone(), now);
-        return vec![Note {
+        return vec![PlannedEvent {
             warning: true,
             reason: Reason::WebhookGivenUp,
             message: format!("{about}{message}"),
@@ -146,7 +158,7 @@ fn failed(
     });
     let message =
         format!("{about}attempt {attempts} at {} failed, next at {next:.0}: {error}", intent.action);
-    vec![Note { warning: true, reason: Reason::ActionFailed, message }]
+    vec![PlannedEvent { warning: true, reason: Reason::ActionFailed, message }]
 }
 
 /// Writes down that a firing is complete: the manager is dormant from here on.
@@ -161,10 +173,10 @@ pub(crate) fn complete(
     status.intent = None;
     status.notice = None;
     status.phase = Some(Phase::Fired);
-    status.next = Some(Next {
+    status.next = Some(NextStep {
         reason: Reason::Dormant.to_string(),
         message: format!("policy {:?} fired: {message}", intent.policy),
-        ..Next::default()
+        ..NextStep::default()
     });
     status.last_firing = Some(Firing {
         id: intent.id.clone(),
@@ -177,21 +189,21 @@ pub(crate) fn complete(
         message: Some(message),
         evidence: intent.evidence.clone(),
     });
-    bound(status);
+    truncate_texts(status);
 }
 
 /// Errors end up in status: bounded, on a character's border.
 fn shorten(text: &str) -> String {
     let mut text = text.to_owned();
-    cut(&mut text, 1000);
+    truncate_text(&mut text, 1000);
     text
 }
 
-/// So many characters of each text for people are kept in a status: the CRD accepts no text without bounds.
-const LONGEST_TEXT: usize = 4096;
+/// A status keeps this many characters of each message: the CRD accepts no unbounded text.
+const MAX_TEXT_CHARS: usize = 4096;
 
-/// Cuts every text of a status whose length others decide.
-pub(crate) fn bound(status: &mut NamespaceManagerStatus) {
+/// Cuts every text of a status whose length Coppice does not decide.
+pub(crate) fn truncate_texts(status: &mut NamespaceManagerStatus) {
     let next = status.next.iter_mut().map(|next| &mut next.message);
     let policies = status.policies.iter_mut().map(|policy| &mut policy.message);
     let conditions = status.conditions.iter_mut().map(|condition| &mut condition.message);
@@ -200,12 +212,12 @@ pub(crate) fn bound(status: &mut NamespaceManagerStatus) {
     let firing = status.last_firing.iter_mut();
     let firing = firing.flat_map(|firing| firing.message.iter_mut().chain(firing.evidence.values_mut()));
     for text in next.chain(policies).chain(conditions).chain(intent).chain(firing) {
-        cut(text, LONGEST_TEXT);
+        truncate_text(text, MAX_TEXT_CHARS);
     }
 }
 
-/// Cuts a text after so many characters, and says so. Cutting what has been cut changes nothing.
-fn cut(text: &mut String, most: usize) {
+/// Cuts a text after this many characters, and says so. Cutting what has been cut changes nothing.
+fn truncate_text(text: &mut String, most: usize) {
     const MORE: &str = "...";
     if text.len() <= most || text.chars().count() <= most {
         return;

@@ -5,8 +5,8 @@ mod support;
 
 use coppice_api::manager::{Phase, Policy};
 use coppice_lifecycle::facts::PodPhase;
-use coppice_lifecycle::plan::Effect;
-use coppice_lifecycle::record::Outcome;
+use coppice_lifecycle::plan::Step;
+use coppice_lifecycle::record::StepOutcome;
 use coppice_lifecycle::{Comparison, Digests};
 use support::{Scene, at, yaml};
 
@@ -76,18 +76,18 @@ fn a_digest_says_whether_policies_changed_in_the_form_that_it_names() {
 fn a_manager_that_another_version_has_fired_is_dormant_until_it_is_rearmed() {
     let mut scene = Scene::policy("{ttl: {after: 40s}}", "{webhook: {url: 'http://hook.team-a.svc/'}}");
     scene.settle(41);
-    scene.outcome(&Outcome::WebhookDelivered { answer: "200".to_owned() }, 42);
+    scene.outcome(&StepOutcome::WebhookDelivered { response: "200".to_owned() }, 42);
     scene.status.last_firing.as_mut().unwrap().digest = "v9:0123".to_owned();
     scene.settle(43);
-    assert_eq!((scene.phase(), scene.next_reason()), (Phase::Fired, "DigestNotUnderstood"));
+    assert_eq!((scene.phase(), scene.next_reason()), (Phase::Fired, "UnsupportedDigest"));
     assert!(scene.status.next.as_ref().unwrap().message.contains("dormant until spec.rearm is 1"));
     scene.edit(|spec| spec.policies[0].name.push('!'));
-    assert_eq!((scene.settle(44).effect, scene.next_reason()), (None, "DigestNotUnderstood"));
+    assert_eq!((scene.settle(44).step, scene.next_reason()), (None, "UnsupportedDigest"));
     scene.edit(|spec| spec.rearm = Some(1));
-    let Some(Effect::Webhook(intent, _)) = scene.settle(45).effect else { panic!("it is armed") };
+    let Some(Step::Webhook(intent, _)) = scene.settle(45).step else { panic!("it is armed") };
     assert_eq!(intent.digest, coppice_lifecycle::digest(&scene.spec.policies));
-    scene.outcome(&Outcome::WebhookDelivered { answer: "200".to_owned() }, 46);
-    assert_eq!((scene.settle(47).effect, scene.next_reason()), (None, "Dormant"));
+    scene.outcome(&StepOutcome::WebhookDelivered { response: "200".to_owned() }, 46);
+    assert_eq!((scene.settle(47).step, scene.next_reason()), (None, "Dormant"));
 }
 
 #[test]
@@ -98,20 +98,16 @@ fn a_step_that_another_version_decided_is_neither_taken_nor_decided_again() {
         ("{webhook: {url: 'http://hook.team-a.svc/'}}", false),
     ] {
         let mut scene = Scene::policy("{ttl: {after: 40s}}", then);
-        assert!(scene.settle(41).effect.is_some());
+        assert!(scene.settle(41).step.is_some());
         scene.status.intent.as_mut().unwrap().digest = "v9:0123".to_owned();
         let intent = scene.status.intent.clone();
         for seconds in [42, 4000] {
             let plan = scene.settle(seconds);
-            assert_eq!((plan.effect, plan.look_at, &scene.status.intent), (None, None, &intent), "{then}");
-            assert_eq!(
-                (scene.phase(), scene.next_reason()),
-                (Phase::Pending, "DigestNotUnderstood"),
-                "{then}"
-            );
+            assert_eq!((plan.step, plan.next_check, &scene.status.intent), (None, None, &intent), "{then}");
+            assert_eq!((scene.phase(), scene.next_reason()), (Phase::Pending, "UnsupportedDigest"), "{then}");
         }
         scene.edit(|spec| spec.suspend = true);
-        assert_eq!(scene.settle(4001).effect, None);
+        assert_eq!(scene.settle(4001).step, None);
         assert_eq!(scene.status.intent.is_none(), is_given_up_by_suspend, "{then}");
     }
 }

@@ -4,7 +4,7 @@
 mod support;
 
 use coppice_api::Reason;
-use coppice_lifecycle::record::Outcome;
+use coppice_lifecycle::record::StepOutcome;
 use support::Scene;
 
 #[test]
@@ -12,10 +12,10 @@ fn texts_in_status_are_cut_where_others_decide_their_length() {
     let long = "ü".repeat(40_000);
     let mut scene = Scene::policy("{ttl: {after: 40s}}", "{webhook: {url: 'http://hook.team-a.svc/'}}");
     scene.settle(41);
-    scene.outcome(&Outcome::failed(long.clone()), 42);
+    scene.outcome(&StepOutcome::failed(long.clone()), 42);
     scene.settle(42);
     assert_eq!(scene.status.intent.as_ref().unwrap().last_error.as_ref().unwrap().chars().count(), 1000);
-    scene.outcome(&Outcome::WebhookDelivered { answer: long.clone() }, 43);
+    scene.outcome(&StepOutcome::WebhookDelivered { response: long.clone() }, 43);
     let written = scene.status.clone();
     scene.settle(44);
     for status in [&written, &scene.status] {
@@ -32,8 +32,8 @@ fn texts_in_status_are_cut_where_others_decide_their_length() {
 fn one_attempt_is_one() {
     let mut scene = Scene::policy("{ttl: {after: 40s}}", "{webhook: {url: 'http://hook.team-a.svc/'}}");
     scene.settle(41);
-    let at_least = std::time::Duration::ZERO;
-    scene.outcome(&Outcome::Failed { error: "410".to_owned(), permanent: true, at_least }, 42);
+    let min_delay = std::time::Duration::ZERO;
+    scene.outcome(&StepOutcome::Failed { error: "410".to_owned(), permanent: true, min_delay }, 42);
     let message = scene.status.last_firing.as_ref().unwrap().message.clone();
     assert_eq!(message.as_deref(), Some("given up after 1 attempt, the last: 410"));
 }

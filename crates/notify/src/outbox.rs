@@ -1,9 +1,9 @@
-//! Deliveries beside the reconciles: many at once, but only so many, only a few per namespace and per host. Namespaces take turns.
+//! Deliveries in the background: concurrent, with limits in all, per namespace and per host. Namespaces take turns.
 //!
 //! A reconcile submits a request and returns; when the attempt is over, the object is woken and finds the result here, writes it into
-//! its status and forgets it. **Nothing here is durable.** How many attempts were made and when the next one is due stands in the
-//! object's status; after a restart the outbox is empty and the object submits again with the same id. So a webhook is delivered at
-//! least once, and receivers tell repetitions by `webhook-id`.
+//! its status and forgets it. **Nothing here is durable.** The object's status records how many attempts were made and
+//! when the next one is due; after a restart the outbox is empty and the object submits again with the same id. So a
+//! webhook is delivered at least once, and receivers recognize repetitions by `webhook-id`.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
@@ -18,19 +18,19 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::webhook::{Delivered, SendError, WebhookRequest, WebhookSender};
+use crate::webhook::{Delivered, SendError, WebhookClient, WebhookRequest};
 
-mod turns;
+mod fair_queue;
 
-use turns::{Accepted, Turns};
+use fair_queue::{FairQueue, QueuedRequest};
 
-/// Makes one attempt; a [`WebhookSender`], or its double in a test.
+/// Makes one attempt; a [`WebhookClient`], or its double in a test.
 pub trait Deliver: Send + Sync + 'static {
     /// Makes one attempt and ends in bounded time.
     fn deliver(&self, request: WebhookRequest) -> BoxFuture<'_, Result<Delivered, SendError>>;
 }
 
-impl Deliver for WebhookSender {
+impl Deliver for WebhookClient {
     fn deliver(&self, request: WebhookRequest) -> BoxFuture<'_, Result<Delivered, SendError>> {
         self.send(request).boxed()
     }
@@ -38,7 +38,7 @@ impl Deliver for WebhookSender {
 
 /// How much an [`Outbox`] takes on. Every number is at least 1; 0 is read as 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct OutboxLimits {
     /// Attempts at once.
     pub concurrency: usize,
     /// Attempts at once on behalf of one namespace.
@@ -51,30 +51,30 @@ pub struct Limits {
     pub capacity_per_namespace: usize,
 }
 
-impl Default for Limits {
+impl Default for OutboxLimits {
     fn default() -> Self {
         Self { concurrency: 32, per_namespace: 8, per_host: 4, capacity: 1024, capacity_per_namespace: 64 }
     }
 }
 
-/// What became of a submitted request.
+/// The state of a submitted request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Attempt {
+pub enum AttemptState {
     /// Waiting for its turn, or being attempted.
     InFlight,
     /// The attempt is over; forget it when the result is written down.
-    Done(Result<Delivered, Failure>),
+    Done(Result<Delivered, AttemptFailure>),
 }
 
 /// An attempt that did not deliver.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{message}")]
-pub struct Failure {
+pub struct AttemptFailure {
     /// One sentence for the object's status.
     pub message: String,
     /// Whether another attempt of the same request is pointless.
     pub permanent: bool,
-    /// How long the receiver asked to be left alone; the next attempt should not be earlier.
+    /// How long the receiver asked to wait; the next attempt should not be earlier.
     pub retry_after: Option<Duration>,
 }
 
@@ -108,7 +108,7 @@ pub enum SubmitError {
         /// How many one namespace may have.
         capacity: usize,
     },
-    /// The operator is ending.
+    /// The operator is shutting down.
     #[error("no webhook is sent while the operator shuts down; this one is tried again after the restart")]
     Closed,
 }
@@ -126,29 +126,33 @@ impl<K> Clone for Outbox<K> {
 
 struct Inner<K> {
     deliver: Arc<dyn Deliver>,
-    limits: Limits,
+    limits: OutboxLimits,
     wake: Box<dyn Fn(K) + Send + Sync>,
     tasks: TaskTracker,
     stop: CancellationToken,
-    book: Mutex<Book<K>>,
+    locked: Mutex<OutboxState<K>>,
 }
 
-struct Book<K> {
-    entries: HashMap<String, Entry>,
-    turns: Turns<K>,
+struct OutboxState<K> {
+    entries: HashMap<String, OutboxEntry>,
+    fair_queue: FairQueue<K>,
     finished: u64,
     closed: bool,
 }
 
-enum Entry {
-    InFlight { forgotten: bool },
-    Done { result: Result<Delivered, Failure>, order: u64 },
+enum OutboxEntry {
+    InFlight { acknowledged: bool },
+    Done { result: Result<Delivered, AttemptFailure>, order: u64 },
 }
 
 impl<K: Send + 'static> Outbox<K> {
     /// An empty outbox. `wake` is called after each attempt with the key it was submitted with; it must not block.
-    pub fn new(deliver: Arc<dyn Deliver>, limits: Limits, wake: impl Fn(K) + Send + Sync + 'static) -> Self {
-        let limits = Limits {
+    pub fn new(
+        deliver: Arc<dyn Deliver>,
+        limits: OutboxLimits,
+        wake: impl Fn(K) + Send + Sync + 'static,
+    ) -> Self {
+        let limits = OutboxLimits {
             concurrency: limits.concurrency.max(1),
             per_namespace: limits.per_namespace.max(1),
             per_host: limits.per_host.max(1),
@@ -161,9 +165,9 @@ impl<K: Send + 'static> Outbox<K> {
             wake: Box::new(wake),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
-            book: Mutex::new(Book {
+            locked: Mutex::new(OutboxState {
                 entries: HashMap::new(),
-                turns: Turns::default(),
+                fair_queue: FairQueue::default(),
                 finished: 0,
                 closed: false,
             }),
@@ -177,53 +181,53 @@ impl<K: Send + 'static> Outbox<K> {
     /// nobody forgot makes room, or else a request that waits for a namespace with more of them: its object is woken, to submit again.
     pub fn submit(&self, namespace: &str, key: K, request: WebhookRequest) -> Result<Submitted, SubmitError> {
         let inner = &self.inner;
-        let mut book = inner.book();
-        if book.closed {
+        let mut locked = inner.locked();
+        if locked.closed {
             return Err(SubmitError::Closed);
         }
-        match book.entries.get_mut(&request.id) {
-            Some(Entry::InFlight { forgotten }) => {
-                *forgotten = false;
+        match locked.entries.get_mut(&request.id) {
+            Some(OutboxEntry::InFlight { acknowledged }) => {
+                *acknowledged = false;
                 return Ok(Submitted::AlreadyInFlight);
             }
-            Some(Entry::Done { .. }) => return Ok(Submitted::AlreadyDone),
+            Some(OutboxEntry::Done { .. }) => return Ok(Submitted::AlreadyDone),
             None => {}
         }
-        book.turns.admits(namespace, &inner.limits)?;
-        let displaced = book.make_room(namespace, &inner.limits)?;
-        book.entries.insert(request.id.clone(), Entry::InFlight { forgotten: false });
+        locked.fair_queue.admits(namespace, &inner.limits)?;
+        let evicted = locked.evict_to_fit(namespace, &inner.limits)?;
+        locked.entries.insert(request.id.clone(), OutboxEntry::InFlight { acknowledged: false });
         let host = request.destination.host().to_string();
         let (namespace, submitted) = (namespace.to_owned(), Instant::now());
-        book.turns.add(Accepted { key, namespace, host, request, submitted });
-        drop(book);
-        inner.start_what_may();
-        if let Some(key) = displaced {
+        locked.fair_queue.add(QueuedRequest { key, namespace, host, request, submitted });
+        drop(locked);
+        inner.start_ready();
+        if let Some(key) = evicted {
             (inner.wake)(key);
         }
         Ok(Submitted::Accepted)
     }
 
-    /// What became of a request; `None` when it was never submitted, was forgotten, or was dropped.
-    pub fn state(&self, id: &str) -> Option<Attempt> {
-        match self.inner.book().entries.get(id)? {
-            Entry::InFlight { .. } => Some(Attempt::InFlight),
-            Entry::Done { result, .. } => Some(Attempt::Done(result.clone())),
+    /// The state of a request; `None` when it was never submitted, was forgotten, or was dropped.
+    pub fn state(&self, id: &str) -> Option<AttemptState> {
+        match self.inner.locked().entries.get(id)? {
+            OutboxEntry::InFlight { .. } => Some(AttemptState::InFlight),
+            OutboxEntry::Done { result, .. } => Some(AttemptState::Done(result.clone())),
         }
     }
 
-    /// Drops a result, or the interest in one: an attempt in flight goes on, but wakes nobody and leaves no result.
-    pub fn forget(&self, id: &str) {
-        let mut book = self.inner.book();
-        match book.entries.get_mut(id) {
-            Some(Entry::InFlight { forgotten }) => *forgotten = true,
-            Some(Entry::Done { .. }) => drop(book.entries.remove(id)),
+    /// Drops a result, or the interest in one: an attempt in flight continues, but wakes nobody and leaves no result.
+    pub fn acknowledge(&self, id: &str) {
+        let mut locked = self.inner.locked();
+        match locked.entries.get_mut(id) {
+            Some(OutboxEntry::InFlight { acknowledged }) => *acknowledged = true,
+            Some(OutboxEntry::Done { .. }) => drop(locked.entries.remove(id)),
             None => {}
         }
     }
 
     /// How many requests are waiting or being attempted.
     pub fn in_flight(&self) -> usize {
-        self.inner.book().turns.in_flight()
+        self.inner.locked().fair_queue.in_flight()
     }
 
     /// Takes nothing more, drops what is waiting, and gives what is being attempted until `grace` has passed. Returns how many
@@ -231,10 +235,10 @@ impl<K: Send + 'static> Outbox<K> {
     pub async fn shutdown(&self, grace: Duration) -> usize {
         let inner = &self.inner;
         {
-            let mut book = inner.book();
-            book.closed = true;
-            for dropped in book.turns.clear() {
-                book.entries.remove(&dropped.request.id);
+            let mut locked = inner.locked();
+            locked.closed = true;
+            for dropped in locked.fair_queue.clear() {
+                locked.entries.remove(&dropped.request.id);
             }
         }
         inner.tasks.close();
@@ -249,13 +253,13 @@ impl<K: Send + 'static> Outbox<K> {
 }
 
 impl<K: Send + 'static> Inner<K> {
-    /// Begins every attempt whose turn it is.
-    fn start_what_may(self: &Arc<Self>) {
+    /// Starts every attempt whose turn it is.
+    fn start_ready(self: &Arc<Self>) {
         loop {
-            let Some(next) = self.book().turns.next(&self.limits) else { return };
+            let Some(next) = self.locked().fair_queue.next(&self.limits) else { return };
             let this = Arc::clone(self);
             self.tasks.spawn(async move {
-                let Accepted { key, namespace, host, request, submitted } = next;
+                let QueuedRequest { key, namespace, host, request, submitted } = next;
                 let id = request.id.clone();
                 let result = tokio::select! {
                     biased;
@@ -263,7 +267,7 @@ impl<K: Send + 'static> Inner<K> {
                     result = this.attempt(request, submitted) => Some(result),
                 };
                 let wanted = this.finish(&id, &namespace, &host, result);
-                this.start_what_may();
+                this.start_ready();
                 if wanted {
                     (this.wake)(key);
                 }
@@ -273,12 +277,16 @@ impl<K: Send + 'static> Inner<K> {
 }
 
 impl<K> Inner<K> {
-    fn book(&self) -> MutexGuard<'_, Book<K>> {
-        // The book is whole between any two statements that could panic.
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn locked(&self) -> MutexGuard<'_, OutboxState<K>> {
+        // The state is consistent between any two statements that could panic.
+        self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn attempt(&self, mut request: WebhookRequest, submitted: Instant) -> Result<Delivered, Failure> {
+    async fn attempt(
+        &self,
+        mut request: WebhookRequest,
+        submitted: Instant,
+    ) -> Result<Delivered, AttemptFailure> {
         request.now = later(request.now, submitted.elapsed());
         let id = request.id.clone();
         let delivery = AssertUnwindSafe(async { self.deliver.deliver(request).await });
@@ -287,7 +295,7 @@ impl<K> Inner<K> {
             Ok(Err(error)) => {
                 tracing::info!(webhook_id = id, %error, "a webhook was not delivered");
                 tracing::debug!(webhook_id = id, ?error, "why a webhook was not delivered");
-                Err(Failure {
+                Err(AttemptFailure {
                     message: error.to_string(),
                     permanent: error.is_permanent(),
                     retry_after: error.retry_after(),
@@ -296,28 +304,28 @@ impl<K> Inner<K> {
             Err(_panic) => {
                 tracing::error!(webhook_id = id, "the delivery of a webhook panicked");
                 let message = "the delivery failed inside Coppice; its log has more".to_owned();
-                Err(Failure { message, permanent: false, retry_after: None })
+                Err(AttemptFailure { message, permanent: false, retry_after: None })
             }
         }
     }
 
-    /// Writes the end of an attempt down; `None` leaves no trace. Returns whether somebody waits for the result.
+    /// Records the end of an attempt; `None` leaves no result. Returns whether somebody waits for the result.
     fn finish(
         &self,
         id: &str,
         namespace: &str,
         host: &str,
-        result: Option<Result<Delivered, Failure>>,
+        result: Option<Result<Delivered, AttemptFailure>>,
     ) -> bool {
-        let mut book = self.book();
-        book.turns.done(namespace, host);
-        let entry = book.entries.remove(id);
-        let wanted = matches!(entry, Some(Entry::InFlight { forgotten: false }));
+        let mut locked = self.locked();
+        locked.fair_queue.done(namespace, host);
+        let entry = locked.entries.remove(id);
+        let wanted = matches!(entry, Some(OutboxEntry::InFlight { acknowledged: false }));
         match result {
             Some(result) if wanted => {
-                book.finished += 1;
-                let order = book.finished;
-                book.entries.insert(id.to_owned(), Entry::Done { result, order });
+                locked.finished += 1;
+                let order = locked.finished;
+                locked.entries.insert(id.to_owned(), OutboxEntry::Done { result, order });
                 true
             }
             _ => false,
@@ -325,16 +333,16 @@ impl<K> Inner<K> {
     }
 }
 
-impl<K> Book<K> {
-    /// Makes room for a request of a namespace; the key of an object whose request had to go for it, if one had to.
-    fn make_room(&mut self, namespace: &str, limits: &Limits) -> Result<Option<K>, SubmitError> {
+impl<K> OutboxState<K> {
+    /// Makes room for a request of a namespace; returns the key of the object whose request was dropped for it, if any.
+    fn evict_to_fit(&mut self, namespace: &str, limits: &OutboxLimits) -> Result<Option<K>, SubmitError> {
         if self.entries.len() < limits.capacity || self.drop_oldest_result() {
             return Ok(None);
         }
         let full = SubmitError::Full { capacity: limits.capacity };
-        let displaced = self.turns.displace_for(namespace).ok_or(full)?;
-        let entry = self.entries.remove(&displaced.request.id);
-        Ok(matches!(entry, Some(Entry::InFlight { forgotten: false })).then_some(displaced.key))
+        let evicted = self.fair_queue.evict_for(namespace).ok_or(full)?;
+        let entry = self.entries.remove(&evicted.request.id);
+        Ok(matches!(entry, Some(OutboxEntry::InFlight { acknowledged: false })).then_some(evicted.key))
     }
 
     fn drop_oldest_result(&mut self) -> bool {
@@ -342,8 +350,8 @@ impl<K> Book<K> {
             .entries
             .iter()
             .filter_map(|(id, entry)| match entry {
-                Entry::Done { order, .. } => Some((*order, id.clone())),
-                Entry::InFlight { .. } => None,
+                OutboxEntry::Done { order, .. } => Some((*order, id.clone())),
+                OutboxEntry::InFlight { .. } => None,
             })
             .min();
         oldest.is_some_and(|(_, id)| self.entries.remove(&id).is_some())

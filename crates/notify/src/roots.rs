@@ -1,4 +1,4 @@
-//! The certificate authorities that receivers are believed by.
+//! The certificate authorities that are trusted to certify receivers.
 
 use rustls::ClientConfig;
 use rustls::RootCertStore;
@@ -20,7 +20,7 @@ pub enum RootsError {
     Protocol(rustls::Error),
 }
 
-/// Client settings that believe the platform's authorities and those in `extra`, a PEM bundle that may be empty.
+/// Client settings that trust the platform's authorities and those in `extra`, a PEM bundle that may be empty.
 ///
 /// A platform without authorities is no error, so that plain `http` works in an image without them; every `https` receiver then
 /// fails with an unknown issuer.

@@ -1,14 +1,16 @@
 //! One attempt to deliver one webhook.
 //!
-//! The host is checked before its name is looked up, every address it leads to is checked after, and the attempt has an HTTP client
-//! of its own that knows these addresses and no resolver, proxy, redirect or older connection: it cannot connect anywhere else.
+//! The host is checked before its name is looked up, every address that it resolves to is checked after, and the
+//! attempt has an HTTP client of its own that knows these addresses and no resolver, proxy, redirect or older
+//! connection: it cannot connect anywhere else.
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coppice_lifecycle::destination::{AllowList, Destination, Host, Refusal};
+use coppice_api::text::acts_on_terminal;
+use coppice_destination::{AllowList, Destination, DestinationError, Host};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -22,20 +24,20 @@ use crate::key::SigningKey;
 use crate::roots::{RootsError, client_config};
 
 /// The largest body that is sent, in bytes.
-pub const LARGEST_BODY: usize = 256 * 1024;
+pub const MAX_BODY_BYTES: usize = 256 * 1024;
 /// How much of an answer is read, in bytes; the rest is never asked for.
-pub const LARGEST_ANSWER: usize = 64 * 1024;
+pub const MAX_RESPONSE_BYTES: usize = 64 * 1024;
 /// The longest wait that a receiver can ask for with `retry-after`.
-pub const LONGEST_RETRY_AFTER: Duration = Duration::from_hours(1);
+pub const MAX_RETRY_AFTER: Duration = Duration::from_hours(1);
 
-const LONGEST_ID: usize = 128;
+const MAX_ID_LENGTH: usize = 128;
 /// How much of an answer is kept for the log, in bytes.
-const EXCERPT: usize = 200;
+const MAX_EXCERPT_BYTES: usize = 200;
 /// How long a delivered webhook waits for the rest of the answer, so that the receiver can finish writing it.
 const DRAIN: Duration = Duration::from_secs(1);
 const USER_AGENT: &str = concat!("coppice/", env!("CARGO_PKG_VERSION"));
 
-/// What a [`WebhookSender`] needs.
+/// What a [`WebhookClient`] needs.
 pub struct WebhookSettings {
     /// The key that signs.
     pub key: SigningKey,
@@ -43,10 +45,10 @@ pub struct WebhookSettings {
     pub connect_timeout: Duration,
     /// The longest wait for everything up to the head of the answer, name resolution included.
     pub timeout: Duration,
-    /// More certificate authorities to believe, as a PEM bundle; empty for none.
+    /// More certificate authorities to trust, as a PEM bundle; empty for none.
     pub extra_roots_pem: Vec<u8>,
     /// How names become addresses.
-    pub lookup: Arc<dyn Lookup>,
+    pub lookup: Arc<dyn Resolver>,
 }
 
 impl WebhookSettings {
@@ -57,22 +59,22 @@ impl WebhookSettings {
             connect_timeout: Duration::from_secs(3),
             timeout: Duration::from_secs(10),
             extra_roots_pem: Vec::new(),
-            lookup: Arc::new(SystemLookup),
+            lookup: Arc::new(SystemResolver),
         }
     }
 }
 
 /// Turns names into addresses.
-pub trait Lookup: Send + Sync + 'static {
+pub trait Resolver: Send + Sync + 'static {
     /// All addresses of a host, each with the given port.
     fn lookup<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>>;
 }
 
 /// The system's resolver, with its search domains.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct SystemLookup;
+pub struct SystemResolver;
 
-impl Lookup for SystemLookup {
+impl Resolver for SystemResolver {
     fn lookup<'a>(&'a self, host: &'a str, port: u16) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>> {
         async move { Ok(tokio::net::lookup_host((host, port)).await?.collect()) }.boxed()
     }
@@ -89,7 +91,7 @@ pub struct WebhookRequest {
     pub allow: AllowList,
     /// The namespace that it is sent for.
     pub namespace: String,
-    /// The JSON to be sent, at most [`LARGEST_BODY`] bytes.
+    /// The JSON to be sent, at most [`MAX_BODY_BYTES`] bytes.
     pub body: Vec<u8>,
     /// The time of this attempt, which is signed.
     pub now: Timestamp,
@@ -111,15 +113,15 @@ pub struct Delivered {
 pub enum SendError {
     /// The destination is not permitted.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] DestinationError),
     /// The id cannot be signed safely.
-    #[error("the webhook's id {id:?} is not 1 to {LONGEST_ID} letters, digits, - and _")]
+    #[error("the webhook's id {id:?} is not 1 to {MAX_ID_LENGTH} letters, digits, - and _")]
     Id {
         /// The id.
         id: String,
     },
-    /// The body is larger than [`LARGEST_BODY`].
-    #[error("the webhook's body has {bytes} bytes; {LARGEST_BODY} is the most")]
+    /// The body is larger than [`MAX_BODY_BYTES`].
+    #[error("the webhook's body has {bytes} bytes; {MAX_BODY_BYTES} is the most")]
     TooLarge {
         /// Its size in bytes.
         bytes: usize,
@@ -167,7 +169,7 @@ pub enum SendError {
         code: u16,
         /// The beginning of the answer on one line, for the operator's log only.
         excerpt: String,
-        /// How long the receiver asked to be left alone, at most [`LONGEST_RETRY_AFTER`].
+        /// How long the receiver asked to wait, at most [`MAX_RETRY_AFTER`].
         retry_after: Option<Duration>,
     },
 }
@@ -192,7 +194,7 @@ pub enum NoConnection {
     /// The certificate has expired, or is not valid yet.
     #[error("the receiver's certificate is not valid at this time; renew it")]
     CertificateTime,
-    /// An authority that is not believed.
+    /// The authority is not trusted.
     #[error(
         "the receiver's certificate is from an authority that is not trusted; an administrator can add it with --webhook-ca-file"
     )]
@@ -291,19 +293,19 @@ impl SendError {
         }
     }
 
-    /// How long the receiver asked to be left alone.
+    /// How long the receiver asked to wait.
     pub fn retry_after(&self) -> Option<Duration> {
         if let Self::Status { retry_after, .. } = self { *retry_after } else { None }
     }
 }
 
 /// Signs webhooks and posts them, each with a client of its own.
-pub struct WebhookSender {
+pub struct WebhookClient {
     settings: WebhookSettings,
     tls: rustls::ClientConfig,
 }
 
-impl WebhookSender {
+impl WebhookClient {
     /// Reads the certificate authorities.
     pub fn new(settings: WebhookSettings) -> Result<Self, RootsError> {
         let tls = client_config(&settings.extra_roots_pem)?;
@@ -315,7 +317,7 @@ impl WebhookSender {
         if !is_id(&request.id) {
             return Err(SendError::Id { id: request.id });
         }
-        if request.body.len() > LARGEST_BODY {
+        if request.body.len() > MAX_BODY_BYTES {
             return Err(SendError::TooLarge { bytes: request.body.len() });
         }
         request.allow.permits_host(&request.destination, &request.namespace)?;
@@ -324,7 +326,7 @@ impl WebhookSender {
         let response = timeout_at(deadline, self.exchange(request))
             .await
             .map_err(|_| SendError::Timeout { after: timeout })??;
-        conclude(response, deadline).await
+        read_response(response, deadline).await
     }
 
     async fn exchange(&self, request: WebhookRequest) -> Result<Response, SendError> {
@@ -409,14 +411,14 @@ fn requested_host(destination: &Destination) -> &str {
 
 fn is_id(id: &str) -> bool {
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    matches!(id.len(), 1..=LONGEST_ID) && id.bytes().all(letter)
+    matches!(id.len(), 1..=MAX_ID_LENGTH) && id.bytes().all(letter)
 }
 
-async fn conclude(response: Response, deadline: Instant) -> Result<Delivered, SendError> {
+async fn read_response(response: Response, deadline: Instant) -> Result<Delivered, SendError> {
     let status = response.status();
     if status.is_success() {
         let address = response.remote_addr();
-        read(response, LARGEST_ANSWER, deadline.min(Instant::now() + DRAIN)).await;
+        read(response, MAX_RESPONSE_BYTES, deadline.min(Instant::now() + DRAIN)).await;
         return Ok(Delivered { status: status.as_u16(), address });
     }
     if status.is_redirection() {
@@ -426,8 +428,8 @@ async fn conclude(response: Response, deadline: Instant) -> Result<Delivered, Se
         .headers()
         .get(RETRY_AFTER)
         .and_then(|value| value.to_str().ok()?.trim().parse().ok())
-        .map(|seconds| Duration::from_secs(seconds).min(LONGEST_RETRY_AFTER));
-    let body = read(response, EXCERPT, deadline).await;
+        .map(|seconds| Duration::from_secs(seconds).min(MAX_RETRY_AFTER));
+    let body = read(response, MAX_EXCERPT_BYTES, deadline).await;
     Err(SendError::Status { code: status.as_u16(), excerpt: excerpt(&body), retry_after })
 }
 
@@ -441,13 +443,9 @@ async fn read(mut response: Response, limit: usize, deadline: Instant) -> Vec<u8
     body
 }
 
-/// One line without control characters and without characters that change the direction of text.
+/// One line without characters that act on a terminal.
 fn excerpt(body: &[u8]) -> String {
-    let invisible = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
-    };
-    let text = String::from_utf8_lossy(body).replace(invisible, " ");
+    let text = String::from_utf8_lossy(body).replace(acts_on_terminal, " ");
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

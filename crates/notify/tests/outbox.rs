@@ -7,7 +7,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use coppice_notify::outbox::{Attempt, Deliver, Failure, Limits, Outbox, SubmitError, Submitted};
+use coppice_notify::outbox::{
+    AttemptFailure, AttemptState, Deliver, Outbox, OutboxLimits, SubmitError, Submitted,
+};
 use coppice_notify::webhook::{Delivered, SendError, WebhookRequest};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -17,12 +19,12 @@ use tokio::sync::{oneshot, watch};
 
 use support::{now, request};
 
-type Answer = Result<Delivered, SendError>;
+type DeliveryResult = Result<Delivered, SendError>;
 const OK: Delivered = Delivered { status: 200, address: None };
 
 /// Every delivery waits for its answer; a delivery to `/panic` panics.
 struct Scripted {
-    waiting: Mutex<HashMap<String, (Timestamp, oneshot::Sender<Answer>)>>,
+    waiting: Mutex<HashMap<String, (Timestamp, oneshot::Sender<DeliveryResult>)>>,
     count: watch::Sender<usize>,
 }
 
@@ -39,10 +41,10 @@ impl Scripted {
         assert!(reached.is_ok(), "{} deliveries are under way, not {count}", *self.count.borrow());
     }
 
-    fn answer(&self, id: &str, answer: Answer) -> Timestamp {
-        let (at, sender) = self.waiting.lock().unwrap().remove(id).unwrap();
+    fn complete(&self, id: &str, complete: DeliveryResult) -> Timestamp {
+        let (at, webhook_client) = self.waiting.lock().unwrap().remove(id).unwrap();
         self.count.send_modify(|count| *count -= 1);
-        sender.send(answer).unwrap();
+        webhook_client.send(complete).unwrap();
         at
     }
 
@@ -52,29 +54,29 @@ impl Scripted {
 }
 
 impl Deliver for Scripted {
-    fn deliver(&self, request: WebhookRequest) -> BoxFuture<'_, Answer> {
+    fn deliver(&self, request: WebhookRequest) -> BoxFuture<'_, DeliveryResult> {
         assert!(request.destination.url().path() != "/panic", "a delivery that panics");
-        let (sender, receiver) = oneshot::channel();
-        self.waiting.lock().unwrap().insert(request.id, (request.now, sender));
+        let (webhook_client, receiver) = oneshot::channel();
+        self.waiting.lock().unwrap().insert(request.id, (request.now, webhook_client));
         self.count.send_modify(|count| *count += 1);
         async move { receiver.await.unwrap() }.boxed()
     }
 }
 
-struct Bench {
+struct TestOutbox {
     scripted: Arc<Scripted>,
     outbox: Outbox<String>,
     woken: UnboundedReceiver<String>,
 }
 
-fn bench(limits: Limits) -> Bench {
+fn bench(limits: OutboxLimits) -> TestOutbox {
     let scripted = Scripted::new();
     let (wake, woken): (UnboundedSender<String>, _) = unbounded_channel();
     let outbox = Outbox::new(scripted.clone(), limits, move |key| wake.send(key).unwrap());
-    Bench { scripted, outbox, woken }
+    TestOutbox { scripted, outbox, woken }
 }
 
-impl Bench {
+impl TestOutbox {
     fn submit_of(&self, namespace: &str, id: &str, url: &str) -> Result<Submitted, SubmitError> {
         let request = WebhookRequest { id: id.to_owned(), ..request(url, &["*.svc"]) };
         self.outbox.submit(namespace, format!("key of {id}"), request)
@@ -90,19 +92,19 @@ impl Bench {
 }
 
 #[tokio::test]
-async fn a_result_wakes_its_object_and_stays_until_it_is_forgotten() {
-    let mut bench = bench(Limits::default());
+async fn a_result_wakes_its_object_and_stays_until_it_is_acknowledged() {
+    let mut bench = bench(OutboxLimits::default());
     assert_eq!(bench.outbox.state("a"), None);
     bench.accept("a", "http://a.svc/");
-    assert_eq!(bench.outbox.state("a"), Some(Attempt::InFlight));
+    assert_eq!(bench.outbox.state("a"), Some(AttemptState::InFlight));
     bench.scripted.under_way(1).await;
     assert_eq!(bench.submit("a", "http://a.svc/"), Ok(Submitted::AlreadyInFlight));
-    bench.scripted.answer("a", Ok(OK));
+    bench.scripted.complete("a", Ok(OK));
     assert_eq!(bench.woken.recv().await.unwrap(), "key of a");
-    assert_eq!(bench.outbox.state("a"), Some(Attempt::Done(Ok(OK))));
+    assert_eq!(bench.outbox.state("a"), Some(AttemptState::Done(Ok(OK))));
     assert_eq!(bench.submit("a", "http://a.svc/"), Ok(Submitted::AlreadyDone));
     assert_eq!(bench.outbox.in_flight(), 0);
-    bench.outbox.forget("a");
+    bench.outbox.acknowledge("a");
     assert_eq!(bench.outbox.state("a"), None);
     bench.accept("a", "http://a.svc/");
     bench.scripted.under_way(1).await;
@@ -110,23 +112,23 @@ async fn a_result_wakes_its_object_and_stays_until_it_is_forgotten() {
 
 #[tokio::test]
 async fn a_failure_says_whether_to_try_again_and_when() {
-    let mut bench = bench(Limits::default());
+    let mut bench = bench(OutboxLimits::default());
     bench.accept("a", "http://a.svc/");
     bench.scripted.under_way(1).await;
     let retry_after = Some(Duration::from_secs(9));
-    bench.scripted.answer("a", Err(SendError::Status { code: 503, excerpt: "secret".into(), retry_after }));
+    bench.scripted.complete("a", Err(SendError::Status { code: 503, excerpt: "secret".into(), retry_after }));
     bench.woken.recv().await.unwrap();
     let failure =
-        Failure { message: "the webhook receiver answered 503".into(), permanent: false, retry_after };
-    assert_eq!(bench.outbox.state("a"), Some(Attempt::Done(Err(failure))));
+        AttemptFailure { message: "the webhook receiver answered 503".into(), permanent: false, retry_after };
+    assert_eq!(bench.outbox.state("a"), Some(AttemptState::Done(Err(failure))));
 }
 
 #[tokio::test]
 async fn a_panic_is_a_failure_of_that_delivery_only() {
-    let mut bench = bench(Limits { concurrency: 1, ..Limits::default() });
+    let mut bench = bench(OutboxLimits { concurrency: 1, ..OutboxLimits::default() });
     bench.accept("a", "http://a.svc/panic");
     assert_eq!(bench.woken.recv().await.unwrap(), "key of a");
-    let Some(Attempt::Done(Err(failure))) = bench.outbox.state("a") else { panic!("no failure") };
+    let Some(AttemptState::Done(Err(failure))) = bench.outbox.state("a") else { panic!("no failure") };
     assert!(!failure.permanent);
     bench.accept("b", "http://a.svc/");
     bench.scripted.under_way(1).await;
@@ -134,7 +136,7 @@ async fn a_panic_is_a_failure_of_that_delivery_only() {
 
 #[tokio::test]
 async fn a_slow_host_leaves_slots_for_the_others() {
-    let mut bench = bench(Limits { concurrency: 3, per_host: 2, ..Limits::default() });
+    let mut bench = bench(OutboxLimits { concurrency: 3, per_host: 2, ..OutboxLimits::default() });
     for id in ["slow-1", "slow-2", "slow-3", "slow-4"] {
         bench.accept(id, "http://slow.svc/");
     }
@@ -144,11 +146,11 @@ async fn a_slow_host_leaves_slots_for_the_others() {
     assert!(bench.scripted.is_waiting("quick") && !bench.scripted.is_waiting("slow-3"));
     // All slots are taken; the next one gets the first that is free.
     bench.accept("other", "http://other.svc/");
-    bench.scripted.answer("quick", Ok(OK));
+    bench.scripted.complete("quick", Ok(OK));
     bench.woken.recv().await.unwrap();
     bench.scripted.under_way(3).await;
     assert!(bench.scripted.is_waiting("other"));
-    bench.scripted.answer("slow-1", Ok(OK));
+    bench.scripted.complete("slow-1", Ok(OK));
     bench.woken.recv().await.unwrap();
     bench.scripted.under_way(3).await;
     assert!(bench.scripted.is_waiting("slow-3"));
@@ -156,20 +158,20 @@ async fn a_slow_host_leaves_slots_for_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn the_signed_time_counts_the_wait() {
-    let mut bench = bench(Limits { concurrency: 1, ..Limits::default() });
+    let mut bench = bench(OutboxLimits { concurrency: 1, ..OutboxLimits::default() });
     bench.accept("a", "http://a.svc/");
     bench.scripted.under_way(1).await;
     bench.accept("b", "http://b.svc/");
     tokio::time::advance(Duration::from_mins(1)).await;
-    assert_eq!(bench.scripted.answer("a", Ok(OK)), now());
+    assert_eq!(bench.scripted.complete("a", Ok(OK)), now());
     bench.woken.recv().await.unwrap();
     bench.scripted.under_way(1).await;
-    assert_eq!(bench.scripted.answer("b", Ok(OK)), now() + Duration::from_mins(1));
+    assert_eq!(bench.scripted.complete("b", Ok(OK)), now() + Duration::from_mins(1));
 }
 
 #[tokio::test]
 async fn a_full_outbox_says_so() {
-    let bench = bench(Limits { capacity: 3, capacity_per_namespace: 2, ..Limits::default() });
+    let bench = bench(OutboxLimits { capacity: 3, capacity_per_namespace: 2, ..OutboxLimits::default() });
     bench.accept("a1", "http://a.svc/");
     bench.accept("a2", "http://b.svc/");
     let full = bench.submit("a3", "http://c.svc/").unwrap_err();
@@ -182,7 +184,7 @@ async fn a_full_outbox_says_so() {
 
 #[tokio::test]
 async fn namespaces_take_turns_however_many_hosts_one_of_them_calls() {
-    let mut bench = bench(Limits { concurrency: 4, per_namespace: 4, ..Limits::default() });
+    let mut bench = bench(OutboxLimits { concurrency: 4, per_namespace: 4, ..OutboxLimits::default() });
     for n in 0..40 {
         let url = format!("http://host-{n}.svc/");
         assert_eq!(bench.submit_of("greedy", &format!("greedy-{n}"), &url), Ok(Submitted::Accepted));
@@ -199,7 +201,7 @@ async fn namespaces_take_turns_however_many_hosts_one_of_them_calls() {
         ("greedy-3", "greedy-5"),
         ("greedy-4", "quiet-1"),
     ] {
-        bench.scripted.answer(ended, Ok(OK));
+        bench.scripted.complete(ended, Ok(OK));
         bench.woken.recv().await.unwrap();
         bench.scripted.under_way(4).await;
         assert!(bench.scripted.is_waiting(next), "{next} does not follow {ended}");
@@ -208,7 +210,7 @@ async fn namespaces_take_turns_however_many_hosts_one_of_them_calls() {
 
 #[tokio::test]
 async fn a_namespace_takes_a_part_of_the_slots_only() {
-    let bench = bench(Limits { concurrency: 4, per_namespace: 3, ..Limits::default() });
+    let bench = bench(OutboxLimits { concurrency: 4, per_namespace: 3, ..OutboxLimits::default() });
     for n in 0..10 {
         let url = format!("http://host-{n}.svc/");
         assert_eq!(bench.submit_of("greedy", &format!("greedy-{n}"), &url), Ok(Submitted::Accepted));
@@ -221,7 +223,7 @@ async fn a_namespace_takes_a_part_of_the_slots_only() {
 
 #[tokio::test]
 async fn who_crowds_a_full_outbox_makes_room_for_others() {
-    let mut bench = bench(Limits { concurrency: 1, capacity: 3, ..Limits::default() });
+    let mut bench = bench(OutboxLimits { concurrency: 1, capacity: 3, ..OutboxLimits::default() });
     for id in ["greedy-0", "greedy-1", "greedy-2"] {
         assert_eq!(bench.submit_of("greedy", id, "http://a.svc/"), Ok(Submitted::Accepted));
     }
@@ -238,29 +240,29 @@ async fn who_crowds_a_full_outbox_makes_room_for_others() {
 
 #[tokio::test]
 async fn the_oldest_result_makes_room() {
-    let mut bench = bench(Limits { capacity: 2, ..Limits::default() });
+    let mut bench = bench(OutboxLimits { capacity: 2, ..OutboxLimits::default() });
     for id in ["a", "b"] {
         bench.accept(id, "http://a.svc/");
         bench.scripted.under_way(1).await;
-        bench.scripted.answer(id, Ok(OK));
+        bench.scripted.complete(id, Ok(OK));
         bench.woken.recv().await.unwrap();
     }
     bench.accept("c", "http://a.svc/");
     assert_eq!(bench.outbox.state("a"), None);
-    assert_eq!(bench.outbox.state("b"), Some(Attempt::Done(Ok(OK))));
+    assert_eq!(bench.outbox.state("b"), Some(AttemptState::Done(Ok(OK))));
 }
 
 #[tokio::test]
-async fn what_is_forgotten_in_flight_wakes_nobody_unless_it_is_wanted_again() {
-    let mut bench = bench(Limits::default());
+async fn what_is_acknowledged_in_flight_wakes_nothing_unless_requested_again() {
+    let mut bench = bench(OutboxLimits::default());
     bench.accept("a", "http://a.svc/");
     bench.accept("b", "http://a.svc/");
     bench.scripted.under_way(2).await;
-    bench.outbox.forget("a");
-    bench.outbox.forget("b");
+    bench.outbox.acknowledge("a");
+    bench.outbox.acknowledge("b");
     assert_eq!(bench.submit("b", "http://a.svc/"), Ok(Submitted::AlreadyInFlight));
-    bench.scripted.answer("a", Ok(OK));
-    bench.scripted.answer("b", Ok(OK));
+    bench.scripted.complete("a", Ok(OK));
+    bench.scripted.complete("b", Ok(OK));
     assert_eq!(bench.woken.recv().await.unwrap(), "key of b");
     assert_eq!(bench.outbox.shutdown(Duration::from_mins(1)).await, 0);
     assert_eq!(bench.outbox.state("a"), None);
@@ -268,8 +270,8 @@ async fn what_is_forgotten_in_flight_wakes_nobody_unless_it_is_wanted_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_finishes_what_it_can_and_cuts_off_the_rest() {
-    let mut bench = bench(Limits { concurrency: 2, per_host: 1, ..Limits::default() });
+async fn a_shutdown_finishes_what_it_can_and_aborts_the_others() {
+    let mut bench = bench(OutboxLimits { concurrency: 2, per_host: 1, ..OutboxLimits::default() });
     bench.accept("quick", "http://a.svc/");
     bench.accept("slow", "http://b.svc/");
     bench.scripted.under_way(2).await;
@@ -279,10 +281,10 @@ async fn a_shutdown_finishes_what_it_can_and_cuts_off_the_rest() {
     let shutdown = tokio::spawn(async move { outbox.shutdown(Duration::from_secs(10)).await });
     tokio::task::yield_now().await;
     assert_eq!(bench.submit("late", "http://d.svc/"), Err(SubmitError::Closed));
-    bench.scripted.answer("quick", Ok(OK));
+    bench.scripted.complete("quick", Ok(OK));
     assert_eq!(bench.woken.recv().await.unwrap(), "key of quick");
     assert_eq!(shutdown.await.unwrap(), 1);
-    assert_eq!(bench.outbox.state("quick"), Some(Attempt::Done(Ok(OK))));
+    assert_eq!(bench.outbox.state("quick"), Some(AttemptState::Done(Ok(OK))));
     for dropped in ["slow", "waiting", "behind"] {
         assert_eq!(bench.outbox.state(dropped), None);
     }

@@ -6,7 +6,7 @@ mod support;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use coppice_notify::webhook::{NoConnection, SendError, WebhookSender, WebhookSettings};
+use coppice_notify::webhook::{NoConnection, SendError, WebhookClient, WebhookSettings};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use support::{Leads, request, settings};
+use support::{FixedResolver, request, settings};
 
 /// Serves `hook.team.svc` and returns the address and the authority's PEM.
 async fn receiver() -> (SocketAddr, String) {
@@ -51,20 +51,21 @@ async fn receiver_of(change: impl FnOnce(&mut CertificateParams)) -> (SocketAddr
 }
 
 #[tokio::test]
-async fn an_authority_from_the_settings_is_believed_and_an_unknown_one_is_not() {
+async fn an_authority_from_the_settings_is_trusted_and_an_unknown_one_is_not() {
     let (address, authority) = receiver().await;
-    let lookup = Leads::to(&[address]);
+    let lookup = FixedResolver::to(&[address]);
     let url = |host: &str| request(&format!("https://{host}:{}/", address.port()), &["*.svc", "127.0.0.1"]);
 
-    let stranger = WebhookSender::new(WebhookSettings { lookup: lookup.clone(), ..settings() }).unwrap();
+    let stranger = WebhookClient::new(WebhookSettings { lookup: lookup.clone(), ..settings() }).unwrap();
     let error = stranger.send(url("hook.team.svc")).await.unwrap_err();
     assert_eq!(why(&error), NoConnection::CertificateAuthority);
 
     let extra_roots_pem = authority.into_bytes();
-    let sender = WebhookSender::new(WebhookSettings { lookup, extra_roots_pem, ..settings() }).unwrap();
-    assert_eq!(sender.send(url("hook.team.svc")).await.map(|delivered| delivered.status), Ok(204));
+    let webhook_client =
+        WebhookClient::new(WebhookSettings { lookup, extra_roots_pem, ..settings() }).unwrap();
+    assert_eq!(webhook_client.send(url("hook.team.svc")).await.map(|delivered| delivered.status), Ok(204));
     // The certificate is checked against the name of the URL, not against the address.
-    let error = sender.send(url("other.team.svc")).await.unwrap_err();
+    let error = webhook_client.send(url("other.team.svc")).await.unwrap_err();
     assert_eq!(why(&error), NoConnection::CertificateHost);
 }
 
@@ -77,12 +78,12 @@ fn why(error: &SendError) -> NoConnection {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_tls_is_said_in_fixed_sentences() {
+async fn tls_errors_have_fixed_messages() {
     let said = async |(address, authority): (SocketAddr, String), scheme: &str| {
-        let lookup = Leads::to(&[address]);
+        let lookup = FixedResolver::to(&[address]);
         let settings = WebhookSettings { lookup, extra_roots_pem: authority.into_bytes(), ..settings() };
         let url = format!("{scheme}://hook.team.svc:{}/", address.port());
-        let sent = WebhookSender::new(settings).unwrap().send(request(&url, &["*.svc", "127.0.0.1"])).await;
+        let sent = WebhookClient::new(settings).unwrap().send(request(&url, &["*.svc", "127.0.0.1"])).await;
         why(&sent.unwrap_err())
     };
     let other = receiver_of(|leaf| {
@@ -114,7 +115,7 @@ fn no_sentence_holds_anything_of_the_receivers() {
 #[test]
 fn authorities_that_are_none_are_refused_at_the_start() {
     let pem = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_vec();
-    let error = WebhookSender::new(WebhookSettings { extra_roots_pem: pem, ..settings() }).err().unwrap();
+    let error = WebhookClient::new(WebhookSettings { extra_roots_pem: pem, ..settings() }).err().unwrap();
     assert!(
         error.to_string().starts_with("an extra certificate authority for webhooks cannot be used"),
         "{error}"

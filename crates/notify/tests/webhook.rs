@@ -13,14 +13,14 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use axum::routing::post;
-use coppice_lifecycle::destination::{Refusal, Special};
+use coppice_destination::{DestinationError, Special};
 use coppice_notify::webhook::{
-    Delivered, LARGEST_BODY, NoConnection, SendError, WebhookSender, WebhookSettings,
+    Delivered, MAX_BODY_BYTES, NoConnection, SendError, WebhookClient, WebhookSettings,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use support::{Leads, now, request, sender, settings};
+use support::{FixedResolver, now, request, settings, webhook_client};
 
 type Received = Arc<Mutex<Vec<(HeaderMap, Bytes)>>>;
 
@@ -72,8 +72,12 @@ async fn raw_receiver(answer: &'static [u8]) -> SocketAddr {
 }
 
 /// Sends to a path of the receiver, which an IP entry permits.
-async fn send(sender: &WebhookSender, address: SocketAddr, path: &str) -> Result<Delivered, SendError> {
-    sender.send(request(&format!("http://{address}{path}"), &["127.0.0.1"])).await
+async fn send(
+    webhook_client: &WebhookClient,
+    address: SocketAddr,
+    path: &str,
+) -> Result<Delivered, SendError> {
+    webhook_client.send(request(&format!("http://{address}{path}"), &["127.0.0.1"])).await
 }
 
 #[tokio::test]
@@ -81,10 +85,10 @@ async fn delivers_with_a_signature_that_verifies_and_the_same_id_each_time() {
     let (address, received) = receiver().await;
     let settings = settings();
     let public = settings.key.public();
-    let sender = WebhookSender::new(settings).unwrap();
+    let webhook_client = WebhookClient::new(settings).unwrap();
     let expected = Delivered { status: 202, address: Some(address) };
-    assert_eq!(send(&sender, address, "/").await, Ok(expected));
-    assert_eq!(send(&sender, address, "/").await, Ok(expected));
+    assert_eq!(send(&webhook_client, address, "/").await, Ok(expected));
+    assert_eq!(send(&webhook_client, address, "/").await, Ok(expected));
 
     let received = received.lock().unwrap();
     assert_eq!(received.len(), 2);
@@ -103,7 +107,7 @@ async fn delivers_with_a_signature_that_verifies_and_the_same_id_each_time() {
 #[tokio::test]
 async fn a_redirect_is_an_error_and_is_not_followed() {
     let (address, received) = receiver().await;
-    let error = send(&sender(), address, "/moved").await.unwrap_err();
+    let error = send(&webhook_client(), address, "/moved").await.unwrap_err();
     assert_eq!(error, SendError::Redirect { code: 302 });
     assert!(error.to_string().contains("never followed"), "{error}");
     assert!(received.lock().unwrap().is_empty());
@@ -112,7 +116,7 @@ async fn a_redirect_is_an_error_and_is_not_followed() {
 #[tokio::test]
 async fn an_answer_of_500_is_an_error_with_its_code() {
     let (address, _) = receiver().await;
-    let error = send(&sender(), address, "/broken").await.unwrap_err();
+    let error = send(&webhook_client(), address, "/broken").await.unwrap_err();
     assert_eq!(
         error,
         SendError::Status { code: 500, excerpt: "no [31m luck today".into(), retry_after: None }
@@ -122,19 +126,19 @@ async fn an_answer_of_500_is_an_error_with_its_code() {
 }
 
 #[tokio::test]
-async fn a_receiver_may_ask_for_patience_or_for_an_end() {
+async fn a_receiver_may_ask_for_a_delay_or_for_an_end() {
     let (address, _) = receiver().await;
-    let busy = send(&sender(), address, "/busy").await.unwrap_err();
+    let busy = send(&webhook_client(), address, "/busy").await.unwrap_err();
     assert_eq!((busy.retry_after(), busy.is_permanent()), (Some(Duration::from_secs(90)), false));
-    assert!(send(&sender(), address, "/gone").await.unwrap_err().is_permanent());
+    assert!(send(&webhook_client(), address, "/gone").await.unwrap_err().is_permanent());
 }
 
 #[tokio::test]
 async fn a_receiver_that_hangs_is_given_up() {
     let (address, _) = receiver().await;
     let after = Duration::from_millis(200);
-    let sender = WebhookSender::new(WebhookSettings { timeout: after, ..settings() }).unwrap();
-    let error = send(&sender, address, "/hang").await.unwrap_err();
+    let webhook_client = WebhookClient::new(WebhookSettings { timeout: after, ..settings() }).unwrap();
+    let error = send(&webhook_client, address, "/hang").await.unwrap_err();
     assert_eq!(error, SendError::Timeout { after });
     assert_eq!(error.to_string(), "the webhook receiver did not answer within 0.2 s");
 }
@@ -142,23 +146,23 @@ async fn a_receiver_that_hangs_is_given_up() {
 #[tokio::test]
 async fn endless_answers_do_not_hurt() {
     let (address, _) = receiver().await;
-    assert_eq!(send(&sender(), address, "/endless").await.map(|delivered| delivered.status), Ok(200));
-    let error = send(&sender(), address, "/endless-error").await.unwrap_err();
+    assert_eq!(send(&webhook_client(), address, "/endless").await.map(|delivered| delivered.status), Ok(200));
+    let error = send(&webhook_client(), address, "/endless-error").await.unwrap_err();
     assert_eq!(error, SendError::Status { code: 502, excerpt: "x".repeat(200), retry_after: None });
 }
 
 #[tokio::test]
 async fn an_answer_whose_body_never_comes_is_delivered() {
     let address = raw_receiver(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n").await;
-    let sender = sender();
-    let sent = tokio::time::timeout(Duration::from_secs(30), send(&sender, address, "/")).await;
+    let webhook_client = webhook_client();
+    let sent = tokio::time::timeout(Duration::from_secs(30), send(&webhook_client, address, "/")).await;
     assert_eq!(sent.map(|sent| sent.map(|delivered| delivered.status)), Ok(Ok(200)));
 }
 
 #[tokio::test]
 async fn a_listener_that_does_not_speak_http_is_an_error() {
     let address = raw_receiver(b"220 mail.example ESMTP\r\n").await;
-    let error = send(&sender(), address, "/").await.unwrap_err();
+    let error = send(&webhook_client(), address, "/").await.unwrap_err();
     assert!(matches!(error, SendError::Broken { .. }), "{error:?}");
     let text = "the webhook receiver closed the connection or did not answer as HTTP does";
     assert_eq!(error.to_string(), text);
@@ -169,7 +173,7 @@ async fn a_closed_port_is_no_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let error = send(&sender(), address, "/").await.unwrap_err();
+    let error = send(&webhook_client(), address, "/").await.unwrap_err();
     assert!(matches!(&error, SendError::Connect { why: NoConnection::Refused, .. }), "{error:?}");
     assert_eq!(
         error.to_string(),
@@ -181,46 +185,49 @@ async fn a_closed_port_is_no_connection() {
 async fn a_name_that_leads_to_loopback_is_refused_even_if_it_is_listed() {
     let (address, received) = receiver().await;
     let url = format!("http://localhost:{}/", address.port());
-    let refused = sender().send(request(&url, &["localhost"])).await.unwrap_err();
-    let SendError::Refused(Refusal::SpecialAddress { host, special, .. }) = &refused else {
+    let refused = webhook_client().send(request(&url, &["localhost"])).await.unwrap_err();
+    let SendError::Refused(DestinationError::SpecialAddress { host, special, .. }) = &refused else {
         panic!("{refused}")
     };
     assert_eq!((host.as_str(), *special), ("localhost", Special::Loopback));
     assert!(refused.is_permanent());
     assert!(received.lock().unwrap().is_empty());
     // localhost may lead to either of them.
-    let listed = sender().send(request(&url, &["localhost", "127.0.0.0/8", "::1"])).await;
+    let listed = webhook_client().send(request(&url, &["localhost", "127.0.0.0/8", "::1"])).await;
     assert_eq!(listed.map(|delivered| delivered.address), Ok(Some(address)));
 }
 
 #[tokio::test]
-async fn a_host_that_is_not_listed_is_not_even_looked_up() {
-    let leads = Leads::to(&["127.0.0.1:80".parse().unwrap()]);
-    let sender = WebhookSender::new(WebhookSettings { lookup: leads.clone(), ..settings() }).unwrap();
+async fn a_host_that_is_not_listed_is_not_resolved() {
+    let leads = FixedResolver::to(&["127.0.0.1:80".parse().unwrap()]);
+    let webhook_client = WebhookClient::new(WebhookSettings { lookup: leads.clone(), ..settings() }).unwrap();
     // It is sent for namespace team-a.
     for (url, entry) in [("http://evil.example/", "*.svc"), ("http://hook.team-b.svc/", "*.{namespace}.svc")]
     {
-        let error = sender.send(request(url, &[entry])).await.unwrap_err();
-        assert!(matches!(error, SendError::Refused(Refusal::HostNotListed { .. })), "{error:?}");
+        let error = webhook_client.send(request(url, &[entry])).await.unwrap_err();
+        assert!(matches!(error, SendError::Refused(DestinationError::HostNotListed { .. })), "{error:?}");
     }
-    assert_eq!(leads.asked(), 0);
+    assert_eq!(leads.lookups(), 0);
 }
 
 #[tokio::test]
 async fn the_connection_goes_to_the_address_that_was_checked() {
     let (address, received) = receiver().await;
-    let leads = Leads::to(&[address]);
-    let sender = WebhookSender::new(WebhookSettings { lookup: leads.clone(), ..settings() }).unwrap();
+    let leads = FixedResolver::to(&[address]);
+    let webhook_client = WebhookClient::new(WebhookSettings { lookup: leads.clone(), ..settings() }).unwrap();
     // No resolver but ours knows this name, and it is asked once.
     let url = format!("http://hook.team.svc:{}/", address.port());
-    let sent = sender.send(request(&url, &["*.svc", "127.0.0.1"])).await;
+    let sent = webhook_client.send(request(&url, &["*.svc", "127.0.0.1"])).await;
     assert_eq!(sent.map(|delivered| delivered.address), Ok(Some(address)));
-    assert_eq!((leads.asked(), received.lock().unwrap().len()), (1, 1));
+    assert_eq!((leads.lookups(), received.lock().unwrap().len()), (1, 1));
     // The name moves: what an earlier attempt was allowed counts for nothing.
     *leads.to.lock().unwrap() = vec![address, "169.254.169.254:80".parse().unwrap()];
-    let error = sender.send(request(&url, &["*.svc", "127.0.0.1"])).await.unwrap_err();
+    let error = webhook_client.send(request(&url, &["*.svc", "127.0.0.1"])).await.unwrap_err();
     assert!(
-        matches!(error, SendError::Refused(Refusal::SpecialAddress { special: Special::Metadata, .. })),
+        matches!(
+            error,
+            SendError::Refused(DestinationError::SpecialAddress { special: Special::Metadata, .. })
+        ),
         "{error:?}"
     );
     assert_eq!(received.lock().unwrap().len(), 1);
@@ -229,16 +236,18 @@ async fn the_connection_goes_to_the_address_that_was_checked() {
 #[tokio::test]
 async fn a_trailing_dot_is_the_same_host() {
     let (address, received) = receiver().await;
-    let sender = WebhookSender::new(WebhookSettings { lookup: Leads::to(&[address]), ..settings() }).unwrap();
+    let webhook_client =
+        WebhookClient::new(WebhookSettings { lookup: FixedResolver::to(&[address]), ..settings() }).unwrap();
     let url = format!("http://hook.team.svc.:{}/", address.port());
-    assert!(sender.send(request(&url, &["*.svc", "127.0.0.1"])).await.is_ok());
+    assert!(webhook_client.send(request(&url, &["*.svc", "127.0.0.1"])).await.is_ok());
     assert_eq!(received.lock().unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn a_name_without_addresses_is_not_resolved() {
-    let sender = WebhookSender::new(WebhookSettings { lookup: Leads::to(&[]), ..settings() }).unwrap();
-    let error = sender.send(request("http://hook.svc/", &["*.svc"])).await.unwrap_err();
+    let webhook_client =
+        WebhookClient::new(WebhookSettings { lookup: FixedResolver::to(&[]), ..settings() }).unwrap();
+    let error = webhook_client.send(request("http://hook.svc/", &["*.svc"])).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         "the webhook host \"hook.svc\" cannot be resolved: check the name, and that the Service exists"
@@ -249,11 +258,11 @@ async fn a_name_without_addresses_is_not_resolved() {
 #[tokio::test]
 async fn what_cannot_be_sent_is_refused_at_once() {
     let mut large = request("http://10.0.0.1/", &["10.0.0.1"]);
-    large.body = vec![b' '; LARGEST_BODY + 1];
-    assert_eq!(sender().send(large).await, Err(SendError::TooLarge { bytes: LARGEST_BODY + 1 }));
+    large.body = vec![b' '; MAX_BODY_BYTES + 1];
+    assert_eq!(webhook_client().send(large).await, Err(SendError::TooLarge { bytes: MAX_BODY_BYTES + 1 }));
     for id in ["", "a.b", "a b", "a\r\nx: y", &"a".repeat(129)] {
         let mut bad = request("http://10.0.0.1/", &["10.0.0.1"]);
         id.clone_into(&mut bad.id);
-        assert_eq!(sender().send(bad).await, Err(SendError::Id { id: id.to_owned() }));
+        assert_eq!(webhook_client().send(bad).await, Err(SendError::Id { id: id.to_owned() }));
     }
 }

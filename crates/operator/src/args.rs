@@ -1,4 +1,4 @@
-//! What the operator is told: flags, each also an environment variable.
+//! The operator's options: flags, each also an environment variable.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use coppice_api::names::{LEASE_NAME, SYSTEM_NAMESPACE};
-use coppice_lifecycle::law::ScaleKind;
+use coppice_lifecycle::settings::ScaleKind;
 use coppice_runtime::lease::LeaseSettings;
 
 /// Coppice's operator: gives every namespace an end, exactly when and why its managers say so.

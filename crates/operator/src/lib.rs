@@ -3,4 +3,4 @@
 
 mod replica;
 
-pub use replica::{Replica, Sender};
+pub use replica::{DelivererFactory, Replica};

@@ -42,7 +42,7 @@ fn start(args: args::Args) -> anyhow::Result<()> {
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     match args.command {
         None => {
-            // The lease and the probes have a thread of their own: what tenants make us look at can keep the others busy.
+            // The lease and the probes have a thread of their own: work that tenants cause can keep the others busy.
             let vital =
                 Builder::new_multi_thread().worker_threads(1).thread_name("vital").enable_all().build()?;
             runtime.block_on(process::run(args, vital.handle()))

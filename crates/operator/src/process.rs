@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use coppice_controllers::{Setup, Shared};
+use coppice_controllers::{ControllerContext, OperatorOptions};
 use coppice_notify::outbox::Deliver;
-use coppice_notify::webhook::{WebhookSender, WebhookSettings};
-use coppice_operator::{Replica, Sender};
+use coppice_notify::webhook::{WebhookClient, WebhookSettings};
+use coppice_operator::{DelivererFactory, Replica};
 use coppice_runtime::admin::{Admin, Limits, Pages, Readiness};
 use coppice_runtime::client::{Clients, load_config};
-use coppice_runtime::clock::{Clock, Dice};
+use coppice_runtime::clock::{Clock, SeededRng};
 use coppice_runtime::events::Events;
 use coppice_runtime::lease::{Election, identity};
 use coppice_runtime::metrics::Metrics;
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
 
-/// Runs until a signal stops it, or until the lease is lost. The lease and the probes are looked after on the runtime `vital`.
+/// Runs until a signal stops it, or until the lease is lost. The lease and the probes run on the runtime `vital`.
 pub(crate) async fn run(args: Args, vital: &Handle) -> anyhow::Result<()> {
     let clock = Clock::system();
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
@@ -38,19 +38,21 @@ pub(crate) async fn run(args: Args, vital: &Handle) -> anyhow::Result<()> {
     let clients = Clients::new(kube_config.clone(), &server_clock, &metrics).context(unusable)?;
     let for_lease = {
         let _on = vital.enter();
-        clients.apart(kube_config, &server_clock, &metrics).context(unusable)?
+        clients.with_own_connections(kube_config, &server_clock, &metrics).context(unusable)?
     };
     let name = args.identity.clone().unwrap_or_else(|| "coppice-operator".to_owned());
-    let mut dice = Dice::entropy();
-    let me = identity(&name, &mut dice);
-    let lease = args.lease(&me, dice.roll());
+    let mut rng = SeededRng::entropy();
+    let me = identity(&name, &mut rng);
+    let lease = args.lease(&me, rng.next_u64());
     let (election, gate) = Election::new(for_lease, lease, clock.clone(), metrics.clone())?;
-    let events = Events::new(&clients, clock.clone(), metrics.clone(), &name, Dice::new(dice.roll()));
-    let setup = Setup { own_namespace: args.namespace.clone(), scale_kinds: args.scale_kinds.clone() };
-    let shared = Arc::new(Shared::new(setup, clients, server_clock, gate, metrics.clone(), events));
+    let events = Events::new(&clients, clock.clone(), metrics.clone(), &name, SeededRng::new(rng.next_u64()));
+    let setup =
+        OperatorOptions { own_namespace: args.namespace.clone(), scale_kinds: args.scale_kinds.clone() };
+    let shared =
+        Arc::new(ControllerContext::new(setup, clients, server_clock, gate, metrics.clone(), events));
     let queue =
-        QueueSettings { concurrency: args.concurrency, seed: dice.roll(), ..QueueSettings::default() };
-    let replica = Replica::new(shared, queue, readiness.clone(), sender(roots(&args)?));
+        QueueSettings { concurrency: args.concurrency, seed: rng.next_u64(), ..QueueSettings::default() };
+    let replica = Replica::new(shared, queue, readiness.clone(), deliverer_factory(roots(&args)?));
     // Probes are answered until the very end: everything else stops first.
     let _probes = serve_probes(probes, readiness, vital);
     let mut ports = JoinSet::new();
@@ -67,10 +69,10 @@ fn roots(args: &Args) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("--webhook-ca-file {} cannot be read", path.display()))
 }
 
-fn sender(roots: Vec<u8>) -> Sender {
+fn deliverer_factory(roots: Vec<u8>) -> DelivererFactory {
     Arc::new(move |key| {
         let settings = WebhookSettings { extra_roots_pem: roots.clone(), ..WebhookSettings::new(key) };
-        Ok(Arc::new(WebhookSender::new(settings)?) as Arc<dyn Deliver>)
+        Ok(Arc::new(WebhookClient::new(settings)?) as Arc<dyn Deliver>)
     })
 }
 

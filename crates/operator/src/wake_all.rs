@@ -1,8 +1,10 @@
 //! `coppice-operator wake-all`: gives every workload that was scaled down its replicas back, before Coppice is uninstalled.
 //!
-//! What was scaled down is remembered in status only, and nobody wakes it once the operator is gone. So this takes the Lease: the
-//! operator that leads finds it in other hands and ends, its successor follows, and nothing is scaled down meanwhile. Where all is
-//! awake it keeps the Lease for a while, in which the operator can be removed; otherwise it gives it back, and the operator goes on.
+//! Only status records what was scaled down, and nobody wakes it once the operator is gone. So this takes the Lease:
+//! the operator that leads finds it in other hands and ends, its successor follows, and nothing is scaled down
+//! meanwhile. Once everything is woken it keeps the Lease for a while, in which the operator can be removed; otherwise
+//! it gives it back, and the operator continues. It never takes the Lease from another running `wake-all`: two would
+//! take turns at the Lease, and neither would finish.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -10,11 +12,11 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use coppice_api::CoppiceConfigSpec;
 use coppice_controllers::namespace_manager::{self, WakeError, WakePass};
-use coppice_lifecycle::Law;
+use coppice_lifecycle::PlatformSettings;
 use coppice_runtime::client::{Clients, load_config};
-use coppice_runtime::clock::{Clock, Dice};
+use coppice_runtime::clock::{Clock, SeededRng};
 use coppice_runtime::leader::Gate;
-use coppice_runtime::lease::{Election, identity, keep, seize};
+use coppice_runtime::lease::{Election, identity, keep, take_over};
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::server_clock::ServerClock;
 use tokio::task::JoinSet;
@@ -25,12 +27,14 @@ use crate::args::Args;
 
 /// The pause before what failed is tried again.
 const PAUSE: Duration = Duration::from_secs(2);
-/// After success no replica leads for so long.
-const KEPT: Duration = Duration::from_mins(5);
-/// Giving the Lease back, or keeping it, may take so long.
+/// After success no replica leads for this long.
+const LEASE_HOLD: Duration = Duration::from_mins(5);
+/// What the identity of each `wake-all` in the Lease begins with. A pod's name, which is the operator's, has no slash.
+const PEER: &str = "wake-all/";
+/// The longest time to give the Lease back.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// Ends well if nothing is left that Coppice has scaled down.
+/// Succeeds if nothing is left that Coppice has scaled down.
 pub(crate) async fn run(args: Args, wait: Duration) -> anyhow::Result<()> {
     let deadline = Instant::now() + wait;
     let clock = Clock::system();
@@ -38,21 +42,27 @@ pub(crate) async fn run(args: Args, wait: Duration) -> anyhow::Result<()> {
     let config = load_config(args.kubeconfig.clone(), args.context.clone()).await?;
     let clients =
         Clients::new(config, &server_clock, &metrics).context("the API server's address or certificates")?;
-    let mut dice = Dice::entropy();
-    let me = identity(args.identity.as_deref().unwrap_or("coppice-wake-all"), &mut dice);
-    let lease = args.lease(&me, dice.roll());
+    let mut rng = SeededRng::entropy();
+    let me = identity(&name(args.identity.as_deref()), &mut rng);
+    let lease = args.lease(&me, rng.next_u64());
     let (election, gate) = Election::new(clients.clone(), lease.clone(), clock.clone(), metrics)?;
-    let seized = timeout_at(deadline, seize(&clients, &lease, &clock)).await;
-    seized
-        .map_err(|_| anyhow::anyhow!("--wait is over, and the Lease could not be taken"))?
-        .map_err(anyhow::Error::msg)?;
+    let seized = timeout_at(deadline, take_over(&clients, &lease, &clock, is_peer)).await;
+    seized.map_err(|_| {
+        anyhow::anyhow!(
+            "--wait is over, and the Lease {}/{} could not be taken: see the log for the reason, and start again with a longer \
+             --wait",
+            lease.namespace,
+            lease.name
+        )
+    })??;
     let release = CancellationToken::new();
     let mut elections = JoinSet::new();
     elections.spawn(election.run(release.clone()));
     // Which kinds there are does not depend on the platform's settings.
-    let law = Law::new(CoppiceConfigSpec::default(), &args.namespace, args.scale_kinds.clone());
+    let settings =
+        PlatformSettings::new(CoppiceConfigSpec::default(), &args.namespace, args.scale_kinds.clone());
     let woken = tokio::select! {
-        woken = wake(&clients, &gate, &law, deadline) => woken,
+        woken = wake(&clients, &gate, &settings, deadline) => woken,
         ended = elections.join_next() => match ended {
             Some(Ok(Err(lost))) => Err(lost.into()),
             _ => Err(anyhow::anyhow!("the election ended before its time")),
@@ -60,16 +70,12 @@ pub(crate) async fn run(args: Args, wait: Duration) -> anyhow::Result<()> {
     };
     if woken.is_ok() {
         elections.shutdown().await;
-        let kept = tokio::time::timeout(GRACE, keep(&clients, &lease, &clock, KEPT)).await;
-        match kept {
-            Ok(Ok(())) => say(&format!(
+        match keep(&clients, &lease, &clock, LEASE_HOLD).await {
+            Ok(()) => print_line(&format!(
                 "for {} minutes no replica of the operator leads: uninstall it now",
-                KEPT.as_secs() / 60
+                LEASE_HOLD.as_secs() / 60
             )),
-            Ok(Err(error)) => tracing::warn!("the operator may go on before it is uninstalled: {error}"),
-            Err(_) => tracing::warn!(
-                "the operator may go on before it is uninstalled: no answer from the API server"
-            ),
+            Err(error) => tracing::warn!("the operator may go on before it is uninstalled: {error}"),
         }
     } else {
         release.cancel();
@@ -79,41 +85,65 @@ pub(crate) async fn run(args: Args, wait: Duration) -> anyhow::Result<()> {
 }
 
 /// Passes over all managers until nothing is left, or only what nobody but its owner can wake, or until the deadline.
-async fn wake(clients: &Clients, gate: &Gate, law: &Law, deadline: Instant) -> anyhow::Result<()> {
+async fn wake(
+    clients: &Clients,
+    gate: &Gate,
+    settings: &PlatformSettings,
+    deadline: Instant,
+) -> anyhow::Result<()> {
     leads(gate, deadline).await?;
     let mut total = WakePass::default();
     loop {
-        let done = match timeout_at(deadline, namespace_manager::wake_all(clients, gate, law)).await {
-            Ok(Ok(pass)) => {
-                for line in &pass.woken {
-                    say(&format!("woken: {line}"));
-                }
-                for line in &pass.alone {
-                    say(&format!("left alone: {line}"));
-                }
-                total.woken.extend(pass.woken);
-                total.alone.extend(pass.alone);
-                (total.stuck, total.failed) = (pass.stuck, pass.failed);
-                total.failed.is_empty()
-            }
-            Ok(Err(error @ WakeError::List(_))) => {
-                total.failed = vec![error.to_string()];
-                false
-            }
-            Ok(Err(error @ WakeError::NotLeader(_))) => return Err(error.into()),
-            Err(_) => {
-                total.failed.push("--wait is over before every manager was looked at".to_owned());
-                true
-            }
-        };
+        let pass = timeout_at(deadline, namespace_manager::wake_all(clients, gate, settings)).await.ok();
+        let (lines, done) = add(&mut total, pass)?;
+        for line in &lines {
+            print_line(line);
+        }
         if done || Instant::now() + PAUSE >= deadline {
             return conclude(&total);
         }
         for line in &total.failed {
             tracing::warn!("not woken yet: {line}");
         }
-        sleep(PAUSE.max(clients.patience.remaining())).await;
+        sleep(PAUSE.max(clients.backpressure.remaining())).await;
     }
+}
+
+/// Adds a pass, none if `--wait` ended during it. Returns what to report about it, and whether it is the last.
+fn add(
+    total: &mut WakePass,
+    pass: Option<Result<WakePass, WakeError>>,
+) -> Result<(Vec<String>, bool), WakeError> {
+    let pass = match pass {
+        Some(Ok(pass)) => pass,
+        Some(Err(error @ WakeError::List(_))) => {
+            total.failed = vec![error.to_string()];
+            return Ok((Vec::new(), false));
+        }
+        Some(Err(error)) => return Err(error),
+        None => {
+            let line = "--wait is over in the middle of a pass: what this pass has woken is awake, and not listed here; start again \
+                        with a longer --wait for the rest";
+            total.failed.push("--wait is over before every manager was looked at".to_owned());
+            return Ok((vec![line.to_owned()], true));
+        }
+    };
+    let woken = pass.woken.iter().map(|line| format!("woken: {line}"));
+    let lines = woken.chain(pass.not_scaled_down.iter().map(|line| format!("left alone: {line}"))).collect();
+    total.woken.extend(pass.woken);
+    total.not_scaled_down.extend(pass.not_scaled_down);
+    (total.needs_user, total.failed) = (pass.needs_user, pass.failed);
+    Ok((lines, total.failed.is_empty()))
+}
+
+/// The name in the Lease of a `wake-all` in this pod.
+fn name(pod: Option<&str>) -> String {
+    format!("{PEER}{}", pod.unwrap_or("coppice-wake-all"))
+}
+
+/// Whether another `wake-all` has this identity.
+fn is_peer(holder: &str) -> bool {
+    holder.starts_with(PEER)
 }
 
 /// Waits until the Lease, which is ours already, is known to be so.
@@ -129,11 +159,15 @@ async fn leads(gate: &Gate, deadline: Instant) -> anyhow::Result<()> {
 }
 
 fn conclude(total: &WakePass) -> anyhow::Result<()> {
-    let left = total.stuck.len() + total.failed.len();
-    for line in total.stuck.iter().chain(&total.failed) {
-        say(&format!("NOT WOKEN: {line}"));
+    let left = total.needs_user.len() + total.failed.len();
+    for line in total.needs_user.iter().chain(&total.failed) {
+        print_line(&format!("NOT WOKEN: {line}"));
     }
-    say(&format!("{} woken, {} left alone, {left} not woken", total.woken.len(), total.alone.len()));
+    print_line(&format!(
+        "{} woken, {} left alone, {left} not woken",
+        total.woken.len(),
+        total.not_scaled_down.len()
+    ));
     if left > 0 {
         bail!(
             "{left} could not be woken: see the list; the operator goes on, and nothing that is listed is forgotten"
@@ -143,6 +177,43 @@ fn conclude(total: &WakePass) -> anyhow::Result<()> {
 }
 
 /// What it prints is its output; that nobody reads it is no reason to stop.
-fn say(line: &str) {
+fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_wake_all_is_known_by_its_identity_and_no_operator_is_taken_for_one() {
+        let mut rng = SeededRng::new(1);
+        for pod in [None, Some("coppice-wake-all-x7k2p"), Some("coppice-operator-6f9d-abcde")] {
+            assert!(is_peer(&identity(&name(pod), &mut rng)));
+        }
+        for pod in ["coppice-operator", "coppice-wake-all-x7k2p", "wake-all"] {
+            assert!(!is_peer(&identity(pod, &mut rng)), "{pod}");
+        }
+    }
+
+    #[test]
+    fn a_pass_that_is_cut_off_is_said_and_leaves_what_was_counted() {
+        let mut total = WakePass::default();
+        let line = |what: &str| vec![what.to_owned()];
+        let first = WakePass {
+            woken: line("a"),
+            not_scaled_down: line("b"),
+            needs_user: line("c"),
+            failed: line("d"),
+        };
+        let (lines, last) = add(&mut total, Some(Ok(first))).unwrap();
+        assert_eq!((lines, last), (vec!["woken: a".to_owned(), "left alone: b".to_owned()], false));
+        let (lines, last) = add(&mut total, None).unwrap();
+        assert!(
+            last && lines.len() == 1 && lines[0].starts_with("--wait is over in the middle"),
+            "{lines:?}"
+        );
+        assert_eq!((total.woken.len(), total.needs_user.len(), total.failed.len()), (1, 1, 2));
+        assert!(conclude(&total).unwrap_err().to_string().starts_with("3 could not be woken"));
+    }
 }

@@ -1,7 +1,8 @@
-//! The ports for those who watch over the operator: `/livez` and `/readyz` on one, `/metrics` on the other, so that whoever crowds the
-//! metrics keeps no probe waiting.
+//! The ports for probes and monitoring: `/livez` and `/readyz` on one, `/metrics` on the other, so that a crowded
+//! metrics port delays no probe.
 //!
-//! Ready means that everything registered with [`Readiness`] says so, such as that every watch has synced; not that a port is open.
+//! Ready means that everything registered with [`Readiness`] is ready, for example that every watch has synced; not
+//! that a port is open.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,7 +19,7 @@ mod server;
 
 pub use server::{Admin, BindError, Limits};
 
-/// What has to be well for the operator to be ready, and to be alive. Clones share it.
+/// The checks behind readiness and liveness. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Readiness(Arc<Mutex<Checks>>);
 
@@ -51,7 +52,7 @@ impl Readiness {
         Self::default()
     }
 
-    /// A further thing that has to be ready; it is not yet.
+    /// Registers something that has to be ready; at first it is not.
     pub fn register(&self, name: impl Into<String>) -> Check {
         let name = name.into();
         let check = Check { readiness: self.clone(), name: name.as_str().into() };
@@ -59,8 +60,13 @@ impl Readiness {
         check
     }
 
-    /// A further thing that has to work for the process to be worth keeping: asked at every request of `/livez`, it answers at once, with
-    /// what is wrong if something is. What a restart does not mend does not belong here.
+    /// Forgets a check: what it stands for is not needed any more.
+    pub fn unregister(&self, name: &str) {
+        self.checks().ready.remove(name);
+    }
+
+    /// Registers a liveness check. Every request of `/livez` calls it; it answers at once, with what is wrong if
+    /// something is. Do not register what a restart does not fix.
     pub fn register_liveness(
         &self,
         name: impl Into<String>,
@@ -69,7 +75,7 @@ impl Readiness {
         self.checks().live.insert(name.into(), Probe(Arc::new(probe)));
     }
 
-    /// From now on the answer is no, whatever the checks say.
+    /// From now on the operator is not ready, whatever the checks report.
     pub fn shut_down(&self) {
         self.checks().shutting_down = true;
     }
@@ -98,7 +104,7 @@ impl Readiness {
     }
 
     fn live(&self) -> Report {
-        // Not asked under the lock: a probe may take others, and a registration inside of one must not hang.
+        // Not called under the lock: a check may take other locks, and a registration inside of one must not hang.
         let probes: Vec<_> =
             self.checks().live.iter().map(|(name, p)| (name.clone(), Arc::clone(&p.0))).collect();
         Report::of(probes.into_iter().map(|(name, probe)| (name, probe())))
@@ -121,7 +127,9 @@ impl Check {
     }
 
     fn set(&self, state: Result<(), String>) {
-        self.readiness.checks().ready.insert(self.name.to_string(), state);
+        if let Some(known) = self.readiness.checks().ready.get_mut(&*self.name) {
+            *known = state;
+        }
     }
 }
 
@@ -152,7 +160,7 @@ impl Report {
         let _ = writeln!(self.all, "[-] {line}");
     }
 
-    fn answer(self, uri: &Uri) -> Page {
+    fn respond(self, uri: &Uri) -> Page {
         let verbose = uri
             .query()
             .is_some_and(|query| query.split('&').any(|q| q == "verbose" || q.starts_with("verbose=")));
@@ -187,16 +195,16 @@ const METRICS: &str = "Coppice, a Kubernetes operator for namespaces.\n\
      /metrics  for Prometheus; /livez and /readyz are on a port of their own (--listen-probes)\n";
 
 impl Pages {
-    /// The answer to a request, whose body is never looked at.
-    fn answer(&self, method: &Method, uri: &Uri) -> Page {
+    /// The answer to a request, whose body is never read.
+    fn respond(&self, method: &Method, uri: &Uri) -> Page {
         if method != Method::GET && method != Method::HEAD {
             let mut page = page(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered\n");
             page.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return page;
         }
         match (self, uri.path()) {
-            (Self::Probes(readiness), "/livez") => readiness.live().answer(uri),
-            (Self::Probes(readiness), "/readyz") => readiness.ready().answer(uri),
+            (Self::Probes(readiness), "/livez") => readiness.live().respond(uri),
+            (Self::Probes(readiness), "/readyz") => readiness.ready().respond(uri),
             (Self::Metrics(metrics), "/metrics") => {
                 let mut page = page(StatusCode::OK, metrics.encode());
                 page.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
@@ -228,9 +236,9 @@ mod tests {
     }
 
     async fn from(pages: &Pages, path: &str) -> (StatusCode, String) {
-        let answer = pages.answer(&Method::GET, &path.parse().unwrap());
-        let status = answer.status();
-        let text = answer.into_body().collect().await.unwrap().to_bytes();
+        let respond = pages.respond(&Method::GET, &path.parse().unwrap());
+        let status = respond.status();
+        let text = respond.into_body().collect().await.unwrap().to_bytes();
         (status, String::from_utf8(text.to_vec()).unwrap())
     }
 
@@ -275,7 +283,7 @@ mod tests {
         for (pages, path) in [(&probes, "/metrics"), (&metrics, "/livez"), (&metrics, "/nothing")] {
             assert_eq!(from(pages, path).await.0, StatusCode::NOT_FOUND, "{path}");
         }
-        let refused = metrics.answer(&Method::POST, &"/metrics".parse().unwrap());
+        let refused = metrics.respond(&Method::POST, &"/metrics".parse().unwrap());
         assert_eq!(
             (refused.status(), &refused.headers()["allow"]),
             (StatusCode::METHOD_NOT_ALLOWED, &"GET, HEAD".parse().unwrap())

@@ -1,15 +1,15 @@
 //! The two clients: one that reads, one that writes.
 //!
-//! Nothing is ever repeated below us: kube's own retry layer, which repeats every verb up to 15 times (H10), is off in both. Whoever
-//! reads again or writes again decides so anew. (A connection that turns out to be closed before any byte of a request was sent is
-//! replaced by another one; that is no repetition.)
+//! Nothing below this layer retries: kube's own retry layer, which repeats every verb up to 15 times (H10), is off in
+//! both. The caller decides whether to read or write again. (A connection that turns out to be closed before any byte
+//! of a request was sent is replaced by another one; that is no retry.)
 //!
 //! Every request has a deadline, in a layer under the client, so that none can be forgotten. It covers the whole answer, except for
 //! watches, which have one until their answer begins and are then watched over by their loop.
 
 mod config;
 mod layer;
-pub(crate) use layer::LARGEST;
+pub(crate) use layer::MAX_RESPONSE_BYTES;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,8 +21,8 @@ use tokio::time::Instant;
 use tower::{BoxError, Layer as _, Service};
 
 pub use self::config::{ConfigError, load_config};
-pub use self::layer::{NoAnswer, Refused};
-use self::layer::{Observing, Role};
+use self::layer::{InstrumentLayer, Role};
+pub use self::layer::{NoResponse, WriteRefused};
 use crate::metrics::Metrics;
 use crate::server_clock::ServerClock;
 
@@ -45,87 +45,87 @@ impl Default for Deadlines {
     }
 }
 
-/// What the API server asks of us by not answering, or by answering that it has too much to do. Clones share it.
+/// Backpressure: the API server does not answer, or answers that it is overloaded. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct Patience(Arc<Mutex<Wishes>>);
+pub struct Backpressure(Arc<Mutex<BackpressureState>>);
 
 #[derive(Debug, Default)]
-struct Wishes {
-    /// When it may be asked again.
+struct BackpressureState {
+    /// When requests may be sent again.
     until: Option<Instant>,
     /// When it last did not answer a request of the client for writes.
-    silent: Option<Instant>,
+    no_response_at: Option<Instant>,
 }
 
-/// The API server's wish is respected for so long at most.
-const LONGEST_PATIENCE: Duration = Duration::from_mins(2);
+/// The longest `Retry-After` that is respected.
+const MAX_RETRY_AFTER: Duration = Duration::from_mins(2);
 
-impl Patience {
-    /// How long it is still to be left alone (`Retry-After` of 429 and 503, H27); zero if it did not ask.
+impl Backpressure {
+    /// How long still to wait (`Retry-After` of 429 and 503, H27); zero if it did not ask.
     pub fn remaining(&self) -> Duration {
-        self.wishes().until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+        self.state().until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
     }
 
     /// Whether a request of [`Clients::writes`] has got no answer, in time or at all, within that time.
-    pub fn unanswered_within(&self, time: Duration) -> bool {
-        self.wishes().silent.is_some_and(|at| at.elapsed() < time)
+    pub fn had_no_response_within(&self, time: Duration) -> bool {
+        self.state().no_response_at.is_some_and(|at| at.elapsed() < time)
     }
 
-    fn ask(&self, seconds: u64) {
-        let until = Instant::now() + Duration::from_secs(seconds).min(LONGEST_PATIENCE);
-        let mut wishes = self.wishes();
-        wishes.until = Some(wishes.until.map_or(until, |known| known.max(until)));
+    fn note_retry_after(&self, seconds: u64) {
+        let until = Instant::now() + Duration::from_secs(seconds).min(MAX_RETRY_AFTER);
+        let mut state = self.state();
+        state.until = Some(state.until.map_or(until, |known| known.max(until)));
     }
 
-    fn unanswered(&self) {
-        self.wishes().silent = Some(Instant::now());
+    fn note_no_response(&self) {
+        self.state().no_response_at = Some(Instant::now());
     }
 
-    fn wishes(&self) -> MutexGuard<'_, Wishes> {
+    fn state(&self) -> MutexGuard<'_, BackpressureState> {
         // Every change is one assignment: a panic leaves valid data.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The way to the API server.
+/// The clients for the API server.
 #[derive(Clone)]
 pub struct Clients {
     /// For get, list and watch. It refuses to write, except for access reviews, which change nothing.
     pub reads: kube::Client,
     /// For writes, and for the reads that decide about one. Its connections are its own, so that a write does not wait behind a list.
-    pub writes: kube::Client,
-    /// How long the API server asked to be left alone. Whoever tries again waits at least so long; the lease's renewals do not, since
-    /// giving up leadership is no relief.
-    pub patience: Patience,
+    /// Others get it from a [`Permit`](crate::leader::Permit::client).
+    pub(crate) writes: kube::Client,
+    /// How long the API server asked to wait. Every retry waits at least that long; renewals of the lease do not, since
+    /// giving up leadership relieves nothing.
+    pub backpressure: Backpressure,
 }
 
 impl Clients {
-    /// Clients for an API server. Nothing is sent yet. Whatever the server's clock says reaches `server_clock`; requests are counted in
-    /// `metrics`. Must be called on a tokio runtime.
+    /// Clients for an API server. Nothing is sent yet. The server's time reaches `server_clock`; requests are counted
+    /// in `metrics`. Must be called on a tokio runtime.
     pub fn new(
         config: kube::Config,
         server_clock: &ServerClock,
         metrics: &Metrics,
     ) -> Result<Self, kube::Error> {
-        Self::with(config, server_clock, metrics, Patience::default())
+        Self::with(config, server_clock, metrics, Backpressure::default())
     }
 
-    /// The same by connections of their own, on the runtime that this is called on: whatever keeps the others waiting does
-    /// not keep these.
-    pub fn apart(
+    /// The same with connections of their own, on the current runtime: a delay of the others does not delay these.
+    pub fn with_own_connections(
         &self,
         config: kube::Config,
         server_clock: &ServerClock,
         metrics: &Metrics,
     ) -> Result<Self, kube::Error> {
-        Self::with(config, server_clock, metrics, self.patience.clone())
+        Self::with(config, server_clock, metrics, self.backpressure.clone())
     }
 
     fn with(
         config: kube::Config,
         server_clock: &ServerClock,
         metrics: &Metrics,
-        patience: Patience,
+        backpressure: Backpressure,
     ) -> Result<Self, kube::Error> {
         let deadlines = Deadlines::default();
         if rustls::crypto::CryptoProvider::get_default().is_none() {
@@ -136,11 +136,11 @@ impl Clients {
             config.default_retry = false;
             config.connect_timeout = Some(deadlines.write);
             config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(USER_AGENT)));
-            let observing = Observing::new(role, deadlines, server_clock, metrics, &patience);
-            Ok(ClientBuilder::try_from(config)?.with_layer(&observing).build())
+            let instrument = InstrumentLayer::new(role, deadlines, server_clock, metrics, &backpressure);
+            Ok(ClientBuilder::try_from(config)?.with_layer(&instrument).build())
         };
         let (reads, writes) = (client(config.clone(), Role::Reads)?, client(config, Role::Writes)?);
-        Ok(Self { reads, writes, patience })
+        Ok(Self { reads, writes, backpressure })
     }
 
     /// Clients over another service than the network, such as an API server in memory, with the same deadlines and counters.
@@ -156,12 +156,12 @@ impl Clients {
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let patience = Patience::default();
+        let backpressure = Backpressure::default();
         let client = |role| {
-            let observing = Observing::new(role, deadlines, server_clock, metrics, &patience);
-            kube::Client::new(observing.layer(service.clone()), "default")
+            let instrument = InstrumentLayer::new(role, deadlines, server_clock, metrics, &backpressure);
+            kube::Client::new(instrument.layer(service.clone()), "default")
         };
-        Self { reads: client(Role::Reads), writes: client(Role::Writes), patience }
+        Self { reads: client(Role::Reads), writes: client(Role::Writes), backpressure }
     }
 }
 
@@ -206,7 +206,7 @@ fn never_sent(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
         let refused = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
-        if error.is::<Refused>() || refused == Some(std::io::ErrorKind::ConnectionRefused) {
+        if error.is::<WriteRefused>() || refused == Some(std::io::ErrorKind::ConnectionRefused) {
             return true;
         }
         cause = error.source();
@@ -214,19 +214,19 @@ fn never_sent(error: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
-/// A deadline for anything else than a request, with an error that names it.
+/// A deadline for anything but a request, with an error that names it.
 pub async fn deadline<T>(
     what: &'static str,
     within: Duration,
     future: impl Future<Output = T>,
-) -> Result<T, Late> {
-    tokio::time::timeout(within, future).await.map_err(|_| Late { what, within })
+) -> Result<T, DeadlineExceeded> {
+    tokio::time::timeout(within, future).await.map_err(|_| DeadlineExceeded { what, within })
 }
 
 /// Something took too long and was given up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} took longer than {} s and was given up", within.as_secs_f32())]
-pub struct Late {
+pub struct DeadlineExceeded {
     /// What took too long.
     pub what: &'static str,
     /// How long it was given.

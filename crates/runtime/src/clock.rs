@@ -1,6 +1,6 @@
-//! Time and chance, which are arguments everywhere else.
+//! Time and randomness, which are arguments everywhere else.
 //!
-//! [`Clock`] is the only place where the wall clock is read, [`Dice`] the only source of randomness; a simulator that passes both in
+//! [`Clock`] is the only place where the wall clock is read, [`SeededRng`] the only source of randomness; a simulator that passes both in
 //! decides every run.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -145,11 +145,11 @@ fn read<T: Copy>(mutex: &Mutex<T>) -> T {
     *lock(mutex)
 }
 
-/// Numbers that look random and follow from a seed (`SplitMix64`). For spreading retries, not for secrets.
+/// Pseudorandom numbers from a seed (`SplitMix64`). For spreading retries, not for secrets.
 #[derive(Debug, Clone)]
-pub struct Dice(u64);
+pub struct SeededRng(u64);
 
-impl Dice {
+impl SeededRng {
     /// The same seed gives the same numbers.
     pub fn new(seed: u64) -> Self {
         Self(seed)
@@ -162,7 +162,7 @@ impl Dice {
     }
 
     /// The next number; every value is as likely as any other.
-    pub fn roll(&mut self) -> u64 {
+    pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -173,14 +173,14 @@ impl Dice {
     /// A duration from `least` to `most`, to the microsecond; `least` if it is not below `most`.
     pub fn between(&mut self, least: Duration, most: Duration) -> Duration {
         let steps = u64::try_from(most.saturating_sub(least).as_micros()).unwrap_or(u64::MAX);
-        let step = self.roll() % steps.saturating_add(1);
+        let step = self.next_u64() % steps.saturating_add(1);
         least.saturating_add(Duration::from_micros(step))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Clock, Dice};
+    use super::{Clock, SeededRng};
     use jiff::{SignedDuration, Timestamp};
     use std::time::Duration;
 
@@ -225,16 +225,16 @@ mod tests {
     }
 
     #[test]
-    fn dice_follow_from_their_seed_and_stay_in_bounds() {
-        let mut dice = Dice::new(0);
-        assert_eq!([dice.roll(), dice.roll()], [0xE220_A839_7B1D_CDAF, 0x6E78_9E6A_A1B9_65F4]);
+    fn random_numbers_follow_from_their_seed_and_stay_in_bounds() {
+        let mut rng = SeededRng::new(0);
+        assert_eq!([rng.next_u64(), rng.next_u64()], [0xE220_A839_7B1D_CDAF, 0x6E78_9E6A_A1B9_65F4]);
         let (least, most) = (Duration::from_millis(250), Duration::from_millis(500));
         for _ in 0..1000 {
-            let rolled = dice.between(least, most);
+            let rolled = rng.between(least, most);
             assert!(least <= rolled && rolled <= most, "{rolled:?}");
         }
-        assert_eq!(dice.between(most, least), most);
-        assert!(dice.between(Duration::ZERO, Duration::MAX) > Duration::ZERO);
-        assert_ne!(Dice::entropy().roll(), Dice::entropy().roll());
+        assert_eq!(rng.between(most, least), most);
+        assert!(rng.between(Duration::ZERO, Duration::MAX) > Duration::ZERO);
+        assert_ne!(SeededRng::entropy().next_u64(), SeededRng::entropy().next_u64());
     }
 }

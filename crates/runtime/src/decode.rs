@@ -1,8 +1,8 @@
 //! Objects as the API server writes them, decoded one by one.
 //!
-//! What a tenant writes into an object decides nothing about others: of each object only the fields that are used are
-//! read, and one that cannot be understood, or is too large to keep, stops neither its page nor the watch. It is
-//! [`Unreadable`], and makes what is in its namespace unknown until it changes or is gone.
+//! What a tenant writes into an object does not affect other objects: only the fields that are used are read, and an
+//! object that cannot be decoded, or is too large to keep, stops neither its page nor the watch. It is [`Unreadable`],
+//! and makes what is in its namespace unknown until it changes or is gone.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,11 +13,11 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, de};
 use serde_json::value::RawValue;
 
-use crate::kinds::Watched;
+use crate::kind::Kind;
 
 /// Bytes of text that are kept of one pod, Job or namespace: its names, labels, and the uid of its Job. A label can have
 /// 380 bytes and an object more than ten thousand of them; what uses more than a few dozen is not understood by anybody.
-pub const LARGEST_KEPT: usize = 8 << 10;
+pub const MAX_KEPT_BYTES: usize = 8 << 10;
 
 /// Why nothing is known of an object, and so of its kind in its namespace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,32 +27,33 @@ pub struct Unreadable {
     pub name: Box<str>,
     /// [`Reason::Undecodable`] or [`Reason::TooLarge`].
     pub reason: Reason,
-    /// The same for people, to go on after the name.
+    /// The message, as it continues after the name.
     pub detail: Box<str>,
 }
 
 impl Unreadable {
     /// An object that cannot be decoded.
-    pub(crate) fn undecodable(name: Box<str>, why: &str) -> Self {
+    pub fn undecodable(name: Box<str>, why: &str) -> Self {
         let detail = format!("cannot be decoded ({why}); change or delete it").into();
         Self { name, reason: Reason::Undecodable, detail }
     }
 
-    /// An object of which there would be more to keep than [`LARGEST_KEPT`].
-    pub(crate) fn too_large(name: Box<str>, what: &str) -> Self {
-        let detail = format!("has more than {LARGEST_KEPT} bytes of {what}; remove some or delete it").into();
+    /// An object with more than [`MAX_KEPT_BYTES`] to keep.
+    pub fn too_large(name: Box<str>, what: &str) -> Self {
+        let detail =
+            format!("has more than {MAX_KEPT_BYTES} bytes of {what}; remove some or delete it").into();
         Self { name, reason: Reason::TooLarge, detail }
     }
 }
 
 /// Where an object is, and in which revision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct ObjectRef {
     /// Its namespace; empty for cluster-scoped kinds, or if it cannot be read.
     pub namespace: Box<str>,
     /// Its name; empty if it cannot be read.
     pub name: Box<str>,
-    /// Its revision, from which a watch goes on; empty if it cannot be read.
+    /// Its revision, from which a watch continues; empty if it cannot be read.
     pub revision: Box<str>,
 }
 
@@ -60,7 +61,7 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item<T> {
     /// Where it is.
-    pub place: Place,
+    pub object_ref: ObjectRef,
     /// What is kept of it.
     pub object: Result<T, Unreadable>,
 }
@@ -70,7 +71,7 @@ pub struct Item<T> {
 pub struct Page<T> {
     /// The revision of the list.
     pub revision: String,
-    /// Behind which object the next page begins; none on the last one.
+    /// The continue token of the next page; none on the last one.
     pub token: Option<String>,
     /// Its objects.
     pub items: Vec<Item<T>>,
@@ -81,32 +82,32 @@ pub struct Page<T> {
 pub enum Event<T> {
     /// An object was created or has changed.
     Changed(Item<T>),
-    /// An object is gone; of it only the place matters.
-    Deleted(Place),
+    /// An object is gone; only its reference matters.
+    Deleted(ObjectRef),
     /// Nothing has changed up to this revision.
     Bookmark(Box<str>),
-    /// The watch cannot go on.
+    /// The watch cannot continue.
     Error(Box<Status>),
 }
 
-/// Decodes one object. Nothing that it contains is an error.
-pub fn item<T: Watched>(json: &str) -> Item<T> {
-    match serde_json::from_str::<T::Wire>(json) {
-        Ok(wire) if !T::place(&wire).name.is_empty() => {
-            Item { place: T::place(&wire), object: T::project(wire) }
+/// Decodes one object. No content of it is an error.
+pub fn item<K: Kind>(json: &str) -> Item<K::Object> {
+    match serde_json::from_str::<K::Wire>(json) {
+        Ok(wire) if !K::object_ref(&wire).name.is_empty() => {
+            Item { object_ref: K::object_ref(&wire), object: K::project(wire) }
         }
-        Ok(_) => misread(json, "it has no name"),
-        Err(error) => misread(json, &brief(&error)),
+        Ok(_) => from_undecodable::<K>(json, "it has no name"),
+        Err(error) => from_undecodable::<K>(json, &short_error(&error)),
     }
 }
 
-fn misread<T: Watched>(json: &str, why: &str) -> Item<T> {
-    let place = place(json);
-    Item { object: T::misread(&place, why), place }
+fn from_undecodable<K: Kind>(json: &str, why: &str) -> Item<K::Object> {
+    let object_ref = object_ref(json);
+    Item { object: K::from_undecodable(&object_ref, why), object_ref }
 }
 
 /// Where an object is, whatever else is in it.
-fn place(json: &str) -> Place {
+fn object_ref(json: &str) -> ObjectRef {
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]
     struct Known<'a> {
@@ -128,11 +129,15 @@ fn place(json: &str) -> Place {
     let object: Object<'_> = serde_json::from_str(json).unwrap_or_default();
     let known =
         object.metadata.and_then(|raw| serde_json::from_str::<Known<'_>>(raw.get()).ok()).unwrap_or_default();
-    Place { namespace: text(known.namespace), name: text(known.name), revision: text(known.resource_version) }
+    ObjectRef {
+        namespace: text(known.namespace),
+        name: text(known.name),
+        revision: text(known.resource_version),
+    }
 }
 
 /// An error about an object without what changes with every revision, and without much of what tenants wrote.
-pub(crate) fn brief(error: &serde_json::Error) -> String {
+pub(crate) fn short_error(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text.rsplit_once(" at line ").map_or(&*text, |(before, _)| before);
     let most = 200;
@@ -141,7 +146,7 @@ pub(crate) fn brief(error: &serde_json::Error) -> String {
 }
 
 /// Decodes a page. An error means that it is no list, whatever its objects are.
-pub fn page<T: Watched>(json: &[u8]) -> Result<Page<T>, serde_json::Error> {
+pub fn page<K: Kind>(json: &[u8]) -> Result<Page<K::Object>, serde_json::Error> {
     #[derive(Deserialize)]
     struct List<'a> {
         metadata: Meta,
@@ -160,12 +165,12 @@ pub fn page<T: Watched>(json: &[u8]) -> Result<Page<T>, serde_json::Error> {
     Ok(Page {
         revision: list.metadata.resource_version,
         token: list.metadata.r#continue.filter(|token| !token.is_empty()),
-        items: items.into_iter().map(|raw| item(raw.get())).collect(),
+        items: items.into_iter().map(|raw| item::<K>(raw.get())).collect(),
     })
 }
 
 /// Decodes an event. An error means that it is no event, whatever its object is.
-pub fn event<T: Watched>(json: &[u8]) -> Result<Event<T>, serde_json::Error> {
+pub fn event<K: Kind>(json: &[u8]) -> Result<Event<K::Object>, serde_json::Error> {
     #[derive(Deserialize)]
     struct Line<'a> {
         #[serde(borrow)]
@@ -176,55 +181,51 @@ pub fn event<T: Watched>(json: &[u8]) -> Result<Event<T>, serde_json::Error> {
     let line: Line<'_> = serde_json::from_slice(json)?;
     let json = line.object.get();
     match &*line.r#type {
-        "ADDED" | "MODIFIED" => Ok(Event::Changed(item(json))),
-        "DELETED" => Ok(Event::Deleted(place(json))),
-        "BOOKMARK" => Ok(Event::Bookmark(place(json).revision)),
+        "ADDED" | "MODIFIED" => Ok(Event::Changed(item::<K>(json))),
+        "DELETED" => Ok(Event::Deleted(object_ref(json))),
+        "BOOKMARK" => Ok(Event::Bookmark(object_ref(json).revision)),
         "ERROR" => Ok(Event::Error(serde_json::from_str(json)?)),
         other => Err(de::Error::custom(format_args!("an event of type {other:?}"))),
     }
 }
 
-/// Labels up to [`LARGEST_KEPT`]; none if there are more.
+/// Labels up to [`MAX_KEPT_BYTES`]; none if there are more.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Kept(pub(crate) Option<Labels>);
+pub struct BoundedLabels(pub Option<Labels>);
 
-impl Default for Kept {
+impl Default for BoundedLabels {
     fn default() -> Self {
         Self(Some(Labels::default()))
     }
 }
 
-impl<'de> Deserialize<'de> for Kept {
+impl<'de> Deserialize<'de> for BoundedLabels {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Pairs;
         impl<'de> Visitor<'de> for Pairs {
-            type Value = Kept;
+            type Value = BoundedLabels;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a map of labels")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Kept, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<BoundedLabels, A::Error> {
                 let (mut pairs, mut bytes) = (Vec::new(), 0);
                 while let Some((key, value)) = map.next_entry::<Box<str>, Box<str>>()? {
                     bytes += key.len() + value.len() + 2;
-                    if bytes > LARGEST_KEPT {
+                    if bytes > MAX_KEPT_BYTES {
                         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                        return Ok(Kept(None));
+                        return Ok(BoundedLabels(None));
                     }
                     pairs.push((key, value));
                 }
-                Ok(Kept(Some(pairs.into_iter().collect())))
+                Ok(BoundedLabels(Some(pairs.into_iter().collect())))
             }
 
-            fn visit_unit<E>(self) -> Result<Kept, E> {
-                Ok(Kept::default())
+            fn visit_unit<E>(self) -> Result<BoundedLabels, E> {
+                Ok(BoundedLabels::default())
             }
         }
         deserializer.deserialize_any(Pairs)
     }
 }
-
-#[cfg(test)]
-#[path = "decode_tests.rs"]
-mod tests;

@@ -1,6 +1,6 @@
-//! Errors as people read them.
+//! Formats errors for people.
 
-/// An error with its causes in one line, each told once.
+/// An error with its causes in one line, each once.
 pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,7 +1,7 @@
-//! Events for people: best effort, deduplicated, never in the way of work.
+//! Kubernetes Events: best effort, deduplicated, without blocking other work.
 //!
 //! Our own recorder instead of `kube::runtime::events`: that one reads the system's clock, for times and for names, and could
-//! not be driven by a simulator; and of Events published at once it would write each anew.
+//! not be driven by a simulator; and of Events published at once it would write each one again.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,11 +18,11 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use crate::client::Clients;
-use crate::clock::{Clock, Dice};
+use crate::clock::{Clock, SeededRng};
 use crate::error::chain;
 use crate::metrics::Metrics;
 
-/// Writes Events, in the background. Clones share the memory by which repeated Events become series.
+/// Writes Events, in the background. Clones share the cache by which repeated Events become series.
 #[derive(Clone)]
 pub struct Events(Arc<Inner>);
 
@@ -32,18 +32,18 @@ struct Inner {
     metrics: Metrics,
     instance: String,
     writing: TaskTracker,
-    turns: Semaphore,
-    memory: Mutex<Memory>,
+    slots: Semaphore,
+    correlator: Mutex<Correlator>,
 }
 
-struct Memory {
-    dice: Dice,
-    series: BTreeMap<What, Series>,
+struct Correlator {
+    rng: SeededRng,
+    series: BTreeMap<EventKey, Series>,
 }
 
-/// What makes two Events the same one, seen again. The note is not part of it: it may count or name a time.
+/// The identity of an Event: equal Events form a series. The note is not part of it: it may contain a count or a time.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct What {
+struct EventKey {
     uid: String,
     kind: String,
     namespace: Option<String>,
@@ -60,35 +60,35 @@ struct Series {
 }
 
 /// An Event that is seen again within this time is one more of its series.
-const SERIES: Duration = Duration::from_mins(6);
-/// So many Events may wait to be written; what comes on top is dropped and counted.
-const WAITING: usize = 1024;
-/// So many are written at once.
-const AT_ONCE: usize = 4;
+const SERIES_WINDOW: Duration = Duration::from_mins(6);
+/// At most this many Events wait to be written; further ones are dropped and counted.
+const MAX_PENDING: usize = 1024;
+/// At most this many are written at once.
+const MAX_CONCURRENT: usize = 4;
 /// Kubernetes refuses longer notes.
 const MAX_NOTE: usize = 1000;
 
 impl Events {
-    /// A recorder that signs as this replica. The dice make the Events' names.
-    pub fn new(clients: &Clients, clock: Clock, metrics: Metrics, instance: &str, dice: Dice) -> Self {
+    /// A recorder that reports as this replica. The seeded RNG makes the names of the Events.
+    pub fn new(clients: &Clients, clock: Clock, metrics: Metrics, instance: &str, rng: SeededRng) -> Self {
         Self(Arc::new(Inner {
             client: clients.writes.clone(),
             clock,
             metrics,
             instance: instance.to_owned(),
             writing: TaskTracker::new(),
-            turns: Semaphore::new(AT_ONCE),
-            memory: Mutex::new(Memory { dice, series: BTreeMap::new() }),
+            slots: Semaphore::new(MAX_CONCURRENT),
+            correlator: Mutex::new(Correlator { rng, series: BTreeMap::new() }),
         }))
     }
 
     /// Writes an Event about an object, soon. Failures are counted and logged: nothing depends on Events.
     pub fn publish(&self, about: ObjectReference, warning: bool, reason: &str, action: &str, note: &str) {
-        if self.0.writing.len() >= WAITING {
+        if self.0.writing.len() >= MAX_PENDING {
             self.0.metrics.event_written(false);
             return;
         }
-        let what = What {
+        let key = EventKey {
             uid: about.uid.clone().unwrap_or_default(),
             kind: about.kind.clone().unwrap_or_default(),
             namespace: about.namespace.clone(),
@@ -100,7 +100,7 @@ impl Events {
         let note = note.chars().take(MAX_NOTE).collect();
         let now = self.0.clock.now();
         let this = Arc::clone(&self.0);
-        self.0.writing.spawn(async move { this.write(what, about, note, now).await });
+        self.0.writing.spawn(async move { this.write(key, about, note, now).await });
     }
 
     /// Waits until everything that was published is written, at a shutdown.
@@ -111,28 +111,28 @@ impl Events {
 }
 
 impl Inner {
-    async fn write(&self, what: What, about: ObjectReference, note: String, at: Timestamp) {
+    async fn write(&self, key: EventKey, about: ObjectReference, note: String, at: Timestamp) {
         // The semaphore is never closed.
-        let _turn = self.turns.acquire().await;
-        let reason = what.reason.clone();
-        let result = self.record(what, about, note, at).await;
+        let _turn = self.slots.acquire().await;
+        let reason = key.reason.clone();
+        let result = self.record(key, about, note, at).await;
         self.metrics.event_written(result.is_ok());
         if let Err(error) = result {
-            // In a namespace that is being deleted nothing can be created: expected, and told elsewhere.
+            // In a namespace that is being deleted nothing can be created: expected, and reported elsewhere.
             tracing::debug!(error = %chain(&error), %reason, "event not written");
         }
     }
 
     async fn record(
         &self,
-        what: What,
+        key: EventKey,
         about: ObjectReference,
         note: String,
         at: Timestamp,
     ) -> Result<(), kube::Error> {
-        let namespace = what.namespace.clone().unwrap_or_else(|| "default".to_owned());
+        let namespace = key.namespace.clone().unwrap_or_else(|| "default".to_owned());
         let api: Api<Event> = Api::namespaced(self.client.clone(), &namespace);
-        if let Some((event, count)) = self.seen_again(&what) {
+        if let Some((event, count)) = self.next_in_series(&key) {
             let series =
                 serde_json::json!({ "series": { "count": count, "lastObservedTime": MicroTime(at) } });
             match api.patch(&event, &PatchParams::default(), &Patch::Merge(series)).await {
@@ -141,9 +141,9 @@ impl Inner {
                 other => return other.map(|_| ()),
             }
         }
-        let name = self.name(&what.name);
+        let name = self.name(&key.name);
         let event = Event {
-            action: Some(what.action.clone()),
+            action: Some(key.action.clone()),
             event_time: Some(MicroTime(at)),
             metadata: ObjectMeta {
                 name: Some(name.clone()),
@@ -151,37 +151,37 @@ impl Inner {
                 ..ObjectMeta::default()
             },
             note: Some(note),
-            reason: Some(what.reason.clone()),
+            reason: Some(key.reason.clone()),
             regarding: Some(about),
             reporting_controller: Some("coppice".to_owned()),
             reporting_instance: Some(self.instance.clone()),
-            type_: Some(if what.warning { "Warning" } else { "Normal" }.to_owned()),
+            type_: Some(if key.warning { "Warning" } else { "Normal" }.to_owned()),
             ..Event::default()
         };
         let parameters =
             PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         api.create(&parameters, &event).await?;
         let series = Series { event: name, count: 1, last: Instant::now() };
-        self.memory().series.insert(what, series);
+        self.correlator().series.insert(key, series);
         Ok(())
     }
 
     /// The Event to count up and its new count, if the same was written a short while ago.
-    fn seen_again(&self, what: &What) -> Option<(String, i32)> {
-        let mut memory = self.memory();
-        memory.series.retain(|_, series| series.last.elapsed() < SERIES);
-        let series = memory.series.get_mut(what)?;
+    fn next_in_series(&self, key: &EventKey) -> Option<(String, i32)> {
+        let mut correlator = self.correlator();
+        correlator.series.retain(|_, series| series.last.elapsed() < SERIES_WINDOW);
+        let series = correlator.series.get_mut(key)?;
         series.count = series.count.saturating_add(1);
         series.last = Instant::now();
         Some((series.event.clone(), series.count))
     }
 
     fn name(&self, about: &str) -> String {
-        format!("{about}.{:016x}", self.memory().dice.roll())
+        format!("{about}.{:016x}", self.correlator().rng.next_u64())
     }
 
-    fn memory(&self) -> std::sync::MutexGuard<'_, Memory> {
+    fn correlator(&self) -> std::sync::MutexGuard<'_, Correlator> {
         // Every change is one assignment: a panic leaves valid data.
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        self.correlator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

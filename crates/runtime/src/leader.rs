@@ -12,7 +12,9 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use crate::mutants::{self, Mutant};
+use coppice_mutants::Mutant;
+
+use crate::client::Clients;
 
 /// What this replica knows about the lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,14 +81,14 @@ pub struct Gate(Arc<Shared>);
 
 /// The other side of a [`Gate`], for the loop that holds the lease.
 #[derive(Debug)]
-pub struct GateKeeper(Arc<Shared>);
+pub struct GateHandle(Arc<Shared>);
 
 /// A closed gate and its keeper. Permits end `renew_deadline` after the last renewal, however stuck the keeper is.
-pub fn gate(renew_deadline: Duration) -> (GateKeeper, Gate) {
+pub fn gate(renew_deadline: Duration) -> (GateHandle, Gate) {
     let public = watch::Sender::new(LeaderState::Unknown { problem: None });
     let shared =
         Arc::new(Shared { state: Mutex::default(), public, permits: TaskTracker::new(), renew_deadline });
-    (GateKeeper(Arc::clone(&shared)), Gate(shared))
+    (GateHandle(Arc::clone(&shared)), Gate(shared))
 }
 
 /// This replica held the lease when this was given out. Keep it until the writes that it is for are answered: the lease is not released
@@ -98,10 +100,15 @@ pub struct Permit {
 }
 
 impl Permit {
+    /// The client for writes, which nothing else hands out. Keep the permit until what it is used for is answered.
+    pub fn client<'a>(&'a self, clients: &'a Clients) -> &'a kube::Client {
+        &clients.writes
+    }
+
     /// Whether the lease is still held. For work of several steps, before each further one.
     pub fn check(&self) -> Result<(), NotLeader> {
         match self.shared.allowed() {
-            // What was begun before the shutdown may end.
+            // Work that started before the shutdown may finish.
             Ok(()) | Err(NotLeader::Closing) => Ok(()),
             Err(error) => Err(error),
         }
@@ -111,9 +118,9 @@ impl Permit {
 impl Gate {
     /// A gate without a lease, for a program that is alone: always open until it is [closed](Self::close).
     pub fn always(since: Duration) -> Self {
-        let (keeper, gate) = gate(Duration::MAX);
-        keeper.0.state().always = true;
-        keeper.0.public.send_replace(LeaderState::Leader { since, transitions: 0 });
+        let (gate_handle, gate) = gate(Duration::MAX);
+        gate_handle.0.state().always = true;
+        gate_handle.0.public.send_replace(LeaderState::Leader { since, transitions: 0 });
         gate
     }
 
@@ -135,7 +142,7 @@ impl Gate {
         self.0.public.borrow().clone()
     }
 
-    /// Tells of every change of [`state`](Self::state): a controller looks at everything again when it becomes leader.
+    /// Notifies of every change of [`state`](Self::state): a new leader reconciles everything.
     pub fn subscribe(&self) -> watch::Receiver<LeaderState> {
         self.0.public.subscribe()
     }
@@ -151,7 +158,7 @@ impl Gate {
     }
 }
 
-impl GateKeeper {
+impl GateHandle {
     /// A gate of this keeper.
     pub fn gate(&self) -> Gate {
         Gate(Arc::clone(&self.0))
@@ -199,7 +206,7 @@ impl GateKeeper {
     }
 }
 
-impl Drop for GateKeeper {
+impl Drop for GateHandle {
     /// Without a keeper nobody renews.
     fn drop(&mut self) {
         let mut state = self.0.state();
@@ -219,7 +226,7 @@ impl Shared {
     }
 
     fn allowed_by(&self, state: &State) -> Result<(), NotLeader> {
-        if mutants::active(Mutant::LeaseIgnored) {
+        if coppice_mutants::active(Mutant::LeaseIgnored) {
             return Ok(());
         }
         let age = state.renewed.map(|sent| sent.elapsed());
@@ -254,14 +261,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn permits_are_given_from_the_first_renewal_until_a_renew_deadline_after_the_last() {
-        let (keeper, gate) = gate(DEADLINE);
+        let (gate_handle, gate) = gate(DEADLINE);
         assert_eq!(gate.permit().unwrap_err(), NotLeader::Follower { holder: None });
-        keeper.follows(Some("b".to_owned()));
+        gate_handle.follows(Some("b".to_owned()));
         assert_eq!(gate.permit().unwrap_err().to_string(), "this replica does not write: b is the leader");
 
         let sent = Instant::now();
         advance(Duration::from_secs(4)).await;
-        keeper.renewed(sent, Duration::ZERO, 1);
+        gate_handle.renewed(sent, Duration::ZERO, 1);
         let permit = gate.permit().unwrap();
         advance(Duration::from_millis(5_999)).await;
         assert!(gate.is_leader());
@@ -276,34 +283,34 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_closed_gate_waits_for_what_was_permitted() {
-        let (keeper, gate) = gate(DEADLINE);
-        keeper.renewed(Instant::now(), Duration::ZERO, 0);
+        let (gate_handle, gate) = gate(DEADLINE);
+        gate_handle.renewed(Instant::now(), Duration::ZERO, 0);
         let permit = gate.permit().unwrap();
-        keeper.close();
+        gate_handle.close();
         assert_eq!(gate.permit().unwrap_err(), NotLeader::Closing);
         assert_eq!(permit.check(), Ok(()), "what was begun may end");
-        let drained = tokio::time::timeout(Duration::from_secs(1), keeper.drained());
+        let drained = tokio::time::timeout(Duration::from_secs(1), gate_handle.drained());
         assert!(drained.await.is_err(), "a permit is out");
         drop(permit);
-        keeper.drained().await;
+        gate_handle.drained().await;
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_changes_are_told() {
-        let (keeper, gate) = gate(DEADLINE);
+    async fn only_changes_are_published() {
+        let (gate_handle, gate) = gate(DEADLINE);
         let mut told = gate.subscribe();
-        keeper.renewed(Instant::now(), Duration::ZERO, 3);
+        gate_handle.renewed(Instant::now(), Duration::ZERO, 3);
         assert!(told.has_changed().unwrap());
         assert_eq!(*told.borrow_and_update(), LeaderState::Leader { since: Duration::ZERO, transitions: 3 });
-        keeper.renewed(Instant::now(), Duration::ZERO, 3);
+        gate_handle.renewed(Instant::now(), Duration::ZERO, 3);
         assert!(!told.has_changed().unwrap());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_keeper_that_is_gone_leaves_a_closed_gate() {
-        let (keeper, gate) = gate(DEADLINE);
-        keeper.renewed(Instant::now(), Duration::ZERO, 0);
-        drop(keeper);
+    async fn a_dropped_gate_handle_leaves_a_closed_gate() {
+        let (gate_handle, gate) = gate(DEADLINE);
+        gate_handle.renewed(Instant::now(), Duration::ZERO, 0);
+        drop(gate_handle);
         assert!(!gate.is_leader());
     }
 

@@ -11,15 +11,15 @@
 
 mod decide;
 mod elect;
-mod seize;
+mod take_over;
 
 use std::time::Duration;
 
-pub use self::decide::{Decision, LeaseView, Sighting, decide};
-pub use self::seize::{keep, seize};
+pub use self::decide::{Decision, LeaseObservation, LeaseView, decide};
+pub use self::take_over::{KeepError, SeizeError, keep, take_over};
 use crate::client::Clients;
-use crate::clock::{Clock, Dice};
-use crate::leader::{Gate, GateKeeper, gate};
+use crate::clock::{Clock, SeededRng};
+use crate::leader::{Gate, GateHandle, gate};
 use crate::metrics::Metrics;
 
 /// The lease, and the times that go with it.
@@ -33,7 +33,7 @@ pub struct LeaseSettings {
     pub identity: String,
     /// How long others leave the lease alone after the last renewal. Whole seconds; a part of one counts as one.
     pub duration: Duration,
-    /// How long a leader goes on without having renewed the lease.
+    /// How long a leader continues without having renewed the lease.
     pub renew_deadline: Duration,
     /// The pause between renewals, and between attempts to reach the API server.
     pub retry: Duration,
@@ -72,14 +72,14 @@ impl LeaseSettings {
                 duration: *duration,
             });
         }
-        if self.longest_pause() >= *renew_deadline {
+        if self.max_pause() >= *renew_deadline {
             return Err(SettingsError::Retry { retry: *retry, renew_deadline: *renew_deadline });
         }
         Ok(())
     }
 
     /// The retry pause with all its jitter.
-    fn longest_pause(&self) -> Duration {
+    fn max_pause(&self) -> Duration {
         self.retry + self.retry / 5
     }
 
@@ -101,7 +101,7 @@ pub enum SettingsError {
     /// There would be no pause between requests.
     #[error("the lease's retry period is 0; 2s is usual")]
     NoPause,
-    /// A leader would go on after the lease has expired.
+    /// A leader would continue after the lease has expired.
     #[error(
         "the lease's renew deadline ({renew_deadline:?}) must be shorter than its duration ({duration:?}), \
          or two replicas could write at once"
@@ -125,9 +125,9 @@ pub enum SettingsError {
     },
 }
 
-/// An identity that no other process has: `<pod>_<random>`, with [`Dice::entropy`].
-pub fn identity(pod: &str, dice: &mut Dice) -> String {
-    format!("{pod}_{:016x}{:016x}", dice.roll(), dice.roll())
+/// An identity that no other process has: `<pod>_<random>`, with [`SeededRng::entropy`].
+pub fn identity(pod: &str, rng: &mut SeededRng) -> String {
+    format!("{pod}_{:016x}{:016x}", rng.next_u64(), rng.next_u64())
 }
 
 /// The lease was held and is no longer: the process must end, because what it believes may be out of date.
@@ -153,9 +153,9 @@ pub enum Lost {
     },
 }
 
-/// How an election that was told to end has ended.
+/// How an election ended that was asked to end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ended {
+pub enum ElectionEnd {
     /// We did not lead.
     Followed,
     /// We led, and a standby can take over at once.
@@ -174,7 +174,7 @@ pub struct Election {
     settings: LeaseSettings,
     clock: Clock,
     metrics: Metrics,
-    keeper: GateKeeper,
+    gate_handle: GateHandle,
 }
 
 impl Election {
@@ -186,8 +186,8 @@ impl Election {
         metrics: Metrics,
     ) -> Result<(Self, Gate), SettingsError> {
         settings.validate()?;
-        let (keeper, gate) = gate(settings.renew_deadline);
-        Ok((Self { clients, settings, clock, metrics, keeper }, gate))
+        let (gate_handle, gate) = gate(settings.renew_deadline);
+        Ok((Self { clients, settings, clock, metrics, gate_handle }, gate))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal as _;
 
+use coppice_api::text::acts_on_terminal;
 use tracing::Subscriber;
 use tracing::field::Field;
 use tracing::subscriber::SetGlobalDefaultError;
@@ -103,19 +104,15 @@ where
     })
 }
 
-/// Writes a field on one line and without characters that a terminal acts on: tenants' words are in errors and messages, and
-/// tracing-subscriber escapes in the message alone, and no line breaks.
+/// Writes a field on one line and without characters that a terminal acts on: errors and messages contain tenants'
+/// text, and tracing-subscriber escapes only the message, and no line breaks.
 fn field(to: &mut Writer<'_>, field: &Field, value: &dyn std::fmt::Debug) -> std::fmt::Result {
-    let acts = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{feff}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
     match field.name() {
         "message" => {}
         name => write!(to, "{name}=")?,
     }
     for c in format!("{value:?}").chars() {
-        if acts(c) { write!(to, "{}", c.escape_default())? } else { to.write_char(c)? }
+        if acts_on_terminal(c) { write!(to, "{}", c.escape_default())? } else { to.write_char(c)? }
     }
     Ok(())
 }
@@ -184,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_named() {
+    fn an_invalid_filter_is_named() {
         let error =
             subscriber(LogFormat::Text, Some("info,coppice=loud"), false, std::io::sink).err().unwrap();
         assert!(error.to_string().starts_with("the log filter \"info,coppice=loud\" cannot be understood"));

@@ -1,4 +1,4 @@
-//! What Prometheus is told.
+//! Metrics for Prometheus.
 //!
 //! Every label value is a `&'static str`: words from the source code, so that no label can grow without bound. The registry is a value
 //! that is passed on; tests have their own.
@@ -16,7 +16,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::queue::{Depths, Next, Observe, Outcome};
+use crate::queue::{Depths, QueueObserver, ReconcileResult, RunOutcome};
 
 /// The media type of [`Metrics::encode`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -127,7 +127,7 @@ struct Families {
     firing_lateness: Histograms<ByAction>,
     blocked: Family<ByReason, Counter>,
     webhook_attempts: Family<ByResult, Counter>,
-    governor_booked: Gauge,
+    governor_reserved: Gauge,
     governor_limit: Gauge,
     events: Family<ByResult, Counter>,
     status_writes: Family<ByResult, Counter>,
@@ -166,7 +166,7 @@ impl Default for Families {
             firing_lateness: Family::new_with_constructor(lateness),
             blocked: Family::default(),
             webhook_attempts: Family::default(),
-            governor_booked: Gauge::default(),
+            governor_reserved: Gauge::default(),
             governor_limit: Gauge::default(),
             events: Family::default(),
             status_writes: Family::default(),
@@ -208,7 +208,11 @@ impl Families {
             Unit::Seconds,
             self.watch_last_activity.clone(),
         );
-        to.register("watch_restarts", "Watches that had to begin anew, by why", self.watch_restarts.clone());
+        to.register(
+            "watch_restarts",
+            "Watches that were started again, by cause",
+            self.watch_restarts.clone(),
+        );
         to.register("watch_objects", "Objects in the cache", self.watch_objects.clone());
         let help = "Objects that cannot be understood: what is in their namespaces is unknown, by why";
         to.register("watch_objects_unreadable", help, self.watch_unreadable.clone());
@@ -227,8 +231,8 @@ impl Families {
         to.register_with_unit("firing_lateness", help, Unit::Seconds, self.firing_lateness.clone());
         to.register("blocked", "Steps that were held back, by reason", self.blocked.clone());
         to.register("webhook_attempts", "Attempts to deliver a webhook", self.webhook_attempts.clone());
-        let help = "Destructive steps that the governor has booked in the last hour";
-        to.register("governor_booked_last_hour", help, self.governor_booked.clone());
+        let help = "Destructive steps that the governor has reserved in the last hour";
+        to.register("governor_reserved_last_hour", help, self.governor_reserved.clone());
         let help = "Destructive steps that the governor allows in an hour";
         to.register("governor_limit_per_hour", help, self.governor_limit.clone());
         to.register("events", "Kubernetes Events written, by result", self.events.clone());
@@ -277,25 +281,25 @@ impl Metrics {
         self.families.watch_synced.get_or_create(&ByKind { kind }).set(0);
     }
 
-    /// The kind was listed completely: so many objects, at this time.
+    /// The kind was listed completely: this many objects, at this time.
     pub fn watch_synced(&self, kind: &'static str, objects: usize, now: Timestamp) {
         self.families.watch_synced.get_or_create(&ByKind { kind }).set(1);
         self.watch_alive(kind, objects, now);
     }
 
-    /// The watch showed a sign of life, an event or a bookmark; the cache holds so many objects.
+    /// The watch showed a sign of life, an event or a bookmark; the cache holds this many objects.
     pub fn watch_alive(&self, kind: &'static str, objects: usize, now: Timestamp) {
         let seconds = now.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64();
         self.families.watch_last_activity.get_or_create(&ByKind { kind }).set(seconds);
         self.families.watch_objects.get_or_create(&ByKind { kind }).set(whole(objects));
     }
 
-    /// So many objects of the kind cannot be understood, for this reason.
+    /// This many objects of the kind cannot be decoded, for this reason.
     pub fn watch_unreadable(&self, kind: &'static str, reason: &'static str, count: usize) {
         self.families.watch_unreadable.get_or_create(&ByUnreadable { kind, reason }).set(whole(count));
     }
 
-    /// The watch had to begin anew.
+    /// The watch was started again.
     pub fn watch_restarted(&self, kind: &'static str, reason: &'static str) {
         self.families.watch_restarts.get_or_create(&ByRestart { kind, reason }).inc();
     }
@@ -312,7 +316,7 @@ impl Metrics {
         self.families.clock_skew.set(skew.as_secs_f64());
     }
 
-    /// So many managers are in this phase.
+    /// This many managers are in this phase.
     pub fn managers(&self, phase: &'static str, count: usize) {
         self.families.managers.get_or_create(&ByPhase { phase }).set(whole(count));
     }
@@ -322,7 +326,7 @@ impl Metrics {
         self.families.firings.get_or_create(&ByFiring { action, result }).inc();
     }
 
-    /// A step was done so long after it was due. Early (which does not happen) counts as on time.
+    /// A step was done this long after it was due. Early (which does not happen) counts as on time.
     pub fn firing_lateness(&self, action: &'static str, late: SignedDuration) {
         let seconds = late.as_secs_f64().max(0.0);
         self.families.firing_lateness.get_or_create(&ByAction { action }).observe(seconds);
@@ -338,9 +342,9 @@ impl Metrics {
         self.families.webhook_attempts.get_or_create(&ByResult { result }).inc();
     }
 
-    /// What the governor has booked in the last hour, and what it allows in one.
-    pub fn governor(&self, booked_last_hour: u64, limit_per_hour: u64) {
-        self.families.governor_booked.set(whole(booked_last_hour));
+    /// What the governor has reserved in the last hour, and what it allows in one.
+    pub fn governor(&self, reserved_last_hour: u64, limit_per_hour: u64) {
+        self.families.governor_reserved.set(whole(reserved_last_hour));
         self.families.governor_limit.set(whole(limit_per_hour));
     }
 
@@ -375,14 +379,14 @@ pub struct ControllerMetrics {
     controller: &'static str,
 }
 
-impl<K> Observe<K> for ControllerMetrics {
-    fn finished(&self, _: &K, outcome: &Outcome, took: Duration) {
+impl<K> QueueObserver<K> for ControllerMetrics {
+    fn finished(&self, _: &K, outcome: &RunOutcome, took: Duration) {
         let label = ByController { controller: self.controller };
         let word = match outcome {
-            Outcome::Answered(Next::Done) => DONE,
-            Outcome::Answered(Next::At(_)) => LATER,
-            Outcome::Answered(Next::Retry { .. }) => RETRY,
-            Outcome::Panicked(_) => {
+            RunOutcome::Completed(ReconcileResult::Done) => DONE,
+            RunOutcome::Completed(ReconcileResult::At(_)) => LATER,
+            RunOutcome::Completed(ReconcileResult::Retry { .. }) => RETRY,
+            RunOutcome::Panicked(_) => {
                 self.families.reconcile_panics.get_or_create(&label).inc();
                 PANIC
             }

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{ApiRequest, Metrics};
 use crate::panic::Panicked;
-use crate::queue::{Depths, Next, Observe, Outcome};
+use crate::queue::{Depths, QueueObserver, ReconcileResult, RunOutcome};
 
 fn everything() -> Metrics {
     let metrics = Metrics::new("1.2.3");
@@ -12,10 +12,20 @@ fn everything() -> Metrics {
     metrics.leader(true);
     let controller = metrics.controller("managers");
     let took = Duration::from_millis(20);
-    Observe::<u8>::finished(&controller, &1, &Outcome::Answered(Next::Done), took);
-    Observe::<u8>::finished(&controller, &1, &Outcome::Answered(Next::At(tokio::time::Instant::now())), took);
-    Observe::<u8>::finished(&controller, &1, &Outcome::Panicked(Panicked { message: String::new() }), took);
-    Observe::<u8>::depths(&controller, Depths { ready: 3, due: 4, running: 5 });
+    QueueObserver::<u8>::finished(&controller, &1, &RunOutcome::Completed(ReconcileResult::Done), took);
+    QueueObserver::<u8>::finished(
+        &controller,
+        &1,
+        &RunOutcome::Completed(ReconcileResult::At(tokio::time::Instant::now())),
+        took,
+    );
+    QueueObserver::<u8>::finished(
+        &controller,
+        &1,
+        &RunOutcome::Panicked(Panicked { message: String::new() }),
+        took,
+    );
+    QueueObserver::<u8>::depths(&controller, Depths { ready: 3, due: 4, running: 5 });
     metrics.watch_unsynced("jobs");
     metrics.watch_synced("pods", 7, now);
     metrics.watch_unreadable("pods", "TooLarge", 2);
@@ -63,7 +73,7 @@ fn every_metric_has_its_name_and_value() {
         "coppice_firing_lateness_seconds_bucket{le=\"5.0\",action=\"delete\"} 1",
         "coppice_blocked_total{reason=\"Paused\"} 1",
         "coppice_webhook_attempts_total{result=\"delivered\"} 1",
-        "coppice_governor_booked_last_hour 4",
+        "coppice_governor_reserved_last_hour 4",
         "coppice_governor_limit_per_hour 100",
         "coppice_events_total{result=\"ok\"} 1",
         "coppice_status_writes_total{result=\"error\"} 1",

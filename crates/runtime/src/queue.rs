@@ -1,9 +1,10 @@
-//! The work queue of a controller: keys that are to be looked at now, or at an instant.
+//! The work queue of a controller: keys to reconcile now, or at an instant.
 //!
 //! - Never more than [`QueueSettings::concurrency`] keys are processed at once, and never one key twice at once.
 //! - A key that is added while it is processed is processed again afterwards: nothing is lost.
-//! - What a run answers *replaces* the key's due time. A ttl that was lengthened from one hour to two never fires after one (H17).
-//! - The ready are served in the order in which they became ready. Failures are repeated with growing pauses, per key.
+//! - The result of a run *replaces* the key's due time. A ttl that was lengthened from one hour to two never fires
+//!   after one (H17).
+//! - Ready keys are served in the order in which they became ready. Failures are retried with backoff, per key.
 //! - A panic is an error of that key: counted, shown and tried again.
 //!
 //! Everything runs on tokio's clock. Between events the queue sleeps until the next due time; it does not poll.
@@ -26,19 +27,19 @@ pub use self::state::Depths;
 use self::state::{Pauses, State};
 use crate::panic::{Panicked, contain, message_of};
 
-/// What identifies an object to be looked at.
-pub trait Key: Clone + Eq + Hash + Ord + Debug + Send + 'static {}
-impl<K: Clone + Eq + Hash + Ord + Debug + Send + 'static> Key for K {}
+/// Identifies an object to reconcile.
+pub trait QueueKey: Clone + Eq + Hash + Ord + Debug + Send + 'static {}
+impl<K: Clone + Eq + Hash + Ord + Debug + Send + 'static> QueueKey for K {}
 
 /// How a queue works.
 #[derive(Debug, Clone)]
 pub struct QueueSettings {
-    /// So many keys are processed at once.
+    /// How many keys are processed at once.
     pub concurrency: NonZeroUsize,
     /// The pause after a key's first failure; it doubles with each further one.
     pub first_pause: Duration,
     /// The longest pause between two attempts at a key.
-    pub longest_pause: Duration,
+    pub max_pause: Duration,
     /// How long those in progress may take to finish when the queue is stopped.
     pub drain: Duration,
     /// The seed of the pauses' jitter.
@@ -51,19 +52,19 @@ impl Default for QueueSettings {
         Self {
             concurrency: NonZeroUsize::MIN.saturating_add(7),
             first_pause: Duration::from_millis(500),
-            longest_pause: Duration::from_mins(1),
+            max_pause: Duration::from_mins(1),
             drain: Duration::from_secs(10),
             seed: 0,
         }
     }
 }
 
-/// What a run wants to happen to its key.
+/// What a run requests for its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Next {
+pub enum ReconcileResult {
     /// Nothing, until it is added again.
     Done,
-    /// It is due at this instant. If that has passed, after [`SHORTEST_PAUSE`], so that an answer that is always late cannot spin.
+    /// It is due at this instant. If that has passed, after [`MIN_PAUSE`], so that an answer that is always late cannot spin.
     At(Instant),
     /// The run failed; again after a pause that grows with each failure.
     Retry {
@@ -76,9 +77,9 @@ pub enum Next {
 }
 
 /// The pause before a key whose due time has passed when its run ends.
-pub const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+pub const MIN_PAUSE: Duration = Duration::from_millis(50);
 
-impl Next {
+impl ReconcileResult {
     /// The run failed; again after a pause that grows with each failure.
     pub fn retry(category: &'static str) -> Self {
         Self::Retry { category, at_least: Duration::ZERO }
@@ -87,23 +88,23 @@ impl Next {
 
 /// How a run ended, for metrics and logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RunOutcome {
     /// The process answered.
-    Answered(Next),
+    Completed(ReconcileResult),
     /// The process panicked; it is tried again like a failure.
     Panicked(Panicked),
 }
 
-/// Told how the queue is doing. `()` does not listen.
-pub trait Observe<K>: Send + Sync {
+/// Observes the queue. `()` ignores everything.
+pub trait QueueObserver<K>: Send + Sync {
     /// A run of `key` ended; it took `took`.
-    fn finished(&self, key: &K, outcome: &Outcome, took: Duration);
+    fn finished(&self, key: &K, outcome: &RunOutcome, took: Duration);
     /// The queue's length changed, or may have.
     fn depths(&self, depths: Depths);
 }
 
-impl<K> Observe<K> for () {
-    fn finished(&self, _: &K, _: &Outcome, _: Duration) {}
+impl<K> QueueObserver<K> for () {
+    fn finished(&self, _: &K, _: &RunOutcome, _: Duration) {}
     fn depths(&self, _: Depths) {}
 }
 
@@ -133,31 +134,32 @@ struct Shared<K> {
     settings: QueueSettings,
 }
 
-/// What a run answered, and how long it took.
-type Run = (Result<Next, Panicked>, Duration);
+/// The result of a run, and how long it took.
+type Run = (Result<ReconcileResult, Panicked>, Duration);
 
-/// The runs in progress, and whose they are.
+/// The runs in progress, and their keys.
 struct Running<K> {
     tasks: JoinSet<Run>,
     keys: HashMap<Id, K>,
 }
 
-impl<K: Key> Queue<K> {
+impl<K: QueueKey> Queue<K> {
     /// An empty queue. Keys may be added before it [runs](Self::run).
     pub fn new(settings: QueueSettings) -> Self {
-        let pauses = Pauses { first: settings.first_pause, longest: settings.longest_pause };
+        let pauses = Pauses { first: settings.first_pause, max: settings.max_pause };
         let state = Mutex::new(State::new(pauses, settings.seed));
         Self { shared: Arc::new(Shared { state, changed: Notify::new(), settings }) }
     }
 
-    /// The key is looked at as soon as possible, whatever its due time; if it is in progress, again afterwards. A key that waits to be
-    /// tried again is not spared: what changed may be what it was waiting for; unless its run asked for a pause of some length at least.
+    /// The key is processed as soon as possible, whatever its due time; if it is in progress, again afterwards. This
+    /// also ends the pause of a key that is to be retried: the change may be what it waits for. A minimum pause that
+    /// its run asked for stays.
     pub fn add(&self, key: K) {
         self.state().add(key, Instant::now());
         self.shared.changed.notify_one();
     }
 
-    /// The key is looked at at `due`, or at its due time if that is earlier.
+    /// The key is processed at `due`, or at its due time if that is earlier.
     pub fn add_at(&self, key: K, due: Instant) {
         self.state().add_at(key, due, Instant::now());
         self.shared.changed.notify_one();
@@ -184,17 +186,18 @@ impl<K: Key> Queue<K> {
         self.state().lag(Instant::now())
     }
 
-    /// Processes keys until `stop`; then no further one is begun, and those in progress have [`QueueSettings::drain`] to finish. Call it
+    /// Processes keys until `stop`; then no further one is started, and those in progress have [`QueueSettings::drain`]
+    /// to finish. Call it
     /// once. When its future is dropped, what is in progress is cut off at once.
     pub async fn run<F, Fut>(
         &self,
         process: F,
-        observe: impl Observe<K>,
+        observe: impl QueueObserver<K>,
         stop: CancellationToken,
     ) -> Drained<K>
     where
         F: Fn(K) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Next> + Send + 'static,
+        Fut: Future<Output = ReconcileResult> + Send + 'static,
     {
         let process = Arc::new(process);
         let mut running = Running { tasks: JoinSet::new(), keys: HashMap::new() };
@@ -206,17 +209,17 @@ impl<K: Key> Queue<K> {
                 () = stop.cancelled() => break,
                 Some(ended) = running.tasks.join_next_with_id() => self.finish(&mut running, ended, &observe),
                 () = self.shared.changed.notified() => {}
-                () = sleep_until_some(next_due) => {}
+                () = sleep_until_due(next_due) => {}
             }
         }
         self.drain(running, &observe).await
     }
 
-    /// Begins as many runs as may be, and answers when the next key becomes due.
+    /// Starts as many runs as allowed, and returns when the next key becomes due.
     fn begin<F, Fut>(&self, running: &mut Running<K>, process: &Arc<F>) -> Option<Instant>
     where
         F: Fn(K) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Next> + Send + 'static,
+        Fut: Future<Output = ReconcileResult> + Send + 'static,
     {
         let mut state = self.state();
         let now = Instant::now();
@@ -239,7 +242,7 @@ impl<K: Key> Queue<K> {
         &self,
         running: &mut Running<K>,
         ended: Result<(Id, Run), JoinError>,
-        observe: &impl Observe<K>,
+        observe: &impl QueueObserver<K>,
     ) {
         let (id, result, took) = match ended {
             Ok((id, (result, took))) => (id, result, took),
@@ -253,17 +256,17 @@ impl<K: Key> Queue<K> {
         };
         let Some(key) = running.keys.remove(&id) else { return };
         let (next, outcome) = match result {
-            Ok(next) => (next.clone(), Outcome::Answered(next)),
+            Ok(next) => (next.clone(), RunOutcome::Completed(next)),
             Err(panicked) => {
                 tracing::error!(?key, "{panicked}");
-                (Next::retry("panic"), Outcome::Panicked(panicked))
+                (ReconcileResult::retry("panic"), RunOutcome::Panicked(panicked))
             }
         };
         self.state().finish(&key, &next, Instant::now());
         observe.finished(&key, &outcome, took);
     }
 
-    async fn drain(&self, mut running: Running<K>, observe: &impl Observe<K>) -> Drained<K> {
+    async fn drain(&self, mut running: Running<K>, observe: &impl QueueObserver<K>) -> Drained<K> {
         let deadline = Instant::now() + self.shared.settings.drain;
         while let Ok(Some(ended)) = timeout_at(deadline, running.tasks.join_next_with_id()).await {
             self.finish(&mut running, ended, observe);
@@ -283,7 +286,7 @@ impl<K: Key> Queue<K> {
     }
 }
 
-async fn sleep_until_some(due: Option<Instant>) {
+async fn sleep_until_due(due: Option<Instant>) {
     match due {
         Some(due) => sleep_until(due).await,
         None => std::future::pending().await,

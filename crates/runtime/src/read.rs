@@ -7,9 +7,10 @@ use http_body_util::{BodyExt as _, LengthLimitError};
 use kube::client::Body;
 use kube::core::Status;
 
-use crate::client::LARGEST;
+use crate::client::MAX_RESPONSE_BYTES;
 use crate::decode::{self, Page, Unreadable};
-use crate::kinds::Watched;
+use crate::error::chain;
+use crate::kind::Kind;
 
 /// How many objects a list asks for at once, where they are not very large.
 const PAGE: usize = 500;
@@ -17,18 +18,23 @@ const PAGE: usize = 500;
 const LINE: usize = 64 << 10;
 
 /// The path of a kind's objects, in one namespace or (empty) in all.
-pub(crate) fn path<T: Watched>(namespace: &str) -> String {
-    let place = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
-    format!("{}{place}/{}", T::GROUP_PATH, T::RESOURCE)
+pub fn path<K: Kind>(namespace: &str) -> String {
+    let namespace_path =
+        if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
+    format!("{}{namespace_path}/{}", K::GROUP_PATH, K::RESOURCE)
 }
 
-pub(crate) fn request(path: &str) -> Result<Request<Vec<u8>>, kube::Error> {
+/// A GET of a path.
+///
+/// # Errors
+/// If it is no path of a URL.
+pub fn request(path: &str) -> Result<Request<Vec<u8>>, kube::Error> {
     Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)
 }
 
-/// Where the reading of a list is.
-pub(crate) struct Cursor {
-    /// Behind which object the next page begins; none at the start, and at the end.
+/// The position in a list that is being read.
+pub struct Cursor {
+    /// The continue token of the next page; none at the start, and at the end.
     token: Option<String>,
     /// How many objects the next page is asked for: [`PAGE`], fewer where they are so large that the client gives the answer
     /// up, and more again after that.
@@ -43,27 +49,27 @@ impl Default for Cursor {
 
 impl Cursor {
     /// After a page: whether it was the last one.
-    pub(crate) fn is_done(&self) -> bool {
+    pub fn is_done(&self) -> bool {
         self.token.is_none()
     }
 }
 
 /// The next page.
-pub(crate) async fn page<T: Watched>(
+pub(crate) async fn page<K: Kind>(
     client: &kube::Client,
     namespace: &str,
     cursor: &mut Cursor,
-) -> Result<Page<T>, kube::Error> {
-    page_at(client, &path::<T>(namespace), cursor, |body| {
-        let mut page = decode::page(body)?;
+) -> Result<Page<K::Object>, kube::Error> {
+    page_at(client, &path::<K>(namespace), cursor, |body| {
+        let mut page = decode::page::<K>(body)?;
         let token = page.token.take();
         Ok((page, token))
     })
     .await
 }
 
-/// The next page of what is at a path. `decode` also gives behind which object the page after it begins.
-pub(crate) async fn page_at<P>(
+/// The next page of what is at a path. `decode` also returns the continue token of the page after it.
+pub async fn page_at<P>(
     client: &kube::Client,
     path: &str,
     cursor: &mut Cursor,
@@ -100,13 +106,13 @@ pub(crate) async fn page_at<P>(
 /// environment variables of pods, too) where it cannot be decoded.
 async fn body(client: &kube::Client, uri: &str) -> Result<Bytes, kube::Error> {
     let request = Request::get(uri).body(Body::empty()).map_err(kube::Error::HttpError)?;
-    answered(client.send(request).await?).await
+    successful_body(client.send(request).await?).await
 }
 
 /// The body of an answer, if with success.
-async fn answered(answer: Response<Body>) -> Result<Bytes, kube::Error> {
-    let code = answer.status();
-    let body = answer.into_body().collect().await?.to_bytes();
+async fn successful_body(response: Response<Body>) -> Result<Bytes, kube::Error> {
+    let code = response.status();
+    let body = response.into_body().collect().await?.to_bytes();
     if code.is_success() { Ok(body) } else { Err(refusal(code, &body)) }
 }
 
@@ -118,46 +124,57 @@ fn refusal(code: StatusCode, body: &[u8]) -> kube::Error {
     kube::Error::Api(Box::new(refusal))
 }
 
-/// Every object of a kind in one namespace, or which of them cannot be understood.
-pub async fn list<T: Watched>(
-    client: &kube::Client,
-    namespace: &str,
-) -> Result<Result<Vec<T>, Unreadable>, kube::Error> {
+/// Why the objects of a kind are not known.
+#[derive(Debug, thiserror::Error)]
+pub enum ListError {
+    /// The API server refused, or did not answer.
+    #[error("{}", chain(.0))]
+    Api(#[from] kube::Error),
+    /// One of them cannot be understood.
+    #[error(transparent)]
+    Unreadable(Unreadable),
+}
+
+/// Every object of a kind in one namespace.
+///
+/// # Errors
+/// If they cannot be listed, or one of them cannot be understood.
+pub async fn list<K: Kind>(client: &kube::Client, namespace: &str) -> Result<Vec<K::Object>, ListError> {
     let mut objects = Vec::new();
     let mut cursor = Cursor::default();
     loop {
-        let page = page::<T>(client, namespace, &mut cursor).await?;
+        let page = page::<K>(client, namespace, &mut cursor).await?;
         for item in page.items {
             match item.object {
                 Ok(object) => objects.push(object),
-                Err(unreadable) => return Ok(Err(unreadable)),
+                Err(unreadable) => return Err(ListError::Unreadable(unreadable)),
             }
         }
         if cursor.is_done() {
-            objects.sort_by(|a, b| a.name().cmp(b.name()));
-            return Ok(Ok(objects));
+            objects.sort_by(|a, b| K::name(a).cmp(K::name(b)));
+            return Ok(objects);
         }
     }
 }
 
 /// One object; none if there is no such object. One that cannot be understood is an error.
-pub async fn get<T: Watched>(
+pub async fn get<K: Kind>(
     client: &kube::Client,
     namespace: &str,
     name: &str,
-) -> Result<Option<T>, kube::Error> {
-    let uri = format!("{}/{name}", path::<T>(namespace));
+) -> Result<Option<K::Object>, kube::Error> {
+    let uri = format!("{}/{name}", path::<K>(namespace));
     match body(client, &uri).await {
-        Ok(body) => understood(&body).map(Some),
+        Ok(body) => decoded::<K>(&body).map(Some),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error),
     }
 }
 
 /// One object from an answer.
-pub(crate) fn understood<T: Watched>(body: &[u8]) -> Result<T, kube::Error> {
+pub(crate) fn decoded<K: Kind>(body: &[u8]) -> Result<K::Object, kube::Error> {
     let json = std::str::from_utf8(body).map_err(|error| kube::Error::Service(error.into()))?;
-    decode::item(json).object.map_err(|unreadable| kube::Error::Service(unreadable.into()))
+    decode::item::<K>(json).object.map_err(|unreadable| kube::Error::Service(unreadable.into()))
 }
 
 /// The lines of a watch, one event each.
@@ -166,7 +183,7 @@ pub(crate) struct Lines {
     read: Vec<u8>,
     /// Where the next line begins in what was read.
     start: usize,
-    /// From where on no end of a line has been looked for.
+    /// From where on no end of a line has been searched for.
     searched: usize,
 }
 
@@ -177,8 +194,8 @@ pub(crate) async fn lines(client: &kube::Client, uri: &str) -> Result<Lines, kub
         .header(http::header::ACCEPT_ENCODING, "identity")
         .body(Body::empty())
         .map_err(kube::Error::HttpError)?;
-    let answer = client.send(request).await?;
-    let (code, body) = (answer.status(), answer.into_body());
+    let response = client.send(request).await?;
+    let (code, body) = (response.status(), response.into_body());
     if !code.is_success() {
         return Err(refusal(code, &body.collect().await?.to_bytes()));
     }
@@ -186,7 +203,7 @@ pub(crate) async fn lines(client: &kube::Client, uri: &str) -> Result<Lines, kub
 }
 
 impl Lines {
-    /// The next line; none at the end of the watch, also where the connection just ended: a watch can be taken up again.
+    /// The next line; none at the end of the watch, also where the connection just ended: a watch can be resumed.
     pub(crate) async fn next(&mut self) -> Option<Result<&[u8], kube::Error>> {
         loop {
             if let Some(at) = self.read[self.searched..].iter().position(|byte| *byte == b'\n') {
@@ -198,8 +215,8 @@ impl Lines {
             // What one large object needed is not kept for all the small ones.
             self.read.shrink_to(self.read.len().max(LINE));
             (self.start, self.searched) = (0, self.read.len());
-            if self.read.len() > LARGEST {
-                let error = format!("an event of more than {LARGEST} bytes");
+            if self.read.len() > MAX_RESPONSE_BYTES {
+                let error = format!("an event of more than {MAX_RESPONSE_BYTES} bytes");
                 return Some(Err(kube::Error::ReadEvents(std::io::Error::other(error))));
             }
             match self.body.frame().await? {
@@ -225,20 +242,20 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use axum::body::Bytes;
-    use coppice_lifecycle::facts::PodFacts;
     use futures::StreamExt as _;
     use http::Response;
     use serde_json::json;
     use tower::BoxError;
 
     use super::*;
-    use crate::client::{Clients, Deadlines, LARGEST};
+    use crate::client::{Clients, Deadlines, MAX_RESPONSE_BYTES};
     use crate::clock::Clock;
+    use crate::kind::testing::Widgets;
     use crate::metrics::Metrics;
     use crate::server_clock::ServerClock;
 
-    /// As many pods as are asked for, of so many bytes each; the token is the number of the next one.
-    fn pods(query: &str, all: usize, bytes: usize) -> Vec<u8> {
+    /// As many widgets as are asked for, of so many bytes each; the token is the number of the next one.
+    fn widgets(query: &str, all: usize, bytes: usize) -> Vec<u8> {
         let parameter = |name| {
             let found = form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == name);
             found.map_or(0, |(_, value)| value.parse::<usize>().unwrap())
@@ -246,25 +263,25 @@ mod tests {
         let (from, limit) = (parameter("continue"), parameter("limit"));
         let until = all.min(from + limit);
         let note = "x".repeat(bytes);
-        let pod = |n| json!({"metadata": {"name": format!("p{n:03}"), "namespace": "n", "annotations": {"a": note}}});
+        let widget = |n| json!({"metadata": {"name": format!("w{n:03}"), "namespace": "n", "annotations": {"a": note}}});
         let token = if until < all { until.to_string() } else { String::new() };
         let metadata = json!({"resourceVersion": "7", "continue": token});
-        json!({"metadata": metadata, "items": (from..until).map(pod).collect::<Vec<_>>()})
+        json!({"metadata": metadata, "items": (from..until).map(widget).collect::<Vec<_>>()})
             .to_string()
             .into_bytes()
     }
 
     /// What a list gives, what was asked for, and how many bytes were read of the longest answer.
-    async fn listed(all: usize, bytes: usize) -> (Result<usize, kube::Error>, Vec<String>, usize) {
+    async fn listed(all: usize, bytes: usize) -> (Result<usize, ListError>, Vec<String>, usize) {
         const FRAME: usize = 1 << 20;
         let asked: Arc<Mutex<Vec<(String, usize)>>> = Arc::default();
         let log = Arc::clone(&asked);
         let service = tower::service_fn(move |request: Request<Body>| {
             let query = request.uri().query().unwrap_or_default().to_owned();
-            let answer = pods(&query, all, bytes);
+            let response = widgets(&query, all, bytes);
             log.lock().unwrap().push((query, 0));
             let log = Arc::clone(&log);
-            let frames: Vec<Bytes> = answer.chunks(FRAME).map(Bytes::copy_from_slice).collect();
+            let frames: Vec<Bytes> = response.chunks(FRAME).map(Bytes::copy_from_slice).collect();
             let read = futures::stream::iter(frames).map(move |frame| {
                 log.lock().unwrap().last_mut().unwrap().1 += frame.len();
                 Ok::<_, BoxError>(frame)
@@ -273,10 +290,10 @@ mod tests {
         });
         let server_clock = ServerClock::new(Clock::following_tokio("2026-01-01T00:00:00Z".parse().unwrap()));
         let clients = Clients::over(&service, Deadlines::default(), &server_clock, &Metrics::new("test"));
-        let found = list::<PodFacts>(&clients.reads, "n").await.map(|pods| pods.unwrap().len());
+        let found = list::<Widgets>(&clients.reads, "n").await.map(|widgets| widgets.len());
         let (asked, read): (Vec<_>, Vec<_>) = asked.lock().unwrap().drain(..).unzip();
         let longest = read.into_iter().max().unwrap_or(0);
-        assert!(longest <= LARGEST + FRAME, "{longest} bytes were read of one answer");
+        assert!(longest <= MAX_RESPONSE_BYTES + FRAME, "{longest} bytes were read of one answer");
         (found, asked, longest)
     }
 
@@ -292,12 +309,12 @@ mod tests {
         let (found, asked, longest) = listed(15, 1_500_000).await;
         assert_eq!(found.unwrap(), 15);
         assert_eq!(asked, ["limit=500", "limit=62", "limit=7", "limit=14&continue=7"]);
-        assert!(longest > LARGEST, "the first answer was longer");
+        assert!(longest > MAX_RESPONSE_BYTES, "the first answer was longer");
     }
 
     #[tokio::test]
     async fn one_object_that_is_too_large_is_an_error() {
-        let (found, asked, _) = listed(1, LARGEST).await;
+        let (found, asked, _) = listed(1, MAX_RESPONSE_BYTES).await;
         assert!(found.unwrap_err().to_string().contains("length limit exceeded"));
         assert_eq!(asked.last().unwrap(), "limit=1");
     }

@@ -1,8 +1,8 @@
 //! What time it is at the API server.
 //!
 //! Ages are computed from the API server's timestamps, so decisions are made by its clock. Every answer carries its time in the `Date`
-//! header. That time is carried on by our *monotonic* clock, which nobody can set. It is believed only while it agrees with our wall
-//! clock: two clocks that are wrong by the same hour are rare, one that is wrong is not.
+//! header. Our *monotonic* clock, which nobody can set, carries that time forward. It is trusted only while it agrees
+//! with our wall clock: two clocks that are wrong by the same hour are rare, one that is wrong is not.
 //!
 //! [`ServerClock::now`] is the one place where the time of a decision comes from.
 
@@ -10,31 +10,32 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use coppice_lifecycle::time::{ClockDoubt, MAX_CLOCK_SKEW, ServerTime};
+use coppice_quantity::time::{ClockUncertainty, MAX_CLOCK_SKEW, ServerTime};
 use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::clock::Clock;
-use crate::pace::Pace;
+use crate::intervals::ResyncIntervals;
 
-/// So many answers are remembered: all of them have to agree with our wall clock.
-const REMEMBERED: usize = 5;
-/// For so long an answer that disagrees counts, however many agree after it: one bad API server of several may answer rarely.
-const ODD: Duration = Duration::from_mins(1);
+/// This many answers are remembered: all of them have to agree with our wall clock.
+const MAX_SAMPLES: usize = 5;
+/// How long an answer that disagrees counts, however many agree after it: one bad API server of several may answer
+/// rarely.
+const OUTLIER_PERIOD: Duration = Duration::from_mins(1);
 /// The API server's clock, estimated from every answer. Clones share it.
 #[derive(Debug, Clone)]
 pub struct ServerClock {
     clock: Clock,
     /// The clocks have been compared lately if the last answer is no older than this.
     compared: Duration,
-    known: Arc<Mutex<Known>>,
+    state: Arc<Mutex<State>>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    answers: VecDeque<Answer>,
+struct State {
+    samples: VecDeque<Sample>,
     /// The last answer that disagreed with our wall clock.
-    odd: Option<Answer>,
+    outlier: Option<Sample>,
     /// The API server's time at an instant of our monotonic clock, by the answers that agree with our wall clock.
     reference: Option<Reference>,
 }
@@ -42,13 +43,13 @@ struct Known {
 impl ServerClock {
     /// Knows nothing yet. `clock` is the one that the API server's has to agree with.
     pub fn new(clock: Clock) -> Self {
-        Self { clock, compared: Pace::default().fresh, known: Arc::default() }
+        Self { clock, compared: ResyncIntervals::default().fresh, state: Arc::default() }
     }
 
-    /// The same at another pace than the program's, which asks the API server all the time: for simulations.
+    /// The same with other resync intervals than the program's: for simulations, which ask the API server less often.
     #[must_use]
-    pub fn at_pace(self, pace: Pace) -> Self {
-        Self { compared: pace.fresh, ..self }
+    pub fn with_intervals(self, intervals: ResyncIntervals) -> Self {
+        Self { compared: intervals.fresh, ..self }
     }
 
     /// This machine's clock.
@@ -63,48 +64,49 @@ impl ServerClock {
             tracing::debug!(date, "the Date header of an answer is not a date");
             return;
         };
-        let answer = Answer { date, sent, received };
+        let sample = Sample { date, sent, received };
         let (wall, monotonic) = (self.clock.now(), self.clock.monotonic());
-        let mut known = self.known();
-        if answer.agrees(wall, monotonic) {
+        let mut state = self.state();
+        if sample.agrees(wall, monotonic) {
             // Answers may arrive in another order than they were sent: an older one says less, and nothing wrong.
-            let reference = known.reference.filter(|reference| reference.is_consistent_with(answer));
-            known.reference = Some(reference.unwrap_or(answer.reference()));
+            let reference = state.reference.filter(|reference| reference.is_consistent_with(sample));
+            state.reference = Some(reference.unwrap_or(sample.reference()));
         } else {
-            known.odd = Some(answer);
+            state.outlier = Some(sample);
         }
-        if known.answers.len() == REMEMBERED {
-            known.answers.pop_front();
+        if state.samples.len() == MAX_SAMPLES {
+            state.samples.pop_front();
         }
-        known.answers.push_back(answer);
+        state.samples.push_back(sample);
     }
 
     /// The API server's time, to decide by.
     ///
-    /// Never later than it is by the answers that are believed, and at most a second (and the time of an answer) earlier.
+    /// Never later than it is by the answers that are trusted, and at most a second (and the time of an answer)
+    /// earlier.
     pub fn now(&self) -> ServerTime {
         let (wall, monotonic) = (self.clock.now(), self.clock.monotonic());
-        let known = self.known();
-        let carried = known.reference.map(|reference| reference.carried_to(monotonic));
-        let compared = known.answers.back().is_some_and(|last| last.age(monotonic) < self.compared);
-        let odd = known.odd.filter(|odd| odd.age(monotonic) < ODD);
-        let agree = known.answers.iter().chain(&odd).all(|answer| answer.agrees(wall, monotonic));
-        let doubt = match carried {
-            Some(now) if compared && agree => return ServerTime::agreed(now),
-            _ if compared => ClockDoubt::Differs,
-            _ => ClockDoubt::NotCompared,
+        let state = self.state();
+        let advanced = state.reference.map(|reference| reference.advanced_to(monotonic));
+        let compared = state.samples.back().is_some_and(|last| last.age(monotonic) < self.compared);
+        let outlier = state.outlier.filter(|outlier| outlier.age(monotonic) < OUTLIER_PERIOD);
+        let agree = state.samples.iter().chain(&outlier).all(|sample| sample.agrees(wall, monotonic));
+        let uncertainty = match advanced {
+            Some(now) if compared && agree => return ServerTime::certain(now),
+            _ if compared => ClockUncertainty::Differs,
+            _ => ClockUncertainty::NotCompared,
         };
         let answered =
-            known.answers.iter().chain(&odd).map(|answer| answer.reference().carried_to(monotonic));
-        ServerTime::doubted(doubt, wall, carried.into_iter().chain(answered))
+            state.samples.iter().chain(&outlier).map(|sample| sample.reference().advanced_to(monotonic));
+        ServerTime::uncertain(uncertainty, wall, advanced.into_iter().chain(answered))
     }
 
     /// The API server's time at an instant of our [monotonic](Clock::monotonic) clock, as far as it is known now.
     pub fn at(&self, monotonic: Duration) -> Timestamp {
-        let reference = self.known().reference;
+        let reference = self.state().reference;
         reference.map_or_else(
             || after(self.clock.now(), signed(monotonic) - signed(self.clock.monotonic())),
-            |reference| reference.carried_to(monotonic),
+            |reference| reference.advanced_to(monotonic),
         )
     }
 
@@ -112,14 +114,14 @@ impl ServerClock {
     /// to the header's resolution of a second; none while there was no answer. For people.
     pub fn skew(&self) -> Option<SignedDuration> {
         let (wall, monotonic) = (self.clock.now(), self.clock.monotonic());
-        let known = self.known();
-        let mut skews: Vec<_> = known.answers.iter().map(|answer| answer.skew(wall, monotonic)).collect();
+        let state = self.state();
+        let mut skews: Vec<_> = state.samples.iter().map(|sample| sample.skew(wall, monotonic)).collect();
         skews.sort_unstable();
         skews.get(skews.len() / 2).copied()
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -131,27 +133,27 @@ struct Reference {
 }
 
 impl Reference {
-    fn carried_to(self, monotonic: Duration) -> Timestamp {
+    fn advanced_to(self, monotonic: Duration) -> Timestamp {
         after(self.time, signed(monotonic) - signed(self.at))
     }
 
     /// Whether the answer neither shows that it is later there nor that it is not so late yet.
-    fn is_consistent_with(self, answer: Answer) -> bool {
-        let least = self.carried_to(answer.received) >= answer.date;
-        let most = self.carried_to(answer.sent) < after(answer.date, SignedDuration::from_secs(1));
+    fn is_consistent_with(self, sample: Sample) -> bool {
+        let least = self.advanced_to(sample.received) >= sample.date;
+        let most = self.advanced_to(sample.sent) < after(sample.date, SignedDuration::from_secs(1));
         least && most
     }
 }
 
 /// The server's time was in `[date, date + 1 s)` at some moment between `sent` and `received` of our monotonic clock.
 #[derive(Debug, Clone, Copy)]
-struct Answer {
+struct Sample {
     date: Timestamp,
     sent: Duration,
     received: Duration,
 }
 
-impl Answer {
+impl Sample {
     fn agrees(self, wall: Timestamp, monotonic: Duration) -> bool {
         self.skew(wall, monotonic).abs() <= MAX_CLOCK_SKEW
     }
@@ -194,7 +196,7 @@ fn after(at: Timestamp, by: SignedDuration) -> Timestamp {
 mod tests {
     use super::{MAX_CLOCK_SKEW, ServerClock};
     use crate::clock::{Clock, ClockHandle};
-    use coppice_lifecycle::time::ClockDoubt;
+    use coppice_quantity::time::ClockUncertainty;
     use jiff::{SignedDuration, Timestamp};
     use proptest::prelude::*;
     use std::time::Duration;
@@ -205,7 +207,7 @@ mod tests {
     }
 
     /// An answer that took `took`, from a server whose clock is `ahead` of ours.
-    fn answer(server: &ServerClock, handle: &ClockHandle, ahead: SignedDuration, took: Duration) {
+    fn sample(server: &ServerClock, handle: &ClockHandle, ahead: SignedDuration, took: Duration) {
         let sent = server.clock().monotonic();
         let date = header(server.clock().now() + ahead);
         handle.advance(took);
@@ -219,32 +221,32 @@ mod tests {
     const QUICK: Duration = Duration::from_millis(20);
     const HOUR: SignedDuration = SignedDuration::from_hours(1);
 
-    fn doubt(server: &ServerClock) -> Option<ClockDoubt> {
-        server.now().doubt()
+    fn uncertainty(server: &ServerClock) -> Option<ClockUncertainty> {
+        server.now().uncertainty()
     }
 
     #[test]
     fn nothing_is_known_before_the_first_answer() {
         let (server, _) = clock();
-        assert_eq!((server.skew(), doubt(&server)), (None, Some(ClockDoubt::NotCompared)));
+        assert_eq!((server.skew(), uncertainty(&server)), (None, Some(ClockUncertainty::NotCompared)));
     }
 
     #[test]
     fn what_is_not_a_date_is_ignored() {
         let (server, _) = clock();
-        for odd in ["", "now", "2026-01-01T00:00:00Z", "Thu, 99 Jan 2026 00:00:00 GMT"] {
-            server.observe(odd, Duration::ZERO, Duration::ZERO);
+        for outlier in ["", "now", "2026-01-01T00:00:00Z", "Thu, 99 Jan 2026 00:00:00 GMT"] {
+            server.observe(outlier, Duration::ZERO, Duration::ZERO);
         }
-        assert_eq!(doubt(&server), Some(ClockDoubt::NotCompared));
+        assert_eq!(uncertainty(&server), Some(ClockUncertainty::NotCompared));
     }
 
     #[test]
     fn a_date_that_is_missing_for_long_is_a_doubt() {
         let (server, handle) = clock();
-        answer(&server, &handle, SignedDuration::ZERO, QUICK);
-        assert_eq!(doubt(&server), None);
+        sample(&server, &handle, SignedDuration::ZERO, QUICK);
+        assert_eq!(uncertainty(&server), None);
         handle.advance(Duration::from_secs(90));
-        assert_eq!(doubt(&server), Some(ClockDoubt::NotCompared));
+        assert_eq!(uncertainty(&server), Some(ClockUncertainty::NotCompared));
     }
 
     #[test]
@@ -252,13 +254,13 @@ mod tests {
         for minutes in [10, -10] {
             let (server, handle) = clock();
             let ahead = SignedDuration::from_mins(minutes);
-            answer(&server, &handle, ahead, QUICK);
-            assert_eq!(doubt(&server), Some(ClockDoubt::Differs));
+            sample(&server, &handle, ahead, QUICK);
+            assert_eq!(uncertainty(&server), Some(ClockUncertainty::Differs));
             assert!((server.skew().unwrap() - ahead).abs() <= SignedDuration::from_secs(1));
             let (ours, time) = (server.clock().now(), server.now());
             assert!(time.now() <= ours && time.now() <= ours + ahead, "the slower of both clocks");
             let faster = ours.max(ours + ahead - SignedDuration::from_secs(1) - QUICK);
-            assert!(time.may_have_come(faster), "{time:?}");
+            assert!(time.may_have_passed(faster), "{time:?}");
         }
     }
 
@@ -268,9 +270,9 @@ mod tests {
         let (server, handle) = clock();
         for second in 0..90 {
             let ahead = if second < 6 { HOUR } else { SignedDuration::ZERO };
-            answer(&server, &handle, ahead, QUICK);
+            sample(&server, &handle, ahead, QUICK);
             assert!(server.now().now() <= server.clock().now(), "after {second} s");
-            assert_eq!(doubt(&server).is_some(), second < 65, "after {second} s");
+            assert_eq!(uncertainty(&server).is_some(), second < 65, "after {second} s");
             handle.advance(Duration::from_millis(980));
         }
     }
@@ -280,9 +282,9 @@ mod tests {
         for bad in [HOUR, -HOUR] {
             let (server, handle) = clock();
             for n in 0..60 {
-                answer(&server, &handle, if n % 8 == 7 { bad } else { SignedDuration::ZERO }, QUICK);
+                sample(&server, &handle, if n % 8 == 7 { bad } else { SignedDuration::ZERO }, QUICK);
                 assert!(server.now().now() <= server.clock().now());
-                assert_eq!(doubt(&server).is_some(), n >= 7, "answer {n}");
+                assert_eq!(uncertainty(&server).is_some(), n >= 7, "answer {n}");
             }
         }
     }
@@ -292,13 +294,13 @@ mod tests {
         for jump in [HOUR, -HOUR] {
             let (server, handle) = clock();
             for _ in 0..5 {
-                answer(&server, &handle, SignedDuration::ZERO, QUICK);
+                sample(&server, &handle, SignedDuration::ZERO, QUICK);
                 handle.advance(Duration::from_secs(10));
             }
             let right = server.now();
-            assert_eq!(right.doubt(), None);
+            assert_eq!(right.uncertainty(), None);
             handle.jump(jump);
-            assert_eq!(doubt(&server), Some(ClockDoubt::Differs));
+            assert_eq!(uncertainty(&server), Some(ClockUncertainty::Differs));
             assert!(server.now().now() <= right.now());
             handle.jump(-jump);
             assert_eq!(server.now(), right);
@@ -311,7 +313,7 @@ mod tests {
             let (server, handle) = clock();
             let ahead = SignedDuration::from_secs(ahead);
             for _ in 0..40 {
-                answer(&server, &handle, ahead, QUICK);
+                sample(&server, &handle, ahead, QUICK);
                 handle.advance(Duration::from_millis(70));
             }
             let behind = (server.clock().now() + ahead).duration_since(server.now().now());
@@ -320,10 +322,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever single answers say, however long they take, and however often our wall clock is set: what is believed is never
-        /// later than it is, and no more than a second and the slowest answer earlier.
+        /// Whatever single answers say, however long they take, and however often our wall clock is set: what is
+        /// trusted is never later than it is, and no more than a second and the slowest answer earlier.
         #[test]
-        fn what_is_believed_is_never_early(
+        fn the_certain_time_is_never_early(
             steps in prop::collection::vec((0u64..3_000, 0u64..2_000, 0u8..12, -4_000i64..4_000), 1..120),
             ahead in -4_000i64..4_000,
         ) {
@@ -336,18 +338,18 @@ mod tests {
                 let truth = |s: &ServerClock| {
                     started + ahead + SignedDuration::try_from(s.clock().monotonic()).unwrap()
                 };
-                let odd = match kind { 0 => HOUR, 1 => -HOUR, _ => SignedDuration::ZERO };
+                let outlier = match kind { 0 => HOUR, 1 => -HOUR, _ => SignedDuration::ZERO };
                 if kind == 2 {
                     handle.jump(SignedDuration::from_millis(jump * 1_000));
                 }
                 let sent = server.clock().monotonic();
-                let date = header(truth(&server) + odd);
+                let date = header(truth(&server) + outlier);
                 handle.advance(Duration::from_millis(took));
                 server.observe(&date, sent, server.clock().monotonic());
                 slowest = slowest.max(took);
                 handle.advance(Duration::from_millis(pause));
                 let (now, truth) = (server.now(), truth(&server));
-                if now.doubt().is_none() {
+                if now.uncertainty().is_none() {
                     prop_assert!(now.now() <= truth, "{} is later than {truth}", now.now());
                     let late = truth.duration_since(now.now());
                     prop_assert!(late <= SignedDuration::from_millis(1_000 + i64::try_from(slowest).unwrap()));
@@ -360,13 +362,13 @@ mod tests {
         fn the_skew_is_the_smallest_that_explains_the_answer(ahead in -1_000_000i64..1_000_000, took in 0u64..20_000) {
             let (server, handle) = clock();
             let (ahead, took) = (SignedDuration::from_millis(ahead), Duration::from_millis(took));
-            answer(&server, &handle, ahead, took);
+            sample(&server, &handle, ahead, took);
             let seen = server.skew().unwrap();
             prop_assert!(seen.abs() <= ahead.abs());
             prop_assert!(seen.is_zero() || seen.signum() == ahead.signum());
             let limit = SignedDuration::from_secs(1) + SignedDuration::try_from(took).unwrap();
             prop_assert!((ahead - seen).abs() <= limit);
-            prop_assert!(ahead.abs() < MAX_CLOCK_SKEW || ahead.abs() <= limit + MAX_CLOCK_SKEW || doubt(&server).is_some());
+            prop_assert!(ahead.abs() < MAX_CLOCK_SKEW || ahead.abs() <= limit + MAX_CLOCK_SKEW || uncertainty(&server).is_some());
         }
     }
 }

@@ -1,8 +1,8 @@
-//! One LIST, then one WATCH, for ever: keeps a [`Store`] current and wakes whoever depends on it.
+//! One LIST, then one WATCH, for ever: keeps a [`Store`] current and wakes its dependents.
 //!
 //! Our own loop instead of `kube::runtime::watcher` for two things that it does not offer: objects are projected while
-//! they are decoded, and every sign of life, bookmarks included, is noted, so that a watch that died silently is told
-//! from one that has nothing to say (H6). Why and what else was considered: `docs/decisions/0003-own-watch.md`.
+//! they are decoded, and every sign of life, bookmarks included, is recorded, which distinguishes a watch that died
+//! silently from an idle one (H6). Why and what else was considered: `docs/decisions/0003-own-watch.md`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,68 +17,74 @@ use crate::admin::Check;
 use crate::client::Clients;
 use crate::clock::Clock;
 use crate::decode::{self, Event, Item, Unreadable};
-use crate::kinds::Watched;
+use crate::intervals::ResyncIntervals;
+use crate::kind::Kind;
 use crate::metrics::Metrics;
-use crate::pace::Pace;
 use crate::read;
-use crate::store::{Problem, Store};
+use crate::store::{Freshness, Problem, Store};
 
 /// How much longer than a watch lasts to wait for a sign of life before the connection is given up.
 const GRACE: Duration = Duration::from_secs(10);
 /// How long the API server may take to accept a watch.
 const OPEN: Duration = Duration::from_secs(15);
+/// By how much the API server's clock may have been faster than ours while a watch lasted.
+const CLOCK_DRIFT: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const MAX_PAUSE: Duration = Duration::from_secs(10);
 
-/// Told the namespace and name of every object that changed or is gone.
+/// Called with the namespace and name of every object that changed or is gone.
 pub type Changed = Arc<dyn Fn(&str, &str) + Send + Sync>;
 
 /// The watch of one kind.
-pub struct Watch<T: Watched> {
+pub struct Watch<K: Kind> {
     /// The cache that it fills.
-    pub store: Store<T>,
+    pub store: Store<K>,
     /// The API server.
     pub clients: Clients,
     /// For the instant of a list.
     pub clock: Clock,
-    /// Where it counts.
+    /// Its metrics.
     pub metrics: Metrics,
     /// Its line in `/readyz`.
     pub check: Check,
-    /// Whom it wakes.
+    /// What it wakes.
     pub changed: Changed,
-    /// How often what may have been missed is looked for.
-    pub pace: Pace,
+    /// How often to look for missed events.
+    pub intervals: ResyncIntervals,
 }
 
 /// Why a list is needed out of turn.
-enum Interrupted {
+enum WatchError {
     /// The revision is no longer served.
     Expired,
+    /// Nothing has been heard for so long that the cache is not believed any more.
+    Stale,
     /// The watch failed.
     Failed(kube::Error),
 }
 
 /// How a watch ended.
-enum Ended {
+enum WatchEnd {
     /// The revision is no longer served: list again.
     Expired,
-    /// The API server closed the stream, as it does after [`Pace::watch`]: go on from the last revision.
+    /// The API server closed the stream, as it does after [`ResyncIntervals::watch`]: continue from the last revision.
     Closed,
+    /// The stream was closed before that and said nothing: continue from the last revision, but not at once.
+    CutShort,
 }
 
-impl<T: Watched> Watch<T> {
-    /// Follows the API server until told to stop. Errors are shown, waited out and recovered from.
+impl<K: Kind> Watch<K> {
+    /// Follows the API server until asked to stop. Errors are shown, waited out and recovered from.
     pub async fn run(self, stop: CancellationToken) {
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
-            () = self.forever() => {}
+            () = self.watch_loop() => {}
         }
     }
 
-    async fn forever(&self) {
-        self.store.believe_for(self.pace.fresh);
+    async fn watch_loop(&self) {
+        self.store.set_stale_after(self.intervals.fresh);
         // Failures in a row: what ends them is an event or a bookmark, or a watch that ended in order. That a watch could
         // be opened says nothing yet.
         let mut failures = 0u32;
@@ -89,34 +95,43 @@ impl<T: Watched> Watch<T> {
                 Ok(revision) => revision,
                 Err(error) => {
                     gap = true;
-                    self.trouble(&error, "list", &mut failures).await;
+                    self.note_problem(&error, "list", &mut failures).await;
                     continue;
                 }
             };
             self.check.ready();
             match self.watch_on(&mut revision, &mut failures).await {
                 Ok(()) => gap = false,
-                Err(Interrupted::Expired) => {
+                Err(WatchError::Expired) => {
                     gap = true;
-                    self.metrics.watch_restarted(T::RESOURCE, "expired");
+                    self.metrics.watch_restarted(K::RESOURCE, "expired");
                     self.pause(&mut failures).await;
                 }
-                Err(Interrupted::Failed(error)) => {
+                Err(WatchError::Stale) => {
                     gap = true;
-                    self.trouble(&error, "watch", &mut failures).await;
+                    self.metrics.watch_restarted(K::RESOURCE, "stale");
+                }
+                Err(WatchError::Failed(error)) => {
+                    gap = true;
+                    self.note_problem(&error, "watch", &mut failures).await;
                 }
             }
         }
     }
 
-    /// Watches from a revision on, one watch after the other, until it is time for a list again: events that were lost
-    /// on the way, by whoever, are made up for by then (H5).
-    async fn watch_on(&self, revision: &mut String, failures: &mut u32) -> Result<(), Interrupted> {
-        let until = Instant::now() + self.pace.relist + Duration::from_secs(T::RESOURCE.len() as u64 * 7);
+    /// Watches from a revision on, one watch after the other, until it is time for a list again, which recovers lost
+    /// events (H5). The list comes earlier if nothing has arrived for too long.
+    async fn watch_on(&self, revision: &mut String, failures: &mut u32) -> Result<(), WatchError> {
+        let until =
+            Instant::now() + self.intervals.relist + Duration::from_secs(K::RESOURCE.len() as u64 * 7);
         while Instant::now() < until {
-            match self.follow(revision, failures).await.map_err(Interrupted::Failed)? {
-                Ended::Closed => *failures = 0,
-                Ended::Expired => return Err(Interrupted::Expired),
+            if matches!(self.store.freshness(), Freshness::Stale(_)) {
+                return Err(WatchError::Stale);
+            }
+            match self.follow(revision, failures).await.map_err(WatchError::Failed)? {
+                WatchEnd::Closed => *failures = 0,
+                WatchEnd::CutShort => self.pause(failures).await,
+                WatchEnd::Expired => return Err(WatchError::Expired),
             }
         }
         Ok(())
@@ -128,7 +143,7 @@ impl<T: Watched> Watch<T> {
         let mut list = self.store.relist();
         let mut cursor = read::Cursor::default();
         let revision = loop {
-            let page = read::page::<T>(&self.clients.reads, "", &mut cursor).await?;
+            let page = read::page::<K>(&self.clients.reads, "", &mut cursor).await?;
             page.items.into_iter().for_each(|item| list.push(item));
             if cursor.is_done() {
                 break page.revision;
@@ -136,8 +151,8 @@ impl<T: Watched> Watch<T> {
         };
         let before = self.store.unreadable();
         let differing = self.store.replace(list, since);
-        self.metrics.watch_synced(T::RESOURCE, self.store.len(), self.clock.now());
-        self.tell_unreadable(&before);
+        self.metrics.watch_synced(K::RESOURCE, self.store.len(), self.clock.now());
+        self.log_unreadable(&before);
         // After a gap what was unknown is known again, though no object may have changed.
         let all = if gap { self.store.keys() } else { Vec::new() };
         for (namespace, name) in differing.into_iter().chain(all) {
@@ -146,65 +161,78 @@ impl<T: Watched> Watch<T> {
         Ok(revision)
     }
 
-    async fn follow(&self, revision: &mut String, failures: &mut u32) -> Result<Ended, kube::Error> {
+    async fn follow(&self, revision: &mut String, failures: &mut u32) -> Result<WatchEnd, kube::Error> {
         let uri = format!(
             "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={}&resourceVersion={revision}",
-            read::path::<T>(""),
-            self.pace.watch.as_secs()
+            read::path::<K>(""),
+            self.intervals.watch.as_secs()
         );
+        let asked = Instant::now();
         let open = read::lines(&self.clients.reads, &uri);
-        let Ok(lines) = timeout(OPEN, open).await else { return Err(silent(OPEN)) };
+        let Ok(lines) = timeout(OPEN, open).await else { return Err(silence_error(OPEN)) };
         let mut lines = match lines {
-            Err(kube::Error::Api(status)) if status.code == 410 => return Ok(Ended::Expired),
+            Err(kube::Error::Api(status)) if status.code == 410 => return Ok(WatchEnd::Expired),
             other => other?,
         };
-        let patience = self.pace.watch + GRACE;
+        let (silence, mut heard) = (self.intervals.watch + GRACE, false);
         loop {
-            let Ok(line) = timeout(patience, lines.next()).await else { return Err(silent(patience)) };
-            let Some(line) = line else { return Ok(Ended::Closed) };
-            let event = understood(line?)?;
+            let Ok(line) = timeout(silence, lines.next()).await else {
+                return Err(silence_error(silence));
+            };
+            let Some(line) = line else {
+                // Ended in order and in time, there was nothing more to say. Bookmarks alone do not do: the API server
+                // promises none (kubernetes.io/docs/reference/using-api/api-concepts, "Watch bookmarks").
+                let in_time = asked.elapsed() + CLOCK_DRIFT >= self.intervals.watch;
+                if in_time {
+                    self.alive(failures);
+                    self.metrics.watch_alive(K::RESOURCE, self.store.len(), self.clock.now());
+                }
+                return Ok(if in_time || heard { WatchEnd::Closed } else { WatchEnd::CutShort });
+            };
+            let event = decoded::<K>(line?)?;
             self.alive(failures);
+            heard = true;
             match event {
                 Event::Changed(item) => {
-                    advance(revision, &item.place.revision);
+                    advance(revision, &item.object_ref.revision);
                     self.apply(item);
                 }
-                Event::Deleted(place) => {
-                    advance(revision, &place.revision);
-                    self.store.remove(&place.namespace, &place.name);
-                    (self.changed)(&place.namespace, &place.name);
+                Event::Deleted(object_ref) => {
+                    advance(revision, &object_ref.revision);
+                    self.store.remove(&object_ref.namespace, &object_ref.name);
+                    (self.changed)(&object_ref.namespace, &object_ref.name);
                 }
                 Event::Bookmark(seen) => advance(revision, &seen),
-                Event::Error(status) if status.code == 410 => return Ok(Ended::Expired),
+                Event::Error(status) if status.code == 410 => return Ok(WatchEnd::Expired),
                 Event::Error(status) => return Err(kube::Error::Api(status)),
             }
-            self.metrics.watch_alive(T::RESOURCE, self.store.len(), self.clock.now());
+            self.metrics.watch_alive(K::RESOURCE, self.store.len(), self.clock.now());
             self.count_unreadable();
         }
     }
 
-    fn apply(&self, item: Item<T>) {
-        let place = item.place.clone();
+    fn apply(&self, item: Item<K::Object>) {
+        let object_ref = item.object_ref.clone();
         let before = item.object.is_err().then(|| self.store.unreadable());
         if self.store.put(item) {
-            (self.changed)(&place.namespace, &place.name);
+            (self.changed)(&object_ref.namespace, &object_ref.name);
         }
         if let Some(before) = before {
-            self.tell_unreadable(&before);
+            self.log_unreadable(&before);
         }
     }
 
     /// Shows in which namespaces something cannot be understood any more; not each object, of which there may be many.
-    fn tell_unreadable(&self, before: &BTreeMap<Box<str>, Unreadable>) {
+    fn log_unreadable(&self, before: &BTreeMap<Box<str>, Unreadable>) {
         for (namespace, unreadable) in self.store.unreadable() {
             if !before.contains_key(&namespace) {
                 tracing::warn!(
-                    resource = T::RESOURCE,
+                    resource = K::RESOURCE,
                     %namespace,
                     object = %unreadable.name,
                     reason = %unreadable.reason,
                     "{unreadable}; until then the facts about {} are unknown there",
-                    T::RESOURCE,
+                    K::RESOURCE,
                 );
             }
         }
@@ -214,7 +242,7 @@ impl<T: Watched> Watch<T> {
     fn count_unreadable(&self) {
         for reason in [Reason::Undecodable, Reason::TooLarge] {
             let count = self.store.count_unreadable(reason);
-            self.metrics.watch_unreadable(T::RESOURCE, reason.as_str(), count);
+            self.metrics.watch_unreadable(K::RESOURCE, reason.as_str(), count);
         }
     }
 
@@ -224,25 +252,25 @@ impl<T: Watched> Watch<T> {
     }
 
     /// Shows what is wrong, and waits before the next attempt.
-    async fn trouble(&self, error: &kube::Error, what: &'static str, failures: &mut u32) {
-        let problem = explain(error, what, T::RESOURCE);
-        if self.store.trouble(problem.clone()) {
+    async fn note_problem(&self, error: &kube::Error, what: &'static str, failures: &mut u32) {
+        let problem = explain(error, what, K::RESOURCE);
+        if self.store.note_problem(problem.clone()) {
             // Once for each kind of trouble, not at every attempt.
-            tracing::warn!(resource = T::RESOURCE, error = %problem.message, "watch interrupted");
+            tracing::warn!(resource = K::RESOURCE, error = %problem.message, "watch interrupted");
         }
-        self.metrics.watch_restarted(T::RESOURCE, if problem.forbidden { "forbidden" } else { "error" });
+        self.metrics.watch_restarted(K::RESOURCE, if problem.forbidden { "forbidden" } else { "error" });
         self.check.not_ready(&problem.message);
         self.pause(failures).await;
     }
 
     async fn pause(&self, failures: &mut u32) {
-        let pause = FIRST_PAUSE.saturating_mul(1 << (*failures).min(6)).min(LONGEST_PAUSE);
+        let pause = FIRST_PAUSE.saturating_mul(1 << (*failures).min(6)).min(MAX_PAUSE);
         *failures += 1;
-        tokio::time::sleep(pause.max(self.clients.patience.remaining())).await;
+        tokio::time::sleep(pause.max(self.clients.backpressure.remaining())).await;
     }
 }
 
-/// Goes on from there, if it says where it is.
+/// Advances to the revision that was seen, if there is one.
 fn advance(revision: &mut String, seen: &str) {
     if !seen.is_empty() {
         seen.clone_into(revision);
@@ -250,14 +278,14 @@ fn advance(revision: &mut String, seen: &str) {
 }
 
 /// What is no event may be a refusal.
-fn understood<T: Watched>(line: &[u8]) -> Result<Event<T>, kube::Error> {
-    decode::event(line).map_err(|error| match serde_json::from_slice::<Status>(line) {
+fn decoded<K: Kind>(line: &[u8]) -> Result<Event<K::Object>, kube::Error> {
+    decode::event::<K>(line).map_err(|error| match serde_json::from_slice::<Status>(line) {
         Ok(status) => kube::Error::Api(Box::new(status)),
         Err(_) => kube::Error::SerdeError(error),
     })
 }
 
-fn silent(after: Duration) -> kube::Error {
+fn silence_error(after: Duration) -> kube::Error {
     let message = format!("no sign of life for {} seconds", after.as_secs());
     kube::Error::Service(std::io::Error::new(std::io::ErrorKind::TimedOut, message).into())
 }
@@ -288,27 +316,53 @@ fn explain(error: &kube::Error, what: &str, resource: &str) -> Problem {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::Ordering::Relaxed;
 
     use axum::body::Bytes;
-    use coppice_lifecycle::facts::JobFacts;
     use http::{Request, Response};
     use kube::client::Body;
     use serde_json::{Value, json};
     use tokio::sync::mpsc;
-    use tower::BoxError;
+    use tower::{BoxError, Service};
 
     use super::*;
     use crate::admin::Readiness;
     use crate::client::Deadlines;
+    use crate::kind::testing::Widgets;
     use crate::server_clock::ServerClock;
 
-    fn job(namespace: &str, name: &str, succeeded: &Value) -> Value {
-        json!({"metadata": {"name": name, "namespace": namespace, "resourceVersion": "3"}, "status": {"succeeded": succeeded}})
+    fn widget(namespace: &str, name: &str, size: &Value) -> Value {
+        json!({"metadata": {"name": name, "namespace": namespace, "resourceVersion": "3"}, "size": size})
     }
 
-    /// Follows a list of one Job that cannot be decoded and one that can, and then these events.
-    async fn follow(events: Vec<Vec<u8>>) -> (Store<JobFacts>, Metrics, bool, Vec<String>) {
-        let list = json!({"metadata": {"resourceVersion": "1"}, "items": [job("bad", "a", &json!(-1)), job("good", "b", &json!(1))]});
+    /// A watch of widgets over an API server, whether it is ready, and what it wakes.
+    fn watch_over<S>(service: &S) -> (Watch<Widgets>, Readiness, Arc<Mutex<Vec<String>>>)
+    where
+        S: Service<Request<Body>, Response = Response<axum::body::Body>, Error = BoxError>,
+        S: Clone + Send + 'static,
+        S::Future: Send + 'static,
+    {
+        let (clock, metrics) =
+            (Clock::following_tokio("2026-01-01T00:00:00Z".parse().unwrap()), Metrics::new("test"));
+        let (readiness, woken) = (Readiness::new(), Arc::new(Mutex::new(Vec::new())));
+        let log = Arc::clone(&woken);
+        let server_clock = ServerClock::new(clock.clone());
+        let watch = Watch {
+            store: Store::default(),
+            clients: Clients::over(service, Deadlines::default(), &server_clock, &metrics),
+            clock,
+            metrics,
+            check: readiness.register("widgets"),
+            changed: Arc::new(move |namespace, name| log.lock().unwrap().push(format!("{namespace}/{name}"))),
+            intervals: ResyncIntervals::default(),
+        };
+        (watch, readiness, woken)
+    }
+
+    /// Follows a list of one widget that cannot be decoded and one that can, and then these events.
+    async fn follow(events: Vec<Vec<u8>>) -> (Store<Widgets>, Metrics, bool, Vec<String>) {
+        let list = json!({"metadata": {"resourceVersion": "1"}, "items": [widget("bad", "a", &json!(-1)), widget("good", "b", &json!(1))]});
         let (close, mut closed) = mpsc::unbounded_channel::<()>();
         let events = Arc::new(Mutex::new(Some(events)));
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -329,31 +383,59 @@ mod tests {
                 Ok::<_, BoxError>(Response::new(body))
             }
         });
-        let (clock, metrics) =
-            (Clock::following_tokio("2026-01-01T00:00:00Z".parse().unwrap()), Metrics::new("test"));
-        let (store, readiness, woken) =
-            (Store::default(), Readiness::new(), Arc::new(Mutex::new(Vec::new())));
-        let log = Arc::clone(&woken);
-        let watch = Watch::<JobFacts> {
-            store: store.clone(),
-            clients: Clients::over(
-                &service,
-                Deadlines::default(),
-                &ServerClock::new(clock.clone()),
-                &metrics,
-            ),
-            clock,
-            metrics: metrics.clone(),
-            check: readiness.register("jobs"),
-            changed: Arc::new(move |namespace, name| log.lock().unwrap().push(format!("{namespace}/{name}"))),
-            pace: Pace::default(),
-        };
+        let (watch, readiness, woken) = watch_over(&service);
+        let (store, metrics) = (watch.store.clone(), watch.metrics.clone());
         tokio::select! {
             () = watch.run(CancellationToken::new()) => {}
             _ = closed.recv() => {}
         }
         let woken = woken.lock().unwrap().clone();
         (store, metrics, readiness.is_ready(), woken)
+    }
+
+    /// Follows an idle kind for three minutes; each watch ends in order after this time. Returns whether the cache was
+    /// trusted at each second, and how many lists and watches there were.
+    async fn idle(watches_last: Duration) -> (bool, usize, usize) {
+        let asked = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
+        let counted = Arc::clone(&asked);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let is_watch = is_watch(&request);
+            let count = if is_watch { &counted.1 } else { &counted.0 };
+            count.fetch_add(1, Relaxed);
+            let list = json!({"metadata": {"resourceVersion": "1"}, "items": []}).to_string();
+            let ends = async move {
+                let _ = timeout(watches_last, std::future::pending::<()>()).await;
+                Ok::<_, BoxError>(Bytes::new())
+            };
+            let body = if is_watch {
+                axum::body::Body::from_stream(futures::stream::once(ends))
+            } else {
+                axum::body::Body::from(list)
+            };
+            std::future::ready(Ok::<_, BoxError>(Response::new(body)))
+        });
+        let (watch, _, _) = watch_over(&service);
+        let store = watch.store.clone();
+        let mut running = std::pin::pin!(watch.run(CancellationToken::new()));
+        let mut believed = true;
+        for _ in 0..180 {
+            assert!(timeout(Duration::from_secs(1), &mut running).await.is_err(), "it is not asked to stop");
+            believed &= matches!(store.freshness(), Freshness::Fresh(_));
+        }
+        (believed, asked.0.load(Relaxed), asked.1.load(Relaxed))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kind_of_which_there_is_nothing_to_say_is_believed() {
+        assert_eq!(idle(ResyncIntervals::default().watch).await, (true, 1, 4));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn watches_that_are_cut_short_are_not_believed_nor_opened_without_a_pause() {
+        let (believed, lists, watches) = idle(Duration::ZERO).await;
+        assert!(!believed, "whoever ends them at once may keep back what there is to say");
+        assert_eq!(lists, 2, "what is not believed any more is listed again");
+        assert!(watches <= 30, "{watches} watches were opened");
     }
 
     fn is_watch(request: &Request<Body>) -> bool {
@@ -365,31 +447,31 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_object_that_cannot_be_understood_stops_neither_list_nor_watch() {
+    async fn one_undecodable_object_stops_neither_list_nor_watch() {
         let (store, metrics, ready, woken) = follow(Vec::new()).await;
         assert!(ready, "an odd object of a tenant is no reason not to be ready");
-        assert_eq!(store.understood("good").unwrap().len(), 1);
-        assert_eq!(store.understood("bad").unwrap_err().reason, Reason::Undecodable);
+        assert_eq!(store.decoded("good").unwrap().len(), 1);
+        assert_eq!(store.decoded("bad").unwrap_err().reason, Reason::Undecodable);
         assert_eq!(woken[..2], ["good/b", "bad/a"]);
-        let line = "coppice_watch_objects_unreadable{kind=\"jobs\",reason=\"Undecodable\"} 1";
+        let line = "coppice_watch_objects_unreadable{kind=\"widgets\",reason=\"Undecodable\"} 1";
         assert!(metrics.encode().contains(line));
         let large: serde_json::Map<_, _> = (0..5_000).map(|n| (format!("k{n}"), json!("v"))).collect();
-        let mut large = json!({"spec": {"template": {"metadata": {"labels": large}}}});
-        large["metadata"] = job("good", "c", &json!(0))["metadata"].take();
+        let mut large = json!({"labels": large});
+        large["metadata"] = widget("good", "c", &json!(0))["metadata"].take();
         let text = [
-            event("MODIFIED", &job("bad", "a", &json!(2))),
+            event("MODIFIED", &widget("bad", "a", &json!(2))),
             event("ADDED", &large),
-            event("MODIFIED", &job("good", "b", &json!("odd"))),
-            event("DELETED", &job("good", "b", &json!("odd"))),
+            event("MODIFIED", &widget("good", "b", &json!("odd"))),
+            event("DELETED", &widget("good", "b", &json!("odd"))),
         ];
         // As the network cuts them.
         let frames = text.concat().into_bytes().chunks(1000).map(<[u8]>::to_vec).collect();
         let (store, metrics, ready, woken) = follow(frames).await;
         assert!(ready);
-        assert_eq!(store.understood("bad").unwrap()[0].succeeded, 2);
+        assert_eq!(store.decoded("bad").unwrap()[0].size, 2);
         assert_eq!(
-            store.understood("good").unwrap_err().to_string(),
-            "c has more than 8192 bytes of labels in its pod template; remove some or delete it"
+            store.decoded("good").unwrap_err().to_string(),
+            "c has more than 8192 bytes of labels; remove some or delete it"
         );
         assert_eq!(woken[woken.len() - 4..], ["bad/a", "good/c", "good/b", "good/b"]);
         let shown = metrics.encode();

@@ -7,21 +7,21 @@ use serde::Serialize;
 
 use crate::client::{Clients, ambiguous};
 use crate::error::chain;
-use crate::kinds::{Object, Watched};
 use crate::leader::Permit;
-use crate::mutants::{self, Mutant};
+use crate::object::{Object, OwnKind};
 use crate::read;
+use coppice_mutants::Mutant;
 
-/// What came of a write.
+/// The outcome of a write.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The object has changed since it was read: look again and decide again, never send the same body again (H9).
+    /// The object has changed since it was read: read and decide again, never send the same body again (H9).
     #[error("the object has changed since it was read")]
     Conflict,
     /// There is no such object any more.
     #[error("the object is gone")]
     Gone,
-    /// The write may have happened: look before anything else (H11).
+    /// The write may have happened: read before anything else (H11).
     #[error("the answer to a write was lost, it may have happened: {0}")]
     Ambiguous(String),
     /// The API server refused it.
@@ -71,30 +71,24 @@ struct StatusMeta<'a> {
 ///
 /// Status belongs to the operator alone, so that replacing it whole loses nothing; the revision makes every write a
 /// compare-and-swap.
-pub async fn status<S, T>(
+pub async fn status<K: OwnKind>(
     clients: &Clients,
-    _permit: &Permit,
-    object: &Object<S, T>,
-    kind: &'static str,
-    status: &T,
-) -> Result<Object<S, T>, WriteError>
-where
-    T: Serialize + serde::de::DeserializeOwned + Default + PartialEq,
-    S: serde::de::DeserializeOwned,
-    Object<S, T>: Watched,
-{
+    permit: &Permit,
+    object: &Object<K::Spec, K::Status>,
+    status: &K::Status,
+) -> Result<Object<K::Spec, K::Status>, WriteError> {
     if let Some(error) = &object.status_error {
         // Replacing it would wipe out what has been done.
         return Err(WriteError::Refused(format!("{error}; it is left as it is")));
     }
     let body = StatusBody {
-        api_version: "coppice.dev/v1alpha1",
-        kind,
+        api_version: K::GROUP_PATH.trim_start_matches("/apis/"),
+        kind: K::KIND,
         metadata: StatusMeta {
             name: &object.name,
             namespace: &object.namespace,
-            uid: if mutants::active(Mutant::KeyedByName) { "" } else { &object.uid },
-            resource_version: if mutants::active(Mutant::KeyedByName) {
+            uid: if coppice_mutants::active(Mutant::KeyedByName) { "" } else { &object.uid },
+            resource_version: if coppice_mutants::active(Mutant::KeyedByName) {
                 ""
             } else {
                 &object.resource_version
@@ -102,13 +96,10 @@ where
         },
         status,
     };
-    let path = format!(
-        "{}/{}/status?fieldManager={FIELD_MANAGER}",
-        read::path::<Object<S, T>>(&object.namespace),
-        object.name
-    );
+    let path =
+        format!("{}/{}/status?fieldManager={FIELD_MANAGER}", read::path::<K>(&object.namespace), object.name);
     let body = serde_json::to_vec(&body).map_err(|e| WriteError::Refused(e.to_string()))?;
-    let (method, media_type) = if mutants::active(Mutant::KeyedByName) {
+    let (method, media_type) = if coppice_mutants::active(Mutant::KeyedByName) {
         (http::Method::PATCH, "application/merge-patch+json")
     } else {
         (http::Method::PUT, "application/json")
@@ -119,13 +110,14 @@ where
         .header(http::header::CONTENT_TYPE, media_type)
         .body(body)
         .map_err(|e| WriteError::Refused(e.to_string()))?;
-    let answer = clients.writes.request_text(request).await?;
-    let written: Object<S, T> = read::understood(answer.as_bytes())?;
+    let answer = permit.client(clients).request_text(request).await?;
+    let written = read::decoded::<K>(answer.as_bytes())?;
     if *written.status != *status {
         // Going on would write the same again and again, and rely on what is not there.
         return Err(WriteError::Refused(format!(
-            "the API server has kept only a part of the status: the definition of {kind} in the cluster is of another \
-             version than this operator; apply the CRDs of its installation"
+            "the API server has kept only a part of the status: the definition of {} in the cluster is of another \
+             version than this operator; apply the CRDs of its installation",
+            K::KIND
         )));
     }
     Ok(written)

@@ -62,6 +62,8 @@ pub struct Cause {
     pub field: String,
     /// What, without the place: `Invalid value: 0: must be ...`.
     pub message: String,
+    /// The end of the message: what is wrong with the value, if more is said than that it is.
+    pub detail: String,
 }
 
 impl fmt::Display for Cause {
@@ -69,6 +71,8 @@ impl fmt::Display for Cause {
         write!(f, "{}: {}", self.field, self.message)
     }
 }
+
+const RULES_NOT_CHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
 
 impl Cause {
     /// Words, a value if there is one to show, and what is wrong with it if more is to be said.
@@ -87,7 +91,7 @@ impl Cause {
             message.push_str(": ");
             message.push_str(part);
         }
-        Self { reason, field, message }
+        Self { reason, field, message, detail: detail.to_owned() }
     }
 
     pub(crate) fn invalid(field: String, bad: &Value, detail: &str) -> Self {
@@ -104,12 +108,16 @@ impl Cause {
 
     /// What the API server adds when it has not evaluated the rules.
     pub(crate) fn rules_not_checked() -> Self {
-        let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
-        Self::new(Reason::Invalid, "<nil>".to_owned(), Some("null"), detail)
+        Self::new(Reason::Invalid, "<nil>".to_owned(), Some("null"), RULES_NOT_CHECKED)
+    }
+
+    /// Whether it says only that rules were not evaluated, because of the other causes.
+    pub fn is_rules_not_checked(&self) -> bool {
+        self.detail == RULES_NOT_CHECKED
     }
 }
 
-/// Causes as they stand in the `message` of a Status after `... is invalid: `: each once; in brackets if there are
+/// Causes as in the `message` of a Status after `... is invalid: `: each once; in brackets if there are
 /// several.
 pub fn format_cause_list(causes: &[Cause]) -> String {
     let mut said: Vec<String> = Vec::with_capacity(causes.len());
@@ -125,7 +133,7 @@ pub fn format_cause_list(causes: &[Cause]) -> String {
     }
 }
 
-/// Causes as they stand in the `details.causes` of a Status.
+/// Causes as in the `details.causes` of a Status.
 pub fn status_causes(causes: &[Cause]) -> Value {
     let one = |c: &Cause| json!({"reason": c.reason.as_str(), "message": c.message, "field": c.field});
     Value::Array(causes.iter().map(one).collect())

@@ -10,13 +10,13 @@ use crate::node::{Entries, Node, Type};
 use crate::number;
 use crate::path::Path;
 
-/// A cause, and the sentence by which the validator tells causes apart.
-pub(crate) struct Failure {
+/// A cause, and the sentence by which the validator distinguishes causes.
+pub(crate) struct ValidationFailure {
     pub(crate) sentence: String,
     pub(crate) cause: Cause,
 }
 
-impl Failure {
+impl ValidationFailure {
     /// About a value, if there is a place for it; the root has none.
     pub(crate) fn at(reason: Reason, name: &str, bad: Option<&str>, sentence: String) -> Self {
         let field = if name.is_empty() {
@@ -46,16 +46,16 @@ impl Failure {
     }
 }
 
-/// What came of the checks: failures, and how many checks were passed, by which the nearest of several alternatives is
+/// The result of the checks: failures, and how many checks were passed, by which the nearest of several alternatives is
 /// found.
 #[derive(Default)]
-pub(crate) struct Outcome {
-    pub(crate) failures: Vec<Failure>,
+pub(crate) struct CheckResult {
+    pub(crate) failures: Vec<ValidationFailure>,
     passed: usize,
 }
 
-impl Outcome {
-    pub(crate) fn fail(&mut self, failure: Failure) {
+impl CheckResult {
+    pub(crate) fn fail(&mut self, failure: ValidationFailure) {
         if !self.failures.iter().any(|known| known.sentence == failure.sentence) {
             self.failures.push(failure);
         }
@@ -70,7 +70,7 @@ impl Outcome {
 }
 
 /// Checks a value, and what is below it. Where there is an old value and nothing has changed, failures are forgiven.
-pub(crate) fn value(node: &Node, value: &Value, old: Option<&Value>, path: Path<'_>) -> Outcome {
+pub(crate) fn value(node: &Node, value: &Value, old: Option<&Value>, path: Path<'_>) -> CheckResult {
     let mut outcome = one(node, value, old, path);
     if !outcome.failures.is_empty() && old.is_some_and(|old| correlate::same(node, value, old)) {
         outcome.failures.clear();
@@ -78,8 +78,8 @@ pub(crate) fn value(node: &Node, value: &Value, old: Option<&Value>, path: Path<
     outcome
 }
 
-fn one(node: &Node, value: &Value, old: Option<&Value>, path: Path<'_>) -> Outcome {
-    let mut outcome = Outcome::default();
+fn one(node: &Node, value: &Value, old: Option<&Value>, path: Path<'_>) -> CheckResult {
+    let mut outcome = CheckResult::default();
     if value.is_null() {
         null(node, path, &mut outcome);
         return outcome;
@@ -117,11 +117,11 @@ fn one(node: &Node, value: &Value, old: Option<&Value>, path: Path<'_>) -> Outco
     outcome
 }
 
-fn null(node: &Node, path: Path<'_>, outcome: &mut Outcome) {
+fn null(node: &Node, path: Path<'_>, outcome: &mut CheckResult) {
     if node.types().is_empty() || node.nullable {
         outcome.passed += 1;
     } else {
-        outcome.fail(Failure::wrong_type(&path.dotted(), &names(node), "null"));
+        outcome.fail(ValidationFailure::wrong_type(&path.dotted(), &names(node), "null"));
     }
     if !node.checks.allowed.is_empty() {
         outcome.fail(not_allowed(node, &Value::Null, path));
@@ -145,8 +145,8 @@ fn type_names(value: &Value) -> (&'static str, &'static str) {
     }
 }
 
-/// Text and lists pass where a format of strings is asked for: the format looks at them afterwards, at text alone.
-fn type_of(node: &Node, value: &Value, path: Path<'_>) -> Option<Failure> {
+/// Text and lists pass where a format of strings is asked for: the format is checked afterwards, on text alone.
+fn type_of(node: &Node, value: &Value, path: Path<'_>) -> Option<ValidationFailure> {
     let types = node.types();
     let (name, own_format) = type_names(value);
     let format = node.checks.format.as_ref().map_or("", |f| f.name.as_str());
@@ -158,26 +158,27 @@ fn type_of(node: &Node, value: &Value, path: Path<'_>) -> Option<Failure> {
     let is_sequence = value.is_string() || value.is_array();
     if !format.is_empty() {
         if !is_sequence && !fits && own_format != format {
-            return Some(Failure::wrong_type(&path.dotted(), format, own_format));
+            return Some(ValidationFailure::wrong_type(&path.dotted(), format, own_format));
         }
         if is_sequence && !wants(Type::Number) && !wants(Type::Integer) {
             return None;
         }
     }
-    (!fits).then(|| Failure::wrong_type(&path.dotted(), &names(node), name))
+    (!fits).then(|| ValidationFailure::wrong_type(&path.dotted(), &names(node), name))
 }
 
-fn string(node: &Node, text: &str, path: Path<'_>, outcome: &mut Outcome) {
+fn string(node: &Node, text: &str, path: Path<'_>, outcome: &mut CheckResult) {
     let checks = &node.checks;
     if checks.min_length.is_some() || checks.max_length.is_some() || checks.pattern.is_some() {
         let length = text.chars().count() as u64;
-        let bad =
-            |sentence: String| Failure::at(Reason::Invalid, &path.dotted(), Some(&go::quote(text)), sentence);
+        let bad = |sentence: String| {
+            ValidationFailure::at(Reason::Invalid, &path.dotted(), Some(&go::quote(text)), sentence)
+        };
         if let Some(most) = checks.max_length.filter(|most| length > *most) {
             let name = path.dotted();
             let detail = format!("may not be more than {most} byte{}", if most == 1 { "" } else { "s" });
             let sentence = format!("{name} in body should be at most {most} chars long");
-            outcome.fail(Failure::worded(Reason::TooLong, &name, None, &detail, sentence));
+            outcome.fail(ValidationFailure::worded(Reason::TooLong, &name, None, &detail, sentence));
         } else if let Some(least) = checks.min_length.filter(|least| length < *least) {
             outcome.fail(bad(format!("{} in body should be at least {least} chars long", path.dotted())));
         } else if let Some((pattern, _)) = checks.pattern.as_ref().filter(|(_, re)| !re.is_match(text)) {
@@ -187,30 +188,36 @@ fn string(node: &Node, text: &str, path: Path<'_>, outcome: &mut Outcome) {
     outcome.passed += 1;
     if let Some((format, accepts)) = checks.format.as_ref().and_then(|f| Some((f, f.accepts?))) {
         if !accepts(text) {
-            outcome.fail(Failure::wrong_type(&path.dotted(), &format.name, text));
+            outcome.fail(ValidationFailure::wrong_type(&path.dotted(), &format.name, text));
         }
         outcome.passed += 1;
     }
 }
 
-fn count_failure(reason: Reason, name: &str, size: usize, detail: &str, sentence: String) -> Failure {
-    Failure::worded(reason, name, Some(&size.to_string()), detail, sentence)
+fn count_failure(
+    reason: Reason,
+    name: &str,
+    size: usize,
+    detail: &str,
+    sentence: String,
+) -> ValidationFailure {
+    ValidationFailure::worded(reason, name, Some(&size.to_string()), detail, sentence)
 }
 
-fn too_many(path: Path<'_>, size: usize, most: u64, what: &str) -> Failure {
+fn too_many(path: Path<'_>, size: usize, most: u64, what: &str) -> ValidationFailure {
     let name = path.dotted();
     let detail = format!("must have at most {most} item{}", if most == 1 { "" } else { "s" });
     let sentence = format!("{name} in body should have at most {most} {what}");
     count_failure(Reason::TooMany, &name, size, &detail, sentence)
 }
 
-fn too_few(path: Path<'_>, size: usize, least: u64, what: &str) -> Failure {
+fn too_few(path: Path<'_>, size: usize, least: u64, what: &str) -> ValidationFailure {
     let name = path.dotted();
     let sentence = format!("{name} in body should have at least {least} {what}");
     count_failure(Reason::Invalid, &name, size, &sentence.clone(), sentence)
 }
 
-fn list(node: &Node, items: &[Value], old: Option<&Value>, path: Path<'_>, outcome: &mut Outcome) {
+fn list(node: &Node, items: &[Value], old: Option<&Value>, path: Path<'_>, outcome: &mut CheckResult) {
     if let Some(child) = node.items.as_deref() {
         for (index, item) in items.iter().enumerate() {
             let old = correlate::old_item(node, item, old);
@@ -230,7 +237,7 @@ fn object(
     fields: &Map<String, Value>,
     old: Option<&Value>,
     path: Path<'_>,
-    outcome: &mut Outcome,
+    outcome: &mut CheckResult,
 ) {
     if let Some(least) = node.checks.min_properties.filter(|least| (fields.len() as u64) < *least) {
         outcome.fail(too_few(path, fields.len(), least, "properties"));
@@ -254,7 +261,7 @@ fn object(
     for name in node.checks.required.iter().filter(|name| !fields.contains_key(*name)) {
         let place = Path::Field(&path, name).dotted();
         let sentence = format!("{place} in body is required");
-        outcome.fail(Failure::worded(Reason::Required, &place, None, "", sentence));
+        outcome.fail(ValidationFailure::worded(Reason::Required, &place, None, "", sentence));
     }
 }
 
@@ -271,7 +278,7 @@ fn is_same_scalar(value: &Value, allowed: &Value) -> bool {
     }
 }
 
-fn not_allowed(node: &Node, value: &Value, path: Path<'_>) -> Failure {
+fn not_allowed(node: &Node, value: &Value, path: Path<'_>) -> ValidationFailure {
     let list = node.checks.allowed.iter().map(|allowed| match allowed {
         Value::String(text) => go::quote(text),
         other => go::quote(&go::json(other)),
@@ -279,25 +286,28 @@ fn not_allowed(node: &Node, value: &Value, path: Path<'_>) -> Failure {
     let name = path.dotted();
     let detail = format!("supported values: {}", list.collect::<Vec<_>>().join(", "));
     let sentence = format!("{name} in body should be one of: {detail}");
-    Failure::worded(Reason::NotSupported, &name, Some(&go::value(value)), &detail, sentence)
+    ValidationFailure::worded(Reason::NotSupported, &name, Some(&go::value(value)), &detail, sentence)
 }
 
-/// anyOf, oneOf, allOf and not. Of alternatives that all fail, the one that went furthest is told.
-fn alternatives(node: &Node, value: &Value, path: Path<'_>, outcome: &mut Outcome) {
+/// anyOf, oneOf, allOf and not. Of alternatives that all fail, the one that went furthest is reported.
+fn alternatives(node: &Node, value: &Value, path: Path<'_>, outcome: &mut CheckResult) {
     let checks = &node.checks;
     // Kept apart: what fails here counts as one check that was passed.
-    let mut main = Outcome::default();
+    let mut main = CheckResult::default();
     let of = |node: &Node| one(node, value, None, path);
     let place = || go::quote(&path.dotted());
     if !checks.any_of.is_empty() {
-        let (valid, told) = first_or_nearest(&checks.any_of, of, 1);
+        let (valid, chosen) = first_or_nearest(&checks.any_of, of, 1);
         if valid == 0 {
-            main.fail(Failure::unplaced(format!("{} must validate at least one schema (anyOf)", place())));
+            main.fail(ValidationFailure::unplaced(format!(
+                "{} must validate at least one schema (anyOf)",
+                place()
+            )));
         }
-        main.merge(told);
+        main.merge(chosen);
     }
     if !checks.one_of.is_empty() {
-        let (valid, told) = first_or_nearest(&checks.one_of, of, usize::MAX);
+        let (valid, chosen) = first_or_nearest(&checks.one_of, of, usize::MAX);
         if valid != 1 {
             let found = if valid == 0 {
                 "Found none valid".to_owned()
@@ -305,10 +315,10 @@ fn alternatives(node: &Node, value: &Value, path: Path<'_>, outcome: &mut Outcom
                 format!("Found {valid} valid alternatives")
             };
             let sentence = format!("{} must validate one and only one schema (oneOf). {found}", place());
-            main.fail(Failure::unplaced(sentence));
+            main.fail(ValidationFailure::unplaced(sentence));
         }
         if valid <= 1 {
-            main.merge(told);
+            main.merge(chosen);
         }
     }
     let mut valid = 0;
@@ -319,33 +329,40 @@ fn alternatives(node: &Node, value: &Value, path: Path<'_>, outcome: &mut Outcom
     }
     if valid != checks.all_of.len() {
         let addition = if valid == 0 { ". None validated" } else { "" };
-        main.fail(Failure::unplaced(format!("{} must validate all the schemas (allOf){addition}", place())));
+        main.fail(ValidationFailure::unplaced(format!(
+            "{} must validate all the schemas (allOf){addition}",
+            place()
+        )));
     }
     if checks.not.as_deref().is_some_and(|not| of(not).failures.is_empty()) {
-        main.fail(Failure::unplaced(format!("{} must not validate the schema (not)", place())));
+        main.fail(ValidationFailure::unplaced(format!("{} must not validate the schema (not)", place())));
     }
     main.passed += 1;
     outcome.merge(main);
 }
 
-/// How many alternatives fit, looking no further than `enough`, and the outcome of the first that does, or else of the
+/// How many alternatives fit, counting up to `enough`, and the outcome of the first that does, or else of the
 /// one that passed most checks.
-fn first_or_nearest(nodes: &[Node], of: impl Fn(&Node) -> Outcome, enough: usize) -> (usize, Outcome) {
+fn first_or_nearest(
+    nodes: &[Node],
+    of: impl Fn(&Node) -> CheckResult,
+    enough: usize,
+) -> (usize, CheckResult) {
     let mut valid = 0;
-    let mut told: Option<Outcome> = None;
+    let mut chosen: Option<CheckResult> = None;
     for node in nodes {
         let outcome = of(node);
         if outcome.failures.is_empty() {
             valid += 1;
             if valid == 1 {
-                told = Some(outcome);
+                chosen = Some(outcome);
             }
             if valid == enough {
                 break;
             }
-        } else if valid == 0 && told.as_ref().is_none_or(|best| outcome.passed > best.passed) {
-            told = Some(outcome);
+        } else if valid == 0 && chosen.as_ref().is_none_or(|best| outcome.passed > best.passed) {
+            chosen = Some(outcome);
         }
     }
-    (valid, told.unwrap_or_default())
+    (valid, chosen.unwrap_or_default())
 }

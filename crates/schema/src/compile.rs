@@ -12,7 +12,7 @@ type Result<T> = std::result::Result<T, SchemaError>;
 
 /// What surrounds a level of the schema.
 #[derive(Clone, Copy)]
-struct Around {
+struct SchemaContext {
     /// Whether an old value of this level can be found: not within lists that are not maps.
     correlatable: bool,
     root: bool,
@@ -20,7 +20,7 @@ struct Around {
 
 /// Reads a whole schema.
 pub(crate) fn root(schema: &Value) -> Result<Node> {
-    let node = spine(schema, "openAPIV3Schema", Around { correlatable: true, root: true })?;
+    let node = structural_level(schema, "openAPIV3Schema", SchemaContext { correlatable: true, root: true })?;
     if node.kind != Some(Type::Object) {
         return Err(SchemaError::invalid("openAPIV3Schema.type", "must be object"));
     }
@@ -38,7 +38,7 @@ fn fields<'v>(schema: &'v Value, path: &str) -> Result<&'v Map<String, Value>> {
 }
 
 /// A level that says what there is: with a type, defaults, and what is kept.
-fn spine(schema: &Value, path: &str, around: Around) -> Result<Node> {
+fn structural_level(schema: &Value, path: &str, around: SchemaContext) -> Result<Node> {
     let schema = fields(schema, path)?;
     let mut node = Node { root: around.root, ..Node::default() };
     for (keyword, value) in schema {
@@ -53,7 +53,11 @@ fn spine(schema: &Value, path: &str, around: Around) -> Result<Node> {
             "additionalProperties" => node.entries = Some(entries(value, &at, around)?),
             "properties" => {
                 for (name, schema) in fields(value, &at)? {
-                    let child = spine(schema, &format!("{at}[{name}]"), Around { root: false, ..around })?;
+                    let child = structural_level(
+                        schema,
+                        &format!("{at}[{name}]"),
+                        SchemaContext { root: false, ..around },
+                    )?;
                     node.properties.insert(name.clone(), child);
                 }
             }
@@ -105,16 +109,18 @@ fn own_check(keyword: &str, value: &Value, at: &str) -> Result<()> {
     }
 }
 
-fn entries(value: &Value, at: &str, around: Around) -> Result<Entries> {
+fn entries(value: &Value, at: &str, around: SchemaContext) -> Result<Entries> {
     match value {
         Value::Bool(true) => Ok(Entries::Any),
         Value::Bool(false) => Err(SchemaError::invalid(at, "must not be false")),
-        schema => Ok(Entries::Of(Box::new(spine(schema, at, Around { root: false, ..around })?))),
+        schema => {
+            Ok(Entries::Of(Box::new(structural_level(schema, at, SchemaContext { root: false, ..around })?)))
+        }
     }
 }
 
-/// Items, and how they are told apart.
-fn list(schema: &Map<String, Value>, path: &str, around: Around, node: &mut Node) -> Result<()> {
+/// Items, and how they are distinguished.
+fn list(schema: &Map<String, Value>, path: &str, around: SchemaContext, node: &mut Node) -> Result<()> {
     let at = format!("{path}.x-kubernetes-list-type");
     let keys = match schema.get("x-kubernetes-list-map-keys") {
         Some(keys) => strings(keys, &format!("{path}.x-kubernetes-list-map-keys"))?,
@@ -134,8 +140,8 @@ fn list(schema: &Map<String, Value>, path: &str, around: Around, node: &mut Node
     }
     if let Some(items) = schema.get("items") {
         let is_map = matches!(node.list, ListType::Map(_));
-        let around = Around { correlatable: around.correlatable && is_map, root: false };
-        node.items = Some(Box::new(spine(items, &format!("{path}.items"), around)?));
+        let around = SchemaContext { correlatable: around.correlatable && is_map, root: false };
+        node.items = Some(Box::new(structural_level(items, &format!("{path}.items"), around)?));
     }
     if node.list != ListType::Atomic && node.kind != Some(Type::Array) {
         return Err(SchemaError::invalid(&at, "needs the type array"));
@@ -248,7 +254,7 @@ enum Open {
 fn nested(
     schema: &Map<String, Value>,
     path: &str,
-    spine: &Node,
+    structural_level: &Node,
     open: Open,
     checks: &mut Checks,
 ) -> Result<()> {
@@ -261,7 +267,7 @@ fn nested(
         };
         let part = |(index, part): (usize, &Value)| {
             let open = if index == 0 { of_first } else { of_others };
-            value_validation(part, &format!("{at}[{index}]"), spine, open)
+            value_validation(part, &format!("{at}[{index}]"), structural_level, open)
         };
         parts.iter().enumerate().map(part).collect()
     };
@@ -273,14 +279,15 @@ fn nested(
     checks.one_of = several("oneOf", Open::No, Open::No)?;
     checks.all_of = several("allOf", first, Open::No)?;
     if let Some(part) = schema.get("not") {
-        checks.not = Some(Box::new(value_validation(part, &format!("{path}.not"), spine, Open::No)?));
+        checks.not =
+            Some(Box::new(value_validation(part, &format!("{path}.not"), structural_level, Open::No)?));
     }
     Ok(())
 }
 
 /// A level within anyOf and the like. It checks values and says nothing else: neither types, except the two of integers
 /// or strings, nor what there is.
-fn value_validation(schema: &Value, path: &str, spine: &Node, open: Open) -> Result<Node> {
+fn value_validation(schema: &Value, path: &str, structural_level: &Node, open: Open) -> Result<Node> {
     let schema = fields(schema, path)?;
     let mut node = Node::default();
     for (keyword, value) in schema {
@@ -290,8 +297,10 @@ fn value_validation(schema: &Value, path: &str, spine: &Node, open: Open) -> Res
                 node.kind = Some(type_of(value, &at)?);
             }
             "items" => {
-                let Some(spine) = spine.items.as_deref() else { return Err(not_on_the_spine(&at)) };
-                node.items = Some(Box::new(value_validation(value, &at, spine, Open::No)?));
+                let Some(structural_level) = structural_level.items.as_deref() else {
+                    return Err(not_structural(&at));
+                };
+                node.items = Some(Box::new(value_validation(value, &at, structural_level, Open::No)?));
             }
             "properties" => {
                 for (name, schema) in fields(value, &at)? {
@@ -299,23 +308,26 @@ fn value_validation(schema: &Value, path: &str, spine: &Node, open: Open) -> Res
                     if name == "metadata" {
                         return Err(SchemaError::Unsupported { path: at });
                     }
-                    let Some(spine) = spine.child(name) else { return Err(not_on_the_spine(&at)) };
-                    node.properties.insert(name.clone(), value_validation(schema, &at, spine, Open::No)?);
+                    let Some(structural_level) = structural_level.child(name) else {
+                        return Err(not_structural(&at));
+                    };
+                    node.properties
+                        .insert(name.clone(), value_validation(schema, &at, structural_level, Open::No)?);
                 }
             }
             other => own_check(other, value, &at)?,
         }
     }
     node.checks = checks(schema, path, &node)?;
-    nested(schema, path, spine, open, &mut node.checks)?;
+    nested(schema, path, structural_level, open, &mut node.checks)?;
     Ok(node)
 }
 
-fn not_on_the_spine(at: &str) -> SchemaError {
+fn not_structural(at: &str) -> SchemaError {
     SchemaError::invalid(at, "must also be specified outside of anyOf, oneOf, allOf and not")
 }
 
-fn rules(schema: &Map<String, Value>, path: &str, around: Around, node: &mut Node) -> Result<()> {
+fn rules(schema: &Map<String, Value>, path: &str, around: SchemaContext, node: &mut Node) -> Result<()> {
     let at = format!("{path}.x-kubernetes-validations");
     let raw = match schema.get("x-kubernetes-validations") {
         Some(Value::Array(rules)) => rules.as_slice(),

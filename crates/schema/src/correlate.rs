@@ -22,7 +22,7 @@ fn key_of(keys: &[String], item: &Map<String, Value>) -> Option<String> {
     for key in keys {
         match item.get(key)? {
             Value::Null | Value::Array(_) | Value::Object(_) => return None,
-            // Writing to a String cannot fail. Types are told apart by their quotes and dots.
+            // Writing to a String cannot fail. Quotes and dots distinguish the types.
             Value::Number(n) if !n.is_i64() => drop(write!(text, "\0{:?}", n.as_f64())),
             scalar => drop(write!(text, "\0{}", go::value(scalar))),
         }
@@ -30,7 +30,7 @@ fn key_of(keys: &[String], item: &Map<String, Value>) -> Option<String> {
     Some(text)
 }
 
-/// Whether nothing has changed, as far as the API server can tell by the schema: fields that it does not know are never
+/// Whether nothing has changed, as far as the schema lets the API server know: fields that it does not know are never
 /// the same, lists that are maps are so in any order.
 pub(crate) fn same(node: &Node, new: &Value, old: &Value) -> bool {
     match (new, old) {

@@ -50,7 +50,7 @@ fn string_format(normalized: &str, name: &str) -> Result<Option<Accepts>, ()> {
         "uuid5" => |text| is_uuid(text, Some(b'5')),
         "byte" => |text| text::decode_base64(text).is_some(),
         "password" => |_| true,
-        // Known to the API server, and to nobody who has needed them here.
+        // The API server knows it; no schema has needed it here.
         "bsonobjectid" | "email" | "mac" | "isbn" | "isbn10" | "isbn13" | "creditcard" | "ssn"
         | "hexcolor" | "rgbcolor" => return Err(()),
         // Only with their dashes: names without them are ignored.

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_are_dropped_and_named_and_what_shall_stay_stays() {
+    fn unknown_fields_are_dropped_and_named_and_preserved_fields_stay() {
         let mut object = json!({
             "apiVersion": "v1", "kind": "K", "metadata": {"any": 1}, "other": 1,
             "spec": {

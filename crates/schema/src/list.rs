@@ -1,4 +1,4 @@
-//! Lists whose items are told apart by value (sets) or by keys (maps): no item twice.
+//! Lists whose items are distinguished by value (sets) or by keys (maps): no item twice.
 
 use serde_json::{Map, Value};
 
@@ -58,7 +58,7 @@ fn keys_of(keys: &[String], item: &Value) -> Value {
     Value::Object(keys.iter().filter_map(present).collect::<Map<_, _>>())
 }
 
-/// Of values that are there several times only the second is told.
+/// Of values that are there several times only the second is reported.
 fn duplicates(values: impl Iterator<Item = Value>, path: Path<'_>, causes: &mut Vec<Cause>) {
     let mut seen: Vec<(String, usize)> = Vec::new();
     for (index, value) in values.enumerate() {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 /// What kind of change it is. Whether the result is accepted is for the schema to say: even what is meant to be valid
 /// may break a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum What {
+pub enum MutationKind {
     /// Meant to be right: the object itself, another value of an enumeration, an optional field with a plain value.
     Valid,
     /// At a limit, or one beyond it: lengths, sizes, minima and maxima.
@@ -25,7 +25,7 @@ pub enum What {
     Extra,
 }
 
-impl fmt::Display for What {
+impl fmt::Display for MutationKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Valid => "valid",
@@ -44,7 +44,7 @@ pub struct Mutation {
     /// What was changed: `spec.policies[0].name`; empty for nothing.
     pub path: String,
     /// The kind of change.
-    pub what: What,
+    pub what: MutationKind,
     /// The whole object as it is then.
     pub value: Value,
 }
@@ -53,7 +53,7 @@ pub struct Mutation {
 /// `apiVersion`, `kind` and `metadata` are left alone.
 pub fn mutations(schema: &Value, valid: &Value) -> Vec<Mutation> {
     let mut mutator = Mutator { root: valid, pointer: Vec::new(), found: Vec::new() };
-    let unchanged = Mutation { path: String::new(), what: What::Valid, value: valid.clone() };
+    let unchanged = Mutation { path: String::new(), what: MutationKind::Valid, value: valid.clone() };
     mutator.found.push(unchanged);
     mutator.object(schema, valid);
     mutator.found
@@ -62,7 +62,7 @@ pub fn mutations(schema: &Value, valid: &Value) -> Vec<Mutation> {
 /// `count` changed objects, drawn from [`mutations`] by a seed: each with one change, or with a second or third one made
 /// on top. The same arguments give the same objects.
 pub fn pick(schema: &Value, valid: &Value, seed: u64, count: usize) -> Vec<Mutation> {
-    let mut random = Random(seed);
+    let mut random = SeededRng(seed);
     let first = mutations(schema, valid);
     let mut picked = Vec::with_capacity(count);
     for _ in 0..count {
@@ -79,9 +79,9 @@ pub fn pick(schema: &Value, valid: &Value, seed: u64, count: usize) -> Vec<Mutat
 }
 
 /// `SplitMix64`: no more than a number that is different each time, and the same for the same seed.
-struct Random(u64);
+struct SeededRng(u64);
 
-impl Random {
+impl SeededRng {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -102,14 +102,14 @@ impl Random {
 
 /// A step from a value to one within it.
 #[derive(Clone)]
-enum Step {
+enum PathSegment {
     Key(String),
     Index(usize),
 }
 
 struct Mutator<'v> {
     root: &'v Value,
-    pointer: Vec<Step>,
+    pointer: Vec<PathSegment>,
     found: Vec<Mutation>,
 }
 
@@ -118,40 +118,40 @@ impl Mutator<'_> {
         let mut path = String::new();
         for step in &self.pointer {
             match step {
-                Step::Key(key) if path.is_empty() => path.push_str(key),
-                Step::Key(key) => path.extend([".", key]),
-                Step::Index(index) => path.extend(["[", &index.to_string(), "]"]),
+                PathSegment::Key(key) if path.is_empty() => path.push_str(key),
+                PathSegment::Key(key) => path.extend([".", key]),
+                PathSegment::Index(index) => path.extend(["[", &index.to_string(), "]"]),
             }
         }
         path
     }
 
     /// The object with another value at the place, or none.
-    fn put(&mut self, what: What, value: Option<Value>) {
+    fn put(&mut self, what: MutationKind, value: Option<Value>) {
         let mut changed = self.root.clone();
-        if place(&mut changed, &self.pointer, value).is_some() && changed != *self.root {
+        if set_at(&mut changed, &self.pointer, value).is_some() && changed != *self.root {
             self.found.push(Mutation { path: self.path(), what, value: changed });
         }
     }
 
-    fn within(&mut self, step: Step, visit: impl FnOnce(&mut Self)) {
+    fn within(&mut self, step: PathSegment, visit: impl FnOnce(&mut Self)) {
         self.pointer.push(step);
         visit(self);
         self.pointer.pop();
     }
 
     fn value(&mut self, schema: &Value, value: &Value) {
-        self.put(What::Removed, None);
+        self.put(MutationKind::Removed, None);
         self.wrong_types(schema);
         for allowed in list(schema, "enum") {
-            self.put(What::Valid, Some(allowed.clone()));
+            self.put(MutationKind::Valid, Some(allowed.clone()));
         }
         match value {
             Value::Object(_) => self.object(schema, value),
             Value::Array(items) => self.list(schema, items),
             Value::String(text) => self.text(schema, text),
             Value::Number(_) => self.number(schema),
-            Value::Bool(b) => self.put(What::Valid, Some(json!(!b))),
+            Value::Bool(b) => self.put(MutationKind::Valid, Some(json!(!b))),
             Value::Null => {}
         }
     }
@@ -173,7 +173,7 @@ impl Mutator<'_> {
             let fits = other == kind
                 || other == "integer" && kind == "number"
                 || is_either && matches!(other, "integer" | "string");
-            self.put(if fits { What::Admitted } else { What::WrongType }, Some(value));
+            self.put(if fits { MutationKind::Admitted } else { MutationKind::WrongType }, Some(value));
         }
     }
 
@@ -181,28 +181,32 @@ impl Mutator<'_> {
         let Some(fields) = value.as_object() else { return };
         let is_root = self.pointer.is_empty();
         let belongs_to_all = |key: &str| is_root && matches!(key, "apiVersion" | "kind" | "metadata");
-        self.within(Step::Key("unknownField".to_owned()), |m| m.put(What::Extra, Some(json!("x"))));
+        self.within(PathSegment::Key("unknownField".to_owned()), |m| {
+            m.put(MutationKind::Extra, Some(json!("x")));
+        });
         if !is_root {
-            self.put(What::Boundary, Some(json!({})));
+            self.put(MutationKind::Boundary, Some(json!({})));
         }
         let empty = Map::new();
         let properties = schema["properties"].as_object().unwrap_or(&empty);
         for (name, schema) in properties.iter().filter(|(name, _)| !fields.contains_key(*name)) {
-            self.within(Step::Key(name.clone()), |m| m.put(What::Valid, Some(sample(schema))));
+            self.within(PathSegment::Key(name.clone()), |m| m.put(MutationKind::Valid, Some(sample(schema))));
         }
         if let (Some(most), Some(entry)) =
             (schema["maxProperties"].as_u64(), schema.get("additionalProperties").filter(|e| e.is_object()))
         {
             for count in [most, most + 1] {
                 let entries = (0..count).map(|n| (format!("k{n}"), sample(entry)));
-                self.put(What::Boundary, Some(Value::Object(entries.collect())));
+                self.put(MutationKind::Boundary, Some(Value::Object(entries.collect())));
             }
         }
         for (key, value) in fields.iter().filter(|(key, _)| !belongs_to_all(key)) {
             let child = properties.get(key).unwrap_or(&schema["additionalProperties"]);
-            self.within(Step::Key(key.clone()), |m| m.value(child, value));
+            self.within(PathSegment::Key(key.clone()), |m| m.value(child, value));
             // As it is written after a slip of the finger.
-            self.within(Step::Key(format!("{key}s")), |m| m.put(What::Extra, Some(value.clone())));
+            self.within(PathSegment::Key(format!("{key}s")), |m| {
+                m.put(MutationKind::Extra, Some(value.clone()));
+            });
         }
     }
 
@@ -212,13 +216,13 @@ impl Mutator<'_> {
             |count: u64| Some(Value::Array((0..count.min(1000)).map(|_| first.clone()).collect::<Vec<_>>()));
         for limit in [schema["minItems"].as_u64(), schema["maxItems"].as_u64()].into_iter().flatten() {
             for count in [limit.saturating_sub(1), limit, limit + 1] {
-                self.put(What::Boundary, repeated(count));
+                self.put(MutationKind::Boundary, repeated(count));
             }
         }
-        self.put(What::Boundary, Some(json!([])));
-        self.put(What::Extra, Some(Value::Array(items.iter().chain([&first]).cloned().collect())));
+        self.put(MutationKind::Boundary, Some(json!([])));
+        self.put(MutationKind::Extra, Some(Value::Array(items.iter().chain([&first]).cloned().collect())));
         for (index, item) in items.iter().enumerate() {
-            self.within(Step::Index(index), |m| m.value(&schema["items"], item));
+            self.within(PathSegment::Index(index), |m| m.value(&schema["items"], item));
         }
     }
 
@@ -226,9 +230,9 @@ impl Mutator<'_> {
         for limit in [schema["minLength"].as_u64(), schema["maxLength"].as_u64()].into_iter().flatten() {
             let limit = usize::try_from(limit).unwrap_or_default();
             for length in [limit.saturating_sub(1), limit, limit + 1] {
-                self.put(What::Boundary, Some(json!("x".repeat(length))));
+                self.put(MutationKind::Boundary, Some(json!("x".repeat(length))));
                 // Characters are counted, not bytes.
-                self.put(What::Boundary, Some(json!("ß".repeat(length))));
+                self.put(MutationKind::Boundary, Some(json!("ß".repeat(length))));
             }
         }
         let upper = text.to_uppercase();
@@ -257,7 +261,7 @@ impl Mutator<'_> {
             &format!(" {text}"),
             &format!("{text}\n"),
         ] {
-            self.put(What::Admitted, Some(json!(odd)));
+            self.put(MutationKind::Admitted, Some(json!(odd)));
         }
     }
 
@@ -265,7 +269,7 @@ impl Mutator<'_> {
         for limit in [&schema["minimum"], &schema["maximum"]] {
             let Some(limit) = limit.as_f64() else { continue };
             for value in [limit - 1.0, limit, limit + 1.0] {
-                self.put(What::Boundary, Some(whole(value)));
+                self.put(MutationKind::Boundary, Some(whole(value)));
             }
         }
         for odd in [
@@ -281,8 +285,11 @@ impl Mutator<'_> {
             json!(-0.0),
             json!(1e300),
         ] {
-            let what =
-                if odd.is_f64() && schema["type"] == "integer" { What::WrongType } else { What::Admitted };
+            let what = if odd.is_f64() && schema["type"] == "integer" {
+                MutationKind::WrongType
+            } else {
+                MutationKind::Admitted
+            };
             self.put(what, Some(odd));
         }
     }
@@ -328,7 +335,7 @@ fn sample(schema: &Value) -> Value {
 }
 
 /// Puts a value at a place, or takes away what is there. None if there is no such place.
-fn place(root: &mut Value, pointer: &[Step], value: Option<Value>) -> Option<()> {
+fn set_at(root: &mut Value, pointer: &[PathSegment], value: Option<Value>) -> Option<()> {
     let Some((last, parents)) = pointer.split_last() else {
         *root = value?;
         return Some(());
@@ -336,15 +343,19 @@ fn place(root: &mut Value, pointer: &[Step], value: Option<Value>) -> Option<()>
     let mut parent = root;
     for step in parents {
         parent = match step {
-            Step::Key(key) => parent.get_mut(key.as_str())?,
-            Step::Index(index) => parent.get_mut(*index)?,
+            PathSegment::Key(key) => parent.get_mut(key.as_str())?,
+            PathSegment::Index(index) => parent.get_mut(*index)?,
         };
     }
     match (parent, last, value) {
-        (Value::Object(fields), Step::Key(key), Some(value)) => drop(fields.insert(key.clone(), value)),
-        (Value::Object(fields), Step::Key(key), None) => drop(fields.remove(key)?),
-        (Value::Array(items), Step::Index(index), Some(value)) => *items.get_mut(*index)? = value,
-        (Value::Array(items), Step::Index(index), None) if *index < items.len() => drop(items.remove(*index)),
+        (Value::Object(fields), PathSegment::Key(key), Some(value)) => {
+            drop(fields.insert(key.clone(), value));
+        }
+        (Value::Object(fields), PathSegment::Key(key), None) => drop(fields.remove(key)?),
+        (Value::Array(items), PathSegment::Index(index), Some(value)) => *items.get_mut(*index)? = value,
+        (Value::Array(items), PathSegment::Index(index), None) if *index < items.len() => {
+            drop(items.remove(*index));
+        }
         _ => return None,
     }
     Some(())
@@ -369,24 +380,36 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_change_is_made_and_metadata_is_left_alone() {
+    fn every_kind_of_change_is_made_and_metadata_is_unchanged() {
         let found = mutations(&schema(), &valid());
         let kinds: BTreeSet<_> = found.iter().map(|m| m.what).collect();
         assert_eq!(kinds.len(), 6, "{kinds:?}");
         assert!(found.iter().all(|m| m.value["metadata"] == valid()["metadata"]));
-        let has = |path: &str, what: What, spec: &Value| {
+        let has = |path: &str, what: MutationKind, spec: &Value| {
             found.iter().any(|m| m.path == path && m.what == what && m.value["spec"] == *spec)
         };
-        assert!(has("", What::Valid, &valid()["spec"]));
-        assert!(has("spec.name", What::Removed, &json!({"size": 2, "list": [1]})));
-        assert!(has("spec.name", What::Boundary, &json!({"name": "xxxx", "size": 2, "list": [1]})));
-        assert!(has("spec.size", What::Boundary, &json!({"name": "abc", "size": 6, "list": [1]})));
-        assert!(has("spec.kind", What::Valid, &json!({"name": "abc", "size": 2, "list": [1], "kind": "a"})));
-        assert!(has("spec.list", What::Boundary, &json!({"name": "abc", "size": 2, "list": [1, 1, 1]})));
-        assert!(has("spec.list[0]", What::WrongType, &json!({"name": "abc", "size": 2, "list": ["7"]})));
+        assert!(has("", MutationKind::Valid, &valid()["spec"]));
+        assert!(has("spec.name", MutationKind::Removed, &json!({"size": 2, "list": [1]})));
+        assert!(has("spec.name", MutationKind::Boundary, &json!({"name": "xxxx", "size": 2, "list": [1]})));
+        assert!(has("spec.size", MutationKind::Boundary, &json!({"name": "abc", "size": 6, "list": [1]})));
+        assert!(has(
+            "spec.kind",
+            MutationKind::Valid,
+            &json!({"name": "abc", "size": 2, "list": [1], "kind": "a"})
+        ));
+        assert!(has(
+            "spec.list",
+            MutationKind::Boundary,
+            &json!({"name": "abc", "size": 2, "list": [1, 1, 1]})
+        ));
+        assert!(has(
+            "spec.list[0]",
+            MutationKind::WrongType,
+            &json!({"name": "abc", "size": 2, "list": ["7"]})
+        ));
         assert!(has(
             "spec.unknownField",
-            What::Extra,
+            MutationKind::Extra,
             &json!({"name": "abc", "size": 2, "list": [1], "unknownField": "x"})
         ));
     }

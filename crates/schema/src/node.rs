@@ -33,7 +33,7 @@ impl Type {
     }
 }
 
-/// How the items of a list are told apart.
+/// How the items of a list are distinguished.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ListType {
     /// By position.

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use serde_json::Number;
 
 use crate::cause::Reason;
-use crate::check::{Failure, Outcome};
+use crate::check::{CheckResult, ValidationFailure};
 use crate::go;
 use crate::node::{Node, Type};
 use crate::path::Path;
@@ -39,19 +39,20 @@ pub(crate) const fn truncated(float: f64) -> i64 {
 
 /// Whether a float passes as a whole number: within a billionth of its size, as far as floats count in ones.
 pub(crate) fn is_whole(float: f64) -> bool {
-    const MOST: f64 = 9_007_199_254_740_991.0;
-    if !float.is_finite() || float.abs() > MOST {
+    const MAX_EXACT_FLOAT: f64 = 9_007_199_254_740_991.0;
+    if !float.is_finite() || float.abs() > MAX_EXACT_FLOAT {
         return false;
     }
     let whole = float.trunc();
     float.total_cmp(&whole).is_eq() || (float - whole).abs() / (float.abs() + whole.abs()) < 1e-9
 }
 
-pub(crate) fn check(node: &Node, number: &Number, path: Path<'_>, outcome: &mut Outcome) {
+pub(crate) fn check(node: &Node, number: &Number, path: Path<'_>, outcome: &mut CheckResult) {
     let value = Num::from(number);
     let checks = &node.checks;
-    let bad =
-        |sentence: String| Failure::at(Reason::Invalid, &path.dotted(), Some(&go::number(number)), sentence);
+    let bad = |sentence: String| {
+        ValidationFailure::at(Reason::Invalid, &path.dotted(), Some(&go::number(number)), sentence)
+    };
     if let Some(failure) = out_of_range(node, value, "Checked", path) {
         outcome.fail(failure);
     }
@@ -87,9 +88,9 @@ pub(crate) fn check(node: &Node, number: &Number, path: Path<'_>, outcome: &mut 
 }
 
 /// Whole numbers are divided by the factor without its fraction, of which nothing may be left.
-fn not_multiple(value: Num, factor: f64, as_floats: bool, path: Path<'_>) -> Option<Failure> {
+fn not_multiple(value: Num, factor: f64, as_floats: bool, path: Path<'_>) -> Option<ValidationFailure> {
     let name = path.dotted();
-    let fail = |bad: &str, sentence| Some(Failure::at(Reason::Invalid, &name, Some(bad), sentence));
+    let fail = |bad: &str, sentence| Some(ValidationFailure::at(Reason::Invalid, &name, Some(bad), sentence));
     let (float, shown) = match value {
         Num::Int(int) if !as_floats => {
             let factor = truncated(factor);
@@ -114,7 +115,13 @@ fn compare(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or(Ordering::Equal)
 }
 
-fn bound_out_of_range(node: &Node, bound: f64, what: &str, path: Path<'_>, outcome: &mut Outcome) -> bool {
+fn bound_out_of_range(
+    node: &Node,
+    bound: f64,
+    what: &str,
+    path: Path<'_>,
+    outcome: &mut CheckResult,
+) -> bool {
     let failure = out_of_range(node, Num::Float(bound), what, path);
     let found = failure.is_some();
     if let Some(failure) = failure {
@@ -125,7 +132,7 @@ fn bound_out_of_range(node: &Node, bound: f64, what: &str, path: Path<'_>, outco
 
 /// What is not a number of the type and format that the schema names. The API server gives no place for it but in the
 /// sentence, and says it of bounds as well.
-fn out_of_range(node: &Node, value: Num, what: &str, path: Path<'_>) -> Option<Failure> {
+fn out_of_range(node: &Node, value: Num, what: &str, path: Path<'_>) -> Option<ValidationFailure> {
     let format = node.checks.format.as_ref().map(|f| f.name.as_str());
     let fits = match (node.kind, format) {
         _ if node.int_or_string => true,
@@ -151,7 +158,10 @@ fn out_of_range(node: &Node, value: Num, what: &str, path: Path<'_>) -> Option<F
     }
     let kind = node.kind.map_or("", Type::as_str);
     let format = format.map_or_else(|| "(default format)".to_owned(), |f| format!("with format {f}"));
-    Some(Failure::unplaced(format!("{what} value must be of type {kind} {format} in {}", path.dotted())))
+    Some(ValidationFailure::unplaced(format!(
+        "{what} value must be of type {kind} {format} in {}",
+        path.dotted()
+    )))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use regex::Regex;
 /// has no sets within it.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
     Regex::new(&translate(pattern)).map_err(|error| {
-        // Of the crate's drawing only the last line tells what is wrong.
+        // The crate draws its error; only the last line says what is wrong.
         let text = error.to_string();
         text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
     })
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_pattern_is_said_in_a_line() {
+    fn an_invalid_pattern_is_reported_in_one_line() {
         assert_eq!(compile("a(").unwrap_err(), "unclosed group");
     }
 }

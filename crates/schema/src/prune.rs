@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::node::{Entries, Node};
 use crate::path::Path;
 
-/// What every whole resource has, and the API server looks after.
+/// What every whole resource has, and the API server checks.
 pub(crate) const RESOURCE_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// Drops unknown fields and says where they were, sorted.

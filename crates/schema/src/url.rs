@@ -35,7 +35,7 @@ impl Url {
         Ok(Self { text: text.to_owned(), ..parsed })
     }
 
-    /// A URL as it stands in a request: no fragment, so that a `#` is an ordinary character.
+    /// A URL as in a request: no fragment, so that a `#` is an ordinary character.
     pub(crate) fn parse_request(text: &str) -> Result<Self, String> {
         let wrap = |problem: String| format!("parse {}: {problem}", crate::go::quote(text));
         Self::parts(text, true).map_err(wrap)
@@ -93,7 +93,7 @@ impl Url {
         (host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host), port)
     }
 
-    /// The path as it must be in a request: as it was written if it can be, or else escaped anew.
+    /// The path as it must be in a request: as it was written if it can be, or else escaped again.
     pub(crate) fn escaped_path(&self) -> String {
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&b);
         if self.path.bytes().all(|b| plain(b) || b"!'()*[]%".contains(&b)) {

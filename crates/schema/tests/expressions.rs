@@ -25,7 +25,7 @@ fn expressions_mean_what_they_mean_to_the_api_server() {
 }
 
 #[test]
-fn errors_are_told_as_the_api_server_tells_them() {
+fn errors_have_the_text_of_the_api_server() {
     for (rule, error) in [
         ("[1][int(self.size())] == 1", "index out of bounds: 1"),
         ("{'a': 1}[self] == 1", "no such key: x"),

@@ -1,15 +1,15 @@
-//! What goes wrong in a run: planned beforehand, or by chance; either way noted, so that it can be played again and made smaller.
+//! The faults of a run: planned, or by fault rates; both are recorded, so that a run can be repeated and made smaller.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use coppice_runtime::clock::Dice;
+use coppice_runtime::clock::SeededRng;
 use jiff::SignedDuration;
 
 /// What a fault hits. Everything is counted over the whole run and over all replicas, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum At {
+pub enum FaultTarget {
     /// A write of the operator, those of its Lease apart.
     Write(u64),
     /// A write of the Lease.
@@ -35,13 +35,13 @@ pub enum Fault {
     Refused(u16),
     /// The request is carried out, and yet the answer is this status code.
     RefusedAfter(u16),
-    /// The request is carried out so much later, and so is its answer.
+    /// The request is carried out this much later, and so is its answer.
     Late(Duration),
     /// The request is carried out twice; the second answer is returned.
     Twice,
     /// The event never arrives.
     Dropped,
-    /// The event, and all after it on that watch, arrive so much later.
+    /// The event, and all after it on that watch, arrive this much later.
     Delayed(Duration),
     /// The watch ends in order instead.
     Ended,
@@ -51,49 +51,49 @@ pub enum Fault {
     Expired,
     /// The watch says nothing any more, and does not end.
     Silent,
-    /// The API server forgets its past, and all watches of all replicas say that their revision is gone (410).
+    /// The API server compacts its history, and all watches of all replicas say that their revision is gone (410).
     AllExpired,
-    /// Nothing gets from the replica to the API server, or back, for so long; then all of it does.
+    /// Nothing gets from the replica to the API server, or back, for this long; then all of it does.
     CutOff(Duration),
-    /// Nobody reaches the API server for so long, and every connection to it breaks.
+    /// Nobody reaches the API server for this long, and every connection to it breaks.
     Away(Duration),
 }
 
 /// What is wrong with the `Date` header of answers: the API server's clock, or that of one of several servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dates {
+pub struct DateFault {
     /// By how much it is wrong; none if there is no such header.
     pub by: Option<SignedDuration>,
     /// From when until when, from the beginning of the run.
     pub during: (Duration, Duration),
-    /// It is every answer of so many.
+    /// One answer in this many is wrong.
     pub every: u64,
 }
 
-impl Dates {
+impl DateFault {
     /// Whether the n-th answer is wrong, if it is given now.
-    pub(crate) fn strike(self, n: u64, now: Duration) -> bool {
+    pub(crate) fn applies(self, n: u64, now: Duration) -> bool {
         self.during.0 <= now && now < self.during.1 && n.is_multiple_of(self.every)
     }
 }
 
 /// One fault of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Planned {
+pub struct PlannedFault {
     /// What it hits.
-    pub at: At,
+    pub at: FaultTarget,
     /// What goes wrong.
     pub fault: Fault,
 }
 
-impl fmt::Display for Planned {
+impl fmt::Display for PlannedFault {
     /// As it is written on a command line: `write:3=answer-lost`, `event:7=delayed:40s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (what, n) = match self.at {
-            At::Write(n) => ("write", n),
-            At::Lease(n) => ("lease", n),
-            At::Read(n) => ("read", n),
-            At::Event(n) => ("event", n),
+            FaultTarget::Write(n) => ("write", n),
+            FaultTarget::Lease(n) => ("lease", n),
+            FaultTarget::Read(n) => ("read", n),
+            FaultTarget::Event(n) => ("event", n),
         };
         write!(f, "{what}:{n}=")?;
         match self.fault {
@@ -103,15 +103,15 @@ impl fmt::Display for Planned {
             Fault::Delayed(by) => write!(f, "delayed:{}ms", by.as_millis()),
             Fault::CutOff(by) => write!(f, "cut-off:{}ms", by.as_millis()),
             Fault::Away(by) => write!(f, "away:{}ms", by.as_millis()),
-            plain => {
-                f.write_str(PLAIN.iter().find(|(fault, _)| *fault == plain).map_or("", |(_, name)| name))
-            }
+            plain => f.write_str(
+                FAULT_NAMES.iter().find(|(fault, _)| *fault == plain).map_or("", |(_, name)| name),
+            ),
         }
     }
 }
 
 /// Faults without a number, and their names.
-const PLAIN: [(Fault, &str); 11] = [
+const FAULT_NAMES: [(Fault, &str); 11] = [
     (Fault::KilledBefore, "killed-before"),
     (Fault::KilledAfter, "killed-after"),
     (Fault::AnswerLost, "answer-lost"),
@@ -125,7 +125,7 @@ const PLAIN: [(Fault, &str); 11] = [
     (Fault::AllExpired, "all-expired"),
 ];
 
-impl FromStr for Planned {
+impl FromStr for PlannedFault {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> anyhow::Result<Self> {
@@ -136,10 +136,10 @@ impl FromStr for Planned {
         let (what, n) = at.split_once(':').ok_or_else(wrong)?;
         let n = n.parse().map_err(|_| wrong())?;
         let at = match what {
-            "write" => At::Write(n),
-            "lease" => At::Lease(n),
-            "read" => At::Read(n),
-            "event" => At::Event(n),
+            "write" => FaultTarget::Write(n),
+            "lease" => FaultTarget::Lease(n),
+            "read" => FaultTarget::Read(n),
+            "event" => FaultTarget::Event(n),
             _ => return Err(wrong()),
         };
         let (name, number) = fault.split_once(':').unwrap_or((fault, ""));
@@ -152,33 +152,33 @@ impl FromStr for Planned {
             "delayed" => Fault::Delayed(millis()?),
             "cut-off" => Fault::CutOff(millis()?),
             "away" => Fault::Away(millis()?),
-            name => PLAIN.iter().find(|(_, plain)| *plain == name).ok_or_else(wrong)?.0,
+            name => FAULT_NAMES.iter().find(|(_, plain)| *plain == name).ok_or_else(wrong)?.0,
         };
         Ok(Self { at, fault })
     }
 }
 
-/// Faults by chance, until a time.
+/// Fault rates, until a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Weather {
-    /// Of a thousand requests so many go wrong.
+pub struct FaultRates {
+    /// Faults per thousand requests.
     pub requests: u64,
-    /// Of a thousand events so many go wrong.
+    /// Faults per thousand events.
     pub events: u64,
-    /// So many replicas are killed at most.
+    /// How many replicas are killed at most.
     pub kills: u32,
     /// No fault later than this, from the beginning of the run.
     pub until: Duration,
 }
 
-/// Decides what goes wrong, and remembers what did.
+/// Decides what goes wrong, and records what did.
 #[derive(Clone, Debug)]
 pub(crate) struct Faults {
     seed: u64,
-    planned: Vec<Planned>,
-    weather: Option<Weather>,
+    planned: Vec<PlannedFault>,
+    fault_rates: Option<FaultRates>,
     kills: u32,
-    fired: Vec<Planned>,
+    fired: Vec<PlannedFault>,
     writes: u64,
     leases: u64,
     reads: u64,
@@ -187,16 +187,26 @@ pub(crate) struct Faults {
 
 /// What kind of request it is, to faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sort {
+pub(crate) enum RequestKind {
     Write,
     Lease,
     Read,
 }
 
 impl Faults {
-    pub(crate) fn new(seed: u64, planned: Vec<Planned>, weather: Option<Weather>) -> Self {
-        let kills = weather.map_or(0, |weather| weather.kills);
-        Self { seed, planned, weather, kills, fired: Vec::new(), writes: 0, leases: 0, reads: 0, events: 0 }
+    pub(crate) fn new(seed: u64, planned: Vec<PlannedFault>, fault_rates: Option<FaultRates>) -> Self {
+        let kills = fault_rates.map_or(0, |fault_rates| fault_rates.kills);
+        Self {
+            seed,
+            planned,
+            fault_rates,
+            kills,
+            fired: Vec::new(),
+            writes: 0,
+            leases: 0,
+            reads: 0,
+            events: 0,
+        }
     }
 
     /// Nothing goes wrong.
@@ -205,7 +215,7 @@ impl Faults {
     }
 
     /// What went wrong so far.
-    pub(crate) fn fired(&self) -> &[Planned] {
+    pub(crate) fn fired(&self) -> &[PlannedFault] {
         &self.fired
     }
 
@@ -220,20 +230,20 @@ impl Faults {
     }
 
     /// The fault of the next request.
-    pub(crate) fn of_request(&mut self, sort: Sort, now: Duration) -> Option<Fault> {
+    pub(crate) fn of_request(&mut self, sort: RequestKind, now: Duration) -> Option<Fault> {
         let counter = match sort {
-            Sort::Write => &mut self.writes,
-            Sort::Lease => &mut self.leases,
-            Sort::Read => &mut self.reads,
+            RequestKind::Write => &mut self.writes,
+            RequestKind::Lease => &mut self.leases,
+            RequestKind::Read => &mut self.reads,
         };
         let n = *counter;
         *counter += 1;
         let at = match sort {
-            Sort::Write => At::Write(n),
-            Sort::Lease => At::Lease(n),
-            Sort::Read => At::Read(n),
+            RequestKind::Write => FaultTarget::Write(n),
+            RequestKind::Lease => FaultTarget::Lease(n),
+            RequestKind::Read => FaultTarget::Read(n),
         };
-        let fault = self.planned(at).or_else(|| self.request_by_chance(sort, n, now));
+        let fault = self.planned(at).or_else(|| self.random_request_fault(sort, n, now));
         self.fire(at, fault)
     }
 
@@ -241,36 +251,36 @@ impl Faults {
     pub(crate) fn of_event(&mut self, now: Duration) -> Option<Fault> {
         let n = self.events;
         self.events += 1;
-        let at = At::Event(n);
-        let fault = self.planned(at).or_else(|| self.event_by_chance(n, now));
+        let at = FaultTarget::Event(n);
+        let fault = self.planned(at).or_else(|| self.random_event_fault(n, now));
         self.fire(at, fault)
     }
 
-    fn fire(&mut self, at: At, fault: Option<Fault>) -> Option<Fault> {
-        self.fired.extend(fault.map(|fault| Planned { at, fault }));
+    fn fire(&mut self, at: FaultTarget, fault: Option<Fault>) -> Option<Fault> {
+        self.fired.extend(fault.map(|fault| PlannedFault { at, fault }));
         fault
     }
 
-    fn planned(&self, at: At) -> Option<Fault> {
+    fn planned(&self, at: FaultTarget) -> Option<Fault> {
         self.planned.iter().find(|planned| planned.at == at).map(|planned| planned.fault)
     }
 
-    fn request_by_chance(&mut self, sort: Sort, n: u64, now: Duration) -> Option<Fault> {
-        let weather = self.weather.filter(|weather| now < weather.until)?;
+    fn random_request_fault(&mut self, sort: RequestKind, n: u64, now: Duration) -> Option<Fault> {
+        let fault_rates = self.fault_rates.filter(|fault_rates| now < fault_rates.until)?;
         let stream = match sort {
-            Sort::Write => 11,
-            Sort::Lease => 12,
-            Sort::Read => 13,
+            RequestKind::Write => 11,
+            RequestKind::Lease => 12,
+            RequestKind::Read => 13,
         };
-        let mut dice = dice(self.seed, stream, n);
-        if dice.roll() % 1000 >= weather.requests {
+        let mut rng = rng(self.seed, stream, n);
+        if rng.next_u64() % 1000 >= fault_rates.requests {
             return None;
         }
-        let late = dice.between(Duration::from_millis(100), Duration::from_secs(20));
-        Some(match dice.roll() % 10 {
-            0 | 1 if self.kills > 0 && sort != Sort::Read => {
+        let late = rng.between(Duration::from_millis(100), Duration::from_secs(20));
+        Some(match rng.next_u64() % 10 {
+            0 | 1 if self.kills > 0 && sort != RequestKind::Read => {
                 self.kills -= 1;
-                if dice.roll().is_multiple_of(2) { Fault::KilledBefore } else { Fault::KilledAfter }
+                if rng.next_u64().is_multiple_of(2) { Fault::KilledBefore } else { Fault::KilledAfter }
             }
             0..=2 => Fault::AnswerLost,
             3 => Fault::NoAnswer,
@@ -283,14 +293,14 @@ impl Faults {
         })
     }
 
-    fn event_by_chance(&self, n: u64, now: Duration) -> Option<Fault> {
-        let weather = self.weather.filter(|weather| now < weather.until)?;
-        let mut dice = dice(self.seed, 14, n);
-        if dice.roll() % 1000 >= weather.events {
+    fn random_event_fault(&self, n: u64, now: Duration) -> Option<Fault> {
+        let fault_rates = self.fault_rates.filter(|fault_rates| now < fault_rates.until)?;
+        let mut rng = rng(self.seed, 14, n);
+        if rng.next_u64() % 1000 >= fault_rates.events {
             return None;
         }
-        let long = dice.between(Duration::from_millis(100), Duration::from_secs(40));
-        Some(match dice.roll() % 12 {
+        let long = rng.between(Duration::from_millis(100), Duration::from_secs(40));
+        Some(match rng.next_u64() % 12 {
             0 => Fault::Dropped,
             1..=3 => Fault::Ended,
             4 | 5 => Fault::Broken,
@@ -301,9 +311,9 @@ impl Faults {
     }
 }
 
-/// Dice for the n-th choice of a kind: choices do not depend on how many others were made before, so that leaving one fault out of a
-/// plan disturbs the rest of the run as little as may be.
-pub(crate) fn dice(seed: u64, stream: u64, n: u64) -> Dice {
-    let mut mixed = Dice::new(seed ^ stream.wrapping_mul(0x9FB2_1C65_1E98_DF25));
-    Dice::new(mixed.roll() ^ n.wrapping_mul(0xD6E8_FEB8_6659_FD93))
+/// The seeded RNG for the n-th choice of a kind: choices do not depend on how many others were made before, so that
+/// leaving one fault out of a plan disturbs the rest of the run as little as possible.
+pub fn rng(seed: u64, stream: u64, n: u64) -> SeededRng {
+    let mut mixed = SeededRng::new(seed ^ stream.wrapping_mul(0x9FB2_1C65_1E98_DF25));
+    SeededRng::new(mixed.next_u64() ^ n.wrapping_mul(0xD6E8_FEB8_6659_FD93))
 }

@@ -1,4 +1,4 @@
-//! Who receives webhooks: answers as its script says, and remembers what it got.
+//! The receiver of webhooks: answers as its script says, and records what it got.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use coppice_notify::webhook::{Delivered, SendError, WebhookRequest};
 
 /// What a receiver does with an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reaction {
-    /// Takes it.
+pub enum ReceiverBehavior {
+    /// Accepts it.
     Takes,
-    /// Answers 503, and has not taken it.
+    /// Answers 503, and has not accepted it.
     Unavailable,
-    /// Takes it, and the answer is lost.
+    /// Accepts it, and the answer is lost.
     TakesSilently,
 }
 
@@ -24,20 +24,20 @@ pub struct Received {
     pub id: String,
     /// The body.
     pub body: Vec<u8>,
-    /// Whether it was taken.
+    /// Whether it was accepted.
     pub taken: bool,
 }
 
 /// The receiver.
 #[derive(Clone, Debug, Default)]
 pub struct Receiver {
-    script: Vec<Reaction>,
+    script: Vec<ReceiverBehavior>,
     received: Vec<Received>,
 }
 
 impl Receiver {
-    /// One that does as told, attempt by attempt, and takes everything after that.
-    pub fn new(script: &[Reaction]) -> Self {
+    /// One that follows a script, attempt by attempt, and accepts everything after that.
+    pub fn new(script: &[ReceiverBehavior]) -> Self {
         Self { script: script.to_vec(), received: Vec::new() }
     }
 
@@ -50,20 +50,20 @@ impl Receiver {
         &mut self,
         at: Duration,
         request: &WebhookRequest,
-    ) -> (Reaction, Result<Delivered, SendError>) {
-        let reaction = self.script.get(self.received.len()).copied().unwrap_or(Reaction::Takes);
+    ) -> (ReceiverBehavior, Result<Delivered, SendError>) {
+        let reaction = self.script.get(self.received.len()).copied().unwrap_or(ReceiverBehavior::Takes);
         self.received.push(Received {
             at,
             id: request.id.clone(),
             body: request.body.clone(),
-            taken: reaction != Reaction::Unavailable,
+            taken: reaction != ReceiverBehavior::Unavailable,
         });
         let answer = match reaction {
-            Reaction::Takes => Ok(Delivered { status: 200, address: None }),
-            Reaction::Unavailable => {
+            ReceiverBehavior::Takes => Ok(Delivered { status: 200, address: None }),
+            ReceiverBehavior::Unavailable => {
                 Err(SendError::Status { code: 503, excerpt: String::new(), retry_after: None })
             }
-            Reaction::TakesSilently => Err(SendError::Timeout { after: Duration::from_secs(10) }),
+            ReceiverBehavior::TakesSilently => Err(SendError::Timeout { after: Duration::from_secs(10) }),
         };
         (reaction, answer)
     }

@@ -1,19 +1,19 @@
-//! The real operator, in the world of a run: started, killed, started again.
+//! The real operator in a run: started, killed, started again.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use coppice_controllers::{Setup, Shared};
+use coppice_controllers::{ControllerContext, OperatorOptions};
 use coppice_notify::outbox::Deliver;
 use coppice_notify::webhook::{Delivered, SendError, WebhookRequest};
-use coppice_operator::{Replica, Sender};
+use coppice_operator::{DelivererFactory, Replica};
 use coppice_runtime::admin::Readiness;
 use coppice_runtime::client::{Clients, Deadlines};
-use coppice_runtime::clock::{Clock, Dice};
+use coppice_runtime::clock::{Clock, SeededRng};
 use coppice_runtime::events::Events;
+use coppice_runtime::intervals::ResyncIntervals;
 use coppice_runtime::lease::{Election, LeaseSettings};
 use coppice_runtime::metrics::Metrics;
-use coppice_runtime::pace::Pace;
 use coppice_runtime::queue::QueueSettings;
 use coppice_runtime::server_clock::ServerClock;
 use futures::FutureExt as _;
@@ -21,16 +21,16 @@ use futures::future::BoxFuture;
 use jiff::SignedDuration;
 use tokio::runtime::Handle;
 
-use crate::fault::dice;
-use crate::receiver::Reaction;
-use crate::trace::Who;
+use crate::fault::rng;
+use crate::receiver::ReceiverBehavior;
+use crate::simulation::Simulation;
+use crate::trace::Actor;
 use crate::transport::Transport;
-use crate::world::World;
 
 /// How long after its end a replica is started again.
 const RESTART: Duration = Duration::from_secs(3);
 /// How long a webhook waits for an answer.
-const NO_ANSWER: Duration = Duration::from_secs(10);
+const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How a replica is set up.
 #[derive(Clone, Debug)]
@@ -41,10 +41,10 @@ pub struct ReplicaSettings {
     pub clock_set_right: Option<Duration>,
     /// When it is set besides, from the beginning of the run, and how much later it shows then.
     pub clock_jumps: Vec<(Duration, SignedDuration)>,
-    /// What the operator is told at its start.
-    pub setup: Setup,
-    /// How often it looks for what it may have missed.
-    pub pace: Pace,
+    /// The startup configuration of the operator.
+    pub setup: OperatorOptions,
+    /// How often it looks for missed events.
+    pub intervals: ResyncIntervals,
     /// The lease's duration, renew deadline and retry pause; none for the program's defaults.
     pub lease: Option<[Duration; 3]>,
 }
@@ -56,8 +56,8 @@ impl Default for ReplicaSettings {
             clock_error: SignedDuration::ZERO,
             clock_set_right: None,
             clock_jumps: Vec::new(),
-            setup: Setup { own_namespace: "coppice-system".to_owned(), scale_kinds: Vec::new() },
-            pace: Pace::default(),
+            setup: OperatorOptions { own_namespace: "coppice-system".to_owned(), scale_kinds: Vec::new() },
+            intervals: ResyncIntervals::default(),
             lease: None,
         }
     }
@@ -65,7 +65,7 @@ impl Default for ReplicaSettings {
 
 impl ReplicaSettings {
     /// By how much its clock is wrong at a time, from the beginning of the run.
-    pub(crate) fn clock_error_at(&self, at: Duration) -> SignedDuration {
+    pub fn clock_error_at(&self, at: Duration) -> SignedDuration {
         let set_right = self.clock_set_right.is_some_and(|right| right <= at);
         let error = if set_right { SignedDuration::ZERO } else { self.clock_error };
         let jumps = self.clock_jumps.iter().filter(|(then, _)| *then <= at);
@@ -74,52 +74,60 @@ impl ReplicaSettings {
 }
 
 /// Starts a replica for the first time, and again whenever it has ended. Ends with the run.
-pub(crate) async fn keep_running(world: World, replica: usize, settings: ReplicaSettings) {
-    for life in 0.. {
-        let running = tokio::spawn(run(world.clone(), replica, life, settings.clone()));
-        world.with(|state| {
-            let present = &mut state.lives[replica];
-            present.number = life;
+pub(crate) async fn keep_running(simulation: Simulation, replica: usize, settings: ReplicaSettings) {
+    for incarnation in 0.. {
+        let running = tokio::spawn(run(simulation.clone(), replica, incarnation, settings.clone()));
+        simulation.with(|state| {
+            let present = &mut state.incarnations[replica];
+            present.number = incarnation;
             present.alive = true;
             present.end = Some(running.abort_handle());
         });
-        world.note(Who::Replica { replica, life }, "starts".to_owned());
+        simulation.note(Actor::Replica { replica, incarnation }, "starts".to_owned());
         let ended = match running.await {
             Ok(Ok(())) => "stops".to_owned(),
             Ok(Err(error)) => format!("ends: {error:#}"),
             Err(error) if error.is_panic() => format!("PANICS: {error}"),
             Err(_) => "is dead".to_owned(),
         };
-        world.with(|state| state.lives[replica].alive = false);
-        world.note(Who::Replica { replica, life }, ended);
+        simulation.with(|state| state.incarnations[replica].alive = false);
+        simulation.note(Actor::Replica { replica, incarnation }, ended);
         tokio::time::sleep(RESTART).await;
     }
 }
 
-async fn run(world: World, replica: usize, life: u32, settings: ReplicaSettings) -> anyhow::Result<()> {
-    let mut dice = dice(world.seed(), 2 + replica as u64 * 1000, life.into());
-    let clock = world.clock().shifted(settings.clock_error_at(world.elapsed()));
-    let set_clock = set_clock(world.clone(), clock.clone(), settings.clone());
+async fn run(
+    simulation: Simulation,
+    replica: usize,
+    incarnation: u32,
+    settings: ReplicaSettings,
+) -> anyhow::Result<()> {
+    let mut rng = rng(simulation.seed(), 2 + replica as u64 * 1000, incarnation.into());
+    let clock = simulation.clock().shifted(settings.clock_error_at(simulation.elapsed()));
+    let set_clock = set_clock(simulation.clone(), clock.clone(), settings.clone());
     let metrics = Metrics::new("sim");
-    let server_clock = ServerClock::new(clock.clone()).at_pace(settings.pace);
-    let transport = Transport { world: world.clone(), replica, life };
+    let server_clock = ServerClock::new(clock.clone()).with_intervals(settings.intervals);
+    let transport = Transport { simulation: simulation.clone(), replica, incarnation };
     let clients = Clients::over(&transport, Deadlines::default(), &server_clock, &metrics);
-    let me = format!("replica-{replica}.{life}");
-    let ReplicaSettings { setup, pace, lease: times, .. } = settings;
+    let me = format!("replica-{replica}.{incarnation}");
+    let ReplicaSettings { setup, intervals, lease: times, .. } = settings;
     let mut lease = LeaseSettings {
-        seed: dice.roll(),
+        seed: rng.next_u64(),
         ..LeaseSettings::new(&setup.own_namespace, "coppice-operator", &me)
     };
     if let Some([duration, renew_deadline, retry]) = times {
         lease = LeaseSettings { duration, renew_deadline, retry, ..lease };
     }
     let (election, gate) = Election::new(clients.clone(), lease, clock.clone(), metrics.clone())?;
-    let events = Events::new(&clients, clock.clone(), metrics.clone(), &me, Dice::new(dice.roll()));
-    let shared: Arc<Shared> = Arc::new(Shared::new(setup, clients, server_clock, gate, metrics, events));
-    let queue = QueueSettings { seed: dice.roll(), ..QueueSettings::default() };
-    let sender: Sender =
-        Arc::new(move |_| Ok(Arc::new(Post { world: world.clone(), replica, life }) as Arc<dyn Deliver>));
-    let replica = Replica::new(shared, queue, Readiness::new(), sender).at_pace(pace);
+    let events = Events::new(&clients, clock.clone(), metrics.clone(), &me, SeededRng::new(rng.next_u64()));
+    let shared: Arc<ControllerContext> =
+        Arc::new(ControllerContext::new(setup, clients, server_clock, gate, metrics, events));
+    let queue = QueueSettings { seed: rng.next_u64(), ..QueueSettings::default() };
+    let sender: DelivererFactory = Arc::new(move |_| {
+        Ok(Arc::new(SimulatedDeliverer { simulation: simulation.clone(), replica, incarnation })
+            as Arc<dyn Deliver>)
+    });
+    let replica = Replica::new(shared, queue, Readiness::new(), sender).with_intervals(intervals);
     tokio::select! {
         biased;
         () = set_clock => Ok(()),
@@ -128,14 +136,14 @@ async fn run(world: World, replica: usize, life: u32, settings: ReplicaSettings)
 }
 
 /// Sets a replica's clock whenever it is time, and does not end.
-async fn set_clock(world: World, clock: Clock, settings: ReplicaSettings) {
+async fn set_clock(simulation: Simulation, clock: Clock, settings: ReplicaSettings) {
     let mut times: Vec<Duration> = settings.clock_jumps.iter().map(|(at, _)| *at).collect();
     times.extend(settings.clock_set_right);
     times.sort_unstable();
-    let mut error = settings.clock_error_at(world.elapsed());
+    let mut error = settings.clock_error_at(simulation.elapsed());
     for at in times {
-        tokio::time::sleep(at.saturating_sub(world.elapsed())).await;
-        let wrong = settings.clock_error_at(world.elapsed());
+        tokio::time::sleep(at.saturating_sub(simulation.elapsed())).await;
+        let wrong = settings.clock_error_at(simulation.elapsed());
         clock.jump(wrong - error);
         error = wrong;
     }
@@ -143,28 +151,36 @@ async fn set_clock(world: World, clock: Clock, settings: ReplicaSettings) {
 }
 
 /// Brings webhooks to the receiver of the run.
-struct Post {
-    world: World,
+struct SimulatedDeliverer {
+    simulation: Simulation,
     replica: usize,
-    life: u32,
+    incarnation: u32,
 }
 
-impl Deliver for Post {
+impl Deliver for SimulatedDeliverer {
     fn deliver(&self, request: WebhookRequest) -> BoxFuture<'_, Result<Delivered, SendError>> {
-        let way = Transport { world: self.world.clone(), replica: self.replica, life: self.life };
+        let transport = Transport {
+            simulation: self.simulation.clone(),
+            replica: self.replica,
+            incarnation: self.incarnation,
+        };
         async move {
-            tokio::time::sleep(way.world.latency()).await;
-            way.still_there().await;
-            if !way.world.cut_off(way.replica).is_zero() {
-                tokio::time::sleep(NO_ANSWER).await;
-                return Err(SendError::Timeout { after: NO_ANSWER });
+            tokio::time::sleep(transport.simulation.latency()).await;
+            transport.wait_if_dead().await;
+            if !transport.simulation.cut_off(transport.replica).is_zero() {
+                tokio::time::sleep(WEBHOOK_TIMEOUT).await;
+                return Err(SendError::Timeout { after: WEBHOOK_TIMEOUT });
             }
-            let at = way.world.elapsed();
-            let (reaction, answer) = way.world.with(|state| state.receiver.attempt(at, &request));
-            way.world.note(Who::Receiver, format!("{reaction:?} {}", request.id));
-            let pause = if reaction == Reaction::TakesSilently { NO_ANSWER } else { way.world.latency() };
+            let at = transport.simulation.elapsed();
+            let (reaction, answer) = transport.simulation.with(|state| state.receiver.attempt(at, &request));
+            transport.simulation.note(Actor::Receiver, format!("{reaction:?} {}", request.id));
+            let pause = if reaction == ReceiverBehavior::TakesSilently {
+                WEBHOOK_TIMEOUT
+            } else {
+                transport.simulation.latency()
+            };
             tokio::time::sleep(pause).await;
-            way.still_there().await;
+            transport.wait_if_dead().await;
             answer
         }
         .boxed()

@@ -1,118 +1,107 @@
-//! One run: a story, a seed, and what goes wrong.
+//! One run: a scenario, a seed, and faults.
 
 use std::pin::pin;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use coppice_runtime::mutants::{self, Mutant};
+use coppice_mutants::Mutant;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::fault::{Dates, Fault, Faults, Planned, Weather};
-use crate::oracle::{self, EndState, Rule};
+use crate::fault::{DateFault, Fault, FaultRates, Faults, PlannedFault};
 use crate::receiver::{Received, Receiver};
 use crate::replica::{ReplicaSettings, keep_running};
 use crate::scenario::objects::{config, done, namespace};
-use crate::scenario::{Does, Scenario};
+use crate::scenario::{Scenario, ScriptAction};
 use crate::server::{Change, Request, Server};
-use crate::trace::{Trace, Who};
-use crate::world::{Done, Life, World, code_of, describe};
+use crate::simulation::{Done, Incarnation, Simulation, code_of, describe};
+use crate::trace::{Actor, Trace};
 
 /// When every run begins.
-pub(crate) const BEGINNING: &str = "2026-01-01T00:00:00Z";
-/// So long after the last fault and the last act everything is as it should be: what failed again and again is tried again
-/// after five minutes at most.
-const SETTLES: Duration = Duration::from_mins(6);
-/// Everything is listed anew within this time.
+pub const RUN_START: &str = "2026-01-01T00:00:00Z";
+/// The cluster is steady this long after the last fault and the last act: what failed again and again is retried after
+/// five minutes at most.
+const SETTLE_TIME: Duration = Duration::from_mins(6);
+/// Everything is listed again within this time.
 const RELISTED: Duration = Duration::from_mins(13);
-/// For so long nothing may be written at the end.
-pub(crate) const QUIET: Duration = Duration::from_secs(90);
+/// For this long nothing may be written at the end.
+pub const QUIET: Duration = Duration::from_secs(90);
 
 /// What to run.
 #[derive(Clone)]
-pub struct Plan {
-    /// The story.
+pub struct RunPlan {
+    /// The scenario.
     pub scenario: Scenario,
-    /// Decides all that is left to chance.
+    /// Decides every random choice.
     pub seed: u64,
-    /// Faults that are wanted.
-    pub faults: Vec<Planned>,
-    /// Faults by chance.
-    pub weather: Option<Weather>,
+    /// The planned faults.
+    pub faults: Vec<PlannedFault>,
+    /// The fault rates.
+    pub fault_rates: Option<FaultRates>,
     /// What is wrong with the dates of answers.
-    pub dates: Option<Dates>,
+    pub dates: Option<DateFault>,
     /// By how much each replica's clock is wrong, and how they are set up.
     pub replicas: Vec<ReplicaSettings>,
-    /// A bug that the operator has.
+    /// A deliberate bug of the operator.
     pub mutant: Option<Mutant>,
-    /// A rule that is not asked for.
-    pub without: Option<Rule>,
 }
 
-impl Plan {
+impl RunPlan {
     /// A run in which nothing goes wrong.
-    pub fn undisturbed(scenario: Scenario, seed: u64) -> Self {
+    pub fn without_faults(scenario: Scenario, seed: u64) -> Self {
         let replicas = vec![ReplicaSettings::default(); scenario.replicas];
-        Self {
-            scenario,
-            seed,
-            faults: Vec::new(),
-            weather: None,
-            dates: None,
-            replicas,
-            mutant: None,
-            without: None,
-        }
+        Self { scenario, seed, faults: Vec::new(), fault_rates: None, dates: None, replicas, mutant: None }
     }
 }
 
-/// What came of a run.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// What happened.
-    pub trace: Trace,
+/// What happened in a run, as the API server and the receiver know it.
+pub struct RunRecord<'a> {
+    /// When the run began.
+    pub began: Timestamp,
+    /// How long it lasted.
+    pub lasted: Duration,
+    /// Every change of an object, in order.
+    pub changes: &'a [Change],
+    /// Every write that the operator sent.
+    pub done: &'a [Done],
+    /// When the operator read something, the opening of watches and its Lease apart.
+    pub reads: &'a [Duration],
+    /// What the receiver of webhooks got.
+    pub received: &'a [Received],
+    /// Requests, answers and faults, in order.
+    pub trace: &'a Trace,
+    /// The operator's replicas.
+    pub replicas: &'a [ReplicaSettings],
+    /// What the scenario's people tried, and could not do.
+    pub refused: &'a [String],
     /// The faults that there were.
-    pub fired: Vec<Planned>,
+    pub fired: &'a [PlannedFault],
     /// How many writes the operator sent, those of its Lease apart.
     pub writes: u64,
     /// How many events were on their way to it.
     pub events: u64,
-    /// What must not happen and did.
-    pub violations: Vec<String>,
-    /// How it ended.
-    pub end: EndState,
 }
 
-/// What happened, as the API server and the receiver know it.
-pub(crate) struct Truth<'a> {
-    pub(crate) began: Timestamp,
-    pub(crate) lasted: Duration,
-    pub(crate) changes: &'a [Change],
-    pub(crate) done: &'a [Done],
-    pub(crate) reads: &'a [Duration],
-    pub(crate) received: &'a [Received],
-    pub(crate) trace: &'a Trace,
-    pub(crate) replicas: &'a [ReplicaSettings],
-    /// What the story's people did in vain.
-    pub(crate) refused: &'a [String],
-}
-
-/// Runs a plan to its end.
-pub fn run(plan: &Plan) -> anyhow::Result<Outcome> {
+/// Runs a plan to its end, and answers what is made of its record.
+///
+/// # Errors
+/// If the installation or the setup of the scenario is refused.
+pub fn run<R>(plan: &RunPlan, judge: impl FnOnce(&RunRecord<'_>) -> R) -> anyhow::Result<R> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-    mutants::activate(plan.mutant);
-    let outcome = runtime.block_on(within(plan));
-    mutants::activate(None);
-    outcome
+    coppice_mutants::activate(plan.mutant);
+    let result = runtime.block_on(run_async(plan, judge));
+    coppice_mutants::activate(None);
+    result
 }
 
-async fn within(plan: &Plan) -> anyhow::Result<Outcome> {
-    let faults = Faults::new(plan.seed, plan.faults.clone(), plan.weather);
-    let began: Timestamp = BEGINNING.parse()?;
+async fn run_async<R>(plan: &RunPlan, judge: impl FnOnce(&RunRecord<'_>) -> R) -> anyhow::Result<R> {
+    let faults = Faults::new(plan.seed, plan.faults.clone(), plan.fault_rates);
+    let began: Timestamp = RUN_START.parse()?;
     let server = installed(began)?.clone();
-    let world = World::new(plan.seed, began, server, faults, Receiver::new(&plan.scenario.receiver));
+    let simulation =
+        Simulation::new(plan.seed, began, server, faults, Receiver::new(&plan.scenario.receiver));
     for request in &plan.scenario.setup {
-        let answer = world.request(Who::User("admin"), request);
+        let answer = simulation.request(Actor::User("admin"), request);
         anyhow::ensure!(
             done(&answer),
             "the setup of {}: {} {}: {answer:?}",
@@ -121,40 +110,45 @@ async fn within(plan: &Plan) -> anyhow::Result<Outcome> {
             request.path
         );
     }
-    // The operator creates the settings at its very first start alone. Where the story has some, this is refused.
-    world.request(Who::User("admin"), &config(&json!({})));
-    world.with(|state| {
+    // The operator creates the settings at its very first start alone. Where the scenario has some, this is refused.
+    simulation.request(Actor::User("admin"), &config(&json!({})));
+    simulation.with(|state| {
         state.unreadable = plan.scenario.unreadable;
         state.dates = plan.dates;
     });
-    world.with(|state| state.lives = plan.replicas.iter().map(|_| Life::default()).collect());
+    simulation
+        .with(|state| state.incarnations = plan.replicas.iter().map(|_| Incarnation::default()).collect());
     let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(world.clone().run_cluster());
+    tasks.spawn(simulation.clone().run_cluster());
     for (replica, settings) in plan.replicas.iter().enumerate() {
-        tasks.spawn(keep_running(world.clone(), replica, settings.clone()));
+        tasks.spawn(keep_running(simulation.clone(), replica, settings.clone()));
     }
-    let storm = plan.weather.map_or(Duration::ZERO, |weather| weather.until);
+    let faults_until = plan.fault_rates.map_or(Duration::ZERO, |fault_rates| fault_rates.until);
     let late = plan.faults.iter().map(|planned| match planned.fault {
         Fault::Late(by) | Fault::Delayed(by) | Fault::CutOff(by) | Fault::Away(by) => by,
         _ => Duration::ZERO,
     });
-    let calm = plan.scenario.lasts.max(storm) + late.sum::<Duration>();
-    let until = if plan.faults.is_empty() && plan.weather.is_none() { calm } else { calm + SETTLES } + QUIET;
+    let quiet_from = plan.scenario.lasts.max(faults_until) + late.sum::<Duration>();
+    let until = if plan.faults.is_empty() && plan.fault_rates.is_none() {
+        quiet_from
+    } else {
+        quiet_from + SETTLE_TIME
+    } + QUIET;
     let mut refused = Vec::new();
-    // What was not seen is seen with the next list.
-    let waits = tokio::time::timeout(until + RELISTED, play(&world, &plan.scenario, &mut refused));
+    // The next list recovers missed events.
+    let waits = tokio::time::timeout(until + RELISTED, play(&simulation, &plan.scenario, &mut refused));
     if waits.await.is_err() {
         refused.push("what somebody waited for has not happened".to_owned());
     }
-    tokio::time::sleep(until.saturating_sub(world.elapsed())).await;
-    if world.with(|state| state.faults.fired().iter().any(|planned| planned.fault == Fault::Dropped)) {
-        // What an API server never does is made up for by the next list anew.
+    tokio::time::sleep(until.saturating_sub(simulation.elapsed())).await;
+    if simulation.with(|state| state.faults.fired().iter().any(|planned| planned.fault == Fault::Dropped)) {
+        // An API server never drops an event; the next list recovers it.
         tokio::time::sleep(RELISTED + QUIET).await;
     }
-    let lasted = world.elapsed();
-    Ok(world.with(|state| {
-        let truth = Truth {
-            began: world.began(),
+    let lasted = simulation.elapsed();
+    Ok(simulation.with(|state| {
+        judge(&RunRecord {
+            began: simulation.began(),
             lasted,
             changes: state.server.changes_since(0),
             done: &state.done,
@@ -163,41 +157,36 @@ async fn within(plan: &Plan) -> anyhow::Result<Outcome> {
             trace: &state.trace,
             replicas: &plan.replicas,
             refused: &refused,
-        };
-        Outcome {
-            violations: oracle::violations(&truth, plan.without),
-            end: oracle::end_state(&truth),
-            trace: state.trace.clone(),
-            fired: state.faults.fired().to_vec(),
+            fired: state.faults.fired(),
             writes: state.faults.writes(),
             events: state.faults.events(),
-        }
+        })
     }))
 }
 
 /// Plays the script.
-async fn play(world: &World, scenario: &Scenario, refused: &mut Vec<String>) {
+async fn play(simulation: &Simulation, scenario: &Scenario, refused: &mut Vec<String>) {
     for act in &scenario.script {
-        tokio::time::sleep(act.at.saturating_sub(world.elapsed())).await;
+        tokio::time::sleep(act.at.saturating_sub(simulation.elapsed())).await;
         loop {
-            let mut revised = pin!(world.revised());
+            let mut revised = pin!(simulation.revised());
             revised.as_mut().enable();
-            if act.once.is_none_or(|once| world.with(|state| once(&state.server))) {
+            if act.once.is_none_or(|once| simulation.with(|state| once(&state.server))) {
                 break;
             }
             revised.await;
         }
-        while !world.away().is_zero() {
-            tokio::time::sleep(world.away()).await;
+        while !simulation.away().is_zero() {
+            tokio::time::sleep(simulation.away()).await;
         }
-        let Does::Asks(asks) = &act.does else {
-            if let Some(leader) = world.leader() {
-                world.kill(leader);
+        let ScriptAction::Request(asks) = &act.action else {
+            if let Some(leader) = simulation.leader() {
+                simulation.kill(leader);
             }
             continue;
         };
-        let request = world.with(|state| asks(&state.server));
-        let answer = world.request(Who::User(act.who), &request);
+        let request = simulation.with(|state| asks(&state.server));
+        let answer = simulation.request(Actor::User(act.who), &request);
         if !done(&answer) && !act.may_fail {
             refused.push(describe(&request, code_of(&answer)));
         }

@@ -2,32 +2,32 @@
 //!
 //! Nothing goes wrong here, and nobody does anything: pods stay as they are, every webhook is taken. Only time passes.
 
-pub mod picture;
+pub mod svg_timeline;
 mod timeline;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::Context as _;
-pub use coppice_controllers::Setup;
-use coppice_runtime::pace::Pace;
+pub use coppice_controllers::OperatorOptions;
+use coppice_runtime::intervals::ResyncIntervals;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-pub use timeline::{Entry, Fate};
+pub use timeline::{ManagerForecast, TimelineEntry};
 
 use crate::fault::Faults;
 use crate::receiver::Receiver;
 use crate::replica::{ReplicaSettings, keep_running};
-use crate::run::{BEGINNING, installed};
+use crate::run::{RUN_START, installed};
 use crate::server::models::{Enabled, Models};
 use crate::server::{Server, meta};
-use crate::world::{Life, World};
+use crate::simulation::{Incarnation, Simulation};
 
 /// The lease of the only replica there is: it need not renew it often.
 const LEASE: [Duration; 3] = [Duration::from_hours(26), Duration::from_hours(24), Duration::from_hours(6)];
-/// What the operator looks at, or changes, besides its own kinds and namespaces.
-pub const LOOKED_AT: [(&str, &str); 6] = [
+/// What the operator reads, or changes, besides its own kinds and namespaces.
+pub const WATCHED_KINDS: [(&str, &str); 6] = [
     ("v1", "Pod"),
     ("batch/v1", "Job"),
     ("apps/v1", "Deployment"),
@@ -36,44 +36,44 @@ pub const LOOKED_AT: [(&str, &str); 6] = [
     ("batch/v1", "CronJob"),
 ];
 
-/// What is asked.
+/// What to simulate.
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct SimulationRequest {
     /// The present.
     pub began: Timestamp,
     /// How far to look ahead.
     pub lasts: Duration,
-    /// What there is: namespaces, managers, settings, and what [`LOOKED_AT`] names. With `apiVersion` and `kind`.
+    /// What there is: namespaces, managers, settings, and what [`WATCHED_KINDS`] names. With `apiVersion` and `kind`.
     pub objects: Vec<Value>,
     /// How the operator is installed.
-    pub setup: Setup,
+    pub setup: OperatorOptions,
 }
 
-/// The answer.
+/// The result of a simulation.
 #[derive(Clone, Debug)]
 pub struct Forecast {
     /// From when.
     pub began: Timestamp,
     /// Until when.
     pub until: Timestamp,
-    /// Everything that the operator would tell, in order.
-    pub timeline: Vec<Entry>,
+    /// Everything that the operator would report, in order.
+    pub timeline: Vec<TimelineEntry>,
     /// What becomes of each manager and its namespace, in the order of their names.
-    pub fates: Vec<Fate>,
-    /// What was assumed, and what could not be looked at.
+    pub managers: Vec<ManagerForecast>,
+    /// What was assumed, and what could not be read.
     pub notes: Vec<String>,
 }
 
 /// Looks ahead. Must not be called on a thread that runs a tokio runtime.
-pub fn simulate(question: &Question) -> anyhow::Result<Forecast> {
-    let until = SignedDuration::try_from(question.lasts).ok();
-    let until = until.and_then(|lasts| question.began.checked_add(lasts).ok());
+pub fn simulate(request: &SimulationRequest) -> anyhow::Result<Forecast> {
+    let until = SignedDuration::try_from(request.lasts).ok();
+    let until = until.and_then(|lasts| request.began.checked_add(lasts).ok());
     let until = until.context("the time to look ahead is too long")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
     runtime.block_on(async {
-        let (server, notes) = copy(question)?;
-        let world = World::new(0, question.began, server, Faults::none(), Receiver::default());
-        let copied = world.with(|state| {
+        let (server, notes) = copy(request)?;
+        let simulation = Simulation::new(0, request.began, server, Faults::none(), Receiver::default());
+        let copied = simulation.with(|state| {
             // Only namespaces go, and what is in them: what workloads would make of their pods is not known.
             let still = Enabled {
                 workloads: false,
@@ -84,40 +84,41 @@ pub fn simulate(question: &Question) -> anyhow::Result<Forecast> {
                 ..Enabled::default()
             };
             state.models = Models::with(still);
-            state.lives = vec![Life::default()];
-            state.trace.mute();
+            state.incarnations = vec![Incarnation::default()];
+            state.trace.stop_recording();
             state.server.revision()
         });
         let settings = ReplicaSettings {
-            setup: question.setup.clone(),
-            pace: Pace::unhurried(),
+            setup: request.setup.clone(),
+            intervals: ResyncIntervals::for_simulation(),
             lease: Some(LEASE),
             ..ReplicaSettings::default()
         };
         let mut tasks = tokio::task::JoinSet::new();
-        tasks.spawn(world.clone().run_cluster_in_order());
-        tasks.spawn(keep_running(world.clone(), 0, settings));
-        tokio::time::sleep(question.lasts).await;
-        let (timeline, fates) = world.with(|state| timeline::read(&state.server, copied, question.began));
-        Ok(Forecast { began: question.began, until, timeline, fates, notes })
+        tasks.spawn(simulation.clone().run_cluster_in_order());
+        tasks.spawn(keep_running(simulation.clone(), 0, settings));
+        tokio::time::sleep(request.lasts).await;
+        let (timeline, managers) =
+            simulation.with(|state| timeline::read(&state.server, copied, request.began));
+        Ok(Forecast { began: request.began, until, timeline, managers, notes })
     })
 }
 
 /// A server that holds what there is.
-fn copy(question: &Question) -> anyhow::Result<(Server, Vec<String>)> {
-    let began = question.began;
+fn copy(request: &SimulationRequest) -> anyhow::Result<(Server, Vec<String>)> {
+    let began = request.began;
     // What there is before the operator is may be older than the present, and not younger.
-    let mut server = installed(BEGINNING.parse()?)?.clone();
+    let mut server = installed(RUN_START.parse()?)?.clone();
     let mut notes = Vec::new();
-    let mut known = BTreeSet::from([question.setup.own_namespace.clone()]);
+    let mut known = BTreeSet::from([request.setup.own_namespace.clone()]);
     let kind = |object: &Value| object["kind"].as_str().unwrap_or_default().to_owned();
     let adopt = |server: &mut Server, object: &Value, notes: &mut Vec<String>| {
         if let Err(why) = server.adopt(began, object) {
             notes.push(format!("left out: {} {}: {why}", kind(object), place(object)));
         }
     };
-    adopt(&mut server, &namespace(&question.setup.own_namespace), &mut notes);
-    let (namespaces, rest): (Vec<_>, Vec<_>) = question.objects.iter().partition(|o| kind(o) == "Namespace");
+    adopt(&mut server, &namespace(&request.setup.own_namespace), &mut notes);
+    let (namespaces, rest): (Vec<_>, Vec<_>) = request.objects.iter().partition(|o| kind(o) == "Namespace");
     for object in namespaces {
         known.insert(meta::name(object).to_owned());
         adopt(&mut server, object, &mut notes);
@@ -126,7 +127,7 @@ fn copy(question: &Question) -> anyhow::Result<(Server, Vec<String>)> {
     for object in rest {
         let version = object["apiVersion"].as_str().unwrap_or_default();
         let ours = version.starts_with("coppice.dev/");
-        if !ours && !LOOKED_AT.contains(&(version, kind(object).as_str())) {
+        if !ours && !WATCHED_KINDS.contains(&(version, kind(object).as_str())) {
             other += 1;
             continue;
         }

@@ -5,28 +5,28 @@ use std::time::Duration;
 
 /// Who does something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Who {
+pub enum Actor {
     /// A replica of the operator, in one of its lives: the first is 0, and each restart begins another.
     Replica {
         /// Which replica.
         replica: usize,
         /// Which life of it.
-        life: u32,
+        incarnation: u32,
     },
     /// A person, or a program of theirs.
     User(&'static str),
     /// The rest of Kubernetes: its other controllers, and the fake node.
     Cluster,
-    /// Who receives webhooks.
+    /// The receiver of webhooks.
     Receiver,
-    /// Who plans the faults.
+    /// The planner of the faults.
     Faults,
 }
 
-impl Display for Who {
+impl Display for Actor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Replica { replica, life } => f.pad(&format!("replica-{replica}.{life}")),
+            Self::Replica { replica, incarnation } => f.pad(&format!("replica-{replica}.{incarnation}")),
             Self::User(name) => f.pad(name),
             Self::Cluster => f.pad("cluster"),
             Self::Receiver => f.pad("receiver"),
@@ -37,18 +37,18 @@ impl Display for Who {
 
 /// One line of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct TraceLine {
     /// The virtual time since the run began.
     pub at: Duration,
     /// Who.
-    pub who: Who,
-    /// What, and what came of it.
+    pub who: Actor,
+    /// What, and its outcome.
     pub what: String,
     /// The newest revision afterwards.
     pub revision: u64,
 }
 
-impl Display for Line {
+impl Display for TraceLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (seconds, millis) = (self.at.as_secs(), self.at.subsec_millis());
         write!(f, "{seconds:>6}.{millis:03}s  r{:<5} {:<12} {}", self.revision, self.who, self.what)
@@ -58,31 +58,31 @@ impl Display for Line {
 /// The lines of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    lines: Vec<Line>,
+    lines: Vec<TraceLine>,
     muted: bool,
 }
 
 impl Trace {
     /// Notes something.
-    pub(crate) fn note(&mut self, line: Line) {
+    pub(crate) fn note(&mut self, line: TraceLine) {
         if !self.muted {
             self.lines.push(line);
         }
     }
 
     /// Nothing is noted any more.
-    pub(crate) fn mute(&mut self) {
+    pub(crate) fn stop_recording(&mut self) {
         self.muted = true;
     }
 
     /// Every line, in order.
-    pub fn lines(&self) -> &[Line] {
+    pub fn lines(&self) -> &[TraceLine] {
         &self.lines
     }
 
     /// The first line in which another trace differs, and the other's line.
     pub fn difference(&self, other: &Self) -> Option<(String, String)> {
-        let show = |line: Option<&Line>| line.map_or("the trace ends".to_owned(), ToString::to_string);
+        let show = |line: Option<&TraceLine>| line.map_or("the trace ends".to_owned(), ToString::to_string);
         let most = self.lines.len().max(other.lines.len());
         let at = (0..most).find(|&n| self.lines.get(n) != other.lines.get(n))?;
         Some((show(self.lines.get(at)), show(other.lines.get(at))))

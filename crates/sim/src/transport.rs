@@ -16,27 +16,27 @@ use kube::client::Body;
 use serde_json::json;
 use tower::{BoxError, Service};
 
-use crate::fault::{Fault, Sort};
-use crate::server::{Answer, Body as Answered, Request, Response as Reply};
-use crate::trace::Who;
-use crate::watching::Watching;
-use crate::world::{Done, OPERATOR, World, code_of, describe};
+use crate::fault::{Fault, RequestKind};
+use crate::server::{Body as Answered, Request, Response as Reply, ServerReply};
+use crate::simulation::{Done, OPERATOR, Simulation, code_of, describe};
+use crate::trace::Actor;
+use crate::watch_stream::WatchStream;
 
 /// What kube's client sends requests to.
 #[derive(Clone)]
 pub(crate) struct Transport {
-    pub(crate) world: World,
+    pub(crate) simulation: Simulation,
     pub(crate) replica: usize,
-    pub(crate) life: u32,
+    pub(crate) incarnation: u32,
 }
 
 /// Frames of a watch as they come.
 type Stream = StreamBody<BoxStream<'static, Result<Frame<Bytes>, BoxError>>>;
 /// Complete, or as it comes.
-pub(crate) type AnswerBody = Either<Full<Bytes>, Stream>;
+pub(crate) type ResponseBody = Either<Full<Bytes>, Stream>;
 
 impl Service<http::Request<Body>> for Transport {
-    type Response = Response<AnswerBody>;
+    type Response = Response<ResponseBody>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
@@ -63,60 +63,60 @@ impl Service<http::Request<Body>> for Transport {
 }
 
 impl Transport {
-    fn who(&self) -> Who {
-        Who::Replica { replica: self.replica, life: self.life }
+    fn who(&self) -> Actor {
+        Actor::Replica { replica: self.replica, incarnation: self.incarnation }
     }
 
-    async fn send(self, request: Request) -> Result<Response<AnswerBody>, BoxError> {
-        let sent = self.world.elapsed();
-        let sort = sort_of(&request);
-        tokio::time::sleep(self.world.latency()).await;
-        self.still_there().await;
-        let now = self.world.elapsed();
-        let fault = self.world.with(|state| state.faults.of_request(sort, now));
+    async fn send(self, request: Request) -> Result<Response<ResponseBody>, BoxError> {
+        let sent = self.simulation.elapsed();
+        let sort = request_kind(&request);
+        tokio::time::sleep(self.simulation.latency()).await;
+        self.wait_if_dead().await;
+        let now = self.simulation.elapsed();
+        let fault = self.simulation.with(|state| state.faults.of_request(sort, now));
         if let Some(fault) = fault {
-            self.world.note(Who::Faults, format!("{fault:?}: {}", describe(&request, 0)));
+            self.simulation.note(Actor::Faults, format!("{fault:?}: {}", describe(&request, 0)));
         }
         match fault {
-            Some(Fault::CutOff(by)) => self.world.cut(Some(self.replica), by),
-            Some(Fault::Away(by)) => self.world.cut(None, by),
+            Some(Fault::CutOff(by)) => self.simulation.cut(Some(self.replica), by),
+            Some(Fault::Away(by)) => self.simulation.cut(None, by),
             _ => {}
         }
         self.connected().await?;
-        let now = self.world.elapsed();
+        let now = self.simulation.elapsed();
         if self.unreadable(&request, now) {
             return self.reply(&refusal(503));
         }
         match fault {
             Some(Fault::KilledBefore) => {
-                self.world.kill(self.replica);
-                self.still_there().await;
+                self.simulation.kill(self.replica);
+                self.wait_if_dead().await;
             }
             Some(Fault::Refused(code)) => {
-                tokio::time::sleep(self.world.latency()).await;
-                self.still_there().await;
+                tokio::time::sleep(self.simulation.latency()).await;
+                self.wait_if_dead().await;
                 return self.reply(&refusal(code));
             }
             Some(Fault::Late(by)) => tokio::time::sleep(by).await,
-            Some(Fault::Twice) => drop(self.carry_out(&request, sent)),
+            Some(Fault::Twice) => drop(self.execute(&request, sent)),
             _ => {}
         }
-        // What is on its way arrives, also when its sender has died meanwhile.
-        let answer = self.carry_out(&request, sent);
+        // A request in flight arrives, also when its sender has died meanwhile.
+        let answer = self.execute(&request, sent);
         if fault == Some(Fault::KilledAfter) {
-            self.world.kill(self.replica);
+            self.simulation.kill(self.replica);
         }
-        self.still_there().await;
-        tokio::time::sleep(self.world.latency()).await;
-        self.still_there().await;
+        self.wait_if_dead().await;
+        tokio::time::sleep(self.simulation.latency()).await;
+        self.wait_if_dead().await;
         self.connected().await?;
         match (fault, answer) {
             (Some(Fault::AnswerLost), _) => Err(broken()),
             (Some(Fault::NoAnswer), _) => pending().await,
             (Some(Fault::RefusedAfter(code)), _) => self.reply(&refusal(code)),
-            (_, Answer::Done(reply)) => self.reply(&reply),
-            (_, Answer::Watch(watch)) => {
-                let stream = Watching::new(self.clone(), *watch).stream();
+            (_, ServerReply::Done(reply)) => self.reply(&reply),
+            (_, ServerReply::Watch(watch)) => {
+                let stream = WatchStream::new(self.clone(), *watch).stream();
                 let body = Either::Right(StreamBody::new(stream));
                 Ok(self.head(200).body(body)?)
             }
@@ -124,7 +124,7 @@ impl Transport {
     }
 
     fn unreadable(&self, request: &Request, now: Duration) -> bool {
-        let unreadable = self.world.with(|state| state.unreadable);
+        let unreadable = self.simulation.with(|state| state.unreadable);
         unreadable.is_some_and(|(path, from, until)| {
             request.method == Method::GET && from <= now && now < until && request.path.ends_with(path)
         })
@@ -132,23 +132,23 @@ impl Transport {
 
     /// Waits while this replica is cut off. Where the API server is away, the connection breaks.
     async fn connected(&self) -> Result<(), BoxError> {
-        while !self.world.cut_off(self.replica).is_zero() {
-            tokio::time::sleep(self.world.cut_off(self.replica)).await;
-            self.still_there().await;
+        while !self.simulation.cut_off(self.replica).is_zero() {
+            tokio::time::sleep(self.simulation.cut_off(self.replica)).await;
+            self.wait_if_dead().await;
         }
-        if self.world.away().is_zero() { Ok(()) } else { Err(broken()) }
+        if self.simulation.away().is_zero() { Ok(()) } else { Err(broken()) }
     }
 
-    /// The dead do not go on.
-    pub(crate) async fn still_there(&self) {
-        if !self.world.lives(self.replica, self.life) {
+    /// A killed replica does not continue.
+    pub(crate) async fn wait_if_dead(&self) {
+        if !self.simulation.incarnations(self.replica, self.incarnation) {
             pending::<Infallible>().await;
         }
     }
 
-    fn carry_out(&self, request: &Request, sent: Duration) -> Answer {
-        let (now, at, who) = (self.world.clock().now(), self.world.elapsed(), self.who());
-        let answer = self.world.with(|state| {
+    fn execute(&self, request: &Request, sent: Duration) -> ServerReply {
+        let (now, at, who) = (self.simulation.clock().now(), self.simulation.elapsed(), self.who());
+        let answer = self.simulation.with(|state| {
             let before = state.server.revision();
             let answer = state.server.handle(now, OPERATOR, request);
             if request.method == Method::GET {
@@ -161,21 +161,21 @@ impl Transport {
             }
             answer
         });
-        self.world.note(who, describe(request, code_of(&answer)));
+        self.simulation.note(who, describe(request, code_of(&answer)));
         answer
     }
 
-    fn reply(&self, reply: &Reply) -> Result<Response<AnswerBody>, BoxError> {
+    fn reply(&self, reply: &Reply) -> Result<Response<ResponseBody>, BoxError> {
         let head = self.head(reply.code).header(header::CONTENT_TYPE, reply.body.content_type());
         Ok(head.body(Either::Left(Full::new(reply.body.to_bytes().into())))?)
     }
 
     /// The API server's clock is the true one, unless its dates are what goes wrong.
     fn head(&self, code: u16) -> http::response::Builder {
-        let (now, elapsed) = (self.world.clock().now(), self.world.elapsed());
-        let wrong = self.world.with(|state| {
-            state.answers += 1;
-            state.dates.filter(|dates| dates.strike(state.answers, elapsed))
+        let (now, elapsed) = (self.simulation.clock().now(), self.simulation.elapsed());
+        let wrong = self.simulation.with(|state| {
+            state.responses += 1;
+            state.dates.filter(|dates| dates.applies(state.responses, elapsed))
         });
         let by = wrong.map_or(Some(SignedDuration::ZERO), |dates| dates.by);
         let answer = Response::builder().status(code);
@@ -186,11 +186,11 @@ impl Transport {
     }
 }
 
-fn sort_of(request: &Request) -> Sort {
+fn request_kind(request: &Request) -> RequestKind {
     match request.method {
-        Method::GET => Sort::Read,
-        _ if request.path.contains("/leases") => Sort::Lease,
-        _ => Sort::Write,
+        Method::GET => RequestKind::Read,
+        _ if request.path.contains("/leases") => RequestKind::Lease,
+        _ => RequestKind::Write,
     }
 }
 

@@ -6,7 +6,7 @@ mod server_support;
 
 use serde_json::{Value, json};
 use server_support::Expected::{Has, Says};
-use server_support::{Row, World, play, told};
+use server_support::{Row, TestServer, event_lines, play};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const MAP: &str = "/api/v1/namespaces/default/configmaps/a";
@@ -48,17 +48,17 @@ fn manager() -> Value {
 }
 
 /// A server with our definitions.
-fn world() -> World {
-    let mut world = World::new();
+fn test_server() -> TestServer {
+    let mut test_server = TestServer::new();
     for definition in coppice_api::crds() {
         let uri = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-        world.must("POST", uri, &serde_json::to_value(definition).unwrap());
+        test_server.must("POST", uri, &serde_json::to_value(definition).unwrap());
     }
-    world
+    test_server
 }
 
 fn check(rows: Vec<Row>) {
-    play(&mut world(), rows);
+    play(&mut test_server(), rows);
 }
 
 /// The fields of all causes of a refusal, in order.
@@ -131,11 +131,11 @@ fn creating() {
 
 #[test]
 fn a_name_is_made_only_where_the_object_may_be() {
-    let mut world = world();
-    world.must("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "n"}}));
-    world.must("DELETE", "/api/v1/namespaces/n", &Value::Null);
+    let mut test_server = test_server();
+    test_server.must("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "n"}}));
+    test_server.must("DELETE", "/api/v1/namespaces/n", &Value::Null);
     let unnamed = json!({"metadata": {"generateName": "gen-"}});
-    let (code, refused) = world.ask("POST", "/api/v1/namespaces/n/configmaps", &unnamed);
+    let (code, refused) = test_server.send("POST", "/api/v1/namespaces/n/configmaps", &unnamed);
     assert_eq!((code, &refused["details"]["name"]), (403, &json!("gen-")));
 }
 
@@ -153,8 +153,8 @@ fn bodies_are_shown_by_their_beginning() {
             ),
         ),
     ]);
-    let mut world = world();
-    let (_, answer) = world.ask("POST", MANAGERS, &with(manager(), "/kind", json!("")));
+    let mut test_server = test_server();
+    let (_, answer) = test_server.send("POST", MANAGERS, &with(manager(), "/kind", json!("")));
     let message = answer["message"].as_str().unwrap();
     assert!(message.ends_with("({\"apiVersion\":\"coppice.dev/v1a ...)"), "{message}");
 }
@@ -216,16 +216,16 @@ fn updating() {
 
 #[test]
 fn what_of_pods_jobs_and_events_may_be_changed() {
-    let mut world = world();
-    world.must("POST", PODS, &pod());
-    let (code, refused) = world.ask("PUT", POD, &pod());
+    let mut test_server = test_server();
+    test_server.must("POST", PODS, &pod());
+    let (code, refused) = test_server.send("PUT", POD, &pod());
     assert_eq!(
         (code, &refused["details"]["causes"][0]["field"]),
         (422, &json!("spec")),
         "it says nothing of its account"
     );
     play(
-        &mut world,
+        &mut test_server,
         vec![
             (
                 "PATCH strategic",
@@ -281,11 +281,11 @@ fn what_of_pods_jobs_and_events_may_be_changed() {
     let template =
         json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}});
     let job = json!({"metadata": {"name": "a"}, "spec": {"suspend": true, "template": template}});
-    world.must("POST", jobs, &job);
-    let (code, refused) = world.ask("PUT", &format!("{jobs}/a"), &job);
+    test_server.must("POST", jobs, &job);
+    let (code, refused) = test_server.send("PUT", &format!("{jobs}/a"), &job);
     assert_eq!((code, &refused["details"]["causes"][0]["field"]), (422, &json!("spec.selector")));
     let always = json!({"spec": {"template": {"spec": {"restartPolicy": "Always"}}}});
-    let (_, refused) = world.ask("PATCH strategic", &format!("{jobs}/a"), &always);
+    let (_, refused) = test_server.send("PATCH strategic", &format!("{jobs}/a"), &always);
     let fields: Vec<&Value> =
         refused["details"]["causes"].as_array().unwrap().iter().map(|cause| &cause["field"]).collect();
     let restart = "spec.template.spec.restartPolicy";
@@ -295,9 +295,9 @@ fn what_of_pods_jobs_and_events_may_be_changed() {
 #[test]
 fn patching() {
     let annotations = json!([{"op": "add", "path": "/metadata/annotations", "value": {"a b": "z"}}]);
-    let mut world = world();
+    let mut test_server = test_server();
     play(
-        &mut world,
+        &mut test_server,
         vec![
             ("PATCH merge", MAP, json!([]), 404, Says("configmaps \"a\" not found")),
             ("POST", MAPS, map("a"), 201, Has(json!({}))),
@@ -338,7 +338,7 @@ fn patching() {
             ),
         ],
     );
-    let (code, refused) = world.ask("PATCH json", MANAGER, &annotations);
+    let (code, refused) = test_server.send("PATCH json", MANAGER, &annotations);
     assert_eq!(
         (code, refused["details"]["causes"].as_array().unwrap().len()),
         (422, 3),
@@ -444,17 +444,21 @@ fn applying() {
             Has(json!({"spec": {}})),
         ),
     ]);
-    let mut world = world();
-    let first = world.must("PATCH apply", by, &map("a"));
+    let mut test_server = test_server();
+    let first = test_server.must("PATCH apply", by, &map("a"));
     let two = "/api/v1/namespaces/default/configmaps/a?fieldManager=two";
-    let second = world.must("PATCH apply", two, &map("a"));
+    let second = test_server.must("PATCH apply", two, &map("a"));
     assert_ne!(
         first["metadata"]["resourceVersion"], second["metadata"]["resourceVersion"],
         "it has an owner more"
     );
-    assert_eq!(world.must("PATCH apply", two, &map("a")), second, "and now nothing has changed");
+    assert_eq!(test_server.must("PATCH apply", two, &map("a")), second, "and now nothing has changed");
     let other = with(with(map("a"), "/metadata/name", json!("b")), "/data/a", json!("2"));
-    assert_eq!(world.ask("PATCH apply", two, &other).0, 409, "who owns fields is looked at before the name");
+    assert_eq!(
+        test_server.send("PATCH apply", two, &other).0,
+        409,
+        "who owns fields is looked at before the name"
+    );
 }
 
 #[test]
@@ -533,17 +537,17 @@ fn deleting() {
         ("POST", EVENTS, event("Normal"), 201, Has(json!({}))),
         ("DELETE", EVENT, json!({"propagationPolicy": "Foreground"}), 200, Has(json!({"status": "Success"}))),
     ]);
-    let mut world = world();
-    world.must("POST", EVENTS, &event("Normal"));
-    let gone = world.must("DELETE", EVENTS, &Value::Null);
+    let mut test_server = test_server();
+    test_server.must("POST", EVENTS, &event("Normal"));
+    let gone = test_server.must("DELETE", EVENTS, &Value::Null);
     assert_eq!(gone["items"][0]["regarding"]["name"], "a", "in the form that was asked for");
     let request = coppice_sim::server::Request::delete(one);
-    let refused = world.server.handle(world.now, "alice", &request).done().unwrap();
+    let refused = test_server.server.handle(test_server.now, "alice", &request).done().unwrap();
     assert_eq!((refused.code, refused.warnings.len()), (404, 1), "it warns also of what is not there");
 }
 
 #[test]
-fn events_of_the_old_group_are_hardly_looked_at() {
+fn events_of_the_old_group_are_hardly_validated() {
     let old = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "Not_A_Name", "finalizers": ["plain"]},
         "involvedObject": {"kind": "ConfigMap", "name": "a", "namespace": "default"}, "reason": "Told", "type": "Normal"});
     check(vec![
@@ -558,11 +562,11 @@ fn events_of_the_old_group_are_hardly_looked_at() {
             ),
         ),
     ]);
-    let mut world = world();
+    let mut test_server = test_server();
     for name in ["a", "b"] {
-        world.must("POST", EVENTS, &with(event("Normal"), "/metadata/name", json!(name)));
+        test_server.must("POST", EVENTS, &with(event("Normal"), "/metadata/name", json!(name)));
     }
-    let page = world.must("GET", &format!("{EVENTS}?limit=1"), &Value::Null);
+    let page = test_server.must("GET", &format!("{EVENTS}?limit=1"), &Value::Null);
     let token = page["metadata"]["continue"].as_str().unwrap();
     let token = base64::Engine::decode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, token).unwrap();
     let token: Value = serde_json::from_slice(&token).unwrap();
@@ -571,23 +575,24 @@ fn events_of_the_old_group_are_hardly_looked_at() {
 
 #[test]
 fn a_dry_run_shows_the_revision_that_it_was_given() {
-    let mut world = world();
+    let mut test_server = test_server();
     let given = with(secret(&json!({})), "/metadata/resourceVersion", json!("soon"));
-    let shown = world.must("POST", &format!("{SECRETS}?dryRun=All"), &given);
+    let shown = test_server.must("POST", &format!("{SECRETS}?dryRun=All"), &given);
     assert_eq!(shown["metadata"]["resourceVersion"], "soon");
 }
 
 #[test]
 fn pages_end_where_the_namespace_ends() {
-    let mut world = world();
+    let mut test_server = test_server();
     let labelled = |name: &str| with(map(name), "/metadata/labels", json!({"x": "y"}));
-    world.must("POST", MAPS, &labelled("a"));
-    world.must("POST", MAPS, &map("b"));
-    let page = world.must("GET", &format!("{MAPS}?labelSelector=x&limit=1"), &Value::Null);
+    test_server.must("POST", MAPS, &labelled("a"));
+    test_server.must("POST", MAPS, &map("b"));
+    let page = test_server.must("GET", &format!("{MAPS}?labelSelector=x&limit=1"), &Value::Null);
     let token = page["metadata"]["continue"].as_str().expect("nobody has looked whether more is selected");
-    let rest = world.must("GET", &format!("{MAPS}?labelSelector=x&limit=1&continue={token}"), &Value::Null);
+    let rest =
+        test_server.must("GET", &format!("{MAPS}?labelSelector=x&limit=1&continue={token}"), &Value::Null);
     assert_eq!((&rest["items"], &rest["metadata"]["continue"]), (&json!([]), &Value::Null));
-    let (_, answer) = world.ask("GET", &format!("{MAPS}?continue=nonsense"), &Value::Null);
+    let (_, answer) = test_server.send("GET", &format!("{MAPS}?continue=nonsense"), &Value::Null);
     assert_eq!(
         answer["message"],
         "invalid continue token: continue key is not valid: invalid character '\\u009e' looking for beginning of value"
@@ -596,63 +601,64 @@ fn pages_end_where_the_namespace_ends() {
 
 #[test]
 fn bookmarks_have_what_their_types_print() {
-    let mut world = world();
+    let mut test_server = test_server();
     let query =
         "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
-    let mut watch = world.watch(&format!("{EVENTS}?{query}"));
-    let bookmark = world.events(&mut watch).pop().unwrap();
+    let mut watch = test_server.watch(&format!("{EVENTS}?{query}"));
+    let bookmark = test_server.events(&mut watch).pop().unwrap();
     assert_eq!(
         (&bookmark.object["regarding"], &bookmark.object["deprecatedSource"]),
         (&json!({}), &json!({}))
     );
-    let mut watch = world.watch(&format!("{PODS}?{query}"));
-    let bookmark = world.events(&mut watch).pop().unwrap();
+    let mut watch = test_server.watch(&format!("{PODS}?{query}"));
+    let bookmark = test_server.events(&mut watch).pop().unwrap();
     assert_eq!(bookmark.object["spec"], json!({"containers": null}));
 }
 
 #[test]
 fn controllers() {
-    let mut world = world();
-    world.must("POST", PODS, &pod());
+    let mut test_server = test_server();
+    test_server.must("POST", PODS, &pod());
     let quota = json!({"metadata": {"name": "q"}});
-    world.must("POST", "/api/v1/namespaces/default/resourcequotas", &quota);
+    test_server.must("POST", "/api/v1/namespaces/default/resourcequotas", &quota);
     let template =
         json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}});
     let spec = json!({"replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": template});
     let deployments = "/apis/apps/v1/namespaces/default/deployments";
-    world.must("POST", deployments, &json!({"metadata": {"name": "d"}, "spec": spec}));
-    world.pass(5);
-    let pod = world.must("GET", POD, &Value::Null);
+    test_server.must("POST", deployments, &json!({"metadata": {"name": "d"}, "spec": spec}));
+    test_server.pass(5);
+    let pod = test_server.must("GET", POD, &Value::Null);
     assert_eq!(pod["spec"]["nodeName"], Value::Null, "another scheduler's pods are left alone");
-    let quota = world.must("GET", "/api/v1/namespaces/default/resourcequotas/q", &Value::Null);
+    let quota = test_server.must("GET", "/api/v1/namespaces/default/resourcequotas/q", &Value::Null);
     assert_eq!((&quota["spec"], &quota["status"]), (&json!({}), &json!({})));
-    let deployment = world.must("GET", &format!("{deployments}/d"), &Value::Null);
+    let deployment = test_server.must("GET", &format!("{deployments}/d"), &Value::Null);
     assert_eq!(deployment["status"]["terminatingReplicas"], 0);
     let without = json!({"metadata": {"annotations": null}});
-    world.must("PATCH merge", &format!("{deployments}/d"), &without);
-    world.pass(5);
-    let deployment = world.must("GET", &format!("{deployments}/d"), &Value::Null);
+    test_server.must("PATCH merge", &format!("{deployments}/d"), &without);
+    test_server.pass(5);
+    let deployment = test_server.must("GET", &format!("{deployments}/d"), &Value::Null);
     let annotations = json!({"deployment.kubernetes.io/revision": "1"});
     assert_eq!(deployment["metadata"]["annotations"], annotations, "its controller notes the revision again");
     for image in ["y", "x"] {
         let containers = json!([{"name": "c", "image": image}]);
         let patch = json!({"spec": {"template": {"spec": {"containers": containers}}}});
-        world.must("PATCH strategic", &format!("{deployments}/d"), &patch);
-        world.pass(5);
+        test_server.must("PATCH strategic", &format!("{deployments}/d"), &patch);
+        test_server.pass(5);
     }
-    let deployment = world.must("GET", &format!("{deployments}/d"), &Value::Null);
+    let deployment = test_server.must("GET", &format!("{deployments}/d"), &Value::Null);
     let many = json!({"spec": {"replicas": "many"}});
-    assert_eq!(world.ask("PATCH merge", &format!("{deployments}/d/scale"), &many).0, 422);
+    assert_eq!(test_server.send("PATCH merge", &format!("{deployments}/d/scale"), &many).0, 422);
     let annotations = json!({"deployment.kubernetes.io/revision": "3"});
     assert_eq!(deployment["metadata"]["annotations"], annotations, "going back is a revision, too");
 }
 
 #[test]
 fn what_has_no_name_is_called_unknown_where_nothing_can_be_made() {
-    let mut world = world();
-    world.must("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "n"}}));
-    world.must("DELETE", "/api/v1/namespaces/n", &Value::Null);
-    let (code, refused) = world.ask("POST", "/api/v1/namespaces/n/configmaps", &json!({"metadata": {}}));
+    let mut test_server = test_server();
+    test_server.must("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "n"}}));
+    test_server.must("DELETE", "/api/v1/namespaces/n", &Value::Null);
+    let (code, refused) =
+        test_server.send("POST", "/api/v1/namespaces/n/configmaps", &json!({"metadata": {}}));
     assert_eq!((code, &refused["details"]["name"]), (403, &json!("Unknown")));
 }
 
@@ -660,7 +666,7 @@ fn what_has_no_name_is_called_unknown_where_nothing_can_be_made() {
 fn rules_are_not_evaluated_for_what_has_no_name() {
     let twice = json!([manager()["spec"]["policies"][0], manager()["spec"]["policies"][0]]);
     let unnamed = with(with(manager(), "/metadata", json!({})), "/spec/policies", twice);
-    let (code, refused) = world().ask("POST", MANAGERS, &unnamed);
+    let (code, refused) = test_server().send("POST", MANAGERS, &unnamed);
     let causes: Vec<_> =
         refused["details"]["causes"].as_array().unwrap().iter().map(|c| &c["field"]).collect();
     assert_eq!(
@@ -672,8 +678,8 @@ fn rules_are_not_evaluated_for_what_has_no_name() {
 
 #[test]
 fn a_patch_that_is_none_is_refused_in_other_words_where_unknown_fields_do_not_matter() {
-    let mut world = world();
-    world.must("POST", MAPS, &map("a"));
+    let mut test_server = test_server();
+    test_server.must("POST", MAPS, &map("a"));
     for (method, body, why, ignoring) in [
         (
             "PATCH json",
@@ -689,7 +695,7 @@ fn a_patch_that_is_none_is_refused_in_other_words_where_unknown_fields_do_not_ma
         ),
     ] {
         for (query, why) in [("", why), ("?fieldValidation=Ignore", ignoring)] {
-            let (code, refused) = world.ask(method, &format!("{MAP}{query}"), &body);
+            let (code, refused) = test_server.send(method, &format!("{MAP}{query}"), &body);
             assert_eq!((code, refused["message"].as_str()), (400, Some(why)), "{method} {query}");
         }
     }
@@ -699,51 +705,51 @@ fn a_patch_that_is_none_is_refused_in_other_words_where_unknown_fields_do_not_ma
 fn whole_numbers_are_shown_as_such() {
     let text = with(manager(), "/spec/rearm", json!(7.0));
     assert_eq!(text["spec"]["rearm"].to_string(), "7.0");
-    let made = world().must("POST", MANAGERS, &text);
+    let made = test_server().must("POST", MANAGERS, &text);
     assert_eq!(made["spec"]["rearm"].to_string(), "7");
 }
 
 #[test]
-fn the_labels_of_a_changed_job_are_judged_before_and_between_the_looks_at_its_spec() {
-    let mut world = world();
+fn the_labels_of_a_changed_job_are_validated_before_and_between_its_spec() {
+    let mut test_server = test_server();
     let pods =
         json!({"spec": {"containers": [{"name": "main", "image": "busybox:1"}], "restartPolicy": "Never"}});
     let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"},
         "spec": {"template": pods, "parallelism": 1}});
-    world.must("POST", "/apis/batch/v1/namespaces/default/jobs", &job);
+    test_server.must("POST", "/apis/batch/v1/namespaces/default/jobs", &job);
     let wrong = json!({"metadata": {"labels": {"a": "no label!"}}, "spec": {"parallelism": -1}});
-    let (code, refused) = world.ask("PATCH merge", "/apis/batch/v1/namespaces/default/jobs/a", &wrong);
+    let (code, refused) = test_server.send("PATCH merge", "/apis/batch/v1/namespaces/default/jobs/a", &wrong);
     let (labels, spec) = ("metadata.labels", "spec.parallelism");
     assert_eq!((code, fields(&refused)), (422, vec![labels, labels, labels, spec, labels, spec]));
 }
 
 #[test]
 fn a_list_of_events_at_any_revision_has_pages_and_others_have_none() {
-    let mut world = world();
+    let mut test_server = test_server();
     for name in ["a", "b"] {
-        world.must("POST", MAPS, &map(name));
-        world.must("POST", EVENTS, &with(event("Normal"), "/metadata/name", json!(name)));
+        test_server.must("POST", MAPS, &map(name));
+        test_server.must("POST", EVENTS, &with(event("Normal"), "/metadata/name", json!(name)));
     }
     for (uri, expected) in [(EVENTS, 1), (MAPS, 2)] {
-        let list = world.must("GET", &format!("{uri}?limit=1&resourceVersion=0"), &Value::Null);
+        let list = test_server.must("GET", &format!("{uri}?limit=1&resourceVersion=0"), &Value::Null);
         assert_eq!(list["items"].as_array().unwrap().len(), expected, "{list:#}");
         assert_eq!(list["metadata"]["continue"].is_string(), expected == 1, "{list:#}");
     }
 }
 
 #[test]
-fn a_removal_is_told_with_what_was_stored_before_it() {
-    let mut world = world();
+fn a_removal_event_has_the_object_stored_before_it() {
+    let mut test_server = test_server();
     let held = with(map("a"), "/metadata/finalizers", json!(["x.io/held"]));
-    let made = world.must("POST", MAPS, &held);
-    world.must("DELETE", MAP, &Value::Null);
+    let made = test_server.must("POST", MAPS, &held);
+    test_server.must("DELETE", MAP, &Value::Null);
     let shown =
-        world.must("PATCH merge", MAP, &json!({"metadata": {"finalizers": null}, "data": {"a": "2"}}));
+        test_server.must("PATCH merge", MAP, &json!({"metadata": {"finalizers": null}, "data": {"a": "2"}}));
     assert_eq!((&shown["metadata"]["finalizers"], &shown["data"]["a"]), (&Value::Null, &json!("2")));
     let from = made["metadata"]["resourceVersion"].as_str().unwrap();
-    let mut watch = world.watch(&format!("{MAPS}?watch=true&resourceVersion={from}"));
-    let events = world.events(&mut watch);
-    assert_eq!(told(&events), ["MODIFIED a", "DELETED a"]);
+    let mut watch = test_server.watch(&format!("{MAPS}?watch=true&resourceVersion={from}"));
+    let events = test_server.events(&mut watch);
+    assert_eq!(event_lines(&events), ["MODIFIED a", "DELETED a"]);
     let last = &events[1].object;
     assert_eq!((&last["metadata"]["finalizers"], &last["data"]["a"]), (&json!(["x.io/held"]), &json!("1")));
 }
@@ -751,19 +757,19 @@ fn a_removal_is_told_with_what_was_stored_before_it() {
 #[test]
 fn an_event_has_the_namespace_of_what_it_is_about() {
     let older = "/api/v1/namespaces/other/events";
-    let mut world = world();
-    world.must("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "other"}}));
+    let mut test_server = test_server();
+    test_server.must("POST", "/api/v1/namespaces", &json!({"metadata": {"name": "other"}}));
     // The older group looks at nothing else while this is wrong, not even at the name.
-    let (code, refused) = world.ask("POST", older, &json!({}));
+    let (code, refused) = test_server.send("POST", older, &json!({}));
     let cause = json!([{"field": "involvedObject.namespace", "reason": "FieldValueInvalid",
         "message": "Invalid value: \"\": does not match event.namespace"}]);
     assert_eq!((code, &refused["details"]["causes"]), (422, &cause));
-    let (code, refused) = world.ask("POST", older, &json!({"involvedObject": {"namespace": "other"}}));
+    let (code, refused) = test_server.send("POST", older, &json!({"involvedObject": {"namespace": "other"}}));
     assert_eq!((code, &refused["details"]["causes"][0]["field"]), (422, &json!("metadata.name")));
     let new = "/apis/events.k8s.io/v1/namespaces/other/events";
     let of_cluster = with(event("Normal"), "/regarding", json!({"kind": "Namespace", "name": "other"}));
-    assert_eq!(world.ask("POST", new, &of_cluster).0, 422);
-    world.must("POST", EVENTS, &of_cluster);
+    assert_eq!(test_server.send("POST", new, &of_cluster).0, 422);
+    test_server.must("POST", EVENTS, &of_cluster);
 }
 
 #[test]
@@ -771,7 +777,7 @@ fn what_the_newer_group_wants_of_an_event() {
     const TOO_LONG: &str = "Invalid value: \"\": can have at most 128 characters";
     const NO_NAME: &str = "Invalid value: \"\": name part must be non-empty";
     let long = json!("x".repeat(129));
-    for (field, value, told) in [
+    for (field, value, event_lines) in [
         ("reportingInstance", json!(""), vec![("reportingInstance", "Required value")]),
         ("reportingInstance", long.clone(), vec![("reportingInstance", TOO_LONG)]),
         ("action", Value::Null, vec![("action", "Required value")]),
@@ -801,50 +807,54 @@ fn what_the_newer_group_wants_of_an_event() {
         ("eventTime", Value::Null, vec![("eventTime", "Required value")]),
     ] {
         let (code, refused) =
-            world().ask("POST", EVENTS, &with(event("Normal"), &format!("/{field}"), value));
+            test_server().send("POST", EVENTS, &with(event("Normal"), &format!("/{field}"), value));
         let causes = refused["details"]["causes"].as_array().unwrap();
         let text = |cause: &Value, field: &str| cause[field].as_str().unwrap().to_owned();
         let found: Vec<_> = causes.iter().map(|c| (text(c, "field"), text(c, "message"))).collect();
         let found: Vec<_> = found.iter().map(|(field, why)| (field.as_str(), why.as_str())).collect();
-        assert_eq!((code, &found[..told.len()]), (422, told.as_slice()), "{field}: {refused:#}");
+        assert_eq!(
+            (code, &found[..event_lines.len()]),
+            (422, event_lines.as_slice()),
+            "{field}: {refused:#}"
+        );
     }
 }
 
 #[test]
 fn what_the_newer_group_lets_nobody_change_of_an_event() {
-    let mut world = world();
-    let made = world.must("POST", EVENTS, &event("Normal"));
+    let mut test_server = test_server();
+    let made = test_server.must("POST", EVENTS, &event("Normal"));
     let mut changed = made.clone();
     changed["reason"] = json!("Changed");
     changed["related"] = json!({"kind": "Pod", "name": "x"});
-    let (code, refused) = world.ask("PUT", EVENT, &changed);
+    let (code, refused) = test_server.send("PUT", EVENT, &changed);
     assert_eq!((code, fields(&refused)), (422, vec!["reason", "reason", "related"]), "{refused:#}");
 }
 
 #[test]
 fn applying_what_is_not_there_and_applying_nothing() {
-    let mut world = world();
+    let mut test_server = test_server();
     let config = "/apis/coppice.dev/v1alpha1/coppiceconfigs/coppice?fieldManager=one";
     let given = json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "CoppiceConfig",
         "metadata": {"name": "coppice", "resourceVersion": "1"}, "spec": {"governor": {"perHour": 7.0}}});
-    let made = world.must("PATCH apply", config, &given);
+    let made = test_server.must("PATCH apply", config, &given);
     assert_eq!(made["spec"]["governor"]["perHour"].to_string(), "7", "whole numbers are shown as such");
     assert_ne!(made["metadata"]["resourceVersion"], "1", "the revision of what is not there does not matter");
     let nothing = json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "CoppiceConfig", "metadata": {"name": "coppice"},
         "spec": {"governor": null}});
-    let made = world.must("PATCH apply", &config.replace("one", "two"), &nothing);
+    let made = test_server.must("PATCH apply", &config.replace("one", "two"), &nothing);
     assert_eq!(made["spec"]["governor"]["perHour"], 7, "null is merged into what another one has applied");
 }
 
 #[test]
 fn a_job_that_loses_its_labels_has_those_of_its_pods() {
-    let mut world = world();
+    let mut test_server = test_server();
     let pods =
         json!({"spec": {"containers": [{"name": "main", "image": "busybox:1"}], "restartPolicy": "Never"}});
     let job = json!({"metadata": {"name": "a", "labels": {"a": "b"}}, "spec": {"template": pods}});
-    world.must("POST", "/apis/batch/v1/namespaces/default/jobs", &job);
+    test_server.must("POST", "/apis/batch/v1/namespaces/default/jobs", &job);
     let uri = "/apis/batch/v1/namespaces/default/jobs/a";
-    let changed = world.must("PATCH merge", uri, &json!({"metadata": {"labels": null}}));
+    let changed = test_server.must("PATCH merge", uri, &json!({"metadata": {"labels": null}}));
     assert_eq!(changed["metadata"]["labels"], changed["spec"]["template"]["metadata"]["labels"]);
     assert_eq!(changed["metadata"]["labels"]["job-name"], "a");
 }
@@ -852,16 +862,17 @@ fn a_job_that_loses_its_labels_has_those_of_its_pods() {
 #[test]
 fn the_last_time_of_a_series_is_always_shown() {
     let core = "/api/v1/namespaces/default/events";
-    let made = world().must("POST", core, &json!({"metadata": {"name": "e"}, "series": {"count": 1}}));
+    let made = test_server().must("POST", core, &json!({"metadata": {"name": "e"}, "series": {"count": 1}}));
     assert_eq!(made["series"], json!({"count": 1, "lastObservedTime": null}));
 }
 
 #[test]
 fn an_applied_container_without_a_name_is_another_one() {
-    let mut world = world();
-    world.must("POST", PODS, &pod());
+    let mut test_server = test_server();
+    test_server.must("POST", PODS, &pod());
     let unnamed = with(pod(), "/spec/containers", json!([{"image": "x"}]));
-    let (code, refused) = world.ask("PATCH apply", &format!("{POD}?fieldManager=one&force=true"), &unnamed);
+    let (code, refused) =
+        test_server.send("PATCH apply", &format!("{POD}?fieldManager=one&force=true"), &unnamed);
     assert_eq!(
         (code, fields(&refused)),
         (422, vec!["spec.containers[1].name", "spec.containers"]),
@@ -872,7 +883,8 @@ fn an_applied_container_without_a_name_is_another_one() {
 #[test]
 fn empty_texts_of_an_event_are_left_out() {
     let core = "/api/v1/namespaces/default/events";
-    let made = world().must("POST", core, &json!({"metadata": {"name": "e"}, "action": "", "reason": ""}));
+    let made =
+        test_server().must("POST", core, &json!({"metadata": {"name": "e"}, "action": "", "reason": ""}));
     assert_eq!((&made["action"], &made["reason"]), (&Value::Null, &Value::Null));
 }
 
@@ -881,15 +893,15 @@ fn a_new_job_without_labels_has_those_of_its_pods_with_what_is_added_to_them() {
     let pods = json!({"metadata": {"labels": {"app": "x"}},
         "spec": {"containers": [{"name": "main", "image": "busybox:1"}], "restartPolicy": "Never"}});
     let job = json!({"metadata": {"name": "a"}, "spec": {"template": pods}});
-    let made = world().must("POST", "/apis/batch/v1/namespaces/default/jobs", &job);
+    let made = test_server().must("POST", "/apis/batch/v1/namespaces/default/jobs", &job);
     let labels = made["metadata"]["labels"].as_object().unwrap();
     assert_eq!((labels.len(), &labels["app"], &labels["job-name"]), (5, &json!("x"), &json!("a")));
 }
 
 #[test]
 fn patches_that_are_null_or_a_list() {
-    let mut world = world();
-    world.must("POST", MAPS, &map("a"));
+    let mut test_server = test_server();
+    test_server.must("POST", MAPS, &map("a"));
     for (method, query, body, code) in [
         ("PATCH merge", "", "null", 400),
         ("PATCH merge", "", "{\"a\"", 400),
@@ -897,32 +909,32 @@ fn patches_that_are_null_or_a_list() {
         ("PATCH json", "", "null", 200),
         ("PATCH strategic", "", "null", 200),
     ] {
-        let (given, answer) = world.ask_raw(method, &format!("{MAP}{query}"), body);
+        let (given, answer) = test_server.ask_raw(method, &format!("{MAP}{query}"), body);
         assert_eq!(given, code, "{method} {body}: {answer:#}");
     }
 }
 
 #[test]
 fn an_element_that_is_applied_again_without_its_defaults_is_the_same() {
-    let mut world = world();
+    let mut test_server = test_server();
     let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
         "spec": {"selector": {"a": "b"}, "ports": [{"port": 80}]}});
     for _ in 0..2 {
         let uri = "/api/v1/namespaces/default/services/s?fieldManager=one";
-        let applied = world.must("PATCH apply", uri, &service);
+        let applied = test_server.must("PATCH apply", uri, &service);
         assert_eq!(applied["spec"]["ports"].as_array().unwrap().len(), 1, "{applied:#}");
     }
 }
 
 #[test]
-fn the_status_of_a_pod_is_not_judged_as_a_new_pod() {
-    let mut world = world();
-    world.must("POST", PODS, &pod());
+fn the_status_of_a_pod_is_not_validated_as_a_new_pod() {
+    let mut test_server = test_server();
+    test_server.must("POST", PODS, &pod());
     let wrong = json!({"metadata": {"labels": {"a b": "c"}}});
-    let causes = |world: &mut World, uri: &str| {
-        let (code, refused) = world.ask("PATCH merge", uri, &wrong);
+    let causes = |test_server: &mut TestServer, uri: &str| {
+        let (code, refused) = test_server.send("PATCH merge", uri, &wrong);
         (code, refused["details"]["causes"].as_array().map_or(0, Vec::len))
     };
-    assert_eq!(causes(&mut world, POD), (422, 4));
-    assert_eq!(causes(&mut world, &format!("{POD}/status")), (422, 3));
+    assert_eq!(causes(&mut test_server, POD), (422, 4));
+    assert_eq!(causes(&mut test_server, &format!("{POD}/status")), (422, 3));
 }

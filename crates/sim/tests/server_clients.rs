@@ -5,24 +5,27 @@ mod server_support;
 
 use std::sync::Arc;
 
-use coppice_sim::server::{Admission, Operation, Refusal, Request, Review};
+use coppice_sim::server::{Admission, AdmissionDenied, Operation, Request, Review};
 use serde_json::{Value, json};
-use server_support::{World, widget_definition};
+use server_support::{TestServer, widget_definition};
 
 #[test]
 fn groups_and_resources_are_listed_in_both_forms() {
-    let mut world = World::new();
-    world.must("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &widget_definition());
-    let groups = world.must("GET", "/apis", &Value::Null);
+    let mut test_server = TestServer::new();
+    test_server.must("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &widget_definition());
+    let groups = test_server.must("GET", "/apis", &Value::Null);
     let widgets = groups["groups"].as_array().unwrap().iter().find(|g| g["name"] == "x.io").unwrap();
     assert_eq!(widgets["preferredVersion"], json!({"groupVersion": "x.io/v1", "version": "v1"}));
-    let resources = world.must("GET", "/apis/x.io/v1", &Value::Null);
+    let resources = test_server.must("GET", "/apis/x.io/v1", &Value::Null);
     let names: Vec<&str> =
         resources["resources"].as_array().unwrap().iter().map(|r| r["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["widgets", "widgets/status", "widgets/scale"]);
     let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
-    let answer =
-        world.server.handle(world.now, "alice", &Request::get("/apis").accept(accept)).done().unwrap();
+    let answer = test_server
+        .server
+        .handle(test_server.now, "alice", &Request::get("/apis").accept(accept))
+        .done()
+        .unwrap();
     assert_eq!(
         answer.body.content_type(),
         "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -34,32 +37,32 @@ fn groups_and_resources_are_listed_in_both_forms() {
         (&resource["resource"], &resource["shortNames"], &resource["scope"]),
         (&json!("widgets"), &json!(["wd"]), &json!("Namespaced"))
     );
-    assert_eq!(world.ask("GET", "/apis/nope/v1", &Value::Null), (404, json!("404 page not found\n")));
-    assert_eq!(world.must("GET", "/version", &Value::Null)["gitVersion"], "v1.36.3");
+    assert_eq!(test_server.send("GET", "/apis/nope/v1", &Value::Null), (404, json!("404 page not found\n")));
+    assert_eq!(test_server.must("GET", "/version", &Value::Null)["gitVersion"], "v1.36.3");
 }
 
 #[test]
 fn everybody_may_do_everything() {
-    let mut world = World::new();
+    let mut test_server = TestServer::new();
     let review = json!({"spec": {"resourceAttributes": {"verb": "delete", "resource": "namespaces"}}});
     let uri = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-    assert_eq!(world.must("POST", uri, &review)["status"], json!({"allowed": true}));
-    let who = world.must("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({}));
+    assert_eq!(test_server.must("POST", uri, &review)["status"], json!({"allowed": true}));
+    let who = test_server.must("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({}));
     assert_eq!(who["status"]["userInfo"]["username"], "alice");
 }
 
 /// Refuses to delete what has the label `keep`.
 #[derive(Debug)]
-struct Keeper;
+struct DenyDelete;
 
-impl Admission for Keeper {
-    fn review(&self, review: &Review<'_>) -> Result<(), Refusal> {
+impl Admission for DenyDelete {
+    fn review(&self, review: &Review<'_>) -> Result<(), AdmissionDenied> {
         let kept = review.old.is_some_and(|old| old["metadata"]["labels"]["keep"] == "yes");
         if review.operation == Operation::Delete && kept {
-            return Err(Refusal::by_policy("keeper", "all", "Forbidden", "it is kept"));
+            return Err(AdmissionDenied::by_policy("keeper", "all", "Forbidden", "it is kept"));
         }
         if review.operation == Operation::Create && review.name == "bad" {
-            return Err(Refusal::by_policy("keeper", "all", "Invalid", "no bad ones"));
+            return Err(AdmissionDenied::by_policy("keeper", "all", "Invalid", "no bad ones"));
         }
         Ok(())
     }
@@ -67,16 +70,19 @@ impl Admission for Keeper {
 
 #[test]
 fn call_outs_refuse_writes_in_the_words_of_a_policy() {
-    let mut world = World::new();
-    world.server.admit(Arc::new(Keeper));
+    let mut test_server = TestServer::new();
+    test_server.server.admit(Arc::new(DenyDelete));
     let namespaces = "/api/v1/namespaces";
-    world.must("POST", namespaces, &json!({"metadata": {"name": "n", "labels": {"keep": "yes"}}}));
-    let (code, refused) = world.ask("DELETE", "/api/v1/namespaces/n", &Value::Null);
+    test_server.must("POST", namespaces, &json!({"metadata": {"name": "n", "labels": {"keep": "yes"}}}));
+    let (code, refused) = test_server.send("DELETE", "/api/v1/namespaces/n", &Value::Null);
     let message = "ValidatingAdmissionPolicy 'keeper' with binding 'all' denied request: it is kept";
     assert_eq!((code, &refused["reason"]), (403, &json!("Forbidden")));
     assert_eq!(refused["message"], format!("namespaces \"n\" is forbidden: {message}"));
-    let (code, refused) =
-        world.ask("POST", "/api/v1/namespaces/default/configmaps", &json!({"metadata": {"name": "bad"}}));
+    let (code, refused) = test_server.send(
+        "POST",
+        "/api/v1/namespaces/default/configmaps",
+        &json!({"metadata": {"name": "bad"}}),
+    );
     let message = "ValidatingAdmissionPolicy 'keeper' with binding 'all' denied request: no bad ones";
     assert_eq!((code, &refused["reason"], &refused["code"]), (422, &json!("Invalid"), &json!(422)));
     assert_eq!(refused["message"], format!("configmaps \"bad\" is forbidden: {message}"));
@@ -84,26 +90,26 @@ fn call_outs_refuse_writes_in_the_words_of_a_policy() {
         refused["details"],
         json!({"name": "bad", "kind": "configmaps", "causes": [{"message": message}]})
     );
-    let (code, _) = world.ask("GET", "/api/v1/namespaces/default/configmaps/bad", &Value::Null);
+    let (code, _) = test_server.send("GET", "/api/v1/namespaces/default/configmaps/bad", &Value::Null);
     assert_eq!(code, 404);
 }
 
 #[test]
 fn a_pod_is_evicted_unless_a_budget_forbids_it() {
-    let mut world = World::new();
+    let mut test_server = TestServer::new();
     let pods = "/api/v1/namespaces/default/pods";
     let pod = json!({"metadata": {"name": "p", "labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}});
-    world.must("POST", pods, &pod);
+    test_server.must("POST", pods, &pod);
     let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
     let budget = json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}});
-    world.must("POST", budgets, &budget);
+    test_server.must("POST", budgets, &budget);
     let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}});
-    let (code, refused) = world.ask("POST", &format!("{pods}/p/eviction"), &eviction);
+    let (code, refused) = test_server.send("POST", &format!("{pods}/p/eviction"), &eviction);
     assert_eq!(
         (code, &refused["message"]),
         (429, &json!("Cannot evict pod as it would violate the pod's disruption budget."))
     );
-    world.must("DELETE", &format!("{budgets}/b"), &Value::Null);
-    assert_eq!(world.ask("POST", &format!("{pods}/p/eviction"), &eviction).0, 201);
-    assert_eq!(world.ask("GET", &format!("{pods}/p"), &Value::Null).0, 404);
+    test_server.must("DELETE", &format!("{budgets}/b"), &Value::Null);
+    assert_eq!(test_server.send("POST", &format!("{pods}/p/eviction"), &eviction).0, 201);
+    assert_eq!(test_server.send("GET", &format!("{pods}/p"), &Value::Null).0, 404);
 }

@@ -5,17 +5,17 @@ mod server_support;
 
 use serde_json::{Value, json};
 use server_support::Expected::{Has, Says};
-use server_support::{World, play, widget_definition};
+use server_support::{TestServer, play, widget_definition};
 
 #[test]
 fn custom_resources_answer_as_the_real_server() {
-    let mut world = World::new();
-    world.must("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &widget_definition());
+    let mut test_server = TestServer::new();
+    test_server.must("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &widget_definition());
     let all = "/apis/x.io/v1/namespaces/default/widgets";
     let one = "/apis/x.io/v1/namespaces/default/widgets/a";
     let widget = |spec: Value| json!({"apiVersion": "x.io/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec});
     play(
-        &mut world,
+        &mut test_server,
         vec![
             (
                 "POST",
@@ -131,7 +131,7 @@ fn custom_resources_answer_as_the_real_server() {
             ),
         ],
     );
-    let listed = world.must(
+    let listed = test_server.must(
         "GET",
         "/apis/x.io/v1/namespaces/default/widgets?fieldSelector=spec.color=red",
         &Value::Null,
@@ -142,14 +142,15 @@ fn custom_resources_answer_as_the_real_server() {
 
 #[test]
 fn applying_owns_fields() {
-    let mut world = World::new();
-    world.must("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &widget_definition());
+    let mut test_server = TestServer::new();
+    test_server.must("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &widget_definition());
     let one = "/apis/x.io/v1/namespaces/default/widgets/a";
     let by = |manager: &str| format!("{one}?fieldManager={manager}");
     let widget = |spec: Value| json!({"apiVersion": "x.io/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec});
-    let (code, _) = world.ask("PATCH apply", &by("m1"), &widget(json!({"size": 1, "replicas": 2})));
+    let (code, _) = test_server.send("PATCH apply", &by("m1"), &widget(json!({"size": 1, "replicas": 2})));
     assert_eq!(code, 201);
-    let (code, refused) = world.ask("PATCH apply", &by("m2"), &widget(json!({"size": 2, "color": "blue"})));
+    let (code, refused) =
+        test_server.send("PATCH apply", &by("m2"), &widget(json!({"size": 2, "color": "blue"})));
     assert_eq!(
         (code, &refused["message"]),
         (409, &json!("Apply failed with 1 conflict: conflict with \"m1\": .spec.size"))
@@ -158,19 +159,23 @@ fn applying_owns_fields() {
         refused["details"]["causes"],
         json!([{"reason": "FieldManagerConflict", "message": "conflict with \"m1\"", "field": ".spec.size"}])
     );
-    let forced =
-        world.must("PATCH apply", &(by("m2") + "&force=true"), &widget(json!({"size": 2, "color": "blue"})));
+    let forced = test_server.must(
+        "PATCH apply",
+        &(by("m2") + "&force=true"),
+        &widget(json!({"size": 2, "color": "blue"})),
+    );
     assert_eq!(forced["spec"], json!({"size": 2, "color": "blue", "replicas": 2}));
-    let dropped = world.must("PATCH apply", &by("m1"), &widget(json!({})));
+    let dropped = test_server.must("PATCH apply", &by("m1"), &widget(json!({})));
     assert_eq!(dropped["spec"], json!({"size": 2, "color": "blue"}), "what m1 no longer names is gone");
-    world.must("PATCH merge", &by("hand"), &json!({"spec": {"size": 7}}));
-    let (code, refused) = world.ask("PATCH apply", &by("m2"), &widget(json!({"size": 2, "color": "blue"})));
+    test_server.must("PATCH merge", &by("hand"), &json!({"spec": {"size": 7}}));
+    let (code, refused) =
+        test_server.send("PATCH apply", &by("m2"), &widget(json!({"size": 2, "color": "blue"})));
     assert_eq!(
         (code, &refused["message"]),
         (409, &json!("Apply failed with 1 conflict: conflict with \"hand\" using x.io/v1: .spec.size"))
     );
     play(
-        &mut world,
+        &mut test_server,
         vec![
             (
                 "PATCH apply",

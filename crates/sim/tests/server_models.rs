@@ -4,11 +4,11 @@
 mod server_support;
 
 use serde_json::{Value, json};
-use server_support::World;
+use server_support::TestServer;
 
-fn namespace(world: &mut World, name: &str) {
-    world.must("POST", "/api/v1/namespaces", &json!({"metadata": {"name": name}}));
-    world.pass(1);
+fn namespace(test_server: &mut TestServer, name: &str) {
+    test_server.must("POST", "/api/v1/namespaces", &json!({"metadata": {"name": name}}));
+    test_server.pass(1);
 }
 
 fn pod_template(outcome: &str, labels: &Value) -> Value {
@@ -17,8 +17,8 @@ fn pod_template(outcome: &str, labels: &Value) -> Value {
     json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "x"}]}})
 }
 
-fn items(world: &mut World, uri: &str) -> Vec<Value> {
-    world.must("GET", uri, &Value::Null)["items"].as_array().unwrap().clone()
+fn items(test_server: &mut TestServer, uri: &str) -> Vec<Value> {
+    test_server.must("GET", uri, &Value::Null)["items"].as_array().unwrap().clone()
 }
 
 fn condition<'a>(object: &'a Value, name: &str) -> &'a Value {
@@ -32,26 +32,26 @@ fn condition<'a>(object: &'a Value, name: &str) -> &'a Value {
 
 #[test]
 fn a_new_namespace_gets_its_account_and_certificates() {
-    let mut world = World::new();
-    namespace(&mut world, "n");
-    world.must("GET", "/api/v1/namespaces/n/serviceaccounts/default", &Value::Null);
-    world.must("DELETE", "/api/v1/namespaces/n/configmaps/kube-root-ca.crt", &Value::Null);
-    world.pass(1);
-    world.must("GET", "/api/v1/namespaces/n/configmaps/kube-root-ca.crt", &Value::Null);
+    let mut test_server = TestServer::new();
+    namespace(&mut test_server, "n");
+    test_server.must("GET", "/api/v1/namespaces/n/serviceaccounts/default", &Value::Null);
+    test_server.must("DELETE", "/api/v1/namespaces/n/configmaps/kube-root-ca.crt", &Value::Null);
+    test_server.pass(1);
+    test_server.must("GET", "/api/v1/namespaces/n/configmaps/kube-root-ca.crt", &Value::Null);
 }
 
 #[test]
 fn a_deleted_namespace_is_emptied_and_then_gone() {
-    let mut world = World::new();
-    namespace(&mut world, "n");
-    world.must("POST", "/api/v1/namespaces/n/configmaps", &json!({"metadata": {"name": "c"}}));
-    let deleted = world.must("DELETE", "/api/v1/namespaces/n", &Value::Null);
+    let mut test_server = TestServer::new();
+    namespace(&mut test_server, "n");
+    test_server.must("POST", "/api/v1/namespaces/n/configmaps", &json!({"metadata": {"name": "c"}}));
+    let deleted = test_server.must("DELETE", "/api/v1/namespaces/n", &Value::Null);
     assert_eq!(
         (&deleted["status"]["phase"], &deleted["spec"]["finalizers"]),
         (&json!("Terminating"), &json!(["kubernetes"]))
     );
     let (code, refused) =
-        world.ask("POST", "/api/v1/namespaces/n/configmaps", &json!({"metadata": {"name": "z"}}));
+        test_server.send("POST", "/api/v1/namespaces/n/configmaps", &json!({"metadata": {"name": "z"}}));
     assert_eq!(
         (code, &refused["message"]),
         (
@@ -65,13 +65,13 @@ fn a_deleted_namespace_is_emptied_and_then_gone() {
         refused["details"]["causes"],
         json!([{"reason": "NamespaceTerminating", "message": "namespace n is being terminated", "field": "metadata.namespace"}])
     );
-    world.pass(4);
-    world.must("GET", "/api/v1/namespaces/n/configmaps/c", &Value::Null);
-    world.pass(2);
-    let (code, _) = world.ask("GET", "/api/v1/namespaces/n", &Value::Null);
+    test_server.pass(4);
+    test_server.must("GET", "/api/v1/namespaces/n/configmaps/c", &Value::Null);
+    test_server.pass(2);
+    let (code, _) = test_server.send("GET", "/api/v1/namespaces/n", &Value::Null);
     assert_eq!(code, 404);
-    assert!(items(&mut world, "/api/v1/configmaps?fieldSelector=metadata.namespace=n").is_empty());
-    let last = world.server.changes_since(0).last().unwrap();
+    assert!(items(&mut test_server, "/api/v1/configmaps?fieldSelector=metadata.namespace=n").is_empty());
+    let last = test_server.server.changes_since(0).last().unwrap();
     assert_eq!(
         (&*last.user, last.subresource, last.name()),
         ("system:serviceaccount:kube-system:namespace-controller", "finalize", "n")
@@ -80,16 +80,16 @@ fn a_deleted_namespace_is_emptied_and_then_gone() {
 
 #[test]
 fn contents_with_finalizers_hold_their_namespace() {
-    let mut world = World::new();
-    namespace(&mut world, "n");
-    world.must(
+    let mut test_server = TestServer::new();
+    namespace(&mut test_server, "n");
+    test_server.must(
         "POST",
         "/api/v1/namespaces/n/configmaps",
         &json!({"metadata": {"name": "c", "finalizers": ["x.io/y"]}}),
     );
-    world.must("DELETE", "/api/v1/namespaces/n", &Value::Null);
-    world.pass(30);
-    let stuck = world.must("GET", "/api/v1/namespaces/n", &Value::Null);
+    test_server.must("DELETE", "/api/v1/namespaces/n", &Value::Null);
+    test_server.pass(30);
+    let stuck = test_server.must("GET", "/api/v1/namespaces/n", &Value::Null);
     assert_eq!(
         condition(&stuck, "NamespaceContentRemaining")["message"],
         "Some resources are remaining: configmaps. has 1 resource instances"
@@ -99,26 +99,26 @@ fn contents_with_finalizers_hold_their_namespace() {
         "Some content in the namespace has finalizers remaining: x.io/y in 1 resource instances"
     );
     assert_eq!(condition(&stuck, "NamespaceDeletionContentFailure")["status"], "False");
-    world.must(
+    test_server.must(
         "PATCH merge",
         "/api/v1/namespaces/n/configmaps/c",
         &json!({"metadata": {"finalizers": null}}),
     );
-    world.pass(9);
-    assert_eq!(world.ask("GET", "/api/v1/namespaces/n", &Value::Null).0, 404);
+    test_server.pass(9);
+    assert_eq!(test_server.send("GET", "/api/v1/namespaces/n", &Value::Null).0, 404);
 }
 
 #[test]
 fn pods_follow_their_labels() {
-    let mut world = World::new();
-    namespace(&mut world, "n");
+    let mut test_server = TestServer::new();
+    namespace(&mut test_server, "n");
     for outcome in ["run", "succeed", "fail", "crashloop", "imagepull", "pending"] {
         let mut pod = pod_template(outcome, &json!({}));
         pod["metadata"]["name"] = outcome.into();
         pod["metadata"]["annotations"] = json!({"plane.coppice.dev/delay": "10s"});
-        world.must("POST", "/api/v1/namespaces/n/pods", &pod);
+        test_server.must("POST", "/api/v1/namespaces/n/pods", &pod);
     }
-    let phases = |world: &mut World| -> Vec<String> {
+    let phases = |test_server: &mut TestServer| -> Vec<String> {
         let shown = |p: &Value| {
             let waits =
                 p["status"]["containerStatuses"][0]["state"]["waiting"]["reason"].as_str().unwrap_or("");
@@ -128,11 +128,11 @@ fn pods_follow_their_labels() {
                 p["status"]["phase"].as_str().unwrap()
             )
         };
-        items(world, "/api/v1/namespaces/n/pods").iter().map(shown).collect()
+        items(test_server, "/api/v1/namespaces/n/pods").iter().map(shown).collect()
     };
-    world.pass(9);
+    test_server.pass(9);
     assert_eq!(
-        phases(&mut world),
+        phases(&mut test_server),
         [
             "crashloop Running ",
             "fail Running ",
@@ -142,9 +142,9 @@ fn pods_follow_their_labels() {
             "succeed Running "
         ]
     );
-    world.pass(2);
+    test_server.pass(2);
     assert_eq!(
-        phases(&mut world),
+        phases(&mut test_server),
         [
             "crashloop Running CrashLoopBackOff",
             "fail Failed ",
@@ -154,55 +154,55 @@ fn pods_follow_their_labels() {
             "succeed Succeeded "
         ]
     );
-    world.must("DELETE", "/api/v1/namespaces/n/pods/run", &Value::Null);
-    world.pass(1);
-    assert_eq!(world.ask("GET", "/api/v1/namespaces/n/pods/run", &Value::Null).0, 404);
+    test_server.must("DELETE", "/api/v1/namespaces/n/pods/run", &Value::Null);
+    test_server.pass(1);
+    assert_eq!(test_server.send("GET", "/api/v1/namespaces/n/pods/run", &Value::Null).0, 404);
 }
 
 #[test]
 fn a_deployment_has_its_pods_and_takes_them_along() {
-    let mut world = World::new();
-    namespace(&mut world, "n");
+    let mut test_server = TestServer::new();
+    namespace(&mut test_server, "n");
     let deployments = "/apis/apps/v1/namespaces/n/deployments";
     let template = pod_template("run", &json!({"a": "b"}));
     let spec = json!({"replicas": 3, "selector": {"matchLabels": {"a": "b"}}, "template": template});
-    world.must("POST", deployments, &json!({"metadata": {"name": "d"}, "spec": spec}));
-    world.pass(2);
-    let up = world.must("GET", &format!("{deployments}/d"), &Value::Null);
+    test_server.must("POST", deployments, &json!({"metadata": {"name": "d"}, "spec": spec}));
+    test_server.pass(2);
+    let up = test_server.must("GET", &format!("{deployments}/d"), &Value::Null);
     assert_eq!(
         (&up["status"]["readyReplicas"], &condition(&up, "Available")["status"]),
         (&json!(3), &json!("True"))
     );
-    world.must("PATCH merge", &format!("{deployments}/d/scale"), &json!({"spec": {"replicas": 0}}));
-    world.pass(2);
-    assert!(items(&mut world, "/api/v1/namespaces/n/pods").is_empty());
-    let down = world.must("GET", &format!("{deployments}/d"), &Value::Null);
+    test_server.must("PATCH merge", &format!("{deployments}/d/scale"), &json!({"spec": {"replicas": 0}}));
+    test_server.pass(2);
+    assert!(items(&mut test_server, "/api/v1/namespaces/n/pods").is_empty());
+    let down = test_server.must("GET", &format!("{deployments}/d"), &Value::Null);
     assert_eq!(
         (&down["metadata"]["generation"], &down["status"]["observedGeneration"], &down["status"]["replicas"]),
         (&json!(2), &json!(2), &Value::Null)
     );
-    world.must("PATCH merge", &format!("{deployments}/d/scale"), &json!({"spec": {"replicas": 2}}));
-    world.pass(2);
-    assert_eq!(items(&mut world, "/api/v1/namespaces/n/pods").len(), 2);
-    world.must("DELETE", &format!("{deployments}/d?propagationPolicy=Foreground"), &Value::Null);
-    world.pass(2);
-    assert!(items(&mut world, "/api/v1/namespaces/n/pods").is_empty());
-    assert_eq!(world.ask("GET", &format!("{deployments}/d"), &Value::Null).0, 404);
+    test_server.must("PATCH merge", &format!("{deployments}/d/scale"), &json!({"spec": {"replicas": 2}}));
+    test_server.pass(2);
+    assert_eq!(items(&mut test_server, "/api/v1/namespaces/n/pods").len(), 2);
+    test_server.must("DELETE", &format!("{deployments}/d?propagationPolicy=Foreground"), &Value::Null);
+    test_server.pass(2);
+    assert!(items(&mut test_server, "/api/v1/namespaces/n/pods").is_empty());
+    assert_eq!(test_server.send("GET", &format!("{deployments}/d"), &Value::Null).0, 404);
 }
 
 #[test]
 fn a_new_template_replaces_the_pods() {
-    let mut world = World::new();
-    namespace(&mut world, "n");
+    let mut test_server = TestServer::new();
+    namespace(&mut test_server, "n");
     let deployments = "/apis/apps/v1/namespaces/n/deployments";
     let spec =
         json!({"selector": {"matchLabels": {"a": "b"}}, "template": pod_template("run", &json!({"a": "b"}))});
-    world.must("POST", deployments, &json!({"metadata": {"name": "d"}, "spec": spec}));
-    world.pass(2);
+    test_server.must("POST", deployments, &json!({"metadata": {"name": "d"}, "spec": spec}));
+    test_server.pass(2);
     let patch = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "y"}]}}}});
-    world.must("PATCH strategic", &format!("{deployments}/d"), &patch);
-    world.pass(2);
-    let pods = items(&mut world, "/api/v1/namespaces/n/pods");
+    test_server.must("PATCH strategic", &format!("{deployments}/d"), &patch);
+    test_server.pass(2);
+    let pods = items(&mut test_server, "/api/v1/namespaces/n/pods");
     assert_eq!(pods.len(), 1);
     assert_eq!(
         (&pods[0]["spec"]["containers"][0]["image"], &pods[0]["spec"]["containers"][0]["name"]),
@@ -212,15 +212,15 @@ fn a_new_template_replaces_the_pods() {
 
 #[test]
 fn a_stateful_set_makes_its_pods_in_order() {
-    let mut world = World::new();
-    namespace(&mut world, "n");
+    let mut test_server = TestServer::new();
+    namespace(&mut test_server, "n");
     let sets = "/apis/apps/v1/namespaces/n/statefulsets";
     let spec = json!({"replicas": 2, "selector": {"matchLabels": {"a": "s"}}, "template": pod_template("run", &json!({"a": "s"}))});
-    world.must("POST", sets, &json!({"metadata": {"name": "s"}, "spec": spec}));
-    world.pass(2);
-    let set = world.must("GET", &format!("{sets}/s"), &Value::Null);
+    test_server.must("POST", sets, &json!({"metadata": {"name": "s"}, "spec": spec}));
+    test_server.pass(2);
+    let set = test_server.must("GET", &format!("{sets}/s"), &Value::Null);
     assert_eq!(set["status"]["readyReplicas"], 2);
-    let created: Vec<String> = world
+    let created: Vec<String> = test_server
         .server
         .changes_since(0)
         .iter()
@@ -228,9 +228,9 @@ fn a_stateful_set_makes_its_pods_in_order() {
         .map(|c| format!("{} {}", c.verb.as_str(), c.name()))
         .collect();
     assert_eq!(created, ["create s-0", "update s-0", "create s-1", "update s-1"]);
-    world.must("PATCH merge", &format!("{sets}/s/scale"), &json!({"spec": {"replicas": 0}}));
-    world.pass(2);
-    assert!(items(&mut world, "/api/v1/namespaces/n/pods").is_empty());
+    test_server.must("PATCH merge", &format!("{sets}/s/scale"), &json!({"spec": {"replicas": 0}}));
+    test_server.pass(2);
+    assert!(items(&mut test_server, "/api/v1/namespaces/n/pods").is_empty());
 }
 
 fn job(outcome: &str, spec: &Value) -> Value {
@@ -243,40 +243,42 @@ fn job(outcome: &str, spec: &Value) -> Value {
 
 #[test]
 fn a_job_completes_when_enough_pods_have_succeeded() {
-    let mut world = World::new();
-    namespace(&mut world, "n");
+    let mut test_server = TestServer::new();
+    namespace(&mut test_server, "n");
     let jobs = "/apis/batch/v1/namespaces/n/jobs";
-    world.must("POST", jobs, &job("succeed", &json!({"completions": 3, "parallelism": 2})));
-    world.pass(5);
-    let done = world.must("GET", &format!("{jobs}/j"), &Value::Null);
+    test_server.must("POST", jobs, &job("succeed", &json!({"completions": 3, "parallelism": 2})));
+    test_server.pass(5);
+    let done = test_server.must("GET", &format!("{jobs}/j"), &Value::Null);
     assert_eq!((&done["status"]["succeeded"], &done["status"]["active"]), (&json!(3), &Value::Null));
     for name in ["SuccessCriteriaMet", "Complete"] {
         assert_eq!(condition(&done, name)["reason"], "CompletionsReached");
         assert_eq!(condition(&done, name)["message"], "Reached expected number of succeeded pods");
     }
     assert!(
-        items(&mut world, "/api/v1/namespaces/n/pods").iter().all(|p| p["metadata"]["finalizers"].is_null())
+        items(&mut test_server, "/api/v1/namespaces/n/pods")
+            .iter()
+            .all(|p| p["metadata"]["finalizers"].is_null())
     );
-    let deleted = world.must("DELETE", &format!("{jobs}/j"), &Value::Null);
+    let deleted = test_server.must("DELETE", &format!("{jobs}/j"), &Value::Null);
     assert_eq!(deleted["metadata"]["finalizers"], json!(["orphan"]), "by default the pods of a Job stay");
-    world.pass(1);
-    assert_eq!(world.ask("GET", &format!("{jobs}/j"), &Value::Null).0, 404);
-    let pods = items(&mut world, "/api/v1/namespaces/n/pods");
+    test_server.pass(1);
+    assert_eq!(test_server.send("GET", &format!("{jobs}/j"), &Value::Null).0, 404);
+    let pods = items(&mut test_server, "/api/v1/namespaces/n/pods");
     assert_eq!(pods.len(), 3);
     assert!(pods.iter().all(|p| p["metadata"]["ownerReferences"].is_null()));
 }
 
 #[test]
 fn a_job_fails_when_too_many_pods_have_failed() {
-    let mut world = World::new();
-    namespace(&mut world, "n");
+    let mut test_server = TestServer::new();
+    namespace(&mut test_server, "n");
     let jobs = "/apis/batch/v1/namespaces/n/jobs";
-    world.must("POST", jobs, &job("fail", &json!({"backoffLimit": 1})));
-    world.pass(5);
-    let going = world.must("GET", &format!("{jobs}/j"), &Value::Null);
+    test_server.must("POST", jobs, &job("fail", &json!({"backoffLimit": 1})));
+    test_server.pass(5);
+    let going = test_server.must("GET", &format!("{jobs}/j"), &Value::Null);
     assert_eq!((&going["status"]["failed"], &going["status"]["conditions"]), (&json!(1), &Value::Null));
-    world.pass(10);
-    let failed = world.must("GET", &format!("{jobs}/j"), &Value::Null);
+    test_server.pass(10);
+    let failed = test_server.must("GET", &format!("{jobs}/j"), &Value::Null);
     assert_eq!(failed["status"]["failed"], 2);
     assert_eq!(
         (&condition(&failed, "Failed")["reason"], &condition(&failed, "Failed")["message"]),
@@ -286,19 +288,19 @@ fn a_job_fails_when_too_many_pods_have_failed() {
 
 #[test]
 fn a_suspended_job_has_no_pods() {
-    let mut world = World::new();
-    namespace(&mut world, "n");
+    let mut test_server = TestServer::new();
+    namespace(&mut test_server, "n");
     let jobs = "/apis/batch/v1/namespaces/n/jobs";
-    world.must("POST", jobs, &job("run", &json!({})));
-    world.pass(2);
-    world.must("PATCH merge", &format!("{jobs}/j"), &json!({"spec": {"suspend": true}}));
-    world.pass(2);
-    assert!(items(&mut world, "/api/v1/namespaces/n/pods").is_empty());
-    let suspended = world.must("GET", &format!("{jobs}/j"), &Value::Null);
+    test_server.must("POST", jobs, &job("run", &json!({})));
+    test_server.pass(2);
+    test_server.must("PATCH merge", &format!("{jobs}/j"), &json!({"spec": {"suspend": true}}));
+    test_server.pass(2);
+    assert!(items(&mut test_server, "/api/v1/namespaces/n/pods").is_empty());
+    let suspended = test_server.must("GET", &format!("{jobs}/j"), &Value::Null);
     assert_eq!(condition(&suspended, "Suspended")["status"], "True");
-    world.must("PATCH merge", &format!("{jobs}/j"), &json!({"spec": {"suspend": false}}));
-    world.pass(2);
-    assert_eq!(items(&mut world, "/api/v1/namespaces/n/pods").len(), 1);
+    test_server.must("PATCH merge", &format!("{jobs}/j"), &json!({"spec": {"suspend": false}}));
+    test_server.pass(2);
+    assert_eq!(items(&mut test_server, "/api/v1/namespaces/n/pods").len(), 1);
 }
 
 fn owned(owner: &Value, kind: &str, name: &str) -> Value {
@@ -308,83 +310,90 @@ fn owned(owner: &Value, kind: &str, name: &str) -> Value {
 
 #[test]
 fn dependents_go_with_the_last_of_their_owners() {
-    let mut world = World::new();
+    let mut test_server = TestServer::new();
     let maps = "/api/v1/namespaces/default/configmaps";
-    let first = world.must("POST", maps, &json!({"metadata": {"name": "first"}}));
-    let second = world.must("POST", maps, &json!({"metadata": {"name": "second"}}));
+    let first = test_server.must("POST", maps, &json!({"metadata": {"name": "first"}}));
+    let second = test_server.must("POST", maps, &json!({"metadata": {"name": "second"}}));
     let mut both = owned(&first, "ConfigMap", "both");
     let other = owned(&second, "ConfigMap", "both")["metadata"]["ownerReferences"][0].clone();
     both["metadata"]["ownerReferences"].as_array_mut().unwrap().push(other);
-    world.must("POST", maps, &both);
-    world.must("DELETE", &format!("{maps}/first"), &Value::Null);
-    world.pass(1);
-    let left = world.must("GET", &format!("{maps}/both"), &Value::Null);
+    test_server.must("POST", maps, &both);
+    test_server.must("DELETE", &format!("{maps}/first"), &Value::Null);
+    test_server.pass(1);
+    let left = test_server.must("GET", &format!("{maps}/both"), &Value::Null);
     assert_eq!(left["metadata"]["ownerReferences"].as_array().unwrap().len(), 1);
-    world.must("DELETE", &format!("{maps}/second"), &Value::Null);
-    world.pass(1);
-    assert_eq!(world.ask("GET", &format!("{maps}/both"), &Value::Null).0, 404);
+    test_server.must("DELETE", &format!("{maps}/second"), &Value::Null);
+    test_server.pass(1);
+    assert_eq!(test_server.send("GET", &format!("{maps}/both"), &Value::Null).0, 404);
 }
 
 #[test]
 fn an_owner_in_another_namespace_counts_as_absent() {
-    let mut world = World::new();
-    let owner =
-        world.must("POST", "/api/v1/namespaces/default/configmaps", &json!({"metadata": {"name": "o"}}));
-    world.must("POST", "/api/v1/namespaces/kube-system/configmaps", &owned(&owner, "ConfigMap", "d"));
-    world.pass(1);
-    assert_eq!(world.ask("GET", "/api/v1/namespaces/kube-system/configmaps/d", &Value::Null).0, 404);
+    let mut test_server = TestServer::new();
+    let owner = test_server.must(
+        "POST",
+        "/api/v1/namespaces/default/configmaps",
+        &json!({"metadata": {"name": "o"}}),
+    );
+    test_server.must("POST", "/api/v1/namespaces/kube-system/configmaps", &owned(&owner, "ConfigMap", "d"));
+    test_server.pass(1);
+    assert_eq!(test_server.send("GET", "/api/v1/namespaces/kube-system/configmaps/d", &Value::Null).0, 404);
 }
 
 #[test]
 fn a_definition_takes_its_objects_along() {
-    let mut world = World::new();
+    let mut test_server = TestServer::new();
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-    world.must("POST", definitions, &server_support::widget_definition());
+    test_server.must("POST", definitions, &server_support::widget_definition());
     let one =
         json!({"apiVersion": "x.io/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": {"size": 1}});
-    world.must("POST", "/apis/x.io/v1/namespaces/default/widgets", &one);
-    let made = world.must("GET", &format!("{definitions}/widgets.x.io"), &Value::Null);
+    test_server.must("POST", "/apis/x.io/v1/namespaces/default/widgets", &one);
+    let made = test_server.must("GET", &format!("{definitions}/widgets.x.io"), &Value::Null);
     assert_eq!(condition(&made, "Established")["status"], "True");
-    world.must("DELETE", &format!("{definitions}/widgets.x.io"), &Value::Null);
-    world.pass(1);
-    assert_eq!(world.ask("GET", &format!("{definitions}/widgets.x.io"), &Value::Null).0, 404);
-    assert_eq!(world.ask("GET", "/apis/x.io/v1/namespaces/default/widgets", &Value::Null).0, 404);
-    world.must("POST", definitions, &server_support::widget_definition());
-    assert!(items(&mut world, "/apis/x.io/v1/namespaces/default/widgets").is_empty());
+    test_server.must("DELETE", &format!("{definitions}/widgets.x.io"), &Value::Null);
+    test_server.pass(1);
+    assert_eq!(test_server.send("GET", &format!("{definitions}/widgets.x.io"), &Value::Null).0, 404);
+    assert_eq!(test_server.send("GET", "/apis/x.io/v1/namespaces/default/widgets", &Value::Null).0, 404);
+    test_server.must("POST", definitions, &server_support::widget_definition());
+    assert!(items(&mut test_server, "/apis/x.io/v1/namespaces/default/widgets").is_empty());
 }
 
 #[test]
-fn nothing_is_due_in_a_world_that_has_settled() {
-    let mut world = World::new();
-    namespace(&mut world, "n");
+fn nothing_is_due_in_a_cluster_that_has_settled() {
+    let mut test_server = TestServer::new();
+    namespace(&mut test_server, "n");
     let template = pod_template("run", &json!({"a": "b"}));
     let spec = json!({"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": template});
-    world.must(
+    test_server.must(
         "POST",
         "/apis/apps/v1/namespaces/n/deployments",
         &json!({"metadata": {"name": "d"}, "spec": spec}),
     );
-    world.pass(5);
-    let revision = world.server.revision();
-    world.pass(3600);
-    assert_eq!((world.models.pending(&world.server, world.now), world.server.revision()), (None, revision));
+    test_server.pass(5);
+    let revision = test_server.server.revision();
+    test_server.pass(3600);
+    assert_eq!(
+        (test_server.models.pending(&test_server.server, test_server.now), test_server.server.revision()),
+        (None, revision)
+    );
 }
 
 #[test]
 fn a_quota_counts_the_objects_of_its_namespace() {
-    let mut world = World::new();
-    namespace(&mut world, "n");
+    let mut test_server = TestServer::new();
+    namespace(&mut test_server, "n");
     let quotas = "/api/v1/namespaces/n/resourcequotas";
     let hard = json!({"pods": "5", "count/configmaps": "9", "requests.cpu": "1"});
-    world.must("POST", quotas, &json!({"metadata": {"name": "q"}, "spec": {"hard": hard}}));
+    test_server.must("POST", quotas, &json!({"metadata": {"name": "q"}, "spec": {"hard": hard}}));
     let mut pod = pod_template("run", &json!({}));
     pod["metadata"]["name"] = "p".into();
-    world.must("POST", "/api/v1/namespaces/n/pods", &pod);
-    world.pass(1);
-    let used =
-        |world: &mut World| world.must("GET", &format!("{quotas}/q"), &Value::Null)["status"]["used"].clone();
-    assert_eq!(used(&mut world), json!({"pods": "1", "count/configmaps": "1"}));
-    world.must("DELETE", "/api/v1/namespaces/n/pods/p", &Value::Null);
-    world.pass(1);
-    assert_eq!(used(&mut world), json!({"pods": "0", "count/configmaps": "1"}));
+    test_server.must("POST", "/api/v1/namespaces/n/pods", &pod);
+    test_server.pass(1);
+    let used = |test_server: &mut TestServer| {
+        test_server.must("GET", &format!("{quotas}/q"), &Value::Null)["status"]["used"].clone()
+    };
+    assert_eq!(used(&mut test_server), json!({"pods": "1", "count/configmaps": "1"}));
+    test_server.must("DELETE", "/api/v1/namespaces/n/pods/p", &Value::Null);
+    test_server.pass(1);
+    assert_eq!(used(&mut test_server), json!({"pods": "0", "count/configmaps": "1"}));
 }

@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use coppice_sim::server::EventType;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use server_support::{World, widget_definition};
+use server_support::{TestServer, widget_definition};
 
 /// Where objects are made: a built-in kind and a custom one.
 const COLLECTIONS: [&str; 2] = ["configmaps", "widgets"];
 
 /// A request on one of a few objects.
 #[derive(Clone, Debug)]
-enum Step {
+enum TestRequest {
     Create { collection: usize, name: u8, label: u8 },
     Patch { collection: usize, name: u8, label: u8 },
     Stale { collection: usize, name: u8 },
@@ -23,14 +23,14 @@ enum Step {
     Delete { collection: usize, name: u8 },
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<TestRequest>> {
     let step = (0..2usize, 0..6u8, 0..3u8, any::<bool>(), 0..10u8).prop_map(
         |(collection, name, label, held, what)| match what {
-            0..4 => Step::Create { collection, name, label },
-            4..6 => Step::Patch { collection, name, label },
-            6 => Step::Stale { collection, name },
-            7 => Step::Finalizer { collection, name, held },
-            _ => Step::Delete { collection, name },
+            0..4 => TestRequest::Create { collection, name, label },
+            4..6 => TestRequest::Patch { collection, name, label },
+            6 => TestRequest::Stale { collection, name },
+            7 => TestRequest::Finalizer { collection, name, held },
+            _ => TestRequest::Delete { collection, name },
         },
     );
     prop::collection::vec(step, 1..60)
@@ -43,10 +43,10 @@ fn uri(collection: usize) -> String {
     }
 }
 
-fn world() -> World {
-    let mut world = World::new();
-    world.must("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &widget_definition());
-    world
+fn test_server() -> TestServer {
+    let mut test_server = TestServer::new();
+    test_server.must("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &widget_definition());
+    test_server
 }
 
 fn object(collection: usize, name: u8, label: u8) -> Value {
@@ -59,26 +59,26 @@ fn object(collection: usize, name: u8, label: u8) -> Value {
     }
 }
 
-fn play(world: &mut World, step: &Step) -> (u16, Value) {
+fn play(test_server: &mut TestServer, step: &TestRequest) -> (u16, Value) {
     match step {
-        Step::Create { collection, name, label } => {
-            world.ask("POST", &uri(*collection), &object(*collection, *name, *label))
+        TestRequest::Create { collection, name, label } => {
+            test_server.send("POST", &uri(*collection), &object(*collection, *name, *label))
         }
-        Step::Patch { collection, name, label } => {
+        TestRequest::Patch { collection, name, label } => {
             let patch = json!({"metadata": {"labels": {"l": label.to_string()}}});
-            world.ask("PATCH merge", &format!("{}/o{name}", uri(*collection)), &patch)
+            test_server.send("PATCH merge", &format!("{}/o{name}", uri(*collection)), &patch)
         }
-        Step::Stale { collection, name } => {
+        TestRequest::Stale { collection, name } => {
             let patch = json!({"metadata": {"resourceVersion": "1", "labels": {"l": "stale"}}});
-            world.ask("PATCH merge", &format!("{}/o{name}", uri(*collection)), &patch)
+            test_server.send("PATCH merge", &format!("{}/o{name}", uri(*collection)), &patch)
         }
-        Step::Finalizer { collection, name, held } => {
+        TestRequest::Finalizer { collection, name, held } => {
             let finalizers = if *held { json!(["x.io/y"]) } else { Value::Null };
             let patch = json!({"metadata": {"finalizers": finalizers}});
-            world.ask("PATCH merge", &format!("{}/o{name}", uri(*collection)), &patch)
+            test_server.send("PATCH merge", &format!("{}/o{name}", uri(*collection)), &patch)
         }
-        Step::Delete { collection, name } => {
-            world.ask("DELETE", &format!("{}/o{name}", uri(*collection)), &Value::Null)
+        TestRequest::Delete { collection, name } => {
+            test_server.send("DELETE", &format!("{}/o{name}", uri(*collection)), &Value::Null)
         }
     }
 }
@@ -94,9 +94,9 @@ fn by_name(list: &Value) -> BTreeMap<String, Value> {
     items.collect()
 }
 
-fn exact(world: &mut World, collection: usize, revision: u64, query: &str) -> Value {
+fn exact(test_server: &mut TestServer, collection: usize, revision: u64, query: &str) -> Value {
     let uri = format!("{}?resourceVersion={revision}&resourceVersionMatch=Exact{query}", uri(collection));
-    world.must("GET", &uri, &Value::Null)
+    test_server.must("GET", &uri, &Value::Null)
 }
 
 proptest! {
@@ -104,14 +104,14 @@ proptest! {
 
     #[test]
     fn revisions_grow_by_one_with_each_write_and_by_none_without(steps in steps()) {
-        let mut world = world();
+        let mut test_server = test_server();
         for step in &steps {
-            let before = world.server.revision();
-            let (code, _) = play(&mut world, step);
-            let after = world.server.revision();
+            let before = test_server.server.revision();
+            let (code, _) = play(&mut test_server, step);
+            let after = test_server.server.revision();
             prop_assert!(after == before || (after == before + 1 && code < 300), "{step:?}: {code}, {before} to {after}");
         }
-        for (at, change) in world.server.changes_since(0).iter().enumerate() {
+        for (at, change) in test_server.server.changes_since(0).iter().enumerate() {
             prop_assert_eq!(change.revision, at as u64 + 1);
             prop_assert_ne!(&change.before, &change.after);
         }
@@ -119,20 +119,20 @@ proptest! {
 
     #[test]
     fn a_watch_from_any_revision_is_the_difference_of_two_lists(steps in steps(), from in 0.0..1.0f64, selected in any::<bool>()) {
-        let mut world = world();
-        let start = world.server.revision();
+        let mut test_server = test_server();
+        let start = test_server.server.revision();
         for step in &steps {
-            play(&mut world, step);
+            play(&mut test_server, step);
         }
-        let end = world.server.revision();
+        let end = test_server.server.revision();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "small")]
         let from = start + (from * (end - start) as f64) as u64;
         let query = if selected { "&labelSelector=l%20in%20(0,1)" } else { "" };
         for collection in 0..COLLECTIONS.len() {
-            let mut state = by_name(&exact(&mut world, collection, from, query));
-            let mut watch = world.watch(&format!("{}?watch=1&resourceVersion={from}{query}", uri(collection)));
+            let mut state = by_name(&exact(&mut test_server, collection, from, query));
+            let mut watch = test_server.watch(&format!("{}?watch=1&resourceVersion={from}{query}", uri(collection)));
             let mut last = from;
-            for event in world.events(&mut watch) {
+            for event in test_server.events(&mut watch) {
                 prop_assert!(event.revision > last);
                 last = event.revision;
                 prop_assert_eq!(&event.object["metadata"]["resourceVersion"], &json!(last.to_string()));
@@ -144,26 +144,26 @@ proptest! {
                     other => prop_assert!(false, "{other:?}"),
                 }
             }
-            prop_assert_eq!(state, by_name(&exact(&mut world, collection, end, query)));
+            prop_assert_eq!(state, by_name(&exact(&mut test_server, collection, end, query)));
         }
     }
 
     #[test]
     fn pages_add_up_to_the_list_of_their_revision(before in steps(), between in steps(), limit in 1..4usize) {
-        let mut world = world();
+        let mut test_server = test_server();
         for step in &before {
-            play(&mut world, step);
+            play(&mut test_server, step);
         }
-        let whole = exact_now(&mut world);
+        let whole = exact_now(&mut test_server);
         let mut between = between.iter();
         let (mut items, mut token) = (Vec::new(), String::new());
         loop {
             let uri = format!("{}?limit={limit}&continue={token}", uri(0));
-            let page = world.must("GET", &uri, &Value::Null);
+            let page = test_server.must("GET", &uri, &Value::Null);
             prop_assert_eq!(&page["metadata"]["resourceVersion"], &whole["metadata"]["resourceVersion"]);
             items.extend(page["items"].as_array().unwrap().iter().cloned());
             for step in between.by_ref().take(5) {
-                play(&mut world, step);
+                play(&mut test_server, step);
             }
             match page["metadata"]["continue"].as_str() {
                 Some(next) => token = next.to_owned(),
@@ -176,15 +176,15 @@ proptest! {
     #[test]
     fn the_same_requests_give_the_same_bytes(steps in steps()) {
         let run = || {
-            let mut world = world();
-            let answers: Vec<(u16, Value)> = steps.iter().map(|step| play(&mut world, step)).collect();
-            world.pass(60);
-            (format!("{answers:?}"), format!("{:?}", world.server.changes_since(0)))
+            let mut test_server = test_server();
+            let answers: Vec<(u16, Value)> = steps.iter().map(|step| play(&mut test_server, step)).collect();
+            test_server.pass(60);
+            (format!("{answers:?}"), format!("{:?}", test_server.server.changes_since(0)))
         };
         prop_assert_eq!(run(), run());
     }
 }
 
-fn exact_now(world: &mut World) -> Value {
-    world.must("GET", &uri(0), &Value::Null)
+fn exact_now(test_server: &mut TestServer) -> Value {
+    test_server.must("GET", &uri(0), &Value::Null)
 }

@@ -5,13 +5,13 @@ mod server_support;
 
 use coppice_sim::server::EventType;
 use serde_json::{Value, json};
-use server_support::{World, told};
+use server_support::{TestServer, event_lines};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-fn maps(world: &mut World, names: &[&str]) {
+fn maps(test_server: &mut TestServer, names: &[&str]) {
     for name in names {
-        world.must(
+        test_server.must(
             "POST",
             MAPS,
             &json!({"metadata": {"name": name, "labels": {"name": name, "all": "yes"}}}),
@@ -25,39 +25,39 @@ fn names(list: &Value) -> Vec<&str> {
 
 #[test]
 fn pages_show_the_revision_of_the_first() {
-    let mut world = World::new();
-    maps(&mut world, &["a", "b", "c", "d"]);
-    let first = world.must("GET", &format!("{MAPS}?limit=2"), &Value::Null);
+    let mut test_server = TestServer::new();
+    maps(&mut test_server, &["a", "b", "c", "d"]);
+    let first = test_server.must("GET", &format!("{MAPS}?limit=2"), &Value::Null);
     assert_eq!((names(&first), &first["metadata"]["remainingItemCount"]), (vec!["a", "b"], &json!(2)));
-    world.must("DELETE", &format!("{MAPS}/d"), &Value::Null);
-    maps(&mut world, &["bb"]);
+    test_server.must("DELETE", &format!("{MAPS}/d"), &Value::Null);
+    maps(&mut test_server, &["bb"]);
     let token = first["metadata"]["continue"].as_str().unwrap().to_owned();
-    let second = world.must("GET", &format!("{MAPS}?limit=2&continue={token}"), &Value::Null);
+    let second = test_server.must("GET", &format!("{MAPS}?limit=2&continue={token}"), &Value::Null);
     assert_eq!(names(&second), ["c", "d"]);
     assert_eq!(second["metadata"], json!({"resourceVersion": first["metadata"]["resourceVersion"]}));
-    world.server.compact(world.server.revision());
-    let (code, gone) = world.ask("GET", &format!("{MAPS}?limit=2&continue={token}"), &Value::Null);
+    test_server.server.compact(test_server.server.revision());
+    let (code, gone) = test_server.send("GET", &format!("{MAPS}?limit=2&continue={token}"), &Value::Null);
     assert_eq!((code, &gone["reason"]), (410, &json!("Expired")));
     let token = gone["metadata"]["continue"].as_str().unwrap().to_owned();
-    let rest = world.must("GET", &format!("{MAPS}?limit=9&continue={token}"), &Value::Null);
+    let rest = test_server.must("GET", &format!("{MAPS}?limit=9&continue={token}"), &Value::Null);
     assert_eq!(names(&rest), ["bb", "c"], "an inconsistent continuation shows the present");
 }
 
 #[test]
 fn the_token_has_the_form_of_the_real_one() {
-    let mut world = World::new();
-    maps(&mut world, &["a", "b"]);
-    let list = world.must("GET", &format!("{MAPS}?limit=1"), &Value::Null);
+    let mut test_server = TestServer::new();
+    maps(&mut test_server, &["a", "b"]);
+    let list = test_server.must("GET", &format!("{MAPS}?limit=1"), &Value::Null);
     let token = list["metadata"]["continue"].as_str().unwrap();
     let decoded = base64::Engine::decode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, token).unwrap();
-    let revision = world.server.revision();
+    let revision = test_server.server.revision();
     let decoded: Value = serde_json::from_slice(&decoded).unwrap();
     assert_eq!(decoded, json!({"v": "meta.k8s.io/v1", "rv": revision, "start": "/a\u{0}"}));
 }
 
 #[test]
 fn what_cannot_be_listed_is_explained_as_by_the_real_server() {
-    let mut world = World::new();
+    let mut test_server = TestServer::new();
     let gone_by = |query: &str| format!("{MAPS}?{query}");
     let forbidden = "ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: ";
     let cases: &[(&str, u16, String)] = &[
@@ -79,12 +79,12 @@ fn what_cannot_be_listed_is_explained_as_by_the_real_server() {
         ("watch=1&resourceVersion=abc", 500, "resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": invalid syntax".to_owned()),
     ];
     for (query, code, message) in cases {
-        let (given, answer) = world.ask("GET", &gone_by(query), &Value::Null);
+        let (given, answer) = test_server.send("GET", &gone_by(query), &Value::Null);
         assert_eq!((given, &answer["message"]), (*code, &json!(message)), "{query}");
     }
-    let current = world.server.revision();
+    let current = test_server.server.revision();
     for uri in [gone_by("resourceVersion=999999"), format!("{MAPS}/x?resourceVersion=999999")] {
-        let (code, answer) = world.ask("GET", &uri, &Value::Null);
+        let (code, answer) = test_server.send("GET", &uri, &Value::Null);
         assert_eq!(
             (code, &answer["message"]),
             (504, &json!(format!("Timeout: Too large resource version: 999999, current: {current}")))
@@ -94,8 +94,8 @@ fn what_cannot_be_listed_is_explained_as_by_the_real_server() {
 
 #[test]
 fn selectors_pick_out_what_they_say() {
-    let mut world = World::new();
-    maps(&mut world, &["a", "b", "c"]);
+    let mut test_server = TestServer::new();
+    maps(&mut test_server, &["a", "b", "c"]);
     for (query, expected) in [
         ("labelSelector=name%20in%20(a,c)", vec!["a", "c"]),
         ("labelSelector=name%20notin%20(a,c)", vec!["b"]),
@@ -105,27 +105,33 @@ fn selectors_pick_out_what_they_say() {
         ("fieldSelector=metadata.name!=a,metadata.namespace==default", vec!["b", "c"]),
         ("fieldSelector=metadata.name=b", vec!["b"]),
     ] {
-        let list = world.must("GET", &format!("{MAPS}?{query}"), &Value::Null);
+        let list = test_server.must("GET", &format!("{MAPS}?{query}"), &Value::Null);
         assert_eq!(names(&list), expected, "{query}");
     }
 }
 
 #[test]
 fn a_list_can_be_of_the_past() {
-    let mut world = World::new();
-    maps(&mut world, &["a", "b"]);
-    let then = world.server.revision();
-    world.must("DELETE", &format!("{MAPS}/a"), &Value::Null);
-    world.must("PATCH merge", &format!("{MAPS}/b"), &json!({"data": {"x": "y"}}));
-    maps(&mut world, &["c"]);
-    let past =
-        world.must("GET", &format!("{MAPS}?resourceVersion={then}&resourceVersionMatch=Exact"), &Value::Null);
+    let mut test_server = TestServer::new();
+    maps(&mut test_server, &["a", "b"]);
+    let then = test_server.server.revision();
+    test_server.must("DELETE", &format!("{MAPS}/a"), &Value::Null);
+    test_server.must("PATCH merge", &format!("{MAPS}/b"), &json!({"data": {"x": "y"}}));
+    maps(&mut test_server, &["c"]);
+    let past = test_server.must(
+        "GET",
+        &format!("{MAPS}?resourceVersion={then}&resourceVersionMatch=Exact"),
+        &Value::Null,
+    );
     assert_eq!((names(&past), &past["items"][1]["data"]), (vec!["a", "b"], &Value::Null));
-    let present = world.must("GET", &format!("{MAPS}?resourceVersion={then}"), &Value::Null);
+    let present = test_server.must("GET", &format!("{MAPS}?resourceVersion={then}"), &Value::Null);
     assert_eq!(names(&present), ["b", "c"], "not older than");
-    world.server.compact(then + 1);
-    let (code, gone) =
-        world.ask("GET", &format!("{MAPS}?resourceVersion={then}&resourceVersionMatch=Exact"), &Value::Null);
+    test_server.server.compact(then + 1);
+    let (code, gone) = test_server.send(
+        "GET",
+        &format!("{MAPS}?resourceVersion={then}&resourceVersionMatch=Exact"),
+        &Value::Null,
+    );
     assert_eq!(
         (code, &gone["message"]),
         (410, &json!("The resourceVersion for the provided list is too old."))
@@ -133,47 +139,47 @@ fn a_list_can_be_of_the_past() {
 }
 
 #[test]
-fn a_watch_tells_every_change_from_its_revision_on() {
-    let mut world = World::new();
-    maps(&mut world, &["a"]);
-    let from = world.server.revision();
-    let mut watch = world.watch(&format!("{MAPS}?watch=1&resourceVersion={from}"));
-    assert_eq!(told(&world.events(&mut watch)), Vec::<String>::new());
-    maps(&mut world, &["b"]);
-    world.must("PATCH merge", &format!("{MAPS}/a"), &json!({"data": {"x": "y"}}));
-    world.must("DELETE", &format!("{MAPS}/b"), &Value::Null);
-    world.must(
+fn a_watch_sends_every_change_from_its_revision_on() {
+    let mut test_server = TestServer::new();
+    maps(&mut test_server, &["a"]);
+    let from = test_server.server.revision();
+    let mut watch = test_server.watch(&format!("{MAPS}?watch=1&resourceVersion={from}"));
+    assert_eq!(event_lines(&test_server.events(&mut watch)), Vec::<String>::new());
+    maps(&mut test_server, &["b"]);
+    test_server.must("PATCH merge", &format!("{MAPS}/a"), &json!({"data": {"x": "y"}}));
+    test_server.must("DELETE", &format!("{MAPS}/b"), &Value::Null);
+    test_server.must(
         "POST",
         "/api/v1/namespaces/kube-system/configmaps",
         &json!({"metadata": {"name": "elsewhere"}}),
     );
     let mut held = watch.clone();
-    assert!(world.server.next(&mut held, from).is_none(), "a watch can be held at a revision");
-    assert_eq!(told(&[world.server.next(&mut held, from + 1).unwrap()]), ["ADDED b"]);
-    let events = world.events(&mut watch);
-    assert_eq!(told(&events), ["ADDED b", "MODIFIED a", "DELETED b"]);
+    assert!(test_server.server.next(&mut held, from).is_none(), "a watch can be held at a revision");
+    assert_eq!(event_lines(&[test_server.server.next(&mut held, from + 1).unwrap()]), ["ADDED b"]);
+    let events = test_server.events(&mut watch);
+    assert_eq!(event_lines(&events), ["ADDED b", "MODIFIED a", "DELETED b"]);
     assert_eq!(events[2].object["metadata"]["resourceVersion"], json!((from + 3).to_string()));
-    assert_eq!(watch.position(), world.server.revision());
+    assert_eq!(watch.position(), test_server.server.revision());
 }
 
 #[test]
 fn a_watch_without_a_revision_begins_with_what_is_there() {
-    let mut world = World::new();
-    maps(&mut world, &["a", "b"]);
-    let mut watch = world.watch(&format!("{MAPS}?watch=1&labelSelector=name=a"));
-    assert_eq!(told(&world.events(&mut watch)), ["ADDED a"]);
+    let mut test_server = TestServer::new();
+    maps(&mut test_server, &["a", "b"]);
+    let mut watch = test_server.watch(&format!("{MAPS}?watch=1&labelSelector=name=a"));
+    assert_eq!(event_lines(&test_server.events(&mut watch)), ["ADDED a"]);
     let uri = format!(
         "{MAPS}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
     );
-    let mut watch = world.watch(&uri);
-    let events = world.events(&mut watch);
-    assert_eq!(told(&events), ["ADDED a", "ADDED b", "BOOKMARK -"]);
-    let revision = world.server.revision().to_string();
+    let mut watch = test_server.watch(&uri);
+    let events = test_server.events(&mut watch);
+    assert_eq!(event_lines(&events), ["ADDED a", "ADDED b", "BOOKMARK -"]);
+    let revision = test_server.server.revision().to_string();
     assert_eq!(
         events[2].object["metadata"],
         json!({"resourceVersion": revision, "annotations": {"k8s.io/initial-events-end": "true"}})
     );
-    let bookmark = world.server.bookmark(&watch);
+    let bookmark = test_server.server.bookmark(&watch);
     assert_eq!(
         (bookmark.event, &bookmark.object["metadata"]),
         (EventType::Bookmark, &json!({"resourceVersion": revision}))
@@ -182,53 +188,57 @@ fn a_watch_without_a_revision_begins_with_what_is_there() {
 
 #[test]
 fn what_enters_or_leaves_a_selector_is_added_or_deleted() {
-    let mut world = World::new();
-    maps(&mut world, &["a"]);
-    let from = world.server.revision();
-    let mut watch = world.watch(&format!("{MAPS}?watch=1&resourceVersion={from}&labelSelector=name=x"));
+    let mut test_server = TestServer::new();
+    maps(&mut test_server, &["a"]);
+    let from = test_server.server.revision();
+    let mut watch = test_server.watch(&format!("{MAPS}?watch=1&resourceVersion={from}&labelSelector=name=x"));
     for label in ["x", "x2", "x"] {
-        world.must("PATCH merge", &format!("{MAPS}/a"), &json!({"metadata": {"labels": {"name": label}}}));
+        test_server.must(
+            "PATCH merge",
+            &format!("{MAPS}/a"),
+            &json!({"metadata": {"labels": {"name": label}}}),
+        );
     }
-    world.must("PATCH merge", &format!("{MAPS}/a"), &json!({"data": {"x": "y"}}));
-    let events = world.events(&mut watch);
-    assert_eq!(told(&events), ["ADDED a", "DELETED a", "ADDED a", "MODIFIED a"]);
+    test_server.must("PATCH merge", &format!("{MAPS}/a"), &json!({"data": {"x": "y"}}));
+    let events = test_server.events(&mut watch);
+    assert_eq!(event_lines(&events), ["ADDED a", "DELETED a", "ADDED a", "MODIFIED a"]);
     assert_eq!(events[1].object["metadata"]["labels"]["name"], "x", "the last state that was selected");
     assert_eq!(events[1].object["metadata"]["resourceVersion"], json!((from + 2).to_string()));
 }
 
 #[test]
 fn a_watch_from_before_the_compaction_ends_with_an_error() {
-    let mut world = World::new();
-    maps(&mut world, &["a", "b", "c"]);
-    let from = world.server.revision() - 3;
-    let mut lagging = world.watch(&format!("{MAPS}?watch=1&resourceVersion={from}"));
-    world.server.compact(from + 2);
-    let mut late = world.watch(&format!("{MAPS}?watch=1&resourceVersion={from}"));
+    let mut test_server = TestServer::new();
+    maps(&mut test_server, &["a", "b", "c"]);
+    let from = test_server.server.revision() - 3;
+    let mut lagging = test_server.watch(&format!("{MAPS}?watch=1&resourceVersion={from}"));
+    test_server.server.compact(from + 2);
+    let mut late = test_server.watch(&format!("{MAPS}?watch=1&resourceVersion={from}"));
     for watch in [&mut lagging, &mut late] {
-        let events = world.events(watch);
+        let events = test_server.events(watch);
         let status = &events[0].object;
         assert_eq!(
-            (told(&events), &status["code"], &status["reason"]),
+            (event_lines(&events), &status["code"], &status["reason"]),
             (vec!["ERROR -".to_owned()], &json!(410), &json!("Expired"))
         );
         assert_eq!(status["message"], format!("too old resource version: {from} ({})", from + 2));
         assert!(watch.ended());
     }
-    let mut fine = world.watch(&format!("{MAPS}?watch=1&resourceVersion={}", from + 2));
-    assert_eq!(told(&world.events(&mut fine)), ["ADDED c"]);
+    let mut fine = test_server.watch(&format!("{MAPS}?watch=1&resourceVersion={}", from + 2));
+    assert_eq!(event_lines(&test_server.events(&mut fine)), ["ADDED c"]);
 }
 
 #[test]
 fn events_are_the_same_objects_in_both_groups() {
-    let mut world = World::new();
-    world.must(
+    let mut test_server = TestServer::new();
+    test_server.must(
         "POST",
         "/apis/events.k8s.io/v1/namespaces/default/events",
         &json!({"metadata": {"name": "e"}, "regarding": {"kind": "Pod", "name": "x"}, "note": "m", "type": "Normal",
             "reason": "Told", "action": "Tell", "eventTime": "2001-02-03T04:05:06.789012Z", "reportingController": "c",
             "reportingInstance": "i"}),
     );
-    let core = world.must(
+    let core = test_server.must(
         "GET",
         "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name=x",
         &Value::Null,
@@ -237,7 +247,7 @@ fn events_are_the_same_objects_in_both_groups() {
         (&core["items"][0]["message"], &core["items"][0]["reportingComponent"]),
         (&json!("m"), &json!("c"))
     );
-    let new = world.must("GET", "/apis/events.k8s.io/v1/namespaces/default/events/e", &Value::Null);
+    let new = test_server.must("GET", "/apis/events.k8s.io/v1/namespaces/default/events/e", &Value::Null);
     assert_eq!(
         (&new["apiVersion"], &new["note"], &new["message"]),
         (&json!("events.k8s.io/v1"), &json!("m"), &Value::Null)
@@ -246,20 +256,20 @@ fn events_are_the_same_objects_in_both_groups() {
 
 #[test]
 fn other_forms_of_objects_are_given_on_request() {
-    let mut world = World::new();
-    maps(&mut world, &["a"]);
-    let get = |world: &mut World, accept: &str| {
+    let mut test_server = TestServer::new();
+    maps(&mut test_server, &["a"]);
+    let get = |test_server: &mut TestServer, accept: &str| {
         let request = coppice_sim::server::Request::get(&format!("{MAPS}/a")).accept(accept);
-        let response = world.server.handle(world.now, "alice", &request).done().unwrap();
+        let response = test_server.server.handle(test_server.now, "alice", &request).done().unwrap();
         (response.code, response.body.to_value())
     };
-    let (_, metadata) = get(&mut world, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
+    let (_, metadata) = get(&mut test_server, "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1");
     assert_eq!(
         (&metadata["kind"], &metadata["metadata"]["name"]),
         (&json!("PartialObjectMetadata"), &json!("a"))
     );
-    let (_, table) = get(&mut world, "application/json;as=Table;v=v1;g=meta.k8s.io,application/json");
+    let (_, table) = get(&mut test_server, "application/json;as=Table;v=v1;g=meta.k8s.io,application/json");
     assert_eq!(table["rows"][0]["cells"], json!(["a", 0, "0s"]));
-    let (code, refused) = get(&mut world, "text/foo");
+    let (code, refused) = get(&mut test_server, "text/foo");
     assert_eq!((code, &refused["reason"]), (406, &json!("NotAcceptable")));
 }

@@ -5,7 +5,7 @@ mod server_support;
 
 use serde_json::{Value, json};
 use server_support::Expected::{Has, Says};
-use server_support::{World, play};
+use server_support::{TestServer, play};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -15,9 +15,9 @@ fn map(name: &str) -> Value {
 
 #[test]
 fn creating_answers_as_the_real_server() {
-    let mut world = World::new();
+    let mut test_server = TestServer::new();
     play(
-        &mut world,
+        &mut test_server,
         vec![
             (
                 "POST",
@@ -143,9 +143,12 @@ fn creating_answers_as_the_real_server() {
 
 #[test]
 fn a_name_that_is_none_is_explained() {
-    let mut world = World::new();
-    let (code, answer) =
-        world.ask("POST", MAPS, &json!({"metadata": {"name": "A_b", "labels": {"a b": "c", "ok": "-x"}}}));
+    let mut test_server = TestServer::new();
+    let (code, answer) = test_server.send(
+        "POST",
+        MAPS,
+        &json!({"metadata": {"name": "A_b", "labels": {"a b": "c", "ok": "-x"}}}),
+    );
     assert_eq!(code, 422);
     let causes: Vec<&str> = answer["details"]["causes"]
         .as_array()
@@ -162,13 +165,14 @@ fn a_name_that_is_none_is_explained() {
 
 #[test]
 fn updating_answers_as_the_real_server() {
-    let mut world = World::new();
-    world.must("POST", MAPS, &map("a"));
+    let mut test_server = TestServer::new();
+    test_server.must("POST", MAPS, &map("a"));
     let uid =
-        world.must("GET", "/api/v1/namespaces/default/configmaps/a", &Value::Null)["metadata"]["uid"].clone();
+        test_server.must("GET", "/api/v1/namespaces/default/configmaps/a", &Value::Null)["metadata"]["uid"]
+            .clone();
     let one = "/api/v1/namespaces/default/configmaps/a";
     play(
-        &mut world,
+        &mut test_server,
         vec![
             (
                 "PUT",
@@ -284,7 +288,7 @@ fn updating_answers_as_the_real_server() {
             ),
         ],
     );
-    let (code, answer) = world.ask("PUT", one, &json!({"metadata": {"name": "a", "uid": "abc"}}));
+    let (code, answer) = test_server.send("PUT", one, &json!({"metadata": {"name": "a", "uid": "abc"}}));
     assert_eq!(code, 409);
     let message = format!(
         "Operation cannot be fulfilled on configmaps \"a\": StorageError: invalid object, Code: 4, Key: /registry/configmaps/default/a, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: abc, UID in object meta: {}",
@@ -295,24 +299,27 @@ fn updating_answers_as_the_real_server() {
 
 #[test]
 fn an_update_that_changes_nothing_makes_no_revision() {
-    let mut world = World::new();
-    let made = world.must("POST", MAPS, &json!({"metadata": {"name": "a"}, "data": {"x": "y"}}));
-    let before = world.server.revision();
-    let again =
-        world.must("PATCH merge", "/api/v1/namespaces/default/configmaps/a", &json!({"data": {"x": "y"}}));
+    let mut test_server = TestServer::new();
+    let made = test_server.must("POST", MAPS, &json!({"metadata": {"name": "a"}, "data": {"x": "y"}}));
+    let before = test_server.server.revision();
+    let again = test_server.must(
+        "PATCH merge",
+        "/api/v1/namespaces/default/configmaps/a",
+        &json!({"data": {"x": "y"}}),
+    );
     assert_eq!(again, made);
-    assert_eq!(world.server.revision(), before);
+    assert_eq!(test_server.server.revision(), before);
 }
 
 #[test]
 fn leases_are_made_by_put_and_updated_only_at_their_revision() {
-    let mut world = World::new();
+    let mut test_server = TestServer::new();
     let one = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l";
     let lease = |revision: Value, holder: &str| json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l", "resourceVersion": revision}, "spec": {"holderIdentity": holder}});
-    let (code, made) = world.ask("PUT", one, &lease(Value::Null, "a"));
+    let (code, made) = test_server.send("PUT", one, &lease(Value::Null, "a"));
     assert_eq!((code, &made["spec"]["holderIdentity"]), (201, &json!("a")));
     play(
-        &mut world,
+        &mut test_server,
         vec![
             (
                 "PUT",
@@ -354,8 +361,8 @@ fn leases_are_made_by_put_and_updated_only_at_their_revision() {
 
 #[test]
 fn deleting_answers_as_the_real_server() {
-    let mut world = World::new();
-    let made = world.must("POST", MAPS, &map("a"));
+    let mut test_server = TestServer::new();
+    let made = test_server.must("POST", MAPS, &map("a"));
     let (uid, revision) =
         (made["metadata"]["uid"].as_str().unwrap(), made["metadata"]["resourceVersion"].as_str().unwrap());
     let one = "/api/v1/namespaces/default/configmaps/a";
@@ -373,12 +380,12 @@ fn deleting_answers_as_the_real_server() {
             ),
         ),
     ] {
-        let (code, answer) = world.ask("DELETE", one, &json!({"preconditions": preconditions}));
+        let (code, answer) = test_server.send("DELETE", one, &json!({"preconditions": preconditions}));
         assert_eq!((code, &answer["message"], &answer["reason"]), (409, &json!(message), &json!("Conflict")));
         assert_eq!(answer["details"], json!({"name": "a", "kind": "ConfigMap"}));
     }
     play(
-        &mut world,
+        &mut test_server,
         vec![
             (
                 "DELETE",
@@ -417,15 +424,15 @@ fn deleting_answers_as_the_real_server() {
 
 #[test]
 fn finalizers_hold_an_object_until_they_are_gone() {
-    let mut world = World::new();
-    world.must("POST", MAPS, &json!({"metadata": {"name": "f", "finalizers": ["x.io/y"]}}));
+    let mut test_server = TestServer::new();
+    test_server.must("POST", MAPS, &json!({"metadata": {"name": "f", "finalizers": ["x.io/y"]}}));
     let one = "/api/v1/namespaces/default/configmaps/f";
-    let deleted = world.must("DELETE", one, &Value::Null);
+    let deleted = test_server.must("DELETE", one, &Value::Null);
     assert_eq!(deleted["metadata"]["deletionGracePeriodSeconds"], 0);
     assert!(deleted["metadata"]["deletionTimestamp"].is_string());
-    assert_eq!(world.must("DELETE", one, &Value::Null), deleted, "a second deletion changes nothing");
+    assert_eq!(test_server.must("DELETE", one, &Value::Null), deleted, "a second deletion changes nothing");
     play(
-        &mut world,
+        &mut test_server,
         vec![
             (
                 "PATCH merge",

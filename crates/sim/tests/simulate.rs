@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use coppice_sim::simulate::{Forecast, Question, Setup, picture, simulate};
+use coppice_sim::simulate::{Forecast, OperatorOptions, SimulationRequest, simulate, svg_timeline};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -38,13 +38,13 @@ fn ahead(days: u64, mut objects: Vec<Value>) -> Forecast {
 }
 
 fn ahead_of(days: u64, objects: Vec<Value>) -> Forecast {
-    let question = Question {
+    let request = SimulationRequest {
         began: NOW.parse().unwrap(),
         lasts: Duration::from_hours(24 * days),
         objects,
-        setup: Setup { own_namespace: "coppice-system".to_owned(), scale_kinds: Vec::new() },
+        setup: OperatorOptions { own_namespace: "coppice-system".to_owned(), scale_kinds: Vec::new() },
     };
-    simulate(&question).unwrap()
+    simulate(&request).unwrap()
 }
 
 fn at(text: &str) -> Timestamp {
@@ -52,7 +52,7 @@ fn at(text: &str) -> Timestamp {
 }
 
 /// Reasons with their times, to the minute.
-fn story(forecast: &Forecast, namespace: &str) -> Vec<(String, String)> {
+fn reasons(forecast: &Forecast, namespace: &str) -> Vec<(String, String)> {
     let of = forecast.timeline.iter().filter(|entry| entry.namespace == namespace);
     of.map(|entry| (entry.at.strftime("%dT%H:%M").to_string(), entry.reason.clone())).collect()
 }
@@ -68,15 +68,15 @@ fn a_namespace_is_announced_and_deleted_when_its_time_has_come() {
     let expected =
         [("02T23:00", "DeletionAnnounced"), ("03T00:00", "PolicyFired"), ("03T00:00", "NamespaceDeleted")];
     let expected = expected.map(|(at, reason)| (at.to_owned(), reason.to_owned()));
-    assert_eq!(story(&forecast, "a"), expected);
-    let fate = &forecast.fates[0];
+    assert_eq!(reasons(&forecast, "a"), expected);
+    let fate = &forecast.managers[0];
     assert!(fate.deleted.unwrap() >= at("2026-03-03T00:00:00Z"), "{fate:?}");
-    assert_eq!((forecast.fates.len(), forecast.notes.as_slice()), (1, &[] as &[String]));
+    assert_eq!((forecast.managers.len(), forecast.notes.as_slice()), (1, &[] as &[String]));
     // The same question has the same answer.
     assert_eq!(format!("{:?}", ahead(7, objects.clone())), format!("{forecast:?}"));
     // Less far ahead it is still there.
     let sooner = ahead(1, objects);
-    assert_eq!(sooner.fates[0].deleted, None);
+    assert_eq!(sooner.managers[0].deleted, None);
     assert_eq!(sooner.timeline, []);
 }
 
@@ -84,8 +84,8 @@ fn a_namespace_is_announced_and_deleted_when_its_time_has_come() {
 fn without_settings_nothing_is_done() {
     let objects = vec![namespace("a", "2026-03-01T00:00:00Z"), manager("a", &delete_after("2d", "0s"))];
     let forecast = ahead_of(7, objects);
-    assert_eq!(forecast.fates[0].deleted, None);
-    assert!(format!("{:?}", forecast.fates[0]).contains("SettingsMissing"), "{:?}", forecast.fates[0]);
+    assert_eq!(forecast.managers[0].deleted, None);
+    assert!(format!("{:?}", forecast.managers[0]).contains("SettingsMissing"), "{:?}", forecast.managers[0]);
 }
 
 #[test]
@@ -93,14 +93,14 @@ fn what_was_begun_goes_on_from_where_it_is() {
     let mut warned = manager("a", &delete_after("1h", "6h"));
     // First as the operator itself writes it, an hour after its time.
     let before = ahead(1, vec![namespace("a", "2026-03-01T10:00:00Z"), warned.clone()]);
-    assert_eq!(story(&before, "a")[0], ("01T12:00".to_owned(), "DeletionAnnounced".to_owned()));
+    assert_eq!(reasons(&before, "a")[0], ("01T12:00".to_owned(), "DeletionAnnounced".to_owned()));
     warned["metadata"]["generation"] = 1.into();
     warned["status"] = json!({
         "observedGeneration": 1, "firings": 0, "phase": "Pending",
         "notice": { "policy": "end", "uid": "uid-of-a", "givenAt": "2026-03-01T11:00:00Z", "notBefore": "2026-03-01T17:00:00Z" },
     });
     let after = ahead(1, vec![namespace("a", "2026-03-01T10:00:00Z"), warned]);
-    let deleted = after.fates[0].deleted.unwrap();
+    let deleted = after.managers[0].deleted.unwrap();
     assert!((at("2026-03-01T17:00:00Z")..at("2026-03-01T17:01:00Z")).contains(&deleted), "{after:?}");
 }
 
@@ -117,16 +117,19 @@ fn the_budget_and_the_kill_switch_bind_here_too() {
         objects.extend([namespace(name, "2026-02-01T00:00:00Z"), manager(name, &delete_after("1h", "0s"))]);
     }
     let paused = ahead(1, objects.clone());
-    assert!(paused.fates.iter().all(|fate| fate.deleted.is_none() && fate.reason == "Paused"), "{paused:?}");
+    assert!(
+        paused.managers.iter().all(|fate| fate.deleted.is_none() && fate.reason == "Paused"),
+        "{paused:?}"
+    );
     objects[0] = config(&json!({ "perMinute": 100, "perHour": 1, "maxShare": "100%", "atLeast": 1 }));
     let slow = ahead(1, objects);
-    let mut deleted: Vec<Timestamp> = slow.fates.iter().map(|fate| fate.deleted.unwrap()).collect();
+    let mut deleted: Vec<Timestamp> = slow.managers.iter().map(|fate| fate.deleted.unwrap()).collect();
     deleted.sort_unstable();
     assert!(deleted.windows(2).all(|two| two[1].duration_since(two[0]).as_mins() >= 59), "{deleted:?}");
 }
 
 #[test]
-fn what_cannot_be_looked_at_is_said() {
+fn unreadable_kinds_are_reported() {
     let mut bad = manager("a", &json!([]));
     bad["spec"] = json!({ "policies": 7 });
     let other =
@@ -136,15 +139,15 @@ fn what_cannot_be_looked_at_is_said() {
     assert!(notes.contains("left out: NamespaceManager a/m: "), "{notes}");
     assert!(notes.contains("namespace gone was not given"), "{notes}");
     assert!(notes.contains("1 objects of kinds"), "{notes}");
-    assert_eq!(forecast.fates.len(), 1);
+    assert_eq!(forecast.managers.len(), 1);
 }
 
 #[test]
 fn the_picture_shows_each_namespace_and_escapes_what_it_shows() {
     let objects = vec![namespace("a", "2026-03-01T00:00:00Z"), manager("a", &delete_after("2d", "1h"))];
     let mut forecast = ahead(7, objects);
-    forecast.fates[0].message = "<&\">".to_owned();
-    let svg = picture::svg(&forecast);
+    forecast.managers[0].message = "<&\">".to_owned();
+    let svg = svg_timeline::svg(&forecast);
     assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
     assert_eq!(svg.matches("<rect ").count(), 2);
     assert_eq!(svg.matches("<title>").count(), 1 + forecast.timeline.len());

@@ -14,6 +14,8 @@ pub(crate) const IMAGE: &str = "registry.coppice.dev/coppice-operator";
 pub(crate) const WAKE_ALL: &str = "coppice-wake-all";
 /// How long that Job tries.
 const WAKE_WAIT: &str = "10m";
+/// How long it may exist without an end, in seconds: what it tries for, and two minutes for its image, its start and its end.
+const WAKE_DEADLINE: u32 = (10 + 2) * 60;
 
 /// The namespace. Its pods need no privileges, and none can get any.
 pub(crate) fn namespace(install: &Install) -> Value {
@@ -92,16 +94,18 @@ fn deployment(install: &Install) -> Value {
 /// Gives every workload its replicas back, before Coppice is uninstalled. By the operator's own account: it needs the Lease, so
 /// that no replica acts meanwhile, and status, which admission leaves to that account alone.
 pub(crate) fn wake_all(install: &Install) -> Value {
+    let mut env = vec![
+        field("COPPICE_NAMESPACE", "metadata.namespace"),
+        field("POD_NAME", "metadata.name"),
+        json!({"name": "COPPICE_LOG_FORMAT", "value": "json"}),
+    ];
+    env.extend(allocator());
     let container = json!({
         "name": "wake-all",
         "image": image(install),
         "imagePullPolicy": "IfNotPresent",
         "args": ["wake-all", "--wait", WAKE_WAIT],
-        "env": [
-            field("COPPICE_NAMESPACE", "metadata.namespace"),
-            field("POD_NAME", "metadata.name"),
-            {"name": "COPPICE_LOG_FORMAT", "value": "json"}
-        ],
+        "env": env,
         "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
         "securityContext": container_security()
     });
@@ -110,6 +114,7 @@ pub(crate) fn wake_all(install: &Install) -> Value {
         "apiVersion": "batch/v1", "kind": "Job", "metadata": install.local(WAKE_ALL),
         "spec": {
             "backoffLimit": 0,
+            "activeDeadlineSeconds": WAKE_DEADLINE,
             "template": {
                 "metadata": {"labels": {
                     "app.kubernetes.io/name": "coppice", "app.kubernetes.io/component": "wake-all",
@@ -126,6 +131,16 @@ pub(crate) fn wake_all(install: &Install) -> Value {
             }
         }
     })
+}
+
+/// What the allocator of our programs is asked for.
+fn allocator() -> [Value; 2] {
+    [
+        // Huge pages, where the kernel hands them out to everybody, keep 2 MiB for a few live bytes.
+        json!({"name": "MIMALLOC_ALLOW_THP", "value": "0"}),
+        // What a list needed goes back to the system at once.
+        json!({"name": "MIMALLOC_PURGE_DELAY", "value": "0"}),
+    ]
 }
 
 fn image(install: &Install) -> String {
@@ -185,21 +200,19 @@ fn container(install: &Install) -> Value {
     };
     let mut startup = probe("/livez", 2, 60);
     startup["#"] = json!("Two minutes for a slow node; after that, liveness has the word.");
+    let mut env = vec![
+        field("COPPICE_NAMESPACE", "metadata.namespace"),
+        field("POD_NAME", "metadata.name"),
+        json!({"name": "COPPICE_LISTEN", "value": "0.0.0.0:8080"}),
+        json!({"name": "COPPICE_LISTEN_PROBES", "value": "0.0.0.0:8081"}),
+        json!({"name": "COPPICE_LOG_FORMAT", "value": "json"}),
+    ];
+    env.extend(allocator());
     json!({
         "name": "operator",
         "image": image(install),
         "imagePullPolicy": "IfNotPresent",
-        "env": [
-            field("COPPICE_NAMESPACE", "metadata.namespace"),
-            field("POD_NAME", "metadata.name"),
-            {"name": "COPPICE_LISTEN", "value": "0.0.0.0:8080"},
-            {"name": "COPPICE_LISTEN_PROBES", "value": "0.0.0.0:8081"},
-            {"name": "COPPICE_LOG_FORMAT", "value": "json"},
-            // Huge pages, where the kernel hands them out to everybody, keep 2 MiB for a few live bytes.
-            {"name": "MIMALLOC_ALLOW_THP", "value": "0"},
-            // What a list needed goes back to the system at once.
-            {"name": "MIMALLOC_PURGE_DELAY", "value": "0"}
-        ],
+        "env": env,
         "ports": [
             {"name": "metrics", "containerPort": 8080, "protocol": "TCP"},
             {"name": "probes", "containerPort": 8081, "protocol": "TCP"}
@@ -210,4 +223,28 @@ fn container(install: &Install) -> Value {
         "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
         "securityContext": container_security()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_job_before_an_uninstallation_runs_as_the_operator_does_and_comes_to_an_end() {
+        let install = Install::kubectl();
+        let env = |object: &Value| {
+            let all = object.pointer("/spec/template/spec/containers/0/env").and_then(Value::as_array);
+            let ports = |variable: &&Value| {
+                variable["name"].as_str().is_some_and(|name| name.starts_with("COPPICE_LISTEN"))
+            };
+            all.into_iter().flatten().filter(|variable| !ports(variable)).cloned().collect::<Vec<_>>()
+        };
+        let (job, operator) = (wake_all(&install), deployment(&install));
+        assert!(env(&job).len() > 3);
+        assert_eq!(env(&job), env(&operator));
+        let minutes: u64 = WAKE_WAIT.strip_suffix('m').unwrap().parse().unwrap();
+        let deadline = job["spec"]["activeDeadlineSeconds"].as_u64().unwrap();
+        // And before Helm gives up after the 15 minutes that the notes advise.
+        assert!((minutes * 60 + 60..15 * 60).contains(&deadline), "{deadline}");
+    }
 }

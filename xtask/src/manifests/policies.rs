@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn every_policy_looks_at_one_account() {
+    fn every_policy_checks_one_account() {
         each_policy(|name, spec| {
             let condition = spec["matchConditions"][0]["expression"].as_str().unwrap();
             assert!(

@@ -63,7 +63,7 @@ fn rule(why: &str, group: &str, resources: &[&str], verbs: &[&str]) -> Value {
 fn cluster_rules() -> Value {
     json!([
         rule(
-            "Namespaces are watched, read afresh before a deletion, and deleted, always with uid and revision.",
+            "Namespaces are watched, read again before a deletion, and deleted, always with uid and revision.",
             "",
             &["namespaces"],
             &["get", "list", "watch", "delete"],

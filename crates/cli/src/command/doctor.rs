@@ -9,9 +9,9 @@ use clap::Args;
 use coppice_quantity::Duration;
 use serde::Serialize;
 
-use crate::args::{ConnectionArgs, Format, OutputArgs, any_time};
+use crate::args::{ConnectionArgs, Format, OutputArgs, any_duration};
 use crate::connect::{code, connect, failed};
-use crate::print::{self, ALARM, CARE, GOOD, HEADING};
+use crate::print::{self, ERROR, HEADING, OK, WARNING};
 use crate::terminal::PLAIN;
 use crate::{Exit, Io};
 
@@ -24,7 +24,7 @@ use crate::{Exit, Io};
 )]
 pub(crate) struct DoctorArgs {
     /// A deletion that takes longer than this is stuck
-    #[arg(long, value_name = "DURATION", value_parser = any_time, default_value = "5m")]
+    #[arg(long, value_name = "DURATION", value_parser = any_duration, default_value = "5m")]
     older_than: Duration,
     /// The namespace that Coppice is installed in
     #[arg(long, value_name = "NAME", default_value = coppice_api::names::SYSTEM_NAMESPACE)]
@@ -33,16 +33,16 @@ pub(crate) struct DoctorArgs {
     output: OutputArgs,
 }
 
-/// How something is.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 enum State {
     Ok,
     Problem,
-    /// It could not be looked at.
+    /// It could not be checked.
     Unknown,
 }
 
-/// Something that was looked at.
+/// Something that was checked.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Finding {
@@ -84,17 +84,17 @@ struct Section {
 
 pub(crate) async fn run(args: &DoctorArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
     let client = connect(connection, io).await?.client;
-    // Nothing makes sense if the server does not answer: said once, not for every question.
+    // No other check makes sense without an answer of the server: reported once, not for every check.
     client.apiserver_version().await.map_err(|e| failed("the API server does not answer", &e))?;
     let services = stuck::api_services(&client).await;
     let sections = [
         Section {
             title: "Installation",
-            findings: install::look(&client, &args.system_namespace, io.now).await,
+            findings: install::check(&client, &args.system_namespace, io.now).await,
         },
         Section {
             title: "Deletions",
-            findings: stuck::look(&client, args.older_than, &services, io.now).await,
+            findings: stuck::check(&client, args.older_than, &services, io.now).await,
         },
         Section { title: "API services", findings: services },
     ];
@@ -122,9 +122,9 @@ fn write(sections: &[Section], io: &mut Io<'_>) -> Result<()> {
         writeln!(to)?;
         for finding in &section.findings {
             let (mark, style) = match finding.state {
-                State::Ok => ("ok     ", GOOD),
-                State::Problem => ("PROBLEM", ALARM),
-                State::Unknown => ("unknown", CARE),
+                State::Ok => ("ok     ", OK),
+                State::Problem => ("PROBLEM", ERROR),
+                State::Unknown => ("unknown", WARNING),
             };
             to.put("  ", PLAIN)?;
             to.put(mark, style)?;

@@ -1,24 +1,25 @@
 //! `coppice explain`: what a manager does, why, and why not.
 
-mod gone;
+mod deleted;
 mod text;
 
 use anyhow::{Result, bail};
 use clap::Args;
 use coppice_api::Reason;
-use coppice_api::manager::{Firing, Next, Notice, Phase, Policy, ScaledWorkload, Then, Verdict, When};
+use coppice_api::ScaledWorkload;
+use coppice_api::manager::{Firing, NextStep, Notice, Phase, Policy, Then, Verdict, When};
 use coppice_lifecycle::condition::evaluate;
 use coppice_lifecycle::{Comparison, Digests, governor};
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::plan::Item;
-use crate::args::{ConnectionArgs, Format, OutputArgs, Place, SourceArgs};
+use crate::args::{ConnectionArgs, Format, NamespaceOrManager, OutputArgs, SourceArgs};
+use crate::cluster_snapshot::ClusterSnapshot;
 use crate::connect::connect;
 use crate::facts::Manager;
-use crate::forecast::{Forecast, forecast, world};
 use crate::print;
-use crate::snapshot::Snapshot;
+use crate::resolved_plan::{ResolvedPlan, resolved_plan, snapshot};
 use crate::write::resource_name;
 use crate::{Exit, Io, live};
 
@@ -35,8 +36,8 @@ use crate::{Exit, Io, live};
 Exit codes: 0 all is clear, 3 something is refused or unknown, 1 error, 2 usage.")]
 pub(crate) struct ExplainArgs {
     /// A namespace, or one manager in it
-    #[arg(value_name = "NAMESPACE[/NAME]", value_parser = Place::parse)]
-    place: Place,
+    #[arg(value_name = "NAMESPACE[/NAME]", value_parser = NamespaceOrManager::parse)]
+    target: NamespaceOrManager,
     #[command(flatten)]
     source: SourceArgs,
     #[command(flatten)]
@@ -55,7 +56,7 @@ struct Explanation {
     namespace_uid: Option<String>,
     policies: Vec<PolicyExplanation>,
     /// What keeps policies from firing although their condition may hold.
-    stops: Vec<Stop>,
+    stops: Vec<BlockingCondition>,
     #[serde(skip_serializing_if = "Option::is_none")]
     extended_until: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,7 +89,7 @@ struct PolicyExplanation {
 }
 
 #[derive(Debug, Serialize)]
-struct Stop {
+struct BlockingCondition {
     reason: String,
     message: String,
 }
@@ -100,20 +101,21 @@ struct Report<'a> {
 }
 
 pub(crate) async fn run(args: &ExplainArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
-    let namespace = args.place.namespace.as_str();
+    let namespace = args.target.namespace.as_str();
     if args.source.files.is_empty() {
         let client = connect(connection, io).await?.client;
-        // Whoever may not read namespaces still gets what the managers say.
+        // A user who may not read namespaces still gets what the managers report.
         if matches!(live::namespace(&client, namespace).await, Ok(None)) {
-            return gone::run(&client, namespace, args.output.output, io).await;
+            return deleted::run(&client, namespace, args.output.output, io).await;
         }
     }
-    let wanted = super::Wanted { namespace: Some(namespace), name: args.place.name.as_deref() };
-    let (snapshot, at) = super::look(&args.source, wanted, connection, io).await?;
-    if let (true, Some(name)) = (snapshot.managers.is_empty(), &args.place.name) {
+    let wanted = super::ManagerFilter { namespace: Some(namespace), name: args.target.name.as_deref() };
+    let (cluster_snapshot, at) = super::read_snapshot(&args.source, wanted, connection, io).await?;
+    if let (true, Some(name)) = (cluster_snapshot.managers.is_empty(), &args.target.name) {
         bail!("there is no NamespaceManager {name} in namespace {namespace}");
     }
-    let all: Vec<Explanation> = snapshot.managers.iter().map(|m| explain(&snapshot, m, at)).collect();
+    let all: Vec<Explanation> =
+        cluster_snapshot.managers.iter().map(|m| explain(&cluster_snapshot, m, at)).collect();
     match args.output.output {
         Format::Json => print::json(io.out, &Report { at, items: &all })?,
         Format::Yaml => print::yaml(io.out, &Report { at, items: &all })?,
@@ -124,7 +126,7 @@ pub(crate) async fn run(args: &ExplainArgs, connection: &ConnectionArgs, io: &mu
         }
         Format::Table | Format::Wide => {
             if all.is_empty() {
-                no_managers(&snapshot, namespace, io)?;
+                no_managers(&cluster_snapshot, namespace, io)?;
             }
             text::write(&all, at, io)?;
         }
@@ -133,26 +135,28 @@ pub(crate) async fn run(args: &ExplainArgs, connection: &ConnectionArgs, io: &mu
     Ok(if attention { Exit::Attention } else { Exit::Ok })
 }
 
-fn no_managers(snapshot: &Snapshot, namespace: &str, io: &mut Io<'_>) -> Result<()> {
+fn no_managers(cluster_snapshot: &ClusterSnapshot, namespace: &str, io: &mut Io<'_>) -> Result<()> {
     writeln!(io.screen(), "Namespace {namespace} has no NamespaceManager: Coppice does nothing to it.")?;
-    if let Some(protection) = snapshot.namespaces.get(namespace).and_then(|n| snapshot.law.protection(n)) {
+    if let Some(protection) =
+        cluster_snapshot.namespaces.get(namespace).and_then(|n| cluster_snapshot.settings.protection(n))
+    {
         writeln!(io.screen(), "And it could not: {}.", protection.message)?;
     }
     Ok(())
 }
 
-fn explain(snapshot: &Snapshot, manager: &Manager, at: Timestamp) -> Explanation {
-    let forecast = forecast(snapshot, manager, at);
-    let stops = stops(snapshot, manager, &forecast, at);
-    let item = Item::new(manager, &forecast, at);
-    let facts = snapshot.namespaces.get(manager.namespace());
+fn explain(cluster_snapshot: &ClusterSnapshot, manager: &Manager, at: Timestamp) -> Explanation {
+    let resolved_plan = resolved_plan(cluster_snapshot, manager, at);
+    let stops = stops(cluster_snapshot, manager, &resolved_plan, at);
+    let item = Item::new(manager, &resolved_plan, at);
+    let facts = cluster_snapshot.namespaces.get(manager.namespace());
     let spec = manager.spec.as_ref().ok();
     let mut policies = Vec::new();
     for policy in spec.iter().flat_map(|s| &s.policies) {
-        policies.push(explain_policy(snapshot, manager, policy, at));
+        policies.push(explain_policy(cluster_snapshot, manager, policy, at));
     }
     why_not(&mut policies, &stops, &item);
-    let status = &forecast.plan.status;
+    let status = &resolved_plan.plan.status;
     Explanation {
         namespace_created: facts.map(|f| f.created),
         namespace_uid: facts.map(|f| f.uid.clone()),
@@ -163,14 +167,14 @@ fn explain(snapshot: &Snapshot, manager: &Manager, at: Timestamp) -> Explanation
         notice: status.notice.clone(),
         firings: status.firings,
         last_firing: status.last_firing.clone(),
-        scaled_down: status.scaled_down.clone(),
+        scaled_down: status.scaled_down.listed().unwrap_or_default().to_vec(),
         item,
     }
 }
 
-/// The verdict on a policy by itself, also where the manager is dormant or refused and looks at none.
+/// The verdict on a policy by itself, also where the manager is dormant or refused and evaluates none.
 fn explain_policy(
-    snapshot: &Snapshot,
+    cluster_snapshot: &ClusterSnapshot,
     manager: &Manager,
     policy: &Policy,
     at: Timestamp,
@@ -186,14 +190,14 @@ fn explain_policy(
         due: None,
         why_not: None,
     };
-    let (Some(world), Ok(spec)) = (world(snapshot, manager.namespace()), &manager.spec) else {
+    let (Some(snapshot), Ok(spec)) = (snapshot(cluster_snapshot, manager.namespace()), &manager.spec) else {
         return explanation;
     };
     let digests = Digests::of(&spec.policies);
     let stored = manager.status.policies_digest.as_deref();
     let same = stored.is_some_and(|stored| digests.compare(stored) == Comparison::Same);
     let previous = manager.status.policies.iter().find(|p| same && p.name == policy.name);
-    let evaluation = evaluate(policy, spec, &world, previous, at);
+    let evaluation = evaluate(policy, spec, &snapshot, previous, at);
     explanation.since =
         evaluation.since.or(previous.filter(|p| p.result == evaluation.verdict).map(|p| p.since));
     explanation.result = evaluation.verdict;
@@ -203,13 +207,13 @@ fn explain_policy(
     explanation
 }
 
-fn why_not(policies: &mut [PolicyExplanation], stops: &[Stop], item: &Item) {
+fn why_not(policies: &mut [PolicyExplanation], stops: &[BlockingCondition], item: &Item) {
     let mut earlier: Option<String> = None;
     for policy in policies {
         let is_next = item.policy.as_deref() == Some(&policy.name);
         let stop = match (policy.result, &earlier, stops.first()) {
-            (Verdict::False | Verdict::Unknown, ..) => Some(match remedy(&policy.reason) {
-                Some(remedy) => format!("{}; {remedy}", policy.message),
+            (Verdict::False | Verdict::Unknown, ..) => Some(match what_is_needed(&policy.reason) {
+                Some(needed) => format!("{}; {needed}", policy.message),
                 None => policy.message.clone(),
             }),
             (Verdict::True, _, Some(stop)) => Some(format!("its condition holds, but {}", stop.message)),
@@ -229,7 +233,7 @@ fn why_not(policies: &mut [PolicyExplanation], stops: &[Stop], item: &Item) {
 }
 
 /// What would have to happen for a condition to become true.
-fn remedy(reason: &str) -> Option<&'static str> {
+fn what_is_needed(reason: &str) -> Option<&'static str> {
     let known = [
         (Reason::TtlRunning, "`coppice extend` moves it later, `coppice hold` stops it for a time"),
         (Reason::InitialDelay, "until then pods have time to appear"),
@@ -247,17 +251,27 @@ fn remedy(reason: &str) -> Option<&'static str> {
         (Reason::JobNotSeen, "nothing is done on what is not known"),
         (Reason::NotSynced, "nothing is done on what is not known"),
         (Reason::Stale, "nothing is done on what is not known"),
-        (Reason::Undecodable, "nothing is done on what is not known"),
+        (
+            Reason::Undecodable,
+            "nothing is done on what is not known; the operator reads less of each object and may well understand it",
+        ),
         (Reason::TooLarge, "nothing is done on what is not known"),
         (Reason::Forbidden, "nothing is done on what is not known; the operator may well see it"),
     ];
-    known.iter().find(|(r, _)| r.as_str() == reason).map(|(_, remedy)| *remedy)
+    known.iter().find(|(r, _)| r.as_str() == reason).map(|(_, needed)| *needed)
 }
 
 /// Everything that keeps policies from firing although their condition may hold, all of it at once.
-fn stops(snapshot: &Snapshot, manager: &Manager, forecast: &Forecast, at: Timestamp) -> Vec<Stop> {
-    let mut stops: Vec<Stop> = Vec::new();
-    let mut add = |reason: Reason, message: String| stops.push(Stop { reason: reason.to_string(), message });
+fn stops(
+    cluster_snapshot: &ClusterSnapshot,
+    manager: &Manager,
+    resolved_plan: &ResolvedPlan,
+    at: Timestamp,
+) -> Vec<BlockingCondition> {
+    let mut stops: Vec<BlockingCondition> = Vec::new();
+    let mut add = |reason: Reason, message: String| {
+        stops.push(BlockingCondition { reason: reason.to_string(), message });
+    };
     let Ok(spec) = &manager.spec else {
         let message = manager.spec.as_ref().err().cloned().unwrap_or_default();
         add(Reason::InvalidSpec, message);
@@ -266,11 +280,11 @@ fn stops(snapshot: &Snapshot, manager: &Manager, forecast: &Forecast, at: Timest
     if let Some(error) = &manager.status_error {
         add(Reason::InvalidSpec, error.clone());
     }
-    let facts = snapshot.namespaces.get(manager.namespace());
+    let facts = cluster_snapshot.namespaces.get(manager.namespace());
     if facts.is_some_and(|f| f.terminating) {
         add(Reason::NamespaceTerminating, "the namespace is being deleted already".to_owned());
     }
-    if let Some(refusal) = facts.and_then(|f| snapshot.law.refusal(f, spec)) {
+    if let Some(refusal) = facts.and_then(|f| cluster_snapshot.settings.refusal(f, spec)) {
         add(refusal.reason, refusal.message);
     }
     if spec.suspend {
@@ -280,10 +294,10 @@ fn stops(snapshot: &Snapshot, manager: &Manager, forecast: &Forecast, at: Timest
         let why = hold.reason.as_ref().map_or_else(String::new, |r| format!(" ({r})"));
         add(Reason::Held, format!("a hold lasts until {}{why}", print::instant_from(hold.until, at)));
     }
-    let status = &forecast.plan.status;
-    let not_understood = |next: &&Next| next.reason == Reason::DigestNotUnderstood.as_str();
+    let status = &resolved_plan.plan.status;
+    let not_understood = |next: &&NextStep| next.reason == Reason::UnsupportedDigest.as_str();
     if let Some(next) = status.next.as_ref().filter(not_understood) {
-        add(Reason::DigestNotUnderstood, next.message.clone());
+        add(Reason::UnsupportedDigest, next.message.clone());
     } else if status.phase == Some(Phase::Fired)
         && let Some(firing) = &status.last_firing
     {
@@ -302,8 +316,10 @@ fn stops(snapshot: &Snapshot, manager: &Manager, forecast: &Forecast, at: Timest
         .policies
         .iter()
         .any(|p| p.then.action().is_some_and(coppice_api::manager::Action::is_destructive));
-    let settings = &snapshot.law.config.governor;
-    if destructive && let Err(denied) = governor::allow(settings, &snapshot.ledger, snapshot.managed, at) {
+    let settings = &cluster_snapshot.settings.config.governor;
+    if destructive
+        && let Err(denied) = governor::allow(settings, &cluster_snapshot.budget, cluster_snapshot.managed, at)
+    {
         let until = denied
             .retry_at
             .map_or_else(String::new, |t| format!("; again at {}", print::instant_from(t, at)));

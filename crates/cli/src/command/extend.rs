@@ -3,17 +3,17 @@
 use anyhow::{Result, bail};
 use clap::Args;
 use coppice_lifecycle::condition::evaluate;
-use coppice_lifecycle::facts::{Fact, Many, World};
+use coppice_lifecycle::facts::{Fact, NamespaceSnapshot, ObjectSlice};
 use coppice_quantity::Duration;
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::json;
 
 use super::hold::ahead;
-use crate::args::{ConnectionArgs, Target, WriteArgs, instant, some_time};
+use crate::args::{ConnectionArgs, NamespaceOrManager, WriteArgs, instant, positive_duration};
 use crate::connect::{connect, failed};
 use crate::facts::{self, Manager};
-use crate::write::{Change, change, dry, resource_name};
+use crate::write::{Change, change, dry_run_suffix, resolve, resource_name};
 use crate::{Exit, Io, live, print};
 
 /// Extend the life of a namespace
@@ -27,11 +27,11 @@ use crate::{Exit, Io, live, print};
 
 Exit codes: 0 extended, 1 error, 2 usage.")]
 pub(crate) struct ExtendArgs {
-    /// The manager
-    #[arg(value_name = "NAMESPACE/NAME", value_parser = Target::parse)]
-    target: Target,
+    /// The manager, or its namespace if there is no other in it
+    #[arg(value_name = "NAMESPACE[/NAME]", value_parser = NamespaceOrManager::parse)]
+    target: NamespaceOrManager,
     /// By how much
-    #[arg(long, value_name = "DURATION", value_parser = some_time, required_unless_present = "until")]
+    #[arg(long, value_name = "DURATION", value_parser = positive_duration, required_unless_present = "until")]
     by: Option<Duration>,
     /// Until when
     #[arg(long, value_name = "TIME", value_parser = instant, conflicts_with = "by")]
@@ -42,8 +42,9 @@ pub(crate) struct ExtendArgs {
 
 pub(crate) async fn run(args: &ExtendArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
     let client = connect(connection, io).await?.client;
+    let target = resolve(&client, &args.target).await?;
     let now = io.now;
-    let ((before, until), _) = change(&client, &args.target, args.write.dry_run, async |manager| {
+    let ((before, until), _) = change(&client, &target, args.write.dry_run, async |manager| {
         let extended = manager.spec.as_ref().ok().and_then(|s| s.extend_until);
         let (before, until) = match (args.by, args.until) {
             (None, until) => (extended, until.unwrap_or(now)),
@@ -55,19 +56,19 @@ pub(crate) async fn run(args: &ExtendArgs, connection: &ConnectionArgs, io: &mut
         Ok(Change::Patch(json!({ "extendUntil": until.to_string() }), (before, until)))
     })
     .await?;
-    let name = resource_name(&args.target.name);
+    let name = resource_name(&target.name);
     let was = before.map_or_else(String::new, |b| format!("; before: {}", print::instant_from(b, now)));
     writeln!(
         io.screen(),
         "{name} extended: no ttl ends before {}{was}{}",
         print::instant_from(until, now),
-        dry(args.write.dry_run)
+        dry_run_suffix(args.write.dry_run)
     )?;
     if before.is_some_and(|before| until < before) {
-        io.say("note: that is earlier than before; a ttl that ends later by itself is not shortened")?;
+        io.print_note("note: that is earlier than before; a ttl that ends later by itself is not shortened")?;
     }
     if until <= now {
-        io.say("note: that is past, so it extends nothing")?;
+        io.print_note("note: that is past, so it extends nothing")?;
     }
     Ok(Exit::Ok)
 }
@@ -88,7 +89,7 @@ async fn due(client: &Client, manager: &Manager, now: Timestamp) -> Result<Times
         Ok(Some(namespace)) => facts::namespace(namespace, now),
         Ok(None) => bail!("namespace {} does not exist any more", manager.namespace()),
         Err(error) => {
-            // What the operator has recorded says the same.
+            // The operator has recorded the same in status.
             let recorded = manager.status.policies.iter().filter_map(|p| p.due).min();
             let ahead = format!(
                 "namespace {} cannot be read, so it is not known when the ttl ends (write --until instead)",
@@ -97,11 +98,13 @@ async fn due(client: &Client, manager: &Manager, now: Timestamp) -> Result<Times
             return recorded.ok_or_else(|| failed(&ahead, &error));
         }
     };
-    // A ttl looks at neither.
-    let (pods, jobs) =
-        (Fact::Known { value: Many::NONE, since: now }, Fact::Known { value: Many::NONE, since: now });
-    let world = World::new(&namespace, pods, jobs);
+    // A ttl depends on neither.
+    let (pods, jobs) = (
+        Fact::Known { value: ObjectSlice::EMPTY, since: now },
+        Fact::Known { value: ObjectSlice::EMPTY, since: now },
+    );
+    let snapshot = NamespaceSnapshot::new(&namespace, pods, jobs);
     let ttls = spec.policies.iter().filter(|p| p.when.ttl.is_some());
-    let ends = ttls.filter_map(|policy| evaluate(policy, spec, &world, None, now).due).min();
+    let ends = ttls.filter_map(|policy| evaluate(policy, spec, &snapshot, None, now).due).min();
     Ok(ends.unwrap_or(now))
 }

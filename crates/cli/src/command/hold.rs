@@ -7,9 +7,9 @@ use coppice_quantity::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use crate::args::{ConnectionArgs, Target, WriteArgs, instant, some_time};
+use crate::args::{ConnectionArgs, NamespaceOrManager, WriteArgs, instant, positive_duration};
 use crate::connect::connect;
-use crate::write::{Change, change, dry, resource_name};
+use crate::write::{Change, change, dry_run_suffix, resolve, resource_name};
 use crate::{Exit, Io, print};
 
 /// Hold a manager: nothing fires until the hold ends
@@ -17,16 +17,17 @@ use crate::{Exit, Io, print};
 /// A hold that is there is replaced. `coppice release` ends it early; a notice that was given is withdrawn.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  coppice hold team-a --for 2h                    the only manager of namespace team-a
   coppice hold team-a/e2e --for 2h --reason 'debugging the login test'
   coppice hold team-a/e2e --until 2026-12-01T18:00:00Z
 
 Exit codes: 0 held, 1 error, 2 usage.")]
 pub(crate) struct HoldArgs {
-    /// The manager
-    #[arg(value_name = "NAMESPACE/NAME", value_parser = Target::parse)]
-    target: Target,
+    /// The manager, or its namespace if there is no other in it
+    #[arg(value_name = "NAMESPACE[/NAME]", value_parser = NamespaceOrManager::parse)]
+    target: NamespaceOrManager,
     /// How long, from now
-    #[arg(long = "for", value_name = "DURATION", value_parser = some_time, required_unless_present = "until")]
+    #[arg(long = "for", value_name = "DURATION", value_parser = positive_duration, required_unless_present = "until")]
     span: Option<Duration>,
     /// Until when
     #[arg(long, value_name = "TIME", value_parser = instant, conflicts_with = "span")]
@@ -61,16 +62,17 @@ pub(crate) async fn run(args: &HoldArgs, connection: &ConnectionArgs, io: &mut I
         (None, until) => until.unwrap_or(io.now),
     };
     let client = connect(connection, io).await?.client;
-    let (fired, _) = change(&client, &args.target, args.write.dry_run, async |manager| {
+    let target = resolve(&client, &args.target).await?;
+    let (fired, _) = change(&client, &target, args.write.dry_run, async |manager| {
         let hold = json!({ "until": until.to_string(), "reason": args.reason });
         Ok(Change::Patch(json!({ "hold": hold }), manager.status.phase == Some(Phase::Fired)))
     })
     .await?;
-    let name = resource_name(&args.target.name);
+    let name = resource_name(&target.name);
     let until = print::instant_from(until, io.now);
-    writeln!(io.screen(), "{name} held until {until}{}", dry(args.write.dry_run))?;
+    writeln!(io.screen(), "{name} held until {until}{}", dry_run_suffix(args.write.dry_run))?;
     if fired {
-        io.say("note: it has fired and is dormant; the hold matters once it is armed again")?;
+        io.print_note("note: it has fired and is dormant; the hold matters once it is armed again")?;
     }
     Ok(Exit::Ok)
 }

@@ -65,7 +65,7 @@ pub(crate) fn run(args: &ImportArgs, io: &mut Io<'_>) -> Result<Exit> {
                 Ok(imported) => imported,
                 Err(wrong) => bail!("{place}: NamespaceManager {}: {wrong}", name_of(&object)),
             };
-            if tell(&place, &imported, args.quiet, io)? {
+            if print_remarks(&place, &imported, args.quiet, io)? {
                 exit = Exit::Attention;
             }
             output.extend(imported.yaml);
@@ -100,14 +100,14 @@ fn name_of(object: &serde_json::Value) -> &str {
     object.pointer("/metadata/name").and_then(|n| n.as_str()).unwrap_or("without a name")
 }
 
-/// Says what is different; gives back whether something is that can change what happens.
-fn tell(place: &str, imported: &Imported, quiet: bool, io: &mut Io<'_>) -> Result<bool> {
+/// Reports the differences; returns whether one of them can change what happens.
+fn print_remarks(place: &str, imported: &Imported, quiet: bool, io: &mut Io<'_>) -> Result<bool> {
     let mut differs = false;
     for remark in &imported.remarks {
         differs |= remark.differs;
         let word = if remark.differs { "warning" } else { "note" };
         if remark.differs || !quiet {
-            io.say(&format!("{word}: {place}: {}: {}", imported.name, remark.text))?;
+            io.print_note(&format!("{word}: {place}: {}: {}", imported.name, remark.text))?;
         }
     }
     Ok(differs)

@@ -42,7 +42,7 @@ pub(crate) async fn run(args: &ListArgs, connection: &ConnectionArgs, io: &mut I
         }
         Format::Table | Format::Wide if managers.is_empty() => {
             let place = namespace.map_or_else(String::new, |n| format!(" in {n} namespace"));
-            io.say(&format!("No resources found{place}."))?;
+            io.print_note(&format!("No resources found{place}."))?;
         }
         Format::Table | Format::Wide => table(&managers, args, io)?,
     }

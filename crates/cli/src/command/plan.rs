@@ -10,8 +10,8 @@ use serde::Serialize;
 use crate::args::{ConnectionArgs, Format, OutputArgs, SourceArgs};
 use crate::connect::connect;
 use crate::facts::Manager;
-use crate::forecast::{Forecast, forecast};
 use crate::print::{self, Cell, Table};
+use crate::resolved_plan::{ResolvedPlan, resolved_plan};
 use crate::write::resource_name;
 use crate::{Exit, Io};
 
@@ -53,10 +53,10 @@ pub(crate) struct Item {
     pub(crate) due: Option<Timestamp>,
     /// When time alone can change the plan.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) look_at: Option<Timestamp>,
+    pub(crate) next_check: Option<Timestamp>,
     pub(crate) reason: String,
     pub(crate) message: String,
-    /// Whether it rests on something that could not be known.
+    /// Whether it relies on something that could not be known.
     pub(crate) unknown: bool,
 }
 
@@ -68,20 +68,20 @@ struct Report {
 
 impl Item {
     /// What a forecast says of a manager.
-    pub(crate) fn new(manager: &Manager, forecast: &Forecast, at: Timestamp) -> Self {
-        let plan = &forecast.plan;
+    pub(crate) fn new(manager: &Manager, resolved_plan: &ResolvedPlan, at: Timestamp) -> Self {
+        let plan = &resolved_plan.plan;
         let mut item = Self {
             namespace: manager.namespace().to_owned(),
             manager: manager.name().to_owned(),
             phase: plan.status.phase,
             action: None,
             policy: None,
-            now: plan.effect.is_some(),
+            now: plan.step.is_some(),
             due: None,
-            look_at: plan.look_at.filter(|look| *look > at),
+            next_check: plan.next_check.filter(|next_check| *next_check > at),
             reason: String::new(),
             message: String::new(),
-            unknown: forecast.is_unknown(),
+            unknown: resolved_plan.is_unknown(),
         };
         if manager.meta.deletion_timestamp.is_some() {
             item.phase = Some(Phase::Terminating);
@@ -101,11 +101,11 @@ impl Item {
     pub(crate) fn when(&self, at: Timestamp) -> String {
         let waits_for_time =
             [Reason::InitialDelay, Reason::Settling].iter().any(|r| r.as_str() == self.reason);
-        match (self.now, self.due, self.look_at) {
+        match (self.now, self.due, self.next_check) {
             (true, ..) => "now".to_owned(),
             (_, Some(due), _) => print::instant_from(due, at),
-            (_, None, Some(look)) if waits_for_time => {
-                format!("not before {}", print::instant_from(look, at))
+            (_, None, Some(next_check)) if waits_for_time => {
+                format!("not before {}", print::instant_from(next_check, at))
             }
             _ => "-".to_owned(),
         }
@@ -120,14 +120,17 @@ pub(crate) async fn run(args: &PlanArgs, connection: &ConnectionArgs, io: &mut I
         (None, false) if offline => None,
         (None, false) => Some(connect(connection, io).await?.namespace),
     };
-    let wanted = super::Wanted { namespace: namespace.as_deref(), name: None };
-    let (snapshot, at) = super::look(&args.source, wanted, connection, io).await?;
-    let items: Vec<Item> =
-        snapshot.managers.iter().map(|m| Item::new(m, &forecast(&snapshot, m, at), at)).collect();
+    let wanted = super::ManagerFilter { namespace: namespace.as_deref(), name: None };
+    let (cluster_snapshot, at) = super::read_snapshot(&args.source, wanted, connection, io).await?;
+    let items: Vec<Item> = cluster_snapshot
+        .managers
+        .iter()
+        .map(|m| Item::new(m, &resolved_plan(&cluster_snapshot, m, at), at))
+        .collect();
     let attention = items.iter().any(|i| i.unknown || i.phase == Some(Phase::Refused));
     if items.is_empty() {
         let place = namespace.map_or_else(String::new, |n| format!(" in namespace {n}"));
-        io.say(&format!("No NamespaceManagers found{place}."))?;
+        io.print_note(&format!("No NamespaceManagers found{place}."))?;
     }
     write(args.output, &Report { at, items }, io)?;
     Ok(if attention { Exit::Attention } else { Exit::Ok })
@@ -150,7 +153,7 @@ fn write(output: OutputArgs, report: &Report, io: &mut Io<'_>) -> Result<()> {
     }
     let wide = output.output == Format::Wide;
     let headers: &[&'static str] = if wide {
-        &["NAMESPACE", "MANAGER", "PHASE", "ACTION", "DUE", "POLICY", "REASON", "LOOKS AGAIN", "WHY"]
+        &["NAMESPACE", "MANAGER", "PHASE", "ACTION", "DUE", "POLICY", "REASON", "NEXT CHECK", "WHY"]
     } else {
         &["NAMESPACE", "MANAGER", "PHASE", "ACTION", "DUE", "WHY"]
     };
@@ -158,7 +161,7 @@ fn write(output: OutputArgs, report: &Report, io: &mut Io<'_>) -> Result<()> {
     let text = |text: &Option<String>| Cell::from(text.as_deref().unwrap_or("-"));
     for item in &report.items {
         let due = item.when(report.at);
-        let due = if item.now { Cell::styled(due, print::ALARM) } else { due.into() };
+        let due = if item.now { Cell::styled(due, print::ERROR) } else { due.into() };
         let mut cells = vec![
             item.namespace.as_str().into(),
             item.manager.as_str().into(),
@@ -167,8 +170,9 @@ fn write(output: OutputArgs, report: &Report, io: &mut Io<'_>) -> Result<()> {
             due,
         ];
         if wide {
-            let look = item.look_at.map_or_else(|| "-".to_owned(), |at| print::instant_from(at, report.at));
-            cells.extend([text(&item.policy), item.reason.as_str().into(), look.into()]);
+            let next_check =
+                item.next_check.map_or_else(|| "-".to_owned(), |at| print::instant_from(at, report.at));
+            cells.extend([text(&item.policy), item.reason.as_str().into(), next_check.into()]);
         }
         cells.push(Cell::from(item.message.as_str()));
         table.row(cells);

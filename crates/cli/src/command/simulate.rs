@@ -7,16 +7,18 @@ use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use coppice_api::names::CONFIG_NAME;
 use coppice_quantity::Duration;
-use coppice_sim::simulate::{Entry, Fate, Forecast, Question, Setup, picture, simulate};
+use coppice_sim::simulate::{
+    Forecast, ManagerForecast, OperatorOptions, SimulationRequest, TimelineEntry, simulate, svg_timeline,
+};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::args::{ConnectionArgs, SourceArgs, some_time};
+use crate::args::{ConnectionArgs, SourceArgs, positive_duration};
+use crate::cluster_snapshot::ClusterSnapshot;
 use crate::connect::connect;
 use crate::files::Document;
 use crate::print::{self, Cell, Table};
-use crate::snapshot::Snapshot;
 use crate::{Exit, Io, files, live, local};
 
 /// Run the operator ahead of time, on a copy: what it would do in the days to come, when and why
@@ -62,17 +64,17 @@ enum Output {
 struct Report<'a> {
     from: Timestamp,
     until: Timestamp,
-    timeline: &'a [Entry],
-    managers: &'a [Fate],
+    timeline: &'a [TimelineEntry],
+    managers: &'a [ManagerForecast],
     notes: &'a [String],
 }
 
-/// So far at most.
-const LONGEST: i64 = 366 * 24 * 3600;
+/// The longest time to simulate.
+const MAX_LOOKAHEAD_SECONDS: i64 = 366 * 24 * 3600;
 
 fn ahead(text: &str) -> Result<Duration, String> {
-    let time = some_time(text)?;
-    if time.as_secs_i64() > LONGEST { Err("write at most 366d".to_owned()) } else { Ok(time) }
+    let time = positive_duration(text)?;
+    if time.as_secs_i64() > MAX_LOOKAHEAD_SECONDS { Err("write at most 366d".to_owned()) } else { Ok(time) }
 }
 
 pub(crate) async fn run(args: &SimulateArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
@@ -84,46 +86,51 @@ pub(crate) async fn run(args: &SimulateArgs, connection: &ConnectionArgs, io: &m
     } else {
         let documents = files::read(&source.files, source.recursive, io.stdin)?;
         let namespace = connection.namespace.as_deref();
-        let snapshot = local::snapshot(&documents, super::reading(source, namespace, io.now.min(began)))?;
-        let mut objects = from_files(&documents, &snapshot, namespace);
+        let cluster_snapshot =
+            local::cluster_snapshot(&documents, super::reading(source, namespace, io.now.min(began)))?;
+        let mut objects = from_files(&documents, &cluster_snapshot, namespace);
         if let Some(note) = local::defaults_assumed(&documents) {
-            io.say(note)?;
+            io.print_note(note)?;
             // Not left to the operator in the simulation: missing settings stop it.
             objects.push(json!({
                 "apiVersion": "coppice.dev/v1alpha1", "kind": "CoppiceConfig",
                 "metadata": { "name": CONFIG_NAME }, "spec": {},
             }));
         }
-        (objects, snapshot.warnings)
+        (objects, cluster_snapshot.warnings)
     };
     for warning in &warnings {
-        io.say(&format!("warning: {warning}"))?;
+        io.print_note(&format!("warning: {warning}"))?;
     }
-    let question = Question {
+    let request = SimulationRequest {
         began,
         lasts: std::time::Duration::from_secs(args.lasts.as_secs()),
         objects,
-        setup: Setup {
+        setup: OperatorOptions {
             own_namespace: source.system_namespace.clone(),
             scale_kinds: source.scale_kinds.clone(),
         },
     };
     // It has a runtime of its own, in which time is virtual.
-    let forecast = std::thread::spawn(move || simulate(&question))
+    let forecast = std::thread::spawn(move || simulate(&request))
         .join()
         .map_err(|_| anyhow::anyhow!("a bug in Coppice stopped the simulation"))?
         .context("the simulation")?;
     for note in &forecast.notes {
-        io.say(&format!("note: {note}"))?;
+        io.print_note(&format!("note: {note}"))?;
     }
     write(args, &forecast, io)?;
-    let refused = forecast.fates.iter().any(|fate| fate.phase == "Refused");
+    let refused = forecast.managers.iter().any(|manager| manager.phase == "Refused");
     let left_out = forecast.notes.iter().any(|note| note.starts_with("left out"));
     Ok(if refused || left_out { Exit::Attention } else { Exit::Ok })
 }
 
 /// What the documents hold, with the namespaces that a snapshot of them assumes.
-fn from_files(documents: &[Document], snapshot: &Snapshot, namespace: Option<&str>) -> Vec<Value> {
+fn from_files(
+    documents: &[Document],
+    cluster_snapshot: &ClusterSnapshot,
+    namespace: Option<&str>,
+) -> Vec<Value> {
     let mut objects: Vec<Value> = Vec::new();
     let mut named = std::collections::BTreeSet::new();
     for (_, mut object) in documents.iter().flat_map(Document::objects) {
@@ -138,7 +145,7 @@ fn from_files(documents: &[Document], snapshot: &Snapshot, namespace: Option<&st
         }
         objects.push(object);
     }
-    let assumed = snapshot.namespaces.values().filter(|facts| !named.contains(&facts.name));
+    let assumed = cluster_snapshot.namespaces.values().filter(|facts| !named.contains(&facts.name));
     objects.extend(assumed.map(|facts| {
         json!({
             "apiVersion": "v1", "kind": "Namespace",
@@ -155,18 +162,18 @@ fn write(args: &SimulateArgs, forecast: &Forecast, io: &mut Io<'_>) -> Result<()
                 from: forecast.began,
                 until: forecast.until,
                 timeline: &forecast.timeline,
-                managers: &forecast.fates,
+                managers: &forecast.managers,
                 notes: &forecast.notes,
             };
             print::json(io.out, &report)
         }
-        Output::Svg => Ok(write!(io.out, "{}", picture::svg(forecast))?),
+        Output::Svg => Ok(write!(io.out, "{}", svg_timeline::svg(forecast))?),
         Output::Table => {
             if !forecast.timeline.is_empty() {
                 timeline(forecast).write(&mut io.screen(), !args.no_headers)?;
             }
             for line in summary(forecast, args.lasts) {
-                io.say(&line)?;
+                io.print_note(&line)?;
             }
             Ok(())
         }
@@ -177,8 +184,8 @@ fn timeline(forecast: &Forecast) -> Table {
     let mut table = Table::new(&["WHEN", "IN", "NAMESPACE", "MANAGER", "WHAT", "WHY"]);
     for entry in &forecast.timeline {
         let what = match entry.reason.as_str() {
-            "NamespaceDeleted" => Cell::styled(&entry.reason, print::ALARM),
-            _ if entry.warning => Cell::styled(&entry.reason, print::CARE),
+            "NamespaceDeleted" => Cell::styled(&entry.reason, print::ERROR),
+            _ if entry.warning => Cell::styled(&entry.reason, print::WARNING),
             _ => entry.reason.as_str().into(),
         };
         table.row(vec![
@@ -193,15 +200,15 @@ fn timeline(forecast: &Forecast) -> Table {
     table
 }
 
-/// What becomes of everything, in a few lines.
+/// A summary in a few lines.
 fn summary(forecast: &Forecast, lasts: Duration) -> Vec<String> {
-    let fates = &forecast.fates;
-    if fates.is_empty() {
+    let managers = &forecast.managers;
+    if managers.is_empty() {
         return vec!["No NamespaceManagers found: nothing would be done.".to_owned()];
     }
     let mut namespaces: BTreeMap<&str, bool> = BTreeMap::new();
-    for fate in fates {
-        *namespaces.entry(&fate.namespace).or_default() |= fate.deleted.is_some();
+    for manager in managers {
+        *namespaces.entry(&manager.namespace).or_default() |= manager.deleted.is_some();
     }
     let deleted = namespaces.values().filter(|deleted| **deleted).count();
     let mut lines = vec![format!(
@@ -209,8 +216,8 @@ fn summary(forecast: &Forecast, lasts: Duration) -> Vec<String> {
         print::count(namespaces.len(), "managed namespace")
     )];
     let mut left: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-    for fate in fates.iter().filter(|fate| fate.deleted.is_none()) {
-        *left.entry((&fate.phase, &fate.reason)).or_default() += 1;
+    for manager in managers.iter().filter(|manager| manager.deleted.is_none()) {
+        *left.entry((&manager.phase, &manager.reason)).or_default() += 1;
     }
     lines.extend(left.into_iter().map(|((phase, reason), count)| {
         format!("  left as {phase} ({reason}): {}", print::count(count, "manager"))

@@ -34,7 +34,7 @@ pub(crate) async fn run(args: &VersionArgs, connection: &ConnectionArgs, io: &mu
         Versions { client: env!("CARGO_PKG_VERSION").to_owned(), operator: None, server: None };
     let mut result = Ok(Exit::Ok);
     if !args.client {
-        match ask(connection, io).await {
+        match read_versions(connection, io).await {
             Ok((operator, server)) => (versions.operator, versions.server) = (operator, Some(server)),
             Err(error) => result = Err(error),
         }
@@ -53,16 +53,16 @@ pub(crate) async fn run(args: &VersionArgs, connection: &ConnectionArgs, io: &mu
     result
 }
 
-async fn ask(connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<(Option<String>, String)> {
+async fn read_versions(connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<(Option<String>, String)> {
     let client = connect(connection, io).await?.client;
     let server = client
         .apiserver_version()
         .await
         .map_err(|e| failed("the API server's version cannot be read", &e))?;
     let mut warnings = Vec::new();
-    let operator = live::settings(&client, &mut warnings).await.found().and_then(|c| c.status.version);
+    let operator = live::config(&client, &mut warnings).await.found().and_then(|c| c.status.version);
     if let (None, Some(warning)) = (&operator, warnings.first()) {
-        io.say(&format!("warning: the operator's version is not known: {warning}"))?;
+        io.print_note(&format!("warning: the operator's version is not known: {warning}"))?;
     }
     Ok((operator, server.git_version))
 }

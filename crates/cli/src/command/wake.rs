@@ -5,7 +5,8 @@ use std::time::Duration as Wait;
 use anyhow::{Result, bail};
 use clap::Args;
 use coppice_api::Reason;
-use coppice_api::manager::{Action, ScaledWorkload};
+use coppice_api::ScaledWorkload;
+use coppice_api::manager::Action;
 use coppice_quantity::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
@@ -13,11 +14,11 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 use serde_json::json;
 
-use crate::args::{ConnectionArgs, Place, Target, WriteArgs, any_time};
+use crate::args::{ConnectionArgs, NamespaceOrManager, Target, WriteArgs, any_duration};
 use crate::connect::connect;
 use crate::facts::Manager;
 use crate::print::count;
-use crate::write::{Change, change, dry, existing, resource_name};
+use crate::write::{Change, change, dry_run_suffix, existing, resource_name};
 use crate::{Exit, Io, live};
 
 /// Wake workloads that were scaled down
@@ -32,10 +33,10 @@ use crate::{Exit, Io, live};
 Exit codes: 0 awake, 3 some workloads were left alone, 1 error or timeout, 2 usage.")]
 pub(crate) struct WakeArgs {
     /// A namespace, or one manager in it
-    #[arg(value_name = "NAMESPACE[/NAME]", value_parser = Place::parse)]
-    place: Place,
+    #[arg(value_name = "NAMESPACE[/NAME]", value_parser = NamespaceOrManager::parse)]
+    target: NamespaceOrManager,
     /// How long to wait until the operator has done it
-    #[arg(long, value_name = "DURATION", value_parser = any_time, default_value = "60s")]
+    #[arg(long, value_name = "DURATION", value_parser = any_duration, default_value = "60s")]
     timeout: Duration,
     /// Do not wait
     #[arg(long)]
@@ -46,8 +47,8 @@ pub(crate) struct WakeArgs {
 
 pub(crate) async fn run(args: &WakeArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
     let client = connect(connection, io).await?.client;
-    let namespace = &args.place.namespace;
-    let names = if let Some(name) = &args.place.name {
+    let namespace = &args.target.namespace;
+    let names = if let Some(name) = &args.target.name {
         vec![name.clone()]
     } else {
         let managers = live::managers(&client, Some(namespace), None).await?;
@@ -66,8 +67,8 @@ pub(crate) async fn run(args: &WakeArgs, connection: &ConnectionArgs, io: &mut I
 
 async fn one(args: &WakeArgs, client: &Client, target: &Target, io: &mut Io<'_>) -> Result<Exit> {
     let name = resource_name(&target.name);
-    let (asleep, _) = change(client, target, args.write.dry_run, async |manager| {
-        let asleep = manager.status.scaled_down.clone();
+    let (scaled_down, _) = change(client, target, args.write.dry_run, async |manager| {
+        let scaled_down = manager.status.scaled_down.listed().unwrap_or_default().to_vec();
         let firings = manager.status.firings;
         if manager.status.intent.as_ref().is_some_and(|i| i.action == Action::ScaleDown) {
             bail!(
@@ -76,14 +77,14 @@ async fn one(args: &WakeArgs, client: &Client, target: &Target, io: &mut Io<'_>)
             );
         }
         let asked = manager.spec.as_ref().is_ok_and(|s| s.wake == Some(firings));
-        Ok(if asleep.is_empty() || asked {
-            Change::Nothing(asleep)
+        Ok(if scaled_down.is_empty() || asked {
+            Change::Nothing(scaled_down)
         } else {
-            Change::Patch(json!({ "wake": firings }), asleep)
+            Change::Patch(json!({ "wake": firings }), scaled_down)
         })
     })
     .await?;
-    if asleep.is_empty() {
+    if scaled_down.is_empty() {
         writeln!(io.screen(), "{name} has nothing scaled down")?;
         return Ok(Exit::Ok);
     }
@@ -91,36 +92,36 @@ async fn one(args: &WakeArgs, client: &Client, target: &Target, io: &mut Io<'_>)
         writeln!(
             io.screen(),
             "{name} waking {}{}",
-            count(asleep.len(), "workload"),
-            dry(args.write.dry_run)
+            count(scaled_down.len(), "workload"),
+            dry_run_suffix(args.write.dry_run)
         )?;
         return Ok(Exit::Ok);
     }
-    io.say(&format!(
+    io.print_note(&format!(
         "{name}: waiting until {} have their replicas back ...",
-        count(asleep.len(), "workload")
+        count(scaled_down.len(), "workload")
     ))?;
-    let Ok(woken) = tokio::time::timeout(args.timeout.into(), awake(client, target)).await else {
+    let Ok(woken) = tokio::time::timeout(args.timeout.into(), wait_until_woken(client, target)).await else {
         let manager = existing(client, target).await?;
-        bail!("{}", still_asleep(&manager, target, args.timeout));
+        bail!("{}", still_scaled_down(&manager, target, args.timeout));
     };
     let manager = woken?;
-    let left = left_alone(client, &manager, io.now).await;
+    let left = skipped_workloads(client, &manager, io.now).await;
     writeln!(io.screen(), "{name} awake")?;
-    for workload in &asleep {
+    for workload in &scaled_down {
         writeln!(io.screen(), "  {}", describe(workload, left.as_deref()))?;
     }
     match left {
         None => Ok(Exit::Ok),
         Some(message) => {
-            io.say(&format!("note: {message}"))?;
+            io.print_note(&format!("note: {message}"))?;
             Ok(Exit::Attention)
         }
     }
 }
 
-/// Waits until nothing is remembered as scaled down. Asks again and again: what counts is the state, however it came.
-async fn awake(client: &Client, target: &Target) -> Result<Manager> {
+/// Waits until nothing is recorded as scaled down. Polls: only the state counts.
+async fn wait_until_woken(client: &Client, target: &Target) -> Result<Manager> {
     loop {
         let manager = existing(client, target).await?;
         let status = &manager.status;
@@ -132,14 +133,20 @@ async fn awake(client: &Client, target: &Target) -> Result<Manager> {
     }
 }
 
-fn still_asleep(manager: &Manager, target: &Target, timeout: Duration) -> String {
+fn still_scaled_down(manager: &Manager, target: &Target, timeout: Duration) -> String {
     let status = &manager.status;
-    let what: Vec<String> = status.scaled_down.iter().map(|w| format!("{}/{}", w.kind, w.name)).collect();
+    let what: Vec<String> = status
+        .scaled_down
+        .listed()
+        .unwrap_or_default()
+        .iter()
+        .map(|w| format!("{}/{}", w.kind, w.name))
+        .collect();
     let next = status.next.as_ref();
     let error = status.intent.as_ref().and_then(|i| i.last_error.as_deref());
     let why = error.or(next.map(|n| n.message.as_str())).unwrap_or("the operator has not looked at it");
     format!(
-        "after {timeout} still asleep in {target}: {}; the manager says: {why}. The operator goes on with it; \
+        "after {timeout} still scaled down in {target}: {}; the manager says: {why}. The operator goes on with it; \
          `coppice explain {target}` tells how far it is, `coppice doctor` whether it runs",
         what.join(", ")
     )
@@ -147,7 +154,7 @@ fn still_asleep(manager: &Manager, target: &Target, timeout: Duration) -> String
 
 /// The Event that says what was left alone, if something was. Events are for people: without the right to read them
 /// the rest of the answer is still true.
-async fn left_alone(client: &Client, manager: &Manager, since: Timestamp) -> Option<String> {
+async fn skipped_workloads(client: &Client, manager: &Manager, since: Timestamp) -> Option<String> {
     let events: Api<Event> = Api::namespaced(client.clone(), manager.namespace());
     let about = ListParams::default().fields(&format!(
         "involvedObject.kind=NamespaceManager,involvedObject.name={},reason={}",
@@ -159,7 +166,7 @@ async fn left_alone(client: &Client, manager: &Manager, since: Timestamp) -> Opt
         let series = event.series.as_ref().and_then(|s| s.last_observed_time.as_ref()).map(|t| t.0);
         series.or(event.event_time.as_ref().map(|t| t.0)).or(event.last_timestamp.as_ref().map(|t| t.0))
     };
-    // Ours is the newest; one from before this command began tells of another time. Clocks may differ a little.
+    // Ours is the newest; one from before this command started is about an earlier wake. Clocks may differ a little.
     let begun = since.checked_sub(jiff::SignedDuration::from_secs(5)).unwrap_or(since);
     let newest =
         found.items.into_iter().filter(|e| when(e).is_some_and(|at| at >= begun)).max_by_key(when)?;

@@ -4,12 +4,12 @@ use coppice_api::Selector;
 use coppice_api::manager::{
     Delete, PodsSucceed, Policy, ScaleDown, Then, Ttl, Webhook, WebhookFormat, When, WorkloadSelector,
 };
-use coppice_lifecycle::destination::{AllowList, Destination};
+use coppice_destination::{AllowList, Destination};
 use coppice_quantity::Duration;
 use serde_json::Value;
 
 use super::Remarks;
-use super::read::{Fields, Wrong};
+use super::read::{FieldError, Fields};
 
 /// That operator's defaults.
 const TTL_SECONDS: i64 = 1800;
@@ -17,7 +17,7 @@ const INITIAL_DELAY_SECONDS: i64 = 60;
 const PERIOD_SECONDS: i64 = 10;
 
 /// A policy carried over.
-pub(super) struct Carried {
+pub(super) struct ConvertedPolicy {
     /// None if it cannot be.
     pub(super) policy: Option<Policy>,
     /// The condition as that operator compared it.
@@ -38,7 +38,7 @@ pub(super) fn import(
     namespace: &str,
     path: &str,
     remarks: &mut Remarks,
-) -> Result<Carried, Wrong> {
+) -> Result<ConvertedPolicy, FieldError> {
     let policy = Fields::of(value, path)?;
     policy.unknown(&["name", "condition", "action"], remarks);
     let name = policy.text("name")?.ok_or_else(|| policy.wrong("name", "required"))?;
@@ -55,7 +55,7 @@ pub(super) fn import(
     if then.as_ref().is_some_and(|t| t.webhook.is_some()) {
         webhook_remarks(&name, &when, &params, remarks);
     }
-    Ok(Carried {
+    Ok(ConvertedPolicy {
         policy: then.map(|then| Policy { name, when, then }),
         condition: value["condition"].clone(),
     })
@@ -65,16 +65,16 @@ fn import_condition(
     name: &str,
     condition: &Fields<'_>,
     remarks: &mut Remarks,
-) -> Result<(When, Params), Wrong> {
+) -> Result<(When, Params), FieldError> {
     let kind =
         condition.text("type")?.ok_or_else(|| condition.wrong("type", "required: TTL or PODS_SUCCEED"))?;
     let fields = condition.below("params")?;
     fields.unknown(&["ttlSeconds", "podLabels", "initialDelaySeconds", "periodSeconds"], remarks);
-    let (ttl, delay) = (fields.whole("ttlSeconds")?, fields.whole("initialDelaySeconds")?);
+    let (ttl, delay) = (fields.integer("ttlSeconds")?, fields.integer("initialDelaySeconds")?);
     let params = Params {
         ttl: ttl.unwrap_or(TTL_SECONDS),
         delay: delay.unwrap_or(INITIAL_DELAY_SECONDS),
-        period: fields.whole("periodSeconds")?,
+        period: fields.integer("periodSeconds")?,
         delay_written: delay.is_some(),
         ttl_written: ttl.is_some(),
     };
@@ -146,7 +146,7 @@ fn import_action(
     namespace: &str,
     action: &Fields<'_>,
     remarks: &mut Remarks,
-) -> Result<Option<Then>, Wrong> {
+) -> Result<Option<Then>, FieldError> {
     let kind = action
         .text("type")?
         .ok_or_else(|| action.wrong("type", "required: DELETE, SCALE_DOWN or WEBHOOK"))?;
@@ -166,7 +166,7 @@ fn import_scale_down(
     name: &str,
     params: &Fields<'_>,
     remarks: &mut Remarks,
-) -> Result<Option<ScaleDown>, Wrong> {
+) -> Result<Option<ScaleDown>, FieldError> {
     let list = params.list("selectors")?.unwrap_or_default();
     if list.is_empty() {
         return Ok(Some(ScaleDown { selectors: None }));
@@ -207,7 +207,7 @@ fn import_webhook(
     namespace: &str,
     params: &Fields<'_>,
     remarks: &mut Remarks,
-) -> Result<Option<Webhook>, Wrong> {
+) -> Result<Option<Webhook>, FieldError> {
     let Some(url) = params.text("url")? else {
         remarks.differs(format!(
             "policy {name:?} is left out: it has no url; that operator tried again for ever and never succeeded"

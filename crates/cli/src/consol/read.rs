@@ -8,12 +8,12 @@ use super::Remarks;
 
 /// What is wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wrong {
+pub(crate) struct FieldError {
     pub(crate) path: String,
     pub(crate) message: String,
 }
 
-impl std::fmt::Display for Wrong {
+impl std::fmt::Display for FieldError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.path, self.message)
     }
@@ -27,16 +27,16 @@ pub(super) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     /// An object that must be there.
-    pub(super) fn of(value: &'a Value, path: &str) -> Result<Self, Wrong> {
+    pub(super) fn of(value: &'a Value, path: &str) -> Result<Self, FieldError> {
         match value {
             Value::Object(fields) => Ok(Self { fields: Some(fields), path: path.to_owned() }),
-            Value::Null => Err(Wrong { path: path.to_owned(), message: "required".to_owned() }),
-            _ => Err(Wrong { path: path.to_owned(), message: "must be an object".to_owned() }),
+            Value::Null => Err(FieldError { path: path.to_owned(), message: "required".to_owned() }),
+            _ => Err(FieldError { path: path.to_owned(), message: "must be an object".to_owned() }),
         }
     }
 
     /// The object of a field; one without fields if it is absent.
-    pub(super) fn below(&self, key: &str) -> Result<Fields<'a>, Wrong> {
+    pub(super) fn below(&self, key: &str) -> Result<Fields<'a>, FieldError> {
         match self.get(key) {
             None => Ok(Fields { fields: None, path: self.path_of(key) }),
             Some(value) => Fields::of(value, &self.path_of(key)),
@@ -53,28 +53,28 @@ impl<'a> Fields<'a> {
     }
 
     /// An error about a field.
-    pub(super) fn wrong(&self, key: &str, message: &str) -> Wrong {
-        Wrong { path: self.path_of(key), message: message.to_owned() }
+    pub(super) fn wrong(&self, key: &str, message: &str) -> FieldError {
+        FieldError { path: self.path_of(key), message: message.to_owned() }
     }
 
-    pub(super) fn text(&self, key: &str) -> Result<Option<String>, Wrong> {
+    pub(super) fn text(&self, key: &str) -> Result<Option<String>, FieldError> {
         self.read(key, "a string", |v| v.as_str().map(str::to_owned))
     }
 
-    pub(super) fn whole(&self, key: &str) -> Result<Option<i64>, Wrong> {
+    pub(super) fn integer(&self, key: &str) -> Result<Option<i64>, FieldError> {
         self.read(key, "a whole number", Value::as_i64)
     }
 
-    pub(super) fn truth(&self, key: &str) -> Result<Option<bool>, Wrong> {
+    pub(super) fn boolean(&self, key: &str) -> Result<Option<bool>, FieldError> {
         self.read(key, "true or false", Value::as_bool)
     }
 
-    pub(super) fn list(&self, key: &str) -> Result<Option<&'a [Value]>, Wrong> {
+    pub(super) fn list(&self, key: &str) -> Result<Option<&'a [Value]>, FieldError> {
         self.read(key, "a list", |v| v.as_array().map(Vec::as_slice))
     }
 
     /// Labels; that operator took values of any plain type and compared them as text. None if there are none.
-    pub(super) fn labels(&self, key: &str) -> Result<Option<BTreeMap<String, String>>, Wrong> {
+    pub(super) fn labels(&self, key: &str) -> Result<Option<BTreeMap<String, String>>, FieldError> {
         let Some(fields) = self.read(key, "an object", |v| v.as_object())? else { return Ok(None) };
         let mut labels = BTreeMap::new();
         for (name, value) in fields {
@@ -83,7 +83,7 @@ impl<'a> Fields<'a> {
                 Value::Bool(_) | Value::Number(_) => value.to_string(),
                 _ => {
                     let path = format!("{}.{name}", self.path_of(key));
-                    return Err(Wrong { path, message: "a label's value must be a string".to_owned() });
+                    return Err(FieldError { path, message: "a label's value must be a string".to_owned() });
                 }
             };
             labels.insert(name.clone(), text);
@@ -96,7 +96,7 @@ impl<'a> Fields<'a> {
         key: &str,
         what: &str,
         read: impl FnOnce(&'a Value) -> Option<T>,
-    ) -> Result<Option<T>, Wrong> {
+    ) -> Result<Option<T>, FieldError> {
         let Some(value) = self.get(key) else { return Ok(None) };
         read(value).map(Some).ok_or_else(|| self.wrong(key, &format!("must be {what}")))
     }

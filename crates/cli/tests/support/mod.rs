@@ -51,9 +51,9 @@ pub fn fixture(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-/// The small cluster of `world.yaml`; a manager that has fired remembers by which policies.
-pub fn world() -> String {
+/// The small cluster of `cluster.yaml`; a manager that has fired remembers by which policies.
+pub fn cluster() -> String {
     let spec = "policies: [{name: sleep, when: {ttl: {after: 5m}}, then: {scaleDown: {}}}]";
     let spec: NamespaceManagerSpec = serde_yaml::from_str(spec).unwrap();
-    fixture("world.yaml").replace("DIGEST", &coppice_lifecycle::digest(&spec.policies))
+    fixture("cluster.yaml").replace("DIGEST", &coppice_lifecycle::digest(&spec.policies))
 }

@@ -1,7 +1,8 @@
-//! Carries a step out. What exists already is left to the next look.
+//! Carries a step out. What exists already is left to the next reconcile.
 
 use coppice_api::names::{CONFIG_NAME, FIELD_MANAGER, WEBHOOK_KEY_SECRET};
 use coppice_api::{CoppiceConfig, CoppiceConfigSpec};
+use coppice_kinds::Configs;
 use coppice_notify::key::SigningKey;
 use coppice_notify::key::SystemRandom;
 use coppice_runtime::leader::Permit;
@@ -12,43 +13,44 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::PostParams;
 
+use super::SettingsError;
 use super::observe::Observation;
-use super::plan::Step;
-use crate::shared::Shared;
+use super::plan::ConfigStep;
+use crate::context::ControllerContext;
 
 /// The field of the Secret that holds the key.
 pub(super) const KEY_FIELD: &str = "key";
 
 pub(super) async fn apply(
-    shared: &Shared,
+    shared: &ControllerContext,
     permit: &Permit,
     observation: &Observation,
-    step: Step,
-) -> Result<(), String> {
+    step: ConfigStep,
+) -> Result<(), SettingsError> {
     let parameters = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
     let result = match step {
-        Step::CreateConfig => {
-            let api: Api<CoppiceConfig> = Api::all(shared.clients.writes.clone());
+        ConfigStep::CreateConfig => {
+            let api: Api<CoppiceConfig> = Api::all(permit.client(&shared.clients).clone());
             let config = CoppiceConfig::new(CONFIG_NAME, CoppiceConfigSpec::default());
             api.create(&parameters, &config).await.map(|_| ()).map_err(WriteError::from)
         }
-        Step::CreateKey => {
+        ConfigStep::CreateKey => {
             let api: Api<Secret> =
-                Api::namespaced(shared.clients.writes.clone(), &shared.setup.own_namespace);
-            let key = SigningKey::generate(&SystemRandom::new()).map_err(|e| e.to_string())?;
+                Api::namespaced(permit.client(&shared.clients).clone(), &shared.setup.own_namespace);
+            let key = SigningKey::generate(&SystemRandom::new())?;
             api.create(&parameters, &secret(&key)).await.map(|_| ()).map_err(WriteError::from)
         }
-        Step::WriteStatus(status) => match &observation.config {
+        ConfigStep::WriteStatus(status) => match &observation.config {
             Some(config) => {
-                write::status(&shared.clients, permit, config, "CoppiceConfig", &*status).await.map(|_| ())
+                write::status::<Configs>(&shared.clients, permit, config, &*status).await.map(|_| ())
             }
             None => Ok(()),
         },
     };
     match result {
-        // Somebody was faster, or the answer was lost: the next look tells.
+        // Another writer was faster, or the answer was lost: the next reconcile shows it.
         Ok(()) | Err(WriteError::Conflict | WriteError::Gone | WriteError::Ambiguous(_)) => Ok(()),
-        Err(WriteError::Refused(error)) => Err(format!("CoppiceConfig/{CONFIG_NAME} and its key: {error}")),
+        Err(error @ WriteError::Refused(_)) => Err(SettingsError::Write(error)),
     }
 }
 

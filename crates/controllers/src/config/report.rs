@@ -1,19 +1,19 @@
-//! Tells what is in force: metrics and logs.
+//! Reports what is in force: metrics and logs.
 
 use coppice_api::Reason;
 
 use super::observe::Observation;
-use crate::shared::Shared;
+use crate::context::ControllerContext;
 
-pub(super) fn report(shared: &Shared, observation: &Observation) {
+pub(super) fn report(shared: &ControllerContext, observation: &Observation) {
     let Some(config) = &observation.config else {
         let reason = Reason::SettingsMissing;
         tracing::error!(%reason, "CoppiceConfig/coppice does not exist: nothing is done until it is created again");
         shared.metrics.governor(0, 0);
         return;
     };
-    let ledger = &config.status.governor;
-    shared.metrics.governor(ledger.last_hour.into(), ledger.hourly_limit.into());
+    let budget = &config.status.governor;
+    shared.metrics.governor(budget.last_hour.into(), budget.hourly_limit.into());
     for condition in config.status.conditions.iter().filter(|c| c.status == "False") {
         tracing::warn!(reason = %condition.reason, "CoppiceConfig/coppice: {}", condition.message);
     }

@@ -1,113 +1,171 @@
-//! Carries a plan out: status first, then the effect, then what came of it.
+//! Carries a plan out: status first, then the effect, then its outcome.
 
 mod delete;
-pub(super) mod mutated;
+pub(super) mod mutant_behavior;
+mod result;
 mod scale;
 pub(super) mod wake;
 mod webhook;
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use coppice_api::Reason;
-use coppice_api::manager::{Intent, NamespaceManagerStatus};
+use coppice_api::manager::{Intent, NamespaceManagerStatus, Notice};
+use coppice_kinds::{Manager, Managers};
 use coppice_lifecycle::Plan;
-use coppice_lifecycle::plan::{Effect, Note};
-use coppice_lifecycle::record::{self, Outcome};
+use coppice_lifecycle::plan::{PlannedEvent, Step};
+use coppice_lifecycle::record::{self, StepOutcome};
+use coppice_mutants::Mutant;
 use coppice_runtime::error::chain;
-use coppice_runtime::kinds::Manager;
 use coppice_runtime::leader::Permit;
-use coppice_runtime::mutants::{self, Mutant};
 use coppice_runtime::write::WriteError;
 use coppice_runtime::{read, write};
 use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
 
 use super::observe::{self, Observation};
 use super::plan;
-use crate::shared::{Key, Shared};
+use crate::context::{ControllerContext, ManagerKey};
+use result::{Interruption, StepError, StepResult};
 
 /// How a plan went.
 pub(super) enum Applied {
     /// There is more to decide, on this manager.
-    Again(Manager),
+    Replan(Manager),
     /// There is nothing to do until then, or until something changes.
-    Look(Option<Timestamp>),
+    CheckAt(Option<Timestamp>),
     /// Nothing could be done; try again with backoff.
-    Failed(String),
-    /// The caches are behind what was read afresh: nothing is done until they have had time to catch up.
-    Behind,
+    Failed(StepError),
+    /// The caches are behind what was read from the API server: nothing is done until they have had time to catch up.
+    CacheBehind,
 }
 
 /// The pause before an outcome that the API server refused to take is offered again; at most eight times as long if it asks for it.
-const BREATH: Duration = Duration::from_millis(250);
+const STATUS_RETRY_PAUSE: Duration = Duration::from_millis(250);
 
-/// What happened, for people.
+/// A notice that can be seen later than this after it was decided ends later.
+const NOTICE_DELAY: Duration = Duration::from_secs(1);
+
+/// The Events of a reconcile.
 #[derive(Default)]
-pub(super) struct Told {
-    pub(super) notes: Vec<Note>,
+pub(super) struct EventBatch {
+    pub(super) events: Vec<PlannedEvent>,
     /// The intent that they are about, if any.
     pub(super) intent: Option<Intent>,
 }
 
-/// How carrying out an effect went.
-pub(super) enum Carried {
-    /// It came to an end, on this revision of the manager.
-    Ended(Outcome, Manager),
-    /// The manager has changed: decide again, on this one.
-    Changed(Manager),
-    /// A fresh look gives another plan, for this manager.
-    Replanned(Manager, Box<Plan>),
-    /// Nothing can be done before then, or before something changes.
-    Wait(Option<Timestamp>),
-    /// The manager is gone, and its wishes with it.
-    Gone,
-}
-
 /// Carries a plan out.
-pub(super) async fn apply(shared: &Shared, observation: &Observation, plan: Plan) -> (Applied, Told) {
-    let Ok(permit) = shared.gate.permit() else { return (Applied::Look(None), Told::default()) };
+pub(super) async fn apply(
+    shared: &ControllerContext,
+    observation: &Observation,
+    plan: Plan,
+) -> (Applied, EventBatch) {
+    let Ok(permit) = shared.gate.permit() else { return (Applied::CheckAt(None), EventBatch::default()) };
     let manager = &*observation.manager;
-    let key = Key::new(&manager.namespace, &manager.name);
-    if plan.status != *manager.status || mutants::active(Mutant::StatusEveryLoop) && plan.effect.is_none() {
-        let told = Told {
-            notes: plan.notes,
+    let key = ManagerKey::new(&manager.namespace, &manager.name);
+    if plan.status != *manager.status
+        || coppice_mutants::active(Mutant::StatusEveryLoop) && plan.step.is_none()
+    {
+        let batch = EventBatch {
+            events: plan.events,
             intent: plan.status.intent.clone().or_else(|| manager.status.intent.clone()),
         };
-        return match save(shared, &permit, manager, &plan.status).await {
-            Ok(_) if plan.status == *manager.status => (Applied::Look(plan.look_at), Told::default()),
+        let began = Instant::now();
+        let (applied, batch) = match save(shared, &permit, manager, &plan.status).await {
+            Ok(_) if plan.status == *manager.status => {
+                (Applied::CheckAt(plan.next_check), EventBatch::default())
+            }
             Ok(written) => {
                 count_blocked(shared, manager, &written);
-                webhook::forget_finished(shared, manager, &written);
-                (Applied::Again(written), told)
+                webhook::acknowledge_attempt(shared, manager, &written);
+                (Applied::Replan(written), batch)
             }
-            Err(error) => lost(error, shared, manager, &plan.status, told).await,
+            Err(error) => resolve_lost_write(error, shared, manager, &plan.status, batch).await,
+        };
+        return match applied {
+            Applied::Replan(written) if *written.status == plan.status => {
+                run_whole_notice(shared, &permit, manager, written, (batch, began.elapsed())).await
+            }
+            other => (other, batch),
         };
     }
-    let Some(effect) = plan.effect else { return (Applied::Look(plan.look_at), Told::default()) };
-    let intent = effect.intent().clone();
-    if mutants::active(Mutant::OutcomeBeforeEffect) && matches!(effect, Effect::Delete(_)) {
-        return mutated::hasty(shared, &permit, &key, intent).await;
+    let Some(step) = plan.step else { return (Applied::CheckAt(plan.next_check), EventBatch::default()) };
+    let intent = step.intent().clone();
+    if coppice_mutants::active(Mutant::OutcomeBeforeEffect) && matches!(step, Step::Delete(_)) {
+        return mutant_behavior::record_before_delete(shared, &permit, &key, intent).await;
     }
-    let carried = match effect {
-        Effect::Delete(intent) => delete::carry_out(shared, &permit, &key, &intent).await,
-        Effect::ScaleDown(intent, what) => scale::down(shared, &permit, &key, &intent, &what).await,
-        Effect::Wake(intent) => wake::wake(shared, &permit, &key, &intent).await,
-        Effect::Webhook(intent, policy) => webhook::submit(shared, &key, &intent, &policy).await,
+    let carried = match step {
+        Step::Delete(intent) => delete::execute(shared, &permit, &key, &intent).await,
+        Step::ScaleDown(intent, what) => scale::scale_down(shared, &permit, &key, &intent, &what).await,
+        Step::Wake(intent) => wake::wake(shared, &permit, &key, &intent).await,
+        Step::Webhook(intent, policy) => webhook::submit(shared, &key, &intent, &policy).await,
     };
-    match carried {
-        Err(error) => (Applied::Failed(error), Told::default()),
-        Ok(Carried::Gone) => {
-            forget(shared, manager);
-            (Applied::Look(None), Told::default())
+    let ended = match carried {
+        Ok(ended) | Err(Interruption::Ended(ended)) => ended,
+        Err(Interruption::Failed(error)) => return (Applied::Failed(error), EventBatch::default()),
+    };
+    match ended {
+        StepResult::Gone => {
+            remove_if(shared, manager);
+            (Applied::CheckAt(None), EventBatch::default())
         }
-        Ok(Carried::Wait(at)) => (Applied::Look(at), Told::default()),
-        Ok(Carried::Changed(manager)) => (Applied::Again(manager), Told::default()),
-        Ok(Carried::Replanned(manager, plan)) => replanned(shared, &permit, &manager, *plan).await,
-        Ok(Carried::Ended(outcome, manager)) => conclude(shared, &permit, intent, outcome, manager).await,
+        StepResult::Wait(at) => (Applied::CheckAt(at), EventBatch::default()),
+        StepResult::Changed(manager) => (Applied::Replan(manager), EventBatch::default()),
+        StepResult::Replanned(manager, plan) => save_new_plan(shared, &permit, &manager, *plan).await,
+        StepResult::Completed(outcome, manager) => {
+            record_outcome(shared, &permit, intent, outcome, manager, &BTreeSet::new()).await
+        }
+        StepResult::ScaleDownEnded(outcome, manager, unchanged) => {
+            record_outcome(shared, &permit, intent, outcome, manager, &unchanged).await
+        }
     }
 }
 
-/// Counts what is held back, when it begins to be.
-fn count_blocked(shared: &Shared, before: &Manager, after: &Manager) {
+/// Notice runs from when it can be seen. If the write that gave it took longer than dates are accurate, its end moves by
+/// as much, never earlier, and what is announced is that date.
+async fn run_whole_notice(
+    shared: &ControllerContext,
+    permit: &Permit,
+    before: &Manager,
+    written: Manager,
+    (mut batch, took): (EventBatch, Duration),
+) -> (Applied, EventBatch) {
+    let same = |a: &Notice, b: &Notice| (a.given_at, &a.policy, &a.uid) == (b.given_at, &b.policy, &b.uid);
+    let known = before.status.notice.as_ref();
+    let given = written.status.notice.as_ref().filter(|given| known.is_none_or(|known| !same(given, known)));
+    let Some(announced) = given.map(|given| given.not_before) else {
+        return (Applied::Replan(written), batch);
+    };
+    // Another replica may lead by now, and have decided on what there is.
+    if took <= NOTICE_DELAY || permit.check().is_err() {
+        return (Applied::Replan(written), batch);
+    }
+    let took = SignedDuration::from_secs(took.as_secs().saturating_add(1).try_into().unwrap_or(i64::MAX));
+    let later = announced.saturating_add(took).unwrap_or(Timestamp::MAX);
+    let mut status = (*written.status).clone();
+    if let Some(notice) = &mut status.notice {
+        notice.not_before = later;
+    }
+    let status = with_next_plan(shared, &written, status);
+    match save(shared, permit, &written, &status).await {
+        Ok(written) => {
+            for event in batch.events.iter_mut().filter(|event| event.reason == Reason::DeletionAnnounced) {
+                event.message = event.message.replace(&format!("{announced:.0}"), &format!("{later:.0}"));
+            }
+            (Applied::Replan(written), batch)
+        }
+        Err(error) => {
+            let (namespace, manager) = (&written.namespace, &written.name);
+            tracing::warn!(%namespace, %manager, %error, "the notice is shorter by what its write took");
+            (Applied::Replan(written), batch)
+        }
+    }
+}
+
+/// Counts a step that is held back, once it starts to be.
+fn count_blocked(shared: &ControllerContext, before: &Manager, after: &Manager) {
     let reason = |m: &Manager| m.status.next.as_ref().map(|next| next.reason.clone());
     let now = reason(after).filter(|now| reason(before).as_ref() != Some(now));
     for blocked in [
@@ -127,124 +185,183 @@ fn count_blocked(shared: &Shared, before: &Manager, after: &Manager) {
     }
 }
 
-/// Follows a plan that was made from a fresh look, as far as status goes. The caches are behind: what comes next is
-/// decided when they have caught up.
-async fn replanned(shared: &Shared, permit: &Permit, manager: &Manager, plan: Plan) -> (Applied, Told) {
+/// Writes the status of a plan that was made from a fresh read. The caches are behind: what comes next is decided when
+/// they have caught up.
+async fn save_new_plan(
+    shared: &ControllerContext,
+    permit: &Permit,
+    manager: &Manager,
+    plan: Plan,
+) -> (Applied, EventBatch) {
     if plan.status == *manager.status {
-        return (Applied::Behind, Told::default());
+        return (Applied::CacheBehind, EventBatch::default());
     }
-    let told = Told { notes: plan.notes, intent: manager.status.intent.clone() };
+    let batch = EventBatch { events: plan.events, intent: manager.status.intent.clone() };
     match save(shared, permit, manager, &plan.status).await {
-        Ok(_) => (Applied::Behind, told),
-        Err(error) => lost(error, shared, manager, &plan.status, told).await,
+        Ok(_) => (Applied::CacheBehind, batch),
+        Err(error) => resolve_lost_write(error, shared, manager, &plan.status, batch).await,
     }
 }
 
-/// When to look again at something that will be different in a moment.
-pub(super) fn soon(shared: &Shared) -> Option<Timestamp> {
+/// When to reconcile again something that is about to change.
+pub(super) fn in_one_second(shared: &ControllerContext) -> Option<Timestamp> {
     shared.now().checked_add(SignedDuration::from_secs(1)).ok()
 }
 
-/// Writes what came of an effect into the manager that holds its intent.
-async fn conclude(
-    shared: &Shared,
+/// Writes the outcome of an effect into the manager that holds its intent, and forgets the workloads with these uids.
+async fn record_outcome(
+    shared: &ControllerContext,
     permit: &Permit,
     intent: Intent,
-    outcome: Outcome,
+    outcome: StepOutcome,
     mut manager: Manager,
-) -> (Applied, Told) {
-    // What came of an attempt is true whatever else changes meanwhile: lost races are repeated on the newest revision.
-    let told = |notes| Told { notes, intent: Some(intent.clone()) };
-    let mut refused = "the manager's status changes all the time".to_owned();
-    let mut unanswered: Option<(NamespaceManagerStatus, Vec<Note>)> = None;
+    unchanged: &BTreeSet<String>,
+) -> (Applied, EventBatch) {
+    // The outcome of an attempt is true whatever else changes meanwhile: lost races are retried on the newest revision.
+    let batch = |events| EventBatch { events, intent: Some(intent.clone()) };
+    let mut refused = StepError::Races;
+    // Each may be the one that was written.
+    let mut unanswered: Vec<(NamespaceManagerStatus, Vec<PlannedEvent>)> = Vec::new();
     for _ in 0..5 {
         let Some(current) = manager.status.intent.clone().filter(|i| i.id == intent.id) else {
-            // It was written after all, and the answer was lost; or somebody else settled it, who told it, too.
-            let ours = unanswered.filter(|(status, _)| *status == *manager.status);
-            return (Applied::Again(manager), ours.map_or_else(Told::default, |(_, notes)| told(notes)));
+            // It was written and the answer was lost, or another writer recorded and reported it.
+            let ours = unanswered.into_iter().find(|(status, _)| *status == *manager.status);
+            return (
+                Applied::Replan(manager),
+                ours.map_or_else(EventBatch::default, |(_, events)| batch(events)),
+            );
         };
+        if !unchanged.is_empty() && permit.check().is_err() {
+            // Another replica may have scaled them down since. It records what became of the intent.
+            return (Applied::CheckAt(None), EventBatch::default());
+        }
         let mut status = (*manager.status).clone();
-        let notes = record::apply(&mut status, &current, &outcome, shared.now());
-        let status = followed_up(shared, &manager, status);
+        status.scaled_down.retain(|workload| !unchanged.contains(&workload.uid));
+        let events = record::apply(&mut status, &current, &outcome, shared.now());
+        let status = with_next_plan(shared, &manager, status);
         match save(shared, permit, &manager, &status).await {
             Ok(written) => {
                 count_blocked(shared, &manager, &written);
-                return (Applied::Again(written), told(notes));
+                return (Applied::Replan(written), batch(events));
             }
-            // The namespace took its manager along: what was done is still told.
-            Err(WriteError::Gone) => return (Applied::Look(None), told(notes)),
-            Err(WriteError::Refused(error)) => {
-                // It is told when it is written down. The API server may only have too much to do.
-                refused = error;
-                tokio::time::sleep(shared.clients.patience.remaining().clamp(BREATH, 8 * BREATH)).await;
+            // The manager is gone with its namespace: the outcome is still reported.
+            Err(WriteError::Gone) => return (Applied::CheckAt(None), batch(events)),
+            Err(error @ WriteError::Refused(_)) => {
+                // It is reported once it is recorded. The API server may only be overloaded.
+                refused = error.into();
+                status_retry_pause(shared).await;
             }
-            Err(WriteError::Conflict | WriteError::Ambiguous(_)) => match again(shared, &manager).await {
-                Ok(Some(newer)) => (manager, unanswered) = (newer, Some((status, notes))),
-                Ok(None) => return (Applied::Look(None), told(notes)),
-                Err(error) => return (Applied::Failed(chain(&error)), Told::default()),
-            },
+            Err(WriteError::Conflict | WriteError::Ambiguous(_)) => {
+                match read_again(shared, &manager).await {
+                    Ok(Some(newer)) => manager = newer,
+                    Ok(None) => return (Applied::CheckAt(None), batch(events)),
+                    Err(error) => {
+                        refused = error.into();
+                        status_retry_pause(shared).await;
+                    }
+                }
+                unanswered.push((status, events));
+            }
         }
     }
-    (Applied::Failed(refused), Told::default())
+    (Applied::Failed(refused), EventBatch::default())
 }
 
-/// A status with an outcome in it, and with all that the next look would say anyway: one write for both. What that look would
-/// begin, end or tell of is left to it.
-fn followed_up(shared: &Shared, manager: &Manager, status: NamespaceManagerStatus) -> NamespaceManagerStatus {
-    let key = Key::new(&manager.namespace, &manager.name);
-    let concluded = Manager { status: Box::new(status.clone()), ..manager.clone() };
-    let plan = plan::plan(&observe::with(shared, &key, concluded));
-    let only_says = plan.notes.is_empty() && plan.status.intent == status.intent;
+async fn status_retry_pause(shared: &ControllerContext) {
+    let asked = shared.clients.backpressure.remaining();
+    tokio::time::sleep(asked.clamp(STATUS_RETRY_PAUSE, 8 * STATUS_RETRY_PAUSE)).await;
+}
+
+/// A status with an outcome, and with all that the next evaluation would record anyway: one write for both. What that
+/// evaluation would start, end or report is left to it.
+fn with_next_plan(
+    shared: &ControllerContext,
+    manager: &Manager,
+    status: NamespaceManagerStatus,
+) -> NamespaceManagerStatus {
+    let key = ManagerKey::new(&manager.namespace, &manager.name);
+    let recorded = Manager { status: Box::new(status.clone()), ..manager.clone() };
+    let plan = plan::plan(&observe::with(shared, &key, recorded));
+    let only_says = plan.events.is_empty() && plan.status.intent == status.intent;
     if only_says { plan.status } else { status }
 }
 
-/// Reads a manager again whose write was lost, and remembers what there is now.
-async fn again(shared: &Shared, manager: &Manager) -> Result<Option<Manager>, kube::Error> {
-    let now = read::get::<Manager>(&shared.clients.reads, &manager.namespace, &manager.name).await?;
+/// Reads a manager again whose write was lost, and returns its current state.
+async fn read_again(shared: &ControllerContext, manager: &Manager) -> Result<Option<Manager>, kube::Error> {
+    let now = read::get::<Managers>(&shared.clients.reads, &manager.namespace, &manager.name).await?;
     match &now {
-        Some(now) => shared.managers.learn(&manager.namespace, now.clone()),
-        None => forget(shared, manager),
+        Some(now) => shared.managers.update_if_newer(&manager.namespace, now.clone()),
+        None => remove_if(shared, manager),
     }
     Ok(now)
 }
 
-/// A manager that the API server says is gone is looked at no more, whether or not the watch has told so.
-fn forget(shared: &Shared, manager: &Manager) {
-    shared.managers.forget(&manager.namespace, &manager.name, |known| known.uid == manager.uid);
+/// A manager that the API server says is gone is not reconciled any more, whether or not the watch has reported it.
+fn remove_if(shared: &ControllerContext, manager: &Manager) {
+    shared.managers.remove_if(&manager.namespace, &manager.name, |known| known.uid == manager.uid);
 }
 
 pub(super) async fn save(
-    shared: &Shared,
+    shared: &ControllerContext,
     permit: &Permit,
     manager: &Manager,
     status: &NamespaceManagerStatus,
 ) -> Result<Manager, WriteError> {
-    let result = write::status(&shared.clients, permit, manager, "NamespaceManager", status).await;
+    let result = match complete(shared, manager, status).await {
+        Ok(status) => write::status::<Managers>(&shared.clients, permit, manager, &status).await,
+        Err(error) => Err(error),
+    };
     shared.metrics.status_written(result.is_ok());
     match &result {
-        Ok(written) => shared.managers.learn(&manager.namespace, written.clone()),
-        Err(WriteError::Gone) => forget(shared, manager),
+        Ok(written) => shared.managers.update_if_newer(&manager.namespace, written.clone()),
+        Err(WriteError::Gone) => remove_if(shared, manager),
         Err(_) => {}
     }
     result
 }
 
-/// What to do about a write that was lost, and what to tell: it may have happened.
-async fn lost(
+/// A status with the list of what is scaled down, of which caches know only the length.
+async fn complete<'a>(
+    shared: &ControllerContext,
+    manager: &Manager,
+    status: &'a NamespaceManagerStatus,
+) -> Result<Cow<'a, NamespaceManagerStatus>, WriteError> {
+    if status.scaled_down.listed().is_some() {
+        return Ok(Cow::Borrowed(status));
+    }
+    let now = read::get::<Managers>(&shared.clients.reads, &manager.namespace, &manager.name).await;
+    match now.map_err(|e| WriteError::Refused(format!("the manager could not be read: {}", chain(&e))))? {
+        None => Err(WriteError::Gone),
+        Some(now) if now.uid != manager.uid || now.resource_version != manager.resource_version => {
+            Err(WriteError::Conflict)
+        }
+        Some(now) => {
+            let scaled_down = now.status.scaled_down;
+            Ok(Cow::Owned(NamespaceManagerStatus { scaled_down, ..status.clone() }))
+        }
+    }
+}
+
+/// What to do about a write that was lost, and what to report: it may have happened.
+async fn resolve_lost_write(
     error: WriteError,
-    shared: &Shared,
+    shared: &ControllerContext,
     manager: &Manager,
     written: &NamespaceManagerStatus,
-    told: Told,
-) -> (Applied, Told) {
+    batch: EventBatch,
+) -> (Applied, EventBatch) {
     match error {
-        WriteError::Gone => (Applied::Look(None), Told::default()),
-        WriteError::Refused(error) => (Applied::Failed(error), Told::default()),
-        WriteError::Conflict | WriteError::Ambiguous(_) => match again(shared, manager).await {
-            Ok(Some(newer)) if *newer.status == *written => (Applied::Again(newer), told),
-            Ok(Some(newer)) => (Applied::Again(newer), Told::default()),
-            Ok(None) => (Applied::Look(None), Told::default()),
-            Err(error) => (Applied::Failed(chain(&error)), Told::default()),
+        // Events about the manager went with it; that its namespace was deleted is kept elsewhere.
+        WriteError::Gone => {
+            let events = batch.events.into_iter().filter(|event| event.reason == Reason::NamespaceDeleted);
+            (Applied::CheckAt(None), EventBatch { events: events.collect(), intent: batch.intent })
+        }
+        WriteError::Refused(_) => (Applied::Failed(error.into()), EventBatch::default()),
+        WriteError::Conflict | WriteError::Ambiguous(_) => match read_again(shared, manager).await {
+            Ok(Some(newer)) if *newer.status == *written => (Applied::Replan(newer), batch),
+            Ok(Some(newer)) => (Applied::Replan(newer), EventBatch::default()),
+            Ok(None) => (Applied::CheckAt(None), EventBatch::default()),
+            Err(error) => (Applied::Failed(error.into()), EventBatch::default()),
         },
     }
 }

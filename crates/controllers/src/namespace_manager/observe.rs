@@ -1,118 +1,121 @@
-//! What there is to decide on: from caches, or (before anything destructive) straight from the API server.
+//! The facts to decide on: from caches, or (before anything destructive) straight from the API server.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use coppice_actions::governor::Reservation;
 use coppice_api::Reason;
 use coppice_api::config::GovernorStatus;
 use coppice_api::manager::{Action, Intent};
-use coppice_lifecycle::facts::{Fact, JobFacts, Many, NamespaceFacts, PodFacts, World};
-use coppice_lifecycle::law::Law;
+use coppice_kinds::{Jobs, Manager, Managers, Namespaces, Pods};
+use coppice_lifecycle::facts::{Fact, JobFacts, NamespaceFacts, NamespaceSnapshot, ObjectSlice, PodFacts};
 use coppice_lifecycle::plan::{Delivery, MAX_MANAGERS, ManagerFacts, Observed};
-use coppice_lifecycle::time::ServerTime;
-use coppice_notify::outbox::Attempt;
+use coppice_lifecycle::settings::PlatformSettings;
+use coppice_mutants::Mutant;
+use coppice_notify::outbox::AttemptState;
+use coppice_quantity::time::ServerTime;
 use coppice_runtime::decode::Unreadable;
-use coppice_runtime::error::chain;
-use coppice_runtime::governor::Booking;
-use coppice_runtime::kinds::Manager;
+use coppice_runtime::kind::Kind;
 use coppice_runtime::leader::LeaderState;
-use coppice_runtime::mutants::{self, Mutant};
-use coppice_runtime::read;
-use coppice_runtime::store::{Freshness, Named, Problem, Store};
+use coppice_runtime::read::{self, ListError};
+use coppice_runtime::store::{Freshness, Problem, Store};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use crate::shared::{Key, Shared};
+use crate::context::{ControllerContext, ManagerKey};
 
-/// Everything that a plan rests on, with the instant of observation.
+/// The inputs of a plan, with the instant of observation.
 pub(super) struct Observation {
     pub(super) manager: Arc<Manager>,
     pub(super) namespace: Option<Arc<NamespaceFacts>>,
     pub(super) pods: Fact<Vec<Arc<PodFacts>>>,
     pub(super) jobs: Fact<Vec<Arc<JobFacts>>>,
-    pub(super) law: Arc<Law>,
-    pub(super) ledger: GovernorStatus,
+    pub(super) settings: Arc<PlatformSettings>,
+    pub(super) budget: GovernorStatus,
     pub(super) managed: u64,
     /// How many managers of the namespace come before this one.
     before: usize,
     pub(super) stale: Option<(Reason, String)>,
     pub(super) delivery: Delivery,
     pub(super) at: ServerTime,
-    /// When the first question was asked whose answer is in here: nothing in it is older.
-    asked: Instant,
-    /// What could not be read afresh, if anything.
-    pub(super) unread: Option<String>,
+    /// When the first read was sent: nothing in here is older.
+    started: Instant,
+    /// What could not be read again, if anything.
+    pub(super) read_error: Option<String>,
 }
 
 /// What the caches know of a manager; none if there is no such manager.
-pub(super) fn cached(shared: &Shared, key: &Key) -> Option<Observation> {
+pub(super) fn cached(shared: &ControllerContext, key: &ManagerKey) -> Option<Observation> {
     let manager = shared.managers.get(&key.namespace, &key.name)?;
     Some(observation(shared, key, manager))
 }
 
 /// The same with a manager that was just read or written, and may be newer than the cache.
-pub(super) fn with(shared: &Shared, key: &Key, manager: Manager) -> Observation {
+pub(super) fn with(shared: &ControllerContext, key: &ManagerKey, manager: Manager) -> Observation {
     observation(shared, key, Arc::new(manager))
 }
 
-fn observation(shared: &Shared, key: &Key, manager: Arc<Manager>) -> Observation {
-    let (law, ledger) = shared.law();
+fn observation(shared: &ControllerContext, key: &ManagerKey, manager: Arc<Manager>) -> Observation {
+    let (settings, budget) = shared.settings();
     Observation {
         namespace: shared.namespaces.get("", &key.namespace),
         pods: fact(shared, &shared.pods, key, "pods"),
         jobs: fact(shared, &shared.jobs, key, "jobs"),
-        law,
-        ledger,
+        settings,
+        budget,
         managed: shared.managed(),
         before: before(shared, &manager),
         stale: stale(shared, key),
         delivery: delivery(shared, manager.status.intent.as_ref()),
         at: shared.time(),
-        asked: Instant::now(),
-        unread: None,
+        started: Instant::now(),
+        read_error: None,
         manager,
     }
 }
 
-/// Reads everything afresh. None if the manager is gone. Pods and Jobs that cannot be read are unknown; the policies that
-/// do not need them go on.
-pub(super) async fn fresh(shared: &Shared, key: &Key) -> Result<Option<Observation>, kube::Error> {
+/// Reads everything again. None if the manager is gone. Pods and Jobs that cannot be read are unknown; the policies that
+/// do not need them continue.
+pub(super) async fn fresh(
+    shared: &ControllerContext,
+    key: &ManagerKey,
+) -> Result<Option<Observation>, kube::Error> {
     let client = &shared.clients.reads;
-    let asked = Instant::now();
+    let started = Instant::now();
     let lists = || {
         let (pods, jobs) =
-            (read::list::<PodFacts>(client, &key.namespace), read::list::<JobFacts>(client, &key.namespace));
+            (read::list::<Pods>(client, &key.namespace), read::list::<Jobs>(client, &key.namespace));
         futures::future::join(pods, jobs)
     };
     // All at once: a list of pods can take the API server a tenth of a second, and each answer is held against what was
     // decided by itself.
-    let expected = shared.managers.get(&key.namespace, &key.name).is_some_and(|m| asks_for_pods(&m));
+    let expected = shared.managers.get(&key.namespace, &key.name).is_some_and(|m| needs_pods(&m));
     let (manager, namespace, listed) = futures::future::join3(
-        read::get::<Manager>(client, &key.namespace, &key.name),
-        read::get::<NamespaceFacts>(client, "", &key.namespace),
+        read::get::<Managers>(client, &key.namespace, &key.name),
+        read::get::<Namespaces>(client, "", &key.namespace),
         async { if expected { Some(lists().await) } else { None } },
     )
     .await;
     let Some(manager) = manager?.map(Arc::new) else { return Ok(None) };
     let mut observation = observation(shared, key, Arc::clone(&manager));
     observation.namespace = namespace?.map(Arc::new);
-    if asks_for_pods(&manager) {
+    if needs_pods(&manager) {
         let (pods, jobs) = match listed {
             Some(listed) => listed,
             None => lists().await,
         };
-        // How long a source was followed without a gap is known by its watch alone: what the watch does not know, a
-        // list cannot tell either.
-        observation.pods = renew(observation.pods, pods, "pods", &mut observation.unread);
-        observation.jobs = renew(observation.jobs, jobs, "jobs", &mut observation.unread);
+        // Only the watch knows how long a source was followed without a gap: what the watch does not know, a list
+        // cannot show either.
+        observation.pods = refreshed(observation.pods, pods, "pods", &mut observation.read_error);
+        observation.jobs = refreshed(observation.jobs, jobs, "jobs", &mut observation.read_error);
     }
     observation.at = shared.time();
-    observation.asked = asked;
+    observation.started = started;
     Ok(Some(observation))
 }
 
 /// How many managers of its namespace come before this one: no more are counted than matter.
-fn before(shared: &Shared, manager: &Manager) -> usize {
+fn before(shared: &ControllerContext, manager: &Manager) -> usize {
     let all = shared.managers.list(&manager.namespace);
     if all.len() <= MAX_MANAGERS {
         return 0;
@@ -121,28 +124,28 @@ fn before(shared: &Shared, manager: &Manager) -> usize {
     all.iter().filter(|other| comes_before(other)).take(MAX_MANAGERS).count()
 }
 
-fn asks_for_pods(manager: &Manager) -> bool {
+fn needs_pods(manager: &Manager) -> bool {
     manager.spec.as_ref().is_ok_and(|spec| spec.policies.iter().any(|p| p.when.pods_succeed.is_some()))
 }
 
 impl Observation {
-    /// The same, under the settings and the budget that were booked under.
-    pub(super) fn under(mut self, shared: &Shared, booking: &Booking) -> Self {
-        self.law = shared.law_of(&booking.settings);
-        self.ledger = booking.ledger.clone();
+    /// The same, under the settings and the budget that were reserved under.
+    pub(super) fn under(mut self, shared: &ControllerContext, reservation: &Reservation) -> Self {
+        self.settings = shared.settings_of(&reservation.settings);
+        self.budget = reservation.budget.clone();
         self
     }
 
     /// How old the oldest of these facts may be.
     pub(super) fn age(&self) -> Duration {
-        self.asked.elapsed()
+        self.started.elapsed()
     }
 
-    /// Whether a watch that this manager needs has not been heard of for too long.
+    /// Whether a watch that this manager needs has been silent for too long.
     pub(super) fn behind(&self) -> bool {
         let stale = |reason: Option<Reason>| reason == Some(Reason::Stale);
         let pods = [unknown(&self.pods), unknown(&self.jobs)].into_iter().any(stale);
-        stale(self.stale.as_ref().map(|(reason, _)| *reason)) || pods && asks_for_pods(&self.manager)
+        stale(self.stale.as_ref().map(|(reason, _)| *reason)) || pods && needs_pods(&self.manager)
     }
 
     /// The same, as the pure planner takes it.
@@ -154,15 +157,15 @@ impl Observation {
                 uid: &self.manager.uid,
                 generation: self.manager.generation,
                 terminating: self.manager.terminating,
-                spec: self.manager.understood(),
+                spec: self.manager.decoded(),
                 status: &self.manager.status,
             },
-            world: self
+            snapshot: self
                 .namespace
                 .as_deref()
-                .map(|namespace| World::new(namespace, borrow(&self.pods), borrow(&self.jobs))),
-            law: &self.law,
-            ledger: &self.ledger,
+                .map(|namespace| NamespaceSnapshot::new(namespace, borrow(&self.pods), borrow(&self.jobs))),
+            settings: &self.settings,
+            budget: &self.budget,
             before: self.before,
             managed: self.managed,
             stale: self.stale.clone(),
@@ -178,72 +181,77 @@ fn unknown<T>(fact: &Fact<T>) -> Option<Reason> {
     }
 }
 
-fn borrow<T>(fact: &Fact<Vec<Arc<T>>>) -> Fact<Many<'_, T>> {
+fn borrow<T>(fact: &Fact<Vec<Arc<T>>>) -> Fact<ObjectSlice<'_, T>> {
     match fact {
-        Fact::Known { value, since } => Fact::Known { value: Many::Shared(value), since: *since },
+        Fact::Known { value, since } => Fact::Known { value: ObjectSlice::Shared(value), since: *since },
         Fact::Unknown { reason, message } => Fact::Unknown { reason: *reason, message: message.clone() },
     }
 }
 
-fn renew<T>(
+fn refreshed<T>(
     cached: Fact<Vec<Arc<T>>>,
-    listed: Result<Result<Vec<T>, Unreadable>, kube::Error>,
+    listed: Result<Vec<T>, ListError>,
     what: &str,
-    unread: &mut Option<String>,
+    read_error: &mut Option<String>,
 ) -> Fact<Vec<Arc<T>>> {
     match (cached, listed) {
-        (Fact::Known { since, .. }, Ok(Ok(listed))) => {
+        (Fact::Known { since, .. }, Ok(listed)) => {
             Fact::Known { value: listed.into_iter().map(Arc::new).collect(), since }
         }
-        (Fact::Known { .. }, Ok(Err(unreadable))) => not_understood(&unreadable, what),
+        (Fact::Known { .. }, Err(ListError::Unreadable(unreadable))) => unreadable_fact(&unreadable, what),
         (unknown @ Fact::Unknown { .. }, _) => unknown,
-        (Fact::Known { since, .. }, Err(_)) if mutants::active(Mutant::UnreadableIsEmpty) => {
+        (Fact::Known { since, .. }, Err(_)) if coppice_mutants::active(Mutant::UnreadableIsEmpty) => {
             Fact::Known { value: Vec::new(), since }
         }
         (Fact::Known { .. }, Err(error)) => {
-            let message = format!("the facts could not be read afresh: {}", chain(&error));
-            *unread = Some(message.clone());
+            let message = format!("the facts could not be read again: {error}");
+            *read_error = Some(message.clone());
             Fact::Unknown { reason: Reason::Stale, message }
         }
     }
 }
 
-fn fact<T: Named + PartialEq>(shared: &Shared, store: &Store<T>, key: &Key, what: &str) -> Fact<Vec<Arc<T>>> {
+fn fact<K: Kind>(
+    shared: &ControllerContext,
+    store: &Store<K>,
+    key: &ManagerKey,
+    what: &str,
+) -> Fact<Vec<Arc<K::Object>>> {
     match store.freshness() {
-        Freshness::Fresh(since) => match store.understood(&key.namespace) {
-            // Followers keep their caches, but nobody looked at what they saw.
+        Freshness::Fresh(since) => match store.decoded(&key.namespace) {
+            // Followers keep their caches, but evaluate nothing: the time before this replica led does not count.
             Ok(value) => {
                 let since = shared.server_clock.at(since.max(leads_since(shared)));
                 Fact::Known { value, since }
             }
-            Err(unreadable) => not_understood(&unreadable, what),
+            Err(unreadable) => unreadable_fact(&unreadable, what),
         },
-        Freshness::NotSynced(_) if mutants::active(Mutant::ActBeforeSync) => {
+        Freshness::NotSynced(_) if coppice_mutants::active(Mutant::ActBeforeSync) => {
             Fact::Known { value: store.list(&key.namespace), since: Timestamp::MIN }
         }
         stale => {
-            let (reason, message) = why(&stale, what);
+            let (reason, message) = staleness(&stale, what);
             Fact::Unknown { reason, message }
         }
     }
 }
 
-/// Nobody knows what an object that cannot be understood would have said.
-fn not_understood<T>(unreadable: &Unreadable, what: &str) -> Fact<T> {
+/// The content of an object that cannot be decoded is unknown.
+fn unreadable_fact<T>(unreadable: &Unreadable, what: &str) -> Fact<T> {
     Fact::Unknown { reason: unreadable.reason, message: format!("{what} are not known: {unreadable}") }
 }
 
 /// On the monotonic clock.
-fn leads_since(shared: &Shared) -> Duration {
+fn leads_since(shared: &ControllerContext) -> Duration {
     match shared.gate.state() {
         LeaderState::Leader { since, .. } => since,
         LeaderState::Follower { .. } | LeaderState::Unknown { .. } => shared.server_clock.clock().monotonic(),
     }
 }
 
-/// Whether the caches that every decision rests on are behind, or the namespace itself cannot be understood.
-fn stale(shared: &Shared, key: &Key) -> Option<(Reason, String)> {
-    if mutants::active(Mutant::ActBeforeSync) {
+/// Whether the caches that every decision needs are behind, or the namespace itself cannot be understood.
+fn stale(shared: &ControllerContext, key: &ManagerKey) -> Option<(Reason, String)> {
+    if coppice_mutants::active(Mutant::ActBeforeSync) {
         return None;
     }
     let all = [
@@ -251,14 +259,15 @@ fn stale(shared: &Shared, key: &Key) -> Option<(Reason, String)> {
         (shared.namespaces.freshness(), "namespaces"),
         (shared.configs.freshness(), "coppiceconfigs"),
     ];
-    let behind = all.iter().find(|(f, _)| !matches!(f, Freshness::Fresh(_))).map(|(f, what)| why(f, what));
+    let behind =
+        all.iter().find(|(f, _)| !matches!(f, Freshness::Fresh(_))).map(|(f, what)| staleness(f, what));
     behind.or_else(|| {
         let unreadable = shared.namespaces.unreadable_object(&key.namespace)?;
         Some((unreadable.reason, format!("the namespace is not known: {unreadable}")))
     })
 }
 
-fn why(freshness: &Freshness, what: &str) -> (Reason, String) {
+fn staleness(freshness: &Freshness, what: &str) -> (Reason, String) {
     let detail =
         |problem: &Option<Problem>| problem.as_ref().map(|p| format!(": {}", p.message)).unwrap_or_default();
     match freshness {
@@ -271,20 +280,20 @@ fn why(freshness: &Freshness, what: &str) -> (Reason, String) {
         Freshness::Stale(p) => {
             (Reason::Stale, format!("nothing has been heard of {what} for 90 seconds{}", detail(p)))
         }
-        // Not asked for fresh ones.
+        // Never called for a fresh cache.
         Freshness::Fresh(_) => (Reason::Watching, String::new()),
     }
 }
 
-fn delivery(shared: &Shared, intent: Option<&Intent>) -> Delivery {
+fn delivery(shared: &ControllerContext, intent: Option<&Intent>) -> Delivery {
     let attempt = intent
         .filter(|intent| intent.action == Action::Webhook)
         .and_then(|intent| shared.outbox()?.state(&intent.id));
     match attempt {
         None => Delivery::None,
-        Some(Attempt::InFlight) => Delivery::InFlight,
-        Some(Attempt::Done(Ok(delivered))) => Delivery::Delivered(delivered.status.to_string()),
-        Some(Attempt::Done(Err(failure))) => Delivery::Failed {
+        Some(AttemptState::InFlight) => Delivery::InFlight,
+        Some(AttemptState::Done(Ok(delivered))) => Delivery::Delivered(delivered.status.to_string()),
+        Some(AttemptState::Done(Err(failure))) => Delivery::Failed {
             error: failure.message,
             permanent: failure.permanent,
             retry_after: failure.retry_after,

@@ -1,6 +1,6 @@
 //! Decides: `coppice_lifecycle::plan`, the same function that `coppice plan` and `coppice explain` call.
 
-use coppice_lifecycle::{Plan, Rest};
+use coppice_lifecycle::{Plan, Steady};
 
 use super::observe::Observation;
 
@@ -9,7 +9,7 @@ pub(super) fn plan(observation: &Observation) -> Plan {
     coppice_lifecycle::plan(&observation.as_observed(), observation.at)
 }
 
-/// Whether there is nothing to do and nothing to write, which is found out at a small part of a plan's price.
-pub(super) fn rest(observation: &Observation) -> Option<Rest> {
-    coppice_lifecycle::rest(&observation.as_observed(), observation.at)
+/// Whether the manager is steady, which costs a small part of a plan.
+pub(super) fn steady(observation: &Observation) -> Option<Steady> {
+    coppice_lifecycle::steady(&observation.as_observed(), observation.at)
 }

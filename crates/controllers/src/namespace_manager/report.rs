@@ -1,27 +1,22 @@
-//! Tells what happened: Events, metrics, logs.
-
-use std::sync::Arc;
-use std::time::Duration;
+//! Reports what happened: Events, metrics, logs.
 
 use coppice_api::Reason;
 use coppice_api::manager::{Action, Intent, Phase};
-use coppice_lifecycle::plan::Note;
-use coppice_runtime::kinds::Manager;
-use coppice_runtime::metrics::ControllerMetrics;
-use coppice_runtime::queue::{Depths, Observe, Outcome};
+use coppice_kinds::Manager;
+use coppice_lifecycle::plan::PlannedEvent;
 use k8s_openapi::api::core::v1::ObjectReference;
 
-use super::apply::Told;
+use super::apply::EventBatch;
 use super::observe::Observation;
-use crate::shared::{Key, Shared};
+use crate::context::{ControllerContext, ManagerKey};
 
-/// Tells what a pass has done.
-pub(super) fn report(shared: &Shared, observation: &Observation, told: &Told) {
-    let deletes = told.intent.as_ref().is_some_and(|intent| intent.action == Action::Delete);
-    for note in &told.notes {
-        log(observation, note, told.intent.as_ref());
-        count(shared, note, told.intent.as_ref());
-        let action = told.intent.as_ref().map_or("Manage", |i| i.action.as_str());
+/// Reports what a reconcile did.
+pub(super) fn report(shared: &ControllerContext, observation: &Observation, batch: &EventBatch) {
+    let deletes = batch.intent.as_ref().is_some_and(|intent| intent.action == Action::Delete);
+    for note in &batch.events {
+        log(observation, note, batch.intent.as_ref());
+        count(shared, note, batch.intent.as_ref());
+        let action = batch.intent.as_ref().map_or("Manage", |i| i.action.as_str());
         let tell = |about, message: &str| {
             shared.events.publish(about, note.warning, note.reason.as_str(), action, message);
         };
@@ -38,24 +33,24 @@ pub(super) fn report(shared: &Shared, observation: &Observation, told: &Told) {
     }
 }
 
-/// Tells that a manager is left alone because its status was written by another version.
-pub(super) fn status_not_understood(shared: &Shared, observation: &Observation, error: &str) {
-    let reason = Reason::StatusNotUnderstood;
+/// Reports that a manager is left alone because its status was written by another version.
+pub(super) fn status_not_understood(shared: &ControllerContext, observation: &Observation, error: &str) {
+    let reason = Reason::UnsupportedStatus;
     let message = format!("{error}; nothing is done: run the version of Coppice that wrote it");
     tracing::error!(namespace = %observation.manager.namespace, manager = %observation.manager.name, "{message}");
     shared.metrics.blocked(reason.as_str());
     shared.events.publish(manager_reference(observation), true, reason.as_str(), "Manage", &message);
 }
 
-/// Tells that working on a manager ended in a panic: contained, counted by the queue, and tried again.
-fn panicked(shared: &Shared, key: &Key, message: &str) {
+/// Reports that working on a manager ended in a panic: contained, counted by the queue, and retried.
+pub(super) fn panicked(shared: &ControllerContext, key: &ManagerKey, message: &str) {
     let Some(manager) = shared.managers.get(&key.namespace, &key.name) else { return };
     let reason = Reason::ReconcilePanicked.as_str();
     let note = format!("a bug in Coppice stopped the work on this manager; it is tried again: {message}");
     shared.events.publish(reference(&manager), true, reason, "Manage", &note);
 }
 
-fn log(observation: &Observation, note: &Note, intent: Option<&Intent>) {
+fn log(observation: &Observation, note: &PlannedEvent, intent: Option<&Intent>) {
     let manager = &observation.manager;
     let uid = observation.namespace.as_ref().map_or("", |n| n.uid.as_str());
     let evidence = intent.map(|i| format!("{:?}", i.evidence)).unwrap_or_default();
@@ -73,7 +68,7 @@ fn log(observation: &Observation, note: &Note, intent: Option<&Intent>) {
     }
 }
 
-fn count(shared: &Shared, note: &Note, intent: Option<&Intent>) {
+fn count(shared: &ControllerContext, note: &PlannedEvent, intent: Option<&Intent>) {
     let Some(intent) = intent else { return };
     match note.reason {
         Reason::NamespaceDeleted | Reason::ScaledDown | Reason::WebhookDelivered | Reason::WebhookGivenUp => {
@@ -121,7 +116,7 @@ fn namespace_reference(observation: &Observation) -> ObjectReference {
 }
 
 /// Counts managers by phase, for metrics.
-pub fn count_phases(shared: &Shared) {
+pub(super) fn count_phases(shared: &ControllerContext) {
     let mut counts = std::collections::BTreeMap::new();
     shared.managers.for_each(|manager| {
         if let Some(phase) = manager.status.phase {
@@ -130,32 +125,5 @@ pub fn count_phases(shared: &Shared) {
     });
     for phase in Phase::ALL {
         shared.metrics.managers(phase.as_str(), counts.get(&phase).copied().unwrap_or(0));
-    }
-}
-
-/// Listens to the queue: counts, and tells of panics.
-pub struct Listener {
-    shared: Arc<Shared>,
-    metrics: ControllerMetrics,
-}
-
-impl Listener {
-    /// A listener for the queue of this controller.
-    pub fn new(shared: Arc<Shared>) -> Self {
-        let metrics = shared.metrics.controller("namespacemanager");
-        Self { shared, metrics }
-    }
-}
-
-impl Observe<Key> for Listener {
-    fn finished(&self, key: &Key, outcome: &Outcome, took: Duration) {
-        self.metrics.finished(key, outcome, took);
-        if let Outcome::Panicked(panic) = outcome {
-            panicked(&self.shared, key, &panic.message);
-        }
-    }
-
-    fn depths(&self, depths: Depths) {
-        Observe::<Key>::depths(&self.metrics, depths);
     }
 }

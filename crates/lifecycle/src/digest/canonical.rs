@@ -21,7 +21,7 @@ pub(super) fn encode(policies: &[Policy]) -> Vec<u8> {
     out.0
 }
 
-/// Words with their lengths: no two policies have the same bytes.
+/// Strings with their lengths: no two policies have the same bytes.
 struct Encoder(Vec<u8>);
 
 impl Encoder {

@@ -4,130 +4,147 @@ use std::fmt::Write as _;
 
 use coppice_api::Reason;
 use coppice_api::manager::{
-    Action, Delete, Firing, Intent, NamespaceManagerSpec, Next, Notice, Phase, Policy, Verdict,
+    Action, Delete, Firing, Intent, NamespaceManagerSpec, NextStep, Notice, Phase, Policy, Verdict,
 };
 use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest as _, Sha256};
 
-use super::intent::{giving_back, under_way};
-use super::{Draft, Plan};
+use super::intent::{progress_message, wake_message};
+use super::{Plan, PlanBuilder};
 use crate::condition::{Evaluation, later, whole_second_after};
 use crate::digest::Comparison;
-use crate::facts::World;
-use crate::mutants::{Mutant, active};
+use crate::facts::NamespaceSnapshot;
+use coppice_mutants::{Mutant, active};
 
 /// Why nothing may fire: phase, reason, message, and when that ends.
-pub(super) type Frozen = (Phase, Reason, String, Option<Timestamp>);
+pub(super) type Inhibition = (Phase, Reason, String, Option<Timestamp>);
 
-pub(super) fn decide(mut draft: Draft<'_>, spec: &NamespaceManagerSpec, world: &World<'_>) -> Plan {
-    if world.namespace.terminating {
-        draft.status.notice = None;
+pub(super) fn decide(
+    mut builder: PlanBuilder<'_>,
+    spec: &NamespaceManagerSpec,
+    snapshot: &NamespaceSnapshot<'_>,
+) -> Plan {
+    if snapshot.namespace.terminating {
+        builder.status.notice = None;
         let message = "the namespace is being deleted".to_owned();
-        return draft.waits(Phase::Terminating, Reason::NamespaceTerminating, message);
+        return builder.finish_waiting(Phase::Terminating, Reason::NamespaceTerminating, message);
     }
-    if spec.wake == Some(draft.status.firings) && !draft.status.scaled_down.is_empty() {
-        return draft.decide_wake(world);
+    if spec.wake == Some(builder.status.firings) && !builder.status.scaled_down.is_empty() {
+        return builder.decide_wake(snapshot);
     }
-    if let Some(refusal) = draft.refusal(spec, world) {
-        return draft.refused(&refusal);
+    if let Some(refusal) = builder.refusal(spec, snapshot) {
+        return builder.refused(&refusal);
     }
-    if let Some(plan) = draft.dormant(spec) {
+    if let Some(plan) = builder.dormant(spec) {
         return plan;
     }
-    let evaluations = draft.evaluate(spec, world);
-    if let Some((phase, reason, message, ends)) = draft.frozen(spec) {
-        draft.withdraw_notice(&message);
-        draft.look_at = ends;
-        return draft.waits(phase, reason, message);
+    let evaluations = builder.evaluate(spec, snapshot);
+    if let Some((phase, reason, message, ends)) = builder.inhibition(spec) {
+        builder.withdraw_notice(&message);
+        builder.next_check = ends;
+        return builder.finish_waiting(phase, reason, message);
     }
     let mut judged = spec.policies.iter().zip(&evaluations);
     if let Some((policy, evaluation)) = judged.find(|(_, e)| e.verdict == Verdict::True) {
-        return fire(draft, policy, evaluation, world);
+        return fire(builder, policy, evaluation, snapshot);
     }
-    watch(draft, spec, &evaluations, world)
+    wait_for_conditions(builder, spec, &evaluations, snapshot)
 }
 
 /// The first true policy: give notice, wait for what stops it, or write down that it fires.
-fn fire(mut draft: Draft<'_>, policy: &Policy, evaluation: &Evaluation, world: &World<'_>) -> Plan {
+fn fire(
+    mut builder: PlanBuilder<'_>,
+    policy: &Policy,
+    evaluation: &Evaluation,
+    snapshot: &NamespaceSnapshot<'_>,
+) -> Plan {
     let Some(action) = policy.then.action() else {
-        // The law has refused this already.
-        return draft.waits(
+        // The settings have refused this already.
+        return builder.finish_waiting(
             Phase::Refused,
             Reason::InvalidSpec,
             "the policy has not exactly one action".to_owned(),
         );
     };
-    let announced = draft.status.notice.as_ref();
-    let announced = announced.is_some_and(|n| n.policy == policy.name && n.uid == world.namespace.uid);
-    // A notice that was given runs its time, also if the policy asks for none any more.
+    let announced = builder.status.notice.as_ref();
+    let announced = announced.is_some_and(|n| n.policy == policy.name && n.uid == snapshot.namespace.uid);
+    // A notice that was given keeps its date, even if the policy no longer asks for a notice.
     let notice = |d: &&Delete| (announced || !d.notice.is_zero()) && !active(Mutant::NoticeSkipped);
     if let Some(delete) = policy.then.delete.as_ref().filter(notice) {
-        if let Some((reason, message)) = draft.blind().filter(|_| !announced) {
-            // A notice by a clock that is wrong would count from the wrong instant.
-            return draft.step((action, &policy.name, None), (reason, message), None);
+        if let Some((reason, message)) = builder.unreliable_facts().filter(|_| !announced) {
+            // With a wrong clock, a notice would count from the wrong instant.
+            return builder.pending((action, &policy.name, None), (reason, message), None);
         }
-        let due = draft.give_notice(policy, delete, world, draft.now);
-        if draft.now < due {
-            draft.look_no_later_than(Some(due));
+        let due = builder.give_notice(policy, delete, snapshot, builder.now);
+        if builder.now < due {
+            builder.check_no_later_than(Some(due));
             let message = format!("{}; notice runs until {due:.0}", evaluation.message);
-            return draft.step((action, &policy.name, Some(due)), (Reason::NoticeRunning, message), None);
+            return builder.pending(
+                (action, &policy.name, Some(due)),
+                (Reason::NoticeRunning, message),
+                None,
+            );
         }
     } else {
-        draft.withdraw_notice(&format!("policy {:?} fires first", policy.name));
+        builder.withdraw_notice(&format!("policy {:?} fires first", policy.name));
     }
-    let stopped = if action.is_destructive() {
-        draft.stopped()
+    let destructive_block = if action.is_destructive() {
+        builder.destructive_block()
     } else {
-        draft.halted().map(|(reason, message)| (reason, message, None))
+        builder.total_block().map(|(reason, message)| (reason, message, None))
     };
-    if let Some((reason, message, retry_at)) = stopped {
-        draft.look_no_later_than(retry_at);
-        return draft.step((action, &policy.name, retry_at), (reason, message), None);
+    if let Some((reason, message, retry_at)) = destructive_block {
+        builder.check_no_later_than(retry_at);
+        return builder.pending((action, &policy.name, retry_at), (reason, message), None);
     }
-    let intent = draft.intent(action, &policy.name, world, evaluation);
+    let intent = builder.intent(action, &policy.name, snapshot, evaluation);
     let message =
         format!("policy {:?}: {}; {action} follows ({})", policy.name, evaluation.message, intent.id);
-    draft.note(false, Reason::PolicyFired, message);
-    draft.status.intent = Some(intent);
-    draft.look_at = Some(draft.now);
-    let message = under_way(action, &evaluation.message, 0);
-    draft.step((action, &policy.name, None), (Reason::InProgress, message), None)
+    builder.note(false, Reason::PolicyFired, message);
+    builder.status.intent = Some(intent);
+    builder.next_check = Some(builder.now);
+    let message = progress_message(action, &evaluation.message, 0);
+    builder.pending((action, &policy.name, None), (Reason::InProgress, message), None)
 }
 
 /// No policy is true: a ttl may still have to be announced ahead of its end.
-fn watch(
-    mut draft: Draft<'_>,
+fn wait_for_conditions(
+    mut builder: PlanBuilder<'_>,
     spec: &NamespaceManagerSpec,
     evaluations: &[Evaluation],
-    world: &World<'_>,
+    snapshot: &NamespaceSnapshot<'_>,
 ) -> Plan {
     let mut nearest: Option<(&Policy, &Delete, Timestamp)> = None;
     for (policy, evaluation) in spec.policies.iter().zip(evaluations) {
         let notice = policy.then.delete.as_ref().filter(|d| !d.notice.is_zero());
         let (Some(delete), Some(due)) = (notice, evaluation.due) else { continue };
         let from = earlier(due, delete.notice);
-        if draft.now < from {
-            draft.look_no_later_than(Some(from));
+        if builder.now < from {
+            builder.check_no_later_than(Some(from));
         } else if nearest.is_none_or(|(_, _, other)| due < other) {
             nearest = Some((policy, delete, due));
         }
     }
-    if let Some((policy, delete, due)) = nearest.filter(|_| draft.blind().is_none()) {
-        let due = draft.give_notice(policy, delete, world, due);
-        draft.look_no_later_than(Some(due));
+    if let Some((policy, delete, due)) = nearest.filter(|_| builder.unreliable_facts().is_none()) {
+        let due = builder.give_notice(policy, delete, snapshot, due);
+        builder.check_no_later_than(Some(due));
         let message = format!("the ttl ends and notice runs until {due:.0}");
-        return draft.step((Action::Delete, &policy.name, Some(due)), (Reason::NoticeRunning, message), None);
+        return builder.pending(
+            (Action::Delete, &policy.name, Some(due)),
+            (Reason::NoticeRunning, message),
+            None,
+        );
     }
-    // By the slower of two clocks a date may seem to be far off again.
-    if nearest.is_none() && draft.time.doubt().is_none() {
-        draft.withdraw_notice("its policy is not due any more");
+    // By the slower of two clocks, a date that has come may seem to be far off again.
+    if nearest.is_none() && builder.time.uncertainty().is_none() {
+        builder.withdraw_notice("its policy is not due any more");
     }
-    let next = next_of(spec, evaluations);
-    draft.finish(Phase::Active, next, None)
+    let next = next_step(spec, evaluations);
+    builder.finish(Phase::Active, next, None)
 }
 
 /// What a manager that watches will do next: the policy with the nearest date, else the first; and what each waits for.
-fn next_of(spec: &NamespaceManagerSpec, evaluations: &[Evaluation]) -> Next {
+fn next_step(spec: &NamespaceManagerSpec, evaluations: &[Evaluation]) -> NextStep {
     let judged = || spec.policies.iter().zip(evaluations);
     let chosen = nearest(judged, |e| e.due);
     let message = match spec.policies.as_slice() {
@@ -140,7 +157,7 @@ fn next_of(spec: &NamespaceManagerSpec, evaluations: &[Evaluation]) -> Next {
             text
         }),
     };
-    Next {
+    NextStep {
         action: chosen.and_then(|(p, _)| p.then.action()).map(|a| a.to_string()),
         policy: chosen.map(|(p, _)| p.name.clone()),
         due: chosen.and_then(|(_, e)| e.due),
@@ -149,7 +166,7 @@ fn next_of(spec: &NamespaceManagerSpec, evaluations: &[Evaluation]) -> Next {
     }
 }
 
-/// What is said of a manager that has fired.
+/// The message of a manager that has fired.
 pub(super) fn dormant(firing: &Firing, firings: i64) -> String {
     format!(
         "policy {:?} fired at {:.0} ({}); dormant until policies change or spec.rearm is {firings}",
@@ -157,8 +174,8 @@ pub(super) fn dormant(firing: &Firing, firings: i64) -> String {
     )
 }
 
-/// What is said of one that has fired under another version of Coppice.
-fn not_understood(firing: &Firing, firings: i64) -> String {
+/// The message of a manager that has fired under another version of Coppice.
+pub(super) fn not_understood(firing: &Firing, firings: i64) -> String {
     format!(
         "policy {:?} fired at {:.0} ({}) under another version of Coppice, and this version does not understand the digest \
          that says whether policies have changed since; dormant until spec.rearm is {firings}",
@@ -166,7 +183,7 @@ fn not_understood(firing: &Firing, firings: i64) -> String {
     )
 }
 
-/// The policy that is told of: the one with the nearest date, else the first.
+/// The policy to report: the one with the nearest date, else the first.
 pub(super) fn nearest<'a, T: 'a, I: Iterator<Item = (&'a Policy, &'a T)>>(
     judged: impl Fn() -> I,
     due: impl Fn(&T) -> Option<Timestamp>,
@@ -179,9 +196,9 @@ pub(super) fn earlier(at: Timestamp, by: coppice_quantity::Duration) -> Timestam
     at.checked_sub(SignedDuration::from_secs(by.as_secs_i64())).unwrap_or(Timestamp::MIN)
 }
 
-impl Draft<'_> {
-    /// Why nothing may fire at present, by the user's own wish.
-    pub(super) fn frozen(&self, spec: &NamespaceManagerSpec) -> Option<Frozen> {
+impl PlanBuilder<'_> {
+    /// Why the user's own spec lets nothing fire at present.
+    pub(super) fn inhibition(&self, spec: &NamespaceManagerSpec) -> Option<Inhibition> {
         if spec.suspend && !active(Mutant::SuspendIgnored) {
             let message = "spec.suspend is true: nothing is done until it is false".to_owned();
             return Some((Phase::Suspended, Reason::Suspended, message, None));
@@ -197,7 +214,7 @@ impl Draft<'_> {
         let firing = self.status.last_firing.clone()?;
         let comparison = self.compare(&firing.digest);
         let armed = comparison == Comparison::Changed || active(Mutant::DormancyIgnored);
-        let for_ever = active(Mutant::RearmedForEver) && spec.rearm.is_some();
+        let for_ever = active(Mutant::RearmNeverExpires) && spec.rearm.is_some();
         if armed || spec.rearm == Some(self.status.firings) || for_ever {
             return None;
         }
@@ -206,10 +223,10 @@ impl Draft<'_> {
             (Reason::Dormant, dormant(&firing, self.status.firings))
         } else {
             self.withdraw_notice("another version of Coppice has fired a policy");
-            (Reason::DigestNotUnderstood, not_understood(&firing, self.status.firings))
+            (Reason::UnsupportedDigest, not_understood(&firing, self.status.firings))
         };
-        let draft = std::mem::replace(self, Draft::new(self.observed, self.time));
-        Some(draft.waits(Phase::Fired, reason, message))
+        let builder = std::mem::replace(self, PlanBuilder::new(self.observed, self.time));
+        Some(builder.finish_waiting(Phase::Fired, reason, message))
     }
 
     /// Gives notice of a deletion, or keeps the notice given; returns the instant before which nothing is deleted. That
@@ -218,10 +235,10 @@ impl Draft<'_> {
         &mut self,
         policy: &Policy,
         delete: &Delete,
-        world: &World<'_>,
+        snapshot: &NamespaceSnapshot<'_>,
         due: Timestamp,
     ) -> Timestamp {
-        let uid = &world.namespace.uid;
+        let uid = &snapshot.namespace.uid;
         let given = self.status.notice.as_ref().filter(|n| n.policy == policy.name && n.uid == *uid).cloned();
         if let Some(mut notice) = given {
             let kept = if active(Mutant::NoticeMovedEarlier) { Timestamp::MIN } else { notice.not_before };
@@ -238,7 +255,7 @@ impl Draft<'_> {
         let not_before = later(given_at, delete.notice).max(whole_second_after(due));
         let message = format!(
             "namespace {} will be deleted at {not_before:.0} (policy {:?}); extend, hold or suspend to prevent it",
-            world.namespace.name, policy.name
+            snapshot.namespace.name, policy.name
         );
         self.note(true, Reason::DeletionAnnounced, message);
         let notice = Notice { policy: policy.name.clone(), uid: uid.clone(), given_at, not_before };
@@ -246,12 +263,18 @@ impl Draft<'_> {
         not_before
     }
 
-    fn intent(&self, action: Action, policy: &str, world: &World<'_>, evaluation: &Evaluation) -> Intent {
+    fn intent(
+        &self,
+        action: Action,
+        policy: &str,
+        snapshot: &NamespaceSnapshot<'_>,
+        evaluation: &Evaluation,
+    ) -> Intent {
         Intent {
             id: self.firing_id(action, policy),
             policy: policy.to_owned(),
             action,
-            uid: world.namespace.uid.clone(),
+            uid: snapshot.namespace.uid.clone(),
             digest: self.digest.clone(),
             decided_at: Timestamp::from_millisecond(self.now.as_millisecond()).unwrap_or(self.now),
             attempts: 0,
@@ -279,19 +302,19 @@ impl Draft<'_> {
         })
     }
 
-    fn decide_wake(mut self, world: &World<'_>) -> Plan {
+    fn decide_wake(mut self, snapshot: &NamespaceSnapshot<'_>) -> Plan {
         let evaluation = Evaluation {
             verdict: Verdict::True,
             reason: Reason::InProgress,
             message: String::new(),
             due: None,
-            look_at: None,
+            next_check: None,
             since: None,
             evidence: std::collections::BTreeMap::new(),
         };
-        self.status.intent = Some(self.intent(Action::Wake, "", world, &evaluation));
-        self.look_at = Some(self.now);
-        let message = giving_back(&self.status);
-        self.step((Action::Wake, "", None), (Reason::InProgress, message), None)
+        self.status.intent = Some(self.intent(Action::Wake, "", snapshot, &evaluation));
+        self.next_check = Some(self.now);
+        let message = wake_message(&self.status);
+        self.pending((Action::Wake, "", None), (Reason::InProgress, message), None)
     }
 }

@@ -1,92 +1,148 @@
-//! What a plan says about itself: phase, next step, the `Ready` condition.
+//! What a plan says about itself: phase, next step, conditions.
 
 use coppice_api::Reason;
-use coppice_api::manager::{Action, NamespaceManagerStatus, Next, Phase};
+use coppice_api::condition::{self, ACCEPTED, ConditionState, FIRED, READY};
+use coppice_api::manager::{Action, Firing, NamespaceManagerStatus, NextStep, Phase};
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::{Draft, Effect, Plan};
+use super::decide;
+use super::{Plan, PlanBuilder, Step};
+use crate::digest::Comparison;
 
-/// The condition that every manager has.
-pub(super) const READY: &str = "Ready";
+/// The conditions of a manager that watches its policies, in the order of status.
+const WATCHING: [(&str, &str, Reason, &str); 3] = [
+    (ACCEPTED, "True", Reason::Accepted, "spec is valid and permitted by the platform settings"),
+    (
+        FIRED,
+        "False",
+        Reason::NotFired,
+        "no policy has fired since the policies were changed or the manager was re-armed",
+    ),
+    (READY, "True", Reason::Reconciled, "spec is in force and nothing is failing"),
+];
 
-impl Draft<'_> {
+/// What makes it unknown whether a step may be taken: neither the user nor the budget has stopped it.
+const UNKNOWN: [Reason; 8] = [
+    Reason::ClockSkew,
+    Reason::Forbidden,
+    Reason::NotSynced,
+    Reason::SettingsMissing,
+    Reason::Stale,
+    Reason::TooLarge,
+    Reason::Undecodable,
+    Reason::UnsupportedDigest,
+];
+
+impl PlanBuilder<'_> {
     /// A plan that does nothing now, and says why.
-    pub(super) fn waits(self, phase: Phase, reason: Reason, message: String) -> Plan {
-        self.finish(phase, Next { reason: reason.to_string(), message, ..Next::default() }, None)
+    pub(super) fn finish_waiting(self, phase: Phase, reason: Reason, message: String) -> Plan {
+        self.finish(phase, NextStep { reason: reason.to_string(), message, ..NextStep::default() }, None)
     }
 
-    /// A plan around a step of a policy: one that is taken (`effect`), or that waits for the reason given.
-    pub(super) fn step(
+    /// A plan around a step of a policy: one that is taken (`step`), or that waits for the reason given.
+    pub(super) fn pending(
         self,
-        step: (Action, &str, Option<Timestamp>),
+        pending: (Action, &str, Option<Timestamp>),
         why: (Reason, String),
-        effect: Option<Effect>,
+        step: Option<Step>,
     ) -> Plan {
-        let (action, policy, due) = step;
-        let next = Next {
+        let (action, policy, due) = pending;
+        let next = NextStep {
             action: Some(action.to_string()),
             policy: (!policy.is_empty()).then(|| policy.to_owned()),
             due,
             reason: why.0.to_string(),
             message: why.1,
         };
-        self.finish(Phase::Pending, next, effect)
+        self.finish(Phase::Pending, next, step)
     }
 
-    pub(super) fn finish(mut self, phase: Phase, next: Next, effect: Option<Effect>) -> Plan {
+    pub(super) fn finish(mut self, phase: Phase, next: NextStep, step: Option<Step>) -> Plan {
         self.status.phase = Some(phase);
         self.status.next = Some(next);
-        let ready = self.ready();
-        set_condition(&mut self.status, ready, self.observed.manager.generation, self.now);
-        Plan { status: self.status, effect, look_at: self.look_at, notes: self.notes }
+        let accepted = self.accepted();
+        let ready = accepted.clone().or_else(|| self.ready());
+        let states = [accepted, self.fired(), ready];
+        for ((type_, status, reason, message), state) in WATCHING.into_iter().zip(states) {
+            let state = state.unwrap_or_else(|| ConditionState {
+                status,
+                reason: reason.to_string(),
+                message: message.to_owned(),
+            });
+            let generation = self.observed.manager.generation;
+            condition::set(&mut self.status.conditions, type_, state, generation, self.now);
+        }
+        Plan { status: self.status, step, next_check: self.next_check, events: self.events }
     }
 
-    /// Whether the manager is understood, possible, and nothing it does is failing.
-    fn ready(&self) -> (&'static str, String, String) {
+    /// Why spec is not accepted, or not known to be, if so. Also of a manager that is not followed at present, because
+    /// its namespace is being deleted or it wakes.
+    fn accepted(&self) -> Option<ConditionState> {
+        let Ok(spec) = self.observed.manager.spec else {
+            let next = self.status.next.as_ref()?;
+            return Some(state("False", next.reason.clone(), next.message.clone()));
+        };
+        let Some(snapshot) = &self.observed.snapshot else { return self.facts_unknown() };
+        let refusal = self.refusal(spec, snapshot)?;
+        Some(state("False", refusal.reason.to_string(), refusal.message))
+    }
+
+    /// What fired, if the manager is not armed again since.
+    fn fired(&self) -> Option<ConditionState> {
+        let firing = self.status.last_firing.as_ref()?;
+        let Ok(spec) = self.observed.manager.spec else {
+            // Whether the policies have changed is not known.
+            let before =
+                condition::find(&self.status.conditions, FIRED).filter(|fired| fired.status == "True")?;
+            return Some(state("True", before.reason.clone(), before.message.clone()));
+        };
+        let message = match self.compare(&firing.digest) {
+            _ if spec.rearm == Some(self.status.firings) => return None,
+            Comparison::Changed => return None,
+            Comparison::Same => decide::dormant(firing, self.status.firings),
+            Comparison::NotUnderstood => decide::not_understood(firing, self.status.firings),
+        };
+        Some(state("True", firing.result.clone(), message))
+    }
+
+    /// Why a spec that is accepted is not in force, or what is failing, if so.
+    fn ready(&self) -> Option<ConditionState> {
         let status = &self.status;
-        if let (Some(Phase::Refused), Some(next)) = (status.phase, &status.next) {
-            return ("False", next.reason.clone(), next.message.clone());
-        }
         if let Some(error) = status.intent.as_ref().and_then(|i| i.last_error.as_ref()) {
-            return ("False", Reason::Retrying.to_string(), error.clone());
+            return Some(state("False", Reason::Retrying.to_string(), error.clone()));
         }
-        if let Some((reason, message)) = &self.facts_unknown {
-            return ("Unknown", reason.to_string(), message.clone());
+        if let Some(state) = self.facts_unknown() {
+            return Some(state);
         }
-        let given_up = |f: &&coppice_api::manager::Firing| f.result == Reason::WebhookGivenUp.as_str();
-        if let (Some(Phase::Fired), Some(firing)) =
-            (status.phase, status.last_firing.as_ref().filter(given_up))
-        {
-            return ("False", firing.result.clone(), firing.message.clone().unwrap_or_default());
+        let blocks = |next: &&NextStep| UNKNOWN.iter().any(|reason| next.reason == reason.as_str());
+        if let Some(next) = status.next.as_ref().filter(blocks) {
+            return Some(state("Unknown", next.reason.clone(), next.message.clone()));
         }
-        let next = status.next.as_ref();
-        let reason = next.map_or_else(|| Reason::Watching.to_string(), |n| n.reason.clone());
-        ("True", reason, next.map(|n| n.message.clone()).unwrap_or_default())
+        let given_up = |f: &&Firing| f.result == Reason::WebhookGivenUp.as_str();
+        let failed =
+            status.last_firing.as_ref().filter(given_up).filter(|_| status.phase == Some(Phase::Fired));
+        failed.map(|f| state("False", f.result.clone(), f.message.clone().unwrap_or_default()))
+    }
+
+    fn facts_unknown(&self) -> Option<ConditionState> {
+        let (reason, message) = self.facts_unknown.as_ref()?;
+        Some(state("Unknown", reason.to_string(), message.clone()))
     }
 }
 
-fn set_condition(
-    status: &mut NamespaceManagerStatus,
-    ready: (&'static str, String, String),
-    generation: i64,
-    now: Timestamp,
-) {
-    let (value, reason, message) = ready;
-    let before = status.conditions.iter().find(|c| c.type_ == READY);
-    // Since when the status, not the reason, is what it is: as the API conventions define it.
-    let since = before.filter(|c| c.status == value).map_or_else(
-        || Time(Timestamp::from_second(now.as_second()).unwrap_or(now)),
-        |c| c.last_transition_time.clone(),
-    );
-    let condition = Condition {
-        type_: READY.to_owned(),
-        status: value.to_owned(),
-        reason,
-        message,
-        observed_generation: Some(generation),
-        last_transition_time: since,
+const fn state(status: &'static str, reason: String, message: String) -> ConditionState {
+    ConditionState { status, reason, message }
+}
+
+/// Whether the conditions are those of a manager that watches its policies, about this generation.
+pub(super) fn conditions_say_watching(status: &NamespaceManagerStatus, generation: i64) -> bool {
+    let says = |(condition, (type_, status, reason, message)): (&Condition, (&str, &str, Reason, &str))| {
+        condition.type_ == type_
+            && condition.status == status
+            && condition.observed_generation == Some(generation)
+            && condition.reason == reason.as_str()
+            && condition.message == message
     };
-    status.conditions.retain(|c| c.type_ != READY);
-    status.conditions.push(condition);
+    status.conditions.len() == WATCHING.len() && status.conditions.iter().zip(WATCHING).all(says)
 }

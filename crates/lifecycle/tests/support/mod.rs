@@ -2,14 +2,17 @@
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "test support")]
 
+use coppice_api::condition::{self, READY};
 use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
 use coppice_api::manager::{NamespaceManagerSpec, NamespaceManagerStatus, Phase, PolicyStatus};
 use coppice_api::{Labels, Reason};
-use coppice_lifecycle::facts::{Fact, JobFacts, JobState, Many, NamespaceFacts, PodFacts, PodPhase, World};
-use coppice_lifecycle::plan::{Delivery, ManagerFacts, Note, Observed};
-use coppice_lifecycle::record::{self, Outcome};
-use coppice_lifecycle::time::{ClockDoubt, MAX_CLOCK_SKEW, ServerTime};
-use coppice_lifecycle::{Law, Plan, Rest, Wishes};
+use coppice_lifecycle::facts::{
+    Fact, JobFacts, JobState, NamespaceFacts, NamespaceSnapshot, ObjectSlice, PodFacts, PodPhase,
+};
+use coppice_lifecycle::plan::{Delivery, ManagerFacts, Observed, PlannedEvent};
+use coppice_lifecycle::record::{self, StepOutcome};
+use coppice_lifecycle::{DigestedSpec, Plan, PlatformSettings, Steady};
+use coppice_quantity::time::{ClockUncertainty, MAX_CLOCK_SKEW, ServerTime};
 use jiff::{SignedDuration, Timestamp};
 
 /// The namespace was created at this instant.
@@ -31,16 +34,20 @@ pub struct Scene {
     pub facts_since: Timestamp,
     pub unknown: Option<Reason>,
     pub config: CoppiceConfigSpec,
-    pub ledger: GovernorStatus,
+    pub budget: GovernorStatus,
     pub skew: Option<SignedDuration>,
     pub stale: Option<(Reason, String)>,
     pub delivery: Delivery,
     pub terminating: bool,
     pub generation: i64,
-    pub notes: Vec<Note>,
+    pub events: Vec<PlannedEvent>,
     pub own_namespace: String,
     pub before: usize,
     pub settings_missing: bool,
+    /// Why the spec cannot be understood, if so.
+    pub undecodable: Option<String>,
+    /// The namespace was not seen yet.
+    pub unseen: bool,
 }
 
 impl Scene {
@@ -62,16 +69,18 @@ impl Scene {
             facts_since: start(),
             unknown: None,
             config: CoppiceConfigSpec::default(),
-            ledger: GovernorStatus::default(),
+            budget: GovernorStatus::default(),
             skew: Some(SignedDuration::ZERO),
             stale: None,
             delivery: Delivery::None,
             terminating: false,
             generation: 1,
-            notes: Vec::new(),
+            events: Vec::new(),
             own_namespace: "coppice-system".to_owned(),
             before: 0,
             settings_missing: false,
+            undecodable: None,
+            unseen: false,
         }
     }
 
@@ -116,19 +125,19 @@ impl Scene {
         pod
     }
 
-    fn fact<'a, T>(&self, all: &'a [T]) -> Fact<Many<'a, T>> {
+    fn fact<'a, T>(&self, all: &'a [T]) -> Fact<ObjectSlice<'a, T>> {
         match self.unknown {
             Some(reason) => Fact::Unknown { reason, message: "not known".to_owned() },
-            None => Fact::Known { value: Many::Plain(all), since: self.facts_since },
+            None => Fact::Known { value: ObjectSlice::Slice(all), since: self.facts_since },
         }
     }
 
     /// The clocks differ by as much as the scene says: one of them shows `now`, the other a later time.
     fn time(&self, now: Timestamp) -> ServerTime {
         match self.skew {
-            None => ServerTime::doubted(ClockDoubt::NotCompared, now, []),
-            Some(skew) if skew.abs() <= MAX_CLOCK_SKEW => ServerTime::agreed(now),
-            Some(skew) => ServerTime::doubted(ClockDoubt::Differs, now, [now + skew.abs()]),
+            None => ServerTime::uncertain(ClockUncertainty::NotCompared, now, []),
+            Some(skew) if skew.abs() <= MAX_CLOCK_SKEW => ServerTime::certain(now),
+            Some(skew) => ServerTime::uncertain(ClockUncertainty::Differs, now, [now + skew.abs()]),
         }
     }
 
@@ -138,16 +147,16 @@ impl Scene {
     }
 
     pub fn plan_at(&self, now: Timestamp) -> Plan {
-        self.ask(now).0
+        self.plan_and_steady(now).0
     }
 
     /// The plan, and whether the manager rests. A manager that rests has the plan that says so.
-    pub fn ask(&self, now: Timestamp) -> (Plan, Option<Rest>) {
-        let mut law = Law::new(self.config.clone(), &self.own_namespace, Vec::new());
+    pub fn plan_and_steady(&self, now: Timestamp) -> (Plan, Option<Steady>) {
+        let mut settings = PlatformSettings::new(self.config.clone(), &self.own_namespace, Vec::new());
         if self.settings_missing {
-            law = Law::missing(&self.own_namespace, Vec::new());
+            settings = PlatformSettings::missing(&self.own_namespace, Vec::new());
         }
-        let wishes = Wishes::from(self.spec.clone());
+        let digested_spec = DigestedSpec::from(self.spec.clone());
         let observed = Observed {
             manager: ManagerFacts {
                 namespace: &self.namespace.name,
@@ -155,26 +164,32 @@ impl Scene {
                 uid: "manager-1",
                 generation: self.generation,
                 terminating: self.terminating,
-                spec: Ok(&wishes),
+                spec: self.undecodable.as_deref().map_or(Ok(&digested_spec), Err),
                 status: &self.status,
             },
-            world: Some(World::new(&self.namespace, self.fact(&self.pods), self.fact(&self.jobs))),
+            snapshot: (!self.unseen).then(|| {
+                NamespaceSnapshot::new(&self.namespace, self.fact(&self.pods), self.fact(&self.jobs))
+            }),
             before: self.before,
-            law: &law,
-            ledger: &self.ledger,
+            settings: &settings,
+            budget: &self.budget,
             managed: 1,
             stale: self.stale.clone(),
             delivery: self.delivery.clone(),
         };
         let time = self.time(now);
-        let (plan, rest) =
-            (coppice_lifecycle::plan(&observed, time), coppice_lifecycle::rest(&observed, time));
-        if let Some(rest) = rest {
-            let nothing =
-                Plan { status: self.status.clone(), effect: None, look_at: rest.look_at, notes: Vec::new() };
+        let (plan, steady) =
+            (coppice_lifecycle::plan(&observed, time), coppice_lifecycle::steady(&observed, time));
+        if let Some(steady) = steady {
+            let nothing = Plan {
+                status: self.status.clone(),
+                step: None,
+                next_check: steady.next_check,
+                events: Vec::new(),
+            };
             assert_eq!(plan, nothing, "it rests, and has a plan");
         }
-        (plan, rest)
+        (plan, steady)
     }
 
     /// Does what the operator does: makes status durable until it stands still, and returns the last plan.
@@ -185,25 +200,25 @@ impl Scene {
                 return plan;
             }
             assert!(
-                plan.effect.is_none() || plan.status.intent == self.status.intent,
+                plan.step.is_none() || plan.status.intent == self.status.intent,
                 "no effect before its intent"
             );
-            self.notes.extend(plan.notes);
+            self.events.extend(plan.events);
             self.status = plan.status;
         }
         panic!("the plan never stands still: {:#?}", self.status);
     }
 
     /// Records the outcome of the intent in status.
-    pub fn outcome(&mut self, outcome: &Outcome, seconds: i64) -> &mut Self {
+    pub fn outcome(&mut self, outcome: &StepOutcome, seconds: i64) -> &mut Self {
         let intent = self.status.intent.clone().expect("there is an intent");
-        let notes = record::apply(&mut self.status, &intent, outcome, at(seconds));
-        self.notes.extend(notes);
+        let events = record::apply(&mut self.status, &intent, outcome, at(seconds));
+        self.events.extend(events);
         self
     }
 
-    pub fn told(&mut self) -> Vec<Reason> {
-        std::mem::take(&mut self.notes).into_iter().map(|n| n.reason).collect()
+    pub fn event_reasons(&mut self) -> Vec<Reason> {
+        std::mem::take(&mut self.events).into_iter().map(|n| n.reason).collect()
     }
 
     pub fn phase(&self) -> Phase {
@@ -219,7 +234,12 @@ impl Scene {
     }
 
     pub fn ready(&self) -> (&str, &str) {
-        let condition = &self.status.conditions[0];
+        self.condition(READY)
+    }
+
+    /// Status and reason of a condition.
+    pub fn condition(&self, type_: &str) -> (&str, &str) {
+        let condition = condition::find(&self.status.conditions, type_).unwrap();
         (&condition.status, &condition.reason)
     }
 }

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use coppice_lifecycle::destination::{AllowList, Destination};
+use coppice_destination::{AllowList, Destination};
 use coppice_notify::key::{SigningKey, SystemRandom};
-use coppice_notify::webhook::{Lookup, WebhookRequest, WebhookSender, WebhookSettings};
+use coppice_notify::webhook::{Resolver, WebhookClient, WebhookRequest, WebhookSettings};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -26,8 +26,8 @@ pub(crate) fn settings() -> WebhookSettings {
     WebhookSettings { timeout: Duration::from_secs(5), ..WebhookSettings::new(key()) }
 }
 
-pub(crate) fn sender() -> WebhookSender {
-    WebhookSender::new(settings()).unwrap()
+pub(crate) fn webhook_client() -> WebhookClient {
+    WebhookClient::new(settings()).unwrap()
 }
 
 pub(crate) fn request(url: &str, allow: &[&str]) -> WebhookRequest {
@@ -46,24 +46,24 @@ pub(crate) fn request(url: &str, allow: &[&str]) -> WebhookRequest {
 
 /// Leads every name to the same addresses and counts how often it was asked.
 #[derive(Default)]
-pub(crate) struct Leads {
+pub(crate) struct FixedResolver {
     pub(crate) to: Mutex<Vec<SocketAddr>>,
-    pub(crate) asked: AtomicUsize,
+    pub(crate) lookups: AtomicUsize,
 }
 
-impl Leads {
+impl FixedResolver {
     pub(crate) fn to(addresses: &[SocketAddr]) -> Arc<Self> {
-        Arc::new(Self { to: Mutex::new(addresses.to_vec()), asked: AtomicUsize::new(0) })
+        Arc::new(Self { to: Mutex::new(addresses.to_vec()), lookups: AtomicUsize::new(0) })
     }
 
-    pub(crate) fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
+    pub(crate) fn lookups(&self) -> usize {
+        self.lookups.load(Ordering::SeqCst)
     }
 }
 
-impl Lookup for Leads {
+impl Resolver for FixedResolver {
     fn lookup<'a>(&'a self, _host: &'a str, _port: u16) -> BoxFuture<'a, io::Result<Vec<SocketAddr>>> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
+        self.lookups.fetch_add(1, Ordering::SeqCst);
         std::future::ready(Ok(self.to.lock().unwrap().clone())).boxed()
     }
 }

@@ -1,7 +1,8 @@
-//! HTTP for callers that nobody has to trust: whoever reaches the port may open connections and say nothing.
+//! HTTP for untrusted callers, who may open connections and send nothing.
 //!
-//! A connection serves one request, in bounded time and memory, and no body is read. Only so many are open at once: one more closes
-//! the one that is open longest. So whoever asks and reads at once gets an answer, however many others hang.
+//! A connection serves one request, in bounded time and memory, and no body is read. The number of open connections is
+//! limited: a new one beyond the limit closes the oldest. So a caller that sends and reads at once gets an answer,
+//! however many others hang.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -40,7 +41,7 @@ pub struct BindError {
     pub source: std::io::Error,
 }
 
-/// What a port takes on.
+/// The limits of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Connections that are open at once, at least 1.
@@ -76,14 +77,14 @@ impl Admin {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop`. That is for the very end: during a shutdown the port still answers, that the operator is not ready.
+    /// Serves until `stop`, which comes last: during a shutdown the port still answers that the operator is not ready.
     pub async fn serve(self, pages: Pages, limits: Limits, stop: CancellationToken) {
         let mut open = Connections::default();
         loop {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                Some(id) = open.ended() => open.forget(id),
+                Some(id) = open.ended() => open.remove(id),
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, _)) => {
                         open.make_room(limits.connections).await;
@@ -121,7 +122,7 @@ impl Connections {
                 oldest.abort();
             }
             if let Some(id) = self.ended().await {
-                self.forget(id);
+                self.remove(id);
             }
         }
     }
@@ -131,7 +132,7 @@ impl Connections {
         self.tasks.join_next_with_id().await.map(|ended| ended.map_or_else(|error| error.id(), |(id, ())| id))
     }
 
-    fn forget(&mut self, id: Id) {
+    fn remove(&mut self, id: Id) {
         self.order.retain(|task| task.id() != id);
     }
 }
@@ -139,7 +140,7 @@ impl Connections {
 /// Serves a connection: one request, whose caller may go away or be late at any moment, which is no error of ours.
 async fn one_request(stream: TcpStream, pages: Pages, limits: Limits) {
     let service = service_fn(move |request: Request<Incoming>| {
-        std::future::ready(Ok::<_, Infallible>(pages.answer(request.method(), request.uri())))
+        std::future::ready(Ok::<_, Infallible>(pages.respond(request.method(), request.uri())))
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -241,8 +242,8 @@ mod tests {
         let twice = "GET /livez HTTP/1.1\r\nhost: a\r\n\r\n".repeat(2);
         assert_eq!(read(begin(address, &twice).await).await.matches("HTTP/1.1").count(), 1);
         let body = "POST /livez HTTP/1.1\r\nhost: a\r\ncontent-length: 1000000\r\n\r\nx";
-        let answer = read(begin(address, body).await).await;
-        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 405"), "{answer}");
+        let respond = read(begin(address, body).await).await;
+        assert!(respond.is_empty() || respond.starts_with("HTTP/1.1 405"), "{respond}");
     }
 
     #[tokio::test]

@@ -1,11 +1,11 @@
-//! Where the API server is, and who we are to it.
+//! The address of the API server, and our credentials.
 
 use std::path::{Path, PathBuf};
 
 use kube::Config;
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
-/// No way to the API server could be found.
+/// No configuration for the API server could be found.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A kubeconfig was named, and cannot be used.
@@ -23,7 +23,7 @@ pub enum ConfigError {
          (automountServiceAccountToken), or name a kubeconfig with --kubeconfig"
     )]
     InCluster(#[source] Box<InClusterError>),
-    /// There is nothing to go by.
+    /// There is neither a kubeconfig nor a service account.
     #[error(
         "no cluster is configured: no --kubeconfig was given, this is not a pod (KUBERNETES_SERVICE_HOST is not set), and neither \
          $KUBECONFIG nor ~/.kube/config can be used; name a kubeconfig with --kubeconfig"
@@ -31,7 +31,7 @@ pub enum ConfigError {
     Nothing(#[source] Box<KubeconfigError>),
 }
 
-/// Where to look.
+/// Where the configuration comes from.
 #[derive(Debug, PartialEq, Eq)]
 enum Source {
     File(PathBuf),
@@ -39,7 +39,7 @@ enum Source {
     Default,
 }
 
-/// An explicit choice counts most. In a pod the pod's own cluster is the one, never that of a file which happens to lie about.
+/// An explicit choice wins. In a pod, the pod's own cluster wins over a kubeconfig that happens to exist.
 fn choose(kubeconfig: Option<PathBuf>, context: Option<&str>, in_pod: bool) -> Source {
     match (kubeconfig, context) {
         (Some(path), _) => Source::File(path),

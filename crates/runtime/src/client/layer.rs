@@ -12,7 +12,7 @@ use kube::client::Body;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
-use super::{Deadlines, Patience};
+use super::{Backpressure, Deadlines};
 use crate::metrics::{ApiRequest, Metrics};
 use crate::server_clock::ServerClock;
 
@@ -22,7 +22,7 @@ use crate::server_clock::ServerClock;
     "the API server did not answer within {} s ({verb} {resource}); it may be overloaded, or the network broken",
     within.as_secs_f32()
 )]
-pub struct NoAnswer {
+pub struct NoResponse {
     /// The verb of the request.
     pub verb: &'static str,
     /// The resource of the request.
@@ -34,7 +34,7 @@ pub struct NoAnswer {
 /// The client for reads was asked to write. A bug in Coppice: nothing was sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a bug in Coppice: the client for reads was asked to {verb} {resource}; nothing was sent")]
-pub struct Refused {
+pub struct WriteRefused {
     /// The verb of the request.
     pub verb: &'static str,
     /// The resource of the request.
@@ -57,85 +57,86 @@ impl Role {
 }
 
 #[derive(Debug)]
-struct Settings {
+struct LayerSettings {
     role: Role,
     deadlines: Deadlines,
     server_clock: ServerClock,
     metrics: Metrics,
-    patience: Patience,
+    backpressure: Backpressure,
 }
 
 /// Bytes that one answer may have, watches apart; the rest is not read. An object may have one and a half million, so that
 /// otherwise what tenants write into theirs would decide how much memory a list takes.
-pub(crate) const LARGEST: usize = 16 << 20;
+pub(crate) const MAX_RESPONSE_BYTES: usize = 16 << 20;
 
-/// Makes a service [`Observed`].
+/// Makes a service [`Instrumented`].
 #[derive(Debug, Clone)]
-pub(super) struct Observing(Arc<Settings>);
+pub(super) struct InstrumentLayer(Arc<LayerSettings>);
 
-impl Observing {
+impl InstrumentLayer {
     pub(super) fn new(
         role: Role,
         deadlines: Deadlines,
         server_clock: &ServerClock,
         metrics: &Metrics,
-        patience: &Patience,
+        backpressure: &Backpressure,
     ) -> Self {
-        let (server_clock, metrics, patience) = (server_clock.clone(), metrics.clone(), patience.clone());
-        Self(Arc::new(Settings { role, deadlines, server_clock, metrics, patience }))
+        let (server_clock, metrics, backpressure) =
+            (server_clock.clone(), metrics.clone(), backpressure.clone());
+        Self(Arc::new(LayerSettings { role, deadlines, server_clock, metrics, backpressure }))
     }
 }
 
-impl<S> Layer<S> for Observing {
-    type Service = Observed<S>;
+impl<S> Layer<S> for InstrumentLayer {
+    type Service = Instrumented<S>;
 
-    fn layer(&self, inner: S) -> Observed<S> {
-        Observed { inner, settings: Arc::clone(&self.0) }
+    fn layer(&self, inner: S) -> Instrumented<S> {
+        Instrumented { inner, settings: Arc::clone(&self.0) }
     }
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Observed<S> {
+pub(super) struct Instrumented<S> {
     inner: S,
-    settings: Arc<Settings>,
+    settings: Arc<LayerSettings>,
 }
 
 /// Complete, or, for a watch, as it comes.
-type Answer<B> = Response<Either<Full<Bytes>, B>>;
+type LayerResponse<B> = Response<Either<Full<Bytes>, B>>;
 
-impl<S, B> Service<Request<Body>> for Observed<S>
+impl<S, B> Service<Request<Body>> for Instrumented<S>
 where
     S: Service<Request<Body>, Response = Response<B>, Error = BoxError>,
     S::Future: Send + 'static,
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    type Response = Answer<B>;
+    type Response = LayerResponse<B>;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Answer<B>, BoxError>>;
+    type Future = BoxFuture<'static, Result<LayerResponse<B>, BoxError>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let asked = Asked::of(&request);
-        if self.settings.role == Role::Reads && asked.writes {
-            let error = Refused { verb: asked.verb, resource: asked.resource };
+        let info = RequestInfo::of(&request);
+        if self.settings.role == Role::Reads && info.writes {
+            let error = WriteRefused { verb: info.verb, resource: info.resource };
             return Box::pin(async move { Err(error.into()) });
         }
         let answer = self.inner.call(request);
         let settings = Arc::clone(&self.settings);
-        Box::pin(async move { settings.answer(asked, answer).await })
+        Box::pin(async move { settings.answer(info, answer).await })
     }
 }
 
-impl Settings {
+impl LayerSettings {
     async fn answer<B>(
         &self,
-        asked: Asked,
+        info: RequestInfo,
         answer: impl Future<Output = Result<Response<B>, BoxError>>,
-    ) -> Result<Answer<B>, BoxError>
+    ) -> Result<LayerResponse<B>, BoxError>
     where
         B: HttpBody<Data = Bytes>,
         B::Error: Into<BoxError>,
@@ -147,32 +148,32 @@ impl Settings {
             let answer = answer.await?;
             status = Some(answer.status());
             self.note_date(&answer, sent);
-            self.note_patience(&answer);
+            self.note_backpressure(&answer);
             let (head, body) = answer.into_parts();
-            let body = if asked.watch && head.status.is_success() {
+            let body = if info.watch && head.status.is_success() {
                 Either::Right(body)
             } else {
-                Either::Left(Full::new(Limited::new(body, LARGEST).collect().await?.to_bytes()))
+                Either::Left(Full::new(Limited::new(body, MAX_RESPONSE_BYTES).collect().await?.to_bytes()))
             };
             Ok(Response::from_parts(head, body))
         };
-        let within = self.deadline(asked);
+        let within = self.deadline(info);
         let result: Result<_, BoxError> = match tokio::time::timeout(within, complete).await {
             Ok(result) => result,
-            Err(_) => Err(NoAnswer { verb: asked.verb, resource: asked.resource, within }.into()),
+            Err(_) => Err(NoResponse { verb: info.verb, resource: info.resource, within }.into()),
         };
         // Renewals of the lease go out all the time. Reads alone may hang while the API server is well.
         if result.is_err() && self.role == Role::Writes {
-            self.patience.unanswered();
+            self.backpressure.note_no_response();
         }
         let code = match (&result, status) {
             (Ok(_), Some(status)) => code_label(status),
-            (Err(error), _) if error.is::<NoAnswer>() => "timeout",
+            (Err(error), _) if error.is::<NoResponse>() => "timeout",
             (Err(error), _) if error.is::<LengthLimitError>() => "too-large",
             _ => "error",
         };
         let labels =
-            ApiRequest { client: self.role.as_str(), verb: asked.verb, resource: asked.resource, code };
+            ApiRequest { client: self.role.as_str(), verb: info.verb, resource: info.resource, code };
         self.metrics.api_request(&labels, started.elapsed());
         result
     }
@@ -186,18 +187,18 @@ impl Settings {
         }
     }
 
-    fn note_patience<B>(&self, answer: &Response<B>) {
+    fn note_backpressure<B>(&self, answer: &Response<B>) {
         let asks = matches!(answer.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
         let header = answer.headers().get(http::header::RETRY_AFTER).filter(|_| asks);
         if let Some(seconds) = header.and_then(|h| h.to_str().ok()?.trim().parse().ok()) {
-            self.patience.ask(seconds);
+            self.backpressure.note_retry_after(seconds);
         }
     }
 
-    fn deadline(&self, asked: Asked) -> Duration {
+    fn deadline(&self, info: RequestInfo) -> Duration {
         match self.role {
             Role::Writes => self.deadlines.write,
-            Role::Reads if asked.verb == "list" || asked.watch => self.deadlines.list,
+            Role::Reads if info.verb == "list" || info.watch => self.deadlines.list,
             Role::Reads => self.deadlines.read,
         }
     }
@@ -205,14 +206,14 @@ impl Settings {
 
 /// What a request asks for, in the words of the Kubernetes API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct RequestInfo {
     pub(super) verb: &'static str,
     pub(super) resource: &'static str,
     pub(super) watch: bool,
     pub(super) writes: bool,
 }
 
-impl Asked {
+impl RequestInfo {
     pub(super) fn of<B>(request: &Request<B>) -> Self {
         let uri = request.uri();
         let (resource, named) = resource_of(uri.path());

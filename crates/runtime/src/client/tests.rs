@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::body::Body as Answer;
+use axum::body::Body as LayerResponse;
 use futures::{StreamExt as _, TryStreamExt as _};
 use http::{Method, Request, Response};
 use jiff::Timestamp;
@@ -12,7 +12,7 @@ use kube::client::Body;
 use kube::core::Status;
 use tower::BoxError;
 
-use super::layer::{Asked, NoAnswer};
+use super::layer::{NoResponse, RequestInfo};
 use super::{Clients, Deadlines, ambiguous, deadline};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
@@ -27,7 +27,7 @@ struct Setup {
 /// Clients over a service that answers with what `answer` makes.
 fn over<F>(answer: impl Fn(Request<Body>) -> F + Clone + Send + 'static) -> Setup
 where
-    F: Future<Output = Result<Response<Answer>, BoxError>> + Send + 'static,
+    F: Future<Output = Result<Response<LayerResponse>, BoxError>> + Send + 'static,
 {
     let clock = Clock::following_tokio("2026-01-01T00:00:00Z".parse().unwrap());
     let (server_clock, metrics) = (ServerClock::new(clock), Metrics::new("test"));
@@ -36,7 +36,7 @@ where
 }
 
 fn no_answer(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Service(error) if error.is::<NoAnswer>())
+    matches!(error, kube::Error::Service(error) if error.is::<NoResponse>())
 }
 
 const LIST: &str =
@@ -71,7 +71,7 @@ async fn a_request_without_an_answer_ends_at_its_deadline() {
 async fn an_answer_that_begins_and_does_not_end_is_none() {
     let s = over(|_| async {
         let begin = futures::stream::once(async { Ok::<_, BoxError>(&OBJECT[..10]) });
-        Ok(Response::new(Answer::from_stream(begin.chain(futures::stream::pending()))))
+        Ok(Response::new(LayerResponse::from_stream(begin.chain(futures::stream::pending()))))
     });
     let start = tokio::time::Instant::now();
     let error = Api::<Namespace>::all(s.clients.reads).get("x").await.unwrap_err();
@@ -89,7 +89,7 @@ async fn a_watch_may_last_but_must_begin() {
             tokio::time::sleep(Duration::from_hours(1)).await;
             Ok::<_, BoxError>(format!("{{\"type\":\"ADDED\",\"object\":{OBJECT}}}\n"))
         });
-        Ok(Response::new(Answer::from_stream(later)))
+        Ok(Response::new(LayerResponse::from_stream(later)))
     });
     let start = tokio::time::Instant::now();
     let silent: Api<ConfigMap> = Api::all(s.clients.reads.clone());
@@ -107,7 +107,7 @@ async fn the_client_for_reads_does_not_write() {
     let counted = Arc::clone(&calls);
     let s = over(move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
-        async { Ok(Response::new(Answer::from(OBJECT))) }
+        async { Ok(Response::new(LayerResponse::from(OBJECT))) }
     });
     let api: Api<Namespace> = Api::all(s.clients.reads.clone());
     let error = api.delete("x", &kube::api::DeleteParams::default()).await.unwrap_err();
@@ -128,7 +128,7 @@ async fn the_servers_clock_is_noted() {
     let s = over(|_| async {
         let later: Timestamp = "2026-01-01T00:01:00Z".parse().unwrap();
         let date = later.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
-        Ok(Response::builder().header("date", date).body(Answer::from(LIST)).unwrap())
+        Ok(Response::builder().header("date", date).body(LayerResponse::from(LIST)).unwrap())
     });
     Api::<Namespace>::all(s.clients.reads).list(&ListParams::default()).await.unwrap();
     assert_eq!(s.server_clock.skew().unwrap().as_secs(), 60);
@@ -216,15 +216,15 @@ fn refusals_are_certain_and_the_rest_is_not() {
 async fn whoever_tries_again_waits_as_long_as_the_server_asked_for() {
     let s = over(|request: Request<Body>| async move {
         let code = if request.uri().path().ends_with("/busy") { 429 } else { 409 };
-        Ok(Response::builder().status(code).header("retry-after", "3").body(Answer::from(OBJECT))?)
+        Ok(Response::builder().status(code).header("retry-after", "3").body(LayerResponse::from(OBJECT))?)
     });
     let api: Api<Namespace> = Api::all(s.clients.reads.clone());
     api.get("other").await.unwrap_err();
-    assert_eq!(s.clients.patience.remaining(), Duration::ZERO, "only overload is a reason to wait");
+    assert_eq!(s.clients.backpressure.remaining(), Duration::ZERO, "only overload is a reason to wait");
     api.get("busy").await.unwrap_err();
-    assert_eq!(s.clients.patience.remaining(), Duration::from_secs(3));
+    assert_eq!(s.clients.backpressure.remaining(), Duration::from_secs(3));
     tokio::time::advance(Duration::from_secs(4)).await;
-    assert_eq!(s.clients.patience.remaining(), Duration::ZERO);
+    assert_eq!(s.clients.backpressure.remaining(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
@@ -235,9 +235,9 @@ async fn a_deadline_names_what_was_late() {
 }
 
 #[test]
-fn requests_are_told_apart_by_their_paths() {
+fn requests_are_classified_by_their_paths() {
     let asked = |method: Method, uri: &str| {
-        let asked = Asked::of(&Request::builder().method(method).uri(uri).body(()).unwrap());
+        let asked = RequestInfo::of(&Request::builder().method(method).uri(uri).body(()).unwrap());
         (asked.verb, asked.resource, asked.watch, asked.writes)
     };
     for (method, uri, expected) in [

@@ -38,7 +38,7 @@ impl LeaseView {
 
 /// What has been seen of a lease so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Sighting {
+pub struct LeaseObservation {
     /// What it said last and since when, on our clock, it has said so. A lease that vanished keeps what it said: its holder may not know
     /// yet.
     pub last: Option<(LeaseView, Instant)>,
@@ -46,8 +46,8 @@ pub struct Sighting {
     pub exists: bool,
 }
 
-impl Sighting {
-    /// Takes note of what was read at `now`.
+impl LeaseObservation {
+    /// Records what was read at `now`.
     pub fn note(&mut self, view: Option<LeaseView>, now: Instant) {
         self.exists = view.is_some();
         let Some(view) = view else { return };
@@ -93,7 +93,7 @@ pub enum Decision {
 /// Decides for `me` at `now`. `leading` is whether we have held the lease without a break since we took it.
 ///
 /// A lease that is ours although we do not lead is one whose write was not answered: it is renewed, and that makes us the leader.
-pub fn decide(seen: &Sighting, me: &str, leading: bool, now: Instant) -> Decision {
+pub fn decide(seen: &LeaseObservation, me: &str, leading: bool, now: Instant) -> Decision {
     let take = |transitions: i32| {
         if seen.exists { Decision::Take { transitions } } else { Decision::Create { transitions } }
     };

@@ -9,39 +9,42 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::{Decision, Election, Ended, LeaseSettings, LeaseView, Lost, Sighting, decide, whole_seconds};
+use super::{
+    Decision, Election, ElectionEnd, LeaseObservation, LeaseSettings, LeaseView, Lost, decide, whole_seconds,
+};
 use crate::client::ambiguous;
-use crate::clock::{Clock, Dice};
+use crate::clock::{Clock, SeededRng};
 use crate::error::chain;
-use crate::leader::GateKeeper;
+use crate::leader::GateHandle;
 use crate::metrics::Metrics;
 
-/// How long the API server is asked to serve a watch of the lease; then it is opened anew.
+/// How long the API server is asked to serve a watch of the lease; then it is opened again.
 const WATCH_SECONDS: u32 = 60;
 /// The pause after losing a race for the lease, at most.
 const RACE_PAUSE: Duration = Duration::from_millis(100);
 
 impl Election {
-    /// Tries to become leader and to stay it, until `release`. What the process writes must be finished before that is cancelled, or
-    /// hold a [`Permit`](crate::leader::Permit): then no further permit is given, the lease is renewed until the last one is dropped
-    /// (for at most a renew deadline), and then it is released, so that a standby takes over at once.
+    /// Tries to become and stay leader, until `release`. What the process writes must be finished before that is
+    /// cancelled, or hold a [`Permit`](crate::leader::Permit): then no further permit is given, the lease is renewed
+    /// until the last one is dropped (for at most a renew deadline), and then it is released, so that a standby takes
+    /// over at once.
     ///
     /// Never gives up before: without the API server a follower waits.
-    pub async fn run(self, release: CancellationToken) -> Result<Ended, Lost> {
-        let Self { clients, settings, clock, metrics, keeper } = self;
+    pub async fn run(self, release: CancellationToken) -> Result<ElectionEnd, Lost> {
+        let Self { clients, settings, clock, metrics, gate_handle } = self;
         let mut candidate = Candidate {
             api: Api::namespaced(clients.writes, &settings.namespace),
             watched: Api::namespaced(clients.reads, &settings.namespace),
-            dice: Dice::new(settings.seed),
-            seen: Sighting::default(),
+            rng: SeededRng::new(settings.seed),
+            seen: LeaseObservation::default(),
             lease: None,
             problem: None,
             settings,
             clock,
-            keeper,
+            gate_handle,
         };
         metrics.leader(false);
-        let Some(term) = candidate.follow(&release).await else { return Ok(Ended::Followed) };
+        let Some(term) = candidate.follow(&release).await else { return Ok(ElectionEnd::Followed) };
         candidate.lead(term, &release, &metrics).await
     }
 }
@@ -52,12 +55,12 @@ struct Candidate {
     watched: Api<Lease>,
     settings: LeaseSettings,
     clock: Clock,
-    keeper: GateKeeper,
-    dice: Dice,
-    seen: Sighting,
+    gate_handle: GateHandle,
+    rng: SeededRng,
+    seen: LeaseObservation,
     /// The revision to replace; `None` if it is not known for sure.
     lease: Option<Lease>,
-    /// What was last told to be wrong, so that it is told once.
+    /// The problem that was logged last, so that it is logged once.
     problem: Option<String>,
 }
 
@@ -72,16 +75,16 @@ struct Term {
 
 /// Why a step did not succeed.
 enum Failure {
-    /// Another was faster: look again.
+    /// Another replica was faster: read again.
     Raced,
     /// The lease is not ours to renew.
     Lost(Option<String>),
     /// Something is wrong; try again later.
-    Trouble(String),
+    Unavailable(String),
 }
 
-/// Why a follower looks again.
-enum Woken {
+/// Why a follower reads again.
+enum WaitEnd {
     /// It may be time to act.
     Now,
     /// The watch did not work.
@@ -89,22 +92,22 @@ enum Woken {
 }
 
 impl Candidate {
-    /// Until we lead, or `None` when told to end.
+    /// Until we lead, or `None` when asked to end.
     async fn follow(&mut self, release: &CancellationToken) -> Option<Term> {
         while !release.is_cancelled() {
-            let step = match self.look().await {
+            let step = match self.read_lease().await {
                 Ok(()) => self.step(release).await,
                 Err(failure) => Err(failure),
             };
             let pause = match step {
                 Ok(Some(term)) => return Some(term),
                 Ok(None) => continue,
-                Err(Failure::Trouble(problem)) => {
-                    self.tell(&problem);
-                    self.keeper.unknown(problem);
-                    self.dice.between(self.settings.retry, self.settings.longest_pause())
+                Err(Failure::Unavailable(problem)) => {
+                    self.log_problem(&problem);
+                    self.gate_handle.unknown(problem);
+                    self.rng.between(self.settings.retry, self.settings.max_pause())
                 }
-                Err(Failure::Raced | Failure::Lost(_)) => self.dice.between(Duration::ZERO, RACE_PAUSE),
+                Err(Failure::Raced | Failure::Lost(_)) => self.rng.between(Duration::ZERO, RACE_PAUSE),
             };
             tokio::select! {
                 biased;
@@ -119,17 +122,17 @@ impl Candidate {
     async fn step(&mut self, release: &CancellationToken) -> Result<Option<Term>, Failure> {
         match decide(&self.seen, &self.settings.identity, false, Instant::now()) {
             Decision::Wait { until, holder } => {
-                self.well();
-                self.keeper.follows(Some(holder));
-                let woken = tokio::select! {
+                self.clear_problem();
+                self.gate_handle.follows(Some(holder));
+                let wait_end = tokio::select! {
                     biased;
-                    () = release.cancelled() => Woken::Now,
-                    woken = self.watch(until) => woken,
+                    () = release.cancelled() => WaitEnd::Now,
+                    wait_end = self.watch(until) => wait_end,
                 };
-                if let Woken::Unwatched(problem) = woken {
-                    // Not a trouble: reading it now and then does as well, only later.
-                    self.tell(&problem);
-                    let pause = self.dice.between(self.settings.retry, self.settings.longest_pause());
+                if let WaitEnd::Unwatched(problem) = wait_end {
+                    // Not a problem: periodic reads do as well, only later.
+                    self.log_problem(&problem);
+                    let pause = self.rng.between(self.settings.retry, self.settings.max_pause());
                     tokio::select! {
                         biased;
                         () = release.cancelled() => {}
@@ -140,8 +143,8 @@ impl Candidate {
             }
             decision => {
                 let term = self.write(&decision).await?;
-                self.well();
-                self.keeper.renewed(term.renewed, term.since, term.transitions);
+                self.clear_problem();
+                self.gate_handle.renewed(term.renewed, term.since, term.transitions);
                 Ok(Some(term))
             }
         }
@@ -149,17 +152,17 @@ impl Candidate {
 
     /// Watches the lease until it is to be read again: it changed to something that we need not wait for, or has not changed until it
     /// expired.
-    async fn watch(&mut self, mut until: Instant) -> Woken {
+    async fn watch(&mut self, mut until: Instant) -> WaitEnd {
         let Some(revision) = self.lease.as_ref().and_then(|lease| lease.metadata.resource_version.clone())
         else {
             sleep_until(until.min(Instant::now() + self.settings.retry)).await;
-            return Woken::Now;
+            return WaitEnd::Now;
         };
         let only = format!("metadata.name={}", self.settings.name);
         let parameters = WatchParams::default().fields(&only).timeout(WATCH_SECONDS).disable_bookmarks();
         let events = match timeout_at(until, self.watched.watch(&parameters, &revision)).await {
-            Err(_) => return Woken::Now,
-            Ok(Err(error)) => return Woken::Unwatched(self.explain("watch", &error)),
+            Err(_) => return WaitEnd::Now,
+            Ok(Err(error)) => return WaitEnd::Unwatched(self.explain("watch", &error)),
             Ok(Ok(events)) => events,
         };
         let opened = Instant::now();
@@ -168,21 +171,24 @@ impl Candidate {
             let lease = match timeout_at(until, events.try_next()).await {
                 Ok(Ok(Some(WatchEvent::Added(lease) | WatchEvent::Modified(lease)))) => lease,
                 Ok(Ok(Some(WatchEvent::Bookmark(_)))) => continue,
-                Ok(Ok(Some(WatchEvent::Deleted(_)))) | Err(_) => return Woken::Now,
-                // The API server ends watches now and then. One that ends at once is none.
-                Ok(_) if opened.elapsed() >= self.settings.retry => return Woken::Now,
+                Ok(Ok(Some(WatchEvent::Deleted(_)))) | Err(_) => return WaitEnd::Now,
+                // The API server ends watches now and then. One that ends at once has failed.
+                Ok(_) if opened.elapsed() >= self.settings.retry => return WaitEnd::Now,
                 Ok(Ok(_)) => {
-                    return Woken::Unwatched(format!("the watch of the lease {} ended at once", self.name()));
+                    return WaitEnd::Unwatched(format!(
+                        "the watch of the lease {} ended at once",
+                        self.name()
+                    ));
                 }
-                Ok(Err(error)) => return Woken::Unwatched(self.explain("watch", &error)),
+                Ok(Err(error)) => return WaitEnd::Unwatched(self.explain("watch", &error)),
             };
             self.note(Some(lease));
             match decide(&self.seen, &self.settings.identity, false, Instant::now()) {
                 Decision::Wait { until: later, holder } => {
                     until = later;
-                    self.keeper.follows(Some(holder));
+                    self.gate_handle.follows(Some(holder));
                 }
-                _ => return Woken::Now,
+                _ => return WaitEnd::Now,
             }
         }
     }
@@ -193,7 +199,7 @@ impl Candidate {
         mut term: Term,
         release: &CancellationToken,
         metrics: &Metrics,
-    ) -> Result<Ended, Lost> {
+    ) -> Result<ElectionEnd, Lost> {
         tracing::info!(lease = self.name(), identity = self.settings.identity, "this replica leads");
         metrics.leader(true);
         let ended = self.hold(&mut term, release).await;
@@ -202,25 +208,25 @@ impl Candidate {
             Ok(ended) => tracing::info!(lease = self.name(), ?ended, "this replica leads no longer"),
             Err(lost) => tracing::error!("{lost}"),
         }
-        self.keeper.follows(None);
+        self.gate_handle.follows(None);
         ended
     }
 
-    async fn hold(&mut self, term: &mut Term, release: &CancellationToken) -> Result<Ended, Lost> {
+    async fn hold(&mut self, term: &mut Term, release: &CancellationToken) -> Result<ElectionEnd, Lost> {
         let mut next = term.renewed + self.settings.retry;
         let mut give_up: Option<Instant> = None;
         loop {
             tokio::select! {
                 biased;
                 () = release.cancelled(), if give_up.is_none() => {
-                    self.keeper.close();
+                    self.gate_handle.close();
                     give_up = Some(Instant::now() + self.settings.renew_deadline);
                 }
-                () = self.keeper.drained(), if give_up.is_some() => return Ok(self.release().await),
+                () = self.gate_handle.drained(), if give_up.is_some() => return Ok(self.release().await),
                 () = sleep_until(next) => next = self.renew(term).await?,
             }
             if give_up.is_some_and(|give_up| give_up <= Instant::now()) {
-                return Ok(Ended::LeftToExpire { why: "writes were still in progress".to_owned() });
+                return Ok(ElectionEnd::LeftToExpire { why: "writes were still in progress".to_owned() });
             }
         }
     }
@@ -231,20 +237,20 @@ impl Candidate {
         let end = lost_at.min(Instant::now() + self.settings.attempt());
         let problem = match timeout_at(end, self.try_renew()).await {
             Ok(Ok(renewed)) => {
-                self.well();
+                self.clear_problem();
                 *term = Term { since: term.since, ..renewed };
-                self.keeper.renewed(term.renewed, term.since, term.transitions);
+                self.gate_handle.renewed(term.renewed, term.since, term.transitions);
                 return Ok(term.renewed + self.settings.retry);
             }
             Ok(Err(Failure::Lost(holder))) => return Err(Lost::Taken { lease: self.name(), holder }),
             Ok(Err(Failure::Raced)) => format!("the lease {} was changed by somebody else", self.name()),
-            Ok(Err(Failure::Trouble(problem))) => problem,
+            Ok(Err(Failure::Unavailable(problem))) => problem,
             Err(_) => {
                 self.lease = None;
                 "the API server did not answer in time".to_owned()
             }
         };
-        self.tell(&problem);
+        self.log_problem(&problem);
         if Instant::now() < lost_at {
             return Ok(lost_at.min(Instant::now() + self.settings.retry / 2));
         }
@@ -258,7 +264,7 @@ impl Candidate {
                 done => return done,
             }
         }
-        self.look().await?;
+        self.read_lease().await?;
         match decide(&self.seen, &self.settings.identity, true, Instant::now()) {
             Decision::Lost { holder } => Err(Failure::Lost(holder)),
             decision => self.write(&decision).await,
@@ -266,27 +272,27 @@ impl Candidate {
     }
 
     /// Gives the lease back, if it is still ours.
-    async fn release(&mut self) -> Ended {
+    async fn release(&mut self) -> ElectionEnd {
         let mut why = String::new();
         for _ in 0..2 {
             let end = Instant::now() + self.settings.attempt();
             match timeout_at(end, self.try_release()).await {
-                Ok(Ok(())) => return Ended::Released,
-                Ok(Err(Failure::Lost(_))) => return Ended::Followed,
+                Ok(Ok(())) => return ElectionEnd::Released,
+                Ok(Err(Failure::Lost(_))) => return ElectionEnd::Followed,
                 Ok(Err(Failure::Raced)) => "the lease was changed by somebody else".clone_into(&mut why),
-                Ok(Err(Failure::Trouble(problem))) => why = problem,
+                Ok(Err(Failure::Unavailable(problem))) => why = problem,
                 Err(_) => {
                     self.lease = None;
                     "the API server did not answer in time".clone_into(&mut why);
                 }
             }
         }
-        Ended::LeftToExpire { why }
+        ElectionEnd::LeftToExpire { why }
     }
 
     async fn try_release(&mut self) -> Result<(), Failure> {
         if self.lease.is_none() {
-            self.look().await?;
+            self.read_lease().await?;
             if decide(&self.seen, &self.settings.identity, true, Instant::now()) != Decision::Renew {
                 return Err(Failure::Lost(None));
             }
@@ -310,15 +316,15 @@ impl Candidate {
     }
 
     /// Reads the lease from the API server's storage.
-    async fn look(&mut self) -> Result<(), Failure> {
+    async fn read_lease(&mut self) -> Result<(), Failure> {
         let end = Instant::now() + self.settings.attempt();
         match timeout_at(end, self.api.get_opt(&self.settings.name)).await {
             Ok(Ok(lease)) => {
                 self.note(lease);
                 Ok(())
             }
-            Ok(Err(error)) => Err(Failure::Trouble(self.explain("read", &error))),
-            Err(_) => Err(Failure::Trouble(format!(
+            Ok(Err(error)) => Err(Failure::Unavailable(self.explain("read", &error))),
+            Err(_) => Err(Failure::Unavailable(format!(
                 "the API server did not answer about the lease {}",
                 self.name()
             ))),
@@ -364,7 +370,7 @@ impl Candidate {
             Ok(Err(error)) => return Err(self.failed("write", &error)),
             Err(_) => {
                 let name = self.name();
-                return Err(Failure::Trouble(format!(
+                return Err(Failure::Unavailable(format!(
                     "the API server did not answer to a write of the lease {name}"
                 )));
             }
@@ -379,11 +385,11 @@ impl Candidate {
             kube::Error::Api(status) if status.is_conflict() || status.is_already_exists() => Failure::Raced,
             // Deleted since it was read; in a namespace that is missing, reading it again fails in the same way.
             kube::Error::Api(status) if status.is_not_found() && self.seen.exists => Failure::Raced,
-            error if ambiguous(error) => Failure::Trouble(format!(
+            error if ambiguous(error) => Failure::Unavailable(format!(
                 "{}; whether it was written is not known",
                 self.explain(what, error)
             )),
-            error => Failure::Trouble(self.explain(what, error)),
+            error => Failure::Unavailable(self.explain(what, error)),
         }
     }
 
@@ -416,14 +422,14 @@ impl Candidate {
     }
 
     /// Logs a problem once, until it is over or another one.
-    fn tell(&mut self, problem: &str) {
+    fn log_problem(&mut self, problem: &str) {
         if self.problem.as_deref() != Some(problem) {
             tracing::warn!("{problem}");
             self.problem = Some(problem.to_owned());
         }
     }
 
-    fn well(&mut self) {
+    fn clear_problem(&mut self) {
         if self.problem.take().is_some() {
             tracing::info!(lease = self.name(), "the lease can be read and written again");
         }

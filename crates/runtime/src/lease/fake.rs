@@ -38,7 +38,7 @@ pub(super) enum Fault {
 type Faults = Arc<dyn Fn(&Method, bool) -> Fault + Send + Sync>;
 
 #[derive(Default)]
-struct World {
+struct FakeState {
     lease: Option<Value>,
     revision: u64,
     watchers: Vec<UnboundedSender<Result<String, BoxError>>>,
@@ -47,7 +47,7 @@ struct World {
 
 /// The server. Clones are the same one.
 #[derive(Clone, Default)]
-pub(super) struct Fake(Arc<Mutex<World>>);
+pub(super) struct Fake(Arc<Mutex<FakeState>>);
 
 impl Fake {
     /// An election over this server. `faults` is asked about every request: its method, and whether it is a watch.
@@ -85,25 +85,25 @@ impl Fake {
 
     /// What the lease says.
     pub(super) fn view(&self) -> Option<LeaseView> {
-        let lease = self.world().lease.clone()?;
+        let lease = self.state().lease.clone()?;
         Some(LeaseView::of(&serde_json::from_value(lease).unwrap(), Duration::ZERO))
     }
 
     /// The lease, as it is stored.
     pub(super) fn stored(&self) -> Value {
-        self.world().lease.clone().unwrap()
+        self.state().lease.clone().unwrap()
     }
 
     pub(super) fn delete(&self) {
-        let mut world = self.world();
-        world.revision += 1;
-        let lease = world.lease.take().unwrap();
-        world.tell("DELETED", &lease);
+        let mut state = self.state();
+        state.revision += 1;
+        let lease = state.lease.take().unwrap();
+        state.send_event("DELETED", &lease);
     }
 
     /// How many requests `who` has made since `since`.
     pub(super) fn requests(&self, who: &str, since: Instant) -> usize {
-        self.world().requests.iter().filter(|(at, by, ..)| by == who && *at >= since).count()
+        self.state().requests.iter().filter(|(at, by, ..)| by == who && *at >= since).count()
     }
 
     async fn arrive(
@@ -114,7 +114,7 @@ impl Fake {
     ) -> Result<Response<Answer>, BoxError> {
         let watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
         let method = request.method().clone();
-        self.world().requests.push((Instant::now(), by, method.clone(), watch));
+        self.state().requests.push((Instant::now(), by, method.clone(), watch));
         let body = request.into_body().collect_bytes().await?;
         let body: Option<Value> = serde_json::from_slice(&body).ok();
         let fault = faults(&method, watch);
@@ -139,22 +139,22 @@ impl Fake {
     }
 
     fn serve(&self, method: &Method, watch: bool, body: Option<Value>) -> Response<Answer> {
-        let mut world = self.world();
+        let mut state = self.state();
         if watch {
             let (sender, events) = unbounded();
-            world.watchers.push(sender);
+            state.watchers.push(sender);
             let minute = Box::pin(sleep(Duration::from_mins(1)));
             return Response::new(Answer::from_stream(events.take_until(minute)));
         }
-        let stored = world.lease.clone();
+        let stored = state.lease.clone();
         match (method, stored, body) {
             (&Method::GET, Some(lease), _) => Response::new(Answer::from(lease.to_string())),
             (&Method::GET | &Method::PUT, None, _) => refuse(404),
             (&Method::POST, Some(_), _) => refuse(409),
-            (&Method::POST, None, Some(lease)) => world.store(lease, "ADDED"),
+            (&Method::POST, None, Some(lease)) => state.store(lease, "ADDED"),
             (&Method::PUT, Some(before), Some(lease)) => {
                 if lease["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"] {
-                    world.store(lease, "MODIFIED")
+                    state.store(lease, "MODIFIED")
                 } else {
                     refuse(409)
                 }
@@ -163,21 +163,21 @@ impl Fake {
         }
     }
 
-    fn world(&self) -> MutexGuard<'_, World> {
+    fn state(&self) -> MutexGuard<'_, FakeState> {
         self.0.lock().unwrap()
     }
 }
 
-impl World {
+impl FakeState {
     fn store(&mut self, mut lease: Value, event: &str) -> Response<Answer> {
         self.revision += 1;
         lease["metadata"]["resourceVersion"] = json!(self.revision.to_string());
         self.lease = Some(lease.clone());
-        self.tell(event, &lease);
+        self.send_event(event, &lease);
         Response::new(Answer::from(lease.to_string()))
     }
 
-    fn tell(&mut self, event: &str, lease: &Value) {
+    fn send_event(&mut self, event: &str, lease: &Value) {
         let line = json!({ "type": event, "object": lease }).to_string() + "\n";
         self.watchers.retain(|watcher| watcher.unbounded_send(Ok(line.clone())).is_ok());
     }

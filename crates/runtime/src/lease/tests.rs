@@ -1,25 +1,25 @@
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::Method;
 use proptest::prelude::*;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::fake::{Fake, Fault};
 use super::{
-    Decision, Election, Ended, LeaseSettings, LeaseView, Lost, SettingsError, Sighting, decide, identity,
-    keep, seize,
+    Decision, Election, ElectionEnd, LeaseObservation, LeaseSettings, LeaseView, Lost, SeizeError,
+    SettingsError, decide, identity, keep, take_over,
 };
-use crate::clock::Dice;
+use crate::clock::SeededRng;
 use crate::leader::{Gate, LeaderState};
 
 struct Replica {
     gate: Gate,
     release: CancellationToken,
-    task: JoinHandle<Result<Ended, Lost>>,
+    task: JoinHandle<Result<ElectionEnd, Lost>>,
 }
 
 fn start((election, gate): (Election, Gate)) -> Replica {
@@ -30,6 +30,11 @@ fn start((election, gate): (Election, Gate)) -> Replica {
 
 fn well(_: &Method, _: bool) -> Fault {
     Fault::None
+}
+
+/// Who has to be alone in these tests.
+fn peer(holder: &str) -> bool {
+    holder.starts_with('w')
 }
 
 fn seconds(seconds: u64) -> Duration {
@@ -63,8 +68,8 @@ fn settings_that_cannot_work_are_refused_with_a_sentence() {
     assert!(bad(|s| s.retry = seconds(9)).contains("must be shorter than its renew deadline (10s)"));
     let none = LeaseSettings { retry: Duration::ZERO, ..good.clone() };
     assert_eq!(none.validate(), Err(SettingsError::NoPause));
-    let mut dice = Dice::new(1);
-    assert_ne!(identity("pod", &mut dice), identity("pod", &mut dice));
+    let mut rng = SeededRng::new(1);
+    assert_ne!(identity("pod", &mut rng), identity("pod", &mut rng));
 }
 
 #[test]
@@ -81,7 +86,7 @@ fn view(holder: Option<&str>, transitions: i32) -> LeaseView {
 #[tokio::test(start_paused = true)]
 async fn decisions() {
     let start = Instant::now();
-    let mut seen = Sighting::default();
+    let mut seen = LeaseObservation::default();
     assert_eq!(decide(&seen, "me", false, start), Decision::Create { transitions: 0 });
     seen.note(Some(view(Some("other"), 4)), start);
     let until = start + seconds(15);
@@ -104,11 +109,11 @@ async fn decisions() {
 proptest! {
     /// Whatever is read and when: nobody takes what another was seen to change less than its duration ago.
     #[test]
-    fn a_lease_is_left_alone_for_its_duration_after_each_change(
+    fn a_lease_is_not_taken_for_its_duration_after_each_change(
         reads in proptest::collection::vec((0u64..12_000, 0u8..4, any::<bool>()), 1..40)
     ) {
         let start = Instant::now();
-        let (mut seen, mut now, mut changed) = (Sighting::default(), start, None);
+        let (mut seen, mut now, mut changed) = (LeaseObservation::default(), start, None);
         let mut last = None;
         for (passed, what, vanished) in reads {
             now += Duration::from_millis(passed);
@@ -159,7 +164,7 @@ async fn a_released_lease_is_taken_over_at_once() {
     let took = until_open(&b.gate).await;
     assert!(took < Duration::from_millis(500), "{took:?}");
     assert!(!a.gate.is_leader());
-    assert_eq!(a.task.await.unwrap(), Ok(Ended::Released));
+    assert_eq!(a.task.await.unwrap(), Ok(ElectionEnd::Released));
     assert!(matches!(b.gate.state(), LeaderState::Leader { transitions: 1, .. }));
 }
 
@@ -169,7 +174,7 @@ async fn a_released_lease_looks_as_client_go_leaves_it() {
     let a = start(fake.candidate("a", 1, well));
     until_open(&a.gate).await;
     a.release.cancel();
-    assert_eq!(a.task.await.unwrap(), Ok(Ended::Released));
+    assert_eq!(a.task.await.unwrap(), Ok(ElectionEnd::Released));
     let spec = &fake.stored()["spec"];
     assert_eq!((&spec["holderIdentity"], &spec["leaseDurationSeconds"]), (&"".into(), &1.into()));
     assert_eq!(spec["leaseTransitions"], 0);
@@ -189,7 +194,7 @@ async fn the_lease_is_held_until_the_last_write_has_ended() {
     assert_eq!(permit.check(), Ok(()), "for it the lease is renewed");
     drop(permit);
     assert!(until_open(&b.gate).await < Duration::from_millis(500));
-    assert_eq!(a.task.await.unwrap(), Ok(Ended::Released));
+    assert_eq!(a.task.await.unwrap(), Ok(ElectionEnd::Released));
 }
 
 #[tokio::test(start_paused = true)]
@@ -200,13 +205,13 @@ async fn a_write_that_does_not_end_leaves_the_lease_to_expire() {
     let _permit = a.gate.permit().unwrap();
     let told = Instant::now();
     a.release.cancel();
-    assert!(matches!(a.task.await.unwrap(), Ok(Ended::LeftToExpire { .. })));
+    assert!(matches!(a.task.await.unwrap(), Ok(ElectionEnd::LeftToExpire { .. })));
     assert!(told.elapsed() <= seconds(12), "{:?}", told.elapsed());
     assert_eq!(fake.view().unwrap().holder.as_deref(), Some("a"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_seized_stops_its_leader_and_is_ours_alone_a_duration_later() {
+async fn a_lease_taken_over_stops_its_leader_and_is_exclusive_a_duration_later() {
     let fake = Fake::default();
     let a = start(fake.candidate("a", 1, well));
     until_open(&a.gate).await;
@@ -214,7 +219,7 @@ async fn a_lease_that_is_seized_stops_its_leader_and_is_ours_alone_a_duration_la
     sleep(seconds(31)).await;
     let (clients, settings, clock) = fake.parts("w", 3, well);
     let since = Instant::now();
-    seize(&clients, &settings, &clock).await.unwrap();
+    take_over(&clients, &settings, &clock, peer).await.unwrap();
     let took = since.elapsed();
     assert!(seconds(15) <= took && took <= seconds(16), "{took:?}");
     let lost = a.task.await.unwrap().unwrap_err();
@@ -237,19 +242,20 @@ async fn a_lease_that_is_seized_stops_its_leader_and_is_ours_alone_a_duration_la
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_nobody_holds_is_seized_at_once_also_from_a_standby() {
+async fn a_free_lease_is_taken_over_at_once_also_from_a_standby() {
     let fake = Fake::default();
     let a = start(fake.candidate("a", 1, well));
     until_open(&a.gate).await;
     a.release.cancel();
-    assert_eq!(a.task.await.unwrap(), Ok(Ended::Released));
+    assert_eq!(a.task.await.unwrap(), Ok(ElectionEnd::Released));
     let (clients, settings, clock) = fake.parts("w", 3, well);
     let since = Instant::now();
-    seize(&clients, &settings, &clock).await.unwrap();
+    take_over(&clients, &settings, &clock, peer).await.unwrap();
     assert!(since.elapsed() < seconds(1));
     assert_eq!(fake.view().unwrap().holder.as_deref(), Some("w"));
     let (others, other, clock) = fake.parts("v", 4, well);
-    assert!(keep(&others, &other, &clock, seconds(300)).await.unwrap_err().contains("in other hands"));
+    let kept = keep(&others, &other, &clock, seconds(300)).await;
+    assert!(matches!(kept, Err(super::KeepError::OtherHands { .. })), "{kept:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -258,7 +264,13 @@ async fn seizing_goes_on_without_the_api_server_and_ends_where_it_refuses() {
     let a = start(fake.candidate("a", 1, well));
     until_open(&a.gate).await;
     let (clients, settings, clock) = fake.parts("x", 5, |_, _| Fault::Answer(403));
-    assert!(seize(&clients, &settings, &clock).await.unwrap_err().contains("cannot be taken"));
+    assert!(
+        take_over(&clients, &settings, &clock, peer)
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("cannot be taken")
+    );
     let cut = Arc::new(AtomicBool::new(true));
     let wire = Arc::clone(&cut);
     // The write arrives, and its answer is lost: who held it before is not known any more, so the whole time is waited for.
@@ -271,10 +283,85 @@ async fn seizing_goes_on_without_the_api_server_and_ends_where_it_refuses() {
     };
     let (clients, settings, clock) = fake.parts("w", 3, faulty);
     let since = Instant::now();
-    seize(&clients, &settings, &clock).await.unwrap();
+    take_over(&clients, &settings, &clock, peer).await.unwrap();
     let took = since.elapsed();
     assert!(seconds(15) <= took, "{took:?}");
     assert!(a.task.await.unwrap().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_that_seize_a_lease_one_gets_it_and_the_other_names_it() {
+    // At the same moment, and one while the other waits or leads already.
+    for head_start in [0, 3, 20] {
+        let fake = Fake::default();
+        let a = start(fake.candidate("a", 1, well));
+        until_open(&a.gate).await;
+        let first = {
+            let (clients, settings, clock) = fake.parts("w1", 3, well);
+            async move {
+                take_over(&clients, &settings, &clock, peer).await?;
+                let metrics = crate::metrics::Metrics::new("test");
+                let replica = start(Election::new(clients, settings, clock, metrics).unwrap());
+                until_open(&replica.gate).await;
+                sleep(seconds(60)).await;
+                Ok::<_, SeizeError>(replica.gate.is_leader())
+            }
+        };
+        let second = async {
+            sleep(seconds(head_start)).await;
+            let (clients, settings, clock) = fake.parts("w2", 4, well);
+            let since = Instant::now();
+            (take_over(&clients, &settings, &clock, peer).await.unwrap_err(), since.elapsed())
+        };
+        // Two that took it from each other would never come to an end.
+        let both = timeout(seconds(600), futures::future::join(first, second)).await;
+        let (first, (error, took)) = both.unwrap();
+        assert_eq!(first, Ok(true), "it is not disturbed");
+        let held = SeizeError::Peer { lease: "system/coppice".to_owned(), holder: "w1".to_owned() };
+        assert_eq!(error, held);
+        assert!(took <= seconds(5), "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_one_that_seized_a_lease_left_behind_is_taken_when_it_has_expired() {
+    for kept in [None, Some(300)] {
+        let fake = Fake::default();
+        let (clients, settings, clock) = fake.parts("w1", 3, well);
+        take_over(&clients, &settings, &clock, peer).await.unwrap();
+        if let Some(kept) = kept {
+            keep(&clients, &settings, &clock, seconds(kept)).await.unwrap();
+        }
+        let (clients, settings, clock) = fake.parts("w2", 4, well);
+        let since = Instant::now();
+        take_over(&clients, &settings, &clock, peer).await.unwrap();
+        let (took, expired) = (since.elapsed(), seconds(kept.unwrap_or(15)));
+        assert!(expired <= took && took <= expired + seconds(1), "{took:?}");
+        assert_eq!(fake.view().unwrap().holder.as_deref(), Some("w2"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn keeping_a_lease_is_tried_again_for_as_long_as_it_lasts() {
+    let troubles = [Fault::Answer(500), Fault::Swallowed, Fault::Answer(429), Fault::Refused];
+    for (most, kept) in [(troubles.len(), true), (usize::MAX, false)] {
+        let (fake, left) = (Fake::default(), Arc::new(AtomicUsize::new(0)));
+        let wire = Arc::clone(&left);
+        let faulty = move |method: &Method, _| {
+            if *method != Method::PUT || wire.load(Ordering::Relaxed) == 0 {
+                return Fault::None;
+            }
+            troubles[wire.fetch_sub(1, Ordering::Relaxed) % troubles.len()]
+        };
+        let (clients, settings, clock) = fake.parts("w1", 3, faulty);
+        take_over(&clients, &settings, &clock, peer).await.unwrap();
+        left.store(most, Ordering::Relaxed);
+        let since = Instant::now();
+        let result = keep(&clients, &settings, &clock, seconds(300)).await;
+        assert_eq!(result.is_ok(), kept, "{result:?}");
+        assert_eq!(fake.view().unwrap().duration, seconds(if kept { 300 } else { 15 }));
+        assert!(since.elapsed() <= seconds(15), "{:?}", since.elapsed());
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -325,16 +412,16 @@ async fn without_the_api_server_a_follower_says_so_waits_and_recovers() {
         );
         cut.store(false, Ordering::Relaxed);
         assert!(until_open(&a.gate).await < seconds(8));
-        // Told to end while it waits, a follower ends at once.
+        // Asked to end while it waits, a follower ends at once.
         let b = start(fake.candidate("b", 2, well));
         sleep(seconds(1)).await;
         b.release.cancel();
-        assert_eq!(b.task.await.unwrap(), Ok(Ended::Followed));
+        assert_eq!(b.task.await.unwrap(), Ok(ElectionEnd::Followed));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_missing_namespace_is_said() {
+async fn a_missing_namespace_is_reported() {
     let a = start(Fake::default().candidate("a", 1, |method, _| {
         if method == Method::POST { Fault::Answer(404) } else { Fault::None }
     }));
@@ -396,51 +483,52 @@ async fn without_a_watch_the_lease_is_read_now_and_then() {
 
 /// A network that is good, rough, or out for a while.
 struct Network {
-    dice: Dice,
+    rng: SeededRng,
     until: Instant,
-    /// Of a hundred requests, so many go wrong, and in which way.
+    /// Of a hundred requests, this many go wrong, and in which way.
     bad: u64,
     kind: u64,
 }
 
 impl Network {
     fn new(seed: u64) -> Self {
-        Self { dice: Dice::new(seed), until: Instant::now(), bad: 0, kind: 0 }
+        Self { rng: SeededRng::new(seed), until: Instant::now(), bad: 0, kind: 0 }
     }
 
     fn fault(&mut self) -> Fault {
         if self.until <= Instant::now() {
-            self.until = Instant::now() + self.dice.between(seconds(2), seconds(30));
-            self.bad = [0, 30, 100][usize::try_from(self.dice.roll() % 3).unwrap()];
-            self.kind = self.dice.roll();
+            self.until = Instant::now() + self.rng.between(seconds(2), seconds(30));
+            self.bad = [0, 30, 100][usize::try_from(self.rng.next_u64() % 3).unwrap()];
+            self.kind = self.rng.next_u64();
         }
-        let kind = if self.bad == 100 { self.kind } else { self.dice.roll() };
+        let kind = if self.bad == 100 { self.kind } else { self.rng.next_u64() };
         match kind % 6 {
-            _ if self.dice.roll() % 100 >= self.bad => Fault::None,
+            _ if self.rng.next_u64() % 100 >= self.bad => Fault::None,
             0 => Fault::Refused,
             1 => Fault::Unanswered,
             2 => Fault::Swallowed,
             3 => Fault::Answer(500),
-            _ => Fault::Late(self.dice.between(Duration::ZERO, seconds(25))),
+            _ => Fault::Late(self.rng.between(Duration::ZERO, seconds(25))),
         }
     }
 }
 
-/// Two replicas, each started anew when it loses the lease or is told to end, on networks with faults until all is `quiet`.
+/// Two replicas, each started again when it loses the lease or is asked to end, on networks with faults until all is
+/// `quiet`.
 fn chaos(seed: u64, quiet: &Arc<AtomicBool>) -> Arc<Mutex<Vec<Gate>>> {
     let fake = Fake::default();
     let gates: Arc<Mutex<Vec<Gate>>> = Arc::default();
     for replica in 0..2 {
         let (fake, gates, quiet) = (fake.clone(), Arc::clone(&gates), Arc::clone(quiet));
         tokio::spawn(async move {
-            let mut life = Dice::new(seed.wrapping_add(replica));
+            let mut life = SeededRng::new(seed.wrapping_add(replica));
             for run in 0.. {
-                let network = Mutex::new(Network::new(life.roll()));
+                let network = Mutex::new(Network::new(life.next_u64()));
                 let (calm, still) = (Arc::clone(&quiet), Arc::clone(&quiet));
                 let faults = move |_: &Method, _| {
                     if calm.load(Ordering::Relaxed) { Fault::None } else { network.lock().unwrap().fault() }
                 };
-                let (election, gate) = fake.candidate(&format!("{replica}-{run}"), life.roll(), faults);
+                let (election, gate) = fake.candidate(&format!("{replica}-{run}"), life.next_u64(), faults);
                 gates.lock().unwrap().push(gate);
                 let release = CancellationToken::new();
                 let end = release.clone();

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Key, Next, SHORTEST_PAUSE};
-use crate::clock::Dice;
+use super::{MIN_PAUSE, QueueKey, ReconcileResult};
+use crate::clock::SeededRng;
 
 /// How many keys a queue holds, by what they are waiting for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -23,29 +23,29 @@ pub struct Depths {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pauses {
     pub(super) first: Duration,
-    pub(super) longest: Duration,
+    pub(super) max: Duration,
 }
 
 impl Pauses {
     /// Doubles with each failure; anywhere in its upper half, so that what failed together is not tried again together.
-    fn after(self, failures: u32, dice: &mut Dice) -> Duration {
+    fn after(self, failures: u32, rng: &mut SeededRng) -> Duration {
         let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
-        let full = self.first.saturating_mul(doubled).min(self.longest);
-        dice.between(full / 2, full)
+        let full = self.first.saturating_mul(doubled).min(self.max);
+        rng.between(full / 2, full)
     }
 }
 
 #[derive(Debug)]
-struct Entry {
-    place: Place,
+struct KeyEntry {
+    state: KeyState,
     /// How many runs failed in a row.
     failures: u32,
-    /// It is left alone until then, whatever is asked for.
-    rests: Option<Instant>,
+    /// The key is not processed before then, whatever is requested.
+    backoff_until: Option<Instant>,
 }
 
 #[derive(Debug)]
-enum Place {
+enum KeyState {
     /// In `due`.
     Due(Instant),
     /// In `ready`.
@@ -57,57 +57,57 @@ enum Place {
 /// Invariant: a key is in `ready` exactly if its entry says so, and in `due`, at that instant, exactly if its entry says so.
 #[derive(Debug)]
 pub(super) struct State<K> {
-    entries: HashMap<K, Entry>,
+    entries: HashMap<K, KeyEntry>,
     /// In the order in which they became ready, and when that was.
     ready: VecDeque<(Instant, K)>,
     due: BTreeSet<(Instant, K)>,
     pauses: Pauses,
-    dice: Dice,
+    rng: SeededRng,
 }
 
-impl<K: Key> State<K> {
+impl<K: QueueKey> State<K> {
     pub(super) fn new(pauses: Pauses, seed: u64) -> Self {
-        let dice = Dice::new(seed);
-        Self { entries: HashMap::new(), ready: VecDeque::new(), due: BTreeSet::new(), pauses, dice }
+        let rng = SeededRng::new(seed);
+        Self { entries: HashMap::new(), ready: VecDeque::new(), due: BTreeSet::new(), pauses, rng }
     }
 
     pub(super) fn add(&mut self, key: K, now: Instant) {
         // Those that were due before now became ready before it; it may be one of them.
         self.promote(now);
-        if let Some(rests) = self.resting(&key, now) {
-            return self.add_at(key, rests, now);
+        if let Some(backoff_until) = self.backing_off_until(&key, now) {
+            return self.add_at(key, backoff_until, now);
         }
-        match self.entries.get_mut(&key).map(|entry| &mut entry.place) {
-            Some(Place::Ready) => return,
-            Some(Place::Running { again, .. }) => {
+        match self.entries.get_mut(&key).map(|entry| &mut entry.state) {
+            Some(KeyState::Ready) => return,
+            Some(KeyState::Running { again, .. }) => {
                 *again = true;
                 return;
             }
-            Some(Place::Due(_)) | None => {}
+            Some(KeyState::Due(_)) | None => {}
         }
-        self.put(key, Place::Ready, now);
+        self.put(key, KeyState::Ready, now);
     }
 
     pub(super) fn add_at(&mut self, key: K, due: Instant, now: Instant) {
-        let due = self.resting(&key, now).map_or(due, |rests| due.max(rests));
+        let due = self.backing_off_until(&key, now).map_or(due, |backoff_until| due.max(backoff_until));
         if due <= now {
             return self.add(key, now);
         }
-        match self.entries.get_mut(&key).map(|entry| &mut entry.place) {
-            Some(Place::Ready) => return,
-            Some(Place::Running { due: earlier, .. }) => {
+        match self.entries.get_mut(&key).map(|entry| &mut entry.state) {
+            Some(KeyState::Ready) => return,
+            Some(KeyState::Running { due: earlier, .. }) => {
                 *earlier = Some(earlier.map_or(due, |earlier| earlier.min(due)));
                 return;
             }
-            Some(Place::Due(earlier)) if *earlier <= due => return,
-            Some(Place::Due(_)) | None => {}
+            Some(KeyState::Due(earlier)) if *earlier <= due => return,
+            Some(KeyState::Due(_)) | None => {}
         }
-        self.put(key, Place::Due(due), now);
+        self.put(key, KeyState::Due(due), now);
     }
 
-    /// Until when a key is left alone, if it is.
-    fn resting(&self, key: &K, now: Instant) -> Option<Instant> {
-        self.entries.get(key)?.rests.filter(|rests| *rests > now)
+    /// The end of a key's minimum pause, if it has one.
+    fn backing_off_until(&self, key: &K, now: Instant) -> Option<Instant> {
+        self.entries.get(key)?.backoff_until.filter(|backoff_until| *backoff_until > now)
     }
 
     /// The next key to process; it is in progress until [`finish`](Self::finish).
@@ -115,40 +115,41 @@ impl<K: Key> State<K> {
         self.promote(now);
         let (_, key) = self.ready.pop_front()?;
         if let Some(entry) = self.entries.get_mut(&key) {
-            entry.place = Place::Running { again: false, due: None };
+            entry.state = KeyState::Running { again: false, due: None };
         }
         Some(key)
     }
 
-    /// What was asked for during the run counts beside its answer; what was asked for before does not.
-    pub(super) fn finish(&mut self, key: &K, next: &Next, now: Instant) {
+    /// Requests during the run count beside its result; requests before the run do not.
+    pub(super) fn finish(&mut self, key: &K, next: &ReconcileResult, now: Instant) {
         let Some((key, mut entry)) = self.entries.remove_entry(key) else { return };
-        let Place::Running { again, due: added } = entry.place else {
+        let KeyState::Running { again, due: added } = entry.state else {
             self.entries.insert(key, entry);
             return;
         };
         let answered = match next {
-            Next::Done => None,
-            Next::At(due) => Some((*due).max(now + SHORTEST_PAUSE)),
-            Next::Retry { at_least, .. } if again && at_least.is_zero() => None,
-            Next::Retry { at_least, .. } => {
-                Some(now + self.pauses.after(entry.failures.saturating_add(1), &mut self.dice).max(*at_least))
+            ReconcileResult::Done => None,
+            ReconcileResult::At(due) => Some((*due).max(now + MIN_PAUSE)),
+            ReconcileResult::Retry { at_least, .. } if again && at_least.is_zero() => None,
+            ReconcileResult::Retry { at_least, .. } => {
+                Some(now + self.pauses.after(entry.failures.saturating_add(1), &mut self.rng).max(*at_least))
             }
         };
-        entry.rests =
-            answered.filter(|_| matches!(next, Next::Retry { at_least, .. } if !at_least.is_zero()));
-        let failures = if matches!(next, Next::Retry { .. }) { entry.failures.saturating_add(1) } else { 0 };
-        let place = match [answered, added].into_iter().flatten().min() {
-            _ if entry.rests.is_some() => answered.map_or(Place::Ready, Place::Due),
-            _ if again => Place::Ready,
-            Some(due) if due <= now => Place::Ready,
-            Some(due) => Place::Due(due),
+        entry.backoff_until = answered
+            .filter(|_| matches!(next, ReconcileResult::Retry { at_least, .. } if !at_least.is_zero()));
+        let failures =
+            if matches!(next, ReconcileResult::Retry { .. }) { entry.failures.saturating_add(1) } else { 0 };
+        let state = match [answered, added].into_iter().flatten().min() {
+            _ if entry.backoff_until.is_some() => answered.map_or(KeyState::Ready, KeyState::Due),
+            _ if again => KeyState::Ready,
+            Some(due) if due <= now => KeyState::Ready,
+            Some(due) => KeyState::Due(due),
             None => return,
         };
         entry.failures = failures;
         self.entries.insert(key.clone(), entry);
         self.promote(now);
-        self.put(key, place, now);
+        self.put(key, state, now);
     }
 
     /// When the next key that waits for its time becomes ready.
@@ -176,26 +177,26 @@ impl<K: Key> State<K> {
         while self.next_due().is_some_and(|due| due <= now) {
             let Some((due, key)) = self.due.pop_first() else { return };
             if let Some(entry) = self.entries.get_mut(&key) {
-                entry.place = Place::Ready;
+                entry.state = KeyState::Ready;
             }
             self.ready.push_back((due, key));
         }
     }
 
-    fn put(&mut self, key: K, place: Place, now: Instant) {
-        match place {
-            Place::Ready => self.ready.push_back((now, key.clone())),
-            Place::Due(due) => {
+    fn put(&mut self, key: K, state: KeyState, now: Instant) {
+        match state {
+            KeyState::Ready => self.ready.push_back((now, key.clone())),
+            KeyState::Due(due) => {
                 self.due.insert((due, key.clone()));
             }
-            Place::Running { .. } => {}
+            KeyState::Running { .. } => {}
         }
         let Some(entry) = self.entries.get_mut(&key) else {
-            self.entries.insert(key, Entry { place, failures: 0, rests: None });
+            self.entries.insert(key, KeyEntry { state, failures: 0, backoff_until: None });
             return;
         };
-        let before = std::mem::replace(&mut entry.place, place);
-        if let Place::Due(due) = before {
+        let before = std::mem::replace(&mut entry.state, state);
+        if let KeyState::Due(due) = before {
             self.due.remove(&(due, key));
         }
     }

@@ -6,26 +6,26 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tokio::time::Instant;
 
-use super::{Pauses, Place, State};
-use crate::clock::Dice;
-use crate::queue::{Next, SHORTEST_PAUSE};
+use super::{KeyState, Pauses, State};
+use crate::clock::SeededRng;
+use crate::queue::{MIN_PAUSE, ReconcileResult};
 
-type Key = u8;
+type TestKey = u8;
 
-const PAUSES: Pauses = Pauses { first: Duration::from_millis(500), longest: Duration::from_mins(1) };
+const PAUSES: Pauses = Pauses { first: Duration::from_millis(500), max: Duration::from_mins(1) };
 
 #[derive(Debug, Clone)]
 enum Op {
-    Add(Key),
-    AddAt(Key, u64),
+    Add(TestKey),
+    AddAt(TestKey, u64),
     Start,
     /// Of the running keys, the one at this index.
-    Finish(usize, Answer),
+    Finish(usize, ModelResult),
     Pass(u64),
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Answer {
+enum ModelResult {
     Done,
     In(u64),
     Failed(u64),
@@ -33,9 +33,9 @@ enum Answer {
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let answer = prop_oneof![
-        Just(Answer::Done),
-        (0u64..5_000).prop_map(Answer::In),
-        (60_000u64..90_000).prop_map(Answer::Failed)
+        Just(ModelResult::Done),
+        (0u64..5_000).prop_map(ModelResult::In),
+        (60_000u64..90_000).prop_map(ModelResult::Failed)
     ];
     let op = prop_oneof![
         3 => (0u8..6).prop_map(Op::Add),
@@ -49,42 +49,43 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 
 #[derive(Default)]
 struct Model {
-    asked: BTreeMap<Key, BTreeSet<Instant>>,
-    running: BTreeMap<Key, BTreeSet<Instant>>,
-    rests: BTreeMap<Key, Instant>,
+    queued: BTreeMap<TestKey, BTreeSet<Instant>>,
+    running: BTreeMap<TestKey, BTreeSet<Instant>>,
+    backoff_until: BTreeMap<TestKey, Instant>,
 }
 
 impl Model {
-    fn ask(&mut self, key: Key, at: Instant) {
-        let rests = self.rests.get(&key).copied().filter(|_| !self.running.contains_key(&key));
-        let at = rests.map_or(at, |rests| at.max(rests));
-        self.running.get_mut(&key).unwrap_or_else(|| self.asked.entry(key).or_default()).insert(at);
+    fn enqueue(&mut self, key: TestKey, at: Instant) {
+        let backoff_until =
+            self.backoff_until.get(&key).copied().filter(|_| !self.running.contains_key(&key));
+        let at = backoff_until.map_or(at, |backoff_until| at.max(backoff_until));
+        self.running.get_mut(&key).unwrap_or_else(|| self.queued.entry(key).or_default()).insert(at);
     }
 
-    fn ready(&self, now: Instant) -> BTreeMap<Key, Instant> {
-        let first = self.asked.iter().filter_map(|(key, at)| Some((*key, *at.first()?)));
+    fn ready(&self, now: Instant) -> BTreeMap<TestKey, Instant> {
+        let first = self.queued.iter().filter_map(|(key, at)| Some((*key, *at.first()?)));
         first.filter(|(_, at)| *at <= now).collect()
     }
 }
 
-fn check(state: &State<Key>, model: &Model) {
+fn check(state: &State<TestKey>, model: &Model) {
     for (key, entry) in &state.entries {
         let in_ready = state.ready.iter().filter(|(_, k)| k == key).count();
         let in_due: Vec<Instant> = state.due.iter().filter(|(_, k)| k == key).map(|(at, _)| *at).collect();
-        match entry.place {
-            Place::Ready => assert_eq!((in_ready, in_due.len()), (1, 0), "{key}"),
-            Place::Due(at) => assert_eq!((in_ready, in_due), (0, vec![at]), "{key}"),
-            Place::Running { .. } => assert_eq!((in_ready, in_due.len()), (0, 0), "{key}"),
+        match entry.state {
+            KeyState::Ready => assert_eq!((in_ready, in_due.len()), (1, 0), "{key}"),
+            KeyState::Due(at) => assert_eq!((in_ready, in_due), (0, vec![at]), "{key}"),
+            KeyState::Running { .. } => assert_eq!((in_ready, in_due.len()), (0, 0), "{key}"),
         }
-        assert_eq!(matches!(entry.place, Place::Running { .. }), model.running.contains_key(key), "{key}");
+        assert_eq!(matches!(entry.state, KeyState::Running { .. }), model.running.contains_key(key), "{key}");
     }
-    let known: BTreeSet<Key> = state.entries.keys().copied().collect();
-    let asked: BTreeSet<Key> = model.asked.keys().chain(model.running.keys()).copied().collect();
-    assert_eq!(known, asked, "nothing is lost, nothing invented");
+    let known: BTreeSet<TestKey> = state.entries.keys().copied().collect();
+    let queued: BTreeSet<TestKey> = model.queued.keys().chain(model.running.keys()).copied().collect();
+    assert_eq!(known, queued, "nothing is lost, nothing invented");
     assert_eq!(state.depths().running, model.running.len());
 }
 
-fn start(state: &mut State<Key>, model: &mut Model, now: Instant) {
+fn start(state: &mut State<TestKey>, model: &mut Model, now: Instant) {
     let ready = model.ready(now);
     let started = state.start(now);
     let Some(key) = started else {
@@ -93,32 +94,32 @@ fn start(state: &mut State<Key>, model: &mut Model, now: Instant) {
     };
     let first = ready.get(&key).unwrap_or_else(|| panic!("{key} was started and is not ready"));
     assert!(ready.values().all(|other| first <= other), "{key} was started before its turn: {ready:?}");
-    model.asked.remove(&key);
+    model.queued.remove(&key);
     model.running.insert(key, BTreeSet::new());
 }
 
-fn finish(state: &mut State<Key>, model: &mut Model, index: usize, answer: Answer, now: Instant) {
+fn finish(state: &mut State<TestKey>, model: &mut Model, index: usize, answer: ModelResult, now: Instant) {
     let Some((&key, _)) = model.running.iter().nth(index) else { return };
     let added = model.running.remove(&key).unwrap_or_default();
-    let mut asked: BTreeSet<Instant> = added.into_iter().map(|at| at.max(now)).collect();
-    model.rests.remove(&key);
+    let mut queued: BTreeSet<Instant> = added.into_iter().map(|at| at.max(now)).collect();
+    model.backoff_until.remove(&key);
     let next = match answer {
-        Answer::Done => Next::Done,
-        Answer::In(ms) => {
+        ModelResult::Done => ReconcileResult::Done,
+        ModelResult::In(ms) => {
             let at = now + Duration::from_millis(ms);
-            asked.insert(at.max(now + SHORTEST_PAUSE));
-            Next::At(at)
+            queued.insert(at.max(now + MIN_PAUSE));
+            ReconcileResult::At(at)
         }
-        Answer::Failed(ms) => {
-            // It is left alone for so long, whatever was asked for meanwhile.
-            let rests = now + Duration::from_millis(ms);
-            asked = [rests].into();
-            model.rests.insert(key, rests);
-            Next::Retry { category: "test", at_least: Duration::from_millis(ms) }
+        ModelResult::Failed(ms) => {
+            // It is not processed for this long, whatever was requested meanwhile.
+            let backoff_until = now + Duration::from_millis(ms);
+            queued = [backoff_until].into();
+            model.backoff_until.insert(key, backoff_until);
+            ReconcileResult::Retry { category: "test", at_least: Duration::from_millis(ms) }
         }
     };
-    if !asked.is_empty() {
-        model.asked.insert(key, asked);
+    if !queued.is_empty() {
+        model.queued.insert(key, queued);
     }
     state.finish(&key, &next, now);
 }
@@ -133,12 +134,12 @@ proptest! {
             match op {
                 Op::Add(key) => {
                     state.add(key, now);
-                    model.ask(key, now);
+                    model.enqueue(key, now);
                 }
                 Op::AddAt(key, ms) => {
                     let due = now + Duration::from_millis(ms);
                     state.add_at(key, due, now);
-                    model.ask(key, due);
+                    model.enqueue(key, due);
                 }
                 Op::Start => start(&mut state, &mut model, now),
                 Op::Finish(index, answer) => finish(&mut state, &mut model, index, answer, now),
@@ -147,10 +148,10 @@ proptest! {
             check(&state, &model);
         }
         // In the end everything that was asked for is done.
-        while !(model.asked.is_empty() && model.running.is_empty()) {
+        while !(model.queued.is_empty() && model.running.is_empty()) {
             now += Duration::from_secs(100);
             start(&mut state, &mut model, now);
-            finish(&mut state, &mut model, 0, Answer::Done, now);
+            finish(&mut state, &mut model, 0, ModelResult::Done, now);
             check(&state, &model);
         }
         prop_assert_eq!(state.len(), 0);
@@ -159,7 +160,7 @@ proptest! {
     #[test]
     fn pauses_double_to_their_bound_and_stay_in_the_upper_half(failures in 1u32..100, seed: u64) {
         let full = Duration::from_millis(500 << (failures - 1).min(7)).min(Duration::from_mins(1));
-        let pause = PAUSES.after(failures, &mut Dice::new(seed));
+        let pause = PAUSES.after(failures, &mut SeededRng::new(seed));
         prop_assert!(full / 2 <= pause && pause <= full, "{:?}", pause);
     }
 }

@@ -7,10 +7,10 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::{Depths, Drained, Next, Observe, Outcome, Queue, QueueSettings};
-use crate::clock::Dice;
+use super::{Depths, Drained, Queue, QueueObserver, QueueSettings, ReconcileResult, RunOutcome};
+use crate::clock::SeededRng;
 
-type Key = &'static str;
+type TestKey = &'static str;
 
 /// What was seen of a queue: when each run began, in milliseconds since the start, and how each ended.
 #[derive(Clone, Default)]
@@ -18,13 +18,13 @@ struct Seen(Arc<Mutex<Notes>>);
 
 #[derive(Default)]
 struct Notes {
-    began: Vec<(Key, u128)>,
-    outcomes: Vec<Outcome>,
-    told: usize,
+    began: Vec<(TestKey, u128)>,
+    outcomes: Vec<RunOutcome>,
+    depth_reports: usize,
 }
 
 impl Seen {
-    fn began(&self) -> Vec<(Key, u128)> {
+    fn began(&self) -> Vec<(TestKey, u128)> {
         self.0.lock().unwrap().began.clone()
     }
 
@@ -38,34 +38,34 @@ impl Seen {
             .unwrap()
             .outcomes
             .iter()
-            .filter(|outcome| matches!(outcome, Outcome::Panicked(_)))
+            .filter(|outcome| matches!(outcome, RunOutcome::Panicked(_)))
             .count()
     }
 }
 
-impl<K> Observe<K> for Seen {
-    fn finished(&self, _: &K, outcome: &Outcome, _: Duration) {
+impl<K> QueueObserver<K> for Seen {
+    fn finished(&self, _: &K, outcome: &RunOutcome, _: Duration) {
         self.0.lock().unwrap().outcomes.push(outcome.clone());
     }
 
     fn depths(&self, _: Depths) {
-        self.0.lock().unwrap().told += 1;
+        self.0.lock().unwrap().depth_reports += 1;
     }
 }
 
 struct Running {
-    queue: Queue<Key>,
+    queue: Queue<TestKey>,
     seen: Seen,
     start: Instant,
     stop: CancellationToken,
-    task: JoinHandle<Drained<Key>>,
+    task: JoinHandle<Drained<TestKey>>,
 }
 
 /// Runs a queue, each run of which takes `took`; `answer` gets the number of the run.
 fn run(
     concurrency: usize,
     took: Duration,
-    answer: impl Fn(usize) -> Next + Send + Sync + 'static,
+    answer: impl Fn(usize) -> ReconcileResult + Send + Sync + 'static,
 ) -> Running {
     let settings =
         QueueSettings { concurrency: NonZeroUsize::new(concurrency).unwrap(), ..QueueSettings::default() };
@@ -96,7 +96,7 @@ const HOUR: Duration = Duration::from_hours(1);
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_added_while_in_progress_runs_again_afterwards() {
-    let r = run(4, Duration::from_millis(100), |_| Next::Done);
+    let r = run(4, Duration::from_millis(100), |_| ReconcileResult::Done);
     r.queue.add("a");
     sleep(QUICK).await;
     r.queue.add("a");
@@ -109,7 +109,12 @@ async fn a_key_that_is_added_while_in_progress_runs_again_afterwards() {
 #[tokio::test(start_paused = true)]
 async fn what_a_run_answers_replaces_an_earlier_due_time() {
     let start = Instant::now();
-    let r = run(4, QUICK, move |run| if run == 1 { Next::At(start + 2 * HOUR) } else { Next::Done });
+    let r =
+        run(
+            4,
+            QUICK,
+            move |run| if run == 1 { ReconcileResult::At(start + 2 * HOUR) } else { ReconcileResult::Done },
+        );
     r.queue.add_at("a", start + HOUR);
     r.queue.add("a");
     sleep(3 * HOUR).await;
@@ -118,7 +123,7 @@ async fn what_a_run_answers_replaces_an_earlier_due_time() {
 
 #[tokio::test(start_paused = true)]
 async fn of_two_due_times_the_earlier_counts_until_a_run() {
-    let r = run(4, QUICK, |_| Next::Done);
+    let r = run(4, QUICK, |_| ReconcileResult::Done);
     for seconds in [30, 10, 20] {
         r.queue.add_at("a", r.start + Duration::from_secs(seconds));
     }
@@ -128,7 +133,7 @@ async fn of_two_due_times_the_earlier_counts_until_a_run() {
 
 #[tokio::test(start_paused = true)]
 async fn the_ready_are_served_in_order_and_only_so_many_at_once() {
-    let r = run(2, Duration::from_secs(1), |_| Next::Done);
+    let r = run(2, Duration::from_secs(1), |_| ReconcileResult::Done);
     for key in ["a", "b", "c", "d", "a"] {
         r.queue.add(key);
     }
@@ -140,7 +145,12 @@ async fn the_ready_are_served_in_order_and_only_so_many_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn failures_are_repeated_with_growing_pauses_until_one_succeeds() {
-    let r = run(1, Duration::ZERO, |run| if run == 4 { Next::Done } else { Next::retry("test") });
+    let r =
+        run(
+            1,
+            Duration::ZERO,
+            |run| if run == 4 { ReconcileResult::Done } else { ReconcileResult::retry("test") },
+        );
     r.queue.add("a");
     sleep(HOUR).await;
     r.queue.add("a");
@@ -157,8 +167,8 @@ async fn failures_are_repeated_with_growing_pauses_until_one_succeeds() {
 #[tokio::test(start_paused = true)]
 async fn a_change_does_not_wait_for_the_end_of_a_pause() {
     let r = run(1, Duration::ZERO, |run| match run {
-        1 => Next::retry("busy"),
-        _ => Next::Done,
+        1 => ReconcileResult::retry("busy"),
+        _ => ReconcileResult::Done,
     });
     r.queue.add("a");
     sleep(Duration::from_millis(10)).await;
@@ -171,8 +181,8 @@ async fn a_change_does_not_wait_for_the_end_of_a_pause() {
 #[tokio::test(start_paused = true)]
 async fn a_pause_that_was_asked_for_is_kept_whatever_changes() {
     let r = run(1, Duration::ZERO, |run| match run {
-        1 => Next::Retry { category: "busy", at_least: Duration::from_mins(5) },
-        _ => Next::Done,
+        1 => ReconcileResult::Retry { category: "busy", at_least: Duration::from_mins(5) },
+        _ => ReconcileResult::Done,
     });
     r.queue.add("a");
     sleep(Duration::from_secs(1)).await;
@@ -187,11 +197,11 @@ async fn a_pause_that_was_asked_for_is_kept_whatever_changes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_is_contained_counted_and_tried_again() {
-    let r = run(1, QUICK, |run| if run == 1 { panic!("run {run}") } else { Next::Done });
+    let r = run(1, QUICK, |run| if run == 1 { panic!("run {run}") } else { ReconcileResult::Done });
     r.queue.add("a");
     r.queue.add("b");
     sleep(HOUR).await;
-    let keys: Vec<Key> = r.seen.began().into_iter().map(|(key, _)| key).collect();
+    let keys: Vec<TestKey> = r.seen.began().into_iter().map(|(key, _)| key).collect();
     assert_eq!(keys, ["a", "b", "a"]);
     assert_eq!(r.seen.panics(), 1);
 }
@@ -209,13 +219,13 @@ async fn a_panic_before_the_future_exists_and_one_while_it_is_dropped_are_contai
     queue.add("early");
     queue.add("late");
     let observe = seen.clone();
-    let process = move |key: Key| {
+    let process = move |key: TestKey| {
         assert!(key != "early" || seen.panics() > 0, "early");
         let bomb = (key == "late" && seen.panics() < 2).then(|| Bomb);
         async move {
             let _bomb = bomb;
             sleep(QUICK).await;
-            Next::Done
+            ReconcileResult::Done
         }
     };
     let observed = observe.clone();
@@ -225,12 +235,12 @@ async fn a_panic_before_the_future_exists_and_one_while_it_is_dropped_are_contai
     assert_eq!(observed.panics(), 2);
     assert!(queue.is_empty());
     stop.cancel();
-    assert_eq!(task.await.unwrap().abandoned, Vec::<Key>::new());
+    assert_eq!(task.await.unwrap().abandoned, Vec::<TestKey>::new());
 }
 
 #[tokio::test(start_paused = true)]
 async fn when_stopped_those_in_progress_finish_and_no_other_begins() {
-    let r = run(1, Duration::from_secs(3), |_| Next::Done);
+    let r = run(1, Duration::from_secs(3), |_| ReconcileResult::Done);
     r.queue.add("a");
     r.queue.add("b");
     sleep(QUICK).await;
@@ -242,7 +252,7 @@ async fn when_stopped_those_in_progress_finish_and_no_other_begins() {
 
 #[tokio::test(start_paused = true)]
 async fn what_does_not_finish_in_time_is_cut_off_and_named() {
-    let r = run(2, HOUR, |_| Next::Done);
+    let r = run(2, HOUR, |_| ReconcileResult::Done);
     r.queue.add("b");
     r.queue.add("a");
     sleep(QUICK).await;
@@ -253,12 +263,12 @@ async fn what_does_not_finish_in_time_is_cut_off_and_named() {
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_queue_does_nothing_until_the_next_due_time() {
-    let r = run(1, QUICK, |_| Next::Done);
+    let r = run(1, QUICK, |_| ReconcileResult::Done);
     r.queue.add_at("a", r.start + 24 * HOUR);
     sleep(QUICK).await;
-    let told = r.seen.0.lock().unwrap().told;
+    let depth_reports = r.seen.0.lock().unwrap().depth_reports;
     sleep(23 * HOUR).await;
-    assert_eq!(r.seen.0.lock().unwrap().told, told);
+    assert_eq!(r.seen.0.lock().unwrap().depth_reports, depth_reports);
     sleep(2 * HOUR).await;
     assert_eq!(r.seen.times(), [24 * HOUR.as_millis()]);
 }
@@ -266,7 +276,7 @@ async fn an_idle_queue_does_nothing_until_the_next_due_time() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_always_late_cannot_spin() {
     let start = Instant::now();
-    let r = run(1, Duration::ZERO, move |_| Next::At(start));
+    let r = run(1, Duration::ZERO, move |_| ReconcileResult::At(start));
     r.queue.add("a");
     sleep(Duration::from_secs(1)).await;
     assert!(r.seen.times().len() <= 21, "{}", r.seen.times().len());
@@ -274,7 +284,7 @@ async fn an_answer_that_is_always_late_cannot_spin() {
 
 #[tokio::test(start_paused = true)]
 async fn lag_grows_while_all_are_busy() {
-    let r = run(1, HOUR, |_| Next::Done);
+    let r = run(1, HOUR, |_| ReconcileResult::Done);
     assert_eq!(r.queue.lag(), Duration::ZERO);
     r.queue.add("a");
     r.queue.add_at("b", r.start + Duration::from_secs(5));
@@ -291,8 +301,8 @@ async fn nothing_is_lost_and_nothing_runs_twice_at_once() {
         let queue: Queue<u64> = Queue::new(settings);
         // Per key: whether it runs, and the beginning of its last run.
         let runs: Arc<Mutex<BTreeMap<u64, (bool, Instant)>>> = Arc::default();
-        let dice = Arc::new(Mutex::new(Dice::new(seed)));
-        let (noted, rolled, stop) = (Arc::clone(&runs), Arc::clone(&dice), CancellationToken::new());
+        let rng = Arc::new(Mutex::new(SeededRng::new(seed)));
+        let (noted, rolled, stop) = (Arc::clone(&runs), Arc::clone(&rng), CancellationToken::new());
         let process = move |key| {
             let (noted, rolled) = (Arc::clone(&noted), Arc::clone(&rolled));
             async move {
@@ -301,16 +311,16 @@ async fn nothing_is_lost_and_nothing_runs_twice_at_once() {
                     assert!(runs.values().filter(|(running, _)| *running).count() < 3, "too many at once");
                     let before = runs.insert(key, (true, Instant::now()));
                     assert!(before.is_none_or(|(running, _)| !running), "{key} twice at once");
-                    let mut dice = rolled.lock().unwrap();
-                    (dice.between(Duration::ZERO, Duration::from_millis(300)), dice.roll() % 8)
+                    let mut rng = rolled.lock().unwrap();
+                    (rng.between(Duration::ZERO, Duration::from_millis(300)), rng.next_u64() % 8)
                 };
                 sleep(took).await;
                 noted.lock().unwrap().entry(key).and_modify(|(running, _)| *running = false);
                 match kind {
-                    0 => Next::retry("test"),
+                    0 => ReconcileResult::retry("test"),
                     1 => panic!("now and then"),
-                    2 => Next::At(Instant::now() + took),
-                    _ => Next::Done,
+                    2 => ReconcileResult::At(Instant::now() + took),
+                    _ => ReconcileResult::Done,
                 }
             }
         };
@@ -319,8 +329,8 @@ async fn nothing_is_lost_and_nothing_runs_twice_at_once() {
         let mut added = BTreeMap::new();
         for _ in 0..200 {
             let (key, pause) = {
-                let mut dice = dice.lock().unwrap();
-                (dice.roll() % 7, dice.between(Duration::ZERO, Duration::from_millis(100)))
+                let mut rng = rng.lock().unwrap();
+                (rng.next_u64() % 7, rng.between(Duration::ZERO, Duration::from_millis(100)))
             };
             queue.add(key);
             added.insert(key, Instant::now());
@@ -347,7 +357,7 @@ async fn tens_of_thousands_of_keys_with_a_due_time_each_are_cheap() {
     assert_eq!(queue.depths(), Depths { ready: 0, due: 50_000, running: 0 });
     let (worker, stop) = (queue.clone(), CancellationToken::new());
     let token = stop.clone();
-    let task = tokio::spawn(async move { worker.run(|_| async { Next::Done }, (), token).await });
+    let task = tokio::spawn(async move { worker.run(|_| async { ReconcileResult::Done }, (), token).await });
     sleep(HOUR).await;
     assert!(queue.is_empty());
     stop.cancel();

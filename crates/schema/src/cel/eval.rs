@@ -8,16 +8,16 @@ use super::value::{Error, Eval, Map, Val};
 
 /// The value of an expression about a value and, if there is one, the value that was there before.
 pub(crate) fn evaluate<'a>(program: &'a Program, this: &Val<'a>, old: &Val<'a>) -> Eval<'a> {
-    let mut places = Places(Vec::with_capacity(8));
+    let mut places = Variables(Vec::with_capacity(8));
     places.0.push(Ok(this.clone()));
     places.0.push(Ok(old.clone()));
     places.value(&program.code)
 }
 
 /// Variables, by their places. An accumulator may hold an error until something overrules it.
-struct Places<'a>(Vec<Eval<'a>>);
+struct Variables<'a>(Vec<Eval<'a>>);
 
-impl<'a> Places<'a> {
+impl<'a> Variables<'a> {
     fn value(&mut self, expr: &'a Expr) -> Eval<'a> {
         match expr {
             Expr::Null => Ok(Val::Null),

@@ -12,19 +12,19 @@ use super::{library, strings};
 use crate::{go, pattern, text};
 
 /// Computes a value; none if the arguments are not of types that it is for.
-pub(crate) type Function = for<'a> fn(&[Val<'a>]) -> Found<'a>;
+pub(crate) type Function = for<'a> fn(&[Val<'a>]) -> FunctionResult<'a>;
 
-/// What a function answers.
-pub(crate) type Found<'a> = Result<Option<Val<'a>>, Error>;
+/// The result of a function.
+pub(crate) type FunctionResult<'a> = Result<Option<Val<'a>>, Error>;
 
 /// A name, whether it is written after its first argument and a dot, the number of arguments with that one, and what it
 /// does.
-pub(crate) type Entry = (&'static str, bool, usize, Function);
+pub(crate) type FunctionEntry = (&'static str, bool, usize, Function);
 
 /// The function of this name, and its name for messages.
 pub(crate) fn find(name: &str, is_method: bool, count: usize) -> Option<(&'static str, Function)> {
     let tables = [OPERATORS, CONVERSIONS, TIMES, strings::FUNCTIONS, library::FUNCTIONS];
-    let fits = |entry: &&Entry| entry.0 == name && entry.1 == is_method && entry.2 == count;
+    let fits = |entry: &&FunctionEntry| entry.0 == name && entry.1 == is_method && entry.2 == count;
     tables.into_iter().flatten().find(fits).map(|entry| (entry.0, entry.3))
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn type_named(name: &str) -> Option<&'static str> {
     NAMES.into_iter().find(|known| *known == name)
 }
 
-const OPERATORS: &[Entry] = &[
+const OPERATORS: &[FunctionEntry] = &[
     ("!_", false, 1, |a| match a {
         [Val::Bool(b)] => Ok(Some(Val::Bool(!b))),
         _ => Ok(None),
@@ -123,11 +123,11 @@ fn timestamp_overflow() -> Error {
     Error::new("timestamp overflow")
 }
 
-fn ordered<'a>(arguments: &[Val<'a>], is: fn(Ordering) -> bool) -> Found<'a> {
+fn ordered<'a>(arguments: &[Val<'a>], is: fn(Ordering) -> bool) -> FunctionResult<'a> {
     Ok(arguments[0].compare(&arguments[1]).map(|order| Val::Bool(is(order))))
 }
 
-fn add<'a>(arguments: &[Val<'a>]) -> Found<'a> {
+fn add<'a>(arguments: &[Val<'a>]) -> FunctionResult<'a> {
     Ok(Some(match arguments {
         [Val::Int(a), Val::Int(b)] => Val::Int(a.checked_add(*b).ok_or_else(overflow)?),
         [Val::Uint(a), Val::Uint(b)] => Val::Uint(a.checked_add(*b).ok_or_else(unsigned_overflow)?),
@@ -143,7 +143,7 @@ fn add<'a>(arguments: &[Val<'a>]) -> Found<'a> {
     }))
 }
 
-fn subtract<'a>(arguments: &[Val<'a>]) -> Found<'a> {
+fn subtract<'a>(arguments: &[Val<'a>]) -> FunctionResult<'a> {
     Ok(Some(match arguments {
         [Val::Int(a), Val::Int(b)] => Val::Int(a.checked_sub(*b).ok_or_else(overflow)?),
         [Val::Uint(a), Val::Uint(b)] => Val::Uint(a.checked_sub(*b).ok_or_else(unsigned_overflow)?),
@@ -165,7 +165,7 @@ fn later<'a>(at: Timestamp, nanoseconds: i64) -> Result<Val<'a>, Error> {
     Ok(Val::Timestamp(later))
 }
 
-fn size<'a>(arguments: &[Val<'a>]) -> Found<'a> {
+fn size<'a>(arguments: &[Val<'a>]) -> FunctionResult<'a> {
     Ok(match arguments {
         [Val::Str(text)] => Some(Val::size(text.chars().count())),
         [Val::Bytes(bytes)] => Some(Val::size(bytes.len())),
@@ -181,7 +181,7 @@ fn size<'a>(arguments: &[Val<'a>]) -> Found<'a> {
     clippy::cast_sign_loss,
     reason = "conversions of numbers are what this table is for"
 )]
-const CONVERSIONS: &[Entry] = &[
+const CONVERSIONS: &[FunctionEntry] = &[
     ("int", false, 1, |a| {
         Ok(Some(match a {
             [Val::Int(int)] => Val::Int(*int),
@@ -286,12 +286,12 @@ const CONVERSIONS: &[Entry] = &[
     }),
 ];
 
-/// A string that is not what it shall be converted to.
+/// A string that cannot be converted to the type that it has to have.
 fn unreadable(wanted: &str) -> Error {
     Error::new(format!("type conversion error from 'string' to '{wanted}'"))
 }
 
-const TIMES: &[Entry] = &[
+const TIMES: &[FunctionEntry] = &[
     ("getFullYear", true, 1, |a| of_time(a, |t| t.year().into())),
     ("getMonth", true, 1, |a| of_time(a, |t| i64::from(t.month()) - 1)),
     ("getDayOfMonth", true, 1, |a| of_time(a, |t| i64::from(t.day()) - 1)),
@@ -304,7 +304,7 @@ const TIMES: &[Entry] = &[
     ("getMilliseconds", true, 1, |a| of_span(a, 1_000_000, |t| t.millisecond().into())),
 ];
 
-fn of_time<'a>(arguments: &[Val<'a>], part: fn(&jiff::Zoned) -> i64) -> Found<'a> {
+fn of_time<'a>(arguments: &[Val<'a>], part: fn(&jiff::Zoned) -> i64) -> FunctionResult<'a> {
     Ok(match arguments {
         [Val::Timestamp(at)] => Some(Val::Int(part(&at.to_zoned(TimeZone::UTC)))),
         _ => None,
@@ -312,7 +312,7 @@ fn of_time<'a>(arguments: &[Val<'a>], part: fn(&jiff::Zoned) -> i64) -> Found<'a
 }
 
 /// Of a time its part, of a duration how often the unit is in it.
-fn of_span<'a>(arguments: &[Val<'a>], unit: i64, part: fn(&jiff::Zoned) -> i64) -> Found<'a> {
+fn of_span<'a>(arguments: &[Val<'a>], unit: i64, part: fn(&jiff::Zoned) -> i64) -> FunctionResult<'a> {
     match arguments {
         [Val::Duration(nanoseconds)] => Ok(Some(Val::Int(nanoseconds / unit))),
         _ => of_time(arguments, part),

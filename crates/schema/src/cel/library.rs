@@ -5,13 +5,13 @@ use std::cmp::Ordering;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::functions::{Entry, Found};
+use super::functions::{FunctionEntry, FunctionResult};
 use super::value::{Error, List, Map, Val};
 use crate::format::parse_ip;
 use crate::text::parse_cidr;
 use crate::url::Url;
 
-pub(crate) const FUNCTIONS: &[Entry] = &[
+pub(crate) const FUNCTIONS: &[FunctionEntry] = &[
     ("isURL", false, 1, |a| about_text(a, |text| Url::parse_request(text).is_ok())),
     ("url", false, 1, |a| {
         let [Val::Str(text)] = a else { return Ok(None) };
@@ -137,21 +137,21 @@ pub(crate) const FUNCTIONS: &[Entry] = &[
     }),
 ];
 
-fn about_text<'a>(arguments: &[Val<'a>], is: fn(&str) -> bool) -> Found<'a> {
+fn about_text<'a>(arguments: &[Val<'a>], is: fn(&str) -> bool) -> FunctionResult<'a> {
     Ok(match arguments {
         [Val::Str(text)] => Some(Val::Bool(is(text))),
         _ => None,
     })
 }
 
-fn about_ip<'a>(arguments: &[Val<'a>], is: fn(IpAddr) -> bool) -> Found<'a> {
+fn about_ip<'a>(arguments: &[Val<'a>], is: fn(IpAddr) -> bool) -> FunctionResult<'a> {
     Ok(match arguments {
         [Val::Ip(ip)] => Some(Val::Bool(is(*ip))),
         _ => None,
     })
 }
 
-fn of_url<'a>(arguments: &[Val<'a>], part: fn(&Url) -> String) -> Found<'a> {
+fn of_url<'a>(arguments: &[Val<'a>], part: fn(&Url) -> String) -> FunctionResult<'a> {
     Ok(match arguments {
         [Val::Url(url)] => Some(Val::text(part(url))),
         _ => None,
@@ -182,7 +182,7 @@ fn masked(network: IpAddr, length: u8) -> IpAddr {
     }
 }
 
-fn sum<'a>(arguments: &[Val<'a>]) -> Found<'a> {
+fn sum<'a>(arguments: &[Val<'a>]) -> FunctionResult<'a> {
     let [Val::List(list)] = arguments else { return Ok(None) };
     let Some((_, add)) = super::functions::find("_+_", false, 2) else { return Ok(None) };
     let mut total: Option<Val<'a>> = None;
@@ -196,7 +196,7 @@ fn sum<'a>(arguments: &[Val<'a>]) -> Found<'a> {
     Ok(Some(total.unwrap_or(Val::Int(0))))
 }
 
-fn extreme<'a>(arguments: &[Val<'a>], wanted: fn(Ordering) -> bool, name: &str) -> Found<'a> {
+fn extreme<'a>(arguments: &[Val<'a>], wanted: fn(Ordering) -> bool, name: &str) -> FunctionResult<'a> {
     let [Val::List(list)] = arguments else { return Ok(None) };
     let mut best: Option<Val<'a>> = None;
     for item in list.iter() {
@@ -215,7 +215,10 @@ fn extreme<'a>(arguments: &[Val<'a>], wanted: fn(Ordering) -> bool, name: &str) 
     best.map(Some).ok_or_else(|| Error::new(format!("{name} called on empty list")))
 }
 
-fn sets<'a>(arguments: &[Val<'a>], is: fn(&List<'a>, &List<'a>) -> Result<bool, Error>) -> Found<'a> {
+fn sets<'a>(
+    arguments: &[Val<'a>],
+    is: fn(&List<'a>, &List<'a>) -> Result<bool, Error>,
+) -> FunctionResult<'a> {
     let [Val::List(a), Val::List(b)] = arguments else { return Ok(None) };
     Ok(Some(Val::Bool(is(a, b)?)))
 }

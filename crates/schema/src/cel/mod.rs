@@ -1,8 +1,8 @@
 //! `x-kubernetes-validations`: rules in CEL, and their walk over an object.
 //!
-//! The crate `cel` parses the expressions. They are evaluated here: its evaluator compiles a pattern anew at every match
-//! and says other words than the API server when something fails, and objects are read here where they are, by their
-//! schema, instead of being copied. What Kubernetes adds to CEL and is not known here is an error of the schema:
+//! The crate `cel` parses the expressions. They are evaluated here: its evaluator compiles a pattern again at every match
+//! and its messages differ from the API server's when something fails, and objects are read here where they are, by
+//! their schema, instead of being copied. What Kubernetes adds to CEL and is not known here is an error of the schema:
 //! quantities, versions, named formats, the authorizer, `format`, comprehensions of two variables.
 
 mod eval;

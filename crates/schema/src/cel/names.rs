@@ -31,7 +31,7 @@ const RESERVED: [&str; 21] = [
 const ESCAPES: [(&str, &str); 4] =
     [("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__")];
 
-/// The name of a property in expressions; none if it cannot stand in one.
+/// The name of a property in expressions; none if it cannot occur in one.
 pub(crate) fn escape(name: &str) -> Option<Cow<'_, str>> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {

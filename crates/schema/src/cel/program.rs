@@ -14,7 +14,7 @@ use crate::pattern;
 #[derive(Debug)]
 pub(crate) struct Program {
     pub(crate) code: Expr,
-    /// Whether it looks at the old value.
+    /// Whether it reads the old value.
     pub(crate) uses_old: bool,
 }
 
@@ -90,7 +90,7 @@ struct Compiler<'n> {
     uses_old: bool,
 }
 
-/// Compiles an expression about values of this schema. The problem, if there is one, is told in a sentence.
+/// Compiles an expression about values of this schema. The problem, if there is one, is described in a sentence.
 pub(crate) fn compile(source: &str, node: &Node, optional_old: bool) -> Result<Program, String> {
     let parsed = cel::Env::stdlib().compile(source).map_err(|errors| {
         errors.errors.iter().map(|error| error.msg.clone()).collect::<Vec<_>>().join("; ")
@@ -286,7 +286,7 @@ fn field<'n>(node: &'n Node, name: &str) -> Result<&'n Node, String> {
     node.rule_property(&name).ok_or_else(unknown)
 }
 
-/// `a.b.c`, if an expression is but names.
+/// `a.b.c`, if an expression consists of names only.
 fn qualified(ast: &IdedExpr) -> Option<String> {
     match &ast.expr {
         Ast::Ident(name) => Some(name.clone()),

@@ -85,13 +85,14 @@ impl Rule {
 
     /// The words of a failure.
     fn detail<'a>(&'a self, this: &Val<'a>, old: &Val<'a>) -> String {
-        const MOST: usize = 5 * 1024;
+        const MAX_MESSAGE_BYTES: usize = 5 * 1024;
         let computed =
             self.message_expression.as_ref().and_then(|program| match evaluate(program, this, old) {
                 Ok(Val::Str(text)) => Some(text.trim().to_owned()),
                 _ => None,
             });
-        let usable = |text: &String| !text.is_empty() && text.len() <= MOST && !text.contains('\n');
+        let usable =
+            |text: &String| !text.is_empty() && text.len() <= MAX_MESSAGE_BYTES && !text.contains('\n');
         computed.filter(usable).unwrap_or_else(|| match &self.message {
             Some(message) => message.clone(),
             None => format!("failed rule: {}", self.source),
@@ -118,7 +119,7 @@ fn reason(name: Option<&str>, at: &str) -> Result<Reason, SchemaError> {
 pub(crate) fn check(root: &Node, new: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = Vec::new();
     let now = old.map(|old| Pair { node: root, new, old });
-    walk(root, new, old, Forgiving { now, parent: None }, Path::Root, &mut causes);
+    walk(root, new, old, Ratcheting { now, parent: None }, Path::Root, &mut causes);
     causes
 }
 
@@ -136,16 +137,16 @@ impl Pair<'_> {
     }
 }
 
-/// By what a failure is forgiven: that its value has not changed or, if the old value cannot be told, that nothing
+/// By what a failure is forgiven: that its value has not changed or, if the old value is not known, that nothing
 /// around it has.
 #[derive(Clone, Copy, Default)]
-struct Forgiving<'a> {
+struct Ratcheting<'a> {
     now: Option<Pair<'a>>,
     parent: Option<Pair<'a>>,
 }
 
-impl<'a> Forgiving<'a> {
-    fn forgives(self) -> bool {
+impl<'a> Ratcheting<'a> {
+    fn ratchets(self) -> bool {
         self.now.or(self.parent).is_some_and(Pair::is_same)
     }
 
@@ -173,7 +174,7 @@ fn walk<'a>(
     node: &'a Node,
     value: &'a Value,
     old: Option<&'a Value>,
-    forgiving: Forgiving<'a>,
+    forgiving: Ratcheting<'a>,
     path: Path<'_>,
     causes: &mut Vec<Cause>,
 ) {
@@ -208,7 +209,7 @@ fn rules<'a>(
     node: &'a Node,
     value: &'a Value,
     old: Option<&'a Value>,
-    forgiving: Forgiving<'a>,
+    forgiving: Ratcheting<'a>,
     path: Path<'_>,
     causes: &mut Vec<Cause>,
 ) {
@@ -233,7 +234,7 @@ fn rules<'a>(
         match outcome {
             Ok((Val::Bool(true), ..)) => {}
             Ok((_, this, old)) => {
-                if rule.program.uses_old || !forgiving.forgives() {
+                if rule.program.uses_old || !forgiving.ratchets() {
                     causes.push(refused(rule, node, value, path, &rule.detail(&this, &old)));
                 }
             }

@@ -1,11 +1,11 @@
 //! Functions of strings. Positions count characters, not bytes.
 #![expect(clippy::unnecessary_wraps, reason = "all functions of a table have one type")]
 
-use super::functions::{Entry, Found};
+use super::functions::{FunctionEntry, FunctionResult};
 use super::value::{Error, List, Val};
 use crate::{go, pattern};
 
-pub(crate) const FUNCTIONS: &[Entry] = &[
+pub(crate) const FUNCTIONS: &[FunctionEntry] = &[
     ("contains", true, 2, |a| both(a, |text, other| text.contains(other))),
     ("startsWith", true, 2, |a| both(a, |text, other| text.starts_with(other))),
     ("endsWith", true, 2, |a| both(a, |text, other| text.ends_with(other))),
@@ -45,14 +45,14 @@ pub(crate) const FUNCTIONS: &[Entry] = &[
     ("findAll", true, 3, find_all),
 ];
 
-fn both<'a>(arguments: &[Val<'a>], is: fn(&str, &str) -> bool) -> Found<'a> {
+fn both<'a>(arguments: &[Val<'a>], is: fn(&str, &str) -> bool) -> FunctionResult<'a> {
     Ok(match arguments {
         [Val::Str(text), Val::Str(other)] => Some(Val::Bool(is(text, other))),
         _ => None,
     })
 }
 
-fn changed<'a>(arguments: &[Val<'a>], change: fn(&str) -> String) -> Found<'a> {
+fn changed<'a>(arguments: &[Val<'a>], change: fn(&str) -> String) -> FunctionResult<'a> {
     Ok(match arguments {
         [Val::Str(text)] => Some(Val::text(change(text))),
         _ => None,
@@ -68,7 +68,7 @@ fn regex(pattern: &str) -> Result<regex::Regex, Error> {
 }
 
 /// Where one text begins in another, from a place on or up to it. Lists have functions of the same names.
-fn position<'a>(arguments: &[Val<'a>], default: i64, is_last: bool) -> Found<'a> {
+fn position<'a>(arguments: &[Val<'a>], default: i64, is_last: bool) -> FunctionResult<'a> {
     if let [Val::List(list), item] = arguments {
         return position_in_list(list, item, is_last);
     }
@@ -99,7 +99,7 @@ fn position<'a>(arguments: &[Val<'a>], default: i64, is_last: bool) -> Found<'a>
     Ok(Some(found.map_or(Val::Int(-1), Val::size)))
 }
 
-fn position_in_list<'a>(list: &List<'a>, item: &Val<'a>, is_last: bool) -> Found<'a> {
+fn position_in_list<'a>(list: &List<'a>, item: &Val<'a>, is_last: bool) -> FunctionResult<'a> {
     let mut found = None;
     for (index, known) in list.iter().enumerate() {
         if known?.same(item)? {
@@ -112,7 +112,7 @@ fn position_in_list<'a>(list: &List<'a>, item: &Val<'a>, is_last: bool) -> Found
     Ok(Some(found.map_or(Val::Int(-1), Val::size)))
 }
 
-fn substring<'a>(arguments: &[Val<'a>]) -> Found<'a> {
+fn substring<'a>(arguments: &[Val<'a>]) -> FunctionResult<'a> {
     let (text, start, end) = match arguments {
         [Val::Str(text), Val::Int(start)] => (text, *start, None),
         [Val::Str(text), Val::Int(start), Val::Int(end)] => (text, *start, Some(*end)),
@@ -130,7 +130,7 @@ fn substring<'a>(arguments: &[Val<'a>]) -> Found<'a> {
     Ok(Some(Val::text(text.chars().skip(from).take(to - from).collect::<String>())))
 }
 
-fn replace<'a>(arguments: &[Val<'a>]) -> Found<'a> {
+fn replace<'a>(arguments: &[Val<'a>]) -> FunctionResult<'a> {
     Ok(match arguments {
         [Val::Str(text), Val::Str(old), Val::Str(new)] => Some(Val::text(text.replace(old.as_ref(), new))),
         [Val::Str(text), Val::Str(old), Val::Str(new), Val::Int(most)] => {
@@ -141,7 +141,7 @@ fn replace<'a>(arguments: &[Val<'a>]) -> Found<'a> {
     })
 }
 
-fn split<'a>(arguments: &[Val<'a>]) -> Found<'a> {
+fn split<'a>(arguments: &[Val<'a>]) -> FunctionResult<'a> {
     let (text, separator, most) = match arguments {
         [Val::Str(text), Val::Str(separator)] => (text, separator, usize::MAX),
         [Val::Str(text), Val::Str(separator), Val::Int(most)] => {
@@ -166,7 +166,7 @@ fn split<'a>(arguments: &[Val<'a>]) -> Found<'a> {
     Ok(Some(Val::list(parts)))
 }
 
-fn join<'a>(arguments: &[Val<'a>]) -> Found<'a> {
+fn join<'a>(arguments: &[Val<'a>]) -> FunctionResult<'a> {
     let (list, separator) = match arguments {
         [Val::List(list)] => (list, ""),
         [Val::List(list), Val::Str(separator)] => (list, separator.as_ref()),
@@ -183,7 +183,7 @@ fn join<'a>(arguments: &[Val<'a>]) -> Found<'a> {
     Ok(Some(Val::text(joined)))
 }
 
-fn find_all<'a>(arguments: &[Val<'a>]) -> Found<'a> {
+fn find_all<'a>(arguments: &[Val<'a>]) -> FunctionResult<'a> {
     let (text, pattern, most) = match arguments {
         [Val::Str(text), Val::Str(pattern)] => (text, pattern, usize::MAX),
         [Val::Str(text), Val::Str(pattern), Val::Int(most)] => {

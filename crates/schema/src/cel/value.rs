@@ -1,4 +1,4 @@
-//! What a rule computes with. Objects are looked at where they are, by their schema; nothing is copied to be read.
+//! The values of rules. Objects are read in place, by their schema; nothing is copied to be read.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;

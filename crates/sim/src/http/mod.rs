@@ -5,7 +5,7 @@
 //! what `kubectl create` sends for a few kinds is [read](protobuf).
 
 mod protobuf;
-mod watching;
+mod watch_stream;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,10 +20,10 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::server::models::Models;
-use crate::server::{Answer, Body, Request, Response, Revision, Server};
+use crate::server::{Body, Request, Response, Revision, Server, ServerReply};
 
-/// Who asks without saying so.
-const NOBODY: &str = "admin";
+/// The user of requests without a token.
+const DEFAULT_USER: &str = "admin";
 
 /// Why the server cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +39,7 @@ pub enum HttpError {
     Accept(#[source] std::io::Error),
 }
 
-/// An API server that is listened for.
+/// An API server that listens, and does not serve yet.
 #[derive(Debug)]
 pub struct Service {
     listener: TcpListener,
@@ -83,7 +83,7 @@ impl Service {
 
     /// Answers until this future is dropped: open watches end with it.
     pub async fn serve(self) -> Result<(), HttpError> {
-        let router = Router::new().fallback(answer).with_state(self.shared.clone());
+        let router = Router::new().fallback(serve_request).with_state(self.shared.clone());
         let router = router.layer(axum::extract::DefaultBodyLimit::max(3 << 20));
         tokio::select! {
             served = async { axum::serve(self.listener, router).await } => served.map_err(HttpError::Accept),
@@ -97,7 +97,7 @@ impl Shared {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something with the server, and wakes who waits if it has written.
+    /// Acts on the server, and wakes those that wait for changes if it has written.
     fn with<T>(&self, act: impl FnOnce(&mut Inner) -> T) -> T {
         let mut inner = self.lock();
         let done = act(&mut inner);
@@ -136,7 +136,7 @@ async fn run_models(shared: &Shared) {
     }
 }
 
-async fn answer(
+async fn serve_request(
     State(shared): State<Shared>,
     method: Method,
     uri: Uri,
@@ -144,7 +144,8 @@ async fn answer(
     body: Bytes,
 ) -> axum::response::Response {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    let user = text(header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer ")).unwrap_or(NOBODY);
+    let user =
+        text(header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer ")).unwrap_or(DEFAULT_USER);
     let mut request = Request {
         method,
         path: uri.path().to_owned(),
@@ -159,9 +160,9 @@ async fn answer(
     }
     let now = shared.clock.now();
     match shared.with(|inner| inner.server.handle(now, user, &request)) {
-        Answer::Done(response) => whole(&response),
-        Answer::Watch(watch) => {
-            let body = axum::body::Body::from_stream(watching::stream(shared, *watch));
+        ServerReply::Done(response) => whole(&response),
+        ServerReply::Watch(watch) => {
+            let body = axum::body::Body::from_stream(watch_stream::stream(shared, *watch));
             ([(header::CONTENT_TYPE, "application/json")], body).into_response()
         }
     }

@@ -1,6 +1,6 @@
-//! The little protobuf that kubectl insists on: `kubectl create` sends built-in kinds in it, whatever it is told, and does not
-//! fall back to JSON. Namespaces, config maps, secrets and service accounts are read; everything else stays as it is,
-//! and is refused as of an unknown media type.
+//! The little protobuf that kubectl insists on: `kubectl create` sends built-in kinds in it, whatever its flags, and
+//! does not fall back to JSON. Namespaces, config maps, secrets and service accounts are read; everything else stays as
+//! it is, and is refused as of an unknown media type.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -161,7 +161,7 @@ fn map(
 mod tests {
     use super::*;
 
-    /// A field with bytes: short ones, so that one byte tells their length.
+    /// A field with bytes: short ones, so that one byte encodes their length.
     fn field(number: u8, value: &[u8]) -> Vec<u8> {
         [&[number << 3 | 2, u8::try_from(value.len()).unwrap()][..], value].concat()
     }
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_or_broken_is_left_alone() {
+    fn unknown_or_malformed_input_is_unchanged() {
         let metadata = field(1, &field(1, b"p"));
         assert_eq!(json_of(&message("v1", "Pod", &metadata)), None);
         let mut cut = message("v1", "Namespace", &metadata);

@@ -1,8 +1,8 @@
-//! Objects of the stories, and requests about them.
+//! Objects of the scenarios, and requests about them.
 
 use serde_json::{Value, json};
 
-use crate::server::{Answer, Request, Server};
+use crate::server::{Request, Server, ServerReply};
 
 /// The path of a manager.
 pub fn manager_path(namespace: &str) -> String {
@@ -35,7 +35,7 @@ pub fn change_manager(namespace: &str, spec: &Value) -> Request {
     Request::patch(&path, "application/merge-patch+json", &json!({ "spec": spec }))
 }
 
-/// The settings, as they are at the beginning unless a story says otherwise.
+/// The settings, as they are at the beginning unless a scenario says otherwise.
 pub fn config(spec: &Value) -> Request {
     let object = json!({
         "apiVersion": "coppice.dev/v1alpha1", "kind": "CoppiceConfig",
@@ -100,9 +100,9 @@ pub fn exists(server: &Server, namespace: &str) -> bool {
 }
 
 /// Whether an answer says that it was done.
-pub(crate) fn done(answer: &Answer) -> bool {
+pub(crate) fn done(answer: &ServerReply) -> bool {
     match answer {
-        Answer::Done(response) => response.code < 300,
-        Answer::Watch(_) => true,
+        ServerReply::Done(response) => response.code < 300,
+        ServerReply::Watch(_) => true,
     }
 }

@@ -44,7 +44,7 @@ pub struct Review<'a> {
 
 /// Why a write is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct AdmissionDenied {
     /// The status code.
     pub code: u16,
     /// The reason of the `Status`, such as `Forbidden` or `Invalid`.
@@ -55,7 +55,7 @@ pub struct Refusal {
     pub cause: Option<String>,
 }
 
-impl Refusal {
+impl AdmissionDenied {
     /// The refusal of a `ValidatingAdmissionPolicy` in its own words. `reason` is that of the validation: `Forbidden`,
     /// `Invalid` (the default of the API), `Unauthorized` or `RequestEntityTooLarge`.
     pub fn by_policy(policy: &str, binding: &str, reason: &str, message: &str) -> Self {
@@ -75,5 +75,5 @@ impl Refusal {
 /// Something that is asked before each write.
 pub trait Admission: Debug + Send + Sync {
     /// Lets a write pass, or refuses it.
-    fn review(&self, review: &Review<'_>) -> Result<(), Refusal>;
+    fn review(&self, review: &Review<'_>) -> Result<(), AdmissionDenied>;
 }

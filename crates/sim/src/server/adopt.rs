@@ -5,12 +5,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::store::{Key, Verb};
+use super::store::{ObjectKey, Verb};
 use super::write::{Caller, Target};
 use super::{Body, SYSTEM, Server, meta};
 
 /// What a create would not take from its body.
-const KEPT: [&str; 5] =
+const SERVER_SET_FIELDS: [&str; 5] =
     ["uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"];
 
 impl Server {
@@ -30,7 +30,7 @@ impl Server {
         for field in ["resourceVersion", "managedFields"] {
             meta::unset(&mut bare, field);
         }
-        let key = Key::new(namespace, meta::name(object));
+        let key = ObjectKey::new(namespace, meta::name(object));
         let mut taken = match self.store.get(kind.store, key.as_str()) {
             Some(_) => bare,
             None => match self.create(&caller, target, bare.clone()) {
@@ -44,7 +44,7 @@ impl Server {
                 }
             },
         };
-        for field in KEPT {
+        for field in SERVER_SET_FIELDS {
             if let Some(value) = object["metadata"].get(field).filter(|value| !value.is_null()) {
                 meta::set(&mut taken, field, value.clone());
             }

@@ -9,14 +9,14 @@ use super::watch::Watch;
 
 /// The answer to a request.
 #[derive(Debug)]
-pub enum Answer {
-    /// Everything there is to say.
+pub enum ServerReply {
+    /// A complete response.
     Done(Response),
     /// A watch was opened: its events are taken from the server, one at a time.
     Watch(Box<Watch>),
 }
 
-impl Answer {
+impl ServerReply {
     /// The response, if this is not a watch.
     pub fn done(self) -> Option<Response> {
         match self {
@@ -60,7 +60,7 @@ pub enum Body {
     List(List),
     /// Something that is not a stored object, such as a `Status`.
     Value(Value),
-    /// All groups and resources in one document, which is told from others by its media type.
+    /// All groups and resources in one document, which its media type identifies.
     Discovery(Value),
     /// Plain text.
     Text(String),

@@ -14,19 +14,19 @@ use super::convert;
 use super::decode;
 use super::kinds::Kind;
 use super::meta;
-use super::rest::{Asked, check_name};
-use super::status::Failure;
-use super::store::{Change, Key, Revision};
+use super::rest::{RequestContext, check_name};
+use super::status::StatusError;
+use super::store::{Change, ObjectKey, Revision};
 use super::strategic;
 use super::typed;
 use super::write::{Caller, Expected, Target};
 
-/// Who owns what nobody was noted for.
+/// The owner of fields for which no owner is recorded.
 const BEFORE: &str = "before-first-apply";
 
 /// One step of the way to a field.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Step {
+enum PathElement {
     Field(String),
     /// The element of a list with these values of its keys, as JSON; of a set, with this value under an empty key.
     Element(Vec<(String, String)>),
@@ -34,17 +34,17 @@ enum Step {
 
 /// The way to a field.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct Path(Vec<Step>);
+struct FieldPath(Vec<PathElement>);
 
-impl Path {
-    fn with(&self, step: Step) -> Self {
+impl FieldPath {
+    fn with(&self, step: PathElement) -> Self {
         let mut steps = self.0.clone();
         steps.push(step);
         Self(steps)
     }
 
     fn is_of(&self, field: &str) -> bool {
-        matches!(self.0.first(), Some(Step::Field(name)) if name == field)
+        matches!(self.0.first(), Some(PathElement::Field(name)) if name == field)
     }
 
     fn is_metadata(&self) -> bool {
@@ -56,12 +56,12 @@ impl Path {
     }
 }
 
-impl fmt::Display for Path {
+impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for step in &self.0 {
             match step {
-                Step::Field(name) => write!(f, ".{name}")?,
-                Step::Element(keys) => {
+                PathElement::Field(name) => write!(f, ".{name}")?,
+                PathElement::Element(keys) => {
                     let keys: Vec<String> = keys.iter().map(|(k, v)| format!("{k}={v}")).collect();
                     write!(f, "[{}]", keys.join(","))?;
                 }
@@ -71,7 +71,7 @@ impl fmt::Display for Path {
     }
 }
 
-type Fields = BTreeMap<Path, Value>;
+type Fields = BTreeMap<FieldPath, Value>;
 
 /// Somebody who owns fields: by applying them, or by writing them otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,12 +80,12 @@ struct Owner {
     applied: bool,
     subresource: &'static str,
     api_version: String,
-    paths: BTreeSet<Path>,
+    paths: BTreeSet<FieldPath>,
 }
 
 /// The owners of one object, as of a revision.
 #[derive(Clone, Debug, Default)]
-struct Owners {
+struct FieldOwners {
     as_of: Revision,
     list: Vec<Owner>,
     /// The object was made without a field that could be owned: then nobody is noted until somebody applies.
@@ -94,17 +94,17 @@ struct Owners {
 
 /// The owners of all objects that were ever applied, by uid.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Managers(HashMap<String, Owners>);
+pub(super) struct Managers(HashMap<String, FieldOwners>);
 
 impl Managers {
-    pub(super) fn forget(&mut self, uid: &str) {
+    pub(super) fn remove(&mut self, uid: &str) {
         if !self.0.is_empty() {
             self.0.remove(uid);
         }
     }
 }
 
-/// How the elements of a list are told apart; none if the list is one value.
+/// How the elements of a list are distinguished; none if the list is one value.
 enum ListType {
     Atomic,
     /// Every element is one value, and there once.
@@ -174,7 +174,7 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// What tells an element apart. A key that is absent has its default, which is Go's, but for protocols.
+/// What identifies an element. A key that is absent has its default, which is Go's, but for protocols.
 fn element_keys(keys: &[String], element: &Value) -> Vec<(String, String)> {
     keys.iter().map(|key| (key.clone(), key_of(key, element))).collect()
 }
@@ -194,24 +194,24 @@ fn member(item: &Value) -> Vec<(String, String)> {
 }
 
 /// The fields of a value that have no fields of their own, and the elements of its lists.
-fn leaves(shape: Shape<'_>, value: &Value, path: &Path, into: &mut Fields) {
+fn leaves(shape: Shape<'_>, value: &Value, path: &FieldPath, into: &mut Fields) {
     match value {
         Value::Object(map) if !map.is_empty() && !shape.is_atomic() => {
             for (name, value) in map {
-                leaves(shape.field(name), value, &path.with(Step::Field(name.clone())), into);
+                leaves(shape.field(name), value, &path.with(PathElement::Field(name.clone())), into);
             }
         }
         Value::Array(items) if !items.is_empty() => match shape.list(items) {
             ListType::Map(keys) => {
                 for item in items {
-                    let path = path.with(Step::Element(element_keys(&keys, item)));
+                    let path = path.with(PathElement::Element(element_keys(&keys, item)));
                     into.insert(path.clone(), Value::Null);
                     leaves(shape.element(), item, &path, into);
                 }
             }
             ListType::Set => {
                 for item in items {
-                    into.insert(path.with(Step::Element(member(item))), item.clone());
+                    into.insert(path.with(PathElement::Element(member(item))), item.clone());
                 }
             }
             ListType::Atomic => {
@@ -239,7 +239,7 @@ fn ownable(kind: &Kind, object: &Value) -> Fields {
     }
     let mut fields = Fields::new();
     if object.as_object().is_some_and(|map| !map.is_empty()) {
-        leaves(Shape::of(kind), &object, &Path::default(), &mut fields);
+        leaves(Shape::of(kind), &object, &FieldPath::default(), &mut fields);
     }
     fields
 }
@@ -281,7 +281,7 @@ fn merge(shape: Shape<'_>, target: &mut Value, applied: &Value) {
     }
 }
 
-/// Whether this is told by its fields or elements, and has some.
+/// Whether this is identified by its fields or elements, and has some.
 fn has_parts(shape: Shape<'_>, value: &Value) -> bool {
     match value {
         Value::Object(map) => !map.is_empty() && !shape.is_atomic(),
@@ -291,10 +291,10 @@ fn has_parts(shape: Shape<'_>, value: &Value) -> bool {
 }
 
 /// Removes the field at a path.
-fn remove(target: &mut Value, steps: &[Step]) {
+fn remove(target: &mut Value, steps: &[PathElement]) {
     let Some((first, rest)) = steps.split_first() else { return };
     match (first, target) {
-        (Step::Field(name), Value::Object(map)) => {
+        (PathElement::Field(name), Value::Object(map)) => {
             if rest.is_empty() {
                 map.remove(name);
             } else if let Some(inner) = map.get_mut(name) {
@@ -306,7 +306,7 @@ fn remove(target: &mut Value, steps: &[Step]) {
                 }
             }
         }
-        (Step::Element(keys), Value::Array(list)) => {
+        (PathElement::Element(keys), Value::Array(list)) => {
             let is = |e: &Value| {
                 *keys == member(e)
                     || e.is_object() && keys.iter().all(|(key, value)| key_of(key, e) == *value)
@@ -321,7 +321,7 @@ fn remove(target: &mut Value, steps: &[Step]) {
     }
 }
 
-impl Owners {
+impl FieldOwners {
     /// Takes in what was written since without applying.
     fn replay(&mut self, change: &Change) {
         self.as_of = change.revision;
@@ -333,7 +333,7 @@ impl Owners {
         if self.untracked {
             return;
         }
-        let changed: BTreeSet<Path> = after
+        let changed: BTreeSet<FieldPath> = after
             .iter()
             .filter(|(path, value)| before.get(path) != Some(value))
             .map(|(p, _)| p.clone())
@@ -374,14 +374,14 @@ impl Owners {
         (caller, kind): (&Caller<'_>, &Kind),
         wanted: &Fields,
         live: &Fields,
-    ) -> Vec<(&'a Owner, Path)> {
+    ) -> Vec<(&'a Owner, FieldPath)> {
         let version = kind.api_version();
         let mine =
             |o: &&Owner| o.applied && o.manager == caller.manager && o.subresource == caller.subresource;
         let others = self.list.iter().filter(|o| !mine(o) && o.api_version == version);
         let mut conflicts = Vec::new();
         for owner in others {
-            let differs = |path: &&Path| wanted.get(path).is_some_and(|v| live.get(path) != Some(v));
+            let differs = |path: &&FieldPath| wanted.get(path).is_some_and(|v| live.get(path) != Some(v));
             conflicts.extend(owner.paths.iter().filter(differs).map(|path| (owner, path.clone())));
         }
         conflicts
@@ -389,7 +389,7 @@ impl Owners {
 
     /// Gives fields to who applied them, and takes them from others whose value was overruled; answers what who applied
     /// no longer names and nobody else owns.
-    fn take(&mut self, caller: &Caller<'_>, kind: &Kind, wanted: &Fields, live: &Fields) -> Vec<Path> {
+    fn take(&mut self, caller: &Caller<'_>, kind: &Kind, wanted: &Fields, live: &Fields) -> Vec<FieldPath> {
         let mine =
             |o: &Owner| o.applied && o.manager == caller.manager && o.subresource == caller.subresource;
         let before = self.list.iter().find(|o| mine(o)).map(|o| o.paths.clone()).unwrap_or_default();
@@ -398,12 +398,13 @@ impl Owners {
         }
         self.list.retain(|o| !mine(o) && !o.paths.is_empty());
         let owned_within =
-            |path: &Path| self.list.iter().any(|o| o.paths.iter().any(|p| p.begins_with(path)));
+            |path: &FieldPath| self.list.iter().any(|o| o.paths.iter().any(|p| p.begins_with(path)));
         // With a field goes what it is in, defaults and all, as far as nobody owns something there.
-        let kept = |path: &Path| owned_within(path) || wanted.keys().any(|p| p.begins_with(path));
-        let outermost = |path: Path| {
-            let parts = (1..path.0.len()).map(|length| Path(path.0[..length].to_vec()));
-            let mut fields = parts.filter(|p| matches!(p.0.last(), Some(Step::Field(_))) && !p.is_metadata());
+        let kept = |path: &FieldPath| owned_within(path) || wanted.keys().any(|p| p.begins_with(path));
+        let outermost = |path: FieldPath| {
+            let parts = (1..path.0.len()).map(|length| FieldPath(path.0[..length].to_vec()));
+            let mut fields =
+                parts.filter(|p| matches!(p.0.last(), Some(PathElement::Field(_))) && !p.is_metadata());
             fields.find(|p| !kept(p)).unwrap_or(path)
         };
         let gone = before.into_iter().filter(|p| !wanted.contains_key(p) && !owned_within(p));
@@ -420,7 +421,7 @@ impl Owners {
 }
 
 /// The refusal that lists conflicts.
-fn refuse(conflicts: &[(&Owner, Path)]) -> Failure {
+fn refuse(conflicts: &[(&Owner, FieldPath)]) -> StatusError {
     let who = |owner: &Owner| {
         let mut text = format!("{:?}", owner.manager);
         if !owner.subresource.is_empty() {
@@ -445,12 +446,12 @@ fn refuse(conflicts: &[(&Owner, Path)]) -> Failure {
             by_owner.iter().map(|(who, paths)| format!("conflicts with {who}:\n{}", paths.join("\n")));
         format!("Apply failed with {} conflicts: {}", conflicts.len(), lists.collect::<Vec<_>>().join("\n"))
     };
-    Failure::apply_conflict(&message, &causes.collect::<Value>())
+    StatusError::apply_conflict(&message, &causes.collect::<Value>())
 }
 
 impl Server {
     /// The owners of an object as they are now.
-    fn owners(&self, kind: &Kind, key: &Key, live: &Value) -> Owners {
+    fn owners(&self, kind: &Kind, key: &ObjectKey, live: &Value) -> FieldOwners {
         let uid = meta::uid(live);
         let mut owners = self.managers.0.get(uid).cloned().unwrap_or_default();
         for change in self.store.changes_of(kind.store, owners.as_of) {
@@ -473,22 +474,22 @@ impl Server {
 
     pub(super) fn apply(
         &mut self,
-        asked: &Asked<'_>,
+        context: &RequestContext<'_>,
         caller: &Caller<'_>,
         target: Target<'_>,
-    ) -> Result<Response, Failure> {
+    ) -> Result<Response, StatusError> {
         let Target { kind, namespace, name } = target;
-        let mut patch = parse(kind, &asked.request.body)?;
+        let mut patch = parse(kind, &context.request.body)?;
         typed::check(kind, &patch)?;
         decode::tidy(kind, &mut patch);
-        let key = Key::new(namespace, name);
+        let key = ObjectKey::new(namespace, name);
         let Some(live) = self.store.get(kind.store, key.as_str()).cloned() else {
             if !caller.subresource.is_empty() {
-                return Err(Failure::not_found(kind, name));
+                return Err(StatusError::not_found(kind, name));
             }
             let revision = meta::text(&patch, "resourceVersion");
             if !revision.is_empty() && revision.parse::<Revision>().is_err() {
-                return Err(Failure::internal(format!(
+                return Err(StatusError::internal(format!(
                     "strconv.ParseUint: parsing {revision:?}: invalid syntax"
                 )));
             }
@@ -499,20 +500,20 @@ impl Server {
                 let why = format!(
                     "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
                 );
-                return Err(Failure::conflict_on(kind, name, &why));
+                return Err(StatusError::conflict_on(kind, name, &why));
             }
             let wanted = ownable(kind, &patch);
             let created = self.create_regardless(caller, target, patch)?;
-            let mut owners = Owners { as_of: self.revision(), ..Owners::default() };
+            let mut owners = FieldOwners { as_of: self.revision(), ..FieldOwners::default() };
             owners.take(caller, kind, &wanted, &Fields::new());
             self.keep_owners(caller, meta::uid(&created), owners);
-            return Ok(self.written(asked, kind, 201, Ok(created), Vec::new()));
+            return Ok(self.written(context, kind, 201, Ok(created), Vec::new()));
         };
         let wanted = ownable(kind, &patch);
         let shown = convert::to(kind, &live);
         let fields = ownable(kind, &shown);
         let mut owners = self.owners(kind, &key, &shown);
-        if !asked.query.flag("force") {
+        if !context.query.flag("force") {
             let conflicts = owners.conflicts((caller, kind), &wanted, &fields);
             if !conflicts.is_empty() {
                 return Err(refuse(&conflicts));
@@ -535,10 +536,10 @@ impl Server {
         let result = self.update(caller, target, &expected, |_, _| Ok(object))?;
         owners.as_of = self.revision();
         self.keep_owners(caller, meta::uid(&result), owners);
-        Ok(self.written(asked, kind, 200, Ok(result), Vec::new()))
+        Ok(self.written(context, kind, 200, Ok(result), Vec::new()))
     }
 
-    fn keep_owners(&mut self, caller: &Caller<'_>, uid: &str, owners: Owners) {
+    fn keep_owners(&mut self, caller: &Caller<'_>, uid: &str, owners: FieldOwners) {
         if !caller.dry_run {
             self.managers.0.insert(uid.to_owned(), owners);
         }
@@ -546,9 +547,9 @@ impl Server {
 }
 
 /// The applied object in a body: it has to say what it is.
-fn parse(kind: &Kind, body: &[u8]) -> Result<Value, Failure> {
+fn parse(kind: &Kind, body: &[u8]) -> Result<Value, StatusError> {
     let mut patch: Value = serde_json::from_slice(body)
-        .map_err(|error| Failure::bad_request(format!("error decoding YAML: {error}")))?;
+        .map_err(|error| StatusError::bad_request(format!("error decoding YAML: {error}")))?;
     without_negative_zero(&mut patch);
     // YAML makes no difference between 1 and 1.0.
     decode::whole_numbers(&mut patch);
@@ -556,10 +557,10 @@ fn parse(kind: &Kind, body: &[u8]) -> Result<Value, Failure> {
         (patch["apiVersion"].as_str().unwrap_or_default(), patch["kind"].as_str().unwrap_or_default());
     if version != kind.api_version() || given != kind.kind {
         let (group, short) = version.rsplit_once('/').unwrap_or(("", version));
-        return Err(Failure::bad_request(format!("invalid object type: {group}/{short}, Kind={given}")));
+        return Err(StatusError::bad_request(format!("invalid object type: {group}/{short}, Kind={given}")));
     }
     if !patch["metadata"]["managedFields"].is_null() {
-        return Err(Failure::bad_request("metadata.managedFields must be nil"));
+        return Err(StatusError::bad_request("metadata.managedFields must be nil"));
     }
     Ok(patch)
 }

@@ -441,7 +441,7 @@ fn pod(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
         causes.push(Cause::forbidden("spec.containers", why));
         return;
     }
-    // The API server looks at images once more.
+    // The API server checks images once more.
     let images = object["spec"]["containers"].as_array().into_iter().flatten().enumerate();
     for (at, _) in images.filter(|(_, c)| c["image"].as_str().unwrap_or_default().is_empty()) {
         causes.push(Cause::required(format!("spec.containers[{at}].image"), ""));
@@ -515,7 +515,7 @@ fn job(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
     let spec = &object["spec"];
     job_spec_problems(spec, old.is_some(), causes);
     let Some(old) = old else { return };
-    // The API server looks twice.
+    // The API server checks twice.
     causes.extend(validate::change(object, old));
     job_spec_problems(spec, true, causes);
     for field in ["completions", "selector", "completionMode", "podFailurePolicy", "successPolicy"] {

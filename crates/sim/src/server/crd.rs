@@ -6,7 +6,7 @@ use coppice_schema::Schema;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::kinds::{Kind, StoreId, Text, Verbs};
+use super::kinds::{Kind, KindText, StoreId, Verbs};
 use super::status::Cause;
 use super::store::{Origin, Verb};
 use super::{SYSTEM, Server, meta};
@@ -185,7 +185,7 @@ impl Server {
             condition("NamesAccepted", "NoConflicts", "no conflicts found"),
             condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
         ]);
-        let key = super::Key::new("", meta::name(definition));
+        let key = super::ObjectKey::new("", meta::name(definition));
         let origin = Origin { now, user: SYSTEM, manager: SYSTEM, verb: Verb::Update, subresource: "status" };
         self.store.put(&kind, key, established, &origin);
     }
@@ -195,7 +195,7 @@ impl Server {
 fn kind_of(store: StoreId, definition: &Value, version: &Value) -> Kind {
     let spec = &definition["spec"];
     let names = &spec["names"];
-    let text = |value: &Value| Text::Owned(value.as_str().unwrap_or_default().to_owned());
+    let text = |value: &Value| KindText::Owned(value.as_str().unwrap_or_default().to_owned());
     let texts = |value: &Value| value.as_array().into_iter().flatten().map(text).collect();
     let open_api = version["schema"]["openAPIV3Schema"].clone();
     let mut subresources = Vec::new();

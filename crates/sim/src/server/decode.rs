@@ -6,7 +6,7 @@ use super::builtin;
 use super::crd::Checked;
 use super::kinds::{Kind, Registry};
 use super::meta;
-use super::status::Failure;
+use super::status::StatusError;
 
 /// What becomes of fields that the kind does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,11 +26,11 @@ pub(super) struct Decoded {
 }
 
 /// Whether the body is of a type that can be read; absent counts as JSON.
-pub(super) fn check_media(content_type: Option<&str>) -> Result<(), Failure> {
+pub(super) fn check_media(content_type: Option<&str>) -> Result<(), StatusError> {
     let media = content_type.and_then(|c| c.split(';').next()).map_or("", str::trim);
     match media {
         "" | "*/*" | "application/json" => Ok(()),
-        _ => Err(Failure::unsupported_media_type()),
+        _ => Err(StatusError::unsupported_media_type()),
     }
 }
 
@@ -40,16 +40,16 @@ pub(super) fn object(
     kind: &Kind,
     body: &[u8],
     unknown: Unknown,
-) -> Result<Decoded, Failure> {
+) -> Result<Decoded, StatusError> {
     let value = parse(kind, body)?;
     finish(kinds, kind, value, body, unknown)
 }
 
 /// JSON, or the words about what is not.
-fn parse(kind: &Kind, body: &[u8]) -> Result<Value, Failure> {
+fn parse(kind: &Kind, body: &[u8]) -> Result<Value, StatusError> {
     let unrecognized = |error: &str| {
         let (kind, shown) = (&kind.kind, summary(body));
-        Failure::bad_request(format!(
+        StatusError::bad_request(format!(
             "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {error} ({shown})"
         ))
     };
@@ -66,14 +66,14 @@ fn parse(kind: &Kind, body: &[u8]) -> Result<Value, Failure> {
 
 /// The beginning of a body, as messages show it.
 fn summary(body: &[u8]) -> String {
-    const MOST: usize = 30;
-    let shown = &body[..body.len().min(MOST)];
+    const MAX_EXCERPT_BYTES: usize = 30;
+    let shown = &body[..body.len().min(MAX_EXCERPT_BYTES)];
     let text = match body.first() {
         None => "<empty>".to_owned(),
         Some(b'{') => String::from_utf8_lossy(shown).into_owned(),
         Some(_) => hex(shown),
     };
-    if body.len() > MOST { format!("{text} ...") } else { text }
+    if body.len() > MAX_EXCERPT_BYTES { format!("{text} ...") } else { text }
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -99,7 +99,7 @@ fn finish(
     mut value: Value,
     body: &[u8],
     unknown: Unknown,
-) -> Result<Decoded, Failure> {
+) -> Result<Decoded, StatusError> {
     check_type(kinds, kind, &mut value, body, unknown)?;
     check_metadata(kind, &value)?;
     check_texts(kind, &value)?;
@@ -112,7 +112,7 @@ fn finish(
             Unknown::Warn => warnings.extend(dropped.iter().map(quoted)),
             Unknown::Strict => {
                 let list: Vec<String> = dropped.iter().map(quoted).collect();
-                return Err(Failure::bad_request(format!(
+                return Err(StatusError::bad_request(format!(
                     "{0} in version \"{1}\" cannot be handled as a {0}: strict decoding error: {2}",
                     kind.kind,
                     kind.version,
@@ -130,7 +130,7 @@ pub(super) fn patched(
     kind: &Kind,
     value: Value,
     unknown: Unknown,
-) -> Result<Decoded, Failure> {
+) -> Result<Decoded, StatusError> {
     let body = value.to_string();
     finish(kinds, kind, value, body.as_bytes(), unknown)
 }
@@ -142,7 +142,7 @@ fn check_type(
     value: &mut Value,
     body: &[u8],
     unknown: Unknown,
-) -> Result<(), Failure> {
+) -> Result<(), StatusError> {
     let expected = kind.api_version();
     let given_version = value["apiVersion"].as_str().unwrap_or_default().to_owned();
     let given_kind = value["kind"].as_str().unwrap_or_default().to_owned();
@@ -151,7 +151,7 @@ fn check_type(
         let missing = |what: &str| {
             let why = format!("Object '{what}' is missing in '{text}'");
             // Where unknown fields do not matter, the real server knows which kind was expected.
-            Failure::bad_request(if unknown == Unknown::Ignore {
+            StatusError::bad_request(if unknown == Unknown::Ignore {
                 format!("{0} in version {1:?} cannot be handled as a {0}: {why}", kind.kind, kind.version)
             } else {
                 let shown = summary(body);
@@ -168,17 +168,17 @@ fn check_type(
             return Err(missing("apiVersion"));
         }
         if given_version != expected {
-            return Err(Failure::bad_request(format!(
+            return Err(StatusError::bad_request(format!(
                 "the API version in the data ({given_version}) does not match the expected API version ({expected})"
             )));
         }
-        // That the kind is another is a problem of the object, told with its others.
+        // A different kind is a problem of the object, reported with its others.
         return Ok(());
     }
     let events = ["v1", "events.k8s.io/v1"];
     if kind.kind == "Event" && given_version != expected && events.contains(&given_version.as_str()) {
         // Both are read, but not in place of each other.
-        return Err(Failure::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "the API version in the data ({given_version}) does not match the expected API version ({expected})"
         )));
     }
@@ -203,7 +203,7 @@ fn check_type(
                 "no kind {shown_kind:?} is registered for version {shown_version:?} in scheme \"pkg/runtime/scheme.go:111\""
             )
         };
-        return Err(Failure::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "{shown_kind} in version {version:?} cannot be handled as a {}: {why}",
             kind.kind
         )));
@@ -215,11 +215,11 @@ fn check_type(
 }
 
 /// The types of what is in `metadata`.
-fn check_metadata(kind: &Kind, value: &Value) -> Result<(), Failure> {
+fn check_metadata(kind: &Kind, value: &Value) -> Result<(), StatusError> {
     let wrong = |what: &Value, field: &str, into: &str| {
         let (go, of) =
             (go_kind(what), if kind.custom.is_some() { "ObjectMeta" } else { "ObjectMeta.metadata" });
-        Failure::bad_request(format!(
+        StatusError::bad_request(format!(
             "{0} in version \"{1}\" cannot be handled as a {0}: json: cannot unmarshal {go} into Go struct field {of}{field} of type {into}",
             kind.kind, kind.version
         ))
@@ -264,10 +264,10 @@ fn check_metadata(kind: &Kind, value: &Value) -> Result<(), Failure> {
 }
 
 /// The types of what config maps and secrets hold: texts by key; and that the spec of a built-in kind is an object.
-fn check_texts(kind: &Kind, value: &Value) -> Result<(), Failure> {
+fn check_texts(kind: &Kind, value: &Value) -> Result<(), StatusError> {
     let spec = &value["spec"];
     if kind.custom.is_none() && !spec.is_null() && !spec.is_object() {
-        return Err(Failure::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "{0} in version \"{1}\" cannot be handled as a {0}: json: cannot unmarshal {2} into Go struct field {0}.spec of type {1}.{0}Spec",
             kind.kind,
             kind.version,
@@ -281,7 +281,7 @@ fn check_texts(kind: &Kind, value: &Value) -> Result<(), Failure> {
         let binary = field == "binaryData" || kind.plural == "secrets";
         let mut texts = value[field].as_object().into_iter().flatten().filter_map(|(_, text)| text.as_str());
         if let (true, Some(at)) = (binary, texts.find_map(not_base64)) {
-            return Err(Failure::bad_request(format!(
+            return Err(StatusError::bad_request(format!(
                 "{0} in version \"{1}\" cannot be handled as a {0}: illegal base64 data at input byte {at}",
                 kind.kind, kind.version
             )));
@@ -296,7 +296,7 @@ fn check_texts(kind: &Kind, value: &Value) -> Result<(), Failure> {
             },
             wrong => (wrong, "map[string]string"),
         };
-        return Err(Failure::bad_request(format!(
+        return Err(StatusError::bad_request(format!(
             "{0} in version \"{1}\" cannot be handled as a {0}: json: cannot unmarshal {2} into Go struct field {0}.{field} of type {into}",
             kind.kind,
             kind.version,
@@ -311,7 +311,7 @@ pub(super) fn not_base64(text: &str) -> Option<usize> {
     text.bytes().position(|c| !c.is_ascii_alphanumeric() && !matches!(c, b'+' | b'/' | b'=' | b'\r' | b'\n'))
 }
 
-/// Drops what is empty from an applied object; that it has nothing else than its kind has been looked at.
+/// Drops what is empty from an applied object; that it has nothing else than its kind has been checked.
 pub(super) fn tidy(kind: &Kind, value: &mut Value) {
     if kind.custom.is_some() {
         // A null in a custom resource is no field that is left out.

@@ -12,8 +12,8 @@ use super::crd::CLEANUP;
 use super::kinds::Kind;
 use super::meta;
 use super::request::Query;
-use super::status::{Cause, Failure};
-use super::store::Key;
+use super::status::{Cause, StatusError};
+use super::store::ObjectKey;
 use super::write::{Caller, Target, is_definition};
 
 /// The finalizer that keeps an owner until its dependents are gone.
@@ -53,7 +53,7 @@ impl DeleteOptions {
     }
 
     /// From the body if there is one, else from the query.
-    pub(super) fn parse(query: &Query, body: &[u8]) -> Result<Self, Failure> {
+    pub(super) fn parse(query: &Query, body: &[u8]) -> Result<Self, StatusError> {
         let mut options = if body.is_empty() { Self::from_query(query)? } else { Self::from_body(body)? };
         // Beside a body, the query counts for nothing: not even `dryRun`.
         if body.is_empty() {
@@ -63,10 +63,10 @@ impl DeleteOptions {
         Ok(options)
     }
 
-    fn from_query(query: &Query) -> Result<Self, Failure> {
+    fn from_query(query: &Query) -> Result<Self, StatusError> {
         let grace_seconds = match query.get("gracePeriodSeconds") {
             Some(text) => Some(text.parse().map_err(|_| {
-                Failure::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
+                StatusError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
             })?),
             None => None,
         };
@@ -78,11 +78,11 @@ impl DeleteOptions {
         })
     }
 
-    fn from_body(body: &[u8]) -> Result<Self, Failure> {
+    fn from_body(body: &[u8]) -> Result<Self, StatusError> {
         let given: Value = serde_json::from_slice(body).map_err(|error| {
             let error =
                 if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() };
-            Failure::bad_request(format!("couldn't get version/kind; json parse error: {error}"))
+            StatusError::bad_request(format!("couldn't get version/kind; json parse error: {error}"))
         })?;
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let preconditions = &given["preconditions"];
@@ -97,7 +97,7 @@ impl DeleteOptions {
         })
     }
 
-    fn check(&self) -> Result<(), Failure> {
+    fn check(&self) -> Result<(), StatusError> {
         let mut causes = Vec::new();
         if let Some(policy) = &self.propagation {
             if self.orphan_dependents.is_some() {
@@ -109,7 +109,7 @@ impl DeleteOptions {
                 causes.push(Cause::unsupported("propagationPolicy", &json!(policy), &supported));
             }
         }
-        if causes.is_empty() { Ok(()) } else { Err(Failure::invalid_options("DeleteOptions", &causes)) }
+        if causes.is_empty() { Ok(()) } else { Err(StatusError::invalid_options("DeleteOptions", &causes)) }
     }
 
     /// What the API server remarks on a deletion that says nothing of dependents.
@@ -161,7 +161,7 @@ impl Server {
         caller: &Caller<'_>,
         target: Target<'_>,
         options: &DeleteOptions,
-    ) -> Result<Deleted, Failure> {
+    ) -> Result<Deleted, StatusError> {
         let Target { kind, namespace, name } = target;
         let object = self.find(kind, namespace, name)?;
         let of_core = kind.group.is_empty();
@@ -169,7 +169,7 @@ impl Server {
             return self.delete_namespace(caller, kind, &object, options);
         }
         check_preconditions(kind, &object, options)?;
-        self.ask(&Review {
+        self.call_admission(&Review {
             operation: Operation::Delete,
             user: caller.user,
             kind,
@@ -181,7 +181,7 @@ impl Server {
             dry_run: options.dry_run,
             options: &options.given,
         })?;
-        let key = Key::new(namespace, name);
+        let key = ObjectKey::new(namespace, name);
         let mut next = object.as_ref().clone();
         let grace = if of_core && kind.plural == "pods" {
             match pod_grace(caller, &mut next, options) {
@@ -219,7 +219,7 @@ impl Server {
         &mut self,
         caller: &Caller<'_>,
         kind: &Arc<Kind>,
-        key: &Key,
+        key: &ObjectKey,
         object: &Arc<Value>,
         options: &DeleteOptions,
     ) -> Deleted {
@@ -239,23 +239,23 @@ impl Server {
         kind: &Arc<Kind>,
         object: &Arc<Value>,
         options: &DeleteOptions,
-    ) -> Result<Deleted, Failure> {
+    ) -> Result<Deleted, StatusError> {
         let name = meta::name(object);
         if matches!(name, "default" | "kube-system" | "kube-public") {
-            return Err(Failure::forbidden(kind, name, "this namespace may not be deleted"));
+            return Err(StatusError::forbidden(kind, name, "this namespace may not be deleted"));
         }
         let (uid, revision) = (meta::uid(object), meta::text(object, "resourceVersion"));
-        for (what, asked, is) in
+        for (what, context, is) in
             [("UID", &options.uid, uid), ("ResourceVersion", &options.revision, revision)]
         {
-            if let Some(asked) = asked.as_deref().filter(|asked| *asked != is) {
+            if let Some(context) = context.as_deref().filter(|context| *context != is) {
                 let why = format!(
-                    "Precondition failed: {what} in precondition: {asked}, {what} in object meta: {is}"
+                    "Precondition failed: {what} in precondition: {context}, {what} in object meta: {is}"
                 );
-                return Err(Failure::conflict_on(kind, name, &why));
+                return Err(StatusError::conflict_on(kind, name, &why));
             }
         }
-        self.ask(&Review {
+        self.call_admission(&Review {
             operation: Operation::Delete,
             user: caller.user,
             kind,
@@ -272,7 +272,7 @@ impl Server {
             if waits || meta::has_finalizers(object) {
                 return Ok(Deleted { object: object.clone(), gone: false });
             }
-            return Ok(self.remove(caller, kind, &Key::new("", name), object, options));
+            return Ok(self.remove(caller, kind, &ObjectKey::new("", name), object, options));
         }
         let mut next = object.as_ref().clone();
         meta::set(&mut next, "deletionTimestamp", meta::seconds(caller.now));
@@ -281,7 +281,7 @@ impl Server {
         if options.dry_run {
             return Ok(Deleted { object: Arc::new(next), gone: false });
         }
-        let next = self.keep(caller, kind, Key::new("", name), next);
+        let next = self.keep(caller, kind, ObjectKey::new("", name), next);
         Ok(Deleted { object: next, gone: false })
     }
 
@@ -293,7 +293,7 @@ impl Server {
         namespace: &str,
         query: &Query,
         options: &DeleteOptions,
-    ) -> Result<Response, Failure> {
+    ) -> Result<Response, StatusError> {
         let listed = self.list_for_deletion(kind, namespace, query)?;
         for object in &listed.items {
             let target = Target { kind, namespace: meta::namespace(object), name: meta::name(object) };
@@ -326,20 +326,20 @@ impl Server {
     }
 }
 
-fn check_preconditions(kind: &Kind, object: &Value, options: &DeleteOptions) -> Result<(), Failure> {
+fn check_preconditions(kind: &Kind, object: &Value, options: &DeleteOptions) -> Result<(), StatusError> {
     let name = meta::name(object);
     let (uid, revision) = (meta::uid(object), meta::text(object, "resourceVersion"));
-    if let Some(asked) = options.uid.as_deref().filter(|asked| *asked != uid) {
+    if let Some(context) = options.uid.as_deref().filter(|context| *context != uid) {
         let why = format!(
-            "the UID in the precondition ({asked}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
+            "the UID in the precondition ({context}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
         );
-        return Err(Failure::precondition(kind, name, &why));
+        return Err(StatusError::precondition(kind, name, &why));
     }
-    if let Some(asked) = options.revision.as_deref().filter(|asked| *asked != revision) {
+    if let Some(context) = options.revision.as_deref().filter(|context| *context != revision) {
         let why = format!(
-            "the ResourceVersion in the precondition ({asked}) does not match the ResourceVersion in record ({revision}). The object might have been modified"
+            "the ResourceVersion in the precondition ({context}) does not match the ResourceVersion in record ({revision}). The object might have been modified"
         );
-        return Err(Failure::precondition(kind, name, &why));
+        return Err(StatusError::precondition(kind, name, &why));
     }
     Ok(())
 }
@@ -382,17 +382,17 @@ fn bump(object: &mut Value) {
 enum Grace {
     /// It has no time left, and is removed unless finalizers hold it.
     None,
-    /// It has so many seconds.
+    /// It has this many seconds.
     Started(i64),
     /// It is on its way already.
     Pending,
 }
 
 fn pod_grace(caller: &Caller<'_>, pod: &mut Value, options: &DeleteOptions) -> Grace {
-    let asked = options.grace_seconds.map(|s| if s < 0 { 1 } else { s });
+    let context = options.grace_seconds.map(|s| if s < 0 { 1 } else { s });
     if meta::deleting(pod) {
         let left = pod["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
-        return match asked {
+        return match context {
             _ if left == 0 => Grace::None,
             Some(seconds) if seconds < left => {
                 let end = meta::text(pod, "deletionTimestamp").parse().unwrap_or(caller.now);
@@ -407,7 +407,7 @@ fn pod_grace(caller: &Caller<'_>, pod: &mut Value, options: &DeleteOptions) -> G
         };
     }
     let own = pod["spec"]["terminationGracePeriodSeconds"].as_i64().map_or(30, |s| if s < 0 { 1 } else { s });
-    let mut seconds = asked.unwrap_or(own);
+    let mut seconds = context.unwrap_or(own);
     let ended = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
     if pod["spec"]["nodeName"].as_str().unwrap_or_default().is_empty() || ended {
         seconds = 0;

@@ -10,7 +10,7 @@ use super::Server;
 use super::answer::{Body, Response};
 use super::kinds::Kind;
 use super::request::Request;
-use super::status::Failure;
+use super::status::StatusError;
 
 /// The version of Kubernetes whose answers these are.
 const VERSION: (&str, &str, &str) = ("1", "36", "v1.36.3");
@@ -20,7 +20,7 @@ pub(super) fn answer(
     server: &Server,
     segments: &[&str],
     request: &Request,
-) -> Result<Option<Response>, Failure> {
+) -> Result<Option<Response>, StatusError> {
     let aggregated = request
         .accept
         .as_deref()
@@ -36,7 +36,7 @@ pub(super) fn answer(
         }
         ["api"] => json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
         ["apis"] => json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups(server)}),
-        ["api", "v1"] => resources(server, "", "v1").ok_or_else(Failure::no_page)?,
+        ["api", "v1"] => resources(server, "", "v1").ok_or_else(StatusError::no_page)?,
         ["apis", group] => groups(server)
             .into_iter()
             .find(|g| g["name"] == *group)
@@ -45,17 +45,17 @@ pub(super) fn answer(
                 g["apiVersion"] = "v1".into();
                 g
             })
-            .ok_or_else(Failure::no_page)?,
-        ["apis", group, version] => resources(server, group, version).ok_or_else(Failure::no_page)?,
+            .ok_or_else(StatusError::no_page)?,
+        ["apis", group, version] => resources(server, group, version).ok_or_else(StatusError::no_page)?,
         ["openapi", "v3"] => openapi_index(server),
-        ["openapi", "v3", "api", "v1"] => openapi(server, "", "v1").ok_or_else(Failure::no_page)?,
+        ["openapi", "v3", "api", "v1"] => openapi(server, "", "v1").ok_or_else(StatusError::no_page)?,
         ["openapi", "v3", "apis", group, version] => {
-            openapi(server, group, version).ok_or_else(Failure::no_page)?
+            openapi(server, group, version).ok_or_else(StatusError::no_page)?
         }
         _ => return Ok(None),
     };
     if request.method != Method::GET {
-        return Err(Failure::method_not_allowed());
+        return Err(StatusError::method_not_allowed());
     }
     Ok(Some(Response::new(200, Body::Value(value))))
 }

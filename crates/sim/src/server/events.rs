@@ -1,4 +1,5 @@
-//! What is said of Events, by the newer of their groups more than by the older. Both are kept as those of the older.
+//! How Events are validated: by the newer of their groups more than by the older. Both are stored as those of the
+//! older.
 
 use serde_json::{Value, json};
 
@@ -21,7 +22,7 @@ pub(super) fn is_event(kind: &Kind) -> bool {
 pub(super) fn problems_of_new(kind: &Kind, object: &Value) -> Vec<Cause> {
     let mut causes = legacy(kind, object);
     if kind.group.is_empty() {
-        // The older group looks at metadata only where nothing else is wrong.
+        // The older group checks metadata only where nothing else is wrong.
         return if causes.is_empty() { validate::metadata(kind, object) } else { causes };
     }
     causes.extend(validate::metadata(kind, object));
@@ -48,7 +49,7 @@ pub(super) fn problems_of_new(kind: &Kind, object: &Value) -> Vec<Cause> {
     causes
 }
 
-/// What is wrong with a changed Event besides what is looked at for all kinds (`ValidateEventUpdate`).
+/// What is wrong with a changed Event besides what is checked for all kinds (`ValidateEventUpdate`).
 pub(super) fn problems_of_change(kind: &Kind, object: &Value, old: &Value) -> Vec<Cause> {
     let mut causes = legacy(kind, object);
     if !kind.group.is_empty() {
@@ -146,7 +147,7 @@ fn fixed(object: &Value, old: &Value, causes: &mut Vec<Cause>) {
         ("firstTimestamp", "firstTimestamp", &plain),
         ("lastTimestamp", "lastTimestamp", &plain),
         ("count", "count", &number),
-        // The API server looks twice.
+        // The API server checks twice.
         ("reason", "reason", &text),
         ("type", "type", &text),
         ("eventTime", "eventTime", &plain),

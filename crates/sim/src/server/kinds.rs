@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::crd::Custom;
 
 /// A text that is either from the table or from a definition.
-pub type Text = Cow<'static, str>;
+pub type KindText = Cow<'static, str>;
 
 /// Number of a collection of objects. Kinds that show the same objects, such as the two of Events, share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,21 +23,21 @@ pub struct Kind {
     /// Where its objects are.
     pub store: StoreId,
     /// The API group; empty for core.
-    pub group: Text,
+    pub group: KindText,
     /// The version, such as `v1`.
-    pub version: Text,
+    pub version: KindText,
     /// The resource in URLs, such as `pods`.
-    pub plural: Text,
+    pub plural: KindText,
     /// The singular name.
-    pub singular: Text,
+    pub singular: KindText,
     /// The kind, such as `Pod`.
-    pub kind: Text,
+    pub kind: KindText,
     /// The kind of a list.
-    pub list_kind: Text,
+    pub list_kind: KindText,
     /// Short names for people, such as `po`.
-    pub short_names: Vec<Text>,
+    pub short_names: Vec<KindText>,
     /// Categories, such as `all`.
-    pub categories: Vec<Text>,
+    pub categories: Vec<KindText>,
     /// Whether objects live in namespaces.
     pub namespaced: bool,
     /// What may be done.
@@ -252,8 +252,8 @@ fn built_in(row: &Row, store: StoreId) -> Kind {
         singular: kind.to_lowercase().into(),
         kind: kind.into(),
         list_kind: format!("{kind}List").into(),
-        short_names: short_names.iter().map(|s| Text::Borrowed(s)).collect(),
-        categories: categories.iter().map(|s| Text::Borrowed(s)).collect(),
+        short_names: short_names.iter().map(|s| KindText::Borrowed(s)).collect(),
+        categories: categories.iter().map(|s| KindText::Borrowed(s)).collect(),
         namespaced: traits & CLUSTER == 0,
         verbs: if traits & REVIEW == 0 { Verbs::All } else { Verbs::Create },
         subresources: subresources.to_vec(),

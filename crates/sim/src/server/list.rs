@@ -7,13 +7,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::Server;
-use super::answer::{Answer, List, Response};
+use super::answer::{List, Response, ServerReply};
 use super::events;
 use super::kinds::Kind;
 use super::request::Query;
 use super::selector::{Selector, exact_name};
-use super::status::{Cause, Failure};
-use super::store::{Key, Revision};
+use super::status::{Cause, StatusError};
+use super::store::{ObjectKey, Revision};
 use super::view::View;
 use super::watch::{Watch, too_old};
 
@@ -28,10 +28,10 @@ struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    fn parse(query: &'a Query, watch: bool) -> Result<Self, Failure> {
+    fn parse(query: &'a Query, watch: bool) -> Result<Self, StatusError> {
         let limit = match query.get("limit") {
             Some(text) => text.parse::<i64>().map_err(|_| {
-                Failure::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
+                StatusError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
             })?,
             None => 0,
         };
@@ -44,7 +44,11 @@ impl<'a> Options<'a> {
             watch,
         };
         let causes = options.problems();
-        if causes.is_empty() { Ok(options) } else { Err(Failure::invalid_options("ListOptions", &causes)) }
+        if causes.is_empty() {
+            Ok(options)
+        } else {
+            Err(StatusError::invalid_options("ListOptions", &causes))
+        }
     }
 
     fn problems(&self) -> Vec<Cause> {
@@ -122,22 +126,22 @@ impl Server {
         namespace: &str,
         name: &str,
         query: &Query,
-    ) -> Result<Arc<Value>, Failure> {
+    ) -> Result<Arc<Value>, StatusError> {
         if let Some(text) = query.get("resourceVersion") {
             let revision = parse_revision(text)
-                .map_err(|e| Failure::bad_request(format!("invalid resource version: {e}")))?;
+                .map_err(|e| StatusError::bad_request(format!("invalid resource version: {e}")))?;
             if revision > self.revision() {
-                return Err(Failure::too_large(revision, self.revision()));
+                return Err(StatusError::too_large(revision, self.revision()));
             }
         }
         self.find(kind, namespace, name)
     }
 
     /// One object as it is stored.
-    pub(super) fn find(&self, kind: &Kind, namespace: &str, name: &str) -> Result<Arc<Value>, Failure> {
-        let key = Key::new(namespace, name);
+    pub(super) fn find(&self, kind: &Kind, namespace: &str, name: &str) -> Result<Arc<Value>, StatusError> {
+        let key = ObjectKey::new(namespace, name);
         let found = self.store.get(kind.store, key.as_str());
-        found.cloned().ok_or_else(|| Failure::not_found(kind, name))
+        found.cloned().ok_or_else(|| StatusError::not_found(kind, name))
     }
 
     pub(super) fn list(
@@ -146,10 +150,10 @@ impl Server {
         namespace: &str,
         query: &Query,
         view: View,
-    ) -> Result<Response, Failure> {
+    ) -> Result<Response, StatusError> {
         let options = Options::parse(query, false)?;
         let selector = Selector::parse(kind, query.get("labelSelector"), query.get("fieldSelector"))
-            .map_err(Failure::bad_request)?;
+            .map_err(StatusError::bad_request)?;
         let list = self.list_objects(kind, namespace, &selector, &options)?;
         Ok(Response::new(200, view.list(self, kind, list)))
     }
@@ -160,10 +164,10 @@ impl Server {
         kind: &Arc<Kind>,
         namespace: &str,
         query: &Query,
-    ) -> Result<List, Failure> {
+    ) -> Result<List, StatusError> {
         let options = Options::parse(query, false)?;
         let selector = Selector::parse(kind, query.get("labelSelector"), query.get("fieldSelector"))
-            .map_err(Failure::bad_request)?;
+            .map_err(StatusError::bad_request)?;
         self.list_objects(kind, namespace, &selector, &options)
     }
 
@@ -173,20 +177,20 @@ impl Server {
         namespace: &str,
         selector: &Selector,
         options: &Options<'_>,
-    ) -> Result<List, Failure> {
+    ) -> Result<List, StatusError> {
         let page = self.page(options)?;
         let current = self.revision();
         let revision = page.revision.unwrap_or(current);
         if revision > current {
-            return Err(Failure::too_large(revision, current));
+            return Err(StatusError::too_large(revision, current));
         }
         if revision < self.store.compacted() && revision < current {
             return Err(match options.continue_token {
                 Some(_) => {
                     let after = page.after.as_deref().unwrap_or_default();
-                    Failure::expired_continue(&token(-1, is_cached(kind), after))
+                    StatusError::expired_continue(&token(-1, is_cached(kind), after))
                 }
-                None => Failure::expired("The resourceVersion for the provided list is too old."),
+                None => StatusError::expired("The resourceVersion for the provided list is too old."),
             });
         }
         let mut list = List {
@@ -205,13 +209,13 @@ impl Server {
         // A list at "any" revision is answered from the cache, which does not cut it into pages.
         let cached = options.revision == Some("0") && is_cached(kind);
         let limit = if cached { 0 } else { options.limit };
-        let after = page.after.map(|after| Key::new(namespace, &after));
-        let after = after.as_ref().map(Key::as_str);
+        let after = page.after.map(|after| ObjectKey::new(namespace, &after));
+        let after = after.as_ref().map(ObjectKey::as_str);
         if page.revision.is_none() || revision == current {
             if let (Some(name), None) = (exact_name(selector), after)
                 && (!namespace.is_empty() || !kind.namespaced)
             {
-                let key = Key::new(namespace, name);
+                let key = ObjectKey::new(namespace, name);
                 list.items.extend(
                     self.store.get(kind.store, key.as_str()).filter(|o| selector.matches(o)).cloned(),
                 );
@@ -237,27 +241,27 @@ impl Server {
         Ok(list)
     }
 
-    fn page(&self, options: &Options<'_>) -> Result<Page, Failure> {
+    fn page(&self, options: &Options<'_>) -> Result<Page, StatusError> {
         if let Some(text) = options.continue_token {
             let (revision, after) = parse_token(text)?;
             if options.revision.is_some_and(|r| r != "0") {
-                return Err(Failure::bad_request(
+                return Err(StatusError::bad_request(
                     "specifying resource version is not allowed when using continue",
                 ));
             }
-            // A token that was given out with 410 goes on at the current revision.
+            // A token that was given out with 410 continues at the current revision.
             return Ok(Page { revision: Revision::try_from(revision).ok(), after: Some(after) });
         }
         let Some(text) = options.revision else { return Ok(Page { revision: None, after: None }) };
         let revision = parse_revision(text)
-            .map_err(|e| Failure::bad_request(format!("invalid resource version: {e}")))?;
+            .map_err(|e| StatusError::bad_request(format!("invalid resource version: {e}")))?;
         let exact = match options.matching {
             Some(matching) => matching == "Exact",
             // Without a word on it, a list with a limit is exact.
             None => options.limit > 0 && revision > 0,
         };
         if revision > self.revision() {
-            return Err(Failure::too_large(revision, self.revision()));
+            return Err(StatusError::too_large(revision, self.revision()));
         }
         Ok(Page { revision: exact.then_some(revision), after: None })
     }
@@ -269,12 +273,12 @@ impl Server {
         namespace: &str,
         query: &Query,
         view: View,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<ServerReply, StatusError> {
         let options = Options::parse(query, true)?;
         let selector = Selector::parse(kind, query.get("labelSelector"), query.get("fieldSelector"))
-            .map_err(Failure::bad_request)?;
+            .map_err(StatusError::bad_request)?;
         let revision = match options.revision {
-            Some(text) => parse_revision(text).map_err(Failure::internal)?,
+            Some(text) => parse_revision(text).map_err(StatusError::internal)?,
             None => 0,
         };
         let bookmarks = query.flag("allowWatchBookmarks");
@@ -287,7 +291,7 @@ impl Server {
         };
         let position = if existing || revision == 0 { self.revision() } else { revision };
         let failure = if existing && revision > self.revision() {
-            Some(Failure::too_large(revision, self.revision()))
+            Some(StatusError::too_large(revision, self.revision()))
         } else if position < self.store.compacted() {
             Some(too_old(position, self.store.compacted()))
         } else {
@@ -306,14 +310,14 @@ impl Server {
             ended: false,
             failure,
         };
-        Ok(Answer::Watch(Box::new(watch)))
+        Ok(ServerReply::Watch(Box::new(watch)))
     }
 }
 
 /// Puts what is selected into a list, up to its limit.
 fn fill<'a>(
     list: &mut List,
-    mut objects: impl Iterator<Item = (&'a Key, &'a Arc<Value>)>,
+    mut objects: impl Iterator<Item = (&'a ObjectKey, &'a Arc<Value>)>,
     (kind, namespace): (&Kind, &str),
     selector: &Selector,
     limit: usize,
@@ -326,7 +330,7 @@ fn fill<'a>(
             end = Some(key);
         }
     }
-    // Whether more is selected is not looked at: there may be a next page with nothing on it.
+    // Whether more is selected is not checked: there may be a next page with nothing on it.
     let remaining = objects.count();
     if let (Some(last), true) = (end, remaining > 0) {
         // Relative to the namespace that is listed.
@@ -342,7 +346,7 @@ fn is_cached(kind: &Kind) -> bool {
     !events::is_event(kind)
 }
 
-/// The token that goes on behind a key, in the form of the real one's cache or of its storage.
+/// The token that continues behind a key, in the form of the real one's cache or of its storage.
 fn token(revision: i64, cached: bool, after: &str) -> String {
     let root = if cached { "/" } else { "" };
     let start = format!("{root}{after}\0");
@@ -351,8 +355,8 @@ fn token(revision: i64, cached: bool, after: &str) -> String {
 }
 
 /// Revision (-1 for the current one) and key.
-fn parse_token(token: &str) -> Result<(i64, String), Failure> {
-    let bad = |why: &str| Failure::bad_request(format!("invalid continue token: {why}"));
+fn parse_token(token: &str) -> Result<(i64, String), StatusError> {
+    let bad = |why: &str| StatusError::bad_request(format!("invalid continue token: {why}"));
     let bytes = base64::Engine::decode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, token)
         .map_err(|_| bad("continue key is not valid: illegal base64 data"))?;
     let value: Value = serde_json::from_slice(&bytes).map_err(|_| {

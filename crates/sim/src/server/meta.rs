@@ -76,7 +76,7 @@ pub(crate) fn seconds(at: Timestamp) -> String {
     whole.to_string()
 }
 
-/// An instant so many seconds later, at the end of time at the latest.
+/// An instant this many seconds later, at the end of time at the latest.
 pub(crate) fn later(at: Timestamp, seconds: i64) -> Timestamp {
     at.saturating_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
 }

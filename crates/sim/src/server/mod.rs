@@ -2,9 +2,9 @@
 //! same answers, byte for byte.
 //!
 //! [`Server::handle`] answers a request at an instant, in a user's name. A watch is a cursor that whoever holds it
-//! moves with [`Server::next`], up to a revision of their choice: so events can be delayed, dropped, or told long after.
-//! Everything that ever happened stays in [`Server::changes_since`], the ground truth for invariants; what clients may
-//! still read of it ends where [`Server::compact`] says.
+//! moves with [`Server::next`], up to a revision of their choice: so events can be delayed, dropped, or delivered long
+//! after. Everything that ever happened stays in [`Server::changes_since`], the ground truth for invariants; what
+//! clients may still read of it ends where [`Server::compact`] says.
 //!
 //! What Kubernetes' own controllers do (namespaces, garbage collection, workloads, pods) is in [`models`].
 //!
@@ -51,12 +51,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-pub use admission::{Admission, Operation, Refusal, Review};
-pub use answer::{Answer, Body, List, Response};
+pub use admission::{Admission, AdmissionDenied, Operation, Review};
+pub use answer::{Body, List, Response, ServerReply};
 pub use crd::Custom;
-pub use kinds::{Kind, StoreId, Text, Verbs};
+pub use kinds::{Kind, KindText, StoreId, Verbs};
 pub use request::Request;
-pub use store::{Change, Key, Revision, Verb};
+pub use store::{Change, ObjectKey, Revision, Verb};
 pub use watch::{EventType, Watch, WatchEvent};
 
 use apply::Managers;
@@ -102,9 +102,9 @@ impl Server {
     }
 
     /// Answers a request of a user at an instant. Instants of later requests are not earlier.
-    pub fn handle(&mut self, now: Timestamp, user: &str, request: &Request) -> Answer {
+    pub fn handle(&mut self, now: Timestamp, user: &str, request: &Request) -> ServerReply {
         self.last = self.last.max(now);
-        self.answer(now, user, request).unwrap_or_else(|failure| Answer::Done(failure.into_response()))
+        self.answer(now, user, request).unwrap_or_else(|failure| ServerReply::Done(failure.into_response()))
     }
 
     /// The revision of the last write.
@@ -135,7 +135,7 @@ impl Server {
     /// An object as it is stored, without a request. The namespace of cluster-wide kinds is empty.
     pub fn object(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<&Arc<Value>> {
         let kind = self.kinds.served().find(|k| k.group == group && k.plural == plural)?;
-        self.store.get(kind.store, Key::new(namespace, name).as_str())
+        self.store.get(kind.store, ObjectKey::new(namespace, name).as_str())
     }
 
     /// All objects of a kind in a namespace, or in all of them if it is empty, in the order of their keys.

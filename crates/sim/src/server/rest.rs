@@ -7,20 +7,20 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::Server;
-use super::answer::{Answer, Body, Response};
+use super::answer::{Body, Response, ServerReply};
 use super::decode::{self, Unknown};
 use super::delete::DeleteOptions;
 use super::discovery;
 use super::kinds::{Kind, Verbs};
 use super::meta;
 use super::request::{Query, Request, decode as percent_decode};
-use super::status::{Cause, Failure};
+use super::status::{Cause, StatusError};
 use super::store::Verb;
 use super::view::View;
 use super::write::{Caller, Expected, Target};
 
 /// What a path names.
-struct Path {
+struct RequestPath {
     kind: Arc<Kind>,
     namespace: String,
     /// Empty for a collection.
@@ -39,7 +39,7 @@ pub(super) struct WriteOptions {
 
 impl WriteOptions {
     /// `what` is such as `CreateOptions`.
-    fn parse(query: &Query, what: &str) -> Result<Self, Failure> {
+    fn parse(query: &Query, what: &str) -> Result<Self, StatusError> {
         let mut causes = Vec::new();
         let dry_run: Vec<&str> = query.all("dryRun").filter(|v| !v.is_empty()).collect();
         if dry_run.iter().any(|v| *v != "All") {
@@ -56,7 +56,7 @@ impl WriteOptions {
             }
         };
         if !causes.is_empty() {
-            return Err(Failure::invalid_options(what, &causes));
+            return Err(StatusError::invalid_options(what, &causes));
         }
         let manager = query.get("fieldManager").unwrap_or("unknown").to_owned();
         Ok(Self { dry_run: !dry_run.is_empty(), unknown, manager })
@@ -64,7 +64,7 @@ impl WriteOptions {
 }
 
 /// Everything about a request that the parts of its answer need.
-pub(super) struct Asked<'a> {
+pub(super) struct RequestContext<'a> {
     pub(super) now: Timestamp,
     pub(super) user: &'a str,
     pub(super) request: &'a Request,
@@ -72,7 +72,7 @@ pub(super) struct Asked<'a> {
     pub(super) view: View,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> RequestContext<'a> {
     fn caller(&'a self, verb: Verb, subresource: &'static str, options: &'a WriteOptions) -> Caller<'a> {
         Caller {
             now: self.now,
@@ -91,36 +91,36 @@ impl Server {
         now: Timestamp,
         user: &str,
         request: &Request,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<ServerReply, StatusError> {
         let segments: Vec<String> =
             request.path.split('/').filter(|s| !s.is_empty()).map(percent_decode).collect();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         if let Some(response) = discovery::answer(self, &segments, request)? {
-            return Ok(Answer::Done(response));
+            return Ok(ServerReply::Done(response));
         }
         let path = self.resolve(&segments)?;
         let query = Query::parse(&request.query);
         let view = View::accepted(request.accept.as_deref(), query.get("includeObject"))?;
-        let asked = Asked { now, user, request, query, view };
+        let context = RequestContext { now, user, request, query, view };
         if path.kind.verbs == Verbs::Create {
-            return self.review(&asked, &path.kind).map(Answer::Done);
+            return self.review(&context, &path.kind).map(ServerReply::Done);
         }
         if path.name.is_empty() {
-            self.on_collection(&asked, &path)
+            self.on_collection(&context, &path)
         } else {
-            self.on_object(&asked, &path).map(Answer::Done)
+            self.on_object(&context, &path).map(ServerReply::Done)
         }
     }
 
     /// The kind and the object that a path names.
-    fn resolve(&self, segments: &[&str]) -> Result<Path, Failure> {
+    fn resolve(&self, segments: &[&str]) -> Result<RequestPath, StatusError> {
         let (group, version, rest) = match segments {
             ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
             ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
-            _ => return Err(Failure::no_page()),
+            _ => return Err(StatusError::no_page()),
         };
         if !self.kinds.has_version(group, version) {
-            return Err(Failure::no_page());
+            return Err(StatusError::no_page());
         }
         let (watch, rest) = match rest {
             ["watch", rest @ ..] => (true, rest),
@@ -134,105 +134,113 @@ impl Server {
             ["namespaces", _, plural, ..]
                 if group.is_empty() && !matches!(*plural, "status" | "finalize") =>
             {
-                return Err(Failure::no_resource());
+                return Err(StatusError::no_resource());
             }
-            ["namespaces", _, _, ..] if !group.is_empty() => return Err(Failure::no_resource()),
+            ["namespaces", _, _, ..] if !group.is_empty() => return Err(StatusError::no_resource()),
             [plural, rest @ ..] => ("", *plural, rest),
-            [] => return Err(Failure::no_page()),
+            [] => return Err(StatusError::no_page()),
         };
-        let kind = find(plural).ok_or_else(Failure::no_resource)?;
+        let kind = find(plural).ok_or_else(StatusError::no_resource)?;
         let (name, subresource) = match rest {
             [] => ("", ""),
             [name] => (*name, ""),
             [name, subresource] => (*name, *subresource),
-            _ => return Err(Failure::no_resource()),
+            _ => return Err(StatusError::no_resource()),
         };
         let known = kind.subresources.iter().find(|s| **s == subresource).copied();
         let subresource = match known {
             Some(known) => known,
             None if subresource.is_empty() => "",
             // The API server looks for the object before it sees that a custom resource lacks the subresource.
-            None if kind.custom.is_some() => return Err(Failure::not_found(&kind, name)),
-            None => return Err(Failure::no_resource()),
+            None if kind.custom.is_some() => return Err(StatusError::not_found(&kind, name)),
+            None => return Err(StatusError::no_resource()),
         };
         if kind.namespaced && namespace.is_empty() && !name.is_empty() {
-            return Err(Failure::no_resource());
+            return Err(StatusError::no_resource());
         }
-        Ok(Path { kind, namespace: namespace.to_owned(), name: name.to_owned(), subresource, watch })
+        Ok(RequestPath { kind, namespace: namespace.to_owned(), name: name.to_owned(), subresource, watch })
     }
 
-    fn on_collection(&mut self, asked: &Asked<'_>, path: &Path) -> Result<Answer, Failure> {
-        let Path { kind, namespace, .. } = path;
-        match asked.request.method {
-            Method::GET if path.watch || asked.query.flag("watch") => {
-                self.watch(kind, namespace, &asked.query, asked.view)
+    fn on_collection(
+        &mut self,
+        context: &RequestContext<'_>,
+        path: &RequestPath,
+    ) -> Result<ServerReply, StatusError> {
+        let RequestPath { kind, namespace, .. } = path;
+        match context.request.method {
+            Method::GET if path.watch || context.query.flag("watch") => {
+                self.watch(kind, namespace, &context.query, context.view)
             }
-            Method::GET => self.list(kind, namespace, &asked.query, asked.view).map(Answer::Done),
+            Method::GET => self.list(kind, namespace, &context.query, context.view).map(ServerReply::Done),
             Method::POST if !kind.namespaced || !namespace.is_empty() => {
-                let options = WriteOptions::parse(&asked.query, "CreateOptions")?;
-                decode::check_media(asked.request.content_type.as_deref())?;
-                let decoded = decode::object(&self.kinds, kind, &asked.request.body, options.unknown)?;
-                let caller = asked.caller(Verb::Create, "", &options);
+                let options = WriteOptions::parse(&context.query, "CreateOptions")?;
+                decode::check_media(context.request.content_type.as_deref())?;
+                let decoded = decode::object(&self.kinds, kind, &context.request.body, options.unknown)?;
+                let caller = context.caller(Verb::Create, "", &options);
                 let created = self.create(&caller, Target { kind, namespace, name: "" }, decoded.object);
-                Ok(Answer::Done(self.written(asked, kind, 201, created, decoded.warnings)))
+                Ok(ServerReply::Done(self.written(context, kind, 201, created, decoded.warnings)))
             }
             Method::DELETE if kind.verb_names().contains(&"deletecollection") => {
-                let options = DeleteOptions::parse(&asked.query, &asked.request.body)?;
+                let options = DeleteOptions::parse(&context.query, &context.request.body)?;
                 let write = WriteOptions {
                     dry_run: options.dry_run,
                     unknown: Unknown::Ignore,
                     manager: String::new(),
                 };
-                let caller = asked.caller(Verb::DeleteCollection, "", &write);
-                self.delete_listed(&caller, kind, namespace, &asked.query, &options).map(Answer::Done)
+                let caller = context.caller(Verb::DeleteCollection, "", &write);
+                self.delete_listed(&caller, kind, namespace, &context.query, &options).map(ServerReply::Done)
             }
-            _ => Err(Failure::method_not_allowed()),
+            _ => Err(StatusError::method_not_allowed()),
         }
     }
 
-    fn on_object(&mut self, asked: &Asked<'_>, path: &Path) -> Result<Response, Failure> {
-        let Path { kind, namespace, name, subresource, .. } = path;
+    fn on_object(
+        &mut self,
+        context: &RequestContext<'_>,
+        path: &RequestPath,
+    ) -> Result<Response, StatusError> {
+        let RequestPath { kind, namespace, name, subresource, .. } = path;
         let target = Target { kind, namespace, name };
-        match (&asked.request.method, *subresource) {
-            (_, "scale") => self.scale(asked, target),
-            (&Method::POST, "binding" | "eviction") => self.pod_action(asked, target, subresource),
-            (_, "binding" | "eviction") => Err(Failure::method_not_allowed()),
+        match (&context.request.method, *subresource) {
+            (_, "scale") => self.scale(context, target),
+            (&Method::POST, "binding" | "eviction") => self.pod_action(context, target, subresource),
+            (_, "binding" | "eviction") => Err(StatusError::method_not_allowed()),
             (&Method::GET, "" | "status") => {
-                let object = self.read(kind, namespace, name, &asked.query)?;
-                Ok(asked.view.response(self, kind, 200, &object))
+                let object = self.read(kind, namespace, name, &context.query)?;
+                Ok(context.view.response(self, kind, 200, &object))
             }
-            (&Method::PUT, _) => self.put(asked, target, subresource),
-            (&Method::PATCH, "" | "status") => self.patch(asked, target, subresource),
+            (&Method::PUT, _) => self.put(context, target, subresource),
+            (&Method::PATCH, "" | "status") => self.patch(context, target, subresource),
             (&Method::DELETE, "") => {
-                let options = DeleteOptions::parse(&asked.query, &asked.request.body)?;
+                let options = DeleteOptions::parse(&context.query, &context.request.body)?;
                 let write = WriteOptions {
                     dry_run: options.dry_run,
                     unknown: Unknown::Ignore,
                     manager: String::new(),
                 };
                 let mut response =
-                    match self.delete(&asked.caller(Verb::Delete, "", &write), target, &options) {
+                    match self.delete(&context.caller(Verb::Delete, "", &write), target, &options) {
                         Ok(deleted) => self.deletion_response(kind, &deleted),
                         Err(failure) => failure.into_response(),
                     };
                 response.warnings.extend(options.warning(kind));
                 Ok(response)
             }
-            _ => Err(Failure::method_not_allowed()),
+            _ => Err(StatusError::method_not_allowed()),
         }
     }
 
     /// The answer to a write, with its warnings, which are given also if it failed.
     pub(super) fn written(
         &self,
-        asked: &Asked<'_>,
+        context: &RequestContext<'_>,
         kind: &Kind,
         code: u16,
-        result: Result<Arc<Value>, Failure>,
+        result: Result<Arc<Value>, StatusError>,
         warnings: Vec<String>,
     ) -> Response {
         let mut response = match result {
-            Ok(object) => asked.view.response(self, kind, code, &object),
+            Ok(object) => context.view.response(self, kind, code, &object),
             Err(failure) => failure.into_response(),
         };
         response.warnings = warnings;
@@ -241,61 +249,61 @@ impl Server {
 
     fn put(
         &mut self,
-        asked: &Asked<'_>,
+        context: &RequestContext<'_>,
         target: Target<'_>,
         subresource: &'static str,
-    ) -> Result<Response, Failure> {
+    ) -> Result<Response, StatusError> {
         let Target { kind, namespace, name } = target;
-        let options = WriteOptions::parse(&asked.query, "UpdateOptions")?;
-        decode::check_media(asked.request.content_type.as_deref())?;
-        let decoded = decode::object(&self.kinds, kind, &asked.request.body, options.unknown)?;
+        let options = WriteOptions::parse(&context.query, "UpdateOptions")?;
+        decode::check_media(context.request.content_type.as_deref())?;
+        let decoded = decode::object(&self.kinds, kind, &context.request.body, options.unknown)?;
         let object = decoded.object;
         check_name(&object, name)?;
         let given = meta::namespace(&object);
         if !given.is_empty() && given != namespace {
-            return Err(Failure::bad_request(
+            return Err(StatusError::bad_request(
                 "the namespace of the provided object does not match the namespace sent on the request",
             ));
         }
-        let caller = asked.caller(Verb::Update, subresource, &options);
+        let caller = context.caller(Verb::Update, subresource, &options);
         if kind.create_on_update && subresource.is_empty() && self.find(kind, namespace, name).is_err() {
             let uid = meta::uid(&object);
             if !uid.is_empty() {
                 let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: ");
-                return Err(Failure::storage_conflict(kind, namespace, name, &why));
+                return Err(StatusError::storage_conflict(kind, namespace, name, &why));
             }
             let created = self.create_regardless(&caller, target, object);
-            return Ok(self.written(asked, kind, 201, created, decoded.warnings));
+            return Ok(self.written(context, kind, 201, created, decoded.warnings));
         }
         let uid = meta::uid(&object);
         let expected = Expected { uid: (!uid.is_empty()).then(|| uid.to_owned()), rewritten: false };
         let result = self.update(&caller, target, &expected, |_, _| Ok(object));
-        Ok(self.written(asked, kind, 200, result, decoded.warnings))
+        Ok(self.written(context, kind, 200, result, decoded.warnings))
     }
 
     /// Options of a patch, and who asks.
-    pub(super) fn patch_options(asked: &Asked<'_>) -> Result<WriteOptions, Failure> {
-        WriteOptions::parse(&asked.query, "PatchOptions")
+    pub(super) fn patch_options(context: &RequestContext<'_>) -> Result<WriteOptions, StatusError> {
+        WriteOptions::parse(&context.query, "PatchOptions")
     }
 
     /// Who asks for a patch.
     pub(super) fn patch_caller<'a>(
-        asked: &'a Asked<'_>,
+        context: &'a RequestContext<'_>,
         verb: Verb,
         subresource: &'static str,
         options: &'a WriteOptions,
     ) -> Caller<'a> {
-        asked.caller(verb, subresource, options)
+        context.caller(verb, subresource, options)
     }
 }
 
 /// The object has the name that the path names.
-pub(super) fn check_name(object: &Value, name: &str) -> Result<(), Failure> {
+pub(super) fn check_name(object: &Value, name: &str) -> Result<(), StatusError> {
     match meta::name(object) {
-        "" => Err(Failure::bad_request(format!(
+        "" => Err(StatusError::bad_request(format!(
             "the name of the object ({name} based on URL) was undeterminable: name must be provided"
         ))),
-        given if given != name => Err(Failure::bad_request(format!(
+        given if given != name => Err(StatusError::bad_request(format!(
             "the name of the object ({given}) does not match the name on the URL ({name})"
         ))),
         _ => Ok(()),

@@ -5,20 +5,20 @@ use serde_json::{Value, json};
 use super::Server;
 use super::answer::{Body, Response};
 use super::kinds::Kind;
-use super::rest::Asked;
-use super::status::Failure;
+use super::rest::RequestContext;
+use super::status::StatusError;
 
 impl Server {
-    pub(super) fn review(&self, asked: &Asked<'_>, kind: &Kind) -> Result<Response, Failure> {
-        if asked.request.method != http::Method::POST {
-            return Err(Failure::method_not_allowed());
+    pub(super) fn review(&self, context: &RequestContext<'_>, kind: &Kind) -> Result<Response, StatusError> {
+        if context.request.method != http::Method::POST {
+            return Err(StatusError::method_not_allowed());
         }
         let given =
-            super::decode::object(&self.kinds, kind, &asked.request.body, super::decode::Unknown::Ignore)?;
+            super::decode::object(&self.kinds, kind, &context.request.body, super::decode::Unknown::Ignore)?;
         let mut review = given.object;
         review["status"] = match kind.plural.as_ref() {
             "selfsubjectreviews" => {
-                json!({"userInfo": {"username": asked.user, "groups": ["system:masters", "system:authenticated"]}})
+                json!({"userInfo": {"username": context.user, "groups": ["system:masters", "system:authenticated"]}})
             }
             "selfsubjectrulesreviews" => json!({
                 "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],

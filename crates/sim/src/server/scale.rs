@@ -11,9 +11,9 @@ use super::delete::DeleteOptions;
 use super::kinds::Kind;
 use super::meta;
 use super::patch::{PatchType, parse};
-use super::rest::{Asked, success};
+use super::rest::{RequestContext, success};
 use super::selector::label_selector_matches;
-use super::status::{Cause, Failure};
+use super::status::{Cause, StatusError};
 use super::store::Verb;
 use super::write::{Expected, Target};
 
@@ -43,14 +43,16 @@ impl Paths {
 }
 
 /// An object as a `Scale`.
-fn shown(kind: &Kind, object: &Value) -> Result<Value, Failure> {
+fn to_scale(kind: &Kind, object: &Value) -> Result<Value, StatusError> {
     let paths = Paths::of(kind);
     let replicas = object.pointer(&paths.spec).and_then(Value::as_i64);
     let replicas = match replicas {
         Some(replicas) => replicas,
         None if kind.custom.is_some() => {
             let path = paths.spec.replace('/', ".");
-            return Err(Failure::internal_error(&format!("the spec replicas field {path:?} does not exist")));
+            return Err(StatusError::internal_error(&format!(
+                "the spec replicas field {path:?} does not exist"
+            )));
         }
         None => 0,
     };
@@ -99,14 +101,14 @@ fn selector_text(selector: &Value) -> String {
 }
 
 /// The `Scale` in a body.
-fn decoded(media: Option<&str>, body: &[u8]) -> Result<Value, Failure> {
+fn decoded(media: Option<&str>, body: &[u8]) -> Result<Value, StatusError> {
     decode::check_media(media)?;
     let scale: Value = serde_json::from_slice(body)
-        .map_err(|e| Failure::bad_request(format!("couldn't get version/kind; json parse error: {e}")))?;
+        .map_err(|e| StatusError::bad_request(format!("couldn't get version/kind; json parse error: {e}")))?;
     match not_a_number(&scale) {
         Some(why) => {
             let message = format!("Scale in version \"v1\" cannot be handled as a Scale: {why}");
-            Err(Failure::bad_request(message))
+            Err(StatusError::bad_request(message))
         }
         None => Ok(scale),
     }
@@ -123,46 +125,50 @@ fn not_a_number(scale: &Value) -> Option<String> {
 }
 
 impl Server {
-    pub(super) fn scale(&mut self, asked: &Asked<'_>, target: Target<'_>) -> Result<Response, Failure> {
+    pub(super) fn scale(
+        &mut self,
+        context: &RequestContext<'_>,
+        target: Target<'_>,
+    ) -> Result<Response, StatusError> {
         let Target { kind, namespace, name } = target;
-        let media = asked.request.content_type.as_deref();
-        // What is put is read before the object is looked for.
-        let put = match asked.request.method {
-            Method::PUT => Some(decoded(media, &asked.request.body)?),
+        let media = context.request.content_type.as_deref();
+        // The body is read before the object is searched for.
+        let put = match context.request.method {
+            Method::PUT => Some(decoded(media, &context.request.body)?),
             _ => None,
         };
         let object = self.find(kind, namespace, name)?;
-        let wanted = match asked.request.method {
-            Method::GET => return Ok(Response::new(200, Body::Value(shown(kind, &object)?))),
+        let wanted = match context.request.method {
+            Method::GET => return Ok(Response::new(200, Body::Value(to_scale(kind, &object)?))),
             Method::PUT => put.unwrap_or_default(),
             Method::PATCH => {
                 // A Scale can be made of an object that says nothing of replicas yet.
-                let mut scale =
-                    shown(kind, &object).unwrap_or_else(|_| json!({"metadata": {"name": name}, "spec": {}}));
+                let mut scale = to_scale(kind, &object)
+                    .unwrap_or_else(|_| json!({"metadata": {"name": name}, "spec": {}}));
                 let patch_type = PatchType::of(media, kind)?;
-                let patch = parse(patch_type, &asked.request.body, Unknown::Warn)?;
+                let patch = parse(patch_type, &context.request.body, Unknown::Warn)?;
                 patch_type.apply(kind, &mut scale, &patch)?;
                 if let Some(why) = not_a_number(&scale) {
                     let cause = Cause::invalid("patch", &json!(scale.to_string()), &why);
-                    return Err(Failure::invalid_patch(&[cause]));
+                    return Err(StatusError::invalid_patch(&[cause]));
                 }
                 scale
             }
-            _ => return Err(Failure::method_not_allowed()),
+            _ => return Err(StatusError::method_not_allowed()),
         };
-        self.rescale(asked, target, &wanted)
+        self.rescale(context, target, &wanted)
     }
 
     fn rescale(
         &mut self,
-        asked: &Asked<'_>,
+        context: &RequestContext<'_>,
         target: Target<'_>,
         wanted: &Value,
-    ) -> Result<Response, Failure> {
+    ) -> Result<Response, StatusError> {
         let Target { kind, namespace, name } = target;
         let given = meta::name(wanted);
         if !given.is_empty() && given != name {
-            return Err(Failure::bad_request(format!(
+            return Err(StatusError::bad_request(format!(
                 "the name of the object ({given}) does not match the name on the URL ({name})"
             )));
         }
@@ -170,11 +176,11 @@ impl Server {
         if replicas < 0 {
             let cause =
                 Cause::invalid("spec.replicas", &replicas.into(), "must be greater than or equal to 0");
-            return Err(Failure::invalid_scale(name, &[cause]));
+            return Err(StatusError::invalid_scale(name, &[cause]));
         }
-        let options = Self::patch_options(asked)?;
-        let verb = if asked.request.method == Method::PUT { Verb::Update } else { Verb::Patch };
-        let caller = Self::patch_caller(asked, verb, "scale", &options);
+        let options = Self::patch_options(context)?;
+        let verb = if context.request.method == Method::PUT { Verb::Update } else { Verb::Patch };
+        let caller = Self::patch_caller(context, verb, "scale", &options);
         let revision = meta::text(wanted, "resourceVersion").to_owned();
         let uid = Some(meta::uid(wanted).to_owned()).filter(|uid| !uid.is_empty());
         let pointer = Paths::of(kind).spec;
@@ -191,23 +197,23 @@ impl Server {
                 Ok(object)
             },
         )?;
-        Ok(Response::new(200, Body::Value(shown(kind, &object)?)))
+        Ok(Response::new(200, Body::Value(to_scale(kind, &object)?)))
     }
 
     /// Binding and eviction.
     pub(super) fn pod_action(
         &mut self,
-        asked: &Asked<'_>,
+        context: &RequestContext<'_>,
         target: Target<'_>,
         action: &str,
-    ) -> Result<Response, Failure> {
+    ) -> Result<Response, StatusError> {
         let Target { kind, namespace, name } = target;
         let pod = self.find(kind, namespace, name)?;
-        let body: Value = serde_json::from_slice(&asked.request.body).unwrap_or_default();
-        let options = Self::patch_options(asked)?;
+        let body: Value = serde_json::from_slice(&context.request.body).unwrap_or_default();
+        let options = Self::patch_options(context)?;
         if action == "binding" {
             let node = body["target"]["name"].clone();
-            let caller = Self::patch_caller(asked, Verb::Create, "binding", &options);
+            let caller = Self::patch_caller(context, Verb::Create, "binding", &options);
             self.update(&caller, target, &Expected::default(), |_, old| {
                 let mut pod = old.as_ref().clone();
                 meta::field(&mut pod, "spec").insert("nodeName".to_owned(), node);
@@ -216,11 +222,11 @@ impl Server {
             return Ok(success(201));
         }
         if !self.may_evict(&pod) {
-            return Err(Failure::too_many_requests(
+            return Err(StatusError::too_many_requests(
                 "Cannot evict pod as it would violate the pod's disruption budget.",
             ));
         }
-        let caller = Self::patch_caller(asked, Verb::Create, "", &options);
+        let caller = Self::patch_caller(context, Verb::Create, "", &options);
         self.delete(&caller, target, &DeleteOptions::of_eviction(&body))?;
         Ok(success(201))
     }

@@ -7,7 +7,7 @@ use super::kinds::Kind;
 
 /// Why a request is refused: a `Status`, or plain text where the API server answers with text.
 #[derive(Clone, Debug)]
-pub(super) struct Failure {
+pub(super) struct StatusError {
     code: u16,
     body: Box<Value>,
 }
@@ -104,7 +104,7 @@ fn details(of: &Qualified<'_>, name: &str) -> Map<String, Value> {
     details
 }
 
-impl Failure {
+impl StatusError {
     /// A status; `details` is left out if it is null.
     fn new(code: u16, reason: &str, message: impl Into<String>, details: Value) -> Self {
         let mut status = json!({
@@ -316,7 +316,7 @@ impl Failure {
         Self::new(410, "Expired", message, Value::Null)
     }
 
-    /// A continue token whose revision is no longer kept; `token` goes on at the current revision.
+    /// A continue token whose revision is no longer kept; `token` continues at the current revision.
     pub(super) fn expired_continue(token: &str) -> Self {
         let message = "The provided continue parameter is too old to display a consistent list result. You can start a \
                        new list without the continue parameter, or use the continue token in this response to retrieve \
@@ -329,12 +329,12 @@ impl Failure {
     }
 
     /// A revision that does not exist yet.
-    pub(super) fn too_large(asked: u64, current: u64) -> Self {
+    pub(super) fn too_large(context: u64, current: u64) -> Self {
         let details = json!({
             "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
             "retryAfterSeconds": 1,
         });
-        let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
+        let message = format!("Timeout: Too large resource version: {context}, current: {current}");
         Self::new(504, "Timeout", message, details)
     }
 
@@ -349,7 +349,7 @@ impl Failure {
     }
 
     /// What an admission policy says when it refuses.
-    pub(super) fn denied(kind: &Kind, name: &str, refusal: &super::admission::Refusal) -> Self {
+    pub(super) fn denied(kind: &Kind, name: &str, refusal: &super::admission::AdmissionDenied) -> Self {
         let of = resource(kind);
         let mut failure = Self::forbidden(kind, name, &refusal.message);
         if refusal.code != 403 {

@@ -17,9 +17,9 @@ pub type Revision = u64;
 
 /// Namespace and name of an object. Ordered as the real storage orders them: by the text `namespace/name`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key(Arc<str>);
+pub struct ObjectKey(Arc<str>);
 
-impl Key {
+impl ObjectKey {
     /// The key of an object; the namespace of cluster-wide objects is empty.
     pub fn new(namespace: &str, name: &str) -> Self {
         if namespace.is_empty() {
@@ -48,19 +48,19 @@ impl Key {
     }
 }
 
-impl Borrow<str> for Key {
+impl Borrow<str> for ObjectKey {
     fn borrow(&self) -> &str {
         &self.0
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -114,7 +114,7 @@ pub struct Change {
     /// The kind that was asked for.
     pub kind: Arc<Kind>,
     /// Which object.
-    pub key: Key,
+    pub key: ObjectKey,
     /// Its uid.
     pub uid: Arc<str>,
     /// The object before; none if it was made.
@@ -124,7 +124,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// What there was before, with the revision of the change: how watches tell what is gone, or no longer selected.
+    /// What there was before, with the revision of the change: how watches know what is gone, or no longer selected.
     pub(super) fn last_state(&self) -> Option<Arc<Value>> {
         let mut object = self.before.as_deref()?.clone();
         meta::set(&mut object, "resourceVersion", self.revision.to_string());
@@ -145,12 +145,12 @@ impl Change {
 /// Objects of one kind.
 #[derive(Clone, Debug, Default)]
 struct Collection {
-    objects: BTreeMap<Key, Arc<Value>>,
+    objects: BTreeMap<ObjectKey, Arc<Value>>,
     /// Revisions of its changes, rising.
     log: Vec<Revision>,
 }
 
-/// Who writes, when and how: what a change remembers of the request.
+/// Who writes, when and how: what a change records of the request.
 #[derive(Clone, Debug)]
 pub(super) struct Origin<'a> {
     pub(super) now: Timestamp,
@@ -165,12 +165,12 @@ pub(super) struct Origin<'a> {
 pub(super) struct Store {
     /// The revision before the first change that is kept.
     base: Revision,
-    /// What happened before this revision is not told any more.
+    /// What happened before this revision is no longer served.
     compacted: Revision,
     changes: Vec<Change>,
     collections: Vec<Collection>,
     /// Where an object with a uid is.
-    uids: HashMap<Arc<str>, (StoreId, Key)>,
+    uids: HashMap<Arc<str>, (StoreId, ObjectKey)>,
     /// Names of users and managers, each kept once.
     words: BTreeSet<Arc<str>>,
     issued: u64,
@@ -215,7 +215,7 @@ impl Store {
     }
 
     /// Where the object with a uid is.
-    pub(super) fn by_uid(&self, uid: &str) -> Option<(StoreId, &Key)> {
+    pub(super) fn by_uid(&self, uid: &str) -> Option<(StoreId, &ObjectKey)> {
         self.uids.get(uid).map(|(store, key)| (*store, key))
     }
 
@@ -229,7 +229,7 @@ impl Store {
         store: StoreId,
         namespace: &str,
         after: Option<&str>,
-    ) -> impl Iterator<Item = (&'a Key, &'a Arc<Value>)> + use<'a> {
+    ) -> impl Iterator<Item = (&'a ObjectKey, &'a Arc<Value>)> + use<'a> {
         let (from, to) = bounds(namespace, after);
         let objects = &self.collections[store.0].objects;
         // An empty range, such as after the last object of a namespace, must not be asked for.
@@ -247,13 +247,13 @@ impl Store {
         namespace: &str,
         after: Option<&str>,
         revision: Revision,
-    ) -> Vec<(Key, Arc<Value>)> {
+    ) -> Vec<(ObjectKey, Arc<Value>)> {
         let current = self.range(store, namespace, after);
         if revision >= self.last_change(store) {
             return current.map(|(key, object)| (key.clone(), object.clone())).collect();
         }
         // What has changed since, as it was before the first such change.
-        let mut then: BTreeMap<&Key, Option<&Arc<Value>>> = BTreeMap::new();
+        let mut then: BTreeMap<&ObjectKey, Option<&Arc<Value>>> = BTreeMap::new();
         let (from, to) = bounds(namespace, after);
         for change in self.changes_of(store, revision) {
             let key = change.key.as_str();
@@ -263,7 +263,7 @@ impl Store {
                 then.entry(&change.key).or_insert(change.before.as_ref());
             }
         }
-        let mut merged: BTreeMap<&Key, &Arc<Value>> =
+        let mut merged: BTreeMap<&ObjectKey, &Arc<Value>> =
             current.filter(|(key, _)| !then.contains_key(key)).collect();
         merged.extend(then.into_iter().filter_map(|(key, object)| Some((key, object?))));
         merged.into_iter().map(|(key, object)| (key.clone(), object.clone())).collect()
@@ -302,7 +302,7 @@ impl Store {
         )
     }
 
-    /// A number that looks random: for the suffixes of generated names.
+    /// A number that appears random: for the suffixes of generated names.
     pub(super) fn issue_number(&mut self) -> u64 {
         self.issued += 1;
         mix(self.issued)
@@ -312,7 +312,7 @@ impl Store {
     pub(super) fn put(
         &mut self,
         kind: &Arc<Kind>,
-        key: Key,
+        key: ObjectKey,
         mut object: Value,
         origin: &Origin<'_>,
     ) -> Arc<Value> {
@@ -331,7 +331,12 @@ impl Store {
     }
 
     /// Removes an object; its last state, with the revision of the removal.
-    pub(super) fn remove(&mut self, kind: &Arc<Kind>, key: &Key, origin: &Origin<'_>) -> Option<Arc<Value>> {
+    pub(super) fn remove(
+        &mut self,
+        kind: &Arc<Kind>,
+        key: &ObjectKey,
+        origin: &Origin<'_>,
+    ) -> Option<Arc<Value>> {
         let before = self.collections[kind.store.0].objects.remove(key)?;
         let uid: Arc<str> = meta::uid(&before).into();
         self.uids.remove(&uid);
@@ -342,7 +347,7 @@ impl Store {
     }
 
     /// The next change, before it is said what there was and what there is.
-    fn change_of(&mut self, kind: &Arc<Kind>, key: Key, uid: Arc<str>, origin: &Origin<'_>) -> Change {
+    fn change_of(&mut self, kind: &Arc<Kind>, key: ObjectKey, uid: Arc<str>, origin: &Origin<'_>) -> Change {
         Change {
             revision: self.revision() + 1,
             at: origin.now,

@@ -1,5 +1,5 @@
-//! What is applied has to be of the types that the schema says: the API server looks at that before it does anything
-//! else with it, and has words of its own for it.
+//! Applied values must have the types that the schema names: the API server checks that before anything else, with
+//! messages of its own.
 
 use serde_json::{Map, Value, json};
 
@@ -7,10 +7,10 @@ use super::builtin;
 use super::decode::not_base64;
 use super::kinds::Kind;
 use super::meta;
-use super::status::Failure;
+use super::status::StatusError;
 
 /// Refuses an applied object whose values are of other types than its schema says.
-pub(super) fn check(kind: &Kind, patch: &Value) -> Result<(), Failure> {
+pub(super) fn check(kind: &Kind, patch: &Value) -> Result<(), StatusError> {
     let mut errors = Vec::new();
     let fields = patch.as_object().into_iter().flatten();
     for (field, value) in fields.filter(|(field, _)| !matches!(field.as_str(), "apiVersion" | "kind")) {
@@ -36,7 +36,7 @@ pub(super) fn check(kind: &Kind, patch: &Value) -> Result<(), Failure> {
     }
     let errors =
         if errors.len() == 1 { errors.swap_remove(0) } else { format!("errors:\n  {}", errors.join("\n  ")) };
-    Err(Failure::internal(format!(
+    Err(StatusError::internal(format!(
         "failed to create typed patch object ({}/{}; {}/{}, Kind={}): {errors}",
         meta::namespace(patch),
         meta::name(patch),
@@ -46,12 +46,12 @@ pub(super) fn check(kind: &Kind, patch: &Value) -> Result<(), Failure> {
     )))
 }
 
-/// What a secret holds is base64: that is looked at later.
-pub(super) fn encoded(kind: &Kind, patch: &Value) -> Result<(), Failure> {
+/// What a secret holds is base64: that is checked later.
+pub(super) fn encoded(kind: &Kind, patch: &Value) -> Result<(), StatusError> {
     let data = patch["data"].as_object().filter(|_| kind.group.is_empty() && kind.plural == "secrets");
     let mut texts = data.into_iter().flatten().filter_map(|(_, text)| text.as_str());
     let Some(at) = texts.find_map(not_base64) else { return Ok(()) };
-    Err(Failure::internal(format!(
+    Err(StatusError::internal(format!(
         "failed to convert new object ({}/{}; /v1, Kind=Secret) to proper version: unable to convert unstructured object to \
          /v1, Kind=Secret: error decoding from json: illegal base64 data at input byte {at}",
         meta::namespace(patch),
@@ -92,7 +92,7 @@ fn walk(schema: &Value, value: &Value, path: &str, errors: &mut Vec<String>) {
         return;
     }
     let mut wrong = |what: String| errors.push(format!("{path}: expected {what}"));
-    // What has no type, such as what is a number or a text, is looked at later.
+    // What has no type, such as what is a number or a text, is checked later.
     match schema["type"].as_str() {
         Some("integer" | "number") if !value.is_number() => {
             wrong(format!("numeric (int or float), got {}", go_type(value)));

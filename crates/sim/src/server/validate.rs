@@ -8,7 +8,7 @@ use super::names;
 use super::status::Cause;
 use super::write::is_definition;
 
-/// Annotations of one object may take so many bytes.
+/// The annotations of one object may take this many bytes.
 const ANNOTATIONS: usize = 256 * 1024;
 
 /// What is wrong with the metadata of a new object.
@@ -29,7 +29,7 @@ pub(super) fn metadata(kind: &Kind, object: &Value) -> Vec<Cause> {
 fn name_problems(kind: &Kind, name: &str) -> Vec<String> {
     match (kind.group.as_ref(), kind.plural.as_ref()) {
         ("", "namespaces") => names::label_problems(name),
-        // Events of the old group are hardly looked at.
+        // Events of the old group are hardly checked.
         ("rbac.authorization.k8s.io", _) | ("", "events") => names::path_segment_problems(name),
         _ => names::subdomain_problems(name),
     }
@@ -127,15 +127,15 @@ fn finalizers(kind: &Kind, metadata: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// What is wrong with the metadata of a changed object. The API server looks several times, so that a cause can be there
-/// several times: for all kinds alike, then for the kind, and for some of them as if the object were new.
+/// What is wrong with the metadata of a changed object. The API server checks several times, so that a cause can be
+/// there several times: for all kinds alike, then for the kind, and for some of them as if the object were new.
 pub(super) fn metadata_update(kind: &Kind, object: &Value, old: &Value, subresource: &str) -> Vec<Cause> {
     let mut causes = Vec::new();
     common(kind, object, &mut causes);
     causes.extend(change(object, old));
     match (kind.group.as_ref(), kind.plural.as_ref()) {
         ("" | "events.k8s.io", "events") => {}
-        // What is wrong with the change comes after a first look at the spec.
+        // What is wrong with the change comes after a first check of the spec.
         ("batch", "jobs") if subresource.is_empty() => common(kind, object, &mut causes),
         ("", "configmaps" | "secrets" | "pods") if subresource.is_empty() => {
             causes.extend(change(object, old));
@@ -146,7 +146,7 @@ pub(super) fn metadata_update(kind: &Kind, object: &Value, old: &Value, subresou
     causes
 }
 
-/// One look at what a change makes of the metadata (`ValidateObjectMetaAccessorUpdate`).
+/// One check of what a change makes of the metadata (`ValidateObjectMetaAccessorUpdate`).
 pub(super) fn change(object: &Value, old: &Value) -> Vec<Cause> {
     let mut causes = immutable(object, old);
     labelled(object, &mut causes);

@@ -8,7 +8,7 @@ use super::Server;
 use super::answer::{Body, List, Response};
 use super::convert;
 use super::kinds::Kind;
-use super::status::Failure;
+use super::status::StatusError;
 use super::table;
 
 /// What the client accepts.
@@ -24,7 +24,7 @@ pub(super) enum View {
 
 impl View {
     /// Reads `Accept`: the first form in it that is served.
-    pub(super) fn accepted(accept: Option<&str>, include: Option<&str>) -> Result<Self, Failure> {
+    pub(super) fn accepted(accept: Option<&str>, include: Option<&str>) -> Result<Self, StatusError> {
         let Some(accept) = accept.filter(|a| !a.trim().is_empty()) else { return Ok(Self::Plain) };
         for clause in accept.split(',') {
             let mut parts = clause.split(';').map(str::trim);
@@ -51,7 +51,7 @@ impl View {
                 _ => {}
             }
         }
-        Err(Failure::not_acceptable())
+        Err(StatusError::not_acceptable())
     }
 
     /// One object in this form and in the version of the kind; shared if that is as it is stored.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::Server;
 use super::kinds::Kind;
 use super::selector::Selector;
-use super::status::Failure;
+use super::status::StatusError;
 use super::store::{Change, Revision};
 use super::view::View;
 use super::zero;
@@ -17,25 +17,24 @@ use super::zero;
 /// The annotation of the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// An open watch. It costs nothing while it is not asked; whoever holds it asks the server for its
-/// [next event](Server::next).
+/// An open watch. It costs nothing while it is idle; its holder asks the server for its [next event](Server::next).
 #[derive(Clone, Debug)]
 pub struct Watch {
     pub(super) kind: Arc<Kind>,
     pub(super) namespace: String,
     pub(super) selector: Selector,
     pub(super) view: View,
-    /// Everything up to here was told, or is to be skipped.
+    /// Everything up to here was delivered, or is to be skipped.
     pub(super) position: Revision,
-    /// What existed when the watch was opened and is still to be told.
+    /// What existed when the watch was opened and is still to be delivered.
     pub(super) initial: VecDeque<Arc<Value>>,
     /// Whether the bookmark that ends the initial events is still to come.
     pub(super) initial_end: bool,
     pub(super) bookmarks: bool,
     pub(super) timeout: Option<Duration>,
     pub(super) ended: bool,
-    /// Why there will be no events, if that was clear from the start: told as the first event.
-    pub(super) failure: Option<Failure>,
+    /// Why there will be no events, if that was clear from the start: delivered as the first event.
+    pub(super) failure: Option<StatusError>,
 }
 
 impl Watch {
@@ -49,7 +48,7 @@ impl Watch {
         &self.namespace
     }
 
-    /// The revision up to which everything was told.
+    /// The revision up to which everything was delivered.
     pub fn position(&self) -> Revision {
         self.position
     }
@@ -64,13 +63,13 @@ impl Watch {
         self.timeout
     }
 
-    /// Whether it has told its last event, an error.
+    /// Whether it has delivered its last event, an error.
     pub fn ended(&self) -> bool {
         self.ended
     }
 }
 
-/// What an event says.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventType {
     /// The object is there now.
@@ -165,14 +164,14 @@ impl Server {
         None
     }
 
-    /// A bookmark: all changes up to the watch's position were told.
+    /// A bookmark: all changes up to the watch's position were delivered.
     pub fn bookmark(&self, watch: &Watch) -> WatchEvent {
         bookmark(watch, false)
     }
 }
 
 /// The last event.
-fn end(watch: &mut Watch, failure: &Failure) -> WatchEvent {
+fn end(watch: &mut Watch, failure: &StatusError) -> WatchEvent {
     watch.ended = true;
     WatchEvent {
         event: EventType::Error,
@@ -182,8 +181,8 @@ fn end(watch: &mut Watch, failure: &Failure) -> WatchEvent {
 }
 
 /// What is said of a revision from which changes are no longer known.
-pub(super) fn too_old(revision: Revision, oldest: Revision) -> Failure {
-    Failure::expired(format!("too old resource version: {revision} ({oldest})"))
+pub(super) fn too_old(revision: Revision, oldest: Revision) -> StatusError {
+    StatusError::expired(format!("too old resource version: {revision} ({oldest})"))
 }
 
 fn bookmark(watch: &Watch, initial_end: bool) -> WatchEvent {
@@ -198,7 +197,7 @@ fn bookmark(watch: &Watch, initial_end: bool) -> WatchEvent {
     WatchEvent { event: EventType::Bookmark, object, revision: watch.position }
 }
 
-/// What a change looks like through the selector.
+/// A change as the selector shows it.
 fn seen(watch: &Watch, change: &Change) -> Option<(EventType, Arc<Value>)> {
     if !watch.namespace.is_empty() && change.namespace() != watch.namespace {
         return None;

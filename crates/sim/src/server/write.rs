@@ -13,8 +13,8 @@ use super::crd::{self, Checked};
 use super::events;
 use super::kinds::{Kind, Registry};
 use super::meta;
-use super::status::{Cause, Failure};
-use super::store::{Key, Origin, Verb};
+use super::status::{Cause, StatusError};
+use super::store::{ObjectKey, Origin, Verb};
 use super::validate;
 
 /// Who writes, and how.
@@ -60,23 +60,23 @@ pub(super) struct Target<'a> {
 
 impl Server {
     /// Asks the call-outs.
-    pub(super) fn ask(&self, review: &Review<'_>) -> Result<(), Failure> {
+    pub(super) fn call_admission(&self, review: &Review<'_>) -> Result<(), StatusError> {
         for admission in &self.admission {
             admission
                 .review(review)
-                .map_err(|refusal| Failure::denied(review.kind, review.name, &refusal))?;
+                .map_err(|refusal| StatusError::denied(review.kind, review.name, &refusal))?;
         }
         Ok(())
     }
 
     /// Whether something may be made in a namespace.
-    fn check_namespace(&self, kind: &Kind, namespace: &str, name: &str) -> Result<(), Failure> {
+    fn check_namespace(&self, kind: &Kind, namespace: &str, name: &str) -> Result<(), StatusError> {
         let namespaces = self.kinds.namespaces();
         let Some(found) = self.store.get(namespaces.store, namespace) else {
-            return Err(Failure::not_found(namespaces, namespace));
+            return Err(StatusError::not_found(namespaces, namespace));
         };
         if found["status"]["phase"] == "Terminating" {
-            return Err(Failure::terminating(kind, name, namespace));
+            return Err(StatusError::terminating(kind, name, namespace));
         }
         Ok(())
     }
@@ -88,7 +88,7 @@ impl Server {
         caller: &Caller<'_>,
         target: Target<'_>,
         mut object: Value,
-    ) -> Result<Arc<Value>, Failure> {
+    ) -> Result<Arc<Value>, StatusError> {
         let revision = meta::of(&mut object).remove("resourceVersion");
         let mut created = self.create(caller, target, object)?;
         if let (true, Some(revision)) = (caller.dry_run, revision) {
@@ -103,7 +103,7 @@ impl Server {
         caller: &Caller<'_>,
         target: Target<'_>,
         mut object: Value,
-    ) -> Result<Arc<Value>, Failure> {
+    ) -> Result<Arc<Value>, StatusError> {
         let kind = target.kind;
         check_given_namespace(&target, &object)?;
         if kind.namespaced {
@@ -126,9 +126,9 @@ impl Server {
         self.prepare_create(caller, kind, &mut object);
         let causes = Self::problems_of_new(kind, &object);
         if !causes.is_empty() {
-            return Err(Failure::invalid(kind, &object, &name, &causes));
+            return Err(StatusError::invalid(kind, &object, &name, &causes));
         }
-        self.ask(&Review {
+        self.call_admission(&Review {
             operation: Operation::Create,
             user: caller.user,
             kind,
@@ -140,13 +140,13 @@ impl Server {
             dry_run: caller.dry_run,
             options: &Value::Null,
         })?;
-        let key = Key::new(target.namespace, &name);
-        // What is not a number is not looked at; where nothing is kept, no revision is.
+        let key = ObjectKey::new(target.namespace, &name);
+        // A revision that is not a number is ignored; in a dry run, every revision is.
         if !caller.dry_run && given_revision.parse::<u64>().is_ok_and(|revision| revision > 0) {
-            return Err(Failure::internal("resourceVersion should not be set on objects to be created"));
+            return Err(StatusError::internal("resourceVersion should not be set on objects to be created"));
         }
         if let Some(there) = self.store.get(kind.store, key.as_str()) {
-            return Err(Failure::already_exists(kind, &name, meta::deleting(there)));
+            return Err(StatusError::already_exists(kind, &name, meta::deleting(there)));
         }
         if caller.dry_run {
             if !given_revision.is_empty() {
@@ -234,7 +234,7 @@ impl Server {
         &mut self,
         caller: &Caller<'_>,
         kind: &Arc<Kind>,
-        key: Key,
+        key: ObjectKey,
         object: Value,
     ) -> Arc<Value> {
         let object = self.store.put(kind, key, object, &caller.origin());
@@ -245,9 +245,14 @@ impl Server {
     }
 
     /// Removes an object, and what follows from that; its last state, with the revision of the removal.
-    pub(super) fn drop(&mut self, caller: &Caller<'_>, kind: &Arc<Kind>, key: &Key) -> Option<Arc<Value>> {
+    pub(super) fn drop(
+        &mut self,
+        caller: &Caller<'_>,
+        kind: &Arc<Kind>,
+        key: &ObjectKey,
+    ) -> Option<Arc<Value>> {
         let last = self.store.remove(kind, key, &caller.origin())?;
-        self.managers.forget(meta::uid(&last));
+        self.managers.remove(meta::uid(&last));
         if is_definition(kind) {
             self.definition_removed(&last);
         }
@@ -260,8 +265,8 @@ impl Server {
         caller: &Caller<'_>,
         target: Target<'_>,
         expected: &Expected,
-        change: impl FnOnce(&Registry, &Arc<Value>) -> Result<Value, Failure>,
-    ) -> Result<Arc<Value>, Failure> {
+        change: impl FnOnce(&Registry, &Arc<Value>) -> Result<Value, StatusError>,
+    ) -> Result<Arc<Value>, StatusError> {
         let Target { kind, namespace, name } = target;
         let old = self.find(kind, namespace, name)?;
         let mut object = change(&self.kinds, &old)?;
@@ -272,9 +277,9 @@ impl Server {
         let mut causes = validate::metadata_update(kind, &object, &old, caller.subresource);
         causes.extend(Self::problems(kind, &object, Some(&old), caller.subresource, &causes));
         if !causes.is_empty() {
-            return Err(Failure::invalid(kind, &object, name, &causes));
+            return Err(StatusError::invalid(kind, &object, name, &causes));
         }
-        self.ask(&Review {
+        self.call_admission(&Review {
             operation: Operation::Update,
             user: caller.user,
             kind,
@@ -292,9 +297,9 @@ impl Server {
         if caller.dry_run {
             return Ok(Arc::new(object));
         }
-        let key = Key::new(namespace, name);
+        let key = ObjectKey::new(namespace, name);
         if ends(kind, &object, &old) {
-            // The answer shows what was asked for, with the revision that it never got; watches tell what was stored.
+            // The answer shows what was asked for, with the revision that it never got; watches show what was stored.
             self.drop(caller, kind, &key);
             return Ok(Arc::new(object));
         }
@@ -307,33 +312,33 @@ impl Server {
         expected: &Expected,
         old: &Value,
         object: &Value,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StatusError> {
         let Target { kind, namespace, name } = *target;
         if let Some(uid) = expected.uid.as_deref().filter(|uid| *uid != meta::uid(old)) {
             let why = format!(
                 "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
                 meta::uid(old)
             );
-            return Err(Failure::storage_conflict(kind, namespace, name, &why));
+            return Err(StatusError::storage_conflict(kind, namespace, name, &why));
         }
         let revision = meta::text(object, "resourceVersion");
         if matches!(revision, "" | "0") {
             if kind.conditional_update {
                 let cause =
                     Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
-                return Err(Failure::invalid_resource(kind, name, &[cause]));
+                return Err(StatusError::invalid_resource(kind, name, &[cause]));
             }
             return Ok(());
         }
         if revision.parse::<u64>().is_err() {
-            return Err(Failure::internal(format!(
+            return Err(StatusError::internal(format!(
                 "strconv.ParseUint: parsing {revision:?}: invalid syntax"
             )));
         }
         if revision == meta::text(old, "resourceVersion") {
             Ok(())
         } else {
-            Err(Failure::modified(kind, name))
+            Err(StatusError::modified(kind, name))
         }
     }
 
@@ -383,12 +388,12 @@ impl Server {
 }
 
 /// An object that names a namespace names that of the request.
-fn check_given_namespace(target: &Target<'_>, object: &Value) -> Result<(), Failure> {
+fn check_given_namespace(target: &Target<'_>, object: &Value) -> Result<(), StatusError> {
     let given = meta::namespace(object);
     if given.is_empty() || given == target.namespace {
         return Ok(());
     }
-    Err(Failure::bad_request(if target.kind.namespaced {
+    Err(StatusError::bad_request(if target.kind.namespaced {
         "the namespace of the provided object does not match the namespace sent on the request"
     } else {
         "namespace may not be set on cluster-scoped resources"

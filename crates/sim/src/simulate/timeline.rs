@@ -1,4 +1,4 @@
-//! What happened in a simulated world, as its API server knows it.
+//! What happened in a simulation, as its API server knows it.
 
 use std::collections::BTreeMap;
 
@@ -7,33 +7,33 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::server::{Change, Server, Verb, meta};
-use crate::world::OPERATOR;
+use crate::simulation::OPERATOR;
 
-/// Two Events with the same words within this time tell the same thing.
+/// Two Events with the same text within this time are one entry.
 const SAME: SignedDuration = SignedDuration::from_secs(10);
 
-/// Something that the operator does and tells.
+/// Something that the operator does and reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Entry {
+pub struct TimelineEntry {
     /// When.
     pub at: Timestamp,
     /// The namespace that it is about.
     pub namespace: String,
-    /// The manager on whose behalf; none if that is not told.
+    /// The manager on whose behalf; none if that is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manager: Option<String>,
     /// What, as an Event's reason says it.
     pub reason: String,
     /// Whether it is a warning.
     pub warning: bool,
-    /// Why, for people.
+    /// The message of the Event.
     pub message: String,
 }
 
 /// What becomes of a manager, and of its namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Fate {
+pub struct ManagerForecast {
     /// The namespace.
     pub namespace: String,
     /// The manager in it.
@@ -47,17 +47,21 @@ pub struct Fate {
     pub phase: String,
     /// What the status says last of what comes next: an enumerated reason.
     pub reason: String,
-    /// The same for people.
+    /// The message.
     pub message: String,
 }
 
 /// Reads what happened after a revision.
-pub(super) fn read(server: &Server, after: u64, began: Timestamp) -> (Vec<Entry>, Vec<Fate>) {
-    let mut entries: Vec<Entry> = Vec::new();
+pub(super) fn read(
+    server: &Server,
+    after: u64,
+    began: Timestamp,
+) -> (Vec<TimelineEntry>, Vec<ManagerForecast>) {
+    let mut entries: Vec<TimelineEntry> = Vec::new();
     let mut deleted: BTreeMap<&str, Timestamp> = BTreeMap::new();
     for change in server.changes_since(after).iter().filter(|change| &*change.user == OPERATOR) {
         match &*change.kind.plural {
-            "events" if change.verb == Verb::Create => entries.extend(told(change)),
+            "events" if change.verb == Verb::Create => entries.extend(event_entry(change)),
             "namespaces" if change.verb == Verb::Delete => {
                 deleted.entry(change.name()).or_insert(change.at);
             }
@@ -65,10 +69,10 @@ pub(super) fn read(server: &Server, after: u64, began: Timestamp) -> (Vec<Entry>
         }
     }
     entries.sort_by(|a, b| (a.at, &a.namespace).cmp(&(b.at, &b.namespace)));
-    (once(entries), fates(server, &deleted, began))
+    (once(entries), managers(server, &deleted, began))
 }
 
-fn told(change: &Change) -> Option<Entry> {
+fn event_entry(change: &Change) -> Option<TimelineEntry> {
     let event = change.after.as_deref()?;
     // Events are kept in the form of the core group, whichever they are written in.
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -84,23 +88,23 @@ fn told(change: &Change) -> Option<Entry> {
     };
     let manager = (about["kind"] != "CoppiceConfig").then_some(manager);
     let (reason, warning) = (text(&event["reason"]), event["type"] == "Warning");
-    Some(Entry { at: change.at, namespace, manager, reason, warning, message })
+    Some(TimelineEntry { at: change.at, namespace, manager, reason, warning, message })
 }
 
-/// What outlives a namespace is told of the manager and of the namespace: once is enough here.
-fn once(entries: Vec<Entry>) -> Vec<Entry> {
-    let mut told: BTreeMap<(String, Option<String>, String, String), Timestamp> = BTreeMap::new();
-    let mut fresh = |entry: &Entry| {
+/// What outlives a namespace is reported about the manager and about the namespace: once is enough here.
+fn once(entries: Vec<TimelineEntry>) -> Vec<TimelineEntry> {
+    let mut seen: BTreeMap<(String, Option<String>, String, String), Timestamp> = BTreeMap::new();
+    let mut fresh = |entry: &TimelineEntry| {
         let key =
             (entry.namespace.clone(), entry.manager.clone(), entry.reason.clone(), entry.message.clone());
-        let last = told.insert(key, entry.at);
+        let last = seen.insert(key, entry.at);
         last.is_none_or(|last| entry.at.duration_since(last) > SAME)
     };
     entries.into_iter().filter(|entry| fresh(entry)).collect()
 }
 
 /// The last state of every manager, also of those that have gone with their namespaces.
-fn fates(server: &Server, deleted: &BTreeMap<&str, Timestamp>, began: Timestamp) -> Vec<Fate> {
+fn managers(server: &Server, deleted: &BTreeMap<&str, Timestamp>, began: Timestamp) -> Vec<ManagerForecast> {
     let mut last: BTreeMap<(&str, &str), &Value> = BTreeMap::new();
     let mut created: BTreeMap<&str, Timestamp> = BTreeMap::new();
     for change in server.changes_since(0) {
@@ -115,10 +119,10 @@ fn fates(server: &Server, deleted: &BTreeMap<&str, Timestamp>, began: Timestamp)
             _ => {}
         }
     }
-    let fates = last.into_iter().map(|((namespace, name), manager)| {
+    let managers = last.into_iter().map(|((namespace, name), manager)| {
         let status = &manager["status"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        Fate {
+        ManagerForecast {
             namespace: namespace.to_owned(),
             manager: name.to_owned(),
             created: created.get(namespace).copied().unwrap_or(began),
@@ -128,5 +132,5 @@ fn fates(server: &Server, deleted: &BTreeMap<&str, Timestamp>, began: Timestamp)
             message: text(&status["next"]["message"]),
         }
     });
-    fates.collect()
+    managers.collect()
 }

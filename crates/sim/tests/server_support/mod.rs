@@ -9,18 +9,18 @@
 )]
 
 use coppice_sim::server::models::Models;
-use coppice_sim::server::{Answer, Request, Server, Watch, WatchEvent};
+use coppice_sim::server::{Request, Server, ServerReply, Watch, WatchEvent};
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-pub struct World {
+pub struct TestServer {
     pub server: Server,
     pub models: Models,
     pub now: Timestamp,
 }
 
-impl World {
+impl TestServer {
     pub fn new() -> Self {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let server = Server::new(now);
@@ -28,7 +28,7 @@ impl World {
     }
 
     /// Code and body. The method may name the type of a patch: `PATCH merge`. Null is no body.
-    pub fn ask(&mut self, method: &str, uri: &str, body: &Value) -> (u16, Value) {
+    pub fn send(&mut self, method: &str, uri: &str, body: &Value) -> (u16, Value) {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         self.ask_raw(method, uri, body)
     }
@@ -56,15 +56,15 @@ impl World {
 
     /// The body of an answer that has to be a success.
     pub fn must(&mut self, method: &str, uri: &str, body: &Value) -> Value {
-        let (code, answer) = self.ask(method, uri, body);
+        let (code, answer) = self.send(method, uri, body);
         assert!(code < 300, "{method} {uri}: {code} {answer:#}");
         answer
     }
 
     pub fn watch(&mut self, uri: &str) -> Watch {
         match self.server.handle(self.now, "alice", &Request::get(uri)) {
-            Answer::Watch(watch) => *watch,
-            Answer::Done(response) => panic!("{uri}: {:#}", response.body.to_value()),
+            ServerReply::Watch(watch) => *watch,
+            ServerReply::Done(response) => panic!("{uri}: {:#}", response.body.to_value()),
         }
     }
 
@@ -93,7 +93,7 @@ fn reparse(bytes: &[u8]) -> Value {
 }
 
 /// Events as `TYPE name`.
-pub fn told(events: &[WatchEvent]) -> Vec<String> {
+pub fn event_lines(events: &[WatchEvent]) -> Vec<String> {
     events
         .iter()
         .map(|e| format!("{} {}", e.event.as_str(), e.object["metadata"]["name"].as_str().unwrap_or("-")))
@@ -146,9 +146,9 @@ pub enum Expected {
     /// A part of the answer.
     Has(Value),
 }
-pub fn play(world: &mut World, rows: Vec<Row>) {
+pub fn play(test_server: &mut TestServer, rows: Vec<Row>) {
     for (at, (method, uri, body, code, expected)) in rows.into_iter().enumerate() {
-        let (given, answer) = world.ask(method, uri, &body);
+        let (given, answer) = test_server.send(method, uri, &body);
         let what = format!("row {at}: {method} {uri} {body}\n{answer:#}");
         assert_eq!(given, code, "{what}");
         match expected {

@@ -1,5 +1,6 @@
 //! Is Coppice installed, and does it work?
 
+use coppice_api::condition::{self, READY};
 use coppice_api::manager::Phase;
 use coppice_api::names::{CONFIG_NAME, LEASE_NAME};
 use jiff::{SignedDuration, Timestamp};
@@ -15,13 +16,13 @@ use crate::live;
 use crate::print::{self, count};
 
 /// The label of what the installation consists of.
-const OURS: &str = "app.kubernetes.io/name=coppice";
-/// So many managers are named.
-const NAMED: usize = 10;
+const COMPONENT_SELECTOR: &str = "app.kubernetes.io/name=coppice";
+/// At most this many managers are named.
+const MAX_NAMED: usize = 10;
 /// What `webhookHosts` was by default in earlier versions: defaults are stored with the object.
-const EARLIER_HOSTS: [&str; 2] = ["*.svc", "*.svc.cluster.local"];
+const OLD_DEFAULT_HOSTS: [&str; 2] = ["*.svc", "*.svc.cluster.local"];
 
-pub(super) async fn look(client: &Client, system: &str, now: Timestamp) -> Vec<Finding> {
+pub(super) async fn check(client: &Client, system: &str, now: Timestamp) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut served = true;
     for crd in coppice_api::crds() {
@@ -88,7 +89,7 @@ async fn lease(client: &Client, system: &str, now: Timestamp) -> Finding {
                 about,
                 format!("{holder} renewed it last {when}: the operator does not run or cannot write"),
             )
-            .advise(format!("look at the operator's log: `kubectl logs -n {system} -l {OURS}`"))
+            .advise(format!("look at the operator's log: `kubectl logs -n {system} -l {COMPONENT_SELECTOR}`"))
         }
         Some(at) => {
             Finding::new(State::Ok, about, format!("held by {holder}, renewed {}", print::relative(at, now)))
@@ -98,12 +99,15 @@ async fn lease(client: &Client, system: &str, now: Timestamp) -> Finding {
 
 async fn deployments(client: &Client, system: &str, alive: bool) -> Vec<Finding> {
     let about = format!("operator in namespace {system}");
-    let found = match live::list(&Api::<Deployment>::namespaced(client.clone(), system), Some(OURS)).await {
-        Ok(found) => found,
-        Err(error) => return vec![Finding::unreadable(&about, &error)],
-    };
+    let found =
+        match live::list(&Api::<Deployment>::namespaced(client.clone(), system), Some(COMPONENT_SELECTOR))
+            .await
+        {
+            Ok(found) => found,
+            Err(error) => return vec![Finding::unreadable(&about, &error)],
+        };
     if found.is_empty() {
-        let message = format!("there is no Deployment with the label {OURS}");
+        let message = format!("there is no Deployment with the label {COMPONENT_SELECTOR}");
         return vec![if alive {
             Finding::new(
                 State::Ok,
@@ -125,7 +129,8 @@ async fn deployments(client: &Client, system: &str, alive: bool) -> Vec<Finding>
             Finding::new(state, about, format!("{available} of {wanted} replicas are available"));
         if state == State::Problem {
             finding.details = pods(client, system).await;
-            finding = finding.advise(format!("`kubectl describe pods -n {system} -l {OURS}` tells more"));
+            finding = finding
+                .advise(format!("`kubectl describe pods -n {system} -l {COMPONENT_SELECTOR}` tells more"));
         }
         findings.push(finding);
     }
@@ -134,7 +139,9 @@ async fn deployments(client: &Client, system: &str, alive: bool) -> Vec<Finding>
 
 /// What the operator's pods wait for.
 async fn pods(client: &Client, system: &str) -> Vec<String> {
-    let Ok(pods) = live::list(&Api::<Pod>::namespaced(client.clone(), system), Some(OURS)).await else {
+    let Ok(pods) =
+        live::list(&Api::<Pod>::namespaced(client.clone(), system), Some(COMPONENT_SELECTOR)).await
+    else {
         return Vec::new();
     };
     let mut lines = Vec::new();
@@ -158,7 +165,7 @@ async fn pods(client: &Client, system: &str) -> Vec<String> {
 async fn config(client: &Client, now: Timestamp) -> Finding {
     let about = format!("CoppiceConfig {CONFIG_NAME}");
     let mut warnings = Vec::new();
-    let Some(config) = live::settings(client, &mut warnings).await.found() else {
+    let Some(config) = live::config(client, &mut warnings).await.found() else {
         let warning = warnings.pop().unwrap_or_default();
         let message = warning.split_once(": ").map_or(warning.as_str(), |(_, message)| message);
         return Finding::new(State::Unknown, about, message);
@@ -186,7 +193,7 @@ async fn config(client: &Client, now: Timestamp) -> Finding {
             "the kill switch is on: nothing is deleted or scaled down (spec.governor.paused)".to_owned(),
         );
     }
-    if config.spec.as_ref().is_ok_and(|s| s.tenants.webhook_hosts == EARLIER_HOSTS) {
+    if config.spec.as_ref().is_ok_and(|s| s.tenants.webhook_hosts == OLD_DEFAULT_HOSTS) {
         bad(
             &mut finding,
             "spec.tenants.webhookHosts is the default of an earlier version: webhooks of every tenant may go to Services of every namespace".to_owned(),
@@ -197,11 +204,11 @@ async fn config(client: &Client, now: Timestamp) -> Finding {
              of receivers that several namespaces share, such as \"hook.ci.svc\"",
         );
     }
-    if let Some(tripped) = &config.status.governor.tripped {
-        let since = print::instant_from(tripped.since, now);
+    if let Some(blocked) = &config.status.governor.blocked {
+        let since = print::instant_from(blocked.since, now);
         bad(
             &mut finding,
-            format!("the governor stopped a step at {since}: {} [{}]", tripped.message, tripped.reason),
+            format!("the governor stopped a step at {since}: {} [{}]", blocked.message, blocked.reason),
         );
     }
     if config.meta.generation.is_some() && config.status.observed_generation != config.meta.generation {
@@ -227,29 +234,25 @@ async fn managers(client: &Client) -> Finding {
     };
     let bad: Vec<&Manager> = all.iter().filter(|m| !is_ready(m)).collect();
     if bad.is_empty() {
-        return Finding::new(
-            State::Ok,
-            about,
-            format!("{}, each understood and possible", count(all.len(), "manager")),
-        );
+        return Finding::new(State::Ok, about, format!("{}, each Ready", count(all.len(), "manager")));
     }
     let mut finding = Finding::new(
         State::Problem,
         about,
-        format!("{} of {} are not well", bad.len(), count(all.len(), "manager")),
+        format!("{} of {} are not Ready", bad.len(), count(all.len(), "manager")),
     );
-    for manager in bad.iter().take(NAMED) {
+    for manager in bad.iter().take(MAX_NAMED) {
         let phase = manager.status.phase.map_or("not looked at", Phase::as_str);
-        let ready = manager.status.conditions.iter().find(|c| c.type_ == "Ready");
+        let ready = condition::find(&manager.status.conditions, READY);
         let why = ready.map_or_else(String::new, |c| format!(": {} [{}]", c.message, c.reason));
         finding.details.push(format!("{}/{} ({phase}){why}", manager.namespace(), manager.name()));
     }
-    if bad.len() > NAMED {
-        finding.details.push(format!("and {} more", bad.len() - NAMED));
+    if bad.len() > MAX_NAMED {
+        finding.details.push(format!("and {} more", bad.len() - MAX_NAMED));
     }
     finding.advise("`coppice explain NAMESPACE/NAME` tells more")
 }
 
 fn is_ready(manager: &Manager) -> bool {
-    manager.status.conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True")
+    condition::find(&manager.status.conditions, READY).is_some_and(|ready| ready.status == "True")
 }

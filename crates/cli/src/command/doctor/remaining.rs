@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::connect::failed;
 
-/// So many objects of a resource are named.
-const NAMED: u32 = 10;
+/// At most this many objects of a resource are named.
+const MAX_NAMED: u32 = 10;
 /// Only names, finalizers and times are asked for.
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
@@ -51,7 +51,7 @@ async fn list(
         };
         format!("/apis/{}", version.group_version)
     };
-    let request = Request::get(format!("{root}/namespaces/{namespace}/{resource}?limit={NAMED}"))
+    let request = Request::get(format!("{root}/namespaces/{namespace}/{resource}?limit={MAX_NAMED}"))
         .header(http::header::ACCEPT, METADATA_ONLY)
         .body(Vec::new())
         .map_err(kube::Error::HttpError)?;

@@ -46,7 +46,7 @@ pub(super) async fn api_services(client: &Client) -> Vec<Finding> {
     findings
 }
 
-pub(super) async fn look(
+pub(super) async fn check(
     client: &Client,
     older_than: Duration,
     services: &[Finding],

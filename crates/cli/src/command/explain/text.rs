@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::{Explanation, PolicyExplanation};
 use crate::Io;
-use crate::print::{self, ALARM, CARE, GOOD, HEADING, phase_style};
+use crate::print::{self, ERROR, HEADING, OK, WARNING, phase_style};
 use crate::terminal::{PLAIN, Screen};
 
 pub(super) fn write(all: &[Explanation], at: Timestamp, io: &mut Io<'_>) -> Result<()> {
@@ -45,7 +45,7 @@ fn head(one: &Explanation, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {
         writeln!(to, "  Namespace:  created {}, uid {uid}", print::instant_from(created, at))?;
     } else {
         to.put("  Namespace:  ", PLAIN)?;
-        to.put("could not be read", CARE)?;
+        to.put("could not be read", WARNING)?;
         writeln!(to)?;
     }
     if let Some(until) = one.extended_until {
@@ -78,12 +78,12 @@ fn next(one: &Explanation, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {
     };
     let policy = item.policy.as_ref().map_or_else(String::new, |p| format!(", by policy {p:?}"));
     to.put(&format!("  {what}"), PLAIN)?;
-    to.put(&when, if item.now { ALARM } else { PLAIN })?;
+    to.put(&when, if item.now { ERROR } else { PLAIN })?;
     writeln!(to, "{policy}.")?;
     writeln!(to, "  Because: {} [{}]", item.message, item.reason)?;
     if let Some(error) = &one.last_error {
         to.put("  ", PLAIN)?;
-        to.put("The last attempt failed:", ALARM)?;
+        to.put("The last attempt failed:", ERROR)?;
         writeln!(to, " {error}")?;
     }
     if let Some(notice) = &one.notice {
@@ -101,9 +101,9 @@ fn policies(one: &Explanation, at: Timestamp, to: &mut Screen<'_>) -> Result<()>
     heading(to, "Policies (in order; the first whose condition holds fires)")?;
     for (index, policy) in one.policies.iter().enumerate() {
         let (verdict, style) = match policy.result {
-            Verdict::True => ("true", GOOD),
+            Verdict::True => ("true", OK),
             Verdict::False => ("false", PLAIN),
-            Verdict::Unknown => ("unknown", CARE),
+            Verdict::Unknown => ("unknown", WARNING),
         };
         writeln!(
             to,

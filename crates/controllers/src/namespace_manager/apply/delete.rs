@@ -1,170 +1,172 @@
-//! Deleting the namespace: read everything afresh, decide again, book, and only then delete that very revision.
+//! Deleting the namespace: read everything again, decide again, reserve budget, and only then delete that very revision.
 
 use std::time::Duration;
 
+use coppice_actions::delete::{self, Deletion};
+use coppice_actions::governor::{Reservation, ReservationError};
 use coppice_api::Reason;
 use coppice_api::manager::Intent;
-use coppice_lifecycle::record::Outcome;
-use coppice_runtime::delete::{self, Deletion};
-use coppice_runtime::error::chain;
-use coppice_runtime::governor::{Booking, BookingError};
-use coppice_runtime::kinds::Manager;
+use coppice_kinds::Manager;
+use coppice_lifecycle::record::StepOutcome;
+use coppice_mutants::Mutant;
 use coppice_runtime::leader::Permit;
-use coppice_runtime::mutants::{self, Mutant};
 
 use super::super::observe::{self, Observation};
 use super::super::plan;
-use super::{Carried, mutated, soon};
-use crate::shared::{Key, Shared};
+use super::result::{Interruption, StepError, StepResult};
+use super::{in_one_second, mutant_behavior};
+use crate::context::{ControllerContext, ManagerKey};
 
 /// The namespace changes under our hands, or is read too slowly, at most this often before the attempt counts as failed.
-const ROUNDS: usize = 5;
+const MAX_ATTEMPTS: usize = 5;
 /// Facts that are older than this when it comes to acting are read again (H3). Only the namespace is guarded by the request itself:
 /// a hold that is written after its manager was read is not seen, so that time must be short.
-pub(super) const OLDEST: Duration = Duration::from_secs(2);
-/// A booking that is older than this does not count any more.
-pub(super) const BOOKED: Duration = Duration::from_secs(5);
+pub(super) const MAX_FACT_AGE: Duration = Duration::from_secs(2);
+/// A reservation that is older than this does not count any more.
+pub(super) const MAX_RESERVATION_AGE: Duration = Duration::from_secs(5);
 
-pub(super) async fn carry_out(
-    shared: &Shared,
+pub(super) async fn execute(
+    shared: &ControllerContext,
     permit: &Permit,
-    key: &Key,
+    key: &ManagerKey,
     intent: &Intent,
-) -> Result<Carried, String> {
-    let (mut confirmed, booking) = match cleared(shared, permit, key, intent).await? {
-        Ok(cleared) => cleared,
-        Err(carried) => return Ok(carried),
-    };
-    let mut lost = "the API server took too long to take the booking";
-    for _ in 0..ROUNDS {
-        let Some(namespace) = &confirmed.namespace else { return Ok(Carried::Gone) };
-        if booking.age() > BOOKED {
+) -> Result<StepResult, Interruption> {
+    let (mut verified, reservation) = authorize(shared, permit, key, intent).await?;
+    let mut lost = "the API server took too long to record the reservation";
+    for _ in 0..MAX_ATTEMPTS {
+        let Some(namespace) = &verified.namespace else { return Ok(StepResult::Gone) };
+        if reservation.age() > MAX_RESERVATION_AGE {
             break;
         }
-        if confirmed.age() > OLDEST {
+        if verified.age() > MAX_FACT_AGE {
             lost = "the API server took too long to answer what it rests on";
         } else {
-            let deletion =
-                delete::namespace(&shared.clients, permit, &booking, &confirmed.law, &intent.uid, namespace)
-                    .await;
-            let manager = Manager::clone(&confirmed.manager);
+            let deletion = delete::namespace(
+                &shared.clients,
+                permit,
+                &reservation,
+                &verified.settings,
+                &intent.uid,
+                namespace,
+            )
+            .await;
+            let manager = Manager::clone(&verified.manager);
             match deletion {
                 Ok(Deletion::Done(now)) => {
-                    // Other managers of the namespace are woken by the watch's news of it: it is to be news then.
+                    // The watch's event wakes other managers of the namespace, but only if the cache does not have the
+                    // change yet.
                     if let Some(now) = now.filter(|_| shared.managers_in(&key.namespace).len() == 1) {
-                        shared.namespaces.learn("", *now);
+                        shared.namespaces.update_if_newer("", *now);
                     }
-                    return Ok(Carried::Ended(Outcome::Deleted, manager));
+                    return Ok(StepResult::Completed(StepOutcome::Deleted, manager));
                 }
-                Err(error) => return Ok(Carried::Ended(Outcome::failed(error.to_string()), manager)),
+                Ok(Deletion::AlreadyGone) => {
+                    return Ok(StepResult::Completed(StepOutcome::AlreadyGone, manager));
+                }
+                Err(error) => {
+                    return Ok(StepResult::Completed(StepOutcome::failed(error.to_string()), manager));
+                }
                 Ok(Deletion::Changed) => lost = "the namespace changed between reading and deleting it",
             }
         }
-        confirmed = match reverify(shared, key, intent, &booking).await? {
-            Ok(again) => again,
-            Err(carried) => return Ok(carried),
-        };
+        verified = reverify_reserved(shared, key, intent, &reservation).await?;
     }
     let error = format!("not deleted: {lost}");
-    Ok(Carried::Ended(Outcome::failed(error), Manager::clone(&confirmed.manager)))
+    Ok(StepResult::Completed(StepOutcome::failed(error), Manager::clone(&verified.manager)))
 }
 
-/// Everything that a destructive step needs: facts read afresh that still ask for it, and a booking by settings that
+/// Everything that a destructive step needs: facts read again that still ask for it, and a reservation by settings that
 /// still allow it.
-async fn cleared(
-    shared: &Shared,
+async fn authorize(
+    shared: &ControllerContext,
     permit: &Permit,
-    key: &Key,
+    key: &ManagerKey,
     intent: &Intent,
-) -> Result<Result<(Observation, Booking), Carried>, String> {
-    // Before the booking, so that caches that are behind cost no budget.
-    match confirm(shared, key, intent).await? {
-        Ok(confirmed) => booked(shared, permit, key, intent, confirmed).await,
-        Err(carried) => Ok(Err(carried)),
-    }
+) -> Result<(Observation, Reservation), Interruption> {
+    // Before the reservation, so that caches that are behind cost no budget.
+    let verified = reverify(shared, key, intent).await?;
+    reserve_and_reverify(shared, permit, key, intent, verified).await
 }
 
-/// Books a step that a fresh look asks for.
-pub(super) async fn booked(
-    shared: &Shared,
+/// Reserves a step that a fresh read asks for.
+pub(super) async fn reserve_and_reverify(
+    shared: &ControllerContext,
     permit: &Permit,
-    key: &Key,
+    key: &ManagerKey,
     intent: &Intent,
-    confirmed: Observation,
-) -> Result<Result<(Observation, Booking), Carried>, String> {
-    let booking = match book(shared, permit, &confirmed).await {
-        Ok(booking) => booking,
-        Err(carried) => return Ok(Err(carried)),
-    };
-    let confirmed = if confirmed.age() > OLDEST {
-        reverify(shared, key, intent, &booking).await?
+    verified: Observation,
+) -> Result<(Observation, Reservation), Interruption> {
+    let reservation = reserve(shared, permit, &verified).await?;
+    let verified = if verified.age() > MAX_FACT_AGE {
+        reverify_reserved(shared, key, intent, &reservation).await?
     } else {
-        still(confirmed.under(shared, &booking), intent)
+        require_same_step(verified.under(shared, &reservation), intent)?
     };
-    Ok(confirmed.map(|confirmed| (confirmed, booking)))
+    Ok((verified, reservation))
 }
 
-pub(super) async fn book(
-    shared: &Shared,
+pub(super) async fn reserve(
+    shared: &ControllerContext,
     permit: &Permit,
-    confirmed: &Observation,
-) -> Result<Booking, Carried> {
-    let booked = shared
-        .counter
-        .book(&shared.clients, permit, &shared.configs, shared.managed(), || shared.time())
+    verified: &Observation,
+) -> Result<Reservation, StepResult> {
+    let reserved = shared
+        .governor
+        .reserve(&shared.clients, permit, &shared.configs, shared.managed(), || shared.time())
         .await;
-    booked.map_err(|error| match error {
-        BookingError::Denied(denied) => {
+    reserved.map_err(|error| match error {
+        ReservationError::Denied(denied) => {
             shared.metrics.blocked(denied.reason.as_str());
             // The plan says so as soon as the cache knows.
-            Carried::Wait(soon(shared).min(denied.retry_at.or(soon(shared))))
+            StepResult::Wait(in_one_second(shared).min(denied.retry_at.or(in_one_second(shared))))
         }
-        error @ BookingError::Unavailable(_) => {
+        error @ ReservationError::Unavailable(_) => {
             shared.metrics.blocked(Reason::GovernorUnavailable.as_str());
-            let outcome = Outcome::failed(error.to_string());
-            Carried::Ended(outcome, Manager::clone(&confirmed.manager))
+            let outcome = StepOutcome::failed(error.to_string());
+            StepResult::Completed(outcome, Manager::clone(&verified.manager))
         }
     })
 }
 
-/// Reads everything afresh and decides again: goes on only if the very same step comes out.
-pub(super) async fn confirm(
-    shared: &Shared,
-    key: &Key,
-    intent: &Intent,
-) -> Result<Result<Observation, Carried>, String> {
-    look(shared, key, intent, |observation| observation).await
-}
-
-/// The same once the step is booked: under the settings and the budget that it was booked under, of which it has its part.
+/// Reads everything again and decides again: continues only if exactly the same step results.
 pub(super) async fn reverify(
-    shared: &Shared,
-    key: &Key,
+    shared: &ControllerContext,
+    key: &ManagerKey,
     intent: &Intent,
-    booking: &Booking,
-) -> Result<Result<Observation, Carried>, String> {
-    look(shared, key, intent, |observation| observation.under(shared, booking)).await
+) -> Result<Observation, Interruption> {
+    reverify_with(shared, key, intent, |observation| observation).await
 }
 
-async fn look(
-    shared: &Shared,
-    key: &Key,
+/// The same once the step is reserved: under the settings and the budget of the reservation, which includes this step.
+pub(super) async fn reverify_reserved(
+    shared: &ControllerContext,
+    key: &ManagerKey,
+    intent: &Intent,
+    reservation: &Reservation,
+) -> Result<Observation, Interruption> {
+    reverify_with(shared, key, intent, |observation| observation.under(shared, reservation)).await
+}
+
+async fn reverify_with(
+    shared: &ControllerContext,
+    key: &ManagerKey,
     intent: &Intent,
     under: impl FnOnce(Observation) -> Observation,
-) -> Result<Result<Observation, Carried>, String> {
-    if let Some(trusted) = mutated::look(shared, key, intent).await {
-        return Ok(Ok(under(trusted)));
+) -> Result<Observation, Interruption> {
+    if let Some(trusted) = mutant_behavior::reverify_with(shared, key, intent).await {
+        return Ok(under(trusted));
     }
     match observe::fresh(shared, key).await {
-        Ok(Some(observation)) => Ok(still(under(observation), intent)),
-        Ok(None) => Ok(Err(Carried::Gone)),
+        Ok(Some(observation)) => Ok(require_same_step(under(observation), intent)?),
+        Ok(None) => Err(StepResult::Gone.into()),
         Err(error) => {
-            let error = format!("the facts could not be read afresh: {}", chain(&error));
+            let error = StepError::Facts(error);
             match shared.managers.get(&key.namespace, &key.name) {
                 Some(manager) if manager.status.intent.as_ref() == Some(intent) => {
-                    Ok(Err(Carried::Ended(Outcome::failed(error), Manager::clone(&manager))))
+                    let outcome = StepOutcome::failed(error.to_string());
+                    Err(StepResult::Completed(outcome, Manager::clone(&manager)).into())
                 }
-                _ => Err(error),
+                _ => Err(error.into()),
             }
         }
     }
@@ -172,18 +174,18 @@ async fn look(
 
 /// Whether what was observed asks for the step of this intent.
 #[allow(clippy::result_large_err, reason = "rare, and moved once")]
-fn still(observation: Observation, intent: &Intent) -> Result<Observation, Carried> {
+fn require_same_step(observation: Observation, intent: &Intent) -> Result<Observation, StepResult> {
     let plan = plan::plan(&observation);
-    if mutants::active(Mutant::KeyedByName) {
+    if coppice_mutants::active(Mutant::KeyedByName) {
         return Ok(observation);
     }
-    if plan.effect.as_ref().is_some_and(|effect| effect.intent() == intent) {
+    if plan.step.as_ref().is_some_and(|step| step.intent() == intent) {
         return Ok(observation);
     }
     let manager = Manager::clone(&observation.manager);
     let holds = manager.status.intent.as_ref() == Some(intent);
-    match observation.unread.filter(|_| holds) {
-        Some(error) => Err(Carried::Ended(Outcome::failed(error), manager)),
-        None => Err(Carried::Replanned(manager, Box::new(plan))),
+    match observation.read_error.filter(|_| holds) {
+        Some(error) => Err(StepResult::Completed(StepOutcome::failed(error), manager)),
+        None => Err(StepResult::Replanned(manager, Box::new(plan))),
     }
 }

@@ -6,22 +6,22 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::super::crd::CLEANUP;
-use super::super::{Key, SYSTEM, Server, meta};
-use super::Again;
-use super::support::{As, find};
+use super::super::{ObjectKey, SYSTEM, Server, meta};
+use super::Requeue;
+use super::support::{ControllerUser, find};
 
 /// How long to wait for objects that others hold.
 const PAUSE: i64 = 5;
 
-pub(super) fn clean_up(server: &mut Server, now: Timestamp, name: &str) -> Again {
-    let who = As::new(SYSTEM, now);
+pub(super) fn clean_up(server: &mut Server, now: Timestamp, name: &str) -> Requeue {
+    let who = ControllerUser::new(SYSTEM, now);
     let Some((kind, definition)) =
-        find(server, "apiextensions.k8s.io", "customresourcedefinitions", &Key::new("", name))
+        find(server, "apiextensions.k8s.io", "customresourcedefinitions", &ObjectKey::new("", name))
     else {
-        return Again::No;
+        return Requeue::No;
     };
     if !meta::deleting(&definition) || !meta::finalizers(&definition).any(|f| f == CLEANUP) {
-        return Again::No;
+        return Requeue::No;
     }
     let (group, plural) = (&definition["spec"]["group"], &definition["spec"]["names"]["plural"]);
     let custom = server.kinds.served().find(|k| *group == *k.group && *plural == *k.plural).cloned();
@@ -33,12 +33,12 @@ pub(super) fn clean_up(server: &mut Server, now: Timestamp, name: &str) -> Again
             let _gone = who.sweep(server, &custom, object);
         }
         if server.store.len(custom.store) > 0 {
-            return Again::At(meta::later(now, PAUSE));
+            return Requeue::At(meta::later(now, PAUSE));
         }
     }
     let done = who.update(server, &kind, &definition, |definition| {
         let rest = meta::finalizers(definition).filter(|f| *f != CLEANUP).map(Value::from).collect();
         meta::set_finalizers(definition, rest);
     });
-    if done.is_ok() { Again::No } else { Again::AfterFailure }
+    if done.is_ok() { Requeue::No } else { Requeue::AfterFailure }
 }

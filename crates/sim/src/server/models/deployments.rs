@@ -6,25 +6,27 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::super::kinds::Kind;
-use super::super::{Key, Server, meta};
-use super::Again;
+use super::super::{ObjectKey, Server, meta};
+use super::Requeue;
 use super::replicas::counts;
-use super::support::{As, find, hash, kind, managed, own};
+use super::support::{ControllerUser, find, hash, kind, managed, own};
 
 const USER: &str = "system:serviceaccount:kube-system:deployment-controller";
 const REVISION: &str = "deployment.kubernetes.io/revision";
 const HASH: &str = "pod-template-hash";
 
 /// Brings its replica sets to what the Deployment says, and sums them up in its status.
-pub(super) fn sync(server: &mut Server, now: Timestamp, key: &Key) -> Again {
-    let who = As::new(USER, now);
-    let Some((deployments, deployment)) = find(server, "apps", "deployments", key) else { return Again::No };
-    let Some(sets) = kind(server, "apps", "replicasets") else { return Again::No };
+pub(super) fn sync(server: &mut Server, now: Timestamp, key: &ObjectKey) -> Requeue {
+    let who = ControllerUser::new(USER, now);
+    let Some((deployments, deployment)) = find(server, "apps", "deployments", key) else {
+        return Requeue::No;
+    };
+    let Some(sets) = kind(server, "apps", "replicasets") else { return Requeue::No };
     let paused = deployment["spec"]["paused"] == true;
     if !meta::deleting(&deployment) && scale(server, who, &sets, &deployment, paused).is_none() {
-        return Again::AfterFailure;
+        return Requeue::AfterFailure;
     }
-    let Some((_, deployment)) = find(server, "apps", "deployments", key) else { return Again::No };
+    let Some((_, deployment)) = find(server, "apps", "deployments", key) else { return Requeue::No };
     let mut numbers = Numbers::default();
     let own = hash(&deployment["spec"]["template"]);
     for set in managed(server, &sets, &deployment) {
@@ -39,7 +41,7 @@ pub(super) fn sync(server: &mut Server, now: Timestamp, key: &Key) -> Again {
     }
     let done =
         who.status(server, &deployments, &deployment, |status| report(status, &deployment, &numbers, now));
-    if done.is_ok() { Again::No } else { Again::AfterFailure }
+    if done.is_ok() { Requeue::No } else { Requeue::AfterFailure }
 }
 
 #[derive(Default)]
@@ -56,7 +58,13 @@ fn revision_of(set: &Value) -> usize {
 }
 
 /// Makes the ReplicaSet of the template if it is not there, and gives it all replicas; none if a write failed.
-fn scale(server: &mut Server, who: As, sets: &Arc<Kind>, deployment: &Value, paused: bool) -> Option<()> {
+fn scale(
+    server: &mut Server,
+    who: ControllerUser,
+    sets: &Arc<Kind>,
+    deployment: &Value,
+    paused: bool,
+) -> Option<()> {
     let wanted = deployment["spec"]["replicas"].clone();
     let digest = hash(&deployment["spec"]["template"]);
     let current = managed(server, sets, deployment);
@@ -118,7 +126,7 @@ fn scale(server: &mut Server, who: As, sets: &Arc<Kind>, deployment: &Value, pau
 /// Together with the status: that does not count as a new generation.
 fn note_revision(
     server: &mut Server,
-    who: As,
+    who: ControllerUser,
     kind: &Arc<Kind>,
     deployment: &Value,
     revision: &str,
@@ -139,14 +147,14 @@ fn report(status: &mut Map<String, Value>, deployment: &Value, numbers: &Numbers
     let wanted = deployment["spec"]["replicas"].as_i64().unwrap_or(1);
     let paused = deployment["spec"]["paused"] == true;
     // What has no replica set yet has nobody who wants pods.
-    let asked = if paused && numbers.set.is_empty() { 0 } else { wanted };
+    let context = if paused && numbers.set.is_empty() { 0 } else { wanted };
     status.insert("observedGeneration".to_owned(), deployment["metadata"]["generation"].clone());
     for (field, number) in [
         ("replicas", numbers.replicas),
         ("updatedReplicas", numbers.updated),
         ("readyReplicas", numbers.ready),
         ("availableReplicas", numbers.ready),
-        ("unavailableReplicas", (asked.max(numbers.replicas) - numbers.ready).max(0)),
+        ("unavailableReplicas", (context.max(numbers.replicas) - numbers.ready).max(0)),
     ] {
         if number == 0 {
             status.remove(field);

@@ -11,8 +11,8 @@ use super::super::delete::{DeleteOptions, FOREGROUND, ORPHAN};
 use super::super::kinds::Kind;
 use super::super::store::Change;
 use super::super::{Server, meta};
-use super::support::As;
-use super::{Again, Step};
+use super::support::ControllerUser;
+use super::{ControllerStep, Requeue};
 
 const USER: &str = "system:serviceaccount:kube-system:generic-garbage-collector";
 
@@ -25,7 +25,7 @@ pub(super) struct Graph {
 /// An owner reference, judged.
 enum Owner {
     /// It is there, and means to stay.
-    Solid,
+    Present,
     /// It is gone, or was never there.
     Dangling,
     /// It waits for its dependents to go.
@@ -39,8 +39,8 @@ fn owner_uids(object: &Value) -> impl Iterator<Item = &str> {
 }
 
 impl Graph {
-    /// Takes in a change; what is to be looked at because of it.
-    pub(super) fn look(&mut self, change: &Change) -> Vec<Step> {
+    /// Takes in a change; returns what to check because of it.
+    pub(super) fn observe(&mut self, change: &Change) -> Vec<ControllerStep> {
         let uid = change.uid.as_ref();
         for owner in change.before.iter().flat_map(|o| owner_uids(o)) {
             if let Some(dependents) = self.dependents.get_mut(owner) {
@@ -56,17 +56,17 @@ impl Graph {
                 self.dependents.entry(owner.to_owned()).or_default().insert(uid.to_owned());
             }
             if owner_uids(object).next().is_some() {
-                steps.push(Step::Collect(uid.to_owned()));
+                steps.push(ControllerStep::Collect(uid.to_owned()));
             }
             if meta::deleting(object) && meta::finalizers(object).any(|f| matches!(f, FOREGROUND | ORPHAN)) {
-                steps.push(Step::Release(uid.to_owned()));
+                steps.push(ControllerStep::Release(uid.to_owned()));
             }
         } else {
             let orphaned = self.dependents.get(uid).into_iter().flatten();
-            steps.extend(orphaned.map(|dependent| Step::Collect(dependent.clone())));
+            steps.extend(orphaned.map(|dependent| ControllerStep::Collect(dependent.clone())));
             // Owners that wait may have waited for this one.
             let owners = change.before.iter().flat_map(|o| owner_uids(o));
-            steps.extend(owners.map(|owner| Step::Release(owner.to_owned())));
+            steps.extend(owners.map(|owner| ControllerStep::Release(owner.to_owned())));
         }
         steps
     }
@@ -77,18 +77,18 @@ impl Graph {
     }
 
     /// Deletes an object whose owners are gone, or drops the references to those that are.
-    pub(super) fn collect(&self, server: &mut Server, now: Timestamp, uid: &str) -> Again {
-        let who = As::new(USER, now);
-        let Some((kind, object)) = by_uid(server, uid) else { return Again::No };
+    pub(super) fn collect(&self, server: &mut Server, now: Timestamp, uid: &str) -> Requeue {
+        let who = ControllerUser::new(USER, now);
+        let Some((kind, object)) = by_uid(server, uid) else { return Requeue::No };
         let waits = meta::finalizers(&object).any(|f| f == FOREGROUND);
         if meta::deleting(&object) {
-            return if waits { self.release(server, now, uid) } else { Again::No };
+            return if waits { self.release(server, now, uid) } else { Requeue::No };
         }
         let (mut solid, mut gone, mut waiting) = (0, Vec::new(), 0);
         for reference in meta::owners(&object) {
             let owner = reference["uid"].as_str().unwrap_or_default().to_owned();
-            match judge(server, &kind, &object, reference) {
-                Owner::Solid | Owner::Unresolvable => solid += 1,
+            match resolve_owner(server, &kind, &object, reference) {
+                Owner::Present | Owner::Unresolvable => solid += 1,
                 Owner::Dangling => gone.push(owner),
                 Owner::Waiting => {
                     waiting += 1;
@@ -97,7 +97,7 @@ impl Graph {
             }
         }
         if gone.is_empty() {
-            return Again::No;
+            return Requeue::No;
         }
         let done = if solid > 0 {
             who.update(server, &kind, &object, |object| drop_owners(object, &gone)).map(|_| ())
@@ -120,18 +120,18 @@ impl Graph {
             who.delete_with(server, &kind, &object, &options)
         };
         match done {
-            Ok(()) => Again::No,
-            Err(failure) if failure.code() == 404 => Again::No,
-            Err(_) => Again::AfterFailure,
+            Ok(()) => Requeue::No,
+            Err(failure) if failure.code() == 404 => Requeue::No,
+            Err(_) => Requeue::AfterFailure,
         }
     }
 
     /// Lets an owner go that is being deleted: when its dependents are gone, or after they were let go.
-    pub(super) fn release(&self, server: &mut Server, now: Timestamp, uid: &str) -> Again {
-        let who = As::new(USER, now);
-        let Some((kind, owner)) = by_uid(server, uid) else { return Again::No };
+    pub(super) fn release(&self, server: &mut Server, now: Timestamp, uid: &str) -> Requeue {
+        let who = ControllerUser::new(USER, now);
+        let Some((kind, owner)) = by_uid(server, uid) else { return Requeue::No };
         if !meta::deleting(&owner) {
-            return Again::No;
+            return Requeue::No;
         }
         let orphan = meta::finalizers(&owner).any(|f| f == ORPHAN);
         let foreground = meta::finalizers(&owner).any(|f| f == FOREGROUND);
@@ -140,13 +140,13 @@ impl Graph {
             for (kind, dependent) in &dependents {
                 let uid = [uid.to_owned()];
                 if who.update(server, kind, dependent, |object| drop_owners(object, &uid)).is_err() {
-                    return Again::AfterFailure;
+                    return Requeue::AfterFailure;
                 }
             }
             return remove_finalizer(server, who, &kind, &owner, ORPHAN);
         }
         if !foreground {
-            return Again::No;
+            return Requeue::No;
         }
         let blocks = |dependent: &Value| {
             meta::owners(dependent).any(|o| o["uid"] == uid && o["blockOwnerDeletion"] == true)
@@ -155,11 +155,11 @@ impl Graph {
             return remove_finalizer(server, who, &kind, &owner, FOREGROUND);
         }
         for (_, dependent) in dependents.iter().filter(|(_, d)| !meta::deleting(d)) {
-            if self.collect(server, now, meta::uid(dependent)) == Again::AfterFailure {
-                return Again::AfterFailure;
+            if self.collect(server, now, meta::uid(dependent)) == Requeue::AfterFailure {
+                return Requeue::AfterFailure;
             }
         }
-        Again::No
+        Requeue::No
     }
 }
 
@@ -169,7 +169,7 @@ fn by_uid(server: &Server, uid: &str) -> Option<(Arc<Kind>, Arc<Value>)> {
     Some((server.kinds.primary(store).clone(), object))
 }
 
-fn judge(server: &Server, kind: &Kind, object: &Value, reference: &Value) -> Owner {
+fn resolve_owner(server: &Server, kind: &Kind, object: &Value, reference: &Value) -> Owner {
     let text = |field: &str| reference[field].as_str().unwrap_or_default();
     let Some(owner_kind) = server.kinds.find(text("apiVersion"), text("kind")) else {
         return Owner::Unresolvable;
@@ -183,7 +183,7 @@ fn judge(server: &Server, kind: &Kind, object: &Value, reference: &Value) -> Own
             if meta::deleting(&owner) && meta::finalizers(&owner).any(|f| f == FOREGROUND) {
                 Owner::Waiting
             } else {
-                Owner::Solid
+                Owner::Present
             }
         }
         _ => Owner::Dangling,
@@ -202,18 +202,18 @@ fn drop_owners(object: &mut Value, gone: &[String]) {
 
 fn remove_finalizer(
     server: &mut Server,
-    who: As,
+    who: ControllerUser,
     kind: &Arc<Kind>,
     object: &Value,
     finalizer: &str,
-) -> Again {
+) -> Requeue {
     let done = who.update(server, kind, object, |object| {
         let rest = meta::finalizers(object).filter(|f| *f != finalizer).map(Value::from).collect();
         meta::set_finalizers(object, rest);
     });
     match done {
-        Ok(_) => Again::No,
-        Err(failure) if failure.code() == 404 => Again::No,
-        Err(_) => Again::AfterFailure,
+        Ok(_) => Requeue::No,
+        Err(failure) if failure.code() == 404 => Requeue::No,
+        Err(_) => Requeue::AfterFailure,
     }
 }

@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::super::kinds::Kind;
-use super::super::{Key, Server, meta};
-use super::Again;
-use super::support::{As, alive, count, find, is, kind, managed, pod_of};
+use super::super::{ObjectKey, Server, meta};
+use super::Requeue;
+use super::support::{ControllerUser, alive, count, find, is, kind, managed, pod_of};
 
 const USER: &str = "system:serviceaccount:kube-system:job-controller";
 /// The finalizer that keeps a pod until it is counted.
@@ -17,40 +17,40 @@ const TRACKING: &str = "batch.kubernetes.io/job-tracking";
 const BACKOFF: i64 = 10;
 
 /// Counts pods that have ended, makes and deletes pods, and writes the status.
-pub(super) fn sync(server: &mut Server, now: Timestamp, key: &Key) -> Again {
-    let who = As::new(USER, now);
-    let Some(pods) = kind(server, "", "pods") else { return Again::No };
+pub(super) fn sync(server: &mut Server, now: Timestamp, key: &ObjectKey) -> Requeue {
+    let who = ControllerUser::new(USER, now);
+    let Some(pods) = kind(server, "", "pods") else { return Requeue::No };
     let Some((jobs, job)) = find(server, "batch", "jobs", key) else {
         return if let_orphans_go(server, who, &pods, key).is_some() {
-            Again::No
+            Requeue::No
         } else {
-            Again::AfterFailure
+            Requeue::AfterFailure
         };
     };
     if meta::deleting(&job) || is(&job, "Complete") || is(&job, "Failed") {
-        return if let_go(server, who, &pods, &job).is_some() { Again::No } else { Again::AfterFailure };
+        return if let_go(server, who, &pods, &job).is_some() { Requeue::No } else { Requeue::AfterFailure };
     }
     let mut state = State::of(server, &pods, &job);
     let verdict = state.verdict(&job, now);
     let again = match &verdict {
-        Verdict::GoOn => state.make_or_delete(server, who, &pods, &job),
-        Verdict::Suspended | Verdict::Ended { .. } => state.delete_all(server, who, &pods),
+        JobDecision::Continue => state.make_or_delete(server, who, &pods, &job),
+        JobDecision::Suspended | JobDecision::Ended { .. } => state.delete_all(server, who, &pods),
     };
-    let Some(again) = again else { return Again::AfterFailure };
+    let Some(again) = again else { return Requeue::AfterFailure };
     let written = who.status(server, &jobs, &job, |status| state.report(status, &job, &verdict, now));
     if written.is_err() || let_go(server, who, &pods, &job).is_none() {
-        return Again::AfterFailure;
+        return Requeue::AfterFailure;
     }
-    let deadline = state.deadline(&job).filter(|_| verdict == Verdict::GoOn);
+    let deadline = state.deadline(&job).filter(|_| verdict == JobDecision::Continue);
     match (again, deadline) {
-        (Again::At(a), Some(b)) => Again::At(a.min(b)),
-        (Again::No, Some(b)) => Again::At(b),
+        (Requeue::At(a), Some(b)) => Requeue::At(a.min(b)),
+        (Requeue::No, Some(b)) => Requeue::At(b),
         (again, _) => again,
     }
 }
 
 /// Takes the finalizer from pods that have ended and are counted, or need no counting; none if a write failed.
-fn let_go(server: &mut Server, who: As, pods: &Arc<Kind>, job: &Value) -> Option<()> {
+fn let_go(server: &mut Server, who: ControllerUser, pods: &Arc<Kind>, job: &Value) -> Option<()> {
     for pod in managed(server, pods, job) {
         let held = meta::finalizers(&pod).any(|f| f == TRACKING);
         if held && (ended(&pod) || meta::deleting(job)) {
@@ -61,7 +61,7 @@ fn let_go(server: &mut Server, who: As, pods: &Arc<Kind>, job: &Value) -> Option
 }
 
 /// Takes the finalizer from pods whose Job is gone; none if a write failed.
-fn let_orphans_go(server: &mut Server, who: As, pods: &Arc<Kind>, job: &Key) -> Option<()> {
+fn let_orphans_go(server: &mut Server, who: ControllerUser, pods: &Arc<Kind>, job: &ObjectKey) -> Option<()> {
     let held: Vec<Arc<Value>> = server
         .store
         .range(pods.store, job.namespace(), None)
@@ -75,7 +75,7 @@ fn let_orphans_go(server: &mut Server, who: As, pods: &Arc<Kind>, job: &Key) -> 
     Some(())
 }
 
-fn untrack(server: &mut Server, who: As, pods: &Arc<Kind>, pod: &Value) -> Option<()> {
+fn untrack(server: &mut Server, who: ControllerUser, pods: &Arc<Kind>, pod: &Value) -> Option<()> {
     who.update(server, pods, pod, |pod| {
         let rest = meta::finalizers(pod).filter(|f| *f != TRACKING).map(Value::from).collect();
         meta::set_finalizers(pod, rest);
@@ -90,8 +90,8 @@ fn ended(pod: &Value) -> bool {
 
 /// What is to become of a Job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Verdict {
-    GoOn,
+enum JobDecision {
+    Continue,
     Suspended,
     Ended { condition: &'static str, before: &'static str, reason: &'static str, message: &'static str },
 }
@@ -145,8 +145,8 @@ impl State {
         Some(meta::later(self.started?, job["spec"]["activeDeadlineSeconds"].as_i64()?))
     }
 
-    fn verdict(&self, job: &Value, now: Timestamp) -> Verdict {
-        let failed = |reason, message| Verdict::Ended {
+    fn verdict(&self, job: &Value, now: Timestamp) -> JobDecision {
+        let failed = |reason, message| JobDecision::Ended {
             condition: "Failed",
             before: "FailureTarget",
             reason,
@@ -164,24 +164,24 @@ impl State {
             None => self.succeeded > 0 && self.active.is_empty(),
         };
         if enough {
-            return Verdict::Ended {
+            return JobDecision::Ended {
                 condition: "Complete",
                 before: "SuccessCriteriaMet",
                 reason: "CompletionsReached",
                 message: "Reached expected number of succeeded pods",
             };
         }
-        if job["spec"]["suspend"] == true { Verdict::Suspended } else { Verdict::GoOn }
+        if job["spec"]["suspend"] == true { JobDecision::Suspended } else { JobDecision::Continue }
     }
 
     /// None if a write failed.
     fn make_or_delete(
         &mut self,
         server: &mut Server,
-        who: As,
+        who: ControllerUser,
         pods: &Arc<Kind>,
         job: &Value,
-    ) -> Option<Again> {
+    ) -> Option<Requeue> {
         let number = |field: &str| job["spec"][field].as_u64().and_then(|n| usize::try_from(n).ok());
         let mut wanted = number("parallelism").unwrap_or(1);
         match number("completions") {
@@ -196,13 +196,13 @@ impl State {
             self.terminating += 1;
         }
         if self.active.len() + self.terminating >= wanted {
-            return Some(Again::No);
+            return Some(Requeue::No);
         }
         if let Some(at) = self.last_failure {
             let shift = u32::try_from(self.failed.saturating_sub(1)).unwrap_or(u32::MAX).min(6);
             let due = meta::later(at, (BACKOFF << shift).min(600));
             if due > who.now {
-                return Some(Again::At(due));
+                return Some(Requeue::At(due));
             }
         }
         for _ in self.active.len() + self.terminating..wanted {
@@ -213,22 +213,22 @@ impl State {
             meta::set_finalizers(&mut pod, finalizers);
             self.active.push(who.create(server, pods, meta::namespace(job), pod).ok()?);
         }
-        Some(Again::No)
+        Some(Requeue::No)
     }
 
     /// None if a write failed.
-    fn delete_all(&mut self, server: &mut Server, who: As, pods: &Arc<Kind>) -> Option<Again> {
+    fn delete_all(&mut self, server: &mut Server, who: ControllerUser, pods: &Arc<Kind>) -> Option<Requeue> {
         for pod in std::mem::take(&mut self.active) {
             who.delete(server, pods, &pod).ok()?;
             self.terminating += usize::from(alive(&pod));
         }
         self.ready = 0;
-        Some(Again::No)
+        Some(Requeue::No)
     }
 
-    fn report(&self, status: &mut Map<String, Value>, job: &Value, verdict: &Verdict, now: Timestamp) {
+    fn report(&self, status: &mut Map<String, Value>, job: &Value, verdict: &JobDecision, now: Timestamp) {
         let at = meta::seconds(now);
-        if *verdict == Verdict::Suspended {
+        if *verdict == JobDecision::Suspended {
             status.remove("startTime");
         } else {
             status.entry("startTime").or_insert_with(|| at.as_str().into());
@@ -241,11 +241,13 @@ impl State {
         status.insert("uncountedTerminatedPods".to_owned(), json!({}));
         let suspended = is(job, "Suspended");
         match verdict {
-            Verdict::Suspended if !suspended => {
+            JobDecision::Suspended if !suspended => {
                 set(status, "Suspended", "True", "JobSuspended", "Job suspended", &at);
             }
-            Verdict::GoOn if suspended => set(status, "Suspended", "False", "JobResumed", "Job resumed", &at),
-            Verdict::Ended { condition, before, reason, message } => {
+            JobDecision::Continue if suspended => {
+                set(status, "Suspended", "False", "JobResumed", "Job resumed", &at);
+            }
+            JobDecision::Ended { condition, before, reason, message } => {
                 if !is(job, before) {
                     set(status, before, "True", reason, message, &at);
                 }

@@ -1,7 +1,7 @@
 //! What Kubernetes' own controllers, its scheduler and its kubelets do, each as small steps over the server.
 //!
 //! [`Models::ready`] names the steps that could run now, in a fixed order; whoever drives the models chooses one and
-//! [runs](Models::run) it. Each step looks at the state as it is and does what one pass of the real controller does, in
+//! [runs](Models::run) it. Each step reads the current state and does what one pass of the real controller does, in
 //! the real controller's name. Steps come from the log of changes, so that they cost nothing while nothing happens.
 
 mod definitions;
@@ -21,34 +21,34 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::kinds::Kind;
-use super::store::{Change, Key, Revision};
+use super::store::{Change, ObjectKey, Revision};
 use super::{Server, meta};
 
 /// One thing that one controller could do now. Which object it is about is part of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Step {
+pub enum ControllerStep {
     /// The service account `default` of a namespace.
-    ServiceAccount(Key),
+    ServiceAccount(ObjectKey),
     /// The certificates of the API server in a namespace.
-    RootCa(Key),
+    RootCa(ObjectKey),
     /// A definition that is being deleted.
-    Definition(Key),
+    Definition(ObjectKey),
     /// A namespace that is being deleted.
-    Namespace(Key),
+    Namespace(ObjectKey),
     /// A Deployment and its replica sets.
-    Deployment(Key),
+    Deployment(ObjectKey),
     /// A ReplicaSet and its pods.
-    ReplicaSet(Key),
+    ReplicaSet(ObjectKey),
     /// A StatefulSet and its pods.
-    StatefulSet(Key),
+    StatefulSet(ObjectKey),
     /// A Job and its pods.
-    Job(Key),
+    Job(ObjectKey),
     /// A pod that needs a node.
-    Bind(Key),
+    Bind(ObjectKey),
     /// What a quota says of its namespace.
-    Quota(Key),
+    Quota(ObjectKey),
     /// What the kubelet does next to a pod.
-    Kubelet(Key),
+    Kubelet(ObjectKey),
     /// An object, by uid, whose owners may be gone.
     Collect(String),
     /// An object, by uid, that is being deleted and has dependents.
@@ -82,23 +82,23 @@ impl Default for Enabled {
     }
 }
 
-/// The controllers: what they have still to look at.
+/// The controllers, and what they have still to process.
 #[derive(Clone, Debug)]
 pub struct Models {
     enabled: Enabled,
-    /// Changes up to here were looked at.
+    /// Changes up to here were processed.
     seen: Revision,
-    due: BTreeMap<Step, Timestamp>,
-    order: BTreeSet<(Timestamp, Step)>,
+    due: BTreeMap<ControllerStep, Timestamp>,
+    order: BTreeSet<(Timestamp, ControllerStep)>,
     garbage: garbage::Graph,
     stages: pods::Stages,
-    failures: BTreeMap<Step, u32>,
+    failures: BTreeMap<ControllerStep, u32>,
     /// Quotas by namespace.
-    quotas: BTreeSet<Key>,
+    quotas: BTreeSet<ObjectKey>,
 }
 
 impl Models {
-    /// All controllers, with everything that has happened so far still to look at.
+    /// All controllers, with everything that has happened so far still to process.
     pub fn new(_server: &Server) -> Self {
         Self::with(Enabled::default())
     }
@@ -119,47 +119,47 @@ impl Models {
 
     /// When the next step is due: now or before if there is one to run now; none if there is nothing to wait for.
     pub fn pending(&mut self, server: &Server, now: Timestamp) -> Option<Timestamp> {
-        self.look(server);
+        self.observe(server);
         self.order.first().map(|(at, _)| (*at).max(now))
     }
 
     /// The steps that could run now.
-    pub fn ready(&mut self, server: &Server, now: Timestamp) -> Vec<Step> {
-        self.look(server);
-        let mut ready: Vec<Step> =
+    pub fn ready(&mut self, server: &Server, now: Timestamp) -> Vec<ControllerStep> {
+        self.observe(server);
+        let mut ready: Vec<ControllerStep> =
             self.order.iter().take_while(|(at, _)| *at <= now).map(|(_, step)| step.clone()).collect();
         ready.sort();
         ready
     }
 
     /// Runs one step.
-    pub fn run(&mut self, server: &mut Server, now: Timestamp, step: &Step) {
-        self.look(server);
+    pub fn run(&mut self, server: &mut Server, now: Timestamp, step: &ControllerStep) {
+        self.observe(server);
         self.remove(step);
         let again = match step {
-            Step::ServiceAccount(key) => tenancy::service_account(server, now, key.name()),
-            Step::RootCa(key) => tenancy::root_ca(server, now, key.name()),
-            Step::Definition(key) => definitions::clean_up(server, now, key.name()),
-            Step::Namespace(key) => namespaces::empty(server, now, key.name()),
-            Step::Deployment(key) => deployments::sync(server, now, key),
-            Step::ReplicaSet(key) => replicas::sync(server, now, key),
-            Step::StatefulSet(key) => statefulsets::sync(server, now, key),
-            Step::Job(key) => jobs::sync(server, now, key),
-            Step::Quota(key) => quotas::count(server, now, key),
-            Step::Bind(key) => pods::bind(server, now, key),
-            Step::Kubelet(key) => self.stages.play(server, now, key),
-            Step::Collect(uid) => self.garbage.collect(server, now, uid),
-            Step::Release(uid) => self.garbage.release(server, now, uid),
+            ControllerStep::ServiceAccount(key) => tenancy::service_account(server, now, key.name()),
+            ControllerStep::RootCa(key) => tenancy::root_ca(server, now, key.name()),
+            ControllerStep::Definition(key) => definitions::clean_up(server, now, key.name()),
+            ControllerStep::Namespace(key) => namespaces::empty(server, now, key.name()),
+            ControllerStep::Deployment(key) => deployments::sync(server, now, key),
+            ControllerStep::ReplicaSet(key) => replicas::sync(server, now, key),
+            ControllerStep::StatefulSet(key) => statefulsets::sync(server, now, key),
+            ControllerStep::Job(key) => jobs::sync(server, now, key),
+            ControllerStep::Quota(key) => quotas::count(server, now, key),
+            ControllerStep::Bind(key) => pods::bind(server, now, key),
+            ControllerStep::Kubelet(key) => self.stages.play(server, now, key),
+            ControllerStep::Collect(uid) => self.garbage.collect(server, now, uid),
+            ControllerStep::Release(uid) => self.garbage.release(server, now, uid),
         };
         match again {
-            Again::No => {
+            Requeue::No => {
                 self.failures.remove(step);
             }
-            Again::At(at) => {
+            Requeue::At(at) => {
                 self.failures.remove(step);
                 self.add(step.clone(), at);
             }
-            Again::AfterFailure => {
+            Requeue::AfterFailure => {
                 let failures = self.failures.entry(step.clone()).or_default();
                 *failures += 1;
                 // 5 ms, doubled each time, a minute at most: as the real controllers' queues do it.
@@ -172,7 +172,7 @@ impl Models {
 
     /// Runs the step that has been due for longest, if one could run now; whether there was one.
     pub fn step(&mut self, server: &mut Server, now: Timestamp) -> bool {
-        self.look(server);
+        self.observe(server);
         let Some((_, step)) = self.order.first().filter(|(at, _)| *at <= now).cloned() else { return false };
         self.run(server, now, &step);
         true
@@ -183,7 +183,7 @@ impl Models {
         while self.step(server, now) {}
     }
 
-    fn add(&mut self, step: Step, at: Timestamp) {
+    fn add(&mut self, step: ControllerStep, at: Timestamp) {
         match self.due.get(&step) {
             Some(known) if *known <= at => {}
             known => {
@@ -196,14 +196,14 @@ impl Models {
         }
     }
 
-    fn remove(&mut self, step: &Step) {
+    fn remove(&mut self, step: &ControllerStep) {
         if let Some(at) = self.due.remove(step) {
             self.order.remove(&(at, step.clone()));
         }
     }
 
     /// Takes in what has changed.
-    fn look(&mut self, server: &Server) {
+    fn observe(&mut self, server: &Server) {
         if self.seen == server.revision() {
             return;
         }
@@ -219,23 +219,23 @@ impl Models {
         match (change.kind.group.as_ref(), change.kind.plural.as_ref()) {
             ("", "namespaces") => {
                 if enabled.tenancy && change.before.is_none() {
-                    self.add(Step::ServiceAccount(key.clone()), at);
-                    self.add(Step::RootCa(key.clone()), at);
+                    self.add(ControllerStep::ServiceAccount(key.clone()), at);
+                    self.add(ControllerStep::RootCa(key.clone()), at);
                 }
                 if enabled.namespaces && deleting {
-                    self.add(Step::Namespace(key.clone()), meta::later(at, namespaces::GRACE));
+                    self.add(ControllerStep::Namespace(key.clone()), meta::later(at, namespaces::GRACE));
                 }
             }
             ("", "serviceaccounts") if enabled.tenancy && change.after.is_none() => {
-                self.add(Step::ServiceAccount(Key::new("", key.namespace())), at);
+                self.add(ControllerStep::ServiceAccount(ObjectKey::new("", key.namespace())), at);
             }
             ("", "configmaps") if enabled.tenancy && key.name() == tenancy::ROOT_CA => {
-                self.add(Step::RootCa(Key::new("", key.namespace())), at);
+                self.add(ControllerStep::RootCa(ObjectKey::new("", key.namespace())), at);
             }
-            ("apiextensions.k8s.io", _) if deleting => self.add(Step::Definition(key.clone()), at),
+            ("apiextensions.k8s.io", _) if deleting => self.add(ControllerStep::Definition(key.clone()), at),
             ("", "pods") if enabled.pods && change.after.is_some() => {
-                self.add(Step::Bind(key.clone()), at);
-                self.add(Step::Kubelet(key.clone()), at);
+                self.add(ControllerStep::Bind(key.clone()), at);
+                self.add(ControllerStep::Kubelet(key.clone()), at);
             }
             _ => {}
         }
@@ -246,7 +246,7 @@ impl Models {
             self.wake_workload(change);
         }
         if enabled.garbage {
-            for step in self.garbage.look(change) {
+            for step in self.garbage.observe(change) {
                 self.add(step, at);
             }
         }
@@ -258,7 +258,7 @@ impl Models {
         match (is_quota, &change.after) {
             (true, Some(_)) => {
                 self.quotas.insert(change.key.clone());
-                self.add(Step::Quota(change.key.clone()), change.at);
+                self.add(ControllerStep::Quota(change.key.clone()), change.at);
             }
             (true, None) => {
                 self.quotas.remove(&change.key);
@@ -269,10 +269,10 @@ impl Models {
         if self.quotas.is_empty() || !counted || change.namespace().is_empty() {
             return;
         }
-        let first = Key::new(change.namespace(), "");
+        let first = ObjectKey::new(change.namespace(), "");
         let of_namespace = self.quotas.range(first..).take_while(|key| key.namespace() == change.namespace());
         for key in of_namespace.cloned().collect::<Vec<_>>() {
-            self.add(Step::Quota(key), change.at);
+            self.add(ControllerStep::Quota(key), change.at);
         }
     }
 
@@ -280,18 +280,18 @@ impl Models {
         if let Some(step) = workload(&change.kind, change.key.clone()) {
             self.add(step, change.at);
         }
-        // Whoever manages the object looks at it again.
+        // The object's controller reconciles it again.
         let states = [&change.before, &change.after];
         for owner in states.into_iter().flatten().flat_map(|object| meta::owners(object)) {
             if owner["controller"] != true {
                 continue;
             }
-            let key = Key::new(change.key.namespace(), owner["name"].as_str().unwrap_or_default());
+            let key = ObjectKey::new(change.key.namespace(), owner["name"].as_str().unwrap_or_default());
             let step = match owner["kind"].as_str() {
-                Some("Deployment") => Step::Deployment(key),
-                Some("ReplicaSet") => Step::ReplicaSet(key),
-                Some("StatefulSet") => Step::StatefulSet(key),
-                Some("Job") => Step::Job(key),
+                Some("Deployment") => ControllerStep::Deployment(key),
+                Some("ReplicaSet") => ControllerStep::ReplicaSet(key),
+                Some("StatefulSet") => ControllerStep::StatefulSet(key),
+                Some("Job") => ControllerStep::Job(key),
                 _ => continue,
             };
             self.add(step, change.at);
@@ -299,19 +299,19 @@ impl Models {
     }
 }
 
-fn workload(kind: &Kind, key: Key) -> Option<Step> {
+fn workload(kind: &Kind, key: ObjectKey) -> Option<ControllerStep> {
     match (kind.group.as_ref(), kind.plural.as_ref()) {
-        ("apps", "deployments") => Some(Step::Deployment(key)),
-        ("apps", "replicasets") => Some(Step::ReplicaSet(key)),
-        ("apps", "statefulsets") => Some(Step::StatefulSet(key)),
-        ("batch", "jobs") => Some(Step::Job(key)),
+        ("apps", "deployments") => Some(ControllerStep::Deployment(key)),
+        ("apps", "replicasets") => Some(ControllerStep::ReplicaSet(key)),
+        ("apps", "statefulsets") => Some(ControllerStep::StatefulSet(key)),
+        ("batch", "jobs") => Some(ControllerStep::Job(key)),
         _ => None,
     }
 }
 
 /// Whether a step has to be run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Again {
+enum Requeue {
     /// Only when something changes.
     No,
     /// At this instant, also if nothing changes.

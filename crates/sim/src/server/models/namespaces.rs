@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::kinds::{Kind, Verbs};
-use super::super::{Key, Server, meta};
-use super::Again;
-use super::support::{As, find};
+use super::super::{ObjectKey, Server, meta};
+use super::Requeue;
+use super::support::{ControllerUser, find};
 
 const USER: &str = "system:serviceaccount:kube-system:namespace-controller";
-/// Seconds between the deletion and the first look at the contents: for creations that were under way.
+/// Seconds between the deletion and the first check of the contents: for creations that were under way.
 pub(super) const GRACE: i64 = 5;
 /// Seconds that finalizers of contents are thought to take.
 const FINALIZERS: i64 = 15;
@@ -31,13 +31,13 @@ struct Remaining {
 }
 
 /// One pass over a namespace that is being deleted.
-pub(super) fn empty(server: &mut Server, now: Timestamp, name: &str) -> Again {
-    let who = As::new(USER, now);
-    let Some((kind, namespace)) = find(server, "", "namespaces", &Key::new("", name)) else {
-        return Again::No;
+pub(super) fn empty(server: &mut Server, now: Timestamp, name: &str) -> Requeue {
+    let who = ControllerUser::new(USER, now);
+    let Some((kind, namespace)) = find(server, "", "namespaces", &ObjectKey::new("", name)) else {
+        return Requeue::No;
     };
     if !meta::deleting(&namespace) || !held(&namespace) {
-        return Again::No;
+        return Requeue::No;
     }
     let remaining = sweep(server, who, &namespace);
     let conditions = conditions(&namespace, &remaining, now);
@@ -48,20 +48,20 @@ pub(super) fn empty(server: &mut Server, now: Timestamp, name: &str) -> Again {
         });
         match written {
             Ok(written) => current = written,
-            Err(_) => return Again::AfterFailure,
+            Err(_) => return Requeue::AfterFailure,
         }
     }
     if !remaining.errors.is_empty() {
-        return Again::AfterFailure;
+        return Requeue::AfterFailure;
     }
     if remaining.estimate > 0 {
-        return Again::At(meta::later(now, remaining.estimate / 2 + 1));
+        return Requeue::At(meta::later(now, remaining.estimate / 2 + 1));
     }
     let done = who.write(server, &kind, &current, "finalize", |namespace| {
         let rest: Vec<Value> = spec_finalizers(namespace).filter(|f| *f != "kubernetes").cloned().collect();
         meta::field(namespace, "spec").insert("finalizers".to_owned(), rest.into());
     });
-    if done.is_ok() { Again::No } else { Again::AfterFailure }
+    if done.is_ok() { Requeue::No } else { Requeue::AfterFailure }
 }
 
 fn spec_finalizers(namespace: &Value) -> impl Iterator<Item = &Value> {
@@ -74,7 +74,7 @@ fn held(namespace: &Value) -> bool {
 }
 
 /// Deletes the contents; what is left afterwards.
-fn sweep(server: &mut Server, who: As, namespace: &Value) -> Remaining {
+fn sweep(server: &mut Server, who: ControllerUser, namespace: &Value) -> Remaining {
     let mut kinds: Vec<Arc<Kind>> = Vec::new();
     for kind in server.kinds.served().filter(|k| k.namespaced && k.verbs == Verbs::All) {
         if !kinds.iter().any(|k| k.store == kind.store) {
@@ -99,7 +99,13 @@ fn contents(server: &Server, kind: &Kind, namespace: &str) -> Vec<Arc<Value>> {
     server.store.range(kind.store, namespace, None).map(|(_, object)| object.clone()).collect()
 }
 
-fn sweep_kind(server: &mut Server, who: As, kind: &Arc<Kind>, namespace: &Value, remaining: &mut Remaining) {
+fn sweep_kind(
+    server: &mut Server,
+    who: ControllerUser,
+    kind: &Arc<Kind>,
+    namespace: &Value,
+    remaining: &mut Remaining,
+) {
     let name = meta::name(namespace);
     let objects = contents(server, kind, name);
     if objects.is_empty() {
@@ -165,7 +171,7 @@ fn conditions(namespace: &Value, remaining: &Remaining, now: Timestamp) -> Value
             format!("Failed to delete all resource types, {} remaining: {}", errors.len(), errors.join(", "));
         failing.insert("NamespaceDeletionContentFailure", ("ContentDeletionFailed", message));
     }
-    // While pods remain the others are not looked at, and the API says nothing of what remains.
+    // While pods remain the others are not checked, and the API says nothing of what remains.
     let only_pods = remaining.objects.keys().any(|k| k == "pods.");
     if !remaining.objects.is_empty() && !only_pods {
         let message = format!("Some resources are remaining: {}", counted(&remaining.objects, "has"));

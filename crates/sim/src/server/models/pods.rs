@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 
 use super::super::delete::DeleteOptions;
 use super::super::kinds::Kind;
-use super::super::{Key, Server, meta};
-use super::Again;
-use super::support::{As, find};
+use super::super::{ObjectKey, Server, meta};
+use super::Requeue;
+use super::support::{ControllerUser, find};
 
 /// Chooses what becomes of a pod.
 const OUTCOME: &str = "plane.coppice.dev/outcome";
@@ -22,14 +22,14 @@ const DELETE_DELAY: &str = "plane.coppice.dev/delete-delay";
 const NODE: &str = "fake";
 
 /// Puts a pod on the node.
-pub(super) fn bind(server: &mut Server, now: Timestamp, key: &Key) -> Again {
-    let who = As::new("system:kube-scheduler", now);
-    let Some((kind, pod)) = find(server, "", "pods", key) else { return Again::No };
+pub(super) fn bind(server: &mut Server, now: Timestamp, key: &ObjectKey) -> Requeue {
+    let who = ControllerUser::new("system:kube-scheduler", now);
+    let Some((kind, pod)) = find(server, "", "pods", key) else { return Requeue::No };
     let bound = pod["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
     let gated = pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
     let own = pod["spec"]["schedulerName"] == "default-scheduler";
     if bound || gated || !own || meta::deleting(&pod) {
-        return Again::No;
+        return Requeue::No;
     }
     let done = who.write(server, &kind, &pod, "binding", |pod| {
         meta::field(pod, "spec").insert("nodeName".to_owned(), NODE.into());
@@ -41,12 +41,12 @@ pub(super) fn bind(server: &mut Server, now: Timestamp, key: &Key) -> Again {
         });
         pod["status"]["conditions"] = json!([scheduled]);
     });
-    if done.is_ok() { Again::No } else { Again::AfterFailure }
+    if done.is_ok() { Requeue::No } else { Requeue::AfterFailure }
 }
 
 /// One entry of the script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum PodAction {
     Run,
     Succeed,
     Fail,
@@ -61,18 +61,18 @@ enum Stage {
 
 /// Since when each pod is at its stage.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Stages(BTreeMap<Key, (Stage, Timestamp)>);
+pub(super) struct Stages(BTreeMap<ObjectKey, (PodAction, Timestamp)>);
 
 impl Stages {
     /// Plays the next stage of a pod when it is due.
-    pub(super) fn play(&mut self, server: &mut Server, now: Timestamp, key: &Key) -> Again {
+    pub(super) fn play(&mut self, server: &mut Server, now: Timestamp, key: &ObjectKey) -> Requeue {
         let Some((kind, pod)) = find(server, "", "pods", key) else {
             self.0.remove(key);
-            return Again::No;
+            return Requeue::No;
         };
         let Some((stage, delay)) = next(&pod) else {
             self.0.remove(key);
-            return Again::No;
+            return Requeue::No;
         };
         let since = match self.0.get(key) {
             Some((known, since)) if *known == stage => *since,
@@ -83,15 +83,15 @@ impl Stages {
         };
         let due = since.saturating_add(delay).unwrap_or(Timestamp::MAX);
         if due > now {
-            return Again::At(due);
+            return Requeue::At(due);
         }
         self.0.remove(key);
-        if carry_out(server, now, &kind, &pod, stage) { Again::No } else { Again::AfterFailure }
+        if apply(server, now, &kind, &pod, stage) { Requeue::No } else { Requeue::AfterFailure }
     }
 }
 
 /// The stage that a pod is about to enter, and after which delay.
-fn next(pod: &Value) -> Option<(Stage, SignedDuration)> {
+fn next(pod: &Value) -> Option<(PodAction, SignedDuration)> {
     if pod["spec"]["nodeName"].as_str().unwrap_or_default().is_empty() {
         return None;
     }
@@ -102,9 +102,9 @@ fn next(pod: &Value) -> Option<(Stage, SignedDuration)> {
     if meta::deleting(pod) {
         let confirmed = pod["metadata"]["deletionGracePeriodSeconds"] == 0;
         return match (meta::has_finalizers(pod), live, confirmed) {
-            (false, _, false) => Some((Stage::Delete, delay(DELETE_DELAY))),
-            (true, true, _) => Some((Stage::Kill, delay(DELETE_DELAY))),
-            (true, false, false) => Some((Stage::Delete, SignedDuration::ZERO)),
+            (false, _, false) => Some((PodAction::Delete, delay(DELETE_DELAY))),
+            (true, true, _) => Some((PodAction::Kill, delay(DELETE_DELAY))),
+            (true, false, false) => Some((PodAction::Delete, SignedDuration::ZERO)),
             _ => None,
         };
     }
@@ -115,17 +115,17 @@ fn next(pod: &Value) -> Option<(Stage, SignedDuration)> {
     let stuck =
         |stage, from: &str, reason: &str| (phase == from && waits != reason).then(|| (stage, delay(DELAY)));
     match outcome {
-        "succeed" if phase == "Running" && running => Some((Stage::Succeed, delay(DELAY))),
-        "fail" if phase == "Running" && running => Some((Stage::Fail, delay(DELAY))),
-        "crashloop" if phase == "Pending" => Some((Stage::Run, SignedDuration::ZERO)),
-        "crashloop" => stuck(Stage::CrashLoop, "Running", "CrashLoopBackOff"),
-        "imagepull" => stuck(Stage::ImagePull, "Pending", "ImagePullBackOff"),
+        "succeed" if phase == "Running" && running => Some((PodAction::Succeed, delay(DELAY))),
+        "fail" if phase == "Running" && running => Some((PodAction::Fail, delay(DELAY))),
+        "crashloop" if phase == "Pending" => Some((PodAction::Run, SignedDuration::ZERO)),
+        "crashloop" => stuck(PodAction::CrashLoop, "Running", "CrashLoopBackOff"),
+        "imagepull" => stuck(PodAction::ImagePull, "Pending", "ImagePullBackOff"),
         "pending" => {
-            stuck(Stage::Pending, "Pending", "ContainerCreating").map(|(s, _)| (s, SignedDuration::ZERO))
+            stuck(PodAction::Pending, "Pending", "ContainerCreating").map(|(s, _)| (s, SignedDuration::ZERO))
         }
         _ if live && !running => {
             let delay = if outcome == "run" { delay(DELAY) } else { SignedDuration::ZERO };
-            Some((Stage::Run, delay))
+            Some((PodAction::Run, delay))
         }
         _ => None,
     }
@@ -153,9 +153,9 @@ fn duration(text: &str) -> Option<SignedDuration> {
     Some(total)
 }
 
-fn carry_out(server: &mut Server, now: Timestamp, kind: &Arc<Kind>, pod: &Value, stage: Stage) -> bool {
-    let who = As::new("system:kwok", now);
-    if stage == Stage::Delete {
+fn apply(server: &mut Server, now: Timestamp, kind: &Arc<Kind>, pod: &Value, stage: PodAction) -> bool {
+    let who = ControllerUser::new("system:kwok", now);
+    if stage == PodAction::Delete {
         let options = DeleteOptions { grace_seconds: Some(0), ..DeleteOptions::default() };
         return match who.delete_with(server, kind, pod, &options) {
             Ok(()) => true,
@@ -167,18 +167,18 @@ fn carry_out(server: &mut Server, now: Timestamp, kind: &Arc<Kind>, pod: &Value,
 }
 
 /// The status of a pod at a stage.
-fn write(status: &mut Map<String, Value>, pod: &Value, stage: Stage, now: &str) {
+fn write(status: &mut Map<String, Value>, pod: &Value, stage: PodAction, now: &str) {
     let start = status.get("startTime").cloned().unwrap_or_else(|| now.into());
     let ended = |code: i64, reason: &str| json!({"terminated": {"exitCode": code, "reason": reason, "startedAt": start, "finishedAt": now}});
     let waiting = |reason: &str| json!({"waiting": {"reason": reason}});
     let (phase, ready, reason, now_is) = match stage {
-        Stage::Succeed => ("Succeeded", false, "PodCompleted", ended(0, "Completed")),
-        Stage::Fail => ("Failed", false, "PodFailed", ended(1, "Error")),
-        Stage::Kill => ("Failed", false, "PodFailed", ended(137, "Error")),
-        Stage::CrashLoop => ("Running", false, "ContainersNotReady", waiting("CrashLoopBackOff")),
-        Stage::ImagePull => ("Pending", false, "ContainersNotReady", waiting("ImagePullBackOff")),
-        Stage::Pending => ("Pending", false, "ContainersNotReady", waiting("ContainerCreating")),
-        Stage::Run | Stage::Delete => ("Running", true, "", json!({"running": {"startedAt": now}})),
+        PodAction::Succeed => ("Succeeded", false, "PodCompleted", ended(0, "Completed")),
+        PodAction::Fail => ("Failed", false, "PodFailed", ended(1, "Error")),
+        PodAction::Kill => ("Failed", false, "PodFailed", ended(137, "Error")),
+        PodAction::CrashLoop => ("Running", false, "ContainersNotReady", waiting("CrashLoopBackOff")),
+        PodAction::ImagePull => ("Pending", false, "ContainersNotReady", waiting("ImagePullBackOff")),
+        PodAction::Pending => ("Pending", false, "ContainersNotReady", waiting("ContainerCreating")),
+        PodAction::Run | PodAction::Delete => ("Running", true, "", json!({"running": {"startedAt": now}})),
     };
     let yes = if ready { "True" } else { "False" };
     let mut conditions = vec![
@@ -199,11 +199,11 @@ fn write(status: &mut Map<String, Value>, pod: &Value, stage: Stage, now: &str) 
             "image": container["image"],
             "imageID": "",
             "ready": ready,
-            "restartCount": if stage == Stage::CrashLoop { 5 } else { 0 },
+            "restartCount": if stage == PodAction::CrashLoop { 5 } else { 0 },
             "started": started,
             "state": now_is,
         });
-        if stage == Stage::CrashLoop {
+        if stage == PodAction::CrashLoop {
             shown["lastState"] = ended(1, "Error");
         } else {
             shown["lastState"] = json!({});

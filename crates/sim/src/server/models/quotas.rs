@@ -4,9 +4,9 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::super::{Key, Server};
-use super::Again;
-use super::support::{As, alive, find, kind};
+use super::super::{ObjectKey, Server};
+use super::Requeue;
+use super::support::{ControllerUser, alive, find, kind};
 
 const USER: &str = "system:serviceaccount:kube-system:resourcequota-controller";
 
@@ -23,9 +23,9 @@ const PLAIN: [&str; 8] = [
 ];
 
 /// Writes what a quota allows and what is used of it.
-pub(super) fn count(server: &mut Server, now: Timestamp, key: &Key) -> Again {
-    let who = As::new(USER, now);
-    let Some((quotas, quota)) = find(server, "", "resourcequotas", key) else { return Again::No };
+pub(super) fn count(server: &mut Server, now: Timestamp, key: &ObjectKey) -> Requeue {
+    let who = ControllerUser::new(USER, now);
+    let Some((quotas, quota)) = find(server, "", "resourcequotas", key) else { return Requeue::No };
     let hard = quota["spec"]["hard"].clone();
     let mut used = Map::new();
     for resource in hard.as_object().into_iter().flatten().map(|(resource, _)| resource) {
@@ -42,7 +42,7 @@ pub(super) fn count(server: &mut Server, now: Timestamp, key: &Key) -> Again {
         status.insert("hard".to_owned(), hard);
         status.insert("used".to_owned(), Value::Object(used));
     });
-    if done.is_ok() { Again::No } else { Again::AfterFailure }
+    if done.is_ok() { Requeue::No } else { Requeue::AfterFailure }
 }
 
 /// How many objects of a resource there are in a namespace; none if the resource is not a number of objects.

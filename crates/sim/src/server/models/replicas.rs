@@ -3,17 +3,17 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::super::{Key, Server, meta};
-use super::Again;
-use super::support::{As, alive, count, find, is, kind, managed, pod_of};
+use super::super::{ObjectKey, Server, meta};
+use super::Requeue;
+use super::support::{ControllerUser, alive, count, find, is, kind, managed, pod_of};
 
 const USER: &str = "system:serviceaccount:kube-system:replicaset-controller";
 
 /// Brings the number of pods to the number that is wanted, and says in the status how many there are.
-pub(super) fn sync(server: &mut Server, now: Timestamp, key: &Key) -> Again {
-    let who = As::new(USER, now);
-    let Some((sets, set)) = find(server, "apps", "replicasets", key) else { return Again::No };
-    let Some(pods) = kind(server, "", "pods") else { return Again::No };
+pub(super) fn sync(server: &mut Server, now: Timestamp, key: &ObjectKey) -> Requeue {
+    let who = ControllerUser::new(USER, now);
+    let Some((sets, set)) = find(server, "apps", "replicasets", key) else { return Requeue::No };
+    let Some(pods) = kind(server, "", "pods") else { return Requeue::No };
     let mut live: Vec<_> = managed(server, &pods, &set).into_iter().filter(|p| alive(p)).collect();
     let wanted = usize::try_from(set["spec"]["replicas"].as_i64().unwrap_or(1)).unwrap_or(0);
     if !meta::deleting(&set) {
@@ -21,7 +21,7 @@ pub(super) fn sync(server: &mut Server, now: Timestamp, key: &Key) -> Again {
             let mut pod = pod_of(&set, "apps/v1", "ReplicaSet");
             meta::set(&mut pod, "generateName", format!("{}-", meta::name(&set)));
             if who.create(server, &pods, key.namespace(), pod).is_err() {
-                return Again::AfterFailure;
+                return Requeue::AfterFailure;
             }
         }
         // Pods that are not ready go first, and of those that are the youngest.
@@ -30,7 +30,7 @@ pub(super) fn sync(server: &mut Server, now: Timestamp, key: &Key) -> Again {
         });
         for pod in live.iter().take(live.len().saturating_sub(wanted)) {
             if who.delete(server, &pods, pod).is_err() {
-                return Again::AfterFailure;
+                return Requeue::AfterFailure;
             }
         }
     }
@@ -45,7 +45,7 @@ pub(super) fn sync(server: &mut Server, now: Timestamp, key: &Key) -> Again {
         count(status, "readyReplicas", ready);
         count(status, "availableReplicas", ready);
     });
-    if done.is_ok() { Again::No } else { Again::AfterFailure }
+    if done.is_ok() { Requeue::No } else { Requeue::AfterFailure }
 }
 
 /// How many pods of a set there are, are ready, and are wanted.

@@ -6,19 +6,19 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::kinds::Kind;
-use super::super::{Key, Server, meta};
-use super::Again;
-use super::support::{As, count, find, hash, is, kind, managed, pod_of};
+use super::super::{ObjectKey, Server, meta};
+use super::Requeue;
+use super::support::{ControllerUser, count, find, hash, is, kind, managed, pod_of};
 
 const USER: &str = "system:serviceaccount:kube-system:statefulset-controller";
 
 /// Makes or deletes the pod whose turn it is, and says in the status how many there are.
-pub(super) fn sync(server: &mut Server, now: Timestamp, key: &Key) -> Again {
-    let who = As::new(USER, now);
-    let Some((sets, set)) = find(server, "apps", "statefulsets", key) else { return Again::No };
-    let Some(pods) = kind(server, "", "pods") else { return Again::No };
+pub(super) fn sync(server: &mut Server, now: Timestamp, key: &ObjectKey) -> Requeue {
+    let who = ControllerUser::new(USER, now);
+    let Some((sets, set)) = find(server, "apps", "statefulsets", key) else { return Requeue::No };
+    let Some(pods) = kind(server, "", "pods") else { return Requeue::No };
     if !meta::deleting(&set) && scale(server, who, &pods, &set).is_none() {
-        return Again::AfterFailure;
+        return Requeue::AfterFailure;
     }
     let all = managed(server, &pods, &set);
     let ready = all.iter().filter(|p| is(p, "Ready") && !meta::deleting(p)).count();
@@ -35,7 +35,7 @@ pub(super) fn sync(server: &mut Server, now: Timestamp, key: &Key) -> Again {
         }
         status.insert("collisionCount".to_owned(), json!(0));
     });
-    if done.is_ok() { Again::No } else { Again::AfterFailure }
+    if done.is_ok() { Requeue::No } else { Requeue::AfterFailure }
 }
 
 fn revision(set: &Value) -> String {
@@ -43,7 +43,7 @@ fn revision(set: &Value) -> String {
 }
 
 /// None if a write failed.
-fn scale(server: &mut Server, who: As, pods: &Arc<Kind>, set: &Value) -> Option<()> {
+fn scale(server: &mut Server, who: ControllerUser, pods: &Arc<Kind>, set: &Value) -> Option<()> {
     let wanted = usize::try_from(set["spec"]["replicas"].as_i64().unwrap_or(1)).unwrap_or(0);
     let ordered = set["spec"]["podManagementPolicy"] != "Parallel";
     let existing = managed(server, pods, set);
@@ -51,7 +51,7 @@ fn scale(server: &mut Server, who: As, pods: &Arc<Kind>, set: &Value) -> Option<
     for ordinal in 0..wanted {
         let found = existing.iter().find(|p| number(p) == Some(ordinal));
         let fine = match found {
-            // One that has ended is made anew.
+            // One that has ended is made again.
             Some(pod) if matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) => {
                 if !meta::deleting(pod) {
                     who.delete(server, pods, pod).ok()?;

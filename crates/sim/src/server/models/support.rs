@@ -7,19 +7,19 @@ use serde_json::{Map, Value, json};
 
 use super::super::delete::DeleteOptions;
 use super::super::kinds::Kind;
-use super::super::status::Failure;
-use super::super::store::{Key, Verb};
+use super::super::status::StatusError;
+use super::super::store::{ObjectKey, Verb};
 use super::super::write::{Caller, Expected, Target};
 use super::super::{Server, meta};
 
 /// One controller at one instant.
 #[derive(Clone, Copy)]
-pub(super) struct As {
+pub(super) struct ControllerUser {
     user: &'static str,
     pub(super) now: Timestamp,
 }
 
-impl As {
+impl ControllerUser {
     pub(super) fn new(user: &'static str, now: Timestamp) -> Self {
         Self { user, now }
     }
@@ -42,7 +42,7 @@ impl As {
         kind: &Arc<Kind>,
         namespace: &str,
         object: Value,
-    ) -> Result<Arc<Value>, Failure> {
+    ) -> Result<Arc<Value>, StatusError> {
         server.create(&self.caller(Verb::Create, ""), Target { kind, namespace, name: "" }, object)
     }
 
@@ -53,7 +53,7 @@ impl As {
         kind: &Arc<Kind>,
         object: &Value,
         change: impl FnOnce(&mut Value),
-    ) -> Result<Arc<Value>, Failure> {
+    ) -> Result<Arc<Value>, StatusError> {
         self.write(server, kind, object, "", change)
     }
 
@@ -64,7 +64,7 @@ impl As {
         kind: &Arc<Kind>,
         object: &Value,
         change: impl FnOnce(&mut Map<String, Value>),
-    ) -> Result<Arc<Value>, Failure> {
+    ) -> Result<Arc<Value>, StatusError> {
         self.write(server, kind, object, "status", |object| change(meta::field(object, "status")))
     }
 
@@ -76,7 +76,7 @@ impl As {
         object: &Value,
         subresource: &'static str,
         change: impl FnOnce(&mut Value),
-    ) -> Result<Arc<Value>, Failure> {
+    ) -> Result<Arc<Value>, StatusError> {
         let target = Target { kind, namespace: meta::namespace(object), name: meta::name(object) };
         server.update(&self.caller(Verb::Update, subresource), target, &Expected::default(), |_, old| {
             let mut object = old.as_ref().clone();
@@ -86,7 +86,12 @@ impl As {
     }
 
     /// Deletes an object in the background.
-    pub(super) fn delete(self, server: &mut Server, kind: &Arc<Kind>, object: &Value) -> Result<(), Failure> {
+    pub(super) fn delete(
+        self,
+        server: &mut Server,
+        kind: &Arc<Kind>,
+        object: &Value,
+    ) -> Result<(), StatusError> {
         self.delete_with(server, kind, object, &DeleteOptions::background())
     }
 
@@ -96,13 +101,18 @@ impl As {
         kind: &Arc<Kind>,
         object: &Value,
         options: &DeleteOptions,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StatusError> {
         let target = Target { kind, namespace: meta::namespace(object), name: meta::name(object) };
         server.delete(&self.caller(Verb::Delete, ""), target, options).map(|_| ())
     }
 
     /// Deletes an object as part of its collection.
-    pub(super) fn sweep(self, server: &mut Server, kind: &Arc<Kind>, object: &Value) -> Result<(), Failure> {
+    pub(super) fn sweep(
+        self,
+        server: &mut Server,
+        kind: &Arc<Kind>,
+        object: &Value,
+    ) -> Result<(), StatusError> {
         let target = Target { kind, namespace: meta::namespace(object), name: meta::name(object) };
         let caller = self.caller(Verb::DeleteCollection, "");
         server.delete(&caller, target, &DeleteOptions::background()).map(|_| ())
@@ -116,7 +126,12 @@ pub(super) fn kind(server: &Server, group: &str, plural: &str) -> Option<Arc<Kin
 }
 
 /// A built-in kind and one object of it.
-pub(super) fn find(server: &Server, group: &str, plural: &str, key: &Key) -> Option<(Arc<Kind>, Arc<Value>)> {
+pub(super) fn find(
+    server: &Server,
+    group: &str,
+    plural: &str,
+    key: &ObjectKey,
+) -> Option<(Arc<Kind>, Arc<Value>)> {
     let kind = kind(server, group, plural)?;
     let object = server.store.get(kind.store, key.as_str())?.clone();
     Some((kind, object))

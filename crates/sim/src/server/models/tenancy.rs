@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::super::{Key, Server, meta};
-use super::Again;
-use super::support::{As, find, kind};
+use super::super::{ObjectKey, Server, meta};
+use super::Requeue;
+use super::support::{ControllerUser, find, kind};
 
 /// The config map with the certificates.
 pub(super) const ROOT_CA: &str = "kube-root-ca.crt";
@@ -13,33 +13,33 @@ const DESCRIPTION: &str = "Contains a CA bundle that can be used to verify the k
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n";
 
 fn active(server: &Server, namespace: &str) -> bool {
-    find(server, "", "namespaces", &Key::new("", namespace)).is_some_and(|(_, o)| !meta::deleting(&o))
+    find(server, "", "namespaces", &ObjectKey::new("", namespace)).is_some_and(|(_, o)| !meta::deleting(&o))
 }
 
 /// Makes the service account `default` if it is not there.
-pub(super) fn service_account(server: &mut Server, now: Timestamp, namespace: &str) -> Again {
-    let who = As::new("system:serviceaccount:kube-system:service-account-controller", now);
-    let key = Key::new(namespace, "default");
+pub(super) fn service_account(server: &mut Server, now: Timestamp, namespace: &str) -> Requeue {
+    let who = ControllerUser::new("system:serviceaccount:kube-system:service-account-controller", now);
+    let key = ObjectKey::new(namespace, "default");
     if !active(server, namespace) || find(server, "", "serviceaccounts", &key).is_some() {
-        return Again::No;
+        return Requeue::No;
     }
-    let Some(kind) = kind(server, "", "serviceaccounts") else { return Again::No };
+    let Some(kind) = kind(server, "", "serviceaccounts") else { return Requeue::No };
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
     match who.create(server, &kind, namespace, account) {
-        Ok(_) => Again::No,
-        Err(_) => Again::AfterFailure,
+        Ok(_) => Requeue::No,
+        Err(_) => Requeue::AfterFailure,
     }
 }
 
 /// Makes the config map with the certificates if it is not there, and restores it.
-pub(super) fn root_ca(server: &mut Server, now: Timestamp, namespace: &str) -> Again {
-    let who = As::new("system:serviceaccount:kube-system:root-ca-cert-publisher", now);
+pub(super) fn root_ca(server: &mut Server, now: Timestamp, namespace: &str) -> Requeue {
+    let who = ControllerUser::new("system:serviceaccount:kube-system:root-ca-cert-publisher", now);
     if !active(server, namespace) {
-        return Again::No;
+        return Requeue::No;
     }
-    let Some(kind) = kind(server, "", "configmaps") else { return Again::No };
+    let Some(kind) = kind(server, "", "configmaps") else { return Requeue::No };
     let data = json!({"ca.crt": CERTIFICATE});
-    let done = match find(server, "", "configmaps", &Key::new(namespace, ROOT_CA)) {
+    let done = match find(server, "", "configmaps", &ObjectKey::new(namespace, ROOT_CA)) {
         Some((_, map)) if map["data"] == data => Ok(map),
         Some((_, map)) => who.update(server, &kind, &map, |map| map["data"] = data),
         None => {
@@ -52,5 +52,5 @@ pub(super) fn root_ca(server: &mut Server, now: Timestamp, namespace: &str) -> A
             who.create(server, &kind, namespace, map)
         }
     };
-    if done.is_ok() { Again::No } else { Again::AfterFailure }
+    if done.is_ok() { Requeue::No } else { Requeue::AfterFailure }
 }

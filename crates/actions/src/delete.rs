@@ -1,0 +1,127 @@
+//! Deletes a namespace: the most dangerous request of all.
+
+use coppice_kinds::Namespaces;
+use coppice_lifecycle::facts::NamespaceFacts;
+use coppice_lifecycle::settings::{PlatformSettings, Refusal};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use kube::api::{DeleteParams, Preconditions};
+
+use crate::governor::Reservation;
+use coppice_mutants::Mutant;
+use coppice_runtime::client::Clients;
+use coppice_runtime::error::chain;
+use coppice_runtime::leader::Permit;
+use coppice_runtime::read;
+use coppice_runtime::write::WriteError;
+
+/// The outcome of a deletion.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// The API server has accepted it; the namespace as it returned it, if it did.
+    Done(Option<Box<NamespaceFacts>>),
+    /// The namespace is being deleted or gone, by this request, whose answer was lost, or by somebody else.
+    AlreadyGone,
+    /// It has changed since it was read: decide again.
+    Changed,
+}
+
+/// Why a deletion failed.
+#[derive(Debug, thiserror::Error)]
+pub enum DeleteError {
+    /// The namespace is protected. Decisions check this as well: seeing it here means that the settings have changed since.
+    #[error("{}", .0.message)]
+    Protected(Refusal),
+    /// The API server refused.
+    #[error("{0}")]
+    Refused(WriteError),
+    /// Its answer was lost, and the namespace is still there.
+    #[error("not deleted: {0}")]
+    NotDeleted(String),
+    /// Its answer was lost, and it is not known whether the namespace is still there.
+    #[error("{lost}; and then: {}", chain(then))]
+    Unknown {
+        /// What became of the answer.
+        lost: String,
+        /// Why the namespace could not be read.
+        then: kube::Error,
+    },
+}
+
+/// Deletes exactly the namespace that was read, in exactly the revision that was read.
+///
+/// Takes the uid that was decided about, a fresh read of the namespace, the settings that were reserved under, the
+/// lease and a reservation: without one of them there is no way to call this.
+pub async fn namespace(
+    clients: &Clients,
+    permit: &Permit,
+    _reservation: &Reservation,
+    settings: &PlatformSettings,
+    decided_about: &str,
+    namespace: &NamespaceFacts,
+) -> Result<Deletion, DeleteError> {
+    if namespace.uid != decided_about && !coppice_mutants::active(Mutant::KeyedByName) {
+        return Ok(Deletion::Changed);
+    }
+    if let Some(refusal) = settings.protection(namespace) {
+        return Err(DeleteError::Protected(refusal));
+    }
+    let api: Api<Namespace> = Api::all(permit.client(clients).clone());
+    let mut parameters = DeleteParams::background().preconditions(Preconditions {
+        uid: Some(namespace.uid.clone()),
+        resource_version: Some(namespace.resource_version.clone()),
+    });
+    if coppice_mutants::active(Mutant::NoPreconditions) {
+        parameters.preconditions = None;
+    }
+    if let Some(preconditions) = &mut parameters.preconditions
+        && coppice_mutants::active(Mutant::NoRevision)
+    {
+        preconditions.resource_version = None;
+    }
+    let error = match api.delete(&namespace.name, &parameters).await {
+        Ok(answer) => {
+            return Ok(Deletion::Done(answer.left().map(|now| Box::new(being_deleted(namespace, now)))));
+        }
+        Err(error) => error,
+    };
+    match WriteError::from(error) {
+        WriteError::Gone => Ok(Deletion::AlreadyGone),
+        // Edited; or deleted already, perhaps by this very request, if something on the way repeated it.
+        WriteError::Conflict => {
+            let now = read::get::<Namespaces>(&clients.reads, "", &namespace.name).await;
+            Ok(if now.is_ok_and(|now| is_gone(now.as_ref(), namespace)) {
+                Deletion::AlreadyGone
+            } else {
+                Deletion::Changed
+            })
+        }
+        error @ WriteError::Refused(_) => Err(DeleteError::Refused(error)),
+        WriteError::Ambiguous(message) => {
+            // The answer was lost. A fresh read shows whether the deletion happened.
+            match read::get::<Namespaces>(&clients.reads, "", &namespace.name).await {
+                Ok(now) if is_gone(now.as_ref(), namespace) => Ok(Deletion::AlreadyGone),
+                Ok(_) => Err(DeleteError::NotDeleted(message)),
+                Err(then) => Err(DeleteError::Unknown { lost: message, then }),
+            }
+        }
+    }
+}
+
+/// Whether a namespace that was read before is being deleted, or gone, by a fresh read: there may be another of its name.
+fn is_gone(now: Option<&NamespaceFacts>, before: &NamespaceFacts) -> bool {
+    now.is_none_or(|now| now.uid != before.uid || now.terminating)
+}
+
+/// The namespace as it is now, by the answer to its deletion.
+fn being_deleted(before: &NamespaceFacts, now: Namespace) -> NamespaceFacts {
+    NamespaceFacts {
+        terminating: now.metadata.deletion_timestamp.is_some(),
+        resource_version: now.metadata.resource_version.unwrap_or_default(),
+        ..before.clone()
+    }
+}
+
+#[cfg(test)]
+#[path = "delete_tests.rs"]
+mod tests;

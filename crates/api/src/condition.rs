@@ -1,0 +1,88 @@
+//! The conditions in status, and how one is set.
+//!
+//! Their meaning follows the [API conventions of Kubernetes]: `kubectl wait --for=condition=...` and tools that read
+//! `Ready` as kstatus does can rely on type and status. Reasons are stable words of [`Reason`](crate::Reason); texts that
+//! change with time are in messages.
+//!
+//! [API conventions of Kubernetes]: https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md#typical-status-properties
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+/// Whether spec is valid and permitted by the platform settings.
+pub const ACCEPTED: &str = "Accepted";
+/// Whether a policy has fired since the policies were changed or the manager was re-armed.
+pub const FIRED: &str = "Fired";
+/// Whether spec is in force and nothing that the object asks for is failing.
+pub const READY: &str = "Ready";
+
+/// What a condition says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConditionState {
+    /// `True`, `False` or `Unknown`.
+    pub status: &'static str,
+    /// An enumerated reason.
+    pub reason: String,
+    /// The same for people.
+    pub message: String,
+}
+
+/// The condition of this type, if there is one.
+pub fn find<'a>(conditions: &'a [Condition], type_: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.type_ == type_)
+}
+
+/// Sets the condition of this type, keeping conditions in the order of their types. The transition time changes with the
+/// status alone, not with the reason.
+pub fn set(
+    conditions: &mut Vec<Condition>,
+    type_: &str,
+    state: ConditionState,
+    generation: i64,
+    now: Timestamp,
+) {
+    let ConditionState { status, reason, message } = state;
+    let since = find(conditions, type_).filter(|condition| condition.status == status).map_or_else(
+        || Time(Timestamp::from_second(now.as_second()).unwrap_or(now)),
+        |condition| condition.last_transition_time.clone(),
+    );
+    conditions.retain(|condition| condition.type_ != type_);
+    let at = conditions.partition_point(|condition| condition.type_.as_str() < type_);
+    conditions.insert(
+        at,
+        Condition {
+            type_: type_.to_owned(),
+            status: status.to_owned(),
+            reason,
+            message,
+            observed_generation: Some(generation),
+            last_transition_time: since,
+        },
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_transition_time_changes_with_the_status_alone() {
+        let state = |status, reason: &str| ConditionState {
+            status,
+            reason: reason.to_owned(),
+            message: format!("because of {reason}"),
+        };
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let mut conditions = Vec::new();
+        set(&mut conditions, READY, state("False", "A"), 1, at(10));
+        set(&mut conditions, ACCEPTED, state("True", "A"), 1, at(10));
+        set(&mut conditions, READY, state("False", "B"), 2, at(20));
+        let ready = find(&conditions, READY).unwrap();
+        assert_eq!((ready.reason.as_str(), ready.observed_generation), ("B", Some(2)));
+        assert_eq!(ready.last_transition_time.0, at(10));
+        set(&mut conditions, READY, state("True", "C"), 2, at(30));
+        assert_eq!(find(&conditions, READY).unwrap().last_transition_time.0, at(30));
+        let types: Vec<_> = conditions.iter().map(|condition| condition.type_.as_str()).collect();
+        assert_eq!(types, [ACCEPTED, READY]);
+    }
+}

@@ -1,0 +1,159 @@
+//! What is scaled down: a list in status; in caches only its length.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
+
+/// A workload that was scaled down.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ScaledWorkload {
+    /// The kind's group and version.
+    #[schemars(length(max = 317))]
+    pub api_version: String,
+    /// The kind.
+    #[schemars(length(max = 63))]
+    pub kind: String,
+    /// The object's name.
+    #[schemars(length(max = 253))]
+    pub name: String,
+    /// The object's uid: another object of the same name is left alone.
+    #[schemars(length(max = 128))]
+    pub uid: String,
+    /// The replicas it had; absent for a `CronJob`, which was suspended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i32>,
+}
+
+/// The workloads that a manager has scaled down, up to 1 MiB of them; or, where that would be a waste, only how many.
+///
+/// Two lists are equal if their entries are; if one is only counted, if the numbers are.
+#[derive(Clone, Debug)]
+pub enum ScaledDown {
+    /// Each of them.
+    Listed(Vec<ScaledWorkload>),
+    /// So many, at least one: what caches keep. It cannot be serialized, so that it never replaces a list.
+    Counted(usize),
+}
+
+impl ScaledDown {
+    /// How many there are.
+    pub const fn len(&self) -> usize {
+        match self {
+            Self::Listed(all) => all.len(),
+            Self::Counted(count) => *count,
+        }
+    }
+
+    /// True if there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Each of them; none if they are only counted.
+    pub fn listed(&self) -> Option<&[ScaledWorkload]> {
+        match self {
+            Self::Listed(all) => Some(all),
+            Self::Counted(_) => None,
+        }
+    }
+
+    /// Keeps those for which the function says so, if they are listed.
+    pub fn retain(&mut self, keep: impl FnMut(&ScaledWorkload) -> bool) {
+        if let Self::Listed(all) = self {
+            all.retain(keep);
+        }
+    }
+
+    /// Keeps only how many there are.
+    pub fn count(&mut self) {
+        if !self.is_empty() {
+            *self = Self::Counted(self.len());
+        }
+    }
+}
+
+impl Default for ScaledDown {
+    fn default() -> Self {
+        Self::Listed(Vec::new())
+    }
+}
+
+impl From<Vec<ScaledWorkload>> for ScaledDown {
+    fn from(all: Vec<ScaledWorkload>) -> Self {
+        Self::Listed(all)
+    }
+}
+
+impl PartialEq for ScaledDown {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Listed(all), Self::Listed(others)) => all == others,
+            _ => self.len() == other.len(),
+        }
+    }
+}
+
+impl Serialize for ScaledDown {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let all = self
+            .listed()
+            .ok_or_else(|| ser::Error::custom("which workloads are scaled down is not known here"))?;
+        all.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for ScaledDown {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::deserialize(deserializer).map(Self::Listed)
+    }
+}
+
+impl JsonSchema for ScaledDown {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "ScaledDown".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Vec::<ScaledWorkload>::json_schema(generator)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(names: &[&str]) -> ScaledDown {
+        let one = |name: &&str| ScaledWorkload {
+            api_version: "apps/v1".to_owned(),
+            kind: "Deployment".to_owned(),
+            name: (*name).to_owned(),
+            uid: format!("uid-{name}"),
+            replicas: Some(1),
+        };
+        names.iter().map(one).collect::<Vec<_>>().into()
+    }
+
+    #[test]
+    fn what_is_only_counted_is_equal_by_its_number_and_never_written() {
+        let (some, mut counted) = (listed(&["a", "b"]), listed(&["a", "b"]));
+        counted.count();
+        assert_eq!((counted.len(), counted.listed()), (2, None));
+        assert_eq!(some, counted);
+        assert_ne!(some, listed(&["a", "c"]));
+        assert_ne!(counted, listed(&["a"]));
+        assert_eq!(serde_json::to_value(&some).unwrap()[1]["name"], "b");
+        assert!(serde_json::to_value(&counted).unwrap_err().to_string().contains("not known here"));
+    }
+
+    #[test]
+    fn none_is_none_in_a_cache_too() {
+        let mut none = ScaledDown::default();
+        none.count();
+        assert_eq!(none.listed(), Some(&[][..]));
+        assert_eq!(serde_json::to_string(&none).unwrap(), "[]");
+    }
+}

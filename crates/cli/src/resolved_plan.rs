@@ -1,0 +1,96 @@
+//! What will happen to a manager: the operator's own plan, unfolded without doing anything.
+
+use coppice_api::condition::{self, READY};
+use coppice_api::manager::NamespaceManagerStatus;
+use coppice_lifecycle::facts::NamespaceSnapshot;
+use coppice_lifecycle::plan::{Delivery, MAX_MANAGERS, ManagerFacts, Observed};
+use coppice_lifecycle::{DigestedSpec, Plan, plan};
+use coppice_quantity::time::ServerTime;
+use jiff::Timestamp;
+
+use crate::cluster_snapshot::ClusterSnapshot;
+use crate::facts::Manager;
+
+/// A plan needs a few passes to unfold (a notice or an intent is written first); no plan needs more than this.
+const MAX_PASSES: usize = 10;
+
+/// What will happen.
+#[derive(Debug)]
+pub(crate) struct ResolvedPlan {
+    /// The plan after all that it only records has been recorded.
+    pub(crate) plan: Plan,
+}
+
+/// Advances the plan of a manager until it acts or no longer changes.
+pub(crate) fn resolved_plan(
+    cluster_snapshot: &ClusterSnapshot,
+    manager: &Manager,
+    now: Timestamp,
+) -> ResolvedPlan {
+    let mut plan = pass(cluster_snapshot, manager, &manager.status, now);
+    let mut before = manager.status.clone();
+    for _ in 1..MAX_PASSES {
+        if plan.step.is_some() || plan.status == before {
+            break;
+        }
+        before = plan.status;
+        plan = pass(cluster_snapshot, manager, &before, now);
+    }
+    ResolvedPlan { plan }
+}
+
+fn pass(
+    cluster_snapshot: &ClusterSnapshot,
+    manager: &Manager,
+    status: &NamespaceManagerStatus,
+    now: Timestamp,
+) -> Plan {
+    let digested = manager.spec.clone().map(DigestedSpec::from);
+    let spec = match (&digested, &manager.status_error) {
+        (Err(error), _) | (_, Some(error)) => Err(error.as_str()),
+        (Ok(digested), None) => Ok(digested),
+    };
+    let name = (manager.namespace().to_owned(), manager.name().to_owned());
+    let excess_managers = cluster_snapshot.excess_managers.contains(&name);
+    let observed = Observed {
+        manager: ManagerFacts {
+            namespace: manager.namespace(),
+            name: manager.name(),
+            uid: manager.meta.uid.as_deref().unwrap_or_default(),
+            generation: manager.meta.generation.unwrap_or_default(),
+            terminating: manager.meta.deletion_timestamp.is_some(),
+            spec,
+            status,
+        },
+        snapshot: snapshot(cluster_snapshot, manager.namespace()),
+        before: if excess_managers { MAX_MANAGERS } else { 0 },
+        settings: &cluster_snapshot.settings,
+        budget: &cluster_snapshot.budget,
+        managed: cluster_snapshot.managed,
+        // The caches that count are the operator's; what is wrong with them, its status says.
+        stale: None,
+        delivery: Delivery::None,
+    };
+    // The same of its clock.
+    plan(&observed, ServerTime::certain(now))
+}
+
+/// A namespace and what is in it; none if it could not be read.
+pub(crate) fn snapshot<'a>(
+    cluster_snapshot: &'a ClusterSnapshot,
+    namespace: &str,
+) -> Option<NamespaceSnapshot<'a>> {
+    let facts = cluster_snapshot.namespaces.get(namespace)?;
+    Some(NamespaceSnapshot::new(
+        facts,
+        cluster_snapshot.pods.fact(namespace),
+        cluster_snapshot.jobs.fact(namespace),
+    ))
+}
+
+impl ResolvedPlan {
+    /// Whether it relies on something that could not be known.
+    pub(crate) fn is_unknown(&self) -> bool {
+        condition::find(&self.plan.status.conditions, READY).is_some_and(|ready| ready.status == "Unknown")
+    }
+}

@@ -1,0 +1,219 @@
+//! What the controllers share.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use coppice_actions::governor::Governor;
+use coppice_api::CoppiceConfigSpec;
+use coppice_api::config::GovernorStatus;
+use coppice_api::names::CONFIG_NAME;
+use coppice_kinds::{Config, Configs, Jobs, Managers, Namespaces, Pods};
+use coppice_lifecycle::settings::{PlatformSettings, ScaleKind};
+use coppice_notify::outbox::Outbox;
+use coppice_quantity::time::ServerTime;
+use coppice_runtime::client::Clients;
+use coppice_runtime::events::Events;
+use coppice_runtime::leader::Gate;
+use coppice_runtime::metrics::Metrics;
+use coppice_runtime::server_clock::ServerClock;
+use coppice_runtime::store::Store;
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+/// Namespace and name of a `NamespaceManager`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ManagerKey {
+    /// The namespace.
+    pub namespace: Arc<str>,
+    /// The name.
+    pub name: Arc<str>,
+}
+
+impl ManagerKey {
+    /// The key of an object.
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl std::fmt::Display for ManagerKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// The startup configuration of this operator.
+#[derive(Clone, Debug)]
+pub struct OperatorOptions {
+    /// The namespace that it lives in.
+    pub own_namespace: String,
+    /// Kinds that tenants may scale down besides the built-in ones.
+    pub scale_kinds: Vec<ScaleKind>,
+}
+
+/// Clients, caches and the little state that the controllers share. Everything in it can be lost at any moment.
+pub struct ControllerContext {
+    /// How the operator was started.
+    pub setup: OperatorOptions,
+    /// The API server.
+    pub clients: Clients,
+    /// The API server's time, and this machine's.
+    pub server_clock: ServerClock,
+    /// Whether this replica writes.
+    pub gate: Gate,
+    /// Prometheus metrics.
+    pub metrics: Metrics,
+    /// Kubernetes Events.
+    pub events: Events,
+    /// Every `NamespaceManager`.
+    pub managers: Store<Managers>,
+    /// Every namespace.
+    pub namespaces: Store<Namespaces>,
+    /// Every pod.
+    pub pods: Store<Pods>,
+    /// Every Job.
+    pub jobs: Store<Jobs>,
+    /// The settings.
+    pub configs: Store<Configs>,
+    /// Where destructive steps are reserved.
+    pub governor: Governor,
+    outbox: RwLock<Option<(String, Outbox<ManagerKey>)>>,
+    settings: RwLock<Option<CompiledSettings>>,
+}
+
+impl ControllerContext {
+    /// Everything together, with empty caches.
+    pub fn new(
+        setup: OperatorOptions,
+        clients: Clients,
+        server_clock: ServerClock,
+        gate: Gate,
+        metrics: Metrics,
+        events: Events,
+    ) -> Self {
+        Self {
+            setup,
+            clients,
+            server_clock,
+            gate,
+            metrics,
+            events,
+            managers: Store::default(),
+            namespaces: Store::default(),
+            pods: Store::default(),
+            jobs: Store::default(),
+            configs: Store::default(),
+            governor: Governor::default(),
+            outbox: RwLock::new(None),
+            settings: RwLock::new(None),
+        }
+    }
+
+    /// The time that decisions are made by.
+    pub fn time(&self) -> ServerTime {
+        self.server_clock.now()
+    }
+
+    /// The earliest possible current time: for dates that are recorded.
+    pub fn now(&self) -> Timestamp {
+        self.time().now()
+    }
+
+    /// The instant at which [`now`](Self::now) will be `at`; now, if it has passed.
+    pub fn instant(&self, at: Timestamp) -> Instant {
+        const FAR: Duration = Duration::from_hours(24 * 365 * 100);
+        let ahead = Duration::try_from(at.duration_since(self.now())).unwrap_or(Duration::ZERO);
+        Instant::now() + ahead.min(FAR)
+    }
+
+    /// The compiled form of the cached settings, and the budget's ledger. Settings that are missing, or cannot be understood, allow
+    /// nothing.
+    pub fn settings(&self) -> (Arc<PlatformSettings>, GovernorStatus) {
+        let Some(config) = self.configs.get("", CONFIG_NAME) else {
+            let missing =
+                || PlatformSettings::missing(&self.setup.own_namespace, self.setup.scale_kinds.clone());
+            return (self.compiled(("", 0), missing), GovernorStatus::default());
+        };
+        (self.settings_of(&config), config.status.governor.clone())
+    }
+
+    /// These settings, compiled.
+    pub fn settings_of(&self, config: &Config) -> Arc<PlatformSettings> {
+        self.compiled((&config.uid, config.generation), || {
+            let spec = config.spec.as_ref().map_or_else(|_| deny_all(), |spec| (**spec).clone());
+            PlatformSettings::new(spec, &self.setup.own_namespace, self.setup.scale_kinds.clone())
+        })
+    }
+
+    fn compiled(
+        &self,
+        (uid, generation): (&str, i64),
+        make: impl FnOnce() -> PlatformSettings,
+    ) -> Arc<PlatformSettings> {
+        let known = self.settings.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.as_ref().filter(|k| &*k.uid == uid && k.generation == generation) {
+            return Arc::clone(&known.settings);
+        }
+        drop(known);
+        let settings = Arc::new(make());
+        let mut known = self.settings.write().unwrap_or_else(PoisonError::into_inner);
+        // Settings that a reservation still holds do not displace newer ones.
+        if known.as_ref().is_none_or(|k| &*k.uid != uid || k.generation < generation) {
+            *known = Some(CompiledSettings { uid: uid.into(), generation, settings: Arc::clone(&settings) });
+        }
+        settings
+    }
+
+    /// The outbox of webhooks; set once the signing key is there.
+    pub fn outbox(&self) -> Option<Outbox<ManagerKey>> {
+        let outbox = self.outbox.read().unwrap_or_else(PoisonError::into_inner);
+        outbox.as_ref().map(|(_, outbox)| outbox.clone())
+    }
+
+    /// Sends webhooks through the outbox that `make` creates from now on, unless there is one for that public key
+    /// already; true if it is new. Deliveries in flight under another key are sent again, with the same id.
+    pub fn set_outbox<E>(
+        &self,
+        key: &str,
+        make: impl FnOnce() -> Result<Outbox<ManagerKey>, E>,
+    ) -> Result<bool, E> {
+        let mut outbox = self.outbox.write().unwrap_or_else(PoisonError::into_inner);
+        if outbox.as_ref().is_some_and(|(known, _)| known == key) {
+            return Ok(false);
+        }
+        *outbox = Some((key.to_owned(), make()?));
+        Ok(true)
+    }
+
+    /// The managers of one namespace.
+    pub fn managers_in(&self, namespace: &str) -> Vec<ManagerKey> {
+        self.managers.list(namespace).iter().map(|m| ManagerKey::new(namespace, &m.name)).collect()
+    }
+
+    /// Every manager.
+    pub fn manager_keys(&self) -> Vec<ManagerKey> {
+        let keys = self.managers.keys();
+        keys.iter().map(|(namespace, name)| ManagerKey::new(namespace, name)).collect()
+    }
+
+    /// How many namespaces are managed.
+    pub fn managed(&self) -> u64 {
+        self.managers.namespaces() as u64
+    }
+}
+
+/// The compiled settings of one object in one generation.
+struct CompiledSettings {
+    uid: Box<str>,
+    generation: i64,
+    settings: Arc<PlatformSettings>,
+}
+
+/// Settings for when those there are cannot be understood.
+fn deny_all() -> CoppiceConfigSpec {
+    let mut spec = CoppiceConfigSpec::default();
+    spec.governor.paused = true;
+    spec.tenants.actions.clear();
+    spec.tenants.webhook_hosts.clear();
+    spec
+}

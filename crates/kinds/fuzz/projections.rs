@@ -1,0 +1,54 @@
+//! What must hold of every projection, whatever an object is. Run over the corpus by `make test` (`tests/corpus.rs`), and
+//! over what the fuzzer thinks of by `make fuzz`.
+
+use coppice_kinds::{Configs, Jobs, Managers, Namespaces, Pods};
+use coppice_runtime::decode::{self, Event, Item, MAX_KEPT_BYTES};
+use coppice_runtime::kind::Kind;
+use serde_json::{Value, json};
+
+/// Takes any bytes: as an answer, as an event and, where they are a JSON object, as an object among others.
+pub(crate) fn hold(data: &[u8]) {
+    let bytes = |labels: &coppice_api::Labels| labels.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
+    each::<Namespaces>(data, |namespace| bytes(&namespace.labels));
+    each::<Pods>(data, |pod| bytes(&pod.labels) + pod.job.as_ref().map_or(0, |uid| uid.len()));
+    each::<Jobs>(data, |job| bytes(&job.pod_labels));
+    // Of these the size of spec is limited, and whatever they are, they are there.
+    for object_ref in [each::<Managers>(data, |_| 0), each::<Configs>(data, |_| 0)].into_iter().flatten() {
+        assert!(object_ref.name.is_empty(), "{object_ref:?} is not kept");
+    }
+}
+
+/// Where the object is, if it is one and is not understood.
+fn each<K: Kind>(data: &[u8], kept: impl Fn(&K::Object) -> usize) -> Option<decode::ObjectRef> {
+    let (_, _) = (decode::page::<K>(data).is_ok(), decode::event::<K>(data).is_ok());
+    let object: Value = serde_json::from_slice(data).ok().filter(Value::is_object)?;
+    let neighbour = json!({"metadata": {"name": "neighbour", "namespace": "n"}});
+    let list = json!({"metadata": {"resourceVersion": "1"}, "items": [neighbour, object, neighbour]});
+    let page = decode::page::<K>(list.to_string().as_bytes()).expect("an object does not fail its page");
+    let [before, found, after] = page.items.as_slice() else { panic!("{} objects", page.items.len()) };
+    assert!(before.object.is_ok() && after.object.is_ok(), "an object hides its neighbours");
+    for kind in ["ADDED", "MODIFIED"] {
+        let event = json!({"type": kind, "object": object}).to_string();
+        let event = decode::event::<K>(event.as_bytes()).expect("an object does not fail its event");
+        let Event::Changed(item) = event else { panic!("{event:?}") };
+        assert!(item == *found, "{item:?} in an event, {found:?} in a page");
+    }
+    let event = json!({"type": "DELETED", "object": object}).to_string();
+    let event = decode::event::<K>(event.as_bytes()).expect("an object does not fail its end");
+    let Event::Deleted(gone) = event else { panic!("{event:?}") };
+    let Item { object_ref, object: read } = found;
+    assert_eq!((&gone.name, &gone.revision), (&object_ref.name, &object_ref.revision));
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    assert_eq!(&*object_ref.name, name, "what cannot be understood still has its name");
+    match read {
+        Ok(read) => {
+            assert_eq!(K::name(read), name);
+            assert!(kept(read) <= MAX_KEPT_BYTES, "too much is kept");
+            None
+        }
+        Err(unreadable) => {
+            assert!(*unreadable.name == *name && unreadable.detail.len() < 1000, "{unreadable}");
+            Some(object_ref.clone())
+        }
+    }
+}

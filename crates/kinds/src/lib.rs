@@ -1,0 +1,16 @@
+//! The kinds that Coppice watches, a file for each: how an object is read, and the few fields of it that are kept.
+//!
+//! To add one: a type that stands for it and implements [`Kind`](coppice_runtime::kind::Kind), or for a kind of our own
+//! [`OwnKind`](coppice_runtime::object::OwnKind); its line in `fuzz/projections.rs`; its tests in `tests/projections.rs`.
+
+mod config;
+mod job;
+mod manager;
+mod namespace;
+mod pod;
+
+pub use config::{Config, Configs};
+pub use job::{JobWire, Jobs};
+pub use manager::{Manager, Managers};
+pub use namespace::{NamespaceWire, Namespaces};
+pub use pod::{PodWire, Pods};

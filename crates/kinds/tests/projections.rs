@@ -1,0 +1,160 @@
+//! What is kept of objects, whatever is in them.
+
+use coppice_api::Reason;
+use coppice_kinds::{Configs, Jobs, Manager, Managers, Namespaces, Pods};
+use coppice_lifecycle::facts::{JobState, PodPhase};
+use coppice_runtime::decode::{Event, Item, MAX_KEPT_BYTES, ObjectRef, event, item, page};
+use coppice_runtime::kind::Kind;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+fn read<K: Kind>(object: &Value) -> Item<K::Object> {
+    item::<K>(&object.to_string())
+}
+
+fn reason<T>(item: &Item<T>) -> Option<Reason> {
+    item.object.as_ref().err().map(|unreadable| unreadable.reason)
+}
+
+/// A time that the API server accepts, and that is out of our range.
+const LAST: &str = "9999-12-31T23:59:59Z";
+
+fn labels(bytes: usize) -> Value {
+    // Each has 12 bytes with its two ends.
+    let pairs = (0..bytes / 12).map(|n| (format!("k{n:08}"), json!("v")));
+    pairs.collect::<serde_json::Map<_, _>>().into()
+}
+
+#[test]
+fn unused_fields_of_an_object_are_not_decoded() {
+    let odd = json!({"name": "j", "namespace": "n", "uid": "u", "creationTimestamp": LAST, "labels": {"a": "b"},
+        "ownerReferences": [{"kind": 7}], "managedFields": 1, "deletionTimestamp": LAST});
+    let template = json!({"metadata": {"creationTimestamp": LAST, "name": "x", "labels": {"c": "d"}}});
+    let status = json!({"succeeded": 3, "startTime": LAST, "conditions": [{"type": "Complete", "status": "True",
+        "lastProbeTime": LAST}]});
+    let job = read::<Jobs>(&json!({"metadata": odd, "spec": {"template": template}, "status": status}));
+    let job = job.object.unwrap();
+    assert_eq!((job.state, job.succeeded, job.terminating), (JobState::Complete, 3, true));
+    assert_eq!(job.pod_labels.iter().collect::<Vec<_>>(), [("c", "d")]);
+    let status = json!({"phase": "Succeeded", "startTime": LAST, "conditions": 5});
+    let pod = json!({"metadata": {"name": "p", "creationTimestamp": LAST}, "spec": "odd", "status": status});
+    assert_eq!(read::<Pods>(&pod).object.unwrap().phase, PodPhase::Succeeded);
+    let spec = json!({"policies": [{"name": "p", "when": {"ttl": {"after": "1h"}}, "then": {"delete": {}}}]});
+    let manager = read::<Managers>(&json!({"metadata": odd, "spec": spec})).object.unwrap();
+    assert!(manager.decoded().is_ok() && manager.terminating);
+    let config = read::<Configs>(&json!({"metadata": odd, "spec": {}})).object.unwrap();
+    assert!(config.decoded().is_ok());
+}
+
+#[test]
+fn a_namespace_whose_creation_cannot_be_read_was_created_at_the_end_of_time() {
+    for created in [json!(LAST), json!(null), json!("yesterday")] {
+        let metadata = json!({"name": "a", "creationTimestamp": created, "labels": null});
+        let facts = read::<Namespaces>(&json!({"metadata": metadata})).object.unwrap();
+        assert_eq!(facts.created, Timestamp::MAX, "{created}");
+    }
+}
+
+#[test]
+fn what_cannot_be_decoded_says_where_it_is_and_stops_no_other() {
+    let good = json!({"metadata": {"name": "good", "namespace": "n"}});
+    let odd = json!({"metadata": {"name": "odd", "namespace": "n", "resourceVersion": "7"}, "status": {"succeeded": -1}});
+    let nameless = json!({"metadata": {"namespace": 5}});
+    let list =
+        json!({"metadata": {"resourceVersion": "9", "continue": ""}, "items": [good, odd, nameless, good]});
+    let page = page::<Jobs>(list.to_string().as_bytes()).unwrap();
+    assert_eq!((&*page.revision, &page.token), ("9", &None));
+    let reasons: Vec<_> = page.items.iter().map(reason).collect();
+    assert_eq!(reasons, [None, Some(Reason::Undecodable), Some(Reason::Undecodable), None]);
+    let object_ref = ObjectRef { namespace: "n".into(), name: "odd".into(), revision: "7".into() };
+    assert_eq!(page.items[1].object_ref, object_ref);
+    assert_eq!(page.items[2].object_ref, ObjectRef::default());
+    let said = page.items[1].object.as_ref().unwrap_err().to_string();
+    let expected = "odd cannot be decoded (invalid value: integer `-1`, expected u32); change or delete it";
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn labels_are_kept_up_to_a_size() {
+    let pod = |bytes| read::<Pods>(&json!({"metadata": {"name": "x", "labels": labels(bytes)}}));
+    let whole = MAX_KEPT_BYTES / 12 * 12;
+    assert_eq!(pod(whole).object.unwrap().labels.iter().count(), MAX_KEPT_BYTES / 12);
+    assert_eq!(reason(&pod(whole + 12)), Some(Reason::TooLarge));
+    let metadata = json!({"name": "x", "labels": labels(1_200_000)});
+    assert_eq!(reason(&read::<Namespaces>(&json!({"metadata": metadata}))), Some(Reason::TooLarge));
+    // Those of a Job matter as far as its pods get them.
+    let job = read::<Jobs>(&json!({"metadata": metadata}));
+    assert_eq!(reason(&job), None);
+    let job = read::<Jobs>(&json!({"metadata": {"name": "x"}, "spec": {"template": {"metadata": metadata}}}));
+    assert_eq!(reason(&job), Some(Reason::TooLarge));
+    let said = job.object.unwrap_err().to_string();
+    assert!(
+        said.contains("x has more than 8192 bytes of labels in its pod template") && said.len() < 200,
+        "{said}"
+    );
+}
+
+#[test]
+fn a_pod_belongs_to_a_job_of_the_group_batch_that_controls_it() {
+    let job = |version: &str, controller: Value, uid: &str| {
+        let owner = json!({"apiVersion": version, "kind": "Job", "uid": uid, "controller": controller});
+        read::<Pods>(&json!({"metadata": {"name": "p", "ownerReferences": [owner]}})).object.unwrap().job
+    };
+    assert_eq!(job("batch/v1", json!(true), "u").as_deref(), Some("u"));
+    assert_eq!(job("batch.example.org/v1", json!(true), "u"), None);
+    assert_eq!(job("v1", json!(true), "u"), None);
+    assert_eq!(job("batch/v1", json!(null), "u"), None);
+    assert_eq!(job("batch/v1", json!(true), &"u".repeat(1_000_000)).as_deref(), Some(""), "of no Job");
+}
+
+#[test]
+fn an_undecodable_manager_exists_and_has_no_policies() {
+    let metadata = json!({"name": "coppice", "uid": "u", "generation": "odd"});
+    let config = read::<Configs>(&json!({"metadata": metadata, "spec": {}})).object.unwrap();
+    assert!(config.decoded().is_err() && config.status_error.is_some());
+    let long = "x".repeat(200_000);
+    let spec =
+        json!({"policies": [{"name": long, "when": {"ttl": {"after": "1h"}}, "then": {"delete": {}}}]});
+    let manager = read::<Managers>(&json!({"metadata": {"name": "m"}, "spec": spec})).object.unwrap();
+    let why = manager.decoded().unwrap_err();
+    assert!(
+        why.starts_with("spec has 200")
+            && why.ends_with("bytes, more than the 131072 that are read: shorten it"),
+        "{why}"
+    );
+    // What a tenant wrote is not quoted at any length.
+    let manager =
+        read::<Managers>(&json!({"metadata": {"name": "m"}, "spec": "y".repeat(100_000)})).object.unwrap();
+    assert!(manager.decoded().unwrap_err().len() < 300);
+}
+
+#[test]
+fn events_are_decoded_in_whatever_order_their_fields_are() {
+    let object =
+        r#"{"metadata":{"name":"x","namespace":"n","resourceVersion":"5"},"status":{"succeeded":"odd"}}"#;
+    let of = |kind: &str| event::<Jobs>(format!(r#"{{"object":{object},"type":"{kind}"}}"#).as_bytes());
+    let object_ref = ObjectRef { namespace: "n".into(), name: "x".into(), revision: "5".into() };
+    assert!(
+        matches!(of("MODIFIED"), Ok(Event::Changed(item)) if item.object_ref == object_ref && item.object.is_err())
+    );
+    assert!(matches!(of("DELETED"), Ok(Event::Deleted(gone)) if gone == object_ref));
+    assert!(matches!(of("BOOKMARK"), Ok(Event::Bookmark(revision)) if &*revision == "5"));
+    assert!(of("OTHER").is_err());
+    let error = br#"{"type":"ERROR","object":{"kind":"Status","code":410}}"#;
+    assert!(matches!(event::<Jobs>(error), Ok(Event::Error(status)) if status.code == 410));
+}
+
+#[test]
+fn a_cache_keeps_how_many_workloads_are_scaled_down_and_not_which() {
+    let workload =
+        |n: u32| json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": format!("d{n}"), "uid": "u"});
+    let status = json!({"scaledDown": (0..3).map(workload).collect::<Vec<_>>()});
+    let metadata = json!({"name": "m", "namespace": "n", "uid": "u", "resourceVersion": "1"});
+    let manager =
+        read::<Managers>(&json!({"metadata": metadata, "spec": {"policies": []}, "status": status}));
+    let mut manager = manager.object.unwrap();
+    let listed = |manager: &Manager| manager.status.scaled_down.listed().map(<[_]>::len);
+    assert_eq!((manager.status.scaled_down.len(), listed(&manager)), (3, Some(3)));
+    Managers::compact(&mut manager);
+    assert_eq!((manager.status.scaled_down.len(), listed(&manager)), (3, None));
+}

@@ -1,0 +1,205 @@
+//! What the platform allows: `CoppiceConfig` and the built-in settings, compiled.
+
+use std::cell::LazyCell;
+
+use coppice_api::config::CoppiceConfigSpec;
+use coppice_api::manager::{Action, NamespaceManagerSpec, Policy, WorkloadSelector};
+use coppice_api::{Reason, names};
+use coppice_destination::{AllowList, Destination};
+
+use crate::facts::NamespaceFacts;
+use crate::glob;
+use coppice_mutants::{Mutant, active};
+
+/// The platform settings in force, compiled.
+#[derive(Clone, Debug)]
+pub struct PlatformSettings {
+    /// The settings that they come from.
+    pub config: CoppiceConfigSpec,
+    /// Where webhooks may go.
+    pub hosts: AllowList,
+    /// Entries of the settings that could not be understood: each permits nothing.
+    pub problems: Vec<String>,
+    /// Whether there are no settings: then nothing is done.
+    pub missing: bool,
+    own_namespace: String,
+    scale_kinds: Vec<ScaleKind>,
+}
+
+/// A kind that tenants may scale down besides the built-in ones, as the installation grants it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScaleKind {
+    /// Group and version, such as `argoproj.io/v1alpha1`.
+    pub api_version: String,
+    /// The kind, such as `Rollout`.
+    pub kind: String,
+    /// The resource in URLs, such as `rollouts`.
+    pub plural: String,
+}
+
+/// Why something that a manager asks for is impossible.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The enumerated reason.
+    pub reason: Reason,
+    /// The message: what, why, and who can change it.
+    pub message: String,
+}
+
+impl PlatformSettings {
+    /// Compiles these settings, for an operator that lives in `own_namespace`.
+    pub fn new(config: CoppiceConfigSpec, own_namespace: &str, scale_kinds: Vec<ScaleKind>) -> Self {
+        let (hosts, errors) = AllowList::parse(&config.tenants.webhook_hosts);
+        let mut problems: Vec<String> =
+            errors.iter().map(|e| format!("spec.tenants.webhookHosts: {e}")).collect();
+        if config.protected.names.iter().any(|n| n.chars().any(|c| !is_name(c))) {
+            problems.push(
+                "spec.protected.names: a name has lower-case letters, digits and '-'; '*' stands for any of them"
+                    .to_owned(),
+            );
+        }
+        Self { config, hosts, problems, missing: false, own_namespace: own_namespace.to_owned(), scale_kinds }
+    }
+
+    /// Where the settings do not exist. Managers are judged by the defaults, and nothing is done: what the platform had
+    /// protected, and whether it had paused everything, is not known.
+    pub fn missing(own_namespace: &str, scale_kinds: Vec<ScaleKind>) -> Self {
+        Self { missing: true, ..Self::new(CoppiceConfigSpec::default(), own_namespace, scale_kinds) }
+    }
+
+    /// Why this namespace must never be deleted or scaled down, if so. Checked when deciding, and again on a fresh read
+    /// before acting.
+    pub fn protection(&self, namespace: &NamespaceFacts) -> Option<Refusal> {
+        if active(Mutant::ProtectionIgnored) {
+            return None;
+        }
+        let protected = &self.config.protected;
+        let name = namespace.name.as_str();
+        let why = if name == "default" || name.starts_with("kube-") {
+            "it belongs to Kubernetes".to_owned()
+        } else if name == self.own_namespace || name == names::SYSTEM_NAMESPACE {
+            "it is Coppice's own".to_owned()
+        } else if let Some(value) = namespace.labels.get(names::LABEL_PROTECTED) {
+            format!("it has the label {}={value}", names::LABEL_PROTECTED)
+        } else if let Some(pattern) = protected.names.iter().find(|p| glob::matches(p, name)) {
+            format!("CoppiceConfig/coppice protects the name {pattern:?}")
+        } else if protected.selector.as_ref().is_some_and(|s| s.matches(&namespace.labels)) {
+            "CoppiceConfig/coppice protects namespaces with its labels".to_owned()
+        } else {
+            return None;
+        };
+        Some(Refusal {
+            reason: Reason::NamespaceProtected,
+            message: format!("namespace {name} is protected: {why}; it is never deleted or scaled down"),
+        })
+    }
+
+    /// Why this manager cannot be followed in this namespace, if so: the first impossible policy stops all of them.
+    pub fn refusal(&self, namespace: &NamespaceFacts, spec: &NamespaceManagerSpec) -> Option<Refusal> {
+        let tenants = &self.config.tenants;
+        if tenants.namespace_selector.as_ref().is_some_and(|s| !s.matches(&namespace.labels)) {
+            return Some(Refusal {
+                reason: Reason::NamespaceNotSelected,
+                message: format!(
+                    "managers are not allowed in namespace {}: spec.tenants.namespaceSelector of CoppiceConfig/coppice does not select it",
+                    namespace.name
+                ),
+            });
+        }
+        let protection = LazyCell::new(|| self.protection(namespace));
+        spec.policies.iter().find_map(|policy| self.refuse_policy(&protection, policy, &namespace.name))
+    }
+
+    fn refuse_policy<F: FnOnce() -> Option<Refusal>>(
+        &self,
+        protection: &LazyCell<Option<Refusal>, F>,
+        policy: &Policy,
+        namespace: &str,
+    ) -> Option<Refusal> {
+        let because = |reason, message: String| {
+            Some(Refusal { reason, message: format!("policy {:?}: {message}", policy.name) })
+        };
+        let action = match well_formed(policy) {
+            Ok(action) => action,
+            Err(message) => return because(Reason::InvalidSpec, message.to_owned()),
+        };
+        if !self.config.tenants.actions.iter().any(|&permitted| action == permitted.into()) {
+            return because(
+                Reason::ActionNotAllowed,
+                format!("the action {action} is not among spec.tenants.actions of CoppiceConfig/coppice"),
+            );
+        }
+        if action.is_destructive()
+            && let Some(refusal) = &**protection
+        {
+            return because(refusal.reason, refusal.message.clone());
+        }
+        if let Some(webhook) = &policy.then.webhook {
+            let destination = match Destination::parse(&webhook.url) {
+                Ok(destination) => destination,
+                Err(error) => return because(Reason::InvalidSpec, error.to_string()),
+            };
+            if let Err(refusal) = self.hosts.permits_host(&destination, namespace) {
+                return because(Reason::HostNotAllowed, refusal.to_string());
+            }
+        }
+        let selectors = policy.then.scale_down.iter().flat_map(|s| s.selectors.iter().flatten());
+        selectors.into_iter().find_map(|s| self.resource(s).err()).and_then(|r| because(r.reason, r.message))
+    }
+
+    /// The kind that a workload selector names, if the installation scales it.
+    pub fn resource(&self, selector: &WorkloadSelector) -> Result<ScaleKind, Refusal> {
+        let builtin = match selector.kind.as_str() {
+            "Deployment" => Some(("apps/v1", "deployments")),
+            "StatefulSet" => Some(("apps/v1", "statefulsets")),
+            "ReplicaSet" => Some(("apps/v1", "replicasets")),
+            "CronJob" => Some(("batch/v1", "cronjobs")),
+            _ => None,
+        };
+        if let Some((api_version, plural)) = builtin
+            && selector.api_version.as_deref().is_none_or(|v| v == api_version)
+        {
+            return Ok(ScaleKind {
+                api_version: api_version.to_owned(),
+                kind: selector.kind.clone(),
+                plural: plural.to_owned(),
+            });
+        }
+        let listed = self.scale_kinds.iter().find(|k| {
+            k.kind == selector.kind && selector.api_version.as_deref() == Some(k.api_version.as_str())
+        });
+        listed.cloned().ok_or_else(|| Refusal {
+            reason: Reason::KindNotAllowed,
+            message: format!(
+                "kind {} ({}) is not scaled by this installation: an administrator can add it to scaleKinds of the chart",
+                selector.kind,
+                selector.api_version.as_deref().unwrap_or("no apiVersion")
+            ),
+        })
+    }
+}
+
+/// What the API server has checked already; files given to the command line have not been through it.
+fn well_formed(policy: &Policy) -> Result<Action, &'static str> {
+    match (&policy.when.ttl, &policy.when.pods_succeed) {
+        (Some(ttl), None) if ttl.after.is_some() == ttl.until.is_some() => {
+            return Err("write exactly one of after and until in ttl");
+        }
+        (Some(ttl), None) if ttl.after.is_some_and(coppice_quantity::Duration::is_zero) => {
+            return Err("ttl.after must be at least 1s");
+        }
+        (None, Some(pods)) if pods.selector.as_ref().is_some_and(coppice_api::Selector::is_empty) => {
+            return Err("an empty selector is not accepted: leave the selector out to select all pods");
+        }
+        (Some(_), None) | (None, Some(_)) => {}
+        _ => return Err("write exactly one condition in when: ttl or podsSucceed"),
+    }
+    if policy.then.scale_down.as_ref().and_then(|s| s.selectors.as_ref()).is_some_and(Vec::is_empty) {
+        return Err("selectors is empty: leave it out to scale down every Deployment and StatefulSet");
+    }
+    policy.then.action().ok_or("write exactly one action in then: delete, scaleDown or webhook")
+}
+
+fn is_name(c: char) -> bool {
+    c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '*'
+}

@@ -1,0 +1,75 @@
+//! What is impossible, protected or not allowed is refused, said so once, and not done.
+
+#![allow(clippy::items_after_statements, reason = "tables of cases")]
+
+mod support;
+
+use coppice_api::manager::Phase;
+use support::{Scene, yaml};
+
+#[test]
+fn impossible_policies_are_refused_with_the_reason() {
+    let webhook = "{webhook: {url: 'http://evil.example.org/'}}";
+    type Change = fn(&mut Scene);
+    let cases: &[(&str, Change, &str)] = &[
+        ("{delete: {}}", |s| s.namespace.name = "kube-system".to_owned(), "NamespaceProtected"),
+        ("{delete: {}}", |s| s.namespace.name = "default".to_owned(), "NamespaceProtected"),
+        ("{delete: {}}", |s| s.namespace.name = "coppice-system".to_owned(), "NamespaceProtected"),
+        ("{scaleDown: {}}", |s| s.config.protected.names = vec!["team-a".to_owned()], "NamespaceProtected"),
+        (
+            "{delete: {}}",
+            |s| s.namespace.labels = [("coppice.dev/protected", "true")].into_iter().collect(),
+            "NamespaceProtected",
+        ),
+        ("{delete: {}}", |s| s.config.tenants.actions = vec![], "ActionNotAllowed"),
+        (webhook, |_| {}, "HostNotAllowed"),
+        ("{webhook: {url: 'http://hook.team-b.svc/'}}", |_| {}, "HostNotAllowed"),
+        (
+            "{delete: {}}",
+            |s| s.config.tenants.namespace_selector = Some(yaml("{matchLabels: {team: a}}")),
+            "NamespaceNotSelected",
+        ),
+        (
+            "{scaleDown: {selectors: [{apiVersion: argoproj.io/v1alpha1, kind: Rollout}]}}",
+            |_| {},
+            "KindNotAllowed",
+        ),
+    ];
+    for (then, change, reason) in cases {
+        let mut scene = Scene::policy("{ttl: {after: 40s}}", then);
+        change(&mut scene);
+        assert_eq!(scene.settle(100).step, None, "{reason}");
+        assert_eq!((scene.phase(), scene.next_reason(), scene.ready().0), (Phase::Refused, *reason, "False"));
+        assert_eq!(scene.events.len(), 1, "told once");
+        scene.settle(200);
+        assert_eq!(scene.events.len(), 1, "and not again");
+    }
+    let mut protected = Scene::policy("{ttl: {after: 40s}}", "{webhook: {url: 'http://r.default.svc/'}}");
+    protected.namespace.name = "default".to_owned();
+    assert!(protected.settle(41).step.is_some(), "a webhook takes nothing away");
+}
+
+#[test]
+fn every_kind_of_protection_protects() {
+    let protected: &[fn(&mut Scene)] = &[
+        |s| s.namespace.name = "kube-node-lease".to_owned(),
+        |s| s.namespace.name = "kube-anything".to_owned(),
+        |s| s.namespace.name = "operators-own".to_owned(),
+        // Any value counts: whoever writes "yes" or "1" means the same, and "false" is no permission to delete.
+        |s| s.namespace.labels = [("coppice.dev/protected", "yes")].into_iter().collect(),
+        |s| s.namespace.labels = [("coppice.dev/protected", "")].into_iter().collect(),
+        |s| s.namespace.labels = [("coppice.dev/protected", "false")].into_iter().collect(),
+        |s| {
+            s.config.protected.selector = Some(yaml("{matchLabels: {tier: production}}"));
+            s.namespace.labels = [("tier", "production")].into_iter().collect();
+        },
+    ];
+    for protect in protected {
+        for action in ["{delete: {}}", "{scaleDown: {}}"] {
+            let mut scene = Scene::policy("{ttl: {after: 40s}}", action);
+            scene.own_namespace = "operators-own".to_owned();
+            protect(&mut scene);
+            assert_eq!((scene.settle(100).step, scene.next_reason()), (None, "NamespaceProtected"));
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Deliberate bugs, to show that the campaigns of `coppice-campaign` find them. Each disables one guard.
+//!
+//! They exist with the feature `mutants` alone, which nothing but the tests of `coppice-campaign` switches on; without it [`active`] is
+//! the constant `false`, and nothing of them is left in a program. What is built for a release does not compile with it.
+
+#[cfg(all(feature = "mutants", not(debug_assertions)))]
+compile_error!(
+    "the feature `mutants` puts bugs into the program: it is for tests, in profiles with debug assertions"
+);
+
+/// A bug that an operator of this kind may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// `podsSucceed` is true before its `initialDelay` is over.
+    InitialDelayIgnored,
+    /// `podsSucceed` need not hold for the time of its `settle`.
+    SettleIgnored,
+    /// `settle` also counts the time in which nothing was observed.
+    GapIgnored,
+    /// All pods count, whatever `podsSucceed` selects.
+    PodSelectorIgnored,
+    /// However few pods have succeeded, they are enough.
+    MinPodsIgnored,
+    /// A Job that is not complete, or has failed, is no obstacle.
+    JobsIgnored,
+    /// A pod that is cut off by its deletion is no obstacle.
+    TerminatingPodsIgnored,
+    /// A pod that has failed is no obstacle.
+    FailedPodsIgnored,
+    /// A list that cannot be read counts as empty.
+    UnreadableIsEmpty,
+    /// A ttl ends at its own time, whatever `extendUntil` says.
+    ExtensionIgnored,
+    /// `hold` is ignored.
+    HoldIgnored,
+    /// `suspend` is ignored.
+    SuspendIgnored,
+    /// Namespaces are deleted without notice.
+    NoticeSkipped,
+    /// A shorter `notice` brings the date of one that was given forward.
+    NoticeMovedEarlier,
+    /// No namespace is protected.
+    ProtectionIgnored,
+    /// What has fired fires again while its condition holds.
+    DormancyIgnored,
+    /// `rearm` counts whatever firing it names.
+    RearmNeverExpires,
+    /// The kill switch is ignored.
+    PauseIgnored,
+    /// `perMinute` is ignored.
+    PerMinuteIgnored,
+    /// `perHour` is ignored.
+    PerHourIgnored,
+    /// `maxShare` and `atLeast` are ignored.
+    ShareIgnored,
+    /// A reservation leaves no entry in the ledger.
+    ReservationNotRecorded,
+    /// Clocks may differ by any time.
+    ClockSkewIgnored,
+    /// Namespaces are deleted without uid and resourceVersion.
+    NoPreconditions,
+    /// Namespaces are deleted without resourceVersion.
+    NoRevision,
+    /// Workloads are scaled without uid and resourceVersion.
+    NoScalePreconditions,
+    /// Every workload is scaled down, whatever `selectors` select.
+    WorkloadSelectorIgnored,
+    /// Wrong original replicas are recorded.
+    WrongReplicasRecorded,
+    /// A workload of the same name is woken in the place of the one that was scaled down.
+    WokenByName,
+    /// Namespaces are deleted by what the caches contain, without a fresh read.
+    DeleteByCaches,
+    /// Workloads are scaled down by what the caches contain, without a fresh read.
+    ScaleByCaches,
+    /// A scale-down continues on its first decision, whatever changes meanwhile.
+    ScaleDecidedOnce,
+    /// A replica that does not hold the lease works, too.
+    LeaseIgnored,
+    /// Intents are about a name: statuses are patched and namespaces deleted whatever their uid is.
+    KeyedByName,
+    /// Work starts before the watches have synced, and an empty cache counts as an empty cluster.
+    ActBeforeSync,
+    /// The outcome of a step is recorded before the step is carried out.
+    OutcomeBeforeEffect,
+    /// Every reconcile of a manager writes its status.
+    StatusEveryLoop,
+    /// Every manager is reconciled each second, by polling the API server.
+    Polling,
+}
+
+#[cfg(feature = "mutants")]
+thread_local! {
+    static ACTIVE: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
+}
+
+/// Makes this bug the one that the current thread has, or none.
+#[cfg(feature = "mutants")]
+pub fn activate(mutant: Option<Mutant>) {
+    ACTIVE.set(mutant);
+}
+
+/// There are no bugs to choose from: does nothing.
+#[cfg(not(feature = "mutants"))]
+pub const fn activate(_: Option<Mutant>) {}
+
+/// Whether the current thread has this bug.
+#[cfg(feature = "mutants")]
+pub fn active(mutant: Mutant) -> bool {
+    ACTIVE.get() == Some(mutant)
+}
+
+/// Whether the current thread has this bug: never, in a program.
+#[cfg(not(feature = "mutants"))]
+pub const fn active(_: Mutant) -> bool {
+    false
+}

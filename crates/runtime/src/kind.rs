@@ -1,0 +1,156 @@
+//! What the runtime has to know of a kind: where it is served, and the few fields of each object that are kept.
+//!
+//! Objects are decoded straight into these shapes: what is not named there is skipped while the answer is read. All
+//! fields are optional on the wire, so that one odd object cannot stop the watch of its kind.
+
+use std::fmt::Debug;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+
+use crate::decode::{ObjectRef, Unreadable};
+
+/// A kind that is watched and kept in a small shape.
+pub trait Kind: Debug + Send + Sync + 'static {
+    /// What is kept of an object.
+    type Object: Debug + PartialEq + Send + Sync + 'static;
+    /// What is read of the API server's answer.
+    type Wire: DeserializeOwned;
+    /// The resource, as in URLs; also the label of its metrics.
+    const RESOURCE: &'static str;
+    /// The path of the group and version, such as `/api/v1`.
+    const GROUP_PATH: &'static str;
+
+    /// Where the object is; its namespace is empty for cluster-scoped kinds.
+    fn object_ref(wire: &Self::Wire) -> ObjectRef;
+
+    /// What is kept of the object.
+    ///
+    /// # Errors
+    /// If it is too large to keep, or not understood.
+    fn project(wire: Self::Wire) -> Result<Self::Object, Unreadable>;
+
+    /// What is kept of an object that cannot be decoded.
+    ///
+    /// # Errors
+    /// If nothing is: the facts about its kind are unknown in its namespace then.
+    fn from_undecodable(object_ref: &ObjectRef, why: &str) -> Result<Self::Object, Unreadable> {
+        Err(Unreadable::undecodable(object_ref.name.clone(), why))
+    }
+
+    /// The object's name, unique in its namespace.
+    fn name(object: &Self::Object) -> &str;
+
+    /// Whether this is a later state of the same object than `other`; false if that is not known.
+    fn is_newer(object: &Self::Object, other: &Self::Object) -> bool {
+        let (_, _) = (object, other);
+        false
+    }
+
+    /// Drops what no cache needs.
+    fn compact(object: &mut Self::Object) {
+        let _ = object;
+    }
+}
+
+/// Revisions are numbers that grow; where an API server has others, nothing is taken over from what it answers.
+pub fn is_later(revision: &str, other: &str) -> bool {
+    let number = |revision: &str| revision.parse::<u64>().ok();
+    number(revision).zip(number(other)).is_some_and(|(this, other)| this > other)
+}
+
+/// What is read of the metadata of most kinds.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Meta {
+    /// Its name.
+    pub name: Box<str>,
+    /// Its namespace; empty for cluster-scoped kinds.
+    pub namespace: Box<str>,
+    /// Its uid.
+    pub uid: Box<str>,
+    /// Its revision.
+    pub resource_version: Box<str>,
+    /// The generation of its spec.
+    pub generation: i64,
+    /// When it was created.
+    pub creation_timestamp: LenientTime,
+    /// Present once it is being deleted.
+    pub deletion_timestamp: Option<IgnoredAny>,
+}
+
+impl Meta {
+    /// Where the object is.
+    pub fn object_ref(&self) -> ObjectRef {
+        ObjectRef {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            revision: self.resource_version.clone(),
+        }
+    }
+}
+
+/// An instant; none if it is left out or is none that we can count with, such as the last day of the year 9999.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LenientTime(pub Option<Timestamp>);
+
+impl<'de> Deserialize<'de> for LenientTime {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Option::<Box<str>>::deserialize(deserializer)?;
+        Ok(Self(text.and_then(|text| text.parse().ok())))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! A kind for tests: what it keeps of an object is small, can be too large, and can be odd.
+
+    use coppice_api::Labels;
+
+    use super::*;
+    use crate::decode::BoundedLabels;
+
+    /// Of the group `example.com`.
+    #[derive(Debug)]
+    pub(crate) struct Widgets;
+
+    /// One of them.
+    #[derive(Debug, PartialEq)]
+    pub(crate) struct Widget {
+        pub(crate) name: Box<str>,
+        pub(crate) size: u32,
+        pub(crate) labels: Labels,
+    }
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default)]
+    pub(crate) struct WidgetWire {
+        metadata: Meta,
+        size: u32,
+        labels: BoundedLabels,
+    }
+
+    impl Kind for Widgets {
+        type Object = Widget;
+        type Wire = WidgetWire;
+        const RESOURCE: &'static str = "widgets";
+        const GROUP_PATH: &'static str = "/apis/example.com/v1";
+
+        fn object_ref(wire: &WidgetWire) -> ObjectRef {
+            wire.metadata.object_ref()
+        }
+
+        fn project(wire: WidgetWire) -> Result<Widget, Unreadable> {
+            let name = wire.metadata.name;
+            match wire.labels.0 {
+                Some(labels) => Ok(Widget { name, size: wire.size, labels }),
+                None => Err(Unreadable::too_large(name, "labels")),
+            }
+        }
+
+        fn name(object: &Widget) -> &str {
+            &object.name
+        }
+    }
+}

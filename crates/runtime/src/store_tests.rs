@@ -1,0 +1,203 @@
+use serde::de::IgnoredAny;
+
+use super::*;
+use crate::decode::ObjectRef;
+
+#[derive(Clone, Debug, PartialEq)]
+struct Thing(&'static str, u8);
+
+#[derive(Debug)]
+struct Things;
+
+fn item(namespace: &str, name: &str, object: Result<Thing, Unreadable>) -> Item<Thing> {
+    Item {
+        object_ref: ObjectRef { namespace: namespace.into(), name: name.into(), revision: "".into() },
+        object,
+    }
+}
+
+fn invalid(name: &str) -> Unreadable {
+    Unreadable::undecodable(name.into(), "odd")
+}
+
+impl Kind for Things {
+    type Object = Thing;
+    type Wire = IgnoredAny;
+    const RESOURCE: &'static str = "things";
+    const GROUP_PATH: &'static str = "/apis/example.com/v1";
+
+    fn object_ref(_: &IgnoredAny) -> ObjectRef {
+        ObjectRef::default()
+    }
+
+    fn project(_: IgnoredAny) -> Result<Thing, Unreadable> {
+        Err(invalid(""))
+    }
+
+    fn name(object: &Thing) -> &str {
+        object.0
+    }
+
+    /// From 10 on it is a counter.
+    fn is_newer(object: &Thing, other: &Thing) -> bool {
+        object.1 > other.1 && other.1 >= 10
+    }
+
+    /// Above 200 there is something that no cache needs.
+    fn compact(object: &mut Thing) {
+        object.1 = object.1.min(200);
+    }
+}
+
+#[test]
+fn what_no_cache_needs_is_dropped_however_it_comes() {
+    let store = Store::<Things>::default();
+    let kept = || store.get("a", "x").unwrap().1;
+    let mut list = store.relist();
+    list.push(item("a", "x", Ok(Thing("x", 201))));
+    store.replace(list, None);
+    assert_eq!(kept(), 200, "listed");
+    store.put(item("a", "x", Ok(Thing("x", 1))));
+    store.put(item("a", "x", Ok(Thing("x", 202))));
+    assert_eq!(kept(), 200, "watched");
+    store.put(item("a", "x", Ok(Thing("x", 10))));
+    store.update_if_newer("a", Thing("x", 203));
+    assert_eq!(kept(), 200, "written");
+}
+
+#[test]
+fn what_was_learnt_is_not_undone_by_a_watch_that_is_behind() {
+    let store = Store::<Things>::default();
+    store.update_if_newer("a", Thing("x", 12));
+    assert_eq!(store.len(), 0, "it may be gone");
+    assert!(store.upsert("a", Thing("x", 10)));
+    store.update_if_newer("a", Thing("x", 12));
+    assert!(!store.upsert("a", Thing("x", 11)));
+    assert!(!store.upsert("a", Thing("x", 12)));
+    store.update_if_newer("a", Thing("x", 11));
+    assert_eq!(store.get("a", "x").unwrap().1, 12);
+    assert!(store.upsert("a", Thing("x", 13)));
+    store.remove("a", "x");
+    store.update_if_newer("a", Thing("x", 14));
+    assert_eq!(store.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn facts_are_current_only_while_synced_and_watched() {
+    let store = Store::<Things>::default();
+    assert_eq!(store.freshness(), Freshness::NotSynced(None));
+    let since = Duration::ZERO;
+    store.replace(store.relist(), Some(since));
+    assert_eq!(store.freshness(), Freshness::Fresh(since));
+    tokio::time::advance(ResyncIntervals::default().fresh).await;
+    assert_eq!(store.freshness(), Freshness::Stale(None));
+    store.seen();
+    assert_eq!(store.freshness(), Freshness::Fresh(since));
+    let problem = Problem { forbidden: true, message: "no".to_owned() };
+    store.note_problem(problem.clone());
+    assert_eq!(store.freshness(), Freshness::Stale(Some(problem)));
+    store.note_problem(Problem { forbidden: false, message: "connection refused".to_owned() });
+    assert_eq!(store.freshness(), Freshness::Fresh(since), "a short interruption is bridged");
+}
+
+#[test]
+fn upsert_returns_whether_anything_changed_and_lists_are_sorted() {
+    let store = Store::<Things>::default();
+    assert!(store.upsert("a", Thing("y", 1)));
+    assert!(!store.upsert("a", Thing("y", 1)));
+    assert!(store.upsert("a", Thing("y", 2)));
+    assert!(store.upsert("a", Thing("x", 1)));
+    let names: Vec<_> = store.list("a").iter().map(|t| t.0).collect();
+    assert_eq!(names, ["x", "y"]);
+    store.remove("a", "x");
+    store.remove("a", "y");
+    store.remove("b", "z");
+    assert_eq!((store.len(), store.namespaces()), (0, 0));
+}
+
+#[test]
+fn a_relist_names_what_differs_and_keeps_what_does_not() {
+    let store = Store::<Things>::default();
+    for (namespace, thing) in [("a", Thing("x", 1)), ("b", Thing("y", 1)), ("b", Thing("same", 1))] {
+        store.upsert(namespace, thing);
+    }
+    let same = store.get("b", "same").unwrap();
+    let mut list = store.relist();
+    for (namespace, thing) in [("b", Thing("y", 2)), ("b", Thing("same", 1)), ("c", Thing("z", 1))] {
+        list.push(item(namespace, thing.0, Ok(thing.clone())));
+    }
+    assert_eq!(store.len(), 3, "nothing changes before the list is complete");
+    let differing = store.replace(list, Some(Duration::ZERO));
+    let keys = [("a", "x"), ("b", "y"), ("c", "z")].map(|(ns, name)| (ns.into(), name.into()));
+    assert_eq!(differing, keys);
+    assert!(Arc::ptr_eq(&same, &store.get("b", "same").unwrap()));
+    assert_eq!(store.len(), 3);
+}
+
+#[test]
+fn an_unreadable_object_is_kept_until_it_changes_or_is_deleted() {
+    let store = Store::<Things>::default();
+    let puts = |name: &str, object| store.put(item("a", name, object));
+    assert!(puts("x", Ok(Thing("x", 1))));
+    assert!(puts("x", Err(invalid("x"))), "what was known of it is over");
+    assert!(!puts("x", Err(invalid("x"))), "nothing new");
+    assert_eq!((store.len(), store.decoded("b").unwrap().len()), (0, 0));
+    assert_eq!(store.count_unreadable(Reason::Undecodable), 1);
+    assert_eq!(store.decoded("a"), Err(invalid("x")));
+    assert!(puts("x", Ok(Thing("x", 1))), "it can be understood again");
+    assert_eq!(store.decoded("a").unwrap().len(), 1);
+    assert_eq!((store.len(), store.unreadable().len()), (1, 0));
+    puts("y", Err(invalid("y")));
+    store.remove("a", "y");
+    assert!(store.decoded("a").is_ok());
+    // An object whose namespace cannot be read counts everywhere, until the next list does not have it any more.
+    store.put(item("", "", Err(invalid(""))));
+    puts("x", Err(invalid("x")));
+    assert_eq!((store.decoded("a"), store.decoded("b")), (Err(invalid("x")), Err(invalid(""))));
+    let mut list = store.relist();
+    list.push(item("a", "x", Ok(Thing("x", 1))));
+    list.push(item("c", "z", Err(invalid("z"))));
+    let keys = [("a", "x"), ("", ""), ("a", "x"), ("c", "z")].map(|(ns, name)| (ns.into(), name.into()));
+    assert_eq!(store.replace(list, None), keys);
+    assert_eq!((store.decoded("a").is_ok(), store.decoded("c")), (true, Err(invalid("z"))));
+    assert_eq!(store.unreadable(), BTreeMap::from([("c".into(), invalid("z"))]));
+    // Of a cluster-scoped kind each object counts by itself.
+    store.put(item("", "q", Err(invalid("q"))));
+    assert_eq!((store.unreadable_object("q"), store.unreadable_object("r")), (Some(invalid("q")), None));
+    assert_eq!(store.unreadable().len(), 2);
+}
+
+proptest::proptest! {
+    /// Whatever comes, goes, changes its reason or is listed again: the counts are those of what there is.
+    #[test]
+    fn the_counts_of_what_cannot_be_understood_are_right_at_all_times(
+        steps in proptest::collection::vec((0_usize..3, 0_usize..3, 0_u8..5), 1..60)
+    ) {
+        let store = Store::<Things>::default();
+        for (namespace, name, what) in steps {
+            let (namespace, name) = (["", "a", "b"][namespace], ["x", "y", "z"][name]);
+            let object = match what {
+                0 => Ok(Thing(name, 1)),
+                1 => Err(invalid(name)),
+                _ => Err(Unreadable::too_large(name.into(), "labels")),
+            };
+            match what {
+                0..=2 => drop(store.put(item(namespace, name, object))),
+                3 => store.remove(namespace, name),
+                _ => {
+                    let mut list = store.relist();
+                    list.push(item(namespace, name, object.clone()));
+                    list.push(item(namespace, name, object));
+                    drop(store.replace(list, None));
+                }
+            }
+            for reason in [Reason::Undecodable, Reason::TooLarge] {
+                let there = store.read(|inner| {
+                    let all = inner.unreadable.places.values().flat_map(BTreeMap::values);
+                    all.filter(|unreadable| unreadable.reason == reason).count()
+                });
+                proptest::prop_assert_eq!(store.count_unreadable(reason), there);
+            }
+        }
+    }
+}

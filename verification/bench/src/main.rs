@@ -1,0 +1,241 @@
+//! `coppice-bench`: see `make bench` and verification/bench/README.md.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::{Args, Parser, ValueEnum};
+use coppice_bench::engine::{self, Fleet, Shape, Work};
+use coppice_bench::live::{self, Lease, Programs, Sizes};
+use coppice_bench::report::{Machine, Report, ReportWriter};
+use coppice_bench::{Benchmark, Group};
+use coppice_tests::test_cluster::{binary, repository};
+
+/// The operator's own allocator, so that the engine is timed with it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Measures the decision engine, and the operator beside its Go peer on control planes of its own.
+#[derive(Parser)]
+#[command(name = "coppice-bench")]
+struct BenchArgs {
+    /// Only these; by default all of them.
+    #[arg(value_enum)]
+    only: Vec<Benchmark>,
+    /// How often everything is measured; failovers and dates have numbers of their own.
+    #[arg(long, default_value_t = 3)]
+    runs: usize,
+    /// Small sizes, to see whether everything works. Such figures are no results.
+    #[arg(long)]
+    quick: bool,
+    /// Namespaces for memory, start and idle [default: 10000, quick: 300].
+    #[arg(long)]
+    namespaces: Option<usize>,
+    /// Pods for memory and start [default: 100000, quick: 1000].
+    #[arg(long)]
+    pods: Option<usize>,
+    /// Reactions in each run [default: 200, quick: 20].
+    #[arg(long)]
+    reactions: Option<usize>,
+    /// Namespaces that are due, 50 a second, and as many at once [default: 10000, quick: 200].
+    #[arg(long)]
+    due: Option<usize>,
+    /// Failovers of each kind [default: 20, quick: 1].
+    #[arg(long)]
+    failovers: Option<usize>,
+    /// Pairs of replicas that fail over at the same time [default: 5, quick: 1].
+    #[arg(long)]
+    pairs: Option<usize>,
+    /// Everything may take so many times its limit; with 1 all limits together are half an hour.
+    #[arg(long, default_value_t = 1)]
+    patience: u32,
+    /// Where the report goes [default: docs/benchmarks; quick: bench/results, which is not committed].
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// The operator [default: the one beside this program].
+    #[arg(long)]
+    operator: Option<PathBuf>,
+    /// The Go peer [default: built from verification/bench/peer-go].
+    #[arg(long)]
+    peer: Option<PathBuf>,
+    /// Measure Coppice alone.
+    #[arg(long, conflicts_with = "peer")]
+    no_peer: bool,
+    #[command(flatten)]
+    drive: Drive,
+}
+
+/// The engine's work and nothing else, for callgrind.
+#[derive(Args)]
+struct Drive {
+    #[arg(long, hide = true, value_enum)]
+    drive: Option<Work>,
+    #[arg(long, hide = true, default_value_t = 1)]
+    times: usize,
+}
+
+fn main() -> ExitCode {
+    let settings = BenchArgs::parse();
+    let done = match settings.drive.drive {
+        Some(work) => drive(&settings, work).map(|()| Vec::new()),
+        None => measure(&settings),
+    };
+    match done {
+        Ok(broken) if broken.is_empty() => ExitCode::SUCCESS,
+        Ok(broken) => {
+            eprintln!("not whole: {}", broken.join(", "));
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("the benchmark could not be made: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn drive(settings: &BenchArgs, work: Work) -> anyhow::Result<()> {
+    let (namespaces, pods) = (settings.namespaces.unwrap_or(1), settings.pods.unwrap_or(0));
+    let mut fleet = Fleet::new(Shape { namespaces, pods, due: false })?;
+    engine::drive(&mut fleet, work, settings.drive.times);
+    Ok(())
+}
+
+/// Returns the names of what could not be measured as a whole.
+fn measure(settings: &BenchArgs) -> anyhow::Result<Vec<&'static str>> {
+    let wanted = if settings.only.is_empty() { Benchmark::value_variants() } else { &settings.only };
+    let folder = settings.out.clone().unwrap_or_else(|| {
+        repository().join(if settings.quick { "verification/bench/results" } else { "docs/benchmarks" })
+    });
+    // The engine alone needs neither plane nor programs.
+    let live = wanted.iter().any(|benchmark| *benchmark != Benchmark::Engine);
+    let built = tempfile::tempdir()?;
+    let programs = if live { Some(programs(settings, built.path())?) } else { None };
+    let machine = Machine::detect(builds(programs.as_ref())?, &repository(), now());
+    let report = Report { machine, runs: settings.runs, quick: settings.quick, parts: Vec::new() };
+    let mut writer = ReportWriter::new(report, folder);
+    writer.save()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let sizes = sizes(settings);
+    // What a group leaves of its time is for those after it.
+    let mut spare = Duration::ZERO;
+    for group in Group::ALL {
+        let names: Vec<Benchmark> =
+            group.benchmarks().iter().copied().filter(|one| wanted.contains(one)).collect();
+        let Some(first) = names.first() else { continue };
+        eprintln!("== {}", names.iter().map(|one| one.word()).collect::<Vec<_>>().join(", "));
+        let (since, limit) = (Instant::now(), group.limit() * settings.patience + spare);
+        let result = match &programs {
+            Some(programs) if group != Group::Engine => runtime.block_on(within(limit, async {
+                live::run(group, programs, &sizes, &names, &mut writer).await
+            })),
+            _ => run_engine(settings, since + limit, &mut writer),
+        };
+        let broken = result.err().map(|error| format!("{error:#}"));
+        if let Some(why) = &broken {
+            eprintln!("{}: {why}", first.word());
+        }
+        for name in names {
+            writer.part(name.word()).tried = tried(name)?;
+            writer.end(name.word(), since.elapsed(), broken.as_deref())?;
+        }
+        eprintln!("== done after {} s", since.elapsed().as_secs());
+        spare = limit.saturating_sub(since.elapsed());
+        if broken.as_deref() == Some(INTERRUPTED) {
+            break;
+        }
+    }
+    eprintln!("written: {}", writer.folder().join("report.md").display());
+    Ok(writer.broken())
+}
+
+const INTERRUPTED: &str = "interrupted";
+
+/// On Ctrl-C, and when the time is over, everything that was started ends with the work.
+async fn within(limit: Duration, work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    tokio::select! {
+        result = tokio::time::timeout(limit, work) => {
+            result.with_context(|| format!("its {} s were over", limit.as_secs()))?
+        }
+        _ = tokio::signal::ctrl_c() => anyhow::bail!(INTERRUPTED),
+    }
+}
+
+fn run_engine(settings: &BenchArgs, until: Instant, writer: &mut ReportWriter) -> anyhow::Result<()> {
+    let allocations = binary("coppice-bench-allocations")?;
+    let baseline = repository().join("verification/bench/instructions.json");
+    let instruments = engine::Instruments { allocations: &allocations, baseline: &baseline, until };
+    engine::run(settings.runs, settings.quick, &instruments, writer)
+}
+
+/// What was tried where goals are missed: written by people, and a part of the report.
+fn tried(benchmark: Benchmark) -> anyhow::Result<String> {
+    let path = repository().join(format!("verification/bench/notes/{}.md", benchmark.word()));
+    if !path.exists() {
+        return Ok(String::new());
+    }
+    std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the date of the report, no decision")]
+fn now() -> jiff::Timestamp {
+    jiff::Timestamp::now()
+}
+
+fn sizes(settings: &BenchArgs) -> Sizes {
+    let quick = settings.quick;
+    let or = |given: Option<usize>, whole, small| given.unwrap_or(if quick { small } else { whole });
+    Sizes {
+        runs: settings.runs,
+        namespaces: or(settings.namespaces, 10_000, 300),
+        pods: or(settings.pods, 100_000, 1_000),
+        idle: Duration::from_secs(if quick { 10 } else { 60 }),
+        around: if quick { 100 } else { 1_000 },
+        reactions: or(settings.reactions, 200, 20),
+        due: or(settings.due, 10_000, 200),
+        failovers: or(settings.failovers, 20, 1),
+        pairs: or(settings.pairs, 5, 1),
+        lease: Lease::SHIPPED,
+    }
+}
+
+fn programs(settings: &BenchArgs, folder: &Path) -> anyhow::Result<Programs> {
+    let operator = settings.operator.clone().map_or_else(|| binary("coppice-operator"), Ok)?;
+    let peer = match (&settings.peer, settings.no_peer) {
+        (Some(peer), _) => Some(peer.clone()),
+        (None, true) => None,
+        (None, false) => Some(build_peer(folder)?),
+    };
+    Ok(Programs { operator, peer })
+}
+
+fn build_peer(folder: &Path) -> anyhow::Result<PathBuf> {
+    eprintln!("building the Go peer (the first time takes some minutes) ...");
+    let program = folder.join("peer-go");
+    let built = Command::new("go")
+        .args(["build", "-trimpath", "-ldflags=-s -w", "-o"])
+        .arg(&program)
+        .arg(".")
+        .current_dir(repository().join("verification/bench/peer-go"))
+        .status()
+        .context("run go (install Go 1.26 or later, or say --no-peer)")?;
+    anyhow::ensure!(built.success(), "the Go peer could not be built");
+    Ok(program)
+}
+
+/// How this program and the operator were built, by where cargo put them.
+fn builds(programs: Option<&Programs>) -> anyhow::Result<String> {
+    let of = |path: &Path| {
+        if path.components().any(|part| part.as_os_str() == "debug") {
+            "**debug: no results**"
+        } else {
+            "release"
+        }
+    };
+    let own = of(&std::env::current_exe()?);
+    let Some(programs) = programs else { return Ok(format!("this program {own}")) };
+    Ok(format!(
+        "this program {own}, the operator {}, the peer stripped as its README says",
+        of(&programs.operator)
+    ))
+}

@@ -1,0 +1,141 @@
+//! Digests of runs, so that a change that is to change no behaviour can show that it does not.
+//!
+//! A trace has the requests and when they were sent, without the texts in them: messages may be written better. The effects
+//! are what people would notice: what was destroyed, scaled, sent or fired, and how the run ended.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::oracle;
+use crate::run::RunResult;
+use coppice_sim::OPERATOR;
+use coppice_sim::run::RunRecord;
+use coppice_sim::server::Verb;
+
+/// The digest of one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digest {
+    trace: u32,
+    effects: u32,
+}
+
+/// So many seeds have one line, and one digest of their traces.
+const ROW: usize = 10;
+
+impl Digest {
+    /// The digest of a run.
+    pub fn of(outcome: &RunResult) -> Self {
+        let trace = outcome.trace.lines().iter().fold(String::new(), |mut text, line| {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{line}");
+            text
+        });
+        Self { trace: short(&trace), effects: short(&format!("{:?}\n{:?}", outcome.effects, outcome.end)) }
+    }
+
+    /// The digests of seeds from 0 on, as `tests/digests.txt` has them: in each line ten seeds, the digest of their traces, and
+    /// one of the effects of each.
+    pub fn table(digests: &[Self]) -> String {
+        let mut text = String::new();
+        for (row, ten) in digests.chunks(ROW).enumerate() {
+            let traces = ten.iter().fold(String::new(), |mut text, digest| {
+                let _ = write!(text, "{:08x}", digest.trace);
+                text
+            });
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{} {:08x}", row * ROW, short(&traces));
+            for digest in ten {
+                let _ = write!(text, " {:08x}", digest.effects);
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    /// What differs between two tables, in words; nothing if they are equal.
+    pub fn differences(before: &str, now: &str) -> Vec<String> {
+        let rows = |text: &str| -> Vec<Vec<String>> {
+            text.lines().map(|line| line.split(' ').map(str::to_owned).collect()).collect()
+        };
+        let (before, now) = (rows(before), rows(now));
+        let mut found = Vec::new();
+        if before.len() != now.len() {
+            found.push(format!("there are {} rows of seeds, and were {}", now.len(), before.len()));
+        }
+        for (row, (old, new)) in before.iter().zip(&now).enumerate() {
+            let seeds = (2..old.len().max(new.len())).filter(|&n| old.get(n) != new.get(n));
+            let seeds: Vec<String> = seeds.map(|n| (row * ROW + n - 2).to_string()).collect();
+            if !seeds.is_empty() {
+                found.push(format!("other effects of seeds {}", seeds.join(", ")));
+            } else if old != new {
+                found.push(format!(
+                    "other traces, same effects, of seeds {} to {}",
+                    row * ROW,
+                    row * ROW + ROW - 1
+                ));
+            }
+        }
+        found
+    }
+}
+
+fn short(text: &str) -> u32 {
+    let hash: [u8; 32] = Sha256::digest(text).into();
+    u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]])
+}
+
+/// What the operator did that cannot be repeated: the verb, the uid, and why.
+pub(crate) fn effects(record: &RunRecord<'_>) -> Vec<String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut effects = Vec::new();
+    for change in record.changes.iter().filter(|change| &*change.user == OPERATOR) {
+        if let Some((before, after)) = oracle::scaled(change) {
+            effects.push(format!("scale {} {before} {after}", change.uid));
+        }
+        match (&*change.kind.plural, change.verb) {
+            ("namespaces", Verb::Delete) => effects.push(format!("delete {}", change.uid)),
+            ("namespacemanagers", _) => {
+                let firing = |object: &Option<std::sync::Arc<Value>>| {
+                    object.as_deref().map_or(Value::Null, |object| object["status"]["lastFiring"].clone())
+                };
+                let (old, new) = (firing(&change.before), firing(&change.after));
+                if old["id"] != new["id"] {
+                    let (policy, result, reason) =
+                        (text(&new["policy"]), text(&new["result"]), text(&new["reason"]));
+                    effects.push(format!("fire {} {policy} {result} {reason}", change.uid));
+                }
+            }
+            _ => {}
+        }
+    }
+    effects.extend(record.received.iter().map(|received| format!("webhook {}", received.id)));
+    effects
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_name_the_seeds() {
+        let one = |trace, effects| Digest { trace, effects };
+        let mut digests = vec![one(1, 1); 25];
+        let before = Digest::table(&digests);
+        assert_eq!(before.lines().count(), 3);
+        assert!(Digest::differences(&before, &before).is_empty());
+        digests[3] = one(2, 1);
+        digests[12] = one(2, 2);
+        digests[24] = one(1, 2);
+        assert_eq!(
+            Digest::differences(&before, &Digest::table(&digests)),
+            [
+                "other traces, same effects, of seeds 0 to 9",
+                "other effects of seeds 12",
+                "other effects of seeds 24"
+            ]
+        );
+        assert_eq!(Digest::differences(&before, &Digest::table(&digests[..10])).len(), 2);
+    }
+}

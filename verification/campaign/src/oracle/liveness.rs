@@ -1,0 +1,47 @@
+//! Whether the operator comes to rest, and survives.
+
+use super::history::since;
+use super::invariant::{Findings, Invariant};
+use coppice_sim::OPERATOR;
+use coppice_sim::run::{QUIET, RunRecord};
+
+/// So many reads are in order in the quiet time at the end: the settings and the key, each minute, and now and then a list again.
+const READS: usize = 20;
+
+pub(super) fn check(record: &RunRecord<'_>, found: &mut Findings) {
+    let quiet = record.lasted.saturating_sub(QUIET);
+    let late = record.changes.iter().filter(|change| {
+        &*change.user == OPERATOR
+            && &*change.kind.plural != "leases"
+            && since(record.began, change.at) > quiet
+    });
+    for change in late.take(3) {
+        let (kind, at) = (&change.kind.plural, since(record.began, change.at));
+        let what = format!(
+            "{kind} {}/{} was written at {at:?}, when all was done",
+            change.namespace(),
+            change.name()
+        );
+        found.add(Invariant::Quiet, &what);
+    }
+    // Requests that changed nothing are not in the history.
+    let idle = record.done.iter().filter(|done| {
+        let routine = done.request.path.contains("/leases") || done.request.path.ends_with("reviews");
+        !routine && done.at > quiet && done.revisions.0 == done.revisions.1
+    });
+    for done in idle.take(3) {
+        let (method, path) = (&done.request.method, &done.request.path);
+        found
+            .add(Invariant::Quiet, &format!("{method} {path} was sent at {:?} and changed nothing", done.at));
+    }
+    let reads = record.reads.iter().filter(|at| **at > quiet).count();
+    if reads > READS {
+        found.add(
+            Invariant::Quiet,
+            &format!("{reads} reads in the last {} s, when all was done", QUIET.as_secs()),
+        );
+    }
+    for line in record.trace.lines().iter().filter(|line| line.what.starts_with("PANICS")) {
+        found.add(Invariant::Panic, &line.what);
+    }
+}

@@ -1,0 +1,76 @@
+//! The API server's clock goes wrong, or that of one of several servers, or a replica's own is set: nothing ends early.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::time::Duration;
+
+use coppice_campaign::campaign::Failure;
+use coppice_campaign::run::{RunPlan, run};
+use coppice_campaign::scenario::{self, Scenario};
+use coppice_sim::ReplicaSettings;
+use coppice_sim::fault::DateFault;
+use jiff::SignedDuration;
+
+/// Most of a run's time goes to small allocations.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
+const FOR_EVER: u64 = 1_000_000;
+
+fn dates(by: Option<SignedDuration>, from: u64, until: u64, every: u64) -> DateFault {
+    DateFault { by, during: (Duration::from_secs(from), Duration::from_secs(until)), every }
+}
+
+/// At the beginning, when nothing else is known, is the worst of times.
+fn wrong_dates() -> Vec<(&'static str, DateFault)> {
+    vec![
+        ("an hour ahead at first", dates(Some(HOUR), 0, 6, 1)),
+        ("an hour behind at first", dates(Some(-HOUR), 0, 6, 1)),
+        ("an hour ahead later", dates(Some(HOUR), 20, 50, 1)),
+        ("an hour behind later", dates(Some(-HOUR), 20, 50, 1)),
+        ("always an hour ahead", dates(Some(HOUR), 0, FOR_EVER, 1)),
+        ("ahead in every second answer", dates(Some(HOUR), 0, FOR_EVER, 2)),
+        ("behind in every second answer", dates(Some(-HOUR), 0, FOR_EVER, 2)),
+        ("ahead in every third answer", dates(Some(HOUR), 0, FOR_EVER, 3)),
+        ("missing", dates(None, 0, FOR_EVER, 1)),
+        ("missing in every second answer", dates(None, 0, FOR_EVER, 2)),
+    ]
+}
+
+fn scenarios() -> Vec<Scenario> {
+    scenario::all().into_iter().chain(scenario::by_name("timed")).collect()
+}
+
+/// What must not happen in any run, whatever the clocks: that things are late, and people wait in vain, does not matter here.
+fn nothing_ends_early(what: &str, plan: &RunPlan) {
+    let outcome = run(plan).unwrap();
+    let mut wrong = outcome.violations.clone();
+    wrong.retain(|sentence| !["SCRIPT: ", "QUIET: "].iter().any(|rule| sentence.starts_with(rule)));
+    let failure = Failure::of(plan, wrong, &outcome);
+    assert!(failure.wrong.is_empty(), "{what}\n{}", failure.report());
+}
+
+#[test]
+fn dates_that_are_wrong_let_nothing_end_early() {
+    for (what, dates) in wrong_dates() {
+        for scenario in scenarios() {
+            nothing_ends_early(what, &RunPlan { dates: Some(dates), ..RunPlan::without_faults(scenario, 0) });
+        }
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_lets_nothing_end_early() {
+    let after = Duration::from_secs;
+    for jumps in [
+        vec![(after(9), HOUR), (after(50), -HOUR)],
+        vec![(after(9), -HOUR), (after(50), HOUR)],
+        vec![(after(2), SignedDuration::from_secs(4)), (after(30), SignedDuration::from_secs(-4))],
+    ] {
+        for scenario in scenarios() {
+            let mut plan = RunPlan::without_faults(scenario, 0);
+            plan.replicas.fill(ReplicaSettings { clock_jumps: jumps.clone(), ..ReplicaSettings::default() });
+            nothing_ends_early(&format!("{jumps:?}"), &plan);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What the campaigns found, as it was found: each finding is played again, whatever the seeds of today's campaigns are.
+
+use coppice_campaign::campaign::Campaign;
+use coppice_campaign::run::RunPlan;
+use coppice_campaign::scenario;
+use coppice_sim::ReplicaSettings;
+use jiff::SignedDuration;
+
+/// Most of a run's time goes to small allocations.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// What was wrong, in which scenario, with which seed, by how many milliseconds the clock of the first replica was wrong, and what
+/// went wrong besides.
+const FINDINGS: &[(&str, &str, u64, i64, &str)] = &[
+    ("a removal that the watch does not tell of", "ttl-fires", 0, 0, "event:40=dropped"),
+    ("a change that the watch does not tell of", "ttl-fires", 0, 0, "event:4=dropped"),
+    (
+        "the same, with a deployment",
+        "scaled-down",
+        184,
+        0,
+        "read:0=answer-lost,read:6=answer-lost,read:14=answer-lost,event:0=delayed:15545ms,\
+         event:1=broken,event:3=expired,event:8=expired,read:39=late:6529ms,event:12=ended,\
+         event:13=expired,event:16=dropped,event:19=ended,event:22=delayed:21898ms,\
+         event:25=expired,event:26=dropped,event:33=expired,event:35=expired,event:36=expired,\
+         event:37=ended,event:40=broken,event:47=ended,event:48=delayed:18016ms,event:49=broken,\
+         event:50=silent,event:52=expired,event:54=dropped",
+    ),
+    (
+        "a hold that is written while facts are read slowly",
+        "notice",
+        875,
+        0,
+        "lease:0=refused:503,read:23=refused:500,event:4=dropped,lease:2=refused:503,\
+         read:28=refused:429,read:29=no-answer,event:6=ended,write:7=late:14030ms,event:21=expired,\
+         event:33=delayed:38472ms,read:40=late:9906ms,event:65=delayed:31644ms",
+    ),
+    (
+        "steps that are taken long after their reservation",
+        "budget",
+        5879,
+        0,
+        "read:0=refused:429,read:3=late:6842ms,read:4=twice,read:13=answer-lost,\
+         read:22=answer-lost,write:0=late:17017ms,read:27=refused:500,read:30=answer-lost,\
+         event:7=delayed:27482ms,event:17=broken,event:18=broken,event:19=ended,\
+         write:10=refused:429,read:39=late:14460ms,write:13=answer-lost,read:45=refused:503,\
+         event:28=broken,event:33=ended,event:34=dropped,lease:10=refused:429,\
+         event:46=delayed:28300ms,event:52=ended,lease:16=refused:500,lease:17=answer-lost,\
+         read:56=answer-lost,event:61=broken,lease:22=no-answer,read:65=answer-lost,\
+         lease:24=late:16186ms,write:31=late:10372ms,read:74=refused:500,read:77=answer-lost,\
+         event:71=ended,event:77=dropped,read:87=refused:429,read:91=no-answer,write:37=no-answer,\
+         write:38=twice,event:86=expired,write:39=answer-lost",
+    ),
+    (
+        "a notice by a clock that is behind, carried out by another",
+        "notice",
+        517,
+        -1900,
+        "lease:1=killed-after",
+    ),
+    (
+        "a notice by a clock that is ahead, carried out by another",
+        "notice",
+        1381,
+        1900,
+        "lease:1=killed-after",
+    ),
+    ("a notice whose write takes seconds", "notice", 2006, 0, "write:2=late:3553ms"),
+];
+
+#[test]
+fn what_was_found_once_is_not_found_again() {
+    let campaign = Campaign::prepare().unwrap();
+    for (name, scenario, seed, clock, faults) in FINDINGS {
+        let faults = faults.split(',').map(|fault| fault.parse().unwrap()).collect();
+        let mut plan =
+            RunPlan { faults, ..RunPlan::without_faults(scenario::by_name(scenario).unwrap(), *seed) };
+        let clock_error = SignedDuration::from_millis(*clock);
+        plan.replicas[0] = ReplicaSettings { clock_error, ..ReplicaSettings::default() };
+        let (wrong, outcome) = campaign.check_twice(&plan).unwrap();
+        assert_eq!(wrong, [""; 0], "{name}\n{}", outcome.trace.timeline(false));
+        assert!(!outcome.fired.is_empty(), "{name}: no fault has struck");
+    }
+}

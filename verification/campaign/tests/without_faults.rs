@@ -1,0 +1,41 @@
+//! Nothing goes wrong: every scenario ends as it should, whatever the seed, and the same seed gives the same trace.
+
+use coppice_campaign::run::{RunPlan, run};
+use coppice_campaign::scenario;
+
+#[test]
+fn every_scenario_ends_well_and_alike_whatever_the_seed() {
+    for scenario in scenario::all() {
+        let first = run(&RunPlan::without_faults(scenario.clone(), 0)).unwrap();
+        assert_eq!(first.violations, [""; 0], "{}\n{}", scenario.name, first.trace.timeline(false));
+        assert_eq!(
+            first.end.unlike(&scenario.ends),
+            [""; 0],
+            "{}\n{}",
+            scenario.name,
+            first.trace.timeline(false)
+        );
+        assert!(!scenario.ends.is_empty(), "{} does not say how it ends", scenario.name);
+        for seed in 1..4 {
+            let other = run(&RunPlan::without_faults(scenario.clone(), seed)).unwrap();
+            assert_eq!(
+                other.violations,
+                [""; 0],
+                "{} {seed}\n{}",
+                scenario.name,
+                other.trace.timeline(false)
+            );
+            let differences = first.end.differences(&other.end);
+            assert_eq!(differences, [""; 0], "{} {seed}\n{}", scenario.name, other.trace.timeline(false));
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    for scenario in scenario::all() {
+        let once = run(&RunPlan::without_faults(scenario.clone(), 7)).unwrap();
+        let twice = run(&RunPlan::without_faults(scenario.clone(), 7)).unwrap();
+        assert_eq!(once.trace.difference(&twice.trace), None, "{}", scenario.name);
+    }
+}

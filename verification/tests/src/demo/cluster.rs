@@ -1,0 +1,91 @@
+//! What the demo runs on: a real control plane, or the API server in memory where there is no Go to build one.
+#![allow(clippy::print_stdout, reason = "this is what the demo is for")]
+
+use std::path::PathBuf;
+
+use coppice_plane::{ADMIN, Binaries, Error};
+use kube::Client;
+
+use crate::memory::client;
+use crate::test_cluster::manifest;
+use crate::{InMemory, Operator, TestCluster};
+
+pub(super) enum Cluster {
+    Plane(TestCluster),
+    InMemory(InMemory),
+}
+
+impl Cluster {
+    /// Starts one with Coppice installed, and says which.
+    pub(super) async fn start() -> anyhow::Result<Self> {
+        // Minutes, the first time.
+        let cluster = match tokio::task::spawn_blocking(Binaries::locate).await? {
+            Ok(_) => {
+                println!(
+                    "starting a control plane of its own (etcd, kube-apiserver, controller-manager, scheduler, KWOK) ..."
+                );
+                let test_cluster = TestCluster::start().await?;
+                println!("  up at {}; nothing else is touched", test_cluster.plane.url());
+                Self::Plane(test_cluster)
+            }
+            Err(error @ Error::Go { .. }) => {
+                println!("no real control plane: {error}");
+                println!(
+                    "the demo runs on the API server in memory (coppice-sim) instead: the same operator, examples and"
+                );
+                println!("outcomes; but rights (RBAC) and admission policies are not enforced there ...");
+                let server = InMemory::start(&[]).await?;
+                server.apply(&manifest()?).await?;
+                println!("  {}", server.greeting.lines().next().unwrap_or_default());
+                Self::InMemory(server)
+            }
+            Err(error) => return Err(error.into()),
+        };
+        println!("  look at it yourself: export KUBECONFIG={}", cluster.kubeconfig().display());
+        Ok(cluster)
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        match self {
+            Self::Plane(test_cluster) => test_cluster.plane.admin_kubeconfig(),
+            Self::InMemory(server) => server.kubeconfig.clone(),
+        }
+    }
+
+    pub(super) async fn client(&self) -> anyhow::Result<Client> {
+        client(&self.kubeconfig()).await
+    }
+
+    /// Starts the operator, and waits until it is ready.
+    pub(super) async fn operator(&self) -> anyhow::Result<Operator> {
+        match self {
+            Self::Plane(test_cluster) => {
+                println!(
+                    "  installed deploy/install.yaml; starting the operator as its service account, with its own rights ..."
+                );
+                Operator::start(test_cluster).await
+            }
+            Self::InMemory(server) => {
+                println!("  installed deploy/install.yaml; starting the operator ...");
+                Operator::start_by(&server.kubeconfig, server.dir()).await
+            }
+        }
+    }
+
+    pub(super) async fn apply(&self, yaml: &str) -> anyhow::Result<()> {
+        match self {
+            Self::Plane(test_cluster) => {
+                test_cluster.kubectl_stdin(ADMIN, &["apply", "-f", "-"], yaml).await.map(drop)
+            }
+            // Nor is there a kubectl without Go.
+            Self::InMemory(server) => server.apply(yaml).await,
+        }
+    }
+
+    pub(super) async fn stop(self) -> anyhow::Result<()> {
+        match self {
+            Self::Plane(test_cluster) => Ok(test_cluster.plane.stop().await?),
+            Self::InMemory(server) => server.interrupt().await.map(drop),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The examples on an API server of their own, followed until every expected outcome was seen on the API server.
+#![allow(clippy::print_stdout, reason = "this is what the demo is for")]
+
+mod cluster;
+mod expected_outcomes;
+mod table;
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+
+use crate::on_own_plane;
+use crate::receiver::Receiver;
+use crate::test_cluster::repository;
+use cluster::Cluster;
+use expected_outcomes::ExpectedOutcome;
+use table::Table;
+
+/// The examples, in the order in which they are applied.
+const EXAMPLES: [&str; 6] = [
+    "01-ttl-delete",
+    "02-pods-succeed-delete",
+    "03-pods-succeed-scale-down",
+    "04-webhook",
+    "05-hold",
+    "06-extend",
+];
+/// The receiver of the webhook example, as the example names it.
+const RECEIVER: &str = "http://webhooky.example-04.svc/api/hook";
+/// The examples take little more than a minute; whatever takes longer than this has failed.
+const TIMEOUT: Duration = Duration::from_mins(4);
+/// How often the API server is looked at.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Runs the demo; whether every expected outcome was seen.
+pub fn run() -> anyhow::Result<bool> {
+    // Ends the process on Ctrl-C: what it started ends with it.
+    let mut seen = false;
+    on_own_plane(async {
+        tokio::select! {
+            result = demo() => seen = result?,
+            _ = tokio::signal::ctrl_c() => println!("\ninterrupted: everything that the demo started is stopped"),
+        }
+        Ok(())
+    })?;
+    Ok(seen)
+}
+
+async fn demo() -> anyhow::Result<bool> {
+    let cluster = Cluster::start().await?;
+    let receiver = Receiver::start(&[]).await?;
+    cluster.apply(&settings()).await?;
+    let operator = cluster.operator().await?;
+    println!("  the operator is ready: http://{}/metrics", operator.address);
+    for example in EXAMPLES {
+        apply(&cluster, example, &receiver).await?;
+    }
+    println!(
+        "  applied {} examples; there is no cluster DNS here, so the receiver of 04 is {}\n",
+        EXAMPLES.len(),
+        receiver.url
+    );
+    let finished = follow(&cluster, &receiver).await?;
+    drop(operator);
+    cluster.stop().await?;
+    Ok(finished)
+}
+
+/// The default settings, but for the receiver's address, which is a loopback address here.
+fn settings() -> String {
+    "{apiVersion: coppice.dev/v1alpha1, kind: CoppiceConfig, metadata: {name: coppice}, \
+      spec: {tenants: {webhookHosts: ['*.svc', '127.0.0.1']}}}"
+        .to_owned()
+}
+
+async fn apply(cluster: &Cluster, example: &str, receiver: &Receiver) -> anyhow::Result<()> {
+    let path = repository().join("examples").join(format!("{example}.yaml"));
+    let yaml =
+        std::fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;
+    let yaml = yaml.replace(RECEIVER, &receiver.url);
+    // A namespace's service account is made a moment after the namespace: pods are applied again until they are taken.
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        match cluster.apply(&yaml).await {
+            Ok(()) => return Ok(()),
+            Err(error) if Instant::now() > deadline => return Err(error),
+            Err(_) => tokio::time::sleep(POLL_INTERVAL).await,
+        }
+    }
+}
+
+/// Prints what happens until every outcome was seen.
+async fn follow(cluster: &Cluster, receiver: &Receiver) -> anyhow::Result<bool> {
+    let client = cluster.client().await?;
+    let mut table = Table::new();
+    let mut open = ExpectedOutcome::all();
+    let deadline = Instant::now() + TIMEOUT;
+    while !open.is_empty() && Instant::now() < deadline {
+        table.update(&client).await?;
+        let mut still = Vec::new();
+        for outcome in open {
+            if outcome.seen(&client, receiver).await? {
+                table.row(outcome.namespace, "as expected", outcome.what);
+            } else {
+                still.push(outcome);
+            }
+        }
+        open = still;
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+    println!();
+    for outcome in &open {
+        println!("NOT SEEN  {}: {}", outcome.namespace, outcome.what);
+    }
+    if open.is_empty() {
+        println!("Every expected outcome was seen on the API server.");
+    }
+    Ok(open.is_empty())
+}

@@ -1,0 +1,73 @@
+//! The live table: time, namespace, what, why.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+use std::time::Instant;
+
+use coppice_api::NamespaceManager;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt as _};
+
+/// Prints a row for everything that changes.
+pub(super) struct Table {
+    start: Instant,
+    colours: bool,
+    managers: BTreeMap<String, (String, String)>,
+    namespaces: BTreeMap<String, bool>,
+}
+
+impl Table {
+    pub(super) fn new() -> Self {
+        let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        println!("{:>6}  {:<11} {:<26} WHY", "TIME", "NAMESPACE", "WHAT");
+        Self { start: Instant::now(), colours, managers: BTreeMap::new(), namespaces: BTreeMap::new() }
+    }
+
+    pub(super) fn row(&self, namespace: &str, what: &str, why: &str) {
+        let seconds = self.start.elapsed().as_secs_f32();
+        let colour = match what {
+            "as expected" => "\x1b[32m",
+            "is being deleted" => "\x1b[31m",
+            _ => "",
+        };
+        let (on, off) = if self.colours && !colour.is_empty() { (colour, "\x1b[0m") } else { ("", "") };
+        println!("{seconds:>5.1}s  {namespace:<11} {on}{what:<26}{off} {why}");
+    }
+
+    /// Looks at managers and namespaces, and prints what is new.
+    pub(super) async fn update(&mut self, client: &Client) -> anyhow::Result<()> {
+        let managers: Api<NamespaceManager> = Api::all(client.clone());
+        for manager in managers.list(&ListParams::default()).await? {
+            let namespace = manager.namespace().unwrap_or_default();
+            let Some(next) = manager.status.as_ref().and_then(|s| s.next.as_ref()) else { continue };
+            let phase = manager.status.as_ref().and_then(|s| s.phase).map_or("", |p| p.as_str());
+            let what = match &next.action {
+                Some(action) => format!("{phase}, next: {action}"),
+                None => phase.to_owned(),
+            };
+            let said = (what, next.message.clone());
+            if self.managers.get(&namespace) != Some(&said) {
+                self.row(&namespace, &said.0, &said.1);
+                self.managers.insert(namespace, said);
+            }
+        }
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let mut now = BTreeMap::new();
+        for namespace in namespaces.list(&ListParams::default()).await? {
+            if namespace.name_any().starts_with("example-") {
+                now.insert(namespace.name_any(), namespace.metadata.deletion_timestamp.is_some());
+            }
+        }
+        for (name, terminating) in &now {
+            if *terminating && self.namespaces.get(name) != Some(&true) {
+                self.row(name, "is being deleted", "the API server has accepted the deletion");
+            }
+        }
+        for name in self.namespaces.keys().filter(|name| !now.contains_key(*name)) {
+            self.row(name, "is gone", "with everything in it");
+        }
+        self.namespaces = now;
+        Ok(())
+    }
+}

@@ -1,0 +1,206 @@
+//! The real operator, as a process that can be killed.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use coppice_plane::OPERATOR;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+use crate::scale::process::Sample;
+use crate::test_cluster::{TestCluster, binary, until};
+
+/// Runs the operator, tells its process id, and kills it when standard input ends: also when the test process is
+/// killed, or ends without dropping what is static.
+const SUPERVISOR: &str = r#"exec 3<&0; "$@" </dev/null >/dev/null & pid=$!; echo $pid
+{ cat <&3 >/dev/null; kill -9 $pid; } 2>/dev/null & watcher=$!
+wait $pid; code=$?; kill $watcher 2>/dev/null; exit $code"#;
+
+/// The lease of an operator whose test asks for no other; arguments count more. Longer than a busy machine keeps the API
+/// server from answering: nobody starts an operator again that has lost its lease.
+const LONG_LEASE: [(&str, &str); 2] =
+    [("COPPICE_LEASE_DURATION", "60s"), ("COPPICE_LEASE_RENEW_DEADLINE", "45s")];
+
+/// Logs of this process so far: a plane may have several operators.
+static LOGS: AtomicUsize = AtomicUsize::new(0);
+
+/// What the manifests set for the operator's allocator.
+const ALLOCATOR: [&str; 2] = ["MIMALLOC_ALLOW_THP", "MIMALLOC_PURGE_DELAY"];
+
+/// Gives the operator the allocator's settings of the manifests, unless they are set from outside.
+pub fn allocate_as_shipped(command: &mut tokio::process::Command) {
+    for name in ALLOCATOR.into_iter().filter(|name| std::env::var_os(name).is_none()) {
+        command.env(name, "0");
+    }
+}
+
+/// A running operator. It is killed when this is dropped.
+pub struct Operator {
+    child: tokio::process::Child,
+    /// The supervisor's standard input: dropping it kills the operator.
+    supervisor_stdin: Option<tokio::process::ChildStdin>,
+    pid: u32,
+    started: Instant,
+    client: reqwest::Client,
+    /// Where it serves `/metrics`.
+    pub address: String,
+    /// Where it serves `/livez` and `/readyz`.
+    probes: String,
+    /// Its log.
+    pub log: PathBuf,
+}
+
+impl Operator {
+    /// Starts it as the service account with the product's RBAC, and waits until it is ready.
+    pub async fn start(test_cluster: &TestCluster) -> anyhow::Result<Self> {
+        let operator = Self::spawn(test_cluster, &[]).await?;
+        operator.ready(test_cluster).await?;
+        Ok(operator)
+    }
+
+    /// Starts it with further arguments and waits for nothing.
+    pub async fn spawn(test_cluster: &TestCluster, args: &[&str]) -> anyhow::Result<Self> {
+        Self::spawn_by(test_cluster, &test_cluster.plane.kubeconfig(OPERATOR)?, args).await
+    }
+
+    /// The same, by another kubeconfig.
+    pub async fn spawn_by(
+        test_cluster: &TestCluster,
+        kubeconfig: &Path,
+        args: &[&str],
+    ) -> anyhow::Result<Self> {
+        Self::run(kubeconfig, &test_cluster.plane.dir().join("log"), args).await
+    }
+
+    /// Starts it for any API server, with its log in a folder, and waits until it is ready.
+    pub async fn start_by(kubeconfig: &Path, logs: &Path) -> anyhow::Result<Self> {
+        let operator = Self::run(kubeconfig, logs, &[]).await?;
+        let ready = until("the operator is ready", async || operator.http("/readyz").await.ok()).await;
+        ready.with_context(|| operator.last_lines())?;
+        Ok(operator)
+    }
+
+    async fn run(kubeconfig: &Path, logs: &Path, args: &[&str]) -> anyhow::Result<Self> {
+        let log = logs.join(format!("operator-{}.log", LOGS.fetch_add(1, Ordering::Relaxed)));
+        let started = Instant::now();
+        let mut command = tokio::process::Command::new("/bin/sh");
+        allocate_as_shipped(&mut command);
+        let mut child = command
+            .envs(LONG_LEASE)
+            .args(["-c", SUPERVISOR, "supervisor"])
+            .arg(binary("coppice-operator")?)
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            // It takes free ports itself: one that is chosen here could be taken by others before it is used.
+            .args(["--listen", "127.0.0.1:0", "--listen-probes", "127.0.0.1:0"])
+            .args(["--log-format", "json", "--log", "info,coppice_controllers=debug"])
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(&log)?)
+            .kill_on_drop(true)
+            .spawn()
+            .context("the operator could not be started")?;
+        let supervisor_stdin = child.stdin.take();
+        let stdout = child.stdout.take().context("no output")?;
+        let mut line = String::new();
+        BufReader::new(stdout).read_line(&mut line).await?;
+        let pid = line.trim().parse().context("the supervisor tells no process id")?;
+        let (address, probes) = tokio::select! {
+            found = until("the operator names its ports", async || addresses(&log)) => {
+                found.with_context(|| tail(&log))?
+            }
+            ended = child.wait() => anyhow::bail!("the operator has ended, {}: {}", ended?, tail(&log)),
+        };
+        let client = reqwest::Client::builder().no_proxy().build()?;
+        Ok(Self { child, supervisor_stdin, pid, started, client, address, probes, log })
+    }
+
+    /// Waits until every watch has synced and the first pass is done.
+    pub async fn ready(&self, test_cluster: &TestCluster) -> anyhow::Result<()> {
+        let ready =
+            test_cluster.until("the operator is ready", async || self.http("/readyz").await.ok()).await;
+        ready.map(|_| ()).with_context(|| self.last_lines())
+    }
+
+    /// Waits until it leads.
+    pub async fn leads(&self, test_cluster: &TestCluster) -> anyhow::Result<()> {
+        let leads = async || (self.metric("coppice_leader").await.ok()?? > 0.5).then_some(());
+        test_cluster.until("the operator leads", leads).await.with_context(|| self.last_lines())
+    }
+
+    /// What it answers to a GET, if with success.
+    pub async fn http(&self, path: &str) -> anyhow::Result<String> {
+        let address = if path.starts_with("/metrics") { &self.address } else { &self.probes };
+        let answer = self.client.get(format!("http://{address}{path}")).send().await?;
+        let status = answer.status();
+        let text = answer.text().await?;
+        anyhow::ensure!(status.is_success(), "{path} answered {status}: {text}");
+        Ok(text)
+    }
+
+    /// One figure of `/metrics`; none if there is no such series.
+    pub async fn metric(&self, series: &str) -> anyhow::Result<Option<f64>> {
+        let text = self.http("/metrics").await?;
+        let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        Ok(line.and_then(|value| value.trim().parse().ok()))
+    }
+
+    /// kill -9.
+    pub async fn kill(&mut self) -> anyhow::Result<()> {
+        drop(self.supervisor_stdin.take());
+        self.child.wait().await?;
+        Ok(())
+    }
+
+    /// SIGTERM, and waits for its end.
+    pub async fn terminate(&mut self) -> anyhow::Result<std::process::ExitStatus> {
+        self.signal("TERM").await?;
+        let ended = tokio::time::timeout(Duration::from_secs(30), self.child.wait()).await;
+        Ok(ended.context("it does not end on SIGTERM")??)
+    }
+
+    /// Waits for it to end by itself.
+    pub async fn ended(&mut self) -> anyhow::Result<std::process::ExitStatus> {
+        let ended = tokio::time::timeout(Duration::from_mins(1), self.child.wait()).await;
+        Ok(ended.context("it does not end")??)
+    }
+
+    /// Sends it a signal, such as `TERM`, `STOP` or `CONT`.
+    pub async fn signal(&self, name: &str) -> anyhow::Result<()> {
+        let pid = self.pid.to_string();
+        let sent = tokio::process::Command::new("kill").args([&format!("-{name}"), &pid]).status().await?;
+        anyhow::ensure!(sent.success(), "signal {name} could not be sent");
+        Ok(())
+    }
+
+    /// Its memory and processor time now.
+    pub fn sample(&self) -> anyhow::Result<Sample> {
+        Sample::of(self.pid, self.started)
+    }
+
+    /// The end of its log, for failures.
+    pub fn last_lines(&self) -> String {
+        tail(&self.log)
+    }
+}
+
+/// Where it serves `/metrics`, and where its probes, once its log says so.
+fn addresses(log: &Path) -> Option<(String, String)> {
+    let text = std::fs::read_to_string(log).ok()?;
+    let lines: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let address = |message: &str| {
+        let line = lines.iter().find(|line| line["message"] == message)?;
+        line["address"].as_str().map(str::to_owned)
+    };
+    Some((address("serving /metrics")?, address("serving /livez and /readyz")?))
+}
+
+fn tail(log: &Path) -> String {
+    let log = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<_> = log.lines().rev().take(15).collect();
+    format!("the operator's log ends with:\n{}", lines.into_iter().rev().collect::<Vec<_>>().join("\n"))
+}

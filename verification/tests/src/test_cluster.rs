@@ -1,0 +1,342 @@
+//! The plane with the product's own CRDs, RBAC and admission policy on it.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use coppice_plane::{ADMIN, AuditEvent, OPERATOR, Options, Plane};
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::change_feed::ChangeFeed;
+use crate::condition;
+use crate::requests::{self, Clients, Requests};
+
+/// How long a test waits for a state before it fails. Generous: the machine may be busy, and nothing depends on it.
+pub const TIMEOUT: Duration = Duration::from_secs(90);
+/// Between two looks at what nobody tells of.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// A running plane with Coppice installed, but for the operator's own pods.
+pub struct TestCluster {
+    /// The plane.
+    pub plane: Plane,
+    clients: Clients,
+    change_feed: ChangeFeed,
+    _slot: Option<SemaphorePermit<'static>>,
+}
+
+/// Planes of one process that run at once, by `COPPICE_TEST_PLANES`: each takes half a gigabyte, and to start one takes a
+/// processor seconds.
+static SLOTS: LazyLock<Semaphore> = LazyLock::new(|| {
+    let wanted = std::env::var("COPPICE_TEST_PLANES").ok().and_then(|text| text.parse().ok());
+    Semaphore::new(wanted.unwrap_or(5))
+});
+
+/// Planes of one process that start at once: to start one takes a processor for ten seconds, and those that run already must
+/// be able to answer meanwhile.
+static STARTS: Semaphore = Semaphore::const_new(2);
+
+/// The top of the source tree: above the current folder, or else where this was compiled. In this order, since several
+/// checkouts may share a target folder.
+pub fn repository() -> PathBuf {
+    let current = std::env::current_dir().unwrap_or_default();
+    let mut folders = current.ancestors().chain(Path::new(env!("CARGO_MANIFEST_DIR")).ancestors());
+    let root =
+        folders.find(|folder| folder.join("deploy/install.yaml").is_file() && folder.join("xtask").is_dir());
+    root.unwrap_or(&current).to_owned()
+}
+
+/// A binary of this workspace, beside the test's own.
+pub fn binary(name: &str) -> anyhow::Result<PathBuf> {
+    let me = std::env::current_exe()?;
+    let folder = me.ancestors().find(|dir| dir.join(name).is_file());
+    folder
+        .map(|dir| dir.join(name))
+        .with_context(|| format!("{name} is not built: run `cargo build --workspace`"))
+}
+
+/// `deploy/install.yaml` without the Deployment: the tests and the demo run the operator themselves.
+pub fn manifest() -> anyhow::Result<String> {
+    let path = repository().join("deploy/install.yaml");
+    let manifest = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let documents = manifest.split("\n---").filter(|d| !d.contains("\nkind: Deployment"));
+    Ok(documents.collect::<Vec<_>>().join("\n---"))
+}
+
+impl TestCluster {
+    /// Starts a plane and installs `deploy/install.yaml` as a user would.
+    pub async fn start() -> anyhow::Result<Self> {
+        let test_cluster = Self::bare(Options::default()).await?;
+        test_cluster.install().await?;
+        Ok(test_cluster)
+    }
+
+    /// The same, however many other planes run: for tests that wait for long and do little meanwhile, so that they begin
+    /// soon.
+    pub async fn start_at_once() -> anyhow::Result<Self> {
+        let test_cluster = Self::bare_at_once(Options::default()).await?;
+        test_cluster.install().await?;
+        Ok(test_cluster)
+    }
+
+    /// Starts a plane with nothing on it, as soon as not too many others run.
+    pub async fn bare(options: Options) -> anyhow::Result<Self> {
+        let slot = SLOTS.acquire().await?;
+        Self::run(options, Some(slot)).await
+    }
+
+    /// The same, however many others run.
+    pub async fn bare_at_once(options: Options) -> anyhow::Result<Self> {
+        Self::run(options, None).await
+    }
+
+    async fn run(options: Options, slot: Option<SemaphorePermit<'static>>) -> anyhow::Result<Self> {
+        let start = STARTS.acquire().await?;
+        let plane = Plane::start(options).await?;
+        drop(start);
+        Ok(Self { plane, clients: Clients::default(), change_feed: ChangeFeed::default(), _slot: slot })
+    }
+
+    /// Requests in a user's name, made in this process.
+    pub async fn requests(&self, user: &str) -> anyhow::Result<Requests> {
+        self.clients.by(self.plane.kubeconfig(user)?).await
+    }
+
+    /// The same in the administrator's.
+    pub async fn admin(&self) -> anyhow::Result<Requests> {
+        self.requests(ADMIN).await
+    }
+
+    /// Installs `deploy/install.yaml`, without the Deployment: the tests run the operator themselves.
+    pub async fn install(&self) -> anyhow::Result<()> {
+        let rest = manifest()?;
+        self.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], &rest).await?;
+        let admin = self.admin().await?;
+        self.until("the CRDs are served", async || {
+            for name in ["namespacemanagers.coppice.dev", "coppiceconfigs.coppice.dev"] {
+                let crd = admin.get("crd", "", name).await.ok()??;
+                (condition(&crd, "Established")["status"] == "True").then_some(())?;
+            }
+            Some(())
+        })
+        .await?;
+        // An admission policy is in force a moment after it was created: wait until it refuses what it has to.
+        let operator = self.requests(OPERATOR).await?;
+        let probe = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "guard-probe"}});
+        self.until("the admission policy is in force", async || {
+            let _ = admin.create(&probe).await;
+            let refused = operator.delete("namespace", "", "guard-probe", &json!({})).await;
+            refused.is_err_and(|error| error.to_string().contains("precondition")).then_some(())
+        })
+        .await
+    }
+
+    /// Runs kubectl as a user; its output, or its complaint as the error.
+    pub async fn kubectl(&self, user: &str, args: &[&str]) -> anyhow::Result<String> {
+        self.kubectl_stdin(user, args, "").await
+    }
+
+    /// The same, with something on standard input.
+    pub async fn kubectl_stdin(&self, user: &str, args: &[&str], stdin: &str) -> anyhow::Result<String> {
+        let mut command = tokio::process::Command::from(self.plane.kubectl_as(user)?);
+        command
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let mut child = command.spawn()?;
+        if let Some(mut pipe) = child.stdin.take() {
+            pipe.write_all(stdin.as_bytes()).await?;
+        }
+        let output = child.wait_with_output().await?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if !output.status.success() {
+            bail!("kubectl {}: {text}{}", args.join(" "), String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(text)
+    }
+
+    /// Applies YAML as the administrator: kinds that tests do not know with kubectl.
+    pub async fn apply(&self, yaml: &str) -> anyhow::Result<String> {
+        let objects = requests::documents(yaml)?;
+        if !objects.iter().all(|object| object["kind"].as_str().is_some_and(requests::knows)) {
+            return self.kubectl_stdin(ADMIN, &["apply", "-f", "-"], yaml).await;
+        }
+        let admin = self.admin().await?;
+        let mut said = String::new();
+        for object in &objects {
+            said += &admin.apply(object).await?;
+        }
+        Ok(said)
+    }
+
+    /// Creates the objects of YAML as the administrator, many at once and in no particular order.
+    pub async fn create_all(&self, yaml: &str) -> anyhow::Result<()> {
+        self.admin().await?.create_all(&requests::documents(yaml)?).await
+    }
+
+    /// Changes an object as the administrator, by a merge patch.
+    pub async fn patch(&self, kind: &str, namespace: &str, name: &str, patch: &str) -> anyhow::Result<Value> {
+        self.admin().await?.patch(kind, namespace, name, &serde_json::from_str(patch)?).await
+    }
+
+    /// Creates a namespace in which pods can be created.
+    pub async fn namespace(&self, name: &str) -> anyhow::Result<String> {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        let created = self.admin().await?.create(&namespace).await?;
+        self.account(name).await?;
+        Ok(created["metadata"]["uid"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Waits until pods can be created in a namespace.
+    pub async fn account(&self, namespace: &str) -> anyhow::Result<()> {
+        self.until("the service account of pods", async || {
+            self.get("serviceaccount", namespace, "default").await.ok()?.map(drop)
+        })
+        .await
+    }
+
+    /// Applies a `NamespaceManager` with this spec (a YAML flow mapping).
+    pub async fn manager(&self, namespace: &str, name: &str, spec: &str) -> anyhow::Result<String> {
+        self.apply(&format!(
+            "{{apiVersion: coppice.dev/v1alpha1, kind: NamespaceManager, metadata: {{name: {name}, namespace: {namespace}}}, spec: {spec}}}"
+        ))
+        .await
+    }
+
+    /// Runs a pod that ends as told: `run`, `succeed`, `fail`, `crashloop`, `imagepull`, `pending`.
+    pub async fn pod(
+        &self,
+        namespace: &str,
+        name: &str,
+        outcome: &str,
+        labels: &str,
+    ) -> anyhow::Result<String> {
+        self.apply(&format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: {namespace}, \
+             labels: {{plane.coppice.dev/outcome: {outcome}, {labels}}}}}, \
+             spec: {{restartPolicy: Never, containers: [{{name: main, image: busybox}}]}}}}"
+        ))
+        .await
+    }
+
+    /// One object as JSON; none if there is no such object.
+    pub async fn get(&self, kind: &str, namespace: &str, name: &str) -> anyhow::Result<Option<Value>> {
+        self.admin().await?.get(kind, namespace, name).await
+    }
+
+    /// The objects of a kind in a namespace, or in all.
+    pub async fn list(&self, kind: &str, namespace: &str) -> anyhow::Result<Vec<Value>> {
+        self.admin().await?.list(kind, namespace).await
+    }
+
+    /// Waits until a manager's status has a phase; returns the manager.
+    pub async fn phase(&self, namespace: &str, name: &str, phase: &str) -> anyhow::Result<Value> {
+        self.manager_until(namespace, name, &format!("phase {phase}"), |m| m["status"]["phase"] == phase)
+            .await
+    }
+
+    /// Waits until a manager is as described; returns it.
+    pub async fn manager_until(
+        &self,
+        namespace: &str,
+        name: &str,
+        what: &str,
+        is: impl Fn(&Value) -> bool,
+    ) -> anyhow::Result<Value> {
+        let last = Mutex::new(Value::Null);
+        let wanted = async || {
+            let manager = match self.get("nsman", namespace, name).await {
+                Ok(manager) => manager?,
+                Err(error) => return Some(Err(error)),
+            };
+            let current = manager["status"]["observedGeneration"] == manager["metadata"]["generation"];
+            if current && is(&manager) {
+                return Some(Ok(manager));
+            }
+            *last.lock().unwrap_or_else(PoisonError::into_inner) = manager;
+            None
+        };
+        let found = self.until(&format!("{namespace}/{name} reaches {what}"), wanted).await;
+        let status = || last.lock().unwrap_or_else(PoisonError::into_inner)["status"].clone();
+        found.with_context(|| format!("its status is {:#}", status()))?
+    }
+
+    /// Waits until a namespace is being deleted or gone (or has been replaced), and the audit log has the request.
+    pub async fn deleted(&self, name: &str, uid: &str) -> anyhow::Result<()> {
+        self.until(&format!("namespace {name} is deleted"), async || {
+            // What is deleted is seen before the answer to its request, with which the log is written.
+            let about =
+                |e: &Arc<AuditEvent>| e.verb == "delete" && e.resource == "namespaces" && e.name == name;
+            let deleted = self.is_deleted(name, uid).await;
+            (deleted && self.plane.audit().ok()?.iter().any(about)).then_some(())
+        })
+        .await
+    }
+
+    /// Whether a namespace is being deleted or gone.
+    pub async fn is_deleted(&self, name: &str, uid: &str) -> bool {
+        match self.get("namespace", "", name).await {
+            Ok(None) => true,
+            Ok(Some(n)) => n["metadata"]["uid"] != uid || !n["metadata"]["deletionTimestamp"].is_null(),
+            Err(_) => false,
+        }
+    }
+
+    /// Waits until something is there: looks again whenever anything on the plane has changed.
+    pub async fn until<T>(&self, what: &str, check: impl AsyncFn() -> Option<T>) -> anyhow::Result<T> {
+        let mut changes = self.change_feed.changes(self.plane.etcd_url()).await;
+        let deadline = Instant::now() + TIMEOUT;
+        loop {
+            changes.mark();
+            if let Some(found) = check().await {
+                return Ok(found);
+            }
+            if Instant::now() > deadline {
+                bail!("waited {} s in vain: {what}", TIMEOUT.as_secs());
+            }
+            changes.next().await;
+        }
+    }
+
+    /// Events of a reason about an object: their messages.
+    pub async fn events(&self, namespace: &str, name: &str, reason: &str) -> anyhow::Result<Vec<String>> {
+        let events = self.list("events", namespace).await?;
+        let about = |e: &&Value| e["regarding"]["name"] == name && e["reason"] == reason;
+        Ok(events.iter().filter(about).filter_map(|e| e["note"].as_str().map(str::to_owned)).collect())
+    }
+
+    /// Every request to delete a namespace by the operator; not those that tests make in its name, such as the
+    /// probe that may come before the admission policy is in force.
+    pub fn namespace_deletes(&self) -> anyhow::Result<Vec<AuditEvent>> {
+        let deletes = self.by_operator()?.into_iter();
+        let deletes = deletes.filter(|e| e.verb == "delete" && e.resource == "namespaces");
+        Ok(deletes.map(|e| AuditEvent::clone(&e)).collect())
+    }
+
+    /// Every request by the operator itself.
+    pub fn by_operator(&self) -> anyhow::Result<Vec<Arc<AuditEvent>>> {
+        let ours = |agent: &str| agent.starts_with("kubectl") || agent.starts_with(requests::USER_AGENT);
+        let events = self.plane.audit()?.into_iter();
+        Ok(events.filter(|e| e.user == OPERATOR && !ours(&e.user_agent)).collect())
+    }
+}
+
+/// Waits until something is there that is not on a plane.
+pub async fn until<T>(what: &str, check: impl AsyncFn() -> Option<T>) -> anyhow::Result<T> {
+    let deadline = Instant::now() + TIMEOUT;
+    loop {
+        if let Some(found) = check().await {
+            return Ok(found);
+        }
+        if Instant::now() > deadline {
+            bail!("waited {} s in vain: {what}", TIMEOUT.as_secs());
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+}

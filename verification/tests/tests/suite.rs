@@ -1,0 +1,34 @@
+//! Every test on a real control plane, in one program: they run beside each other, most of them waiting, and those that can
+//! share one plane.
+//!
+//! A new file here is a module of this program, or it does not run.
+
+mod cli;
+mod clock;
+mod conformance;
+mod crash;
+mod demo;
+mod faults;
+mod guard;
+mod hostile;
+mod input;
+mod kill_switch;
+mod lifecycle;
+mod many;
+mod settings;
+mod sim;
+mod uninstall;
+mod user_controls;
+
+#[test]
+fn every_file_here_is_a_module() -> anyhow::Result<()> {
+    let folder = coppice_tests::test_cluster::repository().join("verification/tests/tests");
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+        let is_module = include_str!("suite.rs").lines().any(|line| line == format!("mod {name};"));
+        // What belongs to a module alone is in a folder of its name.
+        anyhow::ensure!(is_module || name == "suite", "{} is not in suite.rs", path.display());
+    }
+    Ok(())
+}
