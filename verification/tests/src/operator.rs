@@ -54,10 +54,13 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Starts it as the service account with the product's RBAC, and waits until it is ready.
+    /// Starts it as the service account with the product's RBAC, and waits until it is ready and leads, and the settings
+    /// are in force, which it creates on its very first start.
     pub async fn start(test_cluster: &TestCluster) -> anyhow::Result<Self> {
         let operator = Self::spawn(test_cluster, &[]).await?;
         operator.ready(test_cluster).await?;
+        operator.leads(test_cluster).await?;
+        test_cluster.settings().await.with_context(|| operator.last_lines())?;
         Ok(operator)
     }
 

@@ -185,6 +185,16 @@ impl TestCluster {
         self.admin().await?.patch(kind, namespace, name, &serde_json::from_str(patch)?).await
     }
 
+    /// Waits until there are settings, and their status says that the operator follows them.
+    pub async fn settings(&self) -> anyhow::Result<Value> {
+        self.until("the settings are in force", async || {
+            let config = self.get("coppiceconfig", "", "coppice").await.ok()??;
+            let current = config["status"]["observedGeneration"] == config["metadata"]["generation"];
+            (current && config["status"]["webhookKey"].is_string()).then_some(config)
+        })
+        .await
+    }
+
     /// Creates a namespace in which pods can be created.
     pub async fn namespace(&self, name: &str) -> anyhow::Result<String> {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});

@@ -146,7 +146,7 @@ fn settings_that_are_deleted_reset_no_pause_and_are_not_created_again() -> Test 
         waits_for(&test_cluster, "due", "SettingsMissing").await?;
         // Nor does another start: there is a key.
         operator.terminate().await?;
-        let operator = Operator::start(&test_cluster).await?;
+        let operator = Operator::spawn(&test_cluster, &[]).await?;
         operator.leads(&test_cluster).await?;
         test_cluster.namespace("later").await?;
         test_cluster.manager("later", "m", DUE).await?;
