@@ -27,7 +27,7 @@ use crate::{
 /// Starts after a port was taken by somebody else in between.
 const ATTEMPTS: usize = 5;
 /// Generous: a busy machine is not a broken one, and a process that ends is noticed at once.
-const READY_TIMEOUT: Duration = Duration::from_secs(90);
+const READY_TIMEOUT: Duration = Duration::from_mins(4);
 const POLL: Duration = Duration::from_millis(20);
 /// Below the range from which systems give out ports to outgoing connections, which would race with the listeners.
 const PORTS: std::ops::Range<u16> = 15_000..32_000;

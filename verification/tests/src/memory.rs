@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::time::Duration;
 
 use anyhow::Context as _;
 use kube::api::{DynamicObject, Patch, PatchParams};
@@ -83,7 +82,7 @@ impl InMemory {
         let pid = self.child.id().context("it has ended")?.to_string();
         // To the shell, which makes it SIGINT: a shell that was started with SIGINT ignored, as in the background, cannot trap that.
         Command::new("kill").args(["-TERM", &pid]).status().await?;
-        Ok(tokio::time::timeout(Duration::from_secs(30), self.child.wait()).await??)
+        Ok(tokio::time::timeout(TIMEOUT, self.child.wait()).await??)
     }
 }
 

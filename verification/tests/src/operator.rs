@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context as _;
 use coppice_plane::OPERATOR;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::scale::process::Sample;
-use crate::test_cluster::{TestCluster, binary, until};
+use crate::test_cluster::{TIMEOUT, TestCluster, binary, until};
 
 /// Runs the operator, tells its process id, and kills it when standard input ends: also when the test process is
 /// killed, or ends without dropping what is static.
@@ -162,13 +162,13 @@ impl Operator {
     /// SIGTERM, and waits for its end.
     pub async fn terminate(&mut self) -> anyhow::Result<std::process::ExitStatus> {
         self.signal("TERM").await?;
-        let ended = tokio::time::timeout(Duration::from_secs(30), self.child.wait()).await;
+        let ended = tokio::time::timeout(TIMEOUT, self.child.wait()).await;
         Ok(ended.context("it does not end on SIGTERM")??)
     }
 
     /// Waits for it to end by itself.
     pub async fn ended(&mut self) -> anyhow::Result<std::process::ExitStatus> {
-        let ended = tokio::time::timeout(Duration::from_mins(1), self.child.wait()).await;
+        let ended = tokio::time::timeout(TIMEOUT, self.child.wait()).await;
         Ok(ended.context("it does not end")??)
     }
 

@@ -79,7 +79,7 @@ async fn apply(cluster: &Cluster, example: &str, receiver: &Receiver) -> anyhow:
         std::fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;
     let yaml = yaml.replace(RECEIVER, &receiver.url);
     // A namespace's service account is made a moment after the namespace: pods are applied again until they are taken.
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         match cluster.apply(&yaml).await {
             Ok(()) => return Ok(()),
