@@ -86,16 +86,25 @@ fn short(text: &str) -> u32 {
     u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]])
 }
 
-/// What the operator did that cannot be repeated: the verb, the uid, and why.
+/// What the operator did that cannot be repeated: the verb, what it was done to, and why. Uids and ids are numbered in the order
+/// in which they appear, so that they do not depend on what else there is.
 pub(crate) fn effects(record: &RunRecord<'_>) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut effects = Vec::new();
+    let mut known: Vec<String> = Vec::new();
+    let mut number = |id: &str| {
+        let at = known.iter().position(|one| one == id);
+        at.unwrap_or_else(|| {
+            known.push(id.to_owned());
+            known.len() - 1
+        })
+    };
     for change in record.changes.iter().filter(|change| &*change.user == OPERATOR) {
         if let Some((before, after)) = oracle::scaled(change) {
-            effects.push(format!("scale {} {before} {after}", change.uid));
+            effects.push(format!("scale {} {before} {after}", number(&change.uid)));
         }
         match (&*change.kind.plural, change.verb) {
-            ("namespaces", Verb::Delete) => effects.push(format!("delete {}", change.uid)),
+            ("namespaces", Verb::Delete) => effects.push(format!("delete {}", number(&change.uid))),
             ("namespacemanagers", _) => {
                 let firing = |object: &Option<std::sync::Arc<Value>>| {
                     object.as_deref().map_or(Value::Null, |object| object["status"]["lastFiring"].clone())
@@ -104,13 +113,13 @@ pub(crate) fn effects(record: &RunRecord<'_>) -> Vec<String> {
                 if old["id"] != new["id"] {
                     let (policy, result, reason) =
                         (text(&new["policy"]), text(&new["result"]), text(&new["reason"]));
-                    effects.push(format!("fire {} {policy} {result} {reason}", change.uid));
+                    effects.push(format!("fire {} {policy} {result} {reason}", number(&change.uid)));
                 }
             }
             _ => {}
         }
     }
-    effects.extend(record.received.iter().map(|received| format!("webhook {}", received.id)));
+    effects.extend(record.received.iter().map(|received| format!("webhook {}", number(&received.id))));
     effects
 }
 
