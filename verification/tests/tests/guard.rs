@@ -139,8 +139,10 @@ fn while_paused_the_api_server_refuses_our_account_to_destroy_and_lets_it_wake()
             let metadata = &found["metadata"];
             let preconditions =
                 json!({"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]});
-            let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions});
-            wire.send("DELETE", "/api/v1/namespaces/n?dryRun=All", PLAIN, body).await
+            // In the body: beside one, the API server ignores the query, and would delete.
+            let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["All"],
+                                 "preconditions": preconditions});
+            wire.send("DELETE", "/api/v1/namespaces/n", PLAIN, options).await
         };
         test_cluster.apply(&PAUSE.replace("PAUSED", "true")).await?;
         // A policy with parameters is in force some time after it was made; nothing is destroyed until it is.
