@@ -4,12 +4,13 @@ use coppice_kinds::Namespaces;
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::settings::{PlatformSettings, Refusal};
 use k8s_openapi::api::core::v1::Namespace;
-use kube::Api;
 use kube::api::{DeleteParams, Preconditions};
+use kube::core::Request;
 
+use crate::deletion_record::StoredRecord;
 use crate::governor::Reservation;
 use coppice_mutants::Mutant;
-use coppice_runtime::client::Clients;
+use coppice_runtime::client::{Clients, USER_AGENT};
 use coppice_runtime::error::chain;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::read;
@@ -50,23 +51,22 @@ pub enum DeleteError {
 
 /// Deletes exactly the namespace that was read, in exactly the revision that was read.
 ///
-/// Takes the uid that was decided about, a fresh read of the namespace, the settings that were reserved under, the
-/// lease and a reservation: without one of them there is no way to call this.
+/// Takes the record of the decision, a fresh read of the namespace, the settings that were reserved under, the lease and a
+/// reservation: without one of them there is no way to call this.
 pub async fn namespace(
     clients: &Clients,
     permit: &Permit,
     _reservation: &Reservation,
     settings: &PlatformSettings,
-    decided_about: &str,
+    record: &StoredRecord,
     namespace: &NamespaceFacts,
 ) -> Result<Deletion, DeleteError> {
-    if namespace.uid != decided_about && !coppice_mutants::active(Mutant::KeyedByName) {
+    if namespace.uid != record.uid && !coppice_mutants::active(Mutant::KeyedByName) {
         return Ok(Deletion::Changed);
     }
     if let Some(refusal) = settings.protection(namespace) {
         return Err(DeleteError::Protected(refusal));
     }
-    let api: Api<Namespace> = Api::all(permit.client(clients).clone());
     let mut parameters = DeleteParams::background().preconditions(Preconditions {
         uid: Some(namespace.uid.clone()),
         resource_version: Some(namespace.resource_version.clone()),
@@ -79,9 +79,9 @@ pub async fn namespace(
     {
         preconditions.resource_version = None;
     }
-    let error = match api.delete(&namespace.name, &parameters).await {
+    let error = match send(permit.client(clients), &namespace.name, &parameters, &record.decision).await {
         Ok(answer) => {
-            return Ok(Deletion::Done(answer.left().map(|now| Box::new(being_deleted(namespace, now)))));
+            return Ok(Deletion::Done(answer.map(|now| Box::new(being_deleted(namespace, now)))));
         }
         Err(error) => error,
     };
@@ -106,6 +106,21 @@ pub async fn namespace(
             }
         }
     }
+}
+
+/// Sends the request; the namespace as the API server returned it, if it did. The audit log of the API server has the decision as a part of the `User-Agent`.
+async fn send(
+    client: &kube::Client,
+    name: &str,
+    parameters: &DeleteParams,
+    decision: &str,
+) -> Result<Option<Namespace>, kube::Error> {
+    let mut request =
+        Request::new("/api/v1/namespaces").delete(name, parameters).map_err(kube::Error::BuildRequest)?;
+    let agent = http::HeaderValue::try_from(format!("{USER_AGENT} (decision {decision})"));
+    let agent = agent.map_err(|error| kube::Error::HttpError(error.into()))?;
+    request.headers_mut().insert(http::header::USER_AGENT, agent);
+    Ok(client.request_status(request).await?.left())
 }
 
 /// Whether a namespace that was read before is being deleted, or gone, by a fresh read: there may be another of its name.

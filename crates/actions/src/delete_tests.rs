@@ -1,23 +1,14 @@
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use coppice_api::{CoppiceConfigSpec, Labels};
 use coppice_kinds::Configs;
-use coppice_runtime::client::Deadlines;
-use coppice_runtime::clock::Clock;
 use coppice_runtime::decode;
 use coppice_runtime::leader::Gate;
-use coppice_runtime::metrics::Metrics;
-use coppice_runtime::server_clock::ServerClock;
-use http::{Method, Request, Response};
-use http_body_util::BodyExt as _;
-use jiff::Timestamp;
-use kube::client::Body;
-use kube::core::Status;
+use http::Method;
 use serde_json::{Value, json};
-use tower::BoxError;
 
 use super::*;
+use crate::scripted::{Answer, Sent, scripted};
 
 /// What the API server has when it is asked after the DELETE.
 enum Then {
@@ -28,31 +19,14 @@ enum Then {
 
 /// Deletes namespace `a` with uid `u` and revision `7`; the DELETE is answered with this code (none: not at all). What
 /// came of it, and the requests.
-async fn deletion(code: Option<u16>, then: Then) -> (Result<Deletion, DeleteError>, Vec<(Method, Value)>) {
-    let requests: Arc<Mutex<Vec<(Method, Value)>>> = Arc::default();
-    let (log, then) = (Arc::clone(&requests), Arc::new(then));
-    let service = tower::service_fn(move |request: Request<Body>| {
-        let (log, then) = (Arc::clone(&log), Arc::clone(&then));
-        async move {
-            let method = request.method().clone();
-            let body = request.into_body().collect().await?.to_bytes();
-            let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-            log.lock().unwrap().push((method.clone(), body));
-            let refused = |code| (code, serde_json::to_value(Status::failure("no", "Odd").with_code(code)));
-            let (code, body) = match (method == Method::DELETE, code, &*then) {
-                (true, None, _) | (false, _, Then::NoAnswer) => std::future::pending().await,
-                (true, Some(200), _) => (200, Ok(namespace("u", true))),
-                (true, Some(code), _) => refused(code),
-                (false, _, Then::Namespace { uid, terminating }) => (200, Ok(namespace(uid, *terminating))),
-                (false, _, Then::Nothing) => refused(404),
-            };
-            let body = serde_json::to_vec(&body?)?;
-            Ok::<_, BoxError>(Response::builder().status(code).body(axum::body::Body::from(body))?)
-        }
+async fn deletion(code: Option<u16>, then: Then) -> (Result<Deletion, DeleteError>, Vec<Sent>) {
+    let (clients, requests) = scripted(move |method, _| match (method, code, &then) {
+        (&Method::DELETE, None, _) | (&Method::GET, _, Then::NoAnswer) => Answer::Never,
+        (&Method::DELETE, Some(200), _) => Answer::Object(200, namespace("u", true)),
+        (&Method::DELETE, Some(code), _) => Answer::Refused(code),
+        (_, _, Then::Namespace { uid, terminating }) => Answer::Object(200, namespace(uid, *terminating)),
+        (_, _, Then::Nothing | Then::NoAnswer) => Answer::Refused(404),
     });
-    let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-    let server_clock = ServerClock::new(Clock::following_tokio(now));
-    let clients = Clients::over(&service, Deadlines::default(), &server_clock, &Metrics::new("test"));
     let permit = Gate::always(Duration::ZERO).permit().unwrap();
     let settings = json!({"metadata": {"name": "coppice", "uid": "s"}, "spec": {}}).to_string();
     let reservation = Reservation::for_tests(decode::item::<Configs>(&settings).object.unwrap());
@@ -61,12 +35,13 @@ async fn deletion(code: Option<u16>, then: Then) -> (Result<Deletion, DeleteErro
         name: "a".to_owned(),
         uid: "u".to_owned(),
         resource_version: "7".to_owned(),
-        created: now,
+        created: "2026-01-01T00:00:00Z".parse().unwrap(),
         labels: Labels::default(),
         terminating: false,
     };
-    let done = super::namespace(&clients, &permit, &reservation, &platform, "u", &before).await;
-    let requests = requests.lock().unwrap().clone();
+    let record = StoredRecord { decision: "fire-1".to_owned(), uid: "u".to_owned() };
+    let done = super::namespace(&clients, &permit, &reservation, &platform, &record, &before).await;
+    let requests = std::mem::take(&mut *requests.lock().unwrap());
     (done, requests)
 }
 
@@ -84,10 +59,15 @@ const ANOTHER: Then = Then::Namespace { uid: "v", terminating: false };
 async fn a_deletion_carries_the_uid_and_the_revision_that_were_read() {
     let (done, requests) = deletion(Some(200), THERE).await;
     assert!(matches!(done, Ok(Deletion::Done(Some(now))) if now.terminating && now.resource_version == "8"));
-    let [(method, body)] = requests.as_slice() else { panic!("{requests:?}") };
+    let [Sent { method: Method::DELETE, headers, body }] = requests.as_slice() else {
+        panic!("{}", requests.len())
+    };
+    assert_eq!(body["preconditions"], json!({"uid": "u", "resourceVersion": "7"}));
+    let agents: Vec<_> = headers.get_all(http::header::USER_AGENT).iter().collect();
     assert_eq!(
-        (method, &body["preconditions"]),
-        (&Method::DELETE, &json!({"uid": "u", "resourceVersion": "7"}))
+        agents,
+        [&format!("{USER_AGENT} (decision fire-1)")],
+        "it leads from the audit log to the record"
     );
 }
 

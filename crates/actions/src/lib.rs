@@ -1,12 +1,16 @@
 //! What Coppice does to namespaces and workloads.
 //!
 //! - [`governor`]: how much, by a budget that all replicas share.
+//! - [`deletion_record`]: stores what is to be deleted, and why.
 //! - [`delete`]: deletes a namespace.
 //! - [`scale`]: lists workloads, scales them down and wakes them.
 //!
 //! Every write takes a [`Permit`](coppice_runtime::leader::Permit) of the lease; deleting also takes a
-//! [`Reservation`](governor::Reservation) and fresh facts.
+//! [`Reservation`](governor::Reservation), a [`StoredRecord`](deletion_record::StoredRecord) and fresh facts.
 
 pub mod delete;
+pub mod deletion_record;
 pub mod governor;
 pub mod scale;
+#[cfg(test)]
+mod scripted;

@@ -5,6 +5,7 @@
 
 pub mod condition;
 pub mod config;
+pub mod deleted_namespace;
 pub mod manager;
 pub mod names;
 pub mod reason;
@@ -14,6 +15,7 @@ pub mod selector;
 pub mod text;
 
 pub use config::{CoppiceConfig, CoppiceConfigSpec, CoppiceConfigStatus};
+pub use deleted_namespace::{DeletedNamespace, DeletedNamespaceSpec, DeletedNamespaceStatus, DeletionPhase};
 pub use manager::{NamespaceManager, NamespaceManagerSpec, NamespaceManagerStatus};
 pub use reason::Reason;
 pub use scaled_down::{ScaledDown, ScaledWorkload};
@@ -27,8 +29,9 @@ use kube::CustomResourceExt as _;
 /// The definitions of all our kinds, in the order in which they are installed.
 pub fn crds() -> Vec<CustomResourceDefinition> {
     let mut config = CoppiceConfig::crd();
+    let mut deleted = DeletedNamespace::crd();
     let mut manager = NamespaceManager::crd();
-    for crd in [&mut config, &mut manager] {
+    for crd in [&mut config, &mut deleted, &mut manager] {
         for version in &mut crd.spec.versions {
             if let Some(root) = version.schema.as_mut().and_then(|s| s.open_api_v3_schema.as_mut()) {
                 apply_api_conventions(root);
@@ -36,7 +39,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         }
     }
     require_config_name(&mut config);
-    vec![config, manager]
+    vec![config, deleted, manager]
 }
 
 /// Makes of a schema by Rust's types one by Kubernetes' conventions. Optional fields may be left out, not be null: the

@@ -11,6 +11,8 @@ pub const SERVICE_ACCOUNT: &str = "coppice";
 /// A namespace with this label is never deleted or scaled down, whatever its managers say and whatever the label's value is: also
 /// with `"false"`. Whoever writes the label means something by it, and only taking it off takes the protection off.
 pub const LABEL_PROTECTED: &str = "coppice.dev/protected";
+/// On every `DeletedNamespace`: the namespace's name, so that its records can be selected.
+pub const LABEL_NAMESPACE: &str = "coppice.dev/namespace";
 /// The one `CoppiceConfig` that is read.
 pub const CONFIG_NAME: &str = "coppice";
 /// The Lease that says which replica writes.

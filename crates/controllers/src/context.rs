@@ -7,7 +7,7 @@ use coppice_actions::governor::Governor;
 use coppice_api::CoppiceConfigSpec;
 use coppice_api::config::GovernorStatus;
 use coppice_api::names::CONFIG_NAME;
-use coppice_kinds::{Config, Configs, Jobs, Managers, Namespaces, Pods};
+use coppice_kinds::{Config, Configs, DeletedNamespaces, Jobs, Managers, Namespaces, Pods};
 use coppice_lifecycle::settings::{PlatformSettings, ScaleKind};
 use coppice_notify::outbox::Outbox;
 use coppice_quantity::time::ServerTime;
@@ -75,6 +75,8 @@ pub struct ControllerContext {
     pub jobs: Store<Jobs>,
     /// The settings.
     pub configs: Store<Configs>,
+    /// The records of deletions.
+    pub deleted_namespaces: Store<DeletedNamespaces>,
     /// Where destructive steps are reserved.
     pub governor: Governor,
     outbox: RwLock<Option<(String, Outbox<ManagerKey>)>>,
@@ -103,6 +105,7 @@ impl ControllerContext {
             pods: Store::default(),
             jobs: Store::default(),
             configs: Store::default(),
+            deleted_namespaces: Store::default(),
             governor: Governor::default(),
             outbox: RwLock::new(None),
             settings: RwLock::new(None),
@@ -117,6 +120,12 @@ impl ControllerContext {
     /// The earliest possible current time: for dates that are recorded.
     pub fn now(&self) -> Timestamp {
         self.time().now()
+    }
+
+    /// The same in milliseconds, as precise as dates in our own objects are.
+    pub fn now_in_milliseconds(&self) -> Timestamp {
+        let now = self.now();
+        Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
     }
 
     /// The instant at which [`now`](Self::now) will be `at`; now, if it has passed.

@@ -5,6 +5,7 @@
 
 pub mod config;
 mod context;
+pub mod deleted_namespace;
 pub mod namespace_manager;
 
 pub use context::{ControllerContext, ManagerKey, OperatorOptions};

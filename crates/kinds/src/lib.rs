@@ -4,12 +4,14 @@
 //! [`OwnKind`](coppice_runtime::object::OwnKind); its line in `fuzz/projections.rs`; its tests in `tests/projections.rs`.
 
 mod config;
+mod deleted_namespace;
 mod job;
 mod manager;
 mod namespace;
 mod pod;
 
 pub use config::{Config, Configs};
+pub use deleted_namespace::{DeletedNamespaceFields, DeletedNamespaces, DeletionRecord};
 pub use job::{JobWire, Jobs};
 pub use manager::{Manager, Managers};
 pub use namespace::{NamespaceWire, Namespaces};

@@ -59,6 +59,12 @@ pub enum Mutant {
     ClockSkewIgnored,
     /// Namespaces are deleted without uid and resourceVersion.
     NoPreconditions,
+    /// Namespaces are deleted without a record of it.
+    DeletionNotRecorded,
+    /// The record of a deletion is withdrawn while the decision stands.
+    RecordWithdrawnAtOnce,
+    /// The record of a deletion says that the namespace is gone as soon as it is being deleted.
+    DeletedUnread,
     /// Namespaces are deleted without resourceVersion.
     NoRevision,
     /// Workloads are scaled without uid and resourceVersion.

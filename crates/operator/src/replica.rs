@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use coppice_controllers::config::Settings;
+use coppice_controllers::deleted_namespace::DeletionRecords;
 use coppice_controllers::namespace_manager::NamespaceManagers;
 use coppice_controllers::{ControllerContext, ManagerKey};
 use coppice_notify::key::SigningKey;
@@ -125,6 +126,7 @@ impl Replica {
         let mut runner = Runner::new(environment, shared.gate.clone(), self.queue.clone(), stop);
         let managers = runner.add(NamespaceManagers::new(Arc::clone(shared)));
         runner.add(Settings::new(Arc::clone(shared), self.open_outbox(managers)));
+        runner.add(DeletionRecords::new(Arc::clone(shared)));
         runner
     }
 

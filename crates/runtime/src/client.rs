@@ -135,7 +135,6 @@ impl Clients {
         let client = |mut config: kube::Config, role| -> Result<kube::Client, kube::Error> {
             config.default_retry = false;
             config.connect_timeout = Some(deadlines.write);
-            config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(USER_AGENT)));
             let instrument = InstrumentLayer::new(role, deadlines, server_clock, metrics, &backpressure);
             Ok(ClientBuilder::try_from(config)?.with_layer(&instrument).build())
         };
@@ -171,7 +170,7 @@ impl std::fmt::Debug for Clients {
     }
 }
 
-/// How the operator introduces itself to the API server.
+/// How the operator introduces itself to the API server, where a request does not say more.
 pub const USER_AGENT: &str = concat!("coppice-operator/", env!("CARGO_PKG_VERSION"));
 
 /// Whether a write that ended in this error **may have happened** (H11). Then the object must be read before anything else is decided;

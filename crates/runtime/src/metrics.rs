@@ -123,6 +123,7 @@ struct Families {
     api_request_duration: Histograms<ByCall>,
     clock_skew: Seconds,
     managers: Family<ByPhase, Gauge>,
+    deleted_namespaces: Family<ByPhase, Gauge>,
     firings: Family<ByFiring, Counter>,
     firing_lateness: Histograms<ByAction>,
     blocked: Family<ByReason, Counter>,
@@ -162,6 +163,7 @@ impl Default for Families {
             api_request_duration: Family::new_with_constructor(work_time),
             clock_skew: Gauge::default(),
             managers: Family::default(),
+            deleted_namespaces: Family::default(),
             firings: Family::default(),
             firing_lateness: Family::new_with_constructor(lateness),
             blocked: Family::default(),
@@ -226,6 +228,8 @@ impl Families {
 
     fn register_effects(&self, to: &mut Registry) {
         to.register("managers", "Managers, by phase", self.managers.clone());
+        let deleted = self.deleted_namespaces.clone();
+        to.register("deleted_namespaces", "Records of deletions of namespaces, by phase", deleted);
         to.register("firings", "Steps of policies that fired, by how they ended", self.firings.clone());
         let help = "How long after it was due a step was done";
         to.register_with_unit("firing_lateness", help, Unit::Seconds, self.firing_lateness.clone());
@@ -319,6 +323,11 @@ impl Metrics {
     /// This many managers are in this phase.
     pub fn managers(&self, phase: &'static str, count: usize) {
         self.families.managers.get_or_create(&ByPhase { phase }).set(whole(count));
+    }
+
+    /// This many records of deletions are in this phase.
+    pub fn deleted_namespaces(&self, phase: &'static str, count: usize) {
+        self.families.deleted_namespaces.get_or_create(&ByPhase { phase }).set(whole(count));
     }
 
     /// A step of a policy that fired has ended.

@@ -19,7 +19,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Invariant); 39] = [
+const CASES: [(Mutant, &str, Invariant); 42] = [
     (Mutant::InitialDelayIgnored, "delay", Invariant::InitialDelay),
     (Mutant::SettleIgnored, "settling", Invariant::Settle),
     (Mutant::GapIgnored, "settling", Invariant::Settle),
@@ -44,6 +44,9 @@ const CASES: [(Mutant, &str, Invariant); 39] = [
     (Mutant::ReservationNotRecorded, "budget", Invariant::PerMinute),
     (Mutant::ClockSkewIgnored, "ttl-fires", Invariant::Clocks),
     (Mutant::NoPreconditions, "ttl-fires", Invariant::Preconditions),
+    (Mutant::DeletionNotRecorded, "ttl-fires", Invariant::Recorded),
+    (Mutant::RecordWithdrawnAtOnce, "ttl-fires", Invariant::Recorded),
+    (Mutant::DeletedUnread, "ttl-fires", Invariant::Recorded),
     (Mutant::NoRevision, "ttl-fires", Invariant::Preconditions),
     (Mutant::NoScalePreconditions, "scaled-down", Invariant::Preconditions),
     (Mutant::WorkloadSelectorIgnored, "recreated-workload", Invariant::Selected),

@@ -40,6 +40,7 @@ const KINDS: &[(&str, &str, &str, &str, bool)] = &[
     ("CustomResourceDefinition", "customresourcedefinitions", "crd", "apiextensions.k8s.io/v1", false),
     ("NamespaceManager", "namespacemanagers", "nsman", "coppice.dev/v1alpha1", true),
     ("CoppiceConfig", "coppiceconfigs", "coppiceconfig", "coppice.dev/v1alpha1", false),
+    ("DeletedNamespace", "deletednamespaces", "delns", "coppice.dev/v1alpha1", false),
     ("Widget", "widgets", "widget", "example.com/v1", true),
 ];
 

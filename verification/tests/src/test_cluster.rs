@@ -118,8 +118,9 @@ impl TestCluster {
         self.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], &rest).await?;
         let admin = self.admin().await?;
         self.until("the CRDs are served", async || {
-            for name in ["namespacemanagers.coppice.dev", "coppiceconfigs.coppice.dev"] {
-                let crd = admin.get("crd", "", name).await.ok()??;
+            for kind in ["namespacemanagers", "coppiceconfigs", "deletednamespaces"] {
+                let name = format!("{kind}.coppice.dev");
+                let crd = admin.get("crd", "", &name).await.ok()??;
                 (condition(&crd, "Established")["status"] == "True").then_some(())?;
             }
             Some(())

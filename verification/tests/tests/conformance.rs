@@ -77,7 +77,7 @@ fn the_server_in_memory_answers_as_the_real_one() -> anyhow::Result<()> {
             .kubectl(ADMIN, &["wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"])
             .await?;
         let real = Real::new(&test_cluster.plane)?;
-        for plural in ["namespacemanagers", "coppiceconfigs"] {
+        for plural in ["namespacemanagers", "coppiceconfigs", "deletednamespaces"] {
             // A new kind is served before its cache is there.
             let uri = format!("/apis/coppice.dev/v1alpha1/{plural}?resourceVersion=0");
             test_cluster.until(plural, async || real.reads(&uri).await.then_some(())).await?;

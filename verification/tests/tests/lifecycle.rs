@@ -1,6 +1,6 @@
 //! What a `NamespaceManager` does, seen from outside: on a real API server, by the real operator.
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use coppice_plane::ADMIN;
 use coppice_tests::receiver::Receiver;
 use coppice_tests::{condition, on_shared_plane};
@@ -47,6 +47,28 @@ fn a_ttl_deletes_the_namespace_not_before_its_time() -> Test {
         let delete = test_cluster.namespace_deletes()?.into_iter().find(|e| e.name == "ttl" && e.succeeded());
         let delete = delete.ok_or_else(|| anyhow::anyhow!("no DELETE in the audit log"))?;
         ensure!(delete.precondition("uid") == Some(&uid) && delete.precondition("resourceVersion").is_some());
+        // The audit log leads to what remains of it.
+        let decision = delete.user_agent.split_once("(decision ").map(|(_, id)| id.trim_end_matches(')'));
+        let decision = decision.context("the DELETE names no decision")?;
+        let complete = async || {
+            let record = test_cluster.get("delns", "", decision).await.ok()??;
+            (record["status"]["phase"] == "Deleted").then_some(record)
+        };
+        let record = test_cluster.until("its record says that it is gone", complete).await?;
+        let spec = &record["spec"];
+        ensure!(spec["uid"] == *uid && spec["namespaceCreated"] == created, "{record:#}");
+        ensure!(
+            spec["manager"] == "m" && spec["policy"] == "end" && spec["reason"] == "TtlElapsed",
+            "{record:#}"
+        );
+        ensure!(
+            spec["evidence"]["due"].is_string() && record["status"]["deletedAt"].is_string(),
+            "{record:#}"
+        );
+        // Before the request that it is about.
+        let by_us = test_cluster.by_operator()?;
+        let stored = by_us.iter().find(|e| e.verb == "create" && e.name == decision && e.succeeded());
+        ensure!(stored.is_some_and(|stored| stored.at <= delete.received), "{stored:?}");
         // What happened stays visible when the namespace is gone.
         let notes = async || {
             test_cluster

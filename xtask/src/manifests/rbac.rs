@@ -35,10 +35,11 @@ pub(crate) fn objects(install: &Install) -> Vec<Value> {
         }),
         user_role(
             install,
-            "Who may view a namespace may view its managers.",
+            "Who may view a namespace may view its managers; who may view all namespaces also the records of those that were\n\
+             deleted.",
             "coppice-view",
             &[("view", "true")],
-            &["get", "list", "watch"],
+            (&["deletednamespaces", "namespacemanagers"], &["get", "list", "watch"]),
         ),
         user_role(
             install,
@@ -47,7 +48,7 @@ pub(crate) fn objects(install: &Install) -> Vec<Value> {
              it does.",
             "coppice-edit",
             &[("admin", "true"), ("edit", &install.aggregate_to_edit)],
-            &["create", "update", "patch", "delete"],
+            (&["namespacemanagers"], &["create", "update", "patch", "delete"]),
         ),
     ]
 }
@@ -111,9 +112,15 @@ fn cluster_rules() -> Value {
             &["create", "get", "list", "watch",]
         ),
         rule(
+            "The records of deletions: stored before a namespace is deleted, and deleted when they were kept long enough.",
+            GROUP,
+            &["deletednamespaces"],
+            &["create", "delete", "get", "list", "update", "watch"],
+        ),
+        rule(
             "Status is the operator's: what it observed, decided and did.",
             GROUP,
-            &["coppiceconfigs/status", "namespacemanagers/status"],
+            &["coppiceconfigs/status", "deletednamespaces/status", "namespacemanagers/status"],
             &["update"],
         ),
         rule(
@@ -151,14 +158,20 @@ fn local_rules() -> Value {
 }
 
 /// `into`: the roles of Kubernetes that this one is a part of, if the text is `true`.
-fn user_role(install: &Install, why: &str, name: &str, into: &[(&str, &str)], verbs: &[&str]) -> Value {
+fn user_role(
+    install: &Install,
+    why: &str,
+    name: &str,
+    into: &[(&str, &str)],
+    (resources, verbs): (&[&str], &[&str]),
+) -> Value {
     let mut metadata = install.cluster(name);
     for (role, whether) in into {
         metadata["labels"][format!("{RBAC}/aggregate-to-{role}")] = json!(whether);
     }
     json!({
         "apiVersion": VERSION, "kind": "ClusterRole", "metadata": metadata,
-        "rules": [rule(why, GROUP, &["namespacemanagers"], verbs)]
+        "rules": [rule(why, GROUP, resources, verbs)]
     })
 }
 
@@ -194,7 +207,8 @@ mod tests {
             {
                 assert!(!grant.contains(never), "{grant}");
             }
-            assert!(!grant.ends_with(" delete") || grant == "/namespaces delete", "{grant}");
+            let deletes = ["/namespaces delete", "coppice.dev/deletednamespaces delete"];
+            assert!(!grant.ends_with(" delete") || deletes.contains(&grant.as_str()), "{grant}");
         }
     }
 

@@ -12,7 +12,7 @@ use kube::client::Body;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
-use super::{Backpressure, Deadlines};
+use super::{Backpressure, Deadlines, USER_AGENT};
 use crate::metrics::{ApiRequest, Metrics};
 use crate::server_clock::ServerClock;
 
@@ -119,12 +119,14 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let info = RequestInfo::of(&request);
         if self.settings.role == Role::Reads && info.writes {
             let error = WriteRefused { verb: info.verb, resource: info.resource };
             return Box::pin(async move { Err(error.into()) });
         }
+        let agent = request.headers_mut().entry(http::header::USER_AGENT);
+        agent.or_insert(http::HeaderValue::from_static(USER_AGENT));
         let answer = self.inner.call(request);
         let settings = Arc::clone(&self.settings);
         Box::pin(async move { settings.answer(info, answer).await })
@@ -243,6 +245,7 @@ const RESOURCES: &[&str] = &[
     "clusternamespacemanagers",
     "configmaps",
     "coppiceconfigs",
+    "deletednamespaces",
     "cronjobs",
     "customresourcedefinitions",
     "daemonsets",

@@ -25,7 +25,7 @@ struct Args {
     /// Where to write the kubeconfig [default: a file in the folder for temporary files, removed at the end]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Install the definitions of NamespaceManager and CoppiceConfig
+    /// Install the definitions of the kinds of Coppice
     #[arg(long)]
     crds: bool,
 }

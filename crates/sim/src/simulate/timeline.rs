@@ -88,7 +88,9 @@ fn event_entry(change: &Change) -> Option<TimelineEntry> {
     };
     let manager = (about["kind"] != "CoppiceConfig").then_some(manager);
     let (reason, warning) = (text(&event["reason"]), event["type"] == "Warning");
-    Some(TimelineEntry { at: change.at, namespace, manager, reason, warning, message })
+    // When it happened: Events are written in the background, and one can overtake another.
+    let at = event["eventTime"].as_str().and_then(|at| at.parse().ok()).unwrap_or(change.at);
+    Some(TimelineEntry { at, namespace, manager, reason, warning, message })
 }
 
 /// What outlives a namespace is reported about the manager and about the namespace: once is enough here.

@@ -17,6 +17,8 @@ use coppice_sim::{Done, OPERATOR};
 const READ: Duration = Duration::from_millis(2200);
 /// The kill switch, a hold and `suspend` are honoured within this time, also while many workloads are scaled down.
 const HONOURED: Duration = Duration::from_secs(5);
+/// Records of deletions are kept for so long.
+const RECORDS_KEPT: Duration = Duration::from_hours(30 * 24);
 /// A clock that is wrong by more than this for so long is known to be wrong: the limit is five seconds.
 const WRONG_CLOCK: (SignedDuration, Duration) = (SignedDuration::from_secs(7), Duration::from_secs(15));
 
@@ -96,6 +98,7 @@ pub(super) fn check(record: &RunRecord<'_>, history: &History, found: &mut Findi
     for step in &steps {
         one(record, history, step, found);
     }
+    records(record, history, found);
     budget::check(record, history, &steps, found);
     justified::dates_of_notices(history, found);
 }
@@ -127,6 +130,9 @@ fn one(record: &RunRecord<'_>, history: &History, step: &DestructiveStep<'_>, fo
     if intent.is_none_or(|intent| Some(&intent["uid"]) != uid.as_ref()) {
         found.add(Invariant::IntentFirst, &format!("{what} without an intent in status"));
     }
+    if *action == DestructiveAction::Delete {
+        recorded(record, history, step, uid.as_ref(), found);
+    }
     // A deletion is bound to the revision of its namespace. Of the rest, what is true now may have been changed a moment ago.
     let since = |time: Duration| history.revisions_between(done.sent.saturating_sub(time), done.sent);
     let read = if *action == DestructiveAction::Delete { READ } else { HONOURED };
@@ -156,6 +162,59 @@ fn one(record: &RunRecord<'_>, history: &History, step: &DestructiveStep<'_>, fo
     }
     if let Err((invariant, why)) = justified::at_any(record, history, step, since(read), found) {
         found.add(invariant, &format!("{what}, but {why}"));
+    }
+}
+
+/// Whether there was a record of a deletion before it, and what it says in the end.
+fn recorded(
+    record: &RunRecord<'_>,
+    history: &History,
+    step: &DestructiveStep<'_>,
+    uid: Option<&Value>,
+    found: &mut Findings,
+) {
+    let what = step.what();
+    let before = history.list("deletednamespaces", "", step.change.revision - 1);
+    // That there is an intent is a rule of its own.
+    let decided =
+        |record: &Value| step.intent.is_none_or(|intent| intent["id"] == record["metadata"]["name"]);
+    let about = before.into_iter().find(|record| Some(&record["spec"]["uid"]) == uid && decided(record));
+    let Some(decision) = about.and_then(|record| record["metadata"]["name"].as_str()) else {
+        found.add(Invariant::Recorded, &format!("{what} without a record of the decision"));
+        return;
+    };
+    let last = history.revision_at(record.lasted);
+    let namespace = history.at("namespaces", "", step.namespace, last);
+    let there = namespace.is_some_and(|now| Some(&now["metadata"]["uid"]) == uid);
+    let phase = if there { "Terminating" } else { "Deleted" };
+    let says = history.at("deletednamespaces", "", decision, last).map(|record| &record["status"]["phase"]);
+    // Long runs: it has been kept long enough.
+    let expired = says.is_none() && record.lasted.saturating_sub(step.done.sent) > RECORDS_KEPT;
+    if !expired && says.is_none_or(|says| says != phase) {
+        found.add(Invariant::Recorded, &format!("{what}, and its record says {says:?} instead of {phase}"));
+    }
+}
+
+/// Whether what records say is so, and none is taken away of a namespace that is being deleted or gone.
+fn records(record: &RunRecord<'_>, history: &History, found: &mut Findings) {
+    for change in record.changes.iter().filter(|change| &*change.kind.plural == "deletednamespaces") {
+        let Some(before) = change.before.as_deref() else { continue };
+        let name = before["spec"]["namespace"].as_str().unwrap_or_default();
+        let namespace = history
+            .at("namespaces", "", name, change.revision)
+            .filter(|now| now["metadata"]["uid"] == before["spec"]["uid"]);
+        let phase = |record: &Value| record["status"]["phase"].as_str().unwrap_or_default().to_owned();
+        match change.after.as_deref().map(phase) {
+            Some(now) if now == "Deleted" && namespace.is_some() => {
+                found.add(Invariant::Recorded, &format!("{name} is recorded as deleted, and is there"));
+            }
+            None if phase(before) != "Deleted"
+                && namespace.is_none_or(|now| now["metadata"]["deletionTimestamp"].is_string()) =>
+            {
+                found.add(Invariant::Recorded, &format!("the record of {name} is gone, and so is {name}"));
+            }
+            _ => {}
+        }
     }
 }
 

@@ -43,6 +43,8 @@ pub enum Invariant {
     Preconditions,
     /// There is an intent in status before each effect.
     IntentFirst,
+    /// There is a record of the decision before a namespace is deleted, and it says what became of it.
+    Recorded,
     /// Sizes are remembered before they change, and given back exactly.
     OriginalReplicas,
     /// Each firing has one effect, and policies fire once.
@@ -82,6 +84,7 @@ impl Invariant {
             Self::Clocks => "CLOCKS",
             Self::Preconditions => "ONE DECISION, ONE UID",
             Self::IntentFirst => "CRASH-ONLY",
+            Self::Recorded => "RECORDED",
             Self::OriginalReplicas => "REMEMBERED",
             Self::Once => "ONCE",
             Self::Lease => "LEASE",

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::{Test, in_seconds};
 
 /// Kinds that are watched.
-const KINDS: usize = 5;
+const KINDS: usize = 6;
 
 /// Every `every`-th request is answered by this, beginning with number `from`, and a few times in all: a step that is
 /// refused again and again is tried ever more rarely. Events are left alone: to tell is an effort that is made once.
@@ -184,6 +184,39 @@ fn a_silence_of_90_seconds_stops_deletions_until_an_event_arrives() -> Test {
         drop(silence);
         testbed.done(["due"]).await?;
         testbed.quiet().await?;
+        testbed.verify_reported_once(&replica.operator).await
+    })
+}
+
+#[test]
+fn a_namespace_whose_deletion_cannot_be_recorded_stays_and_its_manager_says_why() -> Test {
+    on_own_plane(async {
+        let mut testbed = FaultTestbed::start().await?;
+        let replica = Replica::start(&testbed.test_cluster).await?;
+        let records = Match::verb("create").resource("deletednamespaces");
+        let answers = [
+            ("refused", FakeResponse::forbidden()),
+            ("unknown", FakeResponse::status(404, "NotFound", "injected: not found")),
+        ];
+        testbed.prepare(&[("unrecorded".to_owned(), Work::Delete)]).await?;
+        let mut begun = false;
+        for (what, answer) in answers {
+            let rule = replica.proxy.add(FaultRule::new(records.clone(), Fault::FakeResponse(answer)));
+            if !begun {
+                testbed.begin(["unrecorded"]).await?;
+                begun = true;
+            }
+            let says = if what == "unknown" { "apply the CRDs" } else { "(403)" };
+            let error = |m: &serde_json::Value| m["status"]["intent"]["lastError"].to_string();
+            let manager = testbed
+                .test_cluster
+                .manager_until("unrecorded", "m", what, |m| error(m).contains(says))
+                .await?;
+            ensure!(error(&manager).contains("not deleted: its record, DeletedNamespace/"), "{manager:#}");
+            ensure!(rule.count() > 0);
+        }
+        ensure!(testbed.test_cluster.namespace_deletes()?.is_empty(), "it was deleted without a record");
+        testbed.done(["unrecorded"]).await?;
         testbed.verify_reported_once(&replica.operator).await
     })
 }

@@ -1,7 +1,7 @@
 //! A fault at each write of each kind of work.
 
 use anyhow::ensure;
-use coppice_plane::proxy::{FakeResponse, Fault, FaultRule};
+use coppice_plane::proxy::{FakeResponse, Fault, FaultRule, Match};
 use coppice_tests::fault_injection::{FaultTestbed, Replica, Work, reservations, writes_about};
 use coppice_tests::on_own_plane;
 
@@ -48,6 +48,11 @@ fn a_write_that_is_lost_refused_repeated_or_not_answered_changes_nothing_in_the_
         for (n, (word, fault)) in (1..).zip(faults()) {
             let rule = FaultRule::new(reservations(), fault).from(n).once();
             rules.push((format!("reservation-{word}"), replica.proxy.add(rule)));
+        }
+        for (n, (word, fault)) in (1..).zip(faults()) {
+            let record = Match::verb("create").resource("deletednamespaces");
+            let rule = FaultRule::new(record, fault).from(n).once();
+            rules.push((format!("record-{word}"), replica.proxy.add(rule)));
         }
         testbed.begin(of(false).map(|(name, _)| name.as_str())).await?;
         testbed.wake(sleepers()).await?;

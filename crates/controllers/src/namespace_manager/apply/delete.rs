@@ -1,11 +1,13 @@
-//! Deleting the namespace: read everything again, decide again, reserve budget, and only then delete that very revision.
+//! Deleting the namespace: read everything again, decide again, store the record, reserve budget, and only then delete that
+//! very revision.
 
 use std::time::Duration;
 
 use coppice_actions::delete::{self, Deletion};
+use coppice_actions::deletion_record::{self, StoredRecord};
 use coppice_actions::governor::{Reservation, ReservationError};
-use coppice_api::Reason;
 use coppice_api::manager::Intent;
+use coppice_api::{DeletedNamespaceSpec, Reason};
 use coppice_kinds::Manager;
 use coppice_lifecycle::record::StepOutcome;
 use coppice_mutants::Mutant;
@@ -31,7 +33,7 @@ pub(super) async fn execute(
     key: &ManagerKey,
     intent: &Intent,
 ) -> Result<StepResult, Interruption> {
-    let (mut verified, reservation) = authorize(shared, permit, key, intent).await?;
+    let (mut verified, record, reservation) = authorize(shared, permit, key, intent).await?;
     let mut lost = "the API server took too long to record the reservation";
     for _ in 0..MAX_ATTEMPTS {
         let Some(namespace) = &verified.namespace else { return Ok(StepResult::Gone) };
@@ -46,7 +48,7 @@ pub(super) async fn execute(
                 permit,
                 &reservation,
                 &verified.settings,
-                &intent.uid,
+                &record,
                 namespace,
             )
             .await;
@@ -75,17 +77,45 @@ pub(super) async fn execute(
     Ok(StepResult::Completed(StepOutcome::failed(error), Manager::clone(&verified.manager)))
 }
 
-/// Everything that a destructive step needs: facts read again that still ask for it, and a reservation by settings that
+/// Stores what is about to be deleted, and why: it remains when the manager is gone with its namespace.
+pub(super) async fn store_record(
+    shared: &ControllerContext,
+    permit: &Permit,
+    verified: &Observation,
+    intent: &Intent,
+) -> Result<StoredRecord, StepResult> {
+    let Some(namespace) = &verified.namespace else { return Err(StepResult::Gone) };
+    let spec = DeletedNamespaceSpec {
+        namespace: namespace.name.clone(),
+        uid: intent.uid.clone(),
+        namespace_created: namespace.created,
+        manager: verified.manager.name.to_string(),
+        policy: intent.policy.clone(),
+        decided_at: intent.decided_at,
+        attempted_at: shared.now_in_milliseconds(),
+        reason: intent.reason.clone(),
+        evidence: intent.evidence.clone(),
+    };
+    deletion_record::store(&shared.clients, permit, &intent.id, &spec).await.map_err(|error| {
+        let error =
+            format!("not deleted: its record, DeletedNamespace/{}, is not stored: {error}", intent.id);
+        StepResult::Completed(StepOutcome::failed(error), Manager::clone(&verified.manager))
+    })
+}
+
+/// Everything that a deletion needs: facts read again that still ask for it, its record, and a reservation by settings that
 /// still allow it.
 async fn authorize(
     shared: &ControllerContext,
     permit: &Permit,
     key: &ManagerKey,
     intent: &Intent,
-) -> Result<(Observation, Reservation), Interruption> {
-    // Before the reservation, so that caches that are behind cost no budget.
+) -> Result<(Observation, StoredRecord, Reservation), Interruption> {
+    // Before the reservation, so that neither caches that are behind nor a record that cannot be stored cost budget.
     let verified = reverify(shared, key, intent).await?;
-    reserve_and_reverify(shared, permit, key, intent, verified).await
+    let record = store_record(shared, permit, &verified, intent).await?;
+    let (verified, reservation) = reserve_and_reverify(shared, permit, key, intent, verified).await?;
+    Ok((verified, record, reservation))
 }
 
 /// Reserves a step that a fresh read asks for.

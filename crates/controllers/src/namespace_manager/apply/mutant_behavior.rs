@@ -59,6 +59,9 @@ pub(super) async fn record_before_delete(
         }
         Err(Interruption::Failed(error)) => return (Applied::Failed(error), EventBatch::default()),
     };
+    let Ok(record) = super::delete::store_record(shared, permit, &verified, &intent).await else {
+        return (Applied::CheckAt(in_one_second(shared)), EventBatch::default());
+    };
     let manager = Manager::clone(&verified.manager);
     let recorded =
         record_outcome(shared, permit, intent.clone(), StepOutcome::Deleted, manager, &BTreeSet::new()).await;
@@ -66,9 +69,7 @@ pub(super) async fn record_before_delete(
         (super::delete::reserve(shared, permit, &verified).await, &verified.namespace)
     {
         let settings = &verified.settings;
-        drop(
-            delete::namespace(&shared.clients, permit, &reservation, settings, &intent.uid, namespace).await,
-        );
+        drop(delete::namespace(&shared.clients, permit, &reservation, settings, &record, namespace).await);
     }
     recorded
 }

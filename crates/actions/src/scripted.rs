@@ -1,0 +1,62 @@
+//! Clients of an API server that answers as a test says.
+
+use std::sync::{Arc, Mutex};
+
+use coppice_runtime::client::{Clients, Deadlines};
+use coppice_runtime::clock::Clock;
+use coppice_runtime::metrics::Metrics;
+use coppice_runtime::server_clock::ServerClock;
+use http::{HeaderMap, Method, Request, Response};
+use http_body_util::BodyExt as _;
+use jiff::Timestamp;
+use kube::client::Body;
+use kube::core::Status;
+use serde_json::Value;
+use tower::BoxError;
+
+/// An answer.
+pub(crate) enum Answer {
+    /// This object, with this code.
+    Object(u16, Value),
+    /// This code.
+    Refused(u16),
+    /// None at all.
+    Never,
+}
+
+/// A request that was made.
+pub(crate) struct Sent {
+    pub(crate) method: Method,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Value,
+}
+
+/// Clients whose requests are answered by method and path, and what they have sent.
+pub(crate) fn scripted(
+    answer: impl Fn(&Method, &str) -> Answer + Send + Sync + 'static,
+) -> (Clients, Arc<Mutex<Vec<Sent>>>) {
+    let requests: Arc<Mutex<Vec<Sent>>> = Arc::default();
+    let (log, answer) = (Arc::clone(&requests), Arc::new(answer));
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (log, answer) = (Arc::clone(&log), Arc::clone(&answer));
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = serde_json::from_slice(&body.collect().await?.to_bytes()).unwrap_or(Value::Null);
+            let answer = answer(&parts.method, parts.uri.path());
+            log.lock().unwrap().push(Sent { method: parts.method, headers: parts.headers, body });
+            let (code, body) = match answer {
+                Answer::Object(code, object) => (code, object),
+                Answer::Refused(code) => {
+                    (code, serde_json::to_value(Status::failure("no", "Odd").with_code(code))?)
+                }
+                Answer::Never => std::future::pending().await,
+            };
+            let body = axum::body::Body::from(serde_json::to_vec(&body)?);
+            Ok::<_, BoxError>(Response::builder().status(code).body(body)?)
+        }
+    });
+    let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+    let server_clock = ServerClock::new(Clock::following_tokio(now));
+    let clients = Clients::over(&service, Deadlines::default(), &server_clock, &Metrics::new("test"));
+    (clients, requests)
+}

@@ -1,0 +1,99 @@
+//! Carries a step out, once a fresh read has confirmed what the caches say.
+
+use coppice_api::{DeletedNamespaceStatus, DeletionPhase};
+use coppice_kinds::{DeletedNamespaces, Managers, Namespaces};
+use coppice_lifecycle::facts::NamespaceFacts;
+use coppice_mutants::{Mutant, active};
+use coppice_runtime::error::chain;
+use coppice_runtime::leader::Permit;
+use coppice_runtime::read;
+use coppice_runtime::write::{self, WriteError};
+
+use super::observe::{self, Observation};
+use super::plan::RecordStep;
+use crate::context::ControllerContext;
+
+/// Why a record is not as it should be yet.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum UpdateRecordError {
+    /// What it is about could not be read.
+    #[error("what it is about cannot be read: {}", chain(.0))]
+    Read(#[from] kube::Error),
+    /// The caches are behind what was read.
+    #[error("the caches are behind")]
+    CacheBehind,
+    /// It could not be written.
+    #[error("{0}")]
+    Write(#[from] WriteError),
+}
+
+impl UpdateRecordError {
+    /// Whether that is usual: something changed a moment ago.
+    pub(super) const fn is_race(&self) -> bool {
+        matches!(self, Self::CacheBehind | Self::Write(WriteError::Conflict))
+    }
+
+    /// A label of metrics.
+    pub(super) const fn category(&self) -> &'static str {
+        match self {
+            Self::Read(_) | Self::Write(_) => "api",
+            Self::CacheBehind => "behind",
+        }
+    }
+}
+
+pub(super) async fn apply(
+    shared: &ControllerContext,
+    permit: &Permit,
+    observation: &Observation,
+    step: RecordStep,
+) -> Result<(), UpdateRecordError> {
+    let record = &*observation.record;
+    let written = match step {
+        RecordStep::Mark(phase) => {
+            let gone = phase == DeletionPhase::Deleted;
+            if gone && namespace(shared, observation).await?.is_some() && !active(Mutant::DeletedUnread) {
+                return Err(UpdateRecordError::CacheBehind);
+            }
+            let deleted_at = (phase == DeletionPhase::Deleted).then(|| shared.now_in_milliseconds());
+            let status = DeletedNamespaceStatus { phase: Some(phase), deleted_at };
+            write::status::<DeletedNamespaces>(&shared.clients, permit, record, &status).await.map(drop)
+        }
+        RecordStep::Withdraw => {
+            // In this order: a deletion that is accepted in between is seen in the namespace.
+            let decided = is_decided(shared, observation).await?;
+            let present =
+                namespace(shared, observation).await?.is_some_and(|namespace| !namespace.terminating);
+            if (decided || !present) && !active(Mutant::RecordWithdrawnAtOnce) {
+                return Err(UpdateRecordError::CacheBehind);
+            }
+            write::delete::<DeletedNamespaces>(&shared.clients, permit, record).await
+        }
+        RecordStep::Expire | RecordStep::MakeRoom => {
+            write::delete::<DeletedNamespaces>(&shared.clients, permit, record).await
+        }
+    };
+    match written {
+        // Gone: somebody has deleted it.
+        Ok(()) | Err(WriteError::Gone) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The very namespace that the record is about, by a fresh read; none if it is gone.
+async fn namespace(
+    shared: &ControllerContext,
+    observation: &Observation,
+) -> Result<Option<NamespaceFacts>, kube::Error> {
+    let Ok(fields) = &observation.record.spec else { return Ok(None) };
+    let now = read::get::<Namespaces>(&shared.clients.reads, "", &fields.namespace).await?;
+    Ok(now.filter(|now| *now.uid == *fields.uid))
+}
+
+/// Whether its manager still stands by the decision, by a fresh read.
+async fn is_decided(shared: &ControllerContext, observation: &Observation) -> Result<bool, kube::Error> {
+    let record = &observation.record;
+    let Ok(fields) = &record.spec else { return Ok(true) };
+    let manager = read::get::<Managers>(&shared.clients.reads, &fields.namespace, &fields.manager).await?;
+    Ok(manager.is_some_and(|manager| observe::stands_by(&manager, &record.name)))
+}

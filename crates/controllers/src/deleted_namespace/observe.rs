@@ -1,0 +1,91 @@
+//! A record, and what the caches know of its namespace and its manager.
+
+use std::sync::Arc;
+
+use coppice_api::DeletionPhase;
+use coppice_kinds::{DeletionRecord, Manager};
+use coppice_runtime::store::Freshness;
+use jiff::Timestamp;
+
+use super::RecordKey;
+use super::plan::{MAX_RECORDS, OldestKept};
+use crate::context::ControllerContext;
+
+/// What there is of the namespace that a record is about. One of the same name with another uid is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NamespaceState {
+    /// It is there.
+    Present,
+    /// It is being deleted.
+    Terminating,
+    /// There is none.
+    Gone,
+    /// The cache is behind, or what it holds of the namespace cannot be understood.
+    Unknown,
+}
+
+/// What there is.
+pub(super) struct Observation {
+    pub(super) record: Arc<DeletionRecord>,
+    pub(super) namespace: NamespaceState,
+    /// Whether its manager stands by the decision.
+    pub(super) decided: bool,
+    /// Whether it is one of the oldest, where there are too many.
+    pub(super) surplus: bool,
+    pub(super) now: Timestamp,
+}
+
+/// None if there is no such record.
+pub(super) fn observe(
+    shared: &ControllerContext,
+    key: &RecordKey,
+    oldest_kept: Option<&OldestKept>,
+) -> Option<Observation> {
+    let record = shared.deleted_namespaces.get("", &key.0)?;
+    let fields = record.spec.as_deref().ok();
+    let namespace = fields.map_or(NamespaceState::Unknown, |f| namespace_state(shared, &f.namespace, &f.uid));
+    let manager = fields.and_then(|f| shared.managers.get(&f.namespace, &f.manager));
+    let decided = manager.is_some_and(|manager| stands_by(&manager, &record.name));
+    let surplus = oldest_kept.is_some_and(|oldest| oldest.is_after(&record));
+    Some(Observation { namespace, decided, surplus, now: shared.now(), record })
+}
+
+/// Whether a manager has the intent of a decision, or has carried it out. One whose status another version wrote may have.
+pub(super) fn stands_by(manager: &Manager, decision: &str) -> bool {
+    let status = &manager.status;
+    let intent = status.intent.as_ref().is_some_and(|intent| intent.id == decision);
+    let fired = status.last_firing.as_ref().is_some_and(|firing| firing.id == decision);
+    intent || fired || manager.status_error.is_some()
+}
+
+fn namespace_state(shared: &ControllerContext, name: &str, uid: &str) -> NamespaceState {
+    let fresh = matches!(shared.namespaces.freshness(), Freshness::Fresh(_));
+    match shared.namespaces.get("", name) {
+        _ if !fresh || shared.namespaces.unreadable_object(name).is_some() => NamespaceState::Unknown,
+        Some(namespace) if namespace.uid != uid => NamespaceState::Gone,
+        Some(namespace) if namespace.terminating => NamespaceState::Terminating,
+        Some(_) => NamespaceState::Present,
+        None => NamespaceState::Gone,
+    }
+}
+
+/// The records of namespaces of this name that do not say `Deleted` yet.
+pub(super) fn open_records(shared: &ControllerContext, namespace: &str) -> Vec<RecordKey> {
+    let mut open = Vec::new();
+    shared.deleted_namespaces.for_each(|record| {
+        let of_it = record.spec.as_ref().is_ok_and(|fields| &*fields.namespace == namespace);
+        if of_it && record.status.phase != Some(DeletionPhase::Deleted) {
+            open.push(RecordKey(record.name.as_ref().into()));
+        }
+    });
+    open
+}
+
+/// The oldest record that is kept; none while there are not too many.
+pub(super) fn oldest_kept(shared: &ControllerContext) -> Option<OldestKept> {
+    let surplus = shared.deleted_namespaces.len().checked_sub(MAX_RECORDS).filter(|surplus| *surplus > 0)?;
+    let mut all = Vec::new();
+    shared.deleted_namespaces.for_each(|record| all.push(OldestKept::of(record)));
+    all.sort_unstable();
+    all.into_iter().nth(surplus)
+}

@@ -1,0 +1,106 @@
+//! What becomes of a record. Pure.
+
+use coppice_api::DeletionPhase;
+use coppice_kinds::DeletionRecord;
+use coppice_mutants::{Mutant, active};
+use jiff::{SignedDuration, Timestamp};
+
+use super::observe::{NamespaceState, Observation};
+
+/// Records are kept for so long after their namespace was gone.
+const KEPT_FOR: SignedDuration = SignedDuration::from_hours(30 * 24);
+/// At most so many records are kept: the newest.
+pub(super) const MAX_RECORDS: usize = 10_000;
+/// A record whose decision was given up is withdrawn this long after the last attempt, of which every request has ended by
+/// then.
+const SETTLED_AFTER: SignedDuration = SignedDuration::from_mins(1);
+/// What is not known is looked at again after this time, and so is a namespace whose deletion may have been accepted: the
+/// cache learns that from the answer, and is then not changed by the event that would wake the record.
+const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
+
+/// A step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RecordStep {
+    /// Write how far the deletion is.
+    Mark(DeletionPhase),
+    /// Delete the record: the deletion was given up, and its namespace is there.
+    Withdraw,
+    /// Delete the record: it has been kept long enough.
+    Expire,
+    /// Delete the record: there are too many, and it is one of the oldest.
+    MakeRoom,
+}
+
+/// What to do now, and when to look again.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct RecordPlan {
+    pub(super) step: Option<RecordStep>,
+    pub(super) next_check: Option<Timestamp>,
+}
+
+/// The oldest record that is kept where there are too many: by creation, and by name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct OldestKept(Timestamp, Box<str>);
+
+impl OldestKept {
+    pub(super) fn of(record: &DeletionRecord) -> Self {
+        Self(record.created, record.name.clone())
+    }
+
+    /// Whether this one comes after a record: that one is surplus.
+    pub(super) fn is_after(&self, record: &DeletionRecord) -> bool {
+        (record.created, &record.name) < (self.0, &self.1)
+    }
+}
+
+/// The next step.
+pub(super) fn plan(observation: &Observation) -> RecordPlan {
+    let Observation { record, now, .. } = observation;
+    let after = |from: Timestamp, time: SignedDuration| from.checked_add(time).unwrap_or(Timestamp::MAX);
+    let now_or = |due: Timestamp, step: RecordStep| {
+        if due <= *now { at_once(step) } else { RecordPlan { step: None, next_check: Some(due) } }
+    };
+    if record.terminating {
+        // Somebody deletes it, and finalizers keep it: nothing is left to do.
+        return RecordPlan { step: None, next_check: None };
+    }
+    let (Ok(fields), None) = (&record.spec, &record.status_error) else {
+        // Another version wrote it. It is still evidence, and not kept longer than others.
+        return now_or(after(record.created, KEPT_FOR), RecordStep::Expire);
+    };
+    match (record.status.phase, observation.namespace) {
+        (Some(DeletionPhase::Deleted), _) if observation.surplus => at_once(RecordStep::MakeRoom),
+        (Some(DeletionPhase::Deleted), _) => {
+            let gone = record.status.deleted_at.unwrap_or(record.created);
+            now_or(after(gone, KEPT_FOR), RecordStep::Expire)
+        }
+        (_, NamespaceState::Gone) => at_once(RecordStep::Mark(DeletionPhase::Deleted)),
+        (None, NamespaceState::Terminating) if active(Mutant::DeletedUnread) => {
+            at_once(RecordStep::Mark(DeletionPhase::Deleted))
+        }
+        (None, NamespaceState::Terminating) => at_once(RecordStep::Mark(DeletionPhase::Terminating)),
+        (None, NamespaceState::Present) if active(Mutant::RecordWithdrawnAtOnce) => {
+            at_once(RecordStep::Withdraw)
+        }
+        (None, NamespaceState::Present) if !observation.decided => {
+            now_or(after(fields.attempted_at, SETTLED_AFTER), RecordStep::Withdraw)
+        }
+        // One whose namespace is not known for so long will not be.
+        (_, NamespaceState::Unknown) if after(record.created, KEPT_FOR) <= *now => {
+            at_once(RecordStep::Expire)
+        }
+        (_, NamespaceState::Unknown | NamespaceState::Present) => {
+            RecordPlan { step: None, next_check: Some(after(*now, LOOK_AGAIN)) }
+        }
+        // The end of its namespace wakes it.
+        (_, NamespaceState::Terminating) => RecordPlan { step: None, next_check: None },
+    }
+}
+
+const fn at_once(step: RecordStep) -> RecordPlan {
+    RecordPlan { step: Some(step), next_check: None }
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

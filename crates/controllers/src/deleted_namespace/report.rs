@@ -1,0 +1,50 @@
+//! Reports what becomes of records: log and metrics.
+
+use coppice_api::DeletionPhase;
+
+use super::RecordKey;
+use super::apply::UpdateRecordError;
+use super::observe::Observation;
+use super::plan::RecordStep;
+use crate::context::ControllerContext;
+
+/// Reports a step.
+pub(super) fn report(observation: &Observation, step: RecordStep) {
+    let record = &observation.record;
+    let fields = record.spec.as_deref().ok();
+    let message = match step {
+        RecordStep::Mark(DeletionPhase::Terminating) => "the namespace is being deleted",
+        RecordStep::Mark(DeletionPhase::Deleted) => "the namespace is gone",
+        RecordStep::Withdraw => "the deletion was given up: its record is withdrawn",
+        RecordStep::Expire => "the record of the deletion was kept long enough: it is deleted",
+        RecordStep::MakeRoom => "there are too many records of deletions: one of the oldest is deleted",
+    };
+    tracing::info!(
+        namespace = %fields.map_or("", |f| &f.namespace),
+        namespace_uid = fields.map_or("", |f| &f.uid),
+        decision = %record.name,
+        "{message}"
+    );
+}
+
+/// Reports that a record could not be brought up to date.
+pub(super) fn failed(key: &RecordKey, error: &UpdateRecordError) {
+    if error.is_race() {
+        tracing::debug!(decision = %key, %error, "the record of a deletion is updated a moment later");
+    } else {
+        tracing::warn!(decision = %key, %error, "the record of a deletion could not be updated; it is tried again");
+    }
+}
+
+/// Counts records by phase, for metrics.
+pub(super) fn count(shared: &ControllerContext) {
+    let (mut pending, mut terminating, mut deleted) = (0, 0, 0);
+    shared.deleted_namespaces.for_each(|record| match record.status.phase {
+        None => pending += 1,
+        Some(DeletionPhase::Terminating) => terminating += 1,
+        Some(DeletionPhase::Deleted) => deleted += 1,
+    });
+    shared.metrics.deleted_namespaces("Pending", pending);
+    shared.metrics.deleted_namespaces(DeletionPhase::Terminating.as_str(), terminating);
+    shared.metrics.deleted_namespaces(DeletionPhase::Deleted.as_str(), deleted);
+}

@@ -1,0 +1,39 @@
+//! `DeletedNamespace`, of which caches keep little: there are thousands.
+
+use coppice_api::DeletedNamespaceStatus;
+use coppice_runtime::object::{Object, OwnKind};
+use coppice_runtime::own_kind;
+use jiff::Timestamp;
+use serde::Deserialize;
+
+/// A `DeletedNamespace`.
+pub type DeletionRecord = Object<DeletedNamespaceFields, DeletedNamespaceStatus>;
+
+/// What is kept of the spec of a `DeletedNamespace`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeletedNamespaceFields {
+    /// The namespace's name.
+    pub namespace: Box<str>,
+    /// The namespace's uid.
+    pub uid: Box<str>,
+    /// The manager that had it deleted.
+    pub manager: Box<str>,
+    /// When the operator last set out to delete the namespace.
+    pub attempted_at: Timestamp,
+}
+
+/// Every `DeletedNamespace`.
+#[derive(Debug)]
+pub struct DeletedNamespaces;
+
+own_kind!(DeletedNamespaces, "/apis/coppice.dev/v1alpha1", "deletednamespaces");
+
+impl OwnKind for DeletedNamespaces {
+    type Spec = DeletedNamespaceFields;
+    type Status = DeletedNamespaceStatus;
+    const KIND: &'static str = "DeletedNamespace";
+    const NAMESPACED: bool = false;
+    /// The operator writes it; most of it is evidence.
+    const MAX_SPEC_BYTES: usize = 1 << 20;
+}
