@@ -1,7 +1,9 @@
 //! From objects of the API to the facts that a decision needs: the same as the operator's own conversion.
 
 use coppice_api::manager::{NamespaceManagerSpec, NamespaceManagerStatus};
-use coppice_api::{CoppiceConfigSpec, CoppiceConfigStatus, Labels};
+use coppice_api::{
+    CoppiceConfigSpec, CoppiceConfigStatus, DeletedNamespaceSpec, DeletedNamespaceStatus, Labels,
+};
 use coppice_lifecycle::facts::{JobFacts, JobState, NamespaceFacts, PodFacts, PodPhase};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
@@ -26,6 +28,8 @@ pub(crate) struct Object<S, T> {
 pub(crate) type Manager = Object<NamespaceManagerSpec, NamespaceManagerStatus>;
 /// A `CoppiceConfig`.
 pub(crate) type Config = Object<CoppiceConfigSpec, CoppiceConfigStatus>;
+/// A `DeletedNamespace`.
+pub(crate) type DeletedRecord = Object<DeletedNamespaceSpec, DeletedNamespaceStatus>;
 
 #[derive(Deserialize)]
 struct Wire {

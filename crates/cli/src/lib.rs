@@ -19,6 +19,7 @@ mod files;
 mod live;
 mod local;
 mod print;
+mod records;
 mod resolved_plan;
 mod terminal;
 mod validate;

@@ -116,6 +116,8 @@ fn collect(all: &mut Collected, place: &str, mut object: Value, reading: &Readin
             report(all, place, &object);
             all.config = Config::from_json(object).ok().or(all.config.take());
         }
+        // What is gone changes no plan; only the operator writes these.
+        ("coppice.dev/v1alpha1", "DeletedNamespace") => {}
         (other, kind) if other.starts_with("coppice.dev/") => {
             all.problems.push(format!("{place}: this version knows no kind {kind} of {other}"));
         }

@@ -111,5 +111,8 @@ fn the_definitions_are_printed_as_yaml() {
             value["metadata"]["name"].as_str().unwrap().to_owned()
         })
         .collect();
-    assert_eq!(names, ["coppiceconfigs.coppice.dev", "namespacemanagers.coppice.dev"]);
+    assert_eq!(
+        names,
+        ["coppiceconfigs.coppice.dev", "deletednamespaces.coppice.dev", "namespacemanagers.coppice.dev"]
+    );
 }

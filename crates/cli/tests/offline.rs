@@ -247,3 +247,12 @@ fn files_without_settings_use_the_defaults_and_a_note_says_so() {
         assert_eq!((known.out, known.code), (assumed.out, assumed.code), "{line}");
     }
 }
+
+#[test]
+fn records_of_deleted_namespaces_in_a_dump_change_nothing() {
+    let record = "---\napiVersion: coppice.dev/v1alpha1\nkind: DeletedNamespace\nmetadata: {name: fire-1, creationTimestamp: 2026-03-01T12:00:00Z}\nspec: {namespace: shop}\n";
+    let with = format!("{}\n{record}", cluster());
+    for line in ["coppice plan -f -", "coppice simulate --for 1d -f -"] {
+        assert_eq!(run(line, &with).all(), run(line, &cluster()).all(), "{line}");
+    }
+}

@@ -26,12 +26,13 @@ use crate::{Exit, Io, live};
 /// Explain what happens to a namespace, and why not
 ///
 /// Every policy with its verdict, what will happen next, what stands in the way, and what has happened. Of a namespace
-/// that is gone it tells what the Events remember.
+/// that is gone: when and why Coppice deleted it, and the Events that are left.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   coppice explain team-a                         every manager of namespace team-a
   coppice explain team-a/e2e --at +2h            one manager, as it would be in two hours
   coppice explain team-a -f dump.yaml            from files, without a cluster
+  coppice explain old-team                       a namespace that is gone: when and why Coppice deleted it
 
 Exit codes: 0 all is clear, 3 something is refused or unknown, 1 error, 2 usage.")]
 pub(crate) struct ExplainArgs {
@@ -105,8 +106,10 @@ pub(crate) async fn run(args: &ExplainArgs, connection: &ConnectionArgs, io: &mu
     if args.source.files.is_empty() {
         let client = connect(connection, io).await?.client;
         // A user who may not read namespaces still gets what the managers report.
-        if matches!(live::namespace(&client, namespace).await, Ok(None)) {
-            return deleted::run(&client, namespace, args.output.output, io).await;
+        match live::namespace(&client, namespace).await {
+            Ok(None) => return deleted::run(&client, namespace, args.output.output, io).await,
+            Ok(Some(now)) => deleted::note_earlier(&client, &now, io).await?,
+            Err(_) => {}
         }
     }
     let wanted = super::ManagerFilter { namespace: Some(namespace), name: args.target.name.as_deref() };

@@ -1,64 +1,84 @@
-//! `coppice list`: the managers as the operator reports them.
+//! `coppice list`: the managers as the operator reports them, or the namespaces that it deleted.
+
+mod deleted;
 
 use anyhow::Result;
 use clap::Args;
 use coppice_api::manager::Phase;
+use serde::Serialize;
 use serde_json::json;
 
 use crate::args::{ConnectionArgs, Format, OutputArgs};
 use crate::connect::connect;
-use crate::facts::Manager;
+use crate::facts::{Manager, Object};
 use crate::print::{self, Cell, Table};
 use crate::write::resource_name;
 use crate::{Exit, Io, live};
 
-/// List managers as the operator last reported them
+/// List managers as the operator last reported them, or the namespaces that it deleted
 ///
 /// `coppice plan` computes what will happen instead of reading what was reported.
 #[derive(Debug, Args)]
-#[command(visible_alias = "ls", after_help = "Exit codes: 0 listed, 1 error, 2 usage.")]
+#[command(
+    visible_alias = "ls",
+    after_help = "Examples:
+  coppice list -A                                the managers of all namespaces
+  coppice list --deleted                         the namespaces that Coppice deleted in the last 30 days
+  coppice list --deleted -n team-a -o wide       those of the name team-a, with uid and decision
+
+Phases of a deleted namespace: Pending (decided, and not being deleted yet), Terminating (being deleted), Deleted (gone).
+Exit codes: 0 listed, 1 error, 2 usage."
+)]
 pub(crate) struct ListArgs {
     /// All namespaces
     #[arg(short = 'A', long)]
     all_namespaces: bool,
-    /// Only managers with these labels: a=b,c in (d,e),!f
+    /// Only managers, or with --deleted only records, with these labels: a=b,c in (d,e),!f
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     selector: Option<String>,
+    /// The namespaces that Coppice deleted, the newest decision first; of every name, unless -n gives one
+    #[arg(long)]
+    deleted: bool,
     #[command(flatten)]
     output: OutputArgs,
 }
 
 pub(crate) async fn run(args: &ListArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
+    if args.deleted {
+        return deleted::run(args, connection, io).await;
+    }
     let api = connect(connection, io).await?;
     let namespace = (!args.all_namespaces).then_some(api.namespace.as_str());
     let managers = live::managers(&api.client, namespace, args.selector.as_deref()).await?;
     match args.output.output {
-        Format::Json => print::json(io.out, &as_list(&managers)?)?,
-        Format::Yaml => print::yaml(io.out, &as_list(&managers)?)?,
+        Format::Json => print::json(io.out, &as_list("NamespaceManager", &managers)?)?,
+        Format::Yaml => print::yaml(io.out, &as_list("NamespaceManager", &managers)?)?,
         Format::Name => {
             for manager in &managers {
                 writeln!(io.screen(), "{}", resource_name(manager.name()))?;
             }
         }
-        Format::Table | Format::Wide if managers.is_empty() => {
-            let place = namespace.map_or_else(String::new, |n| format!(" in {n} namespace"));
-            io.print_note(&format!("No resources found{place}."))?;
-        }
+        Format::Table | Format::Wide if managers.is_empty() => nothing_found(namespace, io)?,
         Format::Table | Format::Wide => table(&managers, args, io)?,
     }
     Ok(Exit::Ok)
 }
 
-fn as_list(managers: &[Manager]) -> Result<serde_json::Value> {
-    let mut items = Vec::with_capacity(managers.len());
-    for manager in managers {
+fn nothing_found(namespace: Option<&str>, io: &mut Io<'_>) -> Result<()> {
+    let place = namespace.map_or_else(String::new, |n| format!(" in {n} namespace"));
+    Ok(io.print_note(&format!("No resources found{place}."))?)
+}
+
+fn as_list<S: Serialize, T: Serialize>(kind: &str, objects: &[Object<S, T>]) -> Result<serde_json::Value> {
+    let mut items = Vec::with_capacity(objects.len());
+    for object in objects {
         let mut item = json!({
             "apiVersion": "coppice.dev/v1alpha1",
-            "kind": "NamespaceManager",
-            "metadata": manager.meta,
-            "status": manager.status,
+            "kind": kind,
+            "metadata": object.meta,
+            "status": object.status,
         });
-        if let Ok(spec) = &manager.spec {
+        if let Ok(spec) = &object.spec {
             item["spec"] = serde_json::to_value(spec)?;
         }
         if let Some(metadata) = item["metadata"].as_object_mut() {

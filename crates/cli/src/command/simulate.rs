@@ -134,6 +134,10 @@ fn from_files(
     let mut objects: Vec<Value> = Vec::new();
     let mut named = std::collections::BTreeSet::new();
     for (_, mut object) in documents.iter().flat_map(Document::objects) {
+        // A simulation of the cluster does not read them either: no decision rests on what is gone.
+        if object["kind"] == "DeletedNamespace" && object["apiVersion"] == "coppice.dev/v1alpha1" {
+            continue;
+        }
         let cluster_wide = ["Namespace", "CoppiceConfig"].iter().any(|kind| object["kind"] == *kind);
         if cluster_wide {
             named.extend(object["metadata"]["name"].as_str().map(str::to_owned));
