@@ -217,6 +217,7 @@ fn a_namespace_whose_deletion_cannot_be_recorded_stays_and_its_manager_says_why(
         }
         ensure!(testbed.test_cluster.namespace_deletes()?.is_empty(), "it was deleted without a record");
         testbed.done(["unrecorded"]).await?;
+        testbed.quiet().await?;
         testbed.verify_reported_once(&replica.operator).await
     })
 }
