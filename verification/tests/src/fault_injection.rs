@@ -20,7 +20,7 @@ pub const FAST_LEASE: [&str; 2] = ["--lease-retry-period", "1s"];
 /// Over soon enough to be waited for, where an operator is killed or stopped and another takes over; and not so soon that a
 /// busy machine makes the leader lose it.
 pub const SHORT_LEASE: [&str; 6] =
-    ["--lease-duration", "15s", "--lease-renew-deadline", "10s", "--lease-retry-period", "1s"];
+    ["--lease-duration", "30s", "--lease-renew-deadline", "22s", "--lease-retry-period", "1s"];
 
 /// So many renewals of the lease with nothing else between them are a quiet operator.
 const QUIET: usize = 5;

@@ -57,7 +57,8 @@ fn a_tenant_holds_releases_and_wakes_also_after_the_operator_was_restarted() -> 
         ensure!(size().await? == 0);
         operator.terminate().await?;
         let _operator = Operator::start(&test_cluster).await?;
-        let (code, out, err) = coppice(&test_cluster, ALICE, &["wake", "team-a/sleep"]).await?;
+        let (code, out, err) =
+            coppice(&test_cluster, ALICE, &["wake", "team-a/sleep", "--timeout=300s"]).await?;
         ensure!(code == 0, "{code}: {out}{err}");
         ensure!(size().await? == 3, "{out}{err}");
 

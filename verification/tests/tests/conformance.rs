@@ -74,7 +74,7 @@ fn the_server_in_memory_answers_as_the_real_one() -> anyhow::Result<()> {
         let definitions = definitions.to_str().context("a path that is no text")?;
         test_cluster.kubectl(ADMIN, &["apply", "--server-side", "-f", definitions]).await?;
         test_cluster
-            .kubectl(ADMIN, &["wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"])
+            .kubectl(ADMIN, &["wait", "crd", "--all", "--for=condition=Established", "--timeout=300s"])
             .await?;
         let real = Real::new(&test_cluster.plane)?;
         for plural in ["namespacemanagers", "coppiceconfigs", "deletednamespaces"] {

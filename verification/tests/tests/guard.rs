@@ -47,6 +47,16 @@ fn our_account_cannot_delete_without_preconditions_or_what_is_protected() -> Tes
         let another = json!({"uid": "11111111-2222-3333-4444-555555555555", "resourceVersion": good["resourceVersion"]});
         let wrong = delete(test_cluster, "plain", another).await;
         ensure!(refused(&wrong, "Conflict") || refused(&wrong, "recondition"), "{wrong:?}");
+        // A policy with parameters is ignored until the API server has found their kind.
+        test_cluster
+            .until("the policy of the settings is in force", async || {
+                let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["All"],
+                                     "preconditions": of("guarded-by-name").await.ok()?});
+                let args = ["delete", "--raw", "/api/v1/namespaces/guarded-by-name", "-f", "-"];
+                let answer = test_cluster.kubectl_stdin(OPERATOR, &args, &options.to_string()).await;
+                refused(&answer, "is protected").then_some(())
+            })
+            .await?;
         for name in ["guarded-by-name", "labelled", "labelled-no", "coppice-system"] {
             let answer = delete(test_cluster, name, of(name).await?).await;
             ensure!(refused(&answer, "is protected"), "{name}: {answer:?}");

@@ -96,7 +96,7 @@ fn kubectl_applies_gets_watches_describes_and_deletes() -> anyhow::Result<()> {
         );
 
         sim.kubectl(&["apply", "--server-side", "-f", "-"], WEB).await?;
-        let wait = ["wait", "-n", "shop", "deployment/web", "--for=condition=Available", "--timeout=60s"];
+        let wait = ["wait", "-n", "shop", "deployment/web", "--for=condition=Available", "--timeout=300s"];
         sim.kubectl(&wait, "").await?;
         sim.kubectl(&["scale", "-n", "shop", "deployment/web", "--replicas=3"], "").await?;
         let wait = [
@@ -105,7 +105,7 @@ fn kubectl_applies_gets_watches_describes_and_deletes() -> anyhow::Result<()> {
             "shop",
             "deployment/web",
             "--for=jsonpath={.status.readyReplicas}=3",
-            "--timeout=60s",
+            "--timeout=300s",
         ];
         sim.kubectl(&wait, "").await?;
         let described = sim.kubectl(&["describe", "deployment", "web", "-n", "shop"], "").await?;
@@ -131,7 +131,7 @@ fn the_operator_deletes_a_namespace_when_its_time_is_over() -> anyhow::Result<()
         let manager = "---\n{apiVersion: coppice.dev/v1alpha1, kind: NamespaceManager, metadata: {name: ttl, namespace: preview}, \
                        spec: {policies: [{name: p, when: {ttl: {after: 3s}}, then: {delete: {}}}]}}";
         sim.kubectl(&["apply", "-f", "-"], manager).await?;
-        let gone = sim.kubectl(&["wait", "namespace/preview", "--for=delete", "--timeout=60s"], "").await;
+        let gone = sim.kubectl(&["wait", "namespace/preview", "--for=delete", "--timeout=300s"], "").await;
         gone.with_context(|| operator.last_lines())?;
         let about =
             ["get", "events", "-n", "default", "--field-selector=reason=NamespaceDeleted", "-o", "name"];

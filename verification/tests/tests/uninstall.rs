@@ -17,7 +17,7 @@ const SCALE_DOWN: &str = "{policies: [{name: sleep, when: {ttl: {after: 1s}}, th
 async fn wake_all(test_cluster: &TestCluster) -> anyhow::Result<Output> {
     let mut command = tokio::process::Command::new(binary("coppice-operator")?);
     command.arg("--kubeconfig").arg(test_cluster.plane.kubeconfig(OPERATOR)?).args(SHORT_LEASE);
-    command.args(["wake-all", "--wait", "120s"]).kill_on_drop(true);
+    command.args(["wake-all", "--wait", "280s"]).kill_on_drop(true);
     command.output().await.context("wake-all could not be started")
 }
 

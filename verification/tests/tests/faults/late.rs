@@ -104,7 +104,7 @@ fn the_late_write_of_a_paused_leader_has_no_effect_and_the_old_leader_ends() -> 
         testbed.begin(["gone"]).await?;
         stop(&testbed.test_cluster, &first, &rule, &second).await?;
         testbed.done(["gone"]).await?;
-        let wait = ["wait", "--for=delete", "namespace/gone", "--timeout=60s"];
+        let wait = ["wait", "--for=delete", "namespace/gone", "--timeout=300s"];
         testbed.test_cluster.kubectl(ADMIN, &wait).await?;
         let anew = testbed.test_cluster.namespace("gone").await?;
         too_late(&mut first, rule, &deletions("gone")).await?;

@@ -72,7 +72,7 @@ fn what_lost_events_contained_is_read_before_anything_is_deleted() -> Test {
         // A hold that the cache knows nothing of when the ttl ends.
         let spec = format!(
             "{{policies: [{{name: p, when: {{ttl: {{until: '{}'}}}}, then: {{delete: {{}}}}}}]}}",
-            in_seconds(30)
+            in_seconds(90)
         );
         test_cluster.manager("hold-unseen", "m", &spec).await?;
         test_cluster.phase("hold-unseen", "m", "Active").await?;
