@@ -111,6 +111,11 @@ pub(crate) fn instant_from(at: Timestamp, now: Timestamp) -> String {
     format!("{} ({})", instant(at), relative(at, now))
 }
 
+/// The same for a cell of a table: `-` if there is none.
+pub(crate) fn instant_or_dash(at: Option<Timestamp>, now: Timestamp) -> String {
+    at.map_or_else(|| "-".to_owned(), |at| instant_from(at, now))
+}
+
 /// How far away an instant is: `in 2h`, `3m ago`, `now`.
 pub(crate) fn relative(at: Timestamp, now: Timestamp) -> String {
     // To the nearest second: "in 1h" for something requested a moment ago.

@@ -98,8 +98,7 @@ fn table(managers: &[Manager], args: &ListArgs, io: &mut Io<'_>) -> Result<()> {
     }
     headers.push("WHY");
     let mut table = Table::new(&headers);
-    let instant =
-        |at: Option<jiff::Timestamp>| at.map_or_else(|| "-".to_owned(), |at| print::instant_from(at, io.now));
+    let instant = |at| print::instant_or_dash(at, io.now);
     for manager in managers {
         let status = &manager.status;
         let next = status.next.as_ref();

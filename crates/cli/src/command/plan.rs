@@ -170,8 +170,7 @@ fn write(output: OutputArgs, report: &Report, io: &mut Io<'_>) -> Result<()> {
             due,
         ];
         if wide {
-            let next_check =
-                item.next_check.map_or_else(|| "-".to_owned(), |at| print::instant_from(at, report.at));
+            let next_check = print::instant_or_dash(item.next_check, report.at);
             cells.extend([text(&item.policy), item.reason.as_str().into(), next_check.into()]);
         }
         cells.push(Cell::from(item.message.as_str()));

@@ -191,7 +191,7 @@ fn text(namespace: &str, records: &[DeletedRecord], events: &[RecordedEvent], io
     }
     let mut table = Table::new(&["WHEN", "TYPE", "REASON", "WHAT"]);
     for event in events {
-        let when = event.at.map_or_else(|| "-".to_owned(), |at| print::instant_from(at, now));
+        let when = print::instant_or_dash(event.at, now);
         table.row(vec![
             when.into(),
             event.kind.as_str().into(),

@@ -42,8 +42,7 @@ fn table(found: &[DeletedRecord], args: &ListArgs, io: &mut Io<'_>) -> Result<()
     }
     headers.push("WHY");
     let mut table = Table::new(&headers);
-    let instant =
-        |at: Option<jiff::Timestamp>| at.map_or_else(|| "-".to_owned(), |at| print::instant_from(at, io.now));
+    let instant = |at| print::instant_or_dash(at, io.now);
     for record in found {
         let spec = record.spec.as_ref().ok();
         let mut cells: Vec<Cell> = vec![
