@@ -1,9 +1,10 @@
 //! From objects of the API to the facts that a decision needs: the same as the operator's own conversion.
 
-use coppice_api::manager::{NamespaceManagerSpec, NamespaceManagerStatus};
+use coppice_api::manager::NamespaceManagerStatus;
 use coppice_api::{
     CoppiceConfigSpec, CoppiceConfigStatus, DeletedNamespaceSpec, DeletedNamespaceStatus, Labels,
 };
+use coppice_lifecycle::ValidSpec;
 use coppice_lifecycle::facts::{JobFacts, JobState, NamespaceFacts, PodFacts, PodPhase};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
@@ -25,7 +26,7 @@ pub(crate) struct Object<S, T> {
 }
 
 /// A `NamespaceManager`.
-pub(crate) type Manager = Object<NamespaceManagerSpec, NamespaceManagerStatus>;
+pub(crate) type Manager = Object<ValidSpec, NamespaceManagerStatus>;
 /// A `CoppiceConfig`.
 pub(crate) type Config = Object<CoppiceConfigSpec, CoppiceConfigStatus>;
 /// A `DeletedNamespace`.

@@ -6,6 +6,7 @@ use std::fmt::Debug;
 use anyhow::Result;
 use coppice_api::{Reason, names};
 use coppice_lifecycle::settings::ScaleKind;
+use coppice_lifecycle::{PolicyAction, ValidSpec};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{ApiResource, DynamicObject, ListParams};
@@ -87,8 +88,8 @@ pub(crate) async fn cluster_snapshot(client: &Client, scope: Scope<'_>) -> Resul
     };
     let excess_managers = excess_managers(&managers);
     managers.retain(|m| scope.name.is_none_or(|n| n == m.name()));
-    let looks_at_pods = managers.iter().filter_map(|m| m.spec.as_ref().ok()).flat_map(|s| &s.policies);
-    let (mut pods, mut jobs) = if looks_at_pods.filter(|p| p.when.pods_succeed.is_some()).count() > 0 {
+    let needs_pods = |manager: &Manager| manager.spec.as_ref().is_ok_and(ValidSpec::needs_pods);
+    let (mut pods, mut jobs) = if managers.iter().any(needs_pods) {
         tokio::join!(
             by_namespace(client, scope.namespace, "pods", facts::pod),
             by_namespace(client, scope.namespace, "jobs", facts::job)
@@ -291,10 +292,13 @@ fn accepted_kinds(managers: &[Manager]) -> Vec<ScaleKind> {
         let refused = m.status.next.as_ref().is_some_and(|n| n.reason == Reason::KindNotAllowed.as_str());
         m.meta.generation.is_some() && m.status.observed_generation == m.meta.generation && !refused
     });
-    let policies = accepted.filter_map(|m| m.spec.as_ref().ok()).flat_map(|spec| &spec.policies);
-    let selectors =
-        policies.filter_map(|p| p.then.scale_down.as_ref()).flat_map(|s| s.selectors.iter().flatten());
-    selectors
+    let policies = accepted.filter_map(|m| m.spec.as_ref().ok()).flat_map(ValidSpec::policies);
+    let scale_downs = policies.filter_map(|policy| match &policy.action {
+        PolicyAction::ScaleDown(what) => Some(what),
+        PolicyAction::Delete { .. } | PolicyAction::Webhook(_) => None,
+    });
+    scale_downs
+        .flat_map(|what| what.selectors.iter().flatten())
         .filter_map(|s| {
             Some(ScaleKind {
                 api_version: s.api_version.clone()?,

@@ -187,8 +187,7 @@ fn warn_of_missing_pods(all: &mut Collected) {
     for manager in &all.managers {
         let Ok(spec) = &manager.spec else { continue };
         let namespace = manager.namespace();
-        let looks_at_pods = spec.policies.iter().any(|p| p.when.pods_succeed.is_some());
-        if looks_at_pods && all.pods.is_empty(namespace) && all.jobs.is_empty(namespace) {
+        if spec.needs_pods() && all.pods.is_empty(namespace) && all.jobs.is_empty(namespace) {
             all.warnings.push(format!(
                 "no Pods and Jobs of namespace {namespace} are in the files: taken as none; \
                  `kubectl get pods,jobs -n {namespace} -o yaml` dumps them"

@@ -4,7 +4,7 @@ use coppice_api::condition::{self, READY};
 use coppice_api::manager::NamespaceManagerStatus;
 use coppice_lifecycle::facts::NamespaceSnapshot;
 use coppice_lifecycle::plan::{Delivery, MAX_MANAGERS, ManagerFacts, Observed};
-use coppice_lifecycle::{DigestedSpec, Plan, plan};
+use coppice_lifecycle::{Plan, plan};
 use coppice_quantity::time::ServerTime;
 use jiff::Timestamp;
 
@@ -45,10 +45,9 @@ fn pass(
     status: &NamespaceManagerStatus,
     now: Timestamp,
 ) -> Plan {
-    let digested = manager.spec.clone().map(DigestedSpec::from);
-    let spec = match (&digested, &manager.status_error) {
+    let spec = match (&manager.spec, &manager.status_error) {
         (Err(error), _) | (_, Some(error)) => Err(error.as_str()),
-        (Ok(digested), None) => Ok(digested),
+        (Ok(spec), None) => Ok(spec),
     };
     let name = (manager.namespace().to_owned(), manager.name().to_owned());
     let excess_managers = cluster_snapshot.excess_managers.contains(&name);

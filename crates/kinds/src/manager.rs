@@ -1,12 +1,12 @@
 //! `NamespaceManager`.
 
 use coppice_api::manager::NamespaceManagerStatus;
-use coppice_lifecycle::DigestedSpec;
+use coppice_lifecycle::ValidSpec;
 use coppice_runtime::object::{Object, OwnKind};
 use coppice_runtime::own_kind;
 
 /// A `NamespaceManager`.
-pub type Manager = Object<DigestedSpec, NamespaceManagerStatus>;
+pub type Manager = Object<ValidSpec, NamespaceManagerStatus>;
 
 /// Every `NamespaceManager`.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub struct Managers;
 own_kind!(Managers, "/apis/coppice.dev/v1alpha1", "namespacemanagers");
 
 impl OwnKind for Managers {
-    type Spec = DigestedSpec;
+    type Spec = ValidSpec;
     type Status = NamespaceManagerStatus;
     const KIND: &'static str = "NamespaceManager";
     const NAMESPACED: bool = true;

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use coppice_api::manager::{Intent, Policy, WebhookFormat};
+use coppice_api::manager::{Intent, WebhookFormat};
 use serde::Serialize;
+
+use crate::valid_spec::{ValidPolicy, ValidWebhook};
 
 /// The manager that a webhook speaks for.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -15,12 +17,16 @@ pub struct ManagerRef<'a> {
 }
 
 /// The body of a webhook. It depends only on the decision, so that every attempt sends the same.
-pub fn body(manager_ref: ManagerRef<'_>, policy: &Policy, intent: &Intent) -> Vec<u8> {
-    let format = policy.then.webhook.as_ref().map_or(WebhookFormat::Coppice, |w| w.format);
+pub(crate) fn body(
+    manager_ref: ManagerRef<'_>,
+    policy: &ValidPolicy,
+    webhook: &ValidWebhook,
+    intent: &Intent,
+) -> Vec<u8> {
     // Both bodies are maps with string keys and plain values, which serde_json cannot fail to write.
-    match format {
+    match webhook.format {
         WebhookFormat::Coppice => serde_json::to_vec(&CoppiceBody::new(manager_ref, policy, intent)),
-        WebhookFormat::Consol => serde_json::to_vec(&consol::Body::new(manager_ref, policy)),
+        WebhookFormat::Consol => serde_json::to_vec(&consol::Body::new(manager_ref, policy, webhook)),
     }
     .unwrap_or_default()
 }
@@ -35,7 +41,7 @@ struct CoppiceBody<'a> {
     decided_at: String,
     namespace: NamespaceRef<'a>,
     manager: ManagerRef<'a>,
-    policy: &'a Policy,
+    policy: &'a ValidPolicy,
     reason: &'a str,
     evidence: &'a BTreeMap<String, String>,
 }
@@ -47,7 +53,7 @@ struct NamespaceRef<'a> {
 }
 
 impl<'a> CoppiceBody<'a> {
-    fn new(manager_ref: ManagerRef<'a>, policy: &'a Policy, intent: &'a Intent) -> Self {
+    fn new(manager_ref: ManagerRef<'a>, policy: &'a ValidPolicy, intent: &'a Intent) -> Self {
         Self {
             kind: "policy.fired",
             firing: &intent.id,
@@ -63,7 +69,8 @@ impl<'a> CoppiceBody<'a> {
 
 /// The body of the ConSol k8s-namespace-manager: every key present, absent values null.
 mod consol {
-    use super::{BTreeMap, ManagerRef, Policy, Serialize};
+    use super::{BTreeMap, ManagerRef, Serialize, ValidPolicy, ValidWebhook};
+    use crate::valid_spec::{PolicyCondition, TtlEnd};
 
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -114,9 +121,13 @@ mod consol {
     const PERIOD_SECONDS: u64 = 10;
 
     impl<'a> Body<'a> {
-        pub(super) fn new(manager_ref: ManagerRef<'a>, policy: &'a Policy) -> Self {
-            let (kind, params) = match (&policy.when.ttl, &policy.when.pods_succeed) {
-                (_, Some(pods)) => (
+        pub(super) fn new(
+            manager_ref: ManagerRef<'a>,
+            policy: &'a ValidPolicy,
+            webhook: &'a ValidWebhook,
+        ) -> Self {
+            let (kind, params) = match &policy.condition {
+                PolicyCondition::PodsSucceed(pods) => (
                     "PODS_SUCCEED",
                     ConditionParams {
                         pod_labels: pods.selector.as_ref().and_then(|s| s.match_labels.as_ref()),
@@ -125,24 +136,23 @@ mod consol {
                         ..ConditionParams::default()
                     },
                 ),
-                (ttl, None) => (
-                    "TTL",
-                    ConditionParams {
-                        ttl_seconds: ttl
-                            .as_ref()
-                            .and_then(|t| t.after)
-                            .map(coppice_quantity::Duration::as_secs),
-                        ..ConditionParams::default()
-                    },
-                ),
+                PolicyCondition::Ttl(end) => {
+                    let ttl_seconds = match end {
+                        TtlEnd::After(after) => Some(after.as_secs()),
+                        TtlEnd::Until(_) => None,
+                    };
+                    ("TTL", ConditionParams { ttl_seconds, ..ConditionParams::default() })
+                }
             };
-            let url = policy.then.webhook.as_ref().map(|w| w.url.as_str());
             Self {
                 namespace_manager: manager_ref,
                 policy: PolicyBody {
                     name: &policy.name,
                     condition: Condition { kind, params },
-                    action: Action { kind: "WEBHOOK", params: ActionParams { selectors: None, url } },
+                    action: Action {
+                        kind: "WEBHOOK",
+                        params: ActionParams { selectors: None, url: Some(&webhook.url) },
+                    },
                 },
                 namespace: manager_ref.namespace,
             }

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use coppice_api::Reason;
-use coppice_api::manager::{NamespaceManagerSpec, PodsSucceed, Policy, PolicyStatus, Ttl, Verdict};
+use coppice_api::manager::{PodsSucceed, PolicyStatus, Verdict};
 use coppice_quantity::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::facts::{Fact, JobFacts, JobIndex, JobState, NamespaceSnapshot, ObjectSlice, PodFacts, PodPhase};
+use crate::valid_spec::{PolicyCondition, TtlEnd, ValidPolicy, ValidSpec};
 use coppice_mutants::{Mutant, active};
 
 /// The verdict on one policy.
@@ -48,16 +49,16 @@ impl Evaluation {
 /// Evaluates one policy. `previous` is the last recorded verdict on this very policy, for conditions that have to hold
 /// for a time.
 pub fn evaluate(
-    policy: &Policy,
-    spec: &NamespaceManagerSpec,
+    policy: &ValidPolicy,
+    spec: &ValidSpec,
     snapshot: &NamespaceSnapshot<'_>,
     previous: Option<&PolicyStatus>,
     now: Timestamp,
 ) -> Evaluation {
     let raw = evaluate_raw(policy, spec, snapshot, previous, now);
-    let evidence = match (raw.verdict, &policy.when.pods_succeed) {
-        (Verdict::True, Some(pods)) => pods_evidence(pods, snapshot),
-        (Verdict::True, None) => ttl_evidence(snapshot, raw.due),
+    let evidence = match (raw.verdict, &policy.condition) {
+        (Verdict::True, PolicyCondition::PodsSucceed(pods)) => pods_evidence(pods, snapshot),
+        (Verdict::True, PolicyCondition::Ttl(_)) => ttl_evidence(snapshot, raw.due),
         _ => BTreeMap::new(),
     };
     Evaluation {
@@ -137,20 +138,15 @@ impl fmt::Display for VerdictMessage<'_> {
 }
 
 pub(crate) fn evaluate_raw<'a>(
-    policy: &Policy,
-    spec: &NamespaceManagerSpec,
+    policy: &ValidPolicy,
+    spec: &ValidSpec,
     snapshot: &'a NamespaceSnapshot<'_>,
     previous: Option<&PolicyStatus>,
     now: Timestamp,
 ) -> RawEvaluation<'a> {
-    match (&policy.when.ttl, &policy.when.pods_succeed) {
-        (Some(ttl), None) => evaluate_ttl(ttl, spec, snapshot, now),
-        (None, Some(pods)) => evaluate_pods(pods, snapshot, previous, now),
-        _ => RawEvaluation::new(
-            Verdict::Unknown,
-            Reason::InvalidSpec,
-            VerdictMessage::Literal("the policy has not exactly one condition"),
-        ),
+    match &policy.condition {
+        PolicyCondition::Ttl(end) => evaluate_ttl(*end, spec, snapshot, now),
+        PolicyCondition::PodsSucceed(pods) => evaluate_pods(pods, snapshot, previous, now),
     }
 }
 
@@ -171,18 +167,14 @@ fn since_creation(snapshot: &NamespaceSnapshot<'_>, by: Duration) -> Timestamp {
 }
 
 fn evaluate_ttl<'a>(
-    ttl: &Ttl,
-    spec: &NamespaceManagerSpec,
+    end: TtlEnd,
+    spec: &ValidSpec,
     snapshot: &NamespaceSnapshot<'_>,
     now: Timestamp,
 ) -> RawEvaluation<'a> {
-    let ends = match (ttl.after, ttl.until) {
-        (Some(after), None) => since_creation(snapshot, after),
-        (None, Some(until)) => until,
-        _ => {
-            let text = VerdictMessage::Literal("ttl has not exactly one of after and until");
-            return RawEvaluation::new(Verdict::Unknown, Reason::InvalidSpec, text);
-        }
+    let ends = match end {
+        TtlEnd::After(after) => since_creation(snapshot, after),
+        TtlEnd::Until(until) => until,
     };
     let extended = spec.extend_until.filter(|_| !active(Mutant::ExtensionIgnored));
     let due = extended.map_or(ends, |extended| ends.max(extended));

@@ -13,15 +13,17 @@ pub mod backoff;
 pub mod body;
 pub mod condition;
 mod digest;
-mod digested_spec;
 pub mod facts;
 pub mod glob;
 pub mod governor;
 pub mod plan;
 pub mod record;
 pub mod settings;
+mod valid_spec;
 
 pub use digest::{Comparison, Digests, digest};
-pub use digested_spec::DigestedSpec;
 pub use plan::{Observed, Plan, Steady, plan, steady};
 pub use settings::PlatformSettings;
+pub use valid_spec::{
+    InvalidPolicy, PolicyAction, PolicyCondition, TtlEnd, ValidPolicy, ValidSpec, ValidWebhook,
+};

@@ -2,25 +2,25 @@
 
 mod decide;
 mod intent;
+pub mod lint;
 mod status;
 mod steady;
 
 pub use steady::{Steady, steady};
 
+use coppice_api::Reason;
 use coppice_api::config::GovernorStatus;
-use coppice_api::manager::{
-    Intent, NamespaceManagerSpec, NamespaceManagerStatus, Phase, Policy, PolicyStatus, Verdict,
-};
-use coppice_api::{Reason, manager};
+use coppice_api::manager::{Intent, NamespaceManagerStatus, Phase, PolicyStatus, ScaleDown, Verdict};
+use coppice_destination::Destination;
 use jiff::Timestamp;
 
 use crate::condition::{Evaluation, evaluate, whole_second_after};
 use crate::digest::Comparison;
-use crate::digested_spec::DigestedSpec;
 use crate::facts::NamespaceSnapshot;
 use crate::governor;
 use crate::record;
 use crate::settings::{PlatformSettings, Refusal};
+use crate::valid_spec::{ValidPolicy, ValidSpec};
 use coppice_quantity::time::ServerTime;
 
 /// A manager, as observed.
@@ -37,7 +37,7 @@ pub struct ManagerFacts<'a> {
     /// Whether it is being deleted itself.
     pub terminating: bool,
     /// Its spec, or why it cannot be understood.
-    pub spec: Result<&'a DigestedSpec, &'a str>,
+    pub spec: Result<&'a ValidSpec, &'a str>,
     /// Its status.
     pub status: &'a NamespaceManagerStatus,
 }
@@ -108,9 +108,9 @@ pub enum Step {
     /// Delete the namespace with this uid, if a fresh read gives this effect again.
     Delete(Intent),
     /// Scale down what the policy selects, if a fresh read gives this effect again.
-    ScaleDown(Intent, manager::ScaleDown),
+    ScaleDown(Intent, ScaleDown),
     /// Make one attempt at delivering the webhook.
-    Webhook(Intent, Policy),
+    Webhook(Intent, WebhookMessage),
     /// Restore the original replicas that status records.
     Wake(Intent),
 }
@@ -125,6 +125,15 @@ impl Step {
             | Self::Wake(intent) => intent,
         }
     }
+}
+
+/// What an attempt at a webhook sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookMessage {
+    /// Where to.
+    pub destination: Destination,
+    /// The same for every attempt.
+    pub body: Vec<u8>,
 }
 
 /// An Event to publish.
@@ -142,6 +151,7 @@ pub struct PlannedEvent {
 pub fn plan(observed: &Observed<'_>, now: ServerTime) -> Plan {
     let mut plan = plan_untruncated(observed, now);
     record::truncate_texts(&mut plan.status);
+    debug_assert_eq!(lint::lint(observed, now, &plan), Vec::<lint::Finding>::new(), "{plan:#?}");
     plan
 }
 
@@ -168,10 +178,6 @@ fn plan_untruncated(observed: &Observed<'_>, now: ServerTime) -> Plan {
         return intent::resume(builder, spec, snapshot, &intent);
     }
     decide::decide(builder, spec, snapshot)
-}
-
-fn has_settle(policy: &Policy) -> bool {
-    policy.when.pods_succeed.as_ref().is_some_and(|pods| !pods.settle.is_zero())
 }
 
 /// A plan in the making.
@@ -202,12 +208,12 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Evaluates every policy and records the verdicts.
-    fn evaluate(&mut self, spec: &NamespaceManagerSpec, snapshot: &NamespaceSnapshot<'_>) -> Vec<Evaluation> {
+    fn evaluate(&mut self, spec: &ValidSpec, snapshot: &NamespaceSnapshot<'_>) -> Vec<Evaluation> {
         let stored = self.status.policies_digest.as_deref();
         let same = stored.is_some_and(|stored| self.compare(stored) == Comparison::Same);
         let before = std::mem::take(&mut self.status.policies);
-        let mut evaluations = Vec::with_capacity(spec.policies.len());
-        for policy in &spec.policies {
+        let mut evaluations = Vec::with_capacity(spec.policies().len());
+        for policy in spec.policies() {
             let previous = before.iter().find(|p| same && p.name == policy.name);
             let evaluation = self.evaluate_policy(policy, spec, snapshot, previous);
             self.check_no_later_than(evaluation.next_check);
@@ -226,13 +232,13 @@ impl<'a> PlanBuilder<'a> {
 
     fn evaluate_policy(
         &self,
-        policy: &Policy,
-        spec: &NamespaceManagerSpec,
+        policy: &ValidPolicy,
+        spec: &ValidSpec,
         snapshot: &NamespaceSnapshot<'_>,
         previous: Option<&PolicyStatus>,
     ) -> Evaluation {
         // A wrong clock cannot measure how long something has held.
-        if let Some((reason, message)) = self.unreliable_facts().filter(|_| has_settle(policy)) {
+        if let Some((reason, message)) = self.unreliable_facts().filter(|_| policy.condition.has_settle()) {
             return Evaluation::unknown(reason, message);
         }
         let evaluation = evaluate(policy, spec, snapshot, previous, self.now);
@@ -261,7 +267,7 @@ impl<'a> PlanBuilder<'a> {
 
     fn policy_status(
         &self,
-        policy: &Policy,
+        policy: &ValidPolicy,
         evaluation: &Evaluation,
         previous: Option<&PolicyStatus>,
     ) -> PolicyStatus {
@@ -319,7 +325,7 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Why the manager cannot be followed, if so.
-    fn refusal(&self, spec: &NamespaceManagerSpec, snapshot: &NamespaceSnapshot<'_>) -> Option<Refusal> {
+    fn refusal(&self, spec: &ValidSpec, snapshot: &NamespaceSnapshot<'_>) -> Option<Refusal> {
         let name = &snapshot.namespace.name;
         let too_many = || Refusal {
             reason: Reason::TooManyManagers,

@@ -3,12 +3,13 @@
 use std::cell::LazyCell;
 
 use coppice_api::config::CoppiceConfigSpec;
-use coppice_api::manager::{Action, NamespaceManagerSpec, Policy, WorkloadSelector};
+use coppice_api::manager::WorkloadSelector;
 use coppice_api::{Reason, names};
-use coppice_destination::{AllowList, Destination};
+use coppice_destination::AllowList;
 
 use crate::facts::NamespaceFacts;
 use crate::glob;
+use crate::valid_spec::{PolicyAction, ValidPolicy, ValidSpec};
 use coppice_mutants::{Mutant, active};
 
 /// The platform settings in force, compiled.
@@ -95,7 +96,7 @@ impl PlatformSettings {
     }
 
     /// Why this manager cannot be followed in this namespace, if so: the first impossible policy stops all of them.
-    pub fn refusal(&self, namespace: &NamespaceFacts, spec: &NamespaceManagerSpec) -> Option<Refusal> {
+    pub fn refusal(&self, namespace: &NamespaceFacts, spec: &ValidSpec) -> Option<Refusal> {
         let tenants = &self.config.tenants;
         if tenants.namespace_selector.as_ref().is_some_and(|s| !s.matches(&namespace.labels)) {
             return Some(Refusal {
@@ -107,22 +108,19 @@ impl PlatformSettings {
             });
         }
         let protection = LazyCell::new(|| self.protection(namespace));
-        spec.policies.iter().find_map(|policy| self.refuse_policy(&protection, policy, &namespace.name))
+        spec.policies().iter().find_map(|policy| self.refuse_policy(&protection, policy, &namespace.name))
     }
 
     fn refuse_policy<F: FnOnce() -> Option<Refusal>>(
         &self,
         protection: &LazyCell<Option<Refusal>, F>,
-        policy: &Policy,
+        policy: &ValidPolicy,
         namespace: &str,
     ) -> Option<Refusal> {
         let because = |reason, message: String| {
             Some(Refusal { reason, message: format!("policy {:?}: {message}", policy.name) })
         };
-        let action = match well_formed(policy) {
-            Ok(action) => action,
-            Err(message) => return because(Reason::InvalidSpec, message.to_owned()),
-        };
+        let action = policy.action.kind();
         if !self.config.tenants.actions.iter().any(|&permitted| action == permitted.into()) {
             return because(
                 Reason::ActionNotAllowed,
@@ -134,17 +132,17 @@ impl PlatformSettings {
         {
             return because(refusal.reason, refusal.message.clone());
         }
-        if let Some(webhook) = &policy.then.webhook {
-            let destination = match Destination::parse(&webhook.url) {
-                Ok(destination) => destination,
-                Err(error) => return because(Reason::InvalidSpec, error.to_string()),
-            };
-            if let Err(refusal) = self.hosts.permits_host(&destination, namespace) {
-                return because(Reason::HostNotAllowed, refusal.to_string());
+        match &policy.action {
+            PolicyAction::Delete { .. } => None,
+            PolicyAction::ScaleDown(scale_down) => {
+                let mut selectors = scale_down.selectors.iter().flatten();
+                selectors.find_map(|s| self.resource(s).err()).and_then(|r| because(r.reason, r.message))
+            }
+            PolicyAction::Webhook(webhook) => {
+                let refusal = self.hosts.permits_host(&webhook.destination, namespace).err()?;
+                because(Reason::HostNotAllowed, refusal.to_string())
             }
         }
-        let selectors = policy.then.scale_down.iter().flat_map(|s| s.selectors.iter().flatten());
-        selectors.into_iter().find_map(|s| self.resource(s).err()).and_then(|r| because(r.reason, r.message))
     }
 
     /// The kind that a workload selector names, if the installation scales it.
@@ -177,27 +175,6 @@ impl PlatformSettings {
             ),
         })
     }
-}
-
-/// What the API server has checked already; files given to the command line have not been through it.
-fn well_formed(policy: &Policy) -> Result<Action, &'static str> {
-    match (&policy.when.ttl, &policy.when.pods_succeed) {
-        (Some(ttl), None) if ttl.after.is_some() == ttl.until.is_some() => {
-            return Err("write exactly one of after and until in ttl");
-        }
-        (Some(ttl), None) if ttl.after.is_some_and(coppice_quantity::Duration::is_zero) => {
-            return Err("ttl.after must be at least 1s");
-        }
-        (None, Some(pods)) if pods.selector.as_ref().is_some_and(coppice_api::Selector::is_empty) => {
-            return Err("an empty selector is not accepted: leave the selector out to select all pods");
-        }
-        (Some(_), None) | (None, Some(_)) => {}
-        _ => return Err("write exactly one condition in when: ttl or podsSucceed"),
-    }
-    if policy.then.scale_down.as_ref().and_then(|s| s.selectors.as_ref()).is_some_and(Vec::is_empty) {
-        return Err("selectors is empty: leave it out to scale down every Deployment and StatefulSet");
-    }
-    policy.then.action().ok_or("write exactly one action in then: delete, scaleDown or webhook")
 }
 
 fn is_name(c: char) -> bool {

@@ -116,6 +116,18 @@ pub fn active(mutant: Mutant) -> bool {
     ACTIVE.get() == Some(mutant)
 }
 
+/// Whether the current thread has a bug at all.
+#[cfg(feature = "mutants")]
+pub fn any_active() -> bool {
+    ACTIVE.get().is_some()
+}
+
+/// Whether the current thread has a bug at all: never, in a program.
+#[cfg(not(feature = "mutants"))]
+pub const fn any_active() -> bool {
+    false
+}
+
 /// Whether the current thread has this bug: never, in a program.
 #[cfg(not(feature = "mutants"))]
 pub const fn active(_: Mutant) -> bool {

@@ -7,9 +7,9 @@ use anyhow::{Result, bail};
 use clap::Args;
 use coppice_api::Reason;
 use coppice_api::ScaledWorkload;
-use coppice_api::manager::{Firing, NextStep, Notice, Phase, Policy, Then, Verdict, When};
+use coppice_api::manager::{Firing, NextStep, Notice, Phase, Verdict};
 use coppice_lifecycle::condition::evaluate;
-use coppice_lifecycle::{Comparison, Digests, governor};
+use coppice_lifecycle::{Comparison, ValidPolicy, ValidSpec, governor};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -74,9 +74,9 @@ struct Explanation {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PolicyExplanation {
-    name: String,
-    when: When,
-    then: Then,
+    /// Its name, `when` and `then`.
+    #[serde(flatten)]
+    policy: ValidPolicy,
     result: Verdict,
     reason: String,
     message: String,
@@ -155,7 +155,7 @@ fn explain(cluster_snapshot: &ClusterSnapshot, manager: &Manager, at: Timestamp)
     let facts = cluster_snapshot.namespaces.get(manager.namespace());
     let spec = manager.spec.as_ref().ok();
     let mut policies = Vec::new();
-    for policy in spec.iter().flat_map(|s| &s.policies) {
+    for policy in spec.into_iter().flat_map(ValidSpec::policies) {
         policies.push(explain_policy(cluster_snapshot, manager, policy, at));
     }
     why_not(&mut policies, &stops, &item);
@@ -179,13 +179,11 @@ fn explain(cluster_snapshot: &ClusterSnapshot, manager: &Manager, at: Timestamp)
 fn explain_policy(
     cluster_snapshot: &ClusterSnapshot,
     manager: &Manager,
-    policy: &Policy,
+    policy: &ValidPolicy,
     at: Timestamp,
 ) -> PolicyExplanation {
     let mut explanation = PolicyExplanation {
-        name: policy.name.clone(),
-        when: policy.when.clone(),
-        then: policy.then.clone(),
+        policy: policy.clone(),
         result: Verdict::Unknown,
         reason: Reason::NotSynced.to_string(),
         message: "the namespace could not be read".to_owned(),
@@ -196,9 +194,8 @@ fn explain_policy(
     let (Some(snapshot), Ok(spec)) = (snapshot(cluster_snapshot, manager.namespace()), &manager.spec) else {
         return explanation;
     };
-    let digests = Digests::of(&spec.policies);
     let stored = manager.status.policies_digest.as_deref();
-    let same = stored.is_some_and(|stored| digests.compare(stored) == Comparison::Same);
+    let same = stored.is_some_and(|stored| spec.compare(stored) == Comparison::Same);
     let previous = manager.status.policies.iter().find(|p| same && p.name == policy.name);
     let evaluation = evaluate(policy, spec, &snapshot, previous, at);
     explanation.since =
@@ -213,7 +210,7 @@ fn explain_policy(
 fn why_not(policies: &mut [PolicyExplanation], stops: &[BlockingCondition], item: &Item) {
     let mut earlier: Option<String> = None;
     for policy in policies {
-        let is_next = item.policy.as_deref() == Some(&policy.name);
+        let is_next = item.policy.as_deref() == Some(&policy.policy.name);
         let stop = match (policy.result, &earlier, stops.first()) {
             (Verdict::False | Verdict::Unknown, ..) => Some(match what_is_needed(&policy.reason) {
                 Some(needed) => format!("{}; {needed}", policy.message),
@@ -229,7 +226,7 @@ fn why_not(policies: &mut [PolicyExplanation], stops: &[BlockingCondition], item
             (Verdict::True, None, None) => None,
         };
         if policy.result == Verdict::True && earlier.is_none() {
-            earlier = Some(policy.name.clone());
+            earlier = Some(policy.policy.name.clone());
         }
         policy.why_not = stop;
     }
@@ -315,10 +312,7 @@ fn stops(
             ),
         );
     }
-    let destructive = spec
-        .policies
-        .iter()
-        .any(|p| p.then.action().is_some_and(coppice_api::manager::Action::is_destructive));
+    let destructive = spec.policies().iter().any(|policy| policy.action.kind().is_destructive());
     let settings = &cluster_snapshot.settings.config.governor;
     if destructive
         && let Err(denied) = governor::allow(settings, &cluster_snapshot.budget, cluster_snapshot.managed, at)

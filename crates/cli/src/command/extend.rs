@@ -4,6 +4,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use coppice_lifecycle::condition::evaluate;
 use coppice_lifecycle::facts::{Fact, NamespaceSnapshot, ObjectSlice};
+use coppice_lifecycle::{PolicyCondition, ValidPolicy};
 use coppice_quantity::Duration;
 use jiff::Timestamp;
 use kube::Client;
@@ -80,7 +81,8 @@ async fn due(client: &Client, manager: &Manager, now: Timestamp) -> Result<Times
         Ok(spec) => spec,
         Err(error) => bail!("NamespaceManager {name}: {error}"),
     };
-    if spec.policies.iter().all(|p| p.when.ttl.is_none()) {
+    let is_ttl = |policy: &&ValidPolicy| matches!(policy.condition, PolicyCondition::Ttl(_));
+    if !spec.policies().iter().any(|policy| is_ttl(&policy)) {
         bail!(
             "NamespaceManager {name} has no ttl, so there is nothing to extend; `coppice hold {name}` stops its policies for a time"
         );
@@ -104,7 +106,7 @@ async fn due(client: &Client, manager: &Manager, now: Timestamp) -> Result<Times
         Fact::Known { value: ObjectSlice::EMPTY, since: now },
     );
     let snapshot = NamespaceSnapshot::new(&namespace, pods, jobs);
-    let ttls = spec.policies.iter().filter(|p| p.when.ttl.is_some());
+    let ttls = spec.policies().iter().filter(is_ttl);
     let ends = ttls.filter_map(|policy| evaluate(policy, spec, &snapshot, None, now).due).min();
     Ok(ends.unwrap_or(now))
 }

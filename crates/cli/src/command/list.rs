@@ -114,7 +114,7 @@ fn table(managers: &[Manager], args: &ListArgs, io: &mut Io<'_>) -> Result<()> {
         ]);
         if wide {
             let spec = manager.spec.as_ref().ok();
-            let policies = spec.map_or_else(|| "-".to_owned(), |s| s.policies.len().to_string());
+            let policies = spec.map_or_else(|| "-".to_owned(), |s| s.policies().len().to_string());
             cells.extend([
                 status.firings.to_string().into(),
                 policies.into(),

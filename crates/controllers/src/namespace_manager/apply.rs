@@ -100,7 +100,7 @@ pub(super) async fn apply(
         Step::Delete(intent) => delete::execute(shared, &permit, &key, &intent).await,
         Step::ScaleDown(intent, what) => scale::scale_down(shared, &permit, &key, &intent, &what).await,
         Step::Wake(intent) => wake::wake(shared, &permit, &key, &intent).await,
-        Step::Webhook(intent, policy) => webhook::submit(shared, &key, &intent, &policy).await,
+        Step::Webhook(intent, message) => webhook::submit(shared, &key, &intent, message).await,
     };
     let ended = match carried {
         Ok(ended) | Err(Interruption::Ended(ended)) => ended,

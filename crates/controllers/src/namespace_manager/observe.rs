@@ -125,7 +125,7 @@ fn before(shared: &ControllerContext, manager: &Manager) -> usize {
 }
 
 fn needs_pods(manager: &Manager) -> bool {
-    manager.spec.as_ref().is_ok_and(|spec| spec.policies.iter().any(|p| p.when.pods_succeed.is_some()))
+    manager.spec.as_ref().is_ok_and(|spec| spec.needs_pods())
 }
 
 impl Observation {

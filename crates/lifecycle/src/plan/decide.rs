@@ -1,11 +1,10 @@
 //! No step is under way: is there one to decide?
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use coppice_api::Reason;
-use coppice_api::manager::{
-    Action, Delete, Firing, Intent, NamespaceManagerSpec, NextStep, Notice, Phase, Policy, Verdict,
-};
+use coppice_api::manager::{Action, Firing, Intent, NextStep, Notice, Phase, Verdict};
+use coppice_quantity::Duration;
 use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest as _, Sha256};
 
@@ -14,6 +13,7 @@ use super::{Plan, PlanBuilder};
 use crate::condition::{Evaluation, later, whole_second_after};
 use crate::digest::Comparison;
 use crate::facts::NamespaceSnapshot;
+use crate::valid_spec::{PolicyAction, ValidPolicy, ValidSpec};
 use coppice_mutants::{Mutant, active};
 
 /// Why nothing may fire: phase, reason, message, and when that ends.
@@ -21,7 +21,7 @@ pub(super) type Inhibition = (Phase, Reason, String, Option<Timestamp>);
 
 pub(super) fn decide(
     mut builder: PlanBuilder<'_>,
-    spec: &NamespaceManagerSpec,
+    spec: &ValidSpec,
     snapshot: &NamespaceSnapshot<'_>,
 ) -> Plan {
     if snapshot.namespace.terminating {
@@ -44,7 +44,7 @@ pub(super) fn decide(
         builder.next_check = ends;
         return builder.finish_waiting(phase, reason, message);
     }
-    let mut judged = spec.policies.iter().zip(&evaluations);
+    let mut judged = spec.policies().iter().zip(&evaluations);
     if let Some((policy, evaluation)) = judged.find(|(_, e)| e.verdict == Verdict::True) {
         return fire(builder, policy, evaluation, snapshot);
     }
@@ -54,28 +54,24 @@ pub(super) fn decide(
 /// The first true policy: give notice, wait for what stops it, or write down that it fires.
 fn fire(
     mut builder: PlanBuilder<'_>,
-    policy: &Policy,
+    policy: &ValidPolicy,
     evaluation: &Evaluation,
     snapshot: &NamespaceSnapshot<'_>,
 ) -> Plan {
-    let Some(action) = policy.then.action() else {
-        // The settings have refused this already.
-        return builder.finish_waiting(
-            Phase::Refused,
-            Reason::InvalidSpec,
-            "the policy has not exactly one action".to_owned(),
-        );
-    };
+    let action = policy.action.kind();
     let announced = builder.status.notice.as_ref();
     let announced = announced.is_some_and(|n| n.policy == policy.name && n.uid == snapshot.namespace.uid);
     // A notice that was given keeps its date, even if the policy no longer asks for a notice.
-    let notice = |d: &&Delete| (announced || !d.notice.is_zero()) && !active(Mutant::NoticeSkipped);
-    if let Some(delete) = policy.then.delete.as_ref().filter(notice) {
+    let notice = match policy.action {
+        PolicyAction::Delete { notice } if announced || !notice.is_zero() => Some(notice),
+        _ => None,
+    };
+    if let Some(notice) = notice.filter(|_| !active(Mutant::NoticeSkipped)) {
         if let Some((reason, message)) = builder.unreliable_facts().filter(|_| !announced) {
             // With a wrong clock, a notice would count from the wrong instant.
             return builder.pending((action, &policy.name, None), (reason, message), None);
         }
-        let due = builder.give_notice(policy, delete, snapshot, builder.now);
+        let due = builder.give_notice(policy, notice, snapshot, builder.now);
         if builder.now < due {
             builder.check_no_later_than(Some(due));
             let message = format!("{}; notice runs until {due:.0}", evaluation.message);
@@ -110,23 +106,22 @@ fn fire(
 /// No policy is true: a ttl may still have to be announced ahead of its end.
 fn wait_for_conditions(
     mut builder: PlanBuilder<'_>,
-    spec: &NamespaceManagerSpec,
+    spec: &ValidSpec,
     evaluations: &[Evaluation],
     snapshot: &NamespaceSnapshot<'_>,
 ) -> Plan {
-    let mut nearest: Option<(&Policy, &Delete, Timestamp)> = None;
-    for (policy, evaluation) in spec.policies.iter().zip(evaluations) {
-        let notice = policy.then.delete.as_ref().filter(|d| !d.notice.is_zero());
-        let (Some(delete), Some(due)) = (notice, evaluation.due) else { continue };
-        let from = earlier(due, delete.notice);
+    let mut nearest: Option<(&ValidPolicy, Duration, Timestamp)> = None;
+    for (policy, evaluation) in spec.policies().iter().zip(evaluations) {
+        let (Some(notice), Some(due)) = (policy.action.notice(), evaluation.due) else { continue };
+        let from = earlier(due, notice);
         if builder.now < from {
             builder.check_no_later_than(Some(from));
         } else if nearest.is_none_or(|(_, _, other)| due < other) {
-            nearest = Some((policy, delete, due));
+            nearest = Some((policy, notice, due));
         }
     }
-    if let Some((policy, delete, due)) = nearest.filter(|_| builder.unreliable_facts().is_none()) {
-        let due = builder.give_notice(policy, delete, snapshot, due);
+    if let Some((policy, notice, due)) = nearest.filter(|_| builder.unreliable_facts().is_none()) {
+        let due = builder.give_notice(policy, notice, snapshot, due);
         builder.check_no_later_than(Some(due));
         let message = format!("the ttl ends and notice runs until {due:.0}");
         return builder.pending(
@@ -144,25 +139,37 @@ fn wait_for_conditions(
 }
 
 /// What a manager that watches will do next: the policy with the nearest date, else the first; and what each waits for.
-fn next_step(spec: &NamespaceManagerSpec, evaluations: &[Evaluation]) -> NextStep {
-    let judged = || spec.policies.iter().zip(evaluations);
+fn next_step(spec: &ValidSpec, evaluations: &[Evaluation]) -> NextStep {
+    let judged = || spec.policies().iter().zip(evaluations);
     let chosen = nearest(judged, |e| e.due);
-    let message = match spec.policies.as_slice() {
-        [_] => evaluations[0].message.clone(),
-        _ => judged().fold(String::new(), |mut text, (policy, evaluation)| {
-            let separator = if text.is_empty() { "" } else { "; " };
-            let action = policy.then.action().map_or("nothing", Action::as_str);
-            // Writing to a String cannot fail.
-            let _ = write!(text, "{separator}{action}: {}", evaluation.message);
-            text
-        }),
-    };
     NextStep {
-        action: chosen.and_then(|(p, _)| p.then.action()).map(|a| a.to_string()),
+        action: chosen.map(|(p, _)| p.action.kind().to_string()),
         policy: chosen.map(|(p, _)| p.name.clone()),
         due: chosen.and_then(|(_, e)| e.due),
         reason: chosen.map_or(Reason::Watching, |(_, e)| e.reason).to_string(),
-        message,
+        message: WatchingMessage { spec, verdicts: evaluations, text: |e| &e.message }.to_string(),
+    }
+}
+
+/// What a manager that watches waits for: the message of its only policy, or of all of them with their actions.
+pub(super) struct WatchingMessage<'a, T> {
+    pub(super) spec: &'a ValidSpec,
+    /// One for each policy.
+    pub(super) verdicts: &'a [T],
+    /// The message of a verdict.
+    pub(super) text: fn(&T) -> &str,
+}
+
+impl<T> fmt::Display for WatchingMessage<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let [only] = self.verdicts {
+            return f.write_str((self.text)(only));
+        }
+        for (n, (policy, verdict)) in self.spec.policies().iter().zip(self.verdicts).enumerate() {
+            let separator = if n == 0 { "" } else { "; " };
+            write!(f, "{separator}{}: {}", policy.action.kind(), (self.text)(verdict))?;
+        }
+        Ok(())
     }
 }
 
@@ -184,21 +191,21 @@ pub(super) fn not_understood(firing: &Firing, firings: i64) -> String {
 }
 
 /// The policy to report: the one with the nearest date, else the first.
-pub(super) fn nearest<'a, T: 'a, I: Iterator<Item = (&'a Policy, &'a T)>>(
+pub(super) fn nearest<'a, T: 'a, I: Iterator<Item = (&'a ValidPolicy, &'a T)>>(
     judged: impl Fn() -> I,
     due: impl Fn(&T) -> Option<Timestamp>,
-) -> Option<(&'a Policy, &'a T)> {
+) -> Option<(&'a ValidPolicy, &'a T)> {
     let dated = judged().filter(|(_, e)| due(e).is_some()).min_by_key(|(_, e)| due(e));
     dated.or_else(|| judged().next())
 }
 
-pub(super) fn earlier(at: Timestamp, by: coppice_quantity::Duration) -> Timestamp {
+pub(super) fn earlier(at: Timestamp, by: Duration) -> Timestamp {
     at.checked_sub(SignedDuration::from_secs(by.as_secs_i64())).unwrap_or(Timestamp::MIN)
 }
 
 impl PlanBuilder<'_> {
     /// Why the user's own spec lets nothing fire at present.
-    pub(super) fn inhibition(&self, spec: &NamespaceManagerSpec) -> Option<Inhibition> {
+    pub(super) fn inhibition(&self, spec: &ValidSpec) -> Option<Inhibition> {
         if spec.suspend && !active(Mutant::SuspendIgnored) {
             let message = "spec.suspend is true: nothing is done until it is false".to_owned();
             return Some((Phase::Suspended, Reason::Suspended, message, None));
@@ -210,7 +217,7 @@ impl PlanBuilder<'_> {
     }
 
     /// The plan of a manager that has fired and is not armed again.
-    fn dormant(&mut self, spec: &NamespaceManagerSpec) -> Option<Plan> {
+    fn dormant(&mut self, spec: &ValidSpec) -> Option<Plan> {
         let firing = self.status.last_firing.clone()?;
         let comparison = self.compare(&firing.digest);
         let armed = comparison == Comparison::Changed || active(Mutant::DormancyIgnored);
@@ -233,26 +240,25 @@ impl PlanBuilder<'_> {
     /// instant may move later, never earlier.
     fn give_notice(
         &mut self,
-        policy: &Policy,
-        delete: &Delete,
+        policy: &ValidPolicy,
+        notice: Duration,
         snapshot: &NamespaceSnapshot<'_>,
         due: Timestamp,
     ) -> Timestamp {
         let uid = &snapshot.namespace.uid;
         let given = self.status.notice.as_ref().filter(|n| n.policy == policy.name && n.uid == *uid).cloned();
-        if let Some(mut notice) = given {
-            let kept = if active(Mutant::NoticeMovedEarlier) { Timestamp::MIN } else { notice.not_before };
-            notice.not_before = kept.max(later(notice.given_at, delete.notice));
+        if let Some(given) = given {
+            let kept = if active(Mutant::NoticeMovedEarlier) { Timestamp::MIN } else { given.not_before };
+            let mut not_before = kept.max(later(given.given_at, notice));
             if due > self.now {
-                notice.not_before = notice.not_before.max(whole_second_after(due));
+                not_before = not_before.max(whole_second_after(due));
             }
-            let not_before = notice.not_before;
-            self.status.notice = Some(notice);
+            self.status.notice = Some(Notice { not_before, ..given });
             return not_before;
         }
         self.withdraw_notice(&format!("policy {:?} announces another", policy.name));
         let given_at = whole_second_after(self.now);
-        let not_before = later(given_at, delete.notice).max(whole_second_after(due));
+        let not_before = later(given_at, notice).max(whole_second_after(due));
         let message = format!(
             "namespace {} will be deleted at {not_before:.0} (policy {:?}); extend, hold or suspend to prevent it",
             snapshot.namespace.name, policy.name

@@ -1,17 +1,17 @@
 //! A step that has been decided: resume it, wait, or give it up.
 
 use coppice_api::Reason;
-use coppice_api::manager::{
-    Action, Intent, NamespaceManagerSpec, NamespaceManagerStatus, Notice, Phase, Policy, Verdict,
-};
+use coppice_api::manager::{Action, Intent, NamespaceManagerStatus, Notice, Phase, Verdict};
 
 use super::decide::dormant;
-use super::{Delivery, Observed, Plan, PlanBuilder, Step};
+use super::{Delivery, Observed, Plan, PlanBuilder, Step, WebhookMessage};
+use crate::body::{ManagerRef, body};
 use crate::condition::Evaluation;
 use crate::digest::Comparison;
 use crate::facts::NamespaceSnapshot;
 use crate::governor::{self, clock_skew};
 use crate::record;
+use crate::valid_spec::{PolicyAction, ValidPolicy, ValidSpec, ValidWebhook};
 use coppice_mutants::{Mutant, active};
 
 /// The message while a step is carried out. The decision uses it, too, so that one write records both.
@@ -30,7 +30,7 @@ pub(super) fn wake_message(status: &NamespaceManagerStatus) -> String {
 /// What becomes of the intent in the observed status.
 pub(super) fn resume(
     builder: PlanBuilder<'_>,
-    spec: &NamespaceManagerSpec,
+    spec: &ValidSpec,
     snapshot: &NamespaceSnapshot<'_>,
     intent: &Intent,
 ) -> Plan {
@@ -52,7 +52,7 @@ pub(super) fn resume(
         }
         Comparison::NotUnderstood => return not_understood(builder, spec, snapshot, intent),
     }
-    let Some((index, policy)) = spec.policies.iter().enumerate().find(|(_, p)| p.name == intent.policy)
+    let Some((index, policy)) = spec.policies().iter().enumerate().find(|(_, p)| p.name == intent.policy)
     else {
         return builder.abandon(intent, Reason::PoliciesChanged, "its policy is gone");
     };
@@ -79,9 +79,16 @@ pub(super) fn resume(
         );
     }
     let evaluations = builder.evaluate(spec, snapshot);
-    match intent.action {
-        Action::Webhook => webhook(builder, policy, intent),
-        _ => resume_destructive(builder, policy, &evaluations[index], intent),
+    let evaluation = &evaluations[index];
+    match &policy.action {
+        PolicyAction::Delete { .. } => {
+            resume_destructive(builder, policy, evaluation, Step::Delete(intent.clone()))
+        }
+        PolicyAction::ScaleDown(what) => {
+            let step = Step::ScaleDown(intent.clone(), what.clone());
+            resume_destructive(builder, policy, evaluation, step)
+        }
+        PolicyAction::Webhook(what) => webhook(builder, policy, what, intent),
     }
 }
 
@@ -89,7 +96,7 @@ pub(super) fn resume(
 /// again either, since some of it may have been done. As always, `suspend` or a hold gives up a destructive intent.
 fn not_understood(
     mut builder: PlanBuilder<'_>,
-    spec: &NamespaceManagerSpec,
+    spec: &ValidSpec,
     snapshot: &NamespaceSnapshot<'_>,
     intent: &Intent,
 ) -> Plan {
@@ -129,7 +136,7 @@ fn terminating(mut builder: PlanBuilder<'_>, intent: &Intent) -> Plan {
 
 fn wake(
     mut builder: PlanBuilder<'_>,
-    spec: &NamespaceManagerSpec,
+    spec: &ValidSpec,
     snapshot: &NamespaceSnapshot<'_>,
     intent: &Intent,
 ) -> Plan {
@@ -149,7 +156,12 @@ fn wake(
 
 /// A webhook is decided only once: receivers may have seen it, so it is delivered even if the pods that it describes
 /// have been removed since.
-fn webhook(mut builder: PlanBuilder<'_>, policy: &Policy, intent: &Intent) -> Plan {
+fn webhook(
+    mut builder: PlanBuilder<'_>,
+    policy: &ValidPolicy,
+    webhook: &ValidWebhook,
+    intent: &Intent,
+) -> Plan {
     let say = |message: String| (Reason::InProgress, message);
     let pending = (Action::Webhook, policy.name.as_str(), None);
     match &builder.observed.delivery {
@@ -173,8 +185,11 @@ fn webhook(mut builder: PlanBuilder<'_>, policy: &Policy, intent: &Intent) -> Pl
                 return plan;
             }
             let message = progress_message(Action::Webhook, "", intent.attempts);
-            let step = Step::Webhook(intent.clone(), policy.clone());
-            builder.pending(pending, say(message), Some(step))
+            let manager = &builder.observed.manager;
+            let manager_ref = ManagerRef { namespace: manager.namespace, name: manager.name };
+            let body = body(manager_ref, policy, webhook, intent);
+            let message_out = WebhookMessage { destination: webhook.destination.clone(), body };
+            builder.pending(pending, say(message), Some(Step::Webhook(intent.clone(), message_out)))
         }
     }
 }
@@ -182,10 +197,11 @@ fn webhook(mut builder: PlanBuilder<'_>, policy: &Policy, intent: &Intent) -> Pl
 /// A destructive step is decided again before every attempt.
 fn resume_destructive(
     mut builder: PlanBuilder<'_>,
-    policy: &Policy,
+    policy: &ValidPolicy,
     evaluation: &Evaluation,
-    intent: &Intent,
+    step: Step,
 ) -> Plan {
+    let intent = step.intent();
     let pending = (intent.action, policy.name.as_str(), None);
     match evaluation.verdict {
         // A notice that has run by one clock may still run by the slower one.
@@ -207,10 +223,6 @@ fn resume_destructive(
         return plan;
     }
     let message = progress_message(intent.action, &evaluation.message, intent.attempts);
-    let step = match &policy.then.scale_down {
-        Some(scale_down) => Step::ScaleDown(intent.clone(), scale_down.clone()),
-        None => Step::Delete(intent.clone()),
-    };
     builder.pending(pending, (Reason::InProgress, message), Some(step))
 }
 
@@ -280,11 +292,10 @@ impl PlanBuilder<'_> {
     }
 
     /// Whether the notice that a deletion needs was given and has run.
-    fn notice_given(&self, policy: &Policy, intent: &Intent) -> bool {
-        let needed = policy.then.delete.as_ref().is_some_and(|d| !d.notice.is_zero());
+    fn notice_given(&self, policy: &ValidPolicy, intent: &Intent) -> bool {
         let notice = self.status.notice.as_ref();
         let run = |n: &Notice| n.policy == policy.name && n.uid == intent.uid && n.not_before <= self.now;
-        !needed || notice.is_some_and(run) || active(Mutant::NoticeSkipped)
+        policy.action.notice().is_none() || notice.is_some_and(run) || active(Mutant::NoticeSkipped)
     }
 
     /// Gives up an intent, and the notice that led to it; the next evaluation decides again.

@@ -2,17 +2,16 @@
 
 use std::fmt::{self, Write as _};
 
-use coppice_api::manager::{
-    Action, NamespaceManagerSpec, NamespaceManagerStatus, NextStep, Phase, Policy, PolicyStatus, Verdict,
-};
+use coppice_api::manager::{NamespaceManagerStatus, NextStep, Phase, PolicyStatus, Verdict};
 use jiff::Timestamp;
 
-use super::decide::{earlier, nearest};
+use super::decide::{WatchingMessage, earlier, nearest};
 use super::status::conditions_say_watching;
-use super::{MAX_MANAGERS, Observed, has_settle};
-use crate::condition::{VerdictMessage, evaluate_raw};
+use super::{MAX_MANAGERS, Observed};
+use crate::condition::evaluate_raw;
 use crate::digest::Comparison;
 use crate::facts::NamespaceSnapshot;
+use crate::valid_spec::{PolicyAction, ValidPolicy, ValidSpec};
 use coppice_quantity::time::ServerTime;
 
 /// There is nothing to do, and nothing to write to status.
@@ -43,16 +42,19 @@ pub fn steady(observed: &Observed<'_>, now: ServerTime) -> Option<Steady> {
             .as_ref()
             .is_none_or(|firing| spec.compare(&firing.digest) == Comparison::Changed)
         && status.policies_digest.as_deref().is_some_and(|stored| spec.compare(stored) == Comparison::Same)
-        && spec.policies.iter().all(is_cheap_to_allow)
+        && spec.policies().iter().all(is_cheap_to_allow)
         && observed.before < MAX_MANAGERS
         && observed.settings.refusal(snapshot.namespace, spec).is_none();
-    if !watches || status.policies.len() != spec.policies.len() {
+    if !watches || status.policies.len() != spec.policies().len() {
         return None;
     }
     let mut next_check: Option<Timestamp> = None;
-    for (n, policy) in spec.policies.iter().enumerate() {
+    for (n, policy) in spec.policies().iter().enumerate() {
         let (before, others) = status.policies[..=n].split_last()?;
-        if has_settle(policy) || before.name != policy.name || others.iter().any(|p| p.name == policy.name) {
+        if policy.condition.has_settle()
+            || before.name != policy.name
+            || others.iter().any(|p| p.name == policy.name)
+        {
             return None;
         }
         let at = waiting_until(policy, before, spec, snapshot, time)?;
@@ -66,17 +68,20 @@ pub fn steady(observed: &Observed<'_>, now: ServerTime) -> Option<Steady> {
 }
 
 /// Whether it is known, without an allocation, that the settings permit it.
-fn is_cheap_to_allow(policy: &Policy) -> bool {
-    let selects = policy.then.scale_down.as_ref().is_some_and(|scale_down| scale_down.selectors.is_some());
-    policy.then.webhook.is_none() && !selects
+fn is_cheap_to_allow(policy: &ValidPolicy) -> bool {
+    match &policy.action {
+        PolicyAction::Delete { .. } => true,
+        PolicyAction::ScaleDown(scale_down) => scale_down.selectors.is_none(),
+        PolicyAction::Webhook(_) => false,
+    }
 }
 
 /// Whether the policy is false, as its status says; if so, when time alone can change what is to be done.
 #[expect(clippy::option_option, reason = "whether it waits, and whether for a time")]
 fn waiting_until(
-    policy: &Policy,
+    policy: &ValidPolicy,
     before: &PolicyStatus,
-    spec: &NamespaceManagerSpec,
+    spec: &ValidSpec,
     snapshot: &NamespaceSnapshot<'_>,
     time: ServerTime,
 ) -> Option<Option<Timestamp>> {
@@ -93,8 +98,7 @@ fn waiting_until(
     }
     let next_check = judged.next_check.map(|at| time.when_it_may_have_passed(at));
     // A deletion is announced ahead of its date.
-    let notice = policy.then.delete.as_ref().map(|delete| delete.notice).filter(|notice| !notice.is_zero());
-    match (notice, judged.due) {
+    match (policy.action.notice(), judged.due) {
         (Some(notice), Some(due)) => {
             let from = earlier(due, notice);
             (now < from).then(|| Some(next_check.map_or(from, |at| at.min(from))))
@@ -104,34 +108,19 @@ fn waiting_until(
 }
 
 /// Whether status describes the next step as [`watch`](super::decide) would.
-fn is_next(next: &NextStep, spec: &NamespaceManagerSpec, status: &NamespaceManagerStatus) -> bool {
-    let judged = || spec.policies.iter().zip(&status.policies);
+fn is_next(next: &NextStep, spec: &ValidSpec, status: &NamespaceManagerStatus) -> bool {
+    let judged = || spec.policies().iter().zip(&status.policies);
     let Some((policy, chosen)) = nearest(judged, |p| p.due) else { return false };
-    let action = policy.then.action();
-    next.action.as_deref() == action.map(Action::as_str)
+    let message = WatchingMessage { spec, verdicts: &status.policies, text: |p| &p.message };
+    next.action.as_deref() == Some(policy.action.kind().as_str())
         && next.policy.as_deref() == Some(&policy.name)
         && next.due == chosen.due
         && next.reason == chosen.reason
-        && is_joined_message(&next.message, spec, status)
-}
-
-/// Whether the message is that of the only policy, or of all of them with their actions.
-fn is_joined_message(message: &str, spec: &NamespaceManagerSpec, status: &NamespaceManagerStatus) -> bool {
-    if let [only] = status.policies.as_slice() {
-        return message == only.message;
-    }
-    let mut remainder = Remainder(Some(message));
-    for (n, (policy, recorded)) in spec.policies.iter().zip(&status.policies).enumerate() {
-        remainder.take(if n == 0 { "" } else { "; " });
-        remainder.take(policy.then.action().map_or("nothing", Action::as_str));
-        remainder.take(": ");
-        remainder.take(&recorded.message);
-    }
-    remainder.0 == Some("")
+        && equals_rendered(&next.message, &message)
 }
 
 /// Whether a message formats to this text; nothing is allocated for it.
-fn equals_rendered(written: &str, text: &VerdictMessage<'_>) -> bool {
+fn equals_rendered(written: &str, text: &impl fmt::Display) -> bool {
     let mut remainder = Remainder(Some(written));
     // An error counts as a difference: it leaves a remainder.
     let _ = write!(remainder, "{text}");
@@ -141,15 +130,9 @@ fn equals_rendered(written: &str, text: &VerdictMessage<'_>) -> bool {
 /// The rest of a text after its beginning; nothing if it began otherwise.
 struct Remainder<'a>(Option<&'a str>);
 
-impl Remainder<'_> {
-    fn take(&mut self, beginning: &str) {
-        self.0 = self.0.and_then(|text| text.strip_prefix(beginning));
-    }
-}
-
 impl fmt::Write for Remainder<'_> {
     fn write_str(&mut self, beginning: &str) -> fmt::Result {
-        self.take(beginning);
+        self.0 = self.0.and_then(|text| text.strip_prefix(beginning));
         if self.0.is_some() { Ok(()) } else { Err(fmt::Error) }
     }
 }

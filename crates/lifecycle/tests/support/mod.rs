@@ -9,9 +9,10 @@ use coppice_api::{Labels, Reason};
 use coppice_lifecycle::facts::{
     Fact, JobFacts, JobState, NamespaceFacts, NamespaceSnapshot, ObjectSlice, PodFacts, PodPhase,
 };
+use coppice_lifecycle::plan::lint::{Finding, lint};
 use coppice_lifecycle::plan::{Delivery, ManagerFacts, Observed, PlannedEvent};
 use coppice_lifecycle::record::{self, StepOutcome};
-use coppice_lifecycle::{DigestedSpec, Plan, PlatformSettings, Steady};
+use coppice_lifecycle::{Plan, PlatformSettings, Steady, ValidSpec};
 use coppice_quantity::time::{ClockUncertainty, MAX_CLOCK_SKEW, ServerTime};
 use jiff::{SignedDuration, Timestamp};
 
@@ -150,21 +151,21 @@ impl Scene {
         self.plan_and_steady(now).0
     }
 
-    /// The plan, and whether the manager rests. A manager that rests has the plan that says so.
-    pub fn plan_and_steady(&self, now: Timestamp) -> (Plan, Option<Steady>) {
+    /// What is observed.
+    pub fn observe<T>(&self, look: impl FnOnce(&Observed<'_>) -> T) -> T {
         let mut settings = PlatformSettings::new(self.config.clone(), &self.own_namespace, Vec::new());
         if self.settings_missing {
             settings = PlatformSettings::missing(&self.own_namespace, Vec::new());
         }
-        let digested_spec = DigestedSpec::from(self.spec.clone());
-        let observed = Observed {
+        let valid_spec = ValidSpec::try_from(self.spec.clone()).map_err(|error| error.to_string());
+        look(&Observed {
             manager: ManagerFacts {
                 namespace: &self.namespace.name,
                 name: "m",
                 uid: "manager-1",
                 generation: self.generation,
                 terminating: self.terminating,
-                spec: self.undecodable.as_deref().map_or(Ok(&digested_spec), Err),
+                spec: self.undecodable.as_deref().map_or(valid_spec.as_ref().map_err(String::as_str), Err),
                 status: &self.status,
             },
             snapshot: (!self.unseen).then(|| {
@@ -176,10 +177,15 @@ impl Scene {
             managed: 1,
             stale: self.stale.clone(),
             delivery: self.delivery.clone(),
-        };
+        })
+    }
+
+    /// The plan, and whether the manager is steady. One that is has the plan that says so.
+    pub fn plan_and_steady(&self, now: Timestamp) -> (Plan, Option<Steady>) {
         let time = self.time(now);
-        let (plan, steady) =
-            (coppice_lifecycle::plan(&observed, time), coppice_lifecycle::steady(&observed, time));
+        let (plan, steady) = self.observe(|observed| {
+            (coppice_lifecycle::plan(observed, time), coppice_lifecycle::steady(observed, time))
+        });
         if let Some(steady) = steady {
             let nothing = Plan {
                 status: self.status.clone(),
@@ -187,9 +193,14 @@ impl Scene {
                 next_check: steady.next_check,
                 events: Vec::new(),
             };
-            assert_eq!(plan, nothing, "it rests, and has a plan");
+            assert_eq!(plan, nothing, "it is steady, and has a plan");
         }
         (plan, steady)
+    }
+
+    /// The rules that a plan breaks, as of this many seconds after the namespace's creation.
+    pub fn lint(&self, plan: &Plan, seconds: i64) -> Vec<Finding> {
+        self.observe(|observed| lint(observed, self.time(at(seconds)), plan))
     }
 
     /// Does what the operator does: makes status durable until it stands still, and returns the last plan.

@@ -7,7 +7,7 @@ use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
 use coppice_api::manager::{NamespaceManagerSpec, NamespaceManagerStatus};
 use coppice_lifecycle::facts::{Fact, NamespaceFacts, NamespaceSnapshot, ObjectSlice, PodFacts, PodPhase};
 use coppice_lifecycle::plan::{Delivery, ManagerFacts, Observed};
-use coppice_lifecycle::{DigestedSpec, PlatformSettings, plan, steady};
+use coppice_lifecycle::{PlatformSettings, ValidSpec, plan, steady};
 use coppice_quantity::time::ServerTime;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -32,7 +32,7 @@ pub struct Shape {
 
 struct Member {
     namespace: NamespaceFacts,
-    digested_spec: DigestedSpec,
+    valid_spec: ValidSpec,
     status: NamespaceManagerStatus,
     pods: Vec<PodFacts>,
 }
@@ -70,7 +70,7 @@ impl Fleet {
         for n in 0..shape.namespaces {
             let mut member = Member {
                 namespace: namespace(n, created),
-                digested_spec: spec(n, shape.due && n.is_multiple_of(DUE_ONE_IN))?.into(),
+                valid_spec: spec(n, shape.due && n.is_multiple_of(DUE_ONE_IN))?.try_into()?,
                 status: NamespaceManagerStatus::default(),
                 pods: (0..shape.pods).map(pod).collect(),
             };
@@ -120,7 +120,7 @@ impl Fleet {
                 uid: "5ca10002-0000-4e00-8000-000000000001",
                 generation: 1,
                 terminating: false,
-                spec: Ok(&member.digested_spec),
+                spec: Ok(&member.valid_spec),
                 status: &member.status,
             },
             snapshot: Some(NamespaceSnapshot::new(

@@ -1,7 +1,8 @@
 //! An explanation for people.
 
 use anyhow::Result;
-use coppice_api::manager::{Phase, Then, Verdict, When};
+use coppice_api::manager::{Phase, Verdict};
+use coppice_lifecycle::{PolicyAction, PolicyCondition, TtlEnd};
 use jiff::Timestamp;
 
 use super::{Explanation, PolicyExplanation};
@@ -109,9 +110,9 @@ fn policies(one: &Explanation, at: Timestamp, to: &mut Screen<'_>) -> Result<()>
             to,
             "  {}. {:?}: {}, then {}",
             index + 1,
-            policy.name,
-            when(&policy.when),
-            then(&policy.then)
+            policy.policy.name,
+            when(&policy.policy.condition),
+            then(&policy.policy.action)
         )?;
         let since =
             policy.since.map_or_else(String::new, |s| format!(", since {}", print::instant_from(s, at)));
@@ -136,7 +137,7 @@ fn why_not(one: &Explanation, to: &mut Screen<'_>) -> Result<()> {
     heading(to, "Why not now")?;
     for policy in &one.policies {
         if let Some(why) = &policy.why_not {
-            writeln!(to, "  {:?}: {why}", policy.name)?;
+            writeln!(to, "  {:?}: {why}", policy.policy.name)?;
         }
     }
     Ok(())
@@ -188,14 +189,11 @@ fn past(one: &Explanation, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {
 }
 
 /// A condition in one line.
-pub(super) fn when(when: &When) -> String {
-    match (&when.ttl, &when.pods_succeed) {
-        (Some(ttl), None) => match (ttl.after, ttl.until) {
-            (Some(after), None) => format!("ttl of {after}"),
-            (None, Some(until)) => format!("ttl until {}", print::instant(until)),
-            _ => "a ttl without an end".to_owned(),
-        },
-        (None, Some(pods)) => {
+fn when(condition: &PolicyCondition) -> String {
+    match condition {
+        PolicyCondition::Ttl(TtlEnd::After(after)) => format!("ttl of {after}"),
+        PolicyCondition::Ttl(TtlEnd::Until(until)) => format!("ttl until {}", print::instant(*until)),
+        PolicyCondition::PodsSucceed(pods) => {
             let which = pods
                 .selector
                 .as_ref()
@@ -209,16 +207,15 @@ pub(super) fn when(when: &When) -> String {
             }
             format!("{text})")
         }
-        _ => "no condition".to_owned(),
     }
 }
 
 /// An action in one line.
-pub(super) fn then(then: &Then) -> String {
-    match (&then.delete, &then.scale_down, &then.webhook) {
-        (Some(delete), None, None) if delete.notice.is_zero() => "delete the namespace".to_owned(),
-        (Some(delete), None, None) => format!("delete the namespace after a notice of {}", delete.notice),
-        (None, Some(scale), None) => match &scale.selectors {
+fn then(action: &PolicyAction) -> String {
+    match action {
+        PolicyAction::Delete { notice } if notice.is_zero() => "delete the namespace".to_owned(),
+        PolicyAction::Delete { notice } => format!("delete the namespace after a notice of {notice}"),
+        PolicyAction::ScaleDown(scale) => match &scale.selectors {
             None => "scale down every Deployment and StatefulSet".to_owned(),
             Some(selectors) => {
                 let one = |s: &coppice_api::manager::WorkloadSelector| {
@@ -229,7 +226,6 @@ pub(super) fn then(then: &Then) -> String {
                 format!("scale down {}", selectors.iter().map(one).collect::<Vec<_>>().join(", "))
             }
         },
-        (None, None, Some(webhook)) => format!("call {}", webhook.url),
-        _ => "no action".to_owned(),
+        PolicyAction::Webhook(webhook) => format!("call {}", webhook.url),
     }
 }

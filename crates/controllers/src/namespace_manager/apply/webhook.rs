@@ -1,10 +1,8 @@
 //! Hands a webhook to the outbox, which delivers it in the background and wakes the manager after the attempt.
 
-use coppice_api::manager::{Intent, Policy};
-use coppice_destination::Destination;
+use coppice_api::manager::Intent;
 use coppice_kinds::{Manager, Managers};
-use coppice_lifecycle::body::{ManagerRef, body};
-use coppice_lifecycle::record::StepOutcome;
+use coppice_lifecycle::plan::WebhookMessage;
 use coppice_notify::webhook::WebhookRequest;
 use coppice_runtime::read;
 
@@ -16,7 +14,7 @@ pub(super) async fn submit(
     shared: &ControllerContext,
     key: &ManagerKey,
     intent: &Intent,
-    policy: &Policy,
+    message: WebhookMessage,
 ) -> Result<StepResult, Interruption> {
     // The cache may be behind: what has been delivered already must not be sent again.
     let fresh = read::get::<Managers>(&shared.clients.reads, &key.namespace, &key.name).await;
@@ -25,18 +23,12 @@ pub(super) async fn submit(
         return Ok(StepResult::Changed(manager));
     }
     let Some(outbox) = shared.outbox() else { return Ok(StepResult::Wait(in_one_second(shared))) };
-    let url = policy.then.webhook.as_ref().map_or("", |w| w.url.as_str());
-    let destination = match Destination::parse(url) {
-        Ok(destination) => destination,
-        Err(error) => return Ok(StepResult::Completed(StepOutcome::failed(error.to_string()), manager)),
-    };
-    let manager_ref = ManagerRef { namespace: &key.namespace, name: &key.name };
     let request = WebhookRequest {
         id: intent.id.clone(),
-        destination,
+        destination: message.destination,
         allow: shared.settings().0.hosts.clone(),
         namespace: key.namespace.to_string(),
-        body: body(manager_ref, policy, intent),
+        body: message.body,
         now: shared.now(),
     };
     match outbox.submit(&key.namespace, key.clone(), request) {
