@@ -12,6 +12,7 @@ pub mod reason;
 pub mod scaled_down;
 mod schema;
 pub mod selector;
+pub mod steps;
 pub mod text;
 
 pub use config::{CoppiceConfig, CoppiceConfigSpec, CoppiceConfigStatus};
@@ -20,6 +21,7 @@ pub use manager::{NamespaceManager, NamespaceManagerSpec, NamespaceManagerStatus
 pub use reason::Reason;
 pub use scaled_down::{ScaledDown, ScaledWorkload};
 pub use selector::{Labels, Selector};
+pub use steps::Steps;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,

@@ -2,8 +2,6 @@
 
 #![allow(clippy::duplicated_attributes, reason = "printer columns of one type")]
 
-use std::collections::BTreeMap;
-
 use coppice_quantity::Duration;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -11,9 +9,9 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::scaled_down::ScaledDown;
 use crate::schema;
 use crate::selector::Selector;
+pub use crate::steps::{Action, Firing, Intent, Notice, Steps};
 
 /// What happens to the namespace that this object lives in, and when.
 ///
@@ -304,9 +302,9 @@ pub struct NamespaceManagerStatus {
     /// Where the manager stands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
-    /// How often this manager has fired.
-    #[serde(default)]
-    pub firings: i64,
+    /// What has been decided, announced and done.
+    #[serde(flatten)]
+    pub steps: Steps,
     /// What will be done next, or why nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<NextStep>,
@@ -318,19 +316,6 @@ pub struct NamespaceManagerStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub policies: Vec<PolicyStatus>,
-    /// A deletion that has been announced.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub notice: Option<Notice>,
-    /// A step that has been decided and is not known to be complete. Written before the step is taken.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub intent: Option<Intent>,
-    /// The last completed firing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_firing: Option<Firing>,
-    /// Workloads that were scaled down and not woken since, with the replicas they had.
-    #[serde(default, skip_serializing_if = "ScaledDown::is_empty")]
-    #[schemars(length(max = 4096), extend("x-kubernetes-list-type" = "atomic"))]
-    pub scaled_down: ScaledDown,
     /// `Accepted`: spec is valid and permitted by the platform settings. `Fired`: a policy has fired since the policies
     /// were changed or the manager was re-armed. `Ready`: spec is in force and nothing is failing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -440,146 +425,4 @@ pub struct PolicyStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::status_instant")]
     pub due: Option<Timestamp>,
-}
-
-/// A deletion that has been announced. Its date may move later, never earlier.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Notice {
-    /// The policy that will delete.
-    #[schemars(length(max = 256))]
-    pub policy: String,
-    /// The namespace's uid when notice was given.
-    #[schemars(length(max = 128))]
-    pub uid: String,
-    /// When notice was given.
-    #[schemars(schema_with = "schema::status_instant")]
-    pub given_at: Timestamp,
-    /// No deletion before this instant.
-    #[schemars(schema_with = "schema::status_instant")]
-    pub not_before: Timestamp,
-}
-
-/// A step that has been decided. It is durable before its first effect.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Intent {
-    /// One id per decision: in logs, Events, metrics' exemplars, and the `webhook-id` of every attempt.
-    #[schemars(length(max = 128))]
-    pub id: String,
-    /// The policy that fired.
-    #[schemars(length(max = 256))]
-    pub policy: String,
-    /// The action.
-    pub action: Action,
-    /// The uid of the namespace that it was decided about.
-    #[schemars(length(max = 128))]
-    pub uid: String,
-    /// A digest of the policies that it was decided by.
-    #[schemars(length(max = 128))]
-    pub digest: String,
-    /// When.
-    #[schemars(schema_with = "schema::status_instant")]
-    pub decided_at: Timestamp,
-    /// Failed attempts so far.
-    #[serde(default)]
-    pub attempts: u32,
-    /// No attempt before this instant.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::status_instant")]
-    pub next_attempt: Option<Timestamp>,
-    /// What went wrong at the last attempt.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 32768))]
-    pub last_error: Option<String>,
-    /// Why it was decided: an enumerated reason.
-    #[schemars(length(max = 1024))]
-    pub reason: String,
-    /// What was seen when it was decided.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "schema::evidence")]
-    pub evidence: BTreeMap<String, String>,
-}
-
-/// An action, as recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum Action {
-    /// Delete the namespace.
-    Delete,
-    /// Scale workloads to zero.
-    ScaleDown,
-    /// POST to a URL.
-    Webhook,
-    /// Undo a scale-down.
-    Wake,
-}
-
-impl Action {
-    /// The action as written in spec and status.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Delete => "delete",
-            Self::ScaleDown => "scaleDown",
-            Self::Webhook => "webhook",
-            Self::Wake => "wake",
-        }
-    }
-
-    /// Whether it takes something away: such actions need budget, fresh facts and an unprotected namespace.
-    pub const fn is_destructive(self) -> bool {
-        matches!(self, Self::Delete | Self::ScaleDown)
-    }
-}
-
-impl std::fmt::Display for Action {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl Then {
-    /// Which action is written; `None` if none or several are, which the API server refuses.
-    pub fn action(&self) -> Option<Action> {
-        match (&self.delete, &self.scale_down, &self.webhook) {
-            (Some(_), None, None) => Some(Action::Delete),
-            (None, Some(_), None) => Some(Action::ScaleDown),
-            (None, None, Some(_)) => Some(Action::Webhook),
-            _ => None,
-        }
-    }
-}
-
-/// A completed firing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Firing {
-    /// The id of the decision.
-    #[schemars(length(max = 128))]
-    pub id: String,
-    /// The policy that fired.
-    #[schemars(length(max = 256))]
-    pub policy: String,
-    /// The action.
-    pub action: Action,
-    /// When it was complete.
-    #[schemars(schema_with = "schema::status_instant")]
-    pub at: Timestamp,
-    /// Why it was decided: an enumerated reason.
-    #[schemars(length(max = 1024))]
-    pub reason: String,
-    /// A digest of the policies that it was decided by: while they are the same, the manager is dormant.
-    #[schemars(length(max = 128))]
-    pub digest: String,
-    /// What came of it: an enumerated reason.
-    #[schemars(length(max = 1024))]
-    pub result: String,
-    /// The same for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 32768))]
-    pub message: Option<String>,
-    /// What was seen when it was decided.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "schema::evidence")]
-    pub evidence: BTreeMap<String, String>,
 }

@@ -174,8 +174,12 @@ fn assume_namespaces(all: &mut Collected, reading: &Reading<'_>) {
             ..Default::default()
         };
         let mut facts = facts::namespace(object, reading.assumed);
-        if let Some(uid) =
-            manager.status.intent.as_ref().map(|i| &i.uid).or(manager.status.notice.as_ref().map(|n| &n.uid))
+        if let Some(uid) = manager.status.steps.intent.as_ref().map(|i| &i.uid).or(manager
+            .status
+            .steps
+            .notice
+            .as_ref()
+            .map(|n| &n.uid))
         {
             facts.uid.clone_from(uid);
         }

@@ -24,6 +24,6 @@ impl OwnKind for Managers {
 
     /// A list of what is scaled down can have a mebibyte. Code that needs it reads the manager.
     fn compact_status(status: &mut NamespaceManagerStatus) {
-        status.scaled_down.count();
+        status.steps.scaled_down.count();
     }
 }

@@ -153,8 +153,8 @@ fn a_cache_keeps_how_many_workloads_are_scaled_down_and_not_which() {
     let manager =
         read::<Managers>(&json!({"metadata": metadata, "spec": {"policies": []}, "status": status}));
     let mut manager = manager.object.unwrap();
-    let listed = |manager: &Manager| manager.status.scaled_down.listed().map(<[_]>::len);
-    assert_eq!((manager.status.scaled_down.len(), listed(&manager)), (3, Some(3)));
+    let listed = |manager: &Manager| manager.status.steps.scaled_down.listed().map(<[_]>::len);
+    assert_eq!((manager.status.steps.scaled_down.len(), listed(&manager)), (3, Some(3)));
     Managers::compact(&mut manager);
-    assert_eq!((manager.status.scaled_down.len(), listed(&manager)), (3, None));
+    assert_eq!((manager.status.steps.scaled_down.len(), listed(&manager)), (3, None));
 }

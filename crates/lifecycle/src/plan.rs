@@ -174,7 +174,7 @@ fn plan_untruncated(observed: &Observed<'_>, now: ServerTime) -> Plan {
         return builder.waiting_for_namespace();
     };
     spec.digest().clone_into(&mut builder.digest);
-    if let Some(intent) = observed.manager.status.intent.clone() {
+    if let Some(intent) = observed.manager.status.steps.intent.clone() {
         return intent::resume(builder, spec, snapshot, &intent);
     }
     decide::decide(builder, spec, snapshot)
@@ -295,7 +295,7 @@ impl<'a> PlanBuilder<'a> {
 
     /// Withdraws a notice that no longer announces anything.
     fn withdraw_notice(&mut self, why: &str) {
-        if let Some(notice) = self.status.notice.take() {
+        if let Some(notice) = self.status.steps.notice.take() {
             let message = format!(
                 "the deletion announced for {:.0} (policy {:?}) will not happen then: {why}",
                 notice.not_before, notice.policy

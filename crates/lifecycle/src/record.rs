@@ -1,7 +1,8 @@
 //! Records the outcome of a step in status.
 
-use coppice_api::manager::{Action, Firing, Intent, NamespaceManagerStatus, NextStep, Phase};
-use coppice_api::{Reason, ScaledDown};
+use coppice_api::manager::{NamespaceManagerStatus, NextStep, Phase};
+use coppice_api::steps::{Action, Firing, Intent};
+use coppice_api::{Reason, ScaledDown, Steps};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::backoff::backoff;
@@ -63,13 +64,31 @@ impl StepOutcome {
     }
 }
 
-/// Writes the outcome of an attempt at `intent` into a status that holds this intent; returns the Events to publish.
-pub fn apply(
+/// Writes the outcome of an attempt at `intent` into the status of a manager that holds this intent; returns the Events
+/// to publish. Once a policy has fired the manager is dormant.
+pub fn apply_to_manager(
     status: &mut NamespaceManagerStatus,
     intent: &Intent,
     outcome: &StepOutcome,
     now: Timestamp,
 ) -> Vec<PlannedEvent> {
+    let firings = status.steps.firings;
+    let events = apply(&mut status.steps, intent, outcome, now);
+    if status.steps.firings != firings {
+        let result = status.steps.last_firing.as_ref().and_then(|firing| firing.message.as_deref());
+        status.phase = Some(Phase::Fired);
+        status.next = Some(NextStep {
+            reason: Reason::Dormant.to_string(),
+            message: format!("policy {:?} fired: {}", intent.policy, result.unwrap_or_default()),
+            ..NextStep::default()
+        });
+    }
+    events
+}
+
+/// Writes the outcome of an attempt at `intent` into steps that hold this intent, of whatever kind their object is; returns
+/// the Events to publish.
+pub fn apply(steps: &mut Steps, intent: &Intent, outcome: &StepOutcome, now: Timestamp) -> Vec<PlannedEvent> {
     let note = |warning, reason, message: String| vec![PlannedEvent { warning, reason, message }];
     let about =
         if intent.policy.is_empty() { String::new() } else { format!("policy {:?}: ", intent.policy) };
@@ -79,18 +98,18 @@ pub fn apply(
                 StepOutcome::Deleted => "the API server accepted the deletion of the namespace",
                 _ => ALREADY_GONE,
             };
-            complete(status, intent, Reason::NamespaceDeleted, message.to_owned(), now);
+            complete(steps, intent, Reason::NamespaceDeleted, message.to_owned(), now);
             note(false, Reason::NamespaceDeleted, format!("{about}{message} ({})", why(intent)))
         }
         StepOutcome::ScaledDown { workloads } => {
             let message =
                 format!("{workloads} workloads are scaled down; status.scaledDown records their replicas");
-            complete(status, intent, Reason::ScaledDown, message.clone(), now);
+            complete(steps, intent, Reason::ScaledDown, message.clone(), now);
             note(false, Reason::ScaledDown, format!("{about}{message}; `coppice wake` undoes it"))
         }
         StepOutcome::Woken { workloads, skipped } => {
-            status.intent = None;
-            status.scaled_down = ScaledDown::default();
+            steps.intent = None;
+            steps.scaled_down = ScaledDown::default();
             let kept = if skipped.is_empty() {
                 String::new()
             } else {
@@ -104,12 +123,12 @@ pub fn apply(
         }
         StepOutcome::WebhookDelivered { response } => {
             let message = format!("the receiver answered {response}");
-            complete(status, intent, Reason::WebhookDelivered, message.clone(), now);
+            complete(steps, intent, Reason::WebhookDelivered, message.clone(), now);
             note(false, Reason::WebhookDelivered, format!("{about}{message} ({})", intent.id))
         }
         StepOutcome::Refused { reason, message } => {
             let wait = backoff(intent.attempts + 1);
-            let mut events = failed(status, intent, (message, wait, false), &about, now);
+            let mut events = failed(steps, intent, (message, wait, false), &about, now);
             for note in &mut events {
                 note.reason = *reason;
             }
@@ -119,7 +138,7 @@ pub fn apply(
             let attempts = intent.attempts + 1;
             let wait = backoff(attempts).max(*min_delay);
             let last = *permanent || attempts >= WEBHOOK_ATTEMPTS;
-            failed(status, intent, (error, wait, last), &about, now)
+            failed(steps, intent, (error, wait, last), &about, now)
         }
     }
 }
@@ -131,7 +150,7 @@ pub(crate) fn why(intent: &Intent) -> String {
 }
 
 fn failed(
-    status: &mut NamespaceManagerStatus,
+    steps: &mut Steps,
     intent: &Intent,
     (error, wait, last): (&str, std::time::Duration, bool),
     about: &str,
@@ -141,7 +160,7 @@ fn failed(
     if intent.action == Action::Webhook && last {
         let tried = if attempts == 1 { "1 attempt".to_owned() } else { format!("{attempts} attempts") };
         let message = format!("given up after {tried}, the last: {}", shorten(error));
-        complete(status, intent, Reason::WebhookGivenUp, message.clone(), now);
+        complete(steps, intent, Reason::WebhookGivenUp, message.clone(), now);
         return vec![PlannedEvent {
             warning: true,
             reason: Reason::WebhookGivenUp,
@@ -150,7 +169,7 @@ fn failed(
     }
     let wait = SignedDuration::try_from(wait).unwrap_or(SignedDuration::from_secs(300));
     let next = now.checked_add(wait).unwrap_or(now);
-    status.intent = Some(Intent {
+    steps.intent = Some(Intent {
         attempts,
         next_attempt: Some(next),
         last_error: Some(shorten(error)),
@@ -161,24 +180,12 @@ fn failed(
     vec![PlannedEvent { warning: true, reason: Reason::ActionFailed, message }]
 }
 
-/// Writes down that a firing is complete: the manager is dormant from here on.
-pub(crate) fn complete(
-    status: &mut NamespaceManagerStatus,
-    intent: &Intent,
-    result: Reason,
-    message: String,
-    now: Timestamp,
-) {
-    status.firings += 1;
-    status.intent = None;
-    status.notice = None;
-    status.phase = Some(Phase::Fired);
-    status.next = Some(NextStep {
-        reason: Reason::Dormant.to_string(),
-        message: format!("policy {:?} fired: {message}", intent.policy),
-        ..NextStep::default()
-    });
-    status.last_firing = Some(Firing {
+/// Writes down that a firing is complete.
+pub(crate) fn complete(steps: &mut Steps, intent: &Intent, result: Reason, message: String, now: Timestamp) {
+    steps.firings += 1;
+    steps.intent = None;
+    steps.notice = None;
+    steps.last_firing = Some(Firing {
         id: intent.id.clone(),
         policy: intent.policy.clone(),
         action: intent.action,
@@ -189,7 +196,7 @@ pub(crate) fn complete(
         message: Some(message),
         evidence: intent.evidence.clone(),
     });
-    truncate_texts(status);
+    truncate_step_texts(steps);
 }
 
 /// Errors end up in status: bounded, on a character's border.
@@ -207,11 +214,18 @@ pub(crate) fn truncate_texts(status: &mut NamespaceManagerStatus) {
     let next = status.next.iter_mut().map(|next| &mut next.message);
     let policies = status.policies.iter_mut().map(|policy| &mut policy.message);
     let conditions = status.conditions.iter_mut().map(|condition| &mut condition.message);
-    let intent = status.intent.iter_mut();
+    for text in next.chain(policies).chain(conditions) {
+        truncate_text(text, MAX_TEXT_CHARS);
+    }
+    truncate_step_texts(&mut status.steps);
+}
+
+fn truncate_step_texts(steps: &mut Steps) {
+    let intent = steps.intent.iter_mut();
     let intent = intent.flat_map(|intent| intent.last_error.iter_mut().chain(intent.evidence.values_mut()));
-    let firing = status.last_firing.iter_mut();
+    let firing = steps.last_firing.iter_mut();
     let firing = firing.flat_map(|firing| firing.message.iter_mut().chain(firing.evidence.values_mut()));
-    for text in next.chain(policies).chain(conditions).chain(intent).chain(firing) {
+    for text in intent.chain(firing) {
         truncate_text(text, MAX_TEXT_CHARS);
     }
 }

@@ -17,12 +17,12 @@ fn without_settings_nothing_is_decided_and_nothing_that_was_decided_is_done() {
         let mut scene = Scene::policy(TTL, action);
         scene.settings_missing = true;
         assert_eq!((scene.settle(41).step, scene.next_reason()), (None, "SettingsMissing"), "{action}");
-        assert_eq!((scene.status.intent.clone(), scene.phase()), (None, Phase::Pending));
+        assert_eq!((scene.status.steps.intent.clone(), scene.phase()), (None, Phase::Pending));
         scene.settings_missing = false;
         assert!(scene.settle(42).step.is_some(), "{action}");
         scene.settings_missing = true;
         assert_eq!((scene.settle(43).step, scene.next_reason()), (None, "SettingsMissing"), "{action}");
-        assert!(scene.status.intent.is_some(), "it waits and is not given up");
+        assert!(scene.status.steps.intent.is_some(), "it waits and is not given up");
         scene.settings_missing = false;
         assert!(scene.settle(44).step.is_some(), "{action}");
     }
@@ -32,7 +32,7 @@ fn without_settings_nothing_is_decided_and_nothing_that_was_decided_is_done() {
 fn without_settings_what_was_scaled_down_can_be_woken() {
     let mut scene = Scene::policy(TTL, "{scaleDown: {}}");
     scene.settle(41);
-    scene.status.scaled_down =
+    scene.status.steps.scaled_down =
         support::yaml("[{apiVersion: apps/v1, kind: Deployment, name: d, uid: u, replicas: 2}]");
     scene.outcome(&StepOutcome::ScaledDown { workloads: 1 }, 42);
     scene.settings_missing = true;

@@ -77,7 +77,7 @@ fn a_manager_that_another_version_has_fired_is_dormant_until_it_is_rearmed() {
     let mut scene = Scene::policy("{ttl: {after: 40s}}", "{webhook: {url: 'http://hook.team-a.svc/'}}");
     scene.settle(41);
     scene.outcome(&StepOutcome::WebhookDelivered { response: "200".to_owned() }, 42);
-    scene.status.last_firing.as_mut().unwrap().digest = "v9:0123".to_owned();
+    scene.status.steps.last_firing.as_mut().unwrap().digest = "v9:0123".to_owned();
     scene.settle(43);
     assert_eq!((scene.phase(), scene.next_reason()), (Phase::Fired, "UnsupportedDigest"));
     assert!(scene.status.next.as_ref().unwrap().message.contains("dormant until spec.rearm is 1"));
@@ -99,16 +99,20 @@ fn a_step_that_another_version_decided_is_neither_taken_nor_decided_again() {
     ] {
         let mut scene = Scene::policy("{ttl: {after: 40s}}", then);
         assert!(scene.settle(41).step.is_some());
-        scene.status.intent.as_mut().unwrap().digest = "v9:0123".to_owned();
-        let intent = scene.status.intent.clone();
+        scene.status.steps.intent.as_mut().unwrap().digest = "v9:0123".to_owned();
+        let intent = scene.status.steps.intent.clone();
         for seconds in [42, 4000] {
             let plan = scene.settle(seconds);
-            assert_eq!((plan.step, plan.next_check, &scene.status.intent), (None, None, &intent), "{then}");
+            assert_eq!(
+                (plan.step, plan.next_check, &scene.status.steps.intent),
+                (None, None, &intent),
+                "{then}"
+            );
             assert_eq!((scene.phase(), scene.next_reason()), (Phase::Pending, "UnsupportedDigest"), "{then}");
         }
         scene.edit(|spec| spec.suspend = true);
         assert_eq!(scene.settle(4001).step, None);
-        assert_eq!(scene.status.intent.is_none(), is_given_up_by_suspend, "{then}");
+        assert_eq!(scene.status.steps.intent.is_none(), is_given_up_by_suspend, "{then}");
     }
 }
 

@@ -115,9 +115,13 @@ fn what_has_fired_is_dormant_for_ever_and_armed_by_other_policies() {
         }
         seen += 1;
         let later = now + jiff::SignedDuration::from_hours(24 * 365);
-        assert_eq!((scene.plan_at(later).step, scene.plan_at(later).status.intent), (None, None), "{about}");
+        assert_eq!(
+            (scene.plan_at(later).step, scene.plan_at(later).status.steps.intent),
+            (None, None),
+            "{about}"
+        );
         scene.edit(|spec| spec.policies[0].name.push('!'));
-        assert!(scene.plan_at(later).status.intent.is_some(), "{about}: other policies arm it");
+        assert!(scene.plan_at(later).status.steps.intent.is_some(), "{about}: other policies arm it");
     });
     assert!(seen >= 6, "{seen}");
 }
@@ -126,7 +130,7 @@ fn what_has_fired_is_dormant_for_ever_and_armed_by_other_policies() {
 fn steps_under_way_are_taken_up_as_they_were_decided() {
     let mut seen = 0;
     each(|about, _, scene| {
-        let Some(intent) = scene.status.intent.clone() else { return };
+        let Some(intent) = scene.status.steps.intent.clone() else { return };
         seen += 1;
         let step = scene.plan_at(intent.next_attempt.unwrap()).step;
         let Some(
@@ -148,8 +152,8 @@ fn their_digests_are_recognised() {
         let status = &scene.status;
         let stored = [
             status.policies_digest.as_deref(),
-            status.intent.as_ref().map(|intent| intent.digest.as_str()),
-            status.last_firing.as_ref().map(|firing| firing.digest.as_str()),
+            status.steps.intent.as_ref().map(|intent| intent.digest.as_str()),
+            status.steps.last_firing.as_ref().map(|firing| firing.digest.as_str()),
         ];
         for stored in stored.into_iter().flatten() {
             assert_eq!(digests.compare(stored), Comparison::Same, "{about}: {stored}");

@@ -33,10 +33,10 @@ fn found(change: impl FnOnce(&mut Scene, &mut Plan)) -> Vec<Finding> {
 /// Changes the intent everywhere.
 fn intent(change: impl FnOnce(&mut Intent)) -> impl FnOnce(&mut Scene, &mut Plan) {
     |scene, plan| {
-        let mut intent = scene.status.intent.clone().unwrap_or_else(|| panic!("there is an intent"));
+        let mut intent = scene.status.steps.intent.clone().unwrap_or_else(|| panic!("there is an intent"));
         change(&mut intent);
-        scene.status.intent = Some(intent.clone());
-        plan.status.intent = Some(intent.clone());
+        scene.status.steps.intent = Some(intent.clone());
+        plan.status.steps.intent = Some(intent.clone());
         plan.step = Some(Step::Delete(intent));
     }
 }
@@ -48,8 +48,8 @@ fn a_plan_as_it_is_breaks_no_rule() {
 
 #[test]
 fn a_step_belongs_to_an_intent_that_is_written_down_and_kept() {
-    assert_eq!(found(|scene, _| scene.status.intent = None), [StepWithoutIntent]);
-    assert_eq!(found(|_, plan| plan.status.intent = None), [StepWithoutIntent]);
+    assert_eq!(found(|scene, _| scene.status.steps.intent = None), [StepWithoutIntent]);
+    assert_eq!(found(|_, plan| plan.status.steps.intent = None), [StepWithoutIntent]);
 }
 
 #[test]
@@ -79,25 +79,31 @@ fn nothing_is_destroyed_that_is_protected_or_while_something_says_no() {
 
 #[test]
 fn a_notice_is_given_has_run_and_never_moves_earlier() {
-    assert_eq!(found(|scene, _| scene.status.notice = None), [BeforeNotice]);
+    assert_eq!(found(|scene, _| scene.status.steps.notice = None), [BeforeNotice]);
     let earlier = |_: &mut Scene, plan: &mut Plan| {
-        plan.status.notice.iter_mut().for_each(|n| n.not_before -= SignedDuration::from_secs(1));
+        plan.status.steps.notice.iter_mut().for_each(|n| n.not_before -= SignedDuration::from_secs(1));
     };
     assert_eq!(found(earlier), [NoticeMovedEarlier]);
     let later = |scene: &mut Scene, plan: &mut Plan| {
         let date = at(DUE + 1);
-        scene.status.notice.iter_mut().chain(&mut plan.status.notice).for_each(|n| n.not_before = date);
+        scene
+            .status
+            .steps
+            .notice
+            .iter_mut()
+            .chain(&mut plan.status.steps.notice)
+            .for_each(|n| n.not_before = date);
     };
     assert_eq!(found(later), [BeforeNotice]);
     let of_nothing = |_: &mut Scene, plan: &mut Plan| {
-        plan.status.notice.iter_mut().for_each(|n| n.policy = "another".to_owned());
+        plan.status.steps.notice.iter_mut().for_each(|n| n.policy = "another".to_owned());
     };
     assert_eq!(found(of_nothing), [NoticeOfNothing]);
 }
 
 #[test]
 fn what_has_happened_stays_and_what_does_not_happen_has_a_reason() {
-    assert_eq!(found(|_, plan| plan.status.firings += 2), [HistoryChanged]);
-    assert_eq!(found(|_, plan| plan.status.firings -= 1), [HistoryChanged]);
+    assert_eq!(found(|_, plan| plan.status.steps.firings += 2), [HistoryChanged]);
+    assert_eq!(found(|_, plan| plan.status.steps.firings -= 1), [HistoryChanged]);
     assert_eq!(found(|_, plan| plan.status.next = None), [Silent]);
 }

@@ -19,7 +19,7 @@ fn notice_is_given_ahead_of_a_ttl_and_its_date_never_moves_earlier() {
     assert_eq!(scene.settle(10).next_check, Some(at(2701)), "15 minutes before 1 h and 1 s");
     scene.settle(2701);
     assert_eq!(scene.event_reasons(), [Reason::DeletionAnnounced]);
-    let notice = scene.status.notice.clone().unwrap();
+    let notice = scene.status.steps.notice.clone().unwrap();
     assert_eq!((notice.given_at, notice.not_before), (at(2701), at(3601)));
     assert_eq!((scene.settle(3600).step, scene.next_reason()), (None, "NoticeRunning"));
     // A shorter ttl after notice was given: the announced date stays.
@@ -27,14 +27,14 @@ fn notice_is_given_ahead_of_a_ttl_and_its_date_never_moves_earlier() {
         Scene { spec: scene.spec.clone(), status: scene.status.clone(), ..Scene::new("policies: []") };
     shorter.edit(|s| s.policies[0].when = yaml("{ttl: {after: 50m}}"));
     assert_eq!(
-        (shorter.settle(3100).step, shorter.status.notice.clone().unwrap().not_before),
+        (shorter.settle(3100).step, shorter.status.steps.notice.clone().unwrap().not_before),
         (None, at(3601))
     );
     assert!(scene.settle(3601).step.is_some());
     // Notice was missed (the operator was away): it runs in full.
     let mut late = Scene::policy("{ttl: {after: 1h}}", "{delete: {notice: 15m}}");
     assert_eq!(late.settle(7200).step, None);
-    assert_eq!(late.status.notice.clone().unwrap().not_before, at(8100));
+    assert_eq!(late.status.steps.notice.clone().unwrap().not_before, at(8100));
     assert!(late.settle(8100).step.is_some());
 }
 
@@ -59,7 +59,7 @@ fn notice_is_withdrawn_when_its_policy_is_not_due_any_more() {
         change(&mut scene);
         scene.settle(3100);
         assert_eq!(
-            (scene.event_reasons(), scene.status.notice.clone()),
+            (scene.event_reasons(), scene.status.steps.notice.clone()),
             (vec![Reason::NoticeWithdrawn], None)
         );
     }
@@ -79,7 +79,7 @@ fn announced() -> Scene {
     let mut scene = Scene::policy("{ttl: {after: 1h}}", "{delete: {notice: 15m}}");
     scene.settle(2701);
     scene.settle(3601);
-    assert!(scene.status.intent.is_some());
+    assert!(scene.status.steps.intent.is_some());
     scene.event_reasons();
     scene
 }
@@ -110,10 +110,10 @@ fn after_a_refusal_a_hold_or_a_break_a_new_notice_is_given() {
         let mut scene = announced();
         begin(&mut scene);
         assert_eq!(scene.settle(4000).step, None);
-        assert_eq!((scene.status.intent.clone(), scene.status.notice.clone()), (None, None));
+        assert_eq!((scene.status.steps.intent.clone(), scene.status.steps.notice.clone()), (None, None));
         end(&mut scene);
         assert_eq!(scene.settle(9000).step, None);
-        assert_eq!(scene.status.notice.clone().unwrap().not_before, at(9900));
+        assert_eq!(scene.status.steps.notice.clone().unwrap().not_before, at(9900));
         assert!(scene.settle(9900).step.is_some());
     }
 }
@@ -135,11 +135,11 @@ fn a_clock_that_is_wrong_gives_no_notice_and_starts_no_settling() {
     scene.skew = Some(SignedDuration::from_mins(10));
     for seconds in [2800, 4000] {
         scene.settle(seconds);
-        assert_eq!(scene.status.notice, None);
+        assert_eq!(scene.status.steps.notice, None);
     }
     scene.skew = Some(SignedDuration::ZERO);
     assert_eq!(scene.settle(4600).step, None);
-    assert_eq!(scene.status.notice.clone().unwrap().not_before, at(5500));
+    assert_eq!(scene.status.steps.notice.clone().unwrap().not_before, at(5500));
     let mut scene = Scene::policy("{podsSucceed: {initialDelay: 0s, settle: 1h}}", "{delete: {}}");
     scene.pod("a", PodPhase::Succeeded);
     scene.skew = Some(SignedDuration::from_mins(10));
@@ -185,19 +185,19 @@ fn what_may_have_ended_by_one_of_two_clocks_is_unknown() {
 fn a_doubt_about_the_time_neither_withdraws_a_notice_nor_gives_up_what_it_announced() {
     let mut scene = Scene::policy("{ttl: {after: 1h}}", "{delete: {notice: 30m}}");
     scene.settle(2000);
-    let notice = scene.status.notice.clone().unwrap();
+    let notice = scene.status.steps.notice.clone().unwrap();
     // The slower clock is before the notice was given.
     scene.skew = Some(SignedDuration::from_hours(1));
     scene.settle(900);
-    assert_eq!(scene.status.notice.clone().unwrap(), notice);
+    assert_eq!(scene.status.steps.notice.clone().unwrap(), notice);
     scene.skew = Some(SignedDuration::ZERO);
     assert_eq!(scene.settle(2100).step, None);
     scene.settle(3801);
-    let intent = scene.status.intent.clone().unwrap();
+    let intent = scene.status.steps.intent.clone().unwrap();
     scene.skew = Some(SignedDuration::from_hours(1));
     assert_eq!(scene.settle(900).step, None);
     assert_eq!(scene.next_reason(), "ClockSkew");
-    assert_eq!(scene.status.intent, Some(intent), "it waits");
+    assert_eq!(scene.status.steps.intent, Some(intent), "it waits");
     scene.skew = Some(SignedDuration::ZERO);
     assert!(scene.settle(3802).step.is_some());
 }
@@ -209,20 +209,20 @@ fn of_two_policies_the_nearer_end_is_announced() {
          {name: near, when: {ttl: {after: 2h}}, then: {delete: {notice: 15m}}}]",
     );
     scene.settle(3700);
-    assert_eq!(scene.status.notice.clone().unwrap().policy, "far");
+    assert_eq!(scene.status.steps.notice.clone().unwrap().policy, "far");
     scene.settle(6301);
-    assert_eq!(scene.status.notice.clone().unwrap().policy, "near");
+    assert_eq!(scene.status.steps.notice.clone().unwrap().policy, "near");
     assert!(scene.settle(7201).step.is_some());
 }
 
 #[test]
 fn a_notice_is_bound_to_its_namespace_and_gone_after_the_firing() {
     let mut scene = announced();
-    scene.status.intent = None;
+    scene.status.steps.intent = None;
     scene.namespace.uid = "ns-2".to_owned();
     assert_eq!(scene.settle(3700).step, None);
-    assert_eq!(scene.status.notice.clone().unwrap().given_at, at(3700));
+    assert_eq!(scene.status.steps.notice.clone().unwrap().given_at, at(3700));
     let mut scene = announced();
     scene.outcome(&StepOutcome::Deleted, 3602);
-    assert_eq!(scene.status.notice, None);
+    assert_eq!(scene.status.steps.notice, None);
 }

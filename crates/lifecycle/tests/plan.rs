@@ -278,7 +278,7 @@ fn after_firing_it_is_dormant_until_policies_change_or_it_is_rearmed() {
     scene.settle(41);
     scene.outcome(&StepOutcome::ScaledDown { workloads: 2 }, 42);
     assert_eq!(scene.settle(43).step, None);
-    assert_eq!((scene.phase(), scene.status.firings), (Phase::Fired, 1));
+    assert_eq!((scene.phase(), scene.status.steps.firings), (Phase::Fired, 1));
     // Anything but the policies may change.
     scene.edit(|s| s.hold = Some(Hold { until: at(50), reason: None }));
     scene.edit(|s| s.extend_until = Some(at(60)));
@@ -287,11 +287,11 @@ fn after_firing_it_is_dormant_until_policies_change_or_it_is_rearmed() {
         assert_eq!(scene.settle(100).step, None, "rearm {rearm} is not firing 1");
     }
     scene.edit(|s| s.rearm = Some(1));
-    let first = scene.status.last_firing.clone().unwrap().id;
+    let first = scene.status.steps.last_firing.clone().unwrap().id;
     let Some(Step::ScaleDown(intent, _)) = scene.settle(100).step else { panic!() };
     assert_ne!(intent.id, first);
     scene.outcome(&StepOutcome::ScaledDown { workloads: 0 }, 101);
-    assert_eq!((scene.settle(102).step, scene.status.firings), (None, 2));
+    assert_eq!((scene.settle(102).step, scene.status.steps.firings), (None, 2));
     scene.edit(|s| s.policies[0].name = "another".to_owned());
     assert!(scene.settle(103).step.is_some(), "changed policies are decided again");
 }
@@ -320,7 +320,7 @@ fn suspend_hold_and_refusal_freeze_what_was_decided() {
         let mut scene = ttl();
         freeze(&mut scene);
         assert_eq!((scene.settle(100).step, scene.phase()), (None, *phase), "{what}");
-        assert_eq!(scene.status.intent, None, "{what}");
+        assert_eq!(scene.status.steps.intent, None, "{what}");
         // With a step decided and not taken.
         let mut scene = ttl();
         scene.settle(41);
@@ -341,24 +341,24 @@ fn what_is_no_longer_wanted_is_given_up_before_it_is_done() {
     extended.edit(|s| s.extend_until = Some(at(1000)));
     assert_eq!(extended.settle(42).step, None);
     assert_eq!(extended.event_reasons(), [Reason::PolicyFired, Reason::Abandoned]);
-    assert_eq!((extended.phase(), extended.status.firings), (Phase::Active, 0));
+    assert_eq!((extended.phase(), extended.status.steps.firings), (Phase::Active, 0));
 
     let mut edited = ttl();
     edited.settle(41);
     edited.edit(|s| s.policies = yaml("[{name: p, when: {ttl: {after: 2h}}, then: {delete: {}}}]"));
-    assert_eq!((edited.settle(42).step, edited.status.intent.is_none()), (None, true));
+    assert_eq!((edited.settle(42).step, edited.status.steps.intent.is_none()), (None, true));
 
     let mut recreated = ttl();
     recreated.settle(41);
     recreated.namespace.uid = "ns-2".to_owned();
     recreated.namespace.created = at(41);
-    assert_eq!((recreated.settle(42).step, recreated.status.intent.is_none()), (None, true));
+    assert_eq!((recreated.settle(42).step, recreated.status.steps.intent.is_none()), (None, true));
 
     let mut running = pods();
     running.pod("a", PodPhase::Succeeded);
     running.settle(61);
     running.pod("b", PodPhase::Pending);
-    assert_eq!((running.settle(62).step, running.status.intent.is_none()), (None, true));
+    assert_eq!((running.settle(62).step, running.status.steps.intent.is_none()), (None, true));
 }
 
 #[test]
@@ -386,7 +386,7 @@ fn pause_budget_skew_and_staleness_stop_destruction_and_nothing_else() {
         let mut scene = ttl();
         stop(&mut scene);
         assert_eq!((scene.settle(41).step, scene.next_reason()), (None, *reason));
-        assert_eq!(scene.status.intent, None, "{reason}: nothing is decided while it cannot be done");
+        assert_eq!(scene.status.steps.intent, None, "{reason}: nothing is decided while it cannot be done");
         let mut scene = ttl();
         scene.settle(41);
         stop(&mut scene);
@@ -430,7 +430,7 @@ fn a_webhook_keeps_its_id_until_it_is_delivered_or_given_up() {
     assert_eq!((again.id, again.attempts), (intent.id, 1));
     scene.delivery = Delivery::Delivered("204".to_owned());
     scene.status = scene.plan(65).status;
-    assert_eq!((scene.phase(), scene.status.firings), (Phase::Fired, 1));
+    assert_eq!((scene.phase(), scene.status.steps.firings), (Phase::Fired, 1));
 
     let mut scene = hook();
     scene.pod("a", PodPhase::Succeeded);
@@ -447,22 +447,22 @@ fn a_terminating_namespace_is_skipped_and_a_deletion_counted_once() {
     let mut scene = ttl();
     scene.namespace.terminating = true;
     assert_eq!((scene.settle(100).step, scene.phase()), (None, Phase::Terminating));
-    assert_eq!(scene.status.firings, 0);
+    assert_eq!(scene.status.steps.firings, 0);
     let mut scene = ttl();
     scene.settle(41);
     scene.namespace.terminating = true;
     scene.settle(42);
-    assert_eq!((scene.phase(), scene.status.firings), (Phase::Terminating, 1));
-    assert_eq!(scene.status.last_firing.clone().unwrap().result, "NamespaceDeleted");
+    assert_eq!((scene.phase(), scene.status.steps.firings), (Phase::Terminating, 1));
+    assert_eq!(scene.status.steps.last_firing.clone().unwrap().result, "NamespaceDeleted");
     scene.settle(43);
-    assert_eq!(scene.status.firings, 1);
+    assert_eq!(scene.status.steps.firings, 1);
 }
 
 #[test]
 fn wake_gives_back_once_and_in_any_phase_but_terminating() {
     let mut scene = Scene::policy("{ttl: {after: 40s}}", "{scaleDown: {}}");
     scene.settle(41);
-    scene.status.scaled_down =
+    scene.status.steps.scaled_down =
         yaml("[{apiVersion: apps/v1, kind: Deployment, name: d, uid: u, replicas: 3}]");
     scene.outcome(&StepOutcome::ScaledDown { workloads: 1 }, 42);
     scene.settle(43);
@@ -475,8 +475,8 @@ fn wake_gives_back_once_and_in_any_phase_but_terminating() {
     assert!(matches!(scene.settle(45).step, Some(Step::Wake(_))));
     scene.outcome(&StepOutcome::Woken { workloads: 1, skipped: vec![] }, 46);
     assert_eq!(scene.settle(47).step, None);
-    assert!(scene.status.scaled_down.is_empty());
-    assert_eq!(scene.status.firings, 1);
+    assert!(scene.status.steps.scaled_down.is_empty());
+    assert_eq!(scene.status.steps.firings, 1);
 }
 
 #[test]
@@ -506,8 +506,8 @@ fn what_a_receiver_has_taken_is_done_whatever_was_changed_meanwhile() {
         change(&mut scene);
         scene.delivery = Delivery::Delivered("200".to_owned());
         scene.status = scene.plan(42).status;
-        assert_eq!((scene.status.firings, scene.status.intent.clone()), (1, None));
-        assert_eq!(scene.status.last_firing.clone().unwrap().result, "WebhookDelivered");
+        assert_eq!((scene.status.steps.firings, scene.status.steps.intent.clone()), (1, None));
+        assert_eq!(scene.status.steps.last_firing.clone().unwrap().result, "WebhookDelivered");
     }
 }
 
@@ -518,7 +518,7 @@ fn an_intent_is_bound_to_its_namespace_and_its_policies() {
     let old = recreated.settle(41).step.unwrap().intent().clone();
     recreated.namespace.uid = "ns-2".to_owned();
     assert_eq!(recreated.plan(42).step, None);
-    assert!(recreated.plan(42).status.intent.is_none());
+    assert!(recreated.plan(42).status.steps.intent.is_none());
     let Some(Step::Delete(new)) = recreated.settle(42).step else { panic!() };
     assert_eq!((old.uid.as_str(), new.uid.as_str()), ("ns-1", "ns-2"));
 

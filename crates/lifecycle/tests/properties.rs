@@ -109,7 +109,7 @@ fn apply_event(scene: &mut Scene, history_event: &HistoryEvent, now: &mut i64) {
             scene.edit(|s| s.extend_until = Some(at(*until)));
         }
         HistoryEvent::Rearm => {
-            let firings = scene.status.firings;
+            let firings = scene.status.steps.firings;
             scene.edit(|s| s.rearm = Some(firings));
         }
         HistoryEvent::Protect(on) => {
@@ -167,10 +167,10 @@ proptest! {
             prop_assert_eq!(&plan.status, &scene.status);
             prop_assert!(plan.next_check.is_none_or(|look| look > at(now)), "looking again at {:?} would spin", plan.next_check);
             // A deletion that was attempted, and whose namespace then terminates, is recorded as done without another step.
-            fired.extend(scene.status.last_firing.as_ref().map(|firing| firing.id.clone()));
+            fired.extend(scene.status.steps.last_firing.as_ref().map(|firing| firing.id.clone()));
             let Some(step) = &plan.step else { continue };
             let intent = step.intent().clone();
-            prop_assert_eq!(Some(&intent), scene.status.intent.as_ref(), "an effect without a durable intent");
+            prop_assert_eq!(Some(&intent), scene.status.steps.intent.as_ref(), "an effect without a durable intent");
             prop_assert_eq!(&intent.uid, &scene.namespace.uid);
             if intent.action.is_destructive() {
                 let policy = scene.spec.policies.iter().position(|p| p.name == intent.policy).unwrap();
@@ -183,7 +183,7 @@ proptest! {
                 prop_assert!(ttl || scene.unknown.is_none());
                 prop_assert!(!ttl || scene.spec.extend_until.is_none_or(|e| e <= at(now)));
                 if let Some(delete) = scene.spec.policies[policy].then.delete.as_ref().filter(|d| !d.notice.is_zero()) {
-                    let Some(notice) = &scene.status.notice else { panic!("deleted without notice") };
+                    let Some(notice) = &scene.status.steps.notice else { panic!("deleted without notice") };
                     prop_assert!(at(now).duration_since(notice.given_at).as_secs() >= delete.notice.as_secs_i64());
                     prop_assert!(notice.not_before <= at(now));
                 }
@@ -196,7 +196,7 @@ proptest! {
             apply_step(&mut scene, step, fails, now);
             if !fails && intent.action != Action::Wake {
                 prop_assert!(fired.insert(intent.id.clone()), "{} fired twice", intent.id);
-                prop_assert_eq!(usize::try_from(scene.status.firings).ok(), Some(fired.len()));
+                prop_assert_eq!(usize::try_from(scene.status.steps.firings).ok(), Some(fired.len()));
             }
         }
     }

@@ -166,11 +166,11 @@ fn explain(cluster_snapshot: &ClusterSnapshot, manager: &Manager, at: Timestamp)
         policies,
         stops,
         extended_until: spec.and_then(|s| s.extend_until).filter(|until| *until > at),
-        last_error: status.intent.as_ref().and_then(|i| i.last_error.clone()),
-        notice: status.notice.clone(),
-        firings: status.firings,
-        last_firing: status.last_firing.clone(),
-        scaled_down: status.scaled_down.listed().unwrap_or_default().to_vec(),
+        last_error: status.steps.intent.as_ref().and_then(|i| i.last_error.clone()),
+        notice: status.steps.notice.clone(),
+        firings: status.steps.firings,
+        last_firing: status.steps.last_firing.clone(),
+        scaled_down: status.steps.scaled_down.listed().unwrap_or_default().to_vec(),
         item,
     }
 }
@@ -299,7 +299,7 @@ fn stops(
     if let Some(next) = status.next.as_ref().filter(not_understood) {
         add(Reason::UnsupportedDigest, next.message.clone());
     } else if status.phase == Some(Phase::Fired)
-        && let Some(firing) = &status.last_firing
+        && let Some(firing) = &status.steps.last_firing
     {
         add(
             Reason::Dormant,

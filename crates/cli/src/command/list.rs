@@ -116,7 +116,7 @@ fn table(managers: &[Manager], args: &ListArgs, io: &mut Io<'_>) -> Result<()> {
             let spec = manager.spec.as_ref().ok();
             let policies = spec.map_or_else(|| "-".to_owned(), |s| s.policies().len().to_string());
             cells.extend([
-                status.firings.to_string().into(),
+                status.steps.firings.to_string().into(),
                 policies.into(),
                 instant(spec.and_then(|s| s.hold.as_ref()).map(|h| h.until)).into(),
                 instant(spec.and_then(|s| s.extend_until)).into(),

@@ -26,7 +26,7 @@ pub(crate) async fn run(args: &RearmArgs, connection: &ConnectionArgs, io: &mut 
     let client = connect(connection, io).await?.client;
     let target = resolve(&client, &args.target).await?;
     let (firings, written) = change(&client, &target, args.write.dry_run, async |manager| {
-        let firings = manager.status.firings;
+        let firings = manager.status.steps.firings;
         let armed = manager.spec.as_ref().is_ok_and(|s| s.rearm == Some(firings));
         Ok(if firings == 0 || armed {
             Change::Nothing(firings)

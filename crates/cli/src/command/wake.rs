@@ -52,7 +52,11 @@ pub(crate) async fn run(args: &WakeArgs, connection: &ConnectionArgs, io: &mut I
         vec![name.clone()]
     } else {
         let managers = live::managers(&client, Some(namespace), None).await?;
-        managers.iter().filter(|m| !m.status.scaled_down.is_empty()).map(|m| m.name().to_owned()).collect()
+        managers
+            .iter()
+            .filter(|m| !m.status.steps.scaled_down.is_empty())
+            .map(|m| m.name().to_owned())
+            .collect()
     };
     if names.is_empty() {
         writeln!(io.screen(), "nothing is scaled down in namespace {namespace}")?;
@@ -68,9 +72,9 @@ pub(crate) async fn run(args: &WakeArgs, connection: &ConnectionArgs, io: &mut I
 async fn one(args: &WakeArgs, client: &Client, target: &Target, io: &mut Io<'_>) -> Result<Exit> {
     let name = resource_name(&target.name);
     let (scaled_down, _) = change(client, target, args.write.dry_run, async |manager| {
-        let scaled_down = manager.status.scaled_down.listed().unwrap_or_default().to_vec();
-        let firings = manager.status.firings;
-        if manager.status.intent.as_ref().is_some_and(|i| i.action == Action::ScaleDown) {
+        let scaled_down = manager.status.steps.scaled_down.listed().unwrap_or_default().to_vec();
+        let firings = manager.status.steps.firings;
+        if manager.status.steps.intent.as_ref().is_some_and(|i| i.action == Action::ScaleDown) {
             bail!(
                 "NamespaceManager {target} is scaling workloads down at this moment, and a wake would be overtaken by it: \
                  try again when it has finished (`coppice explain {target}` tells)"
@@ -125,8 +129,8 @@ async fn wait_until_woken(client: &Client, target: &Target) -> Result<Manager> {
     loop {
         let manager = existing(client, target).await?;
         let status = &manager.status;
-        let waking = status.intent.as_ref().is_some_and(|i| i.action == Action::Wake);
-        if status.scaled_down.is_empty() && !waking {
+        let waking = status.steps.intent.as_ref().is_some_and(|i| i.action == Action::Wake);
+        if status.steps.scaled_down.is_empty() && !waking {
             return Ok(manager);
         }
         tokio::time::sleep(Wait::from_millis(300)).await;
@@ -136,6 +140,7 @@ async fn wait_until_woken(client: &Client, target: &Target) -> Result<Manager> {
 fn still_scaled_down(manager: &Manager, target: &Target, timeout: Duration) -> String {
     let status = &manager.status;
     let what: Vec<String> = status
+        .steps
         .scaled_down
         .listed()
         .unwrap_or_default()
@@ -143,7 +148,7 @@ fn still_scaled_down(manager: &Manager, target: &Target, timeout: Duration) -> S
         .map(|w| format!("{}/{}", w.kind, w.name))
         .collect();
     let next = status.next.as_ref();
-    let error = status.intent.as_ref().and_then(|i| i.last_error.as_deref());
+    let error = status.steps.intent.as_ref().and_then(|i| i.last_error.as_deref());
     let why = error.or(next.map(|n| n.message.as_str())).unwrap_or("the operator has not looked at it");
     format!(
         "after {timeout} still scaled down in {target}: {}; the manager says: {why}. The operator goes on with it; \

@@ -53,8 +53,8 @@ pub(super) fn observe(
 /// Whether a manager has the intent of a decision, or has carried it out. One whose status another version wrote may have.
 pub(super) fn stands_by(manager: &Manager, decision: &str) -> bool {
     let status = &manager.status;
-    let intent = status.intent.as_ref().is_some_and(|intent| intent.id == decision);
-    let fired = status.last_firing.as_ref().is_some_and(|firing| firing.id == decision);
+    let intent = status.steps.intent.as_ref().is_some_and(|intent| intent.id == decision);
+    let fired = status.steps.last_firing.as_ref().is_some_and(|firing| firing.id == decision);
     intent || fired || manager.status_error.is_some()
 }
 

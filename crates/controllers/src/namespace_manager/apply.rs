@@ -70,7 +70,7 @@ pub(super) async fn apply(
     {
         let batch = EventBatch {
             events: plan.events,
-            intent: plan.status.intent.clone().or_else(|| manager.status.intent.clone()),
+            intent: plan.status.steps.intent.clone().or_else(|| manager.status.steps.intent.clone()),
         };
         let began = Instant::now();
         let (applied, batch) = match save(shared, &permit, manager, &plan.status).await {
@@ -133,8 +133,9 @@ async fn run_whole_notice(
     (mut batch, took): (EventBatch, Duration),
 ) -> (Applied, EventBatch) {
     let same = |a: &Notice, b: &Notice| (a.given_at, &a.policy, &a.uid) == (b.given_at, &b.policy, &b.uid);
-    let known = before.status.notice.as_ref();
-    let given = written.status.notice.as_ref().filter(|given| known.is_none_or(|known| !same(given, known)));
+    let known = before.status.steps.notice.as_ref();
+    let given =
+        written.status.steps.notice.as_ref().filter(|given| known.is_none_or(|known| !same(given, known)));
     let Some(announced) = given.map(|given| given.not_before) else {
         return (Applied::Replan(written), batch);
     };
@@ -145,7 +146,7 @@ async fn run_whole_notice(
     let took = SignedDuration::from_secs(took.as_secs().saturating_add(1).try_into().unwrap_or(i64::MAX));
     let later = announced.saturating_add(took).unwrap_or(Timestamp::MAX);
     let mut status = (*written.status).clone();
-    if let Some(notice) = &mut status.notice {
+    if let Some(notice) = &mut status.steps.notice {
         notice.not_before = later;
     }
     let status = with_next_plan(shared, &written, status);
@@ -196,7 +197,7 @@ async fn save_new_plan(
     if plan.status == *manager.status {
         return (Applied::CacheBehind, EventBatch::default());
     }
-    let batch = EventBatch { events: plan.events, intent: manager.status.intent.clone() };
+    let batch = EventBatch { events: plan.events, intent: manager.status.steps.intent.clone() };
     match save(shared, permit, manager, &plan.status).await {
         Ok(_) => (Applied::CacheBehind, batch),
         Err(error) => resolve_lost_write(error, shared, manager, &plan.status, batch).await,
@@ -223,7 +224,7 @@ async fn record_outcome(
     // Each may be the one that was written.
     let mut unanswered: Vec<(NamespaceManagerStatus, Vec<PlannedEvent>)> = Vec::new();
     for _ in 0..5 {
-        let Some(current) = manager.status.intent.clone().filter(|i| i.id == intent.id) else {
+        let Some(current) = manager.status.steps.intent.clone().filter(|i| i.id == intent.id) else {
             // It was written and the answer was lost, or another writer recorded and reported it.
             let ours = unanswered.into_iter().find(|(status, _)| *status == *manager.status);
             return (
@@ -236,8 +237,8 @@ async fn record_outcome(
             return (Applied::CheckAt(None), EventBatch::default());
         }
         let mut status = (*manager.status).clone();
-        status.scaled_down.retain(|workload| !unchanged.contains(&workload.uid));
-        let events = record::apply(&mut status, &current, &outcome, shared.now());
+        status.steps.scaled_down.retain(|workload| !unchanged.contains(&workload.uid));
+        let events = record::apply_to_manager(&mut status, &current, &outcome, shared.now());
         let status = with_next_plan(shared, &manager, status);
         match save(shared, permit, &manager, &status).await {
             Ok(written) => {
@@ -282,7 +283,7 @@ fn with_next_plan(
     let key = ManagerKey::new(&manager.namespace, &manager.name);
     let recorded = Manager { status: Box::new(status.clone()), ..manager.clone() };
     let plan = plan::plan(&observe::with(shared, &key, recorded));
-    let only_says = plan.events.is_empty() && plan.status.intent == status.intent;
+    let only_says = plan.events.is_empty() && plan.status.steps.intent == status.steps.intent;
     if only_says { plan.status } else { status }
 }
 
@@ -326,7 +327,7 @@ async fn complete<'a>(
     manager: &Manager,
     status: &'a NamespaceManagerStatus,
 ) -> Result<Cow<'a, NamespaceManagerStatus>, WriteError> {
-    if status.scaled_down.listed().is_some() {
+    if status.steps.scaled_down.listed().is_some() {
         return Ok(Cow::Borrowed(status));
     }
     let now = read::get::<Managers>(&shared.clients.reads, &manager.namespace, &manager.name).await;
@@ -336,8 +337,9 @@ async fn complete<'a>(
             Err(WriteError::Conflict)
         }
         Some(now) => {
-            let scaled_down = now.status.scaled_down;
-            Ok(Cow::Owned(NamespaceManagerStatus { scaled_down, ..status.clone() }))
+            let mut status = status.clone();
+            status.steps.scaled_down = now.status.steps.scaled_down;
+            Ok(Cow::Owned(status))
         }
     }
 }

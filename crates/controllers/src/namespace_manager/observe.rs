@@ -66,7 +66,7 @@ fn observation(shared: &ControllerContext, key: &ManagerKey, manager: Arc<Manage
         managed: shared.managed(),
         before: before(shared, &manager),
         stale: stale(shared, key),
-        delivery: delivery(shared, manager.status.intent.as_ref()),
+        delivery: delivery(shared, manager.status.steps.intent.as_ref()),
         at: shared.time(),
         started: Instant::now(),
         read_error: None,

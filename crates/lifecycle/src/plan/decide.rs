@@ -25,11 +25,11 @@ pub(super) fn decide(
     snapshot: &NamespaceSnapshot<'_>,
 ) -> Plan {
     if snapshot.namespace.terminating {
-        builder.status.notice = None;
+        builder.status.steps.notice = None;
         let message = "the namespace is being deleted".to_owned();
         return builder.finish_waiting(Phase::Terminating, Reason::NamespaceTerminating, message);
     }
-    if spec.wake == Some(builder.status.firings) && !builder.status.scaled_down.is_empty() {
+    if spec.wake == Some(builder.status.steps.firings) && !builder.status.steps.scaled_down.is_empty() {
         return builder.decide_wake(snapshot);
     }
     if let Some(refusal) = builder.refusal(spec, snapshot) {
@@ -59,7 +59,7 @@ fn fire(
     snapshot: &NamespaceSnapshot<'_>,
 ) -> Plan {
     let action = policy.action.kind();
-    let announced = builder.status.notice.as_ref();
+    let announced = builder.status.steps.notice.as_ref();
     let announced = announced.is_some_and(|n| n.policy == policy.name && n.uid == snapshot.namespace.uid);
     // A notice that was given keeps its date, even if the policy no longer asks for a notice.
     let notice = match policy.action {
@@ -97,7 +97,7 @@ fn fire(
     let message =
         format!("policy {:?}: {}; {action} follows ({})", policy.name, evaluation.message, intent.id);
     builder.note(false, Reason::PolicyFired, message);
-    builder.status.intent = Some(intent);
+    builder.status.steps.intent = Some(intent);
     builder.next_check = Some(builder.now);
     let message = progress_message(action, &evaluation.message, 0);
     builder.pending((action, &policy.name, None), (Reason::InProgress, message), None)
@@ -218,19 +218,19 @@ impl PlanBuilder<'_> {
 
     /// The plan of a manager that has fired and is not armed again.
     fn dormant(&mut self, spec: &ValidSpec) -> Option<Plan> {
-        let firing = self.status.last_firing.clone()?;
+        let firing = self.status.steps.last_firing.clone()?;
         let comparison = self.compare(&firing.digest);
         let armed = comparison == Comparison::Changed || active(Mutant::DormancyIgnored);
         let for_ever = active(Mutant::RearmNeverExpires) && spec.rearm.is_some();
-        if armed || spec.rearm == Some(self.status.firings) || for_ever {
+        if armed || spec.rearm == Some(self.status.steps.firings) || for_ever {
             return None;
         }
         let (reason, message) = if comparison == Comparison::Same {
             self.withdraw_notice("another policy has fired");
-            (Reason::Dormant, dormant(&firing, self.status.firings))
+            (Reason::Dormant, dormant(&firing, self.status.steps.firings))
         } else {
             self.withdraw_notice("another version of Coppice has fired a policy");
-            (Reason::UnsupportedDigest, not_understood(&firing, self.status.firings))
+            (Reason::UnsupportedDigest, not_understood(&firing, self.status.steps.firings))
         };
         let builder = std::mem::replace(self, PlanBuilder::new(self.observed, self.time));
         Some(builder.finish_waiting(Phase::Fired, reason, message))
@@ -246,14 +246,15 @@ impl PlanBuilder<'_> {
         due: Timestamp,
     ) -> Timestamp {
         let uid = &snapshot.namespace.uid;
-        let given = self.status.notice.as_ref().filter(|n| n.policy == policy.name && n.uid == *uid).cloned();
+        let given =
+            self.status.steps.notice.as_ref().filter(|n| n.policy == policy.name && n.uid == *uid).cloned();
         if let Some(given) = given {
             let kept = if active(Mutant::NoticeMovedEarlier) { Timestamp::MIN } else { given.not_before };
             let mut not_before = kept.max(later(given.given_at, notice));
             if due > self.now {
                 not_before = not_before.max(whole_second_after(due));
             }
-            self.status.notice = Some(Notice { not_before, ..given });
+            self.status.steps.notice = Some(Notice { not_before, ..given });
             return not_before;
         }
         self.withdraw_notice(&format!("policy {:?} announces another", policy.name));
@@ -265,7 +266,7 @@ impl PlanBuilder<'_> {
         );
         self.note(true, Reason::DeletionAnnounced, message);
         let notice = Notice { policy: policy.name.clone(), uid: uid.clone(), given_at, not_before };
-        self.status.notice = Some(notice);
+        self.status.steps.notice = Some(notice);
         not_before
     }
 
@@ -295,7 +296,7 @@ impl PlanBuilder<'_> {
     /// after a lost answer) has the same id.
     fn firing_id(&self, action: Action, policy: &str) -> String {
         let manager = &self.observed.manager;
-        let firing = (self.status.firings + 1).to_string();
+        let firing = (self.status.steps.firings + 1).to_string();
         let mut hash = Sha256::new();
         for part in [manager.uid, &firing, action.as_str(), policy, &self.digest] {
             hash.update(part.len().to_be_bytes());
@@ -318,7 +319,7 @@ impl PlanBuilder<'_> {
             since: None,
             evidence: std::collections::BTreeMap::new(),
         };
-        self.status.intent = Some(self.intent(Action::Wake, "", snapshot, &evaluation));
+        self.status.steps.intent = Some(self.intent(Action::Wake, "", snapshot, &evaluation));
         self.next_check = Some(self.now);
         let message = wake_message(&self.status);
         self.pending((Action::Wake, "", None), (Reason::InProgress, message), None)

@@ -24,7 +24,7 @@ pub(super) fn progress_message(action: Action, why: &str, attempts: u32) -> Stri
 
 /// The same for waking.
 pub(super) fn wake_message(status: &NamespaceManagerStatus) -> String {
-    format!("giving {} workloads their replicas back", status.scaled_down.len())
+    format!("giving {} workloads their replicas back", status.steps.scaled_down.len())
 }
 
 /// What becomes of the intent in the observed status.
@@ -126,7 +126,13 @@ fn not_understood(
 fn terminating(mut builder: PlanBuilder<'_>, intent: &Intent) -> Plan {
     if intent.action == Action::Delete {
         let message = record::ALREADY_GONE.to_owned();
-        record::complete(&mut builder.status, intent, Reason::NamespaceDeleted, message.clone(), builder.now);
+        record::complete(
+            &mut builder.status.steps,
+            intent,
+            Reason::NamespaceDeleted,
+            message.clone(),
+            builder.now,
+        );
         let note = format!("policy {:?}: {message} ({})", intent.policy, record::why(intent));
         builder.note(false, Reason::NamespaceDeleted, note);
         return builder.finish_waiting(Phase::Terminating, Reason::NamespaceTerminating, message);
@@ -143,7 +149,7 @@ fn wake(
     if snapshot.namespace.terminating {
         return builder.abandon(intent, Reason::NamespaceTerminating, "the namespace is being deleted");
     }
-    if spec.wake != Some(builder.status.firings) {
+    if spec.wake != Some(builder.status.steps.firings) {
         return builder.abandon(intent, Reason::NoLongerTrue, "spec.wake no longer names the last firing");
     }
     if let Some(plan) = builder.wait_for_retry(intent) {
@@ -274,14 +280,15 @@ impl PlanBuilder<'_> {
     /// Records the outcome of an attempt that this process made in the background, with the message of the next
     /// evaluation: one write for both.
     fn outcome(mut self, intent: &Intent, outcome: &record::StepOutcome) -> Plan {
-        self.events.extend(record::apply(&mut self.status, intent, outcome, self.now));
-        if let Some(intent) = self.status.intent.clone()
+        self.events.extend(record::apply_to_manager(&mut self.status, intent, outcome, self.now));
+        if let Some(intent) = self.status.steps.intent.clone()
             && let Some(plan) = self.wait_for_retry(&intent)
         {
             return plan;
         }
         self.next_check = Some(self.now);
-        let message = self.status.last_firing.as_ref().map(|firing| dormant(firing, self.status.firings));
+        let message =
+            self.status.steps.last_firing.as_ref().map(|firing| dormant(firing, self.status.steps.firings));
         self.finish_waiting(Phase::Fired, Reason::Dormant, message.unwrap_or_default())
     }
 
@@ -293,15 +300,15 @@ impl PlanBuilder<'_> {
 
     /// Whether the notice that a deletion needs was given and has run.
     fn notice_given(&self, policy: &ValidPolicy, intent: &Intent) -> bool {
-        let notice = self.status.notice.as_ref();
+        let notice = self.status.steps.notice.as_ref();
         let run = |n: &Notice| n.policy == policy.name && n.uid == intent.uid && n.not_before <= self.now;
         policy.action.notice().is_none() || notice.is_some_and(run) || active(Mutant::NoticeSkipped)
     }
 
     /// Gives up an intent, and the notice that led to it; the next evaluation decides again.
     fn abandon(mut self, intent: &Intent, reason: Reason, why: &str) -> Plan {
-        self.status.intent = None;
-        self.status.notice = None;
+        self.status.steps.intent = None;
+        self.status.steps.notice = None;
         self.next_check = Some(self.now);
         let message =
             format!("{} (policy {:?}, {}) is given up: {why}", intent.action, intent.policy, intent.id);

@@ -49,16 +49,17 @@ pub fn lint(observed: &Observed<'_>, time: ServerTime, plan: &Plan) -> Vec<Findi
     if let Some(step) = &plan.step {
         findings.extend(linter.step(step, plan));
     }
-    let known = observed.manager.status.intent.as_ref();
-    if let Some(intent) = plan.status.intent.as_ref().filter(|new| known.is_none_or(|k| k.id != new.id)) {
+    let known = observed.manager.status.steps.intent.as_ref();
+    if let Some(intent) = plan.status.steps.intent.as_ref().filter(|new| known.is_none_or(|k| k.id != new.id))
+    {
         findings.extend(linter.intent(intent));
     }
-    if let Some(notice) = &plan.status.notice {
+    if let Some(notice) = &plan.status.steps.notice {
         findings.extend(linter.notice(notice));
     }
     let (before, after) = (observed.manager.status, &plan.status);
-    let fired = after.firings - before.firings;
-    if !(0..=1).contains(&fired) || after.scaled_down != before.scaled_down {
+    let fired = after.steps.firings - before.steps.firings;
+    if !(0..=1).contains(&fired) || after.steps.scaled_down != before.steps.scaled_down {
         findings.push(Finding::HistoryChanged);
     }
     let says_why =
@@ -78,8 +79,8 @@ impl Linter<'_> {
     fn step(&self, step: &Step, plan: &Plan) -> Vec<Finding> {
         let intent = step.intent();
         let mut findings = self.intent(intent);
-        let durable = self.observed.manager.status.intent.as_ref() == Some(intent);
-        if !durable || plan.status.intent.as_ref() != Some(intent) {
+        let durable = self.observed.manager.status.steps.intent.as_ref() == Some(intent);
+        if !durable || plan.status.steps.intent.as_ref() != Some(intent) {
             findings.push(Finding::StepWithoutIntent);
         }
         let kind = match step {
@@ -140,7 +141,7 @@ impl Linter<'_> {
         }
         let announced =
             spec.policies().iter().any(|p| p.name == intent.policy && p.action.notice().is_some());
-        let notice = manager.status.notice.as_ref();
+        let notice = manager.status.steps.notice.as_ref();
         let run = |n: &Notice| n.policy == intent.policy && n.uid == intent.uid && n.not_before <= now;
         if announced && !notice.is_some_and(run) {
             findings.push(Finding::BeforeNotice);
@@ -150,7 +151,7 @@ impl Linter<'_> {
 
     fn notice(&self, notice: &Notice) -> Vec<Finding> {
         let mut findings = Vec::new();
-        let before = self.observed.manager.status.notice.as_ref();
+        let before = self.observed.manager.status.steps.notice.as_ref();
         if before.is_some_and(|b| {
             b.policy == notice.policy && b.uid == notice.uid && notice.not_before < b.not_before
         }) {

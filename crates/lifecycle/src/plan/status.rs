@@ -90,7 +90,7 @@ impl PlanBuilder<'_> {
 
     /// What fired, if the manager is not armed again since.
     fn fired(&self) -> Option<ConditionState> {
-        let firing = self.status.last_firing.as_ref()?;
+        let firing = self.status.steps.last_firing.as_ref()?;
         let Ok(spec) = self.observed.manager.spec else {
             // Whether the policies have changed is not known.
             let before =
@@ -98,10 +98,10 @@ impl PlanBuilder<'_> {
             return Some(state("True", before.reason.clone(), before.message.clone()));
         };
         let message = match self.compare(&firing.digest) {
-            _ if spec.rearm == Some(self.status.firings) => return None,
+            _ if spec.rearm == Some(self.status.steps.firings) => return None,
             Comparison::Changed => return None,
-            Comparison::Same => decide::dormant(firing, self.status.firings),
-            Comparison::NotUnderstood => decide::not_understood(firing, self.status.firings),
+            Comparison::Same => decide::dormant(firing, self.status.steps.firings),
+            Comparison::NotUnderstood => decide::not_understood(firing, self.status.steps.firings),
         };
         Some(state("True", firing.result.clone(), message))
     }
@@ -109,7 +109,7 @@ impl PlanBuilder<'_> {
     /// Why a spec that is accepted is not in force, or what is failing, if so.
     fn ready(&self) -> Option<ConditionState> {
         let status = &self.status;
-        if let Some(error) = status.intent.as_ref().and_then(|i| i.last_error.as_ref()) {
+        if let Some(error) = status.steps.intent.as_ref().and_then(|i| i.last_error.as_ref()) {
             return Some(state("False", Reason::Retrying.to_string(), error.clone()));
         }
         if let Some(state) = self.facts_unknown() {
@@ -121,7 +121,7 @@ impl PlanBuilder<'_> {
         }
         let given_up = |f: &&Firing| f.result == Reason::WebhookGivenUp.as_str();
         let failed =
-            status.last_firing.as_ref().filter(given_up).filter(|_| status.phase == Some(Phase::Fired));
+            status.steps.last_firing.as_ref().filter(given_up).filter(|_| status.phase == Some(Phase::Fired));
         failed.map(|f| state("False", f.result.clone(), f.message.clone().unwrap_or_default()))
     }
 

@@ -30,14 +30,15 @@ pub fn steady(observed: &Observed<'_>, now: ServerTime) -> Option<Steady> {
     // Anything under way, announced, over, refused or held needs the full plan.
     let watches = status.phase == Some(Phase::Active)
         && status.observed_generation == Some(manager.generation)
-        && status.intent.is_none()
-        && status.notice.is_none()
+        && status.steps.intent.is_none()
+        && status.steps.notice.is_none()
         && !manager.terminating
         && !snapshot.namespace.terminating
         && !spec.suspend
         && spec.hold.as_ref().is_none_or(|hold| now >= hold.until)
-        && (spec.wake != Some(status.firings) || status.scaled_down.is_empty())
+        && (spec.wake != Some(status.steps.firings) || status.steps.scaled_down.is_empty())
         && status
+            .steps
             .last_firing
             .as_ref()
             .is_none_or(|firing| spec.compare(&firing.digest) == Comparison::Changed)

@@ -211,7 +211,7 @@ impl Scene {
                 return plan;
             }
             assert!(
-                plan.step.is_none() || plan.status.intent == self.status.intent,
+                plan.step.is_none() || plan.status.steps.intent == self.status.steps.intent,
                 "no effect before its intent"
             );
             self.events.extend(plan.events);
@@ -222,8 +222,8 @@ impl Scene {
 
     /// Records the outcome of the intent in status.
     pub fn outcome(&mut self, outcome: &StepOutcome, seconds: i64) -> &mut Self {
-        let intent = self.status.intent.clone().expect("there is an intent");
-        let events = record::apply(&mut self.status, &intent, outcome, at(seconds));
+        let intent = self.status.steps.intent.clone().expect("there is an intent");
+        let events = record::apply_to_manager(&mut self.status, &intent, outcome, at(seconds));
         self.events.extend(events);
         self
     }

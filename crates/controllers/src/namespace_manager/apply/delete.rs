@@ -192,7 +192,7 @@ async fn reverify_with(
         Err(error) => {
             let error = StepError::Facts(error);
             match shared.managers.get(&key.namespace, &key.name) {
-                Some(manager) if manager.status.intent.as_ref() == Some(intent) => {
+                Some(manager) if manager.status.steps.intent.as_ref() == Some(intent) => {
                     let outcome = StepOutcome::failed(error.to_string());
                     Err(StepResult::Completed(outcome, Manager::clone(&manager)).into())
                 }
@@ -213,7 +213,7 @@ fn require_same_step(observation: Observation, intent: &Intent) -> Result<Observ
         return Ok(observation);
     }
     let manager = Manager::clone(&observation.manager);
-    let holds = manager.status.intent.as_ref() == Some(intent);
+    let holds = manager.status.steps.intent.as_ref() == Some(intent);
     match observation.read_error.filter(|_| holds) {
         Some(error) => Err(StepResult::Completed(StepOutcome::failed(error), manager)),
         None => Err(StepResult::Replanned(manager, Box::new(plan))),

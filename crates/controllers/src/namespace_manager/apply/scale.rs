@@ -154,7 +154,7 @@ impl ScaleDownRun<'_> {
             Err(Interruption::Ended(StepResult::Replanned(manager, mut plan))) => {
                 // The same write that says why the rest stays as it is also forgets what was not touched.
                 let unchanged = self.unchanged().await;
-                plan.status.scaled_down.retain(|entry| !unchanged.contains(&entry.uid));
+                plan.status.steps.scaled_down.retain(|entry| !unchanged.contains(&entry.uid));
                 Err(StepResult::Replanned(manager, plan).into())
             }
             // By this attempt's manager: the one of a read that failed comes from a cache, which only counts workloads.
@@ -170,12 +170,12 @@ impl ScaleDownRun<'_> {
         let manager = &self.observation.manager;
         let scaled_down = recorded_with(manager, batch);
         // What an earlier attempt has written down it may have touched: its answer may have been lost.
-        let known = manager.status.scaled_down.listed().unwrap_or_default();
+        let known = manager.status.steps.scaled_down.listed().unwrap_or_default();
         let new = batch.iter().filter(|workload| !known.contains(&entry(workload)));
         self.unchanged.extend(new.map(|workload| workload.uid.clone()));
         if scaled_down != known {
             let mut status = (*manager.status).clone();
-            status.scaled_down = scaled_down.into();
+            status.steps.scaled_down = scaled_down.into();
             let written = save(self.shared, self.permit, manager, &status).await?;
             self.observation.manager = written.into();
         }
@@ -219,7 +219,7 @@ async fn to_scale_down(
         .await
         .map_err(|error| StepOutcome::failed(error.to_string()))?;
     if candidates.is_empty() {
-        return Err(StepOutcome::ScaledDown { workloads: manager.status.scaled_down.len() });
+        return Err(StepOutcome::ScaledDown { workloads: manager.status.steps.scaled_down.len() });
     }
     let all = recorded_with(manager, &candidates);
     let bytes = serde_json::to_vec(&all).map_or(usize::MAX, |json| json.len());
@@ -288,7 +288,7 @@ fn recorded_with(manager: &Manager, workloads: &[Workload]) -> Vec<ScaledWorkloa
     fn name(entry: &ScaledWorkload) -> (String, String, String) {
         (entry.api_version.clone(), entry.kind.clone(), entry.name.clone())
     }
-    let known = manager.status.scaled_down.listed().unwrap_or_default().iter().cloned();
+    let known = manager.status.steps.scaled_down.listed().unwrap_or_default().iter().cloned();
     let all: BTreeMap<_, _> =
         known.chain(workloads.iter().map(entry)).map(|entry| (name(&entry), entry)).collect();
     let mut all: Vec<_> = all.into_values().collect();

@@ -58,12 +58,12 @@ pub(super) async fn wake(
 ) -> Result<StepResult, Interruption> {
     let fresh = read::get::<Managers>(&shared.clients.reads, &key.namespace, &key.name).await;
     let Some(manager) = fresh? else { return Ok(StepResult::Gone) };
-    if manager.status.intent.as_ref() != Some(intent) {
+    if manager.status.steps.intent.as_ref() != Some(intent) {
         return Ok(StepResult::Changed(manager));
     }
     let (settings, _) = shared.settings();
     let (mut workloads, mut skipped) = (0, Vec::new());
-    let Some(entries) = manager.status.scaled_down.listed() else {
+    let Some(entries) = manager.status.steps.scaled_down.listed() else {
         return Err(StepError::OnlyCounted.into());
     };
     for entry in entries {
@@ -166,7 +166,7 @@ pub async fn wake_all(
         if let Some(error) = &manager.status_error {
             let what = format!("NamespaceManager {}/{}", manager.namespace, manager.name);
             pass.needs_user.push(format!("{what}: {error}; what it has scaled down is not known"));
-        } else if !manager.status.scaled_down.is_empty() {
+        } else if !manager.status.steps.scaled_down.is_empty() {
             let permit = gate.permit()?;
             wake_manager(clients, &permit, settings, manager, &mut pass).await?;
         }
@@ -193,7 +193,7 @@ async fn wake_manager(
     pass: &mut WakePass,
 ) -> Result<(), NotLeader> {
     let namespace = manager.namespace.clone();
-    let entries = manager.status.scaled_down.listed().unwrap_or_default().to_vec();
+    let entries = manager.status.steps.scaled_down.listed().unwrap_or_default().to_vec();
     let place = &*namespace;
     let waking = entries.iter().map(|entry| async move {
         permit.check()?;
@@ -251,7 +251,7 @@ async fn remove_from_status(
 ) -> Result<(), StepError> {
     for _ in 0..MAX_ATTEMPTS {
         let mut status = (*manager.status).clone();
-        status.scaled_down.retain(|entry| !ended.contains(&entry));
+        status.steps.scaled_down.retain(|entry| !ended.contains(&entry));
         if status == *manager.status {
             return Ok(());
         }

@@ -19,7 +19,7 @@ pub(super) async fn submit(
     // The cache may be behind: what has been delivered already must not be sent again.
     let fresh = read::get::<Managers>(&shared.clients.reads, &key.namespace, &key.name).await;
     let Some(manager) = fresh? else { return Ok(StepResult::Gone) };
-    if manager.status.intent.as_ref() != Some(intent) || manager.terminating {
+    if manager.status.steps.intent.as_ref() != Some(intent) || manager.terminating {
         return Ok(StepResult::Changed(manager));
     }
     let Some(outbox) = shared.outbox() else { return Ok(StepResult::Wait(in_one_second(shared))) };
@@ -43,8 +43,8 @@ pub(super) async fn submit(
 
 /// Lets the outbox forget an attempt whose outcome is in status.
 pub(super) fn acknowledge_attempt(shared: &ControllerContext, before: &Manager, after: &Manager) {
-    let Some(intent) = &before.status.intent else { return };
-    let recorded = after.status.intent.as_ref().is_none_or(|now| now.attempts != intent.attempts);
+    let Some(intent) = &before.status.steps.intent else { return };
+    let recorded = after.status.steps.intent.as_ref().is_none_or(|now| now.attempts != intent.attempts);
     if let Some(outbox) = shared.outbox().filter(|_| recorded) {
         outbox.acknowledge(&intent.id);
     }

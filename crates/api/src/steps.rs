@@ -1,0 +1,162 @@
+//! What has been decided, announced and done: the part of a status that is the same for every kind whose policies act.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::scaled_down::ScaledDown;
+use crate::schema;
+
+/// What has been decided, announced and done. A kind embeds it in its status, whose fields these are then.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Steps {
+    /// How often a policy has fired.
+    #[serde(default)]
+    pub firings: i64,
+    /// A deletion that has been announced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notice: Option<Notice>,
+    /// A step that has been decided and is not known to be complete. Written before the step is taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intent: Option<Intent>,
+    /// The last completed firing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_firing: Option<Firing>,
+    /// Workloads that were scaled down and not woken since, with the replicas they had.
+    #[serde(default, skip_serializing_if = "ScaledDown::is_empty")]
+    #[schemars(length(max = 4096), extend("x-kubernetes-list-type" = "atomic"))]
+    pub scaled_down: ScaledDown,
+}
+
+/// A deletion that has been announced. Its date may move later, never earlier.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Notice {
+    /// The policy that will delete.
+    #[schemars(length(max = 256))]
+    pub policy: String,
+    /// The namespace's uid when notice was given.
+    #[schemars(length(max = 128))]
+    pub uid: String,
+    /// When notice was given.
+    #[schemars(schema_with = "schema::status_instant")]
+    pub given_at: Timestamp,
+    /// No deletion before this instant.
+    #[schemars(schema_with = "schema::status_instant")]
+    pub not_before: Timestamp,
+}
+
+/// A step that has been decided. It is durable before its first effect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Intent {
+    /// One id per decision: in logs, Events, metrics' exemplars, and the `webhook-id` of every attempt.
+    #[schemars(length(max = 128))]
+    pub id: String,
+    /// The policy that fired.
+    #[schemars(length(max = 256))]
+    pub policy: String,
+    /// The action.
+    pub action: Action,
+    /// The uid of the namespace that it was decided about.
+    #[schemars(length(max = 128))]
+    pub uid: String,
+    /// A digest of the policies that it was decided by.
+    #[schemars(length(max = 128))]
+    pub digest: String,
+    /// When.
+    #[schemars(schema_with = "schema::status_instant")]
+    pub decided_at: Timestamp,
+    /// Failed attempts so far.
+    #[serde(default)]
+    pub attempts: u32,
+    /// No attempt before this instant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::status_instant")]
+    pub next_attempt: Option<Timestamp>,
+    /// What went wrong at the last attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32768))]
+    pub last_error: Option<String>,
+    /// Why it was decided: an enumerated reason.
+    #[schemars(length(max = 1024))]
+    pub reason: String,
+    /// What was seen when it was decided.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "schema::evidence")]
+    pub evidence: BTreeMap<String, String>,
+}
+
+/// An action, as recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Action {
+    /// Delete the namespace.
+    Delete,
+    /// Scale workloads to zero.
+    ScaleDown,
+    /// POST to a URL.
+    Webhook,
+    /// Undo a scale-down.
+    Wake,
+}
+
+impl Action {
+    /// The action as written in spec and status.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Delete => "delete",
+            Self::ScaleDown => "scaleDown",
+            Self::Webhook => "webhook",
+            Self::Wake => "wake",
+        }
+    }
+
+    /// Whether it takes something away: such actions need budget, fresh facts and an unprotected namespace.
+    pub const fn is_destructive(self) -> bool {
+        matches!(self, Self::Delete | Self::ScaleDown)
+    }
+}
+
+impl std::fmt::Display for Action {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A completed firing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Firing {
+    /// The id of the decision.
+    #[schemars(length(max = 128))]
+    pub id: String,
+    /// The policy that fired.
+    #[schemars(length(max = 256))]
+    pub policy: String,
+    /// The action.
+    pub action: Action,
+    /// When it was complete.
+    #[schemars(schema_with = "schema::status_instant")]
+    pub at: Timestamp,
+    /// Why it was decided: an enumerated reason.
+    #[schemars(length(max = 1024))]
+    pub reason: String,
+    /// A digest of the policies that it was decided by: while they are the same, the manager is dormant.
+    #[schemars(length(max = 128))]
+    pub digest: String,
+    /// What came of it: an enumerated reason.
+    #[schemars(length(max = 1024))]
+    pub result: String,
+    /// The same for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32768))]
+    pub message: Option<String>,
+    /// What was seen when it was decided.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "schema::evidence")]
+    pub evidence: BTreeMap<String, String>,
+}
