@@ -7,6 +7,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
+use crate::manifests::{self, Install};
+
 /// A crate of ours and the crates of ours that it may depend on.
 struct Layer {
     name: &'static str,
@@ -160,7 +162,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
         )?;
         findings.extend(impurities(layer.name, &tree));
     }
-    for program in IN_CLUSTERS {
+    for program in manifests::components(&Install::kubectl()).iter().map(|component| component.program) {
         let edges = "normal,features";
         let tree =
             cargo(root, &["tree", "--offline", "--locked", "-p", program, "-e", edges, "--prefix", "none"])?;
@@ -171,9 +173,6 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     findings.extend(built_together("Makefile", &makefile));
     Ok(findings)
 }
-
-/// Programs that run in clusters.
-const IN_CLUSTERS: [&str; 1] = ["coppice-operator"];
 
 /// What only tests and simulations need, and a program in a cluster must not have.
 const TESTING: [&str; 6] = [

@@ -1,5 +1,5 @@
 //! The chart: well-formed, strict about its values, and with default values the same installation as
-//! `deploy/install.yaml`.
+//! `deploy/install.yaml`; an optional component that is switched on, as its file in `deploy/`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
-use crate::manifests::{self, Install};
+use crate::manifests::{self, Components, Install, components};
 use crate::yaml;
 
 const CHART: &str = "charts/coppice";
@@ -49,19 +49,9 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let helm = Helm { binary: coppice_plane::helm()?, chart: root.join(CHART) };
     let mut findings = version(root)?;
     findings.extend(helm.failure("helm lint --strict", &["lint", "--strict"])?);
-    let namespace = manifests::operator::namespace(&Install::kubectl());
-    let expected: Vec<Value> = manifests::all(&Install::kubectl())?.iter().map(yaml::plain).collect();
-    // Helm makes the namespace by itself (--create-namespace).
-    let mut expected: Vec<Value> = expected.into_iter().filter(|object| *object != namespace).collect();
-    // What deploy/wake-all.yaml has, Helm runs by itself.
-    expected.push(yaml::plain(&manifests::operator::wake_all(&Install::kubectl())));
-    let rendered = helm.template(&[])?;
-    findings.extend(differences(&expected, &rendered));
-    findings.extend(hooks(&rendered));
+    findings.extend(installed(&helm, components)?);
     for bad in BAD {
-        if helm.run("template", &["--set", bad])?.status.success() {
-            findings.push(format!("{CHART}/values.schema.json lets {bad} pass"));
-        }
+        findings.extend(passed(&helm, bad)?);
     }
     findings.extend(helm.failure("helm lint with every option", &["lint", "--strict", "--set", EVERYTHING])?);
     findings.extend(options(&helm.template(&["--set", EVERYTHING])?));
@@ -81,6 +71,39 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
         }
     }
     Ok(findings)
+}
+
+/// By default the chart installs what `deploy/install.yaml` does; with a component's switch also what its file does.
+fn installed(helm: &Helm, components: Components) -> Result<Vec<String>> {
+    let install = Install::kubectl();
+    let components = components(&install);
+    let plain = |objects: &[Value]| objects.iter().map(yaml::plain).collect::<Vec<_>>();
+    let mut always = plain(&manifests::always(&install, &components)?);
+    // Helm makes the namespace by itself (--create-namespace).
+    let namespace = manifests::namespace(&install);
+    always.retain(|object| *object != namespace);
+    for component in components.iter().filter(|component| !component.optional) {
+        // What is applied by hand, Helm runs by itself.
+        always.extend(component.on_demand.iter().map(|(_, object)| yaml::plain(object)));
+    }
+    let rendered = helm.template(&[])?;
+    let mut findings = differences(&always, &rendered);
+    findings.extend(hooks(&rendered));
+    for component in components.iter().filter(|component| component.optional) {
+        let switch = format!("{}.enabled", component.name);
+        let rendered = helm.template(&["--set", &format!("{switch}=true")])?;
+        let expected = [always.clone(), plain(&component.objects(&install))].concat();
+        findings
+            .extend(differences(&expected, &rendered).into_iter().map(|text| format!("{switch}: {text}")));
+        findings.extend(passed(helm, &format!("{switch}=maybe"))?);
+    }
+    Ok(findings)
+}
+
+/// A value that the schema had to refuse.
+fn passed(helm: &Helm, bad: &str) -> Result<Option<String>> {
+    let passes = helm.run("template", &["--set", bad])?.status.success();
+    Ok(passes.then(|| format!("{CHART}/values.schema.json lets {bad} pass")))
 }
 
 /// The chart carries the version of the workspace.
@@ -147,13 +170,13 @@ fn differences(expected: &[Value], rendered: &[Value]) -> Vec<String> {
     for (name, object) in &expected {
         match rendered.get(name) {
             Some(other) => paths(object, other, &mut String::new(), &mut |path, ours, theirs| {
-                findings.push(format!("{name}{path}: install.yaml has {ours}, the chart {theirs}"));
+                findings.push(format!("{name}{path}: deploy/ has {ours}, the chart {theirs}"));
             }),
-            None => findings.push(format!("{name} is in install.yaml and not in the chart")),
+            None => findings.push(format!("{name} is in deploy/ and not in the chart")),
         }
     }
     let only = rendered.keys().filter(|name| !expected.contains_key(*name));
-    findings.extend(only.map(|name| format!("{name} is in the chart and not in install.yaml")));
+    findings.extend(only.map(|name| format!("{name} is in the chart and not in deploy/")));
     findings
 }
 
@@ -299,9 +322,74 @@ fn elsewhere(rendered: &[Value]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manifests::example::with_example;
+
+    /// What an optional component needs in the values and in their schema.
+    const VALUES: &str = "
+example:
+  enabled: false
+  image:
+    repository: registry.coppice.dev/coppice-example
+    tag: \"\"
+    digest: \"\"
+";
+    const SCHEMA: &str = r##""example": {
+      "type": "object",
+      "additionalProperties": false,
+      "properties": {"enabled": {"type": "boolean"}, "image": {"$ref": "#/properties/image"}}
+    },
+    "replicas": "##;
+
+    /// The chart with the example among its components, and these values.
+    fn with_values_of_the_example(values: &str) -> (tempfile::TempDir, Helm) {
+        let copy = tempfile::tempdir().unwrap();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join(CHART);
+        let chart = copy.path().join(CHART);
+        std::fs::create_dir_all(chart.join("templates")).unwrap();
+        for name in ["", "templates"] {
+            for entry in std::fs::read_dir(source.join(name)).unwrap().map(Result::unwrap) {
+                if entry.file_type().unwrap().is_file() {
+                    std::fs::copy(entry.path(), chart.join(name).join(entry.file_name())).unwrap();
+                }
+            }
+        }
+        for (path, text) in crate::generate::templates(with_example).unwrap() {
+            std::fs::write(copy.path().join(path), text).unwrap();
+        }
+        let edit = |name: &str, edit: &dyn Fn(String) -> String| {
+            let path = chart.join(name);
+            std::fs::write(&path, edit(std::fs::read_to_string(&path).unwrap())).unwrap();
+        };
+        edit("values.yaml", &|text| text + values);
+        edit("values.schema.json", &|text| text.replacen("\"replicas\": ", SCHEMA, 1));
+        (copy, Helm { binary: coppice_plane::helm().unwrap(), chart })
+    }
+
+    #[test]
+    fn an_optional_component_is_off_by_default_and_switched_on_is_what_its_file_has() {
+        let (_copy, helm) = with_values_of_the_example(VALUES);
+        assert_eq!(installed(&helm, with_example).unwrap(), [""; 0]);
+        let image = helm.template(&["--set", "example.enabled=true,example.image.tag=v9"]).unwrap();
+        let example = image.iter().find(|object| name(object) == "Deployment coppice-example").unwrap();
+        assert_eq!(
+            example["spec"]["template"]["spec"]["containers"][0]["image"],
+            "registry.coppice.dev/coppice-example:v9"
+        );
+    }
+
+    #[test]
+    fn an_optional_component_that_is_on_by_default_is_found() {
+        let (_copy, helm) = with_values_of_the_example(&VALUES.replace("false", "true"));
+        let findings = installed(&helm, with_example).unwrap();
+        assert_eq!(findings.len(), 6, "{findings:#?}");
+        assert!(
+            findings.contains(&"Deployment coppice-example is in the chart and not in deploy/".to_owned())
+        );
+    }
 
     fn expected() -> Vec<Value> {
-        manifests::all(&Install::kubectl()).unwrap().iter().map(yaml::plain).collect()
+        let install = Install::kubectl();
+        manifests::always(&install, &components(&install)).unwrap().iter().map(yaml::plain).collect()
     }
 
     #[test]
@@ -320,10 +408,10 @@ mod tests {
         assert_eq!(
             differences(&expected(), &rendered),
             [
-                "Deployment coppice-operator/spec/replicas: install.yaml has 2, the chart 1",
-                "Deployment coppice-operator/spec/template/spec/hostNetwork: install.yaml has null, the chart true",
-                "PodDisruptionBudget coppice-operator is in install.yaml and not in the chart",
-                "Secret more is in the chart and not in install.yaml",
+                "Deployment coppice-operator/spec/replicas: deploy/ has 2, the chart 1",
+                "Deployment coppice-operator/spec/template/spec/hostNetwork: deploy/ has null, the chart true",
+                "PodDisruptionBudget coppice-operator is in deploy/ and not in the chart",
+                "Secret more is in the chart and not in deploy/",
             ]
         );
     }

@@ -10,11 +10,14 @@ app.kubernetes.io/component: operator
 app.kubernetes.io/name: coppice
 {{- end }}
 
+{{- /* An image: its values, and the chart, whose version is its tag if the values have none. */ -}}
 {{- define "coppice.image" -}}
-{{- if .Values.image.digest -}}
-{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- $image := index . 0 -}}
+{{- $chart := (index . 1).Chart -}}
+{{- if $image.digest -}}
+{{ $image.repository }}@{{ $image.digest }}
 {{- else -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{ $image.repository }}:{{ $image.tag | default $chart.AppVersion }}
 {{- end }}
 {{- end }}
 

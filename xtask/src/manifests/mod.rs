@@ -3,25 +3,43 @@
 //! Objects are JSON with comments (see [`crate::yaml`]); the API server checks their fields strictly when they are
 //! applied, which the tests on a real control plane do.
 
+pub(crate) mod component;
 pub(crate) mod crds;
-pub(crate) mod operator;
-pub(crate) mod policies;
-pub(crate) mod rbac;
+#[cfg(test)]
+pub(crate) mod example;
+mod lifecycle;
+mod pod;
 
 use coppice_api::names;
 use serde_json::{Value, json};
 
+use self::component::Component;
+
+/// The registry of images. Its name is below the project's own domain: nobody else can offer an image there, as whoever
+/// registers a free name at a public registry could.
+const REGISTRY: &str = "registry.coppice.dev";
+
+/// The components of an installation.
+pub(crate) type Components = fn(&Install) -> Vec<Component>;
+
+/// Every component of the product. Nothing else knows which there are.
+pub(crate) fn components(install: &Install) -> Vec<Component> {
+    vec![lifecycle::component(install)]
+}
+
 /// What differs between one installation and another.
 #[derive(Clone, Debug)]
 pub(crate) struct Install {
-    /// The namespace that the operator lives in.
+    /// The namespace that Coppice runs in.
     pub(crate) namespace: String,
-    /// The version of the operator.
+    /// The version of Coppice.
     pub(crate) version: String,
     /// The tool that installs.
     pub(crate) managed_by: String,
     /// `true` if who may edit a namespace may write managers there.
     pub(crate) aggregate_to_edit: String,
+    /// Whether images are those that the values of a chart name.
+    pub(crate) images_of_values: bool,
 }
 
 impl Install {
@@ -32,6 +50,7 @@ impl Install {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             managed_by: "kubectl".to_owned(),
             aggregate_to_edit: "false".to_owned(),
+            images_of_values: false,
         }
     }
 
@@ -42,12 +61,22 @@ impl Install {
             version: "{{ .Chart.AppVersion }}".to_owned(),
             managed_by: "{{ .Release.Service }}".to_owned(),
             aggregate_to_edit: "{{ .Values.rbac.aggregateToEdit }}".to_owned(),
+            images_of_values: true,
         }
     }
 
-    /// The name by which the API server knows the operator.
-    pub(crate) fn user(&self) -> String {
-        format!("system:serviceaccount:{}:{}", self.namespace, names::SERVICE_ACCOUNT)
+    /// The name by which the API server knows an account in the namespace.
+    pub(crate) fn user(&self, account: &str) -> String {
+        format!("system:serviceaccount:{}:{account}", self.namespace)
+    }
+
+    /// The image of a program. `values`: where the values of a chart have it, such as `history.image`.
+    pub(crate) fn image(&self, values: &str, program: &str) -> String {
+        if self.images_of_values {
+            format!("{{{{ include `coppice.image` (list .Values.{values} $) }}}}")
+        } else {
+            format!("{REGISTRY}/{program}:{}", self.version)
+        }
     }
 
     /// Metadata of a cluster-scoped object.
@@ -55,7 +84,7 @@ impl Install {
         json!({"name": name, "labels": self.labels()})
     }
 
-    /// Metadata of an object in the operator's namespace.
+    /// Metadata of an object in that namespace.
     pub(crate) fn local(&self, name: &str) -> Value {
         json!({"name": name, "namespace": self.namespace, "labels": self.labels()})
     }
@@ -70,46 +99,19 @@ impl Install {
     }
 }
 
-/// What `deploy/install.yaml` installs, in the order in which it can be applied.
-pub(crate) fn all(install: &Install) -> anyhow::Result<Vec<Value>> {
-    let mut objects = crds::objects(install)?;
-    objects.push(operator::namespace(install));
-    objects.push(operator::service_account(install));
-    objects.extend(rbac::objects(install));
-    objects.extend(policies::objects(install));
-    objects.extend(operator::workload(install));
-    Ok(objects)
+/// The namespace. Its pods need no privileges, and none can get any.
+pub(crate) fn namespace(install: &Install) -> Value {
+    let mut metadata = install.cluster(names::SYSTEM_NAMESPACE);
+    metadata["labels"]["pod-security.kubernetes.io/enforce"] = json!("restricted");
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn every_object_is_named_once_and_labelled() {
-        let mut seen = BTreeSet::new();
-        for object in all(&Install::kubectl()).unwrap() {
-            let of = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
-            let labels = object.pointer("/metadata/labels").unwrap();
-            for label in ["name", "part-of", "version", "managed-by"] {
-                assert!(labels.get(format!("app.kubernetes.io/{label}")).is_some(), "{label} of {object}");
-            }
-            assert!(seen.insert((of("/kind"), of("/metadata/namespace"), of("/metadata/name"))), "{object}");
-        }
-    }
-
-    #[test]
-    fn what_is_needed_first_comes_first() {
-        let kinds: Vec<String> = all(&Install::kubectl())
-            .unwrap()
-            .iter()
-            .map(|object| object["kind"].as_str().unwrap().to_owned())
-            .collect();
-        let first = |kind: &str| kinds.iter().position(|k| k == kind).unwrap();
-        assert_eq!(first("CustomResourceDefinition"), 0);
-        assert!(first("Namespace") < first("ServiceAccount"));
-        assert!(first("ClusterRole") < first("ValidatingAdmissionPolicy"));
-        assert_eq!(first("Deployment"), kinds.len() - 1);
-    }
+/// What `deploy/install.yaml` installs, in the order in which it can be applied: CRDs, namespace, and the components that are
+/// not optional.
+pub(crate) fn always(install: &Install, components: &[Component]) -> anyhow::Result<Vec<Value>> {
+    let mut objects = crds::objects(install)?;
+    objects.push(namespace(install));
+    let always = components.iter().filter(|component| !component.optional);
+    objects.extend(always.flat_map(|component| component.objects(install)));
+    Ok(objects)
 }

@@ -1,43 +1,27 @@
-//! The operator's namespace, account and workload.
+//! What runs the operator, and the Job that wakes everything before Coppice is uninstalled.
 
-use coppice_api::names::{SERVICE_ACCOUNT, SYSTEM_NAMESPACE};
+use coppice_api::names::SERVICE_ACCOUNT;
 use serde_json::{Value, json};
 
-use super::Install;
+use super::PROGRAM;
+use crate::manifests::Install;
+use crate::manifests::pod::{allocator, container_security, field, pod_security};
 
-/// The name of the Deployment, its Service and its `PodDisruptionBudget`.
-pub(crate) const NAME: &str = "coppice-operator";
-/// The image, without its tag. The registry is a name below the project's own domain: nobody else can offer an image there, as
-/// whoever registers a free name at a public registry could.
-pub(crate) const IMAGE: &str = "registry.coppice.dev/coppice-operator";
-/// The name of the Job that wakes everything before Coppice is uninstalled.
-pub(crate) const WAKE_ALL: &str = "coppice-wake-all";
+/// The file in `deploy/` that holds the Job.
+pub(super) const WAKE_ALL_FILE: &str = "wake-all";
+/// The name of the Job.
+const WAKE_ALL: &str = "coppice-wake-all";
 /// How long that Job tries.
 const WAKE_WAIT: &str = "10m";
 /// How long it may exist without an end, in seconds: what it tries for, and two minutes for its image, its start and its end.
 const WAKE_DEADLINE: u32 = (10 + 2) * 60;
 
-/// The namespace. Its pods need no privileges, and none can get any.
-pub(crate) fn namespace(install: &Install) -> Value {
-    let mut metadata = install.cluster(SYSTEM_NAMESPACE);
-    metadata["labels"]["pod-security.kubernetes.io/enforce"] = json!("restricted");
-    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-}
-
-/// The account that the operator runs as; its token is mounted where a pod asks for it.
-pub(crate) fn service_account(install: &Install) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": install.local(SERVICE_ACCOUNT),
-        "automountServiceAccountToken": false
-    })
-}
-
 /// Service, network policy, disruption budget, Deployment.
-pub(crate) fn workload(install: &Install) -> Vec<Value> {
+pub(super) fn workload(install: &Install) -> Vec<Value> {
     vec![
         json!({
             "#": "For metrics: headless, so that each replica is found.",
-            "apiVersion": "v1", "kind": "Service", "metadata": install.local(NAME),
+            "apiVersion": "v1", "kind": "Service", "metadata": install.local(PROGRAM),
             "spec": {
                 "clusterIP": "None",
                 "selector": selector(),
@@ -47,7 +31,7 @@ pub(crate) fn workload(install: &Install) -> Vec<Value> {
         json!({
             "#": "What comes in. Probes come from the node's address, which a NetworkPolicy cannot name: their port is open.\n\
                   What goes out is not limited: webhooks go where CoppiceConfig allows.",
-            "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": install.local(NAME),
+            "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": install.local(PROGRAM),
             "spec": {
                 "podSelector": {"matchLabels": selector()},
                 "policyTypes": ["Ingress"],
@@ -58,7 +42,7 @@ pub(crate) fn workload(install: &Install) -> Vec<Value> {
             }
         }),
         json!({
-            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": install.local(NAME),
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": install.local(PROGRAM),
             "spec": {"maxUnavailable": 1, "selector": {"matchLabels": selector()}}
         }),
         deployment(install),
@@ -74,7 +58,7 @@ fn deployment(install: &Install) -> Value {
     pod_labels["app.kubernetes.io/part-of"] = json!("coppice");
     pod_labels["app.kubernetes.io/version"] = json!(install.version);
     json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": install.local(NAME),
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": install.local(PROGRAM),
         "spec": {
             "#": "One replica leads; the other has everything in memory and takes over within seconds.",
             "replicas": 2,
@@ -93,7 +77,7 @@ fn deployment(install: &Install) -> Value {
 
 /// Gives every workload its replicas back, before Coppice is uninstalled. By the operator's own account: it needs the Lease, so
 /// that no replica acts meanwhile, and status, which admission leaves to that account alone.
-pub(crate) fn wake_all(install: &Install) -> Value {
+pub(super) fn wake_all(install: &Install) -> Value {
     let mut env = vec![
         field("COPPICE_NAMESPACE", "metadata.namespace"),
         field("POD_NAME", "metadata.name"),
@@ -102,7 +86,7 @@ pub(crate) fn wake_all(install: &Install) -> Value {
     env.extend(allocator());
     let container = json!({
         "name": "wake-all",
-        "image": image(install),
+        "image": install.image("image", PROGRAM),
         "imagePullPolicy": "IfNotPresent",
         "args": ["wake-all", "--wait", WAKE_WAIT],
         "env": env,
@@ -130,37 +114,6 @@ pub(crate) fn wake_all(install: &Install) -> Value {
                 }
             }
         }
-    })
-}
-
-/// What the allocator of our programs is asked for.
-fn allocator() -> [Value; 2] {
-    [
-        // Huge pages, where the kernel hands them out to everybody, keep 2 MiB for a few live bytes.
-        json!({"name": "MIMALLOC_ALLOW_THP", "value": "0"}),
-        // What a list needed goes back to the system at once.
-        json!({"name": "MIMALLOC_PURGE_DELAY", "value": "0"}),
-    ]
-}
-
-fn image(install: &Install) -> String {
-    format!("{IMAGE}:{}", install.version)
-}
-
-fn field(name: &str, path: &str) -> Value {
-    json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
-}
-
-fn pod_security() -> Value {
-    json!({
-        "runAsNonRoot": true, "runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532,
-        "seccompProfile": {"type": "RuntimeDefault"}
-    })
-}
-
-fn container_security() -> Value {
-    json!({
-        "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]}
     })
 }
 
@@ -210,7 +163,7 @@ fn container(install: &Install) -> Value {
     env.extend(allocator());
     json!({
         "name": "operator",
-        "image": image(install),
+        "image": install.image("image", PROGRAM),
         "imagePullPolicy": "IfNotPresent",
         "env": env,
         "ports": [

@@ -13,45 +13,22 @@ use coppice_api::names::{
 };
 use serde_json::{Value, json};
 
-use super::Install;
+use crate::manifests::Install;
+use crate::manifests::component::Policy;
 
-const VERSION: &str = "admissionregistration.k8s.io/v1";
-
-/// Every policy with its binding.
-pub(crate) fn objects(install: &Install) -> Vec<Value> {
+/// Every policy.
+pub(super) fn policies(install: &Install) -> Vec<Policy> {
     let settings = json!({
         "name": CONFIG_NAME,
         "parameterNotFoundAction": "Allow"
     });
     vec![
-        policy(install, "coppice-guard", &guard(install)),
-        binding(install, "coppice-guard", None),
-        policy(install, "coppice-guard-cronjobs", &guard_cron_jobs(install)),
-        binding(install, "coppice-guard-cronjobs", None),
-        policy(install, "coppice-guard-own", &guard_own(install)),
-        binding(install, "coppice-guard-own", None),
-        policy(install, "coppice-guard-settings", &guard_settings(install)),
-        binding(install, "coppice-guard-settings", Some(settings)),
-        policy(install, "coppice-status", &status(install)),
-        binding(install, "coppice-status", None),
+        Policy { name: "coppice-guard", spec: guard(install), param: None },
+        Policy { name: "coppice-guard-cronjobs", spec: guard_cron_jobs(install), param: None },
+        Policy { name: "coppice-guard-own", spec: guard_own(install), param: None },
+        Policy { name: "coppice-guard-settings", spec: guard_settings(install), param: Some(settings) },
+        Policy { name: "coppice-status", spec: status(install), param: None },
     ]
-}
-
-fn policy(install: &Install, name: &str, spec: &Value) -> Value {
-    json!({
-        "apiVersion": VERSION, "kind": "ValidatingAdmissionPolicy", "metadata": install.cluster(name), "spec": spec
-    })
-}
-
-fn binding(install: &Install, policy: &str, param: Option<Value>) -> Value {
-    let mut binding = json!({
-        "apiVersion": VERSION, "kind": "ValidatingAdmissionPolicyBinding", "metadata": install.cluster(policy),
-        "spec": {"policyName": policy, "validationActions": ["Deny"]}
-    });
-    if let Some(param) = param {
-        binding["spec"]["paramRef"] = param;
-    }
-    binding
 }
 
 /// Deleting namespaces, scaling workloads, suspending `CronJobs`.
@@ -64,7 +41,7 @@ fn destructive() -> Value {
 }
 
 fn by_us(install: &Install) -> Value {
-    json!([{"name": "by-coppice", "expression": format!("request.userInfo.username == '{}'", install.user())}])
+    json!([{"name": "by-coppice", "expression": format!("request.userInfo.username == '{}'", install.user(SERVICE_ACCOUNT))}])
 }
 
 /// What expressions of both guards are made of.
@@ -276,7 +253,7 @@ fn status(install: &Install) -> Value {
         }]},
         "matchConditions": [{
             "name": "not-by-coppice",
-            "expression": format!("request.userInfo.username != '{}'", install.user())
+            "expression": format!("request.userInfo.username != '{}'", install.user(SERVICE_ACCOUNT))
         }],
         "validations": [validation(
             "false",
@@ -284,51 +261,4 @@ fn status(install: &Install) -> Value {
              Change spec instead; in an emergency delete the ValidatingAdmissionPolicyBinding coppice-status first.",
         )]
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn each_policy(check: impl Fn(&str, &Value)) {
-        for object in objects(&Install::kubectl()) {
-            if object["kind"] == "ValidatingAdmissionPolicy" {
-                check(object["metadata"]["name"].as_str().unwrap(), &object["spec"]);
-            }
-        }
-    }
-
-    #[test]
-    fn every_message_is_a_sentence() {
-        each_policy(|name, spec| {
-            for validation in spec["validations"].as_array().unwrap() {
-                let message = validation["message"].as_str().unwrap();
-                assert!(
-                    message.starts_with(char::is_uppercase) && message.ends_with('.'),
-                    "{name}: {message}"
-                );
-                assert!(message.len() <= 1024, "{name}: {message}");
-            }
-        });
-    }
-
-    /// Its parameters are looked up before its match conditions: failing closed would fail everybody's requests.
-    #[test]
-    fn only_a_policy_without_parameters_fails_closed() {
-        each_policy(|name, spec| {
-            let expected = if spec.get("paramKind").is_some() { "Ignore" } else { "Fail" };
-            assert_eq!(spec["failurePolicy"], expected, "{name}");
-        });
-    }
-
-    #[test]
-    fn every_policy_checks_one_account() {
-        each_policy(|name, spec| {
-            let condition = spec["matchConditions"][0]["expression"].as_str().unwrap();
-            assert!(
-                condition.contains("'system:serviceaccount:coppice-system:coppice'"),
-                "{name}: {condition}"
-            );
-        });
-    }
 }

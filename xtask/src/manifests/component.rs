@@ -1,0 +1,135 @@
+//! A program of Coppice with everything that it needs in a cluster.
+//!
+//! The generator knows no component by itself: `deploy/`, RBAC, admission policies and the parts of the chart follow from
+//! values of [`Component`]. The tests below run for each of them, and for one that only they know.
+
+use serde_json::{Value, json};
+
+use super::Install;
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+const RBAC_VERSION: &str = "rbac.authorization.k8s.io/v1";
+const ADMISSION_VERSION: &str = "admissionregistration.k8s.io/v1";
+
+/// One component, for one installation. Where a list is empty, nothing is generated for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Component {
+    /// Its name in the chart's values and in the names of files, such as `lifecycle`.
+    pub(crate) name: &'static str,
+    /// The name of its program, and of its roles and its Deployment.
+    pub(crate) program: &'static str,
+    /// The service account that it runs as: its own.
+    pub(crate) account: &'static str,
+    /// `false`: every installation has it; it is in `deploy/install.yaml`, and its workload in the chart is written by hand.
+    /// `true`: it has a file of its own, `deploy/NAME.yaml`, and in the chart the switch `NAME.enabled`, which is off.
+    pub(crate) optional: bool,
+    /// What its account may do in the whole cluster.
+    pub(crate) cluster_rules: Vec<Value>,
+    /// What its account may do in Coppice's namespace.
+    pub(crate) local_rules: Vec<Value>,
+    /// Roles for people, complete objects.
+    pub(crate) user_roles: Vec<Value>,
+    /// What the API server refuses, whatever the roles grant.
+    pub(crate) policies: Vec<Policy>,
+    /// What runs it, complete objects; the Deployment last.
+    pub(crate) workload: Vec<Value>,
+    /// Objects that are applied by hand when they are needed: the name of the file in `deploy/`, and the object.
+    pub(crate) on_demand: Vec<(&'static str, Value)>,
+}
+
+/// A `ValidatingAdmissionPolicy` with its binding.
+#[derive(Clone, Debug)]
+pub(crate) struct Policy {
+    /// The name of both.
+    pub(crate) name: &'static str,
+    /// The policy's spec.
+    pub(crate) spec: Value,
+    /// The object that its parameters are in, if it has some.
+    pub(crate) param: Option<Value>,
+}
+
+impl Component {
+    /// Everything but what is applied on demand, in the order in which it can be applied.
+    pub(crate) fn objects(&self, install: &Install) -> Vec<Value> {
+        let mut objects = self.access(install);
+        objects.extend(self.admission(install));
+        objects.extend(self.workload.iter().cloned());
+        objects
+    }
+
+    /// The account, its roles, and the roles for people.
+    pub(crate) fn access(&self, install: &Install) -> Vec<Value> {
+        let mut objects = vec![json!({
+            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": install.local(self.account),
+            // Its token is mounted where a pod asks for it.
+            "automountServiceAccountToken": false
+        })];
+        if !self.cluster_rules.is_empty() {
+            let metadata = install.cluster(self.program);
+            objects.extend(self.granted(install, "ClusterRole", &metadata, &self.cluster_rules));
+        }
+        if !self.local_rules.is_empty() {
+            let metadata = install.local(self.program);
+            objects.extend(self.granted(install, "Role", &metadata, &self.local_rules));
+        }
+        objects.extend(self.user_roles.iter().cloned());
+        objects
+    }
+
+    /// A role, and its binding to the account.
+    fn granted(&self, install: &Install, kind: &str, metadata: &Value, rules: &[Value]) -> [Value; 2] {
+        [
+            json!({"apiVersion": RBAC_VERSION, "kind": kind, "metadata": metadata, "rules": rules}),
+            json!({
+                "apiVersion": RBAC_VERSION, "kind": format!("{kind}Binding"), "metadata": metadata,
+                "roleRef": {"apiGroup": RBAC, "kind": kind, "name": self.program},
+                "subjects": [
+                    {"kind": "ServiceAccount", "name": self.account, "namespace": install.namespace}
+                ]
+            }),
+        ]
+    }
+
+    /// The admission policies, each with its binding.
+    pub(crate) fn admission(&self, install: &Install) -> Vec<Value> {
+        self.policies.iter().flat_map(|policy| policy.objects(install)).collect()
+    }
+}
+
+impl Policy {
+    fn objects(&self, install: &Install) -> [Value; 2] {
+        let metadata = install.cluster(self.name);
+        let mut binding = json!({
+            "apiVersion": ADMISSION_VERSION, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata,
+            "spec": {"policyName": self.name, "validationActions": ["Deny"]}
+        });
+        if let Some(param) = &self.param {
+            binding["spec"]["paramRef"] = param.clone();
+        }
+        [
+            json!({
+                "apiVersion": ADMISSION_VERSION, "kind": "ValidatingAdmissionPolicy", "metadata": metadata,
+                "spec": self.spec
+            }),
+            binding,
+        ]
+    }
+}
+
+/// A rule of a role. `why` is written above it.
+pub(crate) fn rule(why: &str, group: &str, resources: &[&str], verbs: &[&str]) -> Value {
+    json!({"#": why, "apiGroups": [group], "resources": resources, "verbs": verbs})
+}
+
+/// A role for people. `into`: the roles of Kubernetes that this one is a part of, if the text is `true`.
+pub(crate) fn user_role(install: &Install, name: &str, into: &[(&str, &str)], rules: &[Value]) -> Value {
+    let mut metadata = install.cluster(name);
+    for (role, whether) in into {
+        metadata["labels"][format!("{RBAC}/aggregate-to-{role}")] = json!(whether);
+    }
+    json!({"apiVersion": RBAC_VERSION, "kind": "ClusterRole", "metadata": metadata, "rules": rules})
+}
+
+#[cfg(test)]
+#[path = "component_tests.rs"]
+mod tests;

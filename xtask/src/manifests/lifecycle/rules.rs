@@ -1,0 +1,166 @@
+//! What the operator may do, and what its objects mean for the roles that users have.
+//!
+//! No wildcard, no `namespaces/finalize`, no pods to delete, no Secret but its own.
+
+use coppice_api::names::{GROUP, LEASE_NAME, WEBHOOK_KEY_SECRET};
+use serde_json::{Value, json};
+
+use crate::manifests::Install;
+use crate::manifests::component::{rule, user_role};
+
+/// In the whole cluster.
+pub(super) fn cluster() -> Vec<Value> {
+    vec![
+        rule(
+            "Namespaces are watched, read again before a deletion, and deleted, always with uid and revision.",
+            "",
+            &["namespaces"],
+            &["get", "list", "watch", "delete"],
+        ),
+        rule(
+            "Whether the pods of a namespace have succeeded. Pods themselves are never changed.",
+            "",
+            &["pods"],
+            &["list", "watch"],
+        ),
+        rule(
+            "A Job's pods count through the Job: until it is complete they are no success.",
+            "batch",
+            &["jobs"],
+            &["list", "watch"],
+        ),
+        rule(
+            "A CronJob is scaled down by suspending it; the policy coppice-guard refuses any other change.",
+            "batch",
+            &["cronjobs"],
+            &["get", "list", "patch"],
+        ),
+        rule(
+            "Which workloads there are to scale down.",
+            "apps",
+            &["deployments", "replicasets", "statefulsets"],
+            &["list"],
+        ),
+        rule(
+            "Their size is read and written through the scale subresource: nothing else of them can be changed.",
+            "apps",
+            &["deployments/scale", "replicasets/scale", "statefulsets/scale"],
+            &["get", "patch"],
+        ),
+        rule(
+            "Tenants' managers: spec is theirs and only read.",
+            GROUP,
+            &["namespacemanagers"],
+            &["get", "list", "watch"],
+        ),
+        rule(
+            "The installation's settings; created with the defaults at the very first start only.",
+            GROUP,
+            &["coppiceconfigs"],
+            &["create", "get", "list", "watch"],
+        ),
+        rule(
+            "The records of deletions: stored before a namespace is deleted, and deleted when they were kept long enough.",
+            GROUP,
+            &["deletednamespaces"],
+            &["create", "delete", "get", "list", "update", "watch"],
+        ),
+        rule(
+            "Status is the operator's: what it observed, decided and did.",
+            GROUP,
+            &["coppiceconfigs/status", "deletednamespaces/status", "namespacemanagers/status"],
+            &["update"],
+        ),
+        rule(
+            "Events in the namespaces of the objects that they are about.",
+            "events.k8s.io",
+            &["events"],
+            &["create", "patch"],
+        ),
+    ]
+}
+
+/// In Coppice's own namespace.
+pub(super) fn local() -> Vec<Value> {
+    vec![
+        rule(
+            "The Lease by which replicas agree on who writes. Creation cannot be limited to a name.",
+            "coordination.k8s.io",
+            &["leases"],
+            &["create"],
+        ),
+        json!({
+            "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [LEASE_NAME],
+            "verbs": ["get", "update", "watch"]
+        }),
+        rule(
+            "The key that signs webhooks, made at the first start. Creation cannot be limited to a name.",
+            "",
+            &["secrets"],
+            &["create"],
+        ),
+        json!({
+            "apiGroups": [""], "resources": ["secrets"], "resourceNames": [WEBHOOK_KEY_SECRET],
+            "verbs": ["get"]
+        }),
+    ]
+}
+
+/// What the objects of Coppice mean for the roles that users have.
+pub(super) fn user_roles(install: &Install) -> Vec<Value> {
+    vec![
+        user_role(
+            install,
+            "coppice-view",
+            &[("view", "true")],
+            &[rule(
+                "Who may view a namespace may view its managers; who may view all namespaces also the records of those that were\n\
+                 deleted.",
+                GROUP,
+                &["deletednamespaces", "namespacemanagers"],
+                &["get", "list", "watch"],
+            )],
+        ),
+        user_role(
+            install,
+            "coppice-edit",
+            &[("admin", "true"), ("edit", &install.aggregate_to_edit)],
+            &[rule(
+                "Who administers a namespace may write its managers, but never their status: it says what was done. A manager can\n\
+                 have its namespace deleted, which the role edit does not include; with the label aggregate-to-edit set to \"true\"\n\
+                 it does.",
+                GROUP,
+                &["namespacemanagers"],
+                &["create", "update", "patch", "delete"],
+            )],
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_deleted_but_namespaces_and_their_records() {
+        let rules = [cluster(), local()].concat();
+        let destructive =
+            rules.iter().filter(|rule| rule["verbs"].as_array().unwrap().contains(&json!("delete")));
+        let deleted: Vec<String> =
+            destructive.map(|rule| format!("{} {}", rule["apiGroups"], rule["resources"])).collect();
+        assert_eq!(deleted, [r#"[""] ["namespaces"]"#, r#"["coppice.dev"] ["deletednamespaces"]"#]);
+    }
+
+    #[test]
+    fn managers_are_written_by_admins_and_by_editors_only_on_request() {
+        let roles = user_roles(&Install::kubectl());
+        let of = |name: &str, role: &str| {
+            let found = roles.iter().find(|o| o["metadata"]["name"] == name).unwrap();
+            found["metadata"]["labels"][format!("rbac.authorization.k8s.io/aggregate-to-{role}")].clone()
+        };
+        assert_eq!(of("coppice-edit", "admin"), "true");
+        assert_eq!(of("coppice-edit", "edit"), "false");
+        assert_eq!(of("coppice-edit", "view"), Value::Null);
+        assert_eq!(of("coppice-view", "view"), "true");
+    }
+}
