@@ -152,6 +152,9 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let mut findings = arrows(&LAYERS, &packages(&metadata)?);
     let dockerfile = std::fs::read_to_string(root.join("Dockerfile")).context("read Dockerfile")?;
     findings.extend(unbuilt(&dockerfile, &metadata));
+    findings.extend(not_alone(&dockerfile));
+    let ignored = std::fs::read_to_string(root.join(".dockerignore")).context("read .dockerignore")?;
+    findings.extend(out_of_context(&ignored, &metadata));
     findings.extend(mutant_features(&metadata));
     findings.extend(used_by_the_product(&metadata));
     for layer in LAYERS.iter().filter(|layer| layer.pure) {
@@ -173,6 +176,9 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     findings.extend(built_together("Makefile", &makefile));
     Ok(findings)
 }
+
+/// The one program of the image.
+const IN_IMAGE: &str = "coppice-operator";
 
 /// What only tests and simulations need, and a program in a cluster must not have.
 const TESTING: [&str; 6] = [
@@ -298,7 +304,12 @@ fn used_by_the_product(metadata: &Value) -> Vec<String> {
     uses.map(|(name, used)| format!("{name} depends on {used}, which is in verification/")).collect()
 }
 
-/// Programs that the Dockerfile takes from the build and that no crate builds.
+/// Programs that the Dockerfile takes from the build.
+fn taken(dockerfile: &str) -> impl Iterator<Item = &str> {
+    dockerfile.split_whitespace().filter_map(|word| word.strip_prefix("target/release/"))
+}
+
+/// Those that no crate builds.
 fn unbuilt(dockerfile: &str, metadata: &Value) -> Vec<String> {
     let packages = metadata["packages"].as_array().into_iter().flatten();
     let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
@@ -306,10 +317,30 @@ fn unbuilt(dockerfile: &str, metadata: &Value) -> Vec<String> {
         .filter(|target| target["kind"] == json!(["bin"]))
         .filter_map(|target| target["name"].as_str())
         .collect();
-    let taken = dockerfile.split_whitespace().filter_map(|word| word.strip_prefix("target/release/"));
-    taken
+    taken(dockerfile)
         .filter(|name| !built.contains(name))
         .map(|name| format!("Dockerfile: no crate builds a program {name}"))
+        .collect()
+}
+
+/// An image with another program in it: each component has its own, so that nobody installs what they do not use.
+fn not_alone(dockerfile: &str) -> Option<String> {
+    let taken: Vec<&str> = taken(dockerfile).collect();
+    (taken != [IN_IMAGE])
+        .then(|| format!("Dockerfile: the image holds {} and not {IN_IMAGE} alone", taken.join(", ")))
+}
+
+/// Folders of the workspace that `.dockerignore` keeps from the build of the image: Cargo wants all of them.
+fn out_of_context(ignored: &str, metadata: &Value) -> Vec<String> {
+    let root = format!("{}/", metadata["workspace_root"].as_str().unwrap_or_default());
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let folders: BTreeSet<&str> = packages
+        .filter_map(|package| package["manifest_path"].as_str()?.strip_prefix(&root)?.split('/').next())
+        .collect();
+    let admitted: BTreeSet<&str> = ignored.lines().filter_map(|line| line.strip_prefix('!')).collect();
+    let missing = folders.into_iter().filter(|folder| !admitted.contains(folder));
+    missing
+        .map(|folder| format!(".dockerignore: write !{folder}, which has crates of the workspace"))
         .collect()
 }
 
@@ -414,6 +445,29 @@ mod tests {
         ]}]});
         let found = unbuilt("RUN cp target/release/a target/release/b /out", &metadata);
         assert_eq!(found, ["Dockerfile: no crate builds a program b"]);
+    }
+
+    #[test]
+    fn an_image_of_two_programs_is_found() {
+        assert_eq!(not_alone("RUN install target/release/coppice-operator"), None);
+        let found = not_alone("RUN install target/release/coppice-operator target/release/coppice");
+        assert_eq!(
+            found.unwrap(),
+            "Dockerfile: the image holds coppice-operator, coppice and not coppice-operator alone"
+        );
+        assert!(not_alone("RUN cargo build").is_some());
+    }
+
+    #[test]
+    fn a_folder_that_the_build_of_the_image_cannot_see_is_found() {
+        let metadata = json!({"workspace_root": "/x", "packages": [
+            {"manifest_path": "/x/crates/api/Cargo.toml"}, {"manifest_path": "/x/xtask/Cargo.toml"}
+        ]});
+        assert_eq!(
+            out_of_context("*\n!crates\n", &metadata),
+            [".dockerignore: write !xtask, which has crates of the workspace"]
+        );
+        assert!(out_of_context("*\n!crates\n!xtask\n", &metadata).is_empty());
     }
 
     #[test]
