@@ -48,6 +48,8 @@ pub struct Options {
     /// For very many objects: no limit of requests in flight, no audit log, and objects stored as JSON, so that they can
     /// be seeded into etcd directly. Off by default.
     pub scale: bool,
+    /// What becomes of pods.
+    pub pods: Pods,
     /// Users beside the administrator, the operator, `alice`, `bob` and `viewer`.
     pub users: Vec<User>,
     /// A folder, absent or empty, for all files of the plane. It is kept at the end; without it a temporary folder is
@@ -59,6 +61,16 @@ pub struct Options {
     pub apiserver_args: Vec<String>,
 }
 
+/// What becomes of the pods of a plane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pods {
+    /// They are scheduled, and do what their labels say. The default.
+    #[default]
+    Run,
+    /// They stay `Pending`: there is neither a scheduler nor KWOK with its node. Such a plane starts sooner and takes less.
+    Pending,
+}
+
 /// Arguments for the API server that keep every revision in etcd, readable as JSON.
 pub const HISTORY_ARGS: [&str; 2] = ["--etcd-compaction-interval=0", "--storage-media-type=application/json"];
 
@@ -68,6 +80,7 @@ impl Default for Options {
             audit: true,
             fsync: false,
             scale: false,
+            pods: Pods::default(),
             users: Vec::new(),
             keep_dir: None,
             binaries: None,
@@ -76,7 +89,7 @@ impl Default for Options {
     }
 }
 
-/// A running control plane: etcd, API server, controller manager, scheduler, and KWOK with one fake node.
+/// A running control plane: etcd, API server, controller manager, and if [`Pods::Run`] scheduler, and KWOK with one fake node.
 ///
 /// All of it ends with this value, and with the process, however that ends.
 #[derive(Debug)]
@@ -295,17 +308,18 @@ impl<'a> Start<'a> {
         self.until(APISERVER, get(format!("{server}/readyz"))).await?;
 
         self.spawn(CONTROLLER_MANAGER, flags::controller_manager(ports, &self.dir))?;
-        self.spawn(KWOK, flags::kwok(ports, &self.dir))?;
-        self.spawn(SCHEDULER, flags::scheduler(ports, &self.dir))?;
-        let (node, nodes) = (config::node(), format!("{server}/api/v1/nodes"));
-        self.until(APISERVER, || api.create(nodes.clone(), &node)).await?;
-
         let health = |port: u16| format!("https://127.0.0.1:{port}/healthz");
+        if options.pods == Pods::Run {
+            self.spawn(KWOK, flags::kwok(ports, &self.dir))?;
+            self.spawn(SCHEDULER, flags::scheduler(ports, &self.dir))?;
+            let (node, nodes) = (config::node(), format!("{server}/api/v1/nodes"));
+            self.until(APISERVER, || api.create(nodes.clone(), &node)).await?;
+            self.until(SCHEDULER, get(health(ports.scheduler))).await?;
+            // What a pod in a fresh cluster waits for: its node, and below the account that admission wants.
+            let node_url = format!("{nodes}/{}", config::NODE);
+            self.until(KWOK, || async { node_ready(&api.get(node_url.clone()).await?) }).await?;
+        }
         self.until(CONTROLLER_MANAGER, get(health(ports.controller_manager))).await?;
-        self.until(SCHEDULER, get(health(ports.scheduler))).await?;
-        // Two things that a pod in a fresh cluster waits for: its node, and the account that admission wants.
-        let node_url = format!("{nodes}/{}", config::NODE);
-        self.until(KWOK, || async { node_ready(&api.get(node_url.clone()).await?) }).await?;
         let account = format!("{server}/api/v1/namespaces/default/serviceaccounts/default");
         self.until(CONTROLLER_MANAGER, get(account)).await?;
         Ok(())

@@ -11,7 +11,7 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use coppice_plane::{ADMIN, ALICE, BOB, Binaries, Error, OPERATOR, Options, Plane, User, VIEWER};
+use coppice_plane::{ADMIN, ALICE, BOB, Binaries, Error, OPERATOR, Options, Plane, Pods, User, VIEWER};
 
 /// Runs kubectl as `user` and returns what it printed, or what it complained about.
 fn kubectl(plane: &Plane, user: &str, command: &str) -> Result<String, String> {
@@ -251,6 +251,23 @@ async fn two_run_side_by_side() {
         assert_eq!(processes(dir.to_str().unwrap()), [""; 0]);
         assert!(!dir.exists(), "{}", dir.display());
     }
+}
+
+#[tokio::test]
+async fn without_scheduler_and_node_pods_stay_pending_and_controllers_work() {
+    let plane = Plane::start(Options { pods: Pods::Pending, ..Options::default() }).await.unwrap();
+    assert_eq!(admin(&plane, "get nodes -o name"), "");
+    let running = processes(plane.dir().to_str().unwrap());
+    assert!(
+        !running.iter().any(|line| line.contains("kube-scheduler") || line.contains("kwok")),
+        "{running:#?}"
+    );
+    namespace(&plane, "work");
+    apply(&plane, "work", WORKLOADS);
+    let pod = "get pods -n work -l app=web -o jsonpath={.items[*].status.phase}";
+    wait_until("the Deployment has its pods", || admin(&plane, pod) == "Pending Pending");
+    admin(&plane, "delete namespace work --timeout=60s");
+    plane.stop().await.unwrap();
 }
 
 /// Starts the program and returns it when it says that the plane is up.

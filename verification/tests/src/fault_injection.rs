@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use coppice_plane::proxy::{Match, Proxy, TraceEntry};
-use coppice_plane::{ADMIN, AuditEvent, HISTORY_ARGS, OPERATOR, Options};
+use coppice_plane::{ADMIN, AuditEvent, HISTORY_ARGS, OPERATOR, Options, Pods};
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -197,7 +197,13 @@ impl FaultTestbed {
         Self::on(TestCluster::bare(Self::options()).await?).await
     }
 
-    /// The same, however many planes run: for a test that waits for minutes and does little meanwhile.
+    /// The same on a plane without scheduler and node, for tests in which no pod has to run.
+    pub async fn start_without_pods() -> anyhow::Result<Self> {
+        let options = Options { pods: Pods::Pending, ..Self::options() };
+        Self::on(TestCluster::bare(options).await?).await
+    }
+
+    /// The same as `start`, however many planes run: for a test that waits for minutes and does little meanwhile.
     pub async fn start_at_once() -> anyhow::Result<Self> {
         Self::on(TestCluster::bare_at_once(Self::options()).await?).await
     }

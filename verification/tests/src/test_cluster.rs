@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use coppice_plane::{ADMIN, AuditEvent, OPERATOR, Options, Plane};
+use coppice_plane::{ADMIN, AuditEvent, OPERATOR, Options, Plane, Pods};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -76,7 +76,14 @@ impl TestCluster {
         Ok(test_cluster)
     }
 
-    /// The same, however many other planes run: for tests that wait for long and do little meanwhile, so that they begin
+    /// The same on a plane without scheduler and node, for tests in which no pod has to run: they stay `Pending`.
+    pub async fn start_without_pods() -> anyhow::Result<Self> {
+        let test_cluster = Self::bare(Options { pods: Pods::Pending, ..Options::default() }).await?;
+        test_cluster.install().await?;
+        Ok(test_cluster)
+    }
+
+    /// The same as `start`, however many other planes run: for tests that wait for long and do little meanwhile, so that they begin
     /// soon.
     pub async fn start_at_once() -> anyhow::Result<Self> {
         let test_cluster = Self::bare_at_once(Options::default()).await?;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, ensure};
-use coppice_plane::{ADMIN, AuditEvent, OPERATOR, Options};
+use coppice_plane::{ADMIN, AuditEvent, OPERATOR, Options, Pods};
 use coppice_tests::fault_injection::SHORT_LEASE;
 use coppice_tests::proxy::Proxy;
 use coppice_tests::receiver::Receiver;
@@ -38,7 +38,7 @@ async fn next_life(test_cluster: &TestCluster) -> anyhow::Result<Operator> {
 #[test]
 fn killed_at_every_write_each_policy_fires_exactly_once() -> Test {
     on_own_plane(async {
-        let test_cluster = TestCluster::start().await?;
+        let test_cluster = TestCluster::start_without_pods().await?;
         test_cluster.apply(GENEROUS).await?;
         let mut receivers = Vec::new();
         let mut uids = BTreeMap::new();
@@ -118,7 +118,7 @@ fn killed_at_every_write_each_policy_fires_exactly_once() -> Test {
 #[test]
 fn of_two_operators_one_acts_and_the_other_takes_over() -> Test {
     on_own_plane(async {
-        let test_cluster = TestCluster::start().await?;
+        let test_cluster = TestCluster::start_without_pods().await?;
         test_cluster.apply(GENEROUS).await?;
         let leads =
             async |operator: &Operator| operator.metric("coppice_leader").await.ok().flatten() == Some(1.0);
@@ -156,7 +156,7 @@ fn of_two_operators_one_acts_and_the_other_takes_over() -> Test {
 #[test]
 fn started_before_the_crds_are_there_it_says_so_waits_and_recovers() -> Test {
     on_own_plane(async {
-        let test_cluster = TestCluster::bare(Options::default()).await?;
+        let test_cluster = TestCluster::bare(Options { pods: Pods::Pending, ..Options::default() }).await?;
         let operator = Operator::spawn(&test_cluster, &[]).await?;
         let why = test_cluster
             .until("it says what is missing", async || {
@@ -177,7 +177,7 @@ fn started_before_the_crds_are_there_it_says_so_waits_and_recovers() -> Test {
 #[test]
 fn cut_off_from_the_api_server_a_follower_waits_and_recovers_and_a_leader_ends() -> Test {
     on_own_plane(async {
-        let test_cluster = TestCluster::start().await?;
+        let test_cluster = TestCluster::start_without_pods().await?;
         test_cluster.apply(GENEROUS).await?;
         // It is killed below, and its lease has to expire: the follower has seen it.
         let leader = Operator::spawn(&test_cluster, &SHORT_LEASE).await?;

@@ -86,7 +86,7 @@ fn nobody_else_writes_status() -> Test {
 #[test]
 fn a_status_of_another_version_is_not_written() -> Test {
     on_own_plane(async {
-        let test_cluster = TestCluster::start().await?;
+        let test_cluster = TestCluster::start_without_pods().await?;
         test_cluster.namespace("newer").await?;
         test_cluster
             .manager("newer", "m", "{policies: [{name: end, when: {ttl: {after: 1s}}, then: {delete: {}}}]}")
@@ -129,7 +129,7 @@ const PAUSE: &str = "{apiVersion: coppice.dev/v1alpha1, kind: CoppiceConfig, met
 #[test]
 fn while_paused_the_api_server_refuses_our_account_to_destroy_and_lets_it_wake() -> Test {
     on_own_plane(async {
-        let test_cluster = TestCluster::start().await?;
+        let test_cluster = TestCluster::start_without_pods().await?;
         test_cluster.namespace("n").await?;
         for (name, replicas) in [("runs", 2), ("sleeps", 0)] {
             test_cluster.apply(&deployment("n", name, replicas).to_string()).await?;

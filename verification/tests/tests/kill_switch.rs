@@ -108,7 +108,7 @@ async fn interrupted(
 fn the_kill_switch_stops_a_scale_down_under_way_and_lets_it_go_on() -> Test {
     on_own_plane(async {
         const COUNT: usize = 400;
-        let testbed = FaultTestbed::start().await?;
+        let testbed = FaultTestbed::start_without_pods().await?;
         let test_cluster = &testbed.test_cluster;
         let replica = Replica::start(test_cluster).await?;
         deployments(test_cluster, "many", COUNT).await?;
@@ -129,7 +129,7 @@ fn the_kill_switch_stops_a_scale_down_under_way_and_lets_it_go_on() -> Test {
 #[test]
 fn a_hold_or_suspend_ends_a_scale_down_under_way_and_what_sleeps_can_be_woken() -> Test {
     on_own_plane(async {
-        let testbed = FaultTestbed::start().await?;
+        let testbed = FaultTestbed::start_without_pods().await?;
         let test_cluster = &testbed.test_cluster;
         let replica = Replica::start(test_cluster).await?;
         for (namespace, patch, reason) in [

@@ -22,7 +22,7 @@ async fn waits_for(test_cluster: &TestCluster, namespace: &str, reason: &str) ->
 #[test]
 fn the_kill_switch_stops_what_is_due_and_lets_it_go_on() -> Test {
     on_own_plane(async {
-        let test_cluster = TestCluster::start().await?;
+        let test_cluster = TestCluster::start_without_pods().await?;
         settings(&test_cluster, "{governor: {paused: true}}").await?;
         let _operator = Operator::start(&test_cluster).await?;
         let uid = test_cluster.namespace("paused").await?;
@@ -37,7 +37,7 @@ fn the_kill_switch_stops_what_is_due_and_lets_it_go_on() -> Test {
 #[test]
 fn the_budget_holds_across_restarts_and_says_when_it_goes_on() -> Test {
     on_own_plane(async {
-        let test_cluster = TestCluster::start().await?;
+        let test_cluster = TestCluster::start_without_pods().await?;
         // Not a minute's budget: the next minute may begin before the operator has been started again.
         settings(&test_cluster, "{governor: {perHour: 1}}").await?;
         let mut operator = Operator::start(&test_cluster).await?;
@@ -60,7 +60,7 @@ fn the_budget_holds_across_restarts_and_says_when_it_goes_on() -> Test {
 #[test]
 fn what_tenants_may_ask_for_can_be_changed_at_any_time() -> Test {
     on_own_plane(async {
-        let test_cluster = TestCluster::start().await?;
+        let test_cluster = TestCluster::start_without_pods().await?;
         settings(&test_cluster, "{tenants: {actions: [webhook]}}").await?;
         let _operator = Operator::start(&test_cluster).await?;
         let uid = test_cluster.namespace("actions").await?;
@@ -133,7 +133,7 @@ fn pods_that_may_not_be_listed_are_unknown_and_stop_nothing_else() -> Test {
 #[test]
 fn settings_that_are_deleted_reset_no_pause_and_are_not_created_again() -> Test {
     on_own_plane(async {
-        let test_cluster = TestCluster::start().await?;
+        let test_cluster = TestCluster::start_without_pods().await?;
         let mut operator = Operator::start(&test_cluster).await?;
         let key = async || -> Option<Value> {
             let config = test_cluster.get("coppiceconfig", "", "coppice").await.ok()??;

@@ -56,7 +56,7 @@ async fn recorded(test_cluster: &TestCluster, namespace: &str) -> anyhow::Result
 #[test]
 fn wake_all_takes_over_wakes_everything_and_fails_where_something_stays_scaled_down() -> Test {
     on_own_plane(async {
-        let test_cluster = TestCluster::start().await?;
+        let test_cluster = TestCluster::start_without_pods().await?;
         // Nothing is remembered, and nobody leads.
         let first = wake_all(&test_cluster).await?;
         ensure!(first.status.success(), "{first:?}");

@@ -87,7 +87,7 @@ impl CrashCase {
 #[test]
 fn killed_right_before_and_right_after_each_write_takes_effect_it_goes_on_where_it_was() -> Test {
     on_own_plane(async {
-        let mut testbed = FaultTestbed::start().await?;
+        let mut testbed = FaultTestbed::start_without_pods().await?;
         let mut replica = Replica::start(&testbed.test_cluster).await?;
         let most = Work::ALL.map(Work::writes).into_iter().max().unwrap_or_default();
         let mut cases: Vec<CrashCase> =

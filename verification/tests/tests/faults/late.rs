@@ -30,7 +30,7 @@ async fn refused_late(replica: &Replica, hold: Active, write: &Match) -> Test {
 #[test]
 fn a_deletion_that_was_on_its_way_when_the_namespace_was_edited_is_decided_again() -> Test {
     on_own_plane(async {
-        let mut testbed = FaultTestbed::start().await?;
+        let mut testbed = FaultTestbed::start_without_pods().await?;
         let replica = Replica::start(&testbed.test_cluster).await?;
         let names = ["edited", "edited-and-held"];
         testbed.prepare(&names.map(|name| (name.to_owned(), Work::Delete))).await?;
@@ -92,7 +92,7 @@ async fn follower(test_cluster: &TestCluster) -> anyhow::Result<Replica> {
 #[test]
 fn the_late_write_of_a_paused_leader_has_no_effect_and_the_old_leader_ends() -> Test {
     on_own_plane(async {
-        let mut testbed = FaultTestbed::start().await?;
+        let mut testbed = FaultTestbed::start_without_pods().await?;
         let works = [("gone", Work::Delete), ("told", Work::Notify), ("slept", Work::Wake)];
         testbed.prepare(&works.map(|(name, work)| (name.to_owned(), work))).await?;
         let mut first = follower(&testbed.test_cluster).await?;

@@ -43,7 +43,7 @@ async fn all_watched(replica: &Replica) -> Test {
 #[test]
 fn under_expired_watches_and_errors_at_a_share_of_all_requests_everything_is_done_once() -> Test {
     on_own_plane(async {
-        let mut testbed = FaultTestbed::start().await?;
+        let mut testbed = FaultTestbed::start_without_pods().await?;
         let replica = Replica::start(&testbed.test_cluster).await?;
         let works = |prefix: &str| -> Vec<(String, Work)> {
             let deletes = (0..10).map(|n| (format!("{prefix}-{n}"), Work::Delete));
@@ -99,7 +99,7 @@ fn under_expired_watches_and_errors_at_a_share_of_all_requests_everything_is_don
 #[test]
 fn as_long_as_the_first_lists_are_not_complete_nothing_is_done() -> Test {
     on_own_plane(async {
-        let mut testbed = FaultTestbed::start().await?;
+        let mut testbed = FaultTestbed::start_without_pods().await?;
         let names = ["first", "second"];
         testbed.prepare(&names.map(|name| (name.to_owned(), Work::Delete))).await?;
         testbed.begin(names).await?;
@@ -191,7 +191,7 @@ fn a_silence_of_90_seconds_stops_deletions_until_an_event_arrives() -> Test {
 #[test]
 fn a_namespace_whose_deletion_cannot_be_recorded_stays_and_its_manager_says_why() -> Test {
     on_own_plane(async {
-        let mut testbed = FaultTestbed::start().await?;
+        let mut testbed = FaultTestbed::start_without_pods().await?;
         let replica = Replica::start(&testbed.test_cluster).await?;
         let records = Match::verb("create").resource("deletednamespaces");
         let answers = [

@@ -21,7 +21,7 @@ fn faults() -> [(&'static str, Fault); 5] {
 #[test]
 fn a_write_that_is_lost_refused_repeated_or_not_answered_changes_nothing_in_the_end() -> Test {
     on_own_plane(async {
-        let mut testbed = FaultTestbed::start().await?;
+        let mut testbed = FaultTestbed::start_without_pods().await?;
         let replica = Replica::start(&testbed.test_cluster).await?;
         // One namespace for each of the writes that a work takes, and for each fault that it can meet.
         let mut plans = Vec::new();
