@@ -151,6 +151,15 @@ impl Plane {
         self.token(user).map(|_| self.dir.kubeconfig(user))
     }
 
+    /// A kubeconfig for a user who is not declared, such as a service account, by a token of theirs.
+    pub fn write_kubeconfig(&self, user: &str, token: &str) -> Result<PathBuf> {
+        let account = Account { user: User::new(user, [""; 0]), token: token.to_owned() };
+        let path = self.dir.kubeconfig(user);
+        let text = config::kubeconfig(&self.url, &self.ca_pem, &account);
+        fs::write(&path, text).map_err(io(format!("write {}", path.display())))?;
+        Ok(path)
+    }
+
     /// The bearer token of a declared user.
     pub fn token(&self, user: &str) -> Result<&str> {
         let found = self.users.iter().find(|(name, _)| name == user);

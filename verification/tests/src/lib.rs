@@ -7,6 +7,7 @@ pub mod demo;
 pub mod fault_injection;
 pub mod memory;
 pub mod operator;
+pub mod program;
 pub mod proxy;
 pub mod receiver;
 pub mod requests;

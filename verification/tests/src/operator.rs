@@ -1,23 +1,15 @@
 //! The real operator, as a process that can be killed.
 
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::ops::{Deref, DerefMut};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
 
 use anyhow::Context as _;
 use coppice_plane::OPERATOR;
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use crate::scale::process::Sample;
-use crate::test_cluster::{TIMEOUT, TestCluster, binary, until};
-
-/// Runs the operator, tells its process id, and kills it when standard input ends: also when the test process is
-/// killed, or ends without dropping what is static.
-const SUPERVISOR: &str = r#"exec 3<&0; "$@" </dev/null >/dev/null & pid=$!; echo $pid
-{ cat <&3 >/dev/null; kill -9 $pid; } 2>/dev/null & watcher=$!
-wait $pid; code=$?; kill $watcher 2>/dev/null; exit $code"#;
+use crate::program::Program;
+use crate::test_cluster::{TestCluster, binary, until};
 
 /// The lease of an operator whose test asks for no other; arguments count more. Longer than a busy machine keeps the API
 /// server from answering: nobody starts an operator again that has lost its lease.
@@ -39,18 +31,12 @@ pub fn allocate_as_shipped(command: &mut tokio::process::Command) {
 
 /// A running operator. It is killed when this is dropped.
 pub struct Operator {
-    child: tokio::process::Child,
-    /// The supervisor's standard input: dropping it kills the operator.
-    supervisor_stdin: Option<tokio::process::ChildStdin>,
-    pid: u32,
-    started: Instant,
+    program: Program,
     client: reqwest::Client,
     /// Where it serves `/metrics`.
     pub address: String,
     /// Where it serves `/livez` and `/readyz`.
     probes: String,
-    /// Its log.
-    pub log: PathBuf,
 }
 
 impl Operator {
@@ -88,38 +74,25 @@ impl Operator {
 
     async fn run(kubeconfig: &Path, logs: &Path, args: &[&str]) -> anyhow::Result<Self> {
         let log = logs.join(format!("operator-{}.log", LOGS.fetch_add(1, Ordering::Relaxed)));
-        let started = Instant::now();
-        let mut command = tokio::process::Command::new("/bin/sh");
-        allocate_as_shipped(&mut command);
-        let mut child = command
-            .envs(LONG_LEASE)
-            .args(["-c", SUPERVISOR, "supervisor"])
-            .arg(binary("coppice-operator")?)
-            .arg("--kubeconfig")
-            .arg(kubeconfig)
-            // It takes free ports itself: one that is chosen here could be taken by others before it is used.
-            .args(["--listen", "127.0.0.1:0", "--listen-probes", "127.0.0.1:0"])
-            .args(["--log-format", "json", "--log", "info,coppice_controllers=debug"])
-            .args(args)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(std::fs::File::create(&log)?)
-            .kill_on_drop(true)
-            .spawn()
-            .context("the operator could not be started")?;
-        let supervisor_stdin = child.stdin.take();
-        let stdout = child.stdout.take().context("no output")?;
-        let mut line = String::new();
-        BufReader::new(stdout).read_line(&mut line).await?;
-        let pid = line.trim().parse().context("the supervisor tells no process id")?;
+        let mut program = Program::start(&binary("coppice-operator")?, kubeconfig, log, |command| {
+            allocate_as_shipped(command);
+            command
+                .envs(LONG_LEASE)
+                // It takes free ports itself: one that is chosen here could be taken by others before it is used.
+                .args(["--listen", "127.0.0.1:0", "--listen-probes", "127.0.0.1:0"])
+                .args(["--log-format", "json", "--log", "info,coppice_controllers=debug"])
+                .args(args);
+        })
+        .await?;
+        let log = program.log.clone();
         let (address, probes) = tokio::select! {
             found = until("the operator names its ports", async || addresses(&log)) => {
-                found.with_context(|| tail(&log))?
+                found.with_context(|| program.last_lines())?
             }
-            ended = child.wait() => anyhow::bail!("the operator has ended, {}: {}", ended?, tail(&log)),
+            ended = program.ended() => anyhow::bail!("it has ended, {}: {}", ended?, program.last_lines()),
         };
         let client = reqwest::Client::builder().no_proxy().build()?;
-        Ok(Self { child, supervisor_stdin, pid, started, client, address, probes, log })
+        Ok(Self { program, client, address, probes })
     }
 
     /// Waits until every watch has synced and the first pass is done.
@@ -151,43 +124,19 @@ impl Operator {
         let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         Ok(line.and_then(|value| value.trim().parse().ok()))
     }
+}
 
-    /// kill -9.
-    pub async fn kill(&mut self) -> anyhow::Result<()> {
-        drop(self.supervisor_stdin.take());
-        self.child.wait().await?;
-        Ok(())
+impl Deref for Operator {
+    type Target = Program;
+
+    fn deref(&self) -> &Program {
+        &self.program
     }
+}
 
-    /// SIGTERM, and waits for its end.
-    pub async fn terminate(&mut self) -> anyhow::Result<std::process::ExitStatus> {
-        self.signal("TERM").await?;
-        let ended = tokio::time::timeout(TIMEOUT, self.child.wait()).await;
-        Ok(ended.context("it does not end on SIGTERM")??)
-    }
-
-    /// Waits for it to end by itself.
-    pub async fn ended(&mut self) -> anyhow::Result<std::process::ExitStatus> {
-        let ended = tokio::time::timeout(TIMEOUT, self.child.wait()).await;
-        Ok(ended.context("it does not end")??)
-    }
-
-    /// Sends it a signal, such as `TERM`, `STOP` or `CONT`.
-    pub async fn signal(&self, name: &str) -> anyhow::Result<()> {
-        let pid = self.pid.to_string();
-        let sent = tokio::process::Command::new("kill").args([&format!("-{name}"), &pid]).status().await?;
-        anyhow::ensure!(sent.success(), "signal {name} could not be sent");
-        Ok(())
-    }
-
-    /// Its memory and processor time now.
-    pub fn sample(&self) -> anyhow::Result<Sample> {
-        Sample::of(self.pid, self.started)
-    }
-
-    /// The end of its log, for failures.
-    pub fn last_lines(&self) -> String {
-        tail(&self.log)
+impl DerefMut for Operator {
+    fn deref_mut(&mut self) -> &mut Program {
+        &mut self.program
     }
 }
 
@@ -200,10 +149,4 @@ fn addresses(log: &Path) -> Option<(String, String)> {
         line["address"].as_str().map(str::to_owned)
     };
     Some((address("serving /metrics")?, address("serving /livez and /readyz")?))
-}
-
-fn tail(log: &Path) -> String {
-    let log = std::fs::read_to_string(log).unwrap_or_default();
-    let lines: Vec<_> = log.lines().rev().take(15).collect();
-    format!("the operator's log ends with:\n{}", lines.into_iter().rev().collect::<Vec<_>>().join("\n"))
 }

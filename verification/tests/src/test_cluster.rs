@@ -119,6 +119,14 @@ impl TestCluster {
         self.requests(ADMIN).await
     }
 
+    /// The kubeconfig of a service account, for [`Program`](crate::program::Program): the account exists, and the API server
+    /// issues a token as it does for pods.
+    pub async fn service_account(&self, namespace: &str, name: &str) -> anyhow::Result<PathBuf> {
+        let token = self.kubectl(ADMIN, &["create", "token", name, "-n", namespace]).await?;
+        let user = format!("system:serviceaccount:{namespace}:{name}");
+        Ok(self.plane.write_kubeconfig(&user, token.trim())?)
+    }
+
     /// Installs `deploy/install.yaml`, without the Deployment: the tests run the operator themselves.
     pub async fn install(&self) -> anyhow::Result<()> {
         let rest = manifest()?;

@@ -15,6 +15,7 @@ mod input;
 mod kill_switch;
 mod lifecycle;
 mod many;
+mod service_accounts;
 mod settings;
 mod sim;
 mod uninstall;
