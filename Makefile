@@ -42,7 +42,7 @@ lint: prerequisites ## Check format, lints, licences, architecture and generated
 fmt: ## Format the code
 	cargo fmt --all
 
-generate: prerequisites ## Write CRDs, manifests, chart parts and the CLI reference anew
+generate: prerequisites ## Write CRDs, manifests, chart parts and the CLI reference
 	cargo run -q --locked -p xtask -- generate
 
 tools: prerequisites ## Build the control plane's binaries into the cache

@@ -23,7 +23,7 @@ fn section(out: &mut String, command: &Command, above: &[&str], depth: usize) {
     }
     let usage = command.clone().render_usage().to_string();
     let _ = writeln!(out, "```text\n{}\n```\n", usage.trim_start_matches("Usage:").trim());
-    // Options that every command has are told once, at the top.
+    // Options that every command has are listed once, at the top.
     let arguments =
         command.get_arguments().filter(|arg| !arg.is_hide_set() && (depth == 1 || !arg.is_global_set()));
     let lines: Vec<String> =

@@ -40,7 +40,7 @@ fn impossible_policies_are_refused_with_the_reason() {
         change(&mut scene);
         assert_eq!(scene.settle(100).step, None, "{reason}");
         assert_eq!((scene.phase(), scene.next_reason(), scene.ready().0), (Phase::Refused, *reason, "False"));
-        assert_eq!(scene.events.len(), 1, "told once");
+        assert_eq!(scene.events.len(), 1, "one Event");
         scene.settle(200);
         assert_eq!(scene.events.len(), 1, "and not again");
     }

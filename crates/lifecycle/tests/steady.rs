@@ -73,7 +73,7 @@ fn whatever_changes_wakes() {
     let changes: [(&str, fn(&mut Scene)); 25] = [
         ("the last pod succeeds", |s| s.pods[1].phase = PodPhase::Succeeded),
         ("a pod fails", |s| s.pods[1].phase = PodPhase::Failed),
-        ("the pod told of has another name", |s| s.pods[1].name = "c".into()),
+        ("the pod that the status names has another name", |s| s.pods[1].name = "c".into()),
         ("facts are unknown", |s| s.unknown = Some(coppice_api::Reason::Stale)),
         ("the spec changes", |s| {
             s.edit(|s| s.policies[1].when = yaml("{ttl: {after: 2h}}"));

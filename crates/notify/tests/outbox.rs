@@ -1,4 +1,4 @@
-//! Deliveries beside the reconciles, with a deliverer that waits until it is told.
+//! Deliveries beside the reconciles, with a deliverer that waits until it is released.
 #![allow(clippy::unwrap_used, reason = "the helpers of a test fail it by a panic")]
 
 mod support;

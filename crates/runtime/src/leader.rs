@@ -298,12 +298,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_changes_are_published() {
         let (gate_handle, gate) = gate(DEADLINE);
-        let mut told = gate.subscribe();
+        let mut changes = gate.subscribe();
         gate_handle.renewed(Instant::now(), Duration::ZERO, 3);
-        assert!(told.has_changed().unwrap());
-        assert_eq!(*told.borrow_and_update(), LeaderState::Leader { since: Duration::ZERO, transitions: 3 });
+        assert!(changes.has_changed().unwrap());
+        assert_eq!(
+            *changes.borrow_and_update(),
+            LeaderState::Leader { since: Duration::ZERO, transitions: 3 }
+        );
         gate_handle.renewed(Instant::now(), Duration::ZERO, 3);
-        assert!(!told.has_changed().unwrap());
+        assert!(!changes.has_changed().unwrap());
     }
 
     #[tokio::test(start_paused = true)]

@@ -163,7 +163,7 @@ fn what_was_wrong_before_is_forgiven_while_it_does_not_change() {
             schema.default(&mut object);
             let mut changed = object.clone();
             changed["metadata"]["labels"] = json!({"a": "b"});
-            // What has not changed cannot be told of the object as a whole, and a rule that fails with an error is not
+            // Of the object as a whole it is not known what has not changed, and a rule that fails with an error is not
             // forgiven.
             let left = schema.validate(&changed, Some(&object));
             let left = left.iter().filter(|c| {

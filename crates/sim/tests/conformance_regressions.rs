@@ -35,8 +35,8 @@ fn pod() -> Value {
 
 fn event(kind: &str) -> Value {
     json!({
-        "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "a"}, "reason": "Told", "type": kind,
-        "regarding": {"kind": "ConfigMap", "name": "a", "namespace": "default"}, "action": "Tell", "note": "it is told",
+        "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": "a"}, "reason": "Noted", "type": kind,
+        "regarding": {"kind": "ConfigMap", "name": "a", "namespace": "default"}, "action": "Note", "note": "it is noted",
         "eventTime": "2001-02-03T04:05:06.789012Z", "reportingController": "x.io/y", "reportingInstance": "one",
     })
 }
@@ -471,7 +471,7 @@ fn applying_what_others_own() {
     let other = with(map("a"), "/data/a", json!("2"));
     check(vec![
         ("POST", MAPS, with(map("a"), "/metadata/finalizers", json!(["x.io/held"])), 201, Has(json!({}))),
-        // A conflict is told before the revision is looked at.
+        // A conflict is the answer before the revision is looked at.
         (
             "PATCH apply",
             by,
@@ -549,7 +549,7 @@ fn deleting() {
 #[test]
 fn events_of_the_old_group_are_hardly_validated() {
     let old = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "Not_A_Name", "finalizers": ["plain"]},
-        "involvedObject": {"kind": "ConfigMap", "name": "a", "namespace": "default"}, "reason": "Told", "type": "Normal"});
+        "involvedObject": {"kind": "ConfigMap", "name": "a", "namespace": "default"}, "reason": "Noted", "type": "Normal"});
     check(vec![
         ("POST", "/api/v1/namespaces/default/events", old.clone(), 201, Has(json!({}))),
         (

@@ -235,7 +235,7 @@ fn events_are_the_same_objects_in_both_groups() {
         "POST",
         "/apis/events.k8s.io/v1/namespaces/default/events",
         &json!({"metadata": {"name": "e"}, "regarding": {"kind": "Pod", "name": "x"}, "note": "m", "type": "Normal",
-            "reason": "Told", "action": "Tell", "eventTime": "2001-02-03T04:05:06.789012Z", "reportingController": "c",
+            "reason": "Noted", "action": "Note", "eventTime": "2001-02-03T04:05:06.789012Z", "reportingController": "c",
             "reportingInstance": "i"}),
     );
     let core = test_server.must(

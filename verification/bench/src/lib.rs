@@ -1,6 +1,6 @@
 //! Benchmarks (`make bench`): the decision engine by itself, and the operator beside its Go peer.
 //!
-//! Nothing here is a test: figures are told with their spread and compared with goals, and a goal that is missed is
+//! Nothing here is a test: figures are reported with their spread and compared with goals, and a goal that is missed is
 //! written down. A benchmark fails only if what it measured is not what it meant to measure, or if its time is over; what
 //! it had measured by then stays, and the others go on.
 

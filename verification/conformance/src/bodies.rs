@@ -126,12 +126,12 @@ impl Resource {
     pub(super) fn status(&self, choices: &mut Choices) -> Value {
         match self.kind {
             "Pod" => json!({
-                "phase": choices.of(&["Pending", "Running", "Failed"]), "message": "as told",
-                "conditions": [{"type": "x.io/Told", "status": choices.of(&["True", "False"])}],
+                "phase": choices.of(&["Pending", "Running", "Failed"]), "message": "as given",
+                "conditions": [{"type": "x.io/Given", "status": choices.of(&["True", "False"])}],
             }),
             "ResourceQuota" => json!({"hard": {"pods": "7"}}),
             "NamespaceManager" => json!({"observedGeneration": choices.below(3), "conditions": [{
-                "type": "Ready", "status": choices.of(&["True", "False", "Perhaps"]), "reason": "Told",
+                "type": "Ready", "status": choices.of(&["True", "False", "Perhaps"]), "reason": "Noted",
                 "message": "", "lastTransitionTime": "2001-02-03T04:05:06Z",
             }]}),
             "CoppiceConfig" => json!({"observedGeneration": choices.below(3), "version": "1"}),
@@ -145,14 +145,14 @@ fn event(api_version: &str, choices: &mut Choices) -> Value {
     if api_version == "v1" {
         let time = "2001-02-03T04:05:06Z";
         return json!({
-            "involvedObject": about, "reason": "Told", "message": "it is told", "type": "Normal",
+            "involvedObject": about, "reason": "Noted", "message": "it is noted", "type": "Normal",
             "count": choices.below(5) + 1, "firstTimestamp": time, "lastTimestamp": time,
             "source": {"component": "conformance"},
         });
     }
     json!({
-        "regarding": about, "reason": "Told", "note": "it is told", "type": choices.of(&["Normal", "Warning"]),
-        "action": "Tell", "eventTime": "2001-02-03T04:05:06.789012Z",
+        "regarding": about, "reason": "Noted", "note": "it is noted", "type": choices.of(&["Normal", "Warning"]),
+        "action": "Note", "eventTime": "2001-02-03T04:05:06.789012Z",
         "reportingController": "coppice.dev/conformance", "reportingInstance": "one",
     })
 }

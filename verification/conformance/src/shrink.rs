@@ -31,8 +31,8 @@ pub async fn smaller(
 
 /// Whether it is likely the same mistake.
 fn alike(one: &Mismatch, other: &Mismatch) -> bool {
-    let told = |d: &Mismatch| (d.real.code, d.simulated.code);
-    one.at == other.at && told(one) == told(other)
+    let codes = |d: &Mismatch| (d.real.code, d.simulated.code);
+    one.at == other.at && codes(one) == codes(other)
 }
 
 #[cfg(test)]

@@ -76,18 +76,18 @@ impl Simulated {
                 };
             }
         };
-        let mut told = Vec::new();
+        let mut sent = Vec::new();
         while let Some(event) = self.server.next(&mut watch, u64::MAX) {
             let ends = match event.event {
                 EventType::Bookmark | EventType::Error => true,
                 _ => made.as_ref() == Some(&event.object["metadata"]["name"]),
             };
-            told.push(event.to_value());
+            sent.push(event.to_value());
             if ends {
                 break;
             }
         }
-        events(told)
+        events(sent)
     }
 
     /// Lets time pass until an object is so. An object that never is, is answered as it is.

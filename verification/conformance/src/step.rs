@@ -26,11 +26,11 @@ pub fn waited(state: State, read: Exchange) -> Exchange {
 pub enum Call {
     /// A request that is answered at once.
     RequestSpec(RequestSpec),
-    /// Makes an object, and then watches until it is told of it (or of the end of the initial events, or of an error).
+    /// Makes an object, and then watches until it has its event (or of the end of the initial events, or of an error).
     Watch {
         /// What is watched.
         uri: String,
-        /// Makes the object by which the watch is known to have told everything before; none if the watch ends of
+        /// Makes the object by which the watch is known to have sent everything before; none if the watch ends of
         /// itself.
         last: Option<RequestSpec>,
     },

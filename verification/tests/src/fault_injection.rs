@@ -343,10 +343,10 @@ impl FaultTestbed {
     }
 
     /// The same, for work that has all been done by one operator that was never killed, and whose Events met no fault:
-    /// each firing has been told once, and counted once.
+    /// each firing has one Event, and is counted once.
     pub async fn verify_reported_once(&self, operator: &Operator) -> anyhow::Result<()> {
         self.verify()?;
-        let mut told: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut reported: BTreeMap<&str, u64> = BTreeMap::new();
         let events = self.test_cluster.list("events", "").await?;
         for event in &events {
             let about = &event["regarding"];
@@ -357,12 +357,12 @@ impl FaultTestbed {
                 _ => continue,
             };
             let times = event["series"]["count"].as_u64().unwrap_or(1);
-            *told.entry(name.as_str().unwrap_or_default()).or_default() += times;
+            *reported.entry(name.as_str().unwrap_or_default()).or_default() += times;
         }
         let times =
-            self.works.keys().map(|name| (name, told.get(name.as_str()).copied().unwrap_or_default()));
+            self.works.keys().map(|name| (name, reported.get(name.as_str()).copied().unwrap_or_default()));
         let others: Vec<_> = times.filter(|(_, times)| *times != 1).collect();
-        ensure!(others.is_empty(), "told another time than once: {others:?}");
+        ensure!(others.is_empty(), "not exactly one Event: {others:?}");
         let metrics = operator.http("/metrics").await?;
         let firings = metrics.lines().filter_map(|line| line.strip_prefix("coppice_firings_total{"));
         let firings = firings.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum::<f64>();

@@ -16,7 +16,7 @@ use tokio::process::{Child, ChildStdin, Command};
 
 use crate::test_cluster::{TIMEOUT, binary};
 
-/// Runs a program, sends it SIGINT when told to end, and ends it when standard input ends: also when the parent is killed.
+/// Runs a program, sends it SIGINT on SIGTERM, and kills it when standard input ends: also when the parent is killed.
 const SUPERVISOR_SCRIPT: &str = r#"exec 3<&0; "$@" </dev/null & pid=$!
 { cat <&3 >/dev/null; kill -9 $pid; } 2>/dev/null & watcher=$!
 trap 'kill -INT $pid' TERM; wait $pid; code=$?; [ $code -gt 128 ] && { wait $pid; code=$?; }

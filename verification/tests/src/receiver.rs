@@ -1,4 +1,4 @@
-//! A receiver of webhooks that remembers what it got and answers as it is told.
+//! A receiver of webhooks that remembers what it got and answers with the given codes.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -161,7 +161,7 @@ impl ScaleRun {
         let lists = operator.metrics().await?.lists("pods");
         let _server = process::restart_api_server(&self.test_cluster, self.touch(2)).await?;
         let relisted = |series: &Series| series.lists("pods") > lists;
-        samples.push(("listed anew", operator.settled(relisted).await?));
+        samples.push(("listed again", operator.settled(relisted).await?));
         tokio::time::sleep(IDLE).await;
         samples.push(("a minute later", operator.settled(|_| true).await?));
         finish(operator, "and pods, with changes", samples).await

@@ -236,7 +236,7 @@ impl TestCluster {
         .await
     }
 
-    /// Runs a pod that ends as told: `run`, `succeed`, `fail`, `crashloop`, `imagepull`, `pending`.
+    /// Runs a pod with an outcome: `run`, `succeed`, `fail`, `crashloop`, `imagepull`, `pending`.
     pub async fn pod(
         &self,
         namespace: &str,

@@ -116,9 +116,9 @@ fn simulate_predicts_from_the_live_cluster_what_the_operator_does_and_writes_not
             coppice(&test_cluster, ADMIN, &["simulate", "--for", "2h", "-o", "json"]).await?;
         ensure!(code == 0, "{code}: {out}{err}");
         ensure!(writes()? == before, "it wrote");
-        let told: Value = serde_json::from_str(&out)?;
+        let predicted: Value = serde_json::from_str(&out)?;
         let fate = |namespace: &str| {
-            let fates = told["managers"].as_array().into_iter().flatten();
+            let fates = predicted["managers"].as_array().into_iter().flatten();
             fates.filter(|fate| fate["namespace"] == *namespace).collect::<Vec<_>>()
         };
         let fates = (fate("ends"), fate("stays"));

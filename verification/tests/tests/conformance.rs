@@ -105,7 +105,7 @@ fn the_server_in_memory_answers_as_the_real_one() -> anyhow::Result<()> {
     })
 }
 
-/// What was found, by the place of the difference and the request; those that are alike are told once.
+/// What was found, by the place of the difference and the request; those that are alike are reported once.
 type Kinds = BTreeMap<String, (u64, Mismatch, usize)>;
 
 async fn report(
@@ -139,8 +139,8 @@ async fn report(
     }
     let shown = usize::try_from(setting("COPPICE_CONFORMANCE_SHOWN", MAX_SHRUNK))?;
     for (n, (kind, (_, mismatch, _))) in kinds.into_iter().enumerate() {
-        let told = if n < shown { both.smaller(mismatch).await } else { mismatch.last() };
-        writeln!(text, "\n=== {kind}\n{told}")?;
+        let example = if n < shown { both.smaller(mismatch).await } else { mismatch.last() };
+        writeln!(text, "\n=== {kind}\n{example}")?;
     }
     bail!("{count} disagreements, {unplayed} sequences cannot be played:\n{text}")
 }

@@ -92,10 +92,10 @@ fn killed_at_every_write_each_policy_fires_exactly_once() -> Test {
                 "what it had: {}",
                 slept["status"]
             );
-            let told = test_cluster.phase(&format!("tell-{n}"), "m", "Fired").await?;
+            let notified = test_cluster.phase(&format!("tell-{n}"), "m", "Fired").await?;
             ensure!(
-                told["status"]["firings"] == 1
-                    && told["status"]["lastFiring"]["result"] == "WebhookDelivered"
+                notified["status"]["firings"] == 1
+                    && notified["status"]["lastFiring"]["result"] == "WebhookDelivered"
             );
             let ids = receiver.ids();
             ensure!(ids.len() == 1, "one id on every attempt: {ids:?}");

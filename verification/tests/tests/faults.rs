@@ -4,15 +4,10 @@
 //! webhook has one id; and when the faults are over, what was wished for is reached, and then nothing is written any
 //! more but the lease. The API server's audit log is the witness.
 
-#[path = "faults/kills.rs"]
 mod kills;
-#[path = "faults/late.rs"]
-mod late;
-#[path = "faults/refused.rs"]
+mod late_writes;
 mod refused;
-#[path = "faults/unseen.rs"]
-mod unseen;
-#[path = "faults/writes.rs"]
+mod stale_caches;
 mod writes;
 
 use coppice_tests::TestCluster;

@@ -400,12 +400,12 @@ fn what_is_impossible_is_refused_reported_and_not_done() -> Test {
             );
             ensure!(condition(&manager, "Accepted")["reason"] == reason, "{manager:#}");
             ensure!(condition(&manager, "Ready")["status"] == "False", "{manager:#}");
-            let told = test_cluster
+            let reported = test_cluster
                 .until("the Event", async || {
                     test_cluster.events(namespace, "m", reason).await.ok().filter(|events| !events.is_empty())
                 })
                 .await?;
-            ensure!(told.len() == 1, "{told:?}");
+            ensure!(reported.len() == 1, "{reported:?}");
             ensure!(!test_cluster.is_deleted(namespace, &uid).await);
         }
         let deletes = test_cluster.namespace_deletes()?;

@@ -9,7 +9,7 @@ use coppice_tests::fault_injection::{FaultTestbed, Replica, with_timeout};
 use coppice_tests::{TestCluster, on_own_plane};
 use serde_json::{Value, json};
 
-use crate::many::fired;
+use crate::large_namespaces::fired;
 
 type Test = anyhow::Result<()>;
 

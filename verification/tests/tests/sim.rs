@@ -63,7 +63,7 @@ fn kubectl_applies_gets_watches_describes_and_deletes() -> anyhow::Result<()> {
     on_own_plane(async {
         let sim = Sim::start(&[]).await?;
         ensure!(sim.server.greeting.contains("in memory"), "it says what it is: {}", sim.server.greeting);
-        // In protobuf, whatever kubectl is told.
+        // In protobuf, whatever kubectl is asked for.
         let created = sim.kubectl(&["create", "namespace", "shop"], "").await?;
         ensure!(created == "namespace/shop created\n", "{created}");
 

@@ -3,22 +3,22 @@
 //!
 //! A new file here is a module of this program, or it does not run.
 
+mod access_control;
 mod cli;
 mod clock;
 mod conformance;
 mod crash;
 mod demo;
 mod faults;
-mod guard;
-mod hostile;
 mod input;
 mod kill_switch;
+mod large_namespaces;
 mod lifecycle;
-mod many;
 mod service_accounts;
 mod settings;
 mod sim;
 mod uninstall;
+mod unreadable_objects;
 mod user_controls;
 
 #[test]

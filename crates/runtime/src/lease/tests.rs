@@ -203,10 +203,10 @@ async fn a_write_that_does_not_end_leaves_the_lease_to_expire() {
     let a = start(fake.candidate("a", 1, well));
     until_open(&a.gate).await;
     let _permit = a.gate.permit().unwrap();
-    let told = Instant::now();
+    let released = Instant::now();
     a.release.cancel();
     assert!(matches!(a.task.await.unwrap(), Ok(ElectionEnd::LeftToExpire { .. })));
-    assert!(told.elapsed() <= seconds(12), "{:?}", told.elapsed());
+    assert!(released.elapsed() <= seconds(12), "{:?}", released.elapsed());
     assert_eq!(fake.view().unwrap().holder.as_deref(), Some("a"));
 }
 

@@ -22,7 +22,7 @@ enum Loss {
     Stop,
     /// Its connections to the API server stay, and nothing comes through any more.
     BlackHole,
-    /// It is told to end.
+    /// It gets SIGTERM.
     Term,
 }
 
@@ -68,23 +68,23 @@ struct Shown {
 pub(super) async fn run(programs: &Programs, sizes: &Sizes, writer: &mut ReportWriter) -> anyhow::Result<()> {
     let lease = sizes.lease;
     writer.begin(part(sizes));
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (report, mut reports) = mpsc::unbounded_channel();
     let pairs: Vec<_> = (0..sizes.pairs.max(1))
         .map(|pair| {
             // The pairs share the failovers as evenly as it goes, each kind by itself.
             let (pairs, all) = (sizes.pairs.max(1), sizes.failovers);
             let each = all / pairs + usize::from(pair < all % pairs);
-            fail_over(pair, each, programs, lease, tell.clone())
+            fail_over(pair, each, programs, lease, report.clone())
         })
         .collect();
-    drop(tell);
+    drop(report);
     let mut pairs = std::pin::pin!(futures::future::join_all(pairs));
-    // Until every pair has ended and nothing that it has told is left.
+    // Until every pair has ended and nothing that it has reported is left.
     let mut ended = None;
-    while ended.is_none() || !told.is_empty() {
+    while ended.is_none() || !reports.is_empty() {
         tokio::select! {
             biased;
-            Some(shown) = told.recv() => write_down(writer, &shown, lease)?,
+            Some(shown) = reports.recv() => write_down(writer, &shown, lease)?,
             results = &mut pairs, if ended.is_none() => ended = Some(results),
         }
     }
@@ -108,7 +108,7 @@ fn part(sizes: &Sizes) -> Part {
         method: format!(
             "Two replicas of Coppice, each behind a proxy of its own; the lease lasts {} s, is given up after {} s and asked for \
              every {} s. {} times each, the leader is killed, stopped (and continued once another leads), cut off without its \
-             connections breaking, or told to end; at once the last pod of a namespace succeeds, which the other replica has to \
+             connections breaking, or ended by SIGTERM; at once the last pod of a namespace succeeds, which the other replica has to \
              delete. *Leads*: when the other's metrics say so. *Deletes*: when its DELETE arrives. A replica that lost the lease \
              has to end by itself; it is replaced. Deletions are counted by the audit log. {} such pairs fail over at the same \
              time, each on a control plane of its own: most of the time all of them wait for a lease to end.",

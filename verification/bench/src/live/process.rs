@@ -22,7 +22,7 @@ use crate::stats::count;
 const TIMEOUT: Duration = Duration::from_mins(10);
 /// So long nothing may happen before an operator counts as settled.
 const QUIET: Duration = Duration::from_secs(5);
-/// How often `/readyz` and `/metrics` are looked at: a part of what is told as time until ready or leading.
+/// How often `/readyz` and `/metrics` are looked at: a part of what is reported as time until ready or leading.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Both work on so many managers at once.
 const CONCURRENCY: &str = "16";

@@ -80,12 +80,12 @@ fn table(part: &Part) -> String {
     head.extend(["goal".to_owned(), "met".to_owned()]);
     let rule = std::iter::once("---").chain(std::iter::repeat_n("---:", head.len() - 2)).chain(["---"]);
     let mut text = format!("| {} |\n| {} |\n", head.join(" | "), rule.collect::<Vec<_>>().join(" | "));
-    let mut told: Vec<&str> = Vec::new();
+    let mut named: Vec<&str> = Vec::new();
     for figure in &part.figures {
-        if told.contains(&figure.what.as_str()) {
+        if named.contains(&figure.what.as_str()) {
             continue;
         }
-        told.push(&figure.what);
+        named.push(&figure.what);
         let unit = if figure.unit.is_empty() { String::new() } else { format!(", {}", figure.unit) };
         let mut cells = vec![format!("{}{unit}", figure.what)];
         cells.extend(subjects.iter().map(|s| {

@@ -72,7 +72,7 @@ pub struct Figure {
     pub subject: Subject,
     /// The value of each run.
     pub values: Vec<f64>,
-    /// What it has to be; none if it is told for information.
+    /// What it has to be; none if it is for information.
     pub goal: Option<Goal>,
 }
 

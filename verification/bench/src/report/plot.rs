@@ -27,10 +27,10 @@ pub(super) fn of_part(part: &Part) -> Vec<(String, String)> {
     if !part.bars.is_empty() {
         plots.push((format!("{}-bars.svg", part.name), bars(part)));
     }
-    let mut told: Vec<&str> = Vec::new();
+    let mut named: Vec<&str> = Vec::new();
     for samples in &part.samples {
-        if !told.contains(&samples.what.as_str()) {
-            told.push(&samples.what);
+        if !named.contains(&samples.what.as_str()) {
+            named.push(&samples.what);
             let together: Vec<&Samples> = part.samples.iter().filter(|s| s.what == samples.what).collect();
             let name = format!("{}-{}.svg", part.name, samples.what.replace(' ', "-"));
             plots.push((name, shares(&samples.what, samples.unit, &together)));

@@ -89,6 +89,6 @@ mod tests {
         assert!(text.contains("the plane is gone") && text.contains("| p99, ms | 7 |"), "{text}");
         assert!(text.contains("| writes | 0 |"), "{text}");
         writer.begin(Part { name: "ttl", ..Part::default() });
-        assert_eq!(writer.broken(), [""; 0], "begun anew");
+        assert_eq!(writer.broken(), [""; 0], "begun again");
     }
 }

@@ -237,7 +237,7 @@ fn set_length(headers: &mut HeaderMap, length: usize) {
     headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
 }
 
-/// Notes what became known of an answer; what the request told of its object stays where the answer tells nothing.
+/// Notes what became known of an answer; what the request says about its object stays where the answer says nothing.
 fn record(shared: &Shared, seq: u64, status: Option<StatusCode>, known: Option<Known>) {
     shared.trace.update(seq, |entry| {
         entry.status = status.map(|status| status.as_u16()).or(entry.status);

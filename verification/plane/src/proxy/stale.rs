@@ -30,7 +30,7 @@ pub(super) async fn request(exchange: &Exchange, revision: u64) -> Result<Reply,
 }
 
 /// A list of that revision, or a later page of the list that it is: a continue token has its revision in itself, and the
-/// API server refuses to be told another.
+/// API server refuses another beside it.
 fn list(entry: &TraceEntry, revision: u64) -> String {
     if entry.query("continue").is_some_and(|token| !token.is_empty()) {
         return entry.target.clone();

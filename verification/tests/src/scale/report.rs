@@ -67,7 +67,7 @@ pub(super) fn print(report: &Report) -> anyhow::Result<()> {
         }
         let [namespaces, managers, pods] = run.objects;
         println!(
-            "  {namespaces} namespaces, {managers} managers, {pods} pods; {} requests, {} status writes, {} lists anew",
+            "  {namespaces} namespaces, {managers} managers, {pods} pods; {} requests, {} status writes, listed {} times again",
             run.requests, run.status_writes, run.relists
         );
     }

@@ -88,18 +88,18 @@ impl Real {
             return answer(response).await;
         }
         let mut lines = Lines { response, rest: Vec::new() };
-        let mut told = Vec::new();
+        let mut events = Vec::new();
         while let Some(event) = lines.next().await? {
             let ends = match event["type"].as_str() {
                 Some("BOOKMARK" | "ERROR") => true,
                 _ => made.as_ref() == Some(&event["object"]["metadata"]["name"]),
             };
-            told.push(event);
+            events.push(event);
             if ends {
                 break;
             }
         }
-        Ok(Exchange { code: 200, warnings: Vec::new(), body: json!(told) })
+        Ok(Exchange { code: 200, warnings: Vec::new(), body: json!(events) })
     }
 
     /// Reads an object, and if need be watches it, until it is so.

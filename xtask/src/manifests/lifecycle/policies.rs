@@ -67,7 +67,7 @@ fn validation(expression: &str, message: &str) -> Value {
     json!({"expression": expression, "message": message})
 }
 
-/// A validation whose message names the namespace; the fixed one is what is told should that fail.
+/// A validation whose message names the namespace; the fixed one is for when that fails.
 fn about(expression: &str, why: &str) -> Value {
     json!({
         "expression": expression,

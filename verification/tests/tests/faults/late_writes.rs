@@ -93,7 +93,7 @@ async fn follower(test_cluster: &TestCluster) -> anyhow::Result<Replica> {
 fn the_late_write_of_a_paused_leader_has_no_effect_and_the_old_leader_ends() -> Test {
     on_own_plane(async {
         let mut testbed = FaultTestbed::start_without_pods().await?;
-        let works = [("gone", Work::Delete), ("told", Work::Notify), ("slept", Work::Wake)];
+        let works = [("gone", Work::Delete), ("notified", Work::Notify), ("slept", Work::Wake)];
         testbed.prepare(&works.map(|(name, work)| (name.to_owned(), work))).await?;
         let mut first = follower(&testbed.test_cluster).await?;
         first.leads(&testbed.test_cluster).await?;
@@ -106,21 +106,21 @@ fn the_late_write_of_a_paused_leader_has_no_effect_and_the_old_leader_ends() -> 
         testbed.done(["gone"]).await?;
         let wait = ["wait", "--for=delete", "namespace/gone", "--timeout=300s"];
         testbed.test_cluster.kubectl(ADMIN, &wait).await?;
-        let anew = testbed.test_cluster.namespace("gone").await?;
+        let replacement = testbed.test_cluster.namespace("gone").await?;
         too_late(&mut first, rule, &deletions("gone")).await?;
         ensure!(
-            !testbed.test_cluster.is_deleted("gone", &anew).await,
+            !testbed.test_cluster.is_deleted("gone", &replacement).await,
             "another namespace of this name was deleted"
         );
 
-        // The write of an intent: meanwhile the other has told.
+        // The write of an intent: meanwhile the other has sent the webhook.
         let mut second = second;
         let third = follower(&testbed.test_cluster).await?;
-        let write = status_writes("told");
+        let write = status_writes("notified");
         let rule = hold(&second, write.clone());
-        testbed.begin(["told"]).await?;
+        testbed.begin(["notified"]).await?;
         stop(&testbed.test_cluster, &second, &rule, &third).await?;
-        testbed.done(["told"]).await?;
+        testbed.done(["notified"]).await?;
         let before = testbed.receiver.received().len();
         too_late(&mut second, rule, &write).await?;
         // It can have come more than once, as an answer can be lost; but the old leader has sent nothing.

@@ -1,13 +1,12 @@
 //! What the API server itself refuses, whoever asks: the admission policies and roles of the installation.
 
-#[path = "guard/wire.rs"]
-mod wire;
+mod raw_requests;
 
 use anyhow::ensure;
 use coppice_plane::{ADMIN, ALICE, BOB, OPERATOR};
 use coppice_tests::{Operator, TestCluster, on_own_plane, on_shared_plane};
+use raw_requests::{JSON, MERGE, PLAIN, Wire, cron_job, deployment, grant_everything};
 use serde_json::{Value, json};
-use wire::{JSON, MERGE, PLAIN, Wire, cron_job, deployment, grant_everything};
 
 type Test = anyhow::Result<()>;
 
@@ -144,7 +143,7 @@ fn while_paused_the_api_server_refuses_our_account_to_destroy_and_lets_it_wake()
             let path = format!("/apis/batch/v1/namespaces/n/cronjobs/{name}");
             wire.send("PATCH", &path, MERGE, json!({"spec": {"suspend": suspend}})).await
         };
-        let delete = async || -> anyhow::Result<wire::WireResponse> {
+        let delete = async || -> anyhow::Result<raw_requests::WireResponse> {
             let found = test_cluster.get("namespace", "", "n").await?.unwrap_or_default();
             let metadata = &found["metadata"];
             let preconditions =

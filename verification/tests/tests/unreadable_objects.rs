@@ -1,6 +1,6 @@
 //! What one tenant writes does not hurt another.
 
-mod large;
+mod memory;
 
 use anyhow::{Context as _, ensure};
 use coppice_tests::{Operator, TestCluster, condition, on_own_plane};

@@ -158,7 +158,7 @@ fn started_on_caches_of_the_past_it_does_nothing_that_is_not_true_now() -> Test 
         patch(test_cluster, "changed", r#"{"spec":{"suspend":true}}"#).await?;
         test_cluster.kubectl(ADMIN, &["delete", "nsman", "m", "-n", "withdrawn"]).await?;
         test_cluster.kubectl(ADMIN, &["delete", "namespace", "replaced"]).await?;
-        let anew = test_cluster.namespace("replaced").await?;
+        let replacement = test_cluster.namespace("replaced").await?;
 
         let proxy = Proxy::start(&test_cluster.plane, None).await?;
         let past = Fault::Stale(Stale { revision, watches: Watches::Stop });
@@ -183,7 +183,7 @@ fn started_on_caches_of_the_past_it_does_nothing_that_is_not_true_now() -> Test 
         testbed.quiet().await?;
         ensure!(testbed.receiver.received().is_empty(), "{:?}", testbed.receiver.received());
         ensure!(test_cluster.namespace_deletes()?.iter().all(|delete| delete.name == "due"));
-        ensure!(!test_cluster.is_deleted("replaced", &anew).await);
+        ensure!(!test_cluster.is_deleted("replaced", &replacement).await);
 
         test_cluster.kubectl(ADMIN, &["delete", "pod", "second", "-n", "grown", "--wait=false"]).await?;
         patch(test_cluster, "held", r#"{"spec":{"hold":null}}"#).await?;
