@@ -17,14 +17,14 @@ use coppice_runtime::read;
 use coppice_runtime::write::WriteError;
 
 /// The outcome of a deletion.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Deletion {
     /// The API server has accepted it; the namespace as it returned it, if it did.
     Done(Option<Box<NamespaceFacts>>),
     /// The namespace is being deleted or gone, by this request, whose answer was lost, or by somebody else.
     AlreadyGone,
-    /// It has changed since it was read: decide again.
-    Changed,
+    /// It has changed since it was read: decide again. What was reserved is not used yet.
+    Changed(Reservation),
 }
 
 /// Why a deletion failed.
@@ -52,17 +52,17 @@ pub enum DeleteError {
 /// Deletes exactly the namespace that was read, in exactly the revision that was read.
 ///
 /// Takes the record of the decision, a fresh read of the namespace, the settings that were reserved under, the lease and a
-/// reservation: without one of them there is no way to call this.
+/// reservation, which is used up: without one of them there is no way to call this.
 pub async fn namespace(
     clients: &Clients,
     permit: &Permit,
-    _reservation: &Reservation,
+    reservation: Reservation,
     settings: &PlatformSettings,
     record: &StoredRecord,
     namespace: &NamespaceFacts,
 ) -> Result<Deletion, DeleteError> {
     if namespace.uid != record.uid && !coppice_mutants::active(Mutant::KeyedByName) {
-        return Ok(Deletion::Changed);
+        return Ok(Deletion::Changed(reservation));
     }
     if let Some(refusal) = settings.protection(namespace) {
         return Err(DeleteError::Protected(refusal));
@@ -93,7 +93,7 @@ pub async fn namespace(
             Ok(if now.is_ok_and(|now| is_gone(now.as_ref(), namespace)) {
                 Deletion::AlreadyGone
             } else {
-                Deletion::Changed
+                Deletion::Changed(reservation)
             })
         }
         error @ WriteError::Refused(_) => Err(DeleteError::Refused(error)),

@@ -32,7 +32,7 @@ fn stored(attempted_at: &str) -> Value {
 async fn store_by(
     answer: impl Fn(&Method) -> Answer + Send + Sync + 'static,
 ) -> (Result<StoredRecord, StoreRecordError>, Vec<(Method, Value)>) {
-    let (clients, requests) = scripted(move |method, _| answer(method));
+    let (clients, requests) = scripted(move |method, _, _| answer(method));
     let permit = Gate::always(Duration::ZERO).permit().unwrap();
     let result = store(&clients, &permit, "fire-1", &spec(ATTEMPTED)).await;
     let requests = requests.lock().unwrap().iter().map(|r| (r.method.clone(), r.body.clone())).collect();

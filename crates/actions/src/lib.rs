@@ -3,11 +3,13 @@
 //! - [`governor`]: how much, by a budget that all replicas share.
 //! - [`deletion_record`]: stores what is to be deleted, and why.
 //! - [`delete`]: deletes a namespace.
+//! - [`decision`]: the order in which a decision to do so is carried out, for whatever kind of object it was made.
 //! - [`scale`]: lists workloads, scales them down and wakes them.
 //!
 //! Every write takes a [`Permit`](coppice_runtime::leader::Permit) of the lease; deleting also takes a
 //! [`Reservation`](governor::Reservation), a [`StoredRecord`](deletion_record::StoredRecord) and fresh facts.
 
+pub mod decision;
 pub mod delete;
 pub mod deletion_record;
 pub mod governor;

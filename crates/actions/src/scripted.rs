@@ -31,9 +31,9 @@ pub(crate) struct Sent {
     pub(crate) body: Value,
 }
 
-/// Clients whose requests are answered by method and path, and what they have sent.
+/// Clients whose requests are answered by method, path and body, and what they have sent.
 pub(crate) fn scripted(
-    answer: impl Fn(&Method, &str) -> Answer + Send + Sync + 'static,
+    answer: impl Fn(&Method, &str, &Value) -> Answer + Send + Sync + 'static,
 ) -> (Clients, Arc<Mutex<Vec<Sent>>>) {
     let requests: Arc<Mutex<Vec<Sent>>> = Arc::default();
     let (log, answer) = (Arc::clone(&requests), Arc::new(answer));
@@ -42,7 +42,7 @@ pub(crate) fn scripted(
         async move {
             let (parts, body) = request.into_parts();
             let body = serde_json::from_slice(&body.collect().await?.to_bytes()).unwrap_or(Value::Null);
-            let answer = answer(&parts.method, parts.uri.path());
+            let answer = answer(&parts.method, parts.uri.path(), &body);
             log.lock().unwrap().push(Sent { method: parts.method, headers: parts.headers, body });
             let (code, body) = match answer {
                 Answer::Object(code, object) => (code, object),

@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use coppice_actions::decision::StepContext;
 use coppice_actions::governor::Governor;
 use coppice_api::CoppiceConfigSpec;
 use coppice_api::config::GovernorStatus;
@@ -13,7 +14,7 @@ use coppice_notify::outbox::Outbox;
 use coppice_quantity::time::ServerTime;
 use coppice_runtime::client::Clients;
 use coppice_runtime::events::Events;
-use coppice_runtime::leader::Gate;
+use coppice_runtime::leader::{Gate, Permit};
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::server_clock::ServerClock;
 use coppice_runtime::store::Store;
@@ -109,6 +110,18 @@ impl ControllerContext {
             governor: Governor::default(),
             outbox: RwLock::new(None),
             settings: RwLock::new(None),
+        }
+    }
+
+    /// What carrying out a decision takes, with this permit.
+    pub fn step<'a>(&'a self, permit: &'a Permit) -> StepContext<'a> {
+        StepContext {
+            clients: &self.clients,
+            permit,
+            governor: &self.governor,
+            configs: &self.configs,
+            managed: self.managed(),
+            clock: &self.server_clock,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use coppice_actions::decision::{self, Authorized, Stopped};
 use coppice_actions::delete;
 use coppice_api::manager::{Action, Intent};
 use coppice_kinds::{Manager, Namespaces};
@@ -13,6 +14,7 @@ use coppice_runtime::leader::Permit;
 use coppice_runtime::read;
 
 use super::super::observe::{self, Observation};
+use super::delete::ManagerDecision;
 use super::result::Interruption;
 use super::{Applied, EventBatch, in_one_second, record_outcome};
 use crate::context::{ControllerContext, ManagerKey};
@@ -52,24 +54,21 @@ pub(super) async fn record_before_delete(
     key: &ManagerKey,
     intent: Intent,
 ) -> (Applied, EventBatch) {
-    let verified = match super::delete::reverify(shared, key, &intent).await {
-        Ok(verified) => verified,
-        Err(Interruption::Ended(_)) => {
-            return (Applied::CheckAt(in_one_second(shared)), EventBatch::default());
+    let decision = ManagerDecision { shared, key, intent: &intent };
+    let authorized = match decision::authorize(shared.step(permit), &decision).await {
+        Ok(authorized) => authorized,
+        Err(Stopped::Interrupted(Interruption::Failed(error))) => {
+            return (Applied::Failed(error), EventBatch::default());
         }
-        Err(Interruption::Failed(error)) => return (Applied::Failed(error), EventBatch::default()),
+        Err(_) => return (Applied::CheckAt(in_one_second(shared)), EventBatch::default()),
     };
-    let Ok(record) = super::delete::store_record(shared, permit, &verified, &intent).await else {
-        return (Applied::CheckAt(in_one_second(shared)), EventBatch::default());
-    };
-    let manager = Manager::clone(&verified.manager);
+    let Authorized { observation, record, reservation } = authorized;
+    let manager = Manager::clone(&observation.manager);
     let recorded =
         record_outcome(shared, permit, intent.clone(), StepOutcome::Deleted, manager, &BTreeSet::new()).await;
-    if let (Ok(reservation), Some(namespace)) =
-        (super::delete::reserve(shared, permit, &verified).await, &verified.namespace)
-    {
-        let settings = &verified.settings;
-        drop(delete::namespace(&shared.clients, permit, &reservation, settings, &record, namespace).await);
+    if let Some(namespace) = &observation.namespace {
+        let settings = &observation.settings;
+        drop(delete::namespace(&shared.clients, permit, reservation, settings, &record, namespace).await);
     }
     recorded
 }

@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use coppice_actions::decision::{self, Decision as _, MAX_FACT_AGE, MAX_RESERVATION_AGE};
 use coppice_actions::governor::Reservation;
 use coppice_actions::scale::{self, Workload};
 use coppice_api::manager::{Intent, ScaleDown, WorkloadSelector};
@@ -24,7 +25,7 @@ use coppice_runtime::read;
 use coppice_runtime::write::WriteError;
 
 use super::super::observe::Observation;
-use super::delete::{self, MAX_FACT_AGE, MAX_RESERVATION_AGE};
+use super::delete::{self, ManagerDecision};
 use super::result::{Interruption, StepResult};
 use super::save;
 use crate::context::{ControllerContext, ManagerKey};
@@ -42,7 +43,7 @@ struct ScaleDownRun<'a> {
     shared: &'a ControllerContext,
     permit: &'a Permit,
     key: &'a ManagerKey,
-    intent: &'a Intent,
+    decision: ManagerDecision<'a>,
     /// What was decided on last, with the manager as it is now.
     observation: Observation,
     reservation: Reservation,
@@ -60,16 +61,18 @@ pub(super) async fn scale_down(
     intent: &Intent,
     what: &ScaleDown,
 ) -> Result<StepResult, Interruption> {
-    let observation = delete::reverify(shared, key, intent).await?;
+    let decision = ManagerDecision { shared, key, intent };
+    let observation = decision.reverify(None).await?;
     // Where nothing is to be scaled down, or it cannot be recorded, no budget is spent on it.
     let candidates = match to_scale_down(shared, key, &observation, what).await {
         Ok(candidates) => candidates,
         Err(outcome) => return Ok(StepResult::Completed(outcome, Manager::clone(&observation.manager))),
     };
-    let (observation, reservation) =
-        delete::reserve_and_reverify(shared, permit, key, intent, observation).await?;
+    let (observation, reservation) = decision::reserve(shared.step(permit), &decision, observation)
+        .await
+        .map_err(|stopped| delete::interruption(shared, stopped))?;
     let (unchanged, unconfirmed) = (BTreeSet::new(), BTreeMap::new());
-    ScaleDownRun { shared, permit, key, intent, observation, reservation, what, unchanged, unconfirmed }
+    ScaleDownRun { shared, permit, key, decision, observation, reservation, what, unchanged, unconfirmed }
         .all(candidates)
         .await
 }
@@ -146,7 +149,7 @@ impl ScaleDownRun<'_> {
         if let Err(error) = self.reservation.renew(&self.shared.clients, self.permit).await {
             return Err(self.completed(StepOutcome::failed(error.to_string())).await.into());
         }
-        match delete::reverify_reserved(self.shared, self.key, self.intent, &self.reservation).await {
+        match self.decision.reverify(Some(&self.reservation)).await {
             Ok(again) => {
                 self.observation = again;
                 Ok(())
