@@ -19,6 +19,7 @@ pub mod governor;
 pub mod plan;
 pub mod record;
 pub mod settings;
+pub mod steps;
 mod valid_spec;
 
 pub use digest::{Comparison, Digests, digest};

@@ -20,6 +20,7 @@ use crate::facts::NamespaceSnapshot;
 use crate::governor;
 use crate::record;
 use crate::settings::{PlatformSettings, Refusal};
+use crate::steps;
 use crate::valid_spec::{ValidPolicy, ValidSpec};
 use coppice_quantity::time::ServerTime;
 
@@ -295,13 +296,7 @@ impl<'a> PlanBuilder<'a> {
 
     /// Withdraws a notice that no longer announces anything.
     fn withdraw_notice(&mut self, why: &str) {
-        if let Some(notice) = self.status.steps.notice.take() {
-            let message = format!(
-                "the deletion announced for {:.0} (policy {:?}) will not happen then: {why}",
-                notice.not_before, notice.policy
-            );
-            self.note(false, Reason::NoticeWithdrawn, message);
-        }
+        steps::withdraw_notice(&mut self.status.steps, why, &mut self.events);
     }
 
     /// Leaves the manager as it is.

@@ -1,18 +1,19 @@
 //! No step is under way: is there one to decide?
 
-use std::fmt::{self, Write as _};
+use std::collections::BTreeMap;
+use std::fmt;
 
 use coppice_api::Reason;
-use coppice_api::manager::{Action, Firing, Intent, NextStep, Notice, Phase, Verdict};
+use coppice_api::manager::{Action, Firing, Intent, NextStep, Phase, Verdict};
 use coppice_quantity::Duration;
 use jiff::{SignedDuration, Timestamp};
-use sha2::{Digest as _, Sha256};
 
 use super::intent::{progress_message, wake_message};
 use super::{Plan, PlanBuilder};
-use crate::condition::{Evaluation, later, whole_second_after};
+use crate::condition::Evaluation;
 use crate::digest::Comparison;
 use crate::facts::NamespaceSnapshot;
+use crate::steps::{self, Announcement, Decided};
 use crate::valid_spec::{PolicyAction, ValidPolicy, ValidSpec};
 use coppice_mutants::{Mutant, active};
 
@@ -93,7 +94,7 @@ fn fire(
         builder.check_no_later_than(retry_at);
         return builder.pending((action, &policy.name, retry_at), (reason, message), None);
     }
-    let intent = builder.intent(action, &policy.name, snapshot, evaluation);
+    let intent = builder.intent(action, &policy.name, snapshot, (evaluation.reason, &evaluation.evidence));
     let message =
         format!("policy {:?}: {}; {action} follows ({})", policy.name, evaluation.message, intent.id);
     builder.note(false, Reason::PolicyFired, message);
@@ -236,8 +237,7 @@ impl PlanBuilder<'_> {
         Some(builder.finish_waiting(Phase::Fired, reason, message))
     }
 
-    /// Gives notice of a deletion, or keeps the notice given; returns the instant before which nothing is deleted. That
-    /// instant may move later, never earlier.
+    /// Gives notice of a deletion, or keeps the notice given; returns the instant before which nothing is deleted.
     fn give_notice(
         &mut self,
         policy: &ValidPolicy,
@@ -245,29 +245,8 @@ impl PlanBuilder<'_> {
         snapshot: &NamespaceSnapshot<'_>,
         due: Timestamp,
     ) -> Timestamp {
-        let uid = &snapshot.namespace.uid;
-        let given =
-            self.status.steps.notice.as_ref().filter(|n| n.policy == policy.name && n.uid == *uid).cloned();
-        if let Some(given) = given {
-            let kept = if active(Mutant::NoticeMovedEarlier) { Timestamp::MIN } else { given.not_before };
-            let mut not_before = kept.max(later(given.given_at, notice));
-            if due > self.now {
-                not_before = not_before.max(whole_second_after(due));
-            }
-            self.status.steps.notice = Some(Notice { not_before, ..given });
-            return not_before;
-        }
-        self.withdraw_notice(&format!("policy {:?} announces another", policy.name));
-        let given_at = whole_second_after(self.now);
-        let not_before = later(given_at, notice).max(whole_second_after(due));
-        let message = format!(
-            "namespace {} will be deleted at {not_before:.0} (policy {:?}); extend, hold or suspend to prevent it",
-            snapshot.namespace.name, policy.name
-        );
-        self.note(true, Reason::DeletionAnnounced, message);
-        let notice = Notice { policy: policy.name.clone(), uid: uid.clone(), given_at, not_before };
-        self.status.steps.notice = Some(notice);
-        not_before
+        let announcement = Announcement { policy: &policy.name, namespace: snapshot.namespace, notice, due };
+        steps::give_notice(&mut self.status.steps, announcement, self.now, &mut self.events)
     }
 
     fn intent(
@@ -275,51 +254,23 @@ impl PlanBuilder<'_> {
         action: Action,
         policy: &str,
         snapshot: &NamespaceSnapshot<'_>,
-        evaluation: &Evaluation,
+        (reason, evidence): (Reason, &BTreeMap<String, String>),
     ) -> Intent {
-        Intent {
-            id: self.firing_id(action, policy),
-            policy: policy.to_owned(),
+        let decided = Decided {
+            object_uid: self.observed.manager.uid,
             action,
-            uid: snapshot.namespace.uid.clone(),
-            digest: self.digest.clone(),
-            decided_at: Timestamp::from_millisecond(self.now.as_millisecond()).unwrap_or(self.now),
-            attempts: 0,
-            next_attempt: None,
-            last_error: None,
-            reason: evaluation.reason.to_string(),
-            evidence: evaluation.evidence.clone(),
-        }
-    }
-
-    /// One id per decision, a function of what is decided: the same decision made twice (by two replicas, or again
-    /// after a lost answer) has the same id.
-    fn firing_id(&self, action: Action, policy: &str) -> String {
-        let manager = &self.observed.manager;
-        let firing = (self.status.steps.firings + 1).to_string();
-        let mut hash = Sha256::new();
-        for part in [manager.uid, &firing, action.as_str(), policy, &self.digest] {
-            hash.update(part.len().to_be_bytes());
-            hash.update(part);
-        }
-        hash.finalize()[..10].iter().fold("fire-".to_owned(), |mut id, byte| {
-            // Writing to a String cannot fail.
-            let _ = write!(id, "{byte:02x}");
-            id
-        })
+            policy,
+            digest: &self.digest,
+            namespace: snapshot.namespace,
+            reason,
+            evidence,
+        };
+        steps::intent(&self.status.steps, decided, self.now)
     }
 
     fn decide_wake(mut self, snapshot: &NamespaceSnapshot<'_>) -> Plan {
-        let evaluation = Evaluation {
-            verdict: Verdict::True,
-            reason: Reason::InProgress,
-            message: String::new(),
-            due: None,
-            next_check: None,
-            since: None,
-            evidence: std::collections::BTreeMap::new(),
-        };
-        self.status.steps.intent = Some(self.intent(Action::Wake, "", snapshot, &evaluation));
+        let why = (Reason::InProgress, &BTreeMap::new());
+        self.status.steps.intent = Some(self.intent(Action::Wake, "", snapshot, why));
         self.next_check = Some(self.now);
         let message = wake_message(&self.status);
         self.pending((Action::Wake, "", None), (Reason::InProgress, message), None)

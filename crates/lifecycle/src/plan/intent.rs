@@ -1,7 +1,7 @@
 //! A step that has been decided: resume it, wait, or give it up.
 
 use coppice_api::Reason;
-use coppice_api::manager::{Action, Intent, NamespaceManagerStatus, Notice, Phase, Verdict};
+use coppice_api::manager::{Action, Intent, NamespaceManagerStatus, Phase, Verdict};
 
 use super::decide::dormant;
 use super::{Delivery, Observed, Plan, PlanBuilder, Step, WebhookMessage};
@@ -11,6 +11,7 @@ use crate::digest::Comparison;
 use crate::facts::NamespaceSnapshot;
 use crate::governor::{self, clock_skew};
 use crate::record;
+use crate::steps;
 use crate::valid_spec::{PolicyAction, ValidPolicy, ValidSpec, ValidWebhook};
 use coppice_mutants::{Mutant, active};
 
@@ -300,9 +301,9 @@ impl PlanBuilder<'_> {
 
     /// Whether the notice that a deletion needs was given and has run.
     fn notice_given(&self, policy: &ValidPolicy, intent: &Intent) -> bool {
-        let notice = self.status.steps.notice.as_ref();
-        let run = |n: &Notice| n.policy == policy.name && n.uid == intent.uid && n.not_before <= self.now;
-        policy.action.notice().is_none() || notice.is_some_and(run) || active(Mutant::NoticeSkipped)
+        policy.action.notice().is_none()
+            || steps::notice_has_run(&self.status.steps, &policy.name, &intent.uid, self.now)
+            || active(Mutant::NoticeSkipped)
     }
 
     /// Gives up an intent, and the notice that led to it; the next evaluation decides again.
