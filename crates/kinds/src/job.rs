@@ -55,6 +55,7 @@ impl Kind for Jobs {
     type Wire = JobWire;
     const RESOURCE: &'static str = "jobs";
     const GROUP_PATH: &'static str = "/apis/batch/v1";
+    const BULK: bool = true;
 
     fn object_ref(wire: &JobWire) -> ObjectRef {
         wire.metadata.object_ref()

@@ -64,6 +64,7 @@ impl Kind for Pods {
     type Wire = PodWire;
     const RESOURCE: &'static str = "pods";
     const GROUP_PATH: &'static str = "/api/v1";
+    const BULK: bool = true;
 
     fn object_ref(wire: &PodWire) -> ObjectRef {
         let meta = &wire.metadata;

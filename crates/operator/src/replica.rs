@@ -122,6 +122,7 @@ impl Replica {
             metrics: shared.metrics.clone(),
             readiness: self.readiness.clone(),
             intervals: self.intervals,
+            seed: self.queue.seed,
         };
         let mut runner = Runner::new(environment, shared.gate.clone(), self.queue.clone(), stop);
         let managers = runner.add(NamespaceManagers::new(Arc::clone(shared)));

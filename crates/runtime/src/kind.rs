@@ -21,6 +21,8 @@ pub trait Kind: Debug + Send + Sync + 'static {
     const RESOURCE: &'static str;
     /// The path of the group and version, such as `/api/v1`.
     const GROUP_PATH: &'static str;
+    /// Whether there are so many that they are [listed again rarely](crate::intervals::ResyncIntervals::relist_bulk).
+    const BULK: bool = false;
 
     /// Where the object is; its namespace is empty for cluster-scoped kinds.
     fn object_ref(wire: &Self::Wire) -> ObjectRef;

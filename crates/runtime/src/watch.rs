@@ -51,6 +51,8 @@ pub struct Watch<K: Kind> {
     pub changed: Changed,
     /// How often to look for missed events.
     pub intervals: ResyncIntervals,
+    /// [`WatchEnvironment::seed`](crate::watches::WatchEnvironment::seed).
+    pub seed: u64,
 }
 
 /// Why a list is needed out of turn.
@@ -122,8 +124,7 @@ impl<K: Kind> Watch<K> {
     /// Watches from a revision on, one watch after the other, until it is time for a list again, which recovers lost
     /// events (H5). The list comes earlier if nothing has arrived for too long.
     async fn watch_on(&self, revision: &mut String, failures: &mut u32) -> Result<(), WatchError> {
-        let until =
-            Instant::now() + self.intervals.relist + Duration::from_secs(K::RESOURCE.len() as u64 * 7);
+        let until = Instant::now() + self.intervals.until_relist(&read::path::<K>(""), K::BULK, self.seed);
         while Instant::now() < until {
             if matches!(self.store.freshness(), Freshness::Stale(_)) {
                 return Err(WatchError::Stale);
@@ -356,6 +357,7 @@ mod tests {
             check: readiness.register("widgets"),
             changed: Arc::new(move |namespace, name| log.lock().unwrap().push(format!("{namespace}/{name}"))),
             intervals: ResyncIntervals::default(),
+            seed: 0,
         };
         (watch, readiness, woken)
     }

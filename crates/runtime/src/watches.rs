@@ -34,6 +34,8 @@ pub struct WatchEnvironment {
     pub readiness: Readiness,
     /// How often to look for missed events.
     pub intervals: ResyncIntervals,
+    /// Another one in each replica, so that they do not list at the same time.
+    pub seed: u64,
 }
 
 /// The watches of a program. Clones share them.
@@ -108,7 +110,8 @@ impl Watches {
     }
 
     fn begin<K: Kind>(&self, store: &Store<K>) -> Slot {
-        let WatchEnvironment { clients, clock, metrics, readiness, intervals } = self.0.environment.clone();
+        let WatchEnvironment { clients, clock, metrics, readiness, intervals, seed } =
+            self.0.environment.clone();
         let (subscribers, stop) = (Subscribers::default(), CancellationToken::new());
         let woken = Arc::clone(&subscribers);
         let watch = Watch {
@@ -125,6 +128,7 @@ impl Watches {
                 }
             }),
             intervals,
+            seed,
         };
         let (cleared, id) = (store.clone(), store.id());
         let (store, stopped, turn) = (store.clone(), stop.clone(), self.turn((K::GROUP_PATH, K::RESOURCE)));

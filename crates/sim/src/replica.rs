@@ -50,17 +50,23 @@ pub struct ReplicaSettings {
 }
 
 impl Default for ReplicaSettings {
-    /// As the program is installed.
+    /// As the program is installed, except for lists of bulk kinds.
     fn default() -> Self {
         Self {
             clock_error: SignedDuration::ZERO,
             clock_set_right: None,
             clock_jumps: Vec::new(),
             setup: OperatorOptions { own_namespace: "coppice-system".to_owned(), scale_kinds: Vec::new() },
-            intervals: ResyncIntervals::default(),
+            intervals: intervals(),
             lease: None,
         }
     }
+}
+
+/// The program's, with as many lists of bulk kinds as of others: a run in which an event was lost ends after the next one.
+fn intervals() -> ResyncIntervals {
+    let program = ResyncIntervals::default();
+    ResyncIntervals { relist_bulk: program.relist, ..program }
 }
 
 impl ReplicaSettings {
