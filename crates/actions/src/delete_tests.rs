@@ -29,7 +29,8 @@ async fn deletion(code: Option<u16>, then: Then) -> (Result<Deletion, DeleteErro
     });
     let permit = Gate::always(Duration::ZERO).permit().unwrap();
     let settings = json!({"metadata": {"name": "coppice", "uid": "s"}, "spec": {}}).to_string();
-    let reservation = Reservation::for_tests(decode::item::<Configs>(&settings).object.unwrap());
+    let reservation =
+        Reservation::for_tests(decode::item::<Configs>(&settings, &()).unwrap().object.unwrap());
     let platform = PlatformSettings::new(CoppiceConfigSpec::default(), "coppice-system", Vec::new());
     let before = NamespaceFacts {
         name: "a".to_owned(),

@@ -22,21 +22,24 @@ pub(crate) fn hold(data: &[u8]) {
 
 /// Where the object is, if it is one and is not understood.
 fn each<K: Kind>(data: &[u8], kept: impl Fn(&K::Object) -> usize) -> Option<decode::ObjectRef> {
-    let (_, _) = (decode::page::<K>(data).is_ok(), decode::event::<K>(data).is_ok());
+    let context = K::Context::default();
+    let (_, _) = (decode::page::<K>(data, &context).is_ok(), decode::event::<K>(data, &context).is_ok());
     let object: Value = serde_json::from_slice(data).ok().filter(Value::is_object)?;
     let neighbour = json!({"metadata": {"name": "neighbour", "namespace": "n"}});
     let list = json!({"metadata": {"resourceVersion": "1"}, "items": [neighbour, object, neighbour]});
-    let page = decode::page::<K>(list.to_string().as_bytes()).expect("an object does not fail its page");
+    let page =
+        decode::page::<K>(list.to_string().as_bytes(), &context).expect("an object does not fail its page");
     let [before, found, after] = page.items.as_slice() else { panic!("{} objects", page.items.len()) };
     assert!(before.object.is_ok() && after.object.is_ok(), "an object hides its neighbours");
     for kind in ["ADDED", "MODIFIED"] {
         let event = json!({"type": kind, "object": object}).to_string();
-        let event = decode::event::<K>(event.as_bytes()).expect("an object does not fail its event");
+        let event =
+            decode::event::<K>(event.as_bytes(), &context).expect("an object does not fail its event");
         let Event::Changed(item) = event else { panic!("{event:?}") };
         assert!(item == *found, "{item:?} in an event, {found:?} in a page");
     }
     let event = json!({"type": "DELETED", "object": object}).to_string();
-    let event = decode::event::<K>(event.as_bytes()).expect("an object does not fail its end");
+    let event = decode::event::<K>(event.as_bytes(), &context).expect("an object does not fail its end");
     let Event::Deleted(gone) = event else { panic!("{event:?}") };
     let Item { object_ref, object: read } = found;
     assert_eq!((&gone.name, &gone.revision), (&object_ref.name, &object_ref.revision));

@@ -53,6 +53,7 @@ struct ConditionWire {
 impl Kind for Jobs {
     type Object = JobFacts;
     type Wire = JobWire;
+    type Context = ();
     const RESOURCE: &'static str = "jobs";
     const GROUP_PATH: &'static str = "/apis/batch/v1";
     const BULK: bool = true;
@@ -61,7 +62,7 @@ impl Kind for Jobs {
         wire.metadata.object_ref()
     }
 
-    fn project(wire: JobWire) -> Result<JobFacts, Unreadable> {
+    fn project(wire: JobWire, (): &()) -> Result<JobFacts, Unreadable> {
         let name = wire.metadata.name;
         let conditions = wire.status.conditions.unwrap_or_default();
         let has = |kind: &str| conditions.iter().any(|c| &*c.r#type == kind && &*c.status == "True");

@@ -39,6 +39,7 @@ struct NamespaceStatusWire {
 impl Kind for Namespaces {
     type Object = NamespaceFacts;
     type Wire = NamespaceWire;
+    type Context = ();
     const RESOURCE: &'static str = "namespaces";
     const GROUP_PATH: &'static str = "/api/v1";
 
@@ -47,7 +48,7 @@ impl Kind for Namespaces {
         ObjectRef { namespace: "".into(), name: meta.name.clone(), revision: meta.resource_version.clone() }
     }
 
-    fn project(wire: NamespaceWire) -> Result<NamespaceFacts, Unreadable> {
+    fn project(wire: NamespaceWire, (): &()) -> Result<NamespaceFacts, Unreadable> {
         let meta = wire.metadata;
         // Without its labels it is not known whether it is protected.
         let BoundedLabels(Some(labels)) = meta.labels else {

@@ -62,6 +62,7 @@ struct PodStatusWire {
 impl Kind for Pods {
     type Object = PodFacts;
     type Wire = PodWire;
+    type Context = ();
     const RESOURCE: &'static str = "pods";
     const GROUP_PATH: &'static str = "/api/v1";
     const BULK: bool = true;
@@ -75,7 +76,7 @@ impl Kind for Pods {
         }
     }
 
-    fn project(wire: PodWire) -> Result<PodFacts, Unreadable> {
+    fn project(wire: PodWire, (): &()) -> Result<PodFacts, Unreadable> {
         let meta = wire.metadata;
         let job = meta.owner_references.into_iter().flatten().find(Owner::is_job);
         let BoundedLabels(Some(labels)) = meta.labels else {

@@ -1,4 +1,5 @@
 //! What is kept of objects, whatever is in them.
+#![allow(clippy::unwrap_used, reason = "test code")]
 
 use coppice_api::Reason;
 use coppice_kinds::{Configs, Jobs, Manager, Managers, Namespaces, Pods};
@@ -8,8 +9,8 @@ use coppice_runtime::kind::Kind;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-fn read<K: Kind>(object: &Value) -> Item<K::Object> {
-    item::<K>(&object.to_string())
+fn read<K: Kind<Context = ()>>(object: &Value) -> Item<K::Object> {
+    item::<K>(&object.to_string(), &()).unwrap()
 }
 
 fn reason<T>(item: &Item<T>) -> Option<Reason> {
@@ -62,7 +63,7 @@ fn what_cannot_be_decoded_says_where_it_is_and_stops_no_other() {
     let nameless = json!({"metadata": {"namespace": 5}});
     let list =
         json!({"metadata": {"resourceVersion": "9", "continue": ""}, "items": [good, odd, nameless, good]});
-    let page = page::<Jobs>(list.to_string().as_bytes()).unwrap();
+    let page = page::<Jobs>(list.to_string().as_bytes(), &()).unwrap();
     assert_eq!((&*page.revision, &page.token), ("9", &None));
     let reasons: Vec<_> = page.items.iter().map(reason).collect();
     assert_eq!(reasons, [None, Some(Reason::Undecodable), Some(Reason::Undecodable), None]);
@@ -132,7 +133,7 @@ fn an_undecodable_manager_exists_and_has_no_policies() {
 fn events_are_decoded_in_whatever_order_their_fields_are() {
     let object =
         r#"{"metadata":{"name":"x","namespace":"n","resourceVersion":"5"},"status":{"succeeded":"odd"}}"#;
-    let of = |kind: &str| event::<Jobs>(format!(r#"{{"object":{object},"type":"{kind}"}}"#).as_bytes());
+    let of = |kind: &str| event::<Jobs>(format!(r#"{{"object":{object},"type":"{kind}"}}"#).as_bytes(), &());
     let object_ref = ObjectRef { namespace: "n".into(), name: "x".into(), revision: "5".into() };
     assert!(
         matches!(of("MODIFIED"), Ok(Event::Changed(item)) if item.object_ref == object_ref && item.object.is_err())
@@ -141,7 +142,7 @@ fn events_are_decoded_in_whatever_order_their_fields_are() {
     assert!(matches!(of("BOOKMARK"), Ok(Event::Bookmark(revision)) if &*revision == "5"));
     assert!(of("OTHER").is_err());
     let error = br#"{"type":"ERROR","object":{"kind":"Status","code":410}}"#;
-    assert!(matches!(event::<Jobs>(error), Ok(Event::Error(status)) if status.code == 410));
+    assert!(matches!(event::<Jobs>(error, &()), Ok(Event::Error(status)) if status.code == 410));
 }
 
 #[test]

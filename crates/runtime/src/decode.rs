@@ -73,7 +73,7 @@ pub struct Page<T> {
     pub revision: String,
     /// The continue token of the next page; none on the last one.
     pub token: Option<String>,
-    /// Its objects.
+    /// Its objects, except for those that are not [kept](Kind::keep).
     pub items: Vec<Item<T>>,
 }
 
@@ -82,6 +82,8 @@ pub struct Page<T> {
 pub enum Event<T> {
     /// An object was created or has changed.
     Changed(Item<T>),
+    /// An object was created or has changed, and is not [kept](Kind::keep), perhaps no longer.
+    Unwanted(ObjectRef),
     /// An object is gone; only its reference matters.
     Deleted(ObjectRef),
     /// Nothing has changed up to this revision.
@@ -90,14 +92,18 @@ pub enum Event<T> {
     Error(Box<Status>),
 }
 
-/// Decodes one object. No content of it is an error.
-pub fn item<K: Kind>(json: &str) -> Item<K::Object> {
+/// Decodes one object; where it is, if it is not [kept](Kind::keep). No content of it is an error.
+pub fn item<K: Kind>(json: &str, context: &K::Context) -> Result<Item<K::Object>, ObjectRef> {
     match serde_json::from_str::<K::Wire>(json) {
         Ok(wire) if !K::object_ref(&wire).name.is_empty() => {
-            Item { object_ref: K::object_ref(&wire), object: K::project(wire) }
+            let object_ref = K::object_ref(&wire);
+            if !K::keep(&wire, context) {
+                return Err(object_ref);
+            }
+            Ok(Item { object_ref, object: K::project(wire, context) })
         }
-        Ok(_) => from_undecodable::<K>(json, "it has no name"),
-        Err(error) => from_undecodable::<K>(json, &short_error(&error)),
+        Ok(_) => Ok(from_undecodable::<K>(json, "it has no name")),
+        Err(error) => Ok(from_undecodable::<K>(json, &short_error(&error))),
     }
 }
 
@@ -146,7 +152,7 @@ pub(crate) fn short_error(error: &serde_json::Error) -> String {
 }
 
 /// Decodes a page. An error means that it is no list, whatever its objects are.
-pub fn page<K: Kind>(json: &[u8]) -> Result<Page<K::Object>, serde_json::Error> {
+pub fn page<K: Kind>(json: &[u8], context: &K::Context) -> Result<Page<K::Object>, serde_json::Error> {
     #[derive(Deserialize)]
     struct List<'a> {
         metadata: Meta,
@@ -165,12 +171,12 @@ pub fn page<K: Kind>(json: &[u8]) -> Result<Page<K::Object>, serde_json::Error> 
     Ok(Page {
         revision: list.metadata.resource_version,
         token: list.metadata.r#continue.filter(|token| !token.is_empty()),
-        items: items.into_iter().map(|raw| item::<K>(raw.get())).collect(),
+        items: items.into_iter().filter_map(|raw| item::<K>(raw.get(), context).ok()).collect(),
     })
 }
 
 /// Decodes an event. An error means that it is no event, whatever its object is.
-pub fn event<K: Kind>(json: &[u8]) -> Result<Event<K::Object>, serde_json::Error> {
+pub fn event<K: Kind>(json: &[u8], context: &K::Context) -> Result<Event<K::Object>, serde_json::Error> {
     #[derive(Deserialize)]
     struct Line<'a> {
         #[serde(borrow)]
@@ -181,7 +187,7 @@ pub fn event<K: Kind>(json: &[u8]) -> Result<Event<K::Object>, serde_json::Error
     let line: Line<'_> = serde_json::from_slice(json)?;
     let json = line.object.get();
     match &*line.r#type {
-        "ADDED" | "MODIFIED" => Ok(Event::Changed(item::<K>(json))),
+        "ADDED" | "MODIFIED" => Ok(item::<K>(json, context).map_or_else(Event::Unwanted, Event::Changed)),
         "DELETED" => Ok(Event::Deleted(object_ref(json))),
         "BOOKMARK" => Ok(Event::Bookmark(object_ref(json).revision)),
         "ERROR" => Ok(Event::Error(serde_json::from_str(json)?)),

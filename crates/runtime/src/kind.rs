@@ -17,21 +17,34 @@ pub trait Kind: Debug + Send + Sync + 'static {
     type Object: Debug + PartialEq + Send + Sync + 'static;
     /// What is read of the API server's answer.
     type Wire: DeserializeOwned;
+    /// What decides at run time how much is kept, `()` if nothing does. It begins as the default;
+    /// [`Store::set_context`](crate::store::Store::set_context) changes it.
+    type Context: Debug + Default + PartialEq + Send + Sync + 'static;
     /// The resource, as in URLs; also the label of its metrics.
     const RESOURCE: &'static str;
     /// The path of the group and version, such as `/api/v1`.
     const GROUP_PATH: &'static str;
     /// Whether there are so many that they are [listed again rarely](crate::intervals::ResyncIntervals::relist_bulk).
     const BULK: bool = false;
+    /// The label selector of lists and watches; empty selects everything. An object that leaves it is reported as deleted.
+    const LABEL_SELECTOR: &'static str = "";
+    /// Whether the API server is asked for `metadata` alone, and leaves out the rest.
+    const METADATA_ONLY: bool = false;
 
     /// Where the object is; its namespace is empty for cluster-scoped kinds.
     fn object_ref(wire: &Self::Wire) -> ObjectRef;
+
+    /// Whether anything is kept of the object. What is not kept is as if it did not exist.
+    fn keep(wire: &Self::Wire, context: &Self::Context) -> bool {
+        let (_, _) = (wire, context);
+        true
+    }
 
     /// What is kept of the object.
     ///
     /// # Errors
     /// If it is too large to keep, or not understood.
-    fn project(wire: Self::Wire) -> Result<Self::Object, Unreadable>;
+    fn project(wire: Self::Wire, context: &Self::Context) -> Result<Self::Object, Unreadable>;
 
     /// What is kept of an object that cannot be decoded.
     ///
@@ -106,7 +119,7 @@ impl<'de> Deserialize<'de> for LenientTime {
 
 #[cfg(test)]
 pub(crate) mod testing {
-    //! A kind for tests: what it keeps of an object is small, can be too large, and can be odd.
+    //! Kinds for tests: what is kept of an object is small, can be too large, can be odd, and can be nothing.
 
     use coppice_api::Labels;
 
@@ -136,6 +149,7 @@ pub(crate) mod testing {
     impl Kind for Widgets {
         type Object = Widget;
         type Wire = WidgetWire;
+        type Context = ();
         const RESOURCE: &'static str = "widgets";
         const GROUP_PATH: &'static str = "/apis/example.com/v1";
 
@@ -143,12 +157,64 @@ pub(crate) mod testing {
             wire.metadata.object_ref()
         }
 
-        fn project(wire: WidgetWire) -> Result<Widget, Unreadable> {
+        fn project(wire: WidgetWire, (): &()) -> Result<Widget, Unreadable> {
             let name = wire.metadata.name;
             match wire.labels.0 {
                 Some(labels) => Ok(Widget { name, size: wire.size, labels }),
                 None => Err(Unreadable::too_large(name, "labels")),
             }
+        }
+
+        fn name(object: &Widget) -> &str {
+            &object.name
+        }
+    }
+    /// Those of the label `tier=web`, of which the metadata is read. Of those that are not of the wanted generation nothing is
+    /// kept.
+    #[derive(Debug)]
+    pub(crate) struct WebWidgets;
+
+    /// What is kept of them.
+    #[derive(Debug, Default, PartialEq)]
+    pub(crate) struct Wanted {
+        pub(crate) generation: i64,
+        pub(crate) labels: bool,
+    }
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default)]
+    pub(crate) struct WebWidgetWire {
+        metadata: LabelledMeta,
+    }
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default)]
+    struct LabelledMeta {
+        #[serde(flatten)]
+        meta: Meta,
+        labels: BoundedLabels,
+    }
+
+    impl Kind for WebWidgets {
+        type Object = Widget;
+        type Wire = WebWidgetWire;
+        type Context = Wanted;
+        const RESOURCE: &'static str = Widgets::RESOURCE;
+        const GROUP_PATH: &'static str = Widgets::GROUP_PATH;
+        const LABEL_SELECTOR: &'static str = "tier=web";
+        const METADATA_ONLY: bool = true;
+
+        fn object_ref(wire: &WebWidgetWire) -> ObjectRef {
+            wire.metadata.meta.object_ref()
+        }
+
+        fn keep(wire: &WebWidgetWire, wanted: &Wanted) -> bool {
+            wire.metadata.meta.generation == wanted.generation
+        }
+
+        fn project(wire: WebWidgetWire, wanted: &Wanted) -> Result<Widget, Unreadable> {
+            let labels = wire.metadata.labels.0.filter(|_| wanted.labels).unwrap_or_default();
+            Ok(Widget { name: wire.metadata.meta.name, size: 0, labels })
         }
 
         fn name(object: &Widget) -> &str {

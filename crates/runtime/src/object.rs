@@ -12,7 +12,7 @@ use crate::decode::{ObjectRef, Unreadable, short_error};
 use crate::kind::{Kind, Meta};
 
 /// A kind of our own. [`own_kind!`](crate::own_kind) declares one.
-pub trait OwnKind: Kind<Object = Object<Self::Spec, Self::Status>> {
+pub trait OwnKind: Kind<Object = Object<Self::Spec, Self::Status>, Context = ()> {
     /// Its spec.
     type Spec: DeserializeOwned + Debug + PartialEq + Send + Sync + 'static;
     /// Its status, which belongs to the operator.
@@ -166,6 +166,7 @@ macro_rules! own_kind {
                 <Self as $crate::object::OwnKind>::Status,
             >;
             type Wire = $crate::object::ObjectWire;
+            type Context = ();
             const RESOURCE: &'static str = $resource;
             const GROUP_PATH: &'static str = $group_path;
 
@@ -173,7 +174,7 @@ macro_rules! own_kind {
                 wire.object_ref::<Self>()
             }
 
-            fn project(wire: Self::Wire) -> Result<Self::Object, $crate::decode::Unreadable> {
+            fn project(wire: Self::Wire, (): &()) -> Result<Self::Object, $crate::decode::Unreadable> {
                 let max = <Self as $crate::object::OwnKind>::MAX_SPEC_BYTES;
                 Ok($crate::object::Object::from_wire(wire, max))
             }

@@ -2,7 +2,7 @@
 //! older than the question (H4).
 
 use axum::body::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, LengthLimitError};
 use kube::client::Body;
 use kube::core::Status;
@@ -22,6 +22,28 @@ pub fn path<K: Kind>(namespace: &str) -> String {
     let namespace_path =
         if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
     format!("{}{namespace_path}/{}", K::GROUP_PATH, K::RESOURCE)
+}
+
+/// The label selector of a kind, as a further parameter of a query; empty if it has none.
+pub(crate) fn selector_parameter<K: Kind>() -> String {
+    if K::LABEL_SELECTOR.is_empty() {
+        return String::new();
+    }
+    let selector: String = form_urlencoded::byte_serialize(K::LABEL_SELECTOR.as_bytes()).collect();
+    format!("&labelSelector={selector}")
+}
+
+/// The `Accept` header of a list of a kind; none for whole objects. A server that does not know this form answers with
+/// whole objects.
+fn list_form<K: Kind>() -> Option<&'static str> {
+    K::METADATA_ONLY
+        .then_some("application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json")
+}
+
+/// The same for one object, and for a watch.
+pub(crate) fn object_form<K: Kind>() -> Option<&'static str> {
+    K::METADATA_ONLY
+        .then_some("application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json")
 }
 
 /// A GET of a path.
@@ -59,9 +81,11 @@ pub(crate) async fn page<K: Kind>(
     client: &kube::Client,
     namespace: &str,
     cursor: &mut Cursor,
+    context: &K::Context,
 ) -> Result<Page<K::Object>, kube::Error> {
-    page_at(client, &path::<K>(namespace), cursor, |body| {
-        let mut page = decode::page::<K>(body)?;
+    let (path, parameters) = (path::<K>(namespace), selector_parameter::<K>());
+    page_of(client, (&path, &parameters, list_form::<K>()), cursor, |body| {
+        let mut page = decode::page::<K>(body, context)?;
         let token = page.token.take();
         Ok((page, token))
     })
@@ -75,14 +99,24 @@ pub async fn page_at<P>(
     cursor: &mut Cursor,
     decode: impl Fn(&[u8]) -> Result<(P, Option<String>), serde_json::Error>,
 ) -> Result<P, kube::Error> {
+    page_of(client, (path, "", None), cursor, decode).await
+}
+
+/// The next page of what is at a path with further parameters, in that form.
+async fn page_of<P>(
+    client: &kube::Client,
+    (path, parameters, form): (&str, &str, Option<&str>),
+    cursor: &mut Cursor,
+    decode: impl Fn(&[u8]) -> Result<(P, Option<String>), serde_json::Error>,
+) -> Result<P, kube::Error> {
     loop {
         let limit = cursor.limit;
-        let mut uri = format!("{path}?limit={limit}");
+        let mut uri = format!("{path}?limit={limit}{parameters}");
         if let Some(token) = &cursor.token {
             uri.push_str("&continue=");
             uri.extend(form_urlencoded::byte_serialize(token.as_bytes()));
         }
-        match body(client, &uri).await {
+        match body(client, &uri, form).await {
             Err(kube::Error::Service(error)) if error.is::<LengthLimitError>() && limit > 1 => {
                 cursor.limit = (limit / 8).max(1);
                 tracing::debug!(
@@ -104,9 +138,16 @@ pub async fn page_at<P>(
 
 /// The bytes of an answer as they came: `Client::request` makes two more copies of them, and logs all of it (the
 /// environment variables of pods, too) where it cannot be decoded.
-async fn body(client: &kube::Client, uri: &str) -> Result<Bytes, kube::Error> {
-    let request = Request::get(uri).body(Body::empty()).map_err(kube::Error::HttpError)?;
-    successful_body(client.send(request).await?).await
+async fn body(client: &kube::Client, uri: &str, form: Option<&str>) -> Result<Bytes, kube::Error> {
+    successful_body(client.send(get_request(uri, form)?).await?).await
+}
+
+fn get_request(uri: &str, form: Option<&str>) -> Result<Request<Body>, kube::Error> {
+    let mut request = Request::get(uri);
+    if let Some(form) = form {
+        request = request.header(header::ACCEPT, form);
+    }
+    request.body(Body::empty()).map_err(kube::Error::HttpError)
 }
 
 /// The body of an answer, if with success.
@@ -139,11 +180,14 @@ pub enum ListError {
 ///
 /// # Errors
 /// If they cannot be listed, or one of them cannot be understood.
-pub async fn list<K: Kind>(client: &kube::Client, namespace: &str) -> Result<Vec<K::Object>, ListError> {
+pub async fn list<K: Kind<Context = ()>>(
+    client: &kube::Client,
+    namespace: &str,
+) -> Result<Vec<K::Object>, ListError> {
     let mut objects = Vec::new();
     let mut cursor = Cursor::default();
     loop {
-        let page = page::<K>(client, namespace, &mut cursor).await?;
+        let page = page::<K>(client, namespace, &mut cursor, &()).await?;
         for item in page.items {
             match item.object {
                 Ok(object) => objects.push(object),
@@ -158,13 +202,13 @@ pub async fn list<K: Kind>(client: &kube::Client, namespace: &str) -> Result<Vec
 }
 
 /// One object; none if there is no such object. One that cannot be understood is an error.
-pub async fn get<K: Kind>(
+pub async fn get<K: Kind<Context = ()>>(
     client: &kube::Client,
     namespace: &str,
     name: &str,
 ) -> Result<Option<K::Object>, kube::Error> {
     let uri = format!("{}/{name}", path::<K>(namespace));
-    match body(client, &uri).await {
+    match body(client, &uri, object_form::<K>()).await {
         Ok(body) => decoded::<K>(&body).map(Some),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error),
@@ -172,9 +216,11 @@ pub async fn get<K: Kind>(
 }
 
 /// One object from an answer.
-pub(crate) fn decoded<K: Kind>(body: &[u8]) -> Result<K::Object, kube::Error> {
+pub(crate) fn decoded<K: Kind<Context = ()>>(body: &[u8]) -> Result<K::Object, kube::Error> {
     let json = std::str::from_utf8(body).map_err(|error| kube::Error::Service(error.into()))?;
-    decode::item::<K>(json).object.map_err(|unreadable| kube::Error::Service(unreadable.into()))
+    let item = decode::item::<K>(json, &());
+    let item = item.map_err(|_| kube::Error::Service("such an object is not kept".into()))?;
+    item.object.map_err(|unreadable| kube::Error::Service(unreadable.into()))
 }
 
 /// The lines of a watch, one event each.
@@ -187,13 +233,16 @@ pub(crate) struct Lines {
     searched: usize,
 }
 
-/// Opens a watch.
-pub(crate) async fn lines(client: &kube::Client, uri: &str) -> Result<Lines, kube::Error> {
+/// Opens a watch of objects in this form.
+pub(crate) async fn lines(
+    client: &kube::Client,
+    uri: &str,
+    form: Option<&str>,
+) -> Result<Lines, kube::Error> {
+    let mut request = get_request(uri, form)?;
     // Kubernetes 1.37 and later compress each event by itself, of which tower-http decodes the first alone.
-    let request = Request::get(uri)
-        .header(http::header::ACCEPT_ENCODING, "identity")
-        .body(Body::empty())
-        .map_err(kube::Error::HttpError)?;
+    let identity = http::HeaderValue::from_static("identity");
+    request.headers_mut().insert(header::ACCEPT_ENCODING, identity);
     let response = client.send(request).await?;
     let (code, body) = (response.status(), response.into_body());
     if !code.is_success() {

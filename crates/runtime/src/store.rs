@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use coppice_api::Reason;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::decode::{Item, Unreadable};
@@ -25,6 +26,8 @@ impl<K: Kind> Clone for Store<K> {
 
 #[derive(Debug)]
 struct Inner<K: Kind> {
+    /// What decides how much is kept; the watch waits for it to change.
+    context: watch::Sender<Arc<K::Context>>,
     /// Sorted, as the lists are, so that queries return objects in order.
     namespaces: Objects<K>,
     /// What is there and cannot be understood, by namespace and name.
@@ -50,7 +53,7 @@ pub struct Problem {
 pub enum Freshness {
     /// It follows the API server; without a gap since that instant of the [monotonic](crate::clock::Clock::monotonic) clock.
     Fresh(Duration),
-    /// The first list has not been completed.
+    /// The first list has not been completed, or none since more or less is [kept](Store::set_context).
     NotSynced(Option<Problem>),
     /// It was complete, but nothing has arrived for longer than [`ResyncIntervals::fresh`], or the API server refuses
     /// us.
@@ -66,6 +69,7 @@ impl<K: Kind> Default for Store<K> {
 impl<K: Kind> Default for Inner<K> {
     fn default() -> Self {
         Self {
+            context: watch::Sender::default(),
             namespaces: BTreeMap::new(),
             unreadable: UnreadableObjects::default(),
             since: None,
@@ -136,6 +140,23 @@ impl<K: Kind> Store<K> {
             (Some(since), Some(seen), _) if seen.elapsed() < inner.stale_after => Freshness::Fresh(since),
             (Some(_), _, problem) => Freshness::Stale(problem.clone()),
         })
+    }
+
+    /// Changes what decides how much is kept. Unless it stays the same, everything is listed again at once, and nothing is
+    /// synced until that list is complete: what is kept more was not looked at, and what is kept less may be in an event on
+    /// its way. Collect changes: each one costs a list, and a list that is under way begins again.
+    pub fn set_context(&self, context: K::Context) {
+        self.write(|inner| {
+            if **inner.context.borrow() != context {
+                inner.since = None;
+                inner.context.send_replace(Arc::new(context));
+            }
+        });
+    }
+
+    /// What decides how much is kept, and each change of it.
+    pub(crate) fn context(&self) -> watch::Receiver<Arc<K::Context>> {
+        self.read(|inner| inner.context.subscribe())
     }
 
     /// For how long to trust the watch without a sign of life.
@@ -250,11 +271,9 @@ impl<K: Kind> Store<K> {
         }
     }
 
-    pub(crate) fn remove(&self, namespace: &str, name: &str) {
-        self.write(|inner| {
-            inner.remove(namespace, name);
-            inner.unreadable.remove(namespace, name);
-        });
+    /// True if it was there.
+    pub(crate) fn remove(&self, namespace: &str, name: &str) -> bool {
+        self.write(|inner| inner.remove(namespace, name) | inner.unreadable.remove(namespace, name))
     }
 
     /// The same for clones of one store, and no others.
@@ -265,13 +284,19 @@ impl<K: Kind> Store<K> {
     /// Nothing is known of the kind any more: nobody watches it.
     pub(crate) fn clear(&self) {
         self.write(|inner| {
-            *inner = Inner { stale_after: inner.stale_after, ..Inner::default() };
+            let context = inner.context.clone();
+            *inner = Inner { context, stale_after: inner.stale_after, ..Inner::default() };
         });
     }
 
     /// The start of a complete list, which [`Self::replace`] puts in the place of what there is.
     pub(crate) fn relist(&self) -> Relist<K> {
-        Relist { store: self.clone(), namespaces: BTreeMap::new(), unreadable: UnreadableObjects::default() }
+        Relist {
+            store: self.clone(),
+            context: Arc::clone(&self.context().borrow()),
+            namespaces: BTreeMap::new(),
+            unreadable: UnreadableObjects::default(),
+        }
     }
 
     /// Replaces everything in one step by a complete list; `since` is its instant if anything may have been missed before
@@ -285,7 +310,10 @@ impl<K: Kind> Store<K> {
         self.write(|inner| {
             let old = std::mem::replace(&mut inner.namespaces, namespaces);
             let unread = std::mem::replace(&mut inner.unreadable, list.unreadable);
-            inner.since = since.or(inner.since);
+            // Otherwise it was read for what was to be kept before.
+            if Arc::ptr_eq(&list.context, &inner.context.borrow()) {
+                inner.since = since.or(inner.since);
+            }
             inner.seen = Some(Instant::now());
             inner.problem = None;
             let mut keys = differing::<K>(&old, &inner.namespaces);
@@ -303,12 +331,16 @@ impl<K: Kind> Inner<K> {
         places.get(namespace).or_else(|| places.get(""))?.values().next()
     }
 
-    fn remove(&mut self, namespace: &str, name: &str) {
-        let Some(list) = self.namespaces.get_mut(namespace) else { return };
+    /// True if it was there.
+    fn remove(&mut self, namespace: &str, name: &str) -> bool {
+        let Some(list) = self.namespaces.get_mut(namespace) else { return false };
+        let before = list.len();
         list.retain(|t| K::name(t) != name);
+        let removed = list.len() < before;
         if list.is_empty() {
             self.namespaces.remove(namespace);
         }
+        removed
     }
 }
 
@@ -368,6 +400,8 @@ impl UnreadableObjects {
 /// A list while its pages are read. Unchanged objects are not held twice.
 pub(crate) struct Relist<K: Kind> {
     store: Store<K>,
+    /// What its objects are decoded with.
+    pub(crate) context: Arc<K::Context>,
     namespaces: Objects<K>,
     unreadable: UnreadableObjects,
 }

@@ -23,6 +23,7 @@ fn invalid(name: &str) -> Unreadable {
 impl Kind for Things {
     type Object = Thing;
     type Wire = IgnoredAny;
+    type Context = u8;
     const RESOURCE: &'static str = "things";
     const GROUP_PATH: &'static str = "/apis/example.com/v1";
 
@@ -30,7 +31,7 @@ impl Kind for Things {
         ObjectRef::default()
     }
 
-    fn project(_: IgnoredAny) -> Result<Thing, Unreadable> {
+    fn project(_: IgnoredAny, _: &u8) -> Result<Thing, Unreadable> {
         Err(invalid(""))
     }
 
@@ -98,6 +99,19 @@ async fn facts_are_current_only_while_synced_and_watched() {
     assert_eq!(store.freshness(), Freshness::Stale(Some(problem)));
     store.note_problem(Problem { forbidden: false, message: "connection refused".to_owned() });
     assert_eq!(store.freshness(), Freshness::Fresh(since), "a short interruption is bridged");
+}
+
+#[tokio::test]
+async fn a_list_for_what_was_to_be_kept_before_does_not_sync() {
+    let store = Store::<Things>::default();
+    let before = store.relist();
+    store.set_context(1);
+    store.replace(before, Some(Duration::ZERO));
+    assert_eq!(store.freshness(), Freshness::NotSynced(None));
+    store.replace(store.relist(), Some(Duration::ZERO));
+    assert_eq!(store.freshness(), Freshness::Fresh(Duration::ZERO));
+    store.clear();
+    assert_eq!(**store.context().borrow(), 1, "whoever watches next wants the same");
 }
 
 #[test]
@@ -183,7 +197,7 @@ proptest::proptest! {
             };
             match what {
                 0..=2 => drop(store.put(item(namespace, name, object))),
-                3 => store.remove(namespace, name),
+                3 => drop(store.remove(namespace, name)),
                 _ => {
                     let mut list = store.relist();
                     list.push(item(namespace, name, object.clone()));

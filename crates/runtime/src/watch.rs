@@ -92,33 +92,41 @@ impl<K: Kind> Watch<K> {
         let mut failures = 0u32;
         // Whether something may have been missed since the last list.
         let mut gap = true;
+        let mut context = self.store.context();
         loop {
-            let mut revision = match self.list(gap).await {
-                Ok(revision) => revision,
-                Err(error) => {
+            context.mark_unchanged();
+            tokio::select! {
+                biased;
+                _ = context.changed() => {
+                    // What was not kept until now was missed.
                     gap = true;
-                    self.note_problem(&error, "list", &mut failures).await;
-                    continue;
+                    tokio::time::sleep(self.clients.backpressure.remaining()).await;
                 }
-            };
-            self.check.ready();
-            match self.watch_on(&mut revision, &mut failures).await {
-                Ok(()) => gap = false,
-                Err(WatchError::Expired) => {
-                    gap = true;
-                    self.metrics.watch_restarted(K::RESOURCE, "expired");
-                    self.pause(&mut failures).await;
-                }
-                Err(WatchError::Stale) => {
-                    gap = true;
-                    self.metrics.watch_restarted(K::RESOURCE, "stale");
-                }
-                Err(WatchError::Failed(error)) => {
-                    gap = true;
-                    self.note_problem(&error, "watch", &mut failures).await;
-                }
+                missed = self.list_and_watch(gap, &mut failures) => gap = missed,
             }
         }
+    }
+
+    /// Lists once, and watches until a list is needed again. Answers whether something may have been missed by then.
+    async fn list_and_watch(&self, gap: bool, failures: &mut u32) -> bool {
+        let mut revision = match self.list(gap).await {
+            Ok(revision) => revision,
+            Err(error) => {
+                self.note_problem(&error, "list", failures).await;
+                return true;
+            }
+        };
+        self.check.ready();
+        match self.watch_on(&mut revision, failures).await {
+            Ok(()) => return false,
+            Err(WatchError::Expired) => {
+                self.metrics.watch_restarted(K::RESOURCE, "expired");
+                self.pause(failures).await;
+            }
+            Err(WatchError::Stale) => self.metrics.watch_restarted(K::RESOURCE, "stale"),
+            Err(WatchError::Failed(error)) => self.note_problem(&error, "watch", failures).await,
+        }
+        true
     }
 
     /// Watches from a revision on, one watch after the other, until it is time for a list again, which recovers lost
@@ -144,7 +152,7 @@ impl<K: Kind> Watch<K> {
         let mut list = self.store.relist();
         let mut cursor = read::Cursor::default();
         let revision = loop {
-            let page = read::page::<K>(&self.clients.reads, "", &mut cursor).await?;
+            let page = read::page::<K>(&self.clients.reads, "", &mut cursor, &list.context).await?;
             page.items.into_iter().for_each(|item| list.push(item));
             if cursor.is_done() {
                 break page.revision;
@@ -164,12 +172,14 @@ impl<K: Kind> Watch<K> {
 
     async fn follow(&self, revision: &mut String, failures: &mut u32) -> Result<WatchEnd, kube::Error> {
         let uri = format!(
-            "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={}&resourceVersion={revision}",
+            "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={}&resourceVersion={revision}{}",
             read::path::<K>(""),
-            self.intervals.watch.as_secs()
+            self.intervals.watch.as_secs(),
+            read::selector_parameter::<K>()
         );
+        let context = Arc::clone(&self.store.context().borrow());
         let asked = Instant::now();
-        let open = read::lines(&self.clients.reads, &uri);
+        let open = read::lines(&self.clients.reads, &uri, read::object_form::<K>());
         let Ok(lines) = timeout(OPEN, open).await else { return Err(silence_error(OPEN)) };
         let mut lines = match lines {
             Err(kube::Error::Api(status)) if status.code == 410 => return Ok(WatchEnd::Expired),
@@ -190,13 +200,19 @@ impl<K: Kind> Watch<K> {
                 }
                 return Ok(if in_time || heard { WatchEnd::Closed } else { WatchEnd::CutShort });
             };
-            let event = decoded::<K>(line?)?;
+            let event = decoded::<K>(line?, &context)?;
             self.alive(failures);
             heard = true;
             match event {
                 Event::Changed(item) => {
                     advance(revision, &item.object_ref.revision);
                     self.apply(item);
+                }
+                Event::Unwanted(object_ref) => {
+                    advance(revision, &object_ref.revision);
+                    if self.store.remove(&object_ref.namespace, &object_ref.name) {
+                        (self.changed)(&object_ref.namespace, &object_ref.name);
+                    }
                 }
                 Event::Deleted(object_ref) => {
                     advance(revision, &object_ref.revision);
@@ -279,8 +295,8 @@ fn advance(revision: &mut String, seen: &str) {
 }
 
 /// What is no event may be a refusal.
-fn decoded<K: Kind>(line: &[u8]) -> Result<Event<K::Object>, kube::Error> {
-    decode::event::<K>(line).map_err(|error| match serde_json::from_slice::<Status>(line) {
+fn decoded<K: Kind>(line: &[u8], context: &K::Context) -> Result<Event<K::Object>, kube::Error> {
+    decode::event::<K>(line, context).map_err(|error| match serde_json::from_slice::<Status>(line) {
         Ok(status) => kube::Error::Api(Box::new(status)),
         Err(_) => kube::Error::SerdeError(error),
     })
@@ -315,168 +331,5 @@ fn explain(error: &kube::Error, what: &str, resource: &str) -> Problem {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-    use std::sync::atomic::AtomicUsize;
-    use std::sync::atomic::Ordering::Relaxed;
-
-    use axum::body::Bytes;
-    use http::{Request, Response};
-    use kube::client::Body;
-    use serde_json::{Value, json};
-    use tokio::sync::mpsc;
-    use tower::{BoxError, Service};
-
-    use super::*;
-    use crate::admin::Readiness;
-    use crate::client::Deadlines;
-    use crate::kind::testing::Widgets;
-    use crate::server_clock::ServerClock;
-
-    fn widget(namespace: &str, name: &str, size: &Value) -> Value {
-        json!({"metadata": {"name": name, "namespace": namespace, "resourceVersion": "3"}, "size": size})
-    }
-
-    /// A watch of widgets over an API server, whether it is ready, and what it wakes.
-    fn watch_over<S>(service: &S) -> (Watch<Widgets>, Readiness, Arc<Mutex<Vec<String>>>)
-    where
-        S: Service<Request<Body>, Response = Response<axum::body::Body>, Error = BoxError>,
-        S: Clone + Send + 'static,
-        S::Future: Send + 'static,
-    {
-        let (clock, metrics) =
-            (Clock::following_tokio("2026-01-01T00:00:00Z".parse().unwrap()), Metrics::new("test"));
-        let (readiness, woken) = (Readiness::new(), Arc::new(Mutex::new(Vec::new())));
-        let log = Arc::clone(&woken);
-        let server_clock = ServerClock::new(clock.clone());
-        let watch = Watch {
-            store: Store::default(),
-            clients: Clients::over(service, Deadlines::default(), &server_clock, &metrics),
-            clock,
-            metrics,
-            check: readiness.register("widgets"),
-            changed: Arc::new(move |namespace, name| log.lock().unwrap().push(format!("{namespace}/{name}"))),
-            intervals: ResyncIntervals::default(),
-            seed: 0,
-        };
-        (watch, readiness, woken)
-    }
-
-    /// Follows a list of one widget that cannot be decoded and one that can, and then these events.
-    async fn follow(events: Vec<Vec<u8>>) -> (Store<Widgets>, Metrics, bool, Vec<String>) {
-        let list = json!({"metadata": {"resourceVersion": "1"}, "items": [widget("bad", "a", &json!(-1)), widget("good", "b", &json!(1))]});
-        let (close, mut closed) = mpsc::unbounded_channel::<()>();
-        let events = Arc::new(Mutex::new(Some(events)));
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let (events, close) = (events.lock().unwrap().take_if(|_| is_watch(&request)), close.clone());
-            let list = list.to_string().into_bytes();
-            async move {
-                let frames = match (is_watch(&request), events) {
-                    (false, _) => vec![list],
-                    (true, Some(events)) => events,
-                    (true, None) => {
-                        // Everything has been read.
-                        let _ = close.send(());
-                        std::future::pending().await
-                    }
-                };
-                let frames = frames.into_iter().map(|frame| Ok::<_, BoxError>(Bytes::from(frame)));
-                let body = axum::body::Body::from_stream(futures::stream::iter(frames));
-                Ok::<_, BoxError>(Response::new(body))
-            }
-        });
-        let (watch, readiness, woken) = watch_over(&service);
-        let (store, metrics) = (watch.store.clone(), watch.metrics.clone());
-        tokio::select! {
-            () = watch.run(CancellationToken::new()) => {}
-            _ = closed.recv() => {}
-        }
-        let woken = woken.lock().unwrap().clone();
-        (store, metrics, readiness.is_ready(), woken)
-    }
-
-    /// Follows an idle kind for three minutes; each watch ends in order after this time. Returns whether the cache was
-    /// trusted at each second, and how many lists and watches there were.
-    async fn idle(watches_last: Duration) -> (bool, usize, usize) {
-        let asked = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
-        let counted = Arc::clone(&asked);
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let is_watch = is_watch(&request);
-            let count = if is_watch { &counted.1 } else { &counted.0 };
-            count.fetch_add(1, Relaxed);
-            let list = json!({"metadata": {"resourceVersion": "1"}, "items": []}).to_string();
-            let ends = async move {
-                let _ = timeout(watches_last, std::future::pending::<()>()).await;
-                Ok::<_, BoxError>(Bytes::new())
-            };
-            let body = if is_watch {
-                axum::body::Body::from_stream(futures::stream::once(ends))
-            } else {
-                axum::body::Body::from(list)
-            };
-            std::future::ready(Ok::<_, BoxError>(Response::new(body)))
-        });
-        let (watch, _, _) = watch_over(&service);
-        let store = watch.store.clone();
-        let mut running = std::pin::pin!(watch.run(CancellationToken::new()));
-        let mut believed = true;
-        for _ in 0..180 {
-            assert!(timeout(Duration::from_secs(1), &mut running).await.is_err(), "it is not asked to stop");
-            believed &= matches!(store.freshness(), Freshness::Fresh(_));
-        }
-        (believed, asked.0.load(Relaxed), asked.1.load(Relaxed))
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_kind_of_which_there_is_nothing_to_say_is_believed() {
-        assert_eq!(idle(ResyncIntervals::default().watch).await, (true, 1, 4));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn watches_that_are_cut_short_are_not_believed_nor_opened_without_a_pause() {
-        let (believed, lists, watches) = idle(Duration::ZERO).await;
-        assert!(!believed, "whoever ends them at once may keep back what there is to say");
-        assert_eq!(lists, 2, "what is not believed any more is listed again");
-        assert!(watches <= 30, "{watches} watches were opened");
-    }
-
-    fn is_watch(request: &Request<Body>) -> bool {
-        request.uri().query().is_some_and(|query| query.contains("watch=true"))
-    }
-
-    fn event(kind: &str, object: &Value) -> String {
-        format!("{}\n", json!({"type": kind, "object": object}))
-    }
-
-    #[tokio::test]
-    async fn one_undecodable_object_stops_neither_list_nor_watch() {
-        let (store, metrics, ready, woken) = follow(Vec::new()).await;
-        assert!(ready, "an odd object of a tenant is no reason not to be ready");
-        assert_eq!(store.decoded("good").unwrap().len(), 1);
-        assert_eq!(store.decoded("bad").unwrap_err().reason, Reason::Undecodable);
-        assert_eq!(woken[..2], ["good/b", "bad/a"]);
-        let line = "coppice_watch_objects_unreadable{kind=\"widgets\",reason=\"Undecodable\"} 1";
-        assert!(metrics.encode().contains(line));
-        let large: serde_json::Map<_, _> = (0..5_000).map(|n| (format!("k{n}"), json!("v"))).collect();
-        let mut large = json!({"labels": large});
-        large["metadata"] = widget("good", "c", &json!(0))["metadata"].take();
-        let text = [
-            event("MODIFIED", &widget("bad", "a", &json!(2))),
-            event("ADDED", &large),
-            event("MODIFIED", &widget("good", "b", &json!("odd"))),
-            event("DELETED", &widget("good", "b", &json!("odd"))),
-        ];
-        // As the network cuts them.
-        let frames = text.concat().into_bytes().chunks(1000).map(<[u8]>::to_vec).collect();
-        let (store, metrics, ready, woken) = follow(frames).await;
-        assert!(ready);
-        assert_eq!(store.decoded("bad").unwrap()[0].size, 2);
-        assert_eq!(
-            store.decoded("good").unwrap_err().to_string(),
-            "c has more than 8192 bytes of labels; remove some or delete it"
-        );
-        assert_eq!(woken[woken.len() - 4..], ["bad/a", "good/c", "good/b", "good/b"]);
-        let shown = metrics.encode();
-        assert!(!shown.contains("coppice_watch_restarts_total"), "{shown}");
-    }
-}
+#[path = "watch_tests.rs"]
+mod tests;

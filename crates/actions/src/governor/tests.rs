@@ -62,7 +62,7 @@ impl Plane {
     /// The watch updates the cache; returns whether that changed it.
     fn catch_up(&self) -> bool {
         let wire: ObjectWire = serde_json::from_value(self.settings.lock().unwrap().clone()).unwrap();
-        self.known.upsert("", Configs::project(wire).unwrap())
+        self.known.upsert("", Configs::project(wire, &()).unwrap())
     }
 
     /// An edit by somebody else that the cache does not have yet.

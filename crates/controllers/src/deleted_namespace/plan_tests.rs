@@ -21,7 +21,7 @@ fn record(status: &Value) -> DeletionRecord {
     });
     let metadata = json!({"name": "fire-1", "uid": "r", "creationTimestamp": CREATED});
     let object = json!({"metadata": metadata, "spec": spec, "status": status}).to_string();
-    decode::item::<DeletedNamespaces>(&object).object.unwrap()
+    decode::item::<DeletedNamespaces>(&object, &()).unwrap().object.unwrap()
 }
 
 /// The plan for a record with this status, where nothing else is remarkable.
