@@ -4,6 +4,8 @@
 pub const GROUP: &str = "coppice.dev";
 /// The field manager of everything the operator writes.
 pub const FIELD_MANAGER: &str = "coppice";
+/// The finalizer of objects of our own kinds that have to be cleaned up after.
+pub const FINALIZER: &str = "coppice.dev/cleanup";
 /// The namespace that the installation lives in, unless `--namespace` says otherwise.
 pub const SYSTEM_NAMESPACE: &str = "coppice-system";
 /// The service account that the operator runs as.

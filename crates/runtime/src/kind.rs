@@ -5,6 +5,7 @@
 
 use std::fmt::Debug;
 
+use coppice_api::names::FINALIZER;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -93,6 +94,8 @@ pub struct Meta {
     pub creation_timestamp: LenientTime,
     /// Present once it is being deleted.
     pub deletion_timestamp: Option<IgnoredAny>,
+    /// Of its finalizers, whether ours is there.
+    pub finalizers: OwnFinalizer,
 }
 
 impl Meta {
@@ -103,6 +106,17 @@ impl Meta {
             name: self.name.clone(),
             revision: self.resource_version.clone(),
         }
+    }
+}
+
+/// Whether our [finalizer](FINALIZER) is among those of an object.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OwnFinalizer(pub bool);
+
+impl<'de> Deserialize<'de> for OwnFinalizer {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let all = Option::<Vec<Box<str>>>::deserialize(deserializer)?;
+        Ok(Self(all.into_iter().flatten().any(|finalizer| &*finalizer == FINALIZER)))
     }
 }
 

@@ -47,6 +47,8 @@ pub struct Object<S, T> {
     pub created: Timestamp,
     /// Whether it is being deleted.
     pub terminating: bool,
+    /// Whether our [finalizer](coppice_api::names::FINALIZER) keeps it.
+    pub has_finalizer: bool,
     /// Its spec, or why it cannot be understood (it was written past the API server's checks, or for a newer version).
     pub spec: Result<Box<S>, String>,
     /// Its status; the default if there is none or it cannot be understood.
@@ -125,6 +127,7 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Default> Object<S, T> {
             generation: meta.generation,
             created: meta.creation_timestamp.0.unwrap_or(Timestamp::MAX),
             terminating: meta.deletion_timestamp.is_some(),
+            has_finalizer: meta.finalizers.0,
             spec,
             status: Box::new(status),
             status_error,
@@ -149,6 +152,7 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Default> Object<S, T> {
             generation: -1,
             created: Timestamp::MAX,
             terminating: false,
+            has_finalizer: false,
             spec: Err(format!("the object cannot be understood: {why}")),
             status: Box::default(),
             status_error: Some(format!("the object cannot be understood: {why}")),

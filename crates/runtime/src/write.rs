@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use coppice_api::names::FIELD_MANAGER;
+use coppice_api::names::{FIELD_MANAGER, FINALIZER};
 use http::Request;
 use kube::core::Status;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::client::{Clients, ambiguous};
 use crate::error::chain;
+use crate::kind::Kind;
 use crate::leader::Permit;
 use crate::object::{Object, OwnKind};
 use crate::read;
@@ -42,6 +43,39 @@ impl From<kube::Error> for WriteError {
             _ => Self::Refused(chain(&error)),
         }
     }
+}
+
+/// Why an object was not applied.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// Others manage some of the fields and have given them other values. The message of the API server names both.
+    #[error("{0}")]
+    ManagedByOthers(String),
+    /// As of every write.
+    #[error(transparent)]
+    Write(WriteError),
+}
+
+impl From<WriteError> for ApplyError {
+    fn from(error: WriteError) -> Self {
+        Self::Write(error)
+    }
+}
+
+impl From<kube::Error> for ApplyError {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) if has_other_managers(&status) => {
+                Self::ManagedByOthers(sentence(&status))
+            }
+            error => Self::Write(error.into()),
+        }
+    }
+}
+
+fn has_other_managers(status: &Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    status.code == 409 && causes.into_iter().any(|cause| cause.reason == "FieldManagerConflict")
 }
 
 fn sentence(status: &Status) -> String {
@@ -85,6 +119,7 @@ struct SpecBody<'a, T> {
 struct SpecMeta<'a> {
     #[serde(flatten)]
     known: BodyMeta<'a>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     labels: &'a BTreeMap<&'static str, String>,
 }
 
@@ -137,6 +172,91 @@ pub async fn delete<K: OwnKind>(
     send(clients, permit, (http::Method::DELETE, path), (JSON, body)).await.map(drop)
 }
 
+/// Applies an object that is ours, whatever its kind: sets these fields, and removes those that were applied before and are
+/// not among them. The object is created if there is none. A field that others manage is not taken from them.
+///
+/// With `metadata.uid` and `metadata.resourceVersion` it is applied to what was read alone; otherwise it is
+/// [`WriteError::Conflict`].
+pub async fn apply<K: Kind>(
+    clients: &Clients,
+    permit: &Permit,
+    namespace: &str,
+    name: &str,
+    object: &impl Serialize,
+) -> Result<(), ApplyError> {
+    let path = format!("{}/{name}?fieldManager={FIELD_MANAGER}", read::path::<K>(namespace));
+    let body = serde_json::to_vec(object).map_err(|e| WriteError::Refused(e.to_string()))?;
+    let request = request((http::Method::PATCH, path), ("application/apply-patch+yaml", body))?;
+    permit.client(clients).request_text(request).await?;
+    Ok(())
+}
+
+/// Puts our [finalizer](FINALIZER) on one of our own objects, if it is as it was read. Returns the object as it is then.
+pub async fn add_finalizer<K: OwnKind>(
+    clients: &Clients,
+    permit: &Permit,
+    object: &Object<K::Spec, K::Status>,
+) -> Result<Object<K::Spec, K::Status>, WriteError> {
+    set_finalizer::<K>(clients, permit, object, true).await
+}
+
+/// Takes our [finalizer](FINALIZER), and no other, off one of our own objects, if it is as it was read. Returns the object
+/// as it is then; one that was being deleted may be gone.
+pub async fn remove_finalizer<K: OwnKind>(
+    clients: &Clients,
+    permit: &Permit,
+    object: &Object<K::Spec, K::Status>,
+) -> Result<Object<K::Spec, K::Status>, WriteError> {
+    set_finalizer::<K>(clients, permit, object, false).await
+}
+
+async fn set_finalizer<K: OwnKind>(
+    clients: &Clients,
+    permit: &Permit,
+    object: &Object<K::Spec, K::Status>,
+    present: bool,
+) -> Result<Object<K::Spec, K::Status>, WriteError> {
+    #[derive(Deserialize)]
+    struct Found {
+        metadata: FoundMeta,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct FoundMeta {
+        uid: String,
+        resource_version: String,
+        #[serde(default)]
+        finalizers: Vec<String>,
+    }
+    // Caches do not keep the others, which have to stay. The revision is that of the object: they are as they were then.
+    let path = format!("{}/{}", read::path::<K>(&object.namespace), object.name);
+    let answer = permit.client(clients).request_text(read::request(&path)?).await;
+    let unread = |error: kube::Error| WriteError::Refused(format!("it could not be read: {}", chain(&error)));
+    let answer = match answer {
+        Err(kube::Error::Api(status)) if status.code == 404 => return Err(WriteError::Gone),
+        answer => answer.map_err(unread)?,
+    };
+    let found: Found = serde_json::from_str(&answer).map_err(|e| unread(kube::Error::SerdeError(e)))?;
+    let FoundMeta { uid, resource_version, finalizers: mut all } = found.metadata;
+    if uid != *object.uid || resource_version != *object.resource_version {
+        return Err(WriteError::Conflict);
+    }
+    if all.iter().any(|finalizer| finalizer == FINALIZER) == present {
+        return Ok(read::decoded::<K>(answer.as_bytes())?);
+    }
+    if present {
+        all.push(FINALIZER.to_owned());
+    } else {
+        all.retain(|finalizer| finalizer != FINALIZER);
+    }
+    let body =
+        json!({"metadata": {"uid": uid, "resourceVersion": resource_version, "finalizers": all}}).to_string();
+    let path = format!("{path}?fieldManager={FIELD_MANAGER}");
+    let body = ("application/merge-patch+json", body.into_bytes());
+    let written = send(clients, permit, (http::Method::PATCH, path), body).await?;
+    Ok(read::decoded::<K>(written.as_bytes())?)
+}
+
 fn spec_body<K: OwnKind, T: Serialize>(
     metadata: BodyMeta<'_>,
     labels: &BTreeMap<&'static str, String>,
@@ -155,16 +275,18 @@ fn spec_body<K: OwnKind, T: Serialize>(
 async fn send(
     clients: &Clients,
     permit: &Permit,
+    target: (http::Method, String),
+    content: (&str, Vec<u8>),
+) -> Result<String, WriteError> {
+    Ok(permit.client(clients).request_text(request(target, content)?).await?)
+}
+
+fn request(
     (method, path): (http::Method, String),
     (media_type, body): (&str, Vec<u8>),
-) -> Result<String, WriteError> {
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header(http::header::CONTENT_TYPE, media_type)
-        .body(body)
-        .map_err(|e| WriteError::Refused(e.to_string()))?;
-    Ok(permit.client(clients).request_text(request).await?)
+) -> Result<Request<Vec<u8>>, WriteError> {
+    let request = Request::builder().method(method).uri(path).header(http::header::CONTENT_TYPE, media_type);
+    request.body(body).map_err(|e| WriteError::Refused(e.to_string()))
 }
 
 /// Replaces the status of one of our own objects, if nobody has changed the object since it was read. Returns the
@@ -217,3 +339,7 @@ pub async fn status<K: OwnKind>(
     }
     Ok(written)
 }
+
+#[cfg(test)]
+#[path = "write_tests.rs"]
+mod tests;

@@ -1,7 +1,9 @@
 //! Carries a step out. What exists already is left to the next reconcile.
 
+use std::collections::BTreeMap;
+
+use coppice_api::CoppiceConfigSpec;
 use coppice_api::names::{CONFIG_NAME, FIELD_MANAGER, WEBHOOK_KEY_SECRET};
-use coppice_api::{CoppiceConfig, CoppiceConfigSpec};
 use coppice_kinds::Configs;
 use coppice_notify::key::SigningKey;
 use coppice_notify::key::SystemRandom;
@@ -27,17 +29,17 @@ pub(super) async fn apply(
     observation: &Observation,
     step: ConfigStep,
 ) -> Result<(), SettingsError> {
-    let parameters = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
     let result = match step {
         ConfigStep::CreateConfig => {
-            let api: Api<CoppiceConfig> = Api::all(permit.client(&shared.clients).clone());
-            let config = CoppiceConfig::new(CONFIG_NAME, CoppiceConfigSpec::default());
-            api.create(&parameters, &config).await.map(|_| ()).map_err(WriteError::from)
+            let (labels, spec) = (BTreeMap::new(), CoppiceConfigSpec::default());
+            write::create::<Configs>(&shared.clients, permit, CONFIG_NAME, &labels, &spec).await
         }
         ConfigStep::CreateKey => {
             let api: Api<Secret> =
                 Api::namespaced(permit.client(&shared.clients).clone(), &shared.setup.own_namespace);
             let key = SigningKey::generate(&SystemRandom::new())?;
+            let parameters =
+                PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
             api.create(&parameters, &secret(&key)).await.map(|_| ()).map_err(WriteError::from)
         }
         ConfigStep::WriteStatus(status) => match &observation.config {
