@@ -21,6 +21,8 @@ use coppice_runtime::store::Store;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use crate::metrics::LifecycleMetrics;
+
 /// Namespace and name of a `NamespaceManager`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ManagerKey {
@@ -62,8 +64,10 @@ pub struct ControllerContext {
     pub server_clock: ServerClock,
     /// Whether this replica writes.
     pub gate: Gate,
-    /// Prometheus metrics.
+    /// The registry of metrics, and those of the runtime.
     pub metrics: Metrics,
+    /// The metrics of the controllers.
+    pub lifecycle_metrics: LifecycleMetrics,
     /// Kubernetes Events.
     pub events: Events,
     /// Every `NamespaceManager`.
@@ -99,6 +103,7 @@ impl ControllerContext {
             clients,
             server_clock,
             gate,
+            lifecycle_metrics: LifecycleMetrics::new(&metrics),
             metrics,
             events,
             managers: Store::default(),

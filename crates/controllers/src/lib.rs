@@ -6,6 +6,8 @@
 pub mod config;
 mod context;
 pub mod deleted_namespace;
+mod metrics;
 pub mod namespace_manager;
 
 pub use context::{ControllerContext, ManagerKey, OperatorOptions};
+pub use metrics::LifecycleMetrics;

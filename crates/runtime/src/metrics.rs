@@ -1,10 +1,13 @@
 //! Metrics for Prometheus.
 //!
-//! Every label value is a `&'static str`: words from the source code, so that no label can grow without bound. The registry is a value
-//! that is passed on; tests have their own.
+//! Every label value is a `&'static str`: words from the source code, so that no label can grow without bound; or it is in a
+//! [`DynamicFamily`], which bounds it. The registry is a value that is passed on; tests have their own. Here is what the
+//! runtime itself measures; others [register](Metrics::register) theirs.
 
-use std::sync::Arc;
+mod dynamic_family;
+
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -16,6 +19,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
+pub use self::dynamic_family::{DynamicFamily, DynamicLabel, MAX_VALUES, NoLabels, OTHER};
 use crate::queue::{Depths, QueueObserver, ReconcileResult, RunOutcome};
 
 /// The media type of [`Metrics::encode`].
@@ -24,7 +28,7 @@ pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; chars
 /// All metrics of a process. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Metrics {
-    registry: Arc<Registry>,
+    registry: Arc<Mutex<Registry>>,
     families: Families,
 }
 
@@ -55,27 +59,6 @@ struct ByRestart {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByUnreadable {
     kind: &'static str,
-    reason: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ByPhase {
-    phase: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ByAction {
-    action: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ByFiring {
-    action: &'static str,
-    result: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ByReason {
     reason: &'static str,
 }
 
@@ -122,14 +105,6 @@ struct Families {
     api_requests: Family<ApiRequest, Counter>,
     api_request_duration: Histograms<ByCall>,
     clock_skew: Seconds,
-    managers: Family<ByPhase, Gauge>,
-    deleted_namespaces: Family<ByPhase, Gauge>,
-    firings: Family<ByFiring, Counter>,
-    firing_lateness: Histograms<ByAction>,
-    blocked: Family<ByReason, Counter>,
-    webhook_attempts: Family<ByResult, Counter>,
-    governor_reserved: Gauge,
-    governor_limit: Gauge,
     events: Family<ByResult, Counter>,
     status_writes: Family<ByResult, Counter>,
 }
@@ -137,11 +112,6 @@ struct Families {
 /// 5 ms to 60 s: what takes longer has run into a deadline.
 fn work_time() -> Histogram {
     Histogram::new([0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0])
-}
-
-/// Up to a day: a step can be blocked for long before it is done.
-fn lateness() -> Histogram {
-    Histogram::new([0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 3600.0, 21_600.0, 86_400.0])
 }
 
 impl Default for Families {
@@ -162,14 +132,6 @@ impl Default for Families {
             api_requests: Family::default(),
             api_request_duration: Family::new_with_constructor(work_time),
             clock_skew: Gauge::default(),
-            managers: Family::default(),
-            deleted_namespaces: Family::default(),
-            firings: Family::default(),
-            firing_lateness: Family::new_with_constructor(lateness),
-            blocked: Family::default(),
-            webhook_attempts: Family::default(),
-            governor_reserved: Gauge::default(),
-            governor_limit: Gauge::default(),
             events: Family::default(),
             status_writes: Family::default(),
         }
@@ -227,18 +189,6 @@ impl Families {
     }
 
     fn register_effects(&self, to: &mut Registry) {
-        to.register("managers", "Managers, by phase", self.managers.clone());
-        let deleted = self.deleted_namespaces.clone();
-        to.register("deleted_namespaces", "Records of deletions of namespaces, by phase", deleted);
-        to.register("firings", "Steps of policies that fired, by how they ended", self.firings.clone());
-        let help = "How long after it was due a step was done";
-        to.register_with_unit("firing_lateness", help, Unit::Seconds, self.firing_lateness.clone());
-        to.register("blocked", "Steps that were held back, by reason", self.blocked.clone());
-        to.register("webhook_attempts", "Attempts to deliver a webhook", self.webhook_attempts.clone());
-        let help = "Destructive steps that the governor has reserved in the last hour";
-        to.register("governor_reserved_last_hour", help, self.governor_reserved.clone());
-        let help = "Destructive steps that the governor allows in an hour";
-        to.register("governor_limit_per_hour", help, self.governor_limit.clone());
         to.register("events", "Kubernetes Events written, by result", self.events.clone());
         to.register("status_writes", "Writes of a status, by result", self.status_writes.clone());
     }
@@ -252,14 +202,20 @@ impl Metrics {
         let info = Info::new([("version", version.to_owned())]);
         registry.register("build", "The running version of Coppice", info);
         families.register(&mut registry);
-        Self { registry: Arc::new(registry), families }
+        Self { registry: Arc::new(Mutex::new(registry)), families }
+    }
+
+    /// Registers further metrics, once for each registry; `coppice_` is put before their names.
+    pub fn register(&self, register: impl FnOnce(&mut Registry)) {
+        register(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Everything, as `OpenMetrics` text ([`MEDIA_TYPE`]).
     pub fn encode(&self) -> String {
+        let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
         // Writing to a string cannot fail; a metric that cannot be written would show as a missing end.
-        if let Err(error) = prometheus_client::encoding::text::encode(&mut text, &self.registry) {
+        if let Err(error) = prometheus_client::encoding::text::encode(&mut text, &registry) {
             tracing::error!(%error, "metrics could not be written");
         }
         text
@@ -318,43 +274,6 @@ impl Metrics {
     /// The estimate of [`ServerClock::skew`](crate::server_clock::ServerClock::skew).
     pub fn clock_skew(&self, skew: SignedDuration) {
         self.families.clock_skew.set(skew.as_secs_f64());
-    }
-
-    /// This many managers are in this phase.
-    pub fn managers(&self, phase: &'static str, count: usize) {
-        self.families.managers.get_or_create(&ByPhase { phase }).set(whole(count));
-    }
-
-    /// This many records of deletions are in this phase.
-    pub fn deleted_namespaces(&self, phase: &'static str, count: usize) {
-        self.families.deleted_namespaces.get_or_create(&ByPhase { phase }).set(whole(count));
-    }
-
-    /// A step of a policy that fired has ended.
-    pub fn firing(&self, action: &'static str, result: &'static str) {
-        self.families.firings.get_or_create(&ByFiring { action, result }).inc();
-    }
-
-    /// A step was done this long after it was due. Early (which does not happen) counts as on time.
-    pub fn firing_lateness(&self, action: &'static str, late: SignedDuration) {
-        let seconds = late.as_secs_f64().max(0.0);
-        self.families.firing_lateness.get_or_create(&ByAction { action }).observe(seconds);
-    }
-
-    /// A step was held back.
-    pub fn blocked(&self, reason: &'static str) {
-        self.families.blocked.get_or_create(&ByReason { reason }).inc();
-    }
-
-    /// An attempt to deliver a webhook has ended.
-    pub fn webhook_attempt(&self, result: &'static str) {
-        self.families.webhook_attempts.get_or_create(&ByResult { result }).inc();
-    }
-
-    /// What the governor has reserved in the last hour, and what it allows in one.
-    pub fn governor(&self, reserved_last_hour: u64, limit_per_hour: u64) {
-        self.families.governor_reserved.set(whole(reserved_last_hour));
-        self.families.governor_limit.set(whole(limit_per_hour));
     }
 
     /// An Event was written, or could not be.

@@ -9,11 +9,11 @@ pub(super) fn report(shared: &ControllerContext, observation: &Observation) {
     let Some(config) = &observation.config else {
         let reason = Reason::SettingsMissing;
         tracing::error!(%reason, "CoppiceConfig/coppice does not exist: nothing is done until it is created again");
-        shared.metrics.governor(0, 0);
+        shared.lifecycle_metrics.governor(0, 0);
         return;
     };
     let budget = &config.status.governor;
-    shared.metrics.governor(budget.last_hour.into(), budget.hourly_limit.into());
+    shared.lifecycle_metrics.governor(budget.last_hour.into(), budget.hourly_limit.into());
     for condition in config.status.conditions.iter().filter(|c| c.status == "False") {
         tracing::warn!(reason = %condition.reason, "CoppiceConfig/coppice: {}", condition.message);
     }

@@ -44,7 +44,7 @@ pub(super) fn count(shared: &ControllerContext) {
         Some(DeletionPhase::Terminating) => terminating += 1,
         Some(DeletionPhase::Deleted) => deleted += 1,
     });
-    shared.metrics.deleted_namespaces("Pending", pending);
-    shared.metrics.deleted_namespaces(DeletionPhase::Terminating.as_str(), terminating);
-    shared.metrics.deleted_namespaces(DeletionPhase::Deleted.as_str(), deleted);
+    shared.lifecycle_metrics.deleted_namespaces("Pending", pending);
+    shared.lifecycle_metrics.deleted_namespaces(DeletionPhase::Terminating.as_str(), terminating);
+    shared.lifecycle_metrics.deleted_namespaces(DeletionPhase::Deleted.as_str(), deleted);
 }

@@ -181,7 +181,7 @@ fn count_blocked(shared: &ControllerContext, before: &Manager, after: &Manager) 
         Reason::Undecodable,
     ] {
         if now.as_deref() == Some(blocked.as_str()) {
-            shared.metrics.blocked(blocked.as_str());
+            shared.lifecycle_metrics.blocked(blocked.as_str());
         }
     }
 }

@@ -38,7 +38,7 @@ pub(super) fn status_not_understood(shared: &ControllerContext, observation: &Ob
     let reason = Reason::UnsupportedStatus;
     let message = format!("{error}; nothing is done: run the version of Coppice that wrote it");
     tracing::error!(namespace = %observation.manager.namespace, manager = %observation.manager.name, "{message}");
-    shared.metrics.blocked(reason.as_str());
+    shared.lifecycle_metrics.blocked(reason.as_str());
     shared.events.publish(manager_reference(observation), true, reason.as_str(), "Manage", &message);
 }
 
@@ -72,19 +72,21 @@ fn count(shared: &ControllerContext, note: &PlannedEvent, intent: Option<&Intent
     let Some(intent) = intent else { return };
     match note.reason {
         Reason::NamespaceDeleted | Reason::ScaledDown | Reason::WebhookDelivered | Reason::WebhookGivenUp => {
-            shared.metrics.firing(intent.action.as_str(), note.reason.as_str());
+            shared.lifecycle_metrics.firing(intent.action.as_str(), note.reason.as_str());
             let due = intent.evidence.get("due").and_then(|due| due.parse::<jiff::Timestamp>().ok());
             if let Some(due) = due {
                 let late = shared.now().duration_since(due);
-                shared.metrics.firing_lateness(intent.action.as_str(), late);
+                shared.lifecycle_metrics.firing_lateness(intent.action.as_str(), late);
             }
         }
         _ => {}
     }
     if intent.action == Action::Webhook {
         match note.reason {
-            Reason::WebhookDelivered => shared.metrics.webhook_attempt("delivered"),
-            Reason::ActionFailed | Reason::WebhookGivenUp => shared.metrics.webhook_attempt("failed"),
+            Reason::WebhookDelivered => shared.lifecycle_metrics.webhook_attempt("delivered"),
+            Reason::ActionFailed | Reason::WebhookGivenUp => {
+                shared.lifecycle_metrics.webhook_attempt("failed");
+            }
             _ => {}
         }
     }
@@ -124,6 +126,6 @@ pub(super) fn count_phases(shared: &ControllerContext) {
         }
     });
     for phase in Phase::ALL {
-        shared.metrics.managers(phase.as_str(), counts.get(&phase).copied().unwrap_or(0));
+        shared.lifecycle_metrics.managers(phase.as_str(), counts.get(&phase).copied().unwrap_or(0));
     }
 }

@@ -65,12 +65,12 @@ pub(super) fn interruption(
         Stopped::Interrupted(interruption) => interruption,
         Stopped::NoNamespace => StepResult::Gone.into(),
         Stopped::NotReserved(_, ReservationError::Denied(denied)) => {
-            shared.metrics.blocked(denied.reason.as_str());
+            shared.lifecycle_metrics.blocked(denied.reason.as_str());
             // The plan says so as soon as the cache knows.
             StepResult::Wait(in_one_second(shared).min(denied.retry_at.or(in_one_second(shared)))).into()
         }
         Stopped::NotReserved(verified, error @ ReservationError::Unavailable(_)) => {
-            shared.metrics.blocked(Reason::GovernorUnavailable.as_str());
+            shared.lifecycle_metrics.blocked(Reason::GovernorUnavailable.as_str());
             failed(error.to_string(), verified)
         }
         Stopped::Failed(verified, error) => failed(error, verified),

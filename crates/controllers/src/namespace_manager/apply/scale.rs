@@ -227,7 +227,7 @@ async fn to_scale_down(
     let all = recorded_with(manager, &candidates);
     let bytes = serde_json::to_vec(&all).map_or(usize::MAX, |json| json.len());
     if all.len() > MAX_WORKLOADS || bytes > MAX_STATUS_BYTES {
-        shared.metrics.blocked(Reason::TooManyWorkloads.as_str());
+        shared.lifecycle_metrics.blocked(Reason::TooManyWorkloads.as_str());
         let message = format!(
             "{} workloads are selected or scaled down already, {bytes} bytes in status, which remembers at most \
              {MAX_WORKLOADS} and {MAX_STATUS_BYTES} bytes: select fewer, or use a manager in each of several namespaces",

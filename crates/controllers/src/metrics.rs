@@ -1,0 +1,168 @@
+//! Metrics about managers, steps and the budget. Every label value is a word from the source.
+
+use coppice_runtime::metrics::Metrics;
+use jiff::SignedDuration;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+/// What the controllers measure. Clones share it.
+#[derive(Clone, Debug)]
+pub struct LifecycleMetrics {
+    managers: Family<ByPhase, Gauge>,
+    deleted_namespaces: Family<ByPhase, Gauge>,
+    firings: Family<ByFiring, Counter>,
+    firing_lateness: Family<ByAction, Histogram, fn() -> Histogram>,
+    blocked: Family<ByReason, Counter>,
+    webhook_attempts: Family<ByResult, Counter>,
+    governor_reserved: Gauge,
+    governor_limit: Gauge,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByPhase {
+    phase: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByAction {
+    action: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByFiring {
+    action: &'static str,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByReason {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByResult {
+    result: &'static str,
+}
+
+/// Up to a day: a step can be blocked for long before it is done.
+fn lateness() -> Histogram {
+    Histogram::new([0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 3600.0, 21_600.0, 86_400.0])
+}
+
+fn whole(count: impl TryInto<i64>) -> i64 {
+    count.try_into().unwrap_or(i64::MAX)
+}
+
+impl LifecycleMetrics {
+    /// Everything at zero, registered in `metrics`.
+    pub fn new(metrics: &Metrics) -> Self {
+        let this = Self {
+            managers: Family::default(),
+            deleted_namespaces: Family::default(),
+            firings: Family::default(),
+            firing_lateness: Family::new_with_constructor(lateness),
+            blocked: Family::default(),
+            webhook_attempts: Family::default(),
+            governor_reserved: Gauge::default(),
+            governor_limit: Gauge::default(),
+        };
+        metrics.register(|registry| this.register(registry));
+        this
+    }
+
+    /// Names and help texts: they are part of the interface, dashboards and alerts depend on them.
+    fn register(&self, to: &mut Registry) {
+        to.register("managers", "Managers, by phase", self.managers.clone());
+        let deleted = self.deleted_namespaces.clone();
+        to.register("deleted_namespaces", "Records of deletions of namespaces, by phase", deleted);
+        to.register("firings", "Steps of policies that fired, by how they ended", self.firings.clone());
+        let help = "How long after it was due a step was done";
+        to.register_with_unit("firing_lateness", help, Unit::Seconds, self.firing_lateness.clone());
+        to.register("blocked", "Steps that were held back, by reason", self.blocked.clone());
+        to.register("webhook_attempts", "Attempts to deliver a webhook", self.webhook_attempts.clone());
+        let help = "Destructive steps that the governor has reserved in the last hour";
+        to.register("governor_reserved_last_hour", help, self.governor_reserved.clone());
+        let help = "Destructive steps that the governor allows in an hour";
+        to.register("governor_limit_per_hour", help, self.governor_limit.clone());
+    }
+
+    /// This many managers are in this phase.
+    pub fn managers(&self, phase: &'static str, count: usize) {
+        self.managers.get_or_create(&ByPhase { phase }).set(whole(count));
+    }
+
+    /// This many records of deletions are in this phase.
+    pub fn deleted_namespaces(&self, phase: &'static str, count: usize) {
+        self.deleted_namespaces.get_or_create(&ByPhase { phase }).set(whole(count));
+    }
+
+    /// A step of a policy that fired has ended.
+    pub fn firing(&self, action: &'static str, result: &'static str) {
+        self.firings.get_or_create(&ByFiring { action, result }).inc();
+    }
+
+    /// A step was done this long after it was due. Early (which does not happen) counts as on time.
+    pub fn firing_lateness(&self, action: &'static str, late: SignedDuration) {
+        let seconds = late.as_secs_f64().max(0.0);
+        self.firing_lateness.get_or_create(&ByAction { action }).observe(seconds);
+    }
+
+    /// A step was held back.
+    pub fn blocked(&self, reason: &'static str) {
+        self.blocked.get_or_create(&ByReason { reason }).inc();
+    }
+
+    /// An attempt to deliver a webhook has ended.
+    pub fn webhook_attempt(&self, result: &'static str) {
+        self.webhook_attempts.get_or_create(&ByResult { result }).inc();
+    }
+
+    /// What the governor has reserved in the last hour, and what it allows in one.
+    pub fn governor(&self, reserved_last_hour: u64, limit_per_hour: u64) {
+        self.governor_reserved.set(whole(reserved_last_hour));
+        self.governor_limit.set(whole(limit_per_hour));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_has_its_name_help_and_value() {
+        let registry = Metrics::new("test");
+        let metrics = LifecycleMetrics::new(&registry);
+        metrics.managers("Watching", 2);
+        metrics.deleted_namespaces("Deleted", 3);
+        metrics.firing("delete", "done");
+        metrics.firing_lateness("delete", SignedDuration::from_secs(3));
+        metrics.blocked("Paused");
+        metrics.webhook_attempt("delivered");
+        metrics.governor(4, 100);
+        let text = registry.encode();
+        for line in [
+            "coppice_managers{phase=\"Watching\"} 2",
+            "coppice_deleted_namespaces{phase=\"Deleted\"} 3",
+            "coppice_firings_total{action=\"delete\",result=\"done\"} 1",
+            "coppice_firing_lateness_seconds_bucket{le=\"5.0\",action=\"delete\"} 1",
+            "coppice_blocked_total{reason=\"Paused\"} 1",
+            "coppice_webhook_attempts_total{result=\"delivered\"} 1",
+            "coppice_governor_reserved_last_hour 4",
+            "coppice_governor_limit_per_hour 100",
+            "# HELP coppice_managers Managers, by phase.",
+            "# HELP coppice_deleted_namespaces Records of deletions of namespaces, by phase.",
+            "# HELP coppice_firings Steps of policies that fired, by how they ended.",
+            "# HELP coppice_firing_lateness_seconds How long after it was due a step was done.",
+            "# HELP coppice_blocked Steps that were held back, by reason.",
+            "# HELP coppice_webhook_attempts Attempts to deliver a webhook.",
+            "# HELP coppice_governor_reserved_last_hour Destructive steps that the governor has reserved in the last hour.",
+            "# HELP coppice_governor_limit_per_hour Destructive steps that the governor allows in an hour.",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} is missing in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! A label whose values come from the cluster, such as names of managers: bounded, and forgotten when nobody needs them.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus_client::encoding::{EncodeLabel as _, EncodeLabelSet, LabelSetEncoder};
+use prometheus_client::metrics::family::Family;
+
+/// How many values of the label have series of their own.
+pub const MAX_VALUES: usize = 64;
+/// The value that stands for all others.
+pub const OTHER: &str = "other";
+
+/// The other labels of a metric that has none.
+pub type NoLabels = [(&'static str, &'static str); 0];
+
+/// A metric with a label whose values come from the cluster, and labels `S` whose values are words from the source. Clones
+/// share it.
+///
+/// The first [`MAX_VALUES`] values that come have series of their own; every further one is counted as [`OTHER`], also
+/// later, until [`retain`](Self::retain) makes room. So which values have series depends on the order in which they come and
+/// on nothing else. Replicas may differ in it; the sums over the label do not depend on it.
+#[derive(Clone, Debug)]
+pub struct DynamicFamily<S, M> {
+    label: &'static str,
+    family: Family<(DynamicLabel, S), M>,
+    /// The values that have series, each with the other labels that it has come with.
+    series: Arc<Mutex<BTreeMap<Arc<str>, HashSet<S>>>>,
+}
+
+/// A label with one of its values.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DynamicLabel {
+    label: &'static str,
+    value: Arc<str>,
+}
+
+impl EncodeLabelSet for DynamicLabel {
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> Result<(), fmt::Error> {
+        (self.label, &*self.value).encode(encoder.encode_label())
+    }
+}
+
+impl<S: Clone + Eq + Hash, M: Default> DynamicFamily<S, M> {
+    /// A metric without series, with a label of this name.
+    pub fn new(label: &'static str) -> Self {
+        Self { label, family: Family::default(), series: Arc::default() }
+    }
+
+    /// What is registered, by [`Metrics::register`](super::Metrics::register).
+    pub fn family(&self) -> Family<(DynamicLabel, S), M> {
+        self.family.clone()
+    }
+
+    /// Counts something of a value. What is of [`OTHER`] is of several values: add to it rather than set it.
+    pub fn with(&self, value: &str, others: S, count: impl FnOnce(&M)) {
+        let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+        let value = match series.get_key_value(value) {
+            Some((known, _)) => Arc::clone(known),
+            None if value != OTHER && series.len() < MAX_VALUES => Arc::from(value),
+            None => Arc::from(OTHER),
+        };
+        if *value != *OTHER {
+            series.entry(Arc::clone(&value)).or_default().insert(others.clone());
+        }
+        // Under the lock, so that no series comes back that is being forgotten.
+        count(&self.family.get_or_create(&(DynamicLabel { label: self.label, value }, others)));
+    }
+
+    /// Forgets the values that are not to be kept: their series end, and others can take their places. What is counted of
+    /// such a value later begins at zero; what was counted as [`OTHER`] stays there.
+    pub fn retain(&self, keep: impl Fn(&str) -> bool) {
+        let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+        series.retain(|value, all| {
+            let kept = keep(value);
+            if !kept {
+                for others in all.drain() {
+                    let label = DynamicLabel { label: self.label, value: Arc::clone(value) };
+                    self.family.remove(&(label, others));
+                }
+            }
+            kept
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::metrics::counter::Counter;
+
+    use super::*;
+    use crate::metrics::Metrics;
+
+    #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+    struct ByAction {
+        action: &'static str,
+    }
+
+    /// Every series of the metric, without its name.
+    fn shown(metrics: &Metrics) -> Vec<String> {
+        let text = metrics.encode();
+        let lines = text.lines().filter_map(|line| line.strip_prefix("coppice_tries_total"));
+        let mut lines: Vec<_> = lines.map(str::to_owned).collect();
+        lines.sort();
+        lines
+    }
+
+    fn registered<S>(label: &'static str) -> (DynamicFamily<S, Counter>, Metrics)
+    where
+        S: EncodeLabelSet + Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static,
+    {
+        let (family, metrics) = (DynamicFamily::new(label), Metrics::new("test"));
+        metrics.register(|registry| registry.register("tries", "Tries", family.family()));
+        (family, metrics)
+    }
+
+    #[test]
+    fn a_value_is_shown_until_it_is_forgotten() {
+        let (tries, metrics) = registered("manager");
+        for (manager, action) in [("a", "delete"), ("a", "wake"), ("a", "delete"), ("quote\"", "wake")] {
+            tries.with(manager, ByAction { action }, |count| {
+                count.inc();
+            });
+        }
+        let a = [r#"{manager="a",action="delete"} 2"#, r#"{manager="a",action="wake"} 1"#];
+        let quote = r#"{manager="quote\"",action="wake"} 1"#;
+        assert_eq!(shown(&metrics), [a[0], a[1], quote]);
+        tries.retain(|manager| manager != "a");
+        assert_eq!(shown(&metrics), [quote]);
+        tries.clone().with("a", ByAction { action: "wake" }, |count| {
+            count.inc();
+        });
+        assert_eq!(shown(&metrics), [a[1], quote], "it begins at zero");
+    }
+
+    proptest::proptest! {
+            /// Whatever is counted and forgotten in which order: a model of the first that came, and a bounded number of series.
+            #[test]
+            fn the_first_values_have_series_and_all_others_share_one(
+                steps in proptest::collection::vec((0_u16..100, proptest::bool::weighted(0.02)), 1..400)
+            ) {
+                let (tries, metrics) = registered::<NoLabels>("manager");
+                let (mut own, mut other) = (BTreeMap::<String, u64>::new(), 0_u64);
+                for (n, forget) in steps {
+                    let value = if n == 0 { OTHER.to_owned() } else { format!("m{n}") };
+                    if forget {
+                        tries.retain(|value| value.ends_with(['0', '5']));
+                        own.retain(|value, _| value.ends_with(['0', '5']));
+                        continue;
+                    }
+                    tries.with(&value, [], |count| {
+     count.inc();
+    });
+                    if value != OTHER && (own.contains_key(&value) || own.len() < MAX_VALUES) {
+                        *own.entry(value).or_default() += 1;
+                    } else {
+                        other += 1;
+                    }
+                }
+                let others = (other > 0).then(|| (OTHER.to_owned(), other));
+                let expected = own.into_iter().chain(others).map(|(v, n)| format!("{{manager=\"{v}\"}} {n}"));
+                let mut expected: Vec<_> = expected.collect();
+                expected.sort();
+                proptest::prop_assert!(expected.len() <= MAX_VALUES + 1);
+                proptest::prop_assert_eq!(shown(&metrics), expected);
+            }
+        }
+}
