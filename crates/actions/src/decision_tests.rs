@@ -118,7 +118,7 @@ async fn carry_out(
         })
     });
     let configs: Store<Configs> = Store::default();
-    configs.upsert("", decode::item::<Configs>(&known.to_string()).object.unwrap());
+    configs.upsert("", decode::item::<Configs>(&known.to_string(), &()).unwrap().object.unwrap());
     let clock = Clock::following_tokio(NOW.parse().unwrap());
     let server_clock = ServerClock::new(clock.clone());
     server_clock.observe("Thu, 01 Jan 2026 00:00:00 GMT", clock.monotonic(), clock.monotonic());

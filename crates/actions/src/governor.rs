@@ -23,7 +23,8 @@ use coppice_runtime::write::{self, WriteError};
 const MAX_ATTEMPTS: usize = 5;
 
 /// A destructive step that has been reserved: proof that budget was there and that the kill switch was off, in the very
-/// revision of the settings that the reservation replaced. Good for one step.
+/// revision of the settings that the reservation replaced. Good for one step, which takes it: a
+/// [deletion](crate::delete::namespace) or a [scale-down](crate::scale::ReservedScaleDown).
 #[derive(Debug)]
 pub struct Reservation {
     /// The settings that were reserved under, or as they were read since.
@@ -48,9 +49,12 @@ impl Reservation {
         self.started.elapsed()
     }
 
-    /// Reads the settings again: for a step that takes longer than a reservation holds. What was reserved stays
-    /// reserved; the next decision, under these settings, says whether the step may continue.
-    pub async fn renew(&mut self, clients: &Clients, _permit: &Permit) -> Result<(), ReservationError> {
+    /// Reads the settings again, for a step that takes longer than a reservation holds.
+    pub(crate) async fn renew(
+        &mut self,
+        clients: &Clients,
+        _permit: &Permit,
+    ) -> Result<(), ReservationError> {
         let started = Instant::now();
         let settings = read_settings(clients).await?;
         settings.decoded().map_err(|error| ReservationError::Unavailable(error.to_owned()))?;

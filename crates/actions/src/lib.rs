@@ -6,8 +6,9 @@
 //! - [`decision`]: the order in which a decision to do so is carried out, for whatever kind of object it was made.
 //! - [`scale`]: lists workloads, scales them down and wakes them.
 //!
-//! Every write takes a [`Permit`](coppice_runtime::leader::Permit) of the lease; deleting also takes a
-//! [`Reservation`](governor::Reservation), a [`StoredRecord`](deletion_record::StoredRecord) and fresh facts.
+//! Every write takes a [`Permit`](coppice_runtime::leader::Permit) of the lease. Deleting and scaling down also take a
+//! [`Reservation`](governor::Reservation), by value: one is for one step. Deleting takes a
+//! [`StoredRecord`](deletion_record::StoredRecord) and fresh facts besides.
 
 pub mod decision;
 pub mod delete;

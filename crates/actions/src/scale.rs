@@ -1,4 +1,6 @@
 //! Workloads that can be scaled down: through the scale subresource, or (`CronJob`) by suspending.
+//!
+//! Scaling down takes a [`ReservedScaleDown`], waking takes none: it destroys nothing.
 
 use coppice_api::names::FIELD_MANAGER;
 use coppice_api::{Labels, Selector};
@@ -9,6 +11,7 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::governor::{Reservation, ReservationError};
 use coppice_mutants::Mutant;
 use coppice_runtime::client::Clients;
 use coppice_runtime::leader::Permit;
@@ -296,8 +299,54 @@ fn to_workload(kind: &ScaleKind, metadata: MetaWire, scale: WorkloadScale) -> Wo
     }
 }
 
-/// Gives a workload a size, if nobody has changed it since it was read.
-pub async fn set(
+/// The step that scales down the workloads of one namespace. One reservation is for all of them, however many there are and
+/// however long it takes: it is renewed while the step lasts.
+#[derive(Debug)]
+pub struct ReservedScaleDown {
+    namespace: String,
+    reservation: Reservation,
+}
+
+impl ReservedScaleDown {
+    /// Spends a reservation on this namespace.
+    pub fn new(reservation: Reservation, namespace: &str) -> Self {
+        Self { namespace: namespace.to_owned(), reservation }
+    }
+
+    /// What was reserved, with the settings as they were read last.
+    pub fn reservation(&self) -> &Reservation {
+        &self.reservation
+    }
+
+    /// Reads the settings again, once the reservation is too old. What was reserved stays reserved; the next decision,
+    /// under these settings, says whether the step may continue.
+    pub async fn renew(&mut self, clients: &Clients, permit: &Permit) -> Result<(), ReservationError> {
+        self.reservation.renew(clients, permit).await
+    }
+
+    /// Scales a workload of the namespace down, if nobody has changed it since it was read.
+    pub async fn scale_down(
+        &self,
+        clients: &Clients,
+        permit: &Permit,
+        workload: &Workload,
+    ) -> Result<(), WriteError> {
+        set(clients, permit, &self.namespace, workload, workload.scale.scaled_down()).await
+    }
+}
+
+/// Gives a workload that is scaled down the size back that it had before, if nobody has changed it since it was read.
+pub async fn wake(
+    clients: &Clients,
+    permit: &Permit,
+    namespace: &str,
+    workload: &Workload,
+    before: WorkloadScale,
+) -> Result<(), WriteError> {
+    set(clients, permit, namespace, workload, before).await
+}
+
+async fn set(
     clients: &Clients,
     permit: &Permit,
     namespace: &str,
@@ -330,7 +379,15 @@ pub async fn set(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use coppice_kinds::Configs;
+    use coppice_runtime::decode;
+    use coppice_runtime::leader::Gate;
+
     use super::*;
+    use crate::scripted::{Answer, scripted};
 
     fn rollout() -> ScaleKind {
         ScaleKind {
@@ -349,6 +406,44 @@ mod tests {
         let definition = json!({"spec": {"versions": versions}});
         assert_eq!(path_in(serde_json::from_value(definition.clone()).unwrap(), "v1"), None);
         path_in(serde_json::from_value(definition).unwrap(), "v1alpha1")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reservation_is_spent_on_the_workloads_of_one_namespace() {
+        let paths: Arc<Mutex<Vec<String>>> = Arc::default();
+        let log = Arc::clone(&paths);
+        let settings = json!({"metadata": {"name": "coppice", "uid": "s", "generation": 2}, "spec": {}});
+        let now = settings.clone();
+        let (clients, sent) = scripted(move |_, path, _| {
+            log.lock().unwrap().push(path.to_owned());
+            Answer::Object(200, now.clone())
+        });
+        let permit = Gate::always(Duration::ZERO).permit().unwrap();
+        let mut before = settings;
+        before["metadata"]["generation"] = json!(1);
+        let before = decode::item::<Configs>(&before.to_string(), &()).unwrap().object.unwrap();
+        let mut step = ReservedScaleDown::new(Reservation::for_tests(before), "a");
+        for name in ["one", "two"] {
+            let workload = Workload {
+                kind: rollout(),
+                name: name.to_owned(),
+                uid: "u".to_owned(),
+                resource_version: "7".to_owned(),
+                scale: WorkloadScale::Replicas(3),
+            };
+            step.scale_down(&clients, &permit, &workload).await.unwrap();
+        }
+        tokio::time::advance(Duration::from_secs(9)).await;
+        assert_eq!(step.reservation().age(), Duration::from_secs(9));
+        step.renew(&clients, &permit).await.unwrap();
+        assert_eq!(step.reservation().age(), Duration::ZERO);
+        assert_eq!(step.reservation().settings.generation, 2, "as they are now");
+        let rollouts = "/apis/argoproj.io/v1alpha1/namespaces/a/rollouts";
+        let config = "/apis/coppice.dev/v1alpha1/coppiceconfigs/coppice".to_owned();
+        let expected = [format!("{rollouts}/one/scale"), format!("{rollouts}/two/scale"), config];
+        assert_eq!(*paths.lock().unwrap(), expected);
+        let body = json!({"metadata": {"uid": "u", "resourceVersion": "7"}, "spec": {"replicas": 0}});
+        assert!(sent.lock().unwrap()[..2].iter().all(|sent| sent.body == body));
     }
 
     #[test]

@@ -10,8 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use coppice_actions::decision::{self, Decision as _, MAX_FACT_AGE, MAX_RESERVATION_AGE};
-use coppice_actions::governor::Reservation;
-use coppice_actions::scale::{self, Workload};
+use coppice_actions::scale::{self, ReservedScaleDown, Workload};
 use coppice_api::manager::{Intent, ScaleDown, WorkloadSelector};
 use coppice_api::{Reason, ScaledWorkload};
 use coppice_kinds::{Manager, Managers};
@@ -46,7 +45,7 @@ struct ScaleDownRun<'a> {
     decision: ManagerDecision<'a>,
     /// What was decided on last, with the manager as it is now.
     observation: Observation,
-    reservation: Reservation,
+    step: ReservedScaleDown,
     what: &'a ScaleDown,
     /// The uids of what is recorded and was not touched yet.
     unchanged: BTreeSet<String>,
@@ -71,8 +70,9 @@ pub(super) async fn scale_down(
     let (observation, reservation) = decision::reserve(shared.step(permit), &decision, observation)
         .await
         .map_err(|stopped| delete::interruption(shared, stopped))?;
+    let step = ReservedScaleDown::new(reservation, &key.namespace);
     let (unchanged, unconfirmed) = (BTreeSet::new(), BTreeMap::new());
-    ScaleDownRun { shared, permit, key, decision, observation, reservation, what, unchanged, unconfirmed }
+    ScaleDownRun { shared, permit, key, decision, observation, step, what, unchanged, unconfirmed }
         .all(candidates)
         .await
 }
@@ -107,8 +107,7 @@ impl ScaleDownRun<'_> {
             if self.permit.check().is_err() {
                 return Err(StepResult::Wait(None).into());
             }
-            let scale = workload.scale.scaled_down();
-            match scale::set(&self.shared.clients, self.permit, &self.key.namespace, workload, scale).await {
+            match self.step.scale_down(&self.shared.clients, self.permit, workload).await {
                 Ok(()) => {
                     self.unchanged.remove(&workload.uid);
                     self.unconfirmed.remove(&workload.uid);
@@ -134,8 +133,8 @@ impl ScaleDownRun<'_> {
     /// Decides again, by what there is now, unless the last decision is young enough.
     async fn reverify_reserved(&mut self) -> Result<(), Interruption> {
         for _ in 0..MAX_ATTEMPTS {
-            let young =
-                self.observation.age() <= MAX_FACT_AGE && self.reservation.age() <= MAX_RESERVATION_AGE;
+            let young = self.observation.age() <= MAX_FACT_AGE
+                && self.step.reservation().age() <= MAX_RESERVATION_AGE;
             if young || active(Mutant::ScaleDecidedOnce) {
                 return Ok(());
             }
@@ -146,10 +145,10 @@ impl ScaleDownRun<'_> {
     }
 
     async fn renew_decision(&mut self) -> Result<(), Interruption> {
-        if let Err(error) = self.reservation.renew(&self.shared.clients, self.permit).await {
+        if let Err(error) = self.step.renew(&self.shared.clients, self.permit).await {
             return Err(self.completed(StepOutcome::failed(error.to_string())).await.into());
         }
-        match self.decision.reverify(Some(&self.reservation)).await {
+        match self.decision.reverify(Some(self.step.reservation())).await {
             Ok(again) => {
                 self.observation = again;
                 Ok(())

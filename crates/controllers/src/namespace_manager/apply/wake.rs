@@ -121,7 +121,7 @@ async fn wake_one(
         if !workload.scale.is_scaled_down() {
             return Ok(WakeResult::Skipped(format!("somebody else has set it to {}", workload.scale)));
         }
-        match scale::set(clients, permit, namespace, &workload, before).await {
+        match scale::wake(clients, permit, namespace, &workload, before).await {
             Ok(()) => return Ok(WakeResult::Done),
             Err(WriteError::Conflict | WriteError::Gone | WriteError::Ambiguous(_)) => {}
             Err(error @ WriteError::Refused(_)) => return Err(WakeWorkloadError::Refused(error)),
