@@ -73,6 +73,7 @@ impl Decision for Standing {
             namespace: namespace.name.clone(),
             uid: namespace.uid.clone(),
             namespace_created: at,
+            manager_kind: "NamespaceManager".to_owned(),
             manager: "m".to_owned(),
             policy: "p".to_owned(),
             decided_at: at,

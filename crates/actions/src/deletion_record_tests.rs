@@ -12,6 +12,7 @@ fn spec(attempted_at: &str) -> DeletedNamespaceSpec {
         namespace: "team-a".to_owned(),
         uid: "u".to_owned(),
         namespace_created: "2026-01-01T00:00:00Z".parse().unwrap(),
+        manager_kind: "NamespaceManager".to_owned(),
         manager: "m".to_owned(),
         policy: "end".to_owned(),
         decided_at: DECIDED.parse().unwrap(),

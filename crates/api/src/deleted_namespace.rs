@@ -46,7 +46,11 @@ pub struct DeletedNamespaceSpec {
     /// When the namespace was created.
     #[schemars(schema_with = "schema::status_instant")]
     pub namespace_created: Timestamp,
-    /// The `NamespaceManager` that had it deleted, and that went with it.
+    /// The kind of the object that had it deleted. Default: `NamespaceManager`, the only one that there was at first.
+    #[serde(default = "namespace_manager")]
+    #[schemars(length(min = 1, max = 63), default = "namespace_manager")]
+    pub manager_kind: String,
+    /// The object that had it deleted: a `NamespaceManager` went with its namespace.
     #[schemars(length(max = 253))]
     pub manager: String,
     /// The policy that fired.
@@ -65,6 +69,10 @@ pub struct DeletedNamespaceSpec {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::evidence")]
     pub evidence: BTreeMap<String, String>,
+}
+
+fn namespace_manager() -> String {
+    "NamespaceManager".to_owned()
 }
 
 /// What became of the namespace. Only the operator writes it.

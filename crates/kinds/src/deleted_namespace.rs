@@ -6,6 +6,8 @@ use coppice_runtime::own_kind;
 use jiff::Timestamp;
 use serde::Deserialize;
 
+use crate::Managers;
+
 /// A `DeletedNamespace`.
 pub type DeletionRecord = Object<DeletedNamespaceFields, DeletedNamespaceStatus>;
 
@@ -17,10 +19,21 @@ pub struct DeletedNamespaceFields {
     pub namespace: Box<str>,
     /// The namespace's uid.
     pub uid: Box<str>,
-    /// The manager that had it deleted.
-    pub manager: Box<str>,
+    /// The kind of the object that had it deleted, if it is said.
+    #[serde(default)]
+    manager_kind: Option<Box<str>>,
+    /// That object.
+    manager: Box<str>,
     /// When the operator last set out to delete the namespace.
     pub attempted_at: Timestamp,
+}
+
+impl DeletedNamespaceFields {
+    /// The `NamespaceManager` that had it deleted; none if it was an object of another kind.
+    pub fn namespace_manager(&self) -> Option<&str> {
+        let kind = self.manager_kind.as_deref().unwrap_or(Managers::KIND);
+        (kind == Managers::KIND).then_some(&*self.manager)
+    }
 }
 
 /// Every `DeletedNamespace`.

@@ -6,7 +6,7 @@
 //! ```text
 //! facts ──▶ condition ──▶ plan ──▶ Plan { status, step, next_check, events }
 //!             settings ─────────┘           │ effect carried out by the operator
-//!                              record ◀┘ Outcome
+//!                              record ◀┘ StepOutcome
 //! ```
 
 pub mod backoff;

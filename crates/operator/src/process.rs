@@ -9,7 +9,7 @@ use coppice_notify::outbox::Deliver;
 use coppice_notify::webhook::{WebhookClient, WebhookSettings};
 use coppice_operator::{DelivererFactory, Replica};
 use coppice_runtime::admin::{Admin, Limits, Pages, Readiness};
-use coppice_runtime::client::{Clients, load_config};
+use coppice_runtime::client::{Clients, Deadlines, load_config};
 use coppice_runtime::clock::{Clock, SeededRng};
 use coppice_runtime::events::Events;
 use coppice_runtime::lease::{Election, identity};
@@ -44,6 +44,7 @@ pub(crate) async fn run(args: Args, vital: &Handle) -> anyhow::Result<()> {
     let mut rng = SeededRng::entropy();
     let me = identity(&name, &mut rng);
     let lease = args.lease(&me, rng.next_u64());
+    lease.validate_writes(Deadlines::default().write)?;
     let (election, gate) = Election::new(for_lease, lease, clock.clone(), metrics.clone())?;
     let events = Events::new(&clients, clock.clone(), metrics.clone(), &name, SeededRng::new(rng.next_u64()));
     let setup =

@@ -13,7 +13,7 @@ use anyhow::{Context as _, bail};
 use coppice_api::CoppiceConfigSpec;
 use coppice_controllers::namespace_manager::{self, WakeError, WakePass};
 use coppice_lifecycle::PlatformSettings;
-use coppice_runtime::client::{Clients, load_config};
+use coppice_runtime::client::{Clients, Deadlines, load_config};
 use coppice_runtime::clock::{Clock, SeededRng};
 use coppice_runtime::leader::Gate;
 use coppice_runtime::lease::{Election, identity, keep, take_over};
@@ -45,6 +45,7 @@ pub(crate) async fn run(args: Args, wait: Duration) -> anyhow::Result<()> {
     let mut rng = SeededRng::entropy();
     let me = identity(&name(args.identity.as_deref()), &mut rng);
     let lease = args.lease(&me, rng.next_u64());
+    lease.validate_writes(Deadlines::default().write)?;
     let (election, gate) = Election::new(clients.clone(), lease.clone(), clock.clone(), metrics)?;
     let seized = timeout_at(deadline, take_over(&clients, &lease, &clock, is_peer)).await;
     seized.map_err(|_| {

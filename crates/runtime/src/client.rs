@@ -29,7 +29,8 @@ use crate::server_clock::ServerClock;
 /// How long requests may take, from the call to the last byte of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadlines {
-    /// Any request of [`Clients::writes`]. With the lease's renew deadline it must stay below the lease's duration: then what a leader
+    /// Any request of [`Clients::writes`]. With the lease's renew deadline it must not exceed the lease's duration
+    /// (`LeaseSettings::validate_writes`): then what a leader
     /// sent before it lost the lease has ended, one way or the other, before another replica can become leader.
     pub write: Duration,
     /// A request of [`Clients::reads`] for one object.

@@ -174,7 +174,7 @@ async fn a_follower_is_ready_when_it_has_looked_at_everything_once() {
 #[tokio::test(start_paused = true)]
 async fn a_kind_is_watched_while_somebody_needs_it() {
     let (environment, lists) = environment();
-    let readiness = environment.readiness.clone();
+    let (readiness, metrics) = (environment.readiness.clone(), environment.metrics.clone());
     let (watches, runner) = Watches::new(environment);
     let mut tasks = JoinSet::new();
     tasks.spawn(runner.run());
@@ -197,10 +197,12 @@ async fn a_kind_is_watched_while_somebody_needs_it() {
     drop(one);
     pass(Duration::from_secs(1)).await;
     assert!(matches!(store.freshness(), Freshness::Fresh(_)), "the other one still needs it");
+    assert!(metrics.encode().contains("coppice_watch_synced{kind=\"widgets\"} 1"));
     drop(two);
     pass(Duration::from_secs(1)).await;
     assert_eq!((store.freshness(), store.len()), (Freshness::NotSynced(None), 0));
     assert!(readiness.missing().is_empty(), "{:?}", readiness.missing());
+    assert!(!metrics.encode().contains("widgets"), "an alert would wait for its next sign of life");
     // Gone and needed again before the last watch has ended: the new one fills the store after that.
     drop(subscribe());
     let again = subscribe();

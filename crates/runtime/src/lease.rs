@@ -78,6 +78,18 @@ impl LeaseSettings {
         Ok(())
     }
 
+    /// Whether what a leader has sent before it lost the lease has ended, one way or the other, before another replica can lead.
+    ///
+    /// # Errors
+    /// If a write that lasts this long could reach into the other's time.
+    pub fn validate_writes(&self, longest_write: Duration) -> Result<(), SettingsError> {
+        let Self { renew_deadline, duration, .. } = *self;
+        if renew_deadline + longest_write > duration {
+            return Err(SettingsError::Writes { renew_deadline, longest_write, duration });
+        }
+        Ok(())
+    }
+
     /// The retry pause with all its jitter.
     fn max_pause(&self) -> Duration {
         self.retry + self.retry / 5
@@ -109,6 +121,19 @@ pub enum SettingsError {
     RenewDeadline {
         /// As configured.
         renew_deadline: Duration,
+        /// As configured.
+        duration: Duration,
+    },
+    /// What a leader has sent could be carried out while another leads.
+    #[error(
+        "the lease's renew deadline ({renew_deadline:?}) and the {longest_write:?} that a write may take must not be longer \
+         than its duration ({duration:?}): lengthen the duration or shorten the renew deadline"
+    )]
+    Writes {
+        /// As configured.
+        renew_deadline: Duration,
+        /// The deadline of a write.
+        longest_write: Duration,
         /// As configured.
         duration: Duration,
     },

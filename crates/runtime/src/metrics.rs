@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use coppice_api::Reason;
 use jiff::{SignedDuration, Timestamp};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -239,6 +240,16 @@ impl Metrics {
     /// The kind is being listed for the first time, and nothing is known of it yet.
     pub fn watch_unsynced(&self, kind: &'static str) {
         self.families.watch_synced.get_or_create(&ByKind { kind }).set(0);
+    }
+
+    /// The kind is not watched any more: nothing is said about it, so that no alert waits for its next sign of life.
+    pub fn watch_stopped(&self, kind: &'static str) {
+        self.families.watch_synced.remove(&ByKind { kind });
+        self.families.watch_last_activity.remove(&ByKind { kind });
+        self.families.watch_objects.remove(&ByKind { kind });
+        for reason in [Reason::Undecodable, Reason::TooLarge] {
+            self.families.watch_unreadable.remove(&ByUnreadable { kind, reason: reason.as_str() });
+        }
     }
 
     /// The kind was listed completely: this many objects, at this time.

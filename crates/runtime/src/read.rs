@@ -176,6 +176,13 @@ pub enum ListError {
     Unreadable(Unreadable),
 }
 
+impl ListError {
+    /// Whether the API server says that it is not allowed.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Api(kube::Error::Api(status)) if matches!(status.code, 401 | 403))
+    }
+}
+
 /// Every object of a kind in one namespace.
 ///
 /// # Errors

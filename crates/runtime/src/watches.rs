@@ -131,11 +131,14 @@ impl Watches {
             seed,
         };
         let (cleared, id) = (store.clone(), store.id());
+        let shown = self.0.environment.metrics.clone();
         let (store, stopped, turn) = (store.clone(), stop.clone(), self.turn((K::GROUP_PATH, K::RESOURCE)));
         let run = async move {
             let _turn = turn.lock().await;
+            shown.watch_unsynced(K::RESOURCE);
             watch.run(stopped).await;
             store.clear();
+            shown.watch_stopped(K::RESOURCE);
         };
         // Whoever runs the watches may be gone already: then nothing is watched any more.
         let _ = self.0.begun.send(run.boxed());

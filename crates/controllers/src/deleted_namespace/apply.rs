@@ -94,6 +94,7 @@ async fn namespace(
 async fn is_decided(shared: &ControllerContext, observation: &Observation) -> Result<bool, kube::Error> {
     let record = &observation.record;
     let Ok(fields) = &record.spec else { return Ok(true) };
-    let manager = read::get::<Managers>(&shared.clients.reads, &fields.namespace, &fields.manager).await?;
+    let Some(name) = fields.namespace_manager() else { return Ok(true) };
+    let manager = read::get::<Managers>(&shared.clients.reads, &fields.namespace, name).await?;
     Ok(manager.is_some_and(|manager| observe::stands_by(&manager, &record.name)))
 }

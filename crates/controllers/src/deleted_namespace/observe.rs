@@ -28,7 +28,7 @@ pub(super) enum NamespaceState {
 pub(super) struct Observation {
     pub(super) record: Arc<DeletionRecord>,
     pub(super) namespace: NamespaceState,
-    /// Whether its manager stands by the decision.
+    /// Whether whoever decided stands by the decision.
     pub(super) decided: bool,
     /// Whether it is one of the oldest, where there are too many.
     pub(super) surplus: bool,
@@ -44,8 +44,14 @@ pub(super) fn observe(
     let record = shared.deleted_namespaces.get("", &key.0)?;
     let fields = record.spec.as_deref().ok();
     let namespace = fields.map_or(NamespaceState::Unknown, |f| namespace_state(shared, &f.namespace, &f.uid));
-    let manager = fields.and_then(|f| shared.managers.get(&f.namespace, &f.manager));
-    let decided = manager.is_some_and(|manager| stands_by(&manager, &record.name));
+    let decided = fields.is_some_and(|fields| match fields.namespace_manager() {
+        Some(name) => shared
+            .managers
+            .get(&fields.namespace, name)
+            .is_some_and(|manager| stands_by(&manager, &record.name)),
+        // What another kind has decided, that kind's controller knows.
+        None => true,
+    });
     let surplus = oldest_kept.is_some_and(|oldest| oldest.is_after(&record));
     Some(Observation { namespace, decided, surplus, now: shared.now(), record })
 }

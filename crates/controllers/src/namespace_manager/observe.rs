@@ -206,7 +206,8 @@ fn refreshed<T>(
         (Fact::Known { .. }, Err(error)) => {
             let message = format!("the facts could not be read again: {error}");
             *read_error = Some(message.clone());
-            Fact::Unknown { reason: Reason::Stale, message }
+            let reason = if error.is_forbidden() { Reason::Forbidden } else { Reason::Stale };
+            Fact::Unknown { reason, message }
         }
     }
 }

@@ -108,7 +108,7 @@ fn waiting_until(
     }
 }
 
-/// Whether status describes the next step as [`watch`](super::decide) would.
+/// Whether status describes the next step as the planner would.
 fn is_next(next: &NextStep, spec: &ValidSpec, status: &NamespaceManagerStatus) -> bool {
     let judged = || spec.policies().iter().zip(&status.policies);
     let Some((policy, chosen)) = nearest(judged, |p| p.due) else { return false };

@@ -66,6 +66,12 @@ fn settings_that_cannot_work_are_refused_with_a_sentence() {
         "the lease's renew deadline (10s) must be shorter than its duration (10s), or two replicas could write at once"
     );
     assert!(bad(|s| s.retry = seconds(9)).contains("must be shorter than its renew deadline (10s)"));
+    assert_eq!(good.validate_writes(seconds(5)), Ok(()));
+    assert_eq!(
+        good.validate_writes(seconds(6)).unwrap_err().to_string(),
+        "the lease's renew deadline (10s) and the 6s that a write may take must not be longer than its duration (15s): \
+         lengthen the duration or shorten the renew deadline"
+    );
     let none = LeaseSettings { retry: Duration::ZERO, ..good.clone() };
     assert_eq!(none.validate(), Err(SettingsError::NoPause));
     let mut rng = SeededRng::new(1);

@@ -30,7 +30,7 @@ pub(super) fn cluster() -> Vec<Value> {
             &["list", "watch"],
         ),
         rule(
-            "A CronJob is scaled down by suspending it; the policy coppice-guard refuses any other change.",
+            "A CronJob is scaled down by suspending it; the policy coppice-guard-cronjobs refuses any other change.",
             "batch",
             &["cronjobs"],
             &["get", "list", "patch"],

@@ -7,12 +7,13 @@ use coppice_actions::decision::{self, Decision, Deleted, FreshFacts, Stopped};
 use coppice_actions::governor::{Reservation, ReservationError};
 use coppice_api::manager::Intent;
 use coppice_api::{DeletedNamespaceSpec, Reason};
-use coppice_kinds::Manager;
+use coppice_kinds::{Manager, Managers};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::record::StepOutcome;
 use coppice_mutants::Mutant;
 use coppice_runtime::leader::Permit;
+use coppice_runtime::object::OwnKind as _;
 
 use super::super::observe::{self, Observation};
 use super::super::plan;
@@ -124,6 +125,7 @@ impl Decision for ManagerDecision<'_> {
             namespace: namespace.name.clone(),
             uid: intent.uid.clone(),
             namespace_created: namespace.created,
+            manager_kind: Managers::KIND.to_owned(),
             manager: observation.manager.name.to_string(),
             policy: intent.policy.clone(),
             decided_at: intent.decided_at,
