@@ -22,7 +22,7 @@ use coppice_runtime::write::{self, WriteError};
 /// Other writers of the ledger are rare: this many lost races in a row mean that something is wrong.
 const MAX_ATTEMPTS: usize = 5;
 
-/// A destructive step that has been reserved: proof that budget was there and that the kill switch was off, in the very
+/// A destructive step that has been reserved: proof that budget was there and that the breaker was closed, in the very
 /// revision of the settings that the reservation replaced. Good for one step, which takes it: a
 /// [deletion](crate::delete::namespace) or a [scale-down](crate::scale::ReservedScaleDown).
 #[derive(Debug)]

@@ -43,7 +43,7 @@ pub struct CoppiceConfigSpec {
     /// platform knows them.
     #[serde(default)]
     pub protected: Protected,
-    /// The budget of destructive steps, and the kill switch. Default: each field's own.
+    /// The budget of destructive steps, and the breaker. Default: each field's own.
     #[serde(default)]
     pub governor: GovernorSpec,
     /// What tenants may ask for. Default: each field's own.
@@ -68,13 +68,19 @@ pub struct Protected {
     pub selector: Option<Selector>,
 }
 
-/// The budget of destructive steps (deleting, scaling down), and the kill switch.
+/// The budget of destructive steps (deleting, scaling down), and the breaker, which stops all of them: opened by hand
+/// (`paused`), or by a list of facts that has collapsed (`status.governor.breaker`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GovernorSpec {
-    /// The kill switch: while true no destructive step is taken. Default: false, so that an installation works.
+    /// Opens the breaker by hand: while true no destructive step is taken. Default: false, so that an installation works.
     #[serde(default)]
     pub paused: bool,
+    /// The id of the breaker (`status.governor.breaker.id`) that an administrator has looked at: it closes, and does not
+    /// open again under this id. Any other breaker stays open. Default: none, since nobody has looked at one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
+    pub acknowledge: Option<String>,
     /// Destructive steps in any 60 seconds. Default: 30, so that the namespaces of a busy CI system go in time, while a
     /// wrong policy is seen before it has done much.
     #[serde(default = "per_minute")]
@@ -99,6 +105,7 @@ impl Default for GovernorSpec {
     fn default() -> Self {
         Self {
             paused: false,
+            acknowledge: None,
             per_minute: per_minute(),
             per_hour: per_hour(),
             max_share: Percent::default(),
@@ -277,6 +284,10 @@ pub struct GovernorStatus {
     /// Steps reserved in the last hour; brought up to date once a minute.
     #[serde(default)]
     pub last_hour: u32,
+    /// The breaker that a collapse of facts has opened: no destructive step is taken until `spec.governor.acknowledge`
+    /// names it. Absent while none is open; one that is opened by `spec.governor.paused` is not shown here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub breaker: Option<Breaker>,
     /// What stops steps, and since when; absent while steps are allowed; brought up to date once a minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked: Option<Blocked>,
@@ -284,6 +295,24 @@ pub struct GovernorStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024), extend("x-kubernetes-list-type" = "atomic"))]
     pub reservations: Vec<ReservationEntry>,
+}
+
+/// A breaker that a collapse of facts has opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Breaker {
+    /// Names this breaker and no other: its source and the instant at which it opened.
+    #[schemars(length(max = 128))]
+    pub id: String,
+    /// The resource whose list collapsed, such as `pods`.
+    #[schemars(length(max = 63))]
+    pub source: String,
+    /// What was seen, for people.
+    #[schemars(length(max = 32768))]
+    pub message: String,
+    /// Since when it is open.
+    #[schemars(schema_with = "schema::status_instant")]
+    pub since: Timestamp,
 }
 
 /// Why the governor stops steps.

@@ -86,7 +86,9 @@ impl Place {
             Self::Ready => "the reason of the condition `Ready` of a NamespaceManager",
             Self::Cause => "`status.intent.reason` and `status.lastFiring.reason` of a NamespaceManager",
             Self::Result => "`status.lastFiring.result` of a NamespaceManager",
-            Self::Event => "Events about the NamespaceManager or the Namespace; also in the operator's log",
+            Self::Event => {
+                "Events about the NamespaceManager, the Namespace or CoppiceConfig; also in the operator's log"
+            }
             Self::Blocked => "the metric `coppice_blocked_total`, label `reason`",
             Self::Firings => "the metric `coppice_firings_total`, label `result`",
             Self::Unreadable => "the metric `coppice_watch_objects_unreadable`, label `reason`",
@@ -259,6 +261,12 @@ reasons! {
         SettingsMissing: [NextStep, Ready, Blocked, Log], "An administrator creates it again.";
         /// `spec.governor.paused` of CoppiceConfig is true: no destructive step is taken.
         Paused: [NextStep, Blocked, Governor], "An administrator sets it to false.";
+        /// A list of the API server lacked much of what was known, and nothing had said that it was deleted: no
+        /// destructive step is taken until an administrator has looked at it.
+        BreakerOpen: [NextStep, Event, Blocked, Governor],
+            "Find out why the list collapsed, then run `coppice acknowledge` with the id in the message.";
+        /// An administrator has acknowledged a breaker: destructive steps are taken again.
+        BreakerClosed: [Event], nothing;
         /// The budget is spent for now; `status.next.due` says until when.
         BudgetSpent: [NextStep, Blocked, Governor], "Wait, or raise the budget.";
         /// The ledger of the budget could not be read or written. The manager shows `Retrying` with the error.

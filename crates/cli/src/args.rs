@@ -10,8 +10,8 @@ use coppice_quantity::Duration;
 use jiff::Timestamp;
 
 use crate::command::{
-    completion, crds, doctor, explain, extend, hold, import, list, plan, rearm, release, simulate, version,
-    wake,
+    acknowledge, completion, crds, doctor, explain, extend, hold, import, list, plan, rearm, release,
+    simulate, version, wake,
 };
 
 /// Gives every namespace an end: shows what will happen, when and why, and lets you hold, extend or undo it.
@@ -46,6 +46,7 @@ pub(crate) enum Command {
     Extend(extend::ExtendArgs),
     Wake(wake::WakeArgs),
     Rearm(rearm::RearmArgs),
+    Acknowledge(acknowledge::AcknowledgeArgs),
     Import(import::ImportArgs),
     Crds(crds::CrdsArgs),
     Doctor(doctor::DoctorArgs),

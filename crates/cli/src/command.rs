@@ -1,5 +1,6 @@
 //! One file for each subcommand.
 
+pub(crate) mod acknowledge;
 pub(crate) mod completion;
 pub(crate) mod crds;
 pub(crate) mod doctor;
@@ -37,6 +38,7 @@ pub(crate) async fn dispatch(cli: Cli, io: &mut Io<'_>) -> Result<Exit> {
         Command::Extend(args) => extend::run(&args, connection, io).await,
         Command::Wake(args) => wake::run(&args, connection, io).await,
         Command::Rearm(args) => rearm::run(&args, connection, io).await,
+        Command::Acknowledge(args) => acknowledge::run(&args, connection, io).await,
         Command::Import(args) => import::run(&args, io),
         Command::Crds(args) => crds::run(&args, io),
         Command::Doctor(args) => doctor::run(&args, connection, io).await,

@@ -45,6 +45,11 @@ pub(crate) fn managers_api(client: &Client, namespace: Option<&str>) -> Api<Dyna
     }
 }
 
+/// The resource of the settings, read in the same way.
+pub(crate) fn configs_api(client: &Client) -> Api<DynamicObject> {
+    Api::all_with(client.clone(), &ApiResource::erase::<coppice_api::CoppiceConfig>(&()))
+}
+
 /// One manager; none if it does not exist.
 pub(crate) async fn manager(client: &Client, namespace: &str, name: &str) -> Result<Option<Manager>> {
     let what = format!("NamespaceManager {namespace}/{name} cannot be read");
@@ -200,9 +205,7 @@ impl ConfigRead {
 
 /// The settings, with a warning if there are none, or if they cannot be read.
 pub(crate) async fn config(client: &Client, warnings: &mut Vec<String>) -> ConfigRead {
-    let resource = ApiResource::erase::<coppice_api::CoppiceConfig>(&());
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-    let why = match api.get_opt(names::CONFIG_NAME).await {
+    let why = match configs_api(client).get_opt(names::CONFIG_NAME).await {
         Ok(Some(object)) => match serde_json::to_value(object).and_then(Config::from_json) {
             Ok(config) => return ConfigRead::Found(Box::new(config)),
             Err(error) => error.to_string(),

@@ -1,16 +1,17 @@
-//! Changes of a manager's spec, on behalf of the user who asks for them.
+//! Changes of the spec of a manager or of the settings, on behalf of the user who asks for them.
 //!
 //! Each change is computed from what was just read and carries its revision, so that nobody's change is overwritten
 //! unseen; after a conflict it is computed again.
 
 use anyhow::{Result, anyhow, bail};
-use kube::Client;
-use kube::api::{Patch, PatchParams, ValidationDirective};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{DynamicObject, Patch, PatchParams, ValidationDirective};
+use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use crate::args::{NamespaceOrManager, Target};
 use crate::connect::{code, failed};
-use crate::facts::Manager;
+use crate::facts::{Config, Manager};
 use crate::live::{self, managers_api};
 
 /// The field manager of everything that the command line writes.
@@ -18,7 +19,7 @@ const FIELD_MANAGER: &str = "coppice-cli";
 /// How often a change is computed again.
 const MAX_ATTEMPTS: usize = 5;
 
-/// What a change does with a manager.
+/// What a change does with an object.
 pub(crate) enum Change<T> {
     /// Merge this into spec, and give that back.
     Patch(Value, T),
@@ -69,30 +70,69 @@ pub(crate) async fn change<T>(
     mut compute: impl AsyncFnMut(&Manager) -> Result<Change<T>>,
 ) -> Result<(T, bool)> {
     let api = managers_api(client, Some(&target.namespace));
-    let params = PatchParams {
-        dry_run,
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        field_validation: Some(ValidationDirective::Strict),
-        ..PatchParams::default()
-    };
     for _ in 0..MAX_ATTEMPTS {
         let manager = existing(client, target).await?;
         let (spec, result) = match compute(&manager).await? {
             Change::Patch(spec, result) => (spec, result),
             Change::Nothing(result) => return Ok((result, false)),
         };
-        let metadata = json!({ "resourceVersion": manager.meta.resource_version, "uid": manager.meta.uid });
-        let patch = json!({ "metadata": metadata, "spec": spec });
-        match api.patch(&target.name, &params, &Patch::Merge(patch)).await {
-            Ok(_) => return Ok((result, true)),
-            Err(error) if code(&error) == Some(409) => {}
-            Err(error) => {
-                return Err(failed(&format!("NamespaceManager {target} cannot be changed"), &error));
-            }
+        if merge(&api, &format!("NamespaceManager {target}"), &manager.meta, &spec, dry_run).await? {
+            return Ok((result, true));
         }
     }
-    bail!(
-        "NamespaceManager {target} was changed by somebody else {MAX_ATTEMPTS} times while this was being written; try again"
+    Err(overtaken(&format!("NamespaceManager {target}")))
+}
+
+/// The same for the settings, which must exist.
+pub(crate) async fn change_settings<T>(
+    client: &Client,
+    dry_run: bool,
+    compute: impl Fn(&Config) -> Result<Change<T>>,
+) -> Result<T> {
+    const WHAT: &str = "CoppiceConfig coppice";
+    let api = live::configs_api(client);
+    for _ in 0..MAX_ATTEMPTS {
+        let mut warnings = Vec::new();
+        let Some(config) = live::config(client, &mut warnings).await.found() else {
+            bail!("{}", warnings.join("; "));
+        };
+        let (spec, result) = match compute(&config)? {
+            Change::Patch(spec, result) => (spec, result),
+            Change::Nothing(result) => return Ok(result),
+        };
+        if merge(&api, WHAT, &config.meta, &spec, dry_run).await? {
+            return Ok(result);
+        }
+    }
+    Err(overtaken(WHAT))
+}
+
+/// Merges a change into the spec of an object if it is as it was read; false if somebody else was faster.
+async fn merge(
+    api: &Api<DynamicObject>,
+    what: &str,
+    read: &ObjectMeta,
+    spec: &Value,
+    dry_run: bool,
+) -> Result<bool> {
+    let params = PatchParams {
+        dry_run,
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        field_validation: Some(ValidationDirective::Strict),
+        ..PatchParams::default()
+    };
+    let metadata = json!({ "resourceVersion": read.resource_version, "uid": read.uid });
+    let patch = Patch::Merge(json!({ "metadata": metadata, "spec": spec }));
+    match api.patch(read.name.as_deref().unwrap_or_default(), &params, &patch).await {
+        Ok(_) => Ok(true),
+        Err(error) if code(&error) == Some(409) => Ok(false),
+        Err(error) => Err(failed(&format!("{what} cannot be changed"), &error)),
+    }
+}
+
+fn overtaken(what: &str) -> anyhow::Error {
+    anyhow!(
+        "{what} was changed by somebody else {MAX_ATTEMPTS} times while this was being written; try again"
     )
 }
 

@@ -15,7 +15,7 @@ const NO_EVENT: &str = "no Event about it is left; Kubernetes keeps Events for a
 
 fn record(name: &str, decided: &str, spec: &Value, status: &Value) -> Value {
     let mut all = json!({
-        "namespace": "a", "uid": "ns-1", "namespaceCreated": "2026-03-01T10:00:00Z", "manager": "m", "policy": "expire",
+        "namespace": "a", "uid": "ns-1", "namespaceCreated": "2026-03-01T10:00:00Z", "manager": "m", "managerKind": "NamespaceManager", "policy": "expire",
         "decidedAt": decided, "attemptedAt": decided, "reason": "TtlElapsed",
         "evidence": {"due": "2026-03-01T12:00:01Z", "namespaceCreated": "2026-03-01T10:00:00Z"}
     });

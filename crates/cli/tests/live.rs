@@ -11,6 +11,7 @@ const MANAGERS: &str = "GET /apis/coppice.dev/v1alpha1/namespaces/a/namespaceman
 const MANAGER: &str = "GET /apis/coppice.dev/v1alpha1/namespaces/a/namespacemanagers/m";
 const PATCH: &str = "PATCH /apis/coppice.dev/v1alpha1/namespaces/a/namespacemanagers/m";
 const CONFIG: &str = "GET /apis/coppice.dev/v1alpha1/coppiceconfigs/coppice";
+const PATCH_CONFIG: &str = "PATCH /apis/coppice.dev/v1alpha1/coppiceconfigs/coppice";
 
 fn manager(revision: &str, spec: &Value, status: &Value) -> Value {
     let mut all =
@@ -54,27 +55,31 @@ fn a_write_has_the_revision_read_and_is_recomputed_after_a_conflict() {
     assert!(!uri.contains("dryRun"), "{uri}");
 }
 
+/// What `coppice doctor` says where these are the settings, and nothing else may be read.
+fn doctor(config: Value) -> String {
+    const CRD: &str = "GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions/";
+    let forbidden = || status(403, "not you");
+    let crd = |name: &str| -> &'static str { format!("{CRD}{name}.coppice.dev").leak() };
+    let script = vec![
+        (
+            "GET /version",
+            200,
+            json!({"major": "1", "minor": "36", "gitVersion": "v1.36.3", "gitCommit": "", "gitTreeState": "", "buildDate": "", "goVersion": "", "compiler": "", "platform": ""}),
+        ),
+        (crd("coppiceconfigs"), 403, forbidden()),
+        (crd("namespacemanagers"), 403, forbidden()),
+        (CONFIG, 200, config),
+    ];
+    against("coppice doctor", script).0.out
+}
+
 #[test]
 fn doctor_reports_hosts_that_an_earlier_version_stored_by_default() {
-    const CRD: &str = "GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions/";
     let doctor = |hosts: Value| {
-        let config = json!({
+        doctor(json!({
             "apiVersion": "coppice.dev/v1alpha1", "kind": "CoppiceConfig", "metadata": {"name": "coppice"},
             "spec": {"tenants": {"webhookHosts": hosts}}
-        });
-        let forbidden = || status(403, "not you");
-        let crd = |name: &str| -> &'static str { format!("{CRD}{name}.coppice.dev").leak() };
-        let script = vec![
-            (
-                "GET /version",
-                200,
-                json!({"major": "1", "minor": "36", "gitVersion": "v1.36.3", "gitCommit": "", "gitTreeState": "", "buildDate": "", "goVersion": "", "compiler": "", "platform": ""}),
-            ),
-            (crd("coppiceconfigs"), 403, forbidden()),
-            (crd("namespacemanagers"), 403, forbidden()),
-            (CONFIG, 200, config),
-        ];
-        against("coppice doctor", script).0.out
+        }))
     };
     let earlier = doctor(json!(["*.svc", "*.svc.cluster.local"]));
     assert!(earlier.contains("webhooks of every tenant may go to Services of every namespace"), "{earlier}");
@@ -414,4 +419,81 @@ fn simulate_reads_the_cluster_and_writes_nothing() {
     assert!(ran.err.contains("warning: pods cannot be listed"), "{}", ran.err);
     assert!(ran.err.contains("of 1 managed namespace, 1 would be deleted"), "{}", ran.err);
     assert!(requests.iter().all(|(method, ..)| method == "GET"), "{requests:?}");
+}
+
+const BREAKER: &str = "pods-2026-03-01T12:00:00Z";
+
+/// The settings with an open breaker, and this governor.
+fn with_breaker(governor: &Value) -> Value {
+    let breaker = json!({
+        "id": BREAKER, "source": "pods", "since": "2026-03-01T12:00:00Z",
+        "message": "a list of pods lacked 60 of the 60 that were known",
+    });
+    json!({
+        "apiVersion": "coppice.dev/v1alpha1", "kind": "CoppiceConfig",
+        "metadata": {"name": "coppice", "uid": "u-1", "resourceVersion": "1", "generation": 1},
+        "spec": {"governor": governor},
+        "status": {"governor": {"breaker": breaker}}
+    })
+}
+
+#[test]
+fn acknowledge_names_the_breaker_that_is_open_and_says_what_it_was() {
+    let script = |governor: &Value| {
+        let settings = with_breaker(governor);
+        vec![
+            (CONFIG, 200, settings.clone()),
+            (PATCH_CONFIG, 409, status(409, "changed")),
+            (PATCH_CONFIG, 200, settings),
+        ]
+    };
+    let (ran, requests) = against(&format!("coppice acknowledge {BREAKER}"), script(&json!({})));
+    let line = format!(
+        "breaker {BREAKER} acknowledged: a list of pods lacked 60 of the 60 that were known; what is due is done now, within \
+         the budget\n"
+    );
+    assert_eq!((ran.code, ran.out, ran.err.as_str()), (0, line, ""));
+    let patch = json!({
+        "metadata": {"resourceVersion": "1", "uid": "u-1"}, "spec": {"governor": {"acknowledge": BREAKER}}
+    });
+    assert_eq!(requests.last().unwrap().2, patch);
+    assert_eq!(requests.iter().filter(|(method, ..)| method == "PATCH").count(), 2, "again after a conflict");
+    let dry = format!("coppice acknowledge {BREAKER} --dry-run");
+    let (ran, requests) = against(&dry, script(&json!({"paused": true})));
+    assert!(ran.out.contains("acknowledged (server dry run): "), "{}", ran.out);
+    assert!(ran.err.contains("spec.governor.paused is true"), "{}", ran.err);
+    assert!(requests.last().unwrap().1.contains("dryRun=All"));
+}
+
+#[test]
+fn acknowledge_writes_nothing_about_a_breaker_that_is_not_open() {
+    let acknowledge = |id: &str, settings: Value| {
+        let (ran, requests) = against(&format!("coppice acknowledge {id}"), vec![(CONFIG, 200, settings)]);
+        assert!(requests.iter().all(|(method, ..)| method == "GET"), "{requests:?}");
+        ran
+    };
+    let ran = acknowledge("jobs-2026-03-01T12:00:00Z", with_breaker(&json!({})));
+    let error = format!(
+        "error: no breaker \"jobs-2026-03-01T12:00:00Z\" is open; the one that is: {BREAKER} (a list of pods lacked 60 of the \
+         60 that were known)\n"
+    );
+    assert_eq!((ran.code, ran.err), (1, error));
+    let ran = acknowledge(BREAKER, with_breaker(&json!({"acknowledge": BREAKER})));
+    assert_eq!((ran.code, ran.out), (0, format!("breaker {BREAKER} was acknowledged before\n")));
+    let mut closed = with_breaker(&json!({}));
+    closed["status"] = json!({});
+    let ran = acknowledge(BREAKER, closed);
+    assert!(ran.code == 1 && ran.err.contains("there is nothing to acknowledge"), "{}", ran.err);
+}
+
+#[test]
+fn doctor_reports_a_breaker_until_it_is_acknowledged() {
+    let open = doctor(with_breaker(&json!({})));
+    assert!(
+        open.contains("the breaker is open since 2026-03-01T12:00:00Z (30m ago): a list of pods"),
+        "{open}"
+    );
+    assert!(open.contains(&format!("`coppice acknowledge {BREAKER}`")), "{open}");
+    let closed = doctor(with_breaker(&json!({"acknowledge": BREAKER})));
+    assert!(!closed.contains("breaker"), "{closed}");
 }

@@ -74,16 +74,25 @@ fn explain_of_what_is_not_there_says_so() {
 }
 
 #[test]
-fn the_budget_and_the_kill_switch_stop_destructive_steps() {
+fn the_breaker_stops_destructive_steps() {
     let paused =
         cluster().replace("tenants: {webhookHosts", "governor: {paused: true}\n    tenants: {webhookHosts");
     let ran = run("coppice explain tests/e2e -f -", &paused);
-    assert!(ran.out.contains("its condition holds, but the kill switch is on"), "{}", ran.out);
+    assert!(ran.out.contains("its condition holds, but Coppice is paused"), "{}", ran.out);
     assert!(
         ran.out.contains("[Paused]") && ran.out.contains("as soon as nothing stands in the way"),
         "{}",
         ran.out
     );
+    let breaker = coppice_lifecycle::breaker::opened("pods", 60, 60, "2026-03-01T12:00:00Z".parse().unwrap());
+    let status = serde_json::json!({ "governor": { "breaker": breaker } });
+    let settings = "tenants: {webhookHosts";
+    let open = cluster().replace(
+        "  spec:\n    tenants: {webhookHosts",
+        &format!("  status: {status}\n  spec:\n    {settings}"),
+    );
+    let ran = run("coppice explain tests/e2e -f -", &open);
+    assert!(ran.out.contains("`coppice acknowledge pods-2026-03-01T12:00:00Z` [BreakerOpen]"), "{}", ran.out);
 }
 
 #[test]

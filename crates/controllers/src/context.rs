@@ -9,10 +9,12 @@ use coppice_api::CoppiceConfigSpec;
 use coppice_api::config::GovernorStatus;
 use coppice_api::names::CONFIG_NAME;
 use coppice_kinds::{Config, Configs, DeletedNamespaces, Jobs, Managers, Namespaces, Pods};
+use coppice_lifecycle::breaker;
 use coppice_lifecycle::settings::{PlatformSettings, ScaleKind};
 use coppice_notify::outbox::Outbox;
 use coppice_quantity::time::ServerTime;
 use coppice_runtime::client::Clients;
+use coppice_runtime::collapse::Collapse;
 use coppice_runtime::events::Events;
 use coppice_runtime::leader::{Gate, Permit};
 use coppice_runtime::metrics::Metrics;
@@ -22,6 +24,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::metrics::LifecycleMetrics;
+use crate::noticed_breaker::NoticedBreaker;
 
 /// Namespace and name of a `NamespaceManager`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,6 +87,8 @@ pub struct ControllerContext {
     pub deleted_namespaces: Store<DeletedNamespaces>,
     /// Where destructive steps are reserved.
     pub governor: Governor,
+    /// The breaker that is open here, before the ledger has it.
+    pub noticed_breaker: NoticedBreaker,
     outbox: RwLock<Option<(String, Outbox<ManagerKey>)>>,
     settings: RwLock<Option<CompiledSettings>>,
 }
@@ -113,6 +118,7 @@ impl ControllerContext {
             configs: Store::default(),
             deleted_namespaces: Store::default(),
             governor: Governor::default(),
+            noticed_breaker: NoticedBreaker::default(),
             outbox: RwLock::new(None),
             settings: RwLock::new(None),
         }
@@ -153,9 +159,43 @@ impl ControllerContext {
         Instant::now() + ahead.min(FAR)
     }
 
-    /// The compiled form of the cached settings, and the budget's ledger. Settings that are missing, or cannot be understood, allow
-    /// nothing.
+    /// The compiled form of the cached settings, and the budget's ledger with the breaker that is open. Settings that are
+    /// missing, or cannot be understood, allow nothing.
     pub fn settings(&self) -> (Arc<PlatformSettings>, GovernorStatus) {
+        let (settings, ledger) = self.cached_settings();
+        let budget = self.with_breaker(&settings, ledger);
+        (settings, budget)
+    }
+
+    /// A ledger under these settings, with the breaker that is open: also one that the ledger does not have yet, or did not
+    /// have when it was read.
+    pub fn with_breaker(&self, settings: &PlatformSettings, ledger: GovernorStatus) -> GovernorStatus {
+        // In this order: what was noticed is forgotten only when the cached ledger has it.
+        let noticed = self.noticed_breaker.get();
+        let known = noticed.or_else(|| self.configs.get("", CONFIG_NAME)?.status.governor.breaker.clone());
+        breaker::with_noticed(&settings.config.governor, ledger, known.as_ref())
+    }
+
+    /// Opens the breaker, here and at once; the leader writes it into the ledger.
+    pub fn collapsed(&self, collapse: Collapse) {
+        let Collapse { resource, before, missing } = collapse;
+        let opened = breaker::opened(resource, before, missing, self.now());
+        let (settings, ledger) = self.cached_settings();
+        let (id, message) = (opened.id.clone(), opened.message.clone());
+        if self.noticed_breaker.notice(&settings.config.governor, &ledger, opened) {
+            tracing::error!(%id, "the breaker opens: {message}; find out why, then run `coppice acknowledge {id}`");
+        } else {
+            tracing::error!("{message}; the breaker is open already");
+        }
+    }
+
+    /// Forgets the breaker that was noticed here, if the cached settings show that it is in the ledger or acknowledged.
+    pub(crate) fn forget_recorded_breaker(&self) {
+        let (settings, ledger) = self.cached_settings();
+        self.noticed_breaker.forget_recorded(&settings.config.governor, &ledger);
+    }
+
+    fn cached_settings(&self) -> (Arc<PlatformSettings>, GovernorStatus) {
         let Some(config) = self.configs.get("", CONFIG_NAME) else {
             let missing =
                 || PlatformSettings::missing(&self.setup.own_namespace, self.setup.scale_kinds.clone());

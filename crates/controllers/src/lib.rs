@@ -8,6 +8,7 @@ mod context;
 pub mod deleted_namespace;
 mod metrics;
 pub mod namespace_manager;
+mod noticed_breaker;
 
 pub use context::{ControllerContext, ManagerKey, OperatorOptions};
 pub use metrics::LifecycleMetrics;

@@ -20,6 +20,7 @@ pub struct LifecycleMetrics {
     webhook_attempts: Family<ByResult, Counter>,
     governor_reserved: Gauge,
     governor_limit: Gauge,
+    breaker_open: Family<BySource, Gauge>,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -41,6 +42,11 @@ struct ByFiring {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByReason {
     reason: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct BySource {
+    source: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -69,6 +75,7 @@ impl LifecycleMetrics {
             webhook_attempts: Family::default(),
             governor_reserved: Gauge::default(),
             governor_limit: Gauge::default(),
+            breaker_open: Family::default(),
         };
         metrics.register(|registry| this.register(registry));
         this
@@ -88,6 +95,8 @@ impl LifecycleMetrics {
         to.register("governor_reserved_last_hour", help, self.governor_reserved.clone());
         let help = "Destructive steps that the governor allows in an hour";
         to.register("governor_limit_per_hour", help, self.governor_limit.clone());
+        let help = "Whether this source keeps the breaker open, which stops every destructive step: 1 or 0";
+        to.register("breaker_open", help, self.breaker_open.clone());
     }
 
     /// This many managers are in this phase.
@@ -126,6 +135,11 @@ impl LifecycleMetrics {
         self.governor_reserved.set(whole(reserved_last_hour));
         self.governor_limit.set(whole(limit_per_hour));
     }
+
+    /// Whether the breaker is open because of this source: a resource whose list collapsed, or `spec` (`paused`).
+    pub fn breaker_open(&self, source: &'static str, open: bool) {
+        self.breaker_open.get_or_create(&BySource { source }).set(i64::from(open));
+    }
 }
 
 #[cfg(test)]
@@ -143,6 +157,8 @@ mod tests {
         metrics.blocked("Paused");
         metrics.webhook_attempt("delivered");
         metrics.governor(4, 100);
+        metrics.breaker_open("pods", true);
+        metrics.breaker_open("spec", false);
         let text = registry.encode();
         for line in [
             "coppice_managers{phase=\"Watching\"} 2",
@@ -153,6 +169,8 @@ mod tests {
             "coppice_webhook_attempts_total{result=\"delivered\"} 1",
             "coppice_governor_reserved_last_hour 4",
             "coppice_governor_limit_per_hour 100",
+            "coppice_breaker_open{source=\"pods\"} 1",
+            "coppice_breaker_open{source=\"spec\"} 0",
             "# HELP coppice_managers Managers, by phase.",
             "# HELP coppice_deleted_namespaces Records of deletions of namespaces, by phase.",
             "# HELP coppice_firings Steps of policies that fired, by how they ended.",

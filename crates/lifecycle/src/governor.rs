@@ -8,6 +8,7 @@ use coppice_api::Reason;
 use coppice_api::config::{Blocked, GovernorSpec, GovernorStatus, ReservationEntry};
 use jiff::{SignedDuration, Timestamp};
 
+use crate::breaker;
 use coppice_mutants::{Mutant, active};
 use coppice_quantity::time::ClockUncertainty;
 
@@ -17,7 +18,7 @@ const HOUR: SignedDuration = SignedDuration::from_secs(3600);
 /// Why no step may be taken now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denied {
-    /// `Paused` or `BudgetSpent`.
+    /// `Paused`, `BreakerOpen` or `BudgetSpent`; `ClockSkew` of a reservation.
     pub reason: Reason,
     /// The message.
     pub message: String,
@@ -67,9 +68,12 @@ fn remaining(
     if settings.paused && !active(Mutant::PauseIgnored) {
         return Err(Denied {
             reason: Reason::Paused,
-            message: "the kill switch is on (spec.governor.paused of CoppiceConfig/coppice)".to_owned(),
+            message: "Coppice is paused (spec.governor.paused of CoppiceConfig/coppice is true)".to_owned(),
             retry_at: None,
         });
+    }
+    if let Some(open) = breaker::open(settings, budget) {
+        return Err(breaker::denied(open));
     }
     let hourly = hourly_limit(settings, managed);
     let minutely = if active(Mutant::PerMinuteIgnored) { u32::MAX } else { settings.per_minute };
@@ -137,6 +141,7 @@ pub fn reserve(
     let budget = GovernorStatus {
         hourly_limit: hourly_limit(settings, managed),
         last_hour,
+        breaker: budget.breaker.clone(),
         blocked: None,
         reservations,
     };
@@ -208,7 +213,7 @@ fn in_window(at: Timestamp, window: SignedDuration, now: Timestamp) -> bool {
     now.duration_since(at) < window
 }
 
-fn round_up(at: Timestamp, seconds: i64) -> Timestamp {
+pub(crate) fn round_up(at: Timestamp, seconds: i64) -> Timestamp {
     let whole = at.as_second() + i64::from(at.subsec_nanosecond() > 0);
     let up = whole + (seconds - whole.rem_euclid(seconds)) % seconds;
     Timestamp::from_second(up).unwrap_or(at)

@@ -11,6 +11,7 @@
 
 pub mod backoff;
 pub mod body;
+pub mod breaker;
 pub mod condition;
 mod digest;
 pub mod facts;

@@ -45,7 +45,7 @@ pub enum Mutant {
     DormancyIgnored,
     /// `rearm` counts whatever firing it names.
     RearmNeverExpires,
-    /// The kill switch is ignored.
+    /// `paused` is ignored.
     PauseIgnored,
     /// `perMinute` is ignored.
     PerMinuteIgnored,

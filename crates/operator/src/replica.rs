@@ -123,6 +123,10 @@ impl Replica {
             readiness: self.readiness.clone(),
             intervals: self.intervals,
             seed: self.queue.seed,
+            on_collapse: {
+                let shared = Arc::clone(shared);
+                Arc::new(move |collapse| shared.collapsed(collapse))
+            },
         };
         let mut runner = Runner::new(environment, shared.gate.clone(), self.queue.clone(), stop);
         let managers = runner.add(NamespaceManagers::new(Arc::clone(shared)));

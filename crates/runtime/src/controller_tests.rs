@@ -43,7 +43,8 @@ fn environment() -> (WatchEnvironment, Arc<AtomicUsize>) {
     let (metrics, server_clock) = (Metrics::new("test"), ServerClock::new(clock.clone()));
     let clients = Clients::over(&service, Deadlines::default(), &server_clock, &metrics);
     let (readiness, intervals) = (Readiness::new(), ResyncIntervals::default());
-    (WatchEnvironment { clients, clock, metrics, readiness, intervals, seed: 0 }, lists)
+    let on_collapse = Arc::new(|_| {});
+    (WatchEnvironment { clients, clock, metrics, readiness, intervals, seed: 0, on_collapse }, lists)
 }
 
 /// Counts how often it reconciles each widget; the first time, it panics.

@@ -1,7 +1,7 @@
 //! The foundation of every controller.
 //!
 //! - Reading: [`client`] (two clients with deadlines), [`watch`] and [`store`] (caches), [`read`] (fresh reads), [`kind`] (what is
-//!   kept of an object), [`object`] (our own kinds).
+//!   kept of an object), [`object`] (our own kinds), [`collapse`] (lists that lack much of what was known).
 //! - Deciding when: [`clock`], [`server_clock`], [`queue`].
 //! - Running: [`controller`] (what a controller is, and the runner of all of them), [`watches`] (shared by them).
 //! - Writing: [`lease`] and [`leader`] (who may), [`write`](mod@write) (how), [`events`].
@@ -10,6 +10,7 @@
 pub mod admin;
 pub mod client;
 pub mod clock;
+pub mod collapse;
 pub mod controller;
 pub mod decode;
 pub mod error;

@@ -8,6 +8,7 @@ use coppice_api::Reason;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::collapse::Comparison;
 use crate::decode::{Item, Unreadable};
 use crate::intervals::ResyncIntervals;
 use crate::kind::Kind;
@@ -296,6 +297,8 @@ impl<K: Kind> Store<K> {
             context: Arc::clone(&self.context().borrow()),
             namespaces: BTreeMap::new(),
             unreadable: UnreadableObjects::default(),
+            listed: 0,
+            known: 0,
         }
     }
 
@@ -329,6 +332,19 @@ impl<K: Kind> Inner<K> {
     fn unreadable(&self, namespace: &str) -> Option<&Unreadable> {
         let places = &self.unreadable.places;
         places.get(namespace).or_else(|| places.get(""))?.values().next()
+    }
+
+    /// Whether there is such an object, understood or not.
+    fn has(&self, namespace: &str, name: &str) -> bool {
+        let understood = |list: &Vec<Arc<K::Object>>| list.binary_search_by(|t| K::name(t).cmp(name)).is_ok();
+        self.namespaces.get(namespace).is_some_and(understood)
+            || self.unreadable.places.get(namespace).is_some_and(|all| all.contains_key(name))
+    }
+
+    /// How many objects there are, understood or not.
+    fn count(&self) -> usize {
+        let understood: usize = self.namespaces.values().map(Vec::len).sum();
+        understood + self.unreadable.places.values().map(BTreeMap::len).sum::<usize>()
     }
 
     /// True if it was there.
@@ -404,11 +420,17 @@ pub(crate) struct Relist<K: Kind> {
     pub(crate) context: Arc<K::Context>,
     namespaces: Objects<K>,
     unreadable: UnreadableObjects,
+    /// How many objects there are in it.
+    listed: usize,
+    /// How many of those the store has.
+    known: usize,
 }
 
 impl<K: Kind> Relist<K> {
     pub(crate) fn push(&mut self, item: Item<K::Object>) {
         let namespace = item.object_ref.namespace;
+        self.listed += 1;
+        self.known += usize::from(self.store.read(|inner| inner.has(&namespace, &item.object_ref.name)));
         let mut object = match item.object {
             Ok(object) => object,
             Err(unreadable) => {
@@ -419,6 +441,12 @@ impl<K: Kind> Relist<K> {
         K::compact(&mut object);
         let known = self.store.get(&namespace, K::name(&object)).filter(|known| **known == object);
         self.namespaces.entry(namespace).or_default().push(known.unwrap_or_else(|| Arc::new(object)));
+    }
+
+    /// How the list compares with what the store has, understood or not.
+    pub(crate) fn compare(&self) -> Comparison {
+        let before = self.store.read(Inner::count);
+        Comparison { before, missing: before.saturating_sub(self.known), listed: self.listed }
     }
 }
 

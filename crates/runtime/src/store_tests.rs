@@ -215,3 +215,21 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn a_list_knows_how_much_it_lacks_of_what_there_is_understood_or_not() {
+    let store = Store::<Things>::default();
+    for (namespace, name) in [("a", "x"), ("a", "y"), ("b", "x")] {
+        store.put(item(namespace, name, Ok(Thing(name, 1))));
+    }
+    store.put(item("b", "odd", Err(invalid("odd"))));
+    store.put(item("c", "odd", Err(invalid("odd"))));
+    let mut list = store.relist();
+    let lacks = |before, missing, listed| Comparison { before, missing, listed };
+    assert_eq!(list.compare(), lacks(5, 5, 0));
+    list.push(item("a", "x", Ok(Thing("x", 2))));
+    list.push(item("b", "odd", Ok(Thing("odd", 1))));
+    list.push(item("b", "x", Err(invalid("x"))));
+    list.push(item("c", "new", Ok(Thing("new", 1))));
+    assert_eq!(list.compare(), lacks(5, 2, 4), "a/y and c/odd");
+}

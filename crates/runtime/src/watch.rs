@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admin::Check;
 use crate::client::Clients;
 use crate::clock::Clock;
+use crate::collapse::{Collapse, OnCollapse};
 use crate::decode::{self, Event, Item, Unreadable};
 use crate::intervals::ResyncIntervals;
 use crate::kind::Kind;
@@ -49,6 +50,8 @@ pub struct Watch<K: Kind> {
     pub check: Check,
     /// What it wakes.
     pub changed: Changed,
+    /// What is called when a list has collapsed.
+    pub on_collapse: OnCollapse,
     /// How often to look for missed events.
     pub intervals: ResyncIntervals,
     /// [`WatchEnvironment::seed`](crate::watches::WatchEnvironment::seed).
@@ -149,6 +152,8 @@ impl<K: Kind> Watch<K> {
     /// Lists everything, replaces the store in one step and wakes for what differs; after a gap, for every object.
     async fn list(&self, gap: bool) -> Result<String, kube::Error> {
         let since = gap.then(|| self.clock.monotonic());
+        // What is kept now may be less than what was kept before: then it cannot be compared.
+        let comparable = !matches!(self.store.freshness(), Freshness::NotSynced(_));
         let mut list = self.store.relist();
         let mut cursor = read::Cursor::default();
         let revision = loop {
@@ -158,6 +163,11 @@ impl<K: Kind> Watch<K> {
                 break page.revision;
             }
         };
+        let comparison = list.compare();
+        if comparable && comparison.is_collapse(gap) {
+            let (before, missing) = (comparison.before, comparison.missing);
+            (self.on_collapse)(Collapse { resource: K::RESOURCE, before, missing });
+        }
         let before = self.store.unreadable();
         let differing = self.store.replace(list, since);
         self.metrics.watch_synced(K::RESOURCE, self.store.len(), self.clock.now());
@@ -333,3 +343,7 @@ fn explain(error: &kube::Error, what: &str, resource: &str) -> Problem {
 #[cfg(test)]
 #[path = "watch_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "watch_collapse_tests.rs"]
+mod collapse_tests;

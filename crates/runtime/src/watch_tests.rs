@@ -17,12 +17,12 @@ use crate::client::Deadlines;
 use crate::kind::testing::{Wanted, WebWidgets, Widgets};
 use crate::server_clock::ServerClock;
 
-fn widget(namespace: &str, name: &str, size: &Value) -> Value {
+pub(super) fn widget(namespace: &str, name: &str, size: &Value) -> Value {
     json!({"metadata": {"name": name, "namespace": namespace, "resourceVersion": "3"}, "size": size})
 }
 
 /// A watch of widgets over an API server, whether it is ready, and what it wakes.
-fn watch_over<K: Kind, S>(service: &S) -> (Watch<K>, Readiness, Arc<Mutex<Vec<String>>>)
+pub(super) fn watch_over<K: Kind, S>(service: &S) -> (Watch<K>, Readiness, Arc<Mutex<Vec<String>>>)
 where
     S: Service<Request<Body>, Response = Response<axum::body::Body>, Error = BoxError>,
     S: Clone + Send + 'static,
@@ -40,6 +40,7 @@ where
         metrics,
         check: readiness.register("widgets"),
         changed: Arc::new(move |namespace, name| log.lock().unwrap().push(format!("{namespace}/{name}"))),
+        on_collapse: Arc::new(|_| {}),
         intervals: ResyncIntervals::default(),
         seed: 0,
     };
@@ -124,11 +125,11 @@ async fn watches_that_are_cut_short_are_not_believed_nor_opened_without_a_pause(
     assert!(watches <= 30, "{watches} watches were opened");
 }
 
-fn is_watch(request: &Request<Body>) -> bool {
+pub(super) fn is_watch(request: &Request<Body>) -> bool {
     request.uri().query().is_some_and(|query| query.contains("watch=true"))
 }
 
-fn event(kind: &str, object: &Value) -> String {
+pub(super) fn event(kind: &str, object: &Value) -> String {
     format!("{}\n", json!({"type": kind, "object": object}))
 }
 
@@ -260,4 +261,19 @@ async fn what_is_kept_follows_the_context() {
     send(&web_widget("n", "d", 0));
     settle().await;
     assert_eq!((kept(&store), lists()), (named(&["a"], true), 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn to_keep_less_than_before_is_no_collapse() {
+    let (mut watch, _, server) = web_watch();
+    watch.on_collapse = Arc::new(|collapse| panic!("{collapse:?}"));
+    let store = watch.store.clone();
+    let mut running = std::pin::pin!(watch.run(CancellationToken::new()));
+    let mut settle = async || assert!(timeout(Duration::from_secs(1), &mut running).await.is_err());
+    *server.widgets.lock().unwrap() = (0..60).map(|n| web_widget("n", &format!("w{n:02}"), 0)).collect();
+    settle().await;
+    assert_eq!(store.len(), 60);
+    store.set_context(Wanted { generation: 1, labels: false });
+    settle().await;
+    assert_eq!((store.len(), matches!(store.freshness(), Freshness::Fresh(_))), (0, true));
 }

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admin::Readiness;
 use crate::client::Clients;
 use crate::clock::Clock;
+use crate::collapse::OnCollapse;
 use crate::intervals::ResyncIntervals;
 use crate::kind::Kind;
 use crate::metrics::Metrics;
@@ -36,6 +37,8 @@ pub struct WatchEnvironment {
     pub intervals: ResyncIntervals,
     /// Another one in each replica, so that they do not list at the same time.
     pub seed: u64,
+    /// What is called when the list of any kind has collapsed.
+    pub on_collapse: OnCollapse,
 }
 
 /// The watches of a program. Clones share them.
@@ -110,7 +113,7 @@ impl Watches {
     }
 
     fn begin<K: Kind>(&self, store: &Store<K>) -> Slot {
-        let WatchEnvironment { clients, clock, metrics, readiness, intervals, seed } =
+        let WatchEnvironment { clients, clock, metrics, readiness, intervals, seed, on_collapse } =
             self.0.environment.clone();
         let (subscribers, stop) = (Subscribers::default(), CancellationToken::new());
         let woken = Arc::clone(&subscribers);
@@ -127,6 +130,7 @@ impl Watches {
                     changed(namespace, name);
                 }
             }),
+            on_collapse,
             intervals,
             seed,
         };

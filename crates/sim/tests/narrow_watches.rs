@@ -1,6 +1,7 @@
 //! A watch by labels, of metadata alone, on the API server in memory.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use coppice_runtime::admin::Readiness;
@@ -86,8 +87,15 @@ async fn an_object_that_leaves_the_selector_is_gone_and_one_that_enters_it_is_th
     send(writes, "POST", config_maps, config_map("b", "db")).await;
 
     let (readiness, intervals) = (Readiness::new(), ResyncIntervals::default());
-    let environment =
-        WatchEnvironment { clients: clients.clone(), clock, metrics, readiness, intervals, seed: 0 };
+    let environment = WatchEnvironment {
+        clients: clients.clone(),
+        clock,
+        metrics,
+        readiness,
+        intervals,
+        seed: 0,
+        on_collapse: Arc::new(|collapse| panic!("{collapse:?}")),
+    };
     let (watches, runner) = Watches::new(environment);
     let running = tokio::spawn(runner.run());
     let store = Store::<WebConfigMaps>::default();

@@ -105,7 +105,7 @@ fn what_was_begun_goes_on_from_where_it_is() {
 }
 
 #[test]
-fn the_budget_and_the_kill_switch_bind_here_too() {
+fn the_budget_and_paused_bind_here_too() {
     let config = |governor: &Value| {
         json!({
             "apiVersion": "coppice.dev/v1alpha1", "kind": "CoppiceConfig", "metadata": { "name": "coppice" },

@@ -37,7 +37,7 @@ const CASES: [(Mutant, &str, Invariant); 42] = [
     (Mutant::ProtectionIgnored, "ttl-fires", Invariant::Protected),
     (Mutant::DormancyIgnored, "rearm", Invariant::Once),
     (Mutant::RearmNeverExpires, "rearm", Invariant::Once),
-    (Mutant::PauseIgnored, "kill-switch", Invariant::Paused),
+    (Mutant::PauseIgnored, "paused", Invariant::Paused),
     (Mutant::PerMinuteIgnored, "budget", Invariant::PerMinute),
     (Mutant::PerHourIgnored, "hourly", Invariant::PerHour),
     (Mutant::ShareIgnored, "share", Invariant::Share),

@@ -1,4 +1,4 @@
-//! A scale-down of 400 workloads is stopped in the middle: a hold, `suspend` and the kill switch are honoured within five seconds.
+//! A scale-down of 400 workloads is stopped in the middle: a hold, `suspend` and `paused` are honoured within five seconds.
 
 use std::collections::BTreeSet;
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 type Test = anyhow::Result<()>;
 
 /// Runs `coppice` as a user: exit code, standard output, standard error.
-async fn coppice(
+pub(crate) async fn coppice(
     test_cluster: &TestCluster,
     user: &str,
     args: &[&str],

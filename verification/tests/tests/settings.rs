@@ -1,4 +1,4 @@
-//! The platform's settings, the budget, the kill switch, and rights that are missing.
+//! The platform's settings, the budget, `paused`, and rights that are missing.
 
 use anyhow::ensure;
 use coppice_plane::{ADMIN, OPERATOR};
@@ -20,7 +20,7 @@ async fn waits_for(test_cluster: &TestCluster, namespace: &str, reason: &str) ->
 }
 
 #[test]
-fn the_kill_switch_stops_what_is_due_and_lets_it_go_on() -> Test {
+fn paused_stops_what_is_due_and_lets_it_go_on() -> Test {
     on_own_plane(async {
         let test_cluster = TestCluster::start_without_pods().await?;
         settings(&test_cluster, "{governor: {paused: true}}").await?;

@@ -4,6 +4,7 @@
 //! A new file here is a module of this program, or it does not run.
 
 mod access_control;
+mod breaker;
 mod cli;
 mod clock;
 mod conformance;
@@ -11,12 +12,12 @@ mod crash;
 mod demo;
 mod faults;
 mod input;
-mod kill_switch;
 mod large_namespaces;
 mod lifecycle;
 mod service_accounts;
 mod settings;
 mod sim;
+mod stopped_scale_down;
 mod uninstall;
 mod unreadable_objects;
 mod user_controls;

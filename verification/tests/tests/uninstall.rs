@@ -80,7 +80,7 @@ fn wake_all_takes_over_wakes_everything_and_fails_where_something_stays_scaled_d
             ensure!(recorded(&test_cluster, namespace).await?.len() == 5);
             test_cluster.kubectl(ADMIN, &["delete", "deployment", "gone", "-n", namespace]).await?;
         }
-        // Neither the kill switch nor protection stops waking.
+        // Neither `paused` nor protection stops waking.
         let pause = r#"{"spec":{"governor":{"paused":true}}}"#;
         test_cluster
             .kubectl(ADMIN, &["patch", "coppiceconfig", "coppice", "--type=merge", "-p", pause])

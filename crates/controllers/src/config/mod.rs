@@ -1,4 +1,5 @@
 //! Creates `CoppiceConfig/coppice` on the very first start and the webhook key, and reports in status what is in force.
+//! Writes the breaker that was noticed into the ledger, and removes the one that was acknowledged.
 //!
 //! Watches `CoppiceConfig`; acts on the leader alone. `observe → plan → apply → report`.
 //!
@@ -56,10 +57,13 @@ impl Controller for Settings {
     type Key = SettingsKey;
     const NAME: &'static str = "coppiceconfig";
 
-    /// Woken by settings that their status is not about: they were edited, or are gone.
+    /// Woken by settings that their status is not about: they were edited, or are gone. Woken by a breaker that is noticed.
     fn subscribe(self: &Arc<Self>, watches: &Watches, queue: &Queue<SettingsKey>) -> Vec<Subscription> {
+        let noticed = queue.clone();
+        self.shared.noticed_breaker.wakes(move || noticed.add(SettingsKey));
         let (shared, queue) = (Arc::clone(&self.shared), queue.clone());
         let wake = move |_: &str, _: &str| {
+            shared.forget_recorded_breaker();
             let config = shared.configs.get("", CONFIG_NAME);
             if config.is_none_or(|c| c.status.observed_generation != Some(c.generation)) {
                 queue.add(SettingsKey);
@@ -125,7 +129,9 @@ async fn reconcile(shared: &Arc<ControllerContext>) -> Result<Option<SigningKey>
             break;
         };
         apply::apply(shared, &permit, &observation, step).await?;
+        let before = observation;
         observation = observe::observe(shared).await?;
+        report::breaker_changed(shared, &before, &observation);
     }
     report::report(shared, &observation);
     Ok(observation.key.and_then(Result::ok))

@@ -1,5 +1,6 @@
 //! The settings and the webhook key, straight from the API server.
 
+use coppice_api::config::Breaker;
 use coppice_api::names::{CONFIG_NAME, WEBHOOK_KEY_SECRET};
 use coppice_kinds::{Config, Configs};
 use coppice_notify::key::{KeyError, SigningKey};
@@ -32,6 +33,8 @@ pub(super) struct Observation {
     pub(super) config: Option<Config>,
     /// The key; none if the Secret does not exist, an error if it holds no key.
     pub(super) key: Option<Result<SigningKey, KeyProblem>>,
+    /// The breaker that this replica has noticed; none if it knows that the ledger has one.
+    pub(super) noticed: Option<Breaker>,
 }
 
 pub(super) async fn observe(shared: &ControllerContext) -> Result<Observation, SettingsError> {
@@ -50,5 +53,5 @@ pub(super) async fn observe(shared: &ControllerContext) -> Result<Observation, S
         let Ok(text) = String::from_utf8(bytes.0) else { return Err(KeyProblem::NoText { place }) };
         SigningKey::from_secret(text.trim()).map_err(|source| KeyProblem::Invalid { place, source })
     });
-    Ok(Observation { config, key })
+    Ok(Observation { config, key, noticed: shared.noticed_breaker.get() })
 }

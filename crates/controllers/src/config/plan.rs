@@ -1,9 +1,10 @@
 //! What is missing, one step at a time. Pure.
 
 use coppice_api::condition::{self, ConditionState, READY};
+use coppice_api::config::GovernorSpec;
 use coppice_api::{CoppiceConfigStatus, Reason};
 use coppice_lifecycle::PlatformSettings;
-use coppice_lifecycle::governor;
+use coppice_lifecycle::{breaker, governor};
 use jiff::Timestamp;
 
 use super::observe::Observation;
@@ -45,9 +46,16 @@ pub(super) fn plan(
         Ok(spec) => {
             problems
                 .extend(PlatformSettings::new((**spec).clone(), &setup.own_namespace, Vec::new()).problems);
-            status.governor = governor::current_budget(&spec.governor, &status.governor, managed, now);
+            let ledger = breaker::with_noticed(&spec.governor, status.governor, observation.noticed.as_ref());
+            status.governor = governor::current_budget(&spec.governor, &ledger, managed, now);
         }
-        Err(error) => problems.push(format!("{error}; every destructive step is paused")),
+        Err(error) => {
+            problems.push(format!("{error}; every destructive step is paused"));
+            // What is acknowledged is not known: nothing.
+            let unacknowledged = GovernorSpec::default();
+            status.governor =
+                breaker::with_noticed(&unacknowledged, status.governor, observation.noticed.as_ref());
+        }
     }
     problems.extend(key.as_ref().err().map(|e| format!("{e}; webhooks wait: correct or delete the Secret")));
     set_ready(&mut status, config.generation, &problems, now);
@@ -63,3 +71,7 @@ fn set_ready(status: &mut CoppiceConfigStatus, generation: i64, problems: &[Stri
     let state = ConditionState { status: value, reason: reason.to_string(), message };
     condition::set(&mut status.conditions, READY, state, generation, now);
 }
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -1,9 +1,18 @@
-//! Reports what is in force: metrics and logs.
+//! Reports what is in force: metrics, Events and logs.
 
 use coppice_api::Reason;
+use coppice_api::config::{Breaker, GovernorSpec};
+use coppice_kinds::{Config, DeletedNamespaces, Jobs, Managers, Namespaces, Pods};
+use coppice_lifecycle::breaker;
+use coppice_runtime::kind::Kind as _;
+use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::observe::Observation;
 use crate::context::ControllerContext;
+
+/// What can open the breaker by itself: the lists that are watched.
+const SOURCES: [&str; 5] =
+    [Namespaces::RESOURCE, Pods::RESOURCE, Jobs::RESOURCE, Managers::RESOURCE, DeletedNamespaces::RESOURCE];
 
 pub(super) fn report(shared: &ControllerContext, observation: &Observation) {
     let Some(config) = &observation.config else {
@@ -14,7 +23,48 @@ pub(super) fn report(shared: &ControllerContext, observation: &Observation) {
     };
     let budget = &config.status.governor;
     shared.lifecycle_metrics.governor(budget.last_hour.into(), budget.hourly_limit.into());
+    let settings =
+        config.spec.as_ref().map_or_else(|_| GovernorSpec::default(), |spec| spec.governor.clone());
+    let open = breaker::with_noticed(&settings, budget.clone(), observation.noticed.as_ref()).breaker;
+    for source in SOURCES {
+        shared
+            .lifecycle_metrics
+            .breaker_open(source, open.as_ref().is_some_and(|breaker| breaker.source == source));
+    }
+    shared.lifecycle_metrics.breaker_open("spec", settings.paused);
     for condition in config.status.conditions.iter().filter(|c| c.status == "False") {
         tracing::warn!(reason = %condition.reason, "CoppiceConfig/coppice: {}", condition.message);
+    }
+}
+
+/// Reports that the breaker of the ledger was opened or closed between two observations.
+pub(super) fn breaker_changed(shared: &ControllerContext, before: &Observation, after: &Observation) {
+    let (Some(old), Some(config)) = (&before.config, &after.config) else { return };
+    let (known, now) = (old.status.governor.breaker.as_ref(), config.status.governor.breaker.as_ref());
+    // Of settings that were deleted and created again, the breaker was not closed by anybody.
+    if known == now || old.uid != config.uid {
+        return;
+    }
+    let publish = |reason: Reason, note: String| {
+        let warning = reason == Reason::BreakerOpen;
+        tracing::warn!(%reason, "CoppiceConfig/coppice: {note}");
+        shared.events.publish(reference(config), warning, reason.as_str(), "Govern", &note);
+    };
+    if let Some(Breaker { id, .. }) = known {
+        publish(Reason::BreakerClosed, format!("{id} was acknowledged: it stops no step any more"));
+    }
+    if let Some(Breaker { id, message, .. }) = now {
+        let note = format!("{message}; no step is taken until somebody runs `coppice acknowledge {id}`");
+        publish(Reason::BreakerOpen, note);
+    }
+}
+
+fn reference(config: &Config) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("coppice.dev/v1alpha1".to_owned()),
+        kind: Some("CoppiceConfig".to_owned()),
+        name: Some(config.name.to_string()),
+        uid: Some(config.uid.to_string()),
+        ..ObjectReference::default()
     }
 }

@@ -56,11 +56,14 @@ pub(super) fn with(shared: &ControllerContext, key: &ManagerKey, manager: Manage
 }
 
 fn observation(shared: &ControllerContext, key: &ManagerKey, manager: Arc<Manager>) -> Observation {
+    let namespace = shared.namespaces.get("", &key.namespace);
+    let (pods, jobs) = (fact(shared, &shared.pods, key, "pods"), fact(shared, &shared.jobs, key, "jobs"));
+    // After the facts: a list that collapses opens the breaker before it shows in a cache.
     let (settings, budget) = shared.settings();
     Observation {
-        namespace: shared.namespaces.get("", &key.namespace),
-        pods: fact(shared, &shared.pods, key, "pods"),
-        jobs: fact(shared, &shared.jobs, key, "jobs"),
+        namespace,
+        pods,
+        jobs,
         settings,
         budget,
         managed: shared.managed(),
@@ -132,7 +135,7 @@ impl Observation {
     /// The same, under the settings and the budget that were reserved under.
     pub(super) fn under(mut self, shared: &ControllerContext, reservation: &Reservation) -> Self {
         self.settings = shared.settings_of(&reservation.settings);
-        self.budget = reservation.budget.clone();
+        self.budget = shared.with_breaker(&self.settings, reservation.budget.clone());
         self
     }
 

@@ -15,7 +15,7 @@ use coppice_sim::{Done, OPERATOR};
 
 /// A decision may rest on what was read so long before its request is sent: two seconds (H3), and what it takes to send it.
 const READ: Duration = Duration::from_millis(2200);
-/// The kill switch, a hold and `suspend` are honoured within this time, also while many workloads are scaled down.
+/// `paused`, a hold and `suspend` are honoured within this time, also while many workloads are scaled down.
 const HONOURED: Duration = Duration::from_secs(5);
 /// Records of deletions are kept for so long.
 const RECORDS_KEPT: Duration = Duration::from_hours(30 * 24);

@@ -24,7 +24,7 @@ pub fn all() -> Vec<Scenario> {
         policy_removed_while_due(),
         scaled_down_and_woken(),
         webhook_with_a_flaky_receiver(),
-        kill_switch_pulled_while_due(),
+        paused_while_due(),
         notice_and_hold(),
         budget_of_two_a_minute(),
         manager_deleted_while_due(),
@@ -200,9 +200,9 @@ fn webhook_with_a_flaky_receiver() -> Scenario {
     scenario
 }
 
-fn kill_switch_pulled_while_due() -> Scenario {
+fn paused_while_due() -> Scenario {
     let mut scenario = scenario(
-        "kill-switch",
+        "paused",
         "three namespaces become due after everything was paused; a minute later it goes on",
     );
     for name in ["a", "b", "c"] {

@@ -100,7 +100,7 @@ fn what_lost_events_contained_is_read_before_anything_is_deleted() -> Test {
         replica.seen("the ttl ends, and the hold is in the way", 0, &conflict).await?;
         test_cluster.phase("hold-unseen", "m", "Held").await?;
 
-        // The kill switch.
+        // `paused`.
         let settings = hide_events(&replica, Match::any().resource("coppiceconfigs"));
         paused(test_cluster, true).await?;
         let mark = replica.proxy.trace().last();

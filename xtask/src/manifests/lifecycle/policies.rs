@@ -4,7 +4,7 @@
 //!   by name alone, touch a protected one, or give a workload any size but zero and, from zero, another.
 //! - `coppice-guard-cronjobs` leaves that account nothing of a `CronJob` but `spec.suspend`.
 //! - `coppice-guard-own` leaves it its own Events, one Secret and one Lease, where RBAC cannot name objects.
-//! - `coppice-guard-settings` adds what `CoppiceConfig` protects, and its kill switch.
+//! - `coppice-guard-settings` adds what `CoppiceConfig` protects, and `paused`.
 //! - `coppice-status` keeps everybody else from writing status, which decisions rest on.
 
 use coppice_api::names::{

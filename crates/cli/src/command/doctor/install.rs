@@ -1,8 +1,11 @@
 //! Is Coppice installed, and does it work?
 
+use coppice_api::Reason;
 use coppice_api::condition::{self, READY};
+use coppice_api::config::Blocked;
 use coppice_api::manager::Phase;
 use coppice_api::names::{CONFIG_NAME, LEASE_NAME};
+use coppice_lifecycle::breaker;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -190,8 +193,19 @@ async fn config(client: &Client, now: Timestamp) -> Finding {
     if config.spec.as_ref().is_ok_and(|s| s.governor.paused) {
         bad(
             &mut finding,
-            "the kill switch is on: nothing is deleted or scaled down (spec.governor.paused)".to_owned(),
+            "Coppice is paused: nothing is deleted or scaled down (spec.governor.paused)".to_owned(),
         );
+    }
+    let governor = &config.status.governor;
+    if let Some(open) =
+        config.spec.as_ref().map_or(governor.breaker.as_ref(), |s| breaker::open(&s.governor, governor))
+    {
+        let since = print::instant_from(open.since, now);
+        bad(
+            &mut finding,
+            format!("the breaker is open since {since}: {}; nothing is deleted or scaled down", open.message),
+        );
+        finding = finding.advise(format!("find out why, then run `coppice acknowledge {}`", open.id));
     }
     if config.spec.as_ref().is_ok_and(|s| s.tenants.webhook_hosts == OLD_DEFAULT_HOSTS) {
         bad(
@@ -204,7 +218,8 @@ async fn config(client: &Client, now: Timestamp) -> Finding {
              of receivers that several namespaces share, such as \"hook.ci.svc\"",
         );
     }
-    if let Some(blocked) = &config.status.governor.blocked {
+    let by_breaker = |blocked: &&Blocked| blocked.reason == Reason::BreakerOpen.as_str();
+    if let Some(blocked) = governor.blocked.as_ref().filter(|blocked| !by_breaker(blocked)) {
         let since = print::instant_from(blocked.since, now);
         bad(
             &mut finding,

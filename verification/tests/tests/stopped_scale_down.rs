@@ -1,4 +1,4 @@
-//! What stops a scale-down that is under way: the kill switch, a hold, and `suspend`.
+//! What stops a scale-down that is under way: `paused`, a hold, and `suspend`.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -105,7 +105,7 @@ async fn interrupted(
 }
 
 #[test]
-fn the_kill_switch_stops_a_scale_down_under_way_and_lets_it_go_on() -> Test {
+fn paused_stops_a_scale_down_under_way_and_lets_it_go_on() -> Test {
     on_own_plane(async {
         const COUNT: usize = 400;
         let testbed = FaultTestbed::start_without_pods().await?;

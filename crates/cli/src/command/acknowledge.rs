@@ -1,0 +1,87 @@
+//! `coppice acknowledge`: closes a breaker that somebody has looked at.
+
+use anyhow::{Result, bail};
+use clap::Args;
+use coppice_lifecycle::breaker;
+use serde_json::json;
+
+use crate::args::{ConnectionArgs, WriteArgs};
+use crate::connect::connect;
+use crate::facts::Config;
+use crate::write::{Change, change_settings, dry_run_suffix};
+use crate::{Exit, Io};
+
+/// Close the breaker that a collapsed list has opened
+///
+/// While it is open, nothing is deleted or scaled down. Find out first why the list collapsed: from then on Coppice relies
+/// on what the API server lists. Sets spec.governor.acknowledge of CoppiceConfig; a breaker of another id stays open.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  coppice doctor                                            says which breaker is open
+  coppice acknowledge pods-2026-12-01T18:00:00Z --dry-run   checks it, and changes nothing
+  coppice acknowledge pods-2026-12-01T18:00:00Z
+
+Exit codes: 0 acknowledged, also if it was before; 1 error, 2 usage.")]
+pub(crate) struct AcknowledgeArgs {
+    /// The id of the breaker, as status, Events and `coppice doctor` show it
+    #[arg(value_name = "ID")]
+    id: String,
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+/// What was found.
+struct Acknowledgment {
+    /// What the breaker says; none if it was acknowledged before.
+    message: Option<String>,
+    /// Whether `paused` stops every step too.
+    paused: bool,
+}
+
+pub(crate) async fn run(
+    args: &AcknowledgeArgs,
+    connection: &ConnectionArgs,
+    io: &mut Io<'_>,
+) -> Result<Exit> {
+    let client = connect(connection, io).await?.client;
+    let done = change_settings(&client, args.write.dry_run, |config| acknowledge(&args.id, config)).await?;
+    let (id, suffix) = (&args.id, dry_run_suffix(args.write.dry_run));
+    match done.message {
+        None => writeln!(io.screen(), "breaker {id} was acknowledged before")?,
+        Some(message) => writeln!(
+            io.screen(),
+            "breaker {id} acknowledged{suffix}: {message}; what is due is done now, within the budget"
+        )?,
+    }
+    if done.paused {
+        io.print_note(
+            "note: spec.governor.paused is true: nothing is deleted or scaled down until it is false",
+        )?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn acknowledge(id: &str, config: &Config) -> Result<Change<Acknowledgment>> {
+    if let Some(error) = &config.status_error {
+        bail!("which breaker is open is not known: {error}");
+    }
+    let governor = match &config.spec {
+        Ok(spec) => &spec.governor,
+        Err(error) => bail!("CoppiceConfig coppice: {error}; correct it first"),
+    };
+    let paused = governor.paused;
+    if governor.acknowledge.as_deref() == Some(id) {
+        return Ok(Change::Nothing(Acknowledgment { message: None, paused }));
+    }
+    match breaker::open(governor, &config.status.governor) {
+        None => bail!("no breaker {id:?} is open, and no other: there is nothing to acknowledge"),
+        Some(open) if open.id != id => {
+            bail!("no breaker {id:?} is open; the one that is: {} ({})", open.id, open.message)
+        }
+        Some(open) => {
+            let message = Some(open.message.clone());
+            let patch = json!({ "governor": { "acknowledge": id } });
+            Ok(Change::Patch(patch, Acknowledgment { message, paused }))
+        }
+    }
+}
