@@ -10,11 +10,11 @@ use jiff::SignedDuration;
 /// What a fault hits. Everything is counted over the whole run and over all replicas, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FaultTarget {
-    /// A write of the operator, those of its Lease apart.
+    /// A write of a replica, those of Leases apart.
     Write(u64),
     /// A write of the Lease.
     Lease(u64),
-    /// A read of the operator; the opening of a watch is one.
+    /// A read of a replica; the opening of a watch is one.
     Read(u64),
     /// An event of a watch, on its way to a replica.
     Event(u64),

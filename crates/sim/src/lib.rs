@@ -1,11 +1,12 @@
-//! A Kubernetes API server in memory, in virtual time, and runs of the real operator on it.
+//! A Kubernetes API server in memory, in virtual time, and runs of the real operator on it, or of another [`Program`].
 //!
-//! [`server`] is the API server: a state machine without clock, network or randomness. A [run](run::run) puts the real
-//! operator on it, some replicas of it, plays a [scenario], injects [faults](fault), and records what the API server
+//! [`server`] is the API server: a state machine without clock, network or randomness. A [run](run::run) puts replicas of
+//! programs on it, such as the real operator, plays a [scenario], injects [faults](fault), and records what the API server
 //! saw. One seed decides every random choice; the same seed gives the same trace, byte by byte.
 
 pub mod fault;
 pub mod http;
+mod operator;
 pub mod receiver;
 mod replica;
 pub mod run;
@@ -17,5 +18,6 @@ pub mod trace;
 mod transport;
 mod watch_stream;
 
-pub use replica::ReplicaSettings;
-pub use simulation::{Done, OPERATOR};
+pub use operator::Operator;
+pub use replica::{Program, ReplicaContext, ReplicaSettings};
+pub use simulation::Done;

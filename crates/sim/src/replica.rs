@@ -1,75 +1,72 @@
-//! The real operator in a run: started, killed, started again.
+//! Programs, and their replicas in a run: started, killed, started again.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use coppice_controllers::{ControllerContext, OperatorOptions};
-use coppice_notify::outbox::Deliver;
-use coppice_notify::webhook::{Delivered, SendError, WebhookRequest};
-use coppice_operator::{DelivererFactory, Replica};
-use coppice_runtime::admin::Readiness;
 use coppice_runtime::client::{Clients, Deadlines};
 use coppice_runtime::clock::{Clock, SeededRng};
-use coppice_runtime::events::Events;
-use coppice_runtime::intervals::ResyncIntervals;
-use coppice_runtime::lease::{Election, LeaseSettings};
 use coppice_runtime::metrics::Metrics;
-use coppice_runtime::queue::QueueSettings;
 use coppice_runtime::server_clock::ServerClock;
-use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use jiff::SignedDuration;
-use tokio::runtime::Handle;
 
 use crate::fault::rng;
-use crate::receiver::ReceiverBehavior;
 use crate::simulation::Simulation;
 use crate::trace::Actor;
 use crate::transport::Transport;
 
 /// How long after its end a replica is started again.
 const RESTART: Duration = Duration::from_secs(3);
-/// How long a webhook waits for an answer.
-const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A program that runs on clients of the simulated API server until it is stopped.
+pub trait Program: Send + Sync {
+    /// The user that the API server knows it as.
+    fn account(&self) -> &'static str;
+
+    /// Namespace and name of the Lease that its replicas compete for.
+    fn lease(&self) -> (&str, &str);
+
+    /// One life of a replica. It is dropped when the replica is killed; a replica that ends is started again.
+    fn run(&self, context: ReplicaContext) -> BoxFuture<'static, anyhow::Result<()>>;
+}
+
+/// What a replica has in one of its lives.
+pub struct ReplicaContext {
+    /// By which name it holds the Lease: no other replica has the same, and no other life of this one.
+    pub identity: String,
+    /// Its clock, which may be wrong.
+    pub clock: Clock,
+    /// Decides its random choices.
+    pub rng: SeededRng,
+    pub(crate) transport: Transport,
+}
+
+impl ReplicaContext {
+    /// Clients of the API server, under the account of the program.
+    pub fn clients(&self, server_clock: &ServerClock, metrics: &Metrics) -> Clients {
+        Clients::over(&self.transport, Deadlines::default(), server_clock, metrics)
+    }
+}
 
 /// How a replica is set up.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ReplicaSettings {
+    /// What it runs.
+    pub program: Arc<dyn Program>,
     /// By how much its clock is wrong.
     pub clock_error: SignedDuration,
     /// When its clock is set right, from the beginning of the run.
     pub clock_set_right: Option<Duration>,
     /// When it is set besides, from the beginning of the run, and how much later it shows then.
     pub clock_jumps: Vec<(Duration, SignedDuration)>,
-    /// The startup configuration of the operator.
-    pub setup: OperatorOptions,
-    /// How often it looks for missed events.
-    pub intervals: ResyncIntervals,
-    /// The lease's duration, renew deadline and retry pause; none for the program's defaults.
-    pub lease: Option<[Duration; 3]>,
-}
-
-impl Default for ReplicaSettings {
-    /// As the program is installed, except for lists of bulk kinds.
-    fn default() -> Self {
-        Self {
-            clock_error: SignedDuration::ZERO,
-            clock_set_right: None,
-            clock_jumps: Vec::new(),
-            setup: OperatorOptions { own_namespace: "coppice-system".to_owned(), scale_kinds: Vec::new() },
-            intervals: intervals(),
-            lease: None,
-        }
-    }
-}
-
-/// The program's, with as many lists of bulk kinds as of others: a run in which an event was lost ends after the next one.
-fn intervals() -> ResyncIntervals {
-    let program = ResyncIntervals::default();
-    ResyncIntervals { relist_bulk: program.relist, ..program }
 }
 
 impl ReplicaSettings {
+    /// A replica of a program, with a clock that is right.
+    pub fn new(program: Arc<dyn Program>) -> Self {
+        Self { program, clock_error: SignedDuration::ZERO, clock_set_right: None, clock_jumps: Vec::new() }
+    }
+
     /// By how much its clock is wrong at a time, from the beginning of the run.
     pub fn clock_error_at(&self, at: Duration) -> SignedDuration {
         let set_right = self.clock_set_right.is_some_and(|right| right <= at);
@@ -108,36 +105,17 @@ async fn run(
     incarnation: u32,
     settings: ReplicaSettings,
 ) -> anyhow::Result<()> {
-    let mut rng = rng(simulation.seed(), 2 + replica as u64 * 1000, incarnation.into());
+    let rng = rng(simulation.seed(), 2 + replica as u64 * 1000, incarnation.into());
     let clock = simulation.clock().shifted(settings.clock_error_at(simulation.elapsed()));
     let set_clock = set_clock(simulation.clone(), clock.clone(), settings.clone());
-    let metrics = Metrics::new("sim");
-    let server_clock = ServerClock::new(clock.clone()).with_intervals(settings.intervals);
-    let transport = Transport { simulation: simulation.clone(), replica, incarnation };
-    let clients = Clients::over(&transport, Deadlines::default(), &server_clock, &metrics);
-    let me = format!("replica-{replica}.{incarnation}");
-    let ReplicaSettings { setup, intervals, lease: times, .. } = settings;
-    let mut lease = LeaseSettings {
-        seed: rng.next_u64(),
-        ..LeaseSettings::new(&setup.own_namespace, "coppice-operator", &me)
-    };
-    if let Some([duration, renew_deadline, retry]) = times {
-        lease = LeaseSettings { duration, renew_deadline, retry, ..lease };
-    }
-    let (election, gate) = Election::new(clients.clone(), lease, clock.clone(), metrics.clone())?;
-    let events = Events::new(&clients, clock.clone(), metrics.clone(), &me, SeededRng::new(rng.next_u64()));
-    let shared: Arc<ControllerContext> =
-        Arc::new(ControllerContext::new(setup, clients, server_clock, gate, metrics, events));
-    let queue = QueueSettings { seed: rng.next_u64(), ..QueueSettings::default() };
-    let sender: DelivererFactory = Arc::new(move |_| {
-        Ok(Arc::new(SimulatedDeliverer { simulation: simulation.clone(), replica, incarnation })
-            as Arc<dyn Deliver>)
-    });
-    let replica = Replica::new(shared, queue, Readiness::new(), sender).with_intervals(intervals);
+    let account = settings.program.account();
+    let transport = Transport { simulation, replica, incarnation, account };
+    let identity = Actor::Replica { replica, incarnation }.to_string();
+    let running = settings.program.run(ReplicaContext { identity, clock, rng, transport });
     tokio::select! {
         biased;
         () = set_clock => Ok(()),
-        ended = replica.serve(election, Handle::current(), std::future::pending()) => ended,
+        ended = running => ended,
     }
 }
 
@@ -154,41 +132,4 @@ async fn set_clock(simulation: Simulation, clock: Clock, settings: ReplicaSettin
         error = wrong;
     }
     std::future::pending::<()>().await;
-}
-
-/// Brings webhooks to the receiver of the run.
-struct SimulatedDeliverer {
-    simulation: Simulation,
-    replica: usize,
-    incarnation: u32,
-}
-
-impl Deliver for SimulatedDeliverer {
-    fn deliver(&self, request: WebhookRequest) -> BoxFuture<'_, Result<Delivered, SendError>> {
-        let transport = Transport {
-            simulation: self.simulation.clone(),
-            replica: self.replica,
-            incarnation: self.incarnation,
-        };
-        async move {
-            tokio::time::sleep(transport.simulation.latency()).await;
-            transport.wait_if_dead().await;
-            if !transport.simulation.cut_off(transport.replica).is_zero() {
-                tokio::time::sleep(WEBHOOK_TIMEOUT).await;
-                return Err(SendError::Timeout { after: WEBHOOK_TIMEOUT });
-            }
-            let at = transport.simulation.elapsed();
-            let (reaction, answer) = transport.simulation.with(|state| state.receiver.attempt(at, &request));
-            transport.simulation.note(Actor::Receiver, format!("{reaction:?} {}", request.id));
-            let pause = if reaction == ReceiverBehavior::TakesSilently {
-                WEBHOOK_TIMEOUT
-            } else {
-                transport.simulation.latency()
-            };
-            tokio::time::sleep(pause).await;
-            transport.wait_if_dead().await;
-            answer
-        }
-        .boxed()
-    }
 }

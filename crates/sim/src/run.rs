@@ -1,7 +1,7 @@
 //! One run: a scenario, a seed, and faults.
 
 use std::pin::pin;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use coppice_mutants::Mutant;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::fault::{DateFault, Fault, FaultRates, Faults, PlannedFault};
 use crate::receiver::{Received, Receiver};
-use crate::replica::{ReplicaSettings, keep_running};
+use crate::replica::{Program, ReplicaSettings, keep_running};
 use crate::scenario::objects::{config, done, namespace};
 use crate::scenario::{Scenario, ScriptAction};
 use crate::server::{Change, Request, Server};
@@ -40,16 +40,17 @@ pub struct RunPlan {
     pub fault_rates: Option<FaultRates>,
     /// What is wrong with the dates of answers.
     pub dates: Option<DateFault>,
-    /// By how much each replica's clock is wrong, and how they are set up.
+    /// The replicas: what each runs, and by how much its clock is wrong.
     pub replicas: Vec<ReplicaSettings>,
     /// A deliberate bug of the operator.
     pub mutant: Option<Mutant>,
 }
 
 impl RunPlan {
-    /// A run in which nothing goes wrong.
-    pub fn without_faults(scenario: Scenario, seed: u64) -> Self {
-        let replicas = vec![ReplicaSettings::default(); scenario.replicas];
+    /// A run in which nothing goes wrong. Each program has as many replicas as the scenario says.
+    pub fn without_faults(programs: &[Arc<dyn Program>], scenario: Scenario, seed: u64) -> Self {
+        let each = |program| vec![ReplicaSettings::new(Arc::clone(program)); scenario.replicas];
+        let replicas = programs.iter().flat_map(each).collect();
         Self { scenario, seed, faults: Vec::new(), fault_rates: None, dates: None, replicas, mutant: None }
     }
 }
@@ -62,24 +63,31 @@ pub struct RunRecord<'a> {
     pub lasted: Duration,
     /// Every change of an object, in order.
     pub changes: &'a [Change],
-    /// Every write that the operator sent.
+    /// Every write that a replica sent.
     pub done: &'a [Done],
-    /// When the operator read something, the opening of watches and its Lease apart.
+    /// When a replica read something, the opening of watches and Leases apart.
     pub reads: &'a [Duration],
     /// What the receiver of webhooks got.
     pub received: &'a [Received],
     /// Requests, answers and faults, in order.
     pub trace: &'a Trace,
-    /// The operator's replicas.
+    /// The replicas.
     pub replicas: &'a [ReplicaSettings],
     /// What the scenario's people tried, and could not do.
     pub refused: &'a [String],
     /// The faults that there were.
     pub fired: &'a [PlannedFault],
-    /// How many writes the operator sent, those of its Lease apart.
+    /// How many writes the replicas sent, those of Leases apart.
     pub writes: u64,
-    /// How many events were on their way to it.
+    /// How many events were on their way to them.
     pub events: u64,
+}
+
+impl RunRecord<'_> {
+    /// Whether a change was made by a program that ran, and not by people or the rest of Kubernetes.
+    pub fn is_own(&self, change: &Change) -> bool {
+        self.replicas.iter().any(|replica| replica.program.account() == &*change.user)
+    }
 }
 
 /// Runs a plan to its end, and answers what is made of its record.
@@ -136,7 +144,7 @@ async fn run_async<R>(plan: &RunPlan, judge: impl FnOnce(&RunRecord<'_>) -> R) -
     } + QUIET;
     let mut refused = Vec::new();
     // The next list recovers missed events.
-    let waits = tokio::time::timeout(until + RELISTED, play(&simulation, &plan.scenario, &mut refused));
+    let waits = tokio::time::timeout(until + RELISTED, play(&simulation, plan, &mut refused));
     if waits.await.is_err() {
         refused.push("what somebody waited for has not happened".to_owned());
     }
@@ -165,8 +173,8 @@ async fn run_async<R>(plan: &RunPlan, judge: impl FnOnce(&RunRecord<'_>) -> R) -
 }
 
 /// Plays the script.
-async fn play(simulation: &Simulation, scenario: &Scenario, refused: &mut Vec<String>) {
-    for act in &scenario.script {
+async fn play(simulation: &Simulation, plan: &RunPlan, refused: &mut Vec<String>) {
+    for act in &plan.scenario.script {
         tokio::time::sleep(act.at.saturating_sub(simulation.elapsed())).await;
         loop {
             let mut revised = pin!(simulation.revised());
@@ -180,8 +188,10 @@ async fn play(simulation: &Simulation, scenario: &Scenario, refused: &mut Vec<St
             tokio::time::sleep(simulation.away()).await;
         }
         let ScriptAction::Request(asks) = &act.action else {
-            if let Some(leader) = simulation.leader() {
-                simulation.kill(leader);
+            for (n, replica) in plan.replicas.iter().enumerate() {
+                if simulation.leader(replica.program.lease()) == Some(n) {
+                    simulation.kill(n);
+                }
             }
             continue;
         };

@@ -1,4 +1,4 @@
-//! What people and the cluster do in a run, while the operator works: the same in every run, whatever the faults.
+//! What people and the cluster do in a run, while the programs work: the same in every run, whatever the faults.
 
 pub mod objects;
 
@@ -21,7 +21,7 @@ pub struct Scenario {
     pub script: Vec<ScriptStep>,
     /// What the receiver of webhooks does, attempt by attempt.
     pub receiver: Vec<ReceiverBehavior>,
-    /// How many replicas of the operator run.
+    /// How many replicas of each program run.
     pub replicas: usize,
     /// What cannot be read, from when until when: the end of a path. Always answered with 503.
     pub unreadable: Option<(&'static str, Duration, Duration)>,
@@ -51,7 +51,7 @@ pub struct ScriptStep {
 pub enum ScriptAction {
     /// A request, made from the state of the cluster.
     Request(Arc<dyn Fn(&Server) -> Request + Send + Sync>),
-    /// The replica that holds the lease is killed.
+    /// The replica that holds the lease is killed, of each program.
     KillLeader,
 }
 

@@ -6,6 +6,7 @@ pub mod svg_timeline;
 mod timeline;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -17,6 +18,7 @@ use serde_json::{Value, json};
 pub use timeline::{ManagerForecast, TimelineEntry};
 
 use crate::fault::Faults;
+use crate::operator::Operator;
 use crate::receiver::Receiver;
 use crate::replica::{ReplicaSettings, keep_running};
 use crate::run::{RUN_START, installed};
@@ -88,15 +90,14 @@ pub fn simulate(request: &SimulationRequest) -> anyhow::Result<Forecast> {
             state.trace.stop_recording();
             state.server.revision()
         });
-        let settings = ReplicaSettings {
+        let operator = Operator {
             setup: request.setup.clone(),
             intervals: ResyncIntervals::for_simulation(),
             lease: Some(LEASE),
-            ..ReplicaSettings::default()
         };
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn(simulation.clone().run_cluster_in_order());
-        tasks.spawn(keep_running(simulation.clone(), 0, settings));
+        tasks.spawn(keep_running(simulation.clone(), 0, ReplicaSettings::new(Arc::new(operator))));
         tokio::time::sleep(request.lasts).await;
         let (timeline, managers) =
             simulation.with(|state| timeline::read(&state.server, copied, request.began));

@@ -1,4 +1,4 @@
-//! Everything around the operator: the API server, the other controllers, the time, and what goes wrong. One seed decides it all.
+//! Everything around the programs of a run: the API server, the other controllers, the time, and what goes wrong. One seed decides it all.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,9 +15,6 @@ use crate::receiver::Receiver;
 use crate::server::models::Models;
 use crate::server::{Request, Server, ServerReply};
 use crate::trace::{Actor, Trace, TraceLine};
-
-/// Under which name the API server knows the operator.
-pub const OPERATOR: &str = "system:serviceaccount:coppice-system:coppice";
 
 /// Clones are the same simulation.
 #[derive(Clone)]
@@ -49,9 +46,9 @@ pub(crate) struct State {
     pub(crate) away_until: Duration,
     /// Each replica's present life, and how to end it.
     pub(crate) incarnations: Vec<Incarnation>,
-    /// Writes of the operator as the API server carried them out.
+    /// Writes of the replicas as the API server carried them out.
     pub(crate) done: Vec<Done>,
-    /// When the operator read something, the opening of watches and its Lease apart.
+    /// When a replica read something, the opening of watches and Leases apart.
     pub(crate) reads: Vec<Duration>,
     /// How often the API server has notified all watches that their revisions are gone.
     pub(crate) compactions: u64,
@@ -68,7 +65,7 @@ pub(crate) struct Incarnation {
     pub(crate) cut_until: Duration,
 }
 
-/// A write of the operator that the API server carried out.
+/// A write of a replica that the API server carried out.
 #[derive(Clone, Debug)]
 pub struct Done {
     /// When it was sent, which is when it was decided.
@@ -176,7 +173,7 @@ impl Simulation {
         rng.between(Duration::from_millis(1), Duration::from_millis(most))
     }
 
-    /// A request of somebody else than the operator. It is answered at once.
+    /// A request of somebody else than a replica. It is answered at once.
     pub(crate) fn request(&self, who: Actor, request: &Request) -> ServerReply {
         let now = self.0.clock.now();
         let answer = self.with(|state| {
@@ -237,11 +234,10 @@ impl Simulation {
         self.with(|state| state.away_until).saturating_sub(self.elapsed())
     }
 
-    /// Who holds the lease.
-    pub(crate) fn leader(&self) -> Option<usize> {
+    /// Which replica holds a Lease, by namespace and name.
+    pub(crate) fn leader(&self, (namespace, name): (&str, &str)) -> Option<usize> {
         self.with(|state| {
-            let lease =
-                state.server.object("coordination.k8s.io", "leases", "coppice-system", "coppice-operator")?;
+            let lease = state.server.object("coordination.k8s.io", "leases", namespace, name)?;
             let (replica, _) =
                 lease["spec"]["holderIdentity"].as_str()?.strip_prefix("replica-")?.split_once('.')?;
             replica.parse().ok()

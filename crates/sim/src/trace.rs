@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Who does something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Actor {
-    /// A replica of the operator, in one of its lives: the first is 0, and each restart begins another.
+    /// A replica of a program, in one of its lives: the first is 0, and each restart begins another.
     Replica {
         /// Which replica.
         replica: usize,

@@ -18,7 +18,7 @@ use tower::{BoxError, Service};
 
 use crate::fault::{Fault, RequestKind};
 use crate::server::{Body as Answered, Request, Response as Reply, ServerReply};
-use crate::simulation::{Done, OPERATOR, Simulation, code_of, describe};
+use crate::simulation::{Done, Simulation, code_of, describe};
 use crate::trace::Actor;
 use crate::watch_stream::WatchStream;
 
@@ -28,6 +28,8 @@ pub(crate) struct Transport {
     pub(crate) simulation: Simulation,
     pub(crate) replica: usize,
     pub(crate) incarnation: u32,
+    /// The user that the API server knows the replica as.
+    pub(crate) account: &'static str,
 }
 
 /// Frames of a watch as they come.
@@ -150,7 +152,7 @@ impl Transport {
         let (now, at, who) = (self.simulation.clock().now(), self.simulation.elapsed(), self.who());
         let answer = self.simulation.with(|state| {
             let before = state.server.revision();
-            let answer = state.server.handle(now, OPERATOR, request);
+            let answer = state.server.handle(now, self.account, request);
             if request.method == Method::GET {
                 let routine = request.query.contains("watch=true") || request.path.contains("/leases");
                 state.reads.extend((!routine).then_some(at));

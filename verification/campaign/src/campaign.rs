@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use jiff::SignedDuration;
+use coppice_sim::fault::{Fault, FaultTarget, PlannedFault};
+use coppice_sim::scenario::Scenario;
 
-use crate::oracle::EndState;
+use crate::oracle::{EndState, STEPS};
 use crate::run::{RunPlan, RunResult, run};
-use crate::scenario::{self, Scenario};
-use coppice_sim::ReplicaSettings;
-use coppice_sim::fault::{Fault, FaultRates, FaultTarget, PlannedFault, rng};
+use crate::suite::Suite;
 
-/// What each scenario ends like when nothing goes wrong: as it says, and in all that it does not say.
+/// What each scenario of a suite ends like when nothing goes wrong: as it says, and in all that it does not say.
 pub struct Campaign {
+    suite: Suite,
     without_faults: BTreeMap<&'static str, Baseline>,
 }
 
@@ -73,18 +73,18 @@ impl Failure {
 
 impl Campaign {
     /// Runs every scenario that seeds choose from, and the small one, once without faults.
-    pub fn prepare() -> anyhow::Result<Self> {
-        Self::of(scenario::all().into_iter().chain([scenario::small()]))
+    pub fn prepare(suite: &Suite) -> anyhow::Result<Self> {
+        Self::of(suite, (suite.scenarios)().into_iter().chain([(suite.small)()]))
     }
 
     /// The same for these scenarios alone.
-    pub fn of(scenarios: impl IntoIterator<Item = Scenario>) -> anyhow::Result<Self> {
+    pub fn of(suite: &Suite, scenarios: impl IntoIterator<Item = Scenario>) -> anyhow::Result<Self> {
         let mut without_faults = BTreeMap::new();
         for scenario in scenarios {
             let (name, ends) = (scenario.name, scenario.ends.clone());
-            let outcome = run(&RunPlan::without_faults(scenario, 0))?;
+            let outcome = run(suite, &suite.without_faults(scenario, 0))?;
             let mut wrong = outcome.violations.clone();
-            wrong.extend(outcome.end.unlike(&ends));
+            wrong.extend(outcome.unlike(&ends));
             let timeline = outcome.trace.timeline(false);
             anyhow::ensure!(
                 wrong.is_empty(),
@@ -94,17 +94,17 @@ impl Campaign {
             let RunResult { end, writes, events, .. } = outcome;
             without_faults.insert(name, Baseline { end, writes, events });
         }
-        Ok(Self { without_faults })
+        Ok(Self { suite: *suite, without_faults })
     }
 
     /// What is wrong with a run of this plan.
     pub fn check(&self, plan: &RunPlan) -> anyhow::Result<(Vec<String>, RunResult)> {
-        let outcome = run(plan)?;
+        let outcome = run(&self.suite, plan)?;
         let mut wrong = outcome.violations.clone();
         // A reservation whose answer is lost is spent: where things go wrong there may be fewer steps, and what is more breaks a rule.
         let mut ends = plan.scenario.ends.clone();
-        ends.retain(|line| !line.starts_with("steps: "));
-        wrong.extend(outcome.end.unlike(&ends));
+        ends.retain(|line| !line.starts_with(STEPS));
+        wrong.extend(outcome.unlike(&ends));
         // What a scenario leaves open may differ.
         let open = ends.iter().any(|line| line.ends_with('*'));
         if let Some(without_faults) = self.without_faults.get(plan.scenario.name).filter(|_| !open) {
@@ -116,7 +116,7 @@ impl Campaign {
     /// The same, and whether a second run of the plan is the same, line by line.
     pub fn check_twice(&self, plan: &RunPlan) -> anyhow::Result<(Vec<String>, RunResult)> {
         let (mut wrong, outcome) = self.check(plan)?;
-        if let Some((one, two)) = outcome.trace.difference(&run(plan)?.trace) {
+        if let Some((one, two)) = outcome.trace.difference(&run(&self.suite, plan)?.trace) {
             wrong.push(format!("ONE SEED, ONE TRACE: a second run differs:\n    {one}\n    {two}"));
         }
         Ok((wrong, outcome))
@@ -169,7 +169,7 @@ impl Campaign {
         let all = writes.chain(leases).flat_map(|at| both(at, &of_write));
         let all = all.chain(reads.flat_map(|at| both(at, &of_read)));
         let all = all.chain(cut).chain(events.flat_map(|at| both(at, &of_event)));
-        all.map(|planned| RunPlan { faults: vec![planned], ..RunPlan::without_faults(scenario.clone(), 0) })
+        all.map(|planned| RunPlan { faults: vec![planned], ..self.suite.without_faults(scenario.clone(), 0) })
             .collect()
     }
 
@@ -194,54 +194,7 @@ impl Campaign {
         let pairs = single.iter().enumerate().flat_map(|(n, one)| {
             single[n + 1..].iter().filter(|two| two.at != one.at).map(|two| vec![*one, *two])
         });
-        pairs.map(|faults| RunPlan { faults, ..RunPlan::without_faults(scenario.clone(), 0) }).collect()
-    }
-
-    /// A plan by chance: a scenario, a weather, a replica that is cut off, and clocks that may be wrong.
-    pub fn random(seed: u64) -> RunPlan {
-        let scenarios = scenario::all();
-        let one = usize::try_from(rng(seed, 3, 1).next_u64() % scenarios.len() as u64).unwrap_or(0);
-        let scenario = scenarios.into_iter().nth(one).unwrap_or_else(scenario::small);
-        Self::random_of(scenario, seed)
-    }
-
-    /// The same for a scenario.
-    pub fn random_of(scenario: Scenario, seed: u64) -> RunPlan {
-        let mut rng = rng(seed, 3, 0);
-        let fault_rates = FaultRates {
-            requests: [0, 20, 50, 150][usize::try_from(rng.next_u64() % 4).unwrap_or(0)],
-            events: [0, 20, 100, 300][usize::try_from(rng.next_u64() % 4).unwrap_or(0)],
-            kills: u32::try_from(rng.next_u64() % 4).unwrap_or(0),
-            until: Duration::from_secs(60 + rng.next_u64() % 120),
-        };
-        let mut replicas = vec![ReplicaSettings::default(); scenario.replicas];
-        if rng.next_u64().is_multiple_of(8) {
-            // Up to two seconds: beyond five nothing destructive may happen, which is another scenario.
-            let error = i64::try_from(rng.next_u64() % 4000).unwrap_or(0) - 2000;
-            replicas[0].clock_error = SignedDuration::from_millis(error);
-        }
-        let mut faults = Vec::new();
-        match rng.next_u64() % 8 {
-            // Cut off for seconds to minutes, at a write or a renewal of the lease.
-            0 | 1 => {
-                let by = rng.between(Duration::from_secs(2), Duration::from_mins(3));
-                let at =
-                    if rng.next_u64().is_multiple_of(2) { FaultTarget::Write } else { FaultTarget::Lease };
-                let fault =
-                    if rng.next_u64().is_multiple_of(3) { Fault::Away(by) } else { Fault::CutOff(by) };
-                faults.push(PlannedFault { at: at(rng.next_u64() % 12), fault });
-            }
-            // Killed between two reads.
-            2 | 3 => faults
-                .push(PlannedFault { at: FaultTarget::Read(rng.next_u64() % 60), fault: Fault::KilledAfter }),
-            _ => {}
-        }
-        RunPlan {
-            fault_rates: Some(fault_rates),
-            replicas,
-            faults,
-            ..RunPlan::without_faults(scenario, seed)
-        }
+        pairs.map(|faults| RunPlan { faults, ..self.suite.without_faults(scenario.clone(), 0) }).collect()
     }
 
     /// Judges plans on some threads, and answers the failures, the first few of them made small. `check` is [`Self::check`] or

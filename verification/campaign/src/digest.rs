@@ -5,14 +5,9 @@
 
 use std::fmt::Write as _;
 
-use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::oracle;
 use crate::run::RunResult;
-use coppice_sim::OPERATOR;
-use coppice_sim::run::RunRecord;
-use coppice_sim::server::Verb;
 
 /// The digest of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +30,7 @@ impl Digest {
         Self { trace: short(&trace), effects: short(&format!("{:?}\n{:?}", outcome.effects, outcome.end)) }
     }
 
-    /// The digests of seeds from 0 on, as `tests/digests.txt` has them: in each line ten seeds, the digest of their traces, and
+    /// The digests of seeds from 0 on, as the file of a suite has them: in each line ten seeds, the digest of their traces, and
     /// one of the effects of each.
     pub fn table(digests: &[Self]) -> String {
         let mut text = String::new();
@@ -84,43 +79,6 @@ impl Digest {
 fn short(text: &str) -> u32 {
     let hash: [u8; 32] = Sha256::digest(text).into();
     u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]])
-}
-
-/// What the operator did that cannot be repeated: the verb, what it was done to, and why. Uids and ids are numbered in the order
-/// in which they appear, so that they do not depend on what else there is.
-pub(crate) fn effects(record: &RunRecord<'_>) -> Vec<String> {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let mut effects = Vec::new();
-    let mut known: Vec<String> = Vec::new();
-    let mut number = |id: &str| {
-        let at = known.iter().position(|one| one == id);
-        at.unwrap_or_else(|| {
-            known.push(id.to_owned());
-            known.len() - 1
-        })
-    };
-    for change in record.changes.iter().filter(|change| &*change.user == OPERATOR) {
-        if let Some((before, after)) = oracle::scaled(change) {
-            effects.push(format!("scale {} {before} {after}", number(&change.uid)));
-        }
-        match (&*change.kind.plural, change.verb) {
-            ("namespaces", Verb::Delete) => effects.push(format!("delete {}", number(&change.uid))),
-            ("namespacemanagers", _) => {
-                let firing = |object: &Option<std::sync::Arc<Value>>| {
-                    object.as_deref().map_or(Value::Null, |object| object["status"]["lastFiring"].clone())
-                };
-                let (old, new) = (firing(&change.before), firing(&change.after));
-                if old["id"] != new["id"] {
-                    let (policy, result, reason) =
-                        (text(&new["policy"]), text(&new["result"]), text(&new["reason"]));
-                    effects.push(format!("fire {} {policy} {result} {reason}", number(&change.uid)));
-                }
-            }
-            _ => {}
-        }
-    }
-    effects.extend(record.received.iter().map(|received| format!("webhook {}", number(&received.id))));
-    effects
 }
 
 #[cfg(test)]

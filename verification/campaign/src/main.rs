@@ -1,27 +1,41 @@
-//! Runs the real operator in simulated worlds in which things go wrong, and tells what it did that it must not.
+//! Runs the real programs in simulated worlds in which things go wrong, and tells what they did that they must not.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand};
 use coppice_campaign::campaign::Campaign;
 use coppice_campaign::digest::Digest;
 use coppice_campaign::run::{RunPlan, run};
-use coppice_campaign::scenario::{self, Scenario};
+use coppice_campaign::suite::{self, Suite};
 use coppice_sim::fault::PlannedFault;
+use coppice_sim::scenario::Scenario;
 
 /// Most of a run's time goes to small allocations.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Run the real operator in simulated worlds in which things go wrong
+const EXAMPLES: &str = "\
+Examples:
+  coppice-campaign scenarios                           # what there is to run
+  coppice-campaign exhaustive --scenario ttl-fires     # every fault at every place of one scenario
+  coppice-campaign random --suite lifecycle --seeds 10000
+  coppice-campaign replay ttl-fires --faults write:3=killed-after,event:7=dropped
+
+Exit codes: 0 every run was as it should be, 1 one was not, or an error, 2 usage.";
+
+/// Run the real programs in simulated worlds in which things go wrong, and judge what they do
 #[derive(Parser)]
-#[command(name = "coppice-campaign", version)]
+#[command(name = "coppice-campaign", version, after_help = EXAMPLES)]
 struct Args {
     #[command(subcommand)]
     command: Command,
+    /// Only this suite [default: all]
+    #[arg(long, global = true, value_name = "SUITE", value_parser = suite_names())]
+    suite: Option<String>,
     /// How many runs at once
     #[arg(long, global = true, default_value_t = std::thread::available_parallelism().map_or(1, Into::into))]
     threads: usize,
@@ -29,7 +43,7 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// List the scenarios
+    /// List the suites and their scenarios
     Scenarios,
     /// Every fault at every place of every scenario, one at a time
     Exhaustive {
@@ -37,16 +51,16 @@ enum Command {
         #[arg(long)]
         scenario: Option<String>,
     },
-    /// Every two faults at every two places of one scenario: of `small`, some 30,000 runs
+    /// Every two faults at every two places of a short scenario: of `small`, some 30,000 runs
     Pairs {
-        /// The scenario
-        #[arg(long, default_value = "small")]
-        scenario: String,
+        /// The scenario [default: the short one of each suite]
+        #[arg(long)]
+        scenario: Option<String>,
         /// Only faults of writes
         #[arg(long)]
         writes: bool,
     },
-    /// Random faults, one run for each seed
+    /// Random faults, one run of each suite for each seed
     Random {
         /// The first seed
         #[arg(long, default_value_t = 0)]
@@ -55,11 +69,11 @@ enum Command {
         #[arg(long, default_value_t = 10_000)]
         seeds: u64,
     },
-    /// Digests of the seeds that the tests always run
+    /// Digests of the seeds that the tests of a suite always run
     Digests {
-        /// How many seeds
-        #[arg(long, default_value_t = 5000)]
-        seeds: u64,
+        /// How many seeds [default: as many as are recorded]
+        #[arg(long)]
+        seeds: Option<u64>,
     },
     /// One run, with its timeline
     Replay {
@@ -85,63 +99,120 @@ enum Command {
     },
 }
 
-fn main() -> anyhow::Result<ExitCode> {
-    let args = Args::parse();
-    match args.command {
+fn suite_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(suite::ALL.iter().map(|suite| suite.name))
+}
+
+fn main() -> ExitCode {
+    run_command(Args::parse()).unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run_command(args: Args) -> anyhow::Result<ExitCode> {
+    let Args { command, suite, threads } = args;
+    let mut suites = suite::ALL.to_vec();
+    suites.retain(|one| suite.as_deref().is_none_or(|name| name == one.name));
+    match command {
         Command::Scenarios => {
-            for scenario in scenario::named() {
-                print(&format!("{:<16} {}\n", scenario.name, scenario.about));
-            }
+            suites.iter().for_each(list);
             Ok(ExitCode::SUCCESS)
         }
-        Command::Exhaustive { scenario } => {
-            let campaign = Campaign::prepare()?;
-            let scenarios =
-                scenario::all().into_iter().filter(|s| scenario.as_deref().is_none_or(|name| name == s.name));
+        Command::Exhaustive { scenario: Some(name) } => {
+            let (suite, scenario) = scenario_named(&suites, &name)?;
+            let campaign = Campaign::of(&suite, [scenario.clone()])?;
+            check(&campaign, &campaign.every_fault(&scenario), threads)
+        }
+        Command::Exhaustive { scenario: None } => each(&suites, |suite| {
+            let campaign = Campaign::prepare(suite)?;
+            let scenarios = (suite.scenarios)();
             let plans: Vec<RunPlan> =
-                scenarios.flat_map(|scenario| campaign.every_fault(&scenario)).collect();
-            check(&campaign, &plans, args.threads)
+                scenarios.iter().flat_map(|scenario| campaign.every_fault(scenario)).collect();
+            check(&campaign, &plans, threads)
+        }),
+        Command::Pairs { scenario: Some(name), writes } => {
+            let (suite, scenario) = scenario_named(&suites, &name)?;
+            pairs(&suite, &scenario, writes, threads)
         }
-        Command::Pairs { scenario, writes } => {
-            let campaign = Campaign::prepare()?;
-            check(&campaign, &campaign.pairs(&scenario_named(&scenario)?, writes), args.threads)
+        Command::Pairs { scenario: None, writes } => {
+            each(&suites, |suite| pairs(suite, &(suite.small)(), writes, threads))
         }
-        Command::Random { first, seeds } => {
-            let campaign = Campaign::prepare()?;
-            let plans: Vec<RunPlan> = (first..first.saturating_add(seeds)).map(Campaign::random).collect();
-            check(&campaign, &plans, args.threads)
-        }
-        Command::Digests { seeds } => digests(seeds, args.threads),
+        Command::Random { first, seeds } => each(&suites, |suite| {
+            let plans: Vec<RunPlan> =
+                (first..first.saturating_add(seeds)).map(|seed| suite.random(seed)).collect();
+            check(&Campaign::prepare(suite)?, &plans, threads)
+        }),
+        Command::Digests { seeds } => digests(only(&suites)?, seeds, threads),
         Command::Replay { scenario, seed, faults, all } => {
-            run_one(&RunPlan { faults, ..RunPlan::without_faults(scenario_named(&scenario)?, seed) }, all)
+            let (suite, scenario) = scenario_named(&suites, &scenario)?;
+            run_one(&suite, &RunPlan { faults, ..suite.without_faults(scenario, seed) }, all)
         }
-        Command::Seed { seed, all } => run_one(&Campaign::random(seed), all),
+        Command::Seed { seed, all } => {
+            let suite = only(&suites)?;
+            run_one(suite, &suite.random(seed), all)
+        }
     }
 }
 
-fn digests(seeds: u64, threads: usize) -> anyhow::Result<ExitCode> {
-    let plans: Vec<RunPlan> = (0..seeds).map(Campaign::random).collect();
+/// Does something with every suite, also after one has failed.
+fn each(suites: &[Suite], work: impl Fn(&Suite) -> anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
+    let mut code = ExitCode::SUCCESS;
+    for suite in suites {
+        print(&format!("{}: {}\n", suite.name, suite.about));
+        if work(suite)? != ExitCode::SUCCESS {
+            code = ExitCode::FAILURE;
+        }
+    }
+    Ok(code)
+}
+
+/// The suite, where only one can be meant.
+fn only(suites: &[Suite]) -> anyhow::Result<&Suite> {
+    match suites {
+        [suite] => Ok(suite),
+        _ => {
+            anyhow::bail!("each suite has its own seeds: choose one, such as --suite {}", suite::ALL[0].name)
+        }
+    }
+}
+
+fn scenario_named(suites: &[Suite], name: &str) -> anyhow::Result<(Suite, Scenario)> {
+    suite::find(suites, name).ok_or_else(|| {
+        anyhow::anyhow!("there is no scenario {name:?}: `coppice-campaign scenarios` lists them")
+    })
+}
+
+fn list(suite: &Suite) {
+    print(&format!("{}: {}\n", suite.name, suite.about));
+    for scenario in suite.all_scenarios() {
+        print(&format!("  {:<18} {}\n", scenario.name, scenario.about));
+    }
+}
+
+fn pairs(suite: &Suite, scenario: &Scenario, writes: bool, threads: usize) -> anyhow::Result<ExitCode> {
+    let campaign = Campaign::of(suite, [scenario.clone()])?;
+    check(&campaign, &campaign.pairs(scenario, writes), threads)
+}
+
+fn digests(suite: &Suite, seeds: Option<u64>, threads: usize) -> anyhow::Result<ExitCode> {
+    let plans: Vec<RunPlan> =
+        (0..seeds.unwrap_or(suite.fixed_seeds)).map(|seed| suite.random(seed)).collect();
     let digests = Mutex::new(BTreeMap::new());
     let check = |_: &Campaign, plan: &RunPlan| {
-        let outcome = run(plan)?;
+        let outcome = run(suite, plan)?;
         digests.lock().unwrap_or_else(PoisonError::into_inner).insert(plan.seed, Digest::of(&outcome));
         Ok((Vec::new(), outcome))
     };
-    Campaign::of([])?.run_all(&plans, threads, check, |_| {})?;
+    Campaign::of(suite, [])?.run_all(&plans, threads, check, |_| {})?;
     let digests: Vec<_> =
         digests.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect();
     print(&Digest::table(&digests));
     Ok(ExitCode::SUCCESS)
 }
 
-fn scenario_named(name: &str) -> anyhow::Result<Scenario> {
-    scenario::by_name(name).ok_or_else(|| {
-        anyhow::anyhow!("there is no scenario {name:?}: `coppice-campaign scenarios` lists them")
-    })
-}
-
-fn run_one(plan: &RunPlan, all: bool) -> anyhow::Result<ExitCode> {
-    let (wrong, outcome) = Campaign::prepare()?.check_twice(plan)?;
+fn run_one(suite: &Suite, plan: &RunPlan, all: bool) -> anyhow::Result<ExitCode> {
+    let (wrong, outcome) = Campaign::prepare(suite)?.check_twice(plan)?;
     print(&outcome.trace.timeline(all));
     print(&format!("\n{}: {}\n", plan.scenario.name, plan.scenario.about));
     for sentence in &wrong {

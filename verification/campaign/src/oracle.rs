@@ -1,34 +1,43 @@
-//! Judges a run by what the API server and the receiver saw, never by what the operator says of itself, and by a clock that no fault
+//! Judges a run by what the API server and the receiver saw, never by what the programs say of themselves, and by a clock that no fault
 //! touches.
 //!
-//! Two kinds of judgement: what must not happen in any run ([`violations`]), and how a run ends and what it had for effects
-//! ([`EndState`]): as its scenario says, and as when nothing goes wrong.
+//! Two kinds of judgement: what must not happen in any run ([`rule`]), and how a run ends and what it had for effects
+//! ([`EndState`]): as its scenario says, and as when nothing goes wrong. What is here holds for the runs of every suite; a
+//! [suite](crate::suite) adds its own rules.
 
 mod budget;
-mod destructive;
 mod effects;
 mod end;
-mod evidence;
 mod history;
-mod invariant;
-mod justified;
 mod liveness;
+mod records;
+pub mod rule;
+mod steps;
 
-pub(crate) use self::destructive::scaled;
-pub use self::end::EndState;
-pub(crate) use self::end::end_state;
-pub use self::invariant::Invariant;
 use coppice_sim::run::RunRecord;
 
+pub(crate) use self::end::unlike;
+pub use self::end::{EndState, STEPS};
+pub use self::history::History;
+pub(crate) use self::history::instant;
+pub use self::rule::{Broken, Findings, Rule};
+pub use self::steps::{DestructiveAction, DestructiveStep};
+pub(crate) use self::steps::{HONOURED, scaled};
+use crate::suite::Suite;
+
 /// What must not happen and did, each in one sentence that begins with the name of the rule.
-pub(crate) fn violations(record: &RunRecord<'_>, without: Option<Invariant>) -> Vec<String> {
-    let history = history::History::of(record);
-    let mut found = invariant::Findings::new(without);
+pub(crate) fn violations(suite: &Suite, record: &RunRecord<'_>, without: Option<Rule>) -> Vec<String> {
+    let history = History::of(record);
+    let mut found = Findings::new(without);
     for refused in record.refused {
-        found.add(Invariant::Script, refused);
+        found.add(rule::SCRIPT, refused);
     }
-    destructive::check(record, &history, &mut found);
+    let steps = steps::all(record, &history, &mut found);
+    steps::check(record, &history, &steps, &mut found);
+    records::check(record, &history, &steps, &mut found);
+    budget::check(record, &history, &steps, &mut found);
     effects::check(record, &history, &mut found);
     liveness::check(record, &mut found);
+    (suite.rules)(record, &history, &steps, &mut found);
     found.all()
 }

@@ -4,8 +4,8 @@ use coppice_sim::fault::PlannedFault;
 pub use coppice_sim::run::RunPlan;
 use coppice_sim::trace::Trace;
 
-use crate::digest;
-use crate::oracle::{self, EndState, Invariant};
+use crate::oracle::{self, EndState, Rule};
+use crate::suite::Suite;
 
 /// What came of a run.
 #[derive(Clone, Debug)]
@@ -14,38 +14,51 @@ pub struct RunResult {
     pub trace: Trace,
     /// The faults that there were.
     pub fired: Vec<PlannedFault>,
-    /// How many writes the operator sent, those of its Lease apart.
+    /// How many writes the programs sent, those of Leases apart.
     pub writes: u64,
-    /// How many events were on their way to it.
+    /// How many events were on their way to them.
     pub events: u64,
     /// What must not happen and did.
     pub violations: Vec<String>,
     /// How it ended.
     pub end: EndState,
-    /// What the operator did that cannot be repeated, in order.
+    /// The same in words, as scenarios state it.
+    pub end_lines: Vec<String>,
+    /// What the programs did that cannot be repeated, in order.
     pub effects: Vec<String>,
 }
 
-/// Runs a plan to its end and judges it.
+impl RunResult {
+    /// In which way the end differs from what a scenario states. A line that ends in `*` leaves the rest open.
+    pub fn unlike(&self, stated: &[&str]) -> Vec<String> {
+        oracle::unlike(&self.end_lines, stated)
+    }
+}
+
+/// Runs a plan of a suite to its end and judges it.
 ///
 /// # Errors
 /// If the setup of its scenario is refused.
-pub fn run(plan: &RunPlan) -> anyhow::Result<RunResult> {
-    run_without(plan, None)
+pub fn run(suite: &Suite, plan: &RunPlan) -> anyhow::Result<RunResult> {
+    run_without(suite, plan, None)
 }
 
 /// The same; one of the rules is not asked for.
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_without(plan: &RunPlan, without: Option<Invariant>) -> anyhow::Result<RunResult> {
-    coppice_sim::run::run(plan, |record| RunResult {
-        trace: record.trace.clone(),
-        fired: record.fired.to_vec(),
-        writes: record.writes,
-        events: record.events,
-        violations: oracle::violations(record, without),
-        end: oracle::end_state(record),
-        effects: digest::effects(record),
+pub fn run_without(suite: &Suite, plan: &RunPlan, without: Option<Rule>) -> anyhow::Result<RunResult> {
+    coppice_sim::run::run(plan, |record| {
+        let end = (suite.end_state)(record);
+        RunResult {
+            trace: record.trace.clone(),
+            fired: record.fired.to_vec(),
+            writes: record.writes,
+            events: record.events,
+            violations: oracle::violations(suite, record, without),
+            end_lines: (suite.end_lines)(&end),
+            end,
+            effects: (suite.effects)(record),
+        }
     })
 }

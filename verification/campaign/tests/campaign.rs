@@ -1,13 +1,17 @@
-//! Things go wrong: one fault at every place of every scenario, and many by chance. The real operator does nothing that it must not, and
-//! ends where it would have ended.
+//! Things go wrong: one fault at every place of every scenario, and many by chance. The real programs do nothing that they must not,
+//! and end where they would have ended.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod marker;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Mutex;
 
 use coppice_campaign::campaign::{Campaign, Failure};
 use coppice_campaign::digest::Digest;
-use coppice_campaign::run::RunPlan;
-use coppice_campaign::scenario;
+use coppice_campaign::run::{RunPlan, run, run_without};
+use coppice_campaign::suite::{self, Suite};
 use coppice_runtime::clock::SeededRng;
 use coppice_sim::fault::FaultTarget;
 
@@ -15,11 +19,19 @@ use coppice_sim::fault::FaultTarget;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Seeds that are always run.
-const FIXED: u64 = 5000;
+/// Every suite, and one that is for these tests alone.
+fn suites() -> impl Iterator<Item = &'static Suite> {
+    suite::ALL.iter().chain([&marker::SUITE])
+}
 
 fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, Into::into)
+}
+
+/// Runs plans of a suite; each of them is as it should be.
+fn no_harm(campaign: &Campaign, plans: &[RunPlan]) {
+    let failures = campaign.run_all(plans, threads(), Campaign::check, |_| {}).unwrap();
+    assert!(failures.is_empty(), "{} of {} runs\n{}", failures.len(), plans.len(), show(&failures));
 }
 
 fn show(failures: &[Failure]) -> String {
@@ -28,51 +40,83 @@ fn show(failures: &[Failure]) -> String {
 
 #[test]
 fn one_fault_anywhere_does_no_harm() {
-    let campaign = Campaign::prepare().unwrap();
-    // Every write with every fault; of the many places where an event can be lost, one in seven (`make campaign` takes them all).
-    let all = scenario::all().into_iter().flat_map(|scenario| campaign.every_fault(&scenario));
-    let writes = |plan: &RunPlan| matches!(plan.faults[0].at, FaultTarget::Write(_));
-    let plans: Vec<RunPlan> =
-        all.enumerate().filter(|(n, plan)| writes(plan) || n % 7 == 0).map(|(_, p)| p).collect();
-    let failures = campaign.run_all(&plans, threads(), Campaign::check, |_| {}).unwrap();
-    assert!(failures.is_empty(), "{} of {} runs\n{}", failures.len(), plans.len(), show(&failures));
+    for suite in suites() {
+        let campaign = Campaign::prepare(suite).unwrap();
+        // Of the many places where an event can be lost, one in so many (`make campaign` takes them all).
+        let all = (suite.scenarios)().into_iter().flat_map(|scenario| campaign.every_fault(&scenario));
+        let writes = |plan: &RunPlan| matches!(plan.faults[0].at, FaultTarget::Write(_));
+        let plans: Vec<RunPlan> = all
+            .enumerate()
+            .filter(|(n, plan)| writes(plan) || n % suite.one_place_in == 0)
+            .map(|(_, plan)| plan)
+            .collect();
+        no_harm(&campaign, &plans);
+    }
 }
 
 #[test]
 fn two_faults_at_any_two_writes_do_no_harm() {
-    let campaign = Campaign::prepare().unwrap();
-    let plans = campaign.pairs(&scenario::small(), true);
-    assert!(plans.len() > 100, "{} runs", plans.len());
-    let failures = campaign.run_all(&plans, threads(), Campaign::check, |_| {}).unwrap();
-    assert!(failures.is_empty(), "{} of {} runs\n{}", failures.len(), plans.len(), show(&failures));
+    let mut tried = 0;
+    for suite in suites() {
+        let campaign = Campaign::prepare(suite).unwrap();
+        let plans = campaign.pairs(&(suite.small)(), true);
+        no_harm(&campaign, &plans);
+        tried += plans.len();
+    }
+    assert!(tried > 100, "{tried} runs");
 }
 
 #[test]
 fn random_faults_do_no_harm() {
-    let campaign = Campaign::prepare().unwrap();
-    // Some that are always the same, and some that nobody has seen.
-    let fresh = SeededRng::entropy().next_u64() >> 1;
-    let seeds = (0..FIXED).chain(fresh..fresh + 1000);
-    let plans: Vec<RunPlan> = seeds.map(Campaign::random).collect();
-    // Every fresh one and every fifth of the others twice: the same seed is the same run, line by line.
-    let digests = Mutex::new(BTreeMap::new());
-    let check = |campaign: &Campaign, plan: &RunPlan| {
-        let twice = plan.seed >= FIXED || plan.seed.is_multiple_of(5);
-        let (wrong, outcome) = if twice { campaign.check_twice(plan)? } else { campaign.check(plan)? };
-        if plan.seed < FIXED {
-            digests.lock().unwrap().insert(plan.seed, Digest::of(&outcome));
-        }
-        Ok((wrong, outcome))
-    };
-    let failures = campaign.run_all(&plans, threads(), check, |_| {}).unwrap();
-    assert!(failures.is_empty(), "{} of {} runs\n{}", failures.len(), plans.len(), show(&failures));
-    let digests: Vec<_> = digests.into_inner().unwrap().into_values().collect();
-    let before = std::fs::read_to_string("tests/digests.txt").unwrap();
-    let differences = Digest::differences(&before, &Digest::table(&digests));
+    for suite in suites() {
+        let campaign = Campaign::prepare(suite).unwrap();
+        // Some that are always the same, and some that nobody has seen.
+        let fresh = SeededRng::entropy().next_u64() >> 1;
+        let seeds = (0..suite.fixed_seeds).chain(fresh..fresh + suite.fresh_seeds);
+        let plans: Vec<RunPlan> = seeds.map(|seed| suite.random(seed)).collect();
+        // Every fresh one and every fifth of the others twice: the same seed is the same run, line by line.
+        let digests = Mutex::new(BTreeMap::new());
+        let check = |campaign: &Campaign, plan: &RunPlan| {
+            let fixed = plan.seed < suite.fixed_seeds;
+            let twice = !fixed || plan.seed.is_multiple_of(5);
+            let (wrong, outcome) = if twice { campaign.check_twice(plan)? } else { campaign.check(plan)? };
+            if fixed {
+                digests.lock().unwrap().insert(plan.seed, Digest::of(&outcome));
+            }
+            Ok((wrong, outcome))
+        };
+        let failures = campaign.run_all(&plans, threads(), check, |_| {}).unwrap();
+        assert!(failures.is_empty(), "{} of {} runs\n{}", failures.len(), plans.len(), show(&failures));
+        let digests: Vec<_> = digests.into_inner().unwrap().into_values().collect();
+        as_recorded(suite, &Digest::table(&digests));
+    }
+}
+
+/// Whether digests are those that are recorded.
+fn as_recorded(suite: &Suite, digests: &str) {
+    let recorded = std::fs::read_to_string(suite.digests).unwrap();
+    let differences = Digest::differences(&recorded, digests);
+    let written = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-digests.txt", suite.name));
+    std::fs::write(&written, digests).unwrap();
     assert!(
         differences.is_empty(),
-        "the operator behaves in another way than before:\n{}\nIf that is meant, say so in the commit, and write the digests:\n  \
-         cargo run --profile sim -p coppice-campaign -- digests > verification/campaign/tests/digests.txt",
-        differences.join("\n")
+        "{} behaves in another way than before:\n{}\nIf that is meant, say so in the commit, and record the digests:\n  \
+         cp {} verification/campaign/{}",
+        suite.name,
+        differences.join("\n"),
+        written.display(),
+        suite.digests
     );
+}
+
+#[test]
+fn the_rule_of_a_suite_finds_a_bug_of_its_program_and_no_other_rule_does() {
+    let killed = suite::find(&[marker::BROKEN], "marker-killed").map(|(_, scenario)| scenario).unwrap();
+    let plan = marker::BROKEN.without_faults(killed.clone(), 0);
+    let found = run(&marker::BROKEN, &plan).unwrap().violations;
+    assert_eq!(found, [format!("{}: there are 2", marker::ONE_MARKER)]);
+    let without = run_without(&marker::BROKEN, &plan, Some(marker::ONE_MARKER)).unwrap();
+    assert_eq!(without.violations, [""; 0]);
+    let right = run(&marker::SUITE, &marker::SUITE.without_faults(killed, 0)).unwrap();
+    assert_eq!(right.violations, [""; 0]);
 }

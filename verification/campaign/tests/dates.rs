@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use coppice_campaign::campaign::Failure;
 use coppice_campaign::run::{RunPlan, run};
-use coppice_campaign::scenario::{self, Scenario};
-use coppice_sim::ReplicaSettings;
+use coppice_campaign::suite::{self, Suite};
 use coppice_sim::fault::DateFault;
+use coppice_sim::scenario::Scenario;
 use jiff::SignedDuration;
 
 /// Most of a run's time goes to small allocations.
@@ -37,13 +37,14 @@ fn wrong_dates() -> Vec<(&'static str, DateFault)> {
     ]
 }
 
-fn scenarios() -> Vec<Scenario> {
-    scenario::all().into_iter().chain(scenario::by_name("timed")).collect()
+/// Those that seeds choose from, and the one that is about times, with their suites.
+fn scenarios() -> impl Iterator<Item = (Suite, Scenario)> {
+    suite::scenarios().chain(suite::find(suite::ALL, "timed"))
 }
 
 /// What must not happen in any run, whatever the clocks: that things are late, and people wait in vain, does not matter here.
-fn nothing_ends_early(what: &str, plan: &RunPlan) {
-    let outcome = run(plan).unwrap();
+fn nothing_ends_early(what: &str, suite: &Suite, plan: &RunPlan) {
+    let outcome = run(suite, plan).unwrap();
     let mut wrong = outcome.violations.clone();
     wrong.retain(|sentence| !["SCRIPT: ", "QUIET: "].iter().any(|rule| sentence.starts_with(rule)));
     let failure = Failure::of(plan, wrong, &outcome);
@@ -53,8 +54,9 @@ fn nothing_ends_early(what: &str, plan: &RunPlan) {
 #[test]
 fn dates_that_are_wrong_let_nothing_end_early() {
     for (what, dates) in wrong_dates() {
-        for scenario in scenarios() {
-            nothing_ends_early(what, &RunPlan { dates: Some(dates), ..RunPlan::without_faults(scenario, 0) });
+        for (suite, scenario) in scenarios() {
+            let plan = RunPlan { dates: Some(dates), ..suite.without_faults(scenario, 0) };
+            nothing_ends_early(what, &suite, &plan);
         }
     }
 }
@@ -67,10 +69,10 @@ fn a_clock_that_is_set_lets_nothing_end_early() {
         vec![(after(9), -HOUR), (after(50), HOUR)],
         vec![(after(2), SignedDuration::from_secs(4)), (after(30), SignedDuration::from_secs(-4))],
     ] {
-        for scenario in scenarios() {
-            let mut plan = RunPlan::without_faults(scenario, 0);
-            plan.replicas.fill(ReplicaSettings { clock_jumps: jumps.clone(), ..ReplicaSettings::default() });
-            nothing_ends_early(&format!("{jumps:?}"), &plan);
+        for (suite, scenario) in scenarios() {
+            let mut plan = suite.without_faults(scenario, 0);
+            plan.replicas.iter_mut().for_each(|replica| replica.clock_jumps.clone_from(&jumps));
+            nothing_ends_early(&format!("{jumps:?}"), &suite, &plan);
         }
     }
 }

@@ -2,8 +2,7 @@
 
 use coppice_campaign::campaign::Campaign;
 use coppice_campaign::run::RunPlan;
-use coppice_campaign::scenario;
-use coppice_sim::ReplicaSettings;
+use coppice_campaign::suite;
 use jiff::SignedDuration;
 
 /// Most of a run's time goes to small allocations.
@@ -71,13 +70,12 @@ const FINDINGS: &[(&str, &str, u64, i64, &str)] = &[
 
 #[test]
 fn what_was_found_once_is_not_found_again() {
-    let campaign = Campaign::prepare().unwrap();
     for (name, scenario, seed, clock, faults) in FINDINGS {
         let faults = faults.split(',').map(|fault| fault.parse().unwrap()).collect();
-        let mut plan =
-            RunPlan { faults, ..RunPlan::without_faults(scenario::by_name(scenario).unwrap(), *seed) };
-        let clock_error = SignedDuration::from_millis(*clock);
-        plan.replicas[0] = ReplicaSettings { clock_error, ..ReplicaSettings::default() };
+        let (suite, scenario) = suite::find(suite::ALL, scenario).unwrap();
+        let campaign = Campaign::of(&suite, [scenario.clone()]).unwrap();
+        let mut plan = RunPlan { faults, ..suite.without_faults(scenario, *seed) };
+        plan.replicas[0].clock_error = SignedDuration::from_millis(*clock);
         let (wrong, outcome) = campaign.check_twice(&plan).unwrap();
         assert_eq!(wrong, [""; 0], "{name}\n{}", outcome.trace.timeline(false));
         assert!(!outcome.fired.is_empty(), "{name}: no fault has struck");

@@ -1,8 +1,8 @@
 //! Wrong input, in chains: nothing that must not happen does, and the end does not depend on the way.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use coppice_campaign::run::{RunPlan, RunResult, run};
-use coppice_campaign::scenario::wrong_input;
+use coppice_campaign::run::{RunResult, run};
+use coppice_campaign::suite::lifecycle::{SUITE, wrong_input};
 use serde_json::Value;
 
 /// Most of a run's time goes to small allocations.
@@ -12,7 +12,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const MANAGER: &str = "namespacemanagers mine/m";
 
 fn chain(seed: Option<u64>) -> RunResult {
-    run(&RunPlan::without_faults(wrong_input(seed), seed.unwrap_or_default())).unwrap()
+    run(&SUITE, &SUITE.without_faults(wrong_input(seed), seed.unwrap_or_default())).unwrap()
 }
 
 /// How a chain ended otherwise than it should; none if its namespace was rightly deleted on the way.

@@ -6,12 +6,18 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use coppice_campaign::campaign::Campaign;
-use coppice_campaign::oracle::Invariant;
+use coppice_campaign::oracle::Rule;
+use coppice_campaign::oracle::rule::{
+    CLOCKS, INTENT_FIRST, LEASE, ONCE, PAUSED, PER_HOUR, PER_MINUTE, PRECONDITIONS, PROTECTED, QUIET,
+    RECORDED, SHARE,
+};
 use coppice_campaign::run::{RunPlan, run, run_without};
-use coppice_campaign::scenario;
+use coppice_campaign::suite::lifecycle::rule::{
+    HELD, INITIAL_DELAY, JOBS, NOTICE, NOTICE_DATE, ORIGINAL_REPLICAS, PODS, SELECTED, SETTLE, SUSPENDED, TTL,
+};
+use coppice_campaign::suite::{self, Suite};
 use coppice_mutants::Mutant;
-use coppice_sim::ReplicaSettings;
+use coppice_sim::scenario::Scenario;
 use jiff::SignedDuration;
 
 /// Most of a run's time goes to small allocations.
@@ -19,78 +25,77 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Invariant); 42] = [
-    (Mutant::InitialDelayIgnored, "delay", Invariant::InitialDelay),
-    (Mutant::SettleIgnored, "settling", Invariant::Settle),
-    (Mutant::GapIgnored, "settling", Invariant::Settle),
-    (Mutant::PodSelectorIgnored, "evidence", Invariant::Pods),
-    (Mutant::MinPodsIgnored, "evidence", Invariant::Pods),
-    (Mutant::JobsIgnored, "evidence", Invariant::Jobs),
-    (Mutant::TerminatingPodsIgnored, "evidence", Invariant::Pods),
-    (Mutant::FailedPodsIgnored, "evidence", Invariant::Pods),
-    (Mutant::UnreadableIsEmpty, "list-fails", Invariant::Pods),
-    (Mutant::ExtensionIgnored, "extended", Invariant::Ttl),
-    (Mutant::HoldIgnored, "held", Invariant::Held),
-    (Mutant::SuspendIgnored, "held", Invariant::Suspended),
-    (Mutant::NoticeSkipped, "notice", Invariant::Notice),
-    (Mutant::NoticeMovedEarlier, "notice-shortened", Invariant::NoticeDate),
-    (Mutant::ProtectionIgnored, "ttl-fires", Invariant::Protected),
-    (Mutant::DormancyIgnored, "rearm", Invariant::Once),
-    (Mutant::RearmNeverExpires, "rearm", Invariant::Once),
-    (Mutant::PauseIgnored, "paused", Invariant::Paused),
-    (Mutant::PerMinuteIgnored, "budget", Invariant::PerMinute),
-    (Mutant::PerHourIgnored, "hourly", Invariant::PerHour),
-    (Mutant::ShareIgnored, "share", Invariant::Share),
-    (Mutant::ReservationNotRecorded, "budget", Invariant::PerMinute),
-    (Mutant::ClockSkewIgnored, "ttl-fires", Invariant::Clocks),
-    (Mutant::NoPreconditions, "ttl-fires", Invariant::Preconditions),
-    (Mutant::DeletionNotRecorded, "ttl-fires", Invariant::Recorded),
-    (Mutant::RecordWithdrawnAtOnce, "ttl-fires", Invariant::Recorded),
-    (Mutant::DeletedUnread, "ttl-fires", Invariant::Recorded),
-    (Mutant::NoRevision, "ttl-fires", Invariant::Preconditions),
-    (Mutant::NoScalePreconditions, "scaled-down", Invariant::Preconditions),
-    (Mutant::WorkloadSelectorIgnored, "recreated-workload", Invariant::Selected),
-    (Mutant::WrongReplicasRecorded, "scaled-down", Invariant::OriginalReplicas),
-    (Mutant::WokenByName, "recreated-workload", Invariant::OriginalReplicas),
-    (Mutant::DeleteByCaches, "list-fails", Invariant::Pods),
-    (Mutant::ScaleByCaches, "list-fails", Invariant::Pods),
-    (Mutant::ScaleDecidedOnce, "many-held", Invariant::Held),
-    (Mutant::ScaleDecidedOnce, "many-paused", Invariant::Paused),
-    (Mutant::LeaseIgnored, "ttl-fires", Invariant::Lease),
-    (Mutant::KeyedByName, "ttl-fires", Invariant::Quiet),
-    (Mutant::ActBeforeSync, "unreadable", Invariant::Pods),
-    (Mutant::OutcomeBeforeEffect, "ttl-fires", Invariant::IntentFirst),
-    (Mutant::StatusEveryLoop, "ttl-fires", Invariant::Quiet),
-    (Mutant::Polling, "ttl-fires", Invariant::Quiet),
+const CASES: [(Mutant, &str, Rule); 42] = [
+    (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
+    (Mutant::SettleIgnored, "settling", SETTLE),
+    (Mutant::GapIgnored, "settling", SETTLE),
+    (Mutant::PodSelectorIgnored, "evidence", PODS),
+    (Mutant::MinPodsIgnored, "evidence", PODS),
+    (Mutant::JobsIgnored, "evidence", JOBS),
+    (Mutant::TerminatingPodsIgnored, "evidence", PODS),
+    (Mutant::FailedPodsIgnored, "evidence", PODS),
+    (Mutant::UnreadableIsEmpty, "list-fails", PODS),
+    (Mutant::ExtensionIgnored, "extended", TTL),
+    (Mutant::HoldIgnored, "held", HELD),
+    (Mutant::SuspendIgnored, "held", SUSPENDED),
+    (Mutant::NoticeSkipped, "notice", NOTICE),
+    (Mutant::NoticeMovedEarlier, "notice-shortened", NOTICE_DATE),
+    (Mutant::ProtectionIgnored, "ttl-fires", PROTECTED),
+    (Mutant::DormancyIgnored, "rearm", ONCE),
+    (Mutant::RearmNeverExpires, "rearm", ONCE),
+    (Mutant::PauseIgnored, "paused", PAUSED),
+    (Mutant::PerMinuteIgnored, "budget", PER_MINUTE),
+    (Mutant::PerHourIgnored, "hourly", PER_HOUR),
+    (Mutant::ShareIgnored, "share", SHARE),
+    (Mutant::ReservationNotRecorded, "budget", PER_MINUTE),
+    (Mutant::ClockSkewIgnored, "ttl-fires", CLOCKS),
+    (Mutant::NoPreconditions, "ttl-fires", PRECONDITIONS),
+    (Mutant::DeletionNotRecorded, "ttl-fires", RECORDED),
+    (Mutant::RecordWithdrawnAtOnce, "ttl-fires", RECORDED),
+    (Mutant::DeletedUnread, "ttl-fires", RECORDED),
+    (Mutant::NoRevision, "ttl-fires", PRECONDITIONS),
+    (Mutant::NoScalePreconditions, "scaled-down", PRECONDITIONS),
+    (Mutant::WorkloadSelectorIgnored, "recreated-workload", SELECTED),
+    (Mutant::WrongReplicasRecorded, "scaled-down", ORIGINAL_REPLICAS),
+    (Mutant::WokenByName, "recreated-workload", ORIGINAL_REPLICAS),
+    (Mutant::DeleteByCaches, "list-fails", PODS),
+    (Mutant::ScaleByCaches, "list-fails", PODS),
+    (Mutant::ScaleDecidedOnce, "many-held", HELD),
+    (Mutant::ScaleDecidedOnce, "many-paused", PAUSED),
+    (Mutant::LeaseIgnored, "ttl-fires", LEASE),
+    (Mutant::KeyedByName, "ttl-fires", QUIET),
+    (Mutant::ActBeforeSync, "unreadable", PODS),
+    (Mutant::OutcomeBeforeEffect, "ttl-fires", INTENT_FIRST),
+    (Mutant::StatusEveryLoop, "ttl-fires", QUIET),
+    (Mutant::Polling, "ttl-fires", QUIET),
 ];
 
 /// A scenario without faults, then with faults by chance.
-fn plans(mutant: Mutant, scenario: &str) -> impl Iterator<Item = RunPlan> + use<> {
-    let scenario = scenario::by_name(scenario).unwrap();
-    let without_faults = RunPlan::without_faults(scenario.clone(), 0);
-    let random = (0..2000).map(move |seed| Campaign::random_of(scenario.clone(), seed));
+fn plans(mutant: Mutant, suite: Suite, scenario: Scenario) -> impl Iterator<Item = RunPlan> {
+    let without_faults = suite.without_faults(scenario.clone(), 0);
+    let random = (0..2000).map(move |seed| suite.random_of(scenario.clone(), seed));
     [without_faults].into_iter().chain(random).map(move |mut plan| {
         plan.mutant = Some(mutant);
         if mutant == Mutant::ClockSkewIgnored {
-            let clock_error = SignedDuration::from_mins(10);
-            plan.replicas.fill(ReplicaSettings { clock_error, ..ReplicaSettings::default() });
+            plan.replicas.iter_mut().for_each(|replica| replica.clock_error = SignedDuration::from_mins(10));
         }
         plan
     })
 }
 
 /// What is wrong with a hunt; none if the bug is found as it should be.
-fn check_mutant(mutant: Mutant, scenario: &str, rule: Invariant) -> Option<String> {
+fn check_mutant(mutant: Mutant, scenario: &str, rule: Rule) -> Option<String> {
     let by = |sentence: &String| sentence.starts_with(&format!("{rule}: "));
+    let (suite, found) = suite::find(suite::ALL, scenario).unwrap();
     let mut others = Vec::new();
-    for (n, plan) in plans(mutant, scenario).enumerate() {
-        let found = run(&plan).unwrap().violations;
+    for (n, plan) in plans(mutant, suite, found).enumerate() {
+        let found = run(&suite, &plan).unwrap().violations;
         if !found.iter().any(by) {
             others.extend(found);
             continue;
         }
         println!("{mutant:?}: found in run {} of {scenario}: {}", n + 1, found.join("; "));
-        let mut without = run_without(&plan, Some(rule)).unwrap().violations;
+        let mut without = run_without(&suite, &plan, Some(rule)).unwrap().violations;
         without.retain(|sentence| !sentence.starts_with("SCRIPT: "));
         let found_too = || format!("{mutant:?} is found without {rule}, too: {}", without.join("; "));
         return (!without.is_empty()).then(found_too);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use coppice_campaign::run::{RunPlan, run};
-use coppice_campaign::scenario;
+use coppice_campaign::suite;
 use coppice_sim::fault::{Fault, FaultTarget, PlannedFault};
 
 /// Most of a run's time goes to small allocations.
@@ -13,9 +13,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[test]
 fn a_scale_down_that_is_stopped_stops() {
     for name in ["many-held", "many-suspended", "many-paused"] {
-        let scenario = scenario::by_name(name).unwrap();
-        let outcome = run(&RunPlan::without_faults(scenario.clone(), 0)).unwrap();
-        let (first, unlike) = (outcome.violations.first(), outcome.end.unlike(&scenario.ends));
+        let (suite, scenario) = suite::find(suite::ALL, name).unwrap();
+        let outcome = run(&suite, &suite.without_faults(scenario.clone(), 0)).unwrap();
+        let (first, unlike) = (outcome.violations.first(), outcome.unlike(&scenario.ends));
         assert_eq!(first, None, "{name}: {} workloads too many", outcome.violations.len());
         assert_eq!(unlike, [""; 0], "{name}");
     }
@@ -23,10 +23,10 @@ fn a_scale_down_that_is_stopped_stops() {
 
 #[test]
 fn unchanged_workloads_are_not_recorded_after_an_attempt_that_failed() {
-    let scenario = scenario::by_name("many-held").unwrap();
+    let (suite, scenario) = suite::find(suite::ALL, "many-held").unwrap();
     for write in 6..18 {
         let faults = vec![PlannedFault { at: FaultTarget::Write(write), fault: Fault::Refused(403) }];
-        let outcome = run(&RunPlan { faults, ..RunPlan::without_faults(scenario.clone(), 0) }).unwrap();
+        let outcome = run(&suite, &RunPlan { faults, ..suite.without_faults(scenario.clone(), 0) }).unwrap();
         assert_eq!(outcome.violations.first(), None, "write {write}");
         let objects = &outcome.end.objects;
         let scaled = objects

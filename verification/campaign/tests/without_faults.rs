@@ -1,23 +1,18 @@
 //! Nothing goes wrong: every scenario ends as it should, whatever the seed, and the same seed gives the same trace.
 
-use coppice_campaign::run::{RunPlan, run};
-use coppice_campaign::scenario;
+use coppice_campaign::run::run;
+use coppice_campaign::suite;
 
 #[test]
 fn every_scenario_ends_well_and_alike_whatever_the_seed() {
-    for scenario in scenario::all() {
-        let first = run(&RunPlan::without_faults(scenario.clone(), 0)).unwrap();
+    for (suite, scenario) in suite::scenarios() {
+        let first = run(&suite, &suite.without_faults(scenario.clone(), 0)).unwrap();
         assert_eq!(first.violations, [""; 0], "{}\n{}", scenario.name, first.trace.timeline(false));
-        assert_eq!(
-            first.end.unlike(&scenario.ends),
-            [""; 0],
-            "{}\n{}",
-            scenario.name,
-            first.trace.timeline(false)
-        );
+        let unlike = first.unlike(&scenario.ends);
+        assert_eq!(unlike, [""; 0], "{}\n{}", scenario.name, first.trace.timeline(false));
         assert!(!scenario.ends.is_empty(), "{} does not say how it ends", scenario.name);
         for seed in 1..4 {
-            let other = run(&RunPlan::without_faults(scenario.clone(), seed)).unwrap();
+            let other = run(&suite, &suite.without_faults(scenario.clone(), seed)).unwrap();
             assert_eq!(
                 other.violations,
                 [""; 0],
@@ -33,9 +28,9 @@ fn every_scenario_ends_well_and_alike_whatever_the_seed() {
 
 #[test]
 fn the_same_seed_gives_the_same_trace() {
-    for scenario in scenario::all() {
-        let once = run(&RunPlan::without_faults(scenario.clone(), 7)).unwrap();
-        let twice = run(&RunPlan::without_faults(scenario.clone(), 7)).unwrap();
+    for (suite, scenario) in suite::scenarios() {
+        let once = run(&suite, &suite.without_faults(scenario.clone(), 7)).unwrap();
+        let twice = run(&suite, &suite.without_faults(scenario.clone(), 7)).unwrap();
         assert_eq!(once.trace.difference(&twice.trace), None, "{}", scenario.name);
     }
 }

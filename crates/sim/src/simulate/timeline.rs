@@ -6,8 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::operator::OPERATOR;
 use crate::server::{Change, Server, Verb, meta};
-use crate::simulation::OPERATOR;
 
 /// Two Events with the same text within this time are one entry.
 const SAME: SignedDuration = SignedDuration::from_secs(10);

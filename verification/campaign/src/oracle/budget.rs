@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::destructive::{DestructiveAction, DestructiveStep};
 use super::history::History;
-use super::invariant::{Findings, Invariant};
+use super::rule::{Findings, PER_HOUR, PER_MINUTE, SHARE};
+use super::steps::{DestructiveAction, DestructiveStep};
 use coppice_sim::run::RunRecord;
 
 /// Reserved a minute apart, two steps are sent so far apart at least: a step may be sent some seconds after its reservation.
@@ -53,16 +53,16 @@ pub(super) fn check(
             (of * percent / 100).max(number(&governor["atLeast"], 10))
         };
         let limits = [
-            (Invariant::PerMinute, MINUTE, most(&|g| number(&g["perMinute"], 30))),
-            (Invariant::PerHour, HOUR, most(&|g| number(&g["perHour"], 300))),
-            (Invariant::Share, HOUR, most(&share)),
+            (PER_MINUTE, MINUTE, most(&|g| number(&g["perMinute"], 30))),
+            (PER_HOUR, HOUR, most(&|g| number(&g["perHour"], 300))),
+            (SHARE, HOUR, most(&share)),
         ];
-        for (invariant, window, limit) in limits {
+        for (rule, window, limit) in limits {
             let within = times[..=n].iter().filter(|first| last.saturating_sub(**first) < window);
             let count = within.count() as u64;
             if count > limit {
                 found.add(
-                    invariant,
+                    rule,
                     &format!("{count} steps until {last:?}, of at most {limit} (of {of} managed)"),
                 );
             }

@@ -1,8 +1,7 @@
-//! Whether the operator comes to rest, and survives.
+//! Whether the programs come to rest, and survive.
 
 use super::history::since;
-use super::invariant::{Findings, Invariant};
-use coppice_sim::OPERATOR;
+use super::rule::{self, Findings};
 use coppice_sim::run::{QUIET, RunRecord};
 
 /// So many reads are in order in the quiet time at the end: the settings and the key, each minute, and now and then a list again.
@@ -11,9 +10,7 @@ const READS: usize = 20;
 pub(super) fn check(record: &RunRecord<'_>, found: &mut Findings) {
     let quiet = record.lasted.saturating_sub(QUIET);
     let late = record.changes.iter().filter(|change| {
-        &*change.user == OPERATOR
-            && &*change.kind.plural != "leases"
-            && since(record.began, change.at) > quiet
+        record.is_own(change) && &*change.kind.plural != "leases" && since(record.began, change.at) > quiet
     });
     for change in late.take(3) {
         let (kind, at) = (&change.kind.plural, since(record.began, change.at));
@@ -22,7 +19,7 @@ pub(super) fn check(record: &RunRecord<'_>, found: &mut Findings) {
             change.namespace(),
             change.name()
         );
-        found.add(Invariant::Quiet, &what);
+        found.add(rule::QUIET, &what);
     }
     // Requests that changed nothing are not in the history.
     let idle = record.done.iter().filter(|done| {
@@ -31,17 +28,14 @@ pub(super) fn check(record: &RunRecord<'_>, found: &mut Findings) {
     });
     for done in idle.take(3) {
         let (method, path) = (&done.request.method, &done.request.path);
-        found
-            .add(Invariant::Quiet, &format!("{method} {path} was sent at {:?} and changed nothing", done.at));
+        found.add(rule::QUIET, &format!("{method} {path} was sent at {:?} and changed nothing", done.at));
     }
     let reads = record.reads.iter().filter(|at| **at > quiet).count();
     if reads > READS {
-        found.add(
-            Invariant::Quiet,
-            &format!("{reads} reads in the last {} s, when all was done", QUIET.as_secs()),
-        );
+        found
+            .add(rule::QUIET, &format!("{reads} reads in the last {} s, when all was done", QUIET.as_secs()));
     }
     for line in record.trace.lines().iter().filter(|line| line.what.starts_with("PANICS")) {
-        found.add(Invariant::Panic, &line.what);
+        found.add(rule::PANIC, &line.what);
     }
 }

@@ -4,8 +4,8 @@ use coppice_quantity::Duration as Span;
 use jiff::SignedDuration;
 use serde_json::Value;
 
-use super::history::History;
-use super::invariant::{Broken, Findings, Invariant};
+use super::rule::{JOBS, PODS};
+use crate::oracle::{Broken, Findings, History};
 
 /// Where to look.
 #[derive(Clone, Copy)]
@@ -32,7 +32,7 @@ pub(super) fn holds(
     let pods: Vec<&Value> =
         pods.iter().map(|p| &***p).filter(|pod| counts(&pod["metadata"]["labels"])).collect();
     let open = jobs().find(|job| !complete(job));
-    found.require(Invariant::Jobs, open.is_none(), || {
+    found.require(JOBS, open.is_none(), || {
         format!("Job {} is not complete", name(open.map_or(&Value::Null, |j| j)))
     })?;
     let mut succeeded = 0;
@@ -41,18 +41,16 @@ pub(super) fn holds(
         let owner = owner(pod);
         if is_terminating(pod) {
             let over = ["Succeeded", "Failed"].contains(&phase);
-            found.require(Invariant::Pods, over, || format!("pod {} was cut off", name(pod)))?;
+            found.require(PODS, over, || format!("pod {} was cut off", name(pod)))?;
             continue;
         }
         let job = owner.and_then(|uid| all.iter().find(|job| job["metadata"]["uid"] == uid));
         let done = job.is_some_and(|job| complete(job));
-        found.require(Invariant::Jobs, owner.is_none() || done, || {
+        found.require(JOBS, owner.is_none() || done, || {
             format!("the Job of pod {} is not complete", name(pod))
         })?;
         let retried = phase == "Failed" && done && wanted["ignoreRetried"] != false;
-        found.require(Invariant::Pods, phase == "Succeeded" || retried, || {
-            format!("pod {} is {phase}", name(pod))
-        })?;
+        found.require(PODS, phase == "Succeeded" || retried, || format!("pod {} is {phase}", name(pod)))?;
         succeeded += u64::from(phase == "Succeeded");
     }
     // Pods that are gone are remembered by their Job.
@@ -64,9 +62,7 @@ pub(super) fn holds(
         succeeded += job["status"]["succeeded"].as_u64().unwrap_or(0).saturating_sub(here);
     }
     let least = wanted["minPods"].as_u64().unwrap_or(1);
-    found.require(Invariant::Pods, succeeded >= least, || {
-        format!("{succeeded} of at least {least} pods had succeeded")
-    })
+    found.require(PODS, succeeded >= least, || format!("{succeeded} of at least {least} pods had succeeded"))
 }
 
 fn name(object: &Value) -> &str {

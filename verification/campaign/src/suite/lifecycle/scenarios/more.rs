@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
-use super::super::objects::{
+use coppice_sim::scenario::objects::{
     change_config, change_manager, config, delete_after, deployment, manager, manager_of, manager_path,
     namespace, pod, pod_phase,
 };
-use super::super::{Scenario, ScriptStep};
-use super::{fired, scenario};
+use coppice_sim::scenario::{Scenario, ScriptStep};
 use coppice_sim::server::{Request, Server};
+use serde_json::{Value, json};
+
+use super::{fired, scenario};
 
 /// All that seeds choose from.
 pub(super) fn all() -> Vec<Scenario> {

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use coppice_runtime::clock::SeededRng;
 use coppice_schema::mutate;
-use serde_json::{Value, json};
-
-use super::objects::{config, deployment, manager_path, manager_with, namespace, pod};
-use super::{Scenario, ScriptStep};
+use coppice_sim::scenario::objects::{config, deployment, manager_path, manager_with, namespace, pod};
+use coppice_sim::scenario::{Scenario, ScriptStep};
 use coppice_sim::server::Request;
+use serde_json::{Value, json};
 
 /// How many wrong values there are, and how far apart.
 const LINKS: u64 = 8;

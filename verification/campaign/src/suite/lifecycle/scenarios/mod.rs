@@ -1,21 +1,23 @@
-//! The scenarios.
+//! What people do with managers, and how it ends.
 
+mod chain;
 mod more;
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
-use super::objects::{
+use coppice_sim::receiver::ReceiverBehavior;
+use coppice_sim::scenario::objects::{
     change_config, change_manager, config, delete_after, deployment, exists, manager, manager_of,
     manager_path, manager_with, namespace, pod, pod_phase,
 };
-use super::{Scenario, ScriptStep};
-use coppice_sim::receiver::ReceiverBehavior;
+use coppice_sim::scenario::{Scenario, ScriptStep};
 use coppice_sim::server::{Request, Server};
+use serde_json::{Value, json};
 
-/// Every scenario.
-pub fn all() -> Vec<Scenario> {
+pub use self::chain::wrong_input;
+
+/// Those that seeds choose from.
+pub(super) fn all() -> Vec<Scenario> {
     [
         ttl_fires(),
         pods_succeed(),
@@ -36,14 +38,9 @@ pub fn all() -> Vec<Scenario> {
     .collect()
 }
 
-/// All that have a name: also those that seeds do not choose from.
-pub fn named() -> Vec<Scenario> {
-    all().into_iter().chain([small(), more::timed()]).chain(more::many_workloads()).collect()
-}
-
-/// One scenario by its name.
-pub fn by_name(name: &str) -> Option<Scenario> {
-    named().into_iter().find(|scenario| scenario.name == name)
+/// Those that seeds do not choose from.
+pub(super) fn apart() -> Vec<Scenario> {
+    [more::timed()].into_iter().chain(more::many_workloads()).collect()
 }
 
 /// Two replicas, generous settings, a minute and a half.
@@ -272,7 +269,7 @@ fn one_that_runs() -> Scenario {
 }
 
 /// So short that every two faults at every two places can be tried.
-pub fn small() -> Scenario {
+pub(super) fn small() -> Scenario {
     let mut scenario = scenario(
         "small",
         "one namespace is deleted, the workload of another is scaled down: for searches of everything",

@@ -1,0 +1,125 @@
+//! The real operator as a program of a simulation.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coppice_controllers::{ControllerContext, OperatorOptions};
+use coppice_notify::outbox::Deliver;
+use coppice_notify::webhook::{Delivered, SendError, WebhookRequest};
+use coppice_operator::{DelivererFactory, Replica};
+use coppice_runtime::admin::Readiness;
+use coppice_runtime::clock::SeededRng;
+use coppice_runtime::events::Events;
+use coppice_runtime::intervals::ResyncIntervals;
+use coppice_runtime::lease::{Election, LeaseSettings};
+use coppice_runtime::metrics::Metrics;
+use coppice_runtime::queue::QueueSettings;
+use coppice_runtime::server_clock::ServerClock;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use tokio::runtime::Handle;
+
+use crate::receiver::ReceiverBehavior;
+use crate::replica::{Program, ReplicaContext};
+use crate::trace::Actor;
+use crate::transport::Transport;
+
+/// The user that the API server knows the operator as.
+pub(crate) const OPERATOR: &str = "system:serviceaccount:coppice-system:coppice";
+/// The name of its Lease.
+const LEASE: &str = "coppice-operator";
+/// How long a webhook waits for an answer.
+const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The operator.
+#[derive(Clone, Debug)]
+pub struct Operator {
+    /// Its startup configuration.
+    pub setup: OperatorOptions,
+    /// How often it looks for missed events.
+    pub intervals: ResyncIntervals,
+    /// The lease's duration, renew deadline and retry pause; none for the program's defaults.
+    pub lease: Option<[Duration; 3]>,
+}
+
+impl Default for Operator {
+    /// As the program is installed, except for lists of bulk kinds.
+    fn default() -> Self {
+        Self {
+            setup: OperatorOptions { own_namespace: "coppice-system".to_owned(), scale_kinds: Vec::new() },
+            intervals: intervals(),
+            lease: None,
+        }
+    }
+}
+
+/// The program's, with as many lists of bulk kinds as of others: a run in which an event was lost ends after the next one.
+fn intervals() -> ResyncIntervals {
+    let program = ResyncIntervals::default();
+    ResyncIntervals { relist_bulk: program.relist, ..program }
+}
+
+impl Program for Operator {
+    fn account(&self) -> &'static str {
+        OPERATOR
+    }
+
+    fn lease(&self) -> (&str, &str) {
+        (&self.setup.own_namespace, LEASE)
+    }
+
+    fn run(&self, context: ReplicaContext) -> BoxFuture<'static, anyhow::Result<()>> {
+        run(self.clone(), context).boxed()
+    }
+}
+
+async fn run(operator: Operator, context: ReplicaContext) -> anyhow::Result<()> {
+    let Operator { setup, intervals, lease: times } = operator;
+    let metrics = Metrics::new("sim");
+    let server_clock = ServerClock::new(context.clock.clone()).with_intervals(intervals);
+    let clients = context.clients(&server_clock, &metrics);
+    let ReplicaContext { identity, clock, mut rng, transport } = context;
+    let mut lease =
+        LeaseSettings { seed: rng.next_u64(), ..LeaseSettings::new(&setup.own_namespace, LEASE, &identity) };
+    if let Some([duration, renew_deadline, retry]) = times {
+        lease = LeaseSettings { duration, renew_deadline, retry, ..lease };
+    }
+    let (election, gate) = Election::new(clients.clone(), lease, clock.clone(), metrics.clone())?;
+    let events = Events::new(&clients, clock, metrics.clone(), &identity, SeededRng::new(rng.next_u64()));
+    let shared: Arc<ControllerContext> =
+        Arc::new(ControllerContext::new(setup, clients, server_clock, gate, metrics, events));
+    let queue = QueueSettings { seed: rng.next_u64(), ..QueueSettings::default() };
+    let sender: DelivererFactory =
+        Arc::new(move |_| Ok(Arc::new(SimulatedDeliverer(transport.clone())) as Arc<dyn Deliver>));
+    let replica = Replica::new(shared, queue, Readiness::new(), sender).with_intervals(intervals);
+    replica.serve(election, Handle::current(), std::future::pending()).await
+}
+
+/// Brings webhooks to the receiver of the run.
+struct SimulatedDeliverer(Transport);
+
+impl Deliver for SimulatedDeliverer {
+    fn deliver(&self, request: WebhookRequest) -> BoxFuture<'_, Result<Delivered, SendError>> {
+        let transport = &self.0;
+        async move {
+            tokio::time::sleep(transport.simulation.latency()).await;
+            transport.wait_if_dead().await;
+            if !transport.simulation.cut_off(transport.replica).is_zero() {
+                tokio::time::sleep(WEBHOOK_TIMEOUT).await;
+                return Err(SendError::Timeout { after: WEBHOOK_TIMEOUT });
+            }
+            let at = transport.simulation.elapsed();
+            let (reaction, answer) = transport.simulation.with(|state| state.receiver.attempt(at, &request));
+            transport.simulation.note(Actor::Receiver, format!("{reaction:?} {}", request.id));
+            let pause = if reaction == ReceiverBehavior::TakesSilently {
+                WEBHOOK_TIMEOUT
+            } else {
+                transport.simulation.latency()
+            };
+            tokio::time::sleep(pause).await;
+            transport.wait_if_dead().await;
+            answer
+        }
+        .boxed()
+    }
+}

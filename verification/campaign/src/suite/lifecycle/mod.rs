@@ -1,0 +1,30 @@
+//! The operator and the managers of namespaces: policies, their conditions and actions, and what stands against them.
+
+mod oracle;
+mod scenarios;
+
+use std::sync::Arc;
+
+use coppice_sim::Operator;
+
+pub use self::oracle::rule;
+pub use self::scenarios::wrong_input;
+use super::Suite;
+
+/// The suite.
+pub const SUITE: Suite = Suite {
+    name: "lifecycle",
+    about: "the operator, and the managers of namespaces",
+    programs: || vec![Arc::new(Operator::default())],
+    scenarios: scenarios::all,
+    small: scenarios::small,
+    apart: scenarios::apart,
+    rules: oracle::check,
+    end_state: oracle::end::end_state,
+    end_lines: oracle::end::lines,
+    effects: oracle::end::effects,
+    one_place_in: 7,
+    fixed_seeds: 5000,
+    fresh_seeds: 1000,
+    digests: "src/suite/lifecycle/digests.txt",
+};
