@@ -58,6 +58,8 @@ impl Reservation {
         let started = Instant::now();
         let settings = read_settings(clients).await?;
         settings.decoded().map_err(|error| ReservationError::Unavailable(error.to_owned()))?;
+        // One that has opened since stops the step, too.
+        self.budget.breaker.clone_from(&settings.status.governor.breaker);
         (self.settings, self.started) = (settings, started);
         Ok(())
     }
