@@ -9,6 +9,7 @@ pub mod deleted_namespace;
 mod metrics;
 pub mod namespace_manager;
 mod noticed_breaker;
+mod reference;
 
 pub use context::{ControllerContext, ManagerKey, OperatorOptions};
 pub use metrics::LifecycleMetrics;

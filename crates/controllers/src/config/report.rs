@@ -2,13 +2,13 @@
 
 use coppice_api::Reason;
 use coppice_api::config::{Breaker, GovernorSpec};
-use coppice_kinds::{Config, DeletedNamespaces, Jobs, Managers, Namespaces, Pods};
+use coppice_kinds::{Configs, DeletedNamespaces, Jobs, Managers, Namespaces, Pods};
 use coppice_lifecycle::breaker;
 use coppice_runtime::kind::Kind as _;
-use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::observe::Observation;
 use crate::context::ControllerContext;
+use crate::reference::reference;
 
 /// What can open the breaker by itself: the lists that are watched.
 const SOURCES: [&str; 5] =
@@ -48,7 +48,7 @@ pub(super) fn breaker_changed(shared: &ControllerContext, before: &Observation, 
     let publish = |reason: Reason, note: String| {
         let warning = reason == Reason::BreakerOpen;
         tracing::warn!(%reason, "CoppiceConfig/coppice: {note}");
-        shared.events.publish(reference(config), warning, reason.as_str(), "Govern", &note);
+        shared.events.publish(reference::<Configs>(config), warning, reason.as_str(), "Govern", &note);
     };
     if let Some(Breaker { id, .. }) = known {
         publish(Reason::BreakerClosed, format!("{id} was acknowledged: it stops no step any more"));
@@ -56,15 +56,5 @@ pub(super) fn breaker_changed(shared: &ControllerContext, before: &Observation, 
     if let Some(Breaker { id, message, .. }) = now {
         let note = format!("{message}; no step is taken until somebody runs `coppice acknowledge {id}`");
         publish(Reason::BreakerOpen, note);
-    }
-}
-
-fn reference(config: &Config) -> ObjectReference {
-    ObjectReference {
-        api_version: Some("coppice.dev/v1alpha1".to_owned()),
-        kind: Some("CoppiceConfig".to_owned()),
-        name: Some(config.name.to_string()),
-        uid: Some(config.uid.to_string()),
-        ..ObjectReference::default()
     }
 }

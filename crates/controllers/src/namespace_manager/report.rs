@@ -2,13 +2,14 @@
 
 use coppice_api::Reason;
 use coppice_api::manager::{Action, Intent, Phase};
-use coppice_kinds::Manager;
+use coppice_kinds::Managers;
 use coppice_lifecycle::plan::PlannedEvent;
 use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::apply::EventBatch;
 use super::observe::Observation;
 use crate::context::{ControllerContext, ManagerKey};
+use crate::reference::reference;
 
 /// Reports what a reconcile did.
 pub(super) fn report(shared: &ControllerContext, observation: &Observation, batch: &EventBatch) {
@@ -22,7 +23,7 @@ pub(super) fn report(shared: &ControllerContext, observation: &Observation, batc
         };
         // Events about the manager are in its namespace: one that is about to be deleted takes them along, and takes no more.
         if !(deletes && matches!(note.reason, Reason::PolicyFired | Reason::NamespaceDeleted)) {
-            tell(manager_reference(observation), &note.message);
+            tell(reference::<Managers>(&observation.manager), &note.message);
         }
         if deletes || matches!(note.reason, Reason::DeletionAnnounced | Reason::NoticeWithdrawn) {
             // About the Namespace, and so kept in `default`: somebody may ask when the namespace is gone.
@@ -39,7 +40,13 @@ pub(super) fn status_not_understood(shared: &ControllerContext, observation: &Ob
     let message = format!("{error}; nothing is done: run the version of Coppice that wrote it");
     tracing::error!(namespace = %observation.manager.namespace, manager = %observation.manager.name, "{message}");
     shared.lifecycle_metrics.blocked(reason.as_str());
-    shared.events.publish(manager_reference(observation), true, reason.as_str(), "Manage", &message);
+    shared.events.publish(
+        reference::<Managers>(&observation.manager),
+        true,
+        reason.as_str(),
+        "Manage",
+        &message,
+    );
 }
 
 /// Reports that working on a manager ended in a panic: contained, counted by the queue, and retried.
@@ -47,7 +54,7 @@ pub(super) fn panicked(shared: &ControllerContext, key: &ManagerKey, message: &s
     let Some(manager) = shared.managers.get(&key.namespace, &key.name) else { return };
     let reason = Reason::ReconcilePanicked.as_str();
     let note = format!("a bug in Coppice stopped the work on this manager; it is tried again: {message}");
-    shared.events.publish(reference(&manager), true, reason, "Manage", &note);
+    shared.events.publish(reference::<Managers>(&manager), true, reason, "Manage", &note);
 }
 
 fn log(observation: &Observation, note: &PlannedEvent, intent: Option<&Intent>) {
@@ -89,21 +96,6 @@ fn count(shared: &ControllerContext, note: &PlannedEvent, intent: Option<&Intent
             }
             _ => {}
         }
-    }
-}
-
-fn manager_reference(observation: &Observation) -> ObjectReference {
-    reference(&observation.manager)
-}
-
-fn reference(manager: &Manager) -> ObjectReference {
-    ObjectReference {
-        api_version: Some("coppice.dev/v1alpha1".to_owned()),
-        kind: Some("NamespaceManager".to_owned()),
-        namespace: Some(manager.namespace.to_string()),
-        name: Some(manager.name.to_string()),
-        uid: Some(manager.uid.to_string()),
-        ..ObjectReference::default()
     }
 }
 
