@@ -33,15 +33,16 @@ pub(crate) struct Comparison {
 impl Comparison {
     /// Fewer than this many objects can be deleted between the end of a watch and the list after it.
     const MIN_MISSING: usize = 10;
-    /// After a gap, that so many are gone is no coincidence.
-    const MIN_EMPTIED: usize = 50;
+    /// Of fewer than this many, all can be deleted while nobody sees it.
+    const MIN_KNOWN: usize = 50;
 
-    /// Whether this is a collapse. After a gap, in which objects may have been deleted unseen, only an empty list is.
-    pub(crate) fn is_collapse(self, gap: bool) -> bool {
-        if gap {
-            self.listed == 0 && self.before >= Self::MIN_EMPTIED
-        } else {
-            self.missing >= Self::MIN_MISSING && self.missing * 5 > self.before
+    /// Whether this is a collapse. `unseen`: objects may have been deleted without an event that was seen. Then more than
+    /// half of them have to be missing; of a bulk kind (pods come and go by the hour) all of them, and nothing new be there.
+    pub(crate) fn is_collapse(self, unseen: bool, bulk: bool) -> bool {
+        match (unseen, bulk) {
+            (false, _) => self.missing >= Self::MIN_MISSING && self.missing * 5 > self.before,
+            (true, false) => self.before >= Self::MIN_KNOWN && self.missing * 2 > self.before,
+            (true, true) => self.before >= Self::MIN_KNOWN && self.listed == 0,
         }
     }
 }
@@ -50,18 +51,33 @@ impl Comparison {
 mod tests {
     use super::Comparison;
 
+    fn lacks(before: usize, missing: usize) -> Comparison {
+        Comparison { before, missing, listed: before - missing }
+    }
+
     #[test]
-    fn without_a_gap_a_fifth_and_at_least_ten_may_be_missing() {
-        let is_collapse =
-            |before, missing| Comparison { before, missing, listed: before - missing }.is_collapse(false);
+    fn what_events_covered_may_lack_a_fifth_or_nine() {
+        let is_collapse = |before, missing| {
+            let comparison = lacks(before, missing);
+            assert_eq!(comparison.is_collapse(false, true), comparison.is_collapse(false, false));
+            comparison.is_collapse(false, false)
+        };
         assert!(is_collapse(10, 10) && is_collapse(49, 10) && is_collapse(1000, 201));
         assert!(!is_collapse(9, 9) && !is_collapse(50, 10) && !is_collapse(1000, 200) && !is_collapse(0, 0));
     }
 
     #[test]
-    fn after_a_gap_only_an_empty_list_is_a_collapse() {
-        let is_collapse = |before, listed| Comparison { before, missing: before, listed }.is_collapse(true);
-        assert!(is_collapse(50, 0) && is_collapse(1000, 0));
-        assert!(!is_collapse(49, 0) && !is_collapse(1000, 1) && !is_collapse(0, 0));
+    fn what_nobody_saw_may_lack_half() {
+        let is_collapse = |before, missing| lacks(before, missing).is_collapse(true, false);
+        assert!(is_collapse(50, 26) && is_collapse(1000, 501) && is_collapse(50, 50));
+        assert!(!is_collapse(50, 25) && !is_collapse(49, 49) && !is_collapse(0, 0));
+        let replaced = Comparison { before: 60, missing: 60, listed: 60 };
+        assert!(replaced.is_collapse(true, false), "others under the names are not those");
+    }
+
+    #[test]
+    fn of_a_bulk_kind_nobody_saw_only_an_empty_list_is_a_collapse() {
+        let is_collapse = |before, missing| lacks(before, missing).is_collapse(true, true);
+        assert!(is_collapse(50, 50) && !is_collapse(1000, 999) && !is_collapse(49, 49));
     }
 }

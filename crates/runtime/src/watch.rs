@@ -30,6 +30,8 @@ const GRACE: Duration = Duration::from_secs(10);
 const OPEN: Duration = Duration::from_secs(15);
 /// By how much the API server's clock may have been faster than ours while a watch lasted.
 const CLOCK_DRIFT: Duration = Duration::from_secs(1);
+/// For longer than this no list comes late in ordinary life: what is deleted meanwhile, nobody saw.
+const MAX_UNFOLLOWED: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const MAX_PAUSE: Duration = Duration::from_secs(10);
 
@@ -93,8 +95,8 @@ impl<K: Kind> Watch<K> {
         // Failures in a row: what ends them is an event or a bookmark, or a watch that ended in order. That a watch could
         // be opened says nothing yet.
         let mut failures = 0u32;
-        // Whether something may have been missed since the last list.
-        let mut gap = true;
+        // Until when every event has been seen since the last list; none if something may have been missed.
+        let mut followed = None;
         let mut context = self.store.context();
         loop {
             context.mark_unchanged();
@@ -102,26 +104,29 @@ impl<K: Kind> Watch<K> {
                 biased;
                 _ = context.changed() => {
                     // What was not kept until now was missed.
-                    gap = true;
+                    followed = None;
+                    self.check.not_ready("what is kept of it has changed: it is listed again");
+                    self.metrics.watch_unsynced(K::RESOURCE);
                     tokio::time::sleep(self.clients.backpressure.remaining()).await;
                 }
-                missed = self.list_and_watch(gap, &mut failures) => gap = missed,
+                until = self.list_and_watch(followed, &mut failures) => followed = until,
             }
         }
     }
 
-    /// Lists once, and watches until a list is needed again. Answers whether something may have been missed by then.
-    async fn list_and_watch(&self, gap: bool, failures: &mut u32) -> bool {
-        let mut revision = match self.list(gap).await {
+    /// Lists once, and watches until a list is needed again. Answers until when every event has been seen by then; none if
+    /// something may have been missed.
+    async fn list_and_watch(&self, followed: Option<Instant>, failures: &mut u32) -> Option<Instant> {
+        let mut revision = match self.list(followed).await {
             Ok(revision) => revision,
             Err(error) => {
                 self.note_problem(&error, "list", failures).await;
-                return true;
+                return None;
             }
         };
         self.check.ready();
         match self.watch_on(&mut revision, failures).await {
-            Ok(()) => return false,
+            Ok(followed) => return Some(followed),
             Err(WatchError::Expired) => {
                 self.metrics.watch_restarted(K::RESOURCE, "expired");
                 self.pause(failures).await;
@@ -129,42 +134,52 @@ impl<K: Kind> Watch<K> {
             Err(WatchError::Stale) => self.metrics.watch_restarted(K::RESOURCE, "stale"),
             Err(WatchError::Failed(error)) => self.note_problem(&error, "watch", failures).await,
         }
-        true
+        None
     }
 
     /// Watches from a revision on, one watch after the other, until it is time for a list again, which recovers lost
-    /// events (H5). The list comes earlier if nothing has arrived for too long.
-    async fn watch_on(&self, revision: &mut String, failures: &mut u32) -> Result<(), WatchError> {
+    /// events (H5). The list comes earlier if nothing has arrived for too long. Answers until when every event has been seen.
+    async fn watch_on(&self, revision: &mut String, failures: &mut u32) -> Result<Instant, WatchError> {
+        let mut followed = Instant::now();
         let until = Instant::now() + self.intervals.until_relist(&read::path::<K>(""), K::BULK, self.seed);
         while Instant::now() < until {
             if matches!(self.store.freshness(), Freshness::Stale(_)) {
                 return Err(WatchError::Stale);
             }
+            let asked = Instant::now();
             match self.follow(revision, failures).await.map_err(WatchError::Failed)? {
-                WatchEnd::Closed => *failures = 0,
+                WatchEnd::Closed => {
+                    *failures = 0;
+                    // A process that was stopped meanwhile reads the end long after the API server has written it.
+                    followed = Instant::now().min(asked + self.intervals.watch + CLOCK_DRIFT);
+                }
                 WatchEnd::CutShort => self.pause(failures).await,
                 WatchEnd::Expired => return Err(WatchError::Expired),
             }
         }
-        Ok(())
+        Ok(followed)
     }
 
     /// Lists everything, replaces the store in one step and wakes for what differs; after a gap, for every object.
-    async fn list(&self, gap: bool) -> Result<String, kube::Error> {
-        let since = gap.then(|| self.clock.monotonic());
+    async fn list(&self, followed: Option<Instant>) -> Result<String, kube::Error> {
         // What is kept now may be less than what was kept before: then it cannot be compared.
         let comparable = !matches!(self.store.freshness(), Freshness::NotSynced(_));
+        let gap = followed.is_none() || !comparable;
+        let since = gap.then(|| self.clock.monotonic());
         let mut list = self.store.relist();
         let mut cursor = read::Cursor::default();
+        let mut page = read::page::<K>(&self.clients.reads, "", &mut cursor, &list.context).await?;
+        // The list shows the instant of its first page.
+        let unseen = followed.is_none_or(|until| until.elapsed() > MAX_UNFOLLOWED);
         let revision = loop {
-            let page = read::page::<K>(&self.clients.reads, "", &mut cursor, &list.context).await?;
             page.items.into_iter().for_each(|item| list.push(item));
             if cursor.is_done() {
                 break page.revision;
             }
+            page = read::page::<K>(&self.clients.reads, "", &mut cursor, &list.context).await?;
         };
         let comparison = list.compare();
-        if comparable && comparison.is_collapse(gap) {
+        if comparable && comparison.is_collapse(unseen, K::BULK) {
             let (before, missing) = (comparison.before, comparison.missing);
             (self.on_collapse)(Collapse { resource: K::RESOURCE, before, missing });
         }

@@ -24,6 +24,14 @@ enum First {
     Explained,
     /// The revision is no longer served.
     Gap,
+    /// As the first, and the second list is long in coming.
+    SlowList,
+    /// As the first, but the process was stopped for minutes meanwhile.
+    Stopped,
+}
+
+async fn wait(time: Duration) {
+    let _ = timeout(time, std::future::pending::<()>()).await;
 }
 
 /// Lists this many widgets, and then so many of them. Returns what collapsed, each with how many widgets the cache had when
@@ -33,6 +41,7 @@ async fn collapses(before: usize, then: usize, first: First) -> Vec<(Collapse, u
     let (lists, watches) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (close, mut closed) = mpsc::unbounded_channel::<()>();
     let service = tower::service_fn(move |request: Request<Body>| {
+        let mut late = Duration::ZERO;
         let body = if is_watch(&request) {
             let deleted = (then..before).map(|n| event("DELETED", &widget("a", &name(n), &json!(1))));
             let expired = json!({"kind": "Status", "code": 410, "message": "too old", "reason": "Expired"});
@@ -41,14 +50,21 @@ async fn collapses(before: usize, then: usize, first: First) -> Vec<(Collapse, u
                 (0, First::Explained) => deleted.collect(),
                 _ => String::new(),
             };
-            let ends = async {
-                let _ = timeout(ResyncIntervals::default().watch, std::future::pending::<()>()).await;
+            let ends = async move {
+                wait(ResyncIntervals::default().watch).await;
+                if first == First::Stopped {
+                    tokio::time::advance(Duration::from_mins(5)).await;
+                }
                 Ok::<_, BoxError>(Bytes::new())
             };
             let said = futures::stream::iter([Ok::<_, BoxError>(Bytes::from(say))]);
             axum::body::Body::from_stream(futures::StreamExt::chain(said, futures::stream::once(ends)))
         } else {
-            let count = [before, then].get(lists.fetch_add(1, Relaxed)).copied();
+            let number = lists.fetch_add(1, Relaxed);
+            if number == 1 && first == First::SlowList {
+                late = Duration::from_secs(11);
+            }
+            let count = [before, then].get(number).copied();
             if count.is_none() {
                 let _ = close.send(());
             }
@@ -56,7 +72,10 @@ async fn collapses(before: usize, then: usize, first: First) -> Vec<(Collapse, u
                 (0..count.unwrap_or(then)).map(|n| widget("a", &name(n), &json!(1))).collect();
             axum::body::Body::from(json!({"metadata": {"resourceVersion": "9"}, "items": items}).to_string())
         };
-        std::future::ready(Ok::<_, BoxError>(Response::new(body)))
+        async move {
+            wait(late).await;
+            Ok::<_, BoxError>(Response::new(body))
+        }
     });
     let (mut watch, _, _) = watch_over::<Widgets, _>(&service);
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -79,9 +98,11 @@ async fn a_list_that_lacks_what_no_event_deleted_is_a_collapse() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_gap_only_an_empty_list_is_a_collapse() {
+async fn what_is_missing_after_a_time_that_nobody_followed_is_a_collapse_if_it_is_more_than_half() {
     let collapse = |before, missing| vec![(Collapse { resource: "widgets", before, missing }, before)];
-    assert_eq!(collapses(50, 0, First::Gap).await, collapse(50, 50));
-    assert_eq!(collapses(49, 0, First::Gap).await, []);
-    assert_eq!(collapses(60, 1, First::Gap).await, []);
+    for first in [First::Gap, First::SlowList, First::Stopped] {
+        assert_eq!(collapses(60, 29, first).await, collapse(60, 31));
+        assert_eq!(collapses(60, 30, first).await, [], "half of them may have been deleted");
+        assert_eq!(collapses(49, 0, first).await, [], "so few may have been deleted");
+    }
 }

@@ -277,3 +277,36 @@ async fn to_keep_less_than_before_is_no_collapse() {
     settle().await;
     assert_eq!((store.len(), matches!(store.freshness(), Freshness::Fresh(_))), (0, true));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_context_that_changes_in_the_moment_in_which_a_watch_ends_is_not_missed() {
+    let to_change = Arc::new(Mutex::new(None::<Store<WebWidgets>>));
+    let (at_the_end, list) =
+        (Arc::clone(&to_change), json!({"metadata": {"resourceVersion": "1"}, "items": []}).to_string());
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let store = Arc::clone(&at_the_end);
+        let body = if is_watch(&request) {
+            axum::body::Body::from_stream(futures::stream::once(async move {
+                // Longer than it is until the next list.
+                let _ = timeout(ResyncIntervals::default().watch, std::future::pending::<()>()).await;
+                if let Some(store) = store.lock().unwrap().as_ref() {
+                    store.set_context(Wanted { generation: 1, labels: true });
+                }
+                Ok::<_, BoxError>(Bytes::new())
+            }))
+        } else {
+            axum::body::Body::from(list.clone())
+        };
+        std::future::ready(Ok::<_, BoxError>(Response::new(body)))
+    });
+    let (mut watch, readiness, _) = watch_over::<WebWidgets, _>(&service);
+    watch.intervals.relist = Duration::from_secs(1);
+    let store = watch.store.clone();
+    *to_change.lock().unwrap() = Some(store.clone());
+    let mut running = std::pin::pin!(watch.run(CancellationToken::new()));
+    assert!(timeout(Duration::from_secs(49), &mut running).await.is_err());
+    assert!(matches!(store.freshness(), Freshness::Fresh(_)));
+    assert!(timeout(Duration::from_secs(2), &mut running).await.is_err());
+    assert!(matches!(store.freshness(), Freshness::Fresh(_)), "{:?}", store.freshness());
+    assert!(readiness.is_ready());
+}
