@@ -480,10 +480,17 @@ fn acknowledge_writes_nothing_about_a_breaker_that_is_not_open() {
     assert_eq!((ran.code, ran.err), (1, error));
     let ran = acknowledge(BREAKER, with_breaker(&json!({"acknowledge": BREAKER})));
     assert_eq!((ran.code, ran.out), (0, format!("breaker {BREAKER} was acknowledged before\n")));
-    let mut closed = with_breaker(&json!({}));
-    closed["status"] = json!({});
-    let ran = acknowledge(BREAKER, closed);
-    assert!(ran.code == 1 && ran.err.contains("there is nothing to acknowledge"), "{}", ran.err);
+}
+
+#[test]
+fn acknowledge_takes_an_id_that_no_status_shows_yet_and_warns() {
+    let mut unwritten = with_breaker(&json!({}));
+    unwritten["status"] = json!({});
+    let script = vec![(CONFIG, 200, unwritten.clone()), (PATCH_CONFIG, 200, unwritten)];
+    let (ran, requests) = against(&format!("coppice acknowledge {BREAKER}"), script);
+    assert_eq!((ran.code, ran.out), (0, format!("breaker {BREAKER} acknowledged\n")));
+    assert!(ran.err.contains("warning: status.governor.breaker of CoppiceConfig coppice shows no breaker"));
+    assert_eq!(requests.last().unwrap().2["spec"]["governor"]["acknowledge"], BREAKER);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use coppice_actions::decision::StepContext;
 use coppice_actions::governor::Governor;
 use coppice_api::CoppiceConfigSpec;
-use coppice_api::config::GovernorStatus;
+use coppice_api::config::{GovernorSpec, GovernorStatus};
 use coppice_api::names::CONFIG_NAME;
 use coppice_kinds::{Config, Configs, DeletedNamespaces, Jobs, Managers, Namespaces, Pods};
 use coppice_lifecycle::breaker;
@@ -16,6 +16,7 @@ use coppice_quantity::time::ServerTime;
 use coppice_runtime::client::Clients;
 use coppice_runtime::collapse::Collapse;
 use coppice_runtime::events::Events;
+use coppice_runtime::kind::Kind as _;
 use coppice_runtime::leader::{Gate, Permit};
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::server_clock::ServerClock;
@@ -23,8 +24,18 @@ use coppice_runtime::store::Store;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use crate::known_breaker::KnownBreaker;
 use crate::metrics::LifecycleMetrics;
-use crate::noticed_breaker::NoticedBreaker;
+
+/// What can open the breaker by itself: the kinds of the caches below.
+const SOURCES: [&str; 6] = [
+    Configs::RESOURCE,
+    DeletedNamespaces::RESOURCE,
+    Jobs::RESOURCE,
+    Managers::RESOURCE,
+    Namespaces::RESOURCE,
+    Pods::RESOURCE,
+];
 
 /// Namespace and name of a `NamespaceManager`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,8 +98,8 @@ pub struct ControllerContext {
     pub deleted_namespaces: Store<DeletedNamespaces>,
     /// Where destructive steps are reserved.
     pub governor: Governor,
-    /// The breaker that is open here, before the ledger has it.
-    pub noticed_breaker: NoticedBreaker,
+    /// The breaker as this replica knows it, whatever the ledger has.
+    pub known_breaker: KnownBreaker,
     outbox: RwLock<Option<(String, Outbox<ManagerKey>)>>,
     settings: RwLock<Option<CompiledSettings>>,
 }
@@ -118,7 +129,7 @@ impl ControllerContext {
             configs: Store::default(),
             deleted_namespaces: Store::default(),
             governor: Governor::default(),
-            noticed_breaker: NoticedBreaker::default(),
+            known_breaker: KnownBreaker::default(),
             outbox: RwLock::new(None),
             settings: RwLock::new(None),
         }
@@ -167,32 +178,40 @@ impl ControllerContext {
         (settings, budget)
     }
 
-    /// A ledger under these settings, with the breaker that is open: also one that the ledger does not have yet, or did not
-    /// have when it was read.
+    /// A ledger under these settings, with the breaker that is open: also one that the ledger does not have yet, did not
+    /// have when it was read, or does not have any more though nobody acknowledged it.
     pub fn with_breaker(&self, settings: &PlatformSettings, ledger: GovernorStatus) -> GovernorStatus {
-        // In this order: what was noticed is forgotten only when the cached ledger has it.
-        let noticed = self.noticed_breaker.get();
-        let known = noticed.or_else(|| self.configs.get("", CONFIG_NAME)?.status.governor.breaker.clone());
-        breaker::with_noticed(&settings.config.governor, ledger, known.as_ref())
+        breaker::with_known(&settings.config.governor, ledger, &self.known_breaker.get())
     }
 
     /// Opens the breaker, here and at once; the leader writes it into the ledger.
     pub fn collapsed(&self, collapse: Collapse) {
         let Collapse { resource, before, missing } = collapse;
         let opened = breaker::opened(resource, before, missing, self.now());
-        let (settings, ledger) = self.cached_settings();
-        let (id, message) = (opened.id.clone(), opened.message.clone());
-        if self.noticed_breaker.notice(&settings.config.governor, &ledger, opened) {
-            tracing::error!(%id, "the breaker opens: {message}; find out why, then run `coppice acknowledge {id}`");
+        let (id, message) = (&opened.id, &opened.message);
+        if let Some(open) = self.settings().1.breaker {
+            tracing::error!("{message}; the breaker is open already: {}", open.id);
         } else {
-            tracing::error!("{message}; the breaker is open already");
+            tracing::error!(%id, "the breaker opens: {message}; find out why, then run `coppice acknowledge {id}`");
         }
+        self.known_breaker.notice(opened);
+        self.show_breaker();
     }
 
-    /// Forgets the breaker that was noticed here, if the cached settings show that it is in the ledger or acknowledged.
-    pub(crate) fn forget_recorded_breaker(&self) {
-        let (settings, ledger) = self.cached_settings();
-        self.noticed_breaker.forget_recorded(&settings.config.governor, &ledger);
+    /// Takes notice of the breaker in the ledger of these settings, and of what they acknowledge. What is acknowledged in a
+    /// spec that cannot be understood is not known: nothing.
+    pub(crate) fn observe_breaker(&self, config: &Config) {
+        let nothing = GovernorSpec::default();
+        let settings = config.spec.as_ref().map_or(&nothing, |spec| &spec.governor);
+        self.known_breaker.observe(settings, &config.status.governor, self.now());
+        self.show_breaker();
+    }
+
+    /// Every replica shows the breaker that it goes by.
+    fn show_breaker(&self) {
+        let (settings, budget) = self.settings();
+        let open = budget.breaker.as_ref().map(|breaker| breaker.source.as_str());
+        self.lifecycle_metrics.breaker_open(&SOURCES, open, settings.config.governor.paused);
     }
 
     fn cached_settings(&self) -> (Arc<PlatformSettings>, GovernorStatus) {

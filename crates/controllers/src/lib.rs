@@ -6,9 +6,9 @@
 pub mod config;
 mod context;
 pub mod deleted_namespace;
+mod known_breaker;
 mod metrics;
 pub mod namespace_manager;
-mod noticed_breaker;
 mod reference;
 
 pub use context::{ControllerContext, ManagerKey, OperatorOptions};

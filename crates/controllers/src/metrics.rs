@@ -46,7 +46,7 @@ struct ByReason {
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct BySource {
-    source: &'static str,
+    source: String,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -136,9 +136,15 @@ impl LifecycleMetrics {
         self.governor_limit.set(whole(limit_per_hour));
     }
 
-    /// Whether the breaker is open because of this source: a resource whose list collapsed, or `spec` (`paused`).
-    pub fn breaker_open(&self, source: &'static str, open: bool) {
-        self.breaker_open.get_or_create(&BySource { source }).set(i64::from(open));
+    /// Which of these resources has opened the breaker by a list that collapsed, if one has, and whether it is open by hand
+    /// (`paused`), which is the source `spec`.
+    pub fn breaker_open(&self, resources: &[&str], open: Option<&str>, paused: bool) {
+        let closed = resources.iter().map(|resource| (*resource, false));
+        let sources = closed.chain([("spec", paused)]).chain(open.map(|source| (source, true)));
+        self.breaker_open.clear();
+        for (source, open) in sources {
+            self.breaker_open.get_or_create(&BySource { source: source.to_owned() }).set(i64::from(open));
+        }
     }
 }
 
@@ -157,8 +163,8 @@ mod tests {
         metrics.blocked("Paused");
         metrics.webhook_attempt("delivered");
         metrics.governor(4, 100);
-        metrics.breaker_open("pods", true);
-        metrics.breaker_open("spec", false);
+        metrics.breaker_open(&["jobs", "pods"], Some("secrets"), true);
+        metrics.breaker_open(&["jobs", "pods"], Some("pods"), false);
         let text = registry.encode();
         for line in [
             "coppice_managers{phase=\"Watching\"} 2",
@@ -170,6 +176,7 @@ mod tests {
             "coppice_governor_reserved_last_hour 4",
             "coppice_governor_limit_per_hour 100",
             "coppice_breaker_open{source=\"pods\"} 1",
+            "coppice_breaker_open{source=\"jobs\"} 0",
             "coppice_breaker_open{source=\"spec\"} 0",
             "# HELP coppice_managers Managers, by phase.",
             "# HELP coppice_deleted_namespaces Records of deletions of namespaces, by phase.",
@@ -182,5 +189,6 @@ mod tests {
         ] {
             assert!(text.lines().any(|l| l == line), "{line} is missing in\n{text}");
         }
+        assert!(!text.contains("secrets"), "what was open before\n{text}");
     }
 }

@@ -32,16 +32,12 @@ pub fn is_acknowledged(settings: &GovernorSpec, breaker: &Breaker) -> bool {
     settings.acknowledge.as_ref() == Some(&breaker.id)
 }
 
-/// The ledger with the breaker that is open: its own, or else the one that was noticed. One that was acknowledged is
-/// neither.
+/// The ledger with the breaker that is open: its own, or else the first of those that are known besides and not
+/// acknowledged.
 #[must_use]
-pub fn with_noticed(
-    settings: &GovernorSpec,
-    budget: GovernorStatus,
-    noticed: Option<&Breaker>,
-) -> GovernorStatus {
-    let noticed = noticed.filter(|breaker| !is_acknowledged(settings, breaker));
-    let breaker = open(settings, &budget).or(noticed).cloned();
+pub fn with_known(settings: &GovernorSpec, budget: GovernorStatus, known: &[Breaker]) -> GovernorStatus {
+    let known = known.iter().find(|breaker| !is_acknowledged(settings, breaker));
+    let breaker = open(settings, &budget).or(known).cloned();
     // What stopped a step may have been the breaker that is closed.
     let blocked = if breaker == budget.breaker { budget.blocked } else { None };
     GovernorStatus { breaker, blocked, ..budget }
@@ -95,17 +91,17 @@ mod tests {
         assert!(allow(&settings, &with(next.clone()), 0, at(601)).is_err());
         let other = opened("jobs", 50, 50, at(0));
         assert!(allow(&settings, &with(other), 0, at(1)).is_err(), "another source at the same instant");
-        let closed = with_noticed(&settings, with(first.clone()), Some(&first));
+        let closed = with_known(&settings, with(first.clone()), std::slice::from_ref(&first));
         assert_eq!(closed.breaker, None, "it does not open again under its id");
-        assert_eq!(with_noticed(&settings, closed, Some(&next)).breaker, Some(next));
+        assert_eq!(with_known(&settings, closed, &[first, next.clone()]).breaker, Some(next));
     }
 
     #[test]
     fn the_first_breaker_stays_until_it_is_acknowledged() {
         let (first, second) = (opened("pods", 50, 50, at(0)), opened("jobs", 90, 50, at(1)));
         let settings = GovernorSpec::default();
-        let budget = with_noticed(&settings, GovernorStatus::default(), Some(&first));
-        assert_eq!(with_noticed(&settings, budget, Some(&second)).breaker, Some(first));
+        let budget = with_known(&settings, GovernorStatus::default(), std::slice::from_ref(&first));
+        assert_eq!(with_known(&settings, budget, &[second]).breaker, Some(first));
     }
 
     #[test]
@@ -126,7 +122,7 @@ mod tests {
     fn what_stopped_a_step_is_forgotten_with_the_breaker_that_did() {
         let (first, next) = (opened("pods", 50, 50, at(0)), opened("jobs", 50, 50, at(600)));
         let blocked = current_budget(&GovernorSpec::default(), &with(first.clone()), 0, at(1));
-        let budget = with_noticed(&acknowledging(&first), blocked, Some(&next));
+        let budget = with_known(&acknowledging(&first), blocked, std::slice::from_ref(&next));
         let current = current_budget(&acknowledging(&first), &budget, 0, at(601));
         assert!(current.blocked.unwrap().message.contains(&next.id), "not about the one before");
     }

@@ -122,11 +122,12 @@ fn a_status_of_another_version_is_not_written() -> Test {
     })
 }
 
+const SETTINGS: &str = "/apis/coppice.dev/v1alpha1/coppiceconfigs/coppice";
 const PAUSE: &str = "{apiVersion: coppice.dev/v1alpha1, kind: CoppiceConfig, metadata: {name: coppice}, \
                      spec: {governor: {paused: PAUSED}}}";
 
 #[test]
-fn while_paused_the_api_server_refuses_our_account_to_destroy_and_lets_it_wake() -> Test {
+fn paused_or_with_an_open_breaker_the_api_server_lets_our_account_wake_and_not_destroy() -> Test {
     on_own_plane(async {
         let test_cluster = TestCluster::start_without_pods().await?;
         test_cluster.namespace("n").await?;
@@ -170,6 +171,24 @@ fn while_paused_the_api_server_refuses_our_account_to_destroy_and_lets_it_wake()
         // Nor is the end of the pause in force at once.
         test_cluster
             .until("the pause is over", async || delete().await.ok()?.accepted().then_some(()))
+            .await?;
+
+        let breaker =
+            json!({"id": "pods-1", "source": "pods", "since": "2026-03-01T12:00:00Z", "message": "m"});
+        let mut settings = test_cluster.get("coppiceconfig", "", "coppice").await?.unwrap_or_default();
+        settings["status"] = json!({"governor": {"breaker": breaker}});
+        let written = wire.send("PUT", &format!("{SETTINGS}/status"), PLAIN, settings).await?;
+        ensure!(written.accepted(), "{written:?}");
+        test_cluster
+            .until("the breaker is seen", async || {
+                delete().await.ok()?.refused("The breaker is open").then_some(())
+            })
+            .await?;
+        ensure!(scale("runs", 0).await?.refused("The breaker is open"));
+        ensure!(scale("sleeps", 3).await?.accepted(), "waking goes on");
+        test_cluster.apply(&PAUSE.replace("paused: PAUSED", "acknowledge: pods-1")).await?;
+        test_cluster
+            .until("the breaker is closed", async || delete().await.ok()?.accepted().then_some(()))
             .await?;
         for answer in [delete().await?, scale("runs", 0).await?, suspend("runs", true).await?] {
             ensure!(answer.accepted(), "{answer:?}");

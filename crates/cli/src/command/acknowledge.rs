@@ -32,10 +32,18 @@ pub(crate) struct AcknowledgeArgs {
 
 /// What was found.
 struct Acknowledgment {
-    /// What the breaker says; none if it was acknowledged before.
-    message: Option<String>,
+    found: Found,
     /// Whether `paused` stops every step too.
     paused: bool,
+}
+
+enum Found {
+    /// The breaker is open, and says this.
+    Open(String),
+    /// The status shows no breaker: a replica may know one that it cannot write.
+    NotShown,
+    /// It was acknowledged before.
+    Before,
 }
 
 pub(crate) async fn run(
@@ -46,12 +54,19 @@ pub(crate) async fn run(
     let client = connect(connection, io).await?.client;
     let done = change_settings(&client, args.write.dry_run, |config| acknowledge(&args.id, config)).await?;
     let (id, suffix) = (&args.id, dry_run_suffix(args.write.dry_run));
-    match done.message {
-        None => writeln!(io.screen(), "breaker {id} was acknowledged before")?,
-        Some(message) => writeln!(
+    match done.found {
+        Found::Before => writeln!(io.screen(), "breaker {id} was acknowledged before")?,
+        Found::Open(message) => writeln!(
             io.screen(),
             "breaker {id} acknowledged{suffix}: {message}; what is due is done now, within the budget"
         )?,
+        Found::NotShown => {
+            writeln!(io.screen(), "breaker {id} acknowledged{suffix}")?;
+            io.print_note(
+                "warning: status.governor.breaker of CoppiceConfig coppice shows no breaker: it may not be written yet, or \
+                 the id is wrong; if managers still show BreakerOpen, acknowledge the id that they name",
+            )?;
+        }
     }
     if done.paused {
         io.print_note(
@@ -70,18 +85,15 @@ fn acknowledge(id: &str, config: &Config) -> Result<Change<Acknowledgment>> {
         Err(error) => bail!("CoppiceConfig coppice: {error}; correct it first"),
     };
     let paused = governor.paused;
-    if governor.acknowledge.as_deref() == Some(id) {
-        return Ok(Change::Nothing(Acknowledgment { message: None, paused }));
-    }
-    match breaker::open(governor, &config.status.governor) {
-        None => bail!("no breaker {id:?} is open, and no other: there is nothing to acknowledge"),
+    let found = match breaker::open(governor, &config.status.governor) {
+        _ if governor.acknowledge.as_deref() == Some(id) => {
+            return Ok(Change::Nothing(Acknowledgment { found: Found::Before, paused }));
+        }
+        None => Found::NotShown,
         Some(open) if open.id != id => {
             bail!("no breaker {id:?} is open; the one that is: {} ({})", open.id, open.message)
         }
-        Some(open) => {
-            let message = Some(open.message.clone());
-            let patch = json!({ "governor": { "acknowledge": id } });
-            Ok(Change::Patch(patch, Acknowledgment { message, paused }))
-        }
-    }
+        Some(open) => Found::Open(open.message.clone()),
+    };
+    Ok(Change::Patch(json!({ "governor": { "acknowledge": id } }), Acknowledgment { found, paused }))
 }

@@ -24,6 +24,7 @@ use coppice_runtime::queue::{Queue, ReconcileResult};
 use coppice_runtime::watches::{Subscription, Watches};
 use coppice_runtime::write::WriteError;
 
+use self::observe::KeyProblem;
 use crate::context::ControllerContext;
 
 /// The one `CoppiceConfig` that counts, the only key of its controller.
@@ -60,11 +61,13 @@ impl Controller for Settings {
     /// Woken by settings that their status is not about: they were edited, or are gone. Woken by a breaker that is noticed.
     fn subscribe(self: &Arc<Self>, watches: &Watches, queue: &Queue<SettingsKey>) -> Vec<Subscription> {
         let noticed = queue.clone();
-        self.shared.noticed_breaker.wakes(move || noticed.add(SettingsKey));
+        self.shared.known_breaker.wakes(move || noticed.add(SettingsKey));
         let (shared, queue) = (Arc::clone(&self.shared), queue.clone());
         let wake = move |_: &str, _: &str| {
-            shared.forget_recorded_breaker();
             let config = shared.configs.get("", CONFIG_NAME);
+            if let Some(config) = &config {
+                shared.observe_breaker(config);
+            }
             if config.is_none_or(|c| c.status.observed_generation != Some(c.generation)) {
                 queue.add(SettingsKey);
             }
@@ -103,20 +106,18 @@ impl Controller for Settings {
 /// Why the settings or their key could not be brought up to date.
 #[derive(Debug, thiserror::Error)]
 enum SettingsError {
-    /// The settings, or the Secret of the key, cannot be read.
-    #[error("{what} cannot be read: {}", chain(source))]
-    Read {
-        /// Which object.
-        what: String,
-        /// Why not.
-        source: kube::Error,
-    },
+    /// The settings cannot be read.
+    #[error("CoppiceConfig/{CONFIG_NAME} cannot be read: {}", chain(.0))]
+    Read(kube::Error),
+    /// Whether there is a key is not known.
+    #[error("{0}; webhooks wait")]
+    Key(KeyProblem),
     /// A write was refused.
     #[error("CoppiceConfig/{CONFIG_NAME} and its key: {0}")]
     Write(WriteError),
     /// No key could be made.
     #[error(transparent)]
-    Key(#[from] KeyError),
+    NewKey(#[from] KeyError),
 }
 
 /// Creates the settings and the key, and updates the status. Returns the key that signs webhooks.
@@ -134,5 +135,8 @@ async fn reconcile(shared: &Arc<ControllerContext>) -> Result<Option<SigningKey>
         report::breaker_changed(shared, &before, &observation);
     }
     report::report(shared, &observation);
-    Ok(observation.key.and_then(Result::ok))
+    match observation.key {
+        Some(Err(problem @ KeyProblem::Unreadable { .. })) => Err(SettingsError::Key(problem)),
+        key => Ok(key.and_then(Result::ok)),
+    }
 }

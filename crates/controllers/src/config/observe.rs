@@ -25,33 +25,39 @@ pub(super) enum KeyProblem {
     /// The text is no key.
     #[error("{place}: {}", chain(source))]
     Invalid { place: String, source: KeyError },
+    /// The Secret cannot be read, so whether it holds one is not known.
+    #[error("{place} cannot be read: {}", chain(source))]
+    Unreadable { place: String, source: kube::Error },
 }
 
 /// What there is.
 pub(super) struct Observation {
     /// The settings; none if the object does not exist.
     pub(super) config: Option<Config>,
-    /// The key; none if the Secret does not exist, an error if it holds no key.
+    /// The key; none if the Secret does not exist, an error if it holds no key or cannot be read.
     pub(super) key: Option<Result<SigningKey, KeyProblem>>,
-    /// The breaker that this replica has noticed; none if it knows that the ledger has one.
-    pub(super) noticed: Option<Breaker>,
+    /// The breakers that this replica knows, whatever the ledger has.
+    pub(super) breakers: Vec<Breaker>,
 }
 
 pub(super) async fn observe(shared: &ControllerContext) -> Result<Observation, SettingsError> {
-    let config = read::get::<Configs>(&shared.clients.reads, "", CONFIG_NAME)
-        .await
-        .map_err(|source| SettingsError::Read { what: format!("CoppiceConfig/{CONFIG_NAME}"), source })?;
+    let config = read::get::<Configs>(&shared.clients.reads, "", CONFIG_NAME);
+    let config = config.await.map_err(SettingsError::Read)?;
+    if let Some(config) = &config {
+        shared.observe_breaker(config);
+    }
     let place = format!("Secret {}/{WEBHOOK_KEY_SECRET}", shared.setup.own_namespace);
     let secrets: Api<Secret> = Api::namespaced(shared.clients.reads.clone(), &shared.setup.own_namespace);
-    let secret = secrets
-        .get_opt(WEBHOOK_KEY_SECRET)
-        .await
-        .map_err(|source| SettingsError::Read { what: place.clone(), source })?;
-    let key = secret.map(|secret| {
-        let field = secret.data.unwrap_or_default().remove(KEY_FIELD);
-        let Some(bytes) = field else { return Err(KeyProblem::NoField { place }) };
-        let Ok(text) = String::from_utf8(bytes.0) else { return Err(KeyProblem::NoText { place }) };
-        SigningKey::from_secret(text.trim()).map_err(|source| KeyProblem::Invalid { place, source })
-    });
-    Ok(Observation { config, key, noticed: shared.noticed_breaker.get() })
+    let key = match secrets.get_opt(WEBHOOK_KEY_SECRET).await {
+        Ok(secret) => secret.map(|secret| key_of(secret, place)),
+        Err(source) => Some(Err(KeyProblem::Unreadable { place, source })),
+    };
+    Ok(Observation { config, key, breakers: shared.known_breaker.get() })
+}
+
+fn key_of(secret: Secret, place: String) -> Result<SigningKey, KeyProblem> {
+    let field = secret.data.unwrap_or_default().remove(KEY_FIELD);
+    let Some(bytes) = field else { return Err(KeyProblem::NoField { place }) };
+    let Ok(text) = String::from_utf8(bytes.0) else { return Err(KeyProblem::NoText { place }) };
+    SigningKey::from_secret(text.trim()).map_err(|source| KeyProblem::Invalid { place, source })
 }

@@ -7,7 +7,7 @@ use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::{breaker, governor};
 use jiff::Timestamp;
 
-use super::observe::Observation;
+use super::observe::{KeyProblem, Observation};
 use crate::context::OperatorOptions;
 
 /// One step.
@@ -32,32 +32,43 @@ pub(super) fn plan(
         // On the very first start alone: settings that were deleted later may have paused everything, or protected much.
         return observation.key.is_none().then_some(ConfigStep::CreateConfig);
     };
-    let Some(key) = &observation.key else { return Some(ConfigStep::CreateKey) };
     if config.status_error.is_some() {
         // Another version wrote the ledger in it: left unchanged. Nothing destructive can be reserved on it.
-        return None;
+        return observation.key.is_none().then_some(ConfigStep::CreateKey);
     }
     let mut status = (*config.status).clone();
     status.observed_generation = Some(config.generation);
     status.version = Some(env!("CARGO_PKG_VERSION").to_owned());
-    status.webhook_key = key.as_ref().ok().map(|key| key.public().to_string());
     let mut problems = Vec::new();
     match &config.spec {
         Ok(spec) => {
             problems
                 .extend(PlatformSettings::new((**spec).clone(), &setup.own_namespace, Vec::new()).problems);
-            let ledger = breaker::with_noticed(&spec.governor, status.governor, observation.noticed.as_ref());
+            let ledger = breaker::with_known(&spec.governor, status.governor, &observation.breakers);
             status.governor = governor::current_budget(&spec.governor, &ledger, managed, now);
         }
         Err(error) => {
             problems.push(format!("{error}; every destructive step is paused"));
             // What is acknowledged is not known: nothing.
-            let unacknowledged = GovernorSpec::default();
-            status.governor =
-                breaker::with_noticed(&unacknowledged, status.governor, observation.noticed.as_ref());
+            let nothing = GovernorSpec::default();
+            status.governor = breaker::with_known(&nothing, status.governor, &observation.breakers);
         }
     }
-    problems.extend(key.as_ref().err().map(|e| format!("{e}; webhooks wait: correct or delete the Secret")));
+    match &observation.key {
+        Some(Ok(key)) => status.webhook_key = Some(key.public().to_string()),
+        // The breaker waits for no Secret: nothing else can be relied on while it is open.
+        None if status.governor.breaker == config.status.governor.breaker => {
+            return Some(ConfigStep::CreateKey);
+        }
+        None => {}
+        Some(Err(problem @ KeyProblem::Unreadable { .. })) => {
+            problems.push(format!("{problem}; webhooks wait until it can be read"));
+        }
+        Some(Err(problem)) => {
+            status.webhook_key = None;
+            problems.push(format!("{problem}; webhooks wait: correct or delete the Secret"));
+        }
+    }
     set_ready(&mut status, config.generation, &problems, now);
     (status != *config.status).then(|| ConfigStep::WriteStatus(Box::new(status)))
 }

@@ -16,16 +16,33 @@ fn config(spec: &Value, status: &Value) -> Config {
     Configs::project(serde_json::from_value(wire).unwrap(), &()).unwrap()
 }
 
-/// The status that is written when this spec and this ledger are observed, and this breaker was noticed.
-fn written(spec: &Value, ledger: &Value, noticed: Option<Breaker>) -> CoppiceConfigStatus {
-    let key = SigningKey::generate(&SystemRandom::new()).unwrap();
-    let config = config(spec, &json!({ "governor": ledger }));
-    let observation = Observation { config: Some(config), key: Some(Ok(key)), noticed };
+/// The next step when this is observed.
+fn next(
+    config: Option<Config>,
+    key: Option<Result<SigningKey, KeyProblem>>,
+    breakers: Vec<Breaker>,
+) -> Option<ConfigStep> {
     let setup = OperatorOptions { own_namespace: "coppice-system".to_owned(), scale_kinds: Vec::new() };
-    match plan(&observation, &setup, 0, at(100)) {
+    plan(&Observation { config, key, breakers }, &setup, 0, at(100))
+}
+
+fn status(step: Option<ConfigStep>) -> CoppiceConfigStatus {
+    match step {
         Some(ConfigStep::WriteStatus(status)) => *status,
         other => panic!("{other:?}"),
     }
+}
+
+/// The status that is written when this spec and this ledger are observed, and these breakers are known.
+fn written(spec: &Value, ledger: &Value, breakers: impl IntoIterator<Item = Breaker>) -> CoppiceConfigStatus {
+    let key = SigningKey::generate(&SystemRandom::new()).unwrap();
+    let config = config(spec, &json!({ "governor": ledger }));
+    status(next(Some(config), Some(Ok(key)), breakers.into_iter().collect()))
+}
+
+fn unreadable() -> KeyProblem {
+    let source = kube::Error::Service("no route to host".into());
+    KeyProblem::Unreadable { place: "Secret coppice-system/coppice-webhook-key".to_owned(), source }
 }
 
 fn reason(status: &CoppiceConfigStatus) -> Option<&str> {
@@ -60,4 +77,31 @@ fn a_spec_that_cannot_be_understood_closes_no_breaker_and_loses_none() {
 fn paused_opens_no_breaker_that_has_to_be_acknowledged() {
     let status = written(&json!({ "governor": { "paused": true } }), &json!({}), None);
     assert_eq!((status.governor.breaker.as_ref(), reason(&status)), (None, Some("Paused")));
+}
+
+#[test]
+fn a_key_that_cannot_be_read_or_created_keeps_no_breaker_out_of_the_ledger() {
+    let pods = breaker::opened("pods", 60, 60, at(0));
+    let known = json!({ "webhookKey": "whpk_1" });
+    let observed = || Some(config(&json!({}), &known));
+    let opened = status(next(observed(), Some(Err(unreadable())), vec![pods.clone()]));
+    assert_eq!(opened.governor.breaker.as_ref(), Some(&pods));
+    assert_eq!(opened.webhook_key.as_deref(), Some("whpk_1"), "nothing says that it is another");
+    let message = "Secret coppice-system/coppice-webhook-key cannot be read: ServiceError: no route to host; webhooks wait until \
+                   it can be read";
+    let ready = opened.conditions.iter().find(|condition| condition.type_ == READY).unwrap();
+    assert!(ready.message.ends_with(message), "{}", ready.message);
+
+    let opened = status(next(observed(), None, vec![pods.clone()]));
+    assert_eq!(opened.governor.breaker, Some(pods));
+    assert_eq!(next(observed(), None, Vec::new()), Some(ConfigStep::CreateKey));
+    assert_eq!(next(None, Some(Err(unreadable())), Vec::new()), None, "this may not be the very first start");
+    assert_eq!(next(None, None, Vec::new()), Some(ConfigStep::CreateConfig));
+}
+
+#[test]
+fn a_breaker_stays_open_when_the_settings_are_created_again() {
+    let pods = breaker::opened("pods", 60, 60, at(0));
+    let again = written(&json!({}), &json!({}), Some(pods.clone()));
+    assert_eq!(again.governor.breaker, Some(pods));
 }

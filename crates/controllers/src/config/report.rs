@@ -1,18 +1,12 @@
 //! Reports what is in force: metrics, Events and logs.
 
 use coppice_api::Reason;
-use coppice_api::config::{Breaker, GovernorSpec};
-use coppice_kinds::{Configs, DeletedNamespaces, Jobs, Managers, Namespaces, Pods};
-use coppice_lifecycle::breaker;
-use coppice_runtime::kind::Kind as _;
+use coppice_api::config::Breaker;
+use coppice_kinds::Configs;
 
 use super::observe::Observation;
 use crate::context::ControllerContext;
 use crate::reference::reference;
-
-/// What can open the breaker by itself: the lists that are watched.
-const SOURCES: [&str; 5] =
-    [Namespaces::RESOURCE, Pods::RESOURCE, Jobs::RESOURCE, Managers::RESOURCE, DeletedNamespaces::RESOURCE];
 
 pub(super) fn report(shared: &ControllerContext, observation: &Observation) {
     let Some(config) = &observation.config else {
@@ -23,15 +17,6 @@ pub(super) fn report(shared: &ControllerContext, observation: &Observation) {
     };
     let budget = &config.status.governor;
     shared.lifecycle_metrics.governor(budget.last_hour.into(), budget.hourly_limit.into());
-    let settings =
-        config.spec.as_ref().map_or_else(|_| GovernorSpec::default(), |spec| spec.governor.clone());
-    let open = breaker::with_noticed(&settings, budget.clone(), observation.noticed.as_ref()).breaker;
-    for source in SOURCES {
-        shared
-            .lifecycle_metrics
-            .breaker_open(source, open.as_ref().is_some_and(|breaker| breaker.source == source));
-    }
-    shared.lifecycle_metrics.breaker_open("spec", settings.paused);
     for condition in config.status.conditions.iter().filter(|c| c.status == "False") {
         tracing::warn!(reason = %condition.reason, "CoppiceConfig/coppice: {}", condition.message);
     }

@@ -4,7 +4,7 @@
 //!   by name alone, touch a protected one, or give a workload any size but zero and, from zero, another.
 //! - `coppice-guard-cronjobs` leaves that account nothing of a `CronJob` but `spec.suspend`.
 //! - `coppice-guard-own` leaves it its own Events, one Secret and one Lease, where RBAC cannot name objects.
-//! - `coppice-guard-settings` adds what `CoppiceConfig` protects, and `paused`.
+//! - `coppice-guard-settings` adds what `CoppiceConfig` protects, `paused`, and the breaker in its status.
 //! - `coppice-status` keeps everybody else from writing status, which decisions rest on.
 
 use coppice_api::names::{
@@ -221,6 +221,14 @@ fn guard_settings(install: &Install) -> Value {
                 &format!("({untouched}) || !params.?spec.?governor.?paused.orValue(false)"),
                 "Coppice is paused: spec.governor.paused of CoppiceConfig/coppice is true. Nothing is deleted or scaled \
                  down until it is false; waking goes on.",
+            ),
+            validation(
+                &format!(
+                    "({untouched}) || !params.?status.?governor.?breaker.hasValue() ||\n\
+                     params.?spec.?governor.?acknowledge.orValue('') == params.status.governor.breaker.id"
+                ),
+                "The breaker is open: status.governor.breaker of CoppiceConfig/coppice says why. Nothing is deleted or \
+                 scaled down until somebody has looked at it and runs `coppice acknowledge` with its id; waking goes on.",
             ),
             about(
                 &format!(
