@@ -4,6 +4,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use coppice_api::config::{Breaker, GovernorSpec, GovernorStatus};
 use coppice_lifecycle::breaker;
+use coppice_mutants::{Mutant, active};
 use jiff::{SignedDuration, Timestamp};
 
 /// An acknowledgment covers what collapsed while the breaker was open. What was noticed so shortly before this replica saw
@@ -40,7 +41,7 @@ impl KnownBreaker {
 
     /// A watch of this replica has noticed a collapse.
     pub(crate) fn notice(&self, new: Breaker) {
-        self.lock().noticed = Some(new);
+        self.lock().noticed = Some(new).filter(|_| !active(Mutant::BreakerForgotten));
         if let Some(wake) = self.wake.get() {
             wake();
         }

@@ -72,7 +72,7 @@ fn remaining(
             retry_at: None,
         });
     }
-    if let Some(open) = breaker::open(settings, budget) {
+    if let Some(open) = breaker::open(settings, budget).filter(|_| !active(Mutant::BreakerIgnored)) {
         return Err(breaker::denied(open));
     }
     let hourly = hourly_limit(settings, managed);

@@ -47,6 +47,10 @@ pub enum Mutant {
     RearmNeverExpires,
     /// `paused` is ignored.
     PauseIgnored,
+    /// An open breaker is ignored.
+    BreakerIgnored,
+    /// What a list that collapsed has shown is forgotten at once.
+    BreakerForgotten,
     /// `perMinute` is ignored.
     PerMinuteIgnored,
     /// `perHour` is ignored.

@@ -65,6 +65,9 @@ pub struct RunRecord<'a> {
     pub changes: &'a [Change],
     /// Every write that a replica sent.
     pub done: &'a [Done],
+    /// When a replica, which one, was answered that there is nothing of what there is
+    /// ([`ReadAnswer::Nothing`](crate::scenario::ReadAnswer)).
+    pub emptied: &'a [(usize, Duration)],
     /// When a replica read something, the opening of watches and Leases apart.
     pub reads: &'a [Duration],
     /// What the receiver of webhooks got.
@@ -121,7 +124,7 @@ async fn run_async<R>(plan: &RunPlan, judge: impl FnOnce(&RunRecord<'_>) -> R) -
     // The operator creates the settings at its very first start alone. Where the scenario has some, this is refused.
     simulation.request(Actor::User("admin"), &config(&json!({})));
     simulation.with(|state| {
-        state.unreadable = plan.scenario.unreadable;
+        state.read_fault = plan.scenario.read_fault;
         state.dates = plan.dates;
     });
     simulation
@@ -160,6 +163,7 @@ async fn run_async<R>(plan: &RunPlan, judge: impl FnOnce(&RunRecord<'_>) -> R) -
             lasted,
             changes: state.server.changes_since(0),
             done: &state.done,
+            emptied: &state.emptied,
             reads: &state.reads,
             received: state.receiver.received(),
             trace: &state.trace,

@@ -23,12 +23,32 @@ pub struct Scenario {
     pub receiver: Vec<ReceiverBehavior>,
     /// How many replicas of each program run.
     pub replicas: usize,
-    /// What cannot be read, from when until when: the end of a path. Always answered with 503.
-    pub unreadable: Option<(&'static str, Duration, Duration)>,
+    /// What is wrong with reads, whatever other faults there are.
+    pub read_fault: Option<ReadFault>,
     /// How it ends, whatever goes wrong on the way, in lines that the judge of the runs compares.
     pub ends: Vec<&'static str>,
     /// When everything has happened, if nothing goes wrong.
     pub lasts: Duration,
+}
+
+/// Reads that go wrong for a time.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadFault {
+    /// The end of the path that is read.
+    pub path: &'static str,
+    /// From when until when, from the beginning.
+    pub during: (Duration, Duration),
+    /// What is answered instead.
+    pub answer: ReadAnswer,
+}
+
+/// What is answered in the place of what there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadAnswer {
+    /// 503, to reads and watches.
+    Unavailable,
+    /// To lists: that there is nothing. Watches go on.
+    Nothing,
 }
 
 /// Something that somebody does.

@@ -12,6 +12,7 @@ use tokio::task::AbortHandle;
 
 use crate::fault::{DateFault, Faults, rng};
 use crate::receiver::Receiver;
+use crate::scenario::ReadFault;
 use crate::server::models::Models;
 use crate::server::{Request, Server, ServerReply};
 use crate::trace::{Actor, Trace, TraceLine};
@@ -36,8 +37,8 @@ pub(crate) struct State {
     pub(crate) trace: Trace,
     pub(crate) faults: Faults,
     pub(crate) receiver: Receiver,
-    /// What cannot be read, from when until when.
-    pub(crate) unreadable: Option<(&'static str, Duration, Duration)>,
+    /// What is wrong with reads.
+    pub(crate) read_fault: Option<ReadFault>,
     /// What is wrong with the `Date` of answers.
     pub(crate) dates: Option<DateFault>,
     /// How many answers there were.
@@ -48,6 +49,8 @@ pub(crate) struct State {
     pub(crate) incarnations: Vec<Incarnation>,
     /// Writes of the replicas as the API server carried them out.
     pub(crate) done: Vec<Done>,
+    /// When a replica was answered, wrongly, that there is nothing.
+    pub(crate) emptied: Vec<(usize, Duration)>,
     /// When a replica read something, the opening of watches and Leases apart.
     pub(crate) reads: Vec<Duration>,
     /// How often the API server has notified all watches that their revisions are gone.
@@ -97,12 +100,13 @@ impl Simulation {
             trace: Trace::default(),
             faults,
             receiver,
-            unreadable: None,
+            read_fault: None,
             dates: None,
             responses: 0,
             away_until: Duration::ZERO,
             incarnations: Vec::new(),
             done: Vec::new(),
+            emptied: Vec::new(),
             reads: Vec::new(),
             compactions: 0,
             choices: 0,

@@ -17,7 +17,8 @@ use serde_json::json;
 use tower::{BoxError, Service};
 
 use crate::fault::{Fault, RequestKind};
-use crate::server::{Body as Answered, Request, Response as Reply, ServerReply};
+use crate::scenario::{ReadAnswer, ReadFault};
+use crate::server::{Body as Answered, List, Request, Response as Reply, ServerReply};
 use crate::simulation::{Done, Simulation, code_of, describe};
 use crate::trace::Actor;
 use crate::watch_stream::WatchStream;
@@ -86,7 +87,8 @@ impl Transport {
         }
         self.connected().await?;
         let now = self.simulation.elapsed();
-        if self.unreadable(&request, now) {
+        let wrongly = self.wrong_answer(&request, now);
+        if wrongly == Some(ReadAnswer::Unavailable) {
             return self.reply(&refusal(503));
         }
         match fault {
@@ -116,6 +118,12 @@ impl Transport {
             (Some(Fault::AnswerLost), _) => Err(broken()),
             (Some(Fault::NoAnswer), _) => pending().await,
             (Some(Fault::RefusedAfter(code)), _) => self.reply(&refusal(code)),
+            (_, ServerReply::Done(Reply { body: Answered::List(list), .. })) if wrongly.is_some() => {
+                let at = self.simulation.elapsed();
+                self.simulation.with(|state| state.emptied.push((self.replica, at)));
+                let body = Answered::List(List { items: Vec::new(), ..list });
+                self.reply(&Reply { code: 200, body, warnings: Vec::new() })
+            }
             (_, ServerReply::Done(reply)) => self.reply(&reply),
             (_, ServerReply::Watch(watch)) => {
                 let stream = WatchStream::new(self.clone(), *watch).stream();
@@ -125,11 +133,13 @@ impl Transport {
         }
     }
 
-    fn unreadable(&self, request: &Request, now: Duration) -> bool {
-        let unreadable = self.simulation.with(|state| state.unreadable);
-        unreadable.is_some_and(|(path, from, until)| {
-            request.method == Method::GET && from <= now && now < until && request.path.ends_with(path)
-        })
+    /// What is answered to this request instead, if reads go wrong now.
+    fn wrong_answer(&self, request: &Request, now: Duration) -> Option<ReadAnswer> {
+        let ReadFault { path, during: (from, until), answer } =
+            self.simulation.with(|state| state.read_fault)?;
+        let applies =
+            request.method == Method::GET && from <= now && now < until && request.path.ends_with(path);
+        applies.then_some(answer)
     }
 
     /// Waits while this replica is cut off. Where the API server is away, the connection breaks.

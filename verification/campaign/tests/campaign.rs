@@ -74,11 +74,12 @@ fn random_faults_do_no_harm() {
         let fresh = SeededRng::entropy().next_u64() >> 1;
         let seeds = (0..suite.fixed_seeds).chain(fresh..fresh + suite.fresh_seeds);
         let plans: Vec<RunPlan> = seeds.map(|seed| suite.random(seed)).collect();
-        // Every fresh one and every fifth of the others twice: the same seed is the same run, line by line.
+        // The same seed is the same run, line by line: the recorded digests show it of the fixed ones, and of every tenth of the
+        // others a second run.
         let digests = Mutex::new(BTreeMap::new());
         let check = |campaign: &Campaign, plan: &RunPlan| {
             let fixed = plan.seed < suite.fixed_seeds;
-            let twice = !fixed || plan.seed.is_multiple_of(5);
+            let twice = !fixed && plan.seed.is_multiple_of(10);
             let (wrong, outcome) = if twice { campaign.check_twice(plan)? } else { campaign.check(plan)? };
             if fixed {
                 digests.lock().unwrap().insert(plan.seed, Digest::of(&outcome));

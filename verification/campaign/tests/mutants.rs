@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use coppice_campaign::oracle::Rule;
 use coppice_campaign::oracle::rule::{
-    CLOCKS, INTENT_FIRST, LEASE, ONCE, PAUSED, PER_HOUR, PER_MINUTE, PRECONDITIONS, PROTECTED, QUIET,
-    RECORDED, SHARE,
+    BREAKER, CLOCKS, INTENT_FIRST, LEASE, ONCE, PAUSED, PER_HOUR, PER_MINUTE, PRECONDITIONS, PROTECTED,
+    QUIET, RECORDED, SHARE,
 };
 use coppice_campaign::run::{RunPlan, run, run_without};
 use coppice_campaign::suite::lifecycle::rule::{
@@ -25,7 +25,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 42] = [
+const CASES: [(Mutant, &str, Rule); 44] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -44,6 +44,8 @@ const CASES: [(Mutant, &str, Rule); 42] = [
     (Mutant::DormancyIgnored, "rearm", ONCE),
     (Mutant::RearmNeverExpires, "rearm", ONCE),
     (Mutant::PauseIgnored, "paused", PAUSED),
+    (Mutant::BreakerIgnored, "collapse", BREAKER),
+    (Mutant::BreakerForgotten, "collapse", BREAKER),
     (Mutant::PerMinuteIgnored, "budget", PER_MINUTE),
     (Mutant::PerHourIgnored, "hourly", PER_HOUR),
     (Mutant::ShareIgnored, "share", SHARE),

@@ -14,6 +14,8 @@ pub const REQUESTED: Rule = Rule("FAIL TO KEEP");
 pub const PROTECTED: Rule = Rule("PROTECTED");
 /// Nothing is done while everything is paused.
 pub const PAUSED: Rule = Rule("PAUSED");
+/// Nothing is done by who was shown a list that collapsed, until somebody has acknowledged it.
+pub const BREAKER: Rule = Rule("BREAKER");
 /// No more steps a minute than the settings say.
 pub const PER_MINUTE: Rule = Rule("PER MINUTE");
 /// No more steps an hour than the settings say.

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::history::History;
-use super::rule::{CLOCKS, Findings, INTENT_FIRST, PAUSED, PRECONDITIONS, PROTECTED, REQUESTED};
+use super::rule::{BREAKER, CLOCKS, Findings, INTENT_FIRST, PAUSED, PRECONDITIONS, PROTECTED, REQUESTED};
 
 /// `paused`, a hold and `suspend` are honoured within this time, also while many workloads are scaled down.
 pub(crate) const HONOURED: Duration = Duration::from_secs(5);
@@ -154,6 +154,16 @@ fn one(record: &RunRecord<'_>, history: &History, step: &DestructiveStep<'_>, fo
         |revision| history.settings(revision).is_some_and(|c| c["spec"]["governor"]["paused"] == true);
     if honoured().all(paused) {
         found.add(PAUSED, &format!("{what} while everything was paused"));
+    }
+    let acknowledged = || {
+        let settings = history.settings(change.revision - 1);
+        settings.is_some_and(|settings| settings["spec"]["governor"]["acknowledge"].is_string())
+    };
+    let collapsed = |&(replica, at): &(usize, Duration)| {
+        matches!(done.who, Actor::Replica { replica: who, .. } if who == replica) && at < done.sent
+    };
+    if record.emptied.iter().any(collapsed) && !acknowledged() {
+        found.add(BREAKER, &format!("{what} after a list had collapsed"));
     }
     if let Actor::Replica { replica, .. } = done.who
         && let Some(settings) = record.replicas.get(replica)

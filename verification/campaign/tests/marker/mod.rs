@@ -125,7 +125,7 @@ fn scenario(name: &'static str, about: &'static str) -> Scenario {
         script: Vec::new(),
         receiver: Vec::new(),
         replicas: 2,
-        unreadable: None,
+        read_fault: None,
         ends: vec!["markers: 1"],
         lasts: Duration::from_mins(1),
     }

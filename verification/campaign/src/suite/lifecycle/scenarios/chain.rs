@@ -49,7 +49,7 @@ pub fn wrong_input(seed: Option<u64>) -> Scenario {
         script,
         receiver: Vec::new(),
         replicas: 1,
-        unreadable: None,
+        read_fault: None,
         ends: Vec::new(),
         // What has failed on the way is tried again within minutes.
         lasts: Duration::from_secs(end) + Duration::from_mins(6),

@@ -10,7 +10,7 @@ use coppice_sim::scenario::objects::{
     change_config, change_manager, config, delete_after, deployment, exists, manager, manager_of,
     manager_path, manager_with, namespace, pod, pod_phase,
 };
-use coppice_sim::scenario::{Scenario, ScriptStep};
+use coppice_sim::scenario::{ReadAnswer, ReadFault, Scenario, ScriptStep};
 use coppice_sim::server::{Request, Server};
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ pub(super) fn all() -> Vec<Scenario> {
 
 /// Those that seeds do not choose from.
 pub(super) fn apart() -> Vec<Scenario> {
-    [more::timed()].into_iter().chain(more::many_workloads()).collect()
+    [more::timed(), more::collapse()].into_iter().chain(more::many_workloads()).collect()
 }
 
 /// Two replicas, generous settings, a minute and a half.
@@ -52,10 +52,16 @@ fn scenario(name: &'static str, about: &'static str) -> Scenario {
         script: Vec::new(),
         receiver: Vec::new(),
         replicas: 2,
-        unreadable: None,
+        read_fault: None,
         ends: Vec::new(),
         lasts: Duration::from_secs(90),
     }
+}
+
+/// Everything whose path ends so cannot be read between these seconds.
+fn unavailable(path: &'static str, from: u64, until: u64) -> ReadFault {
+    let during = (Duration::from_secs(from), Duration::from_secs(until));
+    ReadFault { path, during, answer: ReadAnswer::Unavailable }
 }
 
 /// A budget that does not bind.
@@ -287,7 +293,7 @@ fn pods_that_cannot_be_read() -> Scenario {
     let mut scenario = one_that_runs();
     scenario.name = "unreadable";
     scenario.about = "the same, while pods cannot be listed for the first minute";
-    scenario.unreadable = Some(("/pods", Duration::ZERO, Duration::from_mins(1)));
+    scenario.read_fault = Some(unavailable("/pods", 0, 60));
     scenario
 }
 

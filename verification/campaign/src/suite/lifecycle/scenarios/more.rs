@@ -6,11 +6,11 @@ use coppice_sim::scenario::objects::{
     change_config, change_manager, config, delete_after, deployment, manager, manager_of, manager_path,
     namespace, pod, pod_phase,
 };
-use coppice_sim::scenario::{Scenario, ScriptStep};
+use coppice_sim::scenario::{ReadAnswer, ReadFault, Scenario, ScriptStep};
 use coppice_sim::server::{Request, Server};
 use serde_json::{Value, json};
 
-use super::{fired, scenario};
+use super::{fired, generous, scenario, unavailable};
 
 /// All that seeds choose from.
 pub(super) fn all() -> Vec<Scenario> {
@@ -142,7 +142,7 @@ fn pods_unreadable_when_due() -> Scenario {
     scenario.setup.extend([namespace("drowsy"), deployment("drowsy", "web", 1), manager("drowsy", &sleep)]);
     scenario.script =
         vec![ScriptStep::at(18, |_| pod("busy", "late")), ScriptStep::at(18, |_| pod("drowsy", "late"))];
-    scenario.unreadable = Some(("/pods", Duration::from_secs(15), Duration::from_secs(75)));
+    scenario.read_fault = Some(unavailable("/pods", 15, 75));
     scenario.lasts = Duration::from_mins(2);
     scenario.ends = vec!["busy: there, Active 0x", "drowsy: there, Active 0x, web 1"];
     scenario
@@ -335,6 +335,43 @@ pub(super) fn timed() -> Scenario {
     ];
     scenario
 }
+
+const SETTINGS: &str = "/apis/coppice.dev/v1alpha1/coppiceconfigs/coppice";
+
+/// The id of the breaker in the settings' status.
+fn open_breaker(server: &Server) -> Value {
+    let settings = server.object("coppice.dev", "coppiceconfigs", "", "coppice");
+    settings.map(|settings| settings["status"]["governor"]["breaker"]["id"].clone()).unwrap_or_default()
+}
+
+/// The settings are created again meanwhile, which closes no breaker.
+pub(super) fn collapse() -> Scenario {
+    let mut scenario = scenario(
+        "collapse",
+        "lists of pods are empty for three minutes; a namespace that is due then waits for an acknowledgment",
+    );
+    scenario.setup.extend([
+        namespace("busy"),
+        namespace("due"),
+        manager("due", &json!([delete_after("20m")])),
+    ]);
+    scenario.setup.extend((0..12).map(|n| pod("busy", &format!("p{n:02}"))));
+    // The first lists after those at the beginning.
+    let during = (Duration::from_mins(9), Duration::from_mins(13));
+    scenario.read_fault = Some(ReadFault { path: "/pods", during, answer: ReadAnswer::Nothing });
+    let open = |server: &Server| open_breaker(server).is_string();
+    let acknowledge =
+        |server: &Server| change_config(&json!({ "governor": { "acknowledge": open_breaker(server) } }));
+    scenario.script = vec![
+        ScriptStep::at(840, |_| Request::delete(SETTINGS)).once(open),
+        ScriptStep::at(900, |_| generous()),
+        ScriptStep::at(1500, acknowledge).once(open),
+    ];
+    scenario.lasts = Duration::from_mins(26);
+    scenario.ends = vec!["busy: there", "due: gone, deleted 1x"];
+    scenario
+}
+
 /// So many that it takes far longer to scale them down than to stop it.
 const WORKLOADS: u32 = 400;
 
