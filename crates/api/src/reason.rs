@@ -261,8 +261,8 @@ reasons! {
         SettingsMissing: [NextStep, Ready, Blocked, Log], "An administrator creates it again.";
         /// `spec.governor.paused` of CoppiceConfig is true: no destructive step is taken.
         Paused: [NextStep, Blocked, Governor], "An administrator sets it to false.";
-        /// A list of the API server lacked much of what was known, and nothing had said that it was deleted: no
-        /// destructive step is taken until an administrator has looked at it.
+        /// A list of the API server lacked much of what was known, and no event explains it: no destructive step is
+        /// taken until an administrator has looked at it.
         BreakerOpen: [NextStep, Event, Blocked, Governor],
             "Find out why the list collapsed, then run `coppice acknowledge` with the id in the message.";
         /// An administrator has acknowledged a breaker: destructive steps are taken again.

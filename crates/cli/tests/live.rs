@@ -480,6 +480,11 @@ fn acknowledge_writes_nothing_about_a_breaker_that_is_not_open() {
     assert_eq!((ran.code, ran.err), (1, error));
     let ran = acknowledge(BREAKER, with_breaker(&json!({"acknowledge": BREAKER})));
     assert_eq!((ran.code, ran.out), (0, format!("breaker {BREAKER} was acknowledged before\n")));
+    let ran = acknowledge("jobs-2026-03-01T12:00:00Z", with_breaker(&json!({"acknowledge": BREAKER})));
+    let error = format!(
+        "error: breaker {BREAKER} was acknowledged, and the leader has not removed it yet: try again in a few seconds\n"
+    );
+    assert_eq!((ran.code, ran.err), (1, error), "it would be open again");
 }
 
 #[test]
@@ -488,7 +493,7 @@ fn acknowledge_takes_an_id_that_no_status_shows_yet_and_warns() {
     unwritten["status"] = json!({});
     let script = vec![(CONFIG, 200, unwritten.clone()), (PATCH_CONFIG, 200, unwritten)];
     let (ran, requests) = against(&format!("coppice acknowledge {BREAKER}"), script);
-    assert_eq!((ran.code, ran.out), (0, format!("breaker {BREAKER} acknowledged\n")));
+    assert_eq!((ran.code, ran.out), (0, format!("spec.governor.acknowledge is {BREAKER} now\n")));
     assert!(ran.err.contains("warning: status.governor.breaker of CoppiceConfig coppice shows no breaker"));
     assert_eq!(requests.last().unwrap().2["spec"]["governor"]["acknowledge"], BREAKER);
 }

@@ -84,7 +84,8 @@ fn the_breaker_stops_destructive_steps() {
         "{}",
         ran.out
     );
-    let breaker = coppice_lifecycle::breaker::opened("pods", 60, 60, "2026-03-01T12:00:00Z".parse().unwrap());
+    let breaker =
+        coppice_lifecycle::breaker::opened("pods", 60, 60, false, "2026-03-01T12:00:00Z".parse().unwrap());
     let status = serde_json::json!({ "governor": { "breaker": breaker } });
     let settings = "tenants: {webhookHosts";
     let open = cluster().replace(

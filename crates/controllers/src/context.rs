@@ -1,6 +1,6 @@
 //! What the controllers share.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use coppice_actions::decision::StepContext;
@@ -20,11 +20,11 @@ use coppice_runtime::kind::Kind as _;
 use coppice_runtime::leader::{Gate, Permit};
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::server_clock::ServerClock;
-use coppice_runtime::store::Store;
+use coppice_runtime::store::{Freshness, Store};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use crate::known_breaker::KnownBreaker;
+use crate::known_breaker::{KnownBreaker, SettingsSeen};
 use crate::metrics::LifecycleMetrics;
 
 /// What can open the breaker by itself: the kinds of the caches below.
@@ -100,6 +100,8 @@ pub struct ControllerContext {
     pub governor: Governor,
     /// The breaker as this replica knows it, whatever the ledger has.
     pub known_breaker: KnownBreaker,
+    /// Held while the breaker is shown in the metrics.
+    showing: Mutex<()>,
     outbox: RwLock<Option<(String, Outbox<ManagerKey>)>>,
     settings: RwLock<Option<CompiledSettings>>,
 }
@@ -130,6 +132,7 @@ impl ControllerContext {
             deleted_namespaces: Store::default(),
             governor: Governor::default(),
             known_breaker: KnownBreaker::default(),
+            showing: Mutex::new(()),
             outbox: RwLock::new(None),
             settings: RwLock::new(None),
         }
@@ -186,15 +189,15 @@ impl ControllerContext {
 
     /// Opens the breaker, here and at once; the leader writes it into the ledger.
     pub fn collapsed(&self, collapse: Collapse) {
-        let Collapse { resource, before, missing } = collapse;
-        let opened = breaker::opened(resource, before, missing, self.now());
-        let (id, message) = (&opened.id, &opened.message);
-        if let Some(open) = self.settings().1.breaker {
-            tracing::error!("{message}; the breaker is open already: {}", open.id);
-        } else {
+        let Collapse { resource, before, missing, unfollowed } = collapse;
+        let new = breaker::opened(resource, before, missing, unfollowed, self.now());
+        let (new_id, message) = (new.id.clone(), new.message.clone());
+        let id = self.known_breaker.notice(new, self.server_clock.clock().monotonic()).id;
+        if id == new_id {
             tracing::error!(%id, "the breaker opens: {message}; find out why, then run `coppice acknowledge {id}`");
+        } else {
+            tracing::error!(%id, "{message}; the breaker is open already");
         }
-        self.known_breaker.notice(opened);
         self.show_breaker();
     }
 
@@ -203,12 +206,19 @@ impl ControllerContext {
     pub(crate) fn observe_breaker(&self, config: &Config) {
         let nothing = GovernorSpec::default();
         let settings = config.spec.as_ref().map_or(&nothing, |spec| &spec.governor);
-        self.known_breaker.observe(settings, &config.status.governor, self.now());
+        let followed_since = match self.configs.freshness() {
+            Freshness::Fresh(since) => Some(since),
+            Freshness::NotSynced(_) | Freshness::Stale(_) => None,
+        };
+        let seen = SettingsSeen { at: self.server_clock.clock().monotonic(), followed_since };
+        self.known_breaker.observe(settings, &config.status.governor, seen);
         self.show_breaker();
     }
 
     /// Every replica shows the breaker that it goes by.
-    fn show_breaker(&self) {
+    pub(crate) fn show_breaker(&self) {
+        // Whoever writes last has looked last.
+        let _showing = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
         let (settings, budget) = self.settings();
         let open = budget.breaker.as_ref().map(|breaker| breaker.source.as_str());
         self.lifecycle_metrics.breaker_open(&SOURCES, open, settings.config.governor.paused);

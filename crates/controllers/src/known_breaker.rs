@@ -1,15 +1,14 @@
 //! The breaker as this replica knows it: before the ledger has it, and when the ledger has lost it.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use coppice_api::config::{Breaker, GovernorSpec, GovernorStatus};
 use coppice_lifecycle::breaker;
 use coppice_mutants::{Mutant, active};
-use jiff::{SignedDuration, Timestamp};
 
-/// An acknowledgment covers what collapsed while the breaker was open. What was noticed so shortly before this replica saw
-/// the acknowledgment may have come after it.
-const SEEN_LATE: SignedDuration = SignedDuration::from_mins(2);
+/// A watch that was followed without a gap shows what was acknowledged within this time.
+const SEEN_LATE: Duration = Duration::from_mins(2);
 
 /// What a watch has noticed stops steps at once, before anything is written. What was in the ledger is known until it is
 /// acknowledged, so that nobody closes it by creating the settings again. Both are lost with the process.
@@ -23,8 +22,19 @@ pub struct KnownBreaker {
 struct Known {
     /// What the ledger has, or had when it was last seen.
     recorded: Option<Breaker>,
-    /// What a watch of this replica noticed last.
+    /// What a watch of this replica noticed, and the ledger does not have. It stands for every later collapse.
     noticed: Option<Breaker>,
+    /// The last collapse that a watch of this replica noticed, and when, on the monotonic clock.
+    last: Option<(Breaker, Duration)>,
+}
+
+/// When the settings were read, on the monotonic clock.
+#[derive(Clone, Copy)]
+pub(crate) struct SettingsSeen {
+    /// The time.
+    pub(crate) at: Duration,
+    /// Since when their watch has been followed without a gap; none if it is not.
+    pub(crate) followed_since: Option<Duration>,
 }
 
 impl KnownBreaker {
@@ -39,30 +49,46 @@ impl KnownBreaker {
         [&known.recorded, &known.noticed].into_iter().flatten().cloned().collect()
     }
 
-    /// A watch of this replica has noticed a collapse.
-    pub(crate) fn notice(&self, new: Breaker) {
-        self.lock().noticed = Some(new).filter(|_| !active(Mutant::BreakerForgotten));
+    /// A watch of this replica has noticed a collapse. Answers the breaker that stands for it.
+    pub(crate) fn notice(&self, new: Breaker, at: Duration) -> Breaker {
+        if active(Mutant::BreakerForgotten) {
+            return new;
+        }
+        let mut known = self.lock();
+        known.last = Some((new.clone(), at));
+        let open = known.recorded.clone().unwrap_or_else(|| known.noticed.get_or_insert(new).clone());
+        drop(known);
         if let Some(wake) = self.wake.get() {
             wake();
         }
+        open
     }
 
-    /// Takes notice of the ledger, and of what is acknowledged.
-    pub(crate) fn observe(&self, settings: &GovernorSpec, ledger: &GovernorStatus, now: Timestamp) {
+    /// Takes notice of the ledger, and of what is acknowledged: that covers what collapsed before it, and nothing after it.
+    pub(crate) fn observe(&self, settings: &GovernorSpec, ledger: &GovernorStatus, seen: SettingsSeen) {
+        let acknowledged = |breaker: &mut Breaker| breaker::is_acknowledged(settings, breaker);
         let mut known = self.lock();
         if let Some(open) = breaker::open(settings, ledger) {
             known.recorded = Some(open.clone());
-        } else if known.recorded.take_if(|breaker| breaker::is_acknowledged(settings, breaker)).is_some() {
-            known.noticed.take_if(|noticed| now.duration_since(noticed.since) > SEEN_LATE);
+        }
+        let closed = [known.recorded.take_if(acknowledged), known.noticed.take_if(acknowledged)];
+        if closed.iter().any(Option::is_some) {
+            known.noticed = None;
+            if let Some((mut last, at)) = known.last.take() {
+                let followed = seen.followed_since.is_some_and(|since| since <= at);
+                let before = followed && seen.at.saturating_sub(at) > SEEN_LATE;
+                if !before && !acknowledged(&mut last) {
+                    known.noticed = Some(last.clone());
+                    known.last = Some((last, at));
+                }
+            }
         }
         let recorded = known.recorded.as_ref().map(|breaker| breaker.id.clone());
-        known.noticed.take_if(|noticed| {
-            breaker::is_acknowledged(settings, noticed) || recorded.as_ref() == Some(&noticed.id)
-        });
+        known.noticed.take_if(|noticed| recorded.as_ref() == Some(&noticed.id));
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
-        // Every change is one assignment: a panic leaves valid data.
+        // Nothing panics while it is held.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -72,14 +98,21 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+    use jiff::Timestamp;
+
     use super::*;
 
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(1_790_000_000 + second).unwrap()
+    fn at(second: u64) -> Duration {
+        Duration::from_secs(second)
     }
 
-    fn pods(second: i64) -> Breaker {
-        breaker::opened("pods", 50, 50, at(second))
+    fn opened(resource: &str, second: u64) -> Breaker {
+        let now = Timestamp::from_second(1_790_000_000).unwrap() + at(second);
+        breaker::opened(resource, 50, 50, false, now)
+    }
+
+    fn pods(second: u64) -> Breaker {
+        opened("pods", second)
     }
 
     fn ledger(breaker: Option<Breaker>) -> GovernorStatus {
@@ -88,6 +121,11 @@ mod tests {
 
     fn acknowledging(breaker: &Breaker) -> GovernorSpec {
         GovernorSpec { acknowledge: Some(breaker.id.clone()), ..GovernorSpec::default() }
+    }
+
+    /// Seen at this second, of a watch that has been followed all the time.
+    fn seen(second: u64) -> SettingsSeen {
+        SettingsSeen { at: at(second), followed_since: Some(at(0)) }
     }
 
     const NOTHING: fn() -> GovernorSpec = GovernorSpec::default;
@@ -99,41 +137,55 @@ mod tests {
         known.wakes(move || {
             count.fetch_add(1, Relaxed);
         });
-        known.notice(pods(0));
-        known.observe(&NOTHING(), &ledger(None), at(1000));
-        assert_eq!((known.get(), woken.load(Relaxed)), (vec![pods(0)], 1));
-        known.observe(&NOTHING(), &ledger(Some(pods(0))), at(1001));
-        assert_eq!(known.get(), [pods(0)], "recorded, and not twice");
-        known.observe(&acknowledging(&pods(0)), &ledger(Some(pods(0))), at(1002));
+        assert_eq!(known.notice(pods(1), at(1)), pods(1));
+        known.observe(&NOTHING(), &ledger(None), seen(1000));
+        assert_eq!((known.get(), woken.load(Relaxed)), (vec![pods(1)], 1));
+        known.observe(&NOTHING(), &ledger(Some(pods(1))), seen(1001));
+        assert_eq!(known.get(), [pods(1)], "recorded, and not twice");
+        known.observe(&acknowledging(&pods(1)), &ledger(Some(pods(1))), seen(1002));
         assert_eq!(known.get(), []);
 
-        known.notice(pods(2000));
-        known.observe(&acknowledging(&pods(2000)), &ledger(None), at(2001));
+        known.notice(pods(2000), at(2000));
+        known.observe(&acknowledging(&pods(2000)), &ledger(None), seen(2001));
         assert_eq!(known.get(), [], "though the ledger never had it");
+    }
+
+    #[test]
+    fn the_first_stands_for_what_collapses_until_it_is_acknowledged() {
+        let known = KnownBreaker::default();
+        known.notice(pods(1), at(1));
+        assert_eq!(known.notice(opened("jobs", 2), at(2)), pods(1));
+        assert_eq!(known.get(), [pods(1)]);
+        known.observe(&acknowledging(&pods(1)), &ledger(None), seen(1000));
+        assert_eq!(known.get(), []);
     }
 
     #[test]
     fn what_the_ledger_had_is_known_until_it_is_acknowledged() {
         let known = KnownBreaker::default();
-        known.observe(&NOTHING(), &ledger(Some(pods(0))), at(1));
-        known.observe(&NOTHING(), &ledger(None), at(2));
-        known.observe(&acknowledging(&pods(7)), &ledger(None), at(3));
+        known.observe(&NOTHING(), &ledger(Some(pods(0))), seen(1));
+        known.observe(&NOTHING(), &ledger(None), seen(2));
+        known.observe(&acknowledging(&pods(7)), &ledger(None), seen(3));
         assert_eq!(known.get(), [pods(0)], "the settings were created again");
-        known.observe(&acknowledging(&pods(0)), &ledger(None), at(4));
+        known.observe(&acknowledging(&pods(0)), &ledger(None), seen(4));
         assert_eq!(known.get(), []);
     }
 
     #[test]
     fn an_acknowledgment_covers_what_collapsed_before_it_and_nothing_after_it() {
-        let known = KnownBreaker::default();
-        let acknowledge = |noticed: i64, seen: i64| {
-            known.observe(&NOTHING(), &ledger(Some(pods(0))), at(1));
-            known.notice(pods(noticed));
-            known.observe(&NOTHING(), &ledger(Some(pods(0))), at(noticed));
-            known.observe(&acknowledging(&pods(0)), &ledger(Some(pods(0))), at(seen));
+        let acknowledge = |noticed: u64, seen_at: SettingsSeen| {
+            let known = KnownBreaker::default();
+            known.observe(&NOTHING(), &ledger(Some(pods(0))), seen(1));
+            assert_eq!(known.notice(pods(noticed), at(noticed)), pods(0));
+            known.observe(&NOTHING(), &ledger(Some(pods(0))), seen(noticed));
+            known.observe(&acknowledging(&pods(0)), &ledger(Some(pods(0))), seen_at);
             known.get()
         };
-        assert_eq!(acknowledge(5, 1000), []);
-        assert_eq!(acknowledge(990, 1000), [pods(990)], "perhaps after it");
+        assert_eq!(acknowledge(5, seen(1000)), []);
+        assert_eq!(acknowledge(990, seen(1000)), [pods(990)], "perhaps after it");
+        let late = SettingsSeen { at: at(1000), followed_since: Some(at(999)) };
+        assert_eq!(acknowledge(5, late), [pods(5)], "it may have been acknowledged at any time");
+        let silent = SettingsSeen { at: at(1000), followed_since: None };
+        assert_eq!(acknowledge(5, silent), [pods(5)]);
     }
 }

@@ -46,7 +46,7 @@ struct ByReason {
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct BySource {
-    source: String,
+    source: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -138,13 +138,14 @@ impl LifecycleMetrics {
 
     /// Which of these resources has opened the breaker by a list that collapsed, if one has, and whether it is open by hand
     /// (`paused`), which is the source `spec`.
-    pub fn breaker_open(&self, resources: &[&str], open: Option<&str>, paused: bool) {
-        let closed = resources.iter().map(|resource| (*resource, false));
-        let sources = closed.chain([("spec", paused)]).chain(open.map(|source| (source, true)));
-        self.breaker_open.clear();
-        for (source, open) in sources {
-            self.breaker_open.get_or_create(&BySource { source: source.to_owned() }).set(i64::from(open));
+    pub fn breaker_open(&self, resources: &[&'static str], open: Option<&str>, paused: bool) {
+        let set = |source, open| self.breaker_open.get_or_create(&BySource { source }).set(i64::from(open));
+        for resource in resources {
+            set(resource, open == Some(resource));
         }
+        // Another version's ledger may name what this one does not watch.
+        set("other", open.is_some_and(|open| !resources.contains(&open)));
+        set("spec", paused);
     }
 }
 
@@ -163,7 +164,6 @@ mod tests {
         metrics.blocked("Paused");
         metrics.webhook_attempt("delivered");
         metrics.governor(4, 100);
-        metrics.breaker_open(&["jobs", "pods"], Some("secrets"), true);
         metrics.breaker_open(&["jobs", "pods"], Some("pods"), false);
         let text = registry.encode();
         for line in [
@@ -177,6 +177,7 @@ mod tests {
             "coppice_governor_limit_per_hour 100",
             "coppice_breaker_open{source=\"pods\"} 1",
             "coppice_breaker_open{source=\"jobs\"} 0",
+            "coppice_breaker_open{source=\"other\"} 0",
             "coppice_breaker_open{source=\"spec\"} 0",
             "# HELP coppice_managers Managers, by phase.",
             "# HELP coppice_deleted_namespaces Records of deletions of namespaces, by phase.",
@@ -189,6 +190,7 @@ mod tests {
         ] {
             assert!(text.lines().any(|l| l == line), "{line} is missing in\n{text}");
         }
-        assert!(!text.contains("secrets"), "what was open before\n{text}");
+        metrics.breaker_open(&["jobs", "pods"], Some("secrets"), true);
+        assert!(registry.encode().contains("coppice_breaker_open{source=\"other\"} 1"));
     }
 }

@@ -9,14 +9,20 @@ use jiff::Timestamp;
 
 use crate::governor::{Denied, round_up};
 
-/// The breaker that a collapsed list of a resource opens: of `before` known objects it lacked `missing`.
-pub fn opened(resource: &str, before: usize, missing: usize, now: Timestamp) -> Breaker {
+/// The breaker that a collapsed list of a resource opens: of `before` known objects it lacked `missing`. `unfollowed`: in a
+/// part of the time before the list no events were received.
+pub fn opened(resource: &str, before: usize, missing: usize, unfollowed: bool, now: Timestamp) -> Breaker {
     let since = round_up(now, 1);
+    let unexplained = if unfollowed {
+        "after a time in which no events were received"
+    } else {
+        "and no event said that they were deleted"
+    };
     Breaker {
         id: format!("{resource}-{since}"),
         source: resource.to_owned(),
         message: format!(
-            "a list of {resource} lacked {missing} of the {before} that were known, and no event said that they were deleted"
+            "a list of {resource} lacked {missing} of the {before} that were known, {unexplained}"
         ),
         since,
     }
@@ -74,22 +80,26 @@ mod tests {
 
     #[test]
     fn an_open_breaker_stops_everything_without_a_date_and_says_how_to_close_it() {
-        let breaker = opened("pods", 130, 120, at(0));
+        let breaker = opened("pods", 130, 120, false, at(0));
         let denied = allow(&GovernorSpec::default(), &with(breaker), 0, at(9)).unwrap_err();
         assert_eq!((denied.reason, denied.retry_at), (Reason::BreakerOpen, None));
         let message = "the breaker is open since 2026-09-21T14:13:20Z: a list of pods lacked 120 of the 130 that were \
                        known, and no event said that they were deleted; find out why, then run `coppice acknowledge \
                        pods-2026-09-21T14:13:20Z`";
         assert_eq!(denied.message, message);
+        let unfollowed = opened("pods", 130, 120, true, at(0));
+        assert!(
+            unfollowed.message.ends_with("that were known, after a time in which no events were received")
+        );
     }
 
     #[test]
     fn an_acknowledgment_closes_the_breaker_that_it_names_and_no_other() {
-        let (first, next) = (opened("pods", 50, 50, at(0)), opened("pods", 50, 50, at(600)));
+        let (first, next) = (opened("pods", 50, 50, true, at(0)), opened("pods", 50, 50, true, at(600)));
         let settings = acknowledging(&first);
         assert!(allow(&settings, &with(first.clone()), 0, at(1)).is_ok());
         assert!(allow(&settings, &with(next.clone()), 0, at(601)).is_err());
-        let other = opened("jobs", 50, 50, at(0));
+        let other = opened("jobs", 50, 50, true, at(0));
         assert!(allow(&settings, &with(other), 0, at(1)).is_err(), "another source at the same instant");
         let closed = with_known(&settings, with(first.clone()), std::slice::from_ref(&first));
         assert_eq!(closed.breaker, None, "it does not open again under its id");
@@ -98,7 +108,7 @@ mod tests {
 
     #[test]
     fn the_first_breaker_stays_until_it_is_acknowledged() {
-        let (first, second) = (opened("pods", 50, 50, at(0)), opened("jobs", 90, 50, at(1)));
+        let (first, second) = (opened("pods", 50, 50, true, at(0)), opened("jobs", 90, 50, true, at(1)));
         let settings = GovernorSpec::default();
         let budget = with_known(&settings, GovernorStatus::default(), std::slice::from_ref(&first));
         assert_eq!(with_known(&settings, budget, &[second]).breaker, Some(first));
@@ -106,7 +116,7 @@ mod tests {
 
     #[test]
     fn every_writer_of_the_ledger_keeps_it() {
-        let (settings, breaker) = (GovernorSpec::default(), opened("pods", 50, 50, at(0)));
+        let (settings, breaker) = (GovernorSpec::default(), opened("pods", 50, 50, true, at(0)));
         let budget = with(breaker.clone());
         let denied = reserve(&settings, &budget, 0, at(1), 3);
         assert_eq!((denied.granted, denied.budget.breaker.as_ref()), (0, Some(&breaker)));
@@ -120,7 +130,7 @@ mod tests {
 
     #[test]
     fn what_stopped_a_step_is_forgotten_with_the_breaker_that_did() {
-        let (first, next) = (opened("pods", 50, 50, at(0)), opened("jobs", 50, 50, at(600)));
+        let (first, next) = (opened("pods", 50, 50, true, at(0)), opened("jobs", 50, 50, true, at(600)));
         let blocked = current_budget(&GovernorSpec::default(), &with(first.clone()), 0, at(1));
         let budget = with_known(&acknowledging(&first), blocked, std::slice::from_ref(&next));
         let current = current_budget(&acknowledging(&first), &budget, 0, at(601));

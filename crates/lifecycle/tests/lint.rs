@@ -71,7 +71,8 @@ fn nothing_is_destroyed_that_is_protected_or_while_something_says_no() {
     assert_eq!(found(|scene, _| scene.settings_missing = true), [Forbidden]);
     assert_eq!(found(|scene, _| scene.config.governor.paused = true), [Forbidden]);
     let collapse = |scene: &mut Scene, _: &mut Plan| {
-        scene.budget.breaker = Some(coppice_lifecycle::breaker::opened("pods", 50, 50, support::at(0)));
+        scene.budget.breaker =
+            Some(coppice_lifecycle::breaker::opened("pods", 50, 50, false, support::at(0)));
     };
     assert_eq!(found(collapse), [Forbidden]);
     assert_eq!(found(|scene, _| scene.skew = None), [Forbidden]);

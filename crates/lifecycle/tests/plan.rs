@@ -378,7 +378,7 @@ fn what_is_unknown_when_it_comes_to_acting_waits_and_is_not_given_up() {
 fn breaker_budget_skew_and_staleness_stop_destruction_and_nothing_else() {
     let stop: &[(fn(&mut Scene), &str)] = &[
         (|s| s.config.governor.paused = true, "Paused"),
-        (|s| s.budget.breaker = Some(breaker::opened("pods", 50, 50, at(30))), "BreakerOpen"),
+        (|s| s.budget.breaker = Some(breaker::opened("pods", 50, 50, false, at(30))), "BreakerOpen"),
         (|s| s.config.governor.per_minute = 0, "BudgetSpent"),
         (|s| s.skew = Some(SignedDuration::from_secs(-6)), "ClockSkew"),
         (|s| s.skew = None, "ClockSkew"),

@@ -30,8 +30,8 @@ const GRACE: Duration = Duration::from_secs(10);
 const OPEN: Duration = Duration::from_secs(15);
 /// By how much the API server's clock may have been faster than ours while a watch lasted.
 const CLOCK_DRIFT: Duration = Duration::from_secs(1);
-/// For longer than this no list comes late in ordinary life: what is deleted meanwhile, nobody saw.
-const MAX_UNFOLLOWED: Duration = Duration::from_secs(10);
+/// A list that comes later than this after the last watch was answered slowly, or asked for late.
+const MAX_LATE: Duration = Duration::from_secs(3);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const MAX_PAUSE: Duration = Duration::from_secs(10);
 
@@ -58,6 +58,25 @@ pub struct Watch<K: Kind> {
     pub intervals: ResyncIntervals,
     /// [`WatchEnvironment::seed`](crate::watches::WatchEnvironment::seed).
     pub seed: u64,
+}
+
+/// How far a watch has come.
+struct Progress {
+    /// Failures in a row: what ends them is an event or a bookmark, or a watch that ended in order. That a watch could be
+    /// opened says nothing yet.
+    failures: u32,
+    /// Until when events were followed, at least; none before the first list.
+    followed: Option<Instant>,
+    /// Whether something may have been missed, even so.
+    gap: bool,
+}
+
+impl Progress {
+    /// For how long events were not followed until a list, if so.
+    fn unfollowed(&self, list: Option<Instant>) -> Option<Duration> {
+        let time = list.zip(self.followed).map_or(Duration::ZERO, |(list, until)| list - until);
+        (self.gap || time > MAX_LATE).then_some(time)
+    }
 }
 
 /// Why a list is needed out of turn.
@@ -92,11 +111,7 @@ impl<K: Kind> Watch<K> {
 
     async fn watch_loop(&self) {
         self.store.set_stale_after(self.intervals.fresh);
-        // Failures in a row: what ends them is an event or a bookmark, or a watch that ended in order. That a watch could
-        // be opened says nothing yet.
-        let mut failures = 0u32;
-        // Until when every event has been seen since the last list; none if something may have been missed.
-        let mut followed = None;
+        let mut progress = Progress { failures: 0, followed: None, gap: true };
         let mut context = self.store.context();
         loop {
             context.mark_unchanged();
@@ -104,87 +119,84 @@ impl<K: Kind> Watch<K> {
                 biased;
                 _ = context.changed() => {
                     // What was not kept until now was missed.
-                    followed = None;
+                    progress.gap = true;
                     self.check.not_ready("what is kept of it has changed: it is listed again");
                     self.metrics.watch_unsynced(K::RESOURCE);
                     tokio::time::sleep(self.clients.backpressure.remaining()).await;
                 }
-                until = self.list_and_watch(followed, &mut failures) => followed = until,
+                () = self.list_and_watch(&mut progress) => {}
             }
         }
     }
 
-    /// Lists once, and watches until a list is needed again. Answers until when every event has been seen by then; none if
-    /// something may have been missed.
-    async fn list_and_watch(&self, followed: Option<Instant>, failures: &mut u32) -> Option<Instant> {
-        let mut revision = match self.list(followed).await {
+    /// Lists once, and watches until a list is needed again.
+    async fn list_and_watch(&self, progress: &mut Progress) {
+        let mut revision = match self.list(progress).await {
             Ok(revision) => revision,
             Err(error) => {
-                self.note_problem(&error, "list", failures).await;
-                return None;
+                progress.gap = true;
+                return self.note_problem(&error, "list", progress).await;
             }
         };
         self.check.ready();
-        match self.watch_on(&mut revision, failures).await {
-            Ok(followed) => return Some(followed),
+        let ended = self.watch_on(&mut revision, progress).await;
+        progress.gap = ended.is_err();
+        match ended {
+            Ok(()) => {}
             Err(WatchError::Expired) => {
                 self.metrics.watch_restarted(K::RESOURCE, "expired");
-                self.pause(failures).await;
+                self.pause(progress).await;
             }
             Err(WatchError::Stale) => self.metrics.watch_restarted(K::RESOURCE, "stale"),
-            Err(WatchError::Failed(error)) => self.note_problem(&error, "watch", failures).await,
+            Err(WatchError::Failed(error)) => self.note_problem(&error, "watch", progress).await,
         }
-        None
     }
 
     /// Watches from a revision on, one watch after the other, until it is time for a list again, which recovers lost
-    /// events (H5). The list comes earlier if nothing has arrived for too long. Answers until when every event has been seen.
-    async fn watch_on(&self, revision: &mut String, failures: &mut u32) -> Result<Instant, WatchError> {
-        let mut followed = Instant::now();
+    /// events (H5). The list comes earlier if nothing has arrived for too long.
+    async fn watch_on(&self, revision: &mut String, progress: &mut Progress) -> Result<(), WatchError> {
         let until = Instant::now() + self.intervals.until_relist(&read::path::<K>(""), K::BULK, self.seed);
         while Instant::now() < until {
             if matches!(self.store.freshness(), Freshness::Stale(_)) {
                 return Err(WatchError::Stale);
             }
-            let asked = Instant::now();
-            match self.follow(revision, failures).await.map_err(WatchError::Failed)? {
-                WatchEnd::Closed => {
-                    *failures = 0;
-                    // A process that was stopped meanwhile reads the end long after the API server has written it.
-                    followed = Instant::now().min(asked + self.intervals.watch + CLOCK_DRIFT);
-                }
-                WatchEnd::CutShort => self.pause(failures).await,
+            match self.follow(revision, progress).await.map_err(WatchError::Failed)? {
+                WatchEnd::Closed => progress.failures = 0,
+                WatchEnd::CutShort => self.pause(progress).await,
                 WatchEnd::Expired => return Err(WatchError::Expired),
             }
         }
-        Ok(followed)
+        Ok(())
     }
 
     /// Lists everything, replaces the store in one step and wakes for what differs; after a gap, for every object.
-    async fn list(&self, followed: Option<Instant>) -> Result<String, kube::Error> {
+    async fn list(&self, progress: &mut Progress) -> Result<String, kube::Error> {
         // What is kept now may be less than what was kept before: then it cannot be compared.
         let comparable = !matches!(self.store.freshness(), Freshness::NotSynced(_));
-        let gap = followed.is_none() || !comparable;
-        let since = gap.then(|| self.clock.monotonic());
+        let asked = self.clock.monotonic();
         let mut list = self.store.relist();
         let mut cursor = read::Cursor::default();
-        let mut page = read::page::<K>(&self.clients.reads, "", &mut cursor, &list.context).await?;
-        // The list shows the instant of its first page.
-        let unseen = followed.is_none_or(|until| until.elapsed() > MAX_UNFOLLOWED);
+        // The list shows what there was at its first page.
+        let mut shown = None;
         let revision = loop {
+            let page = read::page::<K>(&self.clients.reads, "", &mut cursor, &list.context).await?;
+            shown = shown.or_else(|| Some(Instant::now()));
             page.items.into_iter().for_each(|item| list.push(item));
             if cursor.is_done() {
                 break page.revision;
             }
-            page = read::page::<K>(&self.clients.reads, "", &mut cursor, &list.context).await?;
         };
+        let unfollowed = progress.unfollowed(shown);
         let comparison = list.compare();
-        if comparable && comparison.is_collapse(unseen, K::BULK) {
+        if comparable && comparison.is_collapse(unfollowed, K::BULK) {
             let (before, missing) = (comparison.before, comparison.missing);
-            (self.on_collapse)(Collapse { resource: K::RESOURCE, before, missing });
+            let unfollowed = unfollowed.is_some();
+            (self.on_collapse)(Collapse { resource: K::RESOURCE, before, missing, unfollowed });
         }
+        let gap = unfollowed.is_some() || !comparable;
+        progress.followed = shown;
         let before = self.store.unreadable();
-        let differing = self.store.replace(list, since);
+        let differing = self.store.replace(list, gap.then_some(asked));
         self.metrics.watch_synced(K::RESOURCE, self.store.len(), self.clock.now());
         self.log_unreadable(&before);
         // After a gap what was unknown is known again, though no object may have changed.
@@ -195,7 +207,7 @@ impl<K: Kind> Watch<K> {
         Ok(revision)
     }
 
-    async fn follow(&self, revision: &mut String, failures: &mut u32) -> Result<WatchEnd, kube::Error> {
+    async fn follow(&self, revision: &mut String, progress: &mut Progress) -> Result<WatchEnd, kube::Error> {
         let uri = format!(
             "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={}&resourceVersion={revision}{}",
             read::path::<K>(""),
@@ -211,6 +223,8 @@ impl<K: Kind> Watch<K> {
             other => other?,
         };
         let (silence, mut heard) = (self.intervals.watch + GRACE, false);
+        // A process that was stopped reads long after the API server has written, and ended the watch.
+        let followed = || Some(Instant::now().min(asked + self.intervals.watch + CLOCK_DRIFT));
         loop {
             let Ok(line) = timeout(silence, lines.next()).await else {
                 return Err(silence_error(silence));
@@ -219,16 +233,21 @@ impl<K: Kind> Watch<K> {
                 // Ended in order and in time, there was nothing more to say. Bookmarks alone do not do: the API server
                 // promises none (kubernetes.io/docs/reference/using-api/api-concepts, "Watch bookmarks").
                 let in_time = asked.elapsed() + CLOCK_DRIFT >= self.intervals.watch;
+                if in_time || heard {
+                    progress.followed = followed();
+                }
                 if in_time {
-                    self.alive(failures);
+                    self.alive(progress);
                     self.metrics.watch_alive(K::RESOURCE, self.store.len(), self.clock.now());
                 }
                 return Ok(if in_time || heard { WatchEnd::Closed } else { WatchEnd::CutShort });
             };
             let event = decoded::<K>(line?, &context)?;
-            self.alive(failures);
+            self.alive(progress);
             heard = true;
             match event {
+                Event::Error(status) if status.code == 410 => return Ok(WatchEnd::Expired),
+                Event::Error(status) => return Err(kube::Error::Api(status)),
                 Event::Changed(item) => {
                     advance(revision, &item.object_ref.revision);
                     self.apply(item);
@@ -245,9 +264,8 @@ impl<K: Kind> Watch<K> {
                     (self.changed)(&object_ref.namespace, &object_ref.name);
                 }
                 Event::Bookmark(seen) => advance(revision, &seen),
-                Event::Error(status) if status.code == 410 => return Ok(WatchEnd::Expired),
-                Event::Error(status) => return Err(kube::Error::Api(status)),
             }
+            progress.followed = followed();
             self.metrics.watch_alive(K::RESOURCE, self.store.len(), self.clock.now());
             self.count_unreadable();
         }
@@ -288,13 +306,13 @@ impl<K: Kind> Watch<K> {
         }
     }
 
-    fn alive(&self, failures: &mut u32) {
-        *failures = 0;
+    fn alive(&self, progress: &mut Progress) {
+        progress.failures = 0;
         self.store.seen();
     }
 
     /// Shows what is wrong, and waits before the next attempt.
-    async fn note_problem(&self, error: &kube::Error, what: &'static str, failures: &mut u32) {
+    async fn note_problem(&self, error: &kube::Error, what: &'static str, progress: &mut Progress) {
         let problem = explain(error, what, K::RESOURCE);
         if self.store.note_problem(problem.clone()) {
             // Once for each kind of trouble, not at every attempt.
@@ -302,12 +320,12 @@ impl<K: Kind> Watch<K> {
         }
         self.metrics.watch_restarted(K::RESOURCE, if problem.forbidden { "forbidden" } else { "error" });
         self.check.not_ready(&problem.message);
-        self.pause(failures).await;
+        self.pause(progress).await;
     }
 
-    async fn pause(&self, failures: &mut u32) {
-        let pause = FIRST_PAUSE.saturating_mul(1 << (*failures).min(6)).min(MAX_PAUSE);
-        *failures += 1;
+    async fn pause(&self, progress: &mut Progress) {
+        let pause = FIRST_PAUSE.saturating_mul(1 << progress.failures.min(6)).min(MAX_PAUSE);
+        progress.failures += 1;
         tokio::time::sleep(pause.max(self.clients.backpressure.remaining())).await;
     }
 }

@@ -37,6 +37,11 @@ async fn wait(time: Duration) {
 /// Lists this many widgets, and then so many of them. Returns what collapsed, each with how many widgets the cache had when
 /// it was called.
 async fn collapses(before: usize, then: usize, first: First) -> Vec<(Collapse, usize)> {
+    run(before, then, first).await.0
+}
+
+/// The same, and how far the cache can be trusted then.
+async fn run(before: usize, then: usize, first: First) -> (Vec<(Collapse, usize)>, Freshness) {
     let name = |n: usize| format!("w{n:03}");
     let (lists, watches) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (close, mut closed) = mpsc::unbounded_channel::<()>();
@@ -62,7 +67,7 @@ async fn collapses(before: usize, then: usize, first: First) -> Vec<(Collapse, u
         } else {
             let number = lists.fetch_add(1, Relaxed);
             if number == 1 && first == First::SlowList {
-                late = Duration::from_secs(11);
+                late = Duration::from_secs(4);
             }
             let count = [before, then].get(number).copied();
             if count.is_none() {
@@ -80,17 +85,20 @@ async fn collapses(before: usize, then: usize, first: First) -> Vec<(Collapse, u
     let (mut watch, _, _) = watch_over::<Widgets, _>(&service);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let (log, store) = (Arc::clone(&seen), watch.store.clone());
+    let freshness = store.clone();
     watch.on_collapse = Arc::new(move |collapse| log.lock().unwrap().push((collapse, store.len())));
     tokio::select! {
         () = watch.run(CancellationToken::new()) => {}
         _ = closed.recv() => {}
     }
-    seen.lock().unwrap().clone()
+    (seen.lock().unwrap().clone(), freshness.freshness())
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_list_that_lacks_what_no_event_deleted_is_a_collapse() {
-    let collapse = |before, missing| vec![(Collapse { resource: "widgets", before, missing }, before)];
+    let collapse = |before, missing| {
+        vec![(Collapse { resource: "widgets", before, missing, unfollowed: false }, before)]
+    };
     assert_eq!(collapses(40, 30, First::Followed).await, collapse(40, 10), "before the cache shows it");
     assert_eq!(collapses(40, 31, First::Followed).await, [], "nine may be deleted in between");
     assert_eq!(collapses(50, 40, First::Followed).await, [], "a fifth");
@@ -99,10 +107,20 @@ async fn a_list_that_lacks_what_no_event_deleted_is_a_collapse() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_missing_after_a_time_that_nobody_followed_is_a_collapse_if_it_is_more_than_half() {
-    let collapse = |before, missing| vec![(Collapse { resource: "widgets", before, missing }, before)];
+    let collapse =
+        |before, missing| vec![(Collapse { resource: "widgets", before, missing, unfollowed: true }, before)];
     for first in [First::Gap, First::SlowList, First::Stopped] {
         assert_eq!(collapses(60, 29, first).await, collapse(60, 31));
         assert_eq!(collapses(60, 30, first).await, [], "half of them may have been deleted");
         assert_eq!(collapses(49, 0, first).await, [], "so few may have been deleted");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_holds_without_a_break_has_to_hold_again_after_a_time_that_nobody_followed() {
+    let first_list = Freshness::Fresh(Duration::ZERO);
+    assert_eq!(run(1, 1, First::Followed).await.1, first_list);
+    for first in [First::Gap, First::SlowList, First::Stopped] {
+        assert_ne!(run(1, 1, first).await.1, first_list);
     }
 }

@@ -61,7 +61,7 @@ pub(crate) async fn run(
             "breaker {id} acknowledged{suffix}: {message}; what is due is done now, within the budget"
         )?,
         Found::NotShown => {
-            writeln!(io.screen(), "breaker {id} acknowledged{suffix}")?;
+            writeln!(io.screen(), "spec.governor.acknowledge is {id} now{suffix}")?;
             io.print_note(
                 "warning: status.governor.breaker of CoppiceConfig coppice shows no breaker: it may not be written yet, or \
                  the id is wrong; if managers still show BreakerOpen, acknowledge the id that they name",
@@ -89,7 +89,14 @@ fn acknowledge(id: &str, config: &Config) -> Result<Change<Acknowledgment>> {
         _ if governor.acknowledge.as_deref() == Some(id) => {
             return Ok(Change::Nothing(Acknowledgment { found: Found::Before, paused }));
         }
-        None => Found::NotShown,
+        None => match &config.status.governor.breaker {
+            None => Found::NotShown,
+            // Another id in the place of its own would open it again.
+            Some(closing) => bail!(
+                "breaker {} was acknowledged, and the leader has not removed it yet: try again in a few seconds",
+                closing.id
+            ),
+        },
         Some(open) if open.id != id => {
             bail!("no breaker {id:?} is open; the one that is: {} ({})", open.id, open.message)
         }

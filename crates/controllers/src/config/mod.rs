@@ -65,8 +65,9 @@ impl Controller for Settings {
         let (shared, queue) = (Arc::clone(&self.shared), queue.clone());
         let wake = move |_: &str, _: &str| {
             let config = shared.configs.get("", CONFIG_NAME);
-            if let Some(config) = &config {
-                shared.observe_breaker(config);
+            match &config {
+                Some(config) => shared.observe_breaker(config),
+                None => shared.show_breaker(),
             }
             if config.is_none_or(|c| c.status.observed_generation != Some(c.generation)) {
                 queue.add(SettingsKey);
@@ -110,7 +111,7 @@ enum SettingsError {
     #[error("CoppiceConfig/{CONFIG_NAME} cannot be read: {}", chain(.0))]
     Read(kube::Error),
     /// Whether there is a key is not known.
-    #[error("{0}; webhooks wait")]
+    #[error("{0}; webhooks wait unless this replica has read it before")]
     Key(KeyProblem),
     /// A write was refused.
     #[error("CoppiceConfig/{CONFIG_NAME} and its key: {0}")]

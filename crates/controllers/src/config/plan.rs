@@ -61,8 +61,9 @@ pub(super) fn plan(
             return Some(ConfigStep::CreateKey);
         }
         None => {}
-        Some(Err(problem @ KeyProblem::Unreadable { .. })) => {
-            problems.push(format!("{problem}; webhooks wait until it can be read"));
+        // Not known: what is said of it stays, and the next reconcile reads it again.
+        Some(Err(KeyProblem::Unreadable { .. })) => {
+            return (status != *config.status).then(|| ConfigStep::WriteStatus(Box::new(status)));
         }
         Some(Err(problem)) => {
             status.webhook_key = None;

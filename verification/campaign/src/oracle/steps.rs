@@ -155,9 +155,16 @@ fn one(record: &RunRecord<'_>, history: &History, step: &DestructiveStep<'_>, fo
     if honoured().all(paused) {
         found.add(PAUSED, &format!("{what} while everything was paused"));
     }
+    let breakers: Vec<&Value> = history
+        .versions("coppiceconfigs", "", "coppice")
+        .filter_map(|(_, settings)| Some(&settings.as_deref()?["status"]["governor"]["breaker"]["id"]))
+        .collect();
     let acknowledged = || {
         let settings = history.settings(change.revision - 1);
-        settings.is_some_and(|settings| settings["spec"]["governor"]["acknowledge"].is_string())
+        settings.is_some_and(|settings| {
+            let id = &settings["spec"]["governor"]["acknowledge"];
+            id.is_string() && breakers.contains(&id)
+        })
     };
     let collapsed = |&(replica, at): &(usize, Duration)| {
         matches!(done.who, Actor::Replica { replica: who, .. } if who == replica) && at < done.sent

@@ -348,7 +348,7 @@ fn open_breaker(server: &Server) -> Value {
 pub(super) fn collapse() -> Scenario {
     let mut scenario = scenario(
         "collapse",
-        "lists of pods are empty for three minutes; a namespace that is due then waits for an acknowledgment",
+        "lists of pods are empty for four minutes; a namespace that is due then waits for an acknowledgment",
     );
     scenario.setup.extend([
         namespace("busy"),
