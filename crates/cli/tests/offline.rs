@@ -120,6 +120,19 @@ fn all_mistakes_are_reported_with_file_document_and_path() {
     assert!(missing.err.starts_with("error: /nonexistent.yaml cannot be read: "), "{}", missing.err);
 }
 
+/// The CRD's rules accept it, so that it may be in a cluster: only the plan says that nothing can be sent there.
+#[test]
+fn a_url_that_no_webhook_can_be_sent_to_is_refused_before_anything_is_applied() {
+    let manager = "apiVersion: coppice.dev/v1alpha1\nkind: NamespaceManager\nmetadata: {name: m, namespace: a}\nspec: {policies: [{name: p, when: {ttl: {after: 5s}}, then: {webhook: {url: 'http://hook.a.svc/#top'}}}]}\n";
+    let said = "policy \"p\": the webhook URL has a fragment (#...), which is never sent; leave it out";
+    for command in ["plan", "explain a"] {
+        let ran = run(&format!("coppice {command} -f -"), manager);
+        assert!(ran.code == 3 && ran.out.contains("Refused") && ran.out.contains(said), "{ran:?}");
+    }
+    let ran = run("coppice simulate -f -", manager);
+    assert!(ran.code == 3 && ran.err.contains("left as Refused (InvalidSpec)"), "{ran:?}");
+}
+
 #[test]
 fn the_same_manager_twice_is_a_mistake() {
     let text = cluster() + "---\n" + &cluster();

@@ -138,10 +138,13 @@ impl PlatformSettings {
                 let mut selectors = scale_down.selectors.iter().flatten();
                 selectors.find_map(|s| self.resource(s).err()).and_then(|r| because(r.reason, r.message))
             }
-            PolicyAction::Webhook(webhook) => {
-                let refusal = self.hosts.permits_host(&webhook.destination, namespace).err()?;
-                because(Reason::HostNotAllowed, refusal.to_string())
-            }
+            PolicyAction::Webhook(webhook) => match &webhook.destination {
+                Ok(destination) => {
+                    let refusal = self.hosts.permits_host(destination, namespace).err()?;
+                    because(Reason::HostNotAllowed, refusal.to_string())
+                }
+                Err(error) => because(Reason::InvalidSpec, error.to_string()),
+            },
         }
     }
 

@@ -7,7 +7,7 @@ use coppice_api::manager::{
     self, Action, Delete, Hold, NamespaceManagerSpec, PodsSucceed, ScaleDown, Then, Ttl, Webhook,
     WebhookFormat, When,
 };
-use coppice_destination::Destination;
+use coppice_destination::{Destination, UrlError};
 use coppice_quantity::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -77,13 +77,14 @@ pub enum PolicyAction {
     Webhook(ValidWebhook),
 }
 
-/// A webhook whose URL leads somewhere.
+/// A webhook.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValidWebhook {
     /// The URL as it was written.
     pub url: String,
-    /// Where that leads.
-    pub destination: Destination,
+    /// Where that leads. The CRD's rules accept URLs that lead nowhere: only the policy is refused then, so that the rest of
+    /// the manager (waking, and what becomes of an intent) does not depend on it.
+    pub destination: Result<Destination, UrlError>,
     /// What the body looks like.
     pub format: WebhookFormat,
 }
@@ -164,7 +165,7 @@ fn action(then: Then) -> Result<PolicyAction, String> {
         }
         (None, Some(scale_down), None) => Ok(PolicyAction::ScaleDown(scale_down)),
         (None, None, Some(webhook)) => {
-            let destination = Destination::parse(&webhook.url).map_err(|error| error.to_string())?;
+            let destination = Destination::parse(&webhook.url);
             Ok(PolicyAction::Webhook(ValidWebhook { url: webhook.url, destination, format: webhook.format }))
         }
         _ => Err("write exactly one action in then: delete, scaleDown or webhook".to_owned()),

@@ -185,6 +185,10 @@ fn webhook(
             builder.outcome(intent, &outcome)
         }
         Delivery::Delivered(_) | Delivery::None => {
+            let destination = match &webhook.destination {
+                Ok(destination) => destination.clone(),
+                Err(error) => return builder.abandon(intent, Reason::InvalidSpec, &error.to_string()),
+            };
             if let Some(why) = builder.total_block() {
                 return builder.pending(pending, why, None);
             }
@@ -195,7 +199,7 @@ fn webhook(
             let manager = &builder.observed.manager;
             let manager_ref = ManagerRef { namespace: manager.namespace, name: manager.name };
             let body = body(manager_ref, policy, webhook, intent);
-            let message_out = WebhookMessage { destination: webhook.destination.clone(), body };
+            let message_out = WebhookMessage { destination, body };
             builder.pending(pending, say(message), Some(Step::Webhook(intent.clone(), message_out)))
         }
     }
