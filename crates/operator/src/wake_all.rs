@@ -45,7 +45,11 @@ pub(crate) async fn run(args: Args, wait: Duration) -> anyhow::Result<()> {
     let mut rng = SeededRng::entropy();
     let me = identity(&name(args.identity.as_deref()), &mut rng);
     let lease = args.lease(&me, rng.next_u64());
-    lease.validate_writes(Deadlines::default().write)?;
+    // The operator does not start with these. Here a write that is late still carries the revision that was read, and refusing
+    // would stop an uninstallation.
+    if let Err(risk) = lease.validate_writes(Deadlines::default().write) {
+        tracing::warn!("{risk}; waking goes on");
+    }
     let (election, gate) = Election::new(clients.clone(), lease.clone(), clock.clone(), metrics)?;
     let seized = timeout_at(deadline, take_over(&clients, &lease, &clock, is_peer)).await;
     seized.map_err(|_| {
@@ -184,6 +188,8 @@ fn print_line(line: &str) {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
 
     #[test]
@@ -195,6 +201,18 @@ mod tests {
         for pod in ["coppice-operator", "coppice-wake-all-x7k2p", "wake-all"] {
             assert!(!is_peer(&identity(pod, &mut rng)), "{pod}");
         }
+    }
+
+    #[tokio::test]
+    async fn flags_of_the_lease_that_the_operator_refuses_keep_nothing_from_being_woken() {
+        let mut kubeconfig = tempfile::NamedTempFile::new().unwrap();
+        let clusters = "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]";
+        let contexts = "current-context: c, contexts: [{name: c, context: {cluster: c, user: c}}]";
+        write!(kubeconfig, "{{{clusters}, {contexts}, users: [{{name: c, user: {{}}}}]}}").unwrap();
+        let path = kubeconfig.path().to_str().unwrap();
+        let flags = ["coppice-operator", "--kubeconfig", path, "--lease-renew-deadline", "14s"];
+        let ended = run(Args::parse_from(flags), Duration::ZERO).await.unwrap_err().to_string();
+        assert!(ended.starts_with("--wait is over, and the Lease"), "{ended}");
     }
 
     #[test]
