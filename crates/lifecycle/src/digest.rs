@@ -36,7 +36,7 @@ pub struct Digests {
 impl Digests {
     /// Computes a hash for each form.
     pub fn of(policies: &[Policy]) -> Self {
-        let current = format!("{VERSION}{}", hex(shorten(&canonical::encode(policies))));
+        let current = format!("{VERSION}{}", hex(&shorten(&canonical::encode(policies))));
         Self { current, unversioned: shorten(&unversioned::encode(policies)) }
     }
 
@@ -68,8 +68,9 @@ fn shorten(bytes: &[u8]) -> [u8; 8] {
     Sha256::digest(bytes).first_chunk().copied().unwrap_or_default()
 }
 
-fn hex(bytes: [u8; 8]) -> String {
-    bytes.iter().fold(String::with_capacity(16), |mut text, byte| {
+/// Two hexadecimal digits for each byte.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
         // Writing to a String cannot fail.
         let _ = write!(text, "{byte:02x}");
         text

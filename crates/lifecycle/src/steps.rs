@@ -2,7 +2,6 @@
 //! what came of it.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use coppice_api::steps::{Action, Intent, Notice};
 use coppice_api::{Reason, Steps};
@@ -12,6 +11,7 @@ use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use crate::condition::{later, whole_second_after};
+use crate::digest::hex;
 use crate::facts::NamespaceFacts;
 use crate::plan::PlannedEvent;
 
@@ -121,9 +121,5 @@ fn firing_id(steps: &Steps, decided: Decided<'_>) -> String {
         hash.update(part.len().to_be_bytes());
         hash.update(part);
     }
-    hash.finalize()[..10].iter().fold("fire-".to_owned(), |mut id, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(id, "{byte:02x}");
-        id
-    })
+    format!("fire-{}", hex(&hash.finalize()[..10]))
 }
