@@ -309,6 +309,14 @@ reasons! {
     }
 }
 
+impl Reason {
+    /// The reason that is written so; none of this version if there is none.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut all = Self::GROUPS.iter().flat_map(|(_, reasons)| *reasons);
+        all.find(|reason| reason.as_str() == text).copied()
+    }
+}
+
 impl std::fmt::Display for Reason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.as_str())

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use coppice_api::Reason;
 use coppice_api::manager::{Intent, NamespaceManagerStatus, Notice};
+use coppice_api::reason::Place;
 use coppice_kinds::{Manager, Managers};
 use coppice_lifecycle::Plan;
 use coppice_lifecycle::plan::{PlannedEvent, Step};
@@ -167,23 +168,17 @@ async fn run_whole_notice(
 
 /// Counts a step that is held back, once it starts to be.
 fn count_blocked(shared: &ControllerContext, before: &Manager, after: &Manager) {
-    let reason = |m: &Manager| m.status.next.as_ref().map(|next| next.reason.clone());
-    let now = reason(after).filter(|now| reason(before).as_ref() != Some(now));
-    for blocked in [
-        Reason::BudgetSpent,
-        Reason::ClockSkew,
-        Reason::Forbidden,
-        Reason::NotSynced,
-        Reason::Paused,
-        Reason::SettingsMissing,
-        Reason::Stale,
-        Reason::TooLarge,
-        Reason::Undecodable,
-    ] {
-        if now.as_deref() == Some(blocked.as_str()) {
-            shared.lifecycle_metrics.blocked(blocked.as_str());
-        }
+    if let Some(reason) = newly_blocked(&before.status, &after.status) {
+        shared.lifecycle_metrics.blocked(reason.as_str());
     }
+}
+
+/// Why a step is held back by this status and was not, for this reason, by the one before. Which reasons hold steps back is in
+/// their table.
+fn newly_blocked(before: &NamespaceManagerStatus, after: &NamespaceManagerStatus) -> Option<Reason> {
+    let reason = |status: &NamespaceManagerStatus| Reason::parse(&status.next.as_ref()?.reason);
+    let now = reason(after).filter(|now| reason(before) != Some(*now))?;
+    now.places().contains(&Place::Blocked).then_some(now)
 }
 
 /// Writes the status of a plan that was made from a fresh read. The caches are behind: what comes next is decided when
@@ -365,5 +360,32 @@ async fn resolve_lost_write(
             Ok(None) => (Applied::CheckAt(None), EventBatch::default()),
             Err(error) => (Applied::Failed(error.into()), EventBatch::default()),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use coppice_api::manager::NextStep;
+
+    use super::*;
+
+    fn waits_for(reason: Reason) -> NamespaceManagerStatus {
+        let next = NextStep { reason: reason.to_string(), ..NextStep::default() };
+        NamespaceManagerStatus { next: Some(next), ..NamespaceManagerStatus::default() }
+    }
+
+    #[test]
+    fn whatever_stops_a_step_is_counted_once() {
+        let active = waits_for(Reason::Watching);
+        for reason in [Reason::Paused, Reason::BreakerOpen, Reason::BudgetSpent, Reason::SettingsMissing] {
+            let blocked = waits_for(reason);
+            assert_eq!(newly_blocked(&active, &blocked), Some(reason));
+            assert_eq!(newly_blocked(&blocked, &blocked), None, "{reason}: it was counted");
+            assert_eq!(newly_blocked(&blocked, &active), None);
+        }
+        assert_eq!(newly_blocked(&waits_for(Reason::Paused), &waits_for(Reason::Stale)), Some(Reason::Stale));
+        for reason in [Reason::InProgress, Reason::Held, Reason::NoticeRunning, Reason::Retrying] {
+            assert_eq!(newly_blocked(&active, &waits_for(reason)), None, "{reason}: nothing stops it");
+        }
     }
 }
