@@ -9,18 +9,17 @@
 //! else is given the time, so that answers can be tested and asked for another instant (`--at`).
 
 mod args;
-mod cluster_snapshot;
+mod by_namespace;
 mod command;
 mod connect;
 mod consol;
 pub mod entry;
 mod facts;
 mod files;
+mod lifecycle;
 mod live;
-mod local;
 mod print;
 mod records;
-mod resolved_plan;
 mod terminal;
 mod validate;
 mod write;

@@ -1,39 +1,21 @@
-//! A snapshot of a cluster.
+//! What commands read of a cluster.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use anyhow::Result;
-use coppice_api::{Reason, names};
-use coppice_lifecycle::settings::ScaleKind;
-use coppice_lifecycle::{PolicyAction, ValidSpec};
-use jiff::Timestamp;
+use coppice_api::names;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{ApiResource, DynamicObject, ListParams};
-use kube::core::{GroupVersionKind, NamespaceResourceScope, ObjectList, Request};
-use kube::{Api, Client, Resource};
+use kube::core::{GroupVersionKind, ObjectList};
+use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::cluster_snapshot::{ByNamespace, ClusterSnapshot, excess_managers, managed_by_limit, settings};
-use crate::connect::{code, failed};
-use crate::facts::{self, Config, Manager};
+use crate::connect::failed;
+use crate::facts::{Config, Manager};
 
 /// Lists come in pages of this size.
 const PAGE: u32 = 500;
-/// Characters of the reason why an object cannot be decoded, which may quote what tenants wrote.
-const LONGEST_WHY: usize = 200;
-
-/// Which managers to read.
-pub(crate) struct Scope<'a> {
-    /// One namespace, or all of them.
-    pub(crate) namespace: Option<&'a str>,
-    /// One manager of it, or all of them.
-    pub(crate) name: Option<&'a str>,
-    /// What the installation lives in.
-    pub(crate) system_namespace: &'a str,
-    pub(crate) scale_kinds: Vec<ScaleKind>,
-}
 
 /// The resource of our managers, read without its type: an object that this version cannot understand must not hide
 /// the others.
@@ -73,49 +55,6 @@ pub(crate) async fn managers(
     }
     managers.sort_by(|a, b| (a.namespace(), a.name()).cmp(&(b.namespace(), b.name())));
     Ok(managers)
-}
-
-/// The inputs of the plans of the managers in scope.
-pub(crate) async fn cluster_snapshot(client: &Client, scope: Scope<'_>) -> Result<ClusterSnapshot> {
-    let mut warnings = Vec::new();
-    let mut managers = managers(client, scope.namespace, None).await?;
-    let namespaces_of_managers: BTreeSet<String> =
-        managers.iter().map(|m| m.namespace().to_owned()).collect();
-    let config = config(client, &mut warnings).await;
-    let mut scale_kinds = scope.scale_kinds;
-    scale_kinds.extend(accepted_kinds(&managers));
-    let missing = matches!(config, ConfigRead::Missing);
-    let (mut settings, budget) = settings(config.found(), scope.system_namespace, scale_kinds, &mut warnings);
-    settings.missing = missing;
-    let managed = match scope.namespace {
-        None => namespaces_of_managers.len() as u64,
-        Some(_) => managed_by_limit(&settings, &budget),
-    };
-    let excess_managers = excess_managers(&managers);
-    managers.retain(|m| scope.name.is_none_or(|n| n == m.name()));
-    let needs_pods = |manager: &Manager| manager.spec.as_ref().is_ok_and(ValidSpec::needs_pods);
-    let (mut pods, mut jobs) = if managers.iter().any(needs_pods) {
-        tokio::join!(
-            by_namespace(client, scope.namespace, "pods", facts::pod),
-            by_namespace(client, scope.namespace, "jobs", facts::job)
-        )
-    } else {
-        (ByNamespace::default(), ByNamespace::default())
-    };
-    pods.sort_by(|p| &p.name);
-    jobs.sort_by(|j| &j.name);
-    let namespaces = namespaces(client, scope.namespace, &mut warnings).await?;
-    Ok(ClusterSnapshot {
-        managers,
-        excess_managers,
-        namespaces,
-        pods,
-        jobs,
-        settings,
-        budget,
-        managed,
-        warnings,
-    })
 }
 
 /// Everything that the operator reads, as it is, with what could not be read.
@@ -159,30 +98,6 @@ pub(crate) async fn namespace(client: &Client, name: &str) -> Result<Option<Name
     Api::<Namespace>::all(client.clone()).get_opt(name).await
 }
 
-async fn namespaces(
-    client: &Client,
-    one: Option<&str>,
-    warnings: &mut Vec<String>,
-) -> Result<BTreeMap<String, coppice_lifecycle::facts::NamespaceFacts>> {
-    let found = match one {
-        Some(name) => namespace(client, name).await.map(|n| n.into_iter().collect()),
-        None => list(&Api::<Namespace>::all(client.clone()), None).await,
-    };
-    let found: Vec<Namespace> = match found {
-        Ok(found) => found,
-        Err(error) if code(&error) == Some(403) => {
-            warnings.push(format!(
-                "{:#}; nothing can be said of what is in them",
-                failed("namespaces cannot be read", &error)
-            ));
-            Vec::new()
-        }
-        Err(error) => return Err(failed("namespaces cannot be read", &error)),
-    };
-    let facts = found.into_iter().map(|object| facts::namespace(object, Timestamp::MAX));
-    Ok(facts.map(|facts| (facts.name.clone(), facts)).collect())
-}
-
 /// The settings of a cluster.
 pub(crate) enum ConfigRead {
     /// They are there.
@@ -222,44 +137,6 @@ pub(crate) async fn config(client: &Client, warnings: &mut Vec<String>) -> Confi
     ConfigRead::Unreadable
 }
 
-/// Objects of one kind, decoded one by one: one that cannot be makes its kind unknown in its namespace and nowhere else, as for the
-/// operator. Those that may not be read are unknown, not absent.
-async fn by_namespace<K, F>(
-    client: &Client,
-    namespace: Option<&str>,
-    what: &str,
-    project: fn(K) -> F,
-) -> ByNamespace<F>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + DeserializeOwned,
-{
-    let request = Request::new(K::url_path(&(), namespace));
-    let mut all = ByNamespace::default();
-    let add = |item: Value| {
-        let text = |field| item["metadata"][field].as_str().unwrap_or_default().to_owned();
-        let (namespace, name) = (text("namespace"), text("name"));
-        match serde_json::from_value(item) {
-            Ok(object) => all.add(&namespace, project(object)),
-            Err(error) => {
-                let why: String = error.to_string().chars().take(LONGEST_WHY).collect();
-                let message =
-                    format!("{what} are not known: {name} cannot be decoded ({why}); change or delete it");
-                all.add_odd(&namespace, message);
-            }
-        }
-    };
-    let page = async |params: &ListParams| {
-        client.request(request.list(params).map_err(kube::Error::BuildRequest)?).await
-    };
-    match each(ListParams::default(), page, add).await {
-        Ok(()) => all,
-        Err(error) => {
-            let reason = if code(&error) == Some(403) { Reason::Forbidden } else { Reason::NotSynced };
-            ByNamespace::unknown(reason, format!("{:#}", failed(&format!("{what} cannot be listed"), &error)))
-        }
-    }
-}
-
 /// Lists everything, page by page.
 pub(crate) async fn list<K>(api: &Api<K>, labels: Option<&str>) -> Result<Vec<K>, kube::Error>
 where
@@ -272,7 +149,7 @@ where
 }
 
 /// Calls back for everything that is listed, page by page: what is made of it may be much smaller.
-async fn each<T: Clone>(
+pub(crate) async fn each<T: Clone>(
     mut params: ListParams,
     page: impl AsyncFn(&ListParams) -> Result<ObjectList<T>, kube::Error>,
     mut add: impl FnMut(T),
@@ -286,28 +163,4 @@ async fn each<T: Clone>(
             None => return Ok(()),
         }
     }
-}
-
-/// Further kinds that the operator scales: how it was installed cannot be seen here, but that it accepted a manager
-/// which names them can.
-fn accepted_kinds(managers: &[Manager]) -> Vec<ScaleKind> {
-    let accepted = managers.iter().filter(|m| {
-        let refused = m.status.next.as_ref().is_some_and(|n| n.reason == Reason::KindNotAllowed.as_str());
-        m.meta.generation.is_some() && m.status.observed_generation == m.meta.generation && !refused
-    });
-    let policies = accepted.filter_map(|m| m.spec.as_ref().ok()).flat_map(ValidSpec::policies);
-    let scale_downs = policies.filter_map(|policy| match &policy.action {
-        PolicyAction::ScaleDown(what) => Some(what),
-        PolicyAction::Delete { .. } | PolicyAction::Webhook(_) => None,
-    });
-    scale_downs
-        .flat_map(|what| what.selectors.iter().flatten())
-        .filter_map(|s| {
-            Some(ScaleKind {
-                api_version: s.api_version.clone()?,
-                kind: s.kind.clone(),
-                plural: String::new(),
-            })
-        })
-        .collect()
 }

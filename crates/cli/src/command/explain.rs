@@ -15,11 +15,10 @@ use serde::Serialize;
 
 use super::plan::Item;
 use crate::args::{ConnectionArgs, Format, NamespaceOrManager, OutputArgs, SourceArgs};
-use crate::cluster_snapshot::ClusterSnapshot;
 use crate::connect::connect;
 use crate::facts::Manager;
+use crate::lifecycle::{self, LifecycleSnapshot, ResolvedPlan, Wanted, resolved_plan};
 use crate::print;
-use crate::resolved_plan::{ResolvedPlan, resolved_plan, snapshot};
 use crate::write::resource_name;
 use crate::{Exit, Io, live};
 
@@ -112,8 +111,8 @@ pub(crate) async fn run(args: &ExplainArgs, connection: &ConnectionArgs, io: &mu
             Err(_) => {}
         }
     }
-    let wanted = super::ManagerFilter { namespace: Some(namespace), name: args.target.name.as_deref() };
-    let (cluster_snapshot, at) = super::read_snapshot(&args.source, wanted, connection, io).await?;
+    let wanted = Wanted { namespace: Some(namespace), name: args.target.name.as_deref() };
+    let (cluster_snapshot, at) = lifecycle::read(&args.source, wanted, connection, io).await?;
     if let (true, Some(name)) = (cluster_snapshot.managers.is_empty(), &args.target.name) {
         bail!("there is no NamespaceManager {name} in namespace {namespace}");
     }
@@ -138,7 +137,7 @@ pub(crate) async fn run(args: &ExplainArgs, connection: &ConnectionArgs, io: &mu
     Ok(if attention { Exit::Attention } else { Exit::Ok })
 }
 
-fn no_managers(cluster_snapshot: &ClusterSnapshot, namespace: &str, io: &mut Io<'_>) -> Result<()> {
+fn no_managers(cluster_snapshot: &LifecycleSnapshot, namespace: &str, io: &mut Io<'_>) -> Result<()> {
     writeln!(io.screen(), "Namespace {namespace} has no NamespaceManager: Coppice does nothing to it.")?;
     if let Some(protection) =
         cluster_snapshot.namespaces.get(namespace).and_then(|n| cluster_snapshot.settings.protection(n))
@@ -148,7 +147,7 @@ fn no_managers(cluster_snapshot: &ClusterSnapshot, namespace: &str, io: &mut Io<
     Ok(())
 }
 
-fn explain(cluster_snapshot: &ClusterSnapshot, manager: &Manager, at: Timestamp) -> Explanation {
+fn explain(cluster_snapshot: &LifecycleSnapshot, manager: &Manager, at: Timestamp) -> Explanation {
     let resolved_plan = resolved_plan(cluster_snapshot, manager, at);
     let stops = stops(cluster_snapshot, manager, &resolved_plan, at);
     let item = Item::new(manager, &resolved_plan, at);
@@ -177,7 +176,7 @@ fn explain(cluster_snapshot: &ClusterSnapshot, manager: &Manager, at: Timestamp)
 
 /// The verdict on a policy by itself, also where the manager is dormant or refused and evaluates none.
 fn explain_policy(
-    cluster_snapshot: &ClusterSnapshot,
+    cluster_snapshot: &LifecycleSnapshot,
     manager: &Manager,
     policy: &ValidPolicy,
     at: Timestamp,
@@ -191,7 +190,8 @@ fn explain_policy(
         due: None,
         why_not: None,
     };
-    let (Some(snapshot), Ok(spec)) = (snapshot(cluster_snapshot, manager.namespace()), &manager.spec) else {
+    let (Some(snapshot), Ok(spec)) = (cluster_snapshot.of_namespace(manager.namespace()), &manager.spec)
+    else {
         return explanation;
     };
     let stored = manager.status.policies_digest.as_deref();
@@ -263,7 +263,7 @@ fn what_is_needed(reason: &str) -> Option<&'static str> {
 
 /// Everything that keeps policies from firing although their condition may hold, all of it at once.
 fn stops(
-    cluster_snapshot: &ClusterSnapshot,
+    cluster_snapshot: &LifecycleSnapshot,
     manager: &Manager,
     resolved_plan: &ResolvedPlan,
     at: Timestamp,

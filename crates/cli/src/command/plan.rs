@@ -10,8 +10,8 @@ use serde::Serialize;
 use crate::args::{ConnectionArgs, Format, OutputArgs, SourceArgs};
 use crate::connect::connect;
 use crate::facts::Manager;
+use crate::lifecycle::{self, ResolvedPlan, Wanted, resolved_plan};
 use crate::print::{self, Cell, Table};
-use crate::resolved_plan::{ResolvedPlan, resolved_plan};
 use crate::write::resource_name;
 use crate::{Exit, Io};
 
@@ -120,8 +120,8 @@ pub(crate) async fn run(args: &PlanArgs, connection: &ConnectionArgs, io: &mut I
         (None, false) if offline => None,
         (None, false) => Some(connect(connection, io).await?.namespace),
     };
-    let wanted = super::ManagerFilter { namespace: namespace.as_deref(), name: None };
-    let (cluster_snapshot, at) = super::read_snapshot(&args.source, wanted, connection, io).await?;
+    let wanted = Wanted { namespace: namespace.as_deref(), name: None };
+    let (cluster_snapshot, at) = lifecycle::read(&args.source, wanted, connection, io).await?;
     let items: Vec<Item> = cluster_snapshot
         .managers
         .iter()

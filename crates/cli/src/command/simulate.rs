@@ -15,11 +15,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::{ConnectionArgs, SourceArgs, positive_duration};
-use crate::cluster_snapshot::ClusterSnapshot;
 use crate::connect::connect;
 use crate::files::Document;
+use crate::lifecycle::LifecycleSnapshot;
+use crate::lifecycle::documents::{self, Reading};
 use crate::print::{self, Cell, Table};
-use crate::{Exit, Io, files, live, local};
+use crate::{Exit, Io, files, live};
 
 /// Run the operator ahead of time, on a copy: what it would do in the days to come, when and why
 ///
@@ -87,9 +88,9 @@ pub(crate) async fn run(args: &SimulateArgs, connection: &ConnectionArgs, io: &m
         let documents = files::read(&source.files, source.recursive, io.stdin)?;
         let namespace = connection.namespace.as_deref();
         let cluster_snapshot =
-            local::cluster_snapshot(&documents, super::reading(source, namespace, io.now.min(began)))?;
+            documents::snapshot(&documents, Reading { source, namespace, assumed: io.now.min(began) })?;
         let mut objects = from_files(&documents, &cluster_snapshot, namespace);
-        if let Some(note) = local::defaults_assumed(&documents) {
+        if let Some(note) = documents::defaults_assumed(&documents) {
             io.print_note(note)?;
             // Not left to the operator in the simulation: missing settings stop it.
             objects.push(json!({
@@ -128,7 +129,7 @@ pub(crate) async fn run(args: &SimulateArgs, connection: &ConnectionArgs, io: &m
 /// What the documents hold, with the namespaces that a snapshot of them assumes.
 fn from_files(
     documents: &[Document],
-    cluster_snapshot: &ClusterSnapshot,
+    cluster_snapshot: &LifecycleSnapshot,
     namespace: Option<&str>,
 ) -> Vec<Value> {
     let mut objects: Vec<Value> = Vec::new();

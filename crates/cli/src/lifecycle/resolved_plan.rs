@@ -2,13 +2,12 @@
 
 use coppice_api::condition::{self, READY};
 use coppice_api::manager::NamespaceManagerStatus;
-use coppice_lifecycle::facts::NamespaceSnapshot;
 use coppice_lifecycle::plan::{Delivery, MAX_MANAGERS, ManagerFacts, Observed};
 use coppice_lifecycle::{Plan, plan};
 use coppice_quantity::time::ServerTime;
 use jiff::Timestamp;
 
-use crate::cluster_snapshot::ClusterSnapshot;
+use super::LifecycleSnapshot;
 use crate::facts::Manager;
 
 /// A plan needs a few passes to unfold (a notice or an intent is written first); no plan needs more than this.
@@ -23,7 +22,7 @@ pub(crate) struct ResolvedPlan {
 
 /// Advances the plan of a manager until it acts or no longer changes.
 pub(crate) fn resolved_plan(
-    cluster_snapshot: &ClusterSnapshot,
+    cluster_snapshot: &LifecycleSnapshot,
     manager: &Manager,
     now: Timestamp,
 ) -> ResolvedPlan {
@@ -40,7 +39,7 @@ pub(crate) fn resolved_plan(
 }
 
 fn pass(
-    cluster_snapshot: &ClusterSnapshot,
+    cluster_snapshot: &LifecycleSnapshot,
     manager: &Manager,
     status: &NamespaceManagerStatus,
     now: Timestamp,
@@ -61,7 +60,7 @@ fn pass(
             spec,
             status,
         },
-        snapshot: snapshot(cluster_snapshot, manager.namespace()),
+        snapshot: cluster_snapshot.of_namespace(manager.namespace()),
         before: if excess_managers { MAX_MANAGERS } else { 0 },
         settings: &cluster_snapshot.settings,
         budget: &cluster_snapshot.budget,
@@ -72,19 +71,6 @@ fn pass(
     };
     // The same of its clock.
     plan(&observed, ServerTime::certain(now))
-}
-
-/// A namespace and what is in it; none if it could not be read.
-pub(crate) fn snapshot<'a>(
-    cluster_snapshot: &'a ClusterSnapshot,
-    namespace: &str,
-) -> Option<NamespaceSnapshot<'a>> {
-    let facts = cluster_snapshot.namespaces.get(namespace)?;
-    Some(NamespaceSnapshot::new(
-        facts,
-        cluster_snapshot.pods.fact(namespace),
-        cluster_snapshot.jobs.fact(namespace),
-    ))
 }
 
 impl ResolvedPlan {

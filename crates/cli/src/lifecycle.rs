@@ -1,20 +1,32 @@
-//! The inputs of plans, at one instant: from a cluster or from files.
+//! What is read for the plans of the managers of namespaces, at one instant: of a cluster or of files. A further suite has a
+//! snapshot of its own, in a file beside this one.
+
+mod cluster;
+pub(crate) mod documents;
+mod resolved_plan;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use anyhow::Result;
+use coppice_api::CoppiceConfigSpec;
 use coppice_api::config::GovernorStatus;
-use coppice_api::{CoppiceConfigSpec, Reason};
-use coppice_lifecycle::facts::{Fact, JobFacts, NamespaceFacts, ObjectSlice, PodFacts};
+use coppice_lifecycle::facts::{JobFacts, NamespaceFacts, NamespaceSnapshot, PodFacts};
 use coppice_lifecycle::governor::hourly_limit;
 use coppice_lifecycle::plan::MAX_MANAGERS;
 use coppice_lifecycle::settings::{PlatformSettings, ScaleKind};
 use jiff::Timestamp;
 
+use crate::args::{ConnectionArgs, SourceArgs};
+use crate::by_namespace::ByNamespace;
+use crate::connect::connect;
 use crate::facts::{Config, Manager};
+use crate::{Io, files, print};
+use documents::Reading;
+pub(crate) use resolved_plan::{ResolvedPlan, resolved_plan};
 
-/// The snapshot of what there is.
+/// What there is.
 #[derive(Debug)]
-pub(crate) struct ClusterSnapshot {
+pub(crate) struct LifecycleSnapshot {
     /// The managers that were asked for, by namespace and name.
     pub(crate) managers: Vec<Manager>,
     /// Namespace and name of the managers that have too many older ones beside them.
@@ -31,64 +43,64 @@ pub(crate) struct ClusterSnapshot {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Objects of one kind, as far as they could be read.
-#[derive(Debug)]
-pub(crate) struct ByNamespace<T> {
-    known: BTreeMap<String, Vec<T>>,
-    /// The first object of a namespace that cannot be decoded; of one that does not say where it is, `""`.
-    odd: BTreeMap<String, String>,
-    /// Why nothing is known, if so.
-    unknown: Option<(Reason, String)>,
-}
-
-impl<T> Default for ByNamespace<T> {
-    fn default() -> Self {
-        Self { known: BTreeMap::new(), odd: BTreeMap::new(), unknown: None }
+impl LifecycleSnapshot {
+    /// A namespace and what is in it; none if it could not be read.
+    pub(crate) fn of_namespace(&self, namespace: &str) -> Option<NamespaceSnapshot<'_>> {
+        let facts = self.namespaces.get(namespace)?;
+        Some(NamespaceSnapshot::new(facts, self.pods.fact(namespace), self.jobs.fact(namespace)))
     }
 }
 
-impl<T> ByNamespace<T> {
-    /// Nothing is known, and why.
-    pub(crate) fn unknown(reason: Reason, message: String) -> Self {
-        Self { unknown: Some((reason, message)), ..Self::default() }
-    }
+/// Which managers to show.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    /// None for all namespaces; for files also if nothing was said.
+    pub(crate) namespace: Option<&'a str>,
+    /// One manager of the namespace.
+    pub(crate) name: Option<&'a str>,
+}
 
-    /// Adds an object.
-    pub(crate) fn add(&mut self, namespace: &str, object: T) {
-        self.known.entry(namespace.to_owned()).or_default().push(object);
-    }
-
-    /// Records an object that cannot be decoded, with a warning about it.
-    pub(crate) fn add_odd(&mut self, namespace: &str, message: String) {
-        self.odd.entry(namespace.to_owned()).or_insert(message);
-    }
-
-    /// Whether there is any object in the namespace.
-    pub(crate) fn is_empty(&self, namespace: &str) -> bool {
-        self.known.get(namespace).is_none_or(Vec::is_empty)
-    }
-
-    /// Sorts what is known, so that messages name the same objects as the operator's.
-    pub(crate) fn sort_by(&mut self, name: impl Fn(&T) -> &str) {
-        self.known.values_mut().for_each(|all| all.sort_by(|a, b| name(a).cmp(name(b))));
-    }
-
-    /// What is known of a namespace. How long the operator has followed it cannot be known here; what it recorded in
-    /// status is trusted.
-    pub(crate) fn fact(&self, namespace: &str) -> Fact<ObjectSlice<'_, T>> {
-        if let Some((reason, message)) = &self.unknown {
-            return Fact::Unknown { reason: *reason, message: message.clone() };
+/// Makes a snapshot of files, or of the cluster, and reports on standard error what was assumed. Also returns the
+/// instant to plan for.
+pub(crate) async fn read(
+    source: &SourceArgs,
+    wanted: Wanted<'_>,
+    connection: &ConnectionArgs,
+    io: &mut Io<'_>,
+) -> Result<(LifecycleSnapshot, Timestamp)> {
+    let at = source.at.map_or(io.now, |at| at.from(io.now));
+    let snapshot = if source.files.is_empty() {
+        let api = connect(connection, io).await?;
+        cluster::snapshot(&api.client, wanted, source).await?
+    } else {
+        let documents = files::read(&source.files, source.recursive, io.stdin)?;
+        let reading = Reading { source, namespace: wanted.namespace, assumed: io.now.min(at) };
+        let mut snapshot = documents::snapshot(&documents, reading)?;
+        snapshot.managers.retain(|m| wanted.name.is_none_or(|n| n == m.name()));
+        if let Some(note) = documents::defaults_assumed(&documents) {
+            io.print_note(note)?;
         }
-        if let Some(message) = self.odd.get(namespace).or_else(|| self.odd.get("")) {
-            return Fact::Unknown { reason: Reason::Undecodable, message: message.clone() };
-        }
-        let value = self.known.get(namespace).map_or(ObjectSlice::EMPTY, |all| ObjectSlice::Slice(all));
-        Fact::Known { value, since: Timestamp::MIN }
+        snapshot
+    };
+    for warning in &snapshot.warnings {
+        io.print_note(&format!("warning: {warning}"))?;
     }
+    if source.at.is_some() {
+        let when = print::instant_from(at, io.now);
+        io.print_note(&format!(
+            "as of {when}: only the clock moves; objects, pods and the budget are as they are now"
+        ))?;
+    }
+    Ok((snapshot, at))
+}
+
+/// How many namespaces have a manager.
+fn managed_namespaces(managers: &[Manager]) -> u64 {
+    managers.iter().map(Manager::namespace).collect::<BTreeSet<_>>().len() as u64
 }
 
 /// The managers that are not followed because their namespace has too many, by namespace and name.
-pub(crate) fn excess_managers(managers: &[Manager]) -> BTreeSet<(String, String)> {
+fn excess_managers(managers: &[Manager]) -> BTreeSet<(String, String)> {
     let mut by_namespace: BTreeMap<&str, Vec<&Manager>> = BTreeMap::new();
     for manager in managers {
         by_namespace.entry(manager.namespace()).or_default().push(manager);
@@ -102,7 +114,7 @@ pub(crate) fn excess_managers(managers: &[Manager]) -> BTreeSet<(String, String)
 
 /// The compiled settings, with the budget's ledger. Settings that are absent have their defaults; settings that
 /// cannot be understood pause every destructive step, as in the operator.
-pub(crate) fn settings(
+fn settings(
     config: Option<Config>,
     own_namespace: &str,
     scale_kinds: Vec<ScaleKind>,
@@ -129,7 +141,7 @@ pub(crate) fn settings(
 
 /// The number of managed namespaces that gives the hourly limit which the operator reports: the count itself may not be
 /// visible to the user.
-pub(crate) fn managed_by_limit(settings: &PlatformSettings, budget: &GovernorStatus) -> u64 {
+fn managed_by_limit(settings: &PlatformSettings, budget: &GovernorStatus) -> u64 {
     let settings = &settings.config.governor;
     let percent = settings.max_share.of(100).max(1);
     let managed = (u64::from(budget.hourly_limit) * 100).div_ceil(percent);
@@ -139,26 +151,6 @@ pub(crate) fn managed_by_limit(settings: &PlatformSettings, budget: &GovernorSta
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_could_not_be_read_is_unknown_and_never_empty() {
-        let pods = ByNamespace::<u8>::unknown(Reason::Forbidden, "no".to_owned());
-        assert!(matches!(pods.fact("a"), Fact::Unknown { reason: Reason::Forbidden, .. }));
-        let none = ByNamespace::<u8>::default();
-        assert!(matches!(none.fact("a"), Fact::Known { value, .. } if value.iter().next().is_none()));
-        let mut jobs = ByNamespace::<u8>::default();
-        let of = |jobs: &ByNamespace<u8>, namespace| match jobs.fact(namespace) {
-            Fact::Known { .. } => None,
-            Fact::Unknown { reason, message } => Some((reason, message)),
-        };
-        for message in ["first", "second"] {
-            jobs.add_odd("a", message.to_owned());
-        }
-        assert_eq!(of(&jobs, "a"), Some((Reason::Undecodable, "first".to_owned())));
-        assert_eq!(of(&jobs, "b"), None, "elsewhere all is known");
-        jobs.add_odd("", "nowhere".to_owned());
-        assert_eq!(of(&jobs, "b"), Some((Reason::Undecodable, "nowhere".to_owned())));
-    }
 
     #[test]
     fn the_reported_limit_gives_back_a_count_with_the_same_limit() {

@@ -1,15 +1,17 @@
-//! A snapshot made of files alone: no cluster is asked.
+//! The snapshot of files alone: no cluster is asked.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result, bail};
-use coppice_lifecycle::facts::NamespaceFacts;
-use coppice_lifecycle::settings::ScaleKind;
+use coppice_lifecycle::facts::{JobFacts, NamespaceFacts, PodFacts};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::cluster_snapshot::{ByNamespace, ClusterSnapshot, excess_managers, settings};
+use super::{LifecycleSnapshot, excess_managers, managed_namespaces, settings};
+use crate::args::SourceArgs;
+use crate::by_namespace::ByNamespace;
 use crate::facts::{self, Config, Manager};
 use crate::files::Document;
 use crate::print;
@@ -17,12 +19,12 @@ use crate::terminal::Paragraph;
 use crate::validate;
 
 /// What files are read as.
+#[derive(Clone, Copy)]
 pub(crate) struct Reading<'a> {
+    /// The installation, as the command line describes it.
+    pub(crate) source: &'a SourceArgs,
     /// The namespace of objects that name none; also the only one whose managers are shown, if given.
     pub(crate) namespace: Option<&'a str>,
-    /// What the installation lives in.
-    pub(crate) system_namespace: &'a str,
-    pub(crate) scale_kinds: Vec<ScaleKind>,
     /// Namespaces without a creation time are assumed to have been created then.
     pub(crate) assumed: Timestamp,
 }
@@ -31,8 +33,8 @@ pub(crate) struct Reading<'a> {
 struct Collected {
     managers: Vec<Manager>,
     namespaces: BTreeMap<String, NamespaceFacts>,
-    pods: ByNamespace<coppice_lifecycle::facts::PodFacts>,
-    jobs: ByNamespace<coppice_lifecycle::facts::JobFacts>,
+    pods: ByNamespace<PodFacts>,
+    jobs: ByNamespace<JobFacts>,
     config: Option<Config>,
     undated: Vec<String>,
     warnings: Vec<String>,
@@ -40,7 +42,7 @@ struct Collected {
 }
 
 /// Makes a snapshot of documents. All problems in objects of our kinds are reported at once.
-pub(crate) fn cluster_snapshot(documents: &[Document], reading: Reading<'_>) -> Result<ClusterSnapshot> {
+pub(crate) fn snapshot(documents: &[Document], reading: Reading<'_>) -> Result<LifecycleSnapshot> {
     let mut all = Collected::default();
     for (place, object) in documents.iter().flat_map(Document::objects) {
         collect(&mut all, &place, object, &reading)?;
@@ -53,17 +55,15 @@ pub(crate) fn cluster_snapshot(documents: &[Document], reading: Reading<'_>) -> 
     all.pods.sort_by(|p| &p.name);
     all.jobs.sort_by(|j| &j.name);
     warn_of_missing_pods(&mut all);
-    let mut namespaces: Vec<&str> = all.managers.iter().map(Manager::namespace).collect();
-    namespaces.sort_unstable();
-    namespaces.dedup();
-    let managed = namespaces.len() as u64;
+    let Reading { source, .. } = reading;
     let (settings, budget) =
-        settings(all.config, reading.system_namespace, reading.scale_kinds, &mut all.warnings);
+        settings(all.config, &source.system_namespace, source.scale_kinds.clone(), &mut all.warnings);
     let mut managers = all.managers;
+    let managed = managed_namespaces(&managers);
     let excess_managers = excess_managers(&managers);
     managers.retain(|m| reading.namespace.is_none_or(|n| n == m.namespace()));
     managers.sort_by(|a, b| (a.namespace(), a.name()).cmp(&(b.namespace(), b.name())));
-    Ok(ClusterSnapshot {
+    Ok(LifecycleSnapshot {
         managers,
         excess_managers,
         namespaces: all.namespaces,
@@ -93,7 +93,7 @@ fn collect(all: &mut Collected, place: &str, mut object: Value, reading: &Readin
     match (api_version.as_str(), kind.as_str()) {
         ("", _) | (_, "") => bail!("{place}: apiVersion or kind is missing"),
         ("v1", "Namespace") => {
-            let read = parse_as::<k8s_openapi::api::core::v1::Namespace>(place, object)?;
+            let read = parse_as::<Namespace>(place, object)?;
             if read.metadata.creation_timestamp.is_none() {
                 all.undated.push(read.metadata.name.clone().unwrap_or_default());
             }
@@ -166,21 +166,12 @@ fn assume_namespaces(all: &mut Collected, reading: &Reading<'_>) {
         all.warnings.push(format!(
             "namespace {name} is not in the files: assumed to be created at {created}, without labels"
         ));
-        let object = k8s_openapi::api::core::v1::Namespace {
-            metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
-                name: Some(name.to_owned()),
-                ..Default::default()
-            },
-            ..Default::default()
-        };
+        let mut object = Namespace::default();
+        object.metadata.name = Some(name.to_owned());
         let mut facts = facts::namespace(object, reading.assumed);
-        if let Some(uid) = manager.status.steps.intent.as_ref().map(|i| &i.uid).or(manager
-            .status
-            .steps
-            .notice
-            .as_ref()
-            .map(|n| &n.uid))
-        {
+        let steps = &manager.status.steps;
+        let announced = steps.notice.as_ref().map(|notice| &notice.uid);
+        if let Some(uid) = steps.intent.as_ref().map(|intent| &intent.uid).or(announced) {
             facts.uid.clone_from(uid);
         }
         all.namespaces.insert(name.to_owned(), facts);
