@@ -27,7 +27,7 @@ pub const MAX_RESERVATION_AGE: Duration = Duration::from_secs(5);
 /// A decision that is written down as an intent, and how to make it again.
 pub trait Decision: Sync {
     /// What it rests on.
-    type Observation: FreshFacts + Send;
+    type Observation: FreshFacts + Send + Sync;
     /// Why it is not carried out: another decision takes its place, or none can be made.
     type Interruption;
 
@@ -197,4 +197,4 @@ pub async fn reserve<D: Decision>(
 
 #[cfg(test)]
 #[path = "decision_tests.rs"]
-mod tests;
+pub(crate) mod tests;

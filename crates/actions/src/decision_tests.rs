@@ -48,16 +48,8 @@ impl Decision for Standing {
         if self.reads.fetch_add(1, Ordering::Relaxed) >= self.stands_for {
             return Err("held");
         }
-        let namespace = NamespaceFacts {
-            name: "a".to_owned(),
-            uid: "u".to_owned(),
-            resource_version: "7".to_owned(),
-            created: NOW.parse().unwrap(),
-            labels: Labels::default(),
-            terminating: false,
-        };
         Ok(Facts(
-            namespace,
+            namespace(),
             PlatformSettings::new(CoppiceConfigSpec::default(), "coppice-system", Vec::new()),
         ))
     }
@@ -84,7 +76,46 @@ impl Decision for Standing {
     }
 }
 
-fn settings(spec: &Value) -> Value {
+/// The namespace that decisions of tests are about.
+pub(crate) fn namespace() -> NamespaceFacts {
+    NamespaceFacts {
+        name: "a".to_owned(),
+        uid: "u".to_owned(),
+        resource_version: "7".to_owned(),
+        created: NOW.parse().unwrap(),
+        labels: Labels::default(),
+        terminating: false,
+    }
+}
+
+/// What a [`StepContext`] borrows.
+pub(crate) struct Carrier {
+    clients: Clients,
+    permit: Permit,
+    governor: Governor,
+    configs: Store<Configs>,
+    clock: ServerClock,
+}
+
+impl Carrier {
+    /// With these clients, settings as an object, and a clock that agrees with the API server's.
+    pub(crate) fn new(clients: Clients, settings: &Value) -> Self {
+        let configs: Store<Configs> = Store::default();
+        configs.upsert("", decode::item::<Configs>(&settings.to_string(), &()).unwrap().object.unwrap());
+        let clock = Clock::following_tokio(NOW.parse().unwrap());
+        let server_clock = ServerClock::new(clock.clone());
+        server_clock.observe("Thu, 01 Jan 2026 00:00:00 GMT", clock.monotonic(), clock.monotonic());
+        let permit = Gate::always(Duration::ZERO).permit().unwrap();
+        Self { clients, permit, governor: Governor::default(), configs, clock: server_clock }
+    }
+
+    pub(crate) fn context(&self) -> StepContext<'_> {
+        let Self { clients, permit, governor, configs, clock } = self;
+        StepContext { clients, permit, governor, configs, managed: 10, clock }
+    }
+}
+
+pub(crate) fn settings(spec: &Value) -> Value {
     json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "CoppiceConfig", "spec": spec,
            "metadata": {"name": "coppice", "uid": "s", "resourceVersion": "3", "generation": 1}})
 }
@@ -118,22 +149,9 @@ async fn carry_out(
             _ => Answer::Object(200, namespace_or_settings(&stored)),
         })
     });
-    let configs: Store<Configs> = Store::default();
-    configs.upsert("", decode::item::<Configs>(&known.to_string(), &()).unwrap().object.unwrap());
-    let clock = Clock::following_tokio(NOW.parse().unwrap());
-    let server_clock = ServerClock::new(clock.clone());
-    server_clock.observe("Thu, 01 Jan 2026 00:00:00 GMT", clock.monotonic(), clock.monotonic());
-    let (permit, governor) = (Gate::always(Duration::ZERO).permit().unwrap(), Governor::default());
-    let context = StepContext {
-        clients: &clients,
-        permit: &permit,
-        governor: &governor,
-        configs: &configs,
-        managed: 10,
-        clock: &server_clock,
-    };
+    let carrier = Carrier::new(clients, &known);
     let decision = Standing { reads: AtomicUsize::new(0), stands_for };
-    let result = delete_namespace(context, &decision).await.map(|(deleted, _)| deleted);
+    let result = delete_namespace(carrier.context(), &decision).await.map(|(deleted, _)| deleted);
     let result = result.map_err(|stopped| match stopped {
         Stopped::Interrupted(why) => why.to_owned(),
         Stopped::NoNamespace => "no namespace".to_owned(),

@@ -4,7 +4,8 @@
 //! - [`deletion_record`]: stores what is to be deleted, and why.
 //! - [`delete`]: deletes a namespace.
 //! - [`decision`]: the order in which a decision to do so is carried out, for whatever kind of object it was made.
-//! - [`scale`]: lists workloads, scales them down and wakes them.
+//! - [`scale_down`]: the same for workloads, a batch at a time.
+//! - [`scale`]: lists workloads, scales one down, and wakes it.
 //!
 //! Every write takes a [`Permit`](coppice_runtime::leader::Permit) of the lease. Deleting and scaling down also take a
 //! [`Reservation`](governor::Reservation), by value: one is for one step. Deleting takes a
@@ -15,5 +16,6 @@ pub mod delete;
 pub mod deletion_record;
 pub mod governor;
 pub mod scale;
+pub mod scale_down;
 #[cfg(test)]
 mod scripted;

@@ -99,7 +99,7 @@ pub(super) async fn apply(
     }
     let carried = match step {
         Step::Delete(intent) => delete::execute(shared, &permit, &key, &intent).await,
-        Step::ScaleDown(intent, what) => scale::scale_down(shared, &permit, &key, &intent, &what).await,
+        Step::ScaleDown(intent, what) => scale::execute(shared, &permit, &key, &intent, &what).await,
         Step::Wake(intent) => wake::wake(shared, &permit, &key, &intent).await,
         Step::Webhook(intent, message) => webhook::submit(shared, &key, &intent, message).await,
     };
