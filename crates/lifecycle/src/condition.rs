@@ -33,7 +33,7 @@ pub struct Evaluation {
 
 impl Evaluation {
     /// Not enough is known.
-    pub(crate) const fn unknown(reason: Reason, message: String) -> Self {
+    pub const fn unknown(reason: Reason, message: String) -> Self {
         Self {
             verdict: Verdict::Unknown,
             reason,

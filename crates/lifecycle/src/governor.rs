@@ -15,21 +15,28 @@ use coppice_quantity::time::ClockUncertainty;
 const MINUTE: SignedDuration = SignedDuration::from_secs(60);
 const HOUR: SignedDuration = SignedDuration::from_secs(3600);
 
-/// Why no step may be taken now.
+/// Why a step may not be taken now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denied {
-    /// `Paused`, `BreakerOpen` or `BudgetSpent`; `ClockSkew` of a reservation.
+    /// Of the governor `Paused`, `BreakerOpen` or `BudgetSpent`, and of a reservation also `ClockSkew`;
+    /// [circumstances](crate::circumstances) and [steps](crate::steps) have others.
     pub reason: Reason,
     /// The message.
     pub message: String,
-    /// When to ask again; none if only a change of the settings helps.
+    /// When to ask again; none if only a change helps.
     pub retry_at: Option<Timestamp>,
+}
+
+impl Denied {
+    /// Not before something changes.
+    pub fn until_changed((reason, message): (Reason, String)) -> Self {
+        Self { reason, message, retry_at: None }
+    }
 }
 
 /// Why no step can be reserved while it is not known what time it is.
 pub fn uncertain(uncertainty: ClockUncertainty) -> Denied {
-    let (reason, message) = clock_skew(uncertainty);
-    Denied { reason, message, retry_at: None }
+    Denied::until_changed(clock_skew(uncertainty))
 }
 
 /// The reason and the message for status. Without figures, which change with every evaluation.

@@ -12,6 +12,7 @@
 pub mod backoff;
 pub mod body;
 pub mod breaker;
+pub mod circumstances;
 pub mod condition;
 mod digest;
 pub mod facts;

@@ -14,6 +14,7 @@ use coppice_api::manager::{Intent, NamespaceManagerStatus, Phase, PolicyStatus, 
 use coppice_destination::Destination;
 use jiff::Timestamp;
 
+use crate::circumstances::Circumstances;
 use crate::condition::{Evaluation, evaluate, whole_second_after};
 use crate::digest::Comparison;
 use crate::facts::NamespaceSnapshot;
@@ -84,6 +85,14 @@ pub struct Observed<'a> {
     pub stale: Option<(Reason, String)>,
     /// The attempt at the webhook of the intent in status.
     pub delivery: Delivery,
+}
+
+impl<'a> Observed<'a> {
+    /// What its steps depend on besides the conditions of its policies.
+    fn circumstances(&'a self, time: ServerTime) -> Circumstances<'a> {
+        let Self { settings, budget, managed, stale, .. } = self;
+        Circumstances { settings, budget, managed: *managed, stale: stale.as_ref(), time }
+    }
 }
 
 /// What to do: first make `status` durable, then carry out `step`, and evaluate again at `next_check` at the latest.
@@ -208,6 +217,10 @@ impl<'a> PlanBuilder<'a> {
         }
     }
 
+    fn circumstances(&self) -> Circumstances<'a> {
+        self.observed.circumstances(self.time)
+    }
+
     /// Evaluates every policy and records the verdicts.
     fn evaluate(&mut self, spec: &ValidSpec, snapshot: &NamespaceSnapshot<'_>) -> Vec<Evaluation> {
         let stored = self.status.policies_digest.as_deref();
@@ -239,7 +252,9 @@ impl<'a> PlanBuilder<'a> {
         previous: Option<&PolicyStatus>,
     ) -> Evaluation {
         // A wrong clock cannot measure how long something has held.
-        if let Some((reason, message)) = self.unreliable_facts().filter(|_| policy.condition.has_settle()) {
+        if let Some((reason, message)) =
+            self.circumstances().unreliable_facts().filter(|_| policy.condition.has_settle())
+        {
             return Evaluation::unknown(reason, message);
         }
         let evaluation = evaluate(policy, spec, snapshot, previous, self.now);

@@ -1,8 +1,9 @@
-//! Announcing and deciding a step, in the [`Steps`] of whatever object decides it; [`record`](crate::record) writes down
+//! Announcing and deciding a step, and deciding it again, in the [`Steps`] of whatever object decides it; [`record`](crate::record) writes down
 //! what came of it.
 
 use std::collections::BTreeMap;
 
+use coppice_api::manager::Verdict;
 use coppice_api::steps::{Action, Intent, Notice};
 use coppice_api::{Reason, Steps};
 use coppice_mutants::{Mutant, active};
@@ -10,9 +11,11 @@ use coppice_quantity::Duration;
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
-use crate::condition::{later, whole_second_after};
+use crate::circumstances::Circumstances;
+use crate::condition::{Evaluation, later, whole_second_after};
 use crate::digest::hex;
 use crate::facts::NamespaceFacts;
+use crate::governor::Denied;
 use crate::plan::PlannedEvent;
 
 /// A deletion that is to be announced.
@@ -110,6 +113,112 @@ pub fn intent(steps: &Steps, decided: Decided<'_>, now: Timestamp) -> Intent {
         reason: decided.reason.to_string(),
         evidence: decided.evidence.clone(),
     }
+}
+
+/// A policy that is true.
+#[derive(Clone, Copy, Debug)]
+pub struct Fired<'a> {
+    /// What it decides.
+    pub decided: Decided<'a>,
+    /// Why, for people.
+    pub message: &'a str,
+    /// Of a deletion: how long before it is announced, which may be zero.
+    pub notice: Option<Duration>,
+}
+
+/// The first true policy: gives notice, waits for what stops it, or puts its intent into `steps`.
+///
+/// # Errors
+/// Why it waits, and until when.
+pub fn fire(
+    steps: &mut Steps,
+    fired: Fired<'_>,
+    circumstances: Circumstances<'_>,
+    events: &mut Vec<PlannedEvent>,
+) -> Result<(), Denied> {
+    let Fired { decided, message, notice } = fired;
+    let Decided { action, policy, namespace, .. } = decided;
+    let now = circumstances.time.now();
+    let announced = steps.notice.as_ref().is_some_and(|n| n.policy == policy && n.uid == namespace.uid);
+    // A notice that was given keeps its date, even if the policy no longer asks for a notice.
+    let notice = notice.filter(|notice| announced || !notice.is_zero());
+    if let Some(notice) = notice.filter(|_| !active(Mutant::NoticeSkipped)) {
+        if let Some(why) = circumstances.unreliable_facts().filter(|_| !announced) {
+            // With a wrong clock, a notice would count from the wrong instant.
+            return Err(Denied::until_changed(why));
+        }
+        let due = give_notice(steps, Announcement { policy, namespace, notice, due: now }, now, events);
+        if now < due {
+            let message = format!("{message}; notice runs until {due:.0}");
+            return Err(Denied { reason: Reason::NoticeRunning, message, retry_at: Some(due) });
+        }
+    } else {
+        withdraw_notice(steps, &format!("policy {policy:?} fires first"), events);
+    }
+    if let Some(denied) = circumstances.block(action) {
+        return Err(denied);
+    }
+    let intent = intent(steps, decided, now);
+    let message = format!("policy {policy:?}: {message}; {action} follows ({})", intent.id);
+    events.push(PlannedEvent { warning: false, reason: Reason::PolicyFired, message });
+    steps.intent = Some(intent);
+    Ok(())
+}
+
+/// What becomes of a destructive step that was decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resumed {
+    /// It is not asked for any more; why.
+    GivenUp(String),
+    /// It waits.
+    Waits(Denied),
+    /// It is carried out now.
+    GoesOn,
+}
+
+/// Decides a destructive step again, before every attempt at it: by its policy, which needs so much notice, and by the
+/// circumstances.
+pub fn resume(
+    steps: &Steps,
+    intent: &Intent,
+    evaluation: &Evaluation,
+    notice: Option<Duration>,
+    circumstances: Circumstances<'_>,
+) -> Resumed {
+    let now = circumstances.time.now();
+    let notice_given = || {
+        notice.is_none()
+            || notice_has_run(steps, &intent.policy, &intent.uid, now)
+            || active(Mutant::NoticeSkipped)
+    };
+    match evaluation.verdict {
+        // A notice that has run by one clock may still run by the slower one.
+        Verdict::True if circumstances.time.uncertainty().is_some() || notice_given() => {}
+        Verdict::True => return Resumed::GivenUp("notice has to be given again".to_owned()),
+        Verdict::False => return Resumed::GivenUp(evaluation.message.clone()),
+        Verdict::Unknown => {
+            let why = (evaluation.reason, evaluation.message.clone());
+            return Resumed::Waits(Denied::until_changed(why));
+        }
+    }
+    let denied = circumstances.block(intent.action).or_else(|| wait_for_retry(intent, now));
+    denied.map_or(Resumed::GoesOn, Resumed::Waits)
+}
+
+/// Why there is no attempt now, if the next one's time has not come.
+pub fn wait_for_retry(intent: &Intent, now: Timestamp) -> Option<Denied> {
+    let at = intent.next_attempt.filter(|at| now < *at)?;
+    let error = intent.last_error.as_deref().unwrap_or("it failed");
+    let message = format!("attempt {} failed, next at {at:.0}: {error}", intent.attempts);
+    Some(Denied { reason: Reason::Retrying, message, retry_at: Some(at) })
+}
+
+/// Gives up an intent, and the notice that led to it; returns the message.
+pub fn abandon(steps: &mut Steps, intent: &Intent, why: &str, events: &mut Vec<PlannedEvent>) -> String {
+    (steps.intent, steps.notice) = (None, None);
+    let message = format!("{} (policy {:?}, {}) is given up: {why}", intent.action, intent.policy, intent.id);
+    events.push(PlannedEvent { warning: true, reason: Reason::Abandoned, message: message.clone() });
+    message
 }
 
 /// One id per decision, a function of what is decided: the same decision made twice (by two replicas, or again after a

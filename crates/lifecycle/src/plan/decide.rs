@@ -10,15 +10,14 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::intent::{progress_message, wake_message};
 use super::{Plan, PlanBuilder};
+use crate::circumstances::inhibition;
 use crate::condition::Evaluation;
 use crate::digest::Comparison;
 use crate::facts::NamespaceSnapshot;
-use crate::steps::{self, Announcement, Decided};
+use crate::governor::Denied;
+use crate::steps::{self, Announcement, Decided, Fired};
 use crate::valid_spec::{PolicyAction, ValidPolicy, ValidSpec};
 use coppice_mutants::{Mutant, active};
-
-/// Why nothing may fire: phase, reason, message, and when that ends.
-pub(super) type Inhibition = (Phase, Reason, String, Option<Timestamp>);
 
 pub(super) fn decide(
     mut builder: PlanBuilder<'_>,
@@ -40,9 +39,9 @@ pub(super) fn decide(
         return plan;
     }
     let evaluations = builder.evaluate(spec, snapshot);
-    if let Some((phase, reason, message, ends)) = builder.inhibition(spec) {
+    if let Some((phase, Denied { reason, message, retry_at })) = builder.inhibition(spec) {
         builder.withdraw_notice(&message);
-        builder.next_check = ends;
+        builder.next_check = retry_at;
         return builder.finish_waiting(phase, reason, message);
     }
     let mut judged = spec.policies().iter().zip(&evaluations);
@@ -60,45 +59,24 @@ fn fire(
     snapshot: &NamespaceSnapshot<'_>,
 ) -> Plan {
     let action = policy.action.kind();
-    let announced = builder.status.steps.notice.as_ref();
-    let announced = announced.is_some_and(|n| n.policy == policy.name && n.uid == snapshot.namespace.uid);
-    // A notice that was given keeps its date, even if the policy no longer asks for a notice.
     let notice = match policy.action {
-        PolicyAction::Delete { notice } if announced || !notice.is_zero() => Some(notice),
-        _ => None,
+        PolicyAction::Delete { notice } => Some(notice),
+        PolicyAction::ScaleDown(_) | PolicyAction::Webhook(_) => None,
     };
-    if let Some(notice) = notice.filter(|_| !active(Mutant::NoticeSkipped)) {
-        if let Some((reason, message)) = builder.unreliable_facts().filter(|_| !announced) {
-            // With a wrong clock, a notice would count from the wrong instant.
-            return builder.pending((action, &policy.name, None), (reason, message), None);
-        }
-        let due = builder.give_notice(policy, notice, snapshot, builder.now);
-        if builder.now < due {
-            builder.check_no_later_than(Some(due));
-            let message = format!("{}; notice runs until {due:.0}", evaluation.message);
-            return builder.pending(
-                (action, &policy.name, Some(due)),
-                (Reason::NoticeRunning, message),
-                None,
-            );
-        }
-    } else {
-        builder.withdraw_notice(&format!("policy {:?} fires first", policy.name));
-    }
-    let destructive_block = if action.is_destructive() {
-        builder.destructive_block()
-    } else {
-        builder.total_block().map(|(reason, message)| (reason, message, None))
+    let circumstances = builder.circumstances();
+    let decided = Decided {
+        object_uid: builder.observed.manager.uid,
+        action,
+        policy: &policy.name,
+        digest: &builder.digest,
+        namespace: snapshot.namespace,
+        reason: evaluation.reason,
+        evidence: &evaluation.evidence,
     };
-    if let Some((reason, message, retry_at)) = destructive_block {
-        builder.check_no_later_than(retry_at);
-        return builder.pending((action, &policy.name, retry_at), (reason, message), None);
+    let fired = Fired { decided, message: &evaluation.message, notice };
+    if let Err(denied) = steps::fire(&mut builder.status.steps, fired, circumstances, &mut builder.events) {
+        return builder.denied((action, &policy.name), denied);
     }
-    let intent = builder.intent(action, &policy.name, snapshot, (evaluation.reason, &evaluation.evidence));
-    let message =
-        format!("policy {:?}: {}; {action} follows ({})", policy.name, evaluation.message, intent.id);
-    builder.note(false, Reason::PolicyFired, message);
-    builder.status.steps.intent = Some(intent);
     builder.next_check = Some(builder.now);
     let message = progress_message(action, &evaluation.message, 0);
     builder.pending((action, &policy.name, None), (Reason::InProgress, message), None)
@@ -121,7 +99,9 @@ fn wait_for_conditions(
             nearest = Some((policy, notice, due));
         }
     }
-    if let Some((policy, notice, due)) = nearest.filter(|_| builder.unreliable_facts().is_none()) {
+    if let Some((policy, notice, due)) =
+        nearest.filter(|_| builder.circumstances().unreliable_facts().is_none())
+    {
         let due = builder.give_notice(policy, notice, snapshot, due);
         builder.check_no_later_than(Some(due));
         let message = format!("the ttl ends and notice runs until {due:.0}");
@@ -205,16 +185,11 @@ pub(super) fn earlier(at: Timestamp, by: Duration) -> Timestamp {
 }
 
 impl PlanBuilder<'_> {
-    /// Why the user's own spec lets nothing fire at present.
-    pub(super) fn inhibition(&self, spec: &ValidSpec) -> Option<Inhibition> {
-        if spec.suspend && !active(Mutant::SuspendIgnored) {
-            let message = "spec.suspend is true: nothing is done until it is false".to_owned();
-            return Some((Phase::Suspended, Reason::Suspended, message, None));
-        }
-        let hold = spec.hold.as_ref().filter(|h| self.now < h.until && !active(Mutant::HoldIgnored))?;
-        let why = hold.reason.as_ref().map(|r| format!(" ({r})")).unwrap_or_default();
-        let message = format!("held until {:.0}{why}", hold.until);
-        Some((Phase::Held, Reason::Held, message, Some(hold.until)))
+    /// Why the user's own spec lets nothing fire at present, and the phase of such a manager.
+    pub(super) fn inhibition(&self, spec: &ValidSpec) -> Option<(Phase, Denied)> {
+        let inhibition = inhibition(spec.suspend, spec.hold.as_ref(), self.now)?;
+        let phase = if inhibition.reason == Reason::Suspended { Phase::Suspended } else { Phase::Held };
+        Some((phase, inhibition))
     }
 
     /// The plan of a manager that has fired and is not armed again.

@@ -1,19 +1,18 @@
 //! A step that has been decided: resume it, wait, or give it up.
 
 use coppice_api::Reason;
-use coppice_api::manager::{Action, Intent, NamespaceManagerStatus, Phase, Verdict};
+use coppice_api::manager::{Action, Intent, NamespaceManagerStatus, Phase};
 
 use super::decide::dormant;
-use super::{Delivery, Observed, Plan, PlanBuilder, Step, WebhookMessage};
+use super::{Delivery, Plan, PlanBuilder, Step, WebhookMessage};
 use crate::body::{ManagerRef, body};
 use crate::condition::Evaluation;
 use crate::digest::Comparison;
 use crate::facts::NamespaceSnapshot;
-use crate::governor::{self, clock_skew};
+use crate::governor::Denied;
 use crate::record;
-use crate::steps;
+use crate::steps::{self, Resumed};
 use crate::valid_spec::{PolicyAction, ValidPolicy, ValidSpec, ValidWebhook};
-use coppice_mutants::{Mutant, active};
 
 /// The message while a step is carried out. The decision uses it, too, so that one write records both.
 pub(super) fn progress_message(action: Action, why: &str, attempts: u32) -> String {
@@ -67,12 +66,12 @@ pub(super) fn resume(
         }
         return builder.refused(&refusal);
     }
-    if let Some((phase, reason, message, ends)) = builder.inhibition(spec) {
+    if let Some((phase, Denied { reason, message, retry_at })) = builder.inhibition(spec) {
         if intent.action.is_destructive() {
             // The intent is dropped: the step is decided again later, with a new notice where one is due.
             return builder.abandon(intent, reason, &message);
         }
-        builder.check_no_later_than(ends);
+        builder.check_no_later_than(retry_at);
         return builder.finish_waiting(
             phase,
             reason,
@@ -105,8 +104,8 @@ fn not_understood(
         if snapshot.namespace.terminating {
             return terminating(builder, intent);
         }
-        if let Some((_, reason, message, _)) = builder.inhibition(spec) {
-            return builder.abandon(intent, reason, &message);
+        if let Some((_, inhibition)) = builder.inhibition(spec) {
+            return builder.abandon(intent, inhibition.reason, &inhibition.message);
         }
     }
     builder.next_check = None;
@@ -189,8 +188,8 @@ fn webhook(
                 Ok(destination) => destination.clone(),
                 Err(error) => return builder.abandon(intent, Reason::InvalidSpec, &error.to_string()),
             };
-            if let Some(why) = builder.total_block() {
-                return builder.pending(pending, why, None);
+            if let Some(denied) = builder.circumstances().block(Action::Webhook) {
+                return builder.denied((Action::Webhook, &policy.name), denied);
             }
             if let Some(plan) = builder.wait_for_retry(intent) {
                 return plan;
@@ -207,79 +206,30 @@ fn webhook(
 
 /// A destructive step is decided again before every attempt.
 fn resume_destructive(
-    mut builder: PlanBuilder<'_>,
+    builder: PlanBuilder<'_>,
     policy: &ValidPolicy,
     evaluation: &Evaluation,
     step: Step,
 ) -> Plan {
     let intent = step.intent();
-    let pending = (intent.action, policy.name.as_str(), None);
-    match evaluation.verdict {
-        // A notice that has run by one clock may still run by the slower one.
-        Verdict::True if builder.time.uncertainty().is_some() => {}
-        Verdict::True if builder.notice_given(policy, intent) => {}
-        Verdict::True => {
-            return builder.abandon(intent, Reason::NoLongerTrue, "notice has to be given again");
-        }
-        Verdict::False => return builder.abandon(intent, Reason::NoLongerTrue, &evaluation.message),
-        Verdict::Unknown => {
-            return builder.pending(pending, (evaluation.reason, evaluation.message.clone()), None);
+    let steps = &builder.status.steps;
+    match steps::resume(steps, intent, evaluation, policy.action.notice(), builder.circumstances()) {
+        Resumed::GivenUp(why) => builder.abandon(intent, Reason::NoLongerTrue, &why),
+        Resumed::Waits(denied) => builder.denied((intent.action, &policy.name), denied),
+        Resumed::GoesOn => {
+            let message = progress_message(intent.action, &evaluation.message, intent.attempts);
+            let pending = (intent.action, policy.name.as_str(), None);
+            builder.pending(pending, (Reason::InProgress, message), Some(step))
         }
     }
-    if let Some((reason, message, retry_at)) = builder.destructive_block() {
-        builder.check_no_later_than(retry_at);
-        return builder.pending((pending.0, pending.1, retry_at), (reason, message), None);
-    }
-    if let Some(plan) = builder.wait_for_retry(intent) {
-        return plan;
-    }
-    let message = progress_message(intent.action, &evaluation.message, intent.attempts);
-    builder.pending(pending, (Reason::InProgress, message), Some(step))
 }
 
 impl PlanBuilder<'_> {
-    /// Why the time or the facts cannot be trusted at present, if so.
-    pub(super) fn unreliable_facts(&self) -> Option<(Reason, String)> {
-        let uncertainty = self.time.uncertainty().map(clock_skew);
-        uncertainty.or_else(|| self.observed.stale.clone())
-    }
-
-    /// What stops every destructive step at present.
-    pub(super) fn destructive_block(&self) -> Option<(Reason, String, Option<jiff::Timestamp>)> {
-        if let Some((reason, message)) = self.unreliable_facts() {
-            return Some((reason, message, None));
-        }
-        if let Some((reason, message)) = self.settings_missing() {
-            return Some((reason, message, None));
-        }
-        let Observed { settings, budget, managed, .. } = self.observed;
-        let denied = governor::allow(&settings.config.governor, budget, *managed, self.now).err()?;
-        Some((denied.reason, denied.message, denied.retry_at))
-    }
-
-    /// Why not even a webhook may be sent: by a wrong clock it would be early, and signed with a time that receivers
-    /// refuse.
-    pub(super) fn total_block(&self) -> Option<(Reason, String)> {
-        self.settings_missing().or_else(|| self.time.uncertainty().map(clock_skew))
-    }
-
-    /// Whether there are no settings: then nothing is allowed.
-    fn settings_missing(&self) -> Option<(Reason, String)> {
-        self.observed.settings.missing.then(|| {
-            let message = "CoppiceConfig/coppice does not exist, so nothing is allowed: an administrator has to create it \
-                           again, with what is to be protected (an empty spec means the defaults)";
-            (Reason::SettingsMissing, message.to_owned())
-        })
-    }
-
     /// A plan that waits, if the next attempt's time has not come.
     fn wait_for_retry(&mut self, intent: &Intent) -> Option<Plan> {
-        let at = intent.next_attempt.filter(|at| self.now < *at)?;
-        self.check_no_later_than(Some(at));
-        let error = intent.last_error.as_deref().unwrap_or("it failed");
-        let message = format!("attempt {} failed, next at {at:.0}: {error}", intent.attempts);
+        let denied = steps::wait_for_retry(intent, self.now)?;
         let builder = std::mem::replace(self, PlanBuilder::new(self.observed, self.time));
-        Some(builder.pending((intent.action, &intent.policy, Some(at)), (Reason::Retrying, message), None))
+        Some(builder.denied((intent.action, &intent.policy), denied))
     }
 
     /// Records the outcome of an attempt that this process made in the background, with the message of the next
@@ -303,21 +253,10 @@ impl PlanBuilder<'_> {
         Some(record::StepOutcome::WebhookDelivered { response: response.clone() })
     }
 
-    /// Whether the notice that a deletion needs was given and has run.
-    fn notice_given(&self, policy: &ValidPolicy, intent: &Intent) -> bool {
-        policy.action.notice().is_none()
-            || steps::notice_has_run(&self.status.steps, &policy.name, &intent.uid, self.now)
-            || active(Mutant::NoticeSkipped)
-    }
-
     /// Gives up an intent, and the notice that led to it; the next evaluation decides again.
     fn abandon(mut self, intent: &Intent, reason: Reason, why: &str) -> Plan {
-        self.status.steps.intent = None;
-        self.status.steps.notice = None;
+        let message = steps::abandon(&mut self.status.steps, intent, why, &mut self.events);
         self.next_check = Some(self.now);
-        let message =
-            format!("{} (policy {:?}, {}) is given up: {why}", intent.action, intent.policy, intent.id);
-        self.note(true, Reason::Abandoned, message.clone());
         let phase = if reason == Reason::NamespaceTerminating { Phase::Terminating } else { Phase::Active };
         self.finish_waiting(phase, reason, message)
     }

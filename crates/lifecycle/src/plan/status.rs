@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use super::decide;
 use super::{Plan, PlanBuilder, Step};
 use crate::digest::Comparison;
+use crate::governor::Denied;
 
 /// The conditions of a manager that watches its policies, in the order of status.
 const WATCHING: [(&str, &str, Reason, &str); 3] = [
@@ -56,6 +57,12 @@ impl PlanBuilder<'_> {
             message: why.1,
         };
         self.finish(Phase::Pending, next, step)
+    }
+
+    /// A plan around a step of a policy that waits.
+    pub(super) fn denied(mut self, (action, policy): (Action, &str), denied: Denied) -> Plan {
+        self.check_no_later_than(denied.retry_at);
+        self.pending((action, policy, denied.retry_at), (denied.reason, denied.message), None)
     }
 
     pub(super) fn finish(mut self, phase: Phase, next: NextStep, step: Option<Step>) -> Plan {

@@ -1,0 +1,77 @@
+//! What stops a step at present, of whatever kind the object is that decides it.
+
+use coppice_api::Reason;
+use coppice_api::config::GovernorStatus;
+use coppice_api::manager::Hold;
+use coppice_api::steps::Action;
+use coppice_mutants::{Mutant, active};
+use coppice_quantity::time::ServerTime;
+use jiff::Timestamp;
+
+use crate::governor::{self, Denied, clock_skew};
+use crate::settings::PlatformSettings;
+
+/// What a step depends on besides the condition of its policy.
+#[derive(Clone, Copy, Debug)]
+pub struct Circumstances<'a> {
+    /// What the platform allows.
+    pub settings: &'a PlatformSettings,
+    /// The budget's ledger.
+    pub budget: &'a GovernorStatus,
+    /// How many namespaces are managed.
+    pub managed: u64,
+    /// Why the facts cannot be trusted at present, if so.
+    pub stale: Option<&'a (Reason, String)>,
+    /// The time.
+    pub time: ServerTime,
+}
+
+impl Circumstances<'_> {
+    /// Why the time or the facts cannot be trusted at present, if so.
+    pub fn unreliable_facts(&self) -> Option<(Reason, String)> {
+        let uncertainty = self.time.uncertainty().map(clock_skew);
+        uncertainty.or_else(|| self.stale.cloned())
+    }
+
+    /// Why this action may not be taken at present, if so.
+    pub fn block(&self, action: Action) -> Option<Denied> {
+        if action.is_destructive() { self.destructive_block() } else { self.total_block() }
+    }
+
+    /// What stops every destructive step at present.
+    fn destructive_block(&self) -> Option<Denied> {
+        let unknown = self.unreliable_facts().or_else(|| self.settings_missing()).map(Denied::until_changed);
+        unknown.or_else(|| {
+            let governor = &self.settings.config.governor;
+            governor::allow(governor, self.budget, self.managed, self.time.now()).err()
+        })
+    }
+
+    /// Why not even a webhook may be sent: by a wrong clock it would be early, and signed with a time that receivers
+    /// refuse.
+    fn total_block(&self) -> Option<Denied> {
+        let why = self.settings_missing().or_else(|| self.time.uncertainty().map(clock_skew));
+        why.map(Denied::until_changed)
+    }
+
+    /// Whether there are no settings: then nothing is allowed.
+    fn settings_missing(&self) -> Option<(Reason, String)> {
+        self.settings.missing.then(|| {
+            let message = "CoppiceConfig/coppice does not exist, so nothing is allowed: an administrator has to create it \
+                           again, with what is to be protected (an empty spec means the defaults)";
+            (Reason::SettingsMissing, message.to_owned())
+        })
+    }
+}
+
+/// Why the user's own spec lets nothing fire at present, and until when: `Suspended` or `Held`.
+pub fn inhibition(suspend: bool, hold: Option<&Hold>, now: Timestamp) -> Option<Denied> {
+    if suspend && !active(Mutant::SuspendIgnored) {
+        let message = "spec.suspend is true: nothing is done until it is false".to_owned();
+        return Some(Denied::until_changed((Reason::Suspended, message)));
+    }
+    let hold = hold.filter(|hold| now < hold.until && !active(Mutant::HoldIgnored))?;
+    let why = hold.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let message = format!("held until {:.0}{why}", hold.until);
+    Some(Denied { reason: Reason::Held, message, retry_at: Some(hold.until) })
+}
