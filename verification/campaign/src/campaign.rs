@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use coppice_sim::fault::{Fault, FaultTarget, PlannedFault};
 use coppice_sim::scenario::Scenario;
+use jiff::SignedDuration;
 
 use crate::oracle::{EndState, STEPS};
 use crate::run::{RunPlan, RunResult, run};
@@ -35,6 +36,8 @@ pub struct Failure {
     pub seed: u64,
     /// The faults, as few as were found to be enough.
     pub faults: Vec<PlannedFault>,
+    /// By how much the clock of the first replica was ahead.
+    pub clock_error: SignedDuration,
     /// What was wrong, in sentences.
     pub wrong: Vec<String>,
     /// What happened, as a timeline.
@@ -48,6 +51,7 @@ impl Failure {
             scenario: plan.scenario.name,
             seed: plan.seed,
             faults: outcome.fired.clone(),
+            clock_error: plan.replicas.first().map_or(SignedDuration::ZERO, |first| first.clock_error),
             wrong,
             timeline: outcome.trace.timeline(false),
         }
@@ -57,16 +61,19 @@ impl Failure {
     pub fn report(&self) -> String {
         let wrong = self.wrong.join("\n  ");
         let faults: Vec<String> = self.faults.iter().map(ToString::to_string).collect();
+        let option = |wanted: bool, text: String| if wanted { text } else { String::new() };
+        let with_faults = option(!faults.is_empty(), format!(" --faults {:?}", faults.join(",")));
+        let error = self.clock_error;
+        let with_error = option(!error.is_zero(), format!(" --clock-error {}", error.as_millis()));
         format!(
-            "{}, seed {}: {} faults\n  {wrong}\n\n{}\nPlay it again:\n  cargo run -p coppice-campaign -- \
-             replay {} --seed {} --faults {:?}\n",
+            "{}, seed {}: {} faults\n  {wrong}\n\n{}\nPlay it again:\n  cargo run --profile sim -p coppice-campaign -- \
+             replay {} --seed {}{with_faults}{with_error}\n",
             self.scenario,
             self.seed,
             self.faults.len(),
             self.timeline,
             self.scenario,
             self.seed,
-            faults.join(","),
         )
     }
 }

@@ -1,6 +1,7 @@
 //! Runs the real programs in simulated worlds in which things go wrong, and tells what they did that they must not.
 
 use std::collections::BTreeMap;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -13,6 +14,7 @@ use coppice_campaign::run::{RunPlan, run};
 use coppice_campaign::suite::{self, Suite};
 use coppice_sim::fault::PlannedFault;
 use coppice_sim::scenario::Scenario;
+use jiff::SignedDuration;
 
 /// Most of a run's time goes to small allocations.
 #[global_allocator]
@@ -85,6 +87,9 @@ enum Command {
         /// What goes wrong, such as write:3=answer-lost,event:7=dropped
         #[arg(long, value_delimiter = ',')]
         faults: Vec<PlannedFault>,
+        /// By how many milliseconds the clock of the first replica is ahead
+        #[arg(long, value_name = "MS", default_value_t = 0, allow_hyphen_values = true)]
+        clock_error: i64,
         /// Show the renewals of leases and the events of watches, too
         #[arg(long)]
         all: bool,
@@ -105,7 +110,11 @@ fn suite_names() -> PossibleValuesParser {
 
 fn main() -> ExitCode {
     run_command(Args::parse()).unwrap_or_else(|error| {
-        eprintln!("error: {error:#}");
+        // Nobody reads any more, such as after `head`: the rest is not run, and there is nobody to say it to.
+        let unread = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+        if !error.downcast_ref::<io::Error>().is_some_and(unread) {
+            eprintln!("error: {error:#}");
+        }
         ExitCode::FAILURE
     })
 }
@@ -116,7 +125,7 @@ fn run_command(args: Args) -> anyhow::Result<ExitCode> {
     suites.retain(|one| suite.as_deref().is_none_or(|name| name == one.name));
     match command {
         Command::Scenarios => {
-            suites.iter().for_each(list);
+            suites.iter().try_for_each(list)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Exhaustive { scenario: Some(name) } => {
@@ -144,9 +153,11 @@ fn run_command(args: Args) -> anyhow::Result<ExitCode> {
             check(&Campaign::prepare(suite)?, &plans, threads)
         }),
         Command::Digests { seeds } => digests(only(&suites)?, seeds, threads),
-        Command::Replay { scenario, seed, faults, all } => {
+        Command::Replay { scenario, seed, faults, clock_error, all } => {
             let (suite, scenario) = scenario_named(&suites, &scenario)?;
-            run_one(&suite, &RunPlan { faults, ..suite.without_faults(scenario, seed) }, all)
+            let mut plan = RunPlan { faults, ..suite.without_faults(scenario, seed) };
+            plan.replicas[0].clock_error = SignedDuration::from_millis(clock_error);
+            run_one(&suite, &plan, all)
         }
         Command::Seed { seed, all } => {
             let suite = only(&suites)?;
@@ -159,7 +170,7 @@ fn run_command(args: Args) -> anyhow::Result<ExitCode> {
 fn each(suites: &[Suite], work: impl Fn(&Suite) -> anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     for suite in suites {
-        print(&format!("{}: {}\n", suite.name, suite.about));
+        print(&format!("{}: {}\n", suite.name, suite.about))?;
         if work(suite)? != ExitCode::SUCCESS {
             code = ExitCode::FAILURE;
         }
@@ -183,11 +194,12 @@ fn scenario_named(suites: &[Suite], name: &str) -> anyhow::Result<(Suite, Scenar
     })
 }
 
-fn list(suite: &Suite) {
-    print(&format!("{}: {}\n", suite.name, suite.about));
+fn list(suite: &Suite) -> io::Result<()> {
+    print(&format!("{}: {}\n", suite.name, suite.about))?;
     for scenario in suite.all_scenarios() {
-        print(&format!("  {:<18} {}\n", scenario.name, scenario.about));
+        print(&format!("  {:<18} {}\n", scenario.name, scenario.about))?;
     }
+    Ok(())
 }
 
 fn pairs(suite: &Suite, scenario: &Scenario, writes: bool, threads: usize) -> anyhow::Result<ExitCode> {
@@ -207,16 +219,16 @@ fn digests(suite: &Suite, seeds: Option<u64>, threads: usize) -> anyhow::Result<
     Campaign::of(suite, [])?.run_all(&plans, threads, check, |_| {})?;
     let digests: Vec<_> =
         digests.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect();
-    print(&Digest::table(&digests));
+    print(&Digest::table(&digests))?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn run_one(suite: &Suite, plan: &RunPlan, all: bool) -> anyhow::Result<ExitCode> {
     let (wrong, outcome) = Campaign::prepare(suite)?.check_twice(plan)?;
-    print(&outcome.trace.timeline(all));
-    print(&format!("\n{}: {}\n", plan.scenario.name, plan.scenario.about));
+    print(&outcome.trace.timeline(all))?;
+    print(&format!("\n{}: {}\n", plan.scenario.name, plan.scenario.about))?;
     for sentence in &wrong {
-        print(&format!("  {sentence}\n"));
+        print(&format!("  {sentence}\n"))?;
     }
     Ok(if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -225,11 +237,12 @@ fn check(campaign: &Campaign, plans: &[RunPlan], threads: usize) -> anyhow::Resu
     let began = Instant::now();
     let failures = campaign.run_all(plans, threads, Campaign::check, |n| {
         if (n + 1).is_multiple_of(1000) {
-            print(&format!("{} of {} runs, {} s\n", n + 1, plans.len(), began.elapsed().as_secs()));
+            // That nobody reads it is known at the end.
+            let _ = print(&format!("{} of {} runs, {} s\n", n + 1, plans.len(), began.elapsed().as_secs()));
         }
     })?;
     for failure in failures.iter().take(3) {
-        print(&failure.report());
+        print(&failure.report())?;
     }
     let line = |failure: &coppice_campaign::campaign::Failure| {
         let faults: Vec<String> = failure.faults.iter().map(ToString::to_string).collect();
@@ -242,18 +255,52 @@ fn check(campaign: &Campaign, plans: &[RunPlan], threads: usize) -> anyhow::Resu
         )
     };
     for failure in failures.iter().skip(3).take(30) {
-        print(&format!("{}\n", line(failure)));
+        print(&format!("{}\n", line(failure)))?;
     }
     print(&format!(
         "{} runs in {:.1} s, {} not as they should be\n",
         plans.len(),
         began.elapsed().as_secs_f32(),
         failures.len()
-    ));
+    ))?;
     Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-#[expect(clippy::print_stdout, reason = "this is a program for a terminal")]
-fn print(text: &str) {
-    print!("{text}");
+fn print(text: &str) -> io::Result<()> {
+    io::stdout().write_all(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use coppice_campaign::campaign::Failure;
+
+    use super::*;
+
+    #[test]
+    fn the_command_of_a_failure_plays_its_run_again() {
+        let suite = suite::ALL[0];
+        for (faults, error) in [("", 0), ("write:3=answer-lost,event:7=dropped", -1234), ("", 1500)] {
+            let faults: Vec<PlannedFault> =
+                faults.split(',').filter(|f| !f.is_empty()).map(|fault| fault.parse().unwrap()).collect();
+            let failure = Failure {
+                scenario: (suite.small)().name,
+                seed: 7,
+                faults: faults.clone(),
+                clock_error: SignedDuration::from_millis(error),
+                wrong: Vec::new(),
+                timeline: String::new(),
+            };
+            let report = failure.report();
+            let command = report.lines().last().unwrap().trim();
+            let prefix = "cargo run --profile sim -p coppice-campaign -- ";
+            let words = command.strip_prefix(prefix).unwrap().split(' ').map(|word| word.replace('"', ""));
+            let args =
+                Args::try_parse_from(["coppice-campaign".to_owned()].into_iter().chain(words)).unwrap();
+            let Command::Replay { scenario, seed, faults: again, clock_error, .. } = args.command else {
+                panic!("{command}")
+            };
+            assert_eq!((scenario.as_str(), seed, clock_error), (failure.scenario, 7, error), "{command}");
+            assert_eq!(again, faults, "{command}");
+        }
+    }
 }

@@ -121,3 +121,14 @@ fn the_rule_of_a_suite_finds_a_bug_of_its_program_and_no_other_rule_does() {
     let right = run(&marker::SUITE, &marker::SUITE.without_faults(killed, 0)).unwrap();
     assert_eq!(right.violations, [""; 0]);
 }
+
+/// As after `| head`.
+#[test]
+fn output_that_nobody_reads_ends_the_program_quietly() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_coppice-campaign"));
+    let ended =
+        program.arg("scenarios").stdout(writer).stderr(std::process::Stdio::piped()).output().unwrap();
+    assert_eq!((ended.status.code(), String::from_utf8_lossy(&ended.stderr).as_ref()), (Some(1), ""));
+}
