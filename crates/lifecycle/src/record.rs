@@ -3,6 +3,7 @@
 use coppice_api::manager::{NamespaceManagerStatus, NextStep, Phase};
 use coppice_api::steps::{Action, Firing, Intent};
 use coppice_api::{Reason, ScaledDown, Steps};
+use coppice_quantity::time::in_milliseconds;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::backoff::backoff;
@@ -189,7 +190,7 @@ pub(crate) fn complete(steps: &mut Steps, intent: &Intent, result: Reason, messa
         id: intent.id.clone(),
         policy: intent.policy.clone(),
         action: intent.action,
-        at: Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now),
+        at: in_milliseconds(now),
         reason: intent.reason.clone(),
         digest: intent.digest.clone(),
         result: result.to_string(),

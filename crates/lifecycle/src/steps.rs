@@ -8,6 +8,7 @@ use coppice_api::steps::{Action, Intent, Notice};
 use coppice_api::{Reason, Steps};
 use coppice_mutants::{Mutant, active};
 use coppice_quantity::Duration;
+use coppice_quantity::time::in_milliseconds;
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
@@ -106,7 +107,7 @@ pub fn intent(steps: &Steps, decided: Decided<'_>, now: Timestamp) -> Intent {
         action: decided.action,
         uid: decided.namespace.uid.clone(),
         digest: decided.digest.to_owned(),
-        decided_at: Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now),
+        decided_at: in_milliseconds(now),
         attempts: 0,
         next_attempt: None,
         last_error: None,

@@ -6,6 +6,11 @@ use jiff::{SignedDuration, Timestamp};
 /// The API server's clock and this machine's agree while they differ by no more than this.
 pub const MAX_CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(5);
 
+/// An instant as precise as dates in our own objects are.
+pub fn in_milliseconds(at: Timestamp) -> Timestamp {
+    Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at)
+}
+
 /// The API server's time, as far as it is known. Decisions use times that the API server wrote.
 ///
 /// While the clocks agree it is one instant. While they do not, it lies between two: nothing ends before the earlier one,
