@@ -10,7 +10,7 @@ pub mod manager;
 pub mod names;
 pub mod reason;
 pub mod scaled_down;
-mod schema;
+pub mod schema;
 pub mod selector;
 pub mod steps;
 pub mod text;
@@ -26,22 +26,24 @@ pub use steps::Steps;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
 };
-use kube::CustomResourceExt as _;
+use kube::CustomResourceExt;
 
 /// The definitions of all our kinds, in the order in which they are installed.
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    let mut config = CoppiceConfig::crd();
-    let mut deleted = DeletedNamespace::crd();
-    let mut manager = NamespaceManager::crd();
-    for crd in [&mut config, &mut deleted, &mut manager] {
-        for version in &mut crd.spec.versions {
-            if let Some(root) = version.schema.as_mut().and_then(|s| s.open_api_v3_schema.as_mut()) {
-                apply_api_conventions(root);
-            }
+    let mut config = crd::<CoppiceConfig>();
+    require_config_name(&mut config);
+    vec![config, crd::<DeletedNamespace>(), crd::<NamespaceManager>()]
+}
+
+/// The definition of one kind, by the conventions of all of ours.
+pub fn crd<K: CustomResourceExt>() -> CustomResourceDefinition {
+    let mut crd = K::crd();
+    for version in &mut crd.spec.versions {
+        if let Some(root) = version.schema.as_mut().and_then(|s| s.open_api_v3_schema.as_mut()) {
+            apply_api_conventions(root);
         }
     }
-    require_config_name(&mut config);
-    vec![config, deleted, manager]
+    crd
 }
 
 /// Makes of a schema by Rust's types one by Kubernetes' conventions. Optional fields may be left out, not be null: the

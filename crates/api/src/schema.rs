@@ -99,12 +99,12 @@ pub(crate) fn label_values(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// A duration; zero is allowed.
-pub(crate) fn duration(_: &mut SchemaGenerator) -> Schema {
+pub fn duration(_: &mut SchemaGenerator) -> Schema {
     duration_with(&[])
 }
 
 /// A duration for which zero would be dangerous.
-pub(crate) fn positive_duration(_: &mut SchemaGenerator) -> Schema {
+pub fn positive_duration(_: &mut SchemaGenerator) -> Schema {
     duration_with(&[(
         "type(self) != string || self == '' || self.matches('[1-9]')",
         "zero is not accepted here: it would expire every namespace at once; write at least 1s",

@@ -10,6 +10,9 @@ mod known_breaker;
 mod metrics;
 pub mod namespace_manager;
 mod reference;
+mod staleness;
 
 pub use context::{ControllerContext, ManagerKey, OperatorOptions};
 pub use metrics::LifecycleMetrics;
+pub use reference::reference;
+pub use staleness::first_stale;

@@ -4,7 +4,7 @@ use coppice_runtime::object::{Object, OwnKind};
 use k8s_openapi::api::core::v1::ObjectReference;
 
 /// The reference to an object.
-pub(crate) fn reference<K: OwnKind>(object: &Object<K::Spec, K::Status>) -> ObjectReference {
+pub fn reference<K: OwnKind>(object: &Object<K::Spec, K::Status>) -> ObjectReference {
     ObjectReference {
         api_version: Some(K::GROUP_PATH.trim_start_matches("/apis/").to_owned()),
         kind: Some(K::KIND.to_owned()),

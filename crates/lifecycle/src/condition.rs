@@ -8,7 +8,9 @@ use coppice_api::manager::{PodsSucceed, PolicyStatus, Verdict};
 use coppice_quantity::Duration;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::facts::{Fact, JobFacts, JobIndex, JobState, NamespaceSnapshot, ObjectSlice, PodFacts, PodPhase};
+use crate::facts::{
+    Fact, JobFacts, JobIndex, JobState, NamespaceFacts, NamespaceSnapshot, ObjectSlice, PodFacts, PodPhase,
+};
 use crate::valid_spec::{PolicyCondition, TtlEnd, ValidPolicy, ValidSpec};
 use coppice_mutants::{Mutant, active};
 
@@ -161,9 +163,10 @@ pub(crate) fn whole_second_after(at: Timestamp) -> Timestamp {
     Timestamp::from_second(up).unwrap_or(at)
 }
 
-/// Creation times are cut to whole seconds by the API server: a namespace may be almost a second younger than it looks.
-fn since_creation(snapshot: &NamespaceSnapshot<'_>, by: Duration) -> Timestamp {
-    later(later(snapshot.namespace.created, by), Duration::from_secs(1))
+/// When a namespace is certainly this old. Creation times are cut to whole seconds by the API server: a namespace may be almost
+/// a second younger than it looks.
+pub fn since_creation(namespace: &NamespaceFacts, by: Duration) -> Timestamp {
+    later(later(namespace.created, by), Duration::from_secs(1))
 }
 
 fn evaluate_ttl<'a>(
@@ -173,7 +176,7 @@ fn evaluate_ttl<'a>(
     now: Timestamp,
 ) -> RawEvaluation<'a> {
     let ends = match end {
-        TtlEnd::After(after) => since_creation(snapshot, after),
+        TtlEnd::After(after) => since_creation(snapshot.namespace, after),
         TtlEnd::Until(until) => until,
     };
     let extended = spec.extend_until.filter(|_| !active(Mutant::ExtensionIgnored));
@@ -199,7 +202,7 @@ fn evaluate_pods<'a>(
     previous: Option<&PolicyStatus>,
     now: Timestamp,
 ) -> RawEvaluation<'a> {
-    let earliest = since_creation(snapshot, condition.initial_delay);
+    let earliest = since_creation(snapshot.namespace, condition.initial_delay);
     if now < earliest && !active(Mutant::InitialDelayIgnored) {
         return RawEvaluation::false_until(
             Reason::InitialDelay,

@@ -9,7 +9,7 @@ use coppice_api::{Reason, Steps};
 use coppice_mutants::{Mutant, active};
 use coppice_quantity::Duration;
 use coppice_quantity::time::in_milliseconds;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest as _, Sha256};
 
 use crate::circumstances::Circumstances;
@@ -31,6 +31,9 @@ pub struct Announcement<'a> {
     /// When it is due by its condition.
     pub due: Timestamp,
 }
+
+/// A notice that can be seen later than this after it was decided ends later.
+const NOTICE_DELAY: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Gives notice of a deletion, or keeps the notice given; returns the instant before which nothing is deleted. That
 /// instant may move later, never earlier.
@@ -73,6 +76,28 @@ pub fn withdraw_notice(steps: &mut Steps, why: &str, events: &mut Vec<PlannedEve
         );
         events.push(PlannedEvent { warning: false, reason: Reason::NoticeWithdrawn, message });
     }
+}
+
+/// Moves the end of a notice whose write has just given it, because notice runs from when it can be seen: if the write took
+/// longer than dates are accurate, by as much, in the Events that announce it, too. True if that has to be written.
+pub fn prolong_notice(
+    steps: &mut Steps,
+    before: &Steps,
+    took: std::time::Duration,
+    events: &mut [PlannedEvent],
+) -> bool {
+    let same = |a: &Notice, b: &Notice| (a.given_at, &a.policy, &a.uid) == (b.given_at, &b.policy, &b.uid);
+    let Some(notice) = &mut steps.notice else { return false };
+    if took <= NOTICE_DELAY || before.notice.as_ref().is_some_and(|known| same(notice, known)) {
+        return false;
+    }
+    let took = SignedDuration::from_secs(took.as_secs().saturating_add(1).try_into().unwrap_or(i64::MAX));
+    let later = notice.not_before.saturating_add(took).unwrap_or(Timestamp::MAX);
+    let announced = std::mem::replace(&mut notice.not_before, later);
+    for event in events.iter_mut().filter(|event| event.reason == Reason::DeletionAnnounced) {
+        event.message = event.message.replace(&format!("{announced:.0}"), &format!("{later:.0}"));
+    }
+    true
 }
 
 /// Whether a notice that this policy gave about the namespace with this uid has run.

@@ -15,6 +15,7 @@ use coppice_runtime::events::Events;
 use coppice_runtime::lease::{Election, identity};
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::queue::QueueSettings;
+use coppice_runtime::replica::shutdown_signal;
 use coppice_runtime::server_clock::ServerClock;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
@@ -85,20 +86,6 @@ fn serve_probes(probes: Admin, readiness: Readiness, on: &Handle) -> JoinSet<()>
     let mut ports = JoinSet::new();
     ports.spawn_on(probes.serve(Pages::Probes(readiness), Limits::default(), CancellationToken::new()), on);
     ports
-}
-
-async fn shutdown_signal() -> &'static str {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut term), Ok(mut interrupt)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return "none: signals cannot be handled";
-    };
-    tokio::select! {
-        biased;
-        _ = term.recv() => "SIGTERM",
-        _ = interrupt.recv() => "SIGINT",
-    }
 }
 
 #[cfg(test)]

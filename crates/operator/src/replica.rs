@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use coppice_controllers::config::Settings;
 use coppice_controllers::deleted_namespace::DeletionRecords;
 use coppice_controllers::namespace_manager::NamespaceManagers;
@@ -17,13 +16,10 @@ use coppice_runtime::lease::Election;
 use coppice_runtime::queue::{Queue, QueueSettings};
 use coppice_runtime::watches::WatchEnvironment;
 use tokio::runtime::Handle;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 /// Deliveries under way have this long to end at a shutdown.
 const OUTBOX_GRACE: Duration = Duration::from_secs(5);
-/// Steps that are being carried out have this long to end at a shutdown.
-const DRAIN_GRACE: Duration = Duration::from_secs(8);
 /// Events that are being written have this long to end at a shutdown.
 const EVENTS_GRACE: Duration = Duration::from_secs(1);
 
@@ -64,57 +60,19 @@ impl Replica {
         on: Handle,
         until: impl Future<Output = &'static str>,
     ) -> anyhow::Result<()> {
-        let release = CancellationToken::new();
-        // Dropped with this future, should it be dropped.
-        let mut elections = JoinSet::new();
-        elections.spawn_on(election.run(release.clone()), &on);
-        let mut tasks = JoinSet::new();
-        let stop = CancellationToken::new();
-        self.runner(stop.clone()).start(&mut tasks);
-        let ended = tokio::select! {
-            biased;
-            signal = until => {
-                tracing::info!(signal, "stopping: no new step is begun");
-                Ok(())
-            }
-            Some(lost) = elections.join_next() => match lost {
-                Ok(Err(lost)) => Err(anyhow::Error::from(lost)),
-                Ok(Ok(_)) => Ok(()),
-                Err(panic) => Err(panic.into()),
-            },
-            Some(task) = tasks.join_next() => {
-                task.context("a task panicked").and_then(|()| anyhow::bail!("a task ended before its time"))
-            }
-        };
-        self.readiness.shut_down();
-        self.shared.gate.close();
-        stop.cancel();
-        if ended.is_ok() {
-            // Steps in progress end first, so that they are recorded and reported.
-            let _ = tokio::time::timeout(DRAIN_GRACE, self.shared.gate.drained()).await;
-            if let Some(outbox) = self.shared.outbox() {
+        let (runner, shared) = (self.runner(), self.shared);
+        let flush = async {
+            if let Some(outbox) = shared.outbox() {
                 outbox.shutdown(OUTBOX_GRACE).await;
             }
             // Completed steps are reported, unless the API server no longer answers.
-            let _ = tokio::time::timeout(EVENTS_GRACE, self.shared.events.flush()).await;
-        } else {
-            // Another replica may lead already: stop at once.
-            tasks.abort_all();
-        }
-        release.cancel();
-        match elections.join_next().await {
-            None => {}
-            Some(Ok(Ok(how))) => tracing::info!(?how, "the lease is settled"),
-            Some(Ok(Err(lost))) => tracing::warn!(%lost, "the lease was lost while stopping"),
-            Some(Err(panic)) => tracing::error!(%panic, "the election panicked"),
-        }
-        tasks.shutdown().await;
-        tracing::info!("stopped");
-        ended
+            let _ = tokio::time::timeout(EVENTS_GRACE, shared.events.flush()).await;
+        };
+        Ok(runner.serve(election, on, until, flush).await?)
     }
 
     /// Everything that runs: a further controller is a further line.
-    fn runner(&self, stop: CancellationToken) -> Runner {
+    fn runner(&self) -> Runner {
         let shared = &self.shared;
         let environment = WatchEnvironment {
             clients: shared.clients.clone(),
@@ -128,7 +86,8 @@ impl Replica {
                 Arc::new(move |collapse| shared.collapsed(collapse))
             },
         };
-        let mut runner = Runner::new(environment, shared.gate.clone(), self.queue.clone(), stop);
+        let mut runner =
+            Runner::new(environment, shared.gate.clone(), self.queue.clone(), CancellationToken::new());
         let managers = runner.add(NamespaceManagers::new(Arc::clone(shared)));
         runner.add(Settings::new(Arc::clone(shared), self.open_outbox(managers)));
         runner.add(DeletionRecords::new(Arc::clone(shared)));

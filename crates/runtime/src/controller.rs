@@ -58,10 +58,10 @@ pub trait Controller: Send + Sync + 'static {
 pub struct Runner {
     watches: Watches,
     watching: WatchRunner,
-    environment: WatchEnvironment,
-    gate: Gate,
+    pub(crate) environment: WatchEnvironment,
+    pub(crate) gate: Gate,
     queue: QueueSettings,
-    stop: CancellationToken,
+    pub(crate) stop: CancellationToken,
     controllers: Vec<Arc<dyn Registered>>,
     subscriptions: Vec<Subscription>,
 }

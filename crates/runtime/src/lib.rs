@@ -3,7 +3,8 @@
 //! - Reading: [`client`] (two clients with deadlines), [`watch`] and [`store`] (caches), [`read`] (fresh reads), [`kind`] (what is
 //!   kept of an object), [`object`] (our own kinds), [`collapse`] (lists that lack much of what was known).
 //! - Deciding when: [`clock`], [`server_clock`], [`queue`].
-//! - Running: [`controller`] (what a controller is, and the runner of all of them), [`watches`] (shared by them).
+//! - Running: [`controller`] (what a controller is, and the runner of all of them), [`watches`] (shared by them), [`replica`] (from start
+//!   to shutdown).
 //! - Writing: [`lease`] and [`leader`] (who may), [`write`](mod@write) (how), [`events`].
 //! - Observability: [`metrics`], [`admin`], [`logging`], [`error`], [`panic`](mod@panic).
 
@@ -25,6 +26,7 @@ pub mod object;
 pub mod panic;
 pub mod queue;
 pub mod read;
+pub mod replica;
 pub mod server_clock;
 pub mod store;
 pub mod watch;

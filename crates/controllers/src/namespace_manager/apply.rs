@@ -12,12 +12,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use coppice_api::Reason;
-use coppice_api::manager::{Intent, NamespaceManagerStatus, Notice};
+use coppice_api::manager::{Intent, NamespaceManagerStatus};
 use coppice_api::reason::Place;
 use coppice_kinds::{Manager, Managers};
 use coppice_lifecycle::Plan;
 use coppice_lifecycle::plan::{PlannedEvent, Step};
 use coppice_lifecycle::record::{self, StepOutcome};
+use coppice_lifecycle::steps;
 use coppice_mutants::Mutant;
 use coppice_runtime::error::chain;
 use coppice_runtime::leader::Permit;
@@ -45,9 +46,6 @@ pub(super) enum Applied {
 
 /// The pause before an outcome that the API server refused to take is offered again; at most eight times as long if it asks for it.
 const STATUS_RETRY_PAUSE: Duration = Duration::from_millis(250);
-
-/// A notice that can be seen later than this after it was decided ends later.
-const NOTICE_DELAY: Duration = Duration::from_secs(1);
 
 /// The Events of a reconcile.
 #[derive(Default)]
@@ -133,29 +131,16 @@ async fn run_whole_notice(
     written: Manager,
     (mut batch, took): (EventBatch, Duration),
 ) -> (Applied, EventBatch) {
-    let same = |a: &Notice, b: &Notice| (a.given_at, &a.policy, &a.uid) == (b.given_at, &b.policy, &b.uid);
-    let known = before.status.steps.notice.as_ref();
-    let given =
-        written.status.steps.notice.as_ref().filter(|given| known.is_none_or(|known| !same(given, known)));
-    let Some(announced) = given.map(|given| given.not_before) else {
-        return (Applied::Replan(written), batch);
-    };
+    let (mut status, mut events) = ((*written.status).clone(), batch.events.clone());
+    let moved = steps::prolong_notice(&mut status.steps, &before.status.steps, took, &mut events);
     // Another replica may lead by now, and have decided on what there is.
-    if took <= NOTICE_DELAY || permit.check().is_err() {
+    if !moved || permit.check().is_err() {
         return (Applied::Replan(written), batch);
-    }
-    let took = SignedDuration::from_secs(took.as_secs().saturating_add(1).try_into().unwrap_or(i64::MAX));
-    let later = announced.saturating_add(took).unwrap_or(Timestamp::MAX);
-    let mut status = (*written.status).clone();
-    if let Some(notice) = &mut status.steps.notice {
-        notice.not_before = later;
     }
     let status = with_next_plan(shared, &written, status);
     match save(shared, permit, &written, &status).await {
         Ok(written) => {
-            for event in batch.events.iter_mut().filter(|event| event.reason == Reason::DeletionAnnounced) {
-                event.message = event.message.replace(&format!("{announced:.0}"), &format!("{later:.0}"));
-            }
+            batch.events = events;
             (Applied::Replan(written), batch)
         }
         Err(error) => {

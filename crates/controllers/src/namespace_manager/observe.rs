@@ -18,11 +18,12 @@ use coppice_runtime::decode::Unreadable;
 use coppice_runtime::kind::Kind;
 use coppice_runtime::leader::LeaderState;
 use coppice_runtime::read::{self, ListError};
-use coppice_runtime::store::{Freshness, Problem, Store};
+use coppice_runtime::store::{Freshness, Store};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::context::{ControllerContext, ManagerKey};
+use crate::staleness::{first_stale, staleness};
 
 /// The inputs of a plan, with the instant of observation.
 pub(super) struct Observation {
@@ -258,35 +259,15 @@ fn stale(shared: &ControllerContext, key: &ManagerKey) -> Option<(Reason, String
     if coppice_mutants::active(Mutant::ActBeforeSync) {
         return None;
     }
-    let all = [
+    let behind = first_stale(&[
         (shared.managers.freshness(), "namespacemanagers"),
         (shared.namespaces.freshness(), "namespaces"),
         (shared.configs.freshness(), "coppiceconfigs"),
-    ];
-    let behind =
-        all.iter().find(|(f, _)| !matches!(f, Freshness::Fresh(_))).map(|(f, what)| staleness(f, what));
+    ]);
     behind.or_else(|| {
         let unreadable = shared.namespaces.unreadable_object(&key.namespace)?;
         Some((unreadable.reason, format!("the namespace is not known: {unreadable}")))
     })
-}
-
-fn staleness(freshness: &Freshness, what: &str) -> (Reason, String) {
-    let detail =
-        |problem: &Option<Problem>| problem.as_ref().map(|p| format!(": {}", p.message)).unwrap_or_default();
-    match freshness {
-        Freshness::NotSynced(Some(p)) | Freshness::Stale(Some(p)) if p.forbidden => {
-            (Reason::Forbidden, format!("{what} may not be watched: {}", p.message))
-        }
-        Freshness::NotSynced(p) => {
-            (Reason::NotSynced, format!("{what} have not been listed yet{}", detail(p)))
-        }
-        Freshness::Stale(p) => {
-            (Reason::Stale, format!("nothing has been heard of {what} for 90 seconds{}", detail(p)))
-        }
-        // Never called for a fresh cache.
-        Freshness::Fresh(_) => (Reason::Watching, String::new()),
-    }
 }
 
 fn delivery(shared: &ControllerContext, intent: Option<&Intent>) -> Delivery {
