@@ -1,9 +1,9 @@
 //! Admission policies: what the API server itself refuses, whatever the operator's code does.
 //!
-//! - `coppice-guard` binds the operator's own account, so that a bug or a stolen token of it cannot delete a namespace
+//! - `coppice-guard` binds every account of Coppice, so that a bug or a stolen token of it cannot delete a namespace
 //!   by name alone, touch a protected one, or give a workload any size but zero and, from zero, another.
-//! - `coppice-guard-cronjobs` leaves that account nothing of a `CronJob` but `spec.suspend`.
-//! - `coppice-guard-own` leaves it its own Events, one Secret and one Lease, where RBAC cannot name objects.
+//! - `coppice-guard-cronjobs` leaves those accounts nothing of a `CronJob` but `spec.suspend`.
+//! - `coppice-guard-own` leaves the operator its own Events, one Secret and one Lease, where RBAC cannot name objects.
 //! - `coppice-guard-settings` adds what `CoppiceConfig` protects, `paused`, and the breaker in its status.
 //! - `coppice-status` keeps everybody else from writing status, which decisions rest on.
 
@@ -40,7 +40,17 @@ fn destructive() -> Value {
     ]})
 }
 
+/// The operator's account, or that of another component, which is called `coppice-NAME`.
+fn is_ours(install: &Install) -> String {
+    let user = install.user(SERVICE_ACCOUNT);
+    format!("(request.userInfo.username == '{user}' || request.userInfo.username.startsWith('{user}-'))")
+}
+
 fn by_us(install: &Install) -> Value {
+    json!([{"name": "by-coppice", "expression": is_ours(install)}])
+}
+
+fn by_the_operator(install: &Install) -> Value {
     json!([{"name": "by-coppice", "expression": format!("request.userInfo.username == '{}'", install.user(SERVICE_ACCOUNT))}])
 }
 
@@ -78,6 +88,9 @@ fn about(expression: &str, why: &str) -> Value {
 
 fn guard(install: &Install) -> Value {
     let account = format!("'system:serviceaccount:' + variables.name + ':{SERVICE_ACCOUNT}'");
+    let in_it = format!(
+        "request.userInfo.username == {account} || request.userInfo.username.startsWith({account} + '-')"
+    );
     let untouched = "!variables.deletes && !variables.shrinks";
     json!({
         "failurePolicy": "Fail",
@@ -104,7 +117,7 @@ fn guard(install: &Install) -> Value {
             about(
                 &format!(
                     "({untouched}) ||\n\
-                     !(variables.name == '{SYSTEM_NAMESPACE}' || request.userInfo.username == {account})"
+                     !(variables.name == '{SYSTEM_NAMESPACE}' || {in_it})"
                 ),
                 "it is the one that Coppice runs in",
             ),
@@ -171,7 +184,7 @@ fn guard_own(install: &Install) -> Value {
             rule("", "secrets", &["CREATE"]),
             rule("coordination.k8s.io", "leases", &["CREATE"]),
         ]},
-        "matchConditions": by_us(install),
+        "matchConditions": by_the_operator(install),
         "validations": [
             validation(
                 &format!(
@@ -261,7 +274,7 @@ fn status(install: &Install) -> Value {
         }]},
         "matchConditions": [{
             "name": "not-by-coppice",
-            "expression": format!("request.userInfo.username != '{}'", install.user(SERVICE_ACCOUNT))
+            "expression": format!("!{}", is_ours(install))
         }],
         "validations": [validation(
             "false",
