@@ -26,7 +26,7 @@ const fn layer(name: &'static str, may_use: &'static [&'static str]) -> Layer {
 }
 
 /// The workspace, from the bottom up: a crate may use only crates above it in this list.
-const LAYERS: [Layer; 20] = [
+const LAYERS: [Layer; 21] = [
     pure("coppice-mutants", &[]),
     pure("coppice-quantity", &["coppice-mutants"]),
     pure("coppice-api", &["coppice-quantity"]),
@@ -101,9 +101,30 @@ const LAYERS: [Layer; 20] = [
     layer("coppice-plane", &[]),
     layer("xtask", &["coppice-api", "coppice-cli", "coppice-plane"]),
     // What checks the rest, in verification/, from here on.
+    // To be copied: what a controller may use.
+    layer(
+        "coppice-sample",
+        &[
+            "coppice-actions",
+            "coppice-api",
+            "coppice-controllers",
+            "coppice-kinds",
+            "coppice-lifecycle",
+            "coppice-mutants",
+            "coppice-quantity",
+            "coppice-runtime",
+        ],
+    ),
     layer(
         "coppice-campaign",
-        &["coppice-api", "coppice-quantity", "coppice-runtime", "coppice-schema", "coppice-sim"],
+        &[
+            "coppice-api",
+            "coppice-quantity",
+            "coppice-runtime",
+            "coppice-sample",
+            "coppice-schema",
+            "coppice-sim",
+        ],
     ),
     layer("coppice-conformance", &["coppice-api", "coppice-runtime", "coppice-schema", "coppice-sim"]),
     // The end-to-end tests may use whatever they test.
@@ -117,6 +138,7 @@ const LAYERS: [Layer; 20] = [
             "coppice-notify",
             "coppice-plane",
             "coppice-quantity",
+            "coppice-sample",
             "coppice-sim",
         ],
     ),
@@ -181,11 +203,12 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
 const IN_IMAGE: &str = "coppice-operator";
 
 /// What only tests and simulations need, and a program in a cluster must not have.
-const TESTING: [&str; 6] = [
+const TESTING: [&str; 7] = [
     "tokio feature \"test-util\"",
     "coppice-campaign ",
     "coppice-conformance ",
     "coppice-plane ",
+    "coppice-sample ",
     "coppice-sim ",
     "coppice-tests ",
 ];

@@ -322,26 +322,26 @@ fn elsewhere(rendered: &[Value]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifests::example::with_example;
+    use crate::manifests::sample::with_sample;
 
     /// What an optional component needs in the values and in their schema.
     const VALUES: &str = "
-example:
+sample:
   enabled: false
   image:
-    repository: registry.coppice.dev/coppice-example
+    repository: registry.coppice.dev/coppice-sample
     tag: \"\"
     digest: \"\"
 ";
-    const SCHEMA: &str = r##""example": {
+    const SCHEMA: &str = r##""sample": {
       "type": "object",
       "additionalProperties": false,
       "properties": {"enabled": {"type": "boolean"}, "image": {"$ref": "#/properties/image"}}
     },
     "replicas": "##;
 
-    /// The chart with the example among its components, and these values.
-    fn with_values_of_the_example(values: &str) -> (tempfile::TempDir, Helm) {
+    /// The chart with the sample among its components, and these values.
+    fn with_values_of_the_sample(values: &str) -> (tempfile::TempDir, Helm) {
         let copy = tempfile::tempdir().unwrap();
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join(CHART);
         let chart = copy.path().join(CHART);
@@ -353,7 +353,7 @@ example:
                 }
             }
         }
-        for (path, text) in crate::generate::templates(with_example).unwrap() {
+        for (path, text) in crate::generate::templates(with_sample).unwrap() {
             std::fs::write(copy.path().join(path), text).unwrap();
         }
         let edit = |name: &str, edit: &dyn Fn(String) -> String| {
@@ -367,23 +367,23 @@ example:
 
     #[test]
     fn an_optional_component_is_off_by_default_and_switched_on_is_what_its_file_has() {
-        let (_copy, helm) = with_values_of_the_example(VALUES);
-        assert_eq!(installed(&helm, with_example).unwrap(), [""; 0]);
-        let image = helm.template(&["--set", "example.enabled=true,example.image.tag=v9"]).unwrap();
-        let example = image.iter().find(|object| name(object) == "Deployment coppice-example").unwrap();
+        let (_copy, helm) = with_values_of_the_sample(VALUES);
+        assert_eq!(installed(&helm, with_sample).unwrap(), [""; 0]);
+        let image = helm.template(&["--set", "sample.enabled=true,sample.image.tag=v9"]).unwrap();
+        let sample = image.iter().find(|object| name(object) == "Deployment coppice-sample").unwrap();
         assert_eq!(
-            example["spec"]["template"]["spec"]["containers"][0]["image"],
-            "registry.coppice.dev/coppice-example:v9"
+            sample["spec"]["template"]["spec"]["containers"][0]["image"],
+            "registry.coppice.dev/coppice-sample:v9"
         );
     }
 
     #[test]
     fn an_optional_component_that_is_on_by_default_is_found() {
-        let (_copy, helm) = with_values_of_the_example(&VALUES.replace("false", "true"));
-        let findings = installed(&helm, with_example).unwrap();
-        assert_eq!(findings.len(), 6, "{findings:#?}");
+        let (_copy, helm) = with_values_of_the_sample(&VALUES.replace("false", "true"));
+        let findings = installed(&helm, with_sample).unwrap();
+        assert_eq!(findings.len(), 8, "{findings:#?}");
         assert!(
-            findings.contains(&"Deployment coppice-example is in the chart and not in deploy/".to_owned())
+            findings.contains(&"Deployment coppice-sample is in the chart and not in deploy/".to_owned())
         );
     }
 

@@ -33,6 +33,7 @@ type Files = BTreeMap<PathBuf, String>;
 pub(crate) fn write(root: &Path) -> Result<usize> {
     let mut files = files(components)?;
     files.extend(pages(root)?);
+    files.extend(sample());
     let mut written = 0;
     for (path, text) in &files {
         let path = root.join(path);
@@ -55,6 +56,7 @@ pub(crate) fn write(root: &Path) -> Result<usize> {
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let mut files = files(components)?;
     files.extend(pages(root)?);
+    files.extend(sample());
     compare(root, &files)
 }
 
@@ -180,6 +182,17 @@ fn switched(value: &str, template: &str) -> String {
     format!("{{{{- if .Values.{value} }}}}\n{template}{{{{- end }}}}\n")
 }
 
+/// What the program of `verification/sample` may do, for tests alone.
+fn sample() -> Files {
+    let install = Install::kubectl();
+    let component = manifests::sample::component(&install);
+    let objects = [component.access(&install), component.admission(&install)].concat();
+    Files::from([(
+        "verification/sample/access.yaml".into(),
+        format!("{HEADER}{}", yaml::documents(&objects)),
+    )])
+}
+
 /// Pages that are written by hand but for their tables.
 fn pages(root: &Path) -> Result<Files> {
     let mut pages = Files::new();
@@ -205,7 +218,7 @@ fn template(objects: &[Value]) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifests::example::with_example;
+    use crate::manifests::sample::with_sample;
 
     fn tree(files: &Files) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
@@ -232,25 +245,26 @@ mod tests {
     #[test]
     fn an_optional_component_has_files_of_its_own_and_changes_no_other() {
         let product = files(components).unwrap();
-        let with_example = files(with_example).unwrap();
-        let added: Vec<_> = with_example.keys().filter(|path| !product.contains_key(*path)).collect();
+        let with_sample = files(with_sample).unwrap();
+        let added: Vec<_> = with_sample.keys().filter(|path| !product.contains_key(*path)).collect();
         assert_eq!(
             added,
-            [Path::new("charts/coppice/templates/example.yaml"), Path::new("deploy/example.yaml")]
+            [Path::new("charts/coppice/templates/sample.yaml"), Path::new("deploy/sample.yaml")]
         );
-        assert!(product.iter().all(|(path, text)| with_example[path] == *text));
-        let objects = objects(&with_example, "deploy/example.yaml");
+        assert!(product.iter().all(|(path, text)| with_sample[path] == *text));
+        let objects = objects(&with_sample, "deploy/sample.yaml");
         let names: Vec<String> =
             objects.iter().map(|o| format!("{} {}", o["kind"], o["metadata"]["name"])).collect();
         assert_eq!(
             names.join(", ").replace('"', ""),
-            "ServiceAccount coppice-example, ClusterRole coppice-example, ClusterRoleBinding coppice-example, \
-             ValidatingAdmissionPolicy coppice-example, ValidatingAdmissionPolicyBinding coppice-example, \
-             Deployment coppice-example"
+            "ServiceAccount coppice-sample, ClusterRole coppice-sample, ClusterRoleBinding coppice-sample, \
+             Role coppice-sample, RoleBinding coppice-sample, \
+             ValidatingAdmissionPolicy coppice-sample, ValidatingAdmissionPolicyBinding coppice-sample, \
+             Deployment coppice-sample"
         );
-        let template = &with_example[Path::new("charts/coppice/templates/example.yaml")];
+        let template = &with_sample[Path::new("charts/coppice/templates/sample.yaml")];
         let template = template.strip_prefix(HEADER).unwrap();
-        assert!(template.starts_with("{{- if .Values.example.enabled }}\n"), "{template}");
+        assert!(template.starts_with("{{- if .Values.sample.enabled }}\n"), "{template}");
         assert!(template.ends_with("\n{{- end }}\n"), "{template}");
     }
 

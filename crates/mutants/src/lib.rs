@@ -37,6 +37,8 @@ pub enum Mutant {
     SuspendIgnored,
     /// Namespaces are deleted without notice.
     NoticeSkipped,
+    /// A `NamespaceExpiry` of the sample has its namespace deleted without notice.
+    ExpiryNoticeIgnored,
     /// A shorter `notice` brings the date of one that was given forward.
     NoticeMovedEarlier,
     /// No namespace is protected.

@@ -10,6 +10,7 @@ mod effects;
 mod end;
 mod history;
 mod liveness;
+pub(crate) mod notice;
 mod records;
 pub mod rule;
 mod steps;
@@ -22,7 +23,7 @@ pub use self::history::History;
 pub(crate) use self::history::instant;
 pub use self::rule::{Broken, Findings, Rule};
 pub use self::steps::{DestructiveAction, DestructiveStep};
-pub(crate) use self::steps::{HONOURED, scaled};
+pub(crate) use self::steps::{HONOURED, READ, scaled};
 use crate::suite::Suite;
 
 /// What must not happen and did, each in one sentence that begins with the name of the rule.
@@ -35,6 +36,7 @@ pub(crate) fn violations(suite: &Suite, record: &RunRecord<'_>, without: Option<
     let steps = steps::all(record, &history, &mut found);
     steps::check(record, &history, &steps, &mut found);
     records::check(record, &history, &steps, &mut found);
+    notice::check(&history, &mut found);
     budget::check(record, &history, &steps, &mut found);
     effects::check(record, &history, &mut found);
     liveness::check(record, &mut found);

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use coppice_campaign::oracle::Rule;
 use coppice_campaign::oracle::rule::{
-    BREAKER, CLOCKS, INTENT_FIRST, LEASE, ONCE, PAUSED, PER_HOUR, PER_MINUTE, PRECONDITIONS, PROTECTED,
-    QUIET, RECORDED, SHARE,
+    BREAKER, CLOCKS, INTENT_FIRST, LEASE, NOTICE, NOTICE_DATE, ONCE, PAUSED, PER_HOUR, PER_MINUTE,
+    PRECONDITIONS, PROTECTED, QUIET, RECORDED, SHARE,
 };
 use coppice_campaign::run::{RunPlan, run, run_without};
 use coppice_campaign::suite::lifecycle::rule::{
-    HELD, INITIAL_DELAY, JOBS, NOTICE, NOTICE_DATE, ORIGINAL_REPLICAS, PODS, SELECTED, SETTLE, SUSPENDED, TTL,
+    HELD, INITIAL_DELAY, JOBS, ORIGINAL_REPLICAS, PODS, SELECTED, SETTLE, SUSPENDED, TTL,
 };
 use coppice_campaign::suite::{self, Suite};
 use coppice_mutants::Mutant;
@@ -25,7 +25,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 44] = [
+const CASES: [(Mutant, &str, Rule); 45] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -39,6 +39,7 @@ const CASES: [(Mutant, &str, Rule); 44] = [
     (Mutant::HoldIgnored, "held", HELD),
     (Mutant::SuspendIgnored, "held", SUSPENDED),
     (Mutant::NoticeSkipped, "notice", NOTICE),
+    (Mutant::ExpiryNoticeIgnored, "expiry-shortened", NOTICE),
     (Mutant::NoticeMovedEarlier, "notice-shortened", NOTICE_DATE),
     (Mutant::ProtectionIgnored, "ttl-fires", PROTECTED),
     (Mutant::DormancyIgnored, "rearm", ONCE),

@@ -41,6 +41,7 @@ const KINDS: &[(&str, &str, &str, &str, bool)] = &[
     ("NamespaceManager", "namespacemanagers", "nsman", "coppice.dev/v1alpha1", true),
     ("CoppiceConfig", "coppiceconfigs", "coppiceconfig", "coppice.dev/v1alpha1", false),
     ("DeletedNamespace", "deletednamespaces", "delns", "coppice.dev/v1alpha1", false),
+    ("NamespaceExpiry", "namespaceexpiries", "namespaceexpiry", "sample.coppice.dev/v1alpha1", false),
     ("Widget", "widgets", "widget", "example.com/v1", true),
 ];
 

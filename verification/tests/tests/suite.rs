@@ -14,6 +14,7 @@ mod faults;
 mod input;
 mod large_namespaces;
 mod lifecycle;
+mod sample;
 mod service_accounts;
 mod settings;
 mod sim;

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::super::{always, example::with_example};
+use super::super::{always, sample::with_sample};
 use super::*;
 
 fn components() -> Vec<Component> {
-    with_example(&Install::kubectl())
+    with_sample(&Install::kubectl())
 }
 
 /// Every object of a component, whenever it is applied.

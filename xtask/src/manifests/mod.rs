@@ -5,10 +5,9 @@
 
 pub(crate) mod component;
 pub(crate) mod crds;
-#[cfg(test)]
-pub(crate) mod example;
 mod lifecycle;
 mod pod;
+pub(crate) mod sample;
 
 use coppice_api::names;
 use serde_json::{Value, json};

@@ -60,6 +60,11 @@ impl History {
             .iter()
     }
 
+    /// Everything that each object has been.
+    pub(super) fn everything(&self) -> impl Iterator<Item = &Vec<Version>> {
+        self.objects.values()
+    }
+
     /// Everything that each object of a kind has been.
     pub(crate) fn all(&self, kind: &str) -> impl Iterator<Item = &Vec<Version>> {
         let places = self.objects.range((kind.to_owned(), String::new(), String::new())..);

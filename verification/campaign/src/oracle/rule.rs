@@ -30,6 +30,10 @@ pub const PRECONDITIONS: Rule = Rule("ONE DECISION, ONE UID");
 pub const INTENT_FIRST: Rule = Rule("CRASH-ONLY");
 /// There is a record of the decision before a namespace is deleted, and it says what became of it.
 pub const RECORDED: Rule = Rule("RECORDED");
+/// Notice was given, and has run.
+pub const NOTICE: Rule = Rule("NOTICE");
+/// The date of a notice never moves earlier.
+pub const NOTICE_DATE: Rule = Rule("NOTICE DATE");
 /// Each firing has one effect, and what has fired does not fire again by itself.
 pub const ONCE: Rule = Rule("ONCE");
 /// Who writes holds the lease.

@@ -15,6 +15,9 @@ use super::rule::{BREAKER, CLOCKS, Findings, INTENT_FIRST, PAUSED, PRECONDITIONS
 
 /// `paused`, a hold and `suspend` are honoured within this time, also while many workloads are scaled down.
 pub(crate) const HONOURED: Duration = Duration::from_secs(5);
+/// A decision to delete may rest on what was read so long before its request is sent: two seconds (H3), and what it takes to
+/// send it.
+pub(crate) const READ: Duration = Duration::from_millis(2200);
 /// A clock that is wrong by more than this for so long is known to be wrong: the limit is five seconds.
 const WRONG_CLOCK: (SignedDuration, Duration) = (SignedDuration::from_secs(7), Duration::from_secs(15));
 

@@ -2,6 +2,7 @@
 //! line in [`ALL`]; everything outside of that folder works on suites and knows none.
 
 pub mod lifecycle;
+pub mod sample;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use jiff::SignedDuration;
 use crate::oracle::{DestructiveStep, EndState, Findings, History};
 
 /// Every suite.
-pub const ALL: &[Suite] = &[lifecycle::SUITE];
+pub const ALL: &[Suite] = &[lifecycle::SUITE, sample::SUITE];
 
 /// What people do, which programs run meanwhile, and how that is judged.
 #[derive(Clone, Copy)]

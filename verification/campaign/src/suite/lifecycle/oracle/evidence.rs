@@ -1,7 +1,5 @@
 //! Whether pods had succeeded, by what there was at a revision.
 
-use coppice_quantity::Duration as Span;
-use jiff::SignedDuration;
 use serde_json::Value;
 
 use super::rule::{JOBS, PODS};
@@ -99,10 +97,4 @@ pub(super) fn matches(selector: &Value, labels: &Value) -> bool {
                 _ => value.is_null(),
             }
         })
-}
-
-/// A duration in an object.
-pub(super) fn span(value: &Value) -> SignedDuration {
-    let span = value.as_str().and_then(|text| text.parse::<Span>().ok());
-    span.map_or(SignedDuration::ZERO, |span| SignedDuration::from_secs(span.as_secs_i64()))
 }

@@ -3,20 +3,14 @@
 use std::time::Duration;
 
 use coppice_sim::run::RunRecord;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::Value;
 
-use super::evidence::{self, EvidenceScope, span};
-use super::rule::{HELD, INITIAL_DELAY, NOTICE, NOTICE_DATE, SELECTED, SETTLE, SUSPENDED, TTL};
+use super::evidence::{self, EvidenceScope};
+use super::rule::{HELD, INITIAL_DELAY, SELECTED, SETTLE, SUSPENDED, TTL};
+use crate::oracle::notice::{self, RESOLUTION, span};
 use crate::oracle::rule::REQUESTED;
-use crate::oracle::{Broken, DestructiveAction, DestructiveStep, Findings, HONOURED, History, instant};
-
-/// A decision may rest on what was read so long before its request is sent: two seconds (H3), and what it takes to send it.
-const READ: Duration = Duration::from_millis(2200);
-
-/// The clocks of two machines that agree, as far as the `Date` header shows it, may differ by this much; the dates in status are whole
-/// seconds, too.
-const RESOLUTION: SignedDuration = SignedDuration::from_secs(2);
+use crate::oracle::{Broken, DestructiveAction, DestructiveStep, Findings, HONOURED, History, READ, instant};
 
 pub(super) fn check(
     record: &RunRecord<'_>,
@@ -31,7 +25,6 @@ pub(super) fn check(
             found.add(rule, &format!("{}, but {why}", step.what()));
         }
     }
-    dates_of_notices(history, found);
 }
 
 /// Whether the step was justified at one of these revisions; otherwise why it was not at the last of them.
@@ -74,7 +67,8 @@ fn justified(
             && step.intent.is_none_or(|intent| intent["policy"] == policy["name"])
     };
     for policy in policies.iter().filter(asks) {
-        last = noticed(record, history, manager, policy, now, found)
+        let notice = (&policy["name"], span(&policy["then"]["delete"]["notice"]));
+        last = notice::has_run((record, history), ("namespacemanagers", manager), notice, now, found)
             .and_then(|()| condition(record, history, step, manager, policy, revision, found))
             .and_then(|()| {
                 let selected =
@@ -126,62 +120,6 @@ fn condition(
     let why =
         || format!("its pods have not held for the time to settle: {}", broken.as_ref().map_or("", |b| &b.1));
     found.require(SETTLE, broken.is_none(), why)
-}
-
-/// Whether notice of a deletion was given where it is due, and has run.
-fn noticed(
-    record: &RunRecord<'_>,
-    history: &History,
-    manager: &Value,
-    policy: &Value,
-    now: Timestamp,
-    found: &Findings,
-) -> Result<(), Broken> {
-    let notice = span(&policy["then"]["delete"]["notice"]);
-    let given = Some(&manager["status"]["notice"]).filter(|given| given["policy"] == policy["name"]);
-    let Some(given) = given else {
-        return found.require(NOTICE, notice.is_zero(), || "no notice of it was given".to_owned());
-    };
-    // The `Date` header tells whole seconds: by it a clock may seem right that is up to a second ahead.
-    let announced =
-        instant(&given["notBefore"]).map_or(Timestamp::MAX, |at| at - SignedDuration::from_secs(1));
-    let seen = first_seen(history, manager, given).unwrap_or_default();
-    let run = record.began + SignedDuration::try_from(seen).unwrap_or_default() + notice - RESOLUTION;
-    let not_before = announced.max(run);
-    found
-        .require(NOTICE, now >= not_before, || format!("it was announced for {not_before}, and it was {now}"))
-}
-
-/// When the notice that a manager shows was there for the first time.
-fn first_seen(history: &History, manager: &Value, given: &Value) -> Option<Duration> {
-    let metadata = &manager["metadata"];
-    let mut versions =
-        history.versions("namespacemanagers", metadata["namespace"].as_str()?, metadata["name"].as_str()?);
-    let shows = |version: &Value| {
-        version["metadata"]["uid"] == metadata["uid"]
-            && version["status"]["notice"]["givenAt"] == given["givenAt"]
-    };
-    let first = versions.find(|(_, version)| version.as_deref().is_some_and(shows));
-    Some(history.time_of(first?.0))
-}
-
-/// The date of one notice may move later, never earlier: what was announced is what people rely on.
-fn dates_of_notices(history: &History, found: &mut Findings) {
-    for versions in history.all("namespacemanagers") {
-        let mut before: Option<&Value> = None;
-        for manager in versions.iter().filter_map(|(_, version)| version.as_deref()) {
-            let notice = &manager["status"]["notice"];
-            let same = |before: &&Value| {
-                ["uid", "policy", "givenAt"].iter().all(|f| notice[f].is_string() && before[f] == notice[f])
-            };
-            let earlier = |before: &Value| instant(&notice["notBefore"]) < instant(&before["notBefore"]);
-            if before.filter(same).is_some_and(earlier) {
-                let (name, date) = (&manager["metadata"]["namespace"], &notice["notBefore"]);
-                found.add(NOTICE_DATE, &format!("the deletion of {name} was brought forward to {date}"));
-            }
-            before = Some(notice);
-        }
-    }
 }
 
 /// Whether a scale-down is about a workload.

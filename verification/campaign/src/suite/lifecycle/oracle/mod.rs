@@ -1,6 +1,6 @@
 //! Judges what becomes of namespaces with managers: whether a policy asked for each destructive step, and how a run ends.
 
-pub(super) mod end;
+pub(in crate::suite) mod end;
 mod evidence;
 mod firings;
 mod justified;

@@ -12,10 +12,6 @@ pub const JOBS: Rule = Rule("JOBS");
 pub const INITIAL_DELAY: Rule = Rule("INITIAL DELAY");
 /// The pods have held for as long as `settle` says, without a break.
 pub const SETTLE: Rule = Rule("SETTLE");
-/// Notice was given, and has run.
-pub const NOTICE: Rule = Rule("NOTICE");
-/// The date of a notice never moves earlier.
-pub const NOTICE_DATE: Rule = Rule("NOTICE DATE");
 /// Nothing is done to what is held.
 pub const HELD: Rule = Rule("HELD");
 /// Nothing is done to what is suspended.

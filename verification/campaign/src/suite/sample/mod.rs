@@ -1,0 +1,66 @@
+//! The sample of `docs/adding-a-controller.md`, beside the operator: its program has an account and a Lease of its own, and
+//! takes its deletions from the same budget.
+
+mod oracle;
+mod scenarios;
+
+use std::sync::Arc;
+
+use coppice_api::names::SYSTEM_NAMESPACE;
+use coppice_runtime::admin::Readiness;
+use coppice_runtime::intervals::ResyncIntervals;
+use coppice_runtime::metrics::Metrics;
+use coppice_runtime::server_clock::ServerClock;
+use coppice_sample::replica::{self, NAME, Setup};
+use coppice_sim::{Operator, Program, ReplicaContext};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+
+pub use self::oracle::EXPIRED;
+use super::Suite;
+use super::lifecycle::end;
+
+/// The suite.
+pub const SUITE: Suite = Suite {
+    name: "sample",
+    about: "the sample controller, and the operator",
+    programs: || vec![Arc::new(Operator::default()), Arc::new(Sample)],
+    scenarios: scenarios::all,
+    small: scenarios::small,
+    apart: Vec::new,
+    rules: oracle::check,
+    end_state: oracle::end_state,
+    end_lines: oracle::end_lines,
+    effects: end::effects,
+    one_place_in: 31,
+    fixed_seeds: 100,
+    fresh_seeds: 20,
+    digests: "src/suite/sample/digests.txt",
+};
+
+/// The sample's program.
+struct Sample;
+
+/// Its account.
+const ACCOUNT: &str = "system:serviceaccount:coppice-system:coppice-sample";
+
+impl Program for Sample {
+    fn account(&self) -> &'static str {
+        ACCOUNT
+    }
+
+    fn lease(&self) -> (&str, &str) {
+        (SYSTEM_NAMESPACE, NAME)
+    }
+
+    fn run(&self, context: ReplicaContext) -> BoxFuture<'static, anyhow::Result<()>> {
+        let metrics = Metrics::new("sim");
+        let server_clock = ServerClock::new(context.clock.clone());
+        let clients = context.clients(&server_clock, &metrics);
+        let ReplicaContext { identity, rng, .. } = context;
+        let intervals = ResyncIntervals::default();
+        let readiness = Readiness::new();
+        let setup = Setup { clients, server_clock, metrics, readiness, identity, rng, intervals };
+        replica::run(setup, std::future::pending()).boxed()
+    }
+}

@@ -1,0 +1,24 @@
+//! What is kept of a `NamespaceExpiry`.
+
+use coppice_runtime::object::{Object, OwnKind};
+use coppice_runtime::own_kind;
+
+use crate::kind::{NamespaceExpirySpec, NamespaceExpiryStatus};
+
+/// A `NamespaceExpiry`.
+pub type Expiry = Object<NamespaceExpirySpec, NamespaceExpiryStatus>;
+
+/// Every `NamespaceExpiry`.
+#[derive(Debug)]
+pub struct Expiries;
+
+own_kind!(Expiries, "/apis/sample.coppice.dev/v1alpha1", "namespaceexpiries");
+
+impl OwnKind for Expiries {
+    type Spec = NamespaceExpirySpec;
+    type Status = NamespaceExpiryStatus;
+    const KIND: &'static str = "NamespaceExpiry";
+    const NAMESPACED: bool = false;
+    /// Two durations.
+    const MAX_SPEC_BYTES: usize = 4096;
+}
