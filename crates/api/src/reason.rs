@@ -237,7 +237,8 @@ reasons! {
         HostNotAllowed: [NextStep, Accepted, Ready, Event], "Ask the platform; the message names the entry that would permit it.";
         /// `spec.tenants.namespaceSelector` of CoppiceConfig does not select this namespace.
         NamespaceNotSelected: [NextStep, Accepted, Ready, Event], "Ask the platform.";
-        /// The spec cannot be understood: it was written past the API server's checks, or for another version.
+        /// The spec cannot be understood: it was written past the API server's checks, or for another version. Or the URL of
+        /// a webhook leads nowhere: it has credentials, a fragment or the port 0.
         InvalidSpec: [NextStep, Accepted, Ready, Event], "Correct what the message names.";
         /// The installation does not scale this kind.
         KindNotAllowed: [NextStep, Accepted, Ready, Event], "Ask the platform (`scaleKinds` of the chart).";

@@ -82,8 +82,8 @@ pub enum PolicyAction {
 pub struct ValidWebhook {
     /// The URL as it was written.
     pub url: String,
-    /// Where that leads. The CRD's rules accept URLs that lead nowhere: only the policy is refused then, so that the rest of
-    /// the manager (waking, and what becomes of an intent) does not depend on it.
+    /// Where that leads. The CRD's rules accept URLs that lead nowhere: the manager is refused then, and still understood, so
+    /// that it can be woken and its intent is given up.
     pub destination: Result<Destination, UrlError>,
     /// What the body looks like.
     pub format: WebhookFormat,

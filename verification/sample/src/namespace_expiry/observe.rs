@@ -10,8 +10,8 @@ use coppice_api::config::GovernorStatus;
 use coppice_controllers::{ControllerContext, first_stale};
 use coppice_kinds::Namespaces;
 use coppice_lifecycle::PlatformSettings;
+use coppice_lifecycle::circumstances::Circumstances;
 use coppice_lifecycle::facts::NamespaceFacts;
-use coppice_lifecycle::guards::Guards;
 use coppice_quantity::time::ServerTime;
 use coppice_runtime::read;
 use tokio::time::Instant;
@@ -90,8 +90,8 @@ impl Observation {
     }
 
     /// What stops steps, whatever asks for them.
-    pub(super) fn guards(&self) -> Guards<'_> {
-        Guards {
+    pub(super) fn circumstances(&self) -> Circumstances<'_> {
+        Circumstances {
             time: self.time,
             stale: self.stale.as_ref(),
             settings: &self.settings,

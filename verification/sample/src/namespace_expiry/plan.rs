@@ -92,7 +92,8 @@ impl ExpiryPlan {
         spec: &NamespaceExpirySpec,
         namespace: &NamespaceFacts,
     ) -> Why {
-        let (time, now, guards) = (observation.time, observation.time.now(), observation.guards());
+        let (time, now, circumstances) =
+            (observation.time, observation.time.now(), observation.circumstances());
         let due = since_creation(namespace, spec.after);
         let announced = due.checked_sub(SignedDuration::from_secs(spec.notice.as_secs_i64()));
         let announced = announced.unwrap_or(Timestamp::MIN);
@@ -100,7 +101,7 @@ impl ExpiryPlan {
             self.next_check = Some(time.when_it_may_have_passed(announced));
             return self.no_longer((Reason::TtlRunning, format!("the namespace expires at {due:.0}")));
         }
-        if let Some(why) = guards.unreliable_facts() {
+        if let Some(why) = circumstances.unreliable_facts() {
             return why;
         }
         let notice = Announcement { policy: POLICY, namespace, notice: spec.notice, due };
@@ -113,7 +114,7 @@ impl ExpiryPlan {
                 format!("the namespace expires at {due:.0}; notice runs until {not_before:.0}"),
             );
         }
-        if let Some(Denied { reason, message, retry_at }) = guards.destructive_block() {
+        if let Some(Denied { reason, message, retry_at }) = circumstances.block(Action::Delete) {
             self.next_check = retry_at;
             return (reason, message);
         }
@@ -147,7 +148,7 @@ impl ExpiryPlan {
         namespace: Option<&NamespaceFacts>,
         intent: &Intent,
     ) -> Why {
-        let (now, guards) = (observation.time.now(), observation.guards());
+        let (now, circumstances) = (observation.time.now(), observation.circumstances());
         let Some(namespace) = namespace.filter(|now| now.uid == intent.uid && !now.terminating) else {
             // By this decision or by somebody else.
             self.events.extend(record::apply(&mut self.status.steps, intent, &StepOutcome::AlreadyGone, now));
@@ -160,20 +161,17 @@ impl ExpiryPlan {
             return self.abandon(intent, Reason::PoliciesChanged, "its spec has changed since", now);
         }
         // A notice that has run by one clock may still run by the slower one.
-        if let Some(why) = guards.unreliable_facts() {
+        if let Some(why) = circumstances.unreliable_facts() {
             return why;
         }
         let noticed = steps::notice_has_run(&self.status.steps, POLICY, &namespace.uid, now);
         if now < since_creation(namespace, spec.after) || !(noticed || active(Mutant::ExpiryNoticeIgnored)) {
             return self.abandon(intent, Reason::NoLongerTrue, "its time or its notice has not run", now);
         }
-        if let Some(Denied { reason, message, retry_at }) = guards.destructive_block() {
+        let denied = circumstances.block(Action::Delete).or_else(|| steps::wait_for_retry(intent, now));
+        if let Some(Denied { reason, message, retry_at }) = denied {
             self.next_check = retry_at;
             return (reason, message);
-        }
-        if let Some((at, message)) = steps::waits_for_retry(intent, now) {
-            self.next_check = Some(at);
-            return (Reason::Retrying, message);
         }
         self.step = Some(intent.clone());
         in_progress()

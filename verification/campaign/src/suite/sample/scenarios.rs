@@ -31,7 +31,7 @@ fn scenario(name: &'static str, about: &'static str) -> Scenario {
         script: Vec::new(),
         receiver: Vec::new(),
         replicas: 1,
-        unreadable: None,
+        read_fault: None,
         ends: Vec::new(),
         lasts: Duration::from_secs(90),
     }
