@@ -3,9 +3,11 @@
 //!
 //! Pure: no client, no clock. The CRDs in `deploy/` are generated from here by `cargo xtask generate`.
 
+pub mod cluster_manager;
 pub mod condition;
 pub mod config;
 pub mod deleted_namespace;
+pub mod managed_namespace;
 pub mod manager;
 pub mod names;
 pub mod reason;
@@ -15,8 +17,12 @@ pub mod selector;
 pub mod steps;
 pub mod text;
 
+pub use cluster_manager::{
+    ClusterNamespaceManager, ClusterNamespaceManagerSpec, ClusterNamespaceManagerStatus,
+};
 pub use config::{CoppiceConfig, CoppiceConfigSpec, CoppiceConfigStatus};
 pub use deleted_namespace::{DeletedNamespace, DeletedNamespaceSpec, DeletedNamespaceStatus, DeletionPhase};
+pub use managed_namespace::{ManagedNamespace, ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase};
 pub use manager::{NamespaceManager, NamespaceManagerSpec, NamespaceManagerStatus};
 pub use reason::Reason;
 pub use scaled_down::{ScaledDown, ScaledWorkload};

@@ -17,6 +17,8 @@ pub const LABEL_PROTECTED: &str = "coppice.dev/protected";
 pub const LABEL_NAMESPACE: &str = "coppice.dev/namespace";
 /// The one `CoppiceConfig` that is read.
 pub const CONFIG_NAME: &str = "coppice";
+/// The one `ManagedNamespace` of a namespace that counts.
+pub const MANAGED_NAMESPACE_NAME: &str = "coppice";
 /// The Lease that says which replica writes.
 pub const LEASE_NAME: &str = "coppice-operator";
 /// The Secret, in the operator's own namespace, that holds the key with which webhooks are signed.

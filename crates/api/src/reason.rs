@@ -80,14 +80,21 @@ impl Place {
     pub const fn location(self) -> &'static str {
         match self {
             Self::Verdict => "`status.policies[].reason` of a NamespaceManager",
-            Self::NextStep => "`status.next.reason` of a NamespaceManager",
-            Self::Accepted => "the reason of the condition `Accepted` of a NamespaceManager",
+            Self::NextStep => "`status.next.reason` of a NamespaceManager or ManagedNamespace",
+            Self::Accepted => {
+                "the reason of the condition `Accepted` of a NamespaceManager or ClusterNamespaceManager"
+            }
             Self::Fired => "the reason of the condition `Fired` of a NamespaceManager",
-            Self::Ready => "the reason of the condition `Ready` of a NamespaceManager",
-            Self::Cause => "`status.intent.reason` and `status.lastFiring.reason` of a NamespaceManager",
-            Self::Result => "`status.lastFiring.result` of a NamespaceManager",
+            Self::Ready => {
+                "the reason of the condition `Ready` of a NamespaceManager, ClusterNamespaceManager or ManagedNamespace"
+            }
+            Self::Cause => {
+                "`status.intent.reason` and `status.lastFiring.reason` of a NamespaceManager or ManagedNamespace"
+            }
+            Self::Result => "`status.lastFiring.result` of a NamespaceManager or ManagedNamespace",
             Self::Event => {
-                "Events about the NamespaceManager, the Namespace or CoppiceConfig; also in the operator's log"
+                "Events about the NamespaceManager, the ManagedNamespace, the Namespace or CoppiceConfig; also in the \
+                 operator's log"
             }
             Self::Blocked => "the metric `coppice_blocked_total`, label `reason`",
             Self::Firings => "the metric `coppice_firings_total`, label `result`",
@@ -180,7 +187,8 @@ reasons! {
         JobNotComplete: [Verdict, NextStep], nothing;
         /// A pod that had not succeeded is being deleted. What follows it is not known yet.
         PodTerminating: [Verdict, NextStep, Ready], nothing;
-        /// The condition holds, but not yet for `settle`.
+        /// The condition holds, but not yet for `settle`. Of a `ManagedNamespace`: its cluster manager, as it is now, has not
+        /// governed it for `settle` yet.
         Settling: [Verdict, NextStep], nothing;
         /// The state of a pod is not known: its node does not answer.
         PodStateUnknown: [Verdict, NextStep, Ready], "Look at the node, or remove the pod.";
@@ -210,12 +218,20 @@ reasons! {
         NotFired: [Fired], nothing;
         /// Policies are being watched.
         Watching: [NextStep], nothing;
+        /// The cluster manager or its policy observes: it shows what it would do, and does nothing.
+        Observing: [NextStep], "To let it act, set `mode` to `Enforce`.";
+        /// No cluster manager selects the namespace.
+        NotGoverned: [NextStep], nothing;
+        /// The `ManagedNamespaces` of some governed namespaces do not show yet that this manager governs them, as it is now.
+        /// Nothing is done to those namespaces.
+        RecordsPending: [Ready],
+            "If it stays so, read the operator's log: a quota or an admission policy may refuse ManagedNamespaces.";
         /// A policy has fired. The manager is dormant until its policies change or it is re-armed.
         Dormant: [NextStep], "To fire again, set `spec.rearm` to `status.firings`, or change the policies.";
         /// Another version of Coppice has fired a policy or decided a step, and this version does not understand its
         /// digest: whether policies have changed since is not known, so nothing fires.
         UnsupportedDigest: [NextStep, Ready], "Run that version, or do what the message says instead.";
-        /// `spec.suspend` is true.
+        /// `spec.suspend` is true, of the manager or of the cluster manager that governs the namespace.
         Suspended: [NextStep], "To go on, set `spec.suspend` to false.";
         /// `spec.hold` has not ended.
         Held: [NextStep], "To go on earlier, remove `spec.hold`.";

@@ -72,6 +72,25 @@ pub(crate) fn match_labels(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Globs over whole names of namespaces.
+pub(crate) fn name_globs(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "minItems": 1,
+        "maxItems": 256,
+        "x-kubernetes-list-type": "set",
+        "items": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 63,
+            "x-kubernetes-validations": [{
+                "rule": "self.matches('^[a-z0-9*-]+$')",
+                "message": "a namespace's name has lower-case letters, digits and '-'; '*' stands for any of them: anything else would select nothing"
+            }]
+        }
+    })
+}
+
 /// The key of a label.
 pub(crate) fn label_key(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

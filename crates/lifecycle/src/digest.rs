@@ -9,6 +9,7 @@ use coppice_api::manager::Policy;
 use sha2::{Digest as _, Sha256};
 
 mod canonical;
+pub(crate) mod cluster;
 mod unversioned;
 
 /// What the digests of this version begin with.

@@ -13,6 +13,7 @@ pub mod backoff;
 pub mod body;
 pub mod breaker;
 pub mod circumstances;
+pub mod cluster;
 pub mod condition;
 mod digest;
 pub mod facts;

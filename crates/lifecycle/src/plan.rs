@@ -6,6 +6,8 @@ pub mod lint;
 mod status;
 mod steady;
 
+pub(crate) use decide::earlier;
+pub(crate) use status::UNKNOWN;
 pub use steady::{Steady, steady};
 
 use coppice_api::Reason;

@@ -2,7 +2,7 @@
 
 use coppice_api::manager::{NamespaceManagerStatus, NextStep, Phase};
 use coppice_api::steps::{Action, Firing, Intent};
-use coppice_api::{Reason, ScaledDown, Steps};
+use coppice_api::{ManagedNamespaceStatus, Reason, ScaledDown, Steps};
 use coppice_quantity::time::in_milliseconds;
 use jiff::{SignedDuration, Timestamp};
 
@@ -216,6 +216,16 @@ pub(crate) fn truncate_texts(status: &mut NamespaceManagerStatus) {
     let policies = status.policies.iter_mut().map(|policy| &mut policy.message);
     let conditions = status.conditions.iter_mut().map(|condition| &mut condition.message);
     for text in next.chain(policies).chain(conditions) {
+        truncate_text(text, MAX_TEXT_CHARS);
+    }
+    truncate_step_texts(&mut status.steps);
+}
+
+/// The same for the record of a namespace.
+pub(crate) fn truncate_record_texts(status: &mut ManagedNamespaceStatus) {
+    let next = status.next.iter_mut().map(|next| &mut next.message);
+    let conditions = status.conditions.iter_mut().map(|condition| &mut condition.message);
+    for text in next.chain(conditions) {
         truncate_text(text, MAX_TEXT_CHARS);
     }
     truncate_step_texts(&mut status.steps);

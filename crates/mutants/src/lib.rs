@@ -35,6 +35,10 @@ pub enum Mutant {
     HoldIgnored,
     /// `suspend` is ignored.
     SuspendIgnored,
+    /// A cluster manager acts, whatever its mode and that of its policies.
+    ObserveIgnored,
+    /// A cluster manager acts on namespaces that it has not governed for `settle`.
+    GovernedSettleIgnored,
     /// Namespaces are deleted without notice.
     NoticeSkipped,
     /// A `NamespaceExpiry` of the sample has its namespace deleted without notice.

@@ -22,28 +22,28 @@ pub(super) fn encode(policies: &[Policy]) -> Vec<u8> {
 }
 
 /// Strings with their lengths: no two policies have the same bytes.
-struct Encoder(Vec<u8>);
+pub(super) struct Encoder(pub(super) Vec<u8>);
 
 impl Encoder {
-    fn word(&mut self, word: &str) {
+    pub(super) fn word(&mut self, word: &str) {
         self.0.extend((word.len() as u64).to_be_bytes());
         self.0.extend(word.as_bytes());
     }
 
-    fn field(&mut self, name: &str, value: &str) {
+    pub(super) fn field(&mut self, name: &str, value: &str) {
         self.word("=");
         self.word(name);
         self.word(value);
     }
 
-    fn within(&mut self, name: &str, inner: impl FnOnce(&mut Self)) {
+    pub(super) fn within(&mut self, name: &str, inner: impl FnOnce(&mut Self)) {
         self.word("{");
         self.word(name);
         inner(self);
         self.word("}");
     }
 
-    fn seconds(&mut self, name: &str, value: Duration, default: Duration) {
+    pub(super) fn seconds(&mut self, name: &str, value: Duration, default: Duration) {
         if value != default {
             self.field(name, &value.as_secs().to_string());
         }
@@ -110,7 +110,7 @@ fn then(out: &mut Encoder, then: &Then) {
     }
 }
 
-fn select(out: &mut Encoder, selector: Option<&Selector>) {
+pub(super) fn select(out: &mut Encoder, selector: Option<&Selector>) {
     let Some(Selector { match_labels, match_expressions }) = selector else { return };
     out.within("selector", |out| {
         if let Some(labels) = match_labels {

@@ -180,7 +180,7 @@ pub(super) fn nearest<'a, T: 'a, I: Iterator<Item = (&'a ValidPolicy, &'a T)>>(
     dated.or_else(|| judged().next())
 }
 
-pub(super) fn earlier(at: Timestamp, by: Duration) -> Timestamp {
+pub(crate) fn earlier(at: Timestamp, by: Duration) -> Timestamp {
     at.checked_sub(SignedDuration::from_secs(by.as_secs_i64())).unwrap_or(Timestamp::MIN)
 }
 

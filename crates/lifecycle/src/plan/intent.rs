@@ -186,7 +186,9 @@ fn webhook(
         Delivery::Delivered(_) | Delivery::None => {
             let destination = match &webhook.destination {
                 Ok(destination) => destination.clone(),
-                Err(error) => return builder.pending(pending, (Reason::InvalidSpec, error.to_string()), None),
+                Err(error) => {
+                    return builder.pending(pending, (Reason::InvalidSpec, error.to_string()), None);
+                }
             };
             if let Some(denied) = builder.circumstances().block(Action::Webhook) {
                 return builder.denied((Action::Webhook, &policy.name), denied);

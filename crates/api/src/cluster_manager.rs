@@ -1,0 +1,296 @@
+//! `ClusterNamespaceManager`: the platform's policies for all namespaces that it selects. Cluster-scoped.
+
+#![allow(clippy::duplicated_attributes, reason = "printer columns of one type")]
+
+use coppice_quantity::Duration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use crate::manager::Delete;
+use crate::schema;
+use crate::selector::Selector;
+
+/// The platform's policies for all namespaces that it selects.
+///
+/// One cluster manager governs a namespace. Where several select it, those that enforce come before those that observe;
+/// then the higher priority wins, then the more specific selector (one with labels before one with names alone), then
+/// the name that comes first.
+#[derive(CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "coppice.dev",
+    version = "v1alpha1",
+    kind = "ClusterNamespaceManager",
+    plural = "clusternamespacemanagers",
+    shortname = "cnsman",
+    category = "coppice",
+    status = "ClusterNamespaceManagerStatus",
+    derive = "PartialEq",
+    doc = "The platform's policies for all namespaces that it selects. It observes until its mode is Enforce.",
+    printcolumn(name = "Mode", type_ = "string", json_path = ".spec.mode"),
+    printcolumn(
+        name = "Governed",
+        type_ = "integer",
+        json_path = ".status.namespaces.governed",
+        description = "Namespaces that it governs"
+    ),
+    printcolumn(
+        name = "Due",
+        type_ = "integer",
+        json_path = ".status.enforce.due",
+        description = "Namespaces that are due, or would be if it enforced"
+    ),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
+    printcolumn(
+        name = "Why",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].message",
+        priority = 1
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "has(self.ttl) || !has(self.policies) || size(self.policies) == 0",
+    "message": "a policy waits for the phase Stale, which no namespace has without a ttl: write spec.ttl, such as {after: 2h}"
+}]))]
+pub struct ClusterNamespaceManagerSpec {
+    /// Whether policies act. Default: `Observe`, so that a platform sees what would be done before it is done.
+    #[serde(default)]
+    pub mode: Mode,
+    /// While true nothing is done, and other managers do not take over. Default: false. The user's switch: Coppice never
+    /// writes spec.
+    #[serde(default)]
+    pub suspend: bool,
+    /// Of several managers that select a namespace, and of which all enforce or all observe, the one with the highest
+    /// priority governs it. Default: 0, so that a manager can be put before and after those that say nothing.
+    #[serde(default)]
+    #[schemars(range(min = -1_000_000, max = 1_000_000))]
+    pub priority: i32,
+    /// Which namespaces it is about.
+    pub selector: NamespaceSelector,
+    /// Nothing is done to a namespace before this very spec has governed it for so long: a change of any field but
+    /// `suspend` starts it again. Default: 5m, so that there is time to notice a mistake.
+    #[serde(default = "settle")]
+    #[schemars(schema_with = "schema::duration", default = "settle")]
+    pub settle: Duration,
+    /// When namespaces become `Stale`. Default: never, since nothing may expire that nobody gave a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<NamespaceTtl>,
+    /// What is done to namespaces in a phase. Policies are independent of each other, and their order means nothing.
+    /// Default: none, since a manager may just show phases.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub policies: Vec<ClusterPolicy>,
+}
+
+const fn settle() -> Duration {
+    Duration::from_secs(300)
+}
+
+/// Whether policies act.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Mode {
+    /// Decide, record and show; act on nothing.
+    #[default]
+    Observe,
+    /// Act.
+    Enforce,
+}
+
+impl Mode {
+    /// The mode as it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Observe => "Observe",
+            Self::Enforce => "Enforce",
+        }
+    }
+}
+
+/// Selects namespaces: every part that is given must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "has(self.names) || has(self.labels)",
+    "message": "select by names or labels (exclude alone would select every other namespace); to mean every namespace, write names: [\"*\"]"
+}]))]
+pub struct NamespaceSelector {
+    /// Names, or globs over the whole name, of which one must match: `ci-*` matches `ci-42` and never `cilium-secrets`.
+    /// Default: any name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::name_globs")]
+    pub names: Option<Vec<String>>,
+    /// Names, or globs over the whole name, of which none may match. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::name_globs")]
+    pub exclude: Option<Vec<String>>,
+    /// Labels of the namespace. Default: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub labels: Option<Selector>,
+}
+
+/// When a namespace becomes `Stale`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NamespaceTtl {
+    /// How long after the namespace was created. Never early: creation times have a resolution of one second, so it
+    /// becomes stale up to one second late.
+    #[schemars(schema_with = "schema::positive_duration")]
+    pub after: Duration,
+}
+
+/// A condition and the action that follows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterPolicy {
+    /// The policy's name, unique in its manager: a sentence is welcome.
+    #[schemars(length(min = 1, max = 100))]
+    pub name: String,
+    /// Whether this policy acts, where its manager enforces: while the manager observes, so do all of its policies.
+    /// Default: as the manager.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// The condition.
+    pub when: ClusterWhen,
+    /// The action.
+    pub then: ClusterThen,
+}
+
+/// A condition: exactly one of its fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "[has(self.phase)].filter(x, x).size() == 1",
+    "message": "write exactly one condition in when: phase"
+}]))]
+pub struct ClusterWhen {
+    /// True while the namespace is in one of these phases, and has been for a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<PhaseCondition>,
+}
+
+/// True while the namespace is in one of these phases, and has been for a time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PhaseCondition {
+    /// The phases.
+    #[serde(rename = "in")]
+    #[schemars(length(min = 1, max = 8), extend("x-kubernetes-list-type" = "set"))]
+    pub phases: Vec<PolicyPhase>,
+    /// How long the namespace has to be in them. Default: 0s, since a phase has its own times already.
+    #[serde(rename = "for", default)]
+    #[schemars(schema_with = "schema::duration", default = "zero")]
+    pub lasting: Duration,
+}
+
+const fn zero() -> Duration {
+    Duration::ZERO
+}
+
+/// A phase that a policy can wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum PolicyPhase {
+    /// The time to live is over.
+    Stale,
+}
+
+/// An action: exactly one of its fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "[has(self.delete)].filter(x, x).size() == 1",
+    "message": "write exactly one action in then: delete"
+}]))]
+pub struct ClusterThen {
+    /// Delete the namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delete: Option<Delete>,
+}
+
+/// What Coppice observed, and what is due. Only the operator writes it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterNamespaceManagerStatus {
+    /// The generation of the spec that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// A digest of all fields of spec that decide, which is every one but `suspend`. Records of namespaces name it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
+    pub policy_digest: Option<String>,
+    /// How many namespaces there are for it.
+    #[serde(default)]
+    pub namespaces: NamespaceCounts,
+    /// What is due, or would be if every policy enforced.
+    #[serde(default)]
+    pub enforce: DueCounts,
+    /// `Accepted`: spec can be understood. `Ready`: every namespace that it governs has a record that says so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::conditions")]
+    pub conditions: Vec<Condition>,
+}
+
+/// How many namespaces there are for a cluster manager.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NamespaceCounts {
+    /// Namespaces that its selector selects.
+    #[serde(default)]
+    pub selected: u32,
+    /// Those of them that it governs: no other cluster manager comes before it.
+    #[serde(default)]
+    pub governed: u32,
+    /// Those of them that have a record (`ManagedNamespace`) by which it governs them with its present spec.
+    #[serde(default)]
+    pub recorded: u32,
+    /// Who governs the others, by name: the first 16 managers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub governed_by: Vec<GovernedBy>,
+}
+
+/// A cluster manager that comes before this one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GovernedBy {
+    /// Its name.
+    #[schemars(length(max = 253))]
+    pub name: String,
+    /// How many of the selected namespaces it governs.
+    pub namespaces: u32,
+}
+
+/// What is due, or would be if every policy enforced.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DueCounts {
+    /// Governed namespaces for which a policy is true, and which are neither protected nor held. Settle, notice and budget
+    /// may still keep them for a time.
+    #[serde(default)]
+    pub due: u32,
+    /// For how many each policy is true, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub policies: Vec<PolicyDue>,
+    /// The first ten of them, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10), inner(length(max = 63)), extend("x-kubernetes-list-type" = "atomic"))]
+    pub sample: Vec<String>,
+}
+
+/// For how many namespaces a policy is true.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PolicyDue {
+    /// The policy's name.
+    #[schemars(length(max = 256))]
+    pub name: String,
+    /// How many.
+    pub due: u32,
+}

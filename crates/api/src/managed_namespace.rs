@@ -1,0 +1,147 @@
+//! `ManagedNamespace`: the record of a namespace that a cluster manager governs. It is named `coppice`, in that namespace.
+
+#![allow(clippy::duplicated_attributes, reason = "printer columns of one type")]
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use crate::manager::{Hold, NextStep};
+use crate::schema;
+use crate::steps::Steps;
+
+/// The record of a namespace that a cluster manager governs: in spec what its users ask for, in status what Coppice knows
+/// and plans. Coppice creates it; whoever writes it before that is not written over.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "coppice.dev",
+    version = "v1alpha1",
+    kind = "ManagedNamespace",
+    plural = "managednamespaces",
+    shortname = "mns",
+    category = "coppice",
+    namespaced,
+    status = "ManagedNamespaceStatus",
+    derive = "PartialEq",
+    doc = "The record of a namespace that a ClusterNamespaceManager governs: its phase, when it expires, and what comes next.",
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(
+        name = "Expires",
+        type_ = "string",
+        json_path = ".status.expiresAt",
+        description = "When its time to live ends"
+    ),
+    printcolumn(
+        name = "Next",
+        type_ = "string",
+        json_path = ".status.next.action",
+        description = "What will be done next, or would be"
+    ),
+    printcolumn(
+        name = "Why",
+        type_ = "string",
+        json_path = ".status.next.message",
+        description = "What it waits for, or why nothing will be done",
+        priority = 1
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ManagedNamespaceSpec {
+    /// No policy of a cluster manager acts until the hold ends. Default: no hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<Hold>,
+    /// The namespace does not become `Stale` before this instant. Default: the ttl's own date alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extend_until: Option<Extension>,
+}
+
+/// A later end of the time to live.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Extension {
+    /// The earliest end.
+    #[schemars(schema_with = "schema::instant")]
+    pub at: Timestamp,
+}
+
+/// What Coppice observed, decided and did. Only the operator writes it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ManagedNamespaceStatus {
+    /// The generation of the spec that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// The cluster manager that governs the namespace; absent while none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manager: Option<GoverningManager>,
+    /// How the namespace is; absent while no cluster manager governs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<NamespacePhase>,
+    /// Since when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::status_instant")]
+    pub phase_since: Option<Timestamp>,
+    /// When its time to live ends; absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::status_instant")]
+    pub expires_at: Option<Timestamp>,
+    /// What will be done next, or would be if the policy enforced; or why nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<NextStep>,
+    /// What has been decided, announced and done.
+    #[serde(flatten)]
+    pub steps: Steps,
+    /// `Ready`: what the namespace rests on is known, and nothing is failing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::conditions")]
+    pub conditions: Vec<Condition>,
+}
+
+/// The cluster manager that governs a namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GoverningManager {
+    /// Its name.
+    #[schemars(length(max = 253))]
+    pub name: String,
+    /// Its uid: a later one of the same name is another.
+    #[schemars(length(max = 128))]
+    pub uid: String,
+    /// The digest of its spec.
+    #[schemars(length(max = 128))]
+    pub digest: String,
+    /// Since when this very spec governs the namespace: `settle` counts from here.
+    #[schemars(schema_with = "schema::status_instant")]
+    pub since: Timestamp,
+}
+
+/// How a namespace is. The first that applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum NamespacePhase {
+    /// It is being deleted.
+    Terminating,
+    /// Its time to live is over.
+    Stale,
+    /// Nothing is wrong with it.
+    Ok,
+    /// A fact that is needed is not known. Never acted upon.
+    Unknown,
+}
+
+impl NamespacePhase {
+    /// Every phase, for metrics.
+    pub const ALL: [Self; 4] = [Self::Terminating, Self::Stale, Self::Ok, Self::Unknown];
+
+    /// The phase as written in status.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Terminating => "Terminating",
+            Self::Stale => "Stale",
+            Self::Ok => "Ok",
+            Self::Unknown => "Unknown",
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Cluster managers: which of them governs a namespace, how that namespace is, and what becomes of it.
+//!
+//! Pure, like all of this crate. [`plan`] decides about one namespace; [`census`](census::census) counts for the status of
+//! each cluster manager, by the same functions.
+
+pub mod census;
+pub mod phase;
+mod plan;
+pub mod selection;
+mod valid_manager;
+
+pub use plan::{ClusterObserved, RecordFacts, RecordPlan, RecordStep, plan};
+pub use selection::ClusterManagerFacts;
+pub use valid_manager::{
+    ClusterAction, ClusterCondition, InvalidClusterManager, ValidClusterManager, ValidClusterPolicy,
+};

@@ -1,0 +1,539 @@
+//! What becomes of one namespace under the cluster managers: the one place where that is decided.
+
+use std::collections::BTreeMap;
+
+use coppice_api::condition::{self, ConditionState, READY};
+use coppice_api::config::GovernorStatus;
+use coppice_api::managed_namespace::{GoverningManager, NextStep};
+use coppice_api::steps::{Action, Intent};
+use coppice_api::{ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase, Reason};
+use coppice_mutants::{Mutant, active};
+use coppice_quantity::time::ServerTime;
+use jiff::Timestamp;
+
+use super::phase::{PhaseFinding, phase};
+use super::selection::{Candidate, ClusterManagerFacts, contest};
+use super::{ClusterAction, ValidClusterPolicy};
+use crate::circumstances::{Circumstances, inhibition};
+use crate::condition::{later, whole_second_after};
+use crate::facts::NamespaceFacts;
+use crate::governor::Denied;
+use crate::plan::{PlannedEvent, UNKNOWN, earlier};
+use crate::record;
+use crate::settings::PlatformSettings;
+use crate::steps::{self, Announcement, Decided};
+
+/// The record of a namespace, as observed.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordFacts<'a> {
+    /// Its uid.
+    pub uid: &'a str,
+    /// The generation of its spec.
+    pub generation: i64,
+    /// Whether it is being deleted itself.
+    pub terminating: bool,
+    /// Its spec, or why it cannot be understood.
+    pub spec: Result<&'a ManagedNamespaceSpec, &'a str>,
+    /// Its status.
+    pub status: &'a ManagedNamespaceStatus,
+}
+
+/// The inputs of a decision about one namespace.
+#[derive(Clone, Debug)]
+pub struct ClusterObserved<'a> {
+    /// The namespace, or why it cannot be understood.
+    pub namespace: Result<&'a NamespaceFacts, (Reason, String)>,
+    /// Its record; none if there is none.
+    pub record: Option<RecordFacts<'a>>,
+    /// Every cluster manager.
+    pub managers: &'a [ClusterManagerFacts<'a>],
+    /// What the platform allows.
+    pub settings: &'a PlatformSettings,
+    /// The budget's ledger.
+    pub budget: &'a GovernorStatus,
+    /// How many namespaces are managed.
+    pub managed: u64,
+    /// Why the facts cannot be trusted at present, if so.
+    pub stale: Option<(Reason, String)>,
+}
+
+/// What to do now: one step, after which everything is decided again.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RecordStep {
+    /// Nothing: the record says why.
+    Nothing,
+    /// Create the record: before it is there nothing is decided.
+    Create,
+    /// Write the status of the record.
+    WriteStatus(Box<ManagedNamespaceStatus>),
+    /// Delete the namespace with this uid, if a fresh read gives this step again. The intent is that of the observed status.
+    Delete(Box<Intent>),
+}
+
+/// What to do about a namespace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecordPlan {
+    /// What to do now.
+    pub step: RecordStep,
+    /// When time alone can change the plan.
+    pub next_check: Option<Timestamp>,
+    /// The Events to publish once the status is durable.
+    pub events: Vec<PlannedEvent>,
+}
+
+impl RecordPlan {
+    const NOTHING: Self = Self { step: RecordStep::Nothing, next_check: None, events: Vec::new() };
+}
+
+/// Decides about one namespace. Depends on nothing but its arguments.
+pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
+    let Some(record) = observed.record else { return without_record(observed) };
+    if record.terminating {
+        // Somebody deletes it: what is written now is lost.
+        return RecordPlan::NOTHING;
+    }
+    let mut builder = Builder {
+        observed,
+        record,
+        time,
+        now: time.now(),
+        status: record.status.clone(),
+        next_check: None,
+        events: Vec::new(),
+    };
+    let namespace = match &observed.namespace {
+        Ok(namespace) => *namespace,
+        Err((reason, message)) => {
+            builder.set_phase(NamespacePhase::Unknown, None);
+            return builder.waiting(*reason, message.clone());
+        }
+    };
+    if namespace.terminating {
+        return builder.terminating(namespace);
+    }
+    if let Some((reason, message)) = builder.circumstances().unreliable_facts() {
+        return builder.unreliable(reason, message);
+    }
+    builder.status.observed_generation = Some(record.generation);
+    let spec = match record.spec {
+        Ok(spec) => spec,
+        Err(why) => return builder.waiting(Reason::InvalidSpec, why.to_owned()),
+    };
+    let manager = match contest(observed.managers.iter().copied(), namespace) {
+        Ok(contest) => contest.winner,
+        Err(unknown) => return builder.waiting(Reason::InvalidSpec, unknown.to_string()),
+    };
+    let Some(manager) = manager else { return builder.not_governed() };
+    let since = builder.governed_by(&manager);
+    let extended = spec.extend_until.as_ref().map(|extension| extension.at);
+    let finding = phase(manager.spec, namespace, extended, builder.now);
+    builder.set_phase(finding.phase, finding.since);
+    builder.status.expires_at = finding.expires_at;
+    builder.check_no_later_than(finding.expires_at.filter(|at| builder.now < *at));
+    let settled_at = later(since, manager.spec.settle);
+    let governed = Governed { manager, namespace, spec, since, settled_at, finding };
+    match builder.status.steps.intent.clone() {
+        Some(intent) => builder.resume(&governed, &intent),
+        None => builder.decide(&governed),
+    }
+}
+
+/// A namespace that is governed gets a record; nothing else is done without one.
+fn without_record(observed: &ClusterObserved<'_>) -> RecordPlan {
+    let Ok(namespace) = observed.namespace else { return RecordPlan::NOTHING };
+    if namespace.terminating || observed.stale.is_some() {
+        return RecordPlan::NOTHING;
+    }
+    let managers = observed.managers.iter().copied();
+    match contest(managers, namespace).map(|contest| contest.winner) {
+        Ok(Some(_)) => RecordPlan { step: RecordStep::Create, ..RecordPlan::NOTHING },
+        Ok(None) | Err(_) => RecordPlan::NOTHING,
+    }
+}
+
+/// A namespace with the cluster manager that governs it.
+struct Governed<'a> {
+    manager: Candidate<'a>,
+    namespace: &'a NamespaceFacts,
+    spec: &'a ManagedNamespaceSpec,
+    /// Since when this very spec of the manager governs it.
+    since: Timestamp,
+    /// Nothing is done before this instant.
+    settled_at: Timestamp,
+    finding: PhaseFinding,
+}
+
+/// A policy, and when its condition is true.
+#[derive(Clone, Copy)]
+struct Judged<'a> {
+    policy: &'a ValidClusterPolicy,
+    /// None if time alone does not make it true.
+    due: Option<Timestamp>,
+    /// When it acts at the earliest: its condition is true, and notice has run in full since the manager has settled.
+    acts_at: Option<Timestamp>,
+}
+
+impl<'a> Governed<'a> {
+    fn judge(&self, policy: &'a ValidClusterPolicy) -> Judged<'a> {
+        let due = self.finding.due(&policy.condition);
+        let acts_at = due.map(|due| due.max(later(self.settled_at, policy.action.notice())));
+        Judged { policy, due, acts_at }
+    }
+
+    /// The policy that acts first; those that observe come after those that act.
+    fn first(&self) -> Option<Judged<'a>> {
+        let judged = self.manager.spec.policies().iter().map(|policy| self.judge(policy));
+        judged.min_by_key(|one| (!one.policy.enforces, one.acts_at.is_none(), one.acts_at))
+    }
+}
+
+/// What the rules say about a policy now, its notice and the budget apart.
+enum Ruling {
+    /// Nothing is done, whatever its condition: why, and when that ends.
+    Stopped(Reason, String, Option<Timestamp>),
+    /// Not before this instant.
+    Waits(Reason, String, Option<Timestamp>),
+    /// It may be announced, and done from this instant on.
+    Open(Timestamp),
+}
+
+/// A plan in the making.
+struct Builder<'a> {
+    observed: &'a ClusterObserved<'a>,
+    record: RecordFacts<'a>,
+    time: ServerTime,
+    /// The earliest possible current time.
+    now: Timestamp,
+    status: ManagedNamespaceStatus,
+    next_check: Option<Timestamp>,
+    events: Vec<PlannedEvent>,
+}
+
+impl Builder<'_> {
+    /// No step is under way: is there one to decide?
+    fn decide(mut self, governed: &Governed<'_>) -> RecordPlan {
+        let Some(first) = governed.first() else {
+            self.withdraw_notice("no policy announces it any more");
+            let message = format!("ClusterNamespaceManager {} has no policy", governed.manager.name);
+            return self.waiting(Reason::Watching, message);
+        };
+        let due = match self.ruling(governed, &first) {
+            Ruling::Stopped(reason, message, ends) => {
+                self.withdraw_notice(&message);
+                self.check_no_later_than(ends);
+                // Whoever observes wants to know what would be done, and when.
+                let observes = reason == Reason::Observing;
+                return self.finish(observes.then_some((&first, first.acts_at)), reason, message);
+            }
+            Ruling::Waits(reason, message, until) => {
+                self.withdraw_notice("its policy is not due any more");
+                self.check_no_later_than(until);
+                return self.finish(Some((&first, first.acts_at)), reason, message);
+            }
+            Ruling::Open(due) => due,
+        };
+        if let Some(until) = self.announce(governed, &first, due).filter(|until| self.now < *until) {
+            self.check_no_later_than(Some(until));
+            let message = format!("{}; notice runs until {until:.0}", condition_text(governed));
+            return self.finish(Some((&first, Some(until))), Reason::NoticeRunning, message);
+        }
+        if let Some(Denied { reason, message, retry_at }) = self.circumstances().block(Action::Delete) {
+            self.check_no_later_than(retry_at);
+            return self.finish(Some((&first, retry_at)), reason, message);
+        }
+        let evidence = BTreeMap::from([
+            ("due".to_owned(), due.to_string()),
+            ("phase".to_owned(), governed.finding.phase.as_str().to_owned()),
+        ]);
+        let decided = Decided {
+            object_uid: self.record.uid,
+            action: first.policy.action.kind(),
+            policy: &first.policy.name,
+            digest: governed.manager.spec.digest(),
+            namespace: governed.namespace,
+            reason: Reason::TtlElapsed,
+            evidence: &evidence,
+        };
+        let intent = steps::intent(&self.status.steps, decided, self.now);
+        let (action, id) = (intent.action, &intent.id);
+        let message =
+            format!("policy {:?}: {}; {action} follows ({id})", intent.policy, condition_text(governed));
+        self.note(false, Reason::PolicyFired, message);
+        self.status.steps.intent = Some(intent);
+        self.next_check = Some(self.now);
+        self.finish(Some((&first, None)), Reason::InProgress, progress_text(governed, &first))
+    }
+
+    /// A step that has been decided: carry it out, wait, or give it up. It is decided again before every attempt.
+    fn resume(mut self, governed: &Governed<'_>, intent: &Intent) -> RecordPlan {
+        if intent.uid != governed.namespace.uid {
+            let why = format!("it was about another namespace of this name (uid {})", intent.uid);
+            return self.abandon(intent, Reason::Replaced, &why);
+        }
+        let spec = governed.manager.spec;
+        let policy = spec.policies().iter().find(|policy| policy.name == intent.policy);
+        let Some(policy) = policy.filter(|_| intent.digest == spec.digest()) else {
+            return self.abandon(intent, Reason::PoliciesChanged, "its policy has changed or is gone");
+        };
+        let judged = governed.judge(policy);
+        match self.ruling(governed, &judged) {
+            Ruling::Open(due) if self.now < due => {
+                return self.abandon(intent, Reason::NoLongerTrue, &condition_text(governed));
+            }
+            Ruling::Open(_) => {}
+            Ruling::Stopped(reason, why, _) => return self.abandon(intent, reason, &why),
+            Ruling::Waits(_, why, _) => return self.abandon(intent, Reason::NoLongerTrue, &why),
+        }
+        let announced = policy.action.notice().is_zero()
+            || steps::notice_has_run(&self.status.steps, &policy.name, &intent.uid, self.now)
+            || active(Mutant::NoticeSkipped);
+        if !announced {
+            return self.abandon(intent, Reason::NoLongerTrue, "notice has to be given again");
+        }
+        let denied = self.circumstances().block(Action::Delete);
+        let denied = denied.or_else(|| steps::wait_for_retry(intent, self.now));
+        if let Some(Denied { reason, message, retry_at }) = denied {
+            self.check_no_later_than(retry_at);
+            return self.finish(Some((&judged, retry_at)), reason, message);
+        }
+        self.next_check = None;
+        let mut plan =
+            self.finish(Some((&judged, None)), Reason::InProgress, progress_text(governed, &judged));
+        if plan.step == RecordStep::Nothing {
+            plan.step = RecordStep::Delete(Box::new(intent.clone()));
+        }
+        plan
+    }
+
+    fn ruling(&self, governed: &Governed<'_>, judged: &Judged<'_>) -> Ruling {
+        let Governed { manager, namespace, spec, since, settled_at, .. } = governed;
+        let policy = judged.policy;
+        if manager.spec.suspend && !active(Mutant::SuspendIgnored) {
+            let message = format!(
+                "spec.suspend of ClusterNamespaceManager {} is true: nothing is done until it is false",
+                manager.name
+            );
+            return Ruling::Stopped(Reason::Suspended, message, None);
+        }
+        if let Some(refusal) = self.observed.settings.protection(namespace) {
+            return Ruling::Stopped(refusal.reason, refusal.message, None);
+        }
+        if let Some(held) = inhibition(false, spec.hold.as_ref(), self.now) {
+            return Ruling::Stopped(held.reason, held.message, held.retry_at);
+        }
+        if !policy.enforces && !active(Mutant::ObserveIgnored) {
+            return Ruling::Stopped(Reason::Observing, observing_text(governed, judged), None);
+        }
+        let (Some(due), Some(acts_at)) = (judged.due, judged.acts_at) else {
+            let message = format!("policy {:?} waits for a phase that no date leads to", policy.name);
+            return Ruling::Waits(Reason::Watching, message, None);
+        };
+        let announced_from = earlier(due, policy.action.notice());
+        let settles = self.now < *settled_at && !active(Mutant::GovernedSettleIgnored);
+        if settles && announced_from < *settled_at {
+            let message = format!(
+                "this spec of ClusterNamespaceManager {} governs the namespace since {since:.0}; nothing is done before \
+                 {settled_at:.0} (settle)",
+                manager.name
+            );
+            return Ruling::Waits(Reason::Settling, message, Some(*settled_at));
+        }
+        if self.now < announced_from {
+            let message =
+                format!("{}; policy {:?} acts at {acts_at:.0}", condition_text(governed), policy.name);
+            return Ruling::Waits(Reason::TtlRunning, message, Some(announced_from));
+        }
+        Ruling::Open(due)
+    }
+
+    /// Gives the notice that a deletion needs, or keeps the one given: no deletion before the instant returned. None where
+    /// none is needed.
+    fn announce(
+        &mut self,
+        governed: &Governed<'_>,
+        judged: &Judged<'_>,
+        due: Timestamp,
+    ) -> Option<Timestamp> {
+        let ClusterAction::Delete { notice } = judged.policy.action;
+        if notice.is_zero() || active(Mutant::NoticeSkipped) {
+            self.withdraw_notice(&format!("policy {:?} needs none", judged.policy.name));
+            return None;
+        }
+        let announcement =
+            Announcement { policy: &judged.policy.name, namespace: governed.namespace, notice, due };
+        Some(steps::give_notice(&mut self.status.steps, announcement, self.now, &mut self.events))
+    }
+
+    /// What a step depends on besides the condition of its policy.
+    fn circumstances(&self) -> Circumstances<'_> {
+        let ClusterObserved { settings, budget, managed, stale, .. } = self.observed;
+        Circumstances { settings, budget, managed: *managed, stale: stale.as_ref(), time: self.time }
+    }
+
+    /// Writes down which manager governs. Under another one, or the same with another spec, everything begins again.
+    /// Returns since when it governs.
+    fn governed_by(&mut self, manager: &Candidate<'_>) -> Timestamp {
+        if let Some(known) = &self.status.manager {
+            if manager.is(known) {
+                return known.since;
+            }
+            self.withdraw_notice("another cluster manager governs the namespace, or its spec has changed");
+        }
+        let since = whole_second_after(self.now);
+        let digest = manager.spec.digest().to_owned();
+        let (name, uid) = (manager.name.to_owned(), manager.uid.to_owned());
+        self.status.manager = Some(GoverningManager { name, uid, digest, since });
+        since
+    }
+
+    fn not_governed(mut self) -> RecordPlan {
+        const WHY: &str = "no cluster manager selects the namespace";
+        self.withdraw_notice(WHY);
+        if let Some(intent) = self.status.steps.intent.clone() {
+            steps::abandon(&mut self.status.steps, &intent, WHY, &mut self.events);
+        }
+        self.status.manager = None;
+        self.status.phase = None;
+        self.status.phase_since = None;
+        self.status.expires_at = None;
+        self.waiting(Reason::NotGoverned, WHY.to_owned())
+    }
+
+    /// The namespace is being deleted: what was to be done to it is done.
+    fn terminating(mut self, namespace: &NamespaceFacts) -> RecordPlan {
+        self.set_phase(NamespacePhase::Terminating, None);
+        self.status.steps.notice = None;
+        if let Some(intent) = self.status.steps.intent.take().filter(|intent| intent.uid == namespace.uid) {
+            let message = record::ALREADY_GONE;
+            let done = (Reason::NamespaceDeleted, message.to_owned());
+            record::complete(&mut self.status.steps, &intent, done.0, done.1, self.now);
+            let note = format!("policy {:?}: {message} ({})", intent.policy, record::why(&intent));
+            self.note(false, Reason::NamespaceDeleted, note);
+        }
+        self.waiting(Reason::NamespaceTerminating, "the namespace is being deleted".to_owned())
+    }
+
+    /// Caches are behind, or the clocks differ: nothing is decided. Where something would have been done, the record says
+    /// why it is not; what others say stays true.
+    fn unreliable(mut self, reason: Reason, message: String) -> RecordPlan {
+        let steps = &self.status.steps;
+        let next = self.status.next.as_ref();
+        let due =
+            next.is_some_and(|next| next.action.is_some() && next.due.is_none_or(|due| due <= self.now));
+        if steps.intent.is_none() && steps.notice.is_none() && !due {
+            return RecordPlan::NOTHING;
+        }
+        let next = self.status.next.take().unwrap_or_default();
+        self.say(NextStep { reason: reason.to_string(), message, ..next })
+    }
+
+    /// Gives up an intent, and the notice that led to it; the next evaluation decides again.
+    fn abandon(mut self, intent: &Intent, reason: Reason, why: &str) -> RecordPlan {
+        self.next_check = Some(self.now);
+        let message = steps::abandon(&mut self.status.steps, intent, why, &mut self.events);
+        self.waiting(reason, message)
+    }
+
+    fn set_phase(&mut self, phase: NamespacePhase, since: Option<Timestamp>) {
+        let unchanged = self.status.phase_since.filter(|_| self.status.phase == Some(phase));
+        self.status.phase = Some(phase);
+        self.status.phase_since = since.or(unchanged).or_else(|| Some(whole_second_after(self.now)));
+    }
+
+    fn check_no_later_than(&mut self, at: Option<Timestamp>) {
+        self.next_check = self.next_check.into_iter().chain(at).min();
+    }
+
+    fn note(&mut self, warning: bool, reason: Reason, message: String) {
+        self.events.push(PlannedEvent { warning, reason, message });
+    }
+
+    fn withdraw_notice(&mut self, why: &str) {
+        steps::withdraw_notice(&mut self.status.steps, why, &mut self.events);
+    }
+
+    /// Nothing is to be done: why.
+    fn waiting(self, reason: Reason, message: String) -> RecordPlan {
+        self.finish(None, reason, message)
+    }
+
+    /// What a policy does next, if any, and when; and what it waits for.
+    fn finish(
+        self,
+        policy: Option<(&Judged<'_>, Option<Timestamp>)>,
+        reason: Reason,
+        message: String,
+    ) -> RecordPlan {
+        let next = NextStep {
+            action: policy.map(|(judged, _)| judged.policy.action.kind().to_string()),
+            policy: policy.map(|(judged, _)| judged.policy.name.clone()),
+            due: policy.and_then(|(_, due)| due),
+            reason: reason.to_string(),
+            message,
+        };
+        self.say(next)
+    }
+
+    fn say(mut self, next: NextStep) -> RecordPlan {
+        let state = self.ready(&next);
+        self.status.next = Some(next);
+        condition::set(&mut self.status.conditions, READY, state, self.record.generation, self.now);
+        record::truncate_record_texts(&mut self.status);
+        let step = if self.status == *self.record.status {
+            RecordStep::Nothing
+        } else {
+            RecordStep::WriteStatus(Box::new(self.status))
+        };
+        RecordPlan { step, next_check: self.next_check, events: self.events }
+    }
+
+    fn ready(&self, next: &NextStep) -> ConditionState {
+        let state = |status, reason: &str, message: &str| ConditionState {
+            status,
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+        };
+        if let Some(error) = self.status.steps.intent.as_ref().and_then(|i| i.last_error.as_ref()) {
+            return state("False", Reason::Retrying.as_str(), error);
+        }
+        if next.reason == Reason::InvalidSpec.as_str() {
+            return state("False", &next.reason, &next.message);
+        }
+        if UNKNOWN.iter().any(|reason| next.reason == reason.as_str()) {
+            return state("Unknown", &next.reason, &next.message);
+        }
+        state(
+            "True",
+            Reason::Reconciled.as_str(),
+            "what is decided rests on is known, and nothing is failing",
+        )
+    }
+}
+
+/// Says how far the condition of policies is. Contains nothing that changes with time alone, but for the phase.
+fn condition_text(governed: &Governed<'_>) -> String {
+    let PhaseFinding { phase, expires_at, .. } = governed.finding;
+    match (phase, expires_at) {
+        (NamespacePhase::Stale, Some(at)) => format!("the ttl ended at {at:.0}"),
+        (_, Some(at)) => format!("the ttl ends at {at:.0}"),
+        (phase, None) => format!("the phase is {}", phase.as_str()),
+    }
+}
+
+fn progress_text(governed: &Governed<'_>, judged: &Judged<'_>) -> String {
+    format!("{}: {} is being carried out", condition_text(governed), judged.policy.action.kind())
+}
+
+fn observing_text(governed: &Governed<'_>, judged: &Judged<'_>) -> String {
+    let (manager, policy) = (&governed.manager, judged.policy);
+    let who = if manager.spec.enforces() {
+        format!("policy {:?} of ClusterNamespaceManager {}", policy.name, manager.name)
+    } else {
+        format!("ClusterNamespaceManager {}", manager.name)
+    };
+    let then = judged.acts_at.map_or_else(
+        || "no date leads to what its policy waits for".to_owned(),
+        |at| format!("policy {:?} would {} at {at:.0}", policy.name, policy.action.kind()),
+    );
+    format!("{who} observes: {}; {then}", condition_text(governed))
+}

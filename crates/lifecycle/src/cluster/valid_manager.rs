@@ -1,0 +1,184 @@
+//! What a cluster manager asks for, checked once where it is read: the planner has no arm for what cannot be.
+
+use coppice_api::Selector;
+use coppice_api::cluster_manager::{
+    ClusterNamespaceManagerSpec, ClusterPolicy, ClusterThen, ClusterWhen, Mode, PhaseCondition, PolicyPhase,
+};
+use coppice_api::steps::Action;
+use coppice_quantity::Duration;
+use serde::Deserialize;
+
+use crate::digest;
+
+/// The spec of a cluster manager, validated, with its digest.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "ClusterNamespaceManagerSpec")]
+pub struct ValidClusterManager {
+    /// Whether its policies may act.
+    pub mode: Mode,
+    /// While true nothing is done.
+    pub suspend: bool,
+    /// Of several that select a namespace, the highest comes first.
+    pub priority: i32,
+    /// Globs, one of which must match the name; none: any name.
+    pub names: Option<Vec<String>>,
+    /// Globs, none of which may match the name.
+    pub exclude: Vec<String>,
+    /// The labels of the namespace; none: any.
+    pub labels: Option<Selector>,
+    /// Nothing is done to a namespace that it has not governed for so long.
+    pub settle: Duration,
+    /// When namespaces become stale, from their creation on.
+    pub ttl: Option<Duration>,
+    policies: Vec<ValidClusterPolicy>,
+    digest: String,
+}
+
+/// A policy: one condition and one action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValidClusterPolicy {
+    /// Its name, unique in its manager.
+    pub name: String,
+    /// Whether it acts: it and its manager enforce.
+    pub enforces: bool,
+    /// When it is true.
+    pub condition: ClusterCondition,
+    /// What is done then.
+    pub action: ClusterAction,
+}
+
+/// When a policy is true.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClusterCondition {
+    /// The namespace has been in one of these phases for so long.
+    Phase {
+        /// The phases; at least one.
+        phases: Vec<PolicyPhase>,
+        /// For how long.
+        lasting: Duration,
+    },
+}
+
+/// What a policy does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClusterAction {
+    /// The namespace is deleted.
+    Delete {
+        /// How long before it is announced.
+        notice: Duration,
+    },
+}
+
+impl ClusterAction {
+    /// Which action it is.
+    pub const fn kind(&self) -> Action {
+        match self {
+            Self::Delete { .. } => Action::Delete,
+        }
+    }
+
+    /// How long before it is done it is announced.
+    pub const fn notice(&self) -> Duration {
+        match self {
+            Self::Delete { notice } => *notice,
+        }
+    }
+}
+
+/// What is wrong with a spec, and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidClusterManager {
+    /// The selector selects by nothing.
+    #[error("selector: select by names or labels; to mean every namespace, write names: [\"*\"]")]
+    SelectsByNothing,
+    /// A part of the selector is empty.
+    #[error("selector.{0} is empty: leave it out, or write at least one entry")]
+    EmptyPart(&'static str),
+    /// Every namespace would expire at once.
+    #[error("ttl.after must be at least 1s")]
+    ZeroTtl,
+    /// Two policies have one name.
+    #[error("two policies are called {0:?}: each needs a name of its own")]
+    SameName(String),
+    /// A policy is wrong.
+    #[error("policy {policy:?}: {problem}")]
+    Policy {
+        /// Its name.
+        policy: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+}
+
+impl ValidClusterManager {
+    /// The policies; the digest is theirs, too.
+    pub fn policies(&self) -> &[ValidClusterPolicy] {
+        &self.policies
+    }
+
+    /// The digest of all fields that decide.
+    pub fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// Whether its policies may act.
+    pub fn enforces(&self) -> bool {
+        self.mode == Mode::Enforce
+    }
+}
+
+impl TryFrom<ClusterNamespaceManagerSpec> for ValidClusterManager {
+    type Error = InvalidClusterManager;
+
+    fn try_from(spec: ClusterNamespaceManagerSpec) -> Result<Self, InvalidClusterManager> {
+        let digest = digest::cluster::digest(&spec);
+        let ClusterNamespaceManagerSpec { mode, suspend, priority, selector, settle, ttl, policies } = spec;
+        let (names, exclude, labels) = (selector.names, selector.exclude, selector.labels);
+        if names.is_none() && labels.is_none() {
+            return Err(InvalidClusterManager::SelectsByNothing);
+        }
+        let empty = |part: &Option<Vec<String>>| part.as_ref().is_some_and(Vec::is_empty);
+        let parts = [
+            ("names", empty(&names)),
+            ("exclude", empty(&exclude)),
+            ("labels", labels.as_ref().is_some_and(Selector::is_empty)),
+        ];
+        if let Some((part, _)) = parts.into_iter().find(|(_, empty)| *empty) {
+            return Err(InvalidClusterManager::EmptyPart(part));
+        }
+        let ttl = ttl.map(|ttl| ttl.after);
+        if ttl == Some(Duration::ZERO) {
+            return Err(InvalidClusterManager::ZeroTtl);
+        }
+        let mut valid: Vec<ValidClusterPolicy> = Vec::with_capacity(policies.len());
+        for policy in policies {
+            if valid.iter().any(|other| other.name == policy.name) {
+                return Err(InvalidClusterManager::SameName(policy.name));
+            }
+            valid.push(valid_policy(policy, mode)?);
+        }
+        let exclude = exclude.unwrap_or_default();
+        Ok(Self { mode, suspend, priority, names, exclude, labels, settle, ttl, policies: valid, digest })
+    }
+}
+
+fn valid_policy(policy: ClusterPolicy, manager: Mode) -> Result<ValidClusterPolicy, InvalidClusterManager> {
+    let ClusterPolicy { name, mode, when: ClusterWhen { phase }, then: ClusterThen { delete } } = policy;
+    let problem = match (phase, delete) {
+        (None, _) => "write exactly one condition in when: phase",
+        (Some(PhaseCondition { phases, .. }), _) if phases.is_empty() => {
+            "when.phase.in is empty: write at least one phase"
+        }
+        (_, None) => "write exactly one action in then: delete",
+        (Some(PhaseCondition { phases, lasting }), Some(delete)) => {
+            return Ok(ValidClusterPolicy {
+                name,
+                // An observing manager is not to act by a policy that somebody overlooked.
+                enforces: manager == Mode::Enforce && mode != Some(Mode::Observe),
+                condition: ClusterCondition::Phase { phases, lasting },
+                action: ClusterAction::Delete { notice: delete.notice },
+            });
+        }
+    };
+    Err(InvalidClusterManager::Policy { policy: name, problem })
+}

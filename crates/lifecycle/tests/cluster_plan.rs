@@ -1,0 +1,371 @@
+//! What becomes of a namespace under a cluster manager: a sentence for each behaviour.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use coppice_api::condition::{self, READY};
+use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
+use coppice_api::{Labels, ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase, Reason};
+use coppice_lifecycle::PlatformSettings;
+use coppice_lifecycle::cluster::{
+    ClusterManagerFacts, ClusterObserved, RecordFacts, RecordPlan, RecordStep, ValidClusterManager, plan,
+};
+use coppice_lifecycle::facts::NamespaceFacts;
+use coppice_lifecycle::record::{self, StepOutcome};
+use coppice_quantity::time::{ClockUncertainty, ServerTime};
+use jiff::{SignedDuration, Timestamp};
+
+/// The namespace `ci-1` was created then.
+fn at(seconds: i64) -> Timestamp {
+    "2026-03-01T12:00:00Z".parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds)
+}
+
+/// A ttl of 100 s, ten seconds to settle, and these fields besides.
+fn spec(more: &str, policy: &str) -> String {
+    format!(
+        "{{selector: {{names: ['ci-*']}}, settle: 10s, ttl: {{after: 100s}}, {more} policies: [{{name: end, {policy} \
+         when: {{phase: {{in: [Stale]}}}}, then: {{delete: {{}}}}}}]}}"
+    )
+}
+
+fn enforcing() -> String {
+    spec("mode: Enforce,", "")
+}
+
+struct Scene {
+    managers: Vec<(String, ValidClusterManager)>,
+    namespace: NamespaceFacts,
+    record: Option<ManagedNamespaceStatus>,
+    spec: ManagedNamespaceSpec,
+    config: CoppiceConfigSpec,
+    settings_missing: bool,
+    stale: Option<(Reason, String)>,
+    undecodable: bool,
+    certain: bool,
+    events: Vec<Reason>,
+}
+
+impl Scene {
+    fn new(manager: &str) -> Self {
+        Self {
+            managers: vec![("ci".to_owned(), serde_yaml::from_str(manager).unwrap())],
+            namespace: NamespaceFacts {
+                name: "ci-1".to_owned(),
+                uid: "ns-1".to_owned(),
+                resource_version: "7".to_owned(),
+                created: at(0),
+                labels: Labels::default(),
+                terminating: false,
+            },
+            record: Some(ManagedNamespaceStatus::default()),
+            spec: ManagedNamespaceSpec::default(),
+            config: CoppiceConfigSpec::default(),
+            settings_missing: false,
+            stale: None,
+            undecodable: false,
+            certain: true,
+            events: Vec::new(),
+        }
+    }
+
+    fn manager(&mut self, spec: &str) {
+        self.managers[0].1 = serde_yaml::from_str(spec).unwrap();
+    }
+
+    fn plan(&self, now: Timestamp) -> RecordPlan {
+        let managers: Vec<_> = self
+            .managers
+            .iter()
+            .map(|(name, spec)| ClusterManagerFacts { name, uid: name, terminating: false, spec: Ok(spec) })
+            .collect();
+        let settings = if self.settings_missing {
+            PlatformSettings::missing("coppice-system", Vec::new())
+        } else {
+            PlatformSettings::new(self.config.clone(), "coppice-system", Vec::new())
+        };
+        let undecodable = (Reason::Undecodable, "its labels are no labels".to_owned());
+        let observed = ClusterObserved {
+            namespace: if self.undecodable { Err(undecodable) } else { Ok(&self.namespace) },
+            record: self.record.as_ref().map(|status| RecordFacts {
+                uid: "record",
+                generation: 1,
+                terminating: false,
+                spec: Ok(&self.spec),
+                status,
+            }),
+            managers: &managers,
+            settings: &settings,
+            budget: &GovernorStatus::default(),
+            managed: 1,
+            stale: self.stale.clone(),
+        };
+        let time = if self.certain {
+            ServerTime::certain(now)
+        } else {
+            ServerTime::uncertain(ClockUncertainty::Differs, now, [now + SignedDuration::from_hours(1)])
+        };
+        plan(&observed, time)
+    }
+
+    /// Plans again and again at one instant, as long as there is something to write. Returns the last plan.
+    fn settled(&mut self, seconds: i64) -> RecordPlan {
+        for _ in 0..9 {
+            let plan = self.plan(at(seconds));
+            self.events.extend(plan.events.iter().map(|event| event.reason));
+            match plan.step {
+                RecordStep::WriteStatus(status) => self.record = Some(*status),
+                RecordStep::Create => self.record = Some(ManagedNamespaceStatus::default()),
+                RecordStep::Nothing | RecordStep::Delete(_) => {
+                    let again = self.plan(at(seconds));
+                    assert_eq!(again.step, plan.step, "the same facts give the same plan");
+                    return plan;
+                }
+            }
+        }
+        panic!("it never comes to rest: {:?}", self.record);
+    }
+
+    fn status(&self) -> &ManagedNamespaceStatus {
+        self.record.as_ref().unwrap()
+    }
+
+    /// What the record says at an instant: its reason and the message; `delete` if the namespace is deleted then.
+    fn says(&mut self, seconds: i64) -> String {
+        let plan = self.settled(seconds);
+        let next = self.status().next.as_ref().unwrap();
+        match plan.step {
+            RecordStep::Delete(_) => "delete".to_owned(),
+            _ => format!("{}: {}", next.reason, next.message),
+        }
+    }
+
+    /// The same without the message.
+    fn reason(&mut self, seconds: i64) -> String {
+        self.says(seconds).split(':').next().unwrap().to_owned()
+    }
+}
+
+#[test]
+fn a_namespace_that_is_governed_gets_a_record_first() {
+    let mut scene = Scene::new(&enforcing());
+    scene.record = None;
+    assert_eq!(scene.plan(at(500)).step, RecordStep::Create, "long due: without a record nothing is done");
+    scene.stale = Some((Reason::Stale, "behind".to_owned()));
+    assert_eq!(scene.plan(at(500)).step, RecordStep::Nothing);
+    scene.stale = None;
+    scene.namespace.terminating = true;
+    assert_eq!(scene.plan(at(500)).step, RecordStep::Nothing);
+    scene.namespace.terminating = false;
+    scene.namespace.name = "other".to_owned();
+    assert_eq!(scene.plan(at(500)).step, RecordStep::Nothing, "no manager selects it");
+}
+
+#[test]
+fn observing_shows_what_would_be_done_and_does_nothing() {
+    for manager in [spec("", ""), spec("mode: Enforce,", "mode: Observe,"), spec("", "mode: Enforce,")] {
+        let mut scene = Scene::new(&manager);
+        let says = scene.says(1);
+        assert!(says.starts_with("Observing: "), "{says}");
+        assert!(
+            says.ends_with("observes: the ttl ends at 2026-03-01T12:01:41Z; policy \"end\" would delete at 2026-03-01T12:01:41Z"),
+            "{says}"
+        );
+        assert_eq!(scene.settled(1).next_check, Some(at(101)), "then it becomes stale");
+        let status = scene.status();
+        assert_eq!((status.phase, status.expires_at), (Some(NamespacePhase::Ok), Some(at(101))));
+        let next = status.next.as_ref().unwrap();
+        assert_eq!((next.action.as_deref(), next.due), (Some("delete"), Some(at(101))));
+        assert_eq!(scene.reason(100_000), "Observing");
+        let status = scene.status();
+        assert_eq!((status.phase, status.phase_since), (Some(NamespacePhase::Stale), Some(at(101))));
+        assert_eq!((status.steps.notice.as_ref(), status.steps.firings), (None, 0));
+        assert_eq!(scene.events, [], "nothing is announced that does not happen");
+    }
+}
+
+#[test]
+fn what_enforces_deletes_when_the_ttl_is_over_and_not_before() {
+    let mut scene = Scene::new(&enforcing());
+    let says = scene.says(1);
+    let expected =
+        "TtlRunning: the ttl ends at 2026-03-01T12:01:41Z; policy \"end\" acts at 2026-03-01T12:01:41Z";
+    assert_eq!(says, expected);
+    assert_eq!(scene.status().next.as_ref().unwrap().due, Some(at(101)));
+    assert_eq!(scene.reason(100), "TtlRunning");
+    assert_eq!(scene.reason(101), "delete", "a second more than the ttl, since creation times are cut");
+    let intent = scene.status().steps.intent.clone().unwrap();
+    assert_eq!((&*intent.policy, &*intent.uid, &*intent.reason), ("end", "ns-1", "TtlElapsed"));
+    assert_eq!(intent.digest, scene.managers[0].1.digest());
+    assert_eq!(intent.evidence["due"], "2026-03-01T12:01:41Z");
+    assert_eq!(scene.events, [Reason::PolicyFired]);
+    let mut status = scene.status().clone();
+    record::apply(&mut status.steps, &intent, &StepOutcome::Deleted, at(102));
+    scene.record = Some(status);
+    scene.namespace.terminating = true;
+    assert_eq!(scene.reason(102), "NamespaceTerminating");
+    let status = scene.status();
+    assert_eq!((status.phase, status.steps.firings), (Some(NamespacePhase::Terminating), 1));
+    assert_eq!(status.steps.last_firing.as_ref().unwrap().result, "NamespaceDeleted");
+}
+
+#[test]
+fn nothing_is_done_before_this_very_spec_has_governed_for_settle() {
+    let mut scene = Scene::new(&enforcing());
+    // The manager is seen for the first time, and the namespace is long stale.
+    let says = scene.says(1000);
+    let expected = "Settling: this spec of ClusterNamespaceManager ci governs the namespace since 2026-03-01T12:16:40Z; \
+                    nothing is done before 2026-03-01T12:16:50Z (settle)";
+    assert_eq!(says, expected);
+    assert_eq!(scene.settled(1005).next_check, Some(at(1010)));
+    assert_eq!(scene.reason(1009), "Settling");
+    // Any other spec begins again, a restart does not: what counts is in the record.
+    scene.manager(&spec("mode: Enforce, priority: 1,", ""));
+    assert_eq!(scene.reason(1009), "Settling");
+    assert_eq!(scene.status().manager.as_ref().unwrap().since, at(1009));
+    assert_eq!(scene.reason(1018), "Settling");
+    scene.managers[0].1.suspend = true;
+    assert_eq!(scene.reason(1018), "Suspended");
+    scene.managers[0].1.suspend = false;
+    assert_eq!(scene.status().manager.as_ref().unwrap().since, at(1009), "suspend decides nothing");
+    assert_eq!(scene.reason(1019), "delete");
+    // A manager of the same name and spec, made again, is another one.
+    scene.managers[0].0 = "ci2".to_owned();
+    assert_eq!(scene.reason(1020), "Settling");
+    assert_eq!((scene.status().steps.intent.as_ref(), scene.events.last()), (None, Some(&Reason::Abandoned)));
+}
+
+#[test]
+fn a_switch_to_enforce_gives_the_full_time_to_settle_and_then_the_full_notice() {
+    let with_notice = |mode: &str| spec(mode, "").replace("delete: {}", "delete: {notice: 30s}");
+    let mut scene = Scene::new(&with_notice(""));
+    assert_eq!(scene.reason(1000), "Observing");
+    assert_eq!(scene.status().next.as_ref().unwrap().due, Some(at(1040)), "after settle and notice");
+    scene.manager(&with_notice("mode: Enforce,"));
+    assert_eq!(scene.reason(2000), "Settling");
+    assert_eq!(scene.status().next.as_ref().unwrap().due, Some(at(2040)));
+    assert_eq!(scene.status().steps.notice, None, "to announce is to act");
+    let says = scene.says(2010);
+    assert_eq!(
+        says,
+        "NoticeRunning: the ttl ended at 2026-03-01T12:01:41Z; notice runs until 2026-03-01T12:34:00Z"
+    );
+    assert_eq!(scene.events, [Reason::DeletionAnnounced]);
+    assert_eq!(scene.reason(2039), "NoticeRunning");
+    assert_eq!(scene.reason(2040), "delete");
+}
+
+#[test]
+fn a_ttl_is_announced_ahead_of_its_end() {
+    let mut scene = Scene::new(&enforcing().replace("delete: {}", "delete: {notice: 30s}"));
+    assert_eq!(scene.settled(1).next_check, Some(at(71)));
+    assert_eq!(scene.reason(71), "NoticeRunning");
+    scene.spec = serde_yaml::from_str("{extendUntil: {at: '2026-03-01T13:00:00Z'}}").unwrap();
+    assert_eq!(scene.reason(80), "TtlRunning");
+    assert_eq!(scene.events, [Reason::DeletionAnnounced, Reason::NoticeWithdrawn]);
+    assert_eq!(scene.status().expires_at, Some(at(3600)));
+    scene.spec.extend_until = None;
+    assert_eq!(scene.reason(90), "NoticeRunning");
+    assert_eq!(scene.reason(119), "NoticeRunning", "a notice runs in full");
+    assert_eq!(scene.reason(120), "delete");
+}
+
+#[test]
+fn what_is_protected_held_or_suspended_stays_and_says_why() {
+    let mut scene = Scene::new(&enforcing());
+    scene.settled(1);
+    scene.config.protected.names.push("ci-1".to_owned());
+    let says = scene.says(500);
+    let expected = "NamespaceProtected: namespace ci-1 is protected: CoppiceConfig/coppice protects the name \"ci-1\"; it is \
+                    never deleted or scaled down";
+    assert_eq!(says, expected);
+    scene.config.protected.names.clear();
+    scene.spec = serde_yaml::from_str("{hold: {until: '2026-03-01T13:00:00Z', reason: debugging}}").unwrap();
+    assert_eq!(scene.says(500), "Held: held until 2026-03-01T13:00:00Z (debugging)");
+    assert_eq!(scene.settled(500).next_check, Some(at(3600)));
+    scene.managers[0].1.suspend = true;
+    assert_eq!(scene.reason(3600), "Suspended");
+    scene.managers[0].1.suspend = false;
+    assert_eq!(scene.reason(3600), "delete");
+    // It is decided, and not yet done.
+    scene.spec = serde_yaml::from_str("{hold: {until: '2026-03-01T14:00:00Z'}}").unwrap();
+    assert_eq!(scene.reason(3601), "Held");
+    assert_eq!(scene.status().steps.intent, None);
+}
+
+#[test]
+fn what_is_not_known_is_no_reason_to_act() {
+    let mut scene = Scene::new(&enforcing());
+    scene.settled(1);
+    scene.certain = false;
+    assert_eq!(scene.plan(at(50)).step, RecordStep::Nothing, "nothing would have been done: nothing to say");
+    assert_eq!(scene.reason(500), "ClockSkew");
+    let ready = condition::find(&scene.status().conditions, READY).unwrap();
+    assert_eq!((&*ready.status, &*ready.reason), ("Unknown", "ClockSkew"));
+    scene.certain = true;
+    scene.stale = Some((Reason::Stale, "nothing has been heard of namespaces".to_owned()));
+    assert_eq!(scene.reason(500), "Stale");
+    scene.stale = None;
+    scene.undecodable = true;
+    assert_eq!(scene.reason(500), "Undecodable");
+    assert_eq!(scene.status().phase, Some(NamespacePhase::Unknown));
+    scene.undecodable = false;
+    scene.settings_missing = true;
+    assert_eq!(scene.reason(500), "SettingsMissing");
+    scene.settings_missing = false;
+    scene.config.governor.paused = true;
+    assert_eq!(scene.reason(500), "Paused");
+    scene.config.governor.paused = false;
+    scene.namespace.created = Timestamp::MAX;
+    assert_eq!(scene.reason(500), "TtlRunning", "without a creation time it is never due");
+    scene.namespace.created = at(0);
+    assert_eq!(scene.reason(500), "delete");
+    for (change, reason) in [
+        (Box::new(|scene: &mut Scene| scene.certain = false) as Box<dyn Fn(&mut Scene)>, "ClockSkew"),
+        (Box::new(|scene| scene.stale = Some((Reason::NotSynced, "not yet".to_owned()))), "NotSynced"),
+        (Box::new(|scene| scene.undecodable = true), "Undecodable"),
+        (Box::new(|scene| scene.settings_missing = true), "SettingsMissing"),
+    ] {
+        let mut other = Scene::new(&enforcing());
+        (other.record, other.managers) = (scene.record.clone(), scene.managers.clone());
+        change(&mut other);
+        assert_eq!(other.reason(501), reason);
+        assert!(other.status().steps.intent.is_some(), "{reason}: what was decided waits");
+    }
+}
+
+#[test]
+fn a_namespace_that_no_manager_selects_any_more_is_left_alone() {
+    let mut scene = Scene::new(&enforcing().replace("delete: {}", "delete: {notice: 1h}"));
+    scene.settled(1);
+    assert_eq!(scene.reason(500), "NoticeRunning");
+    scene.managers.clear();
+    assert_eq!(scene.says(501), "NotGoverned: no cluster manager selects the namespace");
+    let status = scene.status();
+    assert_eq!((status.manager.as_ref(), status.phase, status.expires_at), (None, None, None));
+    assert_eq!(scene.events.last(), Some(&Reason::NoticeWithdrawn));
+}
+
+#[test]
+fn a_decision_about_another_namespace_of_the_name_is_given_up() {
+    let mut scene = Scene::new(&enforcing());
+    scene.settled(1);
+    assert_eq!(scene.reason(500), "delete");
+    scene.namespace.uid = "ns-2".to_owned();
+    scene.namespace.created = at(490);
+    assert_eq!(scene.reason(501), "TtlRunning");
+    assert_eq!(scene.status().steps.intent, None);
+}
+
+#[test]
+fn a_policy_may_wait_for_longer_and_the_first_that_acts_is_shown() {
+    let manager = "{mode: Enforce, selector: {names: ['*']}, settle: 10s, ttl: {after: 100s}, policies: [\
+                   {name: late, when: {phase: {in: [Stale], for: 60s}}, then: {delete: {}}}, \
+                   {name: later, when: {phase: {in: [Stale], for: 90s}}, then: {delete: {}}}, \
+                   {name: would, mode: Observe, when: {phase: {in: [Stale]}}, then: {delete: {}}}]}";
+    let mut scene = Scene::new(manager);
+    scene.settled(1);
+    assert_eq!(scene.reason(110), "TtlRunning");
+    assert_eq!(scene.status().phase, Some(NamespacePhase::Stale));
+    let next = scene.status().next.as_ref().unwrap();
+    assert_eq!((next.policy.as_deref(), next.due), (Some("late"), Some(at(161))));
+    assert_eq!(scene.reason(160), "TtlRunning");
+    assert_eq!(scene.reason(161), "delete");
+}
