@@ -62,7 +62,8 @@ pub async fn store(
         return Ok(stored());
     }
     let labels = BTreeMap::from([(LABEL_NAMESPACE, spec.namespace.clone())]);
-    let error = match write::create::<DeletedNamespaces>(clients, permit, decision, &labels, spec).await {
+    let error = match write::create::<DeletedNamespaces>(clients, permit, ("", decision), &labels, spec).await
+    {
         Ok(()) => return Ok(stored()),
         Err(WriteError::Gone) => return Err(StoreRecordError::UnknownKind),
         Err(error @ WriteError::Refused(_)) => return Err(StoreRecordError::Write(error)),

@@ -36,9 +36,18 @@ use kube::CustomResourceExt;
 
 /// The definitions of all our kinds, in the order in which they are installed.
 pub fn crds() -> Vec<CustomResourceDefinition> {
-    let mut config = crd::<CoppiceConfig>();
-    require_config_name(&mut config);
-    vec![config, crd::<DeletedNamespace>(), crd::<NamespaceManager>()]
+    let (mut config, mut record) = (crd::<CoppiceConfig>(), crd::<ManagedNamespace>());
+    let there_is_one = "there is one CoppiceConfig, named coppice: edit that one";
+    require_name(&mut config, names::CONFIG_NAME, there_is_one);
+    let there_is_one = "there is one ManagedNamespace in a namespace, named coppice: edit that one";
+    require_name(&mut record, names::MANAGED_NAMESPACE_NAME, there_is_one);
+    vec![
+        crd::<ClusterNamespaceManager>(),
+        config,
+        crd::<DeletedNamespace>(),
+        record,
+        crd::<NamespaceManager>(),
+    ]
 }
 
 /// The definition of one kind, by the conventions of all of ours.
@@ -69,13 +78,13 @@ fn apply_api_conventions(schema: &mut JSONSchemaProps) {
     }
 }
 
-/// A `CoppiceConfig` of another name would be silently ignored: it is refused instead.
-fn require_config_name(crd: &mut CustomResourceDefinition) {
+/// An object of another name would be silently ignored: it is refused instead.
+fn require_name(crd: &mut CustomResourceDefinition, name: &str, message: &str) {
     for version in &mut crd.spec.versions {
         if let Some(root) = version.schema.as_mut().and_then(|s| s.open_api_v3_schema.as_mut()) {
             root.x_kubernetes_validations = Some(vec![ValidationRule {
-                rule: format!("self.metadata.name == '{}'", names::CONFIG_NAME),
-                message: Some("there is one CoppiceConfig, named coppice: edit that one".to_owned()),
+                rule: format!("self.metadata.name == '{name}'"),
+                message: Some(message.to_owned()),
                 ..ValidationRule::default()
             }]);
         }

@@ -111,8 +111,12 @@ fn the_definitions_are_printed_as_yaml() {
             value["metadata"]["name"].as_str().unwrap().to_owned()
         })
         .collect();
-    assert_eq!(
-        names,
-        ["coppiceconfigs.coppice.dev", "deletednamespaces.coppice.dev", "namespacemanagers.coppice.dev"]
-    );
+    let plurals = [
+        "clusternamespacemanagers",
+        "coppiceconfigs",
+        "deletednamespaces",
+        "managednamespaces",
+        "namespacemanagers",
+    ];
+    assert_eq!(names, plurals.map(|plural| format!("{plural}.coppice.dev")));
 }

@@ -272,6 +272,31 @@ fn files_without_settings_use_the_defaults_and_a_note_says_so() {
 }
 
 #[test]
+fn cluster_managers_and_records_are_checked_and_change_no_plan() {
+    let objects = |selector: &str, until: &str| {
+        format!(
+            "{}\n---\napiVersion: coppice.dev/v1alpha1\nkind: ClusterNamespaceManager\nmetadata: {{name: ci}}\nspec: \
+             {{mode: Enforce, selector: {selector}, ttl: {{after: 1s}}, policies: [{{name: p, when: {{phase: {{in: [Stale]}}}}, \
+             then: {{delete: {{}}}}}}]}}\n---\napiVersion: coppice.dev/v1alpha1\nkind: ManagedNamespace\nmetadata: {{name: \
+             coppice, namespace: shop}}\nspec: {{hold: {{until: {until}}}}}\n",
+            cluster()
+        )
+    };
+    let good = objects("{names: ['*']}", "'2026-12-01T00:00:00Z'");
+    let ran = run("coppice plan -f -", &good);
+    assert_eq!(ran.out, run("coppice plan -f -", &cluster()).out);
+    assert!(ran.err.contains("ClusterNamespaceManager ci is checked and left out"), "{}", ran.err);
+    let simulated = run("coppice simulate --for 1d -f -", &good).out;
+    assert_eq!(simulated, run("coppice simulate --for 1d -f -", &cluster()).out);
+    let bad = run("coppice plan -f -", &objects("{exclude: [a]}", "tomorrow")).err;
+    for expected in
+        ["spec.selector: select by names or labels", "spec.hold.until: write an instant with its zone"]
+    {
+        assert!(bad.contains(expected), "{expected} is not in\n{bad}");
+    }
+}
+
+#[test]
 fn records_of_deleted_namespaces_in_a_dump_change_nothing() {
     let record = "---\napiVersion: coppice.dev/v1alpha1\nkind: DeletedNamespace\nmetadata: {name: fire-1, creationTimestamp: 2026-03-01T12:00:00Z}\nspec: {namespace: shop}\n";
     let with = format!("{}\n{record}", cluster());

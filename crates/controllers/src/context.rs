@@ -1,5 +1,6 @@
 //! What the controllers share.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -7,8 +8,11 @@ use coppice_actions::decision::StepContext;
 use coppice_actions::governor::Governor;
 use coppice_api::CoppiceConfigSpec;
 use coppice_api::config::{GovernorSpec, GovernorStatus};
-use coppice_api::names::CONFIG_NAME;
-use coppice_kinds::{Config, Configs, DeletedNamespaces, Jobs, Managers, Namespaces, Pods};
+use coppice_api::names::{CONFIG_NAME, MANAGED_NAMESPACE_NAME};
+use coppice_kinds::{
+    ClusterManagers, Config, Configs, DeletedNamespaces, Jobs, ManagedNamespaces, Managers, NamespaceRecord,
+    Namespaces, Pods,
+};
 use coppice_lifecycle::breaker;
 use coppice_lifecycle::settings::{PlatformSettings, ScaleKind};
 use coppice_notify::outbox::Outbox;
@@ -28,10 +32,12 @@ use crate::known_breaker::{KnownBreaker, SettingsSeen};
 use crate::metrics::LifecycleMetrics;
 
 /// What can open the breaker by itself: the kinds of the caches below.
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 8] = [
+    ClusterManagers::RESOURCE,
     Configs::RESOURCE,
     DeletedNamespaces::RESOURCE,
     Jobs::RESOURCE,
+    ManagedNamespaces::RESOURCE,
     Managers::RESOURCE,
     Namespaces::RESOURCE,
     Pods::RESOURCE,
@@ -86,6 +92,10 @@ pub struct ControllerContext {
     pub events: Events,
     /// Every `NamespaceManager`.
     pub managers: Store<Managers>,
+    /// Every `ClusterNamespaceManager`.
+    pub cluster_managers: Store<ClusterManagers>,
+    /// The records of namespaces.
+    pub managed_namespaces: Store<ManagedNamespaces>,
     /// Every namespace.
     pub namespaces: Store<Namespaces>,
     /// Every pod.
@@ -102,6 +112,7 @@ pub struct ControllerContext {
     pub known_breaker: KnownBreaker,
     /// Held while the breaker is shown in the metrics.
     showing: Mutex<()>,
+    enforced: AtomicU64,
     outbox: RwLock<Option<(String, Outbox<ManagerKey>)>>,
     settings: RwLock<Option<CompiledSettings>>,
 }
@@ -125,6 +136,8 @@ impl ControllerContext {
             metrics,
             events,
             managers: Store::default(),
+            cluster_managers: Store::default(),
+            managed_namespaces: Store::default(),
             namespaces: Store::default(),
             pods: Store::default(),
             jobs: Store::default(),
@@ -133,6 +146,7 @@ impl ControllerContext {
             governor: Governor::default(),
             known_breaker: KnownBreaker::default(),
             showing: Mutex::new(()),
+            enforced: AtomicU64::new(0),
             outbox: RwLock::new(None),
             settings: RwLock::new(None),
         }
@@ -292,9 +306,20 @@ impl ControllerContext {
         keys.iter().map(|(namespace, name)| ManagerKey::new(namespace, name)).collect()
     }
 
-    /// How many namespaces are managed.
+    /// How many namespaces are managed: by managers of their own, or by a cluster manager that enforces.
     pub fn managed(&self) -> u64 {
-        self.managers.namespaces() as u64
+        self.managers.namespaces() as u64 + self.enforced.load(Ordering::Relaxed)
+    }
+
+    /// So many namespaces without a manager of their own are governed by cluster managers that enforce. Until that was
+    /// counted there are none, which makes the budget smaller.
+    pub(crate) fn set_enforced(&self, namespaces: u64) {
+        self.enforced.store(namespaces, Ordering::Relaxed);
+    }
+
+    /// The record of a namespace.
+    pub(crate) fn record(&self, namespace: &str) -> Option<Arc<NamespaceRecord>> {
+        self.managed_namespaces.get(namespace, MANAGED_NAMESPACE_NAME)
     }
 }
 

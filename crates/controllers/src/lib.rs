@@ -3,10 +3,12 @@
 //! `observe` (caches and fresh reads) → `plan` (pure) → `apply` (guarded writes) → `report` (Events, metrics, logs), wired
 //! in `mod`.
 
+pub mod cluster_manager;
 pub mod config;
 mod context;
 pub mod deleted_namespace;
 mod known_breaker;
+pub mod managed_namespace;
 mod metrics;
 pub mod namespace_manager;
 mod reference;

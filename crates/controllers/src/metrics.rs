@@ -13,6 +13,7 @@ use prometheus_client::registry::{Registry, Unit};
 #[derive(Clone, Debug)]
 pub struct LifecycleMetrics {
     managers: Family<ByPhase, Gauge>,
+    managed_namespaces: Family<ByPhase, Gauge>,
     deleted_namespaces: Family<ByPhase, Gauge>,
     firings: Family<ByFiring, Counter>,
     firing_lateness: Family<ByAction, Histogram, fn() -> Histogram>,
@@ -68,6 +69,7 @@ impl LifecycleMetrics {
     pub fn new(metrics: &Metrics) -> Self {
         let this = Self {
             managers: Family::default(),
+            managed_namespaces: Family::default(),
             deleted_namespaces: Family::default(),
             firings: Family::default(),
             firing_lateness: Family::new_with_constructor(lateness),
@@ -84,6 +86,8 @@ impl LifecycleMetrics {
     /// Names and help texts: they are part of the interface, dashboards and alerts depend on them.
     fn register(&self, to: &mut Registry) {
         to.register("managers", "Managers, by phase", self.managers.clone());
+        let governed = self.managed_namespaces.clone();
+        to.register("managed_namespaces", "Namespaces that a cluster manager governs, by phase", governed);
         let deleted = self.deleted_namespaces.clone();
         to.register("deleted_namespaces", "Records of deletions of namespaces, by phase", deleted);
         to.register("firings", "Steps of policies that fired, by how they ended", self.firings.clone());
@@ -102,6 +106,11 @@ impl LifecycleMetrics {
     /// This many managers are in this phase.
     pub fn managers(&self, phase: &'static str, count: usize) {
         self.managers.get_or_create(&ByPhase { phase }).set(whole(count));
+    }
+
+    /// This many namespaces that a cluster manager governs are in this phase.
+    pub fn managed_namespaces(&self, phase: &'static str, count: usize) {
+        self.managed_namespaces.get_or_create(&ByPhase { phase }).set(whole(count));
     }
 
     /// This many records of deletions are in this phase.
@@ -158,6 +167,7 @@ mod tests {
         let registry = Metrics::new("test");
         let metrics = LifecycleMetrics::new(&registry);
         metrics.managers("Watching", 2);
+        metrics.managed_namespaces("Stale", 5);
         metrics.deleted_namespaces("Deleted", 3);
         metrics.firing("delete", "done");
         metrics.firing_lateness("delete", SignedDuration::from_secs(3));
@@ -168,6 +178,7 @@ mod tests {
         let text = registry.encode();
         for line in [
             "coppice_managers{phase=\"Watching\"} 2",
+            "coppice_managed_namespaces{phase=\"Stale\"} 5",
             "coppice_deleted_namespaces{phase=\"Deleted\"} 3",
             "coppice_firings_total{action=\"delete\",result=\"done\"} 1",
             "coppice_firing_lateness_seconds_bucket{le=\"5.0\",action=\"delete\"} 1",
@@ -180,6 +191,7 @@ mod tests {
             "coppice_breaker_open{source=\"other\"} 0",
             "coppice_breaker_open{source=\"spec\"} 0",
             "# HELP coppice_managers Managers, by phase.",
+            "# HELP coppice_managed_namespaces Namespaces that a cluster manager governs, by phase.",
             "# HELP coppice_deleted_namespaces Records of deletions of namespaces, by phase.",
             "# HELP coppice_firings Steps of policies that fired, by how they ended.",
             "# HELP coppice_firing_lateness_seconds How long after it was due a step was done.",

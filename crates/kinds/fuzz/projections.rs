@@ -1,7 +1,9 @@
 //! What must hold of every projection, whatever an object is. Run over the corpus by `make test` (`tests/corpus.rs`), and
 //! over what the fuzzer thinks of by `make fuzz`.
 
-use coppice_kinds::{Configs, DeletedNamespaces, Jobs, Managers, Namespaces, Pods};
+use coppice_kinds::{
+    ClusterManagers, Configs, DeletedNamespaces, Jobs, ManagedNamespaces, Managers, Namespaces, Pods,
+};
 use coppice_runtime::decode::{self, Event, Item, MAX_KEPT_BYTES};
 use coppice_runtime::kind::Kind;
 use serde_json::{Value, json};
@@ -13,8 +15,13 @@ pub(crate) fn hold(data: &[u8]) {
     each::<Pods>(data, |pod| bytes(&pod.labels) + pod.job.as_ref().map_or(0, |uid| uid.len()));
     each::<Jobs>(data, |job| bytes(&job.pod_labels));
     // Of these the size of spec is limited, and whatever they are, they are there.
-    let own =
-        [each::<Managers>(data, |_| 0), each::<Configs>(data, |_| 0), each::<DeletedNamespaces>(data, |_| 0)];
+    let own = [
+        each::<ClusterManagers>(data, |_| 0),
+        each::<Configs>(data, |_| 0),
+        each::<DeletedNamespaces>(data, |_| 0),
+        each::<ManagedNamespaces>(data, |_| 0),
+        each::<Managers>(data, |_| 0),
+    ];
     for object_ref in own.into_iter().flatten() {
         assert!(object_ref.name.is_empty(), "{object_ref:?} is not kept");
     }

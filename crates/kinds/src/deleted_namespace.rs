@@ -6,7 +6,7 @@ use coppice_runtime::own_kind;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use crate::Managers;
+use crate::{ClusterManagers, Managers};
 
 /// A `DeletedNamespace`.
 pub type DeletionRecord = Object<DeletedNamespaceFields, DeletedNamespaceStatus>;
@@ -28,11 +28,25 @@ pub struct DeletedNamespaceFields {
     pub attempted_at: Timestamp,
 }
 
+/// Where the decision to delete a namespace stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecidedIn<'a> {
+    /// In the status of the `NamespaceManager` of this name in that namespace.
+    NamespaceManager(&'a str),
+    /// In the status of its `ManagedNamespace`: a cluster manager had it deleted.
+    ManagedNamespace,
+    /// In an object of a kind that this version does not know.
+    Unknown,
+}
+
 impl DeletedNamespaceFields {
-    /// The `NamespaceManager` that had it deleted; none if it was an object of another kind.
-    pub fn namespace_manager(&self) -> Option<&str> {
-        let kind = self.manager_kind.as_deref().unwrap_or(Managers::KIND);
-        (kind == Managers::KIND).then_some(&*self.manager)
+    /// Where the decision stands.
+    pub fn decided_in(&self) -> DecidedIn<'_> {
+        match self.manager_kind.as_deref() {
+            None | Some(Managers::KIND) => DecidedIn::NamespaceManager(&self.manager),
+            Some(ClusterManagers::KIND) => DecidedIn::ManagedNamespace,
+            Some(_) => DecidedIn::Unknown,
+        }
     }
 }
 

@@ -3,16 +3,20 @@
 //! To add one: a type that stands for it and implements [`Kind`](coppice_runtime::kind::Kind), or for a kind of our own
 //! [`OwnKind`](coppice_runtime::object::OwnKind); its line in `fuzz/projections.rs`; its tests in `tests/projections.rs`.
 
+mod cluster_manager;
 mod config;
 mod deleted_namespace;
 mod job;
+mod managed_namespace;
 mod manager;
 mod namespace;
 mod pod;
 
+pub use cluster_manager::{ClusterManager, ClusterManagers, cluster_manager_facts};
 pub use config::{Config, Configs};
-pub use deleted_namespace::{DeletedNamespaceFields, DeletedNamespaces, DeletionRecord};
+pub use deleted_namespace::{DecidedIn, DeletedNamespaceFields, DeletedNamespaces, DeletionRecord};
 pub use job::{JobWire, Jobs};
+pub use managed_namespace::{ManagedNamespaces, NamespaceRecord, record_facts};
 pub use manager::{Manager, Managers};
 pub use namespace::{NamespaceWire, Namespaces};
 pub use pod::{PodWire, Pods};

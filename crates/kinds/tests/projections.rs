@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 use coppice_api::Reason;
-use coppice_kinds::{Configs, DeletedNamespaces, Jobs, Manager, Managers, Namespaces, Pods};
+use coppice_kinds::{Configs, DecidedIn, DeletedNamespaces, Jobs, Manager, Managers, Namespaces, Pods};
 use coppice_lifecycle::facts::{JobState, PodPhase};
 use coppice_runtime::decode::{Event, Item, MAX_KEPT_BYTES, ObjectRef, event, item, page};
 use coppice_runtime::kind::Kind;
@@ -28,16 +28,17 @@ fn labels(bytes: usize) -> Value {
 
 /// Records of before there was a choice say no kind, and the API server adds the default.
 #[test]
-fn a_record_of_a_deletion_names_a_namespace_manager_or_an_object_of_another_kind() {
-    for (kind, manager) in [
-        (json!(null), Some("m")),
-        (json!("NamespaceManager"), Some("m")),
-        (json!("ClusterNamespaceManager"), None),
+fn a_record_of_a_deletion_says_where_its_decision_stands() {
+    for (kind, expected) in [
+        (json!(null), DecidedIn::NamespaceManager("m")),
+        (json!("NamespaceManager"), DecidedIn::NamespaceManager("m")),
+        (json!("ClusterNamespaceManager"), DecidedIn::ManagedNamespace),
+        (json!("NamespaceTree"), DecidedIn::Unknown),
     ] {
         let spec = json!({"namespace": "n", "uid": "u", "manager": "m", "managerKind": kind,
             "attemptedAt": "2026-01-01T00:00:00Z"});
         let record = read::<DeletedNamespaces>(&json!({"metadata": {"name": "fire-1"}, "spec": spec}));
-        assert_eq!(record.object.unwrap().spec.unwrap().namespace_manager(), manager, "{kind}");
+        assert_eq!(record.object.unwrap().spec.unwrap().decided_in(), expected, "{kind}");
     }
 }
 

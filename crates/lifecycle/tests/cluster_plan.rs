@@ -204,6 +204,9 @@ fn what_enforces_deletes_when_the_ttl_is_over_and_not_before() {
     let status = scene.status();
     assert_eq!((status.phase, status.steps.firings), (Some(NamespacePhase::Terminating), 1));
     assert_eq!(status.steps.last_firing.as_ref().unwrap().result, "NamespaceDeleted");
+    // A cache that is behind shows the namespace as it was: what is done is not decided once more.
+    scene.namespace.terminating = false;
+    assert_eq!(scene.plan(at(103)).step, RecordStep::Nothing);
 }
 
 #[test]

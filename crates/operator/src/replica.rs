@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use coppice_controllers::cluster_manager::ClusterNamespaceManagers;
 use coppice_controllers::config::Settings;
 use coppice_controllers::deleted_namespace::DeletionRecords;
+use coppice_controllers::managed_namespace::NamespaceRecords;
 use coppice_controllers::namespace_manager::NamespaceManagers;
 use coppice_controllers::{ControllerContext, ManagerKey};
 use coppice_notify::key::SigningKey;
@@ -91,6 +93,8 @@ impl Replica {
         let managers = runner.add(NamespaceManagers::new(Arc::clone(shared)));
         runner.add(Settings::new(Arc::clone(shared), self.open_outbox(managers)));
         runner.add(DeletionRecords::new(Arc::clone(shared)));
+        let counts = runner.add(ClusterNamespaceManagers::new(Arc::clone(shared)));
+        runner.add(NamespaceRecords::new(Arc::clone(shared), counts));
         runner
     }
 

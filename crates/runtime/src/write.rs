@@ -123,17 +123,17 @@ struct SpecMeta<'a> {
     labels: &'a BTreeMap<&'static str, String>,
 }
 
-/// Creates a cluster-scoped object of our own with these labels and this spec. [`WriteError::Conflict`] means that there is one of that
-/// name, [`WriteError::Gone`] that the API server does not know the kind.
+/// Creates an object of our own with these labels and this spec, in a namespace or (empty) in none. [`WriteError::Conflict`] means
+/// that there is one of that name, [`WriteError::Gone`] that the API server does not know the kind or the namespace.
 pub async fn create<K: OwnKind>(
     clients: &Clients,
     permit: &Permit,
-    name: &str,
+    (namespace, name): (&str, &str),
     labels: &BTreeMap<&'static str, String>,
     spec: &impl Serialize,
 ) -> Result<(), WriteError> {
-    let metadata = BodyMeta { name, namespace: "", uid: "", resource_version: "" };
-    let path = format!("{}?fieldManager={FIELD_MANAGER}", read::path::<K>(""));
+    let metadata = BodyMeta { name, namespace, uid: "", resource_version: "" };
+    let path = format!("{}?fieldManager={FIELD_MANAGER}", read::path::<K>(namespace));
     let body = spec_body::<K, _>(metadata, labels, spec)?;
     send(clients, permit, (http::Method::POST, path), (JSON, body)).await.map(drop)
 }

@@ -39,6 +39,8 @@ const KINDS: &[(&str, &str, &str, &str, bool)] = &[
     ("RoleBinding", "rolebindings", "rolebinding", "rbac.authorization.k8s.io/v1", true),
     ("CustomResourceDefinition", "customresourcedefinitions", "crd", "apiextensions.k8s.io/v1", false),
     ("NamespaceManager", "namespacemanagers", "nsman", "coppice.dev/v1alpha1", true),
+    ("ClusterNamespaceManager", "clusternamespacemanagers", "cnsman", "coppice.dev/v1alpha1", false),
+    ("ManagedNamespace", "managednamespaces", "mns", "coppice.dev/v1alpha1", true),
     ("CoppiceConfig", "coppiceconfigs", "coppiceconfig", "coppice.dev/v1alpha1", false),
     ("DeletedNamespace", "deletednamespaces", "delns", "coppice.dev/v1alpha1", false),
     ("NamespaceExpiry", "namespaceexpiries", "namespaceexpiry", "sample.coppice.dev/v1alpha1", false),

@@ -133,7 +133,14 @@ impl TestCluster {
         self.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], &rest).await?;
         let admin = self.admin().await?;
         self.until("the CRDs are served", async || {
-            for kind in ["namespacemanagers", "coppiceconfigs", "deletednamespaces"] {
+            let kinds = [
+                "clusternamespacemanagers",
+                "coppiceconfigs",
+                "deletednamespaces",
+                "managednamespaces",
+                "namespacemanagers",
+            ];
+            for kind in kinds {
                 let name = format!("{kind}.coppice.dev");
                 let crd = admin.get("crd", "", &name).await.ok()??;
                 (condition(&crd, "Established")["status"] == "True").then_some(())?;

@@ -12,7 +12,7 @@ const SUCCEED: &str = "component: main";
 
 /// The DELETE of a namespace that took effect, once it is in the audit log: a conflict had none, and one whose answer came too
 /// late may have had.
-async fn effective_delete(
+pub(crate) async fn effective_delete(
     test_cluster: &coppice_tests::TestCluster,
     name: &str,
 ) -> anyhow::Result<coppice_plane::AuditEvent> {

@@ -7,6 +7,7 @@ mod access_control;
 mod breaker;
 mod cli;
 mod clock;
+mod cluster_managers;
 mod conformance;
 mod crash;
 mod demo;

@@ -135,8 +135,10 @@ fn from_files(
     let mut objects: Vec<Value> = Vec::new();
     let mut named = std::collections::BTreeSet::new();
     for (_, mut object) in documents.iter().flat_map(Document::objects) {
-        // A simulation of the cluster does not read them either: no decision rests on what is gone.
-        if object["kind"] == "DeletedNamespace" && object["apiVersion"] == "coppice.dev/v1alpha1" {
+        // A simulation of the cluster does not read them either: no decision of a manager rests on them.
+        let unread = ["ClusterNamespaceManager", "DeletedNamespace", "ManagedNamespace"];
+        if object["apiVersion"] == "coppice.dev/v1alpha1" && unread.iter().any(|kind| object["kind"] == *kind)
+        {
             continue;
         }
         let cluster_wide = ["Namespace", "CoppiceConfig"].iter().any(|kind| object["kind"] == *kind);

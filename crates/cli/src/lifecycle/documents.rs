@@ -116,6 +116,16 @@ fn collect(all: &mut Collected, place: &str, mut object: Value, reading: &Readin
             report(all, place, &object);
             all.config = Config::from_json(object).ok().or(all.config.take());
         }
+        ("coppice.dev/v1alpha1", "ClusterNamespaceManager") => {
+            report(all, place, &object);
+            let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("without a name");
+            all.warnings.push(format!(
+                "{place}: ClusterNamespaceManager {name} is checked and left out: what cluster managers do is in the \
+                 ManagedNamespace of each namespace, for a new one while its mode is Observe"
+            ));
+        }
+        // They decide nothing about managers of namespaces.
+        ("coppice.dev/v1alpha1", "ManagedNamespace") => report(all, place, &object),
         // What is gone changes no plan; only the operator writes these.
         ("coppice.dev/v1alpha1", "DeletedNamespace") => {}
         (other, kind) if other.starts_with("coppice.dev/") => {

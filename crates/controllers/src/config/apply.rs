@@ -32,7 +32,7 @@ pub(super) async fn apply(
     let result = match step {
         ConfigStep::CreateConfig => {
             let (labels, spec) = (BTreeMap::new(), CoppiceConfigSpec::default());
-            write::create::<Configs>(&shared.clients, permit, CONFIG_NAME, &labels, &spec).await
+            write::create::<Configs>(&shared.clients, permit, ("", CONFIG_NAME), &labels, &spec).await
         }
         ConfigStep::CreateKey => {
             let api: Api<Secret> =

@@ -1,7 +1,8 @@
 //! Carries a step out, once a fresh read has confirmed what the caches say.
 
+use coppice_api::names::MANAGED_NAMESPACE_NAME;
 use coppice_api::{DeletedNamespaceStatus, DeletionPhase};
-use coppice_kinds::{DeletedNamespaces, Managers, Namespaces};
+use coppice_kinds::{DecidedIn, DeletedNamespaces, ManagedNamespaces, Managers, Namespaces};
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_mutants::{Mutant, active};
 use coppice_runtime::error::chain;
@@ -90,11 +91,24 @@ async fn namespace(
     Ok(now.filter(|now| *now.uid == *fields.uid))
 }
 
-/// Whether its manager still stands by the decision, by a fresh read.
+/// Whether the decision still stands where it was made, by a fresh read.
 async fn is_decided(shared: &ControllerContext, observation: &Observation) -> Result<bool, kube::Error> {
     let record = &observation.record;
     let Ok(fields) = &record.spec else { return Ok(true) };
-    let Some(name) = fields.namespace_manager() else { return Ok(true) };
-    let manager = read::get::<Managers>(&shared.clients.reads, &fields.namespace, name).await?;
-    Ok(manager.is_some_and(|manager| observe::stands_by(&manager, &record.name)))
+    let (client, namespace) = (&shared.clients.reads, &*fields.namespace);
+    Ok(match fields.decided_in() {
+        DecidedIn::NamespaceManager(name) => {
+            let manager = read::get::<Managers>(client, namespace, name).await?;
+            manager.is_some_and(|m| {
+                m.status_error.is_some() || observe::stands_by(&m.status.steps, &record.name)
+            })
+        }
+        DecidedIn::ManagedNamespace => {
+            let governed = read::get::<ManagedNamespaces>(client, namespace, MANAGED_NAMESPACE_NAME).await?;
+            governed.is_some_and(|r| {
+                r.status_error.is_some() || observe::stands_by(&r.status.steps, &record.name)
+            })
+        }
+        DecidedIn::Unknown => true,
+    })
 }

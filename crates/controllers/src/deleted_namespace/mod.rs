@@ -4,9 +4,9 @@
 //! Watches `DeletedNamespace` and namespaces; acts on the leader alone. `observe → plan → apply → report`.
 //!
 //! *Relies on*: the record being stored before its namespace is deleted, by
-//! [`namespace_manager`](crate::namespace_manager). *Guarantees*: a record says `Deleted` only of a namespace that a
-//! fresh read does not find; none of a deletion that has been accepted is deleted before its time, unless there are too
-//! many. Nothing here touches a namespace.
+//! [`namespace_manager`](crate::namespace_manager) and [`managed_namespace`](crate::managed_namespace). *Guarantees*: a
+//! record says `Deleted` only of a namespace that a fresh read does not find; none of a deletion that has been accepted is
+//! deleted before its time, unless there are too many. Nothing here touches a namespace.
 //!
 //! Errors: retried with backoff by the queue; a record that cannot be understood is left as it is, until it has been kept
 //! long enough.
@@ -70,6 +70,7 @@ impl Controller for DeletionRecords {
         vec![
             // Only looked up: whether a decision stands matters when a record is due.
             watches.subscribe(&self.shared.managers, |_, _| {}),
+            watches.subscribe(&self.shared.managed_namespaces, |_, _| {}),
             watches.subscribe(&self.shared.namespaces, wake_namespace),
             watches.subscribe(&self.shared.deleted_namespaces, move |_, name| {
                 of_record.add(RecordKey(name.into()));
@@ -82,6 +83,7 @@ impl Controller for DeletionRecords {
         synced(self.shared.deleted_namespaces.freshness())
             && synced(self.shared.namespaces.freshness())
             && synced(self.shared.managers.freshness())
+            && synced(self.shared.managed_namespaces.freshness())
     }
 
     fn all(&self) -> Vec<RecordKey> {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use coppice_api::DeletionPhase;
-use coppice_kinds::{DeletionRecord, Manager};
+use coppice_api::{DeletionPhase, Steps};
+use coppice_kinds::{DecidedIn, DeletionRecord};
 use coppice_runtime::store::Freshness;
 use jiff::Timestamp;
 
@@ -44,24 +44,28 @@ pub(super) fn observe(
     let record = shared.deleted_namespaces.get("", &key.0)?;
     let fields = record.spec.as_deref().ok();
     let namespace = fields.map_or(NamespaceState::Unknown, |f| namespace_state(shared, &f.namespace, &f.uid));
-    let decided = fields.is_some_and(|fields| match fields.namespace_manager() {
-        Some(name) => shared
-            .managers
-            .get(&fields.namespace, name)
-            .is_some_and(|manager| stands_by(&manager, &record.name)),
+    let decided = fields.is_some_and(|fields| match fields.decided_in() {
+        DecidedIn::NamespaceManager(name) => {
+            let manager = shared.managers.get(&fields.namespace, name);
+            manager.is_some_and(|m| m.status_error.is_some() || stands_by(&m.status.steps, &record.name))
+        }
+        DecidedIn::ManagedNamespace => {
+            let governed = shared.record(&fields.namespace);
+            governed.is_some_and(|r| r.status_error.is_some() || stands_by(&r.status.steps, &record.name))
+        }
         // What another kind has decided, that kind's controller knows.
-        None => true,
+        DecidedIn::Unknown => true,
     });
     let surplus = oldest_kept.is_some_and(|oldest| oldest.is_after(&record));
     Some(Observation { namespace, decided, surplus, now: shared.now(), record })
 }
 
-/// Whether a manager has the intent of a decision, or has carried it out. One whose status another version wrote may have.
-pub(super) fn stands_by(manager: &Manager, decision: &str) -> bool {
-    let status = &manager.status;
-    let intent = status.steps.intent.as_ref().is_some_and(|intent| intent.id == decision);
-    let fired = status.steps.last_firing.as_ref().is_some_and(|firing| firing.id == decision);
-    intent || fired || manager.status_error.is_some()
+/// Whether a status has the intent of a decision, or says that it was carried out. One that another version wrote may have
+/// it, too.
+pub(super) fn stands_by(steps: &Steps, decision: &str) -> bool {
+    let intent = steps.intent.as_ref().is_some_and(|intent| intent.id == decision);
+    let fired = steps.last_firing.as_ref().is_some_and(|firing| firing.id == decision);
+    intent || fired
 }
 
 fn namespace_state(shared: &ControllerContext, name: &str, uid: &str) -> NamespaceState {

@@ -36,9 +36,9 @@ use apply::Applied;
 const MAX_STEPS: usize = 12;
 
 /// Caches that were behind have this long to catch up, and longer each time.
-const CATCH_UP: Duration = Duration::from_secs(1);
+pub(crate) const CATCH_UP: Duration = Duration::from_secs(1);
 /// For this long after the API server could not be reached, watches that are behind count as catching up.
-const RECOVERY: Duration = Duration::from_mins(1);
+pub(crate) const RECOVERY: Duration = Duration::from_mins(1);
 
 /// The controller of `NamespaceManager`.
 pub struct NamespaceManagers {

@@ -111,6 +111,11 @@ pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
     if namespace.terminating {
         return builder.terminating(namespace);
     }
+    if record.status.phase == Some(NamespacePhase::Terminating) {
+        // A record goes with its namespace: one of this name that is not being deleted is in a cache that is behind, or
+        // another one.
+        return RecordPlan::NOTHING;
+    }
     if let Some((reason, message)) = builder.circumstances().unreliable_facts() {
         return builder.unreliable(reason, message);
     }

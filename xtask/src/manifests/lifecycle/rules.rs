@@ -54,6 +54,19 @@ pub(super) fn cluster() -> Vec<Value> {
             &["get", "list", "watch"],
         ),
         rule(
+            "The platform's managers: spec is theirs and only read, watched for the caches and listed again before a deletion.",
+            GROUP,
+            &["clusternamespacemanagers"],
+            &["list", "watch"],
+        ),
+        rule(
+            "The records of governed namespaces: created where there is none, and read again before a deletion. Their spec is\n\
+             their users' and only read.",
+            GROUP,
+            &["managednamespaces"],
+            &["create", "get", "list", "watch"],
+        ),
+        rule(
             "The installation's settings; created with the defaults at the very first start only.",
             GROUP,
             &["coppiceconfigs"],
@@ -68,7 +81,13 @@ pub(super) fn cluster() -> Vec<Value> {
         rule(
             "Status is the operator's: what it observed, decided and did.",
             GROUP,
-            &["coppiceconfigs/status", "deletednamespaces/status", "namespacemanagers/status"],
+            &[
+                "clusternamespacemanagers/status",
+                "coppiceconfigs/status",
+                "deletednamespaces/status",
+                "managednamespaces/status",
+                "namespacemanagers/status",
+            ],
             &["update"],
         ),
         rule(
@@ -114,10 +133,10 @@ pub(super) fn user_roles(install: &Install) -> Vec<Value> {
             "coppice-view",
             &[("view", "true")],
             &[rule(
-                "Who may view a namespace may view its managers; who may view all namespaces also the records of those that were\n\
-                 deleted.",
+                "Who may view a namespace may view its managers and its record; who may view all namespaces also the cluster\n\
+                 managers, and the records of those that were deleted.",
                 GROUP,
-                &["deletednamespaces", "namespacemanagers"],
+                &["clusternamespacemanagers", "deletednamespaces", "managednamespaces", "namespacemanagers"],
                 &["get", "list", "watch"],
             )],
         ),
@@ -125,14 +144,22 @@ pub(super) fn user_roles(install: &Install) -> Vec<Value> {
             install,
             "coppice-edit",
             &[("admin", "true"), ("edit", &install.aggregate_to_edit)],
-            &[rule(
-                "Who administers a namespace may write its managers, but never their status: it says what was done. A manager can\n\
+            &[
+                rule(
+                    "Who administers a namespace may write its managers, but never their status: it says what was done. A manager can\n\
                  have its namespace deleted, which the role edit does not include; with the label aggregate-to-edit set to \"true\"\n\
                  it does.",
-                GROUP,
-                &["namespacemanagers"],
-                &["create", "update", "patch", "delete"],
-            )],
+                    GROUP,
+                    &["namespacemanagers"],
+                    &["create", "update", "patch", "delete"],
+                ),
+                rule(
+                    "They may also hold and extend the namespace in its record, which goes with the namespace and not before.",
+                    GROUP,
+                    &["managednamespaces"],
+                    &["create", "update", "patch"],
+                ),
+            ],
         ),
     ]
 }

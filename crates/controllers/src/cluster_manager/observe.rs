@@ -1,0 +1,45 @@
+//! The cluster managers, and what the caches count for them.
+
+use std::sync::Arc;
+
+use coppice_kinds::{ClusterManager, cluster_manager_facts, record_facts};
+use coppice_lifecycle::cluster::census::{Census, Counted, census};
+use coppice_runtime::store::Freshness;
+use jiff::Timestamp;
+
+use crate::context::ControllerContext;
+
+/// What there is.
+pub(super) struct Observation {
+    pub(super) managers: Vec<Arc<ClusterManager>>,
+    /// None if a manager cannot be understood: then it is not known who governs what.
+    pub(super) census: Option<Census>,
+    pub(super) now: Timestamp,
+}
+
+/// None if the caches are behind.
+pub(super) fn observe(shared: &ControllerContext) -> Option<Observation> {
+    let fresh = [
+        shared.cluster_managers.freshness(),
+        shared.managed_namespaces.freshness(),
+        shared.managers.freshness(),
+        shared.namespaces.freshness(),
+        shared.configs.freshness(),
+    ];
+    if !fresh.iter().all(|freshness| matches!(freshness, Freshness::Fresh(_))) {
+        return None;
+    }
+    let managers = shared.cluster_managers.list("");
+    let facts: Vec<_> = managers.iter().map(|manager| cluster_manager_facts(manager)).collect();
+    let namespaces = shared.namespaces.list("");
+    let (settings, _) = shared.settings();
+    let now = shared.now();
+    let records: Vec<_> = namespaces.iter().map(|namespace| shared.record(&namespace.name)).collect();
+    let counted = namespaces.iter().zip(&records).map(|(namespace, record)| Counted {
+        namespace,
+        record: record.as_deref().map(record_facts),
+        managed: !shared.managers.list(&namespace.name).is_empty(),
+    });
+    let census = census(counted, &facts, &settings, now);
+    Some(Observation { managers, census, now })
+}

@@ -1,0 +1,188 @@
+//! Keeps the record of every namespace that a cluster manager governs (`ManagedNamespace`), and carries out what the
+//! cluster manager's policies ask for.
+//!
+//! Watches `ClusterNamespaceManager`, `ManagedNamespace`, namespaces and `CoppiceConfig`: a change of a cluster manager or
+//! of the settings wakes every namespace, any other its own. `observe → plan → apply → report`, repeated while a step
+//! leads to the next.
+//!
+//! *Relies on*: status of `ManagedNamespace` being written by the operator alone (RBAC); the API server honouring uid and
+//! resourceVersion preconditions. *Guarantees*: nothing is done without a record that says who governs and since when; a
+//! namespace is deleted only after an intent in its record, and only if fresh reads of namespace, record, cluster managers
+//! and settings ask for it again. A spec is never written, except for creating a record that does not exist.
+//!
+//! Errors: a lost race is decided again at once; a failed step is written into status with its next attempt; anything else
+//! is retried with backoff by the queue.
+
+mod apply;
+mod observe;
+mod plan;
+mod report;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use coppice_api::names::CONFIG_NAME;
+use coppice_runtime::controller::Controller;
+use coppice_runtime::queue::{Queue, ReconcileResult};
+use coppice_runtime::store::Freshness;
+use coppice_runtime::watches::{Subscription, Watches};
+use tokio::time::Instant;
+
+use crate::cluster_manager::AllManagers;
+use crate::context::ControllerContext;
+use crate::namespace_manager::{CATCH_UP, RECOVERY};
+use apply::Applied;
+
+/// A chain of steps longer than this is broken up, so that no namespace keeps others waiting.
+const MAX_STEPS: usize = 12;
+
+/// The name of a namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NamespaceKey(Arc<str>);
+
+impl fmt::Display for NamespaceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The controller of `ManagedNamespace`.
+pub struct NamespaceRecords {
+    shared: Arc<ControllerContext>,
+    counts: Queue<AllManagers>,
+}
+
+impl NamespaceRecords {
+    /// The controller, on what all controllers share. What it writes is counted again: the cache has it before the watch,
+    /// which wakes nobody then.
+    pub fn new(shared: Arc<ControllerContext>, counts: Queue<AllManagers>) -> Self {
+        Self { shared, counts }
+    }
+}
+
+impl Controller for NamespaceRecords {
+    type Key = NamespaceKey;
+    const NAME: &'static str = "managednamespace";
+
+    fn subscribe(self: &Arc<Self>, watches: &Watches, queue: &Queue<NamespaceKey>) -> Vec<Subscription> {
+        let shared = &self.shared;
+        let wake_all = |this: &Arc<Self>| {
+            let (this, queue) = (Arc::clone(this), queue.clone());
+            move || this.all().into_iter().for_each(|key| queue.add(key))
+        };
+        // Status is written often, and decides nothing: only another spec, or a manager that comes or goes, wakes everybody.
+        let (wake, seen) = (wake_all(self), Mutex::new(BTreeMap::new()));
+        let managers = Arc::clone(shared);
+        let of_manager = move |_: &str, name: &str| {
+            let now = managers.cluster_managers.get("", name);
+            let now = now.map(|manager| (manager.uid.clone(), manager.generation, manager.terminating));
+            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            if now.as_ref() != seen.get(name) {
+                match now {
+                    Some(now) => seen.insert(name.to_owned(), now),
+                    None => seen.remove(name),
+                };
+                drop(seen);
+                wake();
+            }
+        };
+        let (wake, seen, configs) = (wake_all(self), Mutex::new(None), Arc::clone(shared));
+        let of_settings = move |_: &str, _: &str| {
+            let config = configs.configs.get("", CONFIG_NAME);
+            let now = config.map(|config| (config.uid.clone(), config.generation));
+            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            if *seen != now {
+                *seen = now;
+                drop(seen);
+                wake();
+            }
+        };
+        let (namespaces, of_namespace) = (Arc::clone(shared), queue.clone());
+        let of_namespace = move |_: &str, name: &str| {
+            if !namespaces.cluster_managers.is_empty() || namespaces.record(name).is_some() {
+                of_namespace.add(NamespaceKey(name.into()));
+            }
+        };
+        let of_record = queue.clone();
+        vec![
+            watches.subscribe(&shared.configs, of_settings),
+            watches.subscribe(&shared.namespaces, of_namespace),
+            watches.subscribe(&shared.cluster_managers, of_manager),
+            watches.subscribe(&shared.managed_namespaces, move |namespace, _| {
+                of_record.add(NamespaceKey(namespace.into()));
+            }),
+        ]
+    }
+
+    fn synced(&self) -> bool {
+        let synced = |freshness| !matches!(freshness, Freshness::NotSynced(_));
+        let shared = &self.shared;
+        synced(shared.configs.freshness())
+            && synced(shared.namespaces.freshness())
+            && synced(shared.cluster_managers.freshness())
+            && synced(shared.managed_namespaces.freshness())
+    }
+
+    /// Every namespace while there is a cluster manager; otherwise those that have a record.
+    fn all(&self) -> Vec<NamespaceKey> {
+        let shared = &self.shared;
+        if shared.cluster_managers.is_empty() {
+            let records = shared.managed_namespaces.keys();
+            return records.into_iter().map(|(namespace, _)| NamespaceKey(namespace.into())).collect();
+        }
+        shared.namespaces.keys().into_iter().map(|(_, name)| NamespaceKey(name.into())).collect()
+    }
+
+    async fn reconcile(self: Arc<Self>, key: NamespaceKey) -> ReconcileResult {
+        reconcile(&self.shared, &self.counts, &key.0).await
+    }
+
+    fn panicked(&self, key: &NamespaceKey, message: &str) {
+        report::panicked(&self.shared, &key.0, message);
+    }
+
+    fn resync(&self) {
+        report::count_phases(&self.shared);
+    }
+}
+
+/// Reconciles one namespace as far as possible, and returns when to reconcile it again.
+async fn reconcile(shared: &ControllerContext, counts: &Queue<AllManagers>, name: &str) -> ReconcileResult {
+    let Ok(permit) = shared.gate.permit() else { return ReconcileResult::Done };
+    let Some(mut observation) = observe::cached(shared, name) else { return ReconcileResult::Done };
+    if observation.behind() && shared.clients.backpressure.had_no_response_within(RECOVERY) {
+        // Nothing can be decided. To write that to records, and to revert it a moment later, helps nobody.
+        return ReconcileResult::At(Instant::now() + RECOVERY / 4);
+    }
+    for _ in 0..MAX_STEPS {
+        if let Some(error) = observation.record.as_ref().and_then(|record| record.status_error.as_ref()) {
+            // Status says what has been done: without it nothing can be decided, and it must not be overwritten.
+            report::status_not_understood(shared, &observation, error);
+            return ReconcileResult::Done;
+        }
+        let plan = plan::plan(&observation);
+        let (applied, batch) = apply::apply(shared, &permit, &observation, plan).await;
+        report::report(shared, &observation, &batch);
+        match applied {
+            Applied::Replan(record) => {
+                counts.add(AllManagers);
+                match observe::with(shared, name, record) {
+                    Some(newer) => observation = newer,
+                    None => return ReconcileResult::Done,
+                }
+            }
+            Applied::CheckAt(None) => return ReconcileResult::Done,
+            Applied::CheckAt(Some(at)) => return ReconcileResult::At(shared.instant(at)),
+            Applied::CacheBehind => return ReconcileResult::Retry { category: "behind", at_least: CATCH_UP },
+            Applied::Failed(error) => {
+                tracing::warn!(namespace = name, %error, "reconcile failed");
+                return ReconcileResult::Retry {
+                    category: "api",
+                    at_least: shared.clients.backpressure.remaining(),
+                };
+            }
+        }
+    }
+    ReconcileResult::At(Instant::now())
+}

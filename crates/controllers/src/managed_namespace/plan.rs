@@ -1,0 +1,21 @@
+//! Decides: `coppice_lifecycle::cluster::plan`.
+
+use coppice_kinds::{cluster_manager_facts, record_facts};
+use coppice_lifecycle::cluster::{self, ClusterObserved, RecordPlan};
+
+use super::observe::Observation;
+
+/// The plan for what was observed.
+pub(super) fn plan(observation: &Observation) -> RecordPlan {
+    let managers: Vec<_> = observation.managers.iter().map(|one| cluster_manager_facts(one)).collect();
+    let observed = ClusterObserved {
+        namespace: observation.namespace.as_deref().map_err(Clone::clone),
+        record: observation.record.as_deref().map(record_facts),
+        managers: &managers,
+        settings: &observation.settings,
+        budget: &observation.budget,
+        managed: observation.managed,
+        stale: observation.stale.clone(),
+    };
+    cluster::plan(&observed, observation.at)
+}

@@ -1,0 +1,106 @@
+//! Reports what happened: Events, metrics, logs.
+
+use coppice_api::steps::{Action, Intent};
+use coppice_api::{NamespacePhase, Reason};
+use coppice_kinds::ManagedNamespaces;
+use coppice_lifecycle::plan::PlannedEvent;
+use k8s_openapi::api::core::v1::ObjectReference;
+
+use super::apply::EventBatch;
+use super::observe::Observation;
+use crate::context::ControllerContext;
+use crate::reference::reference;
+
+/// Reports what a reconcile did.
+pub(super) fn report(shared: &ControllerContext, observation: &Observation, batch: &EventBatch) {
+    let deletes = batch.intent.as_ref().is_some_and(|intent| intent.action == Action::Delete);
+    let Some(record) = &observation.record else { return };
+    let manager = record.status.manager.as_ref().map_or("", |manager| &manager.name);
+    for note in &batch.events {
+        log(observation, manager, note, batch.intent.as_ref());
+        count(shared, note, batch.intent.as_ref());
+        let action = batch.intent.as_ref().map_or("Manage", |i| i.action.as_str());
+        let publish = |about, message: &str| {
+            shared.events.publish(about, note.warning, note.reason.as_str(), action, message);
+        };
+        // Events about the record are in its namespace: one that is about to be deleted takes them along, and takes no more.
+        if !(deletes && matches!(note.reason, Reason::PolicyFired | Reason::NamespaceDeleted)) {
+            publish(reference::<ManagedNamespaces>(record), &note.message);
+        }
+        if deletes || matches!(note.reason, Reason::DeletionAnnounced | Reason::NoticeWithdrawn) {
+            // About the Namespace, and so kept in `default`: somebody may ask when the namespace is gone.
+            let message = format!("ClusterNamespaceManager {manager}: {}", note.message);
+            publish(namespace_reference(observation), &message);
+        }
+    }
+}
+
+/// Reports that a record is left alone because its status was written by another version.
+pub(super) fn status_not_understood(shared: &ControllerContext, observation: &Observation, error: &str) {
+    let Some(record) = &observation.record else { return };
+    let reason = Reason::UnsupportedStatus;
+    let message = format!("{error}; nothing is done: run the version of Coppice that wrote it");
+    tracing::error!(namespace = %observation.name, "its record: {message}");
+    shared.lifecycle_metrics.blocked(reason.as_str());
+    let about = reference::<ManagedNamespaces>(record);
+    shared.events.publish(about, true, reason.as_str(), "Manage", &message);
+}
+
+/// Reports that working on a namespace ended in a panic: contained, counted by the queue, and retried.
+pub(super) fn panicked(shared: &ControllerContext, name: &str, message: &str) {
+    let Some(record) = shared.record(name) else { return };
+    let note = format!("a bug in Coppice stopped the work on this namespace; it is tried again: {message}");
+    let about = reference::<ManagedNamespaces>(&record);
+    shared.events.publish(about, true, Reason::ReconcilePanicked.as_str(), "Manage", &note);
+}
+
+fn log(observation: &Observation, manager: &str, note: &PlannedEvent, intent: Option<&Intent>) {
+    let uid = observation.namespace.as_ref().map_or("", |namespace| &namespace.uid);
+    let evidence = intent.map(|i| format!("{:?}", i.evidence)).unwrap_or_default();
+    let id = intent.map_or("", |i| i.id.as_str());
+    if note.warning {
+        tracing::warn!(
+            namespace = %observation.name, cluster_manager = manager, namespace_uid = uid,
+            decision = id, evidence, reason = %note.reason, "{}", note.message
+        );
+    } else {
+        tracing::info!(
+            namespace = %observation.name, cluster_manager = manager, namespace_uid = uid,
+            decision = id, evidence, reason = %note.reason, "{}", note.message
+        );
+    }
+}
+
+fn count(shared: &ControllerContext, note: &PlannedEvent, intent: Option<&Intent>) {
+    let Some(intent) = intent.filter(|_| note.reason == Reason::NamespaceDeleted) else { return };
+    shared.lifecycle_metrics.firing(intent.action.as_str(), note.reason.as_str());
+    let due = intent.evidence.get("due").and_then(|due| due.parse::<jiff::Timestamp>().ok());
+    if let Some(due) = due {
+        let late = shared.now().duration_since(due);
+        shared.lifecycle_metrics.firing_lateness(intent.action.as_str(), late);
+    }
+}
+
+fn namespace_reference(observation: &Observation) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Namespace".to_owned()),
+        name: Some(observation.name.to_string()),
+        uid: observation.namespace.as_ref().ok().map(|namespace| namespace.uid.clone()),
+        ..ObjectReference::default()
+    }
+}
+
+/// Counts governed namespaces by phase, for metrics.
+pub(super) fn count_phases(shared: &ControllerContext) {
+    let mut counts = std::collections::BTreeMap::new();
+    shared.managed_namespaces.for_each(|record| {
+        if let Some(phase) = record.status.phase {
+            *counts.entry(phase).or_insert(0usize) += 1;
+        }
+    });
+    for phase in NamespacePhase::ALL {
+        let count = counts.get(&phase).copied().unwrap_or(0);
+        shared.lifecycle_metrics.managed_namespaces(phase.as_str(), count);
+    }
+}

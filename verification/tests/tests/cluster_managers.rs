@@ -1,0 +1,228 @@
+//! What a `ClusterNamespaceManager` does, seen from outside: on a real API server, by the real operator.
+
+use anyhow::{Context as _, ensure};
+use coppice_plane::ADMIN;
+use coppice_tests::{TestCluster, condition, on_shared_plane};
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::lifecycle::effective_delete;
+
+type Test = anyhow::Result<()>;
+
+/// Selects what begins with `cluster-`, without one of them.
+const MANAGER: &str = "{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {name: ci}, spec: \
+                       {selector: {names: ['cluster-*'], exclude: [cluster-other]}, settle: 4s, ttl: {after: 1s}, policies: \
+                       [{name: end, when: {phase: {in: [Stale]}}, then: {delete: {notice: 3s}}}]}}";
+
+/// Waits until the record of a namespace is about its spec, and as described.
+async fn record(
+    test_cluster: &TestCluster,
+    namespace: &str,
+    what: &str,
+    is: impl Fn(&Value) -> bool,
+) -> anyhow::Result<Value> {
+    let wanted = async || {
+        let record = test_cluster.get("mns", namespace, "coppice").await.ok()??;
+        let current = record["status"]["observedGeneration"] == record["metadata"]["generation"];
+        (current && is(&record["status"])).then_some(record)
+    };
+    let found = test_cluster.until(&format!("the record of {namespace} says {what}"), wanted).await;
+    let now = test_cluster.get("mns", namespace, "coppice").await;
+    found.with_context(|| format!("it is {now:#?}"))
+}
+
+/// The same for the reason of what comes next.
+async fn waits_for(test_cluster: &TestCluster, namespace: &str, reason: &str) -> anyhow::Result<Value> {
+    record(test_cluster, namespace, reason, |status| status["next"]["reason"] == reason).await
+}
+
+/// Waits until the status of the manager counts so.
+async fn counted(
+    test_cluster: &TestCluster,
+    what: &str,
+    is: impl Fn(&Value) -> bool,
+) -> anyhow::Result<Value> {
+    let wanted = async || {
+        let manager = test_cluster.get("cnsman", "", "ci").await.ok()??;
+        (condition(&manager, "Ready")["status"] == "True" && is(&manager["status"])).then_some(manager)
+    };
+    let found = test_cluster.until(&format!("the cluster manager counts {what}"), wanted).await;
+    let now = test_cluster.get("cnsman", "", "ci").await;
+    found.with_context(|| format!("it is {now:#?}"))
+}
+
+#[test]
+fn observing_shows_what_enforcing_does_after_settle_and_notice() -> Test {
+    on_shared_plane(async |test_cluster, _| {
+        let uid = test_cluster.namespace("cluster-due").await?;
+        let protected = "{apiVersion: v1, kind: Namespace, metadata: {name: cluster-dear, labels: \
+                         {coppice.dev/protected: ''}}}";
+        test_cluster.apply(protected).await?;
+        for name in ["cluster-held", "cluster-other"] {
+            test_cluster.namespace(name).await?;
+        }
+        // Whoever creates a namespace may create its record, too.
+        let held = "{apiVersion: coppice.dev/v1alpha1, kind: ManagedNamespace, metadata: {name: coppice, namespace: \
+                    cluster-held}, spec: {hold: {until: '2099-01-01T00:00:00Z', reason: debugging}}}";
+        test_cluster.apply(held).await?;
+
+        test_cluster.apply(MANAGER).await?;
+        let is_due = |status: &Value| status["phase"] == "Stale" && status["next"]["reason"] == "Observing";
+        let observed = record(test_cluster, "cluster-due", "that it would be deleted", is_due).await?;
+        let next = &observed["status"]["next"];
+        ensure!(next["action"] == "delete" && next["policy"] == "end" && next["due"].is_string(), "{next:#}");
+        waits_for(test_cluster, "cluster-dear", "NamespaceProtected").await?;
+        waits_for(test_cluster, "cluster-held", "Held").await?;
+        let manager = counted(test_cluster, "what is due", |status| status["enforce"]["due"] == 1).await?;
+        let enforce = json!({"due": 1, "policies": [{"name": "end", "due": 1}], "sample": ["cluster-due"]});
+        ensure!(manager["status"]["enforce"] == enforce, "{manager:#}");
+        let namespaces = json!({"selected": 3, "governed": 3, "recorded": 3});
+        ensure!(manager["status"]["namespaces"] == namespaces, "{manager:#}");
+        ensure!(test_cluster.get("mns", "cluster-other", "coppice").await?.is_none(), "it is excluded");
+        let shown = test_cluster.kubectl(ADMIN, &["get", "mns", "-n", "cluster-due", "--no-headers"]).await?;
+        ensure!(shown.split_whitespace().take(2).eq(["coppice", "Stale"]), "{shown}");
+        let ours = |name: &str| name.starts_with("cluster-");
+        ensure!(!test_cluster.namespace_deletes()?.iter().any(|e| ours(&e.name)), "it only observes");
+        ensure!(observed["status"]["notice"].is_null(), "{observed:#}");
+
+        test_cluster.patch("cnsman", "", "ci", r#"{"spec":{"mode":"Enforce"}}"#).await?;
+        test_cluster.deleted("cluster-due", &uid).await?;
+        let delete = effective_delete(test_cluster, "cluster-due").await?;
+        let audit = test_cluster.plane.audit()?;
+        let switched = audit.iter().rfind(|e| e.verb == "patch" && e.resource == "clusternamespacemanagers");
+        let waited =
+            delete.received.duration_since(switched.context("the switch is not in the audit log")?.received);
+        ensure!(
+            waited >= SignedDuration::from_secs(7),
+            "deleted {waited} after the switch: settle and notice take 7 s"
+        );
+        let announced = test_cluster.events("default", "cluster-due", "DeletionAnnounced").await?;
+        ensure!(
+            announced.iter().any(|note| note.starts_with("ClusterNamespaceManager ci: ")),
+            "{announced:?}"
+        );
+
+        let decision = delete.user_agent.split_once("(decision ").map(|(_, id)| id.trim_end_matches(')'));
+        let decision = decision.context("the DELETE names no decision")?;
+        let complete = async || {
+            let record = test_cluster.get("delns", "", decision).await.ok()??;
+            (record["status"]["phase"] == "Deleted").then_some(record)
+        };
+        let remains = test_cluster.until("its record says that it is gone", complete).await?;
+        let said = ["managerKind", "manager", "policy", "reason"].map(|field| remains["spec"][field].clone());
+        ensure!(said == ["ClusterNamespaceManager", "ci", "end", "TtlElapsed"], "{remains:#}");
+
+        counted(test_cluster, "nothing that is due", |status| status["enforce"]["due"] == 0).await?;
+        waits_for(test_cluster, "cluster-dear", "NamespaceProtected").await?;
+        waits_for(test_cluster, "cluster-held", "Held").await?;
+        let deletes = test_cluster.namespace_deletes()?;
+        let others = deletes.iter().find(|e| ours(&e.name) && e.name != "cluster-due");
+        ensure!(others.is_none(), "{others:?}");
+        Ok(())
+    })
+}
+
+/// Specs of cluster managers that the API server refuses, and a part of the sentence with which it does.
+const REFUSED: &[(&str, &str)] = &[
+    ("{selector: {}}", "select by names or labels"),
+    ("{selector: {exclude: [a]}}", "select by names or labels"),
+    ("{selector: {names: []}}", "should have at least 1 items"),
+    ("{selector: {names: ['Ci_*']}}", "anything else would select nothing"),
+    ("{selector: {names: [a], labels: {}}}", "an empty selector is not accepted"),
+    ("{mode: Delete, selector: {names: [a]}}", "Unsupported value"),
+    ("{selector: {names: [a]}, settle: 300}", "write a duration with a unit"),
+    ("{selector: {names: [a]}, ttl: {after: 0s}}", "zero is not accepted here"),
+    ("{selector: {names: [a]}, ttl: {}}", "after: Required"),
+    (
+        "{selector: {names: [a]}, policies: [{name: p, when: {phase: {in: [Stale]}}, then: {delete: {}}}]}",
+        "which no namespace has without a ttl",
+    ),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {}, then: {delete: {}}}]}",
+        "write exactly one condition",
+    ),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {phase: {in: [Stale]}}, then: {}}]}",
+        "write exactly one action",
+    ),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {phase: {in: []}}, then: {delete: {}}}]}",
+        "should have at least 1 items",
+    ),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {phase: {in: [Failed]}}, then: {delete: {}}}]}",
+        "Unsupported value",
+    ),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [\
+         {name: p, when: {phase: {in: [Stale]}}, then: {delete: {}}}, {name: p, when: {phase: {in: [Stale]}}, then: {delete: {}}}]}",
+        "Duplicate value",
+    ),
+    ("{selector: {names: [a], namess: [b]}}", "unknown field"),
+];
+
+#[test]
+fn a_cluster_manager_that_cannot_be_meant_is_refused_with_advice() -> Test {
+    on_shared_plane(async |test_cluster, _| {
+        let object = |kind: &str, metadata: &str, spec: &str| {
+            format!("{{apiVersion: coppice.dev/v1alpha1, kind: {kind}, metadata: {metadata}, spec: {spec}}}")
+        };
+        let mut wrong = Vec::new();
+        for (spec, sentence) in REFUSED {
+            match test_cluster.apply(&object("ClusterNamespaceManager", "{name: bad}", spec)).await {
+                Ok(_) => wrong.push(format!("{spec}: accepted")),
+                Err(error) if error.to_string().contains(sentence) => {}
+                Err(error) => wrong.push(format!("{spec}: {error}")),
+            }
+        }
+        ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+        for (metadata, spec, sentence) in [
+            (
+                "{name: other, namespace: default}",
+                "{}",
+                "there is one ManagedNamespace in a namespace, named coppice",
+            ),
+            ("{name: coppice, namespace: default}", "{hold: {until: tomorrow}}", "an instant with its zone"),
+            ("{name: coppice, namespace: default}", "{extendUntil: {}}", "at: Required"),
+        ] {
+            let refused = test_cluster.apply(&object("ManagedNamespace", metadata, spec)).await.err();
+            let refused = refused.map(|error| error.to_string()).unwrap_or_default();
+            ensure!(refused.contains(sentence), "{spec}: {refused}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_manager_and_a_cluster_manager_that_are_due_together_delete_once() -> Test {
+    on_shared_plane(async |test_cluster, _| {
+        let uid = test_cluster.namespace("two-sources").await?;
+        #[allow(clippy::disallowed_methods, reason = "they are to be due together, during the test")]
+        let due = jiff::Timestamp::now() + SignedDuration::from_secs(12);
+        let cluster_manager = "{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {name: two}, spec: \
+                               {mode: Enforce, selector: {names: [two-sources]}, settle: 1s, ttl: {after: 1s}, policies: \
+                               [{name: end, when: {phase: {in: [Stale]}}, then: {delete: {}}}]}}";
+        let record = format!(
+            "{{apiVersion: coppice.dev/v1alpha1, kind: ManagedNamespace, metadata: {{name: coppice, namespace: two-sources}}, \
+             spec: {{extendUntil: {{at: '{due:.0}'}}}}}}"
+        );
+        test_cluster.apply(&record).await?;
+        test_cluster.apply(cluster_manager).await?;
+        let manager = format!(
+            "{{policies: [{{name: end, when: {{ttl: {{until: '{due:.0}'}}}}, then: {{delete: {{}}}}}}]}}"
+        );
+        test_cluster.manager("two-sources", "m", &manager).await?;
+        test_cluster.deleted("two-sources", &uid).await?;
+        let about = |e: &&coppice_plane::AuditEvent| e.name == "two-sources" && e.succeeded();
+        let deletes = test_cluster.namespace_deletes()?;
+        ensure!(deletes.iter().filter(about).count() <= 1, "{deletes:?}");
+        // Each decision that came to a record says in the end what became of the namespace.
+        let complete = async || {
+            let records = test_cluster.list("delns", "").await.ok()?;
+            let mut about = records.iter().filter(|record| record["spec"]["uid"] == uid.as_str());
+            about.all(|record| record["status"]["phase"] == "Deleted").then_some(())
+        };
+        test_cluster.until("the records say that it is gone", complete).await
+    })
+}
