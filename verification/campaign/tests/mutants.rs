@@ -12,6 +12,7 @@ use coppice_campaign::oracle::rule::{
     PRECONDITIONS, PROTECTED, QUIET, RECORDED, SHARE,
 };
 use coppice_campaign::run::{RunPlan, run, run_without};
+use coppice_campaign::suite::cluster::rule::{GOVERNED, OBSERVES};
 use coppice_campaign::suite::lifecycle::rule::{
     HELD, INITIAL_DELAY, JOBS, ORIGINAL_REPLICAS, PODS, SELECTED, SETTLE, SUSPENDED, TTL,
 };
@@ -25,7 +26,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 45] = [
+const CASES: [(Mutant, &str, Rule); 53] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -71,6 +72,14 @@ const CASES: [(Mutant, &str, Rule); 45] = [
     (Mutant::OutcomeBeforeEffect, "ttl-fires", INTENT_FIRST),
     (Mutant::StatusEveryLoop, "ttl-fires", QUIET),
     (Mutant::Polling, "ttl-fires", QUIET),
+    (Mutant::ObserveIgnored, "cluster-observed", OBSERVES),
+    (Mutant::GovernedSettleIgnored, "cluster-settles", GOVERNED),
+    (Mutant::ExtensionIgnored, "cluster-extended", TTL),
+    (Mutant::HoldIgnored, "cluster-held", HELD),
+    (Mutant::SuspendIgnored, "cluster-suspended", SUSPENDED),
+    (Mutant::NoticeSkipped, "cluster-announced", NOTICE),
+    (Mutant::ProtectionIgnored, "cluster-enforced", PROTECTED),
+    (Mutant::DeletionNotRecorded, "cluster-enforced", RECORDED),
 ];
 
 /// A scenario without faults, then with faults by chance.

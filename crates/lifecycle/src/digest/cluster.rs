@@ -36,7 +36,7 @@ pub(crate) fn digest(spec: &ClusterNamespaceManagerSpec) -> String {
     for one in policies {
         out.within("policy", |out| policy(out, one));
     }
-    format!("{VERSION}{}", hex(shorten(&out.0)))
+    format!("{VERSION}{}", hex(&shorten(&out.0)))
 }
 
 fn policy(out: &mut Encoder, policy: &ClusterPolicy) {

@@ -35,6 +35,50 @@ pub fn change_manager(namespace: &str, spec: &Value) -> Request {
     Request::patch(&path, "application/merge-patch+json", &json!({ "spec": spec }))
 }
 
+/// The path of cluster managers.
+const CLUSTER_MANAGERS: &str = "/apis/coppice.dev/v1alpha1/clusternamespacemanagers";
+
+/// Creates a cluster manager.
+pub fn cluster_manager(name: &str, spec: &Value) -> Request {
+    let object = json!({
+        "apiVersion": "coppice.dev/v1alpha1", "kind": "ClusterNamespaceManager",
+        "metadata": { "name": name }, "spec": spec,
+    });
+    Request::post(CLUSTER_MANAGERS, &object)
+}
+
+/// Changes the spec of a cluster manager by a merge patch.
+pub fn change_cluster_manager(name: &str, spec: &Value) -> Request {
+    let path = format!("{CLUSTER_MANAGERS}/{name}");
+    Request::patch(&path, "application/merge-patch+json", &json!({ "spec": spec }))
+}
+
+/// Deletes a cluster manager.
+pub fn delete_cluster_manager(name: &str) -> Request {
+    Request::delete(&format!("{CLUSTER_MANAGERS}/{name}"))
+}
+
+/// Creates the record of a namespace, as its users may.
+pub fn namespace_record(namespace: &str, spec: &Value) -> Request {
+    let object = json!({
+        "apiVersion": "coppice.dev/v1alpha1", "kind": "ManagedNamespace",
+        "metadata": { "name": "coppice", "namespace": namespace }, "spec": spec,
+    });
+    Request::post(&format!("/apis/coppice.dev/v1alpha1/namespaces/{namespace}/managednamespaces"), &object)
+}
+
+/// Changes the spec of the record of a namespace by a merge patch.
+pub fn change_record(namespace: &str, spec: &Value) -> Request {
+    let path = format!("/apis/coppice.dev/v1alpha1/namespaces/{namespace}/managednamespaces/coppice");
+    Request::patch(&path, "application/merge-patch+json", &json!({ "spec": spec }))
+}
+
+/// The record of a namespace; null if it is not there.
+pub fn record_of(server: &Server, namespace: &str) -> Value {
+    let record = server.object("coppice.dev", "managednamespaces", namespace, "coppice");
+    record.map_or(Value::Null, |record| (**record).clone())
+}
+
 /// The settings, as they are at the beginning unless a scenario says otherwise.
 pub fn config(spec: &Value) -> Request {
     let object = json!({

@@ -1,6 +1,7 @@
 //! What a part of Coppice brings to the campaigns. Each suite is a folder here with `scenarios`, `oracle` and `digests.txt`, and a
 //! line in [`ALL`]; everything outside of that folder works on suites and knows none.
 
+pub mod cluster;
 pub mod lifecycle;
 pub mod sample;
 
@@ -16,7 +17,7 @@ use jiff::SignedDuration;
 use crate::oracle::{DestructiveStep, EndState, Findings, History};
 
 /// Every suite.
-pub const ALL: &[Suite] = &[lifecycle::SUITE, sample::SUITE];
+pub const ALL: &[Suite] = &[lifecycle::SUITE, cluster::SUITE, sample::SUITE];
 
 /// What people do, which programs run meanwhile, and how that is judged.
 #[derive(Clone, Copy)]

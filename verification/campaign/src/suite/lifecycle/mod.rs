@@ -8,6 +8,7 @@ use std::sync::Arc;
 use coppice_sim::Operator;
 
 pub(super) use self::oracle::end;
+pub(super) use self::oracle::evidence::matches;
 pub use self::oracle::rule;
 pub use self::scenarios::wrong_input;
 use super::Suite;

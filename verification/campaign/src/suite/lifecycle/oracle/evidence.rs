@@ -83,7 +83,7 @@ fn owner(pod: &Value) -> Option<&str> {
 }
 
 /// Whether a selector, null for none, selects what has these labels.
-pub(super) fn matches(selector: &Value, labels: &Value) -> bool {
+pub(in crate::suite) fn matches(selector: &Value, labels: &Value) -> bool {
     let wanted = selector["matchLabels"].as_object().into_iter().flatten();
     let required = selector["matchExpressions"].as_array().into_iter().flatten();
     wanted.into_iter().all(|(key, value)| labels[key] == *value)

@@ -1,7 +1,7 @@
 //! Judges what becomes of namespaces with managers: whether a policy asked for each destructive step, and how a run ends.
 
 pub(in crate::suite) mod end;
-mod evidence;
+pub(super) mod evidence;
 mod firings;
 mod justified;
 pub mod rule;

@@ -1,0 +1,29 @@
+//! The operator and cluster managers: who governs a namespace, and what its policies do to it.
+
+mod oracle;
+mod scenarios;
+
+use std::sync::Arc;
+
+use coppice_sim::Operator;
+
+pub use self::oracle::rule;
+use super::Suite;
+
+/// The suite.
+pub const SUITE: Suite = Suite {
+    name: "cluster",
+    about: "the operator, and the cluster managers",
+    programs: || vec![Arc::new(Operator::default())],
+    scenarios: scenarios::all,
+    small: scenarios::small,
+    apart: Vec::new,
+    rules: oracle::check,
+    end_state: oracle::end::end_state,
+    end_lines: oracle::end::lines,
+    effects: oracle::end::effects,
+    one_place_in: 11,
+    fixed_seeds: 1000,
+    fresh_seeds: 200,
+    digests: "src/suite/cluster/digests.txt",
+};

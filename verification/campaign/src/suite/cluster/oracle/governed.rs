@@ -1,0 +1,139 @@
+//! Whether a cluster manager asked for a deletion when it was sent, judged more simply than the operator does.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use coppice_sim::run::RunRecord;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::rule::{GOVERNED, HELD, OBSERVES, SUSPENDED, TTL};
+use crate::oracle::notice::{self, RESOLUTION, span};
+use crate::oracle::rule::{ONCE, REQUESTED};
+use crate::oracle::{Broken, DestructiveStep, Findings, History, instant};
+use crate::suite::lifecycle::matches;
+
+/// A decision may rest on what was read so long before its request is sent: two seconds (H3), and what it takes to send it.
+const READ: Duration = Duration::from_millis(2200);
+pub(super) fn check(
+    record: &RunRecord<'_>,
+    history: &History,
+    steps: &[DestructiveStep<'_>],
+    found: &mut Findings,
+) {
+    // Deletions are all that a cluster manager does, and a record goes with its namespace.
+    for record in history.all("managednamespaces").flatten().filter_map(|(_, record)| record.as_deref()) {
+        if record["status"]["firings"].as_i64() > Some(1) {
+            found.add(ONCE, &format!("{} was deleted more than once", record["metadata"]["namespace"]));
+        }
+    }
+    for step in steps {
+        let revisions = history.revisions_between(step.done.sent.saturating_sub(READ), step.done.sent);
+        let mut last = found.require(REQUESTED, false, || "no cluster manager governs it".to_owned());
+        for revision in revisions {
+            last = justified(record, history, step, revision, found);
+            if last.is_ok() {
+                break;
+            }
+        }
+        if let Err((rule, why)) = last {
+            found.add(rule, &format!("{}, but {why}", step.what()));
+        }
+    }
+}
+
+/// The cluster manager that governs a namespace at a revision.
+fn governing<'a>(history: &'a History, namespace: &str, revision: u64) -> Option<&'a Value> {
+    let object = history.at("namespaces", "", namespace, revision)?;
+    let labels = &object["metadata"]["labels"];
+    let managers = history.list("clusternamespacemanagers", "", revision).into_iter();
+    let selecting = managers.filter(|manager| selects(&manager["spec"]["selector"], namespace, labels));
+    let winner = selecting.max_by_key(|manager| {
+        let (spec, selector) = (&manager["spec"], &manager["spec"]["selector"]);
+        let more_specific = (selector["labels"].is_object(), selector["names"].is_array());
+        let name = Reverse(manager["metadata"]["name"].as_str().unwrap_or_default());
+        (spec["mode"] == "Enforce", spec["priority"].as_i64().unwrap_or(0), more_specific, name)
+    });
+    winner.map(|manager| &**manager)
+}
+
+fn selects(selector: &Value, name: &str, labels: &Value) -> bool {
+    // Patterns of the scenarios: a star at the beginning or at the end.
+    let glob = |pattern: &Value| match pattern.as_str().unwrap_or_default() {
+        prefix if prefix.ends_with('*') => name.starts_with(prefix.trim_end_matches('*')),
+        suffix => suffix.strip_prefix('*').map_or(suffix == name, |suffix| name.ends_with(suffix)),
+    };
+    selector["names"].as_array().is_none_or(|names| names.iter().any(glob))
+        && !selector["exclude"].as_array().into_iter().flatten().any(glob)
+        && (selector["labels"].is_null() || matches(&selector["labels"], labels))
+}
+
+/// Whether the cluster managers, as they were at a revision, justify the step at the time at which it was sent.
+fn justified(
+    record: &RunRecord<'_>,
+    history: &History,
+    step: &DestructiveStep<'_>,
+    revision: u64,
+    found: &Findings,
+) -> Result<(), Broken> {
+    let nobody = || "no cluster manager selects it".to_owned();
+    let Some(manager) = governing(history, step.namespace, revision) else {
+        return found.require(REQUESTED, false, nobody);
+    };
+    let (spec, now) = (&manager["spec"], step.now(record));
+    found.require(SUSPENDED, spec["suspend"] != true, || "its cluster manager is suspended".to_owned())?;
+    let user = history.at("managednamespaces", step.namespace, "coppice", revision);
+    let user = user.map_or(&Value::Null, |record| &record["spec"]);
+    let held = instant(&user["hold"]["until"]).is_some_and(|until| now < until);
+    found.require(HELD, !held, || "it is held".to_owned())?;
+    let policies = spec["policies"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let named = |policy: &&Value| step.intent.is_none_or(|intent| intent["policy"] == policy["name"]);
+    let Some(policy) = policies.iter().find(named) else {
+        return found.require(REQUESTED, false, || "no policy says so".to_owned());
+    };
+    let acts = spec["mode"] == "Enforce" && policy["mode"] != "Observe";
+    found.require(OBSERVES, acts, || "its policy only observes".to_owned())?;
+    let namespace = history.at("namespaces", "", step.namespace, revision);
+    let created =
+        namespace.and_then(|n| instant(&n["metadata"]["creationTimestamp"])).unwrap_or(Timestamp::MAX);
+    let own = created.saturating_add(span(&spec["ttl"]["after"])).unwrap_or(Timestamp::MAX);
+    let due = instant(&user["extendUntil"]["at"]).map_or(own, |extended| own.max(extended));
+    found.require(TTL, now >= due, || format!("its time ends at {due}, and it was {now}"))?;
+    settled(history, step, (manager, revision), found)?;
+    let nothing = Value::Null;
+    let noticed =
+        history.at("managednamespaces", step.namespace, "coppice", revision).map_or(&nothing, |r| &**r);
+    let notice = span(&policy["then"]["delete"]["notice"]);
+    notice::has_run((record, history), ("managednamespaces", noticed), (&policy["name"], notice), now, found)
+}
+
+/// Whether the same spec of the same manager governed the same namespace for as long as it says.
+fn settled(
+    history: &History,
+    step: &DestructiveStep<'_>,
+    (manager, revision): (&Value, u64),
+    found: &Findings,
+) -> Result<(), Broken> {
+    let settle = span(&manager["spec"]["settle"]).checked_sub(RESOLUTION).unwrap_or_default();
+    let from = step.done.sent.saturating_sub(Duration::try_from(settle).unwrap_or_default());
+    let mut then = history.revisions_between(from, step.done.sent).take_while(|then| *then <= revision);
+    let uid = history.uid_of(step.namespace, revision);
+    let broken = then.find(|then| {
+        let same = |other: &Value| {
+            other["metadata"]["uid"] == manager["metadata"]["uid"]
+                && without_suspend(&other["spec"]) == without_suspend(&manager["spec"])
+        };
+        history.uid_of(step.namespace, *then) != uid
+            || !governing(history, step.namespace, *then).is_some_and(same)
+    });
+    found.require(GOVERNED, broken.is_none(), || {
+        let at = broken.map(|revision| history.time_of(revision)).unwrap_or_default();
+        format!("at {at:?} it was governed in another way, and settle is {}", manager["spec"]["settle"])
+    })
+}
+
+fn without_suspend(spec: &Value) -> Value {
+    let mut spec = spec.clone();
+    spec.as_object_mut().map(|fields| fields.remove("suspend"));
+    spec
+}

@@ -1,0 +1,19 @@
+//! Judges what becomes of namespaces under cluster managers.
+
+pub(super) mod end;
+mod governed;
+pub mod rule;
+
+use coppice_sim::run::RunRecord;
+
+use crate::oracle::{DestructiveStep, Findings, History};
+
+/// Notes what broke the rules about cluster managers.
+pub(super) fn check(
+    record: &RunRecord<'_>,
+    history: &History,
+    steps: &[DestructiveStep<'_>],
+    found: &mut Findings,
+) {
+    governed::check(record, history, steps, found);
+}
