@@ -1,5 +1,8 @@
 //! Metrics about managers, steps and the budget. Every label value is a word from the source.
 
+use coppice_api::Reason;
+use coppice_api::manager::NextStep;
+use coppice_api::reason::Place;
 use coppice_runtime::metrics::Metrics;
 use jiff::SignedDuration;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -134,6 +137,17 @@ impl LifecycleMetrics {
         self.blocked.get_or_create(&ByReason { reason }).inc();
     }
 
+    /// What comes next was written into a status: counts a step that is held back, once it starts to be. Which reasons hold
+    /// steps back is in their table.
+    pub fn newly_blocked(&self, before: Option<&NextStep>, after: Option<&NextStep>) {
+        let reason = |next: Option<&NextStep>| Reason::parse(&next?.reason);
+        if let Some(now) = reason(after).filter(|now| reason(before) != Some(*now))
+            && now.places().contains(&Place::Blocked)
+        {
+            self.blocked(now.as_str());
+        }
+    }
+
     /// An attempt to deliver a webhook has ended.
     pub fn webhook_attempt(&self, result: &'static str) {
         self.webhook_attempts.get_or_create(&ByResult { result }).inc();
@@ -171,7 +185,11 @@ mod tests {
         metrics.deleted_namespaces("Deleted", 3);
         metrics.firing("delete", "done");
         metrics.firing_lateness("delete", SignedDuration::from_secs(3));
-        metrics.blocked("Paused");
+        let next = |reason: &str| NextStep { reason: reason.to_owned(), ..NextStep::default() };
+        let (running, paused) = (next("TtlRunning"), next("Paused"));
+        for (before, after) in [(None, &running), (Some(&running), &paused), (Some(&paused), &paused)] {
+            metrics.newly_blocked(before, Some(after));
+        }
         metrics.webhook_attempt("delivered");
         metrics.governor(4, 100);
         metrics.breaker_open(&["jobs", "pods"], Some("pods"), false);
@@ -204,5 +222,31 @@ mod tests {
         }
         metrics.breaker_open(&["jobs", "pods"], Some("secrets"), true);
         assert!(registry.encode().contains("coppice_breaker_open{source=\"other\"} 1"));
+    }
+
+    #[test]
+    fn whatever_stops_a_step_is_counted_once() {
+        let next = |reason: Reason| NextStep { reason: reason.to_string(), ..NextStep::default() };
+        let (registry, active) = (Metrics::new("test"), next(Reason::Watching));
+        let metrics = LifecycleMetrics::new(&registry);
+        let count = |reason: Reason| {
+            let line = format!("coppice_blocked_total{{reason=\"{reason}\"}} ");
+            let text = registry.encode();
+            text.lines().find_map(|l| l.strip_prefix(&line).map(str::to_owned))
+        };
+        for reason in [Reason::Paused, Reason::BreakerOpen, Reason::BudgetSpent, Reason::SettingsMissing] {
+            let blocked = next(reason);
+            metrics.newly_blocked(None, Some(&blocked));
+            metrics.newly_blocked(Some(&active), Some(&blocked));
+            metrics.newly_blocked(Some(&blocked), Some(&blocked));
+            metrics.newly_blocked(Some(&blocked), Some(&active));
+            assert_eq!(count(reason).as_deref(), Some("2"), "{reason}");
+        }
+        metrics.newly_blocked(Some(&next(Reason::Paused)), Some(&next(Reason::Stale)));
+        assert_eq!(count(Reason::Stale).as_deref(), Some("1"));
+        for reason in [Reason::InProgress, Reason::Held, Reason::NoticeRunning, Reason::Retrying] {
+            metrics.newly_blocked(Some(&active), Some(&next(reason)));
+            assert_eq!(count(reason), None, "{reason}: nothing stops it");
+        }
     }
 }

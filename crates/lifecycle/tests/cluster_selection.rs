@@ -193,8 +193,8 @@ fn each_manager_is_counted_what_it_selects_governs_and_finds_due() {
         since: at(0),
     };
     let status = ManagedNamespaceStatus { manager: Some(manager), ..ManagedNamespaceStatus::default() };
-    let hold = serde_yaml::from_str("{hold: {until: '1970-01-01T00:05:00Z'}}").unwrap();
-    let (free, held): (ManagedNamespaceSpec, ManagedNamespaceSpec) = (ManagedNamespaceSpec::default(), hold);
+    let spec = serde_yaml::from_str("{hold: {until: '1970-01-01T00:05:00Z'}}").unwrap();
+    let (free, held): (ManagedNamespaceSpec, ManagedNamespaceSpec) = (ManagedNamespaceSpec::default(), spec);
     let record =
         |spec| RecordFacts { uid: "r", generation: 1, terminating: false, spec: Ok(spec), status: &status };
     let protected = [("coppice.dev/protected", "")];

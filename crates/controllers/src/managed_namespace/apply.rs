@@ -285,7 +285,11 @@ async fn save(
     let result = write::status::<ManagedNamespaces>(&shared.clients, permit, record, status).await;
     shared.metrics.status_written(result.is_ok());
     match &result {
-        Ok(written) => shared.managed_namespaces.update_if_newer(&record.namespace, written.clone()),
+        Ok(written) => {
+            let (before, after) = (record.status.next.as_ref(), written.status.next.as_ref());
+            shared.lifecycle_metrics.newly_blocked(before, after);
+            shared.managed_namespaces.update_if_newer(&record.namespace, written.clone());
+        }
         Err(WriteError::Gone) => remove_if(shared, record),
         Err(_) => {}
     }

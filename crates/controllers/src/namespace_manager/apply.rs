@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use coppice_api::Reason;
 use coppice_api::manager::{Intent, NamespaceManagerStatus};
-use coppice_api::reason::Place;
 use coppice_kinds::{Manager, Managers};
 use coppice_lifecycle::Plan;
 use coppice_lifecycle::plan::{PlannedEvent, Step};
@@ -153,17 +152,7 @@ async fn run_whole_notice(
 
 /// Counts a step that is held back, once it starts to be.
 fn count_blocked(shared: &ControllerContext, before: &Manager, after: &Manager) {
-    if let Some(reason) = newly_blocked(&before.status, &after.status) {
-        shared.lifecycle_metrics.blocked(reason.as_str());
-    }
-}
-
-/// Why a step is held back by this status and was not, for this reason, by the one before. Which reasons hold steps back is in
-/// their table.
-fn newly_blocked(before: &NamespaceManagerStatus, after: &NamespaceManagerStatus) -> Option<Reason> {
-    let reason = |status: &NamespaceManagerStatus| Reason::parse(&status.next.as_ref()?.reason);
-    let now = reason(after).filter(|now| reason(before) != Some(*now))?;
-    now.places().contains(&Place::Blocked).then_some(now)
+    shared.lifecycle_metrics.newly_blocked(before.status.next.as_ref(), after.status.next.as_ref());
 }
 
 /// Writes the status of a plan that was made from a fresh read. The caches are behind: what comes next is decided when
@@ -345,32 +334,5 @@ async fn resolve_lost_write(
             Ok(None) => (Applied::CheckAt(None), EventBatch::default()),
             Err(error) => (Applied::Failed(error.into()), EventBatch::default()),
         },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use coppice_api::manager::NextStep;
-
-    use super::*;
-
-    fn waits_for(reason: Reason) -> NamespaceManagerStatus {
-        let next = NextStep { reason: reason.to_string(), ..NextStep::default() };
-        NamespaceManagerStatus { next: Some(next), ..NamespaceManagerStatus::default() }
-    }
-
-    #[test]
-    fn whatever_stops_a_step_is_counted_once() {
-        let active = waits_for(Reason::Watching);
-        for reason in [Reason::Paused, Reason::BreakerOpen, Reason::BudgetSpent, Reason::SettingsMissing] {
-            let blocked = waits_for(reason);
-            assert_eq!(newly_blocked(&active, &blocked), Some(reason));
-            assert_eq!(newly_blocked(&blocked, &blocked), None, "{reason}: it was counted");
-            assert_eq!(newly_blocked(&blocked, &active), None);
-        }
-        assert_eq!(newly_blocked(&waits_for(Reason::Paused), &waits_for(Reason::Stale)), Some(Reason::Stale));
-        for reason in [Reason::InProgress, Reason::Held, Reason::NoticeRunning, Reason::Retrying] {
-            assert_eq!(newly_blocked(&active, &waits_for(reason)), None, "{reason}: nothing stops it");
-        }
     }
 }

@@ -10,6 +10,19 @@ use crate::manifests::component::{rule, user_role};
 
 /// In the whole cluster.
 pub(super) fn cluster() -> Vec<Value> {
+    let mut rules = of_kubernetes();
+    rules.extend(of_coppice());
+    rules.push(rule(
+        "Events in the namespaces of the objects that they are about.",
+        "events.k8s.io",
+        &["events"],
+        &["create", "patch"],
+    ));
+    rules
+}
+
+/// On Kubernetes' own kinds.
+fn of_kubernetes() -> Vec<Value> {
     vec![
         rule(
             "Namespaces are watched, read again before a deletion, and deleted, always with uid and revision.",
@@ -47,6 +60,12 @@ pub(super) fn cluster() -> Vec<Value> {
             &["deployments/scale", "replicasets/scale", "statefulsets/scale"],
             &["get", "patch"],
         ),
+    ]
+}
+
+/// On our own kinds.
+fn of_coppice() -> Vec<Value> {
+    vec![
         rule(
             "Tenants' managers: spec is theirs and only read.",
             GROUP,
@@ -89,12 +108,6 @@ pub(super) fn cluster() -> Vec<Value> {
                 "namespacemanagers/status",
             ],
             &["update"],
-        ),
-        rule(
-            "Events in the namespaces of the objects that they are about.",
-            "events.k8s.io",
-            &["events"],
-            &["create", "patch"],
         ),
     ]
 }
