@@ -7,18 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coppice_api::names::MANAGED_NAMESPACE_NAME;
-use coppice_api::steps::{Intent, Notice};
+use coppice_api::steps::Intent;
 use coppice_api::{ManagedNamespaceSpec, ManagedNamespaceStatus, Reason};
 use coppice_kinds::{ManagedNamespaces, NamespaceRecord};
 use coppice_lifecycle::cluster::{RecordPlan, RecordStep};
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::plan::PlannedEvent;
 use coppice_lifecycle::record::{self, StepOutcome};
+use coppice_lifecycle::steps;
 use coppice_runtime::error::chain;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::write::WriteError;
 use coppice_runtime::{read, write};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::observe::{self, FactsError, Observation};
@@ -63,8 +64,6 @@ pub(super) struct EventBatch {
     pub(super) intent: Option<Intent>,
 }
 
-/// A notice that can be seen later than this after it was decided ends later.
-const NOTICE_DELAY: Duration = Duration::from_secs(1);
 /// The pause before an outcome that the API server refused to take is offered again.
 const STATUS_RETRY_PAUSE: Duration = Duration::from_millis(250);
 /// Lost races in a row that mean that something is wrong.
@@ -118,29 +117,16 @@ async fn save_plan(
         Err(error) => return resolve_lost_write(error, shared, record, &status, batch).await,
     };
     let took = began.elapsed();
-    let same = |a: &Notice, b: &Notice| (a.given_at, &a.policy, &a.uid) == (b.given_at, &b.policy, &b.uid);
-    let known = record.status.steps.notice.as_ref();
-    let given = written.status.steps.notice.as_ref();
-    let given = given.filter(|given| known.is_none_or(|known| !same(given, known)));
-    let Some(announced) = given.map(|given| given.not_before).filter(|_| took > NOTICE_DELAY) else {
-        return (Applied::Replan(written), batch);
-    };
+    let (mut status, mut events) = ((*written.status).clone(), batch.events.clone());
+    let moved = steps::prolong_notice(&mut status.steps, &record.status.steps, took, &mut events);
     // Another replica may lead by now, and have decided on what there is.
-    if permit.check().is_err() {
+    if !moved || permit.check().is_err() {
         return (Applied::Replan(written), batch);
-    }
-    let took = SignedDuration::from_secs(took.as_secs().saturating_add(1).try_into().unwrap_or(i64::MAX));
-    let later = announced.saturating_add(took).unwrap_or(Timestamp::MAX);
-    let mut status = (*written.status).clone();
-    if let Some(notice) = &mut status.steps.notice {
-        notice.not_before = later;
     }
     let status = with_next_plan(shared, &written, None, status);
     match save(shared, permit, &written, &status).await {
         Ok(written) => {
-            for event in batch.events.iter_mut().filter(|event| event.reason == Reason::DeletionAnnounced) {
-                event.message = event.message.replace(&format!("{announced:.0}"), &format!("{later:.0}"));
-            }
+            batch.events = events;
             (Applied::Replan(written), batch)
         }
         Err(error) => {
