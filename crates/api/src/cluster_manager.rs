@@ -1,4 +1,7 @@
 //! `ClusterNamespaceManager`: the platform's policies for all namespaces that it selects. Cluster-scoped.
+//!
+//! A field that this version does not know is refused, not ignored: a selector without the part that a newer version added
+//! selects more.
 
 #![allow(clippy::duplicated_attributes, reason = "printer columns of one type")]
 
@@ -54,7 +57,7 @@ use crate::selector::Selector;
     ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(extend("x-kubernetes-validations" = [{
     "rule": "has(self.ttl) || !has(self.policies) || size(self.policies) == 0",
     "message": "a policy waits for the phase Stale, which no namespace has without a ttl: write spec.ttl, such as {after: 2h}"
@@ -77,7 +80,7 @@ pub struct ClusterNamespaceManagerSpec {
     /// Nothing is done to a namespace before this very spec has governed it for so long: a change of any field but
     /// `suspend` starts it again. Default: 5m, so that there is time to notice a mistake.
     #[serde(default = "settle")]
-    #[schemars(schema_with = "schema::duration", default = "settle")]
+    #[schemars(schema_with = "schema::positive_settle", default = "settle")]
     pub settle: Duration,
     /// When namespaces become `Stale`. Default: never, since nothing may expire that nobody gave a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -115,7 +118,7 @@ impl Mode {
 
 /// Selects namespaces: every part that is given must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(extend("x-kubernetes-validations" = [{
     "rule": "has(self.names) || has(self.labels)",
     "message": "select by names or labels (exclude alone would select every other namespace); to mean every namespace, write names: [\"*\"]"
@@ -137,7 +140,7 @@ pub struct NamespaceSelector {
 
 /// When a namespace becomes `Stale`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NamespaceTtl {
     /// How long after the namespace was created. Never early: creation times have a resolution of one second, so it
     /// becomes stale up to one second late.
@@ -147,7 +150,7 @@ pub struct NamespaceTtl {
 
 /// A condition and the action that follows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClusterPolicy {
     /// The policy's name, unique in its manager: a sentence is welcome.
     #[schemars(length(min = 1, max = 100))]
@@ -164,7 +167,7 @@ pub struct ClusterPolicy {
 
 /// A condition: exactly one of its fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(extend("x-kubernetes-validations" = [{
     "rule": "[has(self.phase)].filter(x, x).size() == 1",
     "message": "write exactly one condition in when: phase"
@@ -177,7 +180,7 @@ pub struct ClusterWhen {
 
 /// True while the namespace is in one of these phases, and has been for a time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PhaseCondition {
     /// The phases.
     #[serde(rename = "in")]
@@ -202,7 +205,7 @@ pub enum PolicyPhase {
 
 /// An action: exactly one of its fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(extend("x-kubernetes-validations" = [{
     "rule": "[has(self.delete)].filter(x, x).size() == 1",
     "message": "write exactly one action in then: delete"

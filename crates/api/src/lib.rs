@@ -66,6 +66,11 @@ pub fn crd<K: CustomResourceExt>() -> CustomResourceDefinition {
 /// apart. Formats of unsigned integers are not known to it; their ranges are in `minimum` and `maximum`.
 fn apply_api_conventions(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
+    // What refuses unknown fields when it is decoded; the API server prunes them.
+    schema.additional_properties = schema
+        .additional_properties
+        .take()
+        .filter(|more| !matches!(more, JSONSchemaPropsOrBool::Bool(false)));
     schema.format = schema.format.take().filter(|format| !format.starts_with("uint"));
     schema.properties.iter_mut().flatten().for_each(|(_, child)| apply_api_conventions(child));
     match &mut schema.items {

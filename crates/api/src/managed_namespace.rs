@@ -74,6 +74,10 @@ pub struct ManagedNamespaceStatus {
     /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+    /// The uid of the namespace that this status is about: under a later namespace of this name everything begins again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
+    pub namespace_uid: Option<String>,
     /// The cluster manager that governs the namespace; absent while none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manager: Option<GoverningManager>,
@@ -113,6 +117,8 @@ pub struct GoverningManager {
     /// The digest of its spec.
     #[schemars(length(max = 128))]
     pub digest: String,
+    /// The generation of its spec.
+    pub generation: i64,
     /// Since when this very spec governs the namespace: `settle` counts from here.
     #[schemars(schema_with = "schema::status_instant")]
     pub since: Timestamp,

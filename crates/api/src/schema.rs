@@ -130,6 +130,14 @@ pub fn positive_duration(_: &mut SchemaGenerator) -> Schema {
     )])
 }
 
+/// How long a spec has to govern a namespace before anything is done to it: not zero.
+pub fn positive_settle(_: &mut SchemaGenerator) -> Schema {
+    duration_with(&[(
+        "type(self) != string || self == '' || self.matches('[1-9]')",
+        "zero is not accepted here: what a mistake selects would be acted upon at once; write at least 1s",
+    )])
+}
+
 /// `x-kubernetes-int-or-string` lets a bare number pass the type check, so that the rule can answer it with a
 /// sentence.
 fn duration_with(more: &[(&str, &str)]) -> Schema {

@@ -70,7 +70,11 @@ fn explain_of_what_is_not_there_says_so() {
         (1, "error: there is no NamespaceManager nobody in namespace shop\n")
     );
     let ran = run("coppice explain empty -f -", &cluster());
-    assert_eq!(ran.out, "Namespace empty has no NamespaceManager: Coppice does nothing to it.\n");
+    assert_eq!(
+        ran.out,
+        "Namespace empty has no NamespaceManager. What a ClusterNamespaceManager does to it is in its record: kubectl get mns -n empty \
+         -o wide\n"
+    );
 }
 
 #[test]

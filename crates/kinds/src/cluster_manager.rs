@@ -28,6 +28,7 @@ pub fn cluster_manager_facts(manager: &ClusterManager) -> ClusterManagerFacts<'_
     ClusterManagerFacts {
         name: &manager.name,
         uid: &manager.uid,
+        generation: manager.generation,
         terminating: manager.terminating,
         spec: manager.spec.as_deref().map_err(String::as_str),
     }

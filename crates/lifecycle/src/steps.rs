@@ -30,7 +30,12 @@ pub struct Announcement<'a> {
     pub notice: Duration,
     /// When it is due by its condition.
     pub due: Timestamp,
+    /// What users can do to prevent it.
+    pub prevent: &'a str,
 }
+
+/// How users of a manager that has these fields prevent what it announces.
+pub const HOLD_TO_PREVENT: &str = "extend, hold or suspend to prevent it";
 
 /// A notice that can be seen later than this after it was decided ends later.
 const NOTICE_DELAY: std::time::Duration = std::time::Duration::from_secs(1);
@@ -43,7 +48,7 @@ pub fn give_notice(
     now: Timestamp,
     events: &mut Vec<PlannedEvent>,
 ) -> Timestamp {
-    let Announcement { policy, namespace, notice, due } = announcement;
+    let Announcement { policy, namespace, notice, due, prevent } = announcement;
     let is_given = |n: &&Notice| n.policy == policy && n.uid == namespace.uid;
     if let Some(given) = steps.notice.as_ref().filter(is_given).cloned() {
         let kept = if active(Mutant::NoticeMovedEarlier) { Timestamp::MIN } else { given.not_before };
@@ -58,7 +63,7 @@ pub fn give_notice(
     let given_at = whole_second_after(now);
     let not_before = later(given_at, notice).max(whole_second_after(due));
     let message = format!(
-        "namespace {} will be deleted at {not_before:.0} (policy {policy:?}); extend, hold or suspend to prevent it",
+        "namespace {} will be deleted at {not_before:.0} (policy {policy:?}); {prevent}",
         namespace.name
     );
     events.push(PlannedEvent { warning: true, reason: Reason::DeletionAnnounced, message });
@@ -173,7 +178,12 @@ pub fn fire(
             // With a wrong clock, a notice would count from the wrong instant.
             return Err(Denied::until_changed(why));
         }
-        let due = give_notice(steps, Announcement { policy, namespace, notice, due: now }, now, events);
+        let due = give_notice(
+            steps,
+            Announcement { policy, namespace, notice, due: now, prevent: HOLD_TO_PREVENT },
+            now,
+            events,
+        );
         if now < due {
             let message = format!("{message}; notice runs until {due:.0}");
             return Err(Denied { reason: Reason::NoticeRunning, message, retry_at: Some(due) });

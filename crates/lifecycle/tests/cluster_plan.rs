@@ -32,6 +32,8 @@ fn enforcing() -> String {
 
 struct Scene {
     managers: Vec<(String, ValidClusterManager)>,
+    /// Of every manager.
+    generation: i64,
     namespace: NamespaceFacts,
     record: Option<ManagedNamespaceStatus>,
     spec: ManagedNamespaceSpec,
@@ -47,6 +49,7 @@ impl Scene {
     fn new(manager: &str) -> Self {
         Self {
             managers: vec![("ci".to_owned(), serde_yaml::from_str(manager).unwrap())],
+            generation: 1,
             namespace: NamespaceFacts {
                 name: "ci-1".to_owned(),
                 uid: "ns-1".to_owned(),
@@ -68,13 +71,17 @@ impl Scene {
 
     fn manager(&mut self, spec: &str) {
         self.managers[0].1 = serde_yaml::from_str(spec).unwrap();
+        self.generation += 1;
     }
 
     fn plan(&self, now: Timestamp) -> RecordPlan {
         let managers: Vec<_> = self
             .managers
             .iter()
-            .map(|(name, spec)| ClusterManagerFacts { name, uid: name, terminating: false, spec: Ok(spec) })
+            .map(|(name, spec)| {
+                let generation = self.generation;
+                ClusterManagerFacts { name, uid: name, generation, terminating: false, spec: Ok(spec) }
+            })
             .collect();
         let settings = if self.settings_missing {
             PlatformSettings::missing("coppice-system", Vec::new())
@@ -233,6 +240,51 @@ fn nothing_is_done_before_this_very_spec_has_governed_for_settle() {
     scene.managers[0].0 = "ci2".to_owned();
     assert_eq!(scene.reason(1020), "Settling");
     assert_eq!((scene.status().steps.intent.as_ref(), scene.events.last()), (None, Some(&Reason::Abandoned)));
+}
+
+#[test]
+fn a_change_and_its_reversal_that_nobody_saw_begin_again() {
+    let mut scene = Scene::new(&enforcing());
+    assert_eq!(scene.reason(1000), "Settling");
+    scene.generation += 1;
+    assert_eq!(scene.reason(1005), "Settling");
+    assert_eq!(
+        scene.status().manager.as_ref().unwrap().since,
+        at(1000),
+        "one change was to suspend, or its end"
+    );
+    scene.generation += 2;
+    assert_eq!(scene.reason(1011), "Settling");
+    assert_eq!(
+        scene.status().manager.as_ref().unwrap().since,
+        at(1011),
+        "two may have been another spec and this one"
+    );
+    assert_eq!(scene.reason(1021), "delete");
+}
+
+#[test]
+fn a_record_of_an_earlier_namespace_begins_again() {
+    let mut scene = Scene::new(&enforcing());
+    assert_eq!(scene.reason(1000), "Settling");
+    assert_eq!(scene.reason(1010), "delete");
+    // The record was made with the next namespace of this name, and the cache still had the one that goes.
+    scene.namespace.terminating = true;
+    assert_eq!(scene.reason(1020), "NamespaceTerminating");
+    scene.namespace =
+        NamespaceFacts { uid: "ns-2".to_owned(), terminating: false, ..scene.namespace.clone() };
+    assert_eq!(scene.reason(1030), "Settling");
+    let status = scene.status();
+    assert_eq!((status.namespace_uid.as_deref(), status.phase), (Some("ns-2"), Some(NamespacePhase::Stale)));
+    assert_eq!(status.manager.as_ref().unwrap().since, at(1030));
+}
+
+#[test]
+fn a_wrong_clock_is_not_written_into_what_is_only_observed() {
+    let mut scene = Scene::new(&spec("", ""));
+    assert_eq!(scene.reason(1000), "Observing");
+    scene.certain = false;
+    assert_eq!(scene.plan(at(1001)).step, RecordStep::Nothing);
 }
 
 #[test]

@@ -53,7 +53,13 @@ fn every_part_that_is_given_must_hold_and_the_first_that_does_not_is_named() {
 /// Who governs `ci-1` with the label `tier: ci`, and who does not, by what; whatever the order of the managers.
 fn governs(managers: &[(&str, &str)]) -> (Option<String>, Vec<(String, Criterion)>) {
     let specs: Vec<_> = managers.iter().map(|(name, spec)| (*name, manager(spec))).collect();
-    let facts = |(name, spec)| ClusterManagerFacts { name, uid: name, terminating: false, spec: Ok(spec) };
+    let facts = |(name, spec)| ClusterManagerFacts {
+        name,
+        uid: name,
+        generation: 1,
+        terminating: false,
+        spec: Ok(spec),
+    };
     let all: Vec<_> = specs.iter().map(|(name, spec)| facts((*name, spec))).collect();
     let result = |order: Vec<ClusterManagerFacts<'_>>| {
         let contest = contest(order, &namespace("ci-1", &[("tier", "ci")])).unwrap();
@@ -94,7 +100,8 @@ fn who_enforces_comes_first_then_priority_then_the_selector_then_the_name() {
 #[test]
 fn where_one_cannot_be_understood_nobody_knows_who_governs() {
     let good = manager("{selector: {names: ['*']}}");
-    let facts = |spec, terminating| ClusterManagerFacts { name: "x", uid: "x", terminating, spec };
+    let facts =
+        |spec, terminating| ClusterManagerFacts { name: "x", uid: "x", generation: 1, terminating, spec };
     let namespace = namespace("ci-1", &[]);
     let unknown = contest([facts(Ok(&good), false), facts(Err("bad"), false)], &namespace).unwrap_err();
     assert_eq!(
@@ -182,14 +189,22 @@ fn each_manager_is_counted_what_it_selects_governs_and_finds_due() {
     let policies = "policies: [{name: end, when: {phase: {in: [Stale]}}, then: {delete: {}}}, \
                     {name: much later, when: {phase: {in: [Stale], for: 1h}}, then: {delete: {}}}]";
     let ci = manager(&format!("{{selector: {{names: ['ci-*']}}, ttl: {{after: 100s}}, {policies}}}"));
-    let dev = manager("{mode: Enforce, selector: {names: [ci-dev]}}");
-    let facts = |name, spec| ClusterManagerFacts { name, uid: name, terminating: false, spec: Ok(spec) };
+    let dev =
+        manager(&format!("{{mode: Enforce, selector: {{names: [ci-dev]}}, ttl: {{after: 1h}}, {policies}}}"));
+    let facts = |name, spec| ClusterManagerFacts {
+        name,
+        uid: name,
+        generation: 1,
+        terminating: false,
+        spec: Ok(spec),
+    };
     let managers = [facts("ci", &ci), facts("dev", &dev)];
     let at = |seconds| Timestamp::from_second(seconds).unwrap();
     let manager = GoverningManager {
         name: "ci".to_owned(),
         uid: "ci".to_owned(),
         digest: ci.digest().to_owned(),
+        generation: 1,
         since: at(0),
     };
     let status = ManagedNamespaceStatus { manager: Some(manager), ..ManagedNamespaceStatus::default() };
@@ -231,4 +246,46 @@ fn each_manager_is_counted_what_it_selects_governs_and_finds_due() {
     let dev = &after.managers["dev"];
     assert_eq!((dev.namespaces.selected, dev.namespaces.governed, dev.enforce.due), (1, 1, 0));
     assert_eq!(after.enforced, 1, "only what an enforcing manager governs counts for the budget");
+}
+
+#[test]
+fn the_budget_counts_what_a_policy_may_act_upon() {
+    const POLICY: &str = "policies: [{name: end, when: {phase: {in: [Stale]}}, then: {delete: {}}}]";
+    let enforced = |spec: &str, labels: &[(&str, &str)], terminating: bool| {
+        let manager = manager(&format!("{{selector: {{names: ['*']}}, ttl: {{after: 1h}}, {spec}}}"));
+        let facts = ClusterManagerFacts {
+            name: "all",
+            uid: "u",
+            generation: 1,
+            terminating: false,
+            spec: Ok(&manager),
+        };
+        let namespace = NamespaceFacts { terminating, ..namespace("ci-1", labels) };
+        let settings = PlatformSettings::new(CoppiceConfigSpec::default(), "coppice-system", Vec::new());
+        let counted = [Counted { namespace: &namespace, record: None, managed: false }];
+        let census = census(counted, &[facts], &settings, Timestamp::UNIX_EPOCH).unwrap();
+        (census.enforced, census.managers["all"].namespaces.governed)
+    };
+    assert_eq!(enforced(&format!("mode: Enforce, {POLICY}"), &[], false), (1, 1));
+    assert_eq!(enforced(POLICY, &[], false), (0, 1), "it observes");
+    assert_eq!(enforced("mode: Enforce", &[], false), (0, 1), "it has no policy");
+    assert_eq!(enforced(&format!("mode: Enforce, suspend: true, {POLICY}"), &[], false), (0, 1));
+    let protected = [("coppice.dev/protected", "")];
+    assert_eq!(enforced(&format!("mode: Enforce, {POLICY}"), &protected, false), (0, 1));
+    assert_eq!(enforced(&format!("mode: Enforce, {POLICY}"), &[], true), (0, 0), "it is going already");
+}
+
+#[test]
+fn a_field_that_this_version_does_not_know_is_refused() {
+    for spec in [
+        "{selector: {names: ['*'], annotations: [{key: a}]}}",
+        "{selector: {names: ['*']}, approval: {}}",
+        "{selector: {names: ['*']}, ttl: {after: 1h, fromAnnotation: a}}",
+        "{selector: {names: ['*']}, ttl: {after: 1h}, policies: [{name: a, when: {phase: {in: [Stale]}, idle: {}}, then: {delete: {}}}]}",
+    ] {
+        let decoded = serde_yaml::from_str::<ValidClusterManager>(spec);
+        assert!(decoded.is_err_and(|error| error.to_string().contains("unknown field")), "{spec}");
+    }
+    let zero = serde_yaml::from_str::<ValidClusterManager>("{selector: {names: ['*']}, settle: 0s}");
+    assert!(zero.is_err_and(|error| error.to_string().contains("settle must be at least 1s")));
 }

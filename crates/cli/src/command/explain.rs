@@ -138,7 +138,11 @@ pub(crate) async fn run(args: &ExplainArgs, connection: &ConnectionArgs, io: &mu
 }
 
 fn no_managers(cluster_snapshot: &LifecycleSnapshot, namespace: &str, io: &mut Io<'_>) -> Result<()> {
-    writeln!(io.screen(), "Namespace {namespace} has no NamespaceManager: Coppice does nothing to it.")?;
+    writeln!(
+        io.screen(),
+        "Namespace {namespace} has no NamespaceManager. What a ClusterNamespaceManager does to it is in its record: kubectl get mns \
+         -n {namespace} -o wide"
+    )?;
     if let Some(protection) =
         cluster_snapshot.namespaces.get(namespace).and_then(|n| cluster_snapshot.settings.protection(n))
     {

@@ -118,9 +118,8 @@ impl Controller for ClusterNamespaceManagers {
         }
         // Caches that are behind count nothing: what is written stays until they are not.
         let Some(observation) = observe::observe(shared) else { return ReconcileResult::Done };
-        if let Some(census) = &observation.census {
-            shared.set_enforced(census.enforced);
-        }
+        // While it is not known who governs what, the budget is the smaller one.
+        shared.set_enforced(observation.census.as_ref().map_or(0, |census| census.enforced));
         let plan = plan::plan(&observation);
         match apply::apply(shared, &permit, plan.writes).await {
             Ok(()) => {

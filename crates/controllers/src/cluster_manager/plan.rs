@@ -41,10 +41,9 @@ fn status(manager: &ClusterManager, observation: &Observation) -> ClusterNamespa
     let mut status = (*manager.status).clone();
     status.observed_generation = Some(manager.generation);
     let counts = observation.census.as_ref().and_then(|census| census.managers.get(&*manager.name));
-    if let Some(counts) = counts {
-        status.namespaces = counts.namespaces.clone();
-        status.enforce = counts.enforce.clone();
-    }
+    // Old counts beside a new spec would be read as its own.
+    let counts = counts.cloned().unwrap_or_default();
+    (status.namespaces, status.enforce) = (counts.namespaces, counts.enforce);
     let (accepted, ready) = match &manager.spec {
         Ok(spec) => {
             status.policy_digest = Some(spec.digest().to_owned());

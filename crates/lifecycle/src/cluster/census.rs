@@ -21,7 +21,7 @@ const MAX_OTHERS: usize = 16;
 pub struct Census {
     /// By the name of the manager.
     pub managers: BTreeMap<String, Counts>,
-    /// The namespaces that managers that enforce govern, as far as they were counted.
+    /// The namespaces to which a policy of a cluster manager may do something, and that are not managed anyway.
     pub enforced: u64,
     /// When time alone changes a count.
     pub next_check: Option<Timestamp>,
@@ -59,7 +59,8 @@ pub fn census<'a>(
     for manager in managers {
         census.managers.entry(manager.name.to_owned()).or_default();
     }
-    for counted in namespaces {
+    // One that is being deleted is nobody's any more.
+    for counted in namespaces.into_iter().filter(|counted| !counted.namespace.terminating) {
         let contest = contest(managers.iter().copied(), counted.namespace).ok()?;
         let Some(winner) = contest.winner else { continue };
         for (loser, _) in &contest.losers {
@@ -67,7 +68,9 @@ pub fn census<'a>(
             counts.namespaces.selected += 1;
             count_other(&mut counts.namespaces.governed_by, winner.name);
         }
-        census.enforced += u64::from(winner.spec.enforces() && !counted.managed);
+        let may_act = !winner.spec.suspend && winner.spec.policies().iter().any(|policy| policy.enforces);
+        let protected = settings.protection(counted.namespace).is_some();
+        census.enforced += u64::from(may_act && !protected && !counted.managed);
         let counts = census.managers.entry(winner.name.to_owned()).or_default();
         let changes = count_governed(counts, counted, &winner, settings, now);
         census.next_check = census.next_check.into_iter().chain(changes).min();
@@ -89,7 +92,7 @@ fn count_governed(
     counts.namespaces.recorded += u32::from(recorded.is_some_and(|recorded| manager.is(recorded)));
     let spec = record.and_then(|record| record.spec.ok());
     let hold = spec.and_then(|spec| spec.hold.as_ref()).filter(|hold| now < hold.until);
-    if namespace.terminating || settings.protection(namespace).is_some() {
+    if settings.protection(namespace).is_some() {
         return None;
     }
     if let Some(hold) = hold {

@@ -108,12 +108,12 @@ pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
             return builder.waiting(*reason, message.clone());
         }
     };
+    builder.about(namespace);
     if namespace.terminating {
         return builder.terminating(namespace);
     }
-    if record.status.phase == Some(NamespacePhase::Terminating) {
-        // A record goes with its namespace: one of this name that is not being deleted is in a cache that is behind, or
-        // another one.
+    if builder.status.phase == Some(NamespacePhase::Terminating) {
+        // It is being deleted: a cache that is behind says otherwise.
         return RecordPlan::NOTHING;
     }
     if let Some((reason, message)) = builder.circumstances().unreliable_facts() {
@@ -201,6 +201,9 @@ enum Ruling {
     /// It may be announced, and done from this instant on.
     Open(Timestamp),
 }
+
+/// How a deletion that was announced is prevented.
+const PREVENT: &str = "set spec.hold or spec.extendUntil of ManagedNamespace coppice in it to prevent it";
 
 /// A plan in the making.
 struct Builder<'a> {
@@ -364,8 +367,13 @@ impl Builder<'_> {
             self.withdraw_notice(&format!("policy {:?} needs none", judged.policy.name));
             return None;
         }
-        let announcement =
-            Announcement { policy: &judged.policy.name, namespace: governed.namespace, notice, due };
+        let announcement = Announcement {
+            policy: &judged.policy.name,
+            namespace: governed.namespace,
+            notice,
+            due,
+            prevent: PREVENT,
+        };
         Some(steps::give_notice(&mut self.status.steps, announcement, self.now, &mut self.events))
     }
 
@@ -375,11 +383,24 @@ impl Builder<'_> {
         Circumstances { settings, budget, managed: *managed, stale: stale.as_ref(), time: self.time }
     }
 
+    /// Writes down which namespace this is about. For another one everything begins again; its intent is given up.
+    fn about(&mut self, namespace: &NamespaceFacts) {
+        let status = &mut self.status;
+        if status.namespace_uid.as_ref().is_some_and(|uid| *uid != namespace.uid) {
+            (status.manager, status.phase, status.phase_since) = (None, None, None);
+            status.steps.notice = None;
+        }
+        status.namespace_uid = Some(namespace.uid.clone());
+    }
+
     /// Writes down which manager governs. Under another one, or the same with another spec, everything begins again.
     /// Returns since when it governs.
     fn governed_by(&mut self, manager: &Candidate<'_>) -> Timestamp {
-        if let Some(known) = &self.status.manager {
-            if manager.is(known) {
+        if let Some(known) = &mut self.status.manager {
+            // By one change a spec that is the same was suspended, or is not any more. By two it may have been another.
+            let seen = manager.generation <= known.generation.saturating_add(1);
+            if manager.is(known) && seen {
+                known.generation = manager.generation;
                 return known.since;
             }
             self.withdraw_notice("another cluster manager governs the namespace, or its spec has changed");
@@ -387,7 +408,8 @@ impl Builder<'_> {
         let since = whole_second_after(self.now);
         let digest = manager.spec.digest().to_owned();
         let (name, uid) = (manager.name.to_owned(), manager.uid.to_owned());
-        self.status.manager = Some(GoverningManager { name, uid, digest, since });
+        let generation = manager.generation;
+        self.status.manager = Some(GoverningManager { name, uid, digest, generation, since });
         since
     }
 
@@ -423,8 +445,8 @@ impl Builder<'_> {
     fn unreliable(mut self, reason: Reason, message: String) -> RecordPlan {
         let steps = &self.status.steps;
         let next = self.status.next.as_ref();
-        let due =
-            next.is_some_and(|next| next.action.is_some() && next.due.is_none_or(|due| due <= self.now));
+        let acts = |next: &&NextStep| next.action.is_some() && next.reason != Reason::Observing.as_str();
+        let due = next.filter(acts).is_some_and(|next| next.due.is_none_or(|due| due <= self.now));
         if steps.intent.is_none() && steps.notice.is_none() && !due {
             return RecordPlan::NOTHING;
         }

@@ -16,6 +16,8 @@ pub struct ClusterManagerFacts<'a> {
     pub name: &'a str,
     /// Its uid.
     pub uid: &'a str,
+    /// The generation of its spec.
+    pub generation: i64,
     /// Whether it is being deleted itself: its policies no longer apply.
     pub terminating: bool,
     /// Its spec, or why it cannot be understood.
@@ -79,6 +81,8 @@ pub struct Candidate<'a> {
     pub name: &'a str,
     /// Its uid.
     pub uid: &'a str,
+    /// The generation of its spec.
+    pub generation: i64,
     /// Its spec.
     pub spec: &'a ValidClusterManager,
 }
@@ -138,12 +142,12 @@ pub fn contest<'a>(
         if manager.terminating {
             continue;
         }
-        let ClusterManagerFacts { name, uid, spec, .. } = manager;
+        let ClusterManagerFacts { name, uid, generation, spec, .. } = manager;
         let spec = spec.map_err(|why| UnknownSelection { name, why })?;
         if selects(spec, namespace).is_err() {
             continue;
         }
-        let one = Candidate { name, uid, spec };
+        let one = Candidate { name, uid, generation, spec };
         match winner {
             Some(best) if rank(&best) > rank(&one) => losers.push(one),
             before => {

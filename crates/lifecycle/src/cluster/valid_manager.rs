@@ -97,6 +97,9 @@ pub enum InvalidClusterManager {
     /// Every namespace would expire at once.
     #[error("ttl.after must be at least 1s")]
     ZeroTtl,
+    /// What a mistake selects would be acted upon at once.
+    #[error("settle must be at least 1s")]
+    ZeroSettle,
     /// Two policies have one name.
     #[error("two policies are called {0:?}: each needs a name of its own")]
     SameName(String),
@@ -145,6 +148,9 @@ impl TryFrom<ClusterNamespaceManagerSpec> for ValidClusterManager {
         ];
         if let Some((part, _)) = parts.into_iter().find(|(_, empty)| *empty) {
             return Err(InvalidClusterManager::EmptyPart(part));
+        }
+        if settle.is_zero() {
+            return Err(InvalidClusterManager::ZeroSettle);
         }
         let ttl = ttl.map(|ttl| ttl.after);
         if ttl == Some(Duration::ZERO) {

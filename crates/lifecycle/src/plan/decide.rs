@@ -220,7 +220,13 @@ impl PlanBuilder<'_> {
         snapshot: &NamespaceSnapshot<'_>,
         due: Timestamp,
     ) -> Timestamp {
-        let announcement = Announcement { policy: &policy.name, namespace: snapshot.namespace, notice, due };
+        let announcement = Announcement {
+            policy: &policy.name,
+            namespace: snapshot.namespace,
+            notice,
+            due,
+            prevent: steps::HOLD_TO_PREVENT,
+        };
         steps::give_notice(&mut self.status.steps, announcement, self.now, &mut self.events)
     }
 

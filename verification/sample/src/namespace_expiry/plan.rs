@@ -104,7 +104,13 @@ impl ExpiryPlan {
         if let Some(why) = circumstances.unreliable_facts() {
             return why;
         }
-        let notice = Announcement { policy: POLICY, namespace, notice: spec.notice, due };
+        let notice = Announcement {
+            policy: POLICY,
+            namespace,
+            notice: spec.notice,
+            due,
+            prevent: "delete the NamespaceExpiry to prevent it",
+        };
         let not_before = steps::give_notice(&mut self.status.steps, notice, now, &mut self.events);
         let not_before = if active(Mutant::ExpiryNoticeIgnored) { due } else { not_before };
         if now < not_before {
