@@ -285,6 +285,8 @@ fn a_wrong_clock_is_not_written_into_what_is_only_observed() {
     assert_eq!(scene.reason(1000), "Observing");
     scene.certain = false;
     assert_eq!(scene.plan(at(1001)).step, RecordStep::Nothing);
+    scene.record = Some(ManagedNamespaceStatus::default());
+    assert_eq!(scene.reason(1002), "ClockSkew", "a record that says nothing yet says why");
 }
 
 #[test]

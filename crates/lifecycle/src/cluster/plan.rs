@@ -447,7 +447,8 @@ impl Builder<'_> {
         let next = self.status.next.as_ref();
         let acts = |next: &&NextStep| next.action.is_some() && next.reason != Reason::Observing.as_str();
         let due = next.filter(acts).is_some_and(|next| next.due.is_none_or(|due| due <= self.now));
-        if steps.intent.is_none() && steps.notice.is_none() && !due {
+        // A record that says nothing yet says why.
+        if next.is_some() && steps.intent.is_none() && steps.notice.is_none() && !due {
             return RecordPlan::NOTHING;
         }
         let next = self.status.next.take().unwrap_or_default();
