@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
 use crate::fields;
+use crate::health;
 use crate::manifests::{self, Components, Install, components, crds};
 use crate::yaml;
 
@@ -200,7 +201,7 @@ fn pages(root: &Path) -> Result<Files> {
         let path = fields::path(&crd)?;
         let text =
             read(&root.join(&path))?.with_context(|| format!("{path} is missing: a kind has a page"))?;
-        pages.insert(path.clone().into(), fields::page(&path, &text, &crd)?);
+        pages.insert(path.clone().into(), health::fill(&path, &fields::page(&path, &text, &crd)?)?);
     }
     Ok(pages)
 }

@@ -7,6 +7,7 @@ mod cli_docs;
 mod fields;
 mod generate;
 mod hazards;
+mod health;
 mod manifests;
 mod pages;
 mod reasons;

@@ -4,9 +4,11 @@
 use std::time::Duration;
 
 use coppice_api::DeletedNamespaceSpec;
+use coppice_api::steps::Intent;
 use coppice_kinds::Configs;
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::settings::PlatformSettings;
+use coppice_quantity::time::in_milliseconds;
 use coppice_runtime::client::Clients;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::server_clock::ServerClock;
@@ -31,8 +33,8 @@ pub trait Decision: Sync {
     /// Why it is not carried out: another decision takes its place, or none can be made.
     type Interruption;
 
-    /// The id of the intent.
-    fn id(&self) -> &str;
+    /// The intent.
+    fn intent(&self) -> &Intent;
 
     /// Reads everything again and decides again, once it is reserved under the settings and the budget of the reservation,
     /// which includes this step. An observation only if exactly the same step results.
@@ -48,8 +50,8 @@ pub trait Decision: Sync {
         reservation: &Reservation,
     ) -> Result<Self::Observation, Self::Interruption>;
 
-    /// What is recorded of this namespace before it is deleted.
-    fn record(&self, observation: &Self::Observation, namespace: &NamespaceFacts) -> DeletedNamespaceSpec;
+    /// The object that decides: its kind and its name.
+    fn decided_by(&self, observation: &Self::Observation) -> (&'static str, String);
 }
 
 /// What was read for a decision.
@@ -159,12 +161,24 @@ pub async fn authorize<D: Decision>(
 ) -> Result<Authorized<D::Observation>, StoppedOf<D>> {
     let observation = decision.reverify(None).await.map_err(Stopped::Interrupted)?;
     let Some(namespace) = observation.namespace() else { return Err(Stopped::NoNamespace) };
-    let spec = decision.record(&observation, namespace);
-    let stored = deletion_record::store(context.clients, context.permit, decision.id(), &spec).await;
+    let (intent, (manager_kind, manager)) = (decision.intent(), decision.decided_by(&observation));
+    let spec = DeletedNamespaceSpec {
+        namespace: namespace.name.clone(),
+        uid: intent.uid.clone(),
+        namespace_created: namespace.created,
+        manager_kind: manager_kind.to_owned(),
+        manager,
+        policy: intent.policy.clone(),
+        decided_at: intent.decided_at,
+        attempted_at: in_milliseconds(context.clock.now().now()),
+        reason: intent.reason.clone(),
+        evidence: intent.evidence.clone(),
+    };
+    let stored = deletion_record::store(context.clients, context.permit, &intent.id, &spec).await;
     let record = match stored {
         Ok(record) => record,
         Err(error) => {
-            let id = decision.id();
+            let id = &intent.id;
             let error = format!("not deleted: its record, DeletedNamespace/{id}, is not stored: {error}");
             return Err(Stopped::Failed(observation, error));
         }

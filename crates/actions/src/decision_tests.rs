@@ -1,12 +1,13 @@
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use coppice_api::steps::Action;
 use coppice_api::{CoppiceConfigSpec, Labels};
 use coppice_runtime::clock::Clock;
 use coppice_runtime::decode;
 use coppice_runtime::leader::Gate;
 use http::Method;
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
@@ -18,6 +19,7 @@ const NOW: &str = "2026-01-01T00:00:00Z";
 struct Standing {
     reads: AtomicUsize,
     stands_for: usize,
+    intent: Intent,
 }
 
 struct Facts(NamespaceFacts, PlatformSettings);
@@ -40,8 +42,8 @@ impl Decision for Standing {
     type Observation = Facts;
     type Interruption = &'static str;
 
-    fn id(&self) -> &'static str {
-        "fire-1"
+    fn intent(&self) -> &Intent {
+        &self.intent
     }
 
     async fn reverify(&self, _: Option<&Reservation>) -> Result<Facts, &'static str> {
@@ -59,20 +61,25 @@ impl Decision for Standing {
         if spec.protected.names.is_empty() { Ok(facts) } else { Err("protected") }
     }
 
-    fn record(&self, _: &Facts, namespace: &NamespaceFacts) -> DeletedNamespaceSpec {
-        let at: Timestamp = NOW.parse().unwrap();
-        DeletedNamespaceSpec {
-            namespace: namespace.name.clone(),
-            uid: namespace.uid.clone(),
-            namespace_created: at,
-            manager_kind: "NamespaceManager".to_owned(),
-            manager: "m".to_owned(),
-            policy: "p".to_owned(),
-            decided_at: at,
-            attempted_at: at,
-            reason: "TtlElapsed".to_owned(),
-            evidence: std::collections::BTreeMap::new(),
-        }
+    fn decided_by(&self, _: &Facts) -> (&'static str, String) {
+        ("NamespaceManager", "m".to_owned())
+    }
+}
+
+/// The intent of decisions of tests.
+pub(crate) fn intent(action: Action) -> Intent {
+    Intent {
+        id: "fire-1".to_owned(),
+        policy: "p".to_owned(),
+        action,
+        uid: namespace().uid,
+        digest: "d".to_owned(),
+        decided_at: NOW.parse().unwrap(),
+        attempts: 0,
+        next_attempt: None,
+        last_error: None,
+        reason: "TtlElapsed".to_owned(),
+        evidence: BTreeMap::new(),
     }
 }
 
@@ -150,7 +157,7 @@ async fn carry_out(
         })
     });
     let carrier = Carrier::new(clients, &known);
-    let decision = Standing { reads: AtomicUsize::new(0), stands_for };
+    let decision = Standing { reads: AtomicUsize::new(0), stands_for, intent: intent(Action::Delete) };
     let result = delete_namespace(carrier.context(), &decision).await.map(|(deleted, _)| deleted);
     let result = result.map_err(|stopped| match stopped {
         Stopped::Interrupted(why) => why.to_owned(),

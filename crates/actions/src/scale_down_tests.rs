@@ -2,22 +2,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use coppice_api::{CoppiceConfigSpec, DeletedNamespaceSpec};
+use coppice_api::CoppiceConfigSpec;
+use coppice_api::steps::{Action, Intent};
 use coppice_lifecycle::facts::NamespaceFacts;
 use http::Method;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::decision::FreshFacts;
-use crate::decision::tests::{Carrier, namespace, settings};
+use crate::decision::tests::{Carrier, intent, namespace, settings};
 use crate::governor::Reservation;
 use crate::scripted::{Answer, scripted};
 
 /// The decision of some object, which records what is scaled down. It does not stand any more once it is held.
-#[derive(Default)]
 struct Decided {
     held: Arc<AtomicBool>,
     recorded: Mutex<Vec<Vec<ScaledWorkload>>>,
+    intent: Intent,
+}
+
+impl Default for Decided {
+    fn default() -> Self {
+        Self { held: Arc::default(), recorded: Mutex::default(), intent: intent(Action::ScaleDown) }
+    }
 }
 
 struct Facts {
@@ -46,8 +53,8 @@ impl Decision for Decided {
     type Observation = Facts;
     type Interruption = &'static str;
 
-    fn id(&self) -> &'static str {
-        "fire-1"
+    fn intent(&self) -> &Intent {
+        &self.intent
     }
 
     async fn reverify(&self, _: Option<&Reservation>) -> Result<Facts, &'static str> {
@@ -66,7 +73,7 @@ impl Decision for Decided {
         Ok(facts)
     }
 
-    fn record(&self, _: &Facts, _: &NamespaceFacts) -> DeletedNamespaceSpec {
+    fn decided_by(&self, _: &Facts) -> (&'static str, String) {
         unreachable!("nothing is deleted")
     }
 }

@@ -6,11 +6,13 @@
 #![allow(clippy::duplicated_attributes, reason = "printer columns of one type")]
 
 use coppice_quantity::Duration;
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::health::HealthSpec;
 pub use crate::manager::Delete;
 use crate::schema;
 use crate::selector::Selector;
@@ -59,8 +61,11 @@ use crate::selector::Selector;
 )]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "has(self.ttl) || !has(self.policies) || size(self.policies) == 0",
+    "rule": "has(self.ttl) || !has(self.policies) || self.policies.all(p, !has(p.when.phase) || !('Stale' in p.when.phase.__in__))",
     "message": "a policy waits for the phase Stale, which no namespace has without a ttl: write spec.ttl, such as {after: 2h}"
+}, {
+    "rule": "has(self.health) || !has(self.policies) || self.policies.all(p, !has(p.when.phase) || p.when.phase.__in__.all(phase, phase == 'Stale'))",
+    "message": "a policy waits for Unstable, Failing or Failed, which no namespace is unless its health is looked at: write spec.health, such as {}"
 }]))]
 pub struct ClusterNamespaceManagerSpec {
     /// Whether policies act. Default: `Observe`, so that a platform sees what would be done before it is done.
@@ -70,6 +75,10 @@ pub struct ClusterNamespaceManagerSpec {
     /// writes spec.
     #[serde(default)]
     pub suspend: bool,
+    /// Consent to act upon more namespaces than the hourly budget. Needed where a spec makes so many due at once: by its switch to
+    /// `Enforce`, a wider selector or a shorter ttl. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<Approval>,
     /// Of several managers that select a namespace, and of which all enforce or all observe, the one with the highest
     /// priority governs it. Default: 0, so that a manager can be put before and after those that say nothing.
     #[serde(default)]
@@ -78,13 +87,17 @@ pub struct ClusterNamespaceManagerSpec {
     /// Which namespaces it is about.
     pub selector: NamespaceSelector,
     /// Nothing is done to a namespace before this very spec has governed it for so long: a change of any field but
-    /// `suspend` starts it again. Default: 5m, so that there is time to notice a mistake.
+    /// `suspend` and `approval` starts it again. Default: 5m, so that there is time to notice a mistake.
     #[serde(default = "settle")]
     #[schemars(schema_with = "schema::positive_settle", default = "settle")]
     pub settle: Duration,
     /// When namespaces become `Stale`. Default: never, since nothing may expire that nobody gave a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<NamespaceTtl>,
+    /// When namespaces are `Unstable`, `Failing` and `Failed`; `{}` takes every default. Default: never, and their workloads are
+    /// not looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<HealthSpec>,
     /// What is done to namespaces in a phase. Policies are independent of each other, and their order means nothing.
     /// Default: none, since a manager may just show phases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -114,6 +127,22 @@ impl Mode {
             Self::Enforce => "Enforce",
         }
     }
+}
+
+/// Consent to act upon more namespaces than the hourly budget.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Approval {
+    /// To which spec: `status.policyDigest` of one that enforces. The message of the condition `Approved` names it while the
+    /// manager observes, too. To another spec this is no consent.
+    #[schemars(length(min = 1, max = 128))]
+    pub digest: String,
+    /// To how many namespaces at most: `status.enforce.newlyDue` or more. If more become due, all of them wait.
+    #[schemars(range(min = 1))]
+    pub namespaces: u32,
+    /// Until when. It is about as many namespaces as become due until then, whichever these are: keep it short.
+    #[schemars(schema_with = "schema::instant")]
+    pub valid_until: Timestamp,
 }
 
 /// Selects namespaces: every part that is given must hold.
@@ -201,6 +230,24 @@ const fn zero() -> Duration {
 pub enum PolicyPhase {
     /// The time to live is over.
     Stale,
+    /// Something fails.
+    Unstable,
+    /// Something has been failing for `settlingPeriod`, or again and again.
+    Failing,
+    /// It has been `Failing` for `gracePeriod`.
+    Failed,
+}
+
+impl PolicyPhase {
+    /// The phase as it is written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Stale => "Stale",
+            Self::Unstable => "Unstable",
+            Self::Failing => "Failing",
+            Self::Failed => "Failed",
+        }
+    }
 }
 
 /// An action: exactly one of its fields.
@@ -223,7 +270,8 @@ pub struct ClusterNamespaceManagerStatus {
     /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// A digest of all fields of spec that decide, which is every one but `suspend`. Records of namespaces name it.
+    /// A digest of all fields of spec that decide, which is every one but `suspend` and `approval`. Records of namespaces and
+    /// approvals name it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub policy_digest: Option<String>,
@@ -233,7 +281,8 @@ pub struct ClusterNamespaceManagerStatus {
     /// What is due, or would be if every policy enforced.
     #[serde(default)]
     pub enforce: DueCounts,
-    /// `Accepted`: spec can be understood. `Ready`: every namespace that it governs has a record that says so.
+    /// `Accepted`: spec can be understood. `Ready`: every namespace that it governs has a record that says so. `Approved`: no
+    /// approval is needed, or it was given. `BudgetSufficient`: the hourly budget is not less than what becomes due in an hour.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
@@ -277,6 +326,18 @@ pub struct DueCounts {
     /// may still keep them for a time.
     #[serde(default)]
     pub due: u32,
+    /// Those that this spec makes due, and not time: they were there before it governed them, and are due before it has
+    /// governed them for `settle`. Policies whose own mode is `Observe` do not count. More of them than `hourlyBudget`
+    /// wait for `spec.approval`.
+    #[serde(default)]
+    pub newly_due: u32,
+    /// How many become due in an hour as time passes, at the present rate: of those of the next hour, or of the ttl if that is
+    /// shorter, but of ten minutes at least.
+    #[serde(default)]
+    pub per_hour: u32,
+    /// How many destructive steps an hour the platform's settings allow at present, for all managers together.
+    #[serde(default)]
+    pub hourly_budget: u32,
     /// For how many each policy is true, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]

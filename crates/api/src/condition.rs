@@ -11,6 +11,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 /// Whether spec is valid and permitted by the platform settings.
 pub const ACCEPTED: &str = "Accepted";
+/// Whether what a spec makes due needs no approval, or has it.
+pub const APPROVED: &str = "Approved";
+/// Whether the hourly budget is not less than what becomes due in an hour.
+pub const BUDGET_SUFFICIENT: &str = "BudgetSufficient";
 /// Whether a policy has fired since the policies were changed or the manager was re-armed.
 pub const FIRED: &str = "Fired";
 /// Whether spec is in force and nothing that the object asks for is failing.

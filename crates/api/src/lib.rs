@@ -7,6 +7,7 @@ pub mod cluster_manager;
 pub mod condition;
 pub mod config;
 pub mod deleted_namespace;
+pub mod health;
 pub mod managed_namespace;
 pub mod manager;
 pub mod names;
@@ -22,6 +23,7 @@ pub use cluster_manager::{
 };
 pub use config::{CoppiceConfig, CoppiceConfigSpec, CoppiceConfigStatus};
 pub use deleted_namespace::{DeletedNamespace, DeletedNamespaceSpec, DeletedNamespaceStatus, DeletionPhase};
+pub use health::{FailingObject, HealthReason, HealthRecord, HealthSpec, HealthState};
 pub use managed_namespace::{ManagedNamespace, ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase};
 pub use manager::{NamespaceManager, NamespaceManagerSpec, NamespaceManagerStatus};
 pub use reason::Reason;

@@ -8,7 +8,8 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use crate::manager::{Hold, NextStep};
+use crate::health::{FailingObject, HealthRecord};
+pub use crate::manager::NextStep;
 use crate::schema;
 use crate::steps::Steps;
 
@@ -52,10 +53,28 @@ use crate::steps::Steps;
 pub struct ManagedNamespaceSpec {
     /// No policy of a cluster manager acts until the hold ends. Default: no hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hold: Option<Hold>,
+    pub hold: Option<RecordHold>,
     /// The namespace does not become `Stale` before this instant. Default: the ttl's own date alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extend_until: Option<Extension>,
+}
+
+/// No policy of a cluster manager acts until the hold ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RecordHold {
+    /// When the hold ends.
+    #[schemars(schema_with = "schema::instant")]
+    pub until: Timestamp,
+    /// Why, for people. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 200))]
+    pub reason: Option<String>,
+    /// Who holds: the user name of whoever changes the hold, as the API server knows it (`kubectl auth whoami`). An
+    /// admission policy demands it. Default: none, which only accounts with the verb `set-requester` may write.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub by: Option<String>,
 }
 
 /// A later end of the time to live.
@@ -65,6 +84,11 @@ pub struct Extension {
     /// The earliest end.
     #[schemars(schema_with = "schema::instant")]
     pub at: Timestamp,
+    /// Who extends: the user name of whoever changes the extension, as the API server knows it (`kubectl auth whoami`). An
+    /// admission policy demands it. Default: none, which only accounts with the verb `set-requester` may write.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    pub by: Option<String>,
 }
 
 /// What Coppice observed, decided and did. Only the operator writes it.
@@ -88,6 +112,20 @@ pub struct ManagedNamespaceStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::status_instant")]
     pub phase_since: Option<Timestamp>,
+    /// The phases before this one, the latest first: the last ten.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "atomic"))]
+    pub past_phases: Vec<PastPhase>,
+    /// What is failing, by kind and name: the first sixteen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    pub failing: Vec<FailingObject>,
+    /// How many more are failing; absent if none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failing_more: Option<u32>,
+    /// The clocks of its health; absent unless its cluster manager looks at that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health: Option<HealthRecord>,
     /// When its time to live ends; absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::status_instant")]
@@ -102,6 +140,17 @@ pub struct ManagedNamespaceStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
+}
+
+/// A phase that a namespace was in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PastPhase {
+    /// The phase.
+    pub phase: NamespacePhase,
+    /// Since when it was in it; until the next one began.
+    #[schemars(schema_with = "schema::status_instant")]
+    pub since: Timestamp,
 }
 
 /// The cluster manager that governs a namespace.
@@ -131,6 +180,12 @@ pub enum NamespacePhase {
     Terminating,
     /// Its time to live is over.
     Stale,
+    /// It has been `Failing` for the `gracePeriod` of its cluster manager.
+    Failed,
+    /// Something has been failing for `settlingPeriod`, or again and again.
+    Failing,
+    /// Something fails, or did a moment ago.
+    Unstable,
     /// Nothing is wrong with it.
     Ok,
     /// A fact that is needed is not known. Never acted upon.
@@ -139,13 +194,24 @@ pub enum NamespacePhase {
 
 impl NamespacePhase {
     /// Every phase, for metrics.
-    pub const ALL: [Self; 4] = [Self::Terminating, Self::Stale, Self::Ok, Self::Unknown];
+    pub const ALL: [Self; 7] = [
+        Self::Terminating,
+        Self::Stale,
+        Self::Failed,
+        Self::Failing,
+        Self::Unstable,
+        Self::Ok,
+        Self::Unknown,
+    ];
 
     /// The phase as written in status.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Terminating => "Terminating",
             Self::Stale => "Stale",
+            Self::Failed => "Failed",
+            Self::Failing => "Failing",
+            Self::Unstable => "Unstable",
             Self::Ok => "Ok",
             Self::Unknown => "Unknown",
         }

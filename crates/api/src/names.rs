@@ -25,3 +25,6 @@ pub const LEASE_NAME: &str = "coppice-operator";
 pub const WEBHOOK_KEY_SECRET: &str = "coppice-webhook-key";
 /// The label that Kubernetes itself puts on every namespace: its name.
 pub const LABEL_NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+/// The verb on `managednamespaces` that lets an account write what others asked for: `spec.hold.by` and
+/// `spec.extendUntil.by` need not be its own name.
+pub const VERB_SET_REQUESTER: &str = "set-requester";

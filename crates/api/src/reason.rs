@@ -33,13 +33,17 @@ pub enum Place {
     Governor,
     /// The condition of the settings.
     Settings,
+    /// Whether a cluster manager has the approval that it needs.
+    Approved,
+    /// Whether the budget is sufficient for a cluster manager.
+    Budget,
     /// The operator's log.
     Log,
 }
 
 impl Place {
     /// Every place, in the order of the page.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Verdict,
         Self::NextStep,
         Self::Accepted,
@@ -53,6 +57,8 @@ impl Place {
         Self::Unreadable,
         Self::Governor,
         Self::Settings,
+        Self::Approved,
+        Self::Budget,
         Self::Log,
     ];
 
@@ -72,6 +78,8 @@ impl Place {
             Self::Unreadable => "unreadable",
             Self::Governor => "governor",
             Self::Settings => "settings",
+            Self::Approved => "Approved",
+            Self::Budget => "BudgetSufficient",
             Self::Log => "log",
         }
     }
@@ -93,7 +101,7 @@ impl Place {
             }
             Self::Result => "`status.lastFiring.result` of a NamespaceManager or ManagedNamespace",
             Self::Event => {
-                "Events about the NamespaceManager, the ManagedNamespace, the Namespace or CoppiceConfig; also in the \
+                "Events about the NamespaceManager, the ManagedNamespace, the ClusterNamespaceManager, the Namespace or CoppiceConfig; also in the \
                  operator's log"
             }
             Self::Blocked => "the metric `coppice_blocked_total`, label `reason`",
@@ -101,6 +109,8 @@ impl Place {
             Self::Unreadable => "the metric `coppice_watch_objects_unreadable`, label `reason`",
             Self::Governor => "`status.governor.blocked.reason` of CoppiceConfig",
             Self::Settings => "the reason of the condition `Ready` of CoppiceConfig",
+            Self::Approved => "the reason of the condition `Approved` of a ClusterNamespaceManager",
+            Self::Budget => "the reason of the condition `BudgetSufficient` of a ClusterNamespaceManager",
             Self::Log => "the operator's log, at `warn` or `error`",
         }
     }
@@ -171,6 +181,8 @@ reasons! {
         /// The ttl has not elapsed.
         TtlRunning: [Verdict, NextStep],
             "To make it fire later, set `spec.extendUntil` or a hold.";
+        /// The namespace is `Unstable`, `Failing` or `Failed`, and its cluster manager has a policy for that.
+        Unhealthy: [Cause], "Read `status.failing` of its ManagedNamespace.";
         /// Every pod that counts has succeeded.
         PodsSucceeded: [Verdict, Cause], nothing;
         /// The namespace is younger than `initialDelay`.
@@ -226,11 +238,33 @@ reasons! {
         /// Nothing is done to those namespaces.
         RecordsPending: [Ready],
             "If it stays so, read the operator's log: a quota or an admission policy may refuse ManagedNamespaces.";
+        /// This spec of the cluster manager makes more namespaces due than the hourly budget, and nobody has approved that.
+        /// Nothing is done to those namespaces; what becomes due as time passes does not wait for it.
+        ApprovalNeeded: [NextStep, Event, Blocked, Approved],
+            "Look at `status.enforce` of the ClusterNamespaceManager. If that is what you want, set `spec.approval` as the message of its condition `Approved` says.";
+        /// `spec.approval` covers what this spec makes due.
+        ApprovalGiven: [Approved], nothing;
+        /// This spec does not make more namespaces due than the hourly budget.
+        ApprovalNotNeeded: [Approved], nothing;
+        /// A namespace of this name was deleted three times within 24 hours, and something makes it again each time. It is left
+        /// alone until `status.next.due`.
+        RecreatedTooOften: [NextStep, Blocked],
+            "Remove the namespace from what applies it, such as Argo CD or Flux, or exclude it from the cluster manager.";
+        /// How many namespaces this spec of the cluster manager makes due is not counted yet, and so not whether that needs
+        /// approval.
+        NotCounted: [NextStep, Approved], "If it stays so for a minute, look at the operator's log.";
+        /// The hourly budget is not less than what becomes due in an hour.
+        BudgetSufficient: [Budget], nothing;
+        /// More namespaces become due in an hour than the budget allows destructive steps: they live longer and longer.
+        BudgetBelowArrivals: [Event, Budget], "Raise what the message names in CoppiceConfig.";
         /// A policy has fired. The manager is dormant until its policies change or it is re-armed.
         Dormant: [NextStep], "To fire again, set `spec.rearm` to `status.firings`, or change the policies.";
         /// Another version of Coppice has fired a policy or decided a step, and this version does not understand its
         /// digest: whether policies have changed since is not known, so nothing fires.
         UnsupportedDigest: [NextStep, Ready], "Run that version, or do what the message says instead.";
+        /// Nothing fails at present in a namespace that has been failing, but it has not recovered for long enough yet. Nothing
+        /// is done for its health unless something fails again.
+        Recovering: [NextStep], nothing;
         /// `spec.suspend` is true, of the manager or of the cluster manager that governs the namespace.
         Suspended: [NextStep], "To go on, set `spec.suspend` to false.";
         /// `spec.hold` has not ended.
@@ -239,6 +273,9 @@ reasons! {
         InProgress: [NextStep, Cause], nothing;
         /// A step failed and will be tried again.
         Retrying: [NextStep, Ready], "Read `status.intent.lastError`.";
+        /// The namespace's cluster manager, or a manager in it, deletes it, and not later: one notice and one deletion are enough.
+        /// If that comes to nothing, this one goes on.
+        DeletedByAnother: [NextStep], nothing;
         /// Notice has been given and runs.
         NoticeRunning: [NextStep], "To prevent the deletion, extend, hold or suspend.";
         /// The namespace is being deleted.

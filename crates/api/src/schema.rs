@@ -124,17 +124,26 @@ pub fn duration(_: &mut SchemaGenerator) -> Schema {
 
 /// A duration for which zero would be dangerous.
 pub fn positive_duration(_: &mut SchemaGenerator) -> Schema {
-    duration_with(&[(
-        "type(self) != string || self == '' || self.matches('[1-9]')",
-        "zero is not accepted here: it would expire every namespace at once; write at least 1s",
-    )])
+    positive("it would expire every namespace at once")
 }
 
 /// How long a spec has to govern a namespace before anything is done to it: not zero.
 pub fn positive_settle(_: &mut SchemaGenerator) -> Schema {
+    positive("what a mistake selects would be acted upon at once")
+}
+
+fn positive(danger: &str) -> Schema {
     duration_with(&[(
         "type(self) != string || self == '' || self.matches('[1-9]')",
-        "zero is not accepted here: what a mistake selects would be acted upon at once; write at least 1s",
+        &format!("zero is not accepted here: {danger}; write at least 1s"),
+    )])
+}
+
+/// A period of which zero would make every moment count.
+pub fn positive_period(_: &mut SchemaGenerator) -> Schema {
+    duration_with(&[(
+        "type(self) != string || self == '' || self.matches('[1-9]')",
+        "zero is not accepted here: every moment would count; write at least 1s",
     )])
 }
 

@@ -10,8 +10,8 @@ use coppice_quantity::Duration;
 use jiff::Timestamp;
 
 use crate::command::{
-    acknowledge, completion, crds, doctor, explain, extend, hold, import, list, plan, rearm, release,
-    simulate, version, wake,
+    acknowledge, completion, crds, doctor, explain, extend, hold, import, list, plan, preview, rearm,
+    release, simulate, version, wake,
 };
 
 /// Gives every namespace an end: shows what will happen, when and why, and lets you hold, extend or undo it.
@@ -24,7 +24,7 @@ use crate::command::{
   0  as asked
   1  it failed; standard error says why
   2  the command line could not be understood
-  3  it succeeded, and something is refused, unknown, broken or not exactly carried over
+  3  it succeeded, and something is refused, unknown, broken or not exactly carried over; of preview: becomes due
 
 Times are printed in UTC. Colours only on a terminal, and never with NO_COLOR."
 )]
@@ -38,6 +38,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Plan(plan::PlanArgs),
+    Preview(preview::PreviewArgs),
     Simulate(simulate::SimulateArgs),
     Explain(explain::ExplainArgs),
     List(list::ListArgs),
@@ -102,8 +103,8 @@ pub(crate) struct ConnectionArgs {
 /// What to look at: the cluster, or files.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SourceArgs {
-    /// Read Namespaces, NamespaceManagers, Pods, Jobs and CoppiceConfig from files or directories (`-` for standard
-    /// input) instead of a cluster; may be repeated
+    /// Read Namespaces, NamespaceManagers, ClusterNamespaceManagers, ManagedNamespaces, Pods, Jobs and CoppiceConfig from
+    /// files or directories (`-` for standard input) instead of a cluster; may be repeated
     #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1..)]
     pub(crate) files: Vec<PathBuf>,
     /// With -f: also directories below directories
@@ -129,7 +130,7 @@ pub(crate) enum TimeArg {
 }
 
 impl TimeArg {
-    fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let relative = |rest: &str| rest.parse::<Duration>().map_err(|e| e.to_string());
         match (text.strip_prefix('+'), text.strip_prefix('-')) {
             (Some(rest), _) => relative(rest).map(Self::Ahead),

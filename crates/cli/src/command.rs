@@ -10,6 +10,7 @@ pub(crate) mod hold;
 pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod plan;
+pub(crate) mod preview;
 pub(crate) mod rearm;
 pub(crate) mod release;
 pub(crate) mod simulate;
@@ -26,6 +27,7 @@ pub(crate) async fn dispatch(cli: Cli, io: &mut Io<'_>) -> Result<Exit> {
     let connection = &cli.connection;
     match cli.command {
         Command::Plan(args) => plan::run(&args, connection, io).await,
+        Command::Preview(args) => preview::run(&args, connection, io).await,
         Command::Simulate(args) => simulate::run(&args, connection, io).await,
         Command::Explain(args) => explain::run(&args, connection, io).await,
         Command::List(args) => list::run(&args, connection, io).await,

@@ -21,6 +21,7 @@ pub fn main() -> ExitCode {
         err: &mut std::io::stderr().lock(),
         now: now(),
         color,
+        progress: std::io::stderr().is_terminal(),
         client: None,
     };
     let code = crate::run(std::env::args_os(), &mut io);

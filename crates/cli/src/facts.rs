@@ -2,9 +2,11 @@
 
 use coppice_api::manager::NamespaceManagerStatus;
 use coppice_api::{
-    CoppiceConfigSpec, CoppiceConfigStatus, DeletedNamespaceSpec, DeletedNamespaceStatus, Labels,
+    ClusterNamespaceManagerStatus, CoppiceConfigSpec, CoppiceConfigStatus, DeletedNamespaceSpec,
+    DeletedNamespaceStatus, Labels, ManagedNamespaceSpec, ManagedNamespaceStatus,
 };
 use coppice_lifecycle::ValidSpec;
+use coppice_lifecycle::cluster::{ClusterManagerFacts, RecordFacts, ValidClusterManager};
 use coppice_lifecycle::facts::{JobFacts, JobState, NamespaceFacts, PodFacts, PodPhase};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
@@ -27,6 +29,10 @@ pub(crate) struct Object<S, T> {
 
 /// A `NamespaceManager`.
 pub(crate) type Manager = Object<ValidSpec, NamespaceManagerStatus>;
+/// A `ClusterNamespaceManager`.
+pub(crate) type ClusterManager = Object<ValidClusterManager, ClusterNamespaceManagerStatus>;
+/// A `ManagedNamespace`.
+pub(crate) type NamespaceRecord = Object<ManagedNamespaceSpec, ManagedNamespaceStatus>;
 /// A `CoppiceConfig`.
 pub(crate) type Config = Object<CoppiceConfigSpec, CoppiceConfigStatus>;
 /// A `DeletedNamespace`.
@@ -71,6 +77,32 @@ impl<S, T> Object<S, T> {
     }
 }
 
+impl ClusterManager {
+    /// The manager, as the pure planner takes it. Its status decides nothing.
+    pub(crate) fn facts(&self) -> ClusterManagerFacts<'_> {
+        ClusterManagerFacts {
+            name: self.name(),
+            uid: self.meta.uid.as_deref().unwrap_or_default(),
+            generation: self.meta.generation.unwrap_or_default(),
+            terminating: self.meta.deletion_timestamp.is_some(),
+            spec: self.spec.as_ref().map_err(String::as_str),
+        }
+    }
+}
+
+impl NamespaceRecord {
+    /// The record, as the pure planner takes it.
+    pub(crate) fn facts(&self) -> RecordFacts<'_> {
+        RecordFacts {
+            uid: self.meta.uid.as_deref().unwrap_or_default(),
+            generation: self.meta.generation.unwrap_or_default(),
+            terminating: self.meta.deletion_timestamp.is_some(),
+            spec: self.spec.as_ref().map_err(String::as_str),
+            status: &self.status,
+        }
+    }
+}
+
 /// A namespace; none without a creation time, which only the API server gives.
 pub(crate) fn namespace(object: Namespace, assumed: Timestamp) -> NamespaceFacts {
     let phase = object.status.and_then(|s| s.phase);
@@ -100,6 +132,7 @@ pub(crate) fn pod(object: Pod) -> PodFacts {
         phase: PodPhase::parse(object.status.and_then(|s| s.phase).as_deref()),
         terminating: meta.deletion_timestamp.is_some(),
         job: job.map(|o| o.uid.into()),
+        health: None,
     }
 }
 
@@ -122,6 +155,7 @@ pub(crate) fn job(object: Job) -> JobFacts {
         succeeded: status.succeeded.and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
         terminating: meta.deletion_timestamp.is_some(),
         name: name.into(),
+        health: None,
     }
 }
 

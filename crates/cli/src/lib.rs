@@ -18,6 +18,7 @@ mod facts;
 mod files;
 mod lifecycle;
 mod live;
+mod namespace_record;
 mod print;
 mod records;
 mod terminal;
@@ -46,6 +47,8 @@ pub struct Io<'a> {
     pub now: Timestamp,
     /// Whether `out` understands colours.
     pub color: bool,
+    /// Whether somebody looks at `err`, who wants to know that something takes long.
+    pub progress: bool,
     /// The API server to talk to, instead of the one that kubeconfig names.
     pub client: Option<kube::Client>,
 }
@@ -63,6 +66,23 @@ impl Io<'_> {
     }
 }
 
+/// Waits for something, and says so on a terminal while it takes longer than a second: after 1, 2, 4, 8 ... seconds.
+async fn with_progress<T>(what: &str, io: &mut Io<'_>, work: impl Future<Output = T>) -> anyhow::Result<T> {
+    if !io.progress {
+        return Ok(work.await);
+    }
+    let mut work = std::pin::pin!(work);
+    let mut waited = std::time::Duration::ZERO;
+    loop {
+        let pause = waited.max(std::time::Duration::from_secs(1));
+        match tokio::time::timeout(pause, &mut work).await {
+            Ok(done) => return Ok(done),
+            Err(_) => waited += pause,
+        }
+        io.print_note(&format!("{what}: {} s so far ...", waited.as_secs()))?;
+    }
+}
+
 /// How a command ended. The numbers are stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
@@ -72,7 +92,7 @@ pub enum Exit {
     Error = 1,
     /// The command line could not be understood.
     Usage = 2,
-    /// It succeeded, and something is refused, unknown, broken or not exactly carried over.
+    /// It succeeded, and something is refused, unknown, broken or not exactly carried over; of `preview`: becomes due.
     Attention = 3,
 }
 
@@ -124,4 +144,39 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_longer_than_a_second_says_so() {
+        let waited = |seconds: u64, progress: bool| {
+            let (mut out, mut err) = (Vec::new(), Vec::new());
+            let mut io = Io {
+                stdin: &mut std::io::empty(),
+                out: &mut out,
+                err: &mut err,
+                now: Timestamp::UNIX_EPOCH,
+                color: false,
+                progress,
+                client: None,
+            };
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+            runtime.unwrap().block_on(async {
+                let time = std::time::Duration::from_secs(seconds);
+                let work = tokio::time::timeout(time, std::future::pending::<()>());
+                with_progress("reading", &mut io, work).await.unwrap().unwrap_err();
+            });
+            String::from_utf8(err).unwrap()
+        };
+        assert_eq!(waited(0, true), "");
+        assert_eq!(waited(5, false), "", "nobody looks");
+        assert_eq!(
+            waited(5, true),
+            "reading: 1 s so far ...\nreading: 2 s so far ...\nreading: 4 s so far ...\n"
+        );
+    }
 }

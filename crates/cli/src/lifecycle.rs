@@ -1,8 +1,9 @@
-//! What is read for the plans of the managers of namespaces, at one instant: of a cluster or of files. A further suite has a
+//! What is read for the plans of managers and of cluster managers, at one instant: of a cluster or of files. A further suite has a
 //! snapshot of its own, in a file beside this one.
 
 mod cluster;
 pub(crate) mod documents;
+mod governed;
 mod resolved_plan;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::Result;
 use coppice_api::CoppiceConfigSpec;
 use coppice_api::config::GovernorStatus;
+use coppice_lifecycle::cluster::census::Census;
 use coppice_lifecycle::facts::{JobFacts, NamespaceFacts, NamespaceSnapshot, PodFacts};
 use coppice_lifecycle::governor::hourly_limit;
 use coppice_lifecycle::plan::MAX_MANAGERS;
@@ -20,9 +22,13 @@ use crate::args::{ConnectionArgs, SourceArgs};
 use crate::by_namespace::ByNamespace;
 use crate::connect::connect;
 use crate::facts::{Config, Manager};
-use crate::{Io, files, print};
+use crate::{Io, files, print, with_progress};
 use documents::Reading;
+pub(crate) use governed::{Governed, GovernedPlan};
 pub(crate) use resolved_plan::{ResolvedPlan, resolved_plan};
+
+/// A plan needs a few passes to unfold (a notice or an intent is written first); no plan needs more than this.
+const MAX_PASSES: usize = 10;
 
 /// What there is.
 #[derive(Debug)]
@@ -35,10 +41,15 @@ pub(crate) struct LifecycleSnapshot {
     pub(crate) namespaces: BTreeMap<String, NamespaceFacts>,
     pub(crate) pods: ByNamespace<PodFacts>,
     pub(crate) jobs: ByNamespace<JobFacts>,
+    pub(crate) governed: Governed,
     pub(crate) settings: PlatformSettings,
     pub(crate) budget: GovernorStatus,
+    /// The namespaces that have a manager of their own.
+    pub(crate) own_managers: BTreeSet<String>,
     /// How many namespaces are managed.
     pub(crate) managed: u64,
+    /// What there is for each cluster manager; none if that is not known.
+    pub(crate) census: Option<Census>,
     /// Remarks on how the snapshot was made.
     pub(crate) warnings: Vec<String>,
 }
@@ -58,6 +69,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) namespace: Option<&'a str>,
     /// One manager of the namespace.
     pub(crate) name: Option<&'a str>,
+    /// Whether to read what conditions of managers rest on: pods and Jobs.
+    pub(crate) pods: bool,
 }
 
 /// Makes a snapshot of files, or of the cluster, and reports on standard error what was assumed. Also returns the
@@ -69,9 +82,9 @@ pub(crate) async fn read(
     io: &mut Io<'_>,
 ) -> Result<(LifecycleSnapshot, Timestamp)> {
     let at = source.at.map_or(io.now, |at| at.from(io.now));
-    let snapshot = if source.files.is_empty() {
+    let mut snapshot = if source.files.is_empty() {
         let api = connect(connection, io).await?;
-        cluster::snapshot(&api.client, wanted, source).await?
+        with_progress("reading the cluster", io, cluster::snapshot(&api.client, wanted, source)).await??
     } else {
         let documents = files::read(&source.files, source.recursive, io.stdin)?;
         let reading = Reading { source, namespace: wanted.namespace, assumed: io.now.min(at) };
@@ -82,6 +95,12 @@ pub(crate) async fn read(
         }
         snapshot
     };
+    // Of a cluster of which one namespace is known, the operator knows the rest.
+    if source.files.is_empty() && wanted.namespace.is_some() {
+        snapshot.census = snapshot.governed.reported_census(at);
+    } else {
+        snapshot.count(at);
+    }
     for warning in &snapshot.warnings {
         io.print_note(&format!("warning: {warning}"))?;
     }
@@ -94,9 +113,9 @@ pub(crate) async fn read(
     Ok((snapshot, at))
 }
 
-/// How many namespaces have a manager.
-fn managed_namespaces(managers: &[Manager]) -> u64 {
-    managers.iter().map(Manager::namespace).collect::<BTreeSet<_>>().len() as u64
+/// The namespaces that have a manager of their own.
+fn own_managers(managers: &[Manager]) -> BTreeSet<String> {
+    managers.iter().map(|manager| manager.namespace().to_owned()).collect()
 }
 
 /// The managers that are not followed because their namespace has too many, by namespace and name.

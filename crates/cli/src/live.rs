@@ -11,8 +11,9 @@ use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::connect::failed;
-use crate::facts::{Config, Manager};
+use crate::connect::{code, failed};
+use crate::facts::{ClusterManager, Config, Manager, NamespaceRecord, Object};
+use crate::namespace_record::record_of;
 
 /// Lists come in pages of this size.
 const PAGE: u32 = 500;
@@ -21,6 +22,15 @@ const PAGE: u32 = 500;
 /// the others.
 pub(crate) fn managers_api(client: &Client, namespace: Option<&str>) -> Api<DynamicObject> {
     let resource = ApiResource::erase::<coppice_api::NamespaceManager>(&());
+    match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    }
+}
+
+/// The resource of the records of governed namespaces, read in the same way.
+pub(crate) fn records_api(client: &Client, namespace: Option<&str>) -> Api<DynamicObject> {
+    let resource = ApiResource::erase::<coppice_api::ManagedNamespace>(&());
     match namespace {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),
@@ -49,12 +59,53 @@ pub(crate) async fn managers(
     let found = list(&managers_api(client, namespace), labels)
         .await
         .map_err(|e| failed(&format!("the NamespaceManagers{place} cannot be listed"), &e))?;
-    let mut managers = Vec::with_capacity(found.len());
-    for object in found {
-        managers.push(Manager::from_json(serde_json::to_value(object)?)?);
+    Ok(decoded(found)?)
+}
+
+/// Every cluster manager, by name. None where the API server does not know the kind.
+pub(crate) async fn cluster_managers(client: &Client) -> Result<Vec<ClusterManager>, kube::Error> {
+    let resource = ApiResource::erase::<coppice_api::ClusterNamespaceManager>(&());
+    let found = list(&Api::all_with(client.clone(), &resource), None).await;
+    decoded(known_kind(found)?).map_err(kube::Error::SerdeError)
+}
+
+/// The record of a namespace; none if it does not exist.
+pub(crate) async fn record(client: &Client, namespace: &str) -> Result<Option<NamespaceRecord>> {
+    let what = format!("{} cannot be read", record_of(namespace));
+    let api = records_api(client, Some(namespace));
+    let found = api.get_opt(names::MANAGED_NAMESPACE_NAME).await.map_err(|e| failed(&what, &e))?;
+    found.map(|object| Ok(NamespaceRecord::from_json(serde_json::to_value(object)?)?)).transpose()
+}
+
+/// Every record of a namespace or the cluster that a label selector selects, by namespace. None where the API server does
+/// not know the kind.
+pub(crate) async fn records(
+    client: &Client,
+    namespace: Option<&str>,
+    labels: Option<&str>,
+) -> Result<Vec<NamespaceRecord>, kube::Error> {
+    let found = list(&records_api(client, namespace), labels).await;
+    decoded(known_kind(found)?).map_err(kube::Error::SerdeError)
+}
+
+/// What was listed, or nothing if the CRD is not installed: then there are no such objects.
+fn known_kind<T>(found: Result<Vec<T>, kube::Error>) -> Result<Vec<T>, kube::Error> {
+    match found {
+        Err(error) if code(&error) == Some(404) => Ok(Vec::new()),
+        found => found,
     }
-    managers.sort_by(|a, b| (a.namespace(), a.name()).cmp(&(b.namespace(), b.name())));
-    Ok(managers)
+}
+
+/// Objects of one of our kinds, by namespace and name.
+fn decoded<S: DeserializeOwned, T: DeserializeOwned + Default>(
+    found: Vec<DynamicObject>,
+) -> Result<Vec<Object<S, T>>, serde_json::Error> {
+    let mut objects = Vec::with_capacity(found.len());
+    for object in found {
+        objects.push(Object::from_json(serde_json::to_value(object)?)?);
+    }
+    objects.sort_by(|a, b| (a.namespace(), a.name()).cmp(&(b.namespace(), b.name())));
+    Ok(objects)
 }
 
 /// Everything that the operator reads, as it is, with what could not be read.
@@ -62,18 +113,20 @@ pub(crate) async fn objects(client: &Client, namespace: Option<&str>) -> Result<
     let managers = list(&managers_api(client, namespace), None)
         .await
         .map_err(|e| failed("the NamespaceManagers cannot be listed", &e))?;
-    let mut kinds = vec![("v1", "Namespace"), ("coppice.dev/v1alpha1", "CoppiceConfig")];
+    let ours = ["CoppiceConfig", "ClusterNamespaceManager", "ManagedNamespace"];
+    let mut kinds = vec![("v1", "Namespace")];
+    kinds.extend(ours.map(|kind| ("coppice.dev/v1alpha1", kind)));
     kinds.extend(coppice_sim::simulate::WATCHED_KINDS);
     let (mut objects, mut warnings) = (Vec::new(), Vec::new());
     for (version, kind) in kinds {
         let (group, version) = version.rsplit_once('/').unwrap_or(("", version));
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
-        let cluster_wide = kind == "Namespace" || kind == "CoppiceConfig";
+        let cluster_wide = ["Namespace", "CoppiceConfig", "ClusterNamespaceManager"].contains(&kind);
         let api: Api<DynamicObject> = match namespace {
             Some(namespace) if !cluster_wide => Api::namespaced_with(client.clone(), namespace, &resource),
             _ => Api::all_with(client.clone(), &resource),
         };
-        match list(&api, None).await {
+        match known_kind(list(&api, None).await) {
             Ok(found) => objects.extend(found.into_iter().map(|object| (resource.clone(), object))),
             Err(error) => {
                 let what = format!("{} cannot be listed", resource.plural);

@@ -5,6 +5,7 @@ use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
+use coppice_api::NamespacePhase;
 use coppice_api::manager::Phase;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -45,6 +46,21 @@ pub(crate) fn phase_style(phase: Option<Phase>) -> Style {
         Some(Phase::Held | Phase::Suspended) => AnsiColor::Cyan,
         Some(Phase::Refused) => AnsiColor::Red,
         Some(Phase::Fired) | None => return Style::new(),
+    };
+    color.on_default()
+}
+
+/// The phase of a namespace in its colour.
+pub(crate) fn namespace_phase(phase: Option<NamespacePhase>) -> Cell {
+    Cell::styled(phase.map_or("-", NamespacePhase::as_str), namespace_phase_style(phase))
+}
+
+/// The colour of the phase of a namespace.
+pub(crate) fn namespace_phase_style(phase: Option<NamespacePhase>) -> Style {
+    let color = match phase {
+        Some(NamespacePhase::Ok) => AnsiColor::Green,
+        Some(_) => AnsiColor::Yellow,
+        None => return Style::new(),
     };
     color.on_default()
 }

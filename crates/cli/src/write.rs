@@ -1,11 +1,12 @@
-//! Changes of the spec of a manager or of the settings, on behalf of the user who asks for them.
+//! Changes of the spec of a manager, of a record or of the settings, on behalf of the user who asks for them.
 //!
 //! Each change is computed from what was just read and carries its revision, so that nobody's change is overwritten
 //! unseen; after a conflict it is computed again.
 
 use anyhow::{Result, anyhow, bail};
+use coppice_api::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{DynamicObject, Patch, PatchParams, ValidationDirective};
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams, ValidationDirective};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
@@ -13,11 +14,12 @@ use crate::args::{NamespaceOrManager, Target};
 use crate::connect::{code, failed};
 use crate::facts::{Config, Manager};
 use crate::live::{self, managers_api};
+use crate::namespace_record::record_of;
 
 /// The field manager of everything that the command line writes.
 const FIELD_MANAGER: &str = "coppice-cli";
 /// How often a change is computed again.
-const MAX_ATTEMPTS: usize = 5;
+pub(crate) const MAX_ATTEMPTS: usize = 5;
 
 /// What a change does with an object.
 pub(crate) enum Change<T> {
@@ -107,8 +109,27 @@ pub(crate) async fn change_settings<T>(
     Err(overtaken(WHAT))
 }
 
+/// Creates the record of a namespace with this spec; false if there is one by now.
+pub(crate) async fn create_record(
+    client: &Client,
+    namespace: &str,
+    spec: &Value,
+    dry_run: bool,
+) -> Result<bool> {
+    let params = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
+    let resource = ApiResource::erase::<coppice_api::ManagedNamespace>(&());
+    let record = DynamicObject::new(names::MANAGED_NAMESPACE_NAME, &resource)
+        .within(namespace)
+        .data(json!({ "spec": spec }));
+    match live::records_api(client, Some(namespace)).create(&params, &record).await {
+        Ok(_) => Ok(true),
+        Err(error) if code(&error) == Some(409) => Ok(false),
+        Err(error) => Err(failed(&format!("{} cannot be created", record_of(namespace)), &error)),
+    }
+}
+
 /// Merges a change into the spec of an object if it is as it was read; false if somebody else was faster.
-async fn merge(
+pub(crate) async fn merge(
     api: &Api<DynamicObject>,
     what: &str,
     read: &ObjectMeta,
@@ -130,7 +151,8 @@ async fn merge(
     }
 }
 
-fn overtaken(what: &str) -> anyhow::Error {
+/// Somebody else was faster each time.
+pub(crate) fn overtaken(what: &str) -> anyhow::Error {
     anyhow!(
         "{what} was changed by somebody else {MAX_ATTEMPTS} times while this was being written; try again"
     )
@@ -138,7 +160,7 @@ fn overtaken(what: &str) -> anyhow::Error {
 
 /// How kubectl names a manager.
 pub(crate) fn resource_name(name: &str) -> String {
-    format!("namespacemanager.{}/{name}", coppice_api::names::GROUP)
+    format!("namespacemanager.{}/{name}", names::GROUP)
 }
 
 /// What is added to a line about something that was only checked.

@@ -94,7 +94,7 @@ fn the_plugin_completes_commands_and_flags() {
         text(&shell.output().unwrap().stdout)
     };
     assert!(
-        ask(&[""]).starts_with("plan\nsimulate\nexplain\n") && ask(&[""]).ends_with(":4\n"),
+        ask(&[""]).starts_with("plan\npreview\nsimulate\nexplain\n") && ask(&[""]).ends_with(":4\n"),
         "{}",
         ask(&[""])
     );

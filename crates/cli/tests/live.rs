@@ -134,20 +134,16 @@ fn no_line_of_an_error_comes_from_what_others_wrote() {
 }
 
 #[test]
-fn a_namespace_stands_for_its_only_manager() {
+fn rearm_of_a_namespace_is_about_its_only_manager() {
     let only = || (MANAGERS, 200, list(&[plain("1")]));
-    let script = vec![only(), (MANAGER, 200, plain("1")), (PATCH, 200, plain("2"))];
-    let (ran, _) = against("coppice hold a --for 2h", script);
-    assert_eq!(ran.out, "namespacemanager.coppice.dev/m held until 2026-03-01T14:30:00Z (in 2h)\n");
-    for command in ["release a", "rearm a", "extend a --by 2h"] {
-        let (ran, requests) =
-            against(&format!("coppice {command}"), vec![only(), (MANAGER, 200, plain("1"))]);
-        assert!(requests.len() >= 2 && !ran.err.contains("say which"), "{ran:?}");
-    }
+    let (ran, requests) = against("coppice rearm a", vec![only(), (MANAGER, 200, plain("1"))]);
+    assert_eq!(
+        (ran.out.as_str(), requests.len()),
+        ("namespacemanager.coppice.dev/m has never fired: it is armed\n", 2)
+    );
     let mut other = plain("1");
     other["metadata"]["name"] = json!("other");
-    let (ran, requests) =
-        against("coppice hold a --for 2h", vec![(MANAGERS, 200, list(&[plain("1"), other]))]);
+    let (ran, requests) = against("coppice rearm a", vec![(MANAGERS, 200, list(&[plain("1"), other]))]);
     let which = "error: namespace a has 2 NamespaceManagers (m, other): say which, such as a/m\n";
     assert_eq!((ran.code, ran.err.as_str(), requests.len()), (1, which, 1));
     let (ran, _) = against("coppice rearm a", vec![(MANAGERS, 403, status(403, "not you"))]);

@@ -1,11 +1,10 @@
 //! What the controllers share.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use coppice_actions::decision::StepContext;
-use coppice_actions::governor::Governor;
+use coppice_actions::governor::{Governor, Reservation};
 use coppice_api::CoppiceConfigSpec;
 use coppice_api::config::{GovernorSpec, GovernorStatus};
 use coppice_api::names::{CONFIG_NAME, MANAGED_NAMESPACE_NAME};
@@ -14,6 +13,7 @@ use coppice_kinds::{
     Namespaces, Pods,
 };
 use coppice_lifecycle::breaker;
+use coppice_lifecycle::cluster::census::Census;
 use coppice_lifecycle::settings::{PlatformSettings, ScaleKind};
 use coppice_notify::outbox::Outbox;
 use coppice_quantity::time::ServerTime;
@@ -21,13 +21,14 @@ use coppice_runtime::client::Clients;
 use coppice_runtime::collapse::Collapse;
 use coppice_runtime::events::Events;
 use coppice_runtime::kind::Kind as _;
-use coppice_runtime::leader::{Gate, Permit};
+use coppice_runtime::leader::{Gate, LeaderState, Permit};
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::server_clock::ServerClock;
 use coppice_runtime::store::{Freshness, Store};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use crate::health::WorkloadStores;
 use crate::known_breaker::{KnownBreaker, SettingsSeen};
 use crate::metrics::LifecycleMetrics;
 
@@ -102,6 +103,9 @@ pub struct ControllerContext {
     pub pods: Store<Pods>,
     /// Every Job.
     pub jobs: Store<Jobs>,
+    /// The workloads that say something about the health of their namespace, but for pods and Jobs; filled while a cluster
+    /// manager looks at that.
+    pub workloads: WorkloadStores,
     /// The settings.
     pub configs: Store<Configs>,
     /// The records of deletions.
@@ -112,7 +116,7 @@ pub struct ControllerContext {
     pub known_breaker: KnownBreaker,
     /// Held while the breaker is shown in the metrics.
     showing: Mutex<()>,
-    enforced: AtomicU64,
+    census: RwLock<Option<(LeaderState, Arc<Census>)>>,
     outbox: RwLock<Option<(String, Outbox<ManagerKey>)>>,
     settings: RwLock<Option<CompiledSettings>>,
 }
@@ -141,12 +145,13 @@ impl ControllerContext {
             namespaces: Store::default(),
             pods: Store::default(),
             jobs: Store::default(),
+            workloads: WorkloadStores::default(),
             configs: Store::default(),
             deleted_namespaces: Store::default(),
             governor: Governor::default(),
             known_breaker: KnownBreaker::default(),
             showing: Mutex::new(()),
-            enforced: AtomicU64::new(0),
+            census: RwLock::new(None),
             outbox: RwLock::new(None),
             settings: RwLock::new(None),
         }
@@ -174,17 +179,18 @@ impl ControllerContext {
         self.time().now()
     }
 
-    /// The same in milliseconds, as precise as dates in our own objects are.
-    pub fn now_in_milliseconds(&self) -> Timestamp {
-        let now = self.now();
-        Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
-    }
-
     /// The instant at which [`now`](Self::now) will be `at`; now, if it has passed.
     pub fn instant(&self, at: Timestamp) -> Instant {
         const FAR: Duration = Duration::from_hours(24 * 365 * 100);
         let ahead = Duration::try_from(at.duration_since(self.now())).unwrap_or(Duration::ZERO);
         Instant::now() + ahead.min(FAR)
+    }
+
+    /// The settings that were reserved under, compiled, and the budget with that reservation and the breaker that is open.
+    pub fn reserved(&self, reservation: &Reservation) -> (Arc<PlatformSettings>, GovernorStatus) {
+        let settings = self.settings_of(&reservation.settings);
+        let budget = self.with_breaker(&settings, reservation.budget.clone());
+        (settings, budget)
     }
 
     /// The compiled form of the cached settings, and the budget's ledger with the breaker that is open. Settings that are
@@ -197,7 +203,7 @@ impl ControllerContext {
 
     /// A ledger under these settings, with the breaker that is open: also one that the ledger does not have yet, did not
     /// have when it was read, or does not have any more though nobody acknowledged it.
-    pub fn with_breaker(&self, settings: &PlatformSettings, ledger: GovernorStatus) -> GovernorStatus {
+    fn with_breaker(&self, settings: &PlatformSettings, ledger: GovernorStatus) -> GovernorStatus {
         breaker::with_known(&settings.config.governor, ledger, &self.known_breaker.get())
     }
 
@@ -248,7 +254,7 @@ impl ControllerContext {
     }
 
     /// These settings, compiled.
-    pub fn settings_of(&self, config: &Config) -> Arc<PlatformSettings> {
+    fn settings_of(&self, config: &Config) -> Arc<PlatformSettings> {
         self.compiled((&config.uid, config.generation), || {
             let spec = config.spec.as_ref().map_or_else(|_| deny_all(), |spec| (**spec).clone());
             PlatformSettings::new(spec, &self.setup.own_namespace, self.setup.scale_kinds.clone())
@@ -306,15 +312,33 @@ impl ControllerContext {
         keys.iter().map(|(namespace, name)| ManagerKey::new(namespace, name)).collect()
     }
 
-    /// How many namespaces are managed: by managers of their own, or by a cluster manager that enforces.
+    /// How many namespaces are managed: by managers of their own, or by a cluster manager that enforces. Until those were
+    /// counted there are none, which makes the budget smaller.
     pub fn managed(&self) -> u64 {
-        self.managers.namespaces() as u64 + self.enforced.load(Ordering::Relaxed)
+        self.managers.namespaces() as u64 + self.census().map_or(0, |census| census.enforced)
     }
 
-    /// So many namespaces without a manager of their own are governed by cluster managers that enforce. Until that was
-    /// counted there are none, which makes the budget smaller.
-    pub(crate) fn set_enforced(&self, namespaces: u64) {
-        self.enforced.store(namespaces, Ordering::Relaxed);
+    /// What there is for each cluster manager, as last counted since this replica leads; none while it is not known who
+    /// governs what.
+    pub(crate) fn census(&self) -> Option<Arc<Census>> {
+        let known = self.census.read().unwrap_or_else(PoisonError::into_inner);
+        let (leads, census) = known.as_ref()?;
+        (*leads == self.gate.state()).then(|| Arc::clone(census))
+    }
+
+    pub(crate) fn set_census(&self, census: Option<Arc<Census>>) {
+        let leads = self.gate.state();
+        *self.census.write().unwrap_or_else(PoisonError::into_inner) = census.map(|census| (leads, census));
+    }
+
+    /// Since when this replica leads, on the monotonic clock; now, if it does not.
+    pub(crate) fn leads_since(&self) -> Duration {
+        match self.gate.state() {
+            LeaderState::Leader { since, .. } => since,
+            LeaderState::Follower { .. } | LeaderState::Unknown { .. } => {
+                self.server_clock.clock().monotonic()
+            }
+        }
     }
 
     /// The record of a namespace.

@@ -7,14 +7,18 @@ pub mod cluster_manager;
 pub mod config;
 mod context;
 pub mod deleted_namespace;
+mod health;
 mod known_breaker;
 pub mod managed_namespace;
 mod metrics;
 pub mod namespace_manager;
 mod reference;
 mod staleness;
+mod status_writer;
 
 pub use context::{ControllerContext, ManagerKey, OperatorOptions};
+pub use health::WorkloadStores;
 pub use metrics::LifecycleMetrics;
 pub use reference::reference;
 pub use staleness::first_stale;
+pub use status_writer::{Applied, EventBatch, FactsError, StatusWriter, StepError, SteppedKind};

@@ -2,8 +2,10 @@
 //! over what the fuzzer thinks of by `make fuzz`.
 
 use coppice_kinds::{
-    ClusterManagers, Configs, DeletedNamespaces, Jobs, ManagedNamespaces, Managers, Namespaces, Pods,
+    Claims, ClusterManagers, Configs, DaemonSets, DeletedNamespaces, Deployments, Jobs, ManagedNamespaces,
+    Managers, Namespaces, Pods, ReplicaSets, StatefulSets,
 };
+use coppice_lifecycle::health::facts::{Report, WorkloadFacts};
 use coppice_runtime::decode::{self, Event, Item, MAX_KEPT_BYTES};
 use coppice_runtime::kind::Kind;
 use serde_json::{Value, json};
@@ -14,6 +16,16 @@ pub(crate) fn hold(data: &[u8]) {
     each::<Namespaces>(data, |namespace| bytes(&namespace.labels));
     each::<Pods>(data, |pod| bytes(&pod.labels) + pod.job.as_ref().map_or(0, |uid| uid.len()));
     each::<Jobs>(data, |job| bytes(&job.pod_labels));
+    // What their health depends on is limited by itself.
+    each::<Pods>(data, |pod| format!("{:?}", pod.health).chars().count());
+    each::<Jobs>(data, |job| format!("{:?}", job.health).chars().count());
+    let text = |report: &Option<Report>| report.as_ref().map_or(0, |report| report.message.chars().count());
+    let set = |set: &WorkloadFacts| text(&set.refused) + format!("{:?}", set.owner).chars().count();
+    each::<Deployments>(data, set);
+    each::<ReplicaSets>(data, set);
+    each::<StatefulSets>(data, set);
+    each::<DaemonSets>(data, set);
+    each::<Claims>(data, |_| 0);
     // Of these the size of spec is limited, and whatever they are, they are there.
     let own = [
         each::<ClusterManagers>(data, |_| 0),
@@ -32,11 +44,22 @@ fn each<K: Kind>(data: &[u8], kept: impl Fn(&K::Object) -> usize) -> Option<deco
     let context = K::Context::default();
     let (_, _) = (decode::page::<K>(data, &context).is_ok(), decode::event::<K>(data, &context).is_ok());
     let object: Value = serde_json::from_slice(data).ok().filter(Value::is_object)?;
-    let neighbour = json!({"metadata": {"name": "neighbour", "namespace": "n"}});
+    let neighbour = json!({"metadata": {"name": "neighbour", "namespace": "n", "generation": 1}, "spec": {"replicas": 3},
+        "status": {"observedGeneration": 1, "desiredNumberScheduled": 3}});
     let list = json!({"metadata": {"resourceVersion": "1"}, "items": [neighbour, object, neighbour]});
     let page =
         decode::page::<K>(list.to_string().as_bytes(), &context).expect("an object does not fail its page");
-    let [before, found, after] = page.items.as_slice() else { panic!("{} objects", page.items.len()) };
+    let (before, found, after) = match page.items.as_slice() {
+        [before, found, after] => (before, found, after),
+        [before, after] if before.object.is_ok() && after.object.is_ok() => {
+            let event = json!({"type": "ADDED", "object": object}).to_string();
+            let event =
+                decode::event::<K>(event.as_bytes(), &context).expect("an object does not fail its event");
+            assert!(matches!(event, Event::Unwanted(_)), "{event:?} in an event, nothing in a page");
+            return None;
+        }
+        items => panic!("{} objects", items.len()),
+    };
     assert!(before.object.is_ok() && after.object.is_ok(), "an object hides its neighbours");
     for kind in ["ADDED", "MODIFIED"] {
         let event = json!({"type": kind, "object": object}).to_string();

@@ -1,6 +1,7 @@
 //! `DeletedNamespace`, of which caches keep little: there are thousands.
 
 use coppice_api::DeletedNamespaceStatus;
+use coppice_lifecycle::cluster::recreated::PastDeletion;
 use coppice_runtime::object::{Object, OwnKind};
 use coppice_runtime::own_kind;
 use jiff::Timestamp;
@@ -37,6 +38,13 @@ pub enum DecidedIn<'a> {
     ManagedNamespace,
     /// In an object of a kind that this version does not know.
     Unknown,
+}
+
+/// What a record says of a deletion that a cluster manager decided, and that the API server has accepted.
+pub fn past_deletion(record: &DeletionRecord) -> Option<PastDeletion<'_>> {
+    let spec = record.spec.as_ref().ok()?;
+    let of_manager = spec.decided_in() == DecidedIn::ManagedNamespace && record.status.phase.is_some();
+    of_manager.then_some(PastDeletion { namespace: &spec.namespace, uid: &spec.uid, at: spec.attempted_at })
 }
 
 impl DeletedNamespaceFields {

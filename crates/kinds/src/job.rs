@@ -1,9 +1,12 @@
 //! Jobs.
 
 use coppice_lifecycle::facts::{JobFacts, JobState};
+use coppice_lifecycle::health::facts::JobHealth;
 use coppice_runtime::decode::{BoundedLabels, ObjectRef, Unreadable};
-use coppice_runtime::kind::{Kind, Meta};
+use coppice_runtime::kind::Kind;
 use serde::Deserialize;
+
+use crate::workloads::{ConditionStatus, ConditionType, ConditionWire, WorkloadMeta};
 
 /// Every Job.
 #[derive(Debug)]
@@ -13,7 +16,7 @@ pub struct Jobs;
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct JobWire {
-    metadata: Meta,
+    metadata: WorkloadMeta,
     spec: JobSpecWire,
     status: JobStatusWire,
 }
@@ -21,6 +24,8 @@ pub struct JobWire {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct JobSpecWire {
+    suspend: Option<bool>,
+    parallelism: Option<i64>,
     template: TemplateWire,
 }
 
@@ -40,14 +45,31 @@ struct TemplateMeta {
 #[serde(default)]
 struct JobStatusWire {
     succeeded: Option<u32>,
+    active: Option<i64>,
     conditions: Option<Vec<ConditionWire>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct ConditionWire {
-    r#type: Box<str>,
-    status: Box<str>,
+impl JobWire {
+    fn condition(&self, wanted: ConditionType) -> Option<&ConditionWire> {
+        let found = ConditionWire::find(self.status.conditions.as_deref(), wanted);
+        found.filter(|condition| condition.status == ConditionStatus::True)
+    }
+
+    /// What its health depends on. One that is complete, and that nothing repeats, has nothing to say.
+    fn health(&self, state: JobState) -> Option<Box<JobHealth>> {
+        let (created_at, owner) = (self.metadata.created_at(), self.metadata.owner());
+        if state == JobState::Complete && owner.is_none() {
+            return None;
+        }
+        let runs = self.spec.suspend != Some(true) && self.spec.parallelism != Some(0);
+        let failed = self.condition(ConditionType::Failed).filter(|_| state == JobState::Failed);
+        Some(Box::new(JobHealth {
+            created_at,
+            owner,
+            short: runs && self.status.active.unwrap_or(0) == 0,
+            failed: failed.map(|condition| condition.report(created_at)),
+        }))
+    }
 }
 
 impl Kind for Jobs {
@@ -63,14 +85,14 @@ impl Kind for Jobs {
     }
 
     fn project(wire: JobWire, (): &()) -> Result<JobFacts, Unreadable> {
-        let name = wire.metadata.name;
-        let conditions = wire.status.conditions.unwrap_or_default();
-        let has = |kind: &str| conditions.iter().any(|c| &*c.r#type == kind && &*c.status == "True");
-        let state = match (has("Complete"), has("Failed")) {
+        let has = |wanted| wire.condition(wanted).is_some();
+        let state = match (has(ConditionType::Complete), has(ConditionType::Failed)) {
             (true, _) => JobState::Complete,
             (false, true) => JobState::Failed,
             (false, false) => JobState::Unfinished,
         };
+        let health = wire.health(state);
+        let name = wire.metadata.name;
         let labels = wire.spec.template.metadata.map(|meta| meta.labels).unwrap_or_default();
         let BoundedLabels(Some(pod_labels)) = labels else {
             return Err(Unreadable::too_large(name, "labels in its pod template"));
@@ -82,6 +104,7 @@ impl Kind for Jobs {
             state,
             succeeded: wire.status.succeeded.unwrap_or(0),
             terminating: wire.metadata.deletion_timestamp.is_some(),
+            health,
         })
     }
 

@@ -11,12 +11,16 @@ mod managed_namespace;
 mod manager;
 mod namespace;
 mod pod;
+mod workloads;
 
 pub use cluster_manager::{ClusterManager, ClusterManagers, cluster_manager_facts};
 pub use config::{Config, Configs};
-pub use deleted_namespace::{DecidedIn, DeletedNamespaceFields, DeletedNamespaces, DeletionRecord};
+pub use deleted_namespace::{
+    DecidedIn, DeletedNamespaceFields, DeletedNamespaces, DeletionRecord, past_deletion,
+};
 pub use job::{JobWire, Jobs};
 pub use managed_namespace::{ManagedNamespaces, NamespaceRecord, record_facts};
 pub use manager::{Manager, Managers};
 pub use namespace::{NamespaceWire, Namespaces};
 pub use pod::{PodWire, Pods};
+pub use workloads::{ClaimWire, Claims, DaemonSets, Deployments, ReplicaSets, SetWire, StatefulSets};

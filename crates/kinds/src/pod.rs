@@ -2,9 +2,12 @@
 
 use coppice_lifecycle::facts::{PodFacts, PodPhase};
 use coppice_runtime::decode::{BoundedLabels, ObjectRef, Unreadable};
-use coppice_runtime::kind::Kind;
+use coppice_runtime::kind::{Kind, LenientTime};
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+
+use crate::workloads::{OwnerWire, PodHealthWire, PodSpecWire, pod_health};
 
 /// The API server's uids have 36 bytes.
 const MAX_UID_LENGTH: usize = 64;
@@ -18,7 +21,8 @@ pub struct Pods;
 #[serde(default)]
 pub struct PodWire {
     metadata: PodMeta,
-    status: PodStatusWire,
+    spec: PodSpecWire,
+    status: PodHealthWire,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -27,36 +31,20 @@ struct PodMeta {
     name: Box<str>,
     namespace: Box<str>,
     resource_version: Box<str>,
+    creation_timestamp: LenientTime,
     deletion_timestamp: Option<IgnoredAny>,
     labels: BoundedLabels,
-    owner_references: Option<Vec<Owner>>,
+    owner_references: Option<Vec<OwnerWire>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Owner {
-    api_version: Box<str>,
-    kind: Box<str>,
-    uid: Box<str>,
-    controller: Option<bool>,
+/// Whether an owner is the Job that the pod belongs to. Other API groups may have kinds of that name, too.
+fn is_job(owner: &OwnerWire) -> bool {
+    owner.controls() && &*owner.kind == "Job" && owner.group() == "batch"
 }
 
-impl Owner {
-    /// Whether it is the Job that the pod belongs to. Other API groups may have kinds of that name, too.
-    fn is_job(&self) -> bool {
-        self.controller == Some(true) && &*self.kind == "Job" && self.api_version.starts_with("batch/")
-    }
-
-    /// Its uid. Whoever writes an owner may write any text: one that is too long for a uid is that of no Job.
-    fn uid(self) -> Box<str> {
-        if self.uid.len() > MAX_UID_LENGTH { Box::default() } else { self.uid }
-    }
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct PodStatusWire {
-    phase: Option<Box<str>>,
+/// The uid of a Job. Whoever writes an owner may write any text: one that is too long for a uid is that of no Job.
+fn uid(owner: &OwnerWire) -> Box<str> {
+    if owner.uid.len() > MAX_UID_LENGTH { Box::default() } else { owner.uid.clone() }
 }
 
 impl Kind for Pods {
@@ -78,16 +66,19 @@ impl Kind for Pods {
 
     fn project(wire: PodWire, (): &()) -> Result<PodFacts, Unreadable> {
         let meta = wire.metadata;
-        let job = meta.owner_references.into_iter().flatten().find(Owner::is_job);
+        let owners = meta.owner_references.unwrap_or_default();
+        let phase = PodPhase::parse(wire.status.phase.as_deref());
+        let created = meta.creation_timestamp.0.unwrap_or(Timestamp::MAX);
         let BoundedLabels(Some(labels)) = meta.labels else {
             return Err(Unreadable::too_large(meta.name, "labels"));
         };
         Ok(PodFacts {
             name: meta.name,
             labels,
-            phase: PodPhase::parse(wire.status.phase.as_deref()),
+            phase,
             terminating: meta.deletion_timestamp.is_some(),
-            job: job.map(Owner::uid),
+            job: owners.iter().find(|owner| is_job(owner)).map(uid),
+            health: pod_health((phase, created), &owners, &wire.spec, &wire.status),
         })
     }
 

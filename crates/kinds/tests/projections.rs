@@ -45,7 +45,7 @@ fn a_record_of_a_deletion_says_where_its_decision_stands() {
 #[test]
 fn unused_fields_of_an_object_are_not_decoded() {
     let odd = json!({"name": "j", "namespace": "n", "uid": "u", "creationTimestamp": LAST, "labels": {"a": "b"},
-        "ownerReferences": [{"kind": 7}], "managedFields": 1, "deletionTimestamp": LAST});
+        "annotations": {"a": 7}, "managedFields": 1, "deletionTimestamp": LAST});
     let template = json!({"metadata": {"creationTimestamp": LAST, "name": "x", "labels": {"c": "d"}}});
     let status = json!({"succeeded": 3, "startTime": LAST, "conditions": [{"type": "Complete", "status": "True",
         "lastProbeTime": LAST}]});
@@ -53,8 +53,9 @@ fn unused_fields_of_an_object_are_not_decoded() {
     let job = job.object.unwrap();
     assert_eq!((job.state, job.succeeded, job.terminating), (JobState::Complete, 3, true));
     assert_eq!(job.pod_labels.iter().collect::<Vec<_>>(), [("c", "d")]);
-    let status = json!({"phase": "Succeeded", "startTime": LAST, "conditions": 5});
-    let pod = json!({"metadata": {"name": "p", "creationTimestamp": LAST}, "spec": "odd", "status": status});
+    let status = json!({"phase": "Succeeded", "startTime": LAST, "podIPs": 5});
+    let spec = json!({"containers": "odd", "volumes": [{"name": 7, "emptyDir": "odd"}]});
+    let pod = json!({"metadata": {"name": "p", "creationTimestamp": LAST}, "spec": spec, "status": status});
     assert_eq!(read::<Pods>(&pod).object.unwrap().phase, PodPhase::Succeeded);
     let spec = json!({"policies": [{"name": "p", "when": {"ttl": {"after": "1h"}}, "then": {"delete": {}}}]});
     let manager = read::<Managers>(&json!({"metadata": odd, "spec": spec})).object.unwrap();

@@ -2,6 +2,7 @@
 
 use coppice_api::Reason;
 use coppice_api::config::GovernorStatus;
+use coppice_api::managed_namespace::RecordHold;
 use coppice_api::manager::Hold;
 use coppice_api::steps::Action;
 use coppice_mutants::{Mutant, active};
@@ -9,6 +10,7 @@ use coppice_quantity::time::ServerTime;
 use jiff::Timestamp;
 
 use crate::governor::{self, Denied, clock_skew};
+use crate::other_deletion::OtherDeletion;
 use crate::settings::PlatformSettings;
 
 /// What a step depends on besides the condition of its policy.
@@ -22,6 +24,8 @@ pub struct Circumstances<'a> {
     pub managed: u64,
     /// Why the facts cannot be trusted at present, if so.
     pub stale: Option<&'a (Reason, String)>,
+    /// Who else deletes the namespace, if anybody does.
+    pub other: Option<&'a OtherDeletion>,
     /// The time.
     pub time: ServerTime,
 }
@@ -64,14 +68,42 @@ impl Circumstances<'_> {
     }
 }
 
+/// A hold, of whatever kind the object is that has it.
+#[derive(Clone, Copy, Debug)]
+pub struct HoldFacts<'a> {
+    /// When it ends.
+    until: Timestamp,
+    /// Why, for people.
+    reason: Option<&'a str>,
+    /// Who holds, where that is recorded.
+    by: Option<&'a str>,
+}
+
+impl<'a> From<&'a Hold> for HoldFacts<'a> {
+    fn from(hold: &'a Hold) -> Self {
+        Self { until: hold.until, reason: hold.reason.as_deref(), by: None }
+    }
+}
+
+impl<'a> From<&'a RecordHold> for HoldFacts<'a> {
+    fn from(hold: &'a RecordHold) -> Self {
+        Self { until: hold.until, reason: hold.reason.as_deref(), by: hold.by.as_deref() }
+    }
+}
+
 /// Why the user's own spec lets nothing fire at present, and until when: `Suspended` or `Held`.
-pub fn inhibition(suspend: bool, hold: Option<&Hold>, now: Timestamp) -> Option<Denied> {
+pub fn inhibition<'a>(
+    suspend: bool,
+    hold: Option<impl Into<HoldFacts<'a>>>,
+    now: Timestamp,
+) -> Option<Denied> {
     if suspend && !active(Mutant::SuspendIgnored) {
         let message = "spec.suspend is true: nothing is done until it is false".to_owned();
         return Some(Denied::until_changed((Reason::Suspended, message)));
     }
-    let hold = hold.filter(|hold| now < hold.until && !active(Mutant::HoldIgnored))?;
-    let why = hold.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-    let message = format!("held until {:.0}{why}", hold.until);
+    let hold = hold.map(Into::into).filter(|hold| now < hold.until && !active(Mutant::HoldIgnored))?;
+    let by = hold.by.map(|by| format!(" by {by}")).unwrap_or_default();
+    let why = hold.reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let message = format!("held{by} until {:.0}{why}", hold.until);
     Some(Denied { reason: Reason::Held, message, retry_at: Some(hold.until) })
 }

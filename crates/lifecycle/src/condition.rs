@@ -421,6 +421,7 @@ mod tests {
                 state: JobState::Complete,
                 succeeded: 2,
                 terminating: false,
+                health: None,
             };
             let pod = |n| PodFacts {
                 name: format!("{n:05}").into(),
@@ -428,6 +429,7 @@ mod tests {
                 phase: PodPhase::Succeeded,
                 terminating: false,
                 job: Some(if seen { format!("{n:05}") } else { format!("bogus-{n}") }.into()),
+                health: None,
             };
             let (pods, jobs): (Vec<_>, Vec<_>) = ((0..MANY).map(pod).collect(), (0..MANY).map(job).collect());
             let pods = Fact::Known { value: ObjectSlice::Slice(&pods), since: created };

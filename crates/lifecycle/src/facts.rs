@@ -5,6 +5,8 @@ use std::sync::{Arc, OnceLock};
 use coppice_api::{Labels, Reason};
 use jiff::Timestamp;
 
+use crate::health::facts::{JobHealth, PodHealth};
+
 /// Something observed, or the reason why it is not known. Unknown is never a verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact<T> {
@@ -54,6 +56,8 @@ pub struct PodFacts {
     pub terminating: bool,
     /// The uid of the Job that controls it.
     pub job: Option<Box<str>>,
+    /// What its health depends on; none of a pod that is well.
+    pub health: Option<Box<PodHealth>>,
 }
 
 /// A pod's phase.
@@ -110,6 +114,8 @@ pub struct JobFacts {
     pub succeeded: u32,
     /// Whether it is being deleted.
     pub terminating: bool,
+    /// What its health depends on; none of one that is complete and that no CronJob has created.
+    pub health: Option<Box<JobHealth>>,
 }
 
 /// Whether a Job has finished.

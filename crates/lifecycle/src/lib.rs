@@ -19,6 +19,8 @@ mod digest;
 pub mod facts;
 pub mod glob;
 pub mod governor;
+pub mod health;
+pub mod other_deletion;
 pub mod plan;
 pub mod record;
 pub mod settings;

@@ -21,6 +21,7 @@ use crate::condition::{Evaluation, evaluate, whole_second_after};
 use crate::digest::Comparison;
 use crate::facts::NamespaceSnapshot;
 use crate::governor;
+use crate::other_deletion::OtherDeletion;
 use crate::record;
 use crate::settings::{PlatformSettings, Refusal};
 use crate::steps;
@@ -85,6 +86,8 @@ pub struct Observed<'a> {
     pub managed: u64,
     /// Why the facts cannot be trusted at present, if so.
     pub stale: Option<(Reason, String)>,
+    /// Who else deletes the namespace, if anybody does.
+    pub other: Option<OtherDeletion>,
     /// The attempt at the webhook of the intent in status.
     pub delivery: Delivery,
 }
@@ -92,8 +95,15 @@ pub struct Observed<'a> {
 impl<'a> Observed<'a> {
     /// What its steps depend on besides the conditions of its policies.
     fn circumstances(&'a self, time: ServerTime) -> Circumstances<'a> {
-        let Self { settings, budget, managed, stale, .. } = self;
-        Circumstances { settings, budget, managed: *managed, stale: stale.as_ref(), time }
+        let Self { settings, budget, managed, stale, other, .. } = self;
+        Circumstances {
+            settings,
+            budget,
+            managed: *managed,
+            stale: stale.as_ref(),
+            other: other.as_ref(),
+            time,
+        }
     }
 }
 

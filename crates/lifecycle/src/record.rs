@@ -242,7 +242,7 @@ fn truncate_step_texts(steps: &mut Steps) {
 }
 
 /// Cuts a text after this many characters, and says so. Cutting what has been cut changes nothing.
-fn truncate_text(text: &mut String, most: usize) {
+pub(crate) fn truncate_text(text: &mut String, most: usize) {
     const MORE: &str = "...";
     if text.len() <= most || text.chars().count() <= most {
         return;

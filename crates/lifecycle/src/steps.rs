@@ -61,7 +61,7 @@ pub fn give_notice(
     }
     withdraw_notice(steps, &format!("policy {policy:?} announces another"), events);
     let given_at = whole_second_after(now);
-    let not_before = later(given_at, notice).max(whole_second_after(due));
+    let not_before = earliest(due, notice, now);
     let message = format!(
         "namespace {} will be deleted at {not_before:.0} (policy {policy:?}); {prevent}",
         namespace.name
@@ -70,6 +70,14 @@ pub fn give_notice(
     steps.notice =
         Some(Notice { policy: policy.to_owned(), uid: namespace.uid.clone(), given_at, not_before });
     not_before
+}
+
+/// When a deletion can happen at the earliest for which notice is given now; without notice, when it is due.
+pub(crate) fn earliest(due: Timestamp, notice: Duration, now: Timestamp) -> Timestamp {
+    if notice.is_zero() {
+        return due.max(now);
+    }
+    later(whole_second_after(now), notice).max(whole_second_after(due))
 }
 
 /// Withdraws a notice that no longer announces anything.
@@ -155,6 +163,10 @@ pub struct Fired<'a> {
     pub message: &'a str,
     /// Of a deletion: how long before it is announced, which may be zero.
     pub notice: Option<Duration>,
+    /// When it is due by its condition; in the future only where notice runs ahead of it.
+    pub due: Timestamp,
+    /// What users can do to prevent it.
+    pub prevent: &'a str,
 }
 
 /// The first true policy: gives notice, waits for what stops it, or puts its intent into `steps`.
@@ -167,10 +179,15 @@ pub fn fire(
     circumstances: Circumstances<'_>,
     events: &mut Vec<PlannedEvent>,
 ) -> Result<(), Denied> {
-    let Fired { decided, message, notice } = fired;
+    let Fired { decided, message, notice, due, prevent } = fired;
     let Decided { action, policy, namespace, .. } = decided;
     let now = circumstances.time.now();
     let announced = steps.notice.as_ref().is_some_and(|n| n.policy == policy && n.uid == namespace.uid);
+    if let (Action::Delete, false, Some(other)) = (action, announced, circumstances.other)
+        && let Some(denied) = other.before(earliest(due, notice.unwrap_or(Duration::ZERO), now), now)
+    {
+        return Err(denied);
+    }
     // A notice that was given keeps its date, even if the policy no longer asks for a notice.
     let notice = notice.filter(|notice| announced || !notice.is_zero());
     if let Some(notice) = notice.filter(|_| !active(Mutant::NoticeSkipped)) {
@@ -178,20 +195,21 @@ pub fn fire(
             // With a wrong clock, a notice would count from the wrong instant.
             return Err(Denied::until_changed(why));
         }
-        let due = give_notice(
-            steps,
-            Announcement { policy, namespace, notice, due: now, prevent: HOLD_TO_PREVENT },
-            now,
-            events,
-        );
-        if now < due {
-            let message = format!("{message}; notice runs until {due:.0}");
-            return Err(Denied { reason: Reason::NoticeRunning, message, retry_at: Some(due) });
+        let announcement = Announcement { policy, namespace, notice, due, prevent };
+        let until = give_notice(steps, announcement, now, events);
+        if now < until {
+            let message = format!("{message}; notice runs until {until:.0}");
+            return Err(Denied { reason: Reason::NoticeRunning, message, retry_at: Some(until) });
         }
     } else {
         withdraw_notice(steps, &format!("policy {policy:?} fires first"), events);
     }
     if let Some(denied) = circumstances.block(action) {
+        return Err(denied);
+    }
+    let other = circumstances.other.filter(|_| action == Action::Delete);
+    let own = steps.notice.as_ref().filter(|_| announced).map_or(due, |notice| notice.not_before);
+    if let Some(denied) = other.and_then(|other| other.before(own, now)) {
         return Err(denied);
     }
     let intent = intent(steps, decided, now);
@@ -237,7 +255,10 @@ pub fn resume(
             return Resumed::Waits(Denied::until_changed(why));
         }
     }
-    let denied = circumstances.block(intent.action).or_else(|| wait_for_retry(intent, now));
+    let other = circumstances.other.filter(|_| intent.action == Action::Delete);
+    let denied = other.and_then(|other| other.before_decided(now));
+    let denied =
+        denied.or_else(|| circumstances.block(intent.action)).or_else(|| wait_for_retry(intent, now));
     denied.map_or(Resumed::GoesOn, Resumed::Waits)
 }
 

@@ -1,154 +1,17 @@
 //! What becomes of a namespace under a cluster manager: a sentence for each behaviour.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+#[path = "support/cluster.rs"]
+mod cluster;
+
 use coppice_api::condition::{self, READY};
-use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
-use coppice_api::{Labels, ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase, Reason};
-use coppice_lifecycle::PlatformSettings;
-use coppice_lifecycle::cluster::{
-    ClusterManagerFacts, ClusterObserved, RecordFacts, RecordPlan, RecordStep, ValidClusterManager, plan,
-};
+use coppice_api::{ManagedNamespaceStatus, NamespacePhase, Reason};
+use coppice_lifecycle::cluster::RecordStep;
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::record::{self, StepOutcome};
-use coppice_quantity::time::{ClockUncertainty, ServerTime};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-/// The namespace `ci-1` was created then.
-fn at(seconds: i64) -> Timestamp {
-    "2026-03-01T12:00:00Z".parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds)
-}
-
-/// A ttl of 100 s, ten seconds to settle, and these fields besides.
-fn spec(more: &str, policy: &str) -> String {
-    format!(
-        "{{selector: {{names: ['ci-*']}}, settle: 10s, ttl: {{after: 100s}}, {more} policies: [{{name: end, {policy} \
-         when: {{phase: {{in: [Stale]}}}}, then: {{delete: {{}}}}}}]}}"
-    )
-}
-
-fn enforcing() -> String {
-    spec("mode: Enforce,", "")
-}
-
-struct Scene {
-    managers: Vec<(String, ValidClusterManager)>,
-    /// Of every manager.
-    generation: i64,
-    namespace: NamespaceFacts,
-    record: Option<ManagedNamespaceStatus>,
-    spec: ManagedNamespaceSpec,
-    config: CoppiceConfigSpec,
-    settings_missing: bool,
-    stale: Option<(Reason, String)>,
-    undecodable: bool,
-    certain: bool,
-    events: Vec<Reason>,
-}
-
-impl Scene {
-    fn new(manager: &str) -> Self {
-        Self {
-            managers: vec![("ci".to_owned(), serde_yaml::from_str(manager).unwrap())],
-            generation: 1,
-            namespace: NamespaceFacts {
-                name: "ci-1".to_owned(),
-                uid: "ns-1".to_owned(),
-                resource_version: "7".to_owned(),
-                created: at(0),
-                labels: Labels::default(),
-                terminating: false,
-            },
-            record: Some(ManagedNamespaceStatus::default()),
-            spec: ManagedNamespaceSpec::default(),
-            config: CoppiceConfigSpec::default(),
-            settings_missing: false,
-            stale: None,
-            undecodable: false,
-            certain: true,
-            events: Vec::new(),
-        }
-    }
-
-    fn manager(&mut self, spec: &str) {
-        self.managers[0].1 = serde_yaml::from_str(spec).unwrap();
-        self.generation += 1;
-    }
-
-    fn plan(&self, now: Timestamp) -> RecordPlan {
-        let managers: Vec<_> = self
-            .managers
-            .iter()
-            .map(|(name, spec)| {
-                let generation = self.generation;
-                ClusterManagerFacts { name, uid: name, generation, terminating: false, spec: Ok(spec) }
-            })
-            .collect();
-        let settings = if self.settings_missing {
-            PlatformSettings::missing("coppice-system", Vec::new())
-        } else {
-            PlatformSettings::new(self.config.clone(), "coppice-system", Vec::new())
-        };
-        let undecodable = (Reason::Undecodable, "its labels are no labels".to_owned());
-        let observed = ClusterObserved {
-            namespace: if self.undecodable { Err(undecodable) } else { Ok(&self.namespace) },
-            record: self.record.as_ref().map(|status| RecordFacts {
-                uid: "record",
-                generation: 1,
-                terminating: false,
-                spec: Ok(&self.spec),
-                status,
-            }),
-            managers: &managers,
-            settings: &settings,
-            budget: &GovernorStatus::default(),
-            managed: 1,
-            stale: self.stale.clone(),
-        };
-        let time = if self.certain {
-            ServerTime::certain(now)
-        } else {
-            ServerTime::uncertain(ClockUncertainty::Differs, now, [now + SignedDuration::from_hours(1)])
-        };
-        plan(&observed, time)
-    }
-
-    /// Plans again and again at one instant, as long as there is something to write. Returns the last plan.
-    fn settled(&mut self, seconds: i64) -> RecordPlan {
-        for _ in 0..9 {
-            let plan = self.plan(at(seconds));
-            self.events.extend(plan.events.iter().map(|event| event.reason));
-            match plan.step {
-                RecordStep::WriteStatus(status) => self.record = Some(*status),
-                RecordStep::Create => self.record = Some(ManagedNamespaceStatus::default()),
-                RecordStep::Nothing | RecordStep::Delete(_) => {
-                    let again = self.plan(at(seconds));
-                    assert_eq!(again.step, plan.step, "the same facts give the same plan");
-                    return plan;
-                }
-            }
-        }
-        panic!("it never comes to rest: {:?}", self.record);
-    }
-
-    fn status(&self) -> &ManagedNamespaceStatus {
-        self.record.as_ref().unwrap()
-    }
-
-    /// What the record says at an instant: its reason and the message; `delete` if the namespace is deleted then.
-    fn says(&mut self, seconds: i64) -> String {
-        let plan = self.settled(seconds);
-        let next = self.status().next.as_ref().unwrap();
-        match plan.step {
-            RecordStep::Delete(_) => "delete".to_owned(),
-            _ => format!("{}: {}", next.reason, next.message),
-        }
-    }
-
-    /// The same without the message.
-    fn reason(&mut self, seconds: i64) -> String {
-        self.says(seconds).split(':').next().unwrap().to_owned()
-    }
-}
+use cluster::{Scene, at, enforcing, spec};
 
 #[test]
 fn a_namespace_that_is_governed_gets_a_record_first() {

@@ -228,7 +228,7 @@ fn each_manager_is_counted_what_it_selects_governs_and_finds_due() {
             record: spec.map(record),
             managed: &*namespace.name == "ci-1",
         });
-        census(namespaces, &managers, &settings, now).unwrap()
+        census(namespaces, &managers, &settings, 0, now).unwrap()
     };
     let before = counted(at(100));
     assert_eq!((before.managers["ci"].enforce.due, before.next_check), (0, Some(at(101))));
@@ -238,6 +238,9 @@ fn each_manager_is_counted_what_it_selects_governs_and_finds_due() {
     assert_eq!(after.managers["ci"].namespaces, expected);
     let due = DueCounts {
         due: 2,
+        newly_due: 0,
+        per_hour: 0,
+        hourly_budget: 10,
         policies: vec![PolicyDue { name: "end".to_owned(), due: 2 }],
         sample: vec!["ci-1".to_owned(), "ci-4".to_owned()],
     };
@@ -263,7 +266,7 @@ fn the_budget_counts_what_a_policy_may_act_upon() {
         let namespace = NamespaceFacts { terminating, ..namespace("ci-1", labels) };
         let settings = PlatformSettings::new(CoppiceConfigSpec::default(), "coppice-system", Vec::new());
         let counted = [Counted { namespace: &namespace, record: None, managed: false }];
-        let census = census(counted, &[facts], &settings, Timestamp::UNIX_EPOCH).unwrap();
+        let census = census(counted, &[facts], &settings, 0, Timestamp::UNIX_EPOCH).unwrap();
         (census.enforced, census.managers["all"].namespaces.governed)
     };
     assert_eq!(enforced(&format!("mode: Enforce, {POLICY}"), &[], false), (1, 1));
@@ -279,7 +282,7 @@ fn the_budget_counts_what_a_policy_may_act_upon() {
 fn a_field_that_this_version_does_not_know_is_refused() {
     for spec in [
         "{selector: {names: ['*'], annotations: [{key: a}]}}",
-        "{selector: {names: ['*']}, approval: {}}",
+        "{selector: {names: ['*']}, supersede: {}}",
         "{selector: {names: ['*']}, ttl: {after: 1h, fromAnnotation: a}}",
         "{selector: {names: ['*']}, ttl: {after: 1h}, policies: [{name: a, when: {phase: {in: [Stale]}, idle: {}}, then: {delete: {}}}]}",
     ] {

@@ -51,8 +51,10 @@ impl Subject {
             evidence: &BTreeMap::new(),
         };
         let time = ServerTime::certain(at(seconds));
-        let circumstances = Circumstances { settings, budget, managed: 1, stale: None, time };
-        steps::fire(steps, Fired { decided, message: "the ttl ended", notice }, circumstances, events)
+        let circumstances = Circumstances { settings, budget, managed: 1, stale: None, other: None, time };
+        let (due, prevent) = (at(seconds), steps::HOLD_TO_PREVENT);
+        let fired = Fired { decided, message: "the ttl ended", notice, due, prevent };
+        steps::fire(steps, fired, circumstances, events)
     }
 
     fn resume(&self, verdict: Verdict, notice: Option<Duration>, seconds: i64) -> Option<Resumed> {
@@ -60,7 +62,7 @@ impl Subject {
         let evaluation =
             Evaluation { verdict, ..Evaluation::unknown(Reason::TtlRunning, "the ttl runs".to_owned()) };
         let time = ServerTime::certain(at(seconds));
-        let circumstances = Circumstances { settings, budget, managed: 1, stale: None, time };
+        let circumstances = Circumstances { settings, budget, managed: 1, stale: None, other: None, time };
         Some(steps::resume(steps, steps.intent.as_ref()?, &evaluation, notice, circumstances))
     }
 }

@@ -39,6 +39,14 @@ pub enum Mutant {
     ObserveIgnored,
     /// A cluster manager acts on namespaces that it has not governed for `settle`.
     GovernedSettleIgnored,
+    /// A cluster manager acts on more namespaces than the hourly budget that its spec makes due, without approval.
+    ApprovalIgnored,
+    /// A cluster manager deletes a namespace however often it is made again.
+    RecreationIgnored,
+    /// What fails is `Failed` at once, whatever `settlingPeriod` and `gracePeriod` say.
+    HealthClocksIgnored,
+    /// Namespaces are deleted for their health while nothing fails in them any more.
+    RecoveryIgnored,
     /// Namespaces are deleted without notice.
     NoticeSkipped,
     /// A `NamespaceExpiry` of the sample has its namespace deleted without notice.
@@ -87,6 +95,8 @@ pub enum Mutant {
     WokenByName,
     /// Namespaces are deleted by what the caches contain, without a fresh read.
     DeleteByCaches,
+    /// Namespaces are deleted for their health by what the caches contain of their workloads, without a fresh read.
+    WorkloadsByCaches,
     /// Workloads are scaled down by what the caches contain, without a fresh read.
     ScaleByCaches,
     /// A scale-down continues on its first decision, whatever changes meanwhile.

@@ -212,3 +212,16 @@ async fn a_kind_is_watched_while_somebody_needs_it() {
     assert!(readiness.is_ready());
     drop(again);
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_is_woken_may_hold_a_subscription_itself() {
+    let (environment, _) = environment();
+    let (watches, _runner) = Watches::new(environment);
+    let store = Store::<Widgets>::default();
+    let held = watches.subscribe(&store, |_, _| {});
+    // It ends with the one that holds it: not under the lock that both need.
+    drop(watches.subscribe(&store, move |_, _| {
+        let _ = &held;
+    }));
+    assert_eq!(store.freshness(), Freshness::NotSynced(None));
+}

@@ -32,6 +32,10 @@ pub trait Kind: Debug + Send + Sync + 'static {
     /// Whether the API server is asked for `metadata` alone, and leaves out the rest.
     const METADATA_ONLY: bool = false;
 
+    /// Whether a list that lacks much of what was known is a [collapse](crate::collapse): not where less of the kind never
+    /// leads to a destructive step, or what is kept of it comes and goes with its state.
+    const CAN_COLLAPSE: bool = true;
+
     /// Where the object is; its namespace is empty for cluster-scoped kinds.
     fn object_ref(wire: &Self::Wire) -> ObjectRef;
 

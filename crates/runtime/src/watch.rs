@@ -188,7 +188,7 @@ impl<K: Kind> Watch<K> {
         };
         let unfollowed = progress.unfollowed(shown);
         let comparison = list.compare();
-        if comparable && comparison.is_collapse(unfollowed, K::BULK) {
+        if K::CAN_COLLAPSE && comparable && comparison.is_collapse(unfollowed, K::BULK) {
             let (before, missing) = (comparison.before, comparison.missing);
             let unfollowed = unfollowed.is_some();
             (self.on_collapse)(Collapse { resource: K::RESOURCE, before, missing, unfollowed });

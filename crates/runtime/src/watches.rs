@@ -165,17 +165,28 @@ fn check_name(resource: &str) -> String {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
+        // Dropped without the lock: who was woken may have held a subscription, too.
+        let _ended = self.end();
+    }
+}
+
+impl Subscription {
+    /// Ends it, and the watch if nobody else needs it. Returns what is left of them.
+    fn end(&self) -> (Option<(u64, Changed)>, Option<Slot>) {
         let mut slots = self.watches.slots();
-        let Some(slot) = slots.get(&self.path) else { return };
+        let Some(slot) = slots.get(&self.path) else { return (None, None) };
         let mut subscribers = slot.subscribers.write().unwrap_or_else(PoisonError::into_inner);
-        subscribers.retain(|(id, _)| *id != self.id);
+        let at = subscribers.iter().position(|(id, _)| *id == self.id);
+        let woken = at.map(|at| subscribers.remove(at));
         let unused = subscribers.is_empty();
         drop(subscribers);
-        if unused && let Some(slot) = slots.remove(&self.path) {
+        let slot = if unused { slots.remove(&self.path) } else { None };
+        if let Some(slot) = &slot {
             slot.stop.cancel();
             (slot.clear)();
             self.watches.0.environment.readiness.unregister(&check_name(self.path.1));
         }
+        (woken, slot)
     }
 }
 

@@ -2,8 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its cases shall fail")]
 
-use std::path::Path;
-
 use coppice_schema::Schema;
 use coppice_schema::mutate::{mutations, pick};
 use proptest::prelude::*;
@@ -127,9 +125,9 @@ fn mutations_of_what_is_valid_are_pruned_to_what_is_known() {
 
 #[test]
 fn the_examples_are_valid() {
-    let folder = Path::new("../../examples");
+    let folders = ["../../examples", "../../examples/ci"];
     let mut seen = 0;
-    for entry in std::fs::read_dir(folder).unwrap() {
+    for entry in folders.into_iter().flat_map(|folder| std::fs::read_dir(folder).unwrap()) {
         let path = entry.unwrap().path();
         if path.extension().is_none_or(|e| e != "yaml") {
             continue;
@@ -147,7 +145,7 @@ fn the_examples_are_valid() {
             assert_eq!(schema.validate(&object, None), [], "{}", path.display());
         }
     }
-    assert!(seen > 5, "{seen}");
+    assert!(seen > 10, "{seen}");
 }
 
 #[test]

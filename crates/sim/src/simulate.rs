@@ -45,7 +45,7 @@ pub struct SimulationRequest {
     pub began: Timestamp,
     /// How far to look ahead.
     pub lasts: Duration,
-    /// What there is: namespaces, managers, settings, and what [`WATCHED_KINDS`] names. With `apiVersion` and `kind`.
+    /// What there is: namespaces, managers, cluster managers and records, settings, and what [`WATCHED_KINDS`] names. With `apiVersion` and `kind`.
     pub objects: Vec<Value>,
     /// How the operator is installed.
     pub setup: OperatorOptions,

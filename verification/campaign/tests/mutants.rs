@@ -12,7 +12,7 @@ use coppice_campaign::oracle::rule::{
     PRECONDITIONS, PROTECTED, QUIET, RECORDED, SHARE,
 };
 use coppice_campaign::run::{RunPlan, run, run_without};
-use coppice_campaign::suite::cluster::rule::{GOVERNED, OBSERVES};
+use coppice_campaign::suite::cluster::rule::{APPROVED, GOVERNED, HEALTH, OBSERVES, RECREATED};
 use coppice_campaign::suite::lifecycle::rule::{
     HELD, INITIAL_DELAY, JOBS, ORIGINAL_REPLICAS, PODS, SELECTED, SETTLE, SUSPENDED, TTL,
 };
@@ -26,7 +26,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 53] = [
+const CASES: [(Mutant, &str, Rule); 59] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -74,12 +74,18 @@ const CASES: [(Mutant, &str, Rule); 53] = [
     (Mutant::Polling, "ttl-fires", QUIET),
     (Mutant::ObserveIgnored, "cluster-observed", OBSERVES),
     (Mutant::GovernedSettleIgnored, "cluster-settles", GOVERNED),
+    (Mutant::ApprovalIgnored, "cluster-unapproved", APPROVED),
+    (Mutant::ApprovalIgnored, "cluster-holds-end", APPROVED),
+    (Mutant::RecreationIgnored, "cluster-recreated-often", RECREATED),
     (Mutant::ExtensionIgnored, "cluster-extended", TTL),
     (Mutant::HoldIgnored, "cluster-held", HELD),
     (Mutant::SuspendIgnored, "cluster-suspended", SUSPENDED),
     (Mutant::NoticeSkipped, "cluster-announced", NOTICE),
     (Mutant::ProtectionIgnored, "cluster-enforced", PROTECTED),
     (Mutant::DeletionNotRecorded, "cluster-enforced", RECORDED),
+    (Mutant::HealthClocksIgnored, "cluster-failed", HEALTH),
+    (Mutant::RecoveryIgnored, "cluster-recovers", HEALTH),
+    (Mutant::WorkloadsByCaches, "cluster-recovers", HEALTH),
 ];
 
 /// A scenario without faults, then with faults by chance.

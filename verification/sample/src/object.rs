@@ -1,5 +1,8 @@
 //! What is kept of a `NamespaceExpiry`.
 
+use coppice_api::Steps;
+use coppice_api::manager::NextStep;
+use coppice_controllers::SteppedKind;
 use coppice_runtime::object::{Object, OwnKind};
 use coppice_runtime::own_kind;
 
@@ -21,4 +24,18 @@ impl OwnKind for Expiries {
     const NAMESPACED: bool = false;
     /// Two durations.
     const MAX_SPEC_BYTES: usize = 4096;
+}
+
+impl SteppedKind for Expiries {
+    fn steps(status: &NamespaceExpiryStatus) -> &Steps {
+        &status.steps
+    }
+
+    fn steps_mut(status: &mut NamespaceExpiryStatus) -> &mut Steps {
+        &mut status.steps
+    }
+
+    fn next(_: &NamespaceExpiryStatus) -> Option<&NextStep> {
+        None
+    }
 }

@@ -1,6 +1,6 @@
 //! What the API server itself refuses, whoever asks: the admission policies and roles of the installation.
 
-mod raw_requests;
+pub(crate) mod raw_requests;
 
 use anyhow::ensure;
 use coppice_plane::{ADMIN, ALICE, BOB, OPERATOR};

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, ensure};
 use coppice_plane::ADMIN;
-use coppice_tests::{TestCluster, condition, on_shared_plane};
+use coppice_tests::{Operator, TestCluster, condition, on_own_plane, on_shared_plane};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -75,8 +75,10 @@ fn observing_shows_what_enforcing_does_after_settle_and_notice() -> Test {
         waits_for(test_cluster, "cluster-dear", "NamespaceProtected").await?;
         waits_for(test_cluster, "cluster-held", "Held").await?;
         let manager = counted(test_cluster, "what is due", |status| status["enforce"]["due"] == 1).await?;
-        let enforce = json!({"due": 1, "policies": [{"name": "end", "due": 1}], "sample": ["cluster-due"]});
-        ensure!(manager["status"]["enforce"] == enforce, "{manager:#}");
+        let enforce = &manager["status"]["enforce"];
+        let due = [&enforce["policies"], &enforce["sample"], &enforce["newlyDue"], &enforce["perHour"]];
+        let expected = [json!([{"name": "end", "due": 1}]), json!(["cluster-due"]), json!(0), json!(0)];
+        ensure!(due.into_iter().eq(&expected), "{manager:#}");
         let namespaces = json!({"selected": 3, "governed": 3, "recorded": 3});
         ensure!(manager["status"]["namespaces"] == namespaces, "{manager:#}");
         ensure!(test_cluster.get("mns", "cluster-other", "coppice").await?.is_none(), "it is excluded");
@@ -123,6 +125,89 @@ fn observing_shows_what_enforcing_does_after_settle_and_notice() -> Test {
     })
 }
 
+/// The message of the condition `Approved` of the cluster manager, once it has this status and reason.
+async fn approved(test_cluster: &TestCluster, status: &str, reason: &str) -> anyhow::Result<String> {
+    let wanted = async || {
+        let manager = test_cluster.get("cnsman", "", "ci").await.ok()??;
+        let said = condition(&manager, "Approved");
+        let current = said["observedGeneration"] == manager["metadata"]["generation"];
+        let is = current && said["status"] == status && said["reason"] == reason;
+        is.then(|| said["message"].as_str().unwrap_or_default().to_owned())
+    };
+    let found =
+        test_cluster.until(&format!("the cluster manager is approved: {status} {reason}"), wanted).await;
+    let now = test_cluster.get("cnsman", "", "ci").await;
+    found.with_context(|| format!("it is {now:#?}"))
+}
+
+#[test]
+fn what_a_switch_makes_due_beyond_the_hourly_budget_waits_for_approval() -> Test {
+    on_own_plane(async {
+        let test_cluster = TestCluster::start_without_pods().await?;
+        let settings = "{apiVersion: coppice.dev/v1alpha1, kind: CoppiceConfig, metadata: {name: coppice}, spec: \
+                        {governor: {perHour: PER_HOUR}}}";
+        test_cluster.apply(&settings.replace("PER_HOUR", "2")).await?;
+        let _operator = Operator::start(&test_cluster).await?;
+        let names = ["cluster-1", "cluster-2"];
+        for name in names {
+            test_cluster.namespace(name).await?;
+        }
+        // Namespaces that are two minutes old were there before.
+        let clock = test_cluster.namespace("clock").await?;
+        let later = "{policies: [{name: end, when: {ttl: {after: 125s}}, then: {delete: {}}}]}";
+        test_cluster.manager("clock", "m", later).await?;
+        test_cluster.deleted("clock", &clock).await?;
+        test_cluster.apply(MANAGER).await?;
+        // Of these two steps an hour the deletion of the clock has taken one.
+        test_cluster.apply(&settings.replace("PER_HOUR", "1")).await?;
+
+        let said_before = approved(&test_cluster, "False", "ApprovalNeeded").await?;
+        let manager =
+            counted(&test_cluster, "what is due", |status| status["enforce"]["newlyDue"] == 2).await?;
+        let digest = manager["status"]["policyDigest"].as_str().context("it has no digest")?;
+        ensure!(manager["status"]["enforce"]["hourlyBudget"] == 1, "{manager:#}");
+        ensure!(said_before.contains("namespaces: 2, validUntil: TIME"), "{said_before}");
+
+        test_cluster.patch("cnsman", "", "ci", r#"{"spec":{"mode":"Enforce"}}"#).await?;
+        for name in names {
+            waits_for(&test_cluster, name, "ApprovalNeeded").await?;
+        }
+        approved(&test_cluster, "False", "ApprovalNeeded").await?;
+        let published = async || {
+            let events = test_cluster.events("default", "ci", "ApprovalNeeded").await.ok()?;
+            (!events.is_empty()).then_some(())
+        };
+        test_cluster.until("an Event says that the manager waits for approval", published).await?;
+        let approval = |digest: &Value| {
+            let approval = json!({"digest": digest, "namespaces": 2, "validUntil": "2099-01-01T00:00:00Z"});
+            json!({"spec": {"approval": approval}}).to_string()
+        };
+        test_cluster.patch("cnsman", "", "ci", &approval(&json!(digest))).await?;
+        let said = approved(&test_cluster, "False", "ApprovalNeeded").await?;
+        ensure!(said.contains("spec.approval names the digest of another spec"), "{said}");
+        ensure!(test_cluster.namespace_deletes()?.iter().all(|delete| delete.name == "clock"));
+
+        let manager = test_cluster.get("cnsman", "", "ci").await?.context("it is gone")?;
+        let digest = &manager["status"]["policyDigest"];
+        ensure!(digest.as_str().is_some_and(|digest| said_before.contains(digest)), "{said_before}");
+        test_cluster.patch("cnsman", "", "ci", &approval(digest)).await?;
+        approved(&test_cluster, "True", "ApprovalGiven").await?;
+        // Approved is not more budget: all of it is spent.
+        for name in names {
+            waits_for(&test_cluster, name, "BudgetSpent").await?;
+        }
+        let deletes = test_cluster.namespace_deletes()?;
+        ensure!(deletes.iter().all(|delete| delete.name == "clock"), "{deletes:?}");
+        test_cluster.apply(&settings.replace("PER_HOUR", "100")).await?;
+        let gone = async || {
+            let namespaces = test_cluster.list("ns", "").await.ok()?;
+            let there = |name: &str| namespaces.iter().any(|one| one["metadata"]["name"] == name);
+            (!names.into_iter().any(there)).then_some(())
+        };
+        test_cluster.until("both are deleted", gone).await
+    })
+}
+
 /// Specs of cluster managers that the API server refuses, and a part of the sentence with which it does.
 const REFUSED: &[(&str, &str)] = &[
     ("{selector: {}}", "select by names or labels"),
@@ -139,6 +224,15 @@ const REFUSED: &[(&str, &str)] = &[
         "which no namespace has without a ttl",
     ),
     (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {phase: {in: [Stale, Failed]}}, then: \
+         {delete: {}}}]}",
+        "write spec.health, such as {}",
+    ),
+    ("{selector: {names: [a]}, health: {settlingPeriod: 0s}}", "every moment would count"),
+    ("{selector: {names: [a]}, health: {sources: []}}", "should have at least 1 items"),
+    ("{selector: {names: [a]}, health: {ignore: [{}]}}", "would ignore every failure"),
+    ("{selector: {names: [a]}, health: {ignore: [{reason: Ugly}]}}", "Unsupported value"),
+    (
         "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {}, then: {delete: {}}}]}",
         "write exactly one condition",
     ),
@@ -151,7 +245,7 @@ const REFUSED: &[(&str, &str)] = &[
         "should have at least 1 items",
     ),
     (
-        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {phase: {in: [Failed]}}, then: {delete: {}}}]}",
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {phase: {in: [Superseded]}}, then: {delete: {}}}]}",
         "Unsupported value",
     ),
     (
@@ -160,6 +254,13 @@ const REFUSED: &[(&str, &str)] = &[
         "Duplicate value",
     ),
     ("{selector: {names: [a], namess: [b]}}", "unknown field"),
+    ("{selector: {names: [a]}, approval: {namespaces: 3}}", "digest: Required"),
+    ("{selector: {names: [a]}, approval: {digest: a, namespaces: 3}}", "validUntil: Required"),
+    ("{selector: {names: [a]}, approval: {digest: a, namespaces: 0}}", "greater than or equal to 1"),
+    (
+        "{selector: {names: [a]}, approval: {digest: a, namespaces: 3, validUntil: soon}}",
+        "an instant with its zone",
+    ),
 ];
 
 #[test]
@@ -195,34 +296,46 @@ fn a_cluster_manager_that_cannot_be_meant_is_refused_with_advice() -> Test {
 }
 
 #[test]
-fn a_manager_and_a_cluster_manager_that_are_due_together_delete_once() -> Test {
+fn a_manager_and_a_cluster_manager_that_are_due_together_decide_and_announce_once() -> Test {
     on_shared_plane(async |test_cluster, _| {
         let uid = test_cluster.namespace("two-sources").await?;
         #[allow(clippy::disallowed_methods, reason = "they are to be due together, during the test")]
-        let due = jiff::Timestamp::now() + SignedDuration::from_secs(12);
+        let due = jiff::Timestamp::now() + SignedDuration::from_secs(100);
         let cluster_manager = "{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {name: two}, spec: \
                                {mode: Enforce, selector: {names: [two-sources]}, settle: 1s, ttl: {after: 1s}, policies: \
-                               [{name: end, when: {phase: {in: [Stale]}}, then: {delete: {}}}]}}";
-        let record = format!(
+                               [{name: end, when: {phase: {in: [Stale]}}, then: {delete: {notice: 5s}}}]}}";
+        let record_spec = format!(
             "{{apiVersion: coppice.dev/v1alpha1, kind: ManagedNamespace, metadata: {{name: coppice, namespace: two-sources}}, \
              spec: {{extendUntil: {{at: '{due:.0}'}}}}}}"
         );
-        test_cluster.apply(&record).await?;
+        test_cluster.apply(&record_spec).await?;
         test_cluster.apply(cluster_manager).await?;
+        record(test_cluster, "two-sources", "when it ends", |status| status["next"]["due"].is_string())
+            .await?;
         let manager = format!(
-            "{{policies: [{{name: end, when: {{ttl: {{until: '{due:.0}'}}}}, then: {{delete: {{}}}}}}]}}"
+            "{{policies: [{{name: end, when: {{ttl: {{until: '{due:.0}'}}}}, then: {{delete: {{notice: 5s}}}}}}]}}"
         );
         test_cluster.manager("two-sources", "m", &manager).await?;
+        let waits = |m: &Value| m["status"]["next"]["reason"] == "DeletedByAnother";
+        let manager =
+            test_cluster.manager_until("two-sources", "m", "that the record comes first", waits).await?;
+        let next = &manager["status"]["next"];
+        ensure!(next["message"].to_string().contains("ClusterNamespaceManager two "), "{next:#}");
         test_cluster.deleted("two-sources", &uid).await?;
         let about = |e: &&coppice_plane::AuditEvent| e.name == "two-sources" && e.succeeded();
         let deletes = test_cluster.namespace_deletes()?;
         ensure!(deletes.iter().filter(about).count() <= 1, "{deletes:?}");
-        // Each decision that came to a record says in the end what became of the namespace.
+        let announced = test_cluster.events("default", "two-sources", "DeletionAnnounced").await?;
+        ensure!(announced.len() == 1, "{announced:?}");
+        // One decision, and so one reservation, says in the end what became of the namespace.
         let complete = async || {
             let records = test_cluster.list("delns", "").await.ok()?;
-            let mut about = records.iter().filter(|record| record["spec"]["uid"] == uid.as_str());
-            about.all(|record| record["status"]["phase"] == "Deleted").then_some(())
+            let about: Vec<_> =
+                records.into_iter().filter(|record| record["spec"]["uid"] == uid.as_str()).collect();
+            about.iter().all(|record| record["status"]["phase"] == "Deleted").then_some(about)
         };
-        test_cluster.until("the records say that it is gone", complete).await
+        let records = test_cluster.until("the records say that it is gone", complete).await?;
+        ensure!(records.len() == 1, "{records:#?}");
+        Ok(())
     })
 }

@@ -1,6 +1,8 @@
-//! `coppice explain`: what a manager does, why, and why not.
+//! `coppice explain`: what managers and cluster managers do to a namespace, why, and why not.
 
 mod deleted;
+mod governed;
+mod governed_text;
 mod text;
 
 use anyhow::{Result, bail};
@@ -20,15 +22,17 @@ use crate::facts::Manager;
 use crate::lifecycle::{self, LifecycleSnapshot, ResolvedPlan, Wanted, resolved_plan};
 use crate::print;
 use crate::write::resource_name;
-use crate::{Exit, Io, live};
+use crate::{Exit, Io, live, namespace_record};
+use governed::NamespaceExplanation;
 
 /// Explain what happens to a namespace, and why not
 ///
-/// Every policy with its verdict, what will happen next, what stands in the way, and what has happened. Of a namespace
-/// that is gone: when and why Coppice deleted it, and the Events that are left.
+/// What cluster managers do to it: which of them governs it and why no other one, its phase, when it expires, and what
+/// comes next. Of each NamespaceManager in it: every policy with its verdict, what will happen next, what stands in the
+/// way, and what has happened. Of a namespace that is gone: when and why Coppice deleted it, and the Events that are left.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  coppice explain team-a                         every manager of namespace team-a
+  coppice explain team-a                         namespace team-a, and every manager in it
   coppice explain team-a/e2e --at +2h            one manager, as it would be in two hours
   coppice explain team-a -f dump.yaml            from files, without a cluster
   coppice explain old-team                       a namespace that is gone: when and why Coppice deleted it
@@ -97,6 +101,9 @@ struct BlockingCondition {
 #[derive(Serialize)]
 struct Report<'a> {
     at: Timestamp,
+    /// What cluster managers do; absent if there are none and no record, or if a manager was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<&'a NamespaceExplanation>,
     items: &'a [Explanation],
 }
 
@@ -111,37 +118,45 @@ pub(crate) async fn run(args: &ExplainArgs, connection: &ConnectionArgs, io: &mu
             Err(_) => {}
         }
     }
-    let wanted = Wanted { namespace: Some(namespace), name: args.target.name.as_deref() };
+    let wanted = Wanted { namespace: Some(namespace), name: args.target.name.as_deref(), pods: true };
     let (cluster_snapshot, at) = lifecycle::read(&args.source, wanted, connection, io).await?;
     if let (true, Some(name)) = (cluster_snapshot.managers.is_empty(), &args.target.name) {
         bail!("there is no NamespaceManager {name} in namespace {namespace}");
     }
     let all: Vec<Explanation> =
         cluster_snapshot.managers.iter().map(|m| explain(&cluster_snapshot, m, at)).collect();
+    let whole = args.target.name.is_none();
+    let governed = whole.then(|| governed::explain(&cluster_snapshot, namespace, at)).flatten();
+    let report = Report { at, namespace: governed.as_ref(), items: &all };
     match args.output.output {
-        Format::Json => print::json(io.out, &Report { at, items: &all })?,
-        Format::Yaml => print::yaml(io.out, &Report { at, items: &all })?,
+        Format::Json => print::json(io.out, &report)?,
+        Format::Yaml => print::yaml(io.out, &report)?,
         Format::Name => {
+            if governed.as_ref().is_some_and(|governed| governed.recorded) {
+                writeln!(io.screen(), "{}", namespace_record::resource_name())?;
+            }
             for one in &all {
                 writeln!(io.screen(), "{}", resource_name(&one.item.manager))?;
             }
         }
         Format::Table | Format::Wide => {
-            if all.is_empty() {
-                no_managers(&cluster_snapshot, namespace, io)?;
+            if let Some(governed) = &governed {
+                governed_text::write(governed, namespace, at, &mut io.screen())?;
+            } else if all.is_empty() {
+                nothing(&cluster_snapshot, namespace, io)?;
             }
-            text::write(&all, at, io)?;
+            text::write(&all, governed.is_some(), at, io)?;
         }
     }
     let attention = all.iter().any(|e| e.item.unknown || e.item.phase == Some(Phase::Refused));
-    Ok(if attention { Exit::Attention } else { Exit::Ok })
+    let unknown = governed.and_then(|governed| governed.plan).is_some_and(|plan| plan.unknown);
+    Ok(if attention || unknown { Exit::Attention } else { Exit::Ok })
 }
 
-fn no_managers(cluster_snapshot: &LifecycleSnapshot, namespace: &str, io: &mut Io<'_>) -> Result<()> {
+fn nothing(cluster_snapshot: &LifecycleSnapshot, namespace: &str, io: &mut Io<'_>) -> Result<()> {
     writeln!(
         io.screen(),
-        "Namespace {namespace} has no NamespaceManager. What a ClusterNamespaceManager does to it is in its record: kubectl get mns \
-         -n {namespace} -o wide"
+        "Namespace {namespace} has no NamespaceManager, and there is no ClusterNamespaceManager: nothing is done to it."
     )?;
     if let Some(protection) =
         cluster_snapshot.namespaces.get(namespace).and_then(|n| cluster_snapshot.settings.protection(n))

@@ -1,4 +1,5 @@
-//! `coppice hold`: nothing fires until the hold ends.
+//! `coppice hold`: nothing is done until the hold ends.
+#![allow(clippy::doc_markdown, reason = "comments on arguments are the help that people read in a terminal")]
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -7,23 +8,27 @@ use coppice_quantity::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use crate::args::{ConnectionArgs, NamespaceOrManager, WriteArgs, instant, positive_duration};
+use crate::args::{ConnectionArgs, NamespaceOrManager, Target, WriteArgs, instant, positive_duration};
 use crate::connect::connect;
-use crate::write::{Change, change, dry_run_suffix, resolve, resource_name};
-use crate::{Exit, Io, print};
+use crate::facts::NamespaceRecord;
+use crate::write::{Change, change, dry_run_suffix, resource_name};
+use crate::{Exit, Io, namespace_record, print};
 
-/// Hold a manager: nothing fires until the hold ends
+/// Hold a namespace or a manager: nothing is done until the hold ends
 ///
-/// A hold that is there is replaced. `coppice release` ends it early; a notice that was given is withdrawn.
+/// NAMESPACE alone is about what cluster managers do to it: the hold is written into its record (ManagedNamespace coppice,
+/// which is created if it does not exist yet), with your user name. NAMESPACE/NAME is about one NamespaceManager in it.
+/// Each decides for itself. A hold that is there is replaced. `coppice release` ends it early; a notice that was given is
+/// withdrawn.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  coppice hold team-a --for 2h                    the only manager of namespace team-a
+  coppice hold ci-42 --for 2h                    against every cluster manager
   coppice hold team-a/e2e --for 2h --reason 'debugging the login test'
   coppice hold team-a/e2e --until 2026-12-01T18:00:00Z
 
 Exit codes: 0 held, 1 error, 2 usage.")]
 pub(crate) struct HoldArgs {
-    /// The manager, or its namespace if there is no other in it
+    /// A namespace, or one NamespaceManager in it
     #[arg(value_name = "NAMESPACE[/NAME]", value_parser = NamespaceOrManager::parse)]
     target: NamespaceOrManager,
     /// How long, from now
@@ -62,15 +67,33 @@ pub(crate) async fn run(args: &HoldArgs, connection: &ConnectionArgs, io: &mut I
         (None, until) => until.unwrap_or(io.now),
     };
     let client = connect(connection, io).await?.client;
-    let target = resolve(&client, &args.target).await?;
+    let NamespaceOrManager { namespace, name } = &args.target;
+    let shown =
+        format!("held until {}{}", print::instant_from(until, io.now), dry_run_suffix(args.write.dry_run));
+    let hold = json!({ "until": until.to_string(), "reason": args.reason });
+    let Some(name) = name else {
+        let requester = namespace_record::requester(&client).await?;
+        let command = ("hold", args.write.dry_run);
+        let compute = |record: Option<&NamespaceRecord>| {
+            let mut hold = hold.clone();
+            hold["by"] = requester.as_str().into();
+            // Only of what is there a null takes something away.
+            if let Some(hold) = hold.as_object_mut().filter(|_| record.is_none()) {
+                hold.retain(|_, value| !value.is_null());
+            }
+            Ok(Change::Patch(json!({ "hold": hold }), ()))
+        };
+        let ((), notes) = namespace_record::change(&client, namespace, command, compute).await?;
+        namespace_record::print_notes(&notes, io)?;
+        writeln!(io.screen(), "namespace/{namespace} {shown}")?;
+        return Ok(Exit::Ok);
+    };
+    let target = Target { namespace: namespace.clone(), name: name.clone() };
     let (fired, _) = change(&client, &target, args.write.dry_run, async |manager| {
-        let hold = json!({ "until": until.to_string(), "reason": args.reason });
         Ok(Change::Patch(json!({ "hold": hold }), manager.status.phase == Some(Phase::Fired)))
     })
     .await?;
-    let name = resource_name(&target.name);
-    let until = print::instant_from(until, io.now);
-    writeln!(io.screen(), "{name} held until {until}{}", dry_run_suffix(args.write.dry_run))?;
+    writeln!(io.screen(), "{} {shown}", resource_name(name))?;
     if fired {
         io.print_note("note: it has fired and is dormant; the hold matters once it is armed again")?;
     }

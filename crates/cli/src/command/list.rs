@@ -1,6 +1,8 @@
-//! `coppice list`: the managers as the operator reports them, or the namespaces that it deleted.
+//! `coppice list`: governed namespaces and managers as the operator reports them, or the namespaces that it deleted.
+#![allow(clippy::doc_markdown, reason = "comments on arguments are the help that people read in a terminal")]
 
 mod deleted;
+mod governed;
 
 use anyhow::Result;
 use clap::Args;
@@ -9,20 +11,21 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::args::{ConnectionArgs, Format, OutputArgs};
-use crate::connect::connect;
-use crate::facts::{Manager, Object};
+use crate::connect::{connect, failed};
+use crate::facts::{Manager, NamespaceRecord, Object};
 use crate::print::{self, Cell, Table};
 use crate::write::resource_name;
-use crate::{Exit, Io, live};
+use crate::{Exit, Io, live, namespace_record};
 
-/// List managers as the operator last reported them, or the namespaces that it deleted
+/// List governed namespaces and managers as the operator last reported them, or the namespaces that it deleted
 ///
+/// First the records of the namespaces that cluster managers govern (ManagedNamespace), then the NamespaceManagers.
 /// `coppice plan` computes what will happen instead of reading what was reported.
 #[derive(Debug, Args)]
 #[command(
     visible_alias = "ls",
     after_help = "Examples:
-  coppice list -A                                the managers of all namespaces
+  coppice list -A                                every governed namespace, and the managers of all namespaces
   coppice list --deleted                         the namespaces that Coppice deleted in the last 30 days
   coppice list --deleted -n team-a -o wide       those of the name team-a, with uid and decision
 
@@ -33,7 +36,7 @@ pub(crate) struct ListArgs {
     /// All namespaces
     #[arg(short = 'A', long)]
     all_namespaces: bool,
-    /// Only managers, or with --deleted only records, with these labels: a=b,c in (d,e),!f
+    /// Only objects with these labels: a=b,c in (d,e),!f
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     selector: Option<String>,
     /// The namespaces that Coppice deleted, the newest decision first; of every name, unless -n gives one
@@ -49,19 +52,50 @@ pub(crate) async fn run(args: &ListArgs, connection: &ConnectionArgs, io: &mut I
     }
     let api = connect(connection, io).await?;
     let namespace = (!args.all_namespaces).then_some(api.namespace.as_str());
-    let managers = live::managers(&api.client, namespace, args.selector.as_deref()).await?;
+    let selector = args.selector.as_deref();
+    let managers = live::managers(&api.client, namespace, selector).await?;
+    let records = match live::records(&api.client, namespace, selector).await {
+        Ok(records) => records,
+        Err(error) => {
+            let why = failed("the records of namespaces (ManagedNamespaces) cannot be listed", &error);
+            io.print_note(&format!("warning: {why:#}; only managers are shown"))?;
+            Vec::new()
+        }
+    };
     match args.output.output {
-        Format::Json => print::json(io.out, &as_list("NamespaceManager", &managers)?)?,
-        Format::Yaml => print::yaml(io.out, &as_list("NamespaceManager", &managers)?)?,
+        Format::Json => print::json(io.out, &both(&records, &managers)?)?,
+        Format::Yaml => print::yaml(io.out, &both(&records, &managers)?)?,
         Format::Name => {
+            for _ in &records {
+                writeln!(io.screen(), "{}", namespace_record::resource_name())?;
+            }
             for manager in &managers {
                 writeln!(io.screen(), "{}", resource_name(manager.name()))?;
             }
         }
-        Format::Table | Format::Wide if managers.is_empty() => nothing_found(namespace, io)?,
-        Format::Table | Format::Wide => table(&managers, args, io)?,
+        Format::Table | Format::Wide => {
+            if !records.is_empty() {
+                governed::table(&records, args.output, io)?;
+            }
+            match (records.is_empty(), managers.is_empty()) {
+                (true, true) => nothing_found(namespace, io)?,
+                (false, true) => {}
+                (only, false) => {
+                    if !only {
+                        writeln!(io.screen())?;
+                    }
+                    table(&managers, args, io)?;
+                }
+            }
+        }
     }
     Ok(Exit::Ok)
+}
+
+fn both(records: &[NamespaceRecord], managers: &[Manager]) -> Result<serde_json::Value> {
+    let mut items = items("ManagedNamespace", records)?;
+    items.extend(self::items("NamespaceManager", managers)?);
+    Ok(json!({ "apiVersion": "v1", "kind": "List", "items": items }))
 }
 
 fn nothing_found(namespace: Option<&str>, io: &mut Io<'_>) -> Result<()> {
@@ -70,6 +104,10 @@ fn nothing_found(namespace: Option<&str>, io: &mut Io<'_>) -> Result<()> {
 }
 
 fn as_list<S: Serialize, T: Serialize>(kind: &str, objects: &[Object<S, T>]) -> Result<serde_json::Value> {
+    Ok(json!({ "apiVersion": "v1", "kind": "List", "items": items(kind, objects)? }))
+}
+
+fn items<S: Serialize, T: Serialize>(kind: &str, objects: &[Object<S, T>]) -> Result<Vec<serde_json::Value>> {
     let mut items = Vec::with_capacity(objects.len());
     for object in objects {
         let mut item = json!({
@@ -86,7 +124,7 @@ fn as_list<S: Serialize, T: Serialize>(kind: &str, objects: &[Object<S, T>]) -> 
         }
         items.push(item);
     }
-    Ok(json!({ "apiVersion": "v1", "kind": "List", "items": items }))
+    Ok(items)
 }
 
 fn table(managers: &[Manager], args: &ListArgs, io: &mut Io<'_>) -> Result<()> {

@@ -2,18 +2,18 @@
 
 use anyhow::Result;
 use clap::Args;
-use coppice_api::Reason;
-use coppice_api::manager::Phase;
+use coppice_api::manager::{NextStep, Phase};
+use coppice_api::{NamespacePhase, Reason};
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::args::{ConnectionArgs, Format, OutputArgs, SourceArgs};
 use crate::connect::connect;
 use crate::facts::Manager;
-use crate::lifecycle::{self, ResolvedPlan, Wanted, resolved_plan};
+use crate::lifecycle::{self, GovernedPlan, LifecycleSnapshot, ResolvedPlan, Wanted, resolved_plan};
 use crate::print::{self, Cell, Table};
 use crate::write::resource_name;
-use crate::{Exit, Io};
+use crate::{Exit, Io, namespace_record};
 
 /// Show what will happen to namespaces, when and why
 ///
@@ -23,7 +23,9 @@ use crate::{Exit, Io};
   coppice plan -A                                what will happen in all namespaces
   coppice plan -n team-a --at +24h               as it would be tomorrow
   coppice plan -f manager.yaml                   before it is applied, without a cluster
-  kubectl get ns,pods,jobs,nsman,copcfg -A -o yaml | coppice plan -f -
+  kubectl get ns,pods,jobs,nsman,cnsman,mns,copcfg -A -o yaml | coppice plan -f -
+
+A line for each manager, and one for each namespace that a cluster manager governs (cnsman/NAME).
 
 Exit codes: 0 all is clear, 3 something is refused or unknown, 1 error, 2 usage.")]
 pub(crate) struct PlanArgs {
@@ -36,13 +38,15 @@ pub(crate) struct PlanArgs {
     output: OutputArgs,
 }
 
-/// What will happen to one manager.
+/// What will happen to one manager, or to a namespace under a cluster manager.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Item {
+pub(crate) struct Item<P = Phase> {
     pub(crate) namespace: String,
+    /// Its name; empty while no cluster manager governs the namespace.
     pub(crate) manager: String,
-    pub(crate) phase: Option<Phase>,
+    pub(crate) manager_kind: &'static str,
+    pub(crate) phase: Option<P>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) action: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,6 +55,9 @@ pub(crate) struct Item {
     pub(crate) now: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) due: Option<Timestamp>,
+    /// When the time to live ends that a cluster manager gives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) expires_at: Option<Timestamp>,
     /// When time alone can change the plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next_check: Option<Timestamp>,
@@ -60,10 +67,21 @@ pub(crate) struct Item {
     pub(crate) unknown: bool,
 }
 
+/// What becomes of a namespace under its cluster manager.
+pub(crate) type GovernedItem = Item<NamespacePhase>;
+
+/// One line of a plan.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Line {
+    Governed(GovernedItem),
+    Manager(Item),
+}
+
 #[derive(Serialize)]
 struct Report {
     at: Timestamp,
-    items: Vec<Item>,
+    items: Vec<Line>,
 }
 
 impl Item {
@@ -73,11 +91,13 @@ impl Item {
         let mut item = Self {
             namespace: manager.namespace().to_owned(),
             manager: manager.name().to_owned(),
+            manager_kind: "NamespaceManager",
             phase: plan.status.phase,
             action: None,
             policy: None,
             now: plan.step.is_some(),
             due: None,
+            expires_at: None,
             next_check: plan.next_check.filter(|next_check| *next_check > at),
             reason: String::new(),
             message: String::new(),
@@ -87,14 +107,65 @@ impl Item {
             item.phase = Some(Phase::Terminating);
             item.reason = Reason::NamespaceTerminating.to_string();
             "the manager itself is being deleted: it does nothing any more".clone_into(&mut item.message);
-        } else if let Some(next) = &plan.status.next {
-            item.action.clone_from(&next.action);
-            item.policy.clone_from(&next.policy);
-            item.due = next.due;
-            item.reason.clone_from(&next.reason);
-            item.message.clone_from(&next.message);
+        } else {
+            item.take_over(plan.status.next.as_ref());
         }
         item
+    }
+}
+
+impl GovernedItem {
+    /// What a forecast says of a namespace.
+    pub(crate) fn governed(namespace: &str, plan: &GovernedPlan, at: Timestamp) -> Self {
+        let status = &plan.status;
+        let mut item = Self {
+            namespace: namespace.to_owned(),
+            manager: status.manager.as_ref().map(|manager| manager.name.clone()).unwrap_or_default(),
+            manager_kind: "ClusterNamespaceManager",
+            phase: status.phase,
+            action: None,
+            policy: None,
+            now: plan.now,
+            due: None,
+            expires_at: status.expires_at,
+            next_check: plan.next_check.filter(|next_check| *next_check > at),
+            reason: String::new(),
+            message: String::new(),
+            unknown: plan.is_unknown(),
+        };
+        item.take_over(status.next.as_ref());
+        item
+    }
+
+    /// Whether the cluster manager, or its policy, only observes.
+    pub(crate) fn observes(&self) -> bool {
+        self.reason == Reason::Observing.as_str()
+    }
+}
+
+impl<P> Item<P> {
+    /// What comes next, by a status.
+    fn take_over(&mut self, next: Option<&NextStep>) {
+        let Some(next) = next else { return };
+        self.action.clone_from(&next.action);
+        self.policy.clone_from(&next.policy);
+        self.due = next.due;
+        self.reason.clone_from(&next.reason);
+        self.message.clone_from(&next.message);
+    }
+
+    /// A row of the table. `manager` and `action` as people read them.
+    fn row(&self, (manager, phase, action): (String, Cell, String), wide: bool, at: Timestamp) -> Vec<Cell> {
+        let due = self.when(at);
+        let due = if self.now { Cell::styled(due, print::ERROR) } else { due.into() };
+        let mut cells = vec![self.namespace.as_str().into(), manager.into(), phase, action.into(), due];
+        if wide {
+            let next_check = print::instant_or_dash(self.next_check, at);
+            let policy = self.policy.as_deref().unwrap_or("-");
+            cells.extend([policy.into(), self.reason.as_str().into(), next_check.into()]);
+        }
+        cells.push(Cell::from(self.message.as_str()));
+        cells
     }
 
     /// When, for people.
@@ -120,20 +191,58 @@ pub(crate) async fn run(args: &PlanArgs, connection: &ConnectionArgs, io: &mut I
         (None, false) if offline => None,
         (None, false) => Some(connect(connection, io).await?.namespace),
     };
-    let wanted = Wanted { namespace: namespace.as_deref(), name: None };
+    let wanted = Wanted { namespace: namespace.as_deref(), name: None, pods: true };
     let (cluster_snapshot, at) = lifecycle::read(&args.source, wanted, connection, io).await?;
-    let items: Vec<Item> = cluster_snapshot
-        .managers
-        .iter()
-        .map(|m| Item::new(m, &resolved_plan(&cluster_snapshot, m, at), at))
-        .collect();
-    let attention = items.iter().any(|i| i.unknown || i.phase == Some(Phase::Refused));
+    let items = lines(&cluster_snapshot, namespace.as_deref(), at);
+    let attention = items.iter().any(|line| match line {
+        Line::Governed(item) => item.unknown,
+        Line::Manager(item) => item.unknown || item.phase == Some(Phase::Refused),
+    });
     if items.is_empty() {
         let place = namespace.map_or_else(String::new, |n| format!(" in namespace {n}"));
-        io.print_note(&format!("No NamespaceManagers found{place}."))?;
+        io.print_note(&format!("No NamespaceManagers or governed namespaces found{place}."))?;
     }
     write(args.output, &Report { at, items }, io)?;
     Ok(if attention { Exit::Attention } else { Exit::Ok })
+}
+
+/// What becomes of governed namespaces and of managers, by namespace.
+fn lines(snapshot: &LifecycleSnapshot, namespace: Option<&str>, at: Timestamp) -> Vec<Line> {
+    let wanted = snapshot.known_namespaces().into_iter().filter(|name| namespace.is_none_or(|n| n == *name));
+    let governed = wanted.filter_map(|name| {
+        let plan = snapshot.governed_plan(name, at).filter(|plan| !plan.is_not_governed())?;
+        Some(Line::Governed(Item::governed(name, &plan, at)))
+    });
+    let managers = snapshot.managers.iter();
+    let managers = managers.map(|m| Line::Manager(Item::new(m, &resolved_plan(snapshot, m, at), at)));
+    let mut lines: Vec<Line> = governed.chain(managers).collect();
+    lines.sort_by(|a, b| a.namespace().cmp(b.namespace()));
+    lines
+}
+
+impl Line {
+    fn namespace(&self) -> &str {
+        match self {
+            Self::Governed(item) => &item.namespace,
+            Self::Manager(item) => &item.namespace,
+        }
+    }
+
+    fn row(&self, wide: bool, at: Timestamp) -> Vec<Cell> {
+        let action = |action: &Option<String>| action.clone().unwrap_or_else(|| "-".to_owned());
+        match self {
+            Self::Governed(item) => {
+                let manager =
+                    if item.manager.is_empty() { "-".to_owned() } else { format!("cnsman/{}", item.manager) };
+                let would = if item.observes() && item.action.is_some() { "would " } else { "" };
+                let action = format!("{would}{}", action(&item.action));
+                item.row((manager, print::namespace_phase(item.phase), action), wide, at)
+            }
+            Self::Manager(item) => {
+                item.row((item.manager.clone(), Cell::phase(item.phase), action(&item.action)), wide, at)
+            }
+        }
+    }
 }
 
 fn write(output: OutputArgs, report: &Report, io: &mut Io<'_>) -> Result<()> {
@@ -142,7 +251,11 @@ fn write(output: OutputArgs, report: &Report, io: &mut Io<'_>) -> Result<()> {
         Format::Yaml => return print::yaml(io.out, report),
         Format::Name => {
             for item in &report.items {
-                writeln!(io.screen(), "{}", resource_name(&item.manager))?;
+                let name = match item {
+                    Line::Governed(_) => namespace_record::resource_name(),
+                    Line::Manager(item) => resource_name(&item.manager),
+                };
+                writeln!(io.screen(), "{name}")?;
             }
             return Ok(());
         }
@@ -158,23 +271,6 @@ fn write(output: OutputArgs, report: &Report, io: &mut Io<'_>) -> Result<()> {
         &["NAMESPACE", "MANAGER", "PHASE", "ACTION", "DUE", "WHY"]
     };
     let mut table = Table::new(headers);
-    let text = |text: &Option<String>| Cell::from(text.as_deref().unwrap_or("-"));
-    for item in &report.items {
-        let due = item.when(report.at);
-        let due = if item.now { Cell::styled(due, print::ERROR) } else { due.into() };
-        let mut cells = vec![
-            item.namespace.as_str().into(),
-            item.manager.as_str().into(),
-            Cell::phase(item.phase),
-            text(&item.action),
-            due,
-        ];
-        if wide {
-            let next_check = print::instant_or_dash(item.next_check, report.at);
-            cells.extend([text(&item.policy), item.reason.as_str().into(), next_check.into()]);
-        }
-        cells.push(Cell::from(item.message.as_str()));
-        table.row(cells);
-    }
+    report.items.iter().for_each(|line| table.row(line.row(wide, report.at)));
     table.write(&mut io.screen(), !output.no_headers)
 }

@@ -20,17 +20,19 @@ use crate::files::Document;
 use crate::lifecycle::LifecycleSnapshot;
 use crate::lifecycle::documents::{self, Reading};
 use crate::print::{self, Cell, Table};
-use crate::{Exit, Io, files, live};
+use crate::{Exit, Io, files, live, with_progress};
 
 /// Run the operator ahead of time, on a copy: what it would do in the days to come, when and why
 ///
-/// The real controllers work in virtual time on an API server in memory, which holds a copy of the cluster or of files. Nothing
-/// is written to a cluster, and no webhook is sent. Only time passes: pods and workloads stay as they are now, nobody holds,
-/// extends or changes anything, and every webhook is taken by its receiver.
+/// Who goes when, by managers and by cluster managers. The real controllers work in virtual time on an API server in memory,
+/// which holds a copy of the cluster or of files. Nothing is written to a cluster, and no webhook is sent. Only time passes:
+/// pods and workloads stay as they are now, nobody holds, extends or changes anything, and every webhook is taken by its
+/// receiver.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   coppice simulate                               the next 7 days of the whole cluster
   coppice simulate -n team-a --for 24h           of one namespace, until tomorrow
+  kubectl get ns,nsman,cnsman,mns,copcfg -A -o yaml | coppice simulate -f -
   coppice simulate -f managers/ --for 30d        of files, without a cluster
   coppice simulate -o svg > next-week.svg        as a picture of the namespaces over time
 
@@ -81,9 +83,10 @@ fn ahead(text: &str) -> Result<Duration, String> {
 pub(crate) async fn run(args: &SimulateArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
     let source = &args.source;
     let began = source.at.map_or(io.now, |at| at.from(io.now));
-    let (objects, warnings) = if source.files.is_empty() {
+    let (mut objects, warnings) = if source.files.is_empty() {
         let api = connect(connection, io).await?;
-        live::objects(&api.client, connection.namespace.as_deref()).await?
+        let objects = live::objects(&api.client, connection.namespace.as_deref());
+        with_progress("reading the cluster", io, objects).await??
     } else {
         let documents = files::read(&source.files, source.recursive, io.stdin)?;
         let namespace = connection.namespace.as_deref();
@@ -103,6 +106,10 @@ pub(crate) async fn run(args: &SimulateArgs, connection: &ConnectionArgs, io: &m
     for warning in &warnings {
         io.print_note(&format!("warning: {warning}"))?;
     }
+    // Cluster managers would govern the others, too.
+    if let Some(wanted) = connection.namespace.as_deref() {
+        objects.retain(|object| object["kind"] != "Namespace" || object["metadata"]["name"] == *wanted);
+    }
     let request = SimulationRequest {
         began,
         lasts: std::time::Duration::from_secs(args.lasts.as_secs()),
@@ -113,10 +120,12 @@ pub(crate) async fn run(args: &SimulateArgs, connection: &ConnectionArgs, io: &m
         },
     };
     // It has a runtime of its own, in which time is virtual.
-    let forecast = std::thread::spawn(move || simulate(&request))
-        .join()
-        .map_err(|_| anyhow::anyhow!("a bug in Coppice stopped the simulation"))?
-        .context("the simulation")?;
+    let (done, forecast) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || done.send(simulate(&request)).is_ok());
+    let what = format!("simulating {}", args.lasts);
+    let forecast = with_progress(&what, io, forecast).await?;
+    let forecast = forecast.map_err(|_| anyhow::anyhow!("a bug in Coppice stopped the simulation"))?;
+    let forecast = forecast.context("the simulation")?;
     for note in &forecast.notes {
         io.print_note(&format!("note: {note}"))?;
     }
@@ -135,15 +144,15 @@ fn from_files(
     let mut objects: Vec<Value> = Vec::new();
     let mut named = std::collections::BTreeSet::new();
     for (_, mut object) in documents.iter().flat_map(Document::objects) {
-        // A simulation of the cluster does not read them either: no decision of a manager rests on them.
-        let unread = ["ClusterNamespaceManager", "DeletedNamespace", "ManagedNamespace"];
-        if object["apiVersion"] == "coppice.dev/v1alpha1" && unread.iter().any(|kind| object["kind"] == *kind)
-        {
+        // A simulation of the cluster does not read them either: no decision rests on them.
+        if object["apiVersion"] == "coppice.dev/v1alpha1" && object["kind"] == "DeletedNamespace" {
             continue;
         }
-        let cluster_wide = ["Namespace", "CoppiceConfig"].iter().any(|kind| object["kind"] == *kind);
-        if cluster_wide {
-            named.extend(object["metadata"]["name"].as_str().map(str::to_owned));
+        let cluster_wide = ["Namespace", "CoppiceConfig", "ClusterNamespaceManager"];
+        if cluster_wide.iter().any(|kind| object["kind"] == *kind) {
+            if object["kind"] == "Namespace" {
+                named.extend(object["metadata"]["name"].as_str().map(str::to_owned));
+            }
         } else if let Some(metadata) = object["metadata"].as_object_mut() {
             let given = metadata.entry("namespace").or_insert_with(|| namespace.unwrap_or("default").into());
             if namespace.is_some_and(|wanted| *given != *wanted) {
@@ -199,7 +208,7 @@ fn timeline(forecast: &Forecast) -> Table {
             print::instant(entry.at).into(),
             print::age(entry.at.duration_since(forecast.began)).into(),
             entry.namespace.as_str().into(),
-            entry.manager.as_deref().unwrap_or("-").into(),
+            entry.manager.as_ref().map_or_else(|| "-".to_owned(), |m| shown(entry.manager_kind, m)).into(),
             what,
             entry.message.as_str().into(),
         ]);
@@ -207,11 +216,16 @@ fn timeline(forecast: &Forecast) -> Table {
     table
 }
 
+/// How a manager is called in tables: cluster managers by their short name.
+fn shown(kind: &str, manager: &str) -> String {
+    if kind == "NamespaceManager" { manager.to_owned() } else { format!("cnsman/{manager}") }
+}
+
 /// A summary in a few lines.
 fn summary(forecast: &Forecast, lasts: Duration) -> Vec<String> {
     let managers = &forecast.managers;
     if managers.is_empty() {
-        return vec!["No NamespaceManagers found: nothing would be done.".to_owned()];
+        return vec!["No NamespaceManagers or governed namespaces found: nothing would be done.".to_owned()];
     }
     let mut namespaces: BTreeMap<&str, bool> = BTreeMap::new();
     for manager in managers {
@@ -222,12 +236,13 @@ fn summary(forecast: &Forecast, lasts: Duration) -> Vec<String> {
         "In {lasts}, of {}, {deleted} would be deleted.",
         print::count(namespaces.len(), "managed namespace")
     )];
-    let mut left: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    let mut left: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
     for manager in managers.iter().filter(|manager| manager.deleted.is_none()) {
-        *left.entry((&manager.phase, &manager.reason)).or_default() += 1;
+        let what = if manager.manager_kind == "NamespaceManager" { "manager" } else { "governed namespace" };
+        *left.entry((&manager.phase, &manager.reason, what)).or_default() += 1;
     }
-    lines.extend(left.into_iter().map(|((phase, reason), count)| {
-        format!("  left as {phase} ({reason}): {}", print::count(count, "manager"))
+    lines.extend(left.into_iter().map(|((phase, reason, what), count)| {
+        format!("  left as {phase} ({reason}): {}", print::count(count, what))
     }));
     let last = forecast.timeline.iter().rev().find(|entry| entry.reason == "NamespaceDeleted");
     lines.extend(last.map(|last| {

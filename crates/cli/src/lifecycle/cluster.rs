@@ -15,7 +15,7 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{LifecycleSnapshot, Wanted, excess_managers, managed_by_limit, managed_namespaces, settings};
+use super::{Governed, LifecycleSnapshot, Wanted, excess_managers, managed_by_limit, own_managers, settings};
 use crate::args::SourceArgs;
 use crate::by_namespace::ByNamespace;
 use crate::connect::{code, failed};
@@ -40,14 +40,15 @@ pub(super) async fn snapshot(
     let (mut settings, budget) =
         settings(config.found(), &source.system_namespace, scale_kinds, &mut warnings);
     settings.missing = missing;
-    let managed = match wanted.namespace {
-        None => managed_namespaces(&managers),
-        Some(_) => managed_by_limit(&settings, &budget),
-    };
+    let governed = governed(client, wanted, &mut warnings).await;
+    let namespaces = namespaces(client, wanted.namespace, &mut warnings).await?;
+    let own_managers = own_managers(&managers);
+    // With all namespaces at hand they are counted afterwards.
+    let managed = managed_by_limit(&settings, &budget);
     let excess_managers = excess_managers(&managers);
     managers.retain(|m| wanted.name.is_none_or(|n| n == m.name()));
     let needs_pods = |manager: &Manager| manager.spec.as_ref().is_ok_and(ValidSpec::needs_pods);
-    let (mut pods, mut jobs) = if managers.iter().any(needs_pods) {
+    let (mut pods, mut jobs) = if wanted.pods && managers.iter().any(needs_pods) {
         tokio::join!(
             by_namespace(client, wanted.namespace, "pods", facts::pod),
             by_namespace(client, wanted.namespace, "jobs", facts::job)
@@ -57,18 +58,52 @@ pub(super) async fn snapshot(
     };
     pods.sort_by(|p| &p.name);
     jobs.sort_by(|j| &j.name);
-    let namespaces = namespaces(client, wanted.namespace, &mut warnings).await?;
     Ok(LifecycleSnapshot {
         managers,
         excess_managers,
         namespaces,
         pods,
         jobs,
+        governed,
         settings,
         budget,
+        own_managers,
         managed,
+        census: None,
         warnings,
     })
+}
+
+/// Cluster managers and records. Where one of them may not be read, what is done to namespaces cannot be decided here; what
+/// the operator reports can still be shown.
+async fn governed(client: &Client, wanted: Wanted<'_>, warnings: &mut Vec<String>) -> Governed {
+    let mut governed = Governed { managers: Ok(Vec::new()), records: BTreeMap::new() };
+    if wanted.name.is_some() {
+        return governed;
+    }
+    let (managers, records) =
+        tokio::join!(live::cluster_managers(client), live::records(client, wanted.namespace, None));
+    match records {
+        // Of another name there is none.
+        Ok(records) => {
+            governed.records = records.into_iter().map(|r| (r.namespace().to_owned(), r)).collect();
+            governed.managers = managers.map_err(|error| {
+                let why = format!("{:#}", failed("cluster managers cannot be listed", &error));
+                if !governed.records.is_empty() {
+                    warnings.push(format!(
+                        "{why}; of governed namespaces is shown what the operator last reported"
+                    ));
+                }
+                why
+            });
+        }
+        Err(error) => {
+            let why = format!("{:#}", failed("the records of namespaces cannot be listed", &error));
+            warnings.push(format!("{why}; what cluster managers do is not shown"));
+            governed.managers = Err(why);
+        }
+    }
+    governed
 }
 
 async fn namespaces(

@@ -9,10 +9,10 @@ use k8s_openapi::api::core::v1::Namespace;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{LifecycleSnapshot, excess_managers, managed_namespaces, settings};
+use super::{Governed, LifecycleSnapshot, excess_managers, own_managers, settings};
 use crate::args::SourceArgs;
 use crate::by_namespace::ByNamespace;
-use crate::facts::{self, Config, Manager};
+use crate::facts::{self, ClusterManager, Config, Manager, NamespaceRecord};
 use crate::files::Document;
 use crate::print;
 use crate::terminal::Paragraph;
@@ -35,6 +35,8 @@ struct Collected {
     namespaces: BTreeMap<String, NamespaceFacts>,
     pods: ByNamespace<PodFacts>,
     jobs: ByNamespace<JobFacts>,
+    cluster_managers: Vec<ClusterManager>,
+    records: BTreeMap<String, NamespaceRecord>,
     config: Option<Config>,
     undated: Vec<String>,
     warnings: Vec<String>,
@@ -47,10 +49,7 @@ pub(crate) fn snapshot(documents: &[Document], reading: Reading<'_>) -> Result<L
     for (place, object) in documents.iter().flat_map(Document::objects) {
         collect(&mut all, &place, object, &reading)?;
     }
-    if !all.problems.is_empty() {
-        let first = format!("{} found:", print::count(all.problems.len(), "problem"));
-        return Err(Paragraph { first, below: all.problems }.into());
-    }
+    problems(&mut all)?;
     assume_namespaces(&mut all, &reading);
     all.pods.sort_by(|p| &p.name);
     all.jobs.sort_by(|j| &j.name);
@@ -59,7 +58,9 @@ pub(crate) fn snapshot(documents: &[Document], reading: Reading<'_>) -> Result<L
     let (settings, budget) =
         settings(all.config, &source.system_namespace, source.scale_kinds.clone(), &mut all.warnings);
     let mut managers = all.managers;
-    let managed = managed_namespaces(&managers);
+    all.cluster_managers.sort_by(|a, b| a.name().cmp(b.name()));
+    let governed = Governed { managers: Ok(all.cluster_managers), records: all.records };
+    let own_managers = own_managers(&managers);
     let excess_managers = excess_managers(&managers);
     managers.retain(|m| reading.namespace.is_none_or(|n| n == m.namespace()));
     managers.sort_by(|a, b| (a.namespace(), a.name()).cmp(&(b.namespace(), b.name())));
@@ -69,11 +70,44 @@ pub(crate) fn snapshot(documents: &[Document], reading: Reading<'_>) -> Result<L
         namespaces: all.namespaces,
         pods: all.pods,
         jobs: all.jobs,
+        governed,
         settings,
         budget,
-        managed,
+        managed: own_managers.len() as u64,
+        own_managers,
+        census: None,
         warnings: all.warnings,
     })
+}
+
+/// The cluster managers of documents that hold nothing else. All problems in them are reported at once.
+pub(crate) fn cluster_managers(documents: &[Document]) -> Result<Vec<ClusterManager>> {
+    let mut all = Collected::default();
+    for (place, object) in documents.iter().flat_map(Document::objects) {
+        let kind = object["kind"].as_str().unwrap_or_default();
+        if (object["apiVersion"].as_str(), kind) != (Some("coppice.dev/v1alpha1"), "ClusterNamespaceManager")
+        {
+            bail!(
+                "{place}: not a ClusterNamespaceManager of coppice.dev/v1alpha1 but a {kind:?}: give what describes the cluster \
+                 with --from"
+            );
+        }
+        collect_cluster_manager(&mut all, &place, object);
+    }
+    problems(&mut all)?;
+    if all.cluster_managers.is_empty() {
+        bail!("the files hold no ClusterNamespaceManager");
+    }
+    Ok(all.cluster_managers)
+}
+
+/// All problems as one error, if there are some.
+fn problems(all: &mut Collected) -> Result<()> {
+    if all.problems.is_empty() {
+        return Ok(());
+    }
+    let first = format!("{} found:", print::count(all.problems.len(), "problem"));
+    Err(Paragraph { first, below: std::mem::take(&mut all.problems) }.into())
 }
 
 /// What to say if the files have no settings.
@@ -117,15 +151,19 @@ fn collect(all: &mut Collected, place: &str, mut object: Value, reading: &Readin
             all.config = Config::from_json(object).ok().or(all.config.take());
         }
         ("coppice.dev/v1alpha1", "ClusterNamespaceManager") => {
-            report(all, place, &object);
-            let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("without a name");
-            all.warnings.push(format!(
-                "{place}: ClusterNamespaceManager {name} is checked and left out: what cluster managers do is in the \
-                 ManagedNamespace of each namespace, for a new one while its mode is Observe"
-            ));
+            collect_cluster_manager(all, place, object);
         }
-        // They decide nothing about managers of namespaces.
-        ("coppice.dev/v1alpha1", "ManagedNamespace") => report(all, place, &object),
+        ("coppice.dev/v1alpha1", "ManagedNamespace") => {
+            report(all, place, &object);
+            if let Some(metadata) = object["metadata"].as_object_mut() {
+                metadata.insert("namespace".to_owned(), namespace.clone().into());
+            }
+            if let Ok(record) = NamespaceRecord::from_json(object)
+                && all.records.insert(namespace.clone(), record).is_some()
+            {
+                all.problems.push(format!("{place}: the ManagedNamespace of {namespace} is there twice"));
+            }
+        }
         // What is gone changes no plan; only the operator writes these.
         ("coppice.dev/v1alpha1", "DeletedNamespace") => {}
         (other, kind) if other.starts_with("coppice.dev/") => {
@@ -155,6 +193,16 @@ fn add_manager(all: &mut Collected, place: &str, manager: Manager) {
     all.managers.push(manager);
 }
 
+fn collect_cluster_manager(all: &mut Collected, place: &str, object: Value) {
+    report(all, place, &object);
+    // What cannot be read has been reported.
+    let Ok(manager) = ClusterManager::from_json(object) else { return };
+    if all.cluster_managers.iter().any(|other| other.name() == manager.name()) {
+        all.problems.push(format!("{place}: ClusterNamespaceManager {} is there twice", manager.name()));
+    }
+    all.cluster_managers.push(manager);
+}
+
 fn parse_as<T: DeserializeOwned>(place: &str, object: Value) -> Result<T> {
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     serde_json::from_value(object).with_context(|| format!("{place}: not a {kind}"))
@@ -169,23 +217,45 @@ fn assume_namespaces(all: &mut Collected, reading: &Reading<'_>) {
         ));
     }
     for manager in &all.managers {
-        let name = manager.namespace();
-        if all.namespaces.contains_key(name) {
-            continue;
-        }
-        all.warnings.push(format!(
-            "namespace {name} is not in the files: assumed to be created at {created}, without labels"
-        ));
-        let mut object = Namespace::default();
-        object.metadata.name = Some(name.to_owned());
-        let mut facts = facts::namespace(object, reading.assumed);
         let steps = &manager.status.steps;
         let announced = steps.notice.as_ref().map(|notice| &notice.uid);
-        if let Some(uid) = steps.intent.as_ref().map(|intent| &intent.uid).or(announced) {
-            facts.uid.clone_from(uid);
-        }
-        all.namespaces.insert(name.to_owned(), facts);
+        let uid = steps.intent.as_ref().map(|intent| &intent.uid).or(announced);
+        assume_namespace(&mut all.namespaces, &mut all.warnings, manager.namespace(), uid, reading.assumed);
     }
+    for (name, record) in &all.records {
+        let uid = record.status.namespace_uid.as_ref();
+        assume_namespace(&mut all.namespaces, &mut all.warnings, name, uid, reading.assumed);
+    }
+    if !all.cluster_managers.is_empty() && all.namespaces.is_empty() {
+        all.warnings.push(
+            "no Namespaces are in the files, so that cluster managers select nothing; `kubectl get ns,mns -A -o yaml` dumps \
+             them"
+                .to_owned(),
+        );
+    }
+}
+
+fn assume_namespace(
+    namespaces: &mut BTreeMap<String, NamespaceFacts>,
+    warnings: &mut Vec<String>,
+    name: &str,
+    uid: Option<&String>,
+    assumed: Timestamp,
+) {
+    if namespaces.contains_key(name) {
+        return;
+    }
+    let created = print::instant(assumed);
+    warnings.push(format!(
+        "namespace {name} is not in the files: assumed to be created at {created}, without labels"
+    ));
+    let mut object = Namespace::default();
+    object.metadata.name = Some(name.to_owned());
+    let mut facts = facts::namespace(object, assumed);
+    if let Some(uid) = uid {
+        facts.uid.clone_from(uid);
+    }
+    namespaces.insert(name.to_owned(), facts);
 }
 
 fn warn_of_missing_pods(all: &mut Collected) {

@@ -7,11 +7,8 @@ use coppice_lifecycle::{Plan, plan};
 use coppice_quantity::time::ServerTime;
 use jiff::Timestamp;
 
-use super::LifecycleSnapshot;
+use super::{LifecycleSnapshot, MAX_PASSES};
 use crate::facts::Manager;
-
-/// A plan needs a few passes to unfold (a notice or an intent is written first); no plan needs more than this.
-const MAX_PASSES: usize = 10;
 
 /// What will happen.
 #[derive(Debug)]
@@ -67,6 +64,7 @@ fn pass(
         managed: cluster_snapshot.managed,
         // The caches that count are the operator's; what is wrong with them, its status says.
         stale: None,
+        other: cluster_snapshot.deletion_by_record(manager.namespace(), now),
         delivery: Delivery::None,
     };
     // The same of its clock.

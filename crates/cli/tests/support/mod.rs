@@ -14,6 +14,7 @@ use std::ffi::OsString;
 
 use coppice_api::manager::NamespaceManagerSpec;
 use coppice_cli::Io;
+use coppice_lifecycle::cluster::ValidClusterManager;
 use jiff::Timestamp;
 
 pub const NOW: &str = "2026-03-01T12:30:00Z";
@@ -26,10 +27,11 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// Everything, as a golden file shows it.
+    /// Everything, as a golden file shows it: without the progress, which depends on how fast the machine is.
     pub fn all(&self) -> String {
-        let err =
-            if self.err.is_empty() { String::new() } else { format!("\n--- standard error\n{}", self.err) };
+        let lines = self.err.split_inclusive('\n').filter(|line| !line.ends_with(" s so far ...\n"));
+        let err: String = lines.collect();
+        let err = if err.is_empty() { err } else { format!("\n--- standard error\n{err}") };
         format!("exit code {}\n--- standard output\n{}{err}", self.code, self.out)
     }
 }
@@ -42,7 +44,15 @@ pub fn run_at(line: &str, stdin: &str, now: &str, client: Option<kube::Client>) 
     let now: Timestamp = now.parse().unwrap();
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let args = line.split(' ').map(OsString::from);
-    let mut io = Io { stdin: &mut stdin.as_bytes(), out: &mut out, err: &mut err, now, color: false, client };
+    let mut io = Io {
+        stdin: &mut stdin.as_bytes(),
+        out: &mut out,
+        err: &mut err,
+        now,
+        color: false,
+        progress: false,
+        client,
+    };
     let code = coppice_cli::run(args, &mut io);
     Ran { code, out: String::from_utf8(out).unwrap(), err: String::from_utf8(err).unwrap() }
 }
@@ -58,4 +68,14 @@ pub fn cluster() -> String {
     let spec = "policies: [{name: sleep, when: {ttl: {after: 5m}}, then: {scaleDown: {}}}]";
     let spec: NamespaceManagerSpec = serde_yaml::from_str(spec).unwrap();
     fixture("cluster.yaml").replace("DIGEST", &coppice_lifecycle::digest(&spec.policies))
+}
+
+/// The small cluster of `governed.yaml`, whose records are about the manager `ci` as it is there.
+pub fn governed() -> String {
+    let text = fixture("governed.yaml");
+    let all: serde_yaml::Value = serde_yaml::from_str(&text).unwrap();
+    let is_ci = |object: &&serde_yaml::Value| object["metadata"]["uid"] == "c-1";
+    let spec = all["items"].as_sequence().unwrap().iter().find(is_ci).unwrap()["spec"].clone();
+    let spec: ValidClusterManager = serde_yaml::from_value(spec).unwrap();
+    text.replace("DIGEST", spec.digest())
 }

@@ -5,6 +5,7 @@ use coppice_runtime::leader::Permit;
 use coppice_runtime::write::{self, WriteError};
 
 use super::plan::StatusWrite;
+use super::report;
 use crate::context::ControllerContext;
 
 /// Why a status was not written.
@@ -41,7 +42,10 @@ pub(super) async fn apply(
         let written = write::status::<ClusterManagers>(&shared.clients, permit, &manager, &status).await;
         shared.metrics.status_written(written.is_ok());
         match written {
-            Ok(written) => shared.cluster_managers.update_if_newer("", written),
+            Ok(written) => {
+                report::waits(shared, &manager, &written);
+                shared.cluster_managers.update_if_newer("", written);
+            }
             Err(WriteError::Gone) => {}
             Err(error) => failed = Err(StatusError { manager: manager.name.to_string(), error }),
         }

@@ -85,6 +85,8 @@ impl Controller for ClusterNamespaceManagers {
             watches.subscribe(&shared.managed_namespaces, wake()),
             // Only looked up: what is protected changes rarely, and the next pass counts it.
             watches.subscribe(&shared.configs, |_, _| {}),
+            // Only looked up: what is deleted changes the namespaces, too.
+            watches.subscribe(&shared.deleted_namespaces, |_, _| {}),
             // Its own status wakes nobody.
             watches.subscribe(&shared.cluster_managers, move |_, name| {
                 let manager = managers.cluster_managers.get("", name);
@@ -101,6 +103,7 @@ impl Controller for ClusterNamespaceManagers {
         let shared = &self.shared;
         synced(shared.configs.freshness())
             && synced(shared.managers.freshness())
+            && synced(shared.deleted_namespaces.freshness())
             && synced(shared.namespaces.freshness())
             && synced(shared.cluster_managers.freshness())
             && synced(shared.managed_namespaces.freshness())
@@ -118,8 +121,7 @@ impl Controller for ClusterNamespaceManagers {
         }
         // Caches that are behind count nothing: what is written stays until they are not.
         let Some(observation) = observe::observe(shared) else { return ReconcileResult::Done };
-        // While it is not known who governs what, the budget is the smaller one.
-        shared.set_enforced(observation.census.as_ref().map_or(0, |census| census.enforced));
+        shared.set_census(observation.census.clone());
         let plan = plan::plan(&observation);
         match apply::apply(shared, &permit, plan.writes).await {
             Ok(()) => {

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use coppice_kinds::{ClusterManager, cluster_manager_facts, record_facts};
+use coppice_kinds::{ClusterManager, cluster_manager_facts, past_deletion, record_facts};
+use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::cluster::census::{Census, Counted, census};
+use coppice_lifecycle::cluster::recreated::Recreated;
 use coppice_runtime::store::Freshness;
 use jiff::Timestamp;
 
@@ -13,7 +15,8 @@ use crate::context::ControllerContext;
 pub(super) struct Observation {
     pub(super) managers: Vec<Arc<ClusterManager>>,
     /// None if a manager cannot be understood: then it is not known who governs what.
-    pub(super) census: Option<Census>,
+    pub(super) census: Option<Arc<Census>>,
+    pub(super) settings: Arc<PlatformSettings>,
     pub(super) now: Timestamp,
 }
 
@@ -23,6 +26,7 @@ pub(super) fn observe(shared: &ControllerContext) -> Option<Observation> {
         shared.cluster_managers.freshness(),
         shared.managed_namespaces.freshness(),
         shared.managers.freshness(),
+        shared.deleted_namespaces.freshness(),
         shared.namespaces.freshness(),
         shared.configs.freshness(),
     ];
@@ -40,6 +44,9 @@ pub(super) fn observe(shared: &ControllerContext) -> Option<Observation> {
         record: record.as_deref().map(record_facts),
         managed: !shared.managers.list(&namespace.name).is_empty(),
     });
-    let census = census(counted, &facts, &settings, now);
-    Some(Observation { managers, census, now })
+    let census = census(counted, &facts, &settings, shared.managers.namespaces() as u64, now);
+    let deletions = shared.deleted_namespaces.list("");
+    let recreated = || Recreated::of(deletions.iter().filter_map(|record| past_deletion(record)), now);
+    let census = census.map(|census| Census { recreated: Some(recreated()), ..census });
+    Some(Observation { managers, census: census.map(Arc::new), settings, now })
 }

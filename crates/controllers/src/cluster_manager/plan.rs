@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use coppice_api::cluster_manager::NamespaceCounts;
-use coppice_api::condition::{self, ACCEPTED, ConditionState, READY};
+use coppice_api::cluster_manager::{DueCounts, NamespaceCounts};
+use coppice_api::condition::{self, ACCEPTED, APPROVED, BUDGET_SUFFICIENT, ConditionState, READY};
 use coppice_api::{ClusterNamespaceManagerStatus, Reason};
 use coppice_kinds::ClusterManager;
+use coppice_lifecycle::cluster::ValidClusterManager;
+use coppice_lifecycle::cluster::approval::Approval;
+use coppice_lifecycle::cluster::census::Census;
 use jiff::Timestamp;
 
 use super::observe::Observation;
@@ -44,22 +47,97 @@ fn status(manager: &ClusterManager, observation: &Observation) -> ClusterNamespa
     // Old counts beside a new spec would be read as its own.
     let counts = counts.cloned().unwrap_or_default();
     (status.namespaces, status.enforce) = (counts.namespaces, counts.enforce);
-    let (accepted, ready) = match &manager.spec {
+    let mut said = Vec::new();
+    match &manager.spec {
         Ok(spec) => {
             status.policy_digest = Some(spec.digest().to_owned());
-            let accepted = state("True", Reason::Accepted, "spec can be understood".to_owned());
-            (accepted, ready(&status.namespaces, observation))
+            said.push((ACCEPTED, state("True", Reason::Accepted, "spec can be understood".to_owned())));
+            said.push((READY, ready(&status.namespaces, observation)));
+            if let Some(census) = &observation.census {
+                said.push((APPROVED, approved(spec, &manager.name, census, observation)));
+                said.push((BUDGET_SUFFICIENT, budget(spec, &status.enforce, census, observation)));
+            }
         }
         Err(why) => {
             let message = format!("{why}; nothing is done by any cluster manager until it can be understood");
             let refused = state("False", Reason::InvalidSpec, message);
-            (refused.clone(), refused)
+            said.extend([(ACCEPTED, refused.clone()), (READY, refused)]);
         }
-    };
-    for (type_, state) in [(ACCEPTED, accepted), (READY, ready)] {
+    }
+    status.conditions.retain(|condition| said.iter().any(|(type_, _)| condition.type_ == *type_));
+    for (type_, state) in said {
         condition::set(&mut status.conditions, type_, state, manager.generation, observation.now);
     }
     status
+}
+
+/// Whether what the spec makes due needs approval, also while it observes: then that is known before it enforces.
+fn approved(
+    spec: &ValidClusterManager,
+    name: &str,
+    census: &Census,
+    observation: &Observation,
+) -> ConditionState {
+    let counts = census.managers.get(name);
+    let (due, hourly) =
+        counts.map_or((0, 0), |counts| (counts.enforce.newly_due, counts.enforce.hourly_budget));
+    match Approval::of(spec, counts, hourly, observation.now) {
+        Approval::NotNeeded => {
+            let message = "it does not make more namespaces due than the hourly budget".to_owned();
+            state("True", Reason::ApprovalNotNeeded, message)
+        }
+        Approval::Given => {
+            let message = "spec.approval covers every namespace that it makes due".to_owned();
+            state("True", Reason::ApprovalGiven, message)
+        }
+        Approval::NotCounted => {
+            state("Unknown", Reason::NotCounted, "its namespaces are not counted yet".to_owned())
+        }
+        Approval::Missing(why) => {
+            let then =
+                if spec.enforces() { "nothing is done to them" } else { "with mode Enforce they would wait" };
+            let message = format!(
+                "{due} namespaces were due before this spec had governed them for settle, more than the hourly budget of \
+                 {hourly}, and {why}: {then}. To approve it, set spec.approval to {{digest: {:?}, namespaces: {due}, \
+                 validUntil: TIME}}, with the time until which that is meant, such as tomorrow",
+                spec.enforcing_digest()
+            );
+            state("False", Reason::ApprovalNeeded, message)
+        }
+    }
+}
+
+/// Whether the budget is as large as what becomes due as time passes, by this manager and those that enforce.
+fn budget(
+    spec: &ValidClusterManager,
+    enforce: &DueCounts,
+    census: &Census,
+    observation: &Observation,
+) -> ConditionState {
+    let counted = spec.enforces() && !spec.suspend;
+    let needed = census.per_hour + if counted { 0 } else { enforce.per_hour };
+    if needed <= enforce.hourly_budget {
+        let message = "the hourly budget is not less than what becomes due in an hour".to_owned();
+        return state("True", Reason::BudgetSufficient, message);
+    }
+    let per_hour = observation.settings.config.governor.per_hour;
+    // The budget is the smaller of perHour and of the greater of maxShare and atLeast.
+    let mut raise = Vec::new();
+    if per_hour < needed {
+        raise.push(format!("perHour to {needed} or more"));
+    }
+    if enforce.hourly_budget < per_hour {
+        raise.push(format!("maxShare, or atLeast to {needed} or more"));
+    }
+    let who =
+        if counted { "the cluster managers that enforce" } else { "it, if it enforced, and those that do" };
+    let message = format!(
+        "{needed} namespaces become due in an hour by {who}, and the budget is {} destructive steps: raise {} in \
+         spec.governor of CoppiceConfig/coppice",
+        enforce.hourly_budget,
+        raise.join(" and ")
+    );
+    state("False", Reason::BudgetBelowArrivals, message)
 }
 
 fn ready(counts: &NamespaceCounts, observation: &Observation) -> ConditionState {

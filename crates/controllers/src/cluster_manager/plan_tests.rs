@@ -1,4 +1,6 @@
+use coppice_api::CoppiceConfigSpec;
 use coppice_kinds::ClusterManagers;
+use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::cluster::census::{Census, Counts};
 use coppice_runtime::decode;
 use serde_json::{Value, json};
@@ -13,10 +15,15 @@ fn manager(spec: &Value, status: &Value) -> Arc<ClusterManager> {
 
 fn observation(manager: Arc<ClusterManager>, recorded: u32) -> Observation {
     let namespaces = NamespaceCounts { selected: 4, governed: 3, recorded, ..NamespaceCounts::default() };
-    let counts = Counts { namespaces, ..Counts::default() };
+    let digest = manager.spec.as_ref().map(|spec| spec.digest().to_owned()).unwrap_or_default();
+    let counts = Counts { digest, namespaces, ..Counts::default() };
     let managers = [("ci".to_owned(), counts)].into();
-    let census = manager.spec.is_ok().then(|| Census { managers, ..Census::default() });
-    Observation { managers: vec![manager], census, now: Timestamp::UNIX_EPOCH }
+    let at = Timestamp::UNIX_EPOCH;
+    let census = Census { at, managers, enforced: 0, per_hour: 0, recreated: None, next_check: None };
+    let census = manager.spec.is_ok().then(|| Arc::new(census));
+    let settings =
+        Arc::new(PlatformSettings::new(CoppiceConfigSpec::default(), "coppice-system", Vec::new()));
+    Observation { managers: vec![manager], census, settings, now: at }
 }
 
 fn written(observation: &Observation) -> Option<(ClusterNamespaceManagerStatus, String)> {
@@ -30,13 +37,92 @@ fn written(observation: &Observation) -> Option<(ClusterNamespaceManagerStatus, 
 fn a_status_is_written_when_it_says_something_new() {
     let spec = json!({"selector": {"names": ["ci-*"]}});
     let (status, said) = written(&observation(manager(&spec, &json!({})), 2)).unwrap();
-    assert_eq!(said, "Accepted True Accepted, Ready False RecordsPending");
+    assert_eq!(
+        said,
+        "Accepted True Accepted, Approved True ApprovalNotNeeded, BudgetSufficient True BudgetSufficient, Ready False RecordsPending"
+    );
     assert_eq!((status.namespaces.governed, status.observed_generation), (3, Some(2)));
     assert!(status.policy_digest.as_ref().unwrap().starts_with("c1:"));
     let again = manager(&spec, &serde_json::to_value(&status).unwrap());
     assert!(written(&observation(Arc::clone(&again), 2)).is_none(), "nothing is new");
     let (_, said) = written(&observation(again, 3)).unwrap();
-    assert_eq!(said, "Accepted True Accepted, Ready True Reconciled");
+    assert!(said.ends_with("Ready True Reconciled"), "{said}");
+}
+
+/// The condition of this type, when so many are newly due, and so many in an hour, with ten steps an hour.
+fn condition(spec: &Value, type_: &str, newly_due: u32, per_hour: u32) -> String {
+    let manager = manager(spec, &json!({}));
+    let mut observation = observation(Arc::clone(&manager), 3);
+    let census = Arc::make_mut(observation.census.as_mut().unwrap());
+    let enforce = &mut census.managers.get_mut("ci").unwrap().enforce;
+    (enforce.newly_due, enforce.per_hour, enforce.hourly_budget) = (newly_due, per_hour, 10);
+    census.per_hour = if spec["mode"] == "Enforce" { per_hour } else { 0 };
+    let (status, _) = written(&observation).unwrap();
+    let one = condition::find(&status.conditions, type_).unwrap();
+    format!("{} {}: {}", one.status, one.reason, one.message)
+        .replace(manager.spec.as_ref().unwrap().enforcing_digest(), "ENFORCING")
+}
+
+#[test]
+fn more_than_the_budget_needs_approval_and_says_what_to_write() {
+    let spec = json!({"selector": {"names": ["ci-*"]}});
+    assert!(condition(&spec, APPROVED, 10, 0).starts_with("True ApprovalNotNeeded: "));
+    assert_eq!(
+        condition(&spec, APPROVED, 11, 0),
+        "False ApprovalNeeded: 11 namespaces were due before this spec had governed them for settle, more than the hourly \
+         budget of 10, and there is no spec.approval: with mode Enforce they would wait. To approve it, set spec.approval to \
+         {digest: \"ENFORCING\", namespaces: 11, validUntil: TIME}, with the time until which that is meant, such as tomorrow"
+    );
+    let digest = manager(&spec, &json!({})).spec.as_ref().unwrap().enforcing_digest().to_owned();
+    let approved = |approval: Value| json!({"selector": {"names": ["ci-*"]}, "approval": approval});
+    for (approval, namespaces, said) in [
+        (
+            json!({"digest": digest, "namespaces": 11, "validUntil": "1970-01-02T00:00:00Z"}),
+            11,
+            "True ApprovalGiven: ",
+        ),
+        (
+            json!({"digest": digest, "namespaces": 11, "validUntil": "1970-01-02T00:00:00Z"}),
+            12,
+            "spec.approval is for 11 namespaces",
+        ),
+        (
+            json!({"digest": "c1:0", "namespaces": 99, "validUntil": "1970-01-02T00:00:00Z"}),
+            11,
+            "spec.approval names the digest of another spec",
+        ),
+        (
+            json!({"digest": digest, "namespaces": 99, "validUntil": "1970-01-01T00:00:00Z"}),
+            11,
+            "spec.approval was valid until 1970-01-01T00:00:00Z",
+        ),
+        (
+            json!({"digest": digest, "namespaces": 99, "validUntil": "1970-01-01T00:00:01Z"}),
+            11,
+            "True ApprovalGiven: ",
+        ),
+    ] {
+        let says = condition(&approved(approval), APPROVED, namespaces, 0);
+        assert!(says.contains(said), "{says}");
+    }
+}
+
+#[test]
+fn a_budget_below_what_becomes_due_says_what_to_raise() {
+    let spec = json!({"mode": "Enforce", "selector": {"names": ["ci-*"]}});
+    assert!(condition(&spec, BUDGET_SUFFICIENT, 0, 10).starts_with("True BudgetSufficient: "));
+    assert_eq!(
+        condition(&spec, BUDGET_SUFFICIENT, 0, 400),
+        "False BudgetBelowArrivals: 400 namespaces become due in an hour by the cluster managers that enforce, and the \
+         budget is 10 destructive steps: raise perHour to 400 or more and maxShare, or atLeast to 400 or more in \
+         spec.governor of CoppiceConfig/coppice"
+    );
+    let observing = json!({"selector": {"names": ["ci-*"]}});
+    let says = condition(&observing, BUDGET_SUFFICIENT, 0, 11);
+    assert!(
+        says.contains("by it, if it enforced, and those that do") && says.contains("atLeast to 11"),
+        "{says}"
+    );
 }
 
 #[test]

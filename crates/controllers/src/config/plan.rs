@@ -40,19 +40,17 @@ pub(super) fn plan(
     status.observed_generation = Some(config.generation);
     status.version = Some(env!("CARGO_PKG_VERSION").to_owned());
     let mut problems = Vec::new();
+    // What is acknowledged by a spec that cannot be understood is not known: nothing.
+    let governor =
+        config.spec.as_ref().map_or_else(|_| GovernorSpec::default(), |spec| spec.governor.clone());
+    status.governor = breaker::with_known(&governor, status.governor, &observation.breakers);
     match &config.spec {
         Ok(spec) => {
             problems
                 .extend(PlatformSettings::new((**spec).clone(), &setup.own_namespace, Vec::new()).problems);
-            let ledger = breaker::with_known(&spec.governor, status.governor, &observation.breakers);
-            status.governor = governor::current_budget(&spec.governor, &ledger, managed, now);
+            status.governor = governor::current_budget(&spec.governor, &status.governor, managed, now);
         }
-        Err(error) => {
-            problems.push(format!("{error}; every destructive step is paused"));
-            // What is acknowledged is not known: nothing.
-            let nothing = GovernorSpec::default();
-            status.governor = breaker::with_known(&nothing, status.governor, &observation.breakers);
-        }
+        Err(error) => problems.push(format!("{error}; every destructive step is paused")),
     }
     match &observation.key {
         Some(Ok(key)) => status.webhook_key = Some(key.public().to_string()),

@@ -5,6 +5,7 @@ use coppice_api::{DeletedNamespaceStatus, DeletionPhase};
 use coppice_kinds::{DecidedIn, DeletedNamespaces, ManagedNamespaces, Managers, Namespaces};
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_mutants::{Mutant, active};
+use coppice_quantity::time::in_milliseconds;
 use coppice_runtime::error::chain;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::read;
@@ -56,7 +57,7 @@ pub(super) async fn apply(
             if gone && namespace(shared, observation).await?.is_some() && !active(Mutant::DeletedUnread) {
                 return Err(UpdateRecordError::CacheBehind);
             }
-            let deleted_at = (phase == DeletionPhase::Deleted).then(|| shared.now_in_milliseconds());
+            let deleted_at = (phase == DeletionPhase::Deleted).then(|| in_milliseconds(shared.now()));
             let status = DeletedNamespaceStatus { phase: Some(phase), deleted_at };
             write::status::<DeletedNamespaces>(&shared.clients, permit, record, &status).await.map(drop)
         }

@@ -2,13 +2,14 @@
 //! cluster manager's policies ask for.
 //!
 //! Watches `ClusterNamespaceManager`, `ManagedNamespace`, namespaces and `CoppiceConfig`: a change of a cluster manager or
-//! of the settings wakes every namespace, any other its own. `observe → plan → apply → report`, repeated while a step
+//! of the settings wakes every namespace, any other its own. While a cluster manager looks at the health of namespaces it
+//! watches their workloads, too. `observe → plan → apply → report`, repeated while a step
 //! leads to the next.
 //!
 //! *Relies on*: status of `ManagedNamespace` being written by the operator alone (RBAC); the API server honouring uid and
 //! resourceVersion preconditions. *Guarantees*: nothing is done without a record that says who governs and since when; a
 //! namespace is deleted only after an intent in its record, and only if fresh reads of namespace, record, cluster managers
-//! and settings ask for it again. A spec is never written, except for creating a record that does not exist.
+//! and settings, and for its health of its workloads, ask for it again. A spec is never written, except for creating a record that does not exist.
 //!
 //! Errors: a lost race is decided again at once; a failed step is written into status with its next attempt; anything else
 //! is retried with backoff by the queue.
@@ -20,7 +21,7 @@ mod report;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use coppice_api::names::CONFIG_NAME;
 use coppice_runtime::controller::Controller;
@@ -31,8 +32,9 @@ use tokio::time::Instant;
 
 use crate::cluster_manager::AllManagers;
 use crate::context::ControllerContext;
+use crate::health::{self, HealthWatches};
 use crate::namespace_manager::{CATCH_UP, RECOVERY};
-use apply::Applied;
+use crate::status_writer::Applied;
 
 /// A chain of steps longer than this is broken up, so that no namespace keeps others waiting.
 const MAX_STEPS: usize = 12;
@@ -51,13 +53,27 @@ impl fmt::Display for NamespaceKey {
 pub struct NamespaceRecords {
     shared: Arc<ControllerContext>,
     counts: Queue<AllManagers>,
+    /// The watches of workloads, and what they are begun with.
+    health: HealthWatches,
+    begin: OnceLock<(Watches, Queue<NamespaceKey>)>,
 }
 
 impl NamespaceRecords {
     /// The controller, on what all controllers share. What it writes is counted again: the cache has it before the watch,
     /// which wakes nobody then.
     pub fn new(shared: Arc<ControllerContext>, counts: Queue<AllManagers>) -> Self {
-        Self { shared, counts }
+        Self { shared, counts, health: HealthWatches::default(), begin: OnceLock::new() }
+    }
+
+    /// Begins or ends the watches of workloads, as the cluster managers ask for.
+    fn watch_health(&self) {
+        let Some((watches, queue)) = self.begin.get() else { return };
+        let (shared, queue) = (Arc::clone(&self.shared), queue.clone());
+        self.health.update(&self.shared, watches, move |namespace: &str| {
+            if health::is_looked_at(&shared, namespace) {
+                queue.add(NamespaceKey(namespace.into()));
+            }
+        });
     }
 }
 
@@ -67,13 +83,15 @@ impl Controller for NamespaceRecords {
 
     fn subscribe(self: &Arc<Self>, watches: &Watches, queue: &Queue<NamespaceKey>) -> Vec<Subscription> {
         let shared = &self.shared;
+        // Called once.
+        let _ = self.begin.set((watches.clone(), queue.clone()));
         let wake_all = |this: &Arc<Self>| {
             let (this, queue) = (Arc::clone(this), queue.clone());
             move || this.all().into_iter().for_each(|key| queue.add(key))
         };
         // Status is written often, and decides nothing: only another spec, or a manager that comes or goes, wakes everybody.
         let (wake, seen) = (wake_all(self), Mutex::new(BTreeMap::new()));
-        let managers = Arc::clone(shared);
+        let (managers, this) = (Arc::clone(shared), Arc::clone(self));
         let of_manager = move |_: &str, name: &str| {
             let now = managers.cluster_managers.get("", name);
             let now = now.map(|manager| (manager.uid.clone(), manager.generation, manager.terminating));
@@ -84,6 +102,7 @@ impl Controller for NamespaceRecords {
                     None => seen.remove(name),
                 };
                 drop(seen);
+                this.watch_health();
                 wake();
             }
         };
@@ -112,6 +131,9 @@ impl Controller for NamespaceRecords {
             watches.subscribe(&shared.managed_namespaces, move |namespace, _| {
                 of_record.add(NamespaceKey(namespace.into()));
             }),
+            // Only looked up: who else deletes the namespace, and how often that was done.
+            watches.subscribe(&shared.managers, |_, _| {}),
+            watches.subscribe(&shared.deleted_namespaces, |_, _| {}),
         ]
     }
 
@@ -122,6 +144,12 @@ impl Controller for NamespaceRecords {
             && synced(shared.namespaces.freshness())
             && synced(shared.cluster_managers.freshness())
             && synced(shared.managed_namespaces.freshness())
+            && synced(shared.managers.freshness())
+            && synced(shared.deleted_namespaces.freshness())
+            && {
+                self.watch_health();
+                health::synced(shared)
+            }
     }
 
     /// Every namespace while there is a cluster manager; otherwise those that have a record.

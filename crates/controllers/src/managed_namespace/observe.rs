@@ -7,16 +7,24 @@ use coppice_actions::governor::Reservation;
 use coppice_api::Reason;
 use coppice_api::config::GovernorStatus;
 use coppice_api::names::MANAGED_NAMESPACE_NAME;
-use coppice_kinds::{ClusterManager, ClusterManagers, ManagedNamespaces, NamespaceRecord, Namespaces};
+use coppice_api::steps::Intent;
+use coppice_kinds::{
+    ClusterManager, ClusterManagers, ManagedNamespaces, Managers, NamespaceRecord, Namespaces,
+};
+use coppice_lifecycle::cluster::census::Census;
 use coppice_lifecycle::facts::NamespaceFacts;
+use coppice_lifecycle::other_deletion::OtherDeletion;
 use coppice_lifecycle::settings::PlatformSettings;
+use coppice_mutants::{Mutant, active};
 use coppice_quantity::time::ServerTime;
-use coppice_runtime::error::chain;
-use coppice_runtime::read::{self, ListError};
+use coppice_runtime::object::OwnKind as _;
+use coppice_runtime::read;
 use tokio::time::Instant;
 
 use crate::context::ControllerContext;
+use crate::health::HealthObservation;
 use crate::staleness::first_stale;
+use crate::status_writer::FactsError;
 
 /// The inputs of a plan, with the instant of observation.
 pub(super) struct Observation {
@@ -26,24 +34,18 @@ pub(super) struct Observation {
     pub(super) record: Option<Arc<NamespaceRecord>>,
     /// Every cluster manager.
     pub(super) managers: Vec<Arc<ClusterManager>>,
+    /// What is known of its workloads.
+    pub(super) health: HealthObservation,
     pub(super) settings: Arc<PlatformSettings>,
     pub(super) budget: GovernorStatus,
     pub(super) managed: u64,
+    pub(super) census: Option<Arc<Census>>,
     pub(super) stale: Option<(Reason, String)>,
+    /// Which manager in the namespace deletes it, if one does.
+    pub(super) other: Option<OtherDeletion>,
     pub(super) at: ServerTime,
     /// When the first read was sent: nothing in here is older.
     started: Instant,
-}
-
-/// Why something could not be read.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum FactsError {
-    /// The namespace, or its record.
-    #[error("{}", chain(.0))]
-    Read(#[from] kube::Error),
-    /// The cluster managers.
-    #[error("the cluster managers: {0}")]
-    Managers(#[from] ListError),
 }
 
 /// What the caches know of a namespace; none if there is no such namespace.
@@ -70,7 +72,9 @@ fn observation(
         (None, None) => return None,
     };
     let managers = shared.cluster_managers.list("");
+    let health = HealthObservation::cached(shared, name);
     let stale = stale(shared);
+    let other = namespace.as_deref().ok().and_then(|namespace| other_deletion(shared, namespace));
     // After the facts: a list that collapses opens the breaker before it shows in a cache.
     let (settings, budget) = shared.settings();
     Some(Observation {
@@ -78,38 +82,65 @@ fn observation(
         namespace,
         record,
         managers,
+        health,
         settings,
         budget,
         managed: shared.managed(),
+        census: shared.census(),
         stale,
+        other,
         at: shared.time(),
         started: Instant::now(),
     })
 }
 
-/// Reads everything again. None if the namespace or its record is gone.
-pub(super) async fn fresh(shared: &ControllerContext, name: &str) -> Result<Option<Observation>, FactsError> {
+/// What the managers in a namespace say of deleting it: the first of them.
+fn other_deletion(shared: &ControllerContext, namespace: &NamespaceFacts) -> Option<OtherDeletion> {
+    let managers = shared.managers.list(&namespace.name);
+    // One that is being deleted does nothing any more.
+    let managers = managers.iter().filter(|manager| !manager.terminating);
+    OtherDeletion::first(managers.filter_map(|manager| {
+        let by = format!("{} {}", Managers::KIND, manager.name);
+        let said = (&manager.status.steps, manager.status.next.as_ref());
+        OtherDeletion::of(by, false, said, namespace, shared.now())
+    }))
+}
+
+/// Reads everything again that this step rests on. None if the namespace or its record is gone.
+pub(super) async fn fresh(
+    shared: &ControllerContext,
+    name: &str,
+    intent: &Intent,
+) -> Result<Option<Observation>, FactsError> {
     let client = &shared.clients.reads;
     let started = Instant::now();
-    let (namespace, record, managers) = futures::future::join3(
+    let by_health = intent.reason == Reason::Unhealthy.as_str() && !active(Mutant::WorkloadsByCaches);
+    let (namespace, record, managers, health) = futures::future::join4(
         read::get::<Namespaces>(client, "", name),
         read::get::<ManagedNamespaces>(client, name, MANAGED_NAMESPACE_NAME),
         read::list::<ClusterManagers>(client, ""),
+        async {
+            if by_health {
+                Box::pin(HealthObservation::fresh(shared, name)).await.map(Some)
+            } else {
+                Ok(None)
+            }
+        },
     )
     .await;
     let (Some(namespace), Some(record)) = (namespace?, record?) else { return Ok(None) };
     let managers = managers?.into_iter().map(Arc::new).collect();
     // What only the caches know: whether the watches are behind, and the breaker.
     let Some(observation) = with(shared, name, record) else { return Ok(None) };
-    let at = shared.time();
-    Ok(Some(Observation { namespace: Ok(Arc::new(namespace)), managers, at, started, ..observation }))
+    let health = health?.unwrap_or(observation.health);
+    let (namespace, at) = (Ok(Arc::new(namespace)), shared.time());
+    Ok(Some(Observation { namespace, managers, health, at, started, ..observation }))
 }
 
 impl Observation {
     /// The same, under the settings and the budget that were reserved under.
     pub(super) fn under(mut self, shared: &ControllerContext, reservation: &Reservation) -> Self {
-        self.settings = shared.settings_of(&reservation.settings);
-        self.budget = shared.with_breaker(&self.settings, reservation.budget.clone());
+        (self.settings, self.budget) = shared.reserved(reservation);
         self
     }
 
@@ -131,5 +162,8 @@ fn stale(shared: &ControllerContext) -> Option<(Reason, String)> {
         (shared.managed_namespaces.freshness(), "managednamespaces"),
         (shared.namespaces.freshness(), "namespaces"),
         (shared.configs.freshness(), "coppiceconfigs"),
+        // What is counted rests on these.
+        (shared.managers.freshness(), "namespacemanagers"),
+        (shared.deleted_namespaces.freshness(), "deletednamespaces"),
     ])
 }

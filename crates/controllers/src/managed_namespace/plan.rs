@@ -12,10 +12,13 @@ pub(super) fn plan(observation: &Observation) -> RecordPlan {
         namespace: observation.namespace.as_deref().map_err(Clone::clone),
         record: observation.record.as_deref().map(record_facts),
         managers: &managers,
+        health: observation.health.facts(),
         settings: &observation.settings,
         budget: &observation.budget,
         managed: observation.managed,
+        census: observation.census.as_deref(),
         stale: observation.stale.clone(),
+        other: observation.other.clone(),
     };
     cluster::plan(&observed, observation.at)
 }

@@ -6,10 +6,10 @@ use coppice_kinds::ManagedNamespaces;
 use coppice_lifecycle::plan::PlannedEvent;
 use k8s_openapi::api::core::v1::ObjectReference;
 
-use super::apply::EventBatch;
 use super::observe::Observation;
 use crate::context::ControllerContext;
 use crate::reference::reference;
+use crate::status_writer::EventBatch;
 
 /// Reports what a reconcile did.
 pub(super) fn report(shared: &ControllerContext, observation: &Observation, batch: &EventBatch) {

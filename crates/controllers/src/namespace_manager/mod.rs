@@ -30,7 +30,7 @@ use coppice_runtime::watches::{Subscription, Watches};
 use tokio::time::Instant;
 
 use crate::context::{ControllerContext, ManagerKey};
-use apply::Applied;
+use crate::status_writer::Applied;
 
 /// A chain of steps longer than this is broken up, so that no manager keeps others waiting.
 const MAX_STEPS: usize = 12;
@@ -96,6 +96,8 @@ impl Controller for NamespaceManagers {
             watches.subscribe(&shared.pods, wake_namespace(false)),
             watches.subscribe(&shared.jobs, wake_namespace(false)),
             watches.subscribe(&shared.managers, wake_manager),
+            // Only looked up: whether the cluster manager's deletion of the namespace comes first.
+            watches.subscribe(&shared.managed_namespaces, |_, _| {}),
         ]
     }
 

@@ -7,8 +7,9 @@ use coppice_actions::governor::Reservation;
 use coppice_api::Reason;
 use coppice_api::config::GovernorStatus;
 use coppice_api::manager::{Action, Intent};
-use coppice_kinds::{Jobs, Manager, Managers, Namespaces, Pods};
+use coppice_kinds::{ClusterManagers, Jobs, Manager, Managers, Namespaces, Pods};
 use coppice_lifecycle::facts::{Fact, JobFacts, NamespaceFacts, NamespaceSnapshot, ObjectSlice, PodFacts};
+use coppice_lifecycle::other_deletion::OtherDeletion;
 use coppice_lifecycle::plan::{Delivery, MAX_MANAGERS, ManagerFacts, Observed};
 use coppice_lifecycle::settings::PlatformSettings;
 use coppice_mutants::Mutant;
@@ -16,7 +17,7 @@ use coppice_notify::outbox::AttemptState;
 use coppice_quantity::time::ServerTime;
 use coppice_runtime::decode::Unreadable;
 use coppice_runtime::kind::Kind;
-use coppice_runtime::leader::LeaderState;
+use coppice_runtime::object::OwnKind as _;
 use coppice_runtime::read::{self, ListError};
 use coppice_runtime::store::{Freshness, Store};
 use jiff::Timestamp;
@@ -37,6 +38,8 @@ pub(super) struct Observation {
     /// How many managers of the namespace come before this one.
     before: usize,
     pub(super) stale: Option<(Reason, String)>,
+    /// What the namespace's record says of deleting it.
+    pub(super) other: Option<OtherDeletion>,
     pub(super) delivery: Delivery,
     pub(super) at: ServerTime,
     /// When the first read was sent: nothing in here is older.
@@ -61,8 +64,10 @@ fn observation(shared: &ControllerContext, key: &ManagerKey, manager: Arc<Manage
     let (pods, jobs) = (fact(shared, &shared.pods, key, "pods"), fact(shared, &shared.jobs, key, "jobs"));
     // After the facts: a list that collapses opens the breaker before it shows in a cache.
     let (settings, budget) = shared.settings();
+    let other = namespace.as_deref().and_then(|namespace| other_deletion(shared, namespace));
     Observation {
         namespace,
+        other,
         pods,
         jobs,
         settings,
@@ -76,6 +81,16 @@ fn observation(shared: &ControllerContext, key: &ManagerKey, manager: Arc<Manage
         read_error: None,
         manager,
     }
+}
+
+/// What the record says of deleting its namespace. It comes before managers.
+fn other_deletion(shared: &ControllerContext, namespace: &NamespaceFacts) -> Option<OtherDeletion> {
+    // One that is being deleted does nothing any more.
+    let record = shared.record(&namespace.name).filter(|record| !record.terminating)?;
+    let governs = record.status.manager.as_ref()?;
+    let by = format!("{} {}", ClusterManagers::KIND, governs.name);
+    let said = (&record.status.steps, record.status.next.as_ref());
+    OtherDeletion::of(by, true, said, namespace, shared.now())
 }
 
 /// Reads everything again. None if the manager is gone. Pods and Jobs that cannot be read are unknown; the policies that
@@ -135,8 +150,7 @@ fn needs_pods(manager: &Manager) -> bool {
 impl Observation {
     /// The same, under the settings and the budget that were reserved under.
     pub(super) fn under(mut self, shared: &ControllerContext, reservation: &Reservation) -> Self {
-        self.settings = shared.settings_of(&reservation.settings);
-        self.budget = shared.with_breaker(&self.settings, reservation.budget.clone());
+        (self.settings, self.budget) = shared.reserved(reservation);
         self
     }
 
@@ -173,6 +187,7 @@ impl Observation {
             before: self.before,
             managed: self.managed,
             stale: self.stale.clone(),
+            other: self.other.clone(),
             delivery: self.delivery.clone(),
         }
     }
@@ -226,7 +241,7 @@ fn fact<K: Kind>(
         Freshness::Fresh(since) => match store.decoded(&key.namespace) {
             // Followers keep their caches, but evaluate nothing: the time before this replica led does not count.
             Ok(value) => {
-                let since = shared.server_clock.at(since.max(leads_since(shared)));
+                let since = shared.server_clock.at(since.max(shared.leads_since()));
                 Fact::Known { value, since }
             }
             Err(unreadable) => unreadable_fact(&unreadable, what),
@@ -244,14 +259,6 @@ fn fact<K: Kind>(
 /// The content of an object that cannot be decoded is unknown.
 fn unreadable_fact<T>(unreadable: &Unreadable, what: &str) -> Fact<T> {
     Fact::Unknown { reason: unreadable.reason, message: format!("{what} are not known: {unreadable}") }
-}
-
-/// On the monotonic clock.
-fn leads_since(shared: &ControllerContext) -> Duration {
-    match shared.gate.state() {
-        LeaderState::Leader { since, .. } => since,
-        LeaderState::Follower { .. } | LeaderState::Unknown { .. } => shared.server_clock.clock().monotonic(),
-    }
 }
 
 /// Whether the caches that every decision needs are behind, or the namespace itself cannot be understood.

@@ -1,39 +1,67 @@
 //! Counts for the status of each cluster manager.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use coppice_api::cluster_manager::{DueCounts, GovernedBy, NamespaceCounts, PolicyDue};
+use coppice_quantity::Duration;
 use jiff::Timestamp;
 
-use super::RecordFacts;
+use super::approval::newly_due;
 use super::phase::phase;
+use super::recreated::Recreated;
 use super::selection::{Candidate, ClusterManagerFacts, contest};
+use super::{RecordFacts, ValidClusterManager};
+use crate::condition::later;
 use crate::facts::NamespaceFacts;
+use crate::governor::hourly_limit;
 use crate::settings::PlatformSettings;
 
+const HOUR: Duration = Duration::from_secs(3600);
+/// A shorter time says little about a rate.
+const MIN_WINDOW: Duration = Duration::from_secs(600);
 /// So many names are shown.
 const SAMPLE: usize = 10;
 /// So many other managers are shown.
 const MAX_OTHERS: usize = 16;
 
 /// What there is for each cluster manager.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Census {
+    /// When it was counted.
+    pub at: Timestamp,
     /// By the name of the manager.
     pub managers: BTreeMap<String, Counts>,
     /// The namespaces to which a policy of a cluster manager may do something, and that are not managed anyway.
     pub enforced: u64,
+    /// How many namespaces become due in an hour by all cluster managers that enforce, at the present rate.
+    pub per_hour: u32,
+    /// Which names were deleted too often of late; none if that is not known, and records say it.
+    pub recreated: Option<Recreated>,
     /// When time alone changes a count.
     pub next_check: Option<Timestamp>,
+}
+
+impl Census {
+    /// What there is for a manager, if this namespace was counted among those that its spec makes due: what has become so a
+    /// moment ago, because a hold or its protection ended, does not come alone.
+    pub fn counts(&self, manager: &str, namespace: &NamespaceFacts) -> Option<&Counts> {
+        let counts = self.managers.get(manager)?;
+        let among = |due: &BTreeSet<String>| due.contains(&namespace.uid);
+        counts.newly_due.as_ref().is_none_or(among).then_some(counts)
+    }
 }
 
 /// What there is for one cluster manager.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
+    /// The digest of the spec that was counted for.
+    pub digest: String,
     /// Namespaces.
     pub namespaces: NamespaceCounts,
     /// What is due.
     pub enforce: DueCounts,
+    /// The uids of the namespaces that the spec makes due; none if only their number is known.
+    pub newly_due: Option<BTreeSet<String>>,
 }
 
 /// A namespace with its record.
@@ -48,16 +76,26 @@ pub struct Counted<'a> {
 }
 
 /// Counts. The order of the managers does not matter; that of the namespaces decides which of them are shown. None if a
-/// manager cannot be understood: then it is not known who governs what.
+/// manager cannot be understood: then it is not known who governs what. So many namespaces have managers of their own.
 pub fn census<'a>(
     namespaces: impl IntoIterator<Item = Counted<'a>>,
     managers: &[ClusterManagerFacts<'_>],
     settings: &PlatformSettings,
+    own_managers: u64,
     now: Timestamp,
 ) -> Option<Census> {
-    let mut census = Census::default();
+    let mut census = Census {
+        at: now,
+        managers: BTreeMap::new(),
+        enforced: 0,
+        per_hour: 0,
+        recreated: None,
+        next_check: None,
+    };
     for manager in managers {
-        census.managers.entry(manager.name.to_owned()).or_default();
+        let digest = manager.spec.map_or_else(|_| String::new(), |spec| spec.digest().to_owned());
+        let newly_due = Some(BTreeSet::new());
+        census.managers.insert(manager.name.to_owned(), Counts { digest, newly_due, ..Counts::default() });
     }
     // One that is being deleted is nobody's any more.
     for counted in namespaces.into_iter().filter(|counted| !counted.namespace.terminating) {
@@ -75,7 +113,34 @@ pub fn census<'a>(
         let changes = count_governed(counts, counted, &winner, settings, now);
         census.next_check = census.next_check.into_iter().chain(changes).min();
     }
+    let hourly_budget = hourly_limit(&settings.config.governor, own_managers + census.enforced);
+    for manager in managers.iter().filter(|manager| !manager.terminating) {
+        let (Ok(spec), Some(counts)) = (manager.spec, census.managers.get_mut(manager.name)) else {
+            continue;
+        };
+        // Until here: those of the window.
+        let coming = u64::from(counts.enforce.per_hour) * HOUR.as_secs();
+        let rate = coming.div_ceil(window(spec).as_secs()).try_into().unwrap_or(u32::MAX);
+        counts.enforce.per_hour = two_digits(rate);
+        counts.enforce.hourly_budget = hourly_budget;
+        if spec.enforces() && !spec.suspend {
+            census.per_hour = census.per_hour.saturating_add(counts.enforce.per_hour);
+        }
+    }
     Some(census)
+}
+
+/// Rounds up to two digits: a rate is no more exact, and would be written with every namespace that comes or goes.
+fn two_digits(rate: u32) -> u32 {
+    let unit = std::iter::successors(Some(1u32), |unit| unit.checked_mul(10)).find(|unit| rate / unit < 100);
+    unit.map_or(rate, |unit| rate.div_ceil(unit).saturating_mul(unit))
+}
+
+/// The rate at which namespaces become due is that of so much time to come: by a ttl, those that are due in its time are
+/// there already.
+fn window(manager: &ValidClusterManager) -> Duration {
+    let ttl = manager.ttl.map_or(HOUR.as_secs(), Duration::as_secs);
+    Duration::from_secs(ttl.clamp(MIN_WINDOW.as_secs(), HOUR.as_secs()))
 }
 
 /// Counts a namespace for the manager that governs it. Returns when time alone changes that.
@@ -99,16 +164,34 @@ fn count_governed(
         return Some(hold.until);
     }
     let extended = spec.and_then(|spec| spec.extend_until.as_ref()).map(|extension| extension.at);
-    let finding = phase(manager.spec, namespace, extended, now);
-    let (mut due, mut next) = (false, None);
+    // What another manager, or another spec, has recorded of its health says nothing.
+    let status =
+        record.map(|record| record.status).filter(|_| recorded.is_some_and(|known| manager.is(known)));
+    let finding = phase(manager.spec, namespace, extended, status, now);
+    // Of one that observes: as if it enforced from now on, which begins everything again.
+    let governs = recorded.filter(|recorded| manager.spec.enforces() && manager.is(recorded));
+    let since = governs.map_or(now, |recorded| recorded.since);
+    let (mut due, mut next, mut first) = (false, None, None);
     for policy in manager.spec.policies() {
-        match finding.due(&policy.condition) {
+        let of_policy = finding.due(&policy.condition).filter(|due| due.paused.is_none()).map(|due| due.at);
+        if policy.would_enforce {
+            first = first.into_iter().chain(of_policy).min();
+        }
+        match of_policy {
             Some(at) if at <= now => {
                 due = true;
                 count_policy(&mut counts.enforce.policies, &policy.name);
             }
             at => next = next.into_iter().chain(at).min(),
         }
+    }
+    let acting = manager.spec.policies().iter().filter(|policy| policy.would_enforce);
+    if finding.begun(acting).is_some_and(|begun| newly_due(manager.spec, namespace, since, begun)) {
+        counts.enforce.newly_due += 1;
+        counts.newly_due.get_or_insert_default().insert(namespace.uid.clone());
+    }
+    if first.is_some_and(|first| now < first && first <= later(now, window(manager.spec))) {
+        counts.enforce.per_hour += 1;
     }
     if due {
         counts.enforce.due += 1;

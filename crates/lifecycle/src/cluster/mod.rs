@@ -3,14 +3,18 @@
 //! Pure, like all of this crate. [`plan`] decides about one namespace; [`census`](census::census) counts for the status of
 //! each cluster manager, by the same functions.
 
+pub mod approval;
 pub mod census;
 pub mod phase;
 mod plan;
+pub mod recreated;
 pub mod selection;
+mod valid_health;
 mod valid_manager;
 
-pub use plan::{ClusterObserved, RecordFacts, RecordPlan, RecordStep, plan};
+pub use plan::{ClusterObserved, HealthFacts, RecordFacts, RecordPlan, RecordStep, plan};
 pub use selection::ClusterManagerFacts;
+pub use valid_health::ValidHealth;
 pub use valid_manager::{
     ClusterAction, ClusterCondition, InvalidClusterManager, ValidClusterManager, ValidClusterPolicy,
 };

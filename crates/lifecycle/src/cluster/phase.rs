@@ -1,12 +1,13 @@
 //! How a namespace is, and since when. Phases never act: policies do.
 
-use coppice_api::NamespacePhase;
 use coppice_api::cluster_manager::PolicyPhase;
+use coppice_api::health::HealthSeen;
+use coppice_api::{HealthState, ManagedNamespaceStatus, NamespacePhase};
 use coppice_mutants::{Mutant, active};
 use coppice_quantity::Duration;
 use jiff::Timestamp;
 
-use super::{ClusterCondition, ValidClusterManager};
+use super::{ClusterCondition, ValidClusterManager, ValidClusterPolicy};
 use crate::condition::later;
 use crate::facts::NamespaceFacts;
 
@@ -15,42 +16,142 @@ use crate::facts::NamespaceFacts;
 pub struct PhaseFinding {
     /// The phase.
     pub phase: NamespacePhase,
-    /// Since when, where a date decides it; otherwise since it was seen first.
+    /// Since when, where that is known; otherwise since it was seen first.
     pub since: Option<Timestamp>,
     /// When its time to live ends, or ended; none if it has none.
     pub expires_at: Option<Timestamp>,
+    /// How it is by its health; none if that is not looked at.
+    pub health: Option<HealthFinding>,
 }
 
-/// The phase of a namespace that a cluster manager governs. It does not expire before `extended`.
+/// How a namespace is by its health, and since when it has been so, or worse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HealthFinding {
+    state: HealthState,
+    seen: HealthSeen,
+    /// When what fails began to.
+    begun: Option<Timestamp>,
+    /// Since when it is at least `Unstable`, `Failing` and `Failed`.
+    since: [Option<Timestamp>; 3],
+}
+
+impl HealthFinding {
+    /// What is recorded, if the health is looked at.
+    fn recorded(status: &ManagedNamespaceStatus) -> Option<Self> {
+        let record = status.health.as_ref()?;
+        let since = [record.unstable_since, record.failing_since, record.failed_since];
+        let begun = status.failing.iter().map(|one| one.since).chain(record.unstable_since).min();
+        Some(Self { state: record.state, seen: record.seen, begun, since })
+    }
+}
+
+/// When a condition is true, or was for the first time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// The instant, if nothing but time passes.
+    pub at: Timestamp,
+    /// When that began which makes it due: the same of a ttl, and of a failure when it began to fail.
+    pub begun: Timestamp,
+    /// Why nothing may be done by it at present, though it stands.
+    pub paused: Option<Pause>,
+}
+
+/// Why nothing may be done for the health of a namespace at present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// Nothing fails, but it has not recovered for long enough.
+    Recovering,
+    /// It is not known whether something fails.
+    Unknown,
+}
+
+/// The phase of a namespace that a cluster manager governs, by what is recorded of its health under that manager. It does
+/// not expire before `extended`.
 pub fn phase(
     manager: &ValidClusterManager,
     namespace: &NamespaceFacts,
     extended: Option<Timestamp>,
+    status: Option<&ManagedNamespaceStatus>,
     now: Timestamp,
 ) -> PhaseFinding {
     // Creation times are cut to whole seconds: a namespace may be almost a second younger than it looks.
     let own = manager.ttl.map(|ttl| later(later(namespace.created, ttl), Duration::from_secs(1)));
     let extended = extended.filter(|_| !active(Mutant::ExtensionIgnored));
     let expires_at = own.map(|own| extended.map_or(own, |extended| own.max(extended)));
+    let health = status.filter(|_| manager.health.is_some()).and_then(HealthFinding::recorded);
     let (phase, since) = match expires_at {
         _ if namespace.terminating => (NamespacePhase::Terminating, None),
         Some(at) if at <= now => (NamespacePhase::Stale, Some(at)),
-        _ => (NamespacePhase::Ok, None),
+        _ => health.map_or((NamespacePhase::Ok, None), HealthFinding::phase),
     };
-    PhaseFinding { phase, since, expires_at }
+    PhaseFinding { phase, since, expires_at, health }
+}
+
+impl HealthFinding {
+    fn phase(self) -> (NamespacePhase, Option<Timestamp>) {
+        let [unstable, failing, failed] = self.since;
+        match self.state {
+            _ if self.seen == HealthSeen::Unknown => (NamespacePhase::Unknown, None),
+            HealthState::Ok => (NamespacePhase::Ok, None),
+            HealthState::Unstable => (NamespacePhase::Unstable, unstable),
+            HealthState::Failing => (NamespacePhase::Failing, failing),
+            HealthState::Failed => (NamespacePhase::Failed, failed),
+        }
+    }
+
+    /// Since when it has been in one of these phases without a break; none if it is in none of them.
+    fn since_in(&self, phases: &[PolicyPhase]) -> Option<Timestamp> {
+        let [unstable, failing, failed] = self.since;
+        let before = [
+            (HealthState::Failed, PolicyPhase::Failed, failed),
+            (HealthState::Failing, PolicyPhase::Failing, failing),
+            (HealthState::Unstable, PolicyPhase::Unstable, unstable),
+        ];
+        // Backwards, as it came here.
+        let past = before.into_iter().skip_while(|(state, ..)| *state != self.state);
+        past.take_while(|(_, phase, _)| phases.contains(phase)).last().and_then(|(_, _, since)| since)
+    }
+
+    fn paused(&self) -> Option<Pause> {
+        match self.seen {
+            HealthSeen::Failing => None,
+            HealthSeen::Passing if active(Mutant::RecoveryIgnored) => None,
+            HealthSeen::Passing => Some(Pause::Recovering),
+            HealthSeen::Unknown => Some(Pause::Unknown),
+        }
+    }
 }
 
 impl PhaseFinding {
+    /// When what fails began to, whether or not any condition is true by it yet; none if nothing fails.
+    fn fails_since(&self) -> Option<Timestamp> {
+        self.health.filter(|health| health.seen == HealthSeen::Failing).and_then(|health| health.begun)
+    }
+
+    /// When that began which makes one of these policies true, or does if it goes on; none if nothing has. What fails when a
+    /// spec begins to govern becomes due by it, though not at once.
+    pub fn begun<'a>(
+        &self,
+        policies: impl Iterator<Item = &'a ValidClusterPolicy> + Clone,
+    ) -> Option<Timestamp> {
+        let fails = self.fails_since().filter(|_| policies.clone().any(|one| one.condition.is_of_health()));
+        let due = policies.filter_map(|policy| self.due(&policy.condition));
+        due.filter(|due| due.paused.is_none()).map(|due| due.begun).chain(fails).min()
+    }
+
     /// When a condition is true, or was for the first time, if nothing but time passes; none if time alone does not make
     /// it true.
-    pub fn due(&self, condition: &ClusterCondition) -> Option<Timestamp> {
-        match condition {
-            ClusterCondition::Phase { phases, lasting } => {
-                let begins = phases.iter().filter_map(|phase| match phase {
-                    PolicyPhase::Stale => self.expires_at,
-                });
-                begins.min().map(|begins| later(begins, *lasting))
-            }
-        }
+    pub fn due(&self, condition: &ClusterCondition) -> Option<Due> {
+        let ClusterCondition::Phase { phases, lasting } = condition;
+        let stale = self.expires_at.filter(|_| phases.contains(&PolicyPhase::Stale));
+        // One that is Stale, or being deleted, is in no other phase.
+        let by_health = !matches!(self.phase, NamespacePhase::Terminating | NamespacePhase::Stale);
+        let health = self.health.filter(|_| by_health);
+        let stale = stale.map(|at| later(at, *lasting)).map(|at| Due { at, begun: at, paused: None });
+        let unhealthy = health.and_then(|health| {
+            let at = later(health.since_in(phases)?, *lasting);
+            Some(Due { at, begun: health.begun.map_or(at, |begun| begun.min(at)), paused: health.paused() })
+        });
+        stale.into_iter().chain(unhealthy).min_by_key(|due| due.at)
     }
 }

@@ -1,27 +1,29 @@
 //! What becomes of one namespace under the cluster managers: the one place where that is decided.
 
-use std::collections::BTreeMap;
+mod decide;
+mod health;
 
 use coppice_api::condition::{self, ConditionState, READY};
 use coppice_api::config::GovernorStatus;
 use coppice_api::managed_namespace::{GoverningManager, NextStep};
-use coppice_api::steps::{Action, Intent};
+use coppice_api::steps::Intent;
 use coppice_api::{ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase, Reason};
-use coppice_mutants::{Mutant, active};
 use coppice_quantity::time::ServerTime;
 use jiff::Timestamp;
 
-use super::phase::{PhaseFinding, phase};
+use super::ValidClusterPolicy;
+use super::census::Census;
+use super::phase::{Due, PhaseFinding, phase};
 use super::selection::{Candidate, ClusterManagerFacts, contest};
-use super::{ClusterAction, ValidClusterPolicy};
-use crate::circumstances::{Circumstances, inhibition};
+use crate::circumstances::Circumstances;
 use crate::condition::{later, whole_second_after};
 use crate::facts::NamespaceFacts;
-use crate::governor::Denied;
-use crate::plan::{PlannedEvent, UNKNOWN, earlier};
+use crate::other_deletion::OtherDeletion;
+use crate::plan::{PlannedEvent, UNKNOWN};
 use crate::record;
 use crate::settings::PlatformSettings;
-use crate::steps::{self, Announcement, Decided};
+use crate::steps;
+pub use health::HealthFacts;
 
 /// The record of a namespace, as observed.
 #[derive(Clone, Copy, Debug)]
@@ -47,14 +49,20 @@ pub struct ClusterObserved<'a> {
     pub record: Option<RecordFacts<'a>>,
     /// Every cluster manager.
     pub managers: &'a [ClusterManagerFacts<'a>],
+    /// Its workloads.
+    pub health: HealthFacts<'a>,
     /// What the platform allows.
     pub settings: &'a PlatformSettings,
     /// The budget's ledger.
     pub budget: &'a GovernorStatus,
     /// How many namespaces are managed.
     pub managed: u64,
+    /// What there is for each cluster manager; none if it has not been counted.
+    pub census: Option<&'a Census>,
     /// Why the facts cannot be trusted at present, if so.
     pub stale: Option<(Reason, String)>,
+    /// Which manager in the namespace deletes it, if one does.
+    pub other: Option<OtherDeletion>,
 }
 
 /// What to do now: one step, after which everything is decided again.
@@ -100,12 +108,13 @@ pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
         status: record.status.clone(),
         next_check: None,
         events: Vec::new(),
+        unknown: None,
     };
     let namespace = match &observed.namespace {
         Ok(namespace) => *namespace,
         Err((reason, message)) => {
             builder.set_phase(NamespacePhase::Unknown, None);
-            return builder.waiting(*reason, message.clone());
+            return builder.not_known(*reason, message.clone());
         }
     };
     builder.about(namespace);
@@ -122,21 +131,23 @@ pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
     builder.status.observed_generation = Some(record.generation);
     let spec = match record.spec {
         Ok(spec) => spec,
-        Err(why) => return builder.waiting(Reason::InvalidSpec, why.to_owned()),
+        Err(why) => return builder.not_known(Reason::InvalidSpec, why.to_owned()),
     };
     let manager = match contest(observed.managers.iter().copied(), namespace) {
         Ok(contest) => contest.winner,
-        Err(unknown) => return builder.waiting(Reason::InvalidSpec, unknown.to_string()),
+        Err(unknown) => return builder.not_known(Reason::InvalidSpec, unknown.to_string()),
     };
     let Some(manager) = manager else { return builder.not_governed() };
     let since = builder.governed_by(&manager);
+    builder.look_at_health(manager.spec.health.as_ref());
     let extended = spec.extend_until.as_ref().map(|extension| extension.at);
-    let finding = phase(manager.spec, namespace, extended, builder.now);
+    let finding = phase(manager.spec, namespace, extended, Some(&builder.status), builder.now);
     builder.set_phase(finding.phase, finding.since);
     builder.status.expires_at = finding.expires_at;
     builder.check_no_later_than(finding.expires_at.filter(|at| builder.now < *at));
     let settled_at = later(since, manager.spec.settle);
-    let governed = Governed { manager, namespace, spec, since, settled_at, finding };
+    let failing = builder.failing_text();
+    let governed = Governed { manager, namespace, spec, since, settled_at, finding, failing };
     match builder.status.steps.intent.clone() {
         Some(intent) => builder.resume(&governed, &intent),
         None => builder.decide(&governed),
@@ -166,6 +177,8 @@ struct Governed<'a> {
     /// Nothing is done before this instant.
     settled_at: Timestamp,
     finding: PhaseFinding,
+    /// What is failing, in short.
+    failing: String,
 }
 
 /// A policy, and when its condition is true.
@@ -173,7 +186,7 @@ struct Governed<'a> {
 struct Judged<'a> {
     policy: &'a ValidClusterPolicy,
     /// None if time alone does not make it true.
-    due: Option<Timestamp>,
+    due: Option<Due>,
     /// When it acts at the earliest: its condition is true, and notice has run in full since the manager has settled.
     acts_at: Option<Timestamp>,
 }
@@ -181,7 +194,7 @@ struct Judged<'a> {
 impl<'a> Governed<'a> {
     fn judge(&self, policy: &'a ValidClusterPolicy) -> Judged<'a> {
         let due = self.finding.due(&policy.condition);
-        let acts_at = due.map(|due| due.max(later(self.settled_at, policy.action.notice())));
+        let acts_at = due.map(|due| due.at.max(later(self.settled_at, policy.action.notice())));
         Judged { policy, due, acts_at }
     }
 
@@ -191,19 +204,6 @@ impl<'a> Governed<'a> {
         judged.min_by_key(|one| (!one.policy.enforces, one.acts_at.is_none(), one.acts_at))
     }
 }
-
-/// What the rules say about a policy now, its notice and the budget apart.
-enum Ruling {
-    /// Nothing is done, whatever its condition: why, and when that ends.
-    Stopped(Reason, String, Option<Timestamp>),
-    /// Not before this instant.
-    Waits(Reason, String, Option<Timestamp>),
-    /// It may be announced, and done from this instant on.
-    Open(Timestamp),
-}
-
-/// How a deletion that was announced is prevented.
-const PREVENT: &str = "set spec.hold or spec.extendUntil of ManagedNamespace coppice in it to prevent it";
 
 /// A plan in the making.
 struct Builder<'a> {
@@ -215,172 +215,22 @@ struct Builder<'a> {
     status: ManagedNamespaceStatus,
     next_check: Option<Timestamp>,
     events: Vec<PlannedEvent>,
+    /// What of its health is not known, if so.
+    unknown: Option<(Reason, String)>,
 }
 
-impl Builder<'_> {
-    /// No step is under way: is there one to decide?
-    fn decide(mut self, governed: &Governed<'_>) -> RecordPlan {
-        let Some(first) = governed.first() else {
-            self.withdraw_notice("no policy announces it any more");
-            let message = format!("ClusterNamespaceManager {} has no policy", governed.manager.name);
-            return self.waiting(Reason::Watching, message);
-        };
-        let due = match self.ruling(governed, &first) {
-            Ruling::Stopped(reason, message, ends) => {
-                self.withdraw_notice(&message);
-                self.check_no_later_than(ends);
-                // Whoever observes wants to know what would be done, and when.
-                let observes = reason == Reason::Observing;
-                return self.finish(observes.then_some((&first, first.acts_at)), reason, message);
-            }
-            Ruling::Waits(reason, message, until) => {
-                self.withdraw_notice("its policy is not due any more");
-                self.check_no_later_than(until);
-                return self.finish(Some((&first, first.acts_at)), reason, message);
-            }
-            Ruling::Open(due) => due,
-        };
-        if let Some(until) = self.announce(governed, &first, due).filter(|until| self.now < *until) {
-            self.check_no_later_than(Some(until));
-            let message = format!("{}; notice runs until {until:.0}", condition_text(governed));
-            return self.finish(Some((&first, Some(until))), Reason::NoticeRunning, message);
-        }
-        if let Some(Denied { reason, message, retry_at }) = self.circumstances().block(Action::Delete) {
-            self.check_no_later_than(retry_at);
-            return self.finish(Some((&first, retry_at)), reason, message);
-        }
-        let evidence = BTreeMap::from([
-            ("due".to_owned(), due.to_string()),
-            ("phase".to_owned(), governed.finding.phase.as_str().to_owned()),
-        ]);
-        let decided = Decided {
-            object_uid: self.record.uid,
-            action: first.policy.action.kind(),
-            policy: &first.policy.name,
-            digest: governed.manager.spec.digest(),
-            namespace: governed.namespace,
-            reason: Reason::TtlElapsed,
-            evidence: &evidence,
-        };
-        let intent = steps::intent(&self.status.steps, decided, self.now);
-        let (action, id) = (intent.action, &intent.id);
-        let message =
-            format!("policy {:?}: {}; {action} follows ({id})", intent.policy, condition_text(governed));
-        self.note(false, Reason::PolicyFired, message);
-        self.status.steps.intent = Some(intent);
-        self.next_check = Some(self.now);
-        self.finish(Some((&first, None)), Reason::InProgress, progress_text(governed, &first))
-    }
-
-    /// A step that has been decided: carry it out, wait, or give it up. It is decided again before every attempt.
-    fn resume(mut self, governed: &Governed<'_>, intent: &Intent) -> RecordPlan {
-        if intent.uid != governed.namespace.uid {
-            let why = format!("it was about another namespace of this name (uid {})", intent.uid);
-            return self.abandon(intent, Reason::Replaced, &why);
-        }
-        let spec = governed.manager.spec;
-        let policy = spec.policies().iter().find(|policy| policy.name == intent.policy);
-        let Some(policy) = policy.filter(|_| intent.digest == spec.digest()) else {
-            return self.abandon(intent, Reason::PoliciesChanged, "its policy has changed or is gone");
-        };
-        let judged = governed.judge(policy);
-        match self.ruling(governed, &judged) {
-            Ruling::Open(due) if self.now < due => {
-                return self.abandon(intent, Reason::NoLongerTrue, &condition_text(governed));
-            }
-            Ruling::Open(_) => {}
-            Ruling::Stopped(reason, why, _) => return self.abandon(intent, reason, &why),
-            Ruling::Waits(_, why, _) => return self.abandon(intent, Reason::NoLongerTrue, &why),
-        }
-        let announced = policy.action.notice().is_zero()
-            || steps::notice_has_run(&self.status.steps, &policy.name, &intent.uid, self.now)
-            || active(Mutant::NoticeSkipped);
-        if !announced {
-            return self.abandon(intent, Reason::NoLongerTrue, "notice has to be given again");
-        }
-        let denied = self.circumstances().block(Action::Delete);
-        let denied = denied.or_else(|| steps::wait_for_retry(intent, self.now));
-        if let Some(Denied { reason, message, retry_at }) = denied {
-            self.check_no_later_than(retry_at);
-            return self.finish(Some((&judged, retry_at)), reason, message);
-        }
-        self.next_check = None;
-        let mut plan =
-            self.finish(Some((&judged, None)), Reason::InProgress, progress_text(governed, &judged));
-        if plan.step == RecordStep::Nothing {
-            plan.step = RecordStep::Delete(Box::new(intent.clone()));
-        }
-        plan
-    }
-
-    fn ruling(&self, governed: &Governed<'_>, judged: &Judged<'_>) -> Ruling {
-        let Governed { manager, namespace, spec, since, settled_at, .. } = governed;
-        let policy = judged.policy;
-        if manager.spec.suspend && !active(Mutant::SuspendIgnored) {
-            let message = format!(
-                "spec.suspend of ClusterNamespaceManager {} is true: nothing is done until it is false",
-                manager.name
-            );
-            return Ruling::Stopped(Reason::Suspended, message, None);
-        }
-        if let Some(refusal) = self.observed.settings.protection(namespace) {
-            return Ruling::Stopped(refusal.reason, refusal.message, None);
-        }
-        if let Some(held) = inhibition(false, spec.hold.as_ref(), self.now) {
-            return Ruling::Stopped(held.reason, held.message, held.retry_at);
-        }
-        if !policy.enforces && !active(Mutant::ObserveIgnored) {
-            return Ruling::Stopped(Reason::Observing, observing_text(governed, judged), None);
-        }
-        let (Some(due), Some(acts_at)) = (judged.due, judged.acts_at) else {
-            let message = format!("policy {:?} waits for a phase that no date leads to", policy.name);
-            return Ruling::Waits(Reason::Watching, message, None);
-        };
-        let announced_from = earlier(due, policy.action.notice());
-        let settles = self.now < *settled_at && !active(Mutant::GovernedSettleIgnored);
-        if settles && announced_from < *settled_at {
-            let message = format!(
-                "this spec of ClusterNamespaceManager {} governs the namespace since {since:.0}; nothing is done before \
-                 {settled_at:.0} (settle)",
-                manager.name
-            );
-            return Ruling::Waits(Reason::Settling, message, Some(*settled_at));
-        }
-        if self.now < announced_from {
-            let message =
-                format!("{}; policy {:?} acts at {acts_at:.0}", condition_text(governed), policy.name);
-            return Ruling::Waits(Reason::TtlRunning, message, Some(announced_from));
-        }
-        Ruling::Open(due)
-    }
-
-    /// Gives the notice that a deletion needs, or keeps the one given: no deletion before the instant returned. None where
-    /// none is needed.
-    fn announce(
-        &mut self,
-        governed: &Governed<'_>,
-        judged: &Judged<'_>,
-        due: Timestamp,
-    ) -> Option<Timestamp> {
-        let ClusterAction::Delete { notice } = judged.policy.action;
-        if notice.is_zero() || active(Mutant::NoticeSkipped) {
-            self.withdraw_notice(&format!("policy {:?} needs none", judged.policy.name));
-            return None;
-        }
-        let announcement = Announcement {
-            policy: &judged.policy.name,
-            namespace: governed.namespace,
-            notice,
-            due,
-            prevent: PREVENT,
-        };
-        Some(steps::give_notice(&mut self.status.steps, announcement, self.now, &mut self.events))
-    }
-
+impl<'a> Builder<'a> {
     /// What a step depends on besides the condition of its policy.
-    fn circumstances(&self) -> Circumstances<'_> {
-        let ClusterObserved { settings, budget, managed, stale, .. } = self.observed;
-        Circumstances { settings, budget, managed: *managed, stale: stale.as_ref(), time: self.time }
+    fn circumstances(&self) -> Circumstances<'a> {
+        let ClusterObserved { settings, budget, managed, stale, other, .. } = self.observed;
+        Circumstances {
+            settings,
+            budget,
+            managed: *managed,
+            stale: stale.as_ref(),
+            other: other.as_ref(),
+            time: self.time,
+        }
     }
 
     /// Writes down which namespace this is about. For another one everything begins again; its intent is given up.
@@ -388,6 +238,7 @@ impl Builder<'_> {
         let status = &mut self.status;
         if status.namespace_uid.as_ref().is_some_and(|uid| *uid != namespace.uid) {
             (status.manager, status.phase, status.phase_since) = (None, None, None);
+            status.past_phases.clear();
             status.steps.notice = None;
         }
         status.namespace_uid = Some(namespace.uid.clone());
@@ -405,6 +256,7 @@ impl Builder<'_> {
             }
             self.withdraw_notice("another cluster manager governs the namespace, or its spec has changed");
         }
+        self.forget_health();
         let since = whole_second_after(self.now);
         let digest = manager.spec.digest().to_owned();
         let (name, uid) = (manager.name.to_owned(), manager.uid.to_owned());
@@ -419,6 +271,7 @@ impl Builder<'_> {
         if let Some(intent) = self.status.steps.intent.clone() {
             steps::abandon(&mut self.status.steps, &intent, WHY, &mut self.events);
         }
+        self.forget_health();
         self.status.manager = None;
         self.status.phase = None;
         self.status.phase_since = None;
@@ -443,13 +296,19 @@ impl Builder<'_> {
     /// Caches are behind, or the clocks differ: nothing is decided. Where something would have been done, the record says
     /// why it is not; what others say stays true.
     fn unreliable(mut self, reason: Reason, message: String) -> RecordPlan {
+        self.pause_health();
         let steps = &self.status.steps;
         let next = self.status.next.as_ref();
         let acts = |next: &&NextStep| next.action.is_some() && next.reason != Reason::Observing.as_str();
         let due = next.filter(acts).is_some_and(|next| next.due.is_none_or(|due| due <= self.now));
         // A record that says nothing yet says why.
         if next.is_some() && steps.intent.is_none() && steps.notice.is_none() && !due {
-            return RecordPlan::NOTHING;
+            // Its clocks have to stand still, if any runs.
+            return if self.status.health == self.record.status.health {
+                RecordPlan::NOTHING
+            } else {
+                self.write()
+            };
         }
         let next = self.status.next.take().unwrap_or_default();
         self.say(NextStep { reason: reason.to_string(), message, ..next })
@@ -463,6 +322,7 @@ impl Builder<'_> {
     }
 
     fn set_phase(&mut self, phase: NamespacePhase, since: Option<Timestamp>) {
+        self.remember_phase(phase);
         let unchanged = self.status.phase_since.filter(|_| self.status.phase == Some(phase));
         self.status.phase = Some(phase);
         self.status.phase_since = since.or(unchanged).or_else(|| Some(whole_second_after(self.now)));
@@ -506,6 +366,11 @@ impl Builder<'_> {
         let state = self.ready(&next);
         self.status.next = Some(next);
         condition::set(&mut self.status.conditions, READY, state, self.record.generation, self.now);
+        self.write()
+    }
+
+    /// What has been decided is written down, if it says anything new.
+    fn write(mut self) -> RecordPlan {
         record::truncate_record_texts(&mut self.status);
         let step = if self.status == *self.record.status {
             RecordStep::Nothing
@@ -527,6 +392,9 @@ impl Builder<'_> {
         if next.reason == Reason::InvalidSpec.as_str() {
             return state("False", &next.reason, &next.message);
         }
+        if let Some((reason, message)) = &self.unknown {
+            return state("Unknown", reason.as_str(), message);
+        }
         if UNKNOWN.iter().any(|reason| next.reason == reason.as_str()) {
             return state("Unknown", &next.reason, &next.message);
         }
@@ -536,32 +404,4 @@ impl Builder<'_> {
             "what is decided rests on is known, and nothing is failing",
         )
     }
-}
-
-/// Says how far the condition of policies is. Contains nothing that changes with time alone, but for the phase.
-fn condition_text(governed: &Governed<'_>) -> String {
-    let PhaseFinding { phase, expires_at, .. } = governed.finding;
-    match (phase, expires_at) {
-        (NamespacePhase::Stale, Some(at)) => format!("the ttl ended at {at:.0}"),
-        (_, Some(at)) => format!("the ttl ends at {at:.0}"),
-        (phase, None) => format!("the phase is {}", phase.as_str()),
-    }
-}
-
-fn progress_text(governed: &Governed<'_>, judged: &Judged<'_>) -> String {
-    format!("{}: {} is being carried out", condition_text(governed), judged.policy.action.kind())
-}
-
-fn observing_text(governed: &Governed<'_>, judged: &Judged<'_>) -> String {
-    let (manager, policy) = (&governed.manager, judged.policy);
-    let who = if manager.spec.enforces() {
-        format!("policy {:?} of ClusterNamespaceManager {}", policy.name, manager.name)
-    } else {
-        format!("ClusterNamespaceManager {}", manager.name)
-    };
-    let then = judged.acts_at.map_or_else(
-        || "no date leads to what its policy waits for".to_owned(),
-        |at| format!("policy {:?} would {} at {at:.0}", policy.name, policy.action.kind()),
-    );
-    format!("{who} observes: {}; {then}", condition_text(governed))
 }

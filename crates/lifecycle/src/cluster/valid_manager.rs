@@ -2,12 +2,14 @@
 
 use coppice_api::Selector;
 use coppice_api::cluster_manager::{
-    ClusterNamespaceManagerSpec, ClusterPolicy, ClusterThen, ClusterWhen, Mode, PhaseCondition, PolicyPhase,
+    Approval, ClusterNamespaceManagerSpec, ClusterPolicy, ClusterThen, ClusterWhen, Mode, PhaseCondition,
+    PolicyPhase,
 };
 use coppice_api::steps::Action;
 use coppice_quantity::Duration;
 use serde::Deserialize;
 
+use super::valid_health::ValidHealth;
 use crate::digest;
 
 /// The spec of a cluster manager, validated, with its digest.
@@ -18,6 +20,8 @@ pub struct ValidClusterManager {
     pub mode: Mode,
     /// While true nothing is done.
     pub suspend: bool,
+    /// Consent to act upon more namespaces than the hourly budget.
+    pub approval: Option<Approval>,
     /// Of several that select a namespace, the highest comes first.
     pub priority: i32,
     /// Globs, one of which must match the name; none: any name.
@@ -30,8 +34,11 @@ pub struct ValidClusterManager {
     pub settle: Duration,
     /// When namespaces become stale, from their creation on.
     pub ttl: Option<Duration>,
+    /// When they are unstable, failing and failed; none: their workloads are not looked at.
+    pub health: Option<ValidHealth>,
     policies: Vec<ValidClusterPolicy>,
     digest: String,
+    enforcing_digest: String,
 }
 
 /// A policy: one condition and one action.
@@ -41,6 +48,8 @@ pub struct ValidClusterPolicy {
     pub name: String,
     /// Whether it acts: it and its manager enforce.
     pub enforces: bool,
+    /// Whether it acts, or would if its manager enforced.
+    pub would_enforce: bool,
     /// When it is true.
     pub condition: ClusterCondition,
     /// What is done then.
@@ -67,6 +76,14 @@ pub enum ClusterAction {
         /// How long before it is announced.
         notice: Duration,
     },
+}
+
+impl ClusterCondition {
+    /// Whether it waits for a phase that is one of the health.
+    pub fn is_of_health(&self) -> bool {
+        let Self::Phase { phases, .. } = self;
+        phases.iter().any(|phase| *phase != PolicyPhase::Stale)
+    }
 }
 
 impl ClusterAction {
@@ -100,6 +117,9 @@ pub enum InvalidClusterManager {
     /// What a mistake selects would be acted upon at once.
     #[error("settle must be at least 1s")]
     ZeroSettle,
+    /// Something about the health is wrong.
+    #[error("health.{0}")]
+    Health(&'static str),
     /// Two policies have one name.
     #[error("two policies are called {0:?}: each needs a name of its own")]
     SameName(String),
@@ -124,6 +144,11 @@ impl ValidClusterManager {
         &self.digest
     }
 
+    /// The digest that it has once it enforces: approvals name it, so that one can be given together with the switch.
+    pub fn enforcing_digest(&self) -> &str {
+        &self.enforcing_digest
+    }
+
     /// Whether its policies may act.
     pub fn enforces(&self) -> bool {
         self.mode == Mode::Enforce
@@ -135,7 +160,19 @@ impl TryFrom<ClusterNamespaceManagerSpec> for ValidClusterManager {
 
     fn try_from(spec: ClusterNamespaceManagerSpec) -> Result<Self, InvalidClusterManager> {
         let digest = digest::cluster::digest(&spec);
-        let ClusterNamespaceManagerSpec { mode, suspend, priority, selector, settle, ttl, policies } = spec;
+        let enforcing = ClusterNamespaceManagerSpec { mode: Mode::Enforce, ..spec.clone() };
+        let enforcing_digest = digest::cluster::digest(&enforcing);
+        let ClusterNamespaceManagerSpec {
+            mode,
+            suspend,
+            approval,
+            priority,
+            selector,
+            settle,
+            ttl,
+            health,
+            policies,
+        } = spec;
         let (names, exclude, labels) = (selector.names, selector.exclude, selector.labels);
         if names.is_none() && labels.is_none() {
             return Err(InvalidClusterManager::SelectsByNothing);
@@ -156,31 +193,58 @@ impl TryFrom<ClusterNamespaceManagerSpec> for ValidClusterManager {
         if ttl == Some(Duration::ZERO) {
             return Err(InvalidClusterManager::ZeroTtl);
         }
+        let health = health.map(ValidHealth::try_from).transpose()?;
         let mut valid: Vec<ValidClusterPolicy> = Vec::with_capacity(policies.len());
         for policy in policies {
             if valid.iter().any(|other| other.name == policy.name) {
                 return Err(InvalidClusterManager::SameName(policy.name));
             }
-            valid.push(valid_policy(policy, mode)?);
+            valid.push(valid_policy(policy, mode, health.is_some())?);
         }
         let exclude = exclude.unwrap_or_default();
-        Ok(Self { mode, suspend, priority, names, exclude, labels, settle, ttl, policies: valid, digest })
+        Ok(Self {
+            mode,
+            suspend,
+            approval,
+            priority,
+            names,
+            exclude,
+            labels,
+            settle,
+            ttl,
+            health,
+            policies: valid,
+            digest,
+            enforcing_digest,
+        })
     }
 }
 
-fn valid_policy(policy: ClusterPolicy, manager: Mode) -> Result<ValidClusterPolicy, InvalidClusterManager> {
+fn valid_policy(
+    policy: ClusterPolicy,
+    manager: Mode,
+    health: bool,
+) -> Result<ValidClusterPolicy, InvalidClusterManager> {
     let ClusterPolicy { name, mode, when: ClusterWhen { phase }, then: ClusterThen { delete } } = policy;
     let problem = match (phase, delete) {
         (None, _) => "write exactly one condition in when: phase",
         (Some(PhaseCondition { phases, .. }), _) if phases.is_empty() => {
             "when.phase.in is empty: write at least one phase"
         }
+        (Some(PhaseCondition { phases, .. }), _)
+            if !health && phases.iter().any(|phase| *phase != PolicyPhase::Stale) =>
+        {
+            "it waits for Unstable, Failing or Failed, which no namespace is unless its health is looked at: write \
+             spec.health, such as {}"
+        }
         (_, None) => "write exactly one action in then: delete",
         (Some(PhaseCondition { phases, lasting }), Some(delete)) => {
+            let would_enforce = mode != Some(Mode::Observe);
             return Ok(ValidClusterPolicy {
                 name,
                 // An observing manager is not to act by a policy that somebody overlooked.
-                enforces: manager == Mode::Enforce && mode != Some(Mode::Observe),
+                enforces: manager == Mode::Enforce && would_enforce,
+                would_enforce,
                 condition: ClusterCondition::Phase { phases, lasting },
                 action: ClusterAction::Delete { notice: delete.notice },
             });

@@ -5,8 +5,9 @@
 
 use coppice_api::cluster_manager::{
     ClusterNamespaceManagerSpec, ClusterPolicy, ClusterThen, ClusterWhen, Delete, Mode, NamespaceSelector,
-    NamespaceTtl, PhaseCondition, PolicyPhase,
+    NamespaceTtl, PhaseCondition,
 };
+use coppice_api::health::{FailureBudget, HealthReason, HealthSource, HealthSpec, IgnoreRule};
 use coppice_quantity::Duration;
 
 use super::canonical::{Encoder, select};
@@ -15,9 +16,19 @@ use super::{hex, shorten};
 /// What these digests begin with.
 const VERSION: &str = "c1:";
 
-/// The digest of a spec: of every field but `suspend`. Where the order means nothing, it changes nothing.
+/// The digest of a spec: of every field but `suspend` and `approval`. Where the order means nothing, it changes nothing.
 pub(crate) fn digest(spec: &ClusterNamespaceManagerSpec) -> String {
-    let ClusterNamespaceManagerSpec { mode, suspend: _, priority, selector, settle, ttl, policies } = spec;
+    let ClusterNamespaceManagerSpec {
+        mode,
+        suspend: _,
+        approval: _,
+        priority,
+        selector,
+        settle,
+        ttl,
+        health,
+        policies,
+    } = spec;
     let mut out = Encoder(Vec::with_capacity(256));
     out.field("mode", mode.as_str());
     if *priority != 0 {
@@ -31,12 +42,45 @@ pub(crate) fn digest(spec: &ClusterNamespaceManagerSpec) -> String {
     if let Some(NamespaceTtl { after }) = ttl {
         out.field("ttl", &after.as_secs().to_string());
     }
+    if let Some(one) = health {
+        out.within("health", |out| self::health(out, one));
+    }
     let mut policies: Vec<&ClusterPolicy> = policies.iter().collect();
     policies.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     for one in policies {
         out.within("policy", |out| policy(out, one));
     }
     format!("{VERSION}{}", hex(&shorten(&out.0)))
+}
+
+/// Every field, whether it was written or is a default.
+fn health(out: &mut Encoder, health: &HealthSpec) {
+    let HealthSpec { sources, settling_period, grace_period, recovery_period, failure_budget, ignore } =
+        health;
+    let words = sources.iter().map(|source| match source {
+        HealthSource::Workloads => "Workloads",
+    });
+    sorted(out, "sources", words);
+    let FailureBudget { window, max } = failure_budget;
+    for (name, period) in [
+        ("settlingPeriod", settling_period),
+        ("gracePeriod", grace_period),
+        ("recoveryPeriod", recovery_period),
+        ("window", window),
+        ("max", max),
+    ] {
+        out.field(name, &period.as_secs().to_string());
+    }
+    for IgnoreRule { kind, name, reason } in ignore {
+        out.within("ignore", |out| {
+            let reason = reason.map(HealthReason::as_str);
+            for (field, text) in [("kind", kind.as_deref()), ("name", name.as_deref()), ("reason", reason)] {
+                if let Some(text) = text {
+                    out.field(field, text);
+                }
+            }
+        });
+    }
 }
 
 fn policy(out: &mut Encoder, policy: &ClusterPolicy) {
@@ -48,13 +92,7 @@ fn policy(out: &mut Encoder, policy: &ClusterPolicy) {
     let ClusterWhen { phase } = when;
     if let Some(PhaseCondition { phases, lasting }) = phase {
         out.within("phase", |out| {
-            sorted(
-                out,
-                "in",
-                phases.iter().map(|phase| match phase {
-                    PolicyPhase::Stale => "Stale",
-                }),
-            );
+            sorted(out, "in", phases.iter().map(|phase| phase.as_str()));
             out.seconds("for", *lasting, Duration::ZERO);
         });
     }

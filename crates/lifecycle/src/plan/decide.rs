@@ -73,7 +73,8 @@ fn fire(
         reason: evaluation.reason,
         evidence: &evaluation.evidence,
     };
-    let fired = Fired { decided, message: &evaluation.message, notice };
+    let (message, prevent) = (&evaluation.message, steps::HOLD_TO_PREVENT);
+    let fired = Fired { decided, message, notice, due: builder.now, prevent };
     if let Err(denied) = steps::fire(&mut builder.status.steps, fired, circumstances, &mut builder.events) {
         return builder.denied((action, &policy.name), denied);
     }
@@ -102,6 +103,14 @@ fn wait_for_conditions(
     if let Some((policy, notice, due)) =
         nearest.filter(|_| builder.circumstances().unreliable_facts().is_none())
     {
+        let announced = builder.status.steps.notice.is_some();
+        let other = builder.observed.other.as_ref().filter(|_| !announced);
+        if let Some(Denied { reason, message, retry_at }) =
+            other.and_then(|other| other.before(steps::earliest(due, notice, builder.now), builder.now))
+        {
+            builder.check_no_later_than(retry_at);
+            return builder.pending((Action::Delete, &policy.name, Some(due)), (reason, message), None);
+        }
         let due = builder.give_notice(policy, notice, snapshot, due);
         builder.check_no_later_than(Some(due));
         let message = format!("the ttl ends and notice runs until {due:.0}");

@@ -9,6 +9,7 @@ use coppice_api::{Labels, Reason};
 use coppice_lifecycle::facts::{
     Fact, JobFacts, JobState, NamespaceFacts, NamespaceSnapshot, ObjectSlice, PodFacts, PodPhase,
 };
+use coppice_lifecycle::other_deletion::OtherDeletion;
 use coppice_lifecycle::plan::lint::{Finding, lint};
 use coppice_lifecycle::plan::{Delivery, ManagerFacts, Observed, PlannedEvent};
 use coppice_lifecycle::record::{self, StepOutcome};
@@ -38,6 +39,8 @@ pub struct Scene {
     pub budget: GovernorStatus,
     pub skew: Option<SignedDuration>,
     pub stale: Option<(Reason, String)>,
+    /// Who else deletes the namespace.
+    pub other: Option<OtherDeletion>,
     pub delivery: Delivery,
     pub terminating: bool,
     pub generation: i64,
@@ -73,6 +76,7 @@ impl Scene {
             budget: GovernorStatus::default(),
             skew: Some(SignedDuration::ZERO),
             stale: None,
+            other: None,
             delivery: Delivery::None,
             terminating: false,
             generation: 1,
@@ -103,6 +107,7 @@ impl Scene {
             phase,
             terminating: false,
             job: None,
+            health: None,
         });
         self.pods.sort_by(|a, b| a.name.cmp(&b.name));
         self.pods.iter_mut().find(|p| &*p.name == name).unwrap()
@@ -116,6 +121,7 @@ impl Scene {
             state,
             succeeded,
             terminating: false,
+            health: None,
         });
         self.jobs.last_mut().unwrap()
     }
@@ -176,6 +182,7 @@ impl Scene {
             budget: &self.budget,
             managed: 1,
             stale: self.stale.clone(),
+            other: self.other.clone(),
             delivery: self.delivery.clone(),
         })
     }

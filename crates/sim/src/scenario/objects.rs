@@ -53,6 +53,14 @@ pub fn change_cluster_manager(name: &str, spec: &Value) -> Request {
     Request::patch(&path, "application/merge-patch+json", &json!({ "spec": spec }))
 }
 
+/// Approves what the present spec of a cluster manager makes due, for so many namespaces and until then.
+pub fn approve(server: &Server, name: &str, namespaces: u32, until: &str) -> Request {
+    let manager = server.object("coppice.dev", "clusternamespacemanagers", "", name);
+    let digest = manager.map_or(Value::Null, |manager| manager["status"]["policyDigest"].clone());
+    let approval = json!({ "digest": digest, "namespaces": namespaces, "validUntil": until });
+    change_cluster_manager(name, &json!({ "approval": approval }))
+}
+
 /// Deletes a cluster manager.
 pub fn delete_cluster_manager(name: &str) -> Request {
     Request::delete(&format!("{CLUSTER_MANAGERS}/{name}"))

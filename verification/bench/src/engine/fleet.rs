@@ -133,6 +133,7 @@ impl Fleet {
             budget: &self.budget,
             managed: self.members.len() as u64,
             stale: None,
+            other: None,
             delivery: Delivery::None,
         }
     }
@@ -214,6 +215,7 @@ fn pod(which: usize) -> PodFacts {
         phase: PodPhase::Running,
         terminating: false,
         job: None,
+        health: None,
     }
 }
 

@@ -158,15 +158,13 @@ fn one(record: &RunRecord<'_>, history: &History, step: &DestructiveStep<'_>, fo
     if honoured().all(paused) {
         found.add(PAUSED, &format!("{what} while everything was paused"));
     }
-    let breakers: Vec<&Value> = history
-        .versions("coppiceconfigs", "", "coppice")
-        .filter_map(|(_, settings)| Some(&settings.as_deref()?["status"]["governor"]["breaker"]["id"]))
-        .collect();
     let acknowledged = || {
         let settings = history.settings(change.revision - 1);
         settings.is_some_and(|settings| {
             let id = &settings["spec"]["governor"]["acknowledge"];
-            id.is_string() && breakers.contains(&id)
+            let opened = |settings: &Value| settings["status"]["governor"]["breaker"]["id"] == *id;
+            let mut versions = history.versions("coppiceconfigs", "", "coppice");
+            id.is_string() && versions.any(|(_, settings)| settings.as_deref().is_some_and(opened))
         })
     };
     let collapsed = |&(replica, at): &(usize, Duration)| {

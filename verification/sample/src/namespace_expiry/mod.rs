@@ -14,12 +14,14 @@ mod plan;
 mod report;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use coppice_controllers::ControllerContext;
+use coppice_controllers::{Applied, ControllerContext};
 use coppice_runtime::controller::Controller;
 use coppice_runtime::queue::{Queue, ReconcileResult};
 use coppice_runtime::store::{Freshness, Store};
 use coppice_runtime::watches::{Subscription, Watches};
+use tokio::time::Instant;
 
 use crate::object::Expiries;
 
@@ -75,15 +77,17 @@ impl Controller for NamespaceExpiries {
             return ReconcileResult::Done;
         }
         let plan = plan::plan(&observation);
-        match apply::apply(&self, &permit, &observation, plan).await {
-            Ok(applied) => {
-                report::report(&self.shared, &observation.expiry, &applied.events);
-                applied.next.map_or(ReconcileResult::Done, |at| ReconcileResult::At(self.shared.instant(at)))
-            }
-            Err(error) => {
+        let (applied, batch) = apply::apply(&self, &permit, &observation, plan).await;
+        report::report(&self.shared, &observation.expiry, &batch.events);
+        match applied {
+            Applied::Replan(_) => ReconcileResult::At(Instant::now()),
+            Applied::CheckAt(None) => ReconcileResult::Done,
+            Applied::CheckAt(Some(at)) => ReconcileResult::At(self.shared.instant(at)),
+            Applied::CacheBehind => ReconcileResult::Retry { category: "behind", at_least: Duration::ZERO },
+            Applied::Failed(error) => {
                 report::failed(&name, &error);
                 let at_least = self.shared.clients.backpressure.remaining();
-                ReconcileResult::Retry { category: error.category(), at_least }
+                ReconcileResult::Retry { category: "api", at_least }
             }
         }
     }

@@ -84,8 +84,7 @@ fn observation(
 impl Observation {
     /// The same, under the settings and the budget that were reserved under.
     pub(super) fn under(mut self, shared: &ControllerContext, reservation: &Reservation) -> Self {
-        self.settings = shared.settings_of(&reservation.settings);
-        self.budget = shared.with_breaker(&self.settings, reservation.budget.clone());
+        (self.settings, self.budget) = shared.reserved(reservation);
         self
     }
 
@@ -94,6 +93,7 @@ impl Observation {
         Circumstances {
             time: self.time,
             stale: self.stale.as_ref(),
+            other: None,
             settings: &self.settings,
             budget: &self.budget,
             managed: self.managed,

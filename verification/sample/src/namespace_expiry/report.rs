@@ -2,10 +2,9 @@
 
 use coppice_api::Reason;
 use coppice_api::steps::Action;
-use coppice_controllers::{ControllerContext, reference};
+use coppice_controllers::{ControllerContext, StepError, reference};
 use coppice_lifecycle::plan::PlannedEvent;
 
-use super::apply::ApplyError;
 use crate::object::{Expiries, Expiry};
 
 /// Reports what a reconcile did.
@@ -28,6 +27,6 @@ pub(super) fn status_not_understood(name: &str, error: &str) {
 }
 
 /// Reports that a plan was not carried out.
-pub(super) fn failed(name: &str, error: &ApplyError) {
+pub(super) fn failed(name: &str, error: &StepError) {
     tracing::warn!(expiry = name, %error, "the plan was not carried out; it is tried again");
 }

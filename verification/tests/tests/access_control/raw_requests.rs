@@ -87,6 +87,23 @@ impl Wire {
         serde_json::from_str(&text).with_context(|| format!("{path}: {text}"))
     }
 
+    /// Replaces an object by itself with a change; again if its controller was faster.
+    async fn put(&self, path: &str, change: &Value) -> anyhow::Result<WireResponse> {
+        loop {
+            let mut object = self.get(path).await?;
+            // Kinds of CRDs cannot be replaced unconditionally, others can: their controllers write status all the time.
+            let ours = object["apiVersion"] == "coppice.dev/v1alpha1";
+            if let Some(metadata) = object["metadata"].as_object_mut().filter(|_| !ours) {
+                metadata.remove("resourceVersion");
+            }
+            merge(&mut object, change);
+            let answer = self.send("PUT", path, PLAIN, object).await?;
+            if answer.code != 409 {
+                return Ok(answer);
+            }
+        }
+    }
+
     /// The same change by a merge patch, a JSON patch, server-side apply and PUT.
     pub(crate) async fn every_write(&self, path: &str, change: &Value) -> anyhow::Result<Vec<WireResponse>> {
         let mut answers = vec![self.send("PATCH", path, MERGE, change.clone()).await?];
@@ -107,13 +124,7 @@ impl Wire {
         merge(&mut apply, change);
         answers
             .push(self.send("PATCH", &format!("{path}?fieldManager=thief&force=true"), APPLY, apply).await?);
-        let mut put = found;
-        // Unconditionally: the controller writes status meanwhile.
-        if let Some(metadata) = put["metadata"].as_object_mut() {
-            metadata.remove("resourceVersion");
-        }
-        merge(&mut put, change);
-        answers.push(self.send("PUT", path, PLAIN, put).await?);
+        answers.push(self.put(path, change).await?);
         Ok(answers)
     }
 }

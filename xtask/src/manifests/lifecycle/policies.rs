@@ -6,10 +6,11 @@
 //! - `coppice-guard-own` leaves the operator its own Events, one Secret and one Lease, where RBAC cannot name objects.
 //! - `coppice-guard-settings` adds what `CoppiceConfig` protects, `paused`, and the breaker in its status.
 //! - `coppice-status` keeps everybody else from writing status, which decisions rest on.
+//! - `coppice-records` lets people hold and extend a namespace in their own name only, and keeps its record while it lives.
 
 use coppice_api::names::{
     CONFIG_NAME, FIELD_MANAGER, GROUP, LABEL_PROTECTED, LEASE_NAME, SERVICE_ACCOUNT, SYSTEM_NAMESPACE,
-    WEBHOOK_KEY_SECRET,
+    VERB_SET_REQUESTER, WEBHOOK_KEY_SECRET,
 };
 use serde_json::{Value, json};
 
@@ -28,6 +29,7 @@ pub(super) fn policies(install: &Install) -> Vec<Policy> {
         Policy { name: "coppice-guard-own", spec: guard_own(install), param: None },
         Policy { name: "coppice-guard-settings", spec: guard_settings(install), param: Some(settings) },
         Policy { name: "coppice-status", spec: status(install), param: None },
+        Policy { name: "coppice-records", spec: records(install), param: None },
     ]
 }
 
@@ -48,6 +50,10 @@ fn is_ours(install: &Install) -> String {
 
 fn by_us(install: &Install) -> Value {
     json!([{"name": "by-coppice", "expression": is_ours(install)}])
+}
+
+fn not_by_us(install: &Install) -> Value {
+    json!([{"name": "not-by-coppice", "expression": format!("!{}", is_ours(install))}])
 }
 
 fn by_the_operator(install: &Install) -> Value {
@@ -272,14 +278,79 @@ fn status(install: &Install) -> Value {
         "matchConstraints": {"resourceRules": [{
             "apiGroups": [GROUP], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"], "resources": ["*/status"]
         }]},
-        "matchConditions": [{
-            "name": "not-by-coppice",
-            "expression": format!("!{}", is_ours(install))
-        }],
+        "matchConditions": not_by_us(install),
         "validations": [validation(
             "false",
             "Only Coppice writes status: it says what was observed, decided and done, and decisions rest on it. \
              Change spec instead; in an emergency delete the ValidatingAdmissionPolicyBinding coppice-status first.",
         )]
+    })
+}
+
+/// What is compared are whole parts of spec, so that nobody changes what stands under another's name.
+fn records(install: &Install) -> Value {
+    const NAMESPACE_CONTROLLER: &str = "system:serviceaccount:kube-system:namespace-controller";
+    let variable = |name: &str, expression: &str| json!({"name": name, "expression": expression});
+    let now = |part: &str| format!("variables.deletes ? {{}} : dyn(object).?spec.?{part}.orValue({{}})");
+    let before =
+        |part: &str| format!("oldObject == null ? {{}} : dyn(oldObject).?spec.?{part}.orValue({{}})");
+    let own_name = |part: &str| {
+        let exempt = format!(
+            "Accounts that write what others asked for, such as those that restore backups, need the verb \
+             {VERB_SET_REQUESTER} on managednamespaces.{GROUP}."
+        );
+        json!({
+            "expression": format!(
+                "variables.{part} == variables.{part}Before || variables.{part} == {{}} ||\n\
+                 variables.{part}.?by.orValue('') == request.userInfo.username || variables.mayNameOthers"
+            ),
+            "message": format!("Whoever changes spec.{part} has to write their own user name into spec.{part}.by. {exempt}"),
+            "messageExpression": format!(
+                "'Whoever changes spec.{part} has to write their own user name into it: set spec.{part}.by to \"' +\n\
+                 request.userInfo.username + '\". {exempt}'"
+            ),
+        })
+    };
+    let kept = "begins settle and notice again, and loses what its users hold and extend. It goes with its namespace. To \
+                keep the namespace, set spec.hold; to have it governed no more, change the selector of the \
+                ClusterNamespaceManager.";
+    json!({
+        "#": "To delete a record all the same, delete the ValidatingAdmissionPolicyBinding coppice-records first.",
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [{
+            "apiGroups": [GROUP], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE", "DELETE"],
+            "resources": ["managednamespaces"]
+        }]},
+        "matchConditions": not_by_us(install),
+        "variables": [
+            variable("deletes", "request.operation == 'DELETE'"),
+            variable("hold", &now("hold")),
+            variable("holdBefore", &before("hold")),
+            variable("extendUntil", &now("extendUntil")),
+            variable("extendUntilBefore", &before("extendUntil")),
+            variable(
+                "mayNameOthers",
+                &format!(
+                    "authorizer.group('{GROUP}').resource('managednamespaces').namespace(request.namespace)\n\
+                     .check('{VERB_SET_REQUESTER}').allowed()"
+                ),
+            ),
+        ],
+        "validations": [
+            own_name("hold"),
+            own_name("extendUntil"),
+            {
+                "expression": format!(
+                    "!variables.deletes || !dyn(oldObject).?status.?manager.hasValue() ||\n\
+                     namespaceObject.metadata.?deletionTimestamp.hasValue() ||\n\
+                     request.userInfo.username == '{NAMESPACE_CONTROLLER}'"
+                ),
+                "message": format!("A cluster manager governs the namespace: deleting its record {kept}"),
+                "messageExpression": format!(
+                    "'ClusterNamespaceManager ' + dyn(oldObject).status.manager.name + ' governs namespace ' + \
+                     request.namespace +\n': deleting its record {kept}'"
+                ),
+            },
+        ]
     })
 }

@@ -49,10 +49,17 @@ fn of_kubernetes() -> Vec<Value> {
             &["get", "list", "patch"],
         ),
         rule(
-            "Which workloads there are to scale down.",
+            "Which workloads there are to scale down; and what of them fails, watched while a cluster manager looks at the\n\
+             health of namespaces.",
             "apps",
-            &["deployments", "replicasets", "statefulsets"],
-            &["list"],
+            &["daemonsets", "deployments", "replicasets", "statefulsets"],
+            &["list", "watch"],
+        ),
+        rule(
+            "Whether a claim keeps a pod from being scheduled.",
+            "",
+            &["persistentvolumeclaims"],
+            &["list", "watch"],
         ),
         rule(
             "Their size is read and written through the scale subresource: nothing else of them can be changed.",
@@ -157,22 +164,26 @@ pub(super) fn user_roles(install: &Install) -> Vec<Value> {
             install,
             "coppice-edit",
             &[("admin", "true"), ("edit", &install.aggregate_to_edit)],
-            &[
-                rule(
-                    "Who administers a namespace may write its managers, but never their status: it says what was done. A manager can\n\
+            &[rule(
+                "Who administers a namespace may write its managers, but never their status: it says what was done. A manager can\n\
                  have its namespace deleted, which the role edit does not include; with the label aggregate-to-edit set to \"true\"\n\
                  it does.",
-                    GROUP,
-                    &["namespacemanagers"],
-                    &["create", "update", "patch", "delete"],
-                ),
-                rule(
-                    "They may also hold and extend the namespace in its record, which goes with the namespace and not before.",
-                    GROUP,
-                    &["managednamespaces"],
-                    &["create", "update", "patch"],
-                ),
-            ],
+                GROUP,
+                &["namespacemanagers"],
+                &["create", "update", "patch", "delete"],
+            )],
+        ),
+        user_role(
+            install,
+            "coppice-hold",
+            &[("admin", "true"), ("edit", "true")],
+            &[rule(
+                "Who may edit a namespace may hold and extend it in its record, in their own name, and end what others hold: they may\n\
+                 delete all that is in it anyway. The record goes with the namespace and not before.",
+                GROUP,
+                &["managednamespaces"],
+                &["create", "update", "patch"],
+            )],
         ),
     ]
 }
@@ -202,5 +213,6 @@ mod tests {
         assert_eq!(of("coppice-edit", "edit"), "false");
         assert_eq!(of("coppice-edit", "view"), Value::Null);
         assert_eq!(of("coppice-view", "view"), "true");
+        assert_eq!(of("coppice-hold", "edit"), "true");
     }
 }

@@ -215,11 +215,10 @@ fn deletion(record: &DeletedRecord, now: Timestamp, to: &mut Screen<'_>) -> Resu
     let created = print::instant_from(spec.namespace_created, now);
     writeln!(to, "  Namespace:  created {created}, uid {}", spec.uid)?;
     writeln!(to, "  Decided:    {}", print::instant_from(spec.decided_at, now))?;
-    writeln!(
-        to,
-        "  By:         NamespaceManager {}/{}, policy {:?}",
-        spec.namespace, spec.manager, spec.policy
-    )?;
+    // A NamespaceManager is in its namespace; a cluster manager is in none.
+    let within =
+        if spec.manager_kind == "NamespaceManager" { format!("{}/", spec.namespace) } else { String::new() };
+    writeln!(to, "  By:         {} {within}{}, policy {:?}", spec.manager_kind, spec.manager, spec.policy)?;
     writeln!(to, "  Because:    {}", spec.reason)?;
     let evidence: Vec<String> = spec.evidence.iter().map(|(k, v)| format!("{k}: {v}")).collect();
     if !evidence.is_empty() {

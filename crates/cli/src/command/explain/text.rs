@@ -1,7 +1,7 @@
 //! An explanation for people.
 
 use anyhow::Result;
-use coppice_api::manager::{Phase, Verdict};
+use coppice_api::manager::{Firing, Phase, Verdict};
 use coppice_lifecycle::{PolicyAction, PolicyCondition, TtlEnd};
 use jiff::Timestamp;
 
@@ -10,10 +10,11 @@ use crate::Io;
 use crate::print::{self, ERROR, HEADING, OK, WARNING, phase_style};
 use crate::terminal::{PLAIN, Screen};
 
-pub(super) fn write(all: &[Explanation], at: Timestamp, io: &mut Io<'_>) -> Result<()> {
+/// `after`: whether something stands above already.
+pub(super) fn write(all: &[Explanation], after: bool, at: Timestamp, io: &mut Io<'_>) -> Result<()> {
     let to = &mut io.screen();
     for (index, one) in all.iter().enumerate() {
-        if index > 0 {
+        if after || index > 0 {
             writeln!(to)?;
         }
         head(one, at, to)?;
@@ -26,7 +27,7 @@ pub(super) fn write(all: &[Explanation], at: Timestamp, io: &mut Io<'_>) -> Resu
     Ok(())
 }
 
-fn heading(to: &mut Screen<'_>, text: &str) -> Result<()> {
+pub(super) fn heading(to: &mut Screen<'_>, text: &str) -> Result<()> {
     writeln!(to)?;
     to.put(text, HEADING)?;
     Ok(writeln!(to)?)
@@ -154,25 +155,28 @@ fn stops(one: &Explanation, to: &mut Screen<'_>) -> Result<()> {
     Ok(())
 }
 
+pub(super) fn last_firing(firing: &Firing, number: i64, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {
+    heading(to, "Last firing")?;
+    writeln!(
+        to,
+        "  Number {number}, {} by policy {:?} at {}",
+        firing.action,
+        firing.policy,
+        print::instant_from(firing.at, at)
+    )?;
+    let message = firing.message.as_deref().unwrap_or("-");
+    writeln!(to, "  Result:    {message} [{}]", firing.result)?;
+    writeln!(to, "  Because:   {}", firing.reason)?;
+    let evidence: Vec<String> = firing.evidence.iter().map(|(k, v)| format!("{k}: {v}")).collect();
+    if !evidence.is_empty() {
+        writeln!(to, "  Evidence:  {}", evidence.join("; "))?;
+    }
+    Ok(writeln!(to, "  Decision:  {}", firing.id)?)
+}
+
 fn past(one: &Explanation, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {
     if let Some(firing) = &one.last_firing {
-        heading(to, "Last firing")?;
-        writeln!(
-            to,
-            "  Number {}, {} by policy {:?} at {}",
-            one.firings,
-            firing.action,
-            firing.policy,
-            print::instant_from(firing.at, at)
-        )?;
-        let message = firing.message.as_deref().unwrap_or("-");
-        writeln!(to, "  Result:    {message} [{}]", firing.result)?;
-        writeln!(to, "  Because:   {}", firing.reason)?;
-        let evidence: Vec<String> = firing.evidence.iter().map(|(k, v)| format!("{k}: {v}")).collect();
-        if !evidence.is_empty() {
-            writeln!(to, "  Evidence:  {}", evidence.join("; "))?;
-        }
-        writeln!(to, "  Decision:  {}", firing.id)?;
+        last_firing(firing, one.firings, at, to)?;
     }
     if !one.scaled_down.is_empty() {
         let undo = format!("coppice wake {}/{}", one.item.namespace, one.item.manager);

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use coppice_actions::decision::{self, Decision, Deleted, FreshFacts, Stopped};
 use coppice_actions::governor::{Reservation, ReservationError};
+use coppice_api::Reason;
 use coppice_api::steps::Intent;
-use coppice_api::{DeletedNamespaceSpec, Reason};
 use coppice_kinds::{ClusterManagers, NamespaceRecord};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::cluster::{RecordPlan, RecordStep};
@@ -19,8 +19,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::super::observe::{self, Observation};
 use super::super::plan;
-use super::StepError;
 use crate::context::ControllerContext;
+use crate::status_writer::StepError;
 
 /// Why a decision is not carried out.
 pub(super) enum Interruption {
@@ -94,13 +94,13 @@ impl Decision for RecordDecision<'_> {
     type Observation = Verified;
     type Interruption = Interruption;
 
-    fn id(&self) -> &str {
-        &self.intent.id
+    fn intent(&self) -> &Intent {
+        self.intent
     }
 
     async fn reverify(&self, reservation: Option<&Reservation>) -> Result<Verified, Interruption> {
         let Self { shared, name, intent } = self;
-        let observation = match observe::fresh(shared, name).await {
+        let observation = match observe::fresh(shared, name, intent).await {
             Ok(Some(observation)) => observation,
             Ok(None) => return Err(Interruption::Wait(None)),
             Err(error) => {
@@ -131,22 +131,10 @@ impl Decision for RecordDecision<'_> {
         require_same_step(verified.observation.under(self.shared, reservation), self.intent)
     }
 
-    fn record(&self, verified: &Verified, namespace: &NamespaceFacts) -> DeletedNamespaceSpec {
-        let intent = self.intent;
+    fn decided_by(&self, verified: &Verified) -> (&'static str, String) {
         // A record with an intent has one.
         let manager = verified.record.status.manager.as_ref();
-        DeletedNamespaceSpec {
-            namespace: namespace.name.clone(),
-            uid: intent.uid.clone(),
-            namespace_created: namespace.created,
-            manager_kind: ClusterManagers::KIND.to_owned(),
-            manager: manager.map(|manager| manager.name.clone()).unwrap_or_default(),
-            policy: intent.policy.clone(),
-            decided_at: intent.decided_at,
-            attempted_at: self.shared.now_in_milliseconds(),
-            reason: intent.reason.clone(),
-            evidence: intent.evidence.clone(),
-        }
+        (ClusterManagers::KIND, manager.map(|manager| manager.name.clone()).unwrap_or_default())
     }
 }
 

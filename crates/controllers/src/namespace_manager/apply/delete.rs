@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use coppice_actions::decision::{self, Decision, Deleted, FreshFacts, Stopped};
 use coppice_actions::governor::{Reservation, ReservationError};
+use coppice_api::Reason;
 use coppice_api::manager::Intent;
-use coppice_api::{DeletedNamespaceSpec, Reason};
 use coppice_kinds::{Manager, Managers};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::facts::NamespaceFacts;
@@ -17,9 +17,10 @@ use coppice_runtime::object::OwnKind as _;
 
 use super::super::observe::{self, Observation};
 use super::super::plan;
-use super::result::{Interruption, StepError, StepResult};
+use super::result::{Interruption, StepResult};
 use super::{in_one_second, mutant_behavior};
 use crate::context::{ControllerContext, ManagerKey};
+use crate::status_writer::StepError;
 
 /// The decision of a manager, in the intent of its status.
 pub(super) struct ManagerDecision<'a> {
@@ -82,8 +83,8 @@ impl Decision for ManagerDecision<'_> {
     type Observation = Observation;
     type Interruption = Interruption;
 
-    fn id(&self) -> &str {
-        &self.intent.id
+    fn intent(&self) -> &Intent {
+        self.intent
     }
 
     async fn reverify(&self, reservation: Option<&Reservation>) -> Result<Observation, Interruption> {
@@ -99,7 +100,7 @@ impl Decision for ManagerDecision<'_> {
             Ok(Some(observation)) => Ok(require_same_step(under(observation), intent)?),
             Ok(None) => Err(StepResult::Gone.into()),
             Err(error) => {
-                let error = StepError::Facts(error);
+                let error = StepError::Facts(error.into());
                 match shared.managers.get(&key.namespace, &key.name) {
                     Some(manager) if manager.status.steps.intent.as_ref() == Some(*intent) => {
                         let outcome = StepOutcome::failed(error.to_string());
@@ -119,20 +120,8 @@ impl Decision for ManagerDecision<'_> {
         Ok(require_same_step(observation.under(self.shared, reservation), self.intent)?)
     }
 
-    fn record(&self, observation: &Observation, namespace: &NamespaceFacts) -> DeletedNamespaceSpec {
-        let intent = self.intent;
-        DeletedNamespaceSpec {
-            namespace: namespace.name.clone(),
-            uid: intent.uid.clone(),
-            namespace_created: namespace.created,
-            manager_kind: Managers::KIND.to_owned(),
-            manager: observation.manager.name.to_string(),
-            policy: intent.policy.clone(),
-            decided_at: intent.decided_at,
-            attempted_at: self.shared.now_in_milliseconds(),
-            reason: intent.reason.clone(),
-            evidence: intent.evidence.clone(),
-        }
+    fn decided_by(&self, observation: &Observation) -> (&'static str, String) {
+        (Managers::KIND, observation.manager.name.to_string())
     }
 }
 

@@ -16,8 +16,9 @@ use coppice_runtime::read;
 use super::super::observe::{self, Observation};
 use super::delete::ManagerDecision;
 use super::result::Interruption;
-use super::{Applied, EventBatch, in_one_second, record_outcome};
+use super::{in_one_second, writer};
 use crate::context::{ControllerContext, ManagerKey};
+use crate::status_writer::{Applied, EventBatch};
 
 /// What replaces a fresh read: the caches, or whatever has the name now. None for bugs that do read.
 pub(super) async fn reverify_with(
@@ -53,7 +54,7 @@ pub(super) async fn record_before_delete(
     permit: &Permit,
     key: &ManagerKey,
     intent: Intent,
-) -> (Applied, EventBatch) {
+) -> (Applied<Manager>, EventBatch) {
     let decision = ManagerDecision { shared, key, intent: &intent };
     let authorized = match decision::authorize(shared.step(permit), &decision).await {
         Ok(authorized) => authorized,
@@ -64,8 +65,9 @@ pub(super) async fn record_before_delete(
     };
     let Authorized { observation, record, reservation } = authorized;
     let manager = Manager::clone(&observation.manager);
-    let recorded =
-        record_outcome(shared, permit, intent.clone(), StepOutcome::Deleted, manager, &BTreeSet::new()).await;
+    let outcome = StepOutcome::Deleted;
+    let writer = writer(shared, permit);
+    let recorded = writer.record_outcome(intent.clone(), outcome, manager, &BTreeSet::new()).await;
     if let Some(namespace) = &observation.namespace {
         let settings = &observation.settings;
         drop(delete::namespace(&shared.clients, permit, reservation, settings, &record, namespace).await);

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use coppice_kinds::Manager;
 use coppice_lifecycle::Plan;
 use coppice_lifecycle::record::StepOutcome;
-use coppice_runtime::error::chain;
-use coppice_runtime::write::WriteError;
 use jiff::Timestamp;
+
+use crate::status_writer::StepError;
 
 /// How carrying out an effect went.
 pub(in super::super) enum StepResult {
@@ -43,24 +43,4 @@ impl<E: Into<StepError>> From<E> for Interruption {
     fn from(error: E) -> Self {
         Self::Failed(error.into())
     }
-}
-
-/// Why nothing could be done or recorded. The reconcile is tried again with backoff.
-#[derive(Debug, thiserror::Error)]
-pub(in super::super) enum StepError {
-    /// The manager could not be read.
-    #[error("{}", chain(.0))]
-    Read(#[from] kube::Error),
-    /// What the step rests on could not be read again, and the manager is about another step by now.
-    #[error("the facts could not be read again: {}", chain(.0))]
-    Facts(#[source] kube::Error),
-    /// The API server refused a write.
-    #[error("{0}")]
-    Write(#[from] WriteError),
-    /// Others write the same status, faster than this one.
-    #[error("the manager's status changes all the time")]
-    Races,
-    /// What was read does not have the list.
-    #[error("only the number of workloads that are scaled down is known")]
-    OnlyCounted,
 }

@@ -14,7 +14,7 @@ use coppice_runtime::write::WriteError;
 use super::super::observe::Observation;
 use super::delete::{self, ManagerDecision};
 use super::result::{Interruption, StepResult};
-use super::save;
+use super::writer;
 use crate::context::{ControllerContext, ManagerKey};
 
 pub(super) async fn execute(
@@ -64,7 +64,7 @@ impl ScaleDecision for ManagerDecision<'_> {
         let Self { shared, key, .. } = self;
         let mut status = (*observation.manager.status).clone();
         status.steps.scaled_down = all.into();
-        match save(shared, permit, &observation.manager, &status).await {
+        match writer(shared, permit).save(&observation.manager, &status).await {
             Ok(written) => {
                 observation.manager = written.into();
                 Ok(())

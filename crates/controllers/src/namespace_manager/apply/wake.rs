@@ -15,8 +15,9 @@ use coppice_runtime::read::{self, ListError};
 use coppice_runtime::write::{self, WriteError};
 use futures::StreamExt as _;
 
-use super::result::{Interruption, StepError, StepResult};
+use super::result::{Interruption, StepResult};
 use crate::context::{ControllerContext, ManagerKey};
+use crate::status_writer::StepError;
 
 /// A workload, or a manager, changes concurrently at most this often before the attempt counts as failed.
 const MAX_ATTEMPTS: usize = 5;

@@ -17,7 +17,7 @@ pub const SUITE: Suite = Suite {
     programs: || vec![Arc::new(Operator::default())],
     scenarios: scenarios::all,
     small: scenarios::small,
-    apart: Vec::new,
+    apart: scenarios::apart,
     rules: oracle::check,
     end_state: oracle::end::end_state,
     end_lines: oracle::end::lines,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use coppice_sim::scenario::objects::{
-    change_cluster_manager, change_record, cluster_manager, config, delete_cluster_manager, exists,
-    namespace, namespace_record, record_of,
+    approve, change_cluster_manager, change_config, change_record, cluster_manager, config,
+    delete_cluster_manager, exists, namespace, namespace_record, pod, pod_phase, record_of,
 };
 use coppice_sim::scenario::{Scenario, ScriptStep};
 use coppice_sim::server::{Request, Server};
@@ -16,6 +16,9 @@ pub(super) fn all() -> Vec<Scenario> {
         enforced(),
         observed(),
         switched(),
+        unapproved(),
+        approval_ends(),
+        holds_end(),
         settles(),
         announced(),
         held(),
@@ -27,6 +30,12 @@ pub(super) fn all() -> Vec<Scenario> {
         recreated(),
         leader_killed(),
     ]
+}
+
+/// Those that seeds do not choose from: where the events of a deletion are lost, it is not known before the next list, and one
+/// more follows; and where a kind of workload cannot be listed for long, its namespaces are looked at every five seconds.
+pub(super) fn apart() -> Vec<Scenario> {
+    vec![recreated_often(), failed(), recovers()]
 }
 
 /// Two replicas, a budget that does not bind, a minute and a half.
@@ -113,6 +122,86 @@ fn switched() -> Scenario {
     scenario.script =
         vec![ScriptStep::at(40, |_| change_cluster_manager("ci", &json!({ "mode": "Enforce" })))];
     scenario.ends = vec!["ci-due: gone, deleted 1x", "ci: governs 0, due 0, Reconciled"];
+    scenario
+}
+
+/// Three namespaces that are two minutes old when a manager enforces, at 130 s, and so many steps an hour.
+fn three_at_once(name: &'static str, about: &'static str, per_hour: u32, notice: &str) -> Scenario {
+    let mut scenario = scenario(name, about);
+    scenario.setup = vec![
+        config(&governor(per_hour)),
+        namespace("ci-a"),
+        namespace("ci-b"),
+        namespace("ci-c"),
+        cluster_manager("ci", &ci("Observe", "5s", notice)),
+    ];
+    scenario.script =
+        vec![ScriptStep::at(130, |_| change_cluster_manager("ci", &json!({ "mode": "Enforce" })))];
+    scenario.lasts = Duration::from_secs(250);
+    scenario
+}
+
+fn governor(per_hour: u32) -> Value {
+    json!({ "governor": { "perMinute": 100, "perHour": per_hour, "maxShare": "100%", "atLeast": 100 } })
+}
+
+fn unapproved() -> Scenario {
+    let mut scenario = three_at_once(
+        "cluster-unapproved",
+        "a switch to Enforce makes three namespaces due, more than the hourly budget, until that is raised",
+        2,
+        "0s",
+    );
+    scenario.script.push(ScriptStep::at(170, |_| change_config(&governor(100))));
+    scenario.ends = vec![
+        "ci-a: gone, deleted 1x",
+        "ci-b: gone, deleted 1x",
+        "ci-c: gone, deleted 1x",
+        "ci: governs 0, due 0, Reconciled",
+    ];
+    scenario
+}
+
+fn approval_ends() -> Scenario {
+    let mut scenario = three_at_once(
+        "cluster-approval-ends",
+        "more than the hourly budget is approved, and the approval ends while notice runs",
+        2,
+        "40s",
+    );
+    let enforces = |server: &Server| {
+        let manager = server.object("coppice.dev", "clusternamespacemanagers", "", "ci");
+        manager.is_some_and(|manager| {
+            manager["status"]["observedGeneration"] == manager["metadata"]["generation"]
+        })
+    };
+    scenario
+        .script
+        .push(ScriptStep::at(150, |server| approve(server, "ci", 3, "2026-01-01T00:02:55Z")).once(enforces));
+    scenario.ends = vec![
+        "ci-a: there, Stale ApprovalNeeded",
+        "ci-b: there, Stale ApprovalNeeded",
+        "ci-c: there, Stale ApprovalNeeded",
+        "ci: governs 3, due 3, Reconciled",
+    ];
+    scenario
+}
+
+fn holds_end() -> Scenario {
+    let mut scenario = three_at_once(
+        "cluster-holds-end",
+        "the holds of three namespaces end at one time, which are more than the hourly budget",
+        2,
+        "0s",
+    );
+    let until = json!({ "hold": { "until": "2026-01-01T00:03:20Z" } });
+    scenario.setup.extend(["ci-a", "ci-b", "ci-c"].map(|name| namespace_record(name, &until)));
+    scenario.ends = vec![
+        "ci-a: there, Stale ApprovalNeeded",
+        "ci-b: there, Stale ApprovalNeeded",
+        "ci-c: there, Stale ApprovalNeeded",
+        "ci: governs 3, due 3, Reconciled",
+    ];
     scenario
 }
 
@@ -280,6 +369,19 @@ fn recreated() -> Scenario {
     scenario
 }
 
+fn recreated_often() -> Scenario {
+    let mut scenario =
+        scenario("cluster-recreated-often", "a namespace is made again each time it is deleted");
+    scenario.setup.extend([namespace("ci-loop"), cluster_manager("ci", &ci("Enforce", "2s", "0s"))]);
+    let again = |at| ScriptStep::at(at, |_| namespace("ci-loop")).once(|server| !exists(server, "ci-loop"));
+    // The last one when every cache knows of the deletions before, also those whose events are late.
+    scenario.script = vec![again(15), again(35), again(130)];
+    scenario.lasts = Duration::from_secs(200);
+    scenario.ends =
+        vec!["ci-loop: there, deleted 3x, Stale RecreatedTooOften", "ci: governs 1, due 1, Reconciled"];
+    scenario
+}
+
 fn leader_killed() -> Scenario {
     let mut scenario = scenario(
         "cluster-leader-killed",
@@ -288,6 +390,51 @@ fn leader_killed() -> Scenario {
     scenario.setup.extend([namespace("ci-due"), cluster_manager("ci", &ci("Enforce", "1s", "20s"))]);
     scenario.script = vec![ScriptStep::kill_leader(8), ScriptStep::kill_leader(25)];
     scenario.ends = vec!["ci-due: gone, deleted 1x", "ci: governs 0, due 0, Reconciled"];
+    scenario
+}
+
+/// Deletes what has failed for 10 and for 5 seconds, with this notice.
+fn by_health(recovery: &str, notice: &str) -> Value {
+    let mut spec = ci("Enforce", "1h", notice);
+    spec["settle"] = "5s".into();
+    spec["health"] = json!({ "settlingPeriod": "10s", "gracePeriod": "5s", "recoveryPeriod": recovery });
+    spec["policies"][0]["when"]["phase"]["in"] = json!(["Failed"]);
+    spec
+}
+
+fn failed() -> Scenario {
+    let mut scenario = scenario(
+        "cluster-failed",
+        "of two namespaces with a pod that no controller owns the pod of one fails",
+    );
+    scenario.setup.extend([
+        namespace("ci-bad"),
+        pod("ci-bad", "p"),
+        namespace("ci-well"),
+        pod("ci-well", "p"),
+        cluster_manager("ci", &by_health("5s", "5s")),
+    ]);
+    scenario.script = vec![ScriptStep::at(20, |_| pod_phase("ci-bad", "p", "Failed"))];
+    scenario.ends =
+        vec!["ci-bad: gone, deleted 1x", "ci-well: there, Ok Watching", "ci: governs 1, due 0, Reconciled"];
+    scenario
+}
+
+fn recovers() -> Scenario {
+    let mut scenario = scenario(
+        "cluster-recovers",
+        "what fails in a namespace is removed while notice of its deletion runs",
+    );
+    scenario.setup.extend([
+        namespace("ci-good"),
+        pod("ci-good", "p"),
+        cluster_manager("ci", &by_health("20s", "10s")),
+    ]);
+    scenario.script = vec![
+        ScriptStep::at(20, |_| pod_phase("ci-good", "p", "Failed")),
+        ScriptStep::at(40, |_| Request::delete("/api/v1/namespaces/ci-good/pods/p")),
+    ];
+    scenario.ends = vec!["ci-good: there, Ok Watching", "ci: governs 1, due 0, Reconciled"];
     scenario
 }
 

@@ -28,7 +28,7 @@ pub(in crate::suite) fn lines(end: &EndState) -> Vec<String> {
     }
     for (place, manager) in &end.objects {
         let Some(name) = place.strip_prefix("clusternamespacemanagers /") else { continue };
-        let (governed, due) = (&manager["namespaces"]["governed"], &manager["enforce"]["due"]);
+        let (governed, due) = (&manager["namespaces"]["governed"], &manager["enforce"][0]);
         lines.push(format!("{name}: governs {governed}, due {due}, {}", text(&manager["ready"])));
     }
     lines.push(format!("{STEPS}{}", end.effects.values().sum::<usize>()));
@@ -66,9 +66,9 @@ fn mask(kind: &str, object: &Value) -> Option<Value> {
             let mut conditions = status["conditions"].as_array().into_iter().flatten();
             let ready =
                 conditions.find(|condition| condition["type"] == "Ready").map(|ready| &ready["reason"]);
-            Some(json!({
-                "namespaces": status["namespaces"], "enforce": status["enforce"], "ready": ready,
-            }))
+            // How many a switch would make due depends on how old they are when they are counted.
+            let enforce = ["due", "policies", "sample"].map(|field| status["enforce"][field].clone());
+            Some(json!({ "namespaces": status["namespaces"], "enforce": enforce, "ready": ready }))
         }
         _ => None,
     }

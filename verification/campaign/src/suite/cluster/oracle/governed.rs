@@ -7,7 +7,8 @@ use coppice_sim::run::RunRecord;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::rule::{GOVERNED, HELD, OBSERVES, SUSPENDED, TTL};
+use super::rule::{GOVERNED, HELD, OBSERVES, RECREATED, SUSPENDED, TTL};
+use super::{approved, health};
 use crate::oracle::notice::{self, RESOLUTION, span};
 use crate::oracle::rule::{ONCE, REQUESTED};
 use crate::oracle::{Broken, DestructiveStep, Findings, History, instant};
@@ -15,6 +16,9 @@ use crate::suite::lifecycle::matches;
 
 /// A decision may rest on what was read so long before its request is sent: two seconds (H3), and what it takes to send it.
 const READ: Duration = Duration::from_millis(2200);
+/// Events of a watch are late by less than this.
+const LATE: Duration = Duration::from_secs(30);
+
 pub(super) fn check(
     record: &RunRecord<'_>,
     history: &History,
@@ -25,6 +29,16 @@ pub(super) fn check(
     for record in history.all("managednamespaces").flatten().filter_map(|(_, record)| record.as_deref()) {
         if record["status"]["firings"].as_i64() > Some(1) {
             found.add(ONCE, &format!("{} was deleted more than once", record["metadata"]["namespace"]));
+        }
+    }
+    for (n, step) in steps.iter().enumerate() {
+        // Runs are shorter than a day. What was deleted a moment ago may not be known to every cache.
+        let known = step.done.sent.saturating_sub(LATE);
+        let same =
+            |before: &&DestructiveStep<'_>| before.namespace == step.namespace && before.done.sent < known;
+        let before = steps[..n].iter().filter(same).count();
+        if before >= 3 {
+            found.add(RECREATED, &format!("{}, which was deleted {before} times before", step.what()));
         }
     }
     for step in steps {
@@ -43,7 +57,7 @@ pub(super) fn check(
 }
 
 /// The cluster manager that governs a namespace at a revision.
-fn governing<'a>(history: &'a History, namespace: &str, revision: u64) -> Option<&'a Value> {
+pub(super) fn governing<'a>(history: &'a History, namespace: &str, revision: u64) -> Option<&'a Value> {
     let object = history.at("namespaces", "", namespace, revision)?;
     let labels = &object["metadata"]["labels"];
     let managers = history.list("clusternamespacemanagers", "", revision).into_iter();
@@ -93,13 +107,19 @@ fn justified(
     };
     let acts = spec["mode"] == "Enforce" && policy["mode"] != "Observe";
     found.require(OBSERVES, acts, || "its policy only observes".to_owned())?;
+    let phases = policy["when"]["phase"]["in"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let by_ttl = phases.iter().any(|phase| phase == "Stale");
+    if !by_ttl {
+        health::check(history, step, (&spec["health"], revision), found)?;
+    }
     let namespace = history.at("namespaces", "", step.namespace, revision);
     let created =
         namespace.and_then(|n| instant(&n["metadata"]["creationTimestamp"])).unwrap_or(Timestamp::MAX);
     let own = created.saturating_add(span(&spec["ttl"]["after"])).unwrap_or(Timestamp::MAX);
     let due = instant(&user["extendUntil"]["at"]).map_or(own, |extended| own.max(extended));
-    found.require(TTL, now >= due, || format!("its time ends at {due}, and it was {now}"))?;
+    found.require(TTL, !by_ttl || now >= due, || format!("its time ends at {due}, and it was {now}"))?;
     settled(history, step, (manager, revision), found)?;
+    approved::check(record, history, step, (manager, revision), found)?;
     let nothing = Value::Null;
     let noticed =
         history.at("managednamespaces", step.namespace, "coppice", revision).map_or(&nothing, |r| &**r);
@@ -121,7 +141,7 @@ fn settled(
     let broken = then.find(|then| {
         let same = |other: &Value| {
             other["metadata"]["uid"] == manager["metadata"]["uid"]
-                && without_suspend(&other["spec"]) == without_suspend(&manager["spec"])
+                && without_consent(&other["spec"]) == without_consent(&manager["spec"])
         };
         history.uid_of(step.namespace, *then) != uid
             || !governing(history, step.namespace, *then).is_some_and(same)
@@ -132,8 +152,11 @@ fn settled(
     })
 }
 
-fn without_suspend(spec: &Value) -> Value {
+/// A spec without what decides nothing.
+pub(super) fn without_consent(spec: &Value) -> Value {
     let mut spec = spec.clone();
-    spec.as_object_mut().map(|fields| fields.remove("suspend"));
+    if let Some(fields) = spec.as_object_mut() {
+        fields.retain(|name, _| !["suspend", "approval"].contains(&&**name));
+    }
     spec
 }

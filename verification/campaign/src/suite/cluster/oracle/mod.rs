@@ -1,7 +1,9 @@
 //! Judges what becomes of namespaces under cluster managers.
 
+mod approved;
 pub(super) mod end;
 mod governed;
+mod health;
 pub mod rule;
 
 use coppice_sim::run::RunRecord;

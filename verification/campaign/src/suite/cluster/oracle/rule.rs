@@ -7,3 +7,10 @@ use crate::oracle::Rule;
 pub const OBSERVES: Rule = Rule("OBSERVES");
 /// For as long as `settle` says before a step, the same cluster manager with the same spec governed the namespace.
 pub const GOVERNED: Rule = Rule("GOVERNED");
+/// A name that was deleted three times within a day is left alone.
+pub const RECREATED: Rule = Rule("RECREATED");
+/// Where a spec makes more namespaces due at once than the hourly budget, nothing is done to them without approval.
+pub const APPROVED: Rule = Rule("APPROVED");
+/// Nothing is done for the health of a namespace before something has been failing in it for its periods, and while nothing
+/// fails.
+pub const HEALTH: Rule = Rule("HEALTH");

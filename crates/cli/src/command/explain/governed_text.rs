@@ -1,0 +1,191 @@
+//! The explanation of a governed namespace for people.
+
+use anyhow::Result;
+use coppice_api::NamespacePhase;
+use jiff::Timestamp;
+
+use super::governed::{ContestResult, Governing, NamespaceExplanation};
+use super::text::{heading, last_firing};
+use crate::command::plan::GovernedItem;
+use crate::print::{self, ERROR, HEADING, OK, WARNING, namespace_phase_style};
+use crate::terminal::{PLAIN, Screen};
+
+pub(super) fn write(
+    one: &NamespaceExplanation,
+    name: &str,
+    at: Timestamp,
+    to: &mut Screen<'_>,
+) -> Result<()> {
+    to.put(&format!("Namespace {name}"), HEADING)?;
+    writeln!(to)?;
+    head(one, at, to)?;
+    if let Some(plan) = &one.plan {
+        next(one, plan, at, to)?;
+    }
+    failing(one, at, to)?;
+    contest(one, to)?;
+    if let Some(governing) = &one.governing {
+        policies(governing, to)?;
+    }
+    if !one.stops.is_empty() {
+        heading(to, "What stands in the way")?;
+        for stop in &one.stops {
+            writeln!(to, "  {} [{}]", stop.message, stop.reason)?;
+        }
+    }
+    one.last_firing.as_ref().map_or(Ok(()), |firing| last_firing(firing, one.firings, at, to))
+}
+
+fn head(one: &NamespaceExplanation, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {
+    let when = |instant| print::instant_from(instant, at);
+    if let Some(plan) = &one.plan {
+        to.put("  Phase:      ", PLAIN)?;
+        to.put(plan.phase.map_or("-", NamespacePhase::as_str), namespace_phase_style(plan.phase))?;
+        let since = one.phase_since.filter(|_| plan.phase.is_some());
+        writeln!(to, "{}", since.map_or_else(String::new, |since| format!(", since {}", when(since))))?;
+    }
+    if let (Some(created), Some(uid)) = (one.created, &one.uid) {
+        writeln!(to, "  Namespace:  created {}, uid {uid}", when(created))?;
+    } else {
+        to.put("  Namespace:  ", PLAIN)?;
+        to.put("could not be read", WARNING)?;
+        writeln!(to)?;
+    }
+    match &one.governing {
+        None if one.contest_unknown.is_some() => writeln!(to, "  Governed:   not known")?,
+        None => writeln!(to, "  Governed:   by no cluster manager")?,
+        Some(governing) => {
+            let mode = governing.mode.map_or_else(String::new, |mode| format!(" ({})", mode.as_str()));
+            writeln!(
+                to,
+                "  Governed:   by ClusterNamespaceManager {}{mode}, as it is now since {}",
+                governing.name,
+                when(governing.since)
+            )?;
+        }
+    }
+    if let Some(expires) = one.plan.as_ref().and_then(|plan| plan.expires_at) {
+        writeln!(to, "  Expires:    {}{}", when(expires), made_of(one, expires))?;
+    }
+    if let Some(hold) = &one.hold {
+        writeln!(to, "  Held:       until {}{}", when(hold.until), by(hold.by.as_ref()))?;
+    }
+    if let Some(extension) = &one.extend_until {
+        writeln!(to, "  Extended:   until {}{}", when(extension.at), by(extension.by.as_ref()))?;
+    }
+    if let Some(settled_at) = one.governing.as_ref().and_then(|governing| governing.settled_at) {
+        let text = if at < settled_at { "nothing is done before" } else { "over since" };
+        writeln!(to, "  Settle:     {text} {}", when(settled_at))?;
+    }
+    if one.governing.is_none() {
+        return Ok(());
+    }
+    if !one.recorded {
+        writeln!(to, "  Record:     none yet: the operator creates it before it does anything")?;
+    }
+    let budget = &one.budget;
+    writeln!(
+        to,
+        "  Budget:     {} of {} steps of this hour are used",
+        budget.last_hour, budget.hourly_limit
+    )?;
+    Ok(())
+}
+
+fn by(by: Option<&String>) -> String {
+    by.map_or_else(String::new, |by| format!(" by {by}"))
+}
+
+/// What an expiry comes from.
+fn made_of(one: &NamespaceExplanation, expires: Timestamp) -> String {
+    if one.extend_until.as_ref().is_some_and(|extension| extension.at == expires) {
+        return ": by the extension".to_owned();
+    }
+    let ttl = one.governing.as_ref().and_then(|governing| governing.ttl);
+    ttl.map_or_else(String::new, |ttl| format!(": {ttl} after its creation"))
+}
+
+fn next(one: &NamespaceExplanation, plan: &GovernedItem, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {
+    heading(to, "What will happen")?;
+    let act = plan.action.is_some() && (plan.now || plan.due.is_some() || !plan.observes());
+    if !act || plan.observes() {
+        writeln!(to, "  Nothing: {} [{}]", plan.message, plan.reason)?;
+    } else {
+        let when = match (plan.now, plan.due) {
+            (true, _) => " now".to_owned(),
+            (false, Some(due)) => format!(" at {}", print::instant_from(due, at)),
+            (false, None) => " as soon as nothing stands in the way".to_owned(),
+        };
+        let policy =
+            plan.policy.as_ref().map_or_else(String::new, |policy| format!(", by policy {policy:?}"));
+        to.put("  The namespace is deleted", PLAIN)?;
+        to.put(&when, if plan.now { ERROR } else { PLAIN })?;
+        writeln!(to, "{policy}.")?;
+        writeln!(to, "  Because: {} [{}]", plan.message, plan.reason)?;
+    }
+    if let Some(error) = &one.last_error {
+        to.put("  ", PLAIN)?;
+        to.put("The last attempt failed:", ERROR)?;
+        writeln!(to, " {error}")?;
+    }
+    if let Some(notice) = &one.notice {
+        let given = print::instant_from(notice.given_at, at);
+        let not_before = print::instant_from(notice.not_before, at);
+        writeln!(to, "  Notice: given {given}; no deletion before {not_before}")?;
+    }
+    Ok(())
+}
+
+fn failing(one: &NamespaceExplanation, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {
+    if one.failing.is_empty() {
+        return Ok(());
+    }
+    heading(to, "What fails")?;
+    for object in &one.failing {
+        let since = print::instant_from(object.since, at);
+        writeln!(
+            to,
+            "  {}/{}: {} [{}], since {since}",
+            object.kind, object.name, object.message, object.reason
+        )?;
+    }
+    if let Some(more) = one.failing_more {
+        writeln!(to, "  and {more} more")?;
+    }
+    Ok(())
+}
+
+fn contest(one: &NamespaceExplanation, to: &mut Screen<'_>) -> Result<()> {
+    heading(to, "Which cluster manager governs it")?;
+    if let Some(why) = &one.contest_unknown {
+        to.put("  not known: ", WARNING)?;
+        return Ok(writeln!(to, "{why}")?);
+    }
+    for contestant in &one.contest {
+        let (says, style) = match contestant.result {
+            ContestResult::Governs => ("governs it", OK),
+            ContestResult::Loses => ("selects it, too", PLAIN),
+            ContestResult::NotSelected => ("does not select it", PLAIN),
+            ContestResult::LeftOut => ("is left out", WARNING),
+        };
+        to.put(&format!("  {} ", contestant.manager), PLAIN)?;
+        to.put(says, style)?;
+        writeln!(to, ": {}", contestant.message)?;
+    }
+    if one.contest.is_empty() {
+        writeln!(to, "  there is none")?;
+    }
+    Ok(())
+}
+
+fn policies(governing: &Governing, to: &mut Screen<'_>) -> Result<()> {
+    if governing.policies.is_empty() {
+        return Ok(());
+    }
+    heading(to, "Its policies (independent of each other)")?;
+    for policy in &governing.policies {
+        let mode = if policy.enforces { "" } else { " (observes)" };
+        writeln!(to, "  {:?}: {}, {}{mode}", policy.name, policy.when, policy.then)?;
+    }
+    Ok(())
+}

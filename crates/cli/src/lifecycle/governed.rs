@@ -1,0 +1,214 @@
+//! What cluster managers do to namespaces: the operator's own plan for a record, unfolded without doing anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use coppice_api::condition::{self, READY};
+use coppice_api::{ManagedNamespaceSpec, ManagedNamespaceStatus, Reason};
+use coppice_lifecycle::cluster::census::{Census, Counted, Counts, census};
+use coppice_lifecycle::cluster::selection::{Contest, UnknownSelection, contest};
+use coppice_lifecycle::cluster::{
+    ClusterManagerFacts, ClusterObserved, HealthFacts, RecordFacts, RecordStep, plan,
+};
+use coppice_lifecycle::facts::NamespaceFacts;
+use coppice_lifecycle::other_deletion::OtherDeletion;
+use coppice_quantity::time::ServerTime;
+use jiff::Timestamp;
+
+use super::{LifecycleSnapshot, MAX_PASSES};
+use crate::facts::{ClusterManager, NamespaceRecord};
+
+/// The cluster managers, and the records of the namespaces.
+#[derive(Clone, Debug)]
+pub(crate) struct Governed {
+    /// By name; or why they are not known: then records are shown as the operator reports them.
+    pub(crate) managers: Result<Vec<ClusterManager>, String>,
+    /// By namespace.
+    pub(crate) records: BTreeMap<String, NamespaceRecord>,
+}
+
+/// What becomes of a namespace.
+#[derive(Clone, Debug)]
+pub(crate) struct GovernedPlan {
+    /// The status of its record, after all that it only records has been recorded.
+    pub(crate) status: ManagedNamespaceStatus,
+    /// Whether it is deleted now.
+    pub(crate) now: bool,
+    /// When time alone can change the plan.
+    pub(crate) next_check: Option<Timestamp>,
+}
+
+impl Governed {
+    /// The cluster managers, as the pure functions take them; none if they are not known.
+    pub(crate) fn facts(&self) -> Option<Vec<ClusterManagerFacts<'_>>> {
+        Some(self.managers.as_ref().ok()?.iter().map(ClusterManager::facts).collect())
+    }
+
+    /// The counts that the operator reports, as of an instant; none if the cluster managers are not known.
+    pub(super) fn reported_census(&self, at: Timestamp) -> Option<Census> {
+        let counts = |manager: &ClusterManager| {
+            let status = &manager.status;
+            let counts = Counts {
+                digest: status.policy_digest.clone().unwrap_or_default(),
+                namespaces: status.namespaces.clone(),
+                enforce: status.enforce.clone(),
+                newly_due: None,
+            };
+            (manager.name().to_owned(), counts)
+        };
+        let managers = self.managers.as_ref().ok()?.iter().map(counts).collect();
+        Some(Census {
+            at: whole_second(at),
+            managers,
+            enforced: 0,
+            per_hour: 0,
+            recreated: None,
+            next_check: None,
+        })
+    }
+}
+
+/// The first whole second that is not earlier: a record that is written now says that it is governed since then.
+fn whole_second(at: Timestamp) -> Timestamp {
+    let up = at.as_second() + i64::from(at.subsec_nanosecond() > 0);
+    Timestamp::from_second(up).unwrap_or(at)
+}
+
+impl LifecycleSnapshot {
+    /// Which cluster managers select a namespace, and which of them governs it; none if they or the namespace are not known.
+    pub(crate) fn contest(&self, namespace: &str) -> Option<Result<Contest<'_>, UnknownSelection<'_>>> {
+        let facts = self.namespaces.get(namespace)?;
+        let managers = self.governed.managers.as_ref().ok()?;
+        Some(contest(managers.iter().map(ClusterManager::facts), facts))
+    }
+
+    /// Counts what there is for each cluster manager, and how many namespaces are managed. Needs every namespace.
+    pub(crate) fn count(&mut self, at: Timestamp) {
+        let Some(managers) = self.governed.facts() else { return };
+        let counted = self.namespaces.values().map(|namespace| Counted {
+            namespace,
+            record: self.governed.records.get(&namespace.name).map(NamespaceRecord::facts),
+            managed: self.own_managers.contains(&namespace.name),
+        });
+        let own = self.own_managers.len() as u64;
+        let census = census(counted, &managers, &self.settings, own, at);
+        self.managed = own + census.as_ref().map_or(0, |census| census.enforced);
+        self.census = census.map(|census| Census { at: whole_second(at), ..census });
+    }
+
+    /// The namespaces that are known, or have a record.
+    pub(crate) fn known_namespaces(&self) -> BTreeSet<&str> {
+        self.namespaces.keys().chain(self.governed.records.keys()).map(String::as_str).collect()
+    }
+
+    /// What becomes of a namespace under its cluster manager; none if it has no record and gets none.
+    pub(crate) fn governed_plan(&self, namespace: &str, now: Timestamp) -> Option<GovernedPlan> {
+        let record = self.governed.records.get(namespace);
+        let reported = || {
+            let status = record?.status.clone();
+            Some(GovernedPlan { status, now: false, next_check: None })
+        };
+        let Some(managers) = self.governed.facts() else { return reported() };
+        // What the status says cannot be understood: nothing is decided.
+        if record.is_some_and(|record| record.status_error.is_some()) {
+            return reported();
+        }
+        let new_spec = ManagedNamespaceSpec::default();
+        let mut status = record.map(|record| record.status.clone()).unwrap_or_default();
+        let mut exists = record.is_some();
+        let mut unfolded = GovernedPlan { status: status.clone(), now: false, next_check: None };
+        for _ in 0..MAX_PASSES {
+            let facts = match record {
+                Some(record) => RecordFacts { status: &status, ..record.facts() },
+                None => RecordFacts {
+                    uid: "",
+                    generation: 1,
+                    terminating: false,
+                    spec: Ok(&new_spec),
+                    status: &status,
+                },
+            };
+            let plan = plan(&self.observed(namespace, exists.then_some(facts), &managers, now)?, time(now));
+            unfolded.next_check = plan.next_check;
+            match plan.step {
+                RecordStep::Create => exists = true,
+                RecordStep::WriteStatus(written) => status = *written,
+                RecordStep::Delete(_) => {
+                    unfolded.now = true;
+                    break;
+                }
+                RecordStep::Nothing => break,
+            }
+        }
+        unfolded.status = status;
+        exists.then_some(unfolded)
+    }
+
+    fn observed<'a>(
+        &'a self,
+        namespace: &str,
+        record: Option<RecordFacts<'a>>,
+        managers: &'a [ClusterManagerFacts<'a>],
+        now: Timestamp,
+    ) -> Option<ClusterObserved<'a>> {
+        let unreadable = || (Reason::NotSynced, "the namespace could not be read".to_owned());
+        let namespace = self.namespaces.get(namespace).ok_or_else(unreadable);
+        let other = namespace.as_ref().ok().and_then(|namespace| self.deletion_by_managers(namespace, now));
+        // A record of a namespace that is not known is all that there is of it.
+        (namespace.is_ok() || record.is_some()).then_some(ClusterObserved {
+            health: HealthFacts::AsRecorded,
+            namespace,
+            record,
+            managers,
+            settings: &self.settings,
+            budget: &self.budget,
+            managed: self.managed,
+            census: self.census.as_ref(),
+            // The caches that count are the operator's; what is wrong with them, the record says.
+            stale: None,
+            other,
+        })
+    }
+
+    /// What the managers in a namespace say of deleting it, as the operator does: the first of them.
+    fn deletion_by_managers(&self, namespace: &NamespaceFacts, now: Timestamp) -> Option<OtherDeletion> {
+        // They are sorted by namespace, and there may be thousands.
+        let from = self.managers.partition_point(|manager| manager.namespace() < namespace.name.as_str());
+        let managers = self.managers[from..].iter();
+        let managers = managers.take_while(|manager| manager.namespace() == namespace.name);
+        OtherDeletion::first(managers.filter_map(|manager| {
+            let by = format!("NamespaceManager {}", manager.name());
+            let said = (&manager.status.steps, manager.status.next.as_ref());
+            OtherDeletion::of(by, false, said, namespace, now)
+        }))
+    }
+
+    /// What the record of a namespace says of deleting it.
+    pub(super) fn deletion_by_record(&self, namespace: &str, now: Timestamp) -> Option<OtherDeletion> {
+        let status = &self.governed.records.get(namespace)?.status;
+        let by = format!("ClusterNamespaceManager {}", status.manager.as_ref()?.name);
+        OtherDeletion::of(
+            by,
+            true,
+            (&status.steps, status.next.as_ref()),
+            self.namespaces.get(namespace)?,
+            now,
+        )
+    }
+}
+
+/// The clock that counts is the operator's.
+fn time(now: Timestamp) -> ServerTime {
+    ServerTime::certain(now)
+}
+
+impl GovernedPlan {
+    /// Whether it relies on something that could not be known.
+    pub(crate) fn is_unknown(&self) -> bool {
+        condition::find(&self.status.conditions, READY).is_some_and(|ready| ready.status == "Unknown")
+    }
+
+    /// Whether no cluster manager selects the namespace: there is only a record from before.
+    pub(crate) fn is_not_governed(&self) -> bool {
+        self.status.next.as_ref().is_some_and(|next| next.reason == Reason::NotGoverned.as_str())
+    }
+}

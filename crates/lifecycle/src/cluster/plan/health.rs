@@ -1,0 +1,174 @@
+//! The health of a namespace in its record.
+
+use coppice_api::health::HealthSeen;
+use coppice_api::managed_namespace::PastPhase;
+use coppice_api::{HealthRecord, HealthState, NamespacePhase, Reason};
+use coppice_quantity::Duration;
+use jiff::Timestamp;
+
+use super::decide::{Ruling, condition_text};
+use super::{Builder, Governed, RecordPlan};
+use crate::cluster::ValidHealth;
+use crate::cluster::phase::Pause;
+use crate::condition::later;
+use crate::health::{self, Findings, Health, Known, Workloads};
+
+/// So many phases before the present one are remembered.
+const PAST_PHASES: usize = 10;
+/// So many of what is failing are named in a text.
+const NAMED: usize = 3;
+/// How long until to look again whether what is unknown has become known: nothing else says so where a namespace has no
+/// workloads. A first list is soon complete.
+const LOOK_AGAIN: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(30)];
+
+impl Governed<'_> {
+    /// Why something is done to the namespace.
+    pub(super) fn reason(&self) -> Reason {
+        if self.finding.phase == NamespacePhase::Stale { Reason::TtlElapsed } else { Reason::Unhealthy }
+    }
+}
+
+/// What is known of the workloads of a namespace.
+#[derive(Clone, Debug)]
+pub enum HealthFacts<'a> {
+    /// Nothing, because no cluster manager looks at the health of namespaces.
+    NotWatched,
+    /// Everything.
+    Known {
+        /// The workloads.
+        workloads: Workloads<'a>,
+        /// Since when all of them have been followed without a gap.
+        followed: Timestamp,
+    },
+    /// What the record says, as if nothing had changed since: for whoever does not watch them.
+    AsRecorded,
+    /// Not everything.
+    Unknown {
+        /// Why: `NotSynced`, `Stale`, `Forbidden`, `Undecodable` or `TooLarge`.
+        reason: Reason,
+        /// The message.
+        message: String,
+    },
+}
+
+impl Builder<'_> {
+    /// Moves the clocks of the health by what is failing now, if the cluster manager looks at it.
+    pub(super) fn look_at_health(&mut self, settings: Option<&ValidHealth>) {
+        let Some(ValidHealth { settings, ignore }) = settings else { return self.forget_health() };
+        let mut short = self.status.health.as_ref().map(|health| health.short.clone()).unwrap_or_default();
+        let health = match &self.observed.health {
+            HealthFacts::Known { workloads, followed } => {
+                // What was short before a gap may not have been since.
+                short.retain(|one| *followed <= one.since);
+                let known = Known { failing: &self.status.failing, short: &short };
+                let found = health::failing(workloads, ignore, known, self.now);
+                let Findings { failing, more, short: now_short, next_check } = found;
+                self.check_no_later_than(next_check);
+                let fails = !failing.is_empty();
+                self.status.failing = failing;
+                self.status.failing_more = (more > 0).then_some(more);
+                short = now_short;
+                Health::Known { fails, followed: *followed }
+            }
+            HealthFacts::AsRecorded => self.recorded_health(),
+            HealthFacts::NotWatched => {
+                let message = "its workloads have not been listed yet".to_owned();
+                self.health_unknown(Reason::NotSynced, message)
+            }
+            HealthFacts::Unknown { reason, message } => self.health_unknown(*reason, message.clone()),
+        };
+        let (mut record, next_check) =
+            health::advance(self.status.health.as_ref(), settings, health, self.now);
+        record.short = short;
+        self.status.health = Some(record);
+        self.check_no_later_than(next_check);
+    }
+
+    fn recorded_health(&mut self) -> Health {
+        let seen = self.status.health.as_ref().map(|health| health.seen);
+        let known = |fails| Health::Known { fails, followed: Timestamp::MIN };
+        match seen {
+            Some(HealthSeen::Failing) => known(true),
+            Some(HealthSeen::Passing) | None => known(false),
+            Some(HealthSeen::Unknown) => {
+                let message = "its workloads were not known when its record was written".to_owned();
+                self.health_unknown(Reason::NotSynced, message)
+            }
+        }
+    }
+
+    fn health_unknown(&mut self, reason: Reason, message: String) -> Health {
+        let [soon, rarely] = LOOK_AGAIN;
+        let again = if reason == Reason::NotSynced { soon } else { rarely };
+        self.check_no_later_than(Some(later(self.now, again)));
+        self.unknown = Some((reason, message));
+        Health::Unknown
+    }
+
+    /// Nothing is known of the health any more, and nobody asks.
+    pub(super) fn forget_health(&mut self) {
+        self.status.health = None;
+        self.status.failing.clear();
+        self.status.failing_more = None;
+    }
+
+    /// Nothing is decided at present: the clocks stand still meanwhile. Where none runs there is nothing to write.
+    pub(super) fn pause_health(&mut self) {
+        let runs = |health: &&mut HealthRecord| {
+            (health.state, health.seen) != (HealthState::Ok, HealthSeen::Passing)
+        };
+        if let Some(record) = self.status.health.as_mut().filter(runs) {
+            health::pause(record);
+        }
+    }
+
+    /// What has to be known to decide is not: why.
+    pub(super) fn not_known(mut self, reason: Reason, message: String) -> RecordPlan {
+        self.pause_health();
+        self.waiting(reason, message)
+    }
+
+    /// Why nothing is done for the health at present.
+    pub(super) fn paused(&self, governed: &Governed<'_>, pause: Pause) -> Ruling {
+        match (pause, &self.unknown) {
+            (Pause::Unknown, Some((reason, message))) => {
+                let message =
+                    format!("how the namespace is is not known: {message}; nothing is done for that");
+                Ruling::Paused(*reason, message)
+            }
+            (Pause::Unknown | Pause::Recovering, _) => {
+                let message = format!(
+                    "{}; nothing is done unless something fails again before it has recovered",
+                    condition_text(governed)
+                );
+                Ruling::Paused(Reason::Recovering, message)
+            }
+        }
+    }
+
+    /// What is failing, in short.
+    pub(super) fn failing_text(&self) -> String {
+        let status = &self.status;
+        if status.health.is_none() {
+            return String::new();
+        }
+        let named = status.failing.iter().take(NAMED);
+        let named: Vec<_> = named.map(|one| format!("{} {} ({})", one.kind, one.name, one.reason)).collect();
+        let more = status.failing.len().saturating_sub(NAMED) + status.failing_more.unwrap_or(0) as usize;
+        match (named.is_empty(), more) {
+            (true, _) => "nothing fails at present".to_owned(),
+            (false, 0) => named.join(", "),
+            (false, more) => format!("{} and {more} more", named.join(", ")),
+        }
+    }
+
+    /// Remembers the phase before this one.
+    pub(super) fn remember_phase(&mut self, phase: NamespacePhase) {
+        let status = &mut self.status;
+        let before = status.phase.filter(|before| *before != phase).zip(status.phase_since);
+        if let Some((phase, since)) = before {
+            status.past_phases.insert(0, PastPhase { phase, since });
+            status.past_phases.truncate(PAST_PHASES);
+        }
+    }
+}

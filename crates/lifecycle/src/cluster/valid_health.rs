@@ -1,0 +1,48 @@
+//! What a cluster manager asks for about the health of its namespaces, checked.
+
+use coppice_api::health::{FailureBudget, HealthSpec, IgnoreRule};
+use coppice_quantity::Duration;
+
+use super::InvalidClusterManager;
+use crate::health::HealthSettings;
+
+/// The shortest and the longest window of a failure budget.
+const WINDOWS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(7 * 86_400));
+
+/// When namespaces are unstable, failing and failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValidHealth {
+    /// The periods of the clocks.
+    pub settings: HealthSettings,
+    /// What is no failure.
+    pub ignore: Vec<IgnoreRule>,
+}
+
+impl TryFrom<HealthSpec> for ValidHealth {
+    type Error = InvalidClusterManager;
+
+    fn try_from(spec: HealthSpec) -> Result<Self, InvalidClusterManager> {
+        let HealthSpec { sources, settling_period, grace_period, recovery_period, failure_budget, ignore } =
+            spec;
+        let FailureBudget { window, max } = failure_budget;
+        let empty = |rule: &IgnoreRule| rule.kind.is_none() && rule.name.is_none() && rule.reason.is_none();
+        let problems = [
+            (sources.is_empty(), "sources is empty: leave it out, or write Workloads"),
+            (settling_period.is_zero(), "settlingPeriod must be at least 1s"),
+            (recovery_period.is_zero(), "recoveryPeriod must be at least 1s"),
+            (window < WINDOWS.0 || WINDOWS.1 < window, "failureBudget.window must be between 1m and 7d"),
+            (max.is_zero() || window < max, "failureBudget.max must be at least 1s and at most window"),
+            (ignore.iter().any(empty), "ignore: write kind, name or reason in each rule"),
+        ];
+        if let Some((_, problem)) = problems.into_iter().find(|(wrong, _)| *wrong) {
+            return Err(InvalidClusterManager::Health(problem));
+        }
+        let settings = HealthSettings {
+            settling: settling_period,
+            grace: grace_period,
+            recovery: recovery_period,
+            budget: failure_budget,
+        };
+        Ok(Self { settings, ignore })
+    }
+}

@@ -1,0 +1,18 @@
+//! The health of a namespace: what of its workloads is failing, and how long that makes it `Unstable`, `Failing` or `Failed`.
+//!
+//! Pure, like all of this crate. [`failing`](failing()) says what fails; [`advance`] moves the clocks by that, along the
+//! [`EDGES`].
+
+mod budget;
+mod clocks;
+mod containers;
+mod edges;
+pub mod facts;
+mod failing;
+mod found;
+mod pods;
+
+pub use clocks::{Health, HealthSettings, advance, pause};
+pub use edges::{Cause, EDGES, Edge};
+pub use facts::Workloads;
+pub use failing::{Findings, Known, POD_LIMIT, failing};

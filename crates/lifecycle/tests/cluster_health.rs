@@ -1,0 +1,370 @@
+//! What becomes of a namespace whose cluster manager looks at its health.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use coppice_api::condition::{self, READY};
+use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
+use coppice_api::{Labels, ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase, Reason};
+use coppice_lifecycle::PlatformSettings;
+use coppice_lifecycle::cluster::census::{Counted, census};
+use coppice_lifecycle::cluster::{
+    ClusterManagerFacts, ClusterObserved, HealthFacts, RecordFacts, RecordPlan, RecordStep,
+    ValidClusterManager, plan,
+};
+use coppice_lifecycle::facts::{NamespaceFacts, ObjectSlice};
+use coppice_lifecycle::health::Workloads;
+use coppice_lifecycle::health::facts::{Report, Rollout, WorkloadFacts};
+use coppice_quantity::time::ServerTime;
+use jiff::{SignedDuration, Timestamp};
+
+/// The namespace `ci-1` was created then.
+fn at(seconds: i64) -> Timestamp {
+    "2026-03-01T12:00:00Z".parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds)
+}
+
+/// Ten seconds until a manager acts; 100 s to settle, 50 of grace and 20 to recover; and this policy.
+fn spec(when: &str, notice: &str) -> String {
+    format!(
+        "{{mode: Enforce, selector: {{names: ['ci-*']}}, settle: 10s, ttl: {{after: 5000s}}, \
+         health: {{settlingPeriod: 100s, gracePeriod: 50s, recoveryPeriod: 20s}}, \
+         policies: [{{name: end, when: {{phase: {when}}}, then: {{delete: {{notice: {notice}}}}}}}]}}"
+    )
+}
+
+struct Scene {
+    manager: ValidClusterManager,
+    generation: i64,
+    status: ManagedNamespaceStatus,
+    spec: ManagedNamespaceSpec,
+    fails: bool,
+    known: bool,
+    followed: Timestamp,
+    stale: Option<(Reason, String)>,
+    events: Vec<Reason>,
+    deleted: Option<i64>,
+    now: i64,
+}
+
+impl Scene {
+    fn new(manager: &str) -> Self {
+        let mut scene = Self {
+            manager: serde_yaml::from_str(manager).unwrap(),
+            generation: 1,
+            status: ManagedNamespaceStatus::default(),
+            spec: ManagedNamespaceSpec::default(),
+            fails: false,
+            known: true,
+            followed: at(-1000),
+            stale: None,
+            events: Vec::new(),
+            deleted: None,
+            now: 0,
+        };
+        scene.look();
+        scene
+    }
+
+    fn namespace() -> NamespaceFacts {
+        NamespaceFacts {
+            name: "ci-1".to_owned(),
+            uid: "ns-1".to_owned(),
+            resource_version: "7".to_owned(),
+            created: at(0),
+            labels: Labels::default(),
+            terminating: false,
+        }
+    }
+
+    fn manager(&self) -> ClusterManagerFacts<'_> {
+        let generation = self.generation;
+        ClusterManagerFacts { name: "ci", uid: "m", generation, terminating: false, spec: Ok(&self.manager) }
+    }
+
+    fn record(&self) -> RecordFacts<'_> {
+        let (spec, status) = (Ok(&self.spec), &self.status);
+        RecordFacts { uid: "record", generation: 1, terminating: false, spec, status }
+    }
+
+    fn plan(&self) -> RecordPlan {
+        let report =
+            Report { since: at(0), reason: "ProgressDeadlineExceeded".into(), message: "late".into() };
+        let web = [WorkloadFacts {
+            name: "web".into(),
+            created_at: at(0),
+            owner: None,
+            short: false,
+            refused: None,
+            rollout: Rollout::Stopped(report),
+        }];
+        let deployments = if self.fails { ObjectSlice::Slice(&web) } else { ObjectSlice::EMPTY };
+        let health = if self.known {
+            let workloads = Workloads { deployments, ..Workloads::EMPTY };
+            HealthFacts::Known { workloads, followed: self.followed }
+        } else {
+            let message = "nothing has been heard of pods for 90 seconds".to_owned();
+            HealthFacts::Unknown { reason: Reason::Stale, message }
+        };
+        let namespace = Self::namespace();
+        let settings = PlatformSettings::new(CoppiceConfigSpec::default(), "coppice-system", Vec::new());
+        let counted = [Counted { namespace: &namespace, record: Some(self.record()), managed: false }];
+        let counts = census(counted, &[self.manager()], &settings, 0, at(self.now));
+        let observed = ClusterObserved {
+            namespace: Ok(&namespace),
+            record: Some(self.record()),
+            managers: &[self.manager()],
+            health,
+            settings: &settings,
+            budget: &GovernorStatus::default(),
+            managed: 1,
+            census: counts.as_ref(),
+            stale: self.stale.clone(),
+            other: None,
+        };
+        plan(&observed, ServerTime::certain(at(self.now)))
+    }
+
+    /// Plans, and writes what there is to write, until there is nothing more. Returns when to look again.
+    fn look(&mut self) -> Option<i64> {
+        for _ in 0..9 {
+            let plan = self.plan();
+            self.events.extend(plan.events.iter().map(|event| event.reason));
+            match plan.step {
+                RecordStep::WriteStatus(status) => self.status = *status,
+                RecordStep::Delete(_) => {
+                    self.deleted = self.deleted.or(Some(self.now));
+                    return None;
+                }
+                RecordStep::Nothing | RecordStep::Create => {
+                    return plan.next_check.map(|next| next.duration_since(at(0)).as_secs());
+                }
+            }
+        }
+        panic!("it never comes to rest: {:?}", self.status);
+    }
+
+    /// Lets time pass, and looks whenever the plan asks for it. Returns the phases with the second in which each was seen.
+    fn pass(&mut self, until: i64) -> Vec<(i64, NamespacePhase)> {
+        let mut phases = Vec::new();
+        while let Some(next) = self.look().filter(|next| *next <= until) {
+            assert!(next > self.now, "looks again at {next}");
+            let before = self.status.phase;
+            self.now = next;
+            self.look();
+            if self.status.phase != before {
+                phases.push((self.now, self.status.phase.unwrap()));
+            }
+        }
+        if self.deleted.is_none() {
+            self.now = until;
+            self.look();
+        }
+        phases
+    }
+
+    fn fails(&mut self, fails: bool) -> &mut Self {
+        self.fails = fails;
+        self.look();
+        self
+    }
+
+    fn next(&self) -> &str {
+        &self.status.next.as_ref().unwrap().reason
+    }
+}
+
+#[test]
+fn what_fails_is_deleted_once_it_is_failed_and_its_notice_has_run() {
+    let mut scene = Scene::new(&spec("{in: [Failed]}", "60s"));
+    scene.pass(200);
+    assert_eq!((scene.status.phase, scene.next()), (Some(NamespacePhase::Ok), "Watching"));
+    scene.fails(true);
+    assert_eq!(scene.status.phase, Some(NamespacePhase::Unstable));
+    let line = &scene.status.failing[0];
+    assert_eq!((&*line.kind, &*line.name, &*line.reason), ("Deployment", "web", "ProgressDeadlineExceeded"));
+    assert_eq!(scene.pass(1000), [(300, NamespacePhase::Failing), (350, NamespacePhase::Failed)]);
+    assert_eq!(scene.deleted, Some(410), "the notice was given when it was Failed, and not before");
+    assert_eq!(scene.events, [Reason::DeletionAnnounced, Reason::PolicyFired]);
+    let intent = scene.status.steps.intent.clone().unwrap();
+    assert_eq!(intent.reason, "Unhealthy");
+    assert_eq!(intent.evidence["phase"], "Failed");
+    assert_eq!(intent.evidence["failing"], "Deployment web (ProgressDeadlineExceeded)");
+    let past: Vec<_> = scene.status.past_phases.iter().map(|past| (past.phase, past.since)).collect();
+    let expected = [
+        (NamespacePhase::Failing, at(300)),
+        (NamespacePhase::Unstable, at(200)),
+        (NamespacePhase::Ok, at(0)),
+    ];
+    assert_eq!(past, expected);
+}
+
+#[test]
+fn what_recovers_survives_and_its_notice_is_withdrawn_once_it_has_recovered() {
+    let mut scene = Scene::new(&spec("{in: [Failed]}", "60s"));
+    scene.fails(true).pass(160);
+    assert_eq!((scene.status.phase, scene.next()), (Some(NamespacePhase::Failed), "NoticeRunning"));
+    scene.fails(false);
+    assert_eq!((scene.status.phase, scene.next()), (Some(NamespacePhase::Failed), "Recovering"));
+    assert!(scene.status.steps.notice.is_some(), "it may fail again in a moment");
+    assert_eq!(scene.pass(5000), [(180, NamespacePhase::Ok)]);
+    assert_eq!((scene.status.steps.notice.clone(), scene.deleted), (None, None));
+    assert_eq!(scene.events, [Reason::DeletionAnnounced, Reason::NoticeWithdrawn]);
+    assert_eq!(scene.status.failing, []);
+}
+
+#[test]
+fn nothing_is_deleted_while_nothing_fails_though_its_notice_has_run() {
+    let mut scene = Scene::new(&spec("{in: [Failed]}", "60s"));
+    scene.fails(true).pass(205);
+    assert_eq!(scene.next(), "NoticeRunning");
+    scene.fails(false).pass(220);
+    assert_eq!((scene.deleted, scene.next()), (None, "Recovering"));
+    scene.fails(true);
+    assert_eq!(scene.deleted, Some(220), "it has not recovered, and its notice has run");
+    // Decided, and before it is carried out nothing fails any more.
+    scene.fails(false);
+    let given_up = scene.events.contains(&Reason::Abandoned);
+    assert!(given_up && scene.status.steps.intent.is_none(), "{:?}", scene.events);
+}
+
+#[test]
+fn what_is_unknown_is_never_acted_upon_and_the_clocks_continue_after_it() {
+    let mut scene = Scene::new(&spec("{in: [Failed]}", "0s"));
+    scene.fails(true).pass(120);
+    scene.known = false;
+    assert_eq!(scene.pass(1000), []);
+    assert_eq!((scene.status.phase, scene.next()), (Some(NamespacePhase::Unknown), "Stale"));
+    let ready = condition::find(&scene.status.conditions, READY).unwrap();
+    assert_eq!((&*ready.status, &*ready.reason), ("Unknown", "Stale"));
+    scene.known = true;
+    // What was over of the grace does not count.
+    assert_eq!(scene.pass(2000), [(1050, NamespacePhase::Failed)]);
+    assert_eq!(scene.deleted, Some(1050));
+}
+
+#[test]
+fn what_was_decided_for_the_ttl_is_not_carried_out_for_the_health() {
+    let mut scene = Scene::new(&spec("{in: [Stale, Failed]}", "0s"));
+    scene.spec = serde_yaml::from_str("{hold: {until: '2026-03-01T13:23:21Z'}}").unwrap();
+    scene.pass(4000);
+    scene.fails(true).pass(5001);
+    assert_eq!((scene.status.phase, scene.deleted), (Some(NamespacePhase::Stale), Some(5001)));
+    assert_eq!(scene.status.steps.intent.as_ref().unwrap().reason, "TtlElapsed");
+    // Before it is carried out its user extends it, and what fails in it was not read again for this decision.
+    scene.spec = serde_yaml::from_str("{extendUntil: {at: '2026-03-02T00:00:00Z'}}").unwrap();
+    scene.look();
+    assert!(scene.events.contains(&Reason::Abandoned), "{:?}", scene.events);
+    assert_eq!(scene.status.steps.intent.as_ref().unwrap().reason, "Unhealthy");
+}
+
+#[test]
+fn clocks_stand_still_while_nothing_can_be_decided() {
+    let mut scene = Scene::new(&spec("{in: [Failed]}", "0s"));
+    scene.fails(true).pass(60);
+    scene.stale = Some((Reason::Stale, "nothing has been heard of namespaces for 90 seconds".to_owned()));
+    scene.look();
+    scene.now = 500;
+    scene.stale = None;
+    assert_eq!(scene.pass(660), [(600, NamespacePhase::Failing), (650, NamespacePhase::Failed)]);
+}
+
+#[test]
+fn a_policy_may_wait_for_several_phases_and_for_a_time_in_them() {
+    let mut scene = Scene::new(&spec("{in: [Failing, Failed], for: 200s}", "30s"));
+    scene.fails(true).pass(100);
+    assert_eq!(scene.status.phase, Some(NamespacePhase::Failing));
+    scene.pass(269);
+    assert_eq!((scene.status.phase, scene.next()), (Some(NamespacePhase::Failed), "Watching"));
+    scene.pass(299);
+    assert_eq!((scene.deleted, scene.next()), (None, "NoticeRunning"), "announced ahead");
+    scene.pass(400);
+    assert_eq!(scene.deleted, Some(300), "Failing at 100, and 200 s in the two phases together");
+    let mut scene = Scene::new(&spec("{in: [Unstable], for: 10s}", "0s"));
+    scene.fails(true).pass(9);
+    scene.fails(false).pass(15);
+    assert_eq!(scene.deleted, None);
+    scene.fails(true);
+    assert_eq!(scene.deleted, Some(15));
+}
+
+#[test]
+fn the_end_of_its_time_to_live_comes_before_its_health() {
+    let mut scene = Scene::new(&spec("{in: [Stale]}", "0s"));
+    scene.fails(true).pass(4000);
+    assert_eq!((scene.status.phase, scene.deleted), (Some(NamespacePhase::Failed), None));
+    assert_eq!(scene.pass(6000), [(5001, NamespacePhase::Stale)]);
+    assert_eq!(scene.deleted, Some(5001));
+    let mut scene = Scene::new(&spec("{in: [Failed], for: 10000s}", "0s"));
+    scene.fails(true).pass(20_000);
+    assert_eq!(
+        (scene.status.phase, scene.deleted),
+        (Some(NamespacePhase::Stale), None),
+        "it is not Failed, but Stale"
+    );
+}
+
+#[test]
+fn another_spec_begins_again() {
+    let mut scene = Scene::new(&spec("{in: [Failed]}", "0s"));
+    scene.fails(true).pass(140);
+    scene.manager = serde_yaml::from_str(&spec("{in: [Failed]}", "1s")).unwrap();
+    scene.generation = 2;
+    scene.look();
+    assert_eq!(scene.status.phase, Some(NamespacePhase::Unstable));
+    let spec = spec("{in: [Stale]}", "0s")
+        .replace("health: {settlingPeriod: 100s, gracePeriod: 50s, recoveryPeriod: 20s}, ", "");
+    scene.manager = serde_yaml::from_str(&spec).unwrap();
+    scene.generation = 3;
+    scene.look();
+    let status = &scene.status;
+    assert_eq!((status.phase, &status.health, status.failing.len()), (Some(NamespacePhase::Ok), &None, 0));
+}
+
+#[test]
+fn a_namespace_counts_as_due_by_its_health_only_while_something_fails() {
+    let due = |scene: &Scene| {
+        let (namespace, settings) = (
+            Scene::namespace(),
+            PlatformSettings::new(CoppiceConfigSpec::default(), "coppice-system", Vec::new()),
+        );
+        let counted = [Counted { namespace: &namespace, record: Some(scene.record()), managed: false }];
+        let counts = census(counted, &[scene.manager()], &settings, 0, at(scene.now)).unwrap();
+        (counts.managers["ci"].enforce.due, counts.managers["ci"].enforce.newly_due)
+    };
+    let mut scene = Scene::new(&spec("{in: [Failed]}", "600s"));
+    scene.fails(true).pass(149);
+    assert_eq!(due(&scene), (0, 0));
+    scene.pass(151);
+    assert_eq!(due(&scene), (1, 0), "a new namespace is due by itself");
+    scene.fails(false);
+    assert_eq!(due(&scene), (0, 0));
+    // It failed when this spec began to govern it.
+    let mut scene = Scene::new(&spec("{in: [Failed]}", "600s"));
+    scene.now = 1000;
+    scene.status = ManagedNamespaceStatus::default();
+    scene.fails(true).pass(1001);
+    assert_eq!(due(&scene), (0, 1), "before it is due");
+    scene.pass(1200);
+    assert_eq!(due(&scene), (1, 1));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_a_sentence() {
+    let refused = |text: &str| serde_yaml::from_str::<ValidClusterManager>(text).unwrap_err().to_string();
+    let with = |health: &str| format!("{{selector: {{names: ['ci-*']}}, health: {health}}}");
+    for (health, expected) in [
+        ("{sources: []}", "health.sources is empty: leave it out, or write Workloads"),
+        ("{settlingPeriod: 0s}", "health.settlingPeriod must be at least 1s"),
+        ("{recoveryPeriod: 0s}", "health.recoveryPeriod must be at least 1s"),
+        ("{failureBudget: {window: 30s, max: 10s}}", "health.failureBudget.window must be between 1m and 7d"),
+        ("{failureBudget: {window: 10m}}", "health.failureBudget.max must be at least 1s and at most window"),
+        ("{ignore: [{}]}", "health.ignore: write kind, name or reason in each rule"),
+        ("{grace: 1s}", "health: unknown field `grace`"),
+    ] {
+        let said = refused(&with(health));
+        assert!(said.contains(expected), "{health}: {said}");
+    }
+    let said = refused(
+        "{selector: {names: ['*']}, policies: [{name: p, when: {phase: {in: [Failed]}}, then: {delete: {}}}]}",
+    );
+    assert!(said.contains("write spec.health, such as {}"), "{said}");
+    assert!(serde_yaml::from_str::<ValidClusterManager>(&with("{}")).unwrap().health.is_some());
+}

@@ -1,0 +1,198 @@
+//! A namespace under cluster managers, with its record.
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::panic,
+    missing_docs,
+    reason = "a test that cannot go on has failed; each uses a part"
+)]
+
+use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
+use coppice_api::{Labels, ManagedNamespaceSpec, ManagedNamespaceStatus, Reason};
+use coppice_lifecycle::PlatformSettings;
+use coppice_lifecycle::cluster::census::{Census, Counted, census};
+use coppice_lifecycle::cluster::recreated::{PastDeletion, Recreated};
+use coppice_lifecycle::cluster::{
+    ClusterManagerFacts, ClusterObserved, HealthFacts, RecordFacts, RecordPlan, RecordStep,
+    ValidClusterManager, plan,
+};
+use coppice_lifecycle::facts::NamespaceFacts;
+use coppice_lifecycle::other_deletion::OtherDeletion;
+use coppice_quantity::time::{ClockUncertainty, ServerTime};
+use jiff::{SignedDuration, Timestamp};
+
+/// The namespace `ci-1` was created then.
+pub(crate) fn at(seconds: i64) -> Timestamp {
+    "2026-03-01T12:00:00Z".parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds)
+}
+
+/// A ttl of 100 s, ten seconds to settle, and these fields besides.
+pub(crate) fn spec(more: &str, policy: &str) -> String {
+    format!(
+        "{{selector: {{names: ['ci-*']}}, settle: 10s, ttl: {{after: 100s}}, {more} policies: [{{name: end, {policy} \
+         when: {{phase: {{in: [Stale]}}}}, then: {{delete: {{}}}}}}]}}"
+    )
+}
+
+pub(crate) fn enforcing() -> String {
+    spec("mode: Enforce,", "")
+}
+
+pub(crate) struct Scene {
+    pub managers: Vec<(String, ValidClusterManager)>,
+    /// Of every manager.
+    pub generation: i64,
+    pub namespace: NamespaceFacts,
+    pub record: Option<ManagedNamespaceStatus>,
+    pub spec: ManagedNamespaceSpec,
+    pub config: CoppiceConfigSpec,
+    pub settings_missing: bool,
+    pub stale: Option<(Reason, String)>,
+    pub other: Option<OtherDeletion>,
+    pub undecodable: bool,
+    /// How many other namespaces there are, as old as this one, and without records; none if they are not counted.
+    pub others: Option<usize>,
+    pub certain: bool,
+    /// When it was counted, if not now.
+    pub counted_at: Option<i64>,
+    /// The settings that it was counted under, if not those in force.
+    pub counted_under: Option<CoppiceConfigSpec>,
+    /// The deletions of namespaces of this name: the uid, and when.
+    pub deletions: Vec<(&'static str, i64)>,
+    pub events: Vec<Reason>,
+}
+
+impl Scene {
+    pub(crate) fn new(manager: &str) -> Self {
+        Self {
+            managers: vec![("ci".to_owned(), serde_yaml::from_str(manager).unwrap())],
+            generation: 1,
+            namespace: NamespaceFacts {
+                name: "ci-1".to_owned(),
+                uid: "ns-1".to_owned(),
+                resource_version: "7".to_owned(),
+                created: at(0),
+                labels: Labels::default(),
+                terminating: false,
+            },
+            record: Some(ManagedNamespaceStatus::default()),
+            spec: ManagedNamespaceSpec::default(),
+            config: CoppiceConfigSpec::default(),
+            settings_missing: false,
+            stale: None,
+            other: None,
+            undecodable: false,
+            others: Some(0),
+            certain: true,
+            counted_at: None,
+            counted_under: None,
+            deletions: Vec::new(),
+            events: Vec::new(),
+        }
+    }
+
+    pub(crate) fn manager(&mut self, spec: &str) {
+        self.managers[0].1 = serde_yaml::from_str(spec).unwrap();
+        self.generation += 1;
+    }
+
+    pub(crate) fn plan(&self, now: Timestamp) -> RecordPlan {
+        let managers: Vec<_> = self
+            .managers
+            .iter()
+            .map(|(name, spec)| {
+                let generation = self.generation;
+                ClusterManagerFacts { name, uid: name, generation, terminating: false, spec: Ok(spec) }
+            })
+            .collect();
+        let settings = if self.settings_missing {
+            PlatformSettings::missing("coppice-system", Vec::new())
+        } else {
+            PlatformSettings::new(self.config.clone(), "coppice-system", Vec::new())
+        };
+        let record = self.record.as_ref().map(|status| RecordFacts {
+            uid: "record",
+            generation: 1,
+            terminating: false,
+            spec: Ok(&self.spec),
+            status,
+        });
+        let counted = Counted { namespace: &self.namespace, record, managed: false };
+        let others: Vec<_> = (0..self.others.unwrap_or_default())
+            .map(|n| NamespaceFacts {
+                name: format!("ci-other-{n}"),
+                uid: format!("other-{n}"),
+                created: at(0),
+                ..self.namespace.clone()
+            })
+            .collect();
+        let others = others.iter().map(|namespace| Counted { namespace, record: None, managed: false });
+        let counted_under = self.counted_under.clone().unwrap_or_else(|| self.config.clone());
+        let counted_under = PlatformSettings::new(counted_under, "coppice-system", Vec::new());
+        let counted_at = self.counted_at.map_or(now, at);
+        let census = census(others.chain([counted]), &managers, &counted_under, 0, counted_at);
+        let deletions = self.deletions.iter().map(|(uid, seconds)| PastDeletion {
+            namespace: "ci-1",
+            uid,
+            at: at(*seconds),
+        });
+        let recreated = Recreated::of(deletions, now);
+        let census = census.map(|census| Census { recreated: Some(recreated), ..census });
+        let undecodable = (Reason::Undecodable, "its labels are no labels".to_owned());
+        let observed = ClusterObserved {
+            namespace: if self.undecodable { Err(undecodable) } else { Ok(&self.namespace) },
+            record,
+            managers: &managers,
+            health: HealthFacts::NotWatched,
+            settings: &settings,
+            budget: &GovernorStatus::default(),
+            managed: 1,
+            census: census.as_ref().filter(|_| self.others.is_some()),
+            stale: self.stale.clone(),
+            other: self.other.clone(),
+        };
+        let time = if self.certain {
+            ServerTime::certain(now)
+        } else {
+            ServerTime::uncertain(ClockUncertainty::Differs, now, [now + SignedDuration::from_hours(1)])
+        };
+        plan(&observed, time)
+    }
+
+    /// Plans again and again at one instant, as long as there is something to write. Returns the last plan.
+    pub(crate) fn settled(&mut self, seconds: i64) -> RecordPlan {
+        for _ in 0..9 {
+            let plan = self.plan(at(seconds));
+            self.events.extend(plan.events.iter().map(|event| event.reason));
+            match plan.step {
+                RecordStep::WriteStatus(status) => self.record = Some(*status),
+                RecordStep::Create => self.record = Some(ManagedNamespaceStatus::default()),
+                RecordStep::Nothing | RecordStep::Delete(_) => {
+                    let again = self.plan(at(seconds));
+                    assert_eq!(again.step, plan.step, "the same facts give the same plan");
+                    return plan;
+                }
+            }
+        }
+        panic!("it never comes to rest: {:?}", self.record);
+    }
+
+    pub(crate) fn status(&self) -> &ManagedNamespaceStatus {
+        self.record.as_ref().unwrap()
+    }
+
+    /// What the record says at an instant: its reason and the message; `delete` if the namespace is deleted then.
+    pub(crate) fn says(&mut self, seconds: i64) -> String {
+        let plan = self.settled(seconds);
+        let next = self.status().next.as_ref().unwrap();
+        match plan.step {
+            RecordStep::Delete(_) => "delete".to_owned(),
+            _ => format!("{}: {}", next.reason, next.message),
+        }
+    }
+
+    /// The same without the message.
+    pub(crate) fn reason(&mut self, seconds: i64) -> String {
+        self.says(seconds).split(':').next().unwrap().to_owned()
+    }
+}
