@@ -22,7 +22,9 @@ fn with_wrong_clocks_nothing_destructive_is_done_and_the_reason_is_reported() {
     // Where somebody waits for what the operator does, nobody would ever go on.
     let waits = |scenario: &Scenario| scenario.script.iter().any(|act| act.once.is_some());
     let mut would_act = 0;
-    for (suite, scenario) in suite::scenarios().filter(|(_, scenario)| !waits(scenario)) {
+    for (suite, mut scenario) in suite::scenarios().filter(|(_, scenario)| !waits(scenario)) {
+        // What a cluster manager counts changes once more when the namespaces are two minutes old, and a pass says so.
+        scenario.lasts = scenario.lasts.max(Duration::from_mins(5));
         let right = run(&suite, &suite.without_faults(scenario.clone(), 0)).unwrap().end;
         would_act += usize::from(effects(&right) > 0);
         for clock_error in WRONG {
