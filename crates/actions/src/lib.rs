@@ -5,7 +5,8 @@
 //! - [`delete`]: deletes a namespace.
 //! - [`decision`]: the order in which a decision to do so is carried out, for whatever kind of object it was made.
 //! - [`scale_down`]: the same for workloads, a batch at a time.
-//! - [`scale`]: lists workloads, scales one down, and wakes it.
+//! - [`wake`]: gives workloads their replicas back.
+//! - [`scale`]: lists workloads, and changes the size of one.
 //!
 //! Every write takes a [`Permit`](coppice_runtime::leader::Permit) of the lease. Deleting and scaling down also take a
 //! [`Reservation`](governor::Reservation), by value: one is for one step. Deleting takes a
@@ -19,3 +20,4 @@ pub mod scale;
 pub mod scale_down;
 #[cfg(test)]
 mod scripted;
+pub mod wake;

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::health::HealthSpec;
-pub use crate::manager::Delete;
+pub use crate::manager::{Delete, ScaleDown};
 use crate::schema;
 use crate::selector::Selector;
 
@@ -101,7 +101,14 @@ pub struct ClusterNamespaceManagerSpec {
     /// What is done to namespaces in a phase. Policies are independent of each other, and their order means nothing.
     /// Default: none, since a manager may just show phases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    #[schemars(length(max = 10), extend(
+        "x-kubernetes-list-type" = "map",
+        "x-kubernetes-list-map-keys" = ["name"],
+        "x-kubernetes-validations" = [{
+            "rule": schema::limit_workload_selector_terms(),
+            "message": schema::TOO_MANY_SELECTOR_TERMS
+        }]
+    ))]
     pub policies: Vec<ClusterPolicy>,
 }
 
@@ -198,13 +205,25 @@ pub struct ClusterPolicy {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "[has(self.phase)].filter(x, x).size() == 1",
-    "message": "write exactly one condition in when: phase"
+    "rule": "[has(self.phase), has(self.ttl)].filter(x, x).size() == 1",
+    "message": "write exactly one condition in when: phase or ttl; for two conditions write two policies"
 }]))]
 pub struct ClusterWhen {
     /// True while the namespace is in one of these phases, and has been for a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<PhaseCondition>,
+    /// True once the namespace is so old, whatever `spec.ttl` says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<PolicyTtl>,
+}
+
+/// True once the namespace is so old. `extendUntil` in its record delays it, as it does `spec.ttl`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PolicyTtl {
+    /// How long after the namespace was created. Never early, and up to one second late.
+    #[schemars(schema_with = "schema::positive_duration")]
+    pub after: Duration,
 }
 
 /// True while the namespace is in one of these phases, and has been for a time.
@@ -254,13 +273,16 @@ impl PolicyPhase {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "[has(self.delete)].filter(x, x).size() == 1",
-    "message": "write exactly one action in then: delete"
+    "rule": "[has(self.delete), has(self.scaleDown)].filter(x, x).size() == 1",
+    "message": "write exactly one action in then: delete or scaleDown; for two actions write two policies"
 }]))]
 pub struct ClusterThen {
     /// Delete the namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delete: Option<Delete>,
+    /// Scale workloads to zero, remembering their replicas. Done once, until the condition has been false in between.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale_down: Option<ScaleDown>,
 }
 
 /// What Coppice observed, and what is due. Only the operator writes it.

@@ -54,9 +54,20 @@ pub struct ManagedNamespaceSpec {
     /// No policy of a cluster manager acts until the hold ends. Default: no hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<RecordHold>,
-    /// The namespace does not become `Stale` before this instant. Default: the ttl's own date alone.
+    /// The namespace does not become `Stale` before this instant, and no policy's ttl is over. Default: the ttl's own date
+    /// alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extend_until: Option<Extension>,
+    /// Let policies fire again after this firing, which otherwise do so only when their condition has been false in between:
+    /// takes effect while it equals `status.firings`; anything else is ignored. Default: not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub rearm: Option<i64>,
+    /// Undo the scale-down of this firing (what `coppice wake` writes): takes effect while it equals `status.firings`.
+    /// Default: not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub wake: Option<i64>,
 }
 
 /// No policy of a cluster manager acts until the hold ends.
@@ -136,10 +147,27 @@ pub struct ManagedNamespaceStatus {
     /// What has been decided, announced and done.
     #[serde(flatten)]
     pub steps: Steps,
+    /// The policies that have fired, and whose condition has been true ever since: they do not fire again before it has been
+    /// false.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["policy"]))]
+    pub fired: Vec<FiredPolicy>,
     /// `Ready`: what the namespace rests on is known, and nothing is failing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
+}
+
+/// A policy that has fired.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FiredPolicy {
+    /// Its name.
+    #[schemars(length(max = 256))]
+    pub policy: String,
+    /// When.
+    #[schemars(schema_with = "schema::status_instant")]
+    pub at: Timestamp,
 }
 
 /// A phase that a namespace was in.

@@ -173,18 +173,33 @@ pub(crate) const TOO_MANY_SELECTOR_TERMS: &str = "the selectors of all policies 
 
 /// The bound on all selectors of a list of policies.
 pub(crate) fn limit_selector_terms() -> String {
-    let words = |selector: &str| {
-        format!(
-            "(has({selector}.matchLabels) ? 2 * size({selector}.matchLabels) : 0) + (has({selector}.matchExpressions) ? \
-             {selector}.matchExpressions.map(e, 1 + (has(e.values) ? size(e.values) : 0)).sum() : 0)"
-        )
-    };
     format!(
-        "self.map(p, (has(p.when.podsSucceed) && has(p.when.podsSucceed.selector) ? {} : 0) + \
-         (has(p.then.scaleDown) && has(p.then.scaleDown.selectors) ? \
-         p.then.scaleDown.selectors.map(s, has(s.selector) ? {} : 0).sum() : 0)).sum() <= {MAX_SELECTOR_TERMS}",
-        words("p.when.podsSucceed.selector"),
-        words("s.selector")
+        "self.map(p, (has(p.when.podsSucceed) && has(p.when.podsSucceed.selector) ? {} : 0) + {}).sum() <= \
+         {MAX_SELECTOR_TERMS}",
+        words_of("p.when.podsSucceed.selector"),
+        words_of_workloads()
+    )
+}
+
+/// The same for policies that select nothing but workloads.
+pub(crate) fn limit_workload_selector_terms() -> String {
+    format!("self.map(p, {}).sum() <= {MAX_SELECTOR_TERMS}", words_of_workloads())
+}
+
+/// How many words a selector has.
+fn words_of(selector: &str) -> String {
+    format!(
+        "(has({selector}.matchLabels) ? 2 * size({selector}.matchLabels) : 0) + (has({selector}.matchExpressions) ? \
+         {selector}.matchExpressions.map(e, 1 + (has(e.values) ? size(e.values) : 0)).sum() : 0)"
+    )
+}
+
+/// How many words the selectors of the workloads that policy `p` scales down have.
+fn words_of_workloads() -> String {
+    format!(
+        "(has(p.then.scaleDown) && has(p.then.scaleDown.selectors) ? \
+         p.then.scaleDown.selectors.map(s, has(s.selector) ? {} : 0).sum() : 0)",
+        words_of("s.selector")
     )
 }
 

@@ -15,6 +15,7 @@ pub mod namespace_manager;
 mod reference;
 mod staleness;
 mod status_writer;
+pub mod wake_all;
 
 pub use context::{ControllerContext, ManagerKey, OperatorOptions};
 pub use health::WorkloadStores;

@@ -79,6 +79,15 @@ impl SteppedKind for ManagedNamespaces {
     fn next(status: &ManagedNamespaceStatus) -> Option<&NextStep> {
         status.next.as_ref()
     }
+
+    fn record(
+        status: &mut ManagedNamespaceStatus,
+        intent: &Intent,
+        outcome: &StepOutcome,
+        now: Timestamp,
+    ) -> Vec<PlannedEvent> {
+        record::apply_to_record(status, intent, outcome, now)
+    }
 }
 
 /// How carrying out a plan went.

@@ -1,5 +1,6 @@
 //! Records the outcome of a step in status.
 
+use coppice_api::managed_namespace::FiredPolicy;
 use coppice_api::manager::{NamespaceManagerStatus, NextStep, Phase};
 use coppice_api::steps::{Action, Firing, Intent};
 use coppice_api::{ManagedNamespaceStatus, Reason, ScaledDown, Steps};
@@ -83,6 +84,23 @@ pub fn apply_to_manager(
             message: format!("policy {:?} fired: {}", intent.policy, result.unwrap_or_default()),
             ..NextStep::default()
         });
+    }
+    events
+}
+
+/// The same for the record of a namespace: a policy that has fired and did not delete it is remembered.
+pub fn apply_to_record(
+    status: &mut ManagedNamespaceStatus,
+    intent: &Intent,
+    outcome: &StepOutcome,
+    now: Timestamp,
+) -> Vec<PlannedEvent> {
+    let firings = status.steps.firings;
+    let events = apply(&mut status.steps, intent, outcome, now);
+    if status.steps.firings != firings && intent.action != Action::Delete {
+        status.fired.retain(|fired| fired.policy != intent.policy);
+        status.fired.push(FiredPolicy { policy: intent.policy.clone(), at: in_milliseconds(now) });
+        status.fired.sort_unstable_by(|a, b| a.policy.cmp(&b.policy));
     }
     events
 }
@@ -185,7 +203,9 @@ fn failed(
 pub(crate) fn complete(steps: &mut Steps, intent: &Intent, result: Reason, message: String, now: Timestamp) {
     steps.firings += 1;
     steps.intent = None;
-    steps.notice = None;
+    if intent.action == Action::Delete {
+        steps.notice = None;
+    }
     steps.last_firing = Some(Firing {
         id: intent.id.clone(),
         policy: intent.policy.clone(),

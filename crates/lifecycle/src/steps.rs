@@ -212,10 +212,40 @@ pub fn fire(
     if let Some(denied) = other.and_then(|other| other.before(own, now)) {
         return Err(denied);
     }
+    decide(steps, decided, message, now, events);
+    Ok(())
+}
+
+/// Puts the intent of a decision into `steps`.
+fn decide(
+    steps: &mut Steps,
+    decided: Decided<'_>,
+    message: &str,
+    now: Timestamp,
+    events: &mut Vec<PlannedEvent>,
+) {
+    let Decided { action, policy, .. } = decided;
     let intent = intent(steps, decided, now);
     let message = format!("policy {policy:?}: {message}; {action} follows ({})", intent.id);
     events.push(PlannedEvent { warning: false, reason: Reason::PolicyFired, message });
     steps.intent = Some(intent);
+}
+
+/// A policy that is true and does not delete the namespace, of which others may have announced the deletion meanwhile.
+///
+/// # Errors
+/// Why it waits, and until when.
+pub fn fire_beside_notice(
+    steps: &mut Steps,
+    decided: Decided<'_>,
+    message: &str,
+    circumstances: Circumstances<'_>,
+    events: &mut Vec<PlannedEvent>,
+) -> Result<(), Denied> {
+    if let Some(denied) = circumstances.block(decided.action) {
+        return Err(denied);
+    }
+    decide(steps, decided, message, circumstances.time.now(), events);
     Ok(())
 }
 
@@ -272,7 +302,10 @@ pub fn wait_for_retry(intent: &Intent, now: Timestamp) -> Option<Denied> {
 
 /// Gives up an intent, and the notice that led to it; returns the message.
 pub fn abandon(steps: &mut Steps, intent: &Intent, why: &str, events: &mut Vec<PlannedEvent>) -> String {
-    (steps.intent, steps.notice) = (None, None);
+    steps.intent = None;
+    if intent.action == Action::Delete {
+        steps.notice = None;
+    }
     let message = format!("{} (policy {:?}, {}) is given up: {why}", intent.action, intent.policy, intent.id);
     events.push(PlannedEvent { warning: true, reason: Reason::Abandoned, message: message.clone() });
     message

@@ -133,7 +133,10 @@ impl Scene {
                     self.deleted = self.deleted.or(Some(self.now));
                     return None;
                 }
-                RecordStep::Nothing | RecordStep::Create => {
+                RecordStep::Nothing
+                | RecordStep::Create
+                | RecordStep::ScaleDown(..)
+                | RecordStep::Wake(_) => {
                     return plan.next_check.map(|next| next.duration_since(at(0)).as_secs());
                 }
             }

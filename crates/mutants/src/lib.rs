@@ -43,6 +43,8 @@ pub enum Mutant {
     ApprovalIgnored,
     /// A cluster manager deletes a namespace however often it is made again.
     RecreationIgnored,
+    /// A policy of a cluster manager that has fired fires again while its condition is still true.
+    FiredAgain,
     /// What fails is `Failed` at once, whatever `settlingPeriod` and `gracePeriod` say.
     HealthClocksIgnored,
     /// Namespaces are deleted for their health while nothing fails in them any more.

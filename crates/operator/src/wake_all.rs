@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use coppice_api::CoppiceConfigSpec;
-use coppice_controllers::namespace_manager::{self, WakeError, WakePass};
+use coppice_controllers::wake_all::{self as pass, WakeError, WakePass};
 use coppice_lifecycle::PlatformSettings;
 use coppice_runtime::client::{Clients, Deadlines, load_config};
 use coppice_runtime::clock::{Clock, SeededRng};
@@ -89,7 +89,7 @@ pub(crate) async fn run(args: Args, wait: Duration) -> anyhow::Result<()> {
     woken
 }
 
-/// Passes over all managers until nothing is left, or only what nobody but its owner can wake, or until the deadline.
+/// Passes over everything that scales workloads down until nothing is left, or only what nobody but its owner can wake, or until the deadline.
 async fn wake(
     clients: &Clients,
     gate: &Gate,
@@ -99,7 +99,7 @@ async fn wake(
     leads(gate, deadline).await?;
     let mut total = WakePass::default();
     loop {
-        let pass = timeout_at(deadline, namespace_manager::wake_all(clients, gate, settings)).await.ok();
+        let pass = timeout_at(deadline, pass::wake_all(clients, gate, settings)).await.ok();
         let (lines, done) = add(&mut total, pass)?;
         for line in &lines {
             print_line(line);
@@ -121,7 +121,7 @@ fn add(
 ) -> Result<(Vec<String>, bool), WakeError> {
     let pass = match pass {
         Some(Ok(pass)) => pass,
-        Some(Err(error @ WakeError::List(_))) => {
+        Some(Err(error @ WakeError::List { .. })) => {
             total.failed = vec![error.to_string()];
             return Ok((Vec::new(), false));
         }
@@ -129,7 +129,7 @@ fn add(
         None => {
             let line = "--wait is over in the middle of a pass: what this pass has woken is awake, and not listed here; start again \
                         with a longer --wait for the rest";
-            total.failed.push("--wait is over before every manager was looked at".to_owned());
+            total.failed.push("--wait is over before every object was looked at".to_owned());
             return Ok((vec![line.to_owned()], true));
         }
     };

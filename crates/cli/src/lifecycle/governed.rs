@@ -132,7 +132,7 @@ impl LifecycleSnapshot {
             match plan.step {
                 RecordStep::Create => exists = true,
                 RecordStep::WriteStatus(written) => status = *written,
-                RecordStep::Delete(_) => {
+                RecordStep::Delete(_) | RecordStep::ScaleDown(..) | RecordStep::Wake(_) => {
                     unfolded.now = true;
                     break;
                 }

@@ -1,6 +1,8 @@
-//! Carries a plan out: status first, then the deletion, then its outcome.
+//! Carries a plan out: status first, then the effect, then its outcome.
 
+mod decision;
 mod delete;
+mod scale;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +21,7 @@ use super::observe::{self, Observation};
 use super::plan;
 use crate::context::ControllerContext;
 use crate::status_writer::{Applied, EventBatch, StatusWriter};
-use delete::Interruption;
+use decision::{Interruption, StepEnd};
 
 /// Carries a plan out.
 pub(super) async fn apply(
@@ -35,11 +37,20 @@ pub(super) async fn apply(
             let intent = status.steps.intent.clone().or_else(|| record.status.steps.intent.clone());
             writer(shared, permit, None).save_plan(record, &status, EventBatch { events, intent }).await
         }
-        (RecordStep::Delete(intent), Some(_)) => delete(shared, permit, &observation.name, *intent).await,
-        // A plan writes and deletes only where there is a record.
-        (RecordStep::Nothing | RecordStep::WriteStatus(_) | RecordStep::Delete(_), _) => {
-            (Applied::CheckAt(next_check), EventBatch::default())
+        (RecordStep::Delete(intent), Some(_)) => {
+            let ended = delete::execute(shared, permit, &observation.name, &intent).await;
+            record(shared, permit, *intent, ended).await
         }
+        (RecordStep::ScaleDown(intent, what), Some(_)) => {
+            let ended = scale::execute(shared, permit, &observation.name, &intent, &what).await;
+            record(shared, permit, *intent, ended).await
+        }
+        (RecordStep::Wake(intent), Some(_)) => {
+            let ended = scale::wake(shared, permit, &observation.name, &intent).await;
+            record(shared, permit, *intent, ended).await
+        }
+        // A plan writes and acts only where there is a record.
+        (_, None) | (RecordStep::Nothing, _) => (Applied::CheckAt(next_check), EventBatch::default()),
     }
 }
 
@@ -85,22 +96,26 @@ fn writer<'a>(
     StatusWriter { shared, permit, store: &shared.managed_namespaces, with_next_plan }
 }
 
-/// Deletes the namespace, and records what came of it.
-async fn delete(
+/// Records what came of an attempt at a step.
+async fn record(
     shared: &ControllerContext,
     permit: &Permit,
-    name: &str,
     intent: Intent,
+    ended: Result<StepEnd, Interruption>,
 ) -> (Applied<NamespaceRecord>, EventBatch) {
-    match delete::execute(shared, permit, name, &intent).await {
-        Ok((outcome, record, namespace)) => {
-            let namespace = namespace.map(|namespace| Arc::new(*namespace));
-            writer(shared, permit, namespace).record_outcome(intent, outcome, record, &BTreeSet::new()).await
+    let interruption = match ended {
+        Ok(StepEnd { outcome, record, unchanged, namespace }) => {
+            let writer = writer(shared, permit, namespace);
+            return writer.record_outcome(intent, outcome, record, &unchanged).await;
         }
-        Err(Interruption::Failed(outcome, record)) => {
+        Err(interruption) => interruption,
+    };
+    match interruption {
+        Interruption::Failed(outcome, record) => {
             writer(shared, permit, None).record_outcome(intent, outcome, record, &BTreeSet::new()).await
         }
-        Err(Interruption::Replanned(record, plan)) => match plan.step {
+        Interruption::Changed(record) => (Applied::Replan(record), EventBatch::default()),
+        Interruption::Replanned(record, plan) => match plan.step {
             RecordStep::WriteStatus(status) => {
                 let batch = EventBatch { events: plan.events, intent: record.status.steps.intent.clone() };
                 let (applied, batch) = writer(shared, permit, None).save_plan(&record, &status, batch).await;
@@ -111,8 +126,8 @@ async fn delete(
             }
             _ => (Applied::CacheBehind, EventBatch::default()),
         },
-        Err(Interruption::Wait(at)) => (Applied::CheckAt(at), EventBatch::default()),
-        Err(Interruption::Error(error)) => (Applied::Failed(error), EventBatch::default()),
+        Interruption::Wait(at) => (Applied::CheckAt(at), EventBatch::default()),
+        Interruption::Error(error) => (Applied::Failed(error), EventBatch::default()),
     }
 }
 

@@ -4,7 +4,7 @@ mod delete;
 pub(super) mod mutant_behavior;
 mod result;
 mod scale;
-pub(super) mod wake;
+mod wake;
 mod webhook;
 
 use std::collections::BTreeSet;
@@ -59,7 +59,7 @@ pub(super) async fn apply(
     let carried = match step {
         Step::Delete(intent) => delete::execute(shared, &permit, &key, &intent).await,
         Step::ScaleDown(intent, what) => scale::execute(shared, &permit, &key, &intent, &what).await,
-        Step::Wake(intent) => wake::wake(shared, &permit, &key, &intent).await,
+        Step::Wake(intent) => wake::execute(shared, &permit, &key, &intent).await,
         Step::Webhook(intent, message) => webhook::submit(shared, &key, &intent, message).await,
     };
     let ended = match carried {

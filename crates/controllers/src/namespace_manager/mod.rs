@@ -16,8 +16,6 @@ mod observe;
 mod plan;
 mod report;
 
-pub use apply::wake::{WakeError, WakePass, wake_all};
-
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 

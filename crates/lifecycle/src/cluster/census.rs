@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use super::approval::newly_due;
 use super::phase::phase;
+use super::plan::has_fired;
 use super::recreated::Recreated;
 use super::selection::{Candidate, ClusterManagerFacts, contest};
 use super::{RecordFacts, ValidClusterManager};
@@ -171,8 +172,11 @@ fn count_governed(
     // Of one that observes: as if it enforced from now on, which begins everything again.
     let governs = recorded.filter(|recorded| manager.spec.enforces() && manager.is(recorded));
     let since = governs.map_or(now, |recorded| recorded.since);
+    let fired = record.filter(|_| recorded.is_some_and(|known| known.uid == manager.uid));
+    let fired = fired.map(|record| &*record.status.fired).unwrap_or_default();
+    let waiting = manager.spec.policies().iter().filter(|policy| !has_fired(policy, fired));
     let (mut due, mut next, mut first) = (false, None, None);
-    for policy in manager.spec.policies() {
+    for policy in waiting.clone() {
         let of_policy = finding.due(&policy.condition).filter(|due| due.paused.is_none()).map(|due| due.at);
         if policy.would_enforce {
             first = first.into_iter().chain(of_policy).min();
@@ -185,7 +189,7 @@ fn count_governed(
             at => next = next.into_iter().chain(at).min(),
         }
     }
-    let acting = manager.spec.policies().iter().filter(|policy| policy.would_enforce);
+    let acting = waiting.filter(|policy| policy.would_enforce);
     if finding.begun(acting).is_some_and(|begun| newly_due(manager.spec, namespace, since, begun)) {
         counts.enforce.newly_due += 1;
         counts.newly_due.get_or_insert_default().insert(namespace.uid.clone());

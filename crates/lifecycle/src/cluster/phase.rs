@@ -22,6 +22,9 @@ pub struct PhaseFinding {
     pub expires_at: Option<Timestamp>,
     /// How it is by its health; none if that is not looked at.
     pub health: Option<HealthFinding>,
+    created: Timestamp,
+    /// Before this instant no ttl is over.
+    extended: Option<Timestamp>,
 }
 
 /// How a namespace is by its health, and since when it has been so, or worse.
@@ -74,17 +77,22 @@ pub fn phase(
     status: Option<&ManagedNamespaceStatus>,
     now: Timestamp,
 ) -> PhaseFinding {
-    // Creation times are cut to whole seconds: a namespace may be almost a second younger than it looks.
-    let own = manager.ttl.map(|ttl| later(later(namespace.created, ttl), Duration::from_secs(1)));
     let extended = extended.filter(|_| !active(Mutant::ExtensionIgnored));
-    let expires_at = own.map(|own| extended.map_or(own, |extended| own.max(extended)));
+    let created = namespace.created;
+    let expires_at = manager.ttl.map(|ttl| ttl_end(created, ttl, extended));
     let health = status.filter(|_| manager.health.is_some()).and_then(HealthFinding::recorded);
     let (phase, since) = match expires_at {
         _ if namespace.terminating => (NamespacePhase::Terminating, None),
         Some(at) if at <= now => (NamespacePhase::Stale, Some(at)),
         _ => health.map_or((NamespacePhase::Ok, None), HealthFinding::phase),
     };
-    PhaseFinding { phase, since, expires_at, health }
+    PhaseFinding { phase, since, expires_at, health, created, extended }
+}
+
+/// When a ttl ends. Creation times are cut to whole seconds: a namespace may be almost a second younger than it looks.
+fn ttl_end(created: Timestamp, ttl: Duration, extended: Option<Timestamp>) -> Timestamp {
+    let own = later(later(created, ttl), Duration::from_secs(1));
+    extended.map_or(own, |extended| own.max(extended))
 }
 
 impl HealthFinding {
@@ -142,7 +150,13 @@ impl PhaseFinding {
     /// When a condition is true, or was for the first time, if nothing but time passes; none if time alone does not make
     /// it true.
     pub fn due(&self, condition: &ClusterCondition) -> Option<Due> {
-        let ClusterCondition::Phase { phases, lasting } = condition;
+        let (phases, lasting) = match condition {
+            ClusterCondition::Phase { phases, lasting } => (phases, lasting),
+            ClusterCondition::Ttl { after } => {
+                let at = ttl_end(self.created, *after, self.extended);
+                return Some(Due { at, begun: at, paused: None });
+            }
+        };
         let stale = self.expires_at.filter(|_| phases.contains(&PolicyPhase::Stale));
         // One that is Stale, or being deleted, is in no other phase.
         let by_health = !matches!(self.phase, NamespacePhase::Terminating | NamespacePhase::Stale);

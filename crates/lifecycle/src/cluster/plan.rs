@@ -2,12 +2,15 @@
 
 mod decide;
 mod health;
+mod wake;
 
 use coppice_api::condition::{self, ConditionState, READY};
 use coppice_api::config::GovernorStatus;
-use coppice_api::managed_namespace::{GoverningManager, NextStep};
-use coppice_api::steps::Intent;
+use coppice_api::managed_namespace::{FiredPolicy, GoverningManager, NextStep};
+use coppice_api::manager::ScaleDown;
+use coppice_api::steps::{Action, Intent};
 use coppice_api::{ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase, Reason};
+use coppice_mutants::{Mutant, active};
 use coppice_quantity::time::ServerTime;
 use jiff::Timestamp;
 
@@ -76,6 +79,10 @@ pub enum RecordStep {
     WriteStatus(Box<ManagedNamespaceStatus>),
     /// Delete the namespace with this uid, if a fresh read gives this step again. The intent is that of the observed status.
     Delete(Box<Intent>),
+    /// Scale these workloads down, if a fresh read gives this step again. The intent is that of the observed status.
+    ScaleDown(Box<Intent>, ScaleDown),
+    /// Give workloads their replicas back. The intent is that of the observed status.
+    Wake(Box<Intent>),
 }
 
 /// What to do about a namespace.
@@ -125,6 +132,9 @@ pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
         // It is being deleted: a cache that is behind says otherwise.
         return RecordPlan::NOTHING;
     }
+    if builder.wakes() {
+        return builder.wake(namespace);
+    }
     if let Some((reason, message)) = builder.circumstances().unreliable_facts() {
         return builder.unreliable(reason, message);
     }
@@ -147,7 +157,9 @@ pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
     builder.check_no_later_than(finding.expires_at.filter(|at| builder.now < *at));
     let settled_at = later(since, manager.spec.settle);
     let failing = builder.failing_text();
-    let governed = Governed { manager, namespace, spec, since, settled_at, finding, failing };
+    let now = builder.now;
+    let governed = Governed { manager, namespace, spec, since, settled_at, finding, failing, now };
+    builder.forget_fired(&governed);
     match builder.status.steps.intent.clone() {
         Some(intent) => builder.resume(&governed, &intent),
         None => builder.decide(&governed),
@@ -179,6 +191,7 @@ struct Governed<'a> {
     finding: PhaseFinding,
     /// What is failing, in short.
     failing: String,
+    now: Timestamp,
 }
 
 /// A policy, and when its condition is true.
@@ -191,6 +204,18 @@ struct Judged<'a> {
     acts_at: Option<Timestamp>,
 }
 
+impl Judged<'_> {
+    /// What acts first comes first.
+    const fn rank(&self) -> (bool, bool, Option<Timestamp>) {
+        (!self.policy.enforces, self.acts_at.is_none(), self.acts_at)
+    }
+}
+
+/// Whether a policy has fired, and its condition has been true ever since.
+pub(super) fn has_fired(policy: &ValidClusterPolicy, fired: &[FiredPolicy]) -> bool {
+    !policy.action.deletes() && fired.iter().any(|one| one.policy == policy.name)
+}
+
 impl<'a> Governed<'a> {
     fn judge(&self, policy: &'a ValidClusterPolicy) -> Judged<'a> {
         let due = self.finding.due(&policy.condition);
@@ -198,10 +223,13 @@ impl<'a> Governed<'a> {
         Judged { policy, due, acts_at }
     }
 
-    /// The policy that acts first; those that observe come after those that act.
-    fn first(&self) -> Option<Judged<'a>> {
-        let judged = self.manager.spec.policies().iter().map(|policy| self.judge(policy));
-        judged.min_by_key(|one| (!one.policy.enforces, one.acts_at.is_none(), one.acts_at))
+    /// The policy that acts first, of those that delete the namespace or of the others; those that observe come after those
+    /// that act.
+    fn first(&self, deletes: bool, fired: &[FiredPolicy]) -> Option<Judged<'a>> {
+        let policies = self.manager.spec.policies().iter().filter(|policy| {
+            policy.action.deletes() == deletes && (!has_fired(policy, fired) || active(Mutant::FiredAgain))
+        });
+        policies.map(|policy| self.judge(policy)).min_by_key(Judged::rank)
     }
 }
 
@@ -239,6 +267,7 @@ impl<'a> Builder<'a> {
         if status.namespace_uid.as_ref().is_some_and(|uid| *uid != namespace.uid) {
             (status.manager, status.phase, status.phase_since) = (None, None, None);
             status.past_phases.clear();
+            status.fired.clear();
             status.steps.notice = None;
         }
         status.namespace_uid = Some(namespace.uid.clone());
@@ -254,6 +283,10 @@ impl<'a> Builder<'a> {
                 known.generation = manager.generation;
                 return known.since;
             }
+            let other = known.uid != manager.uid;
+            if other {
+                self.status.fired.clear();
+            }
             self.withdraw_notice("another cluster manager governs the namespace, or its spec has changed");
         }
         self.forget_health();
@@ -268,15 +301,21 @@ impl<'a> Builder<'a> {
     fn not_governed(mut self) -> RecordPlan {
         const WHY: &str = "no cluster manager selects the namespace";
         self.withdraw_notice(WHY);
-        if let Some(intent) = self.status.steps.intent.clone() {
-            steps::abandon(&mut self.status.steps, &intent, WHY, &mut self.events);
+        let intent = self.status.steps.intent.clone();
+        let wake = intent.as_ref().filter(|intent| intent.action == Action::Wake);
+        if let Some(intent) = intent.as_ref().filter(|_| wake.is_none()) {
+            steps::abandon(&mut self.status.steps, intent, WHY, &mut self.events);
         }
         self.forget_health();
+        self.status.fired.clear();
         self.status.manager = None;
         self.status.phase = None;
         self.status.phase_since = None;
         self.status.expires_at = None;
-        self.waiting(Reason::NotGoverned, WHY.to_owned())
+        match wake {
+            Some(wake) => self.wake_waits(wake),
+            None => self.waiting(Reason::NotGoverned, WHY.to_owned()),
+        }
     }
 
     /// The namespace is being deleted: what was to be done to it is done.
@@ -312,6 +351,18 @@ impl<'a> Builder<'a> {
         }
         let next = self.status.next.take().unwrap_or_default();
         self.say(NextStep { reason: reason.to_string(), message, ..next })
+    }
+
+    /// A policy may fire again once its condition has been false, or when its user asks for that.
+    fn forget_fired(&mut self, governed: &Governed<'_>) {
+        let (now, finding) = (self.now, &governed.finding);
+        let again = governed.spec.rearm == Some(self.status.steps.firings);
+        let policies = governed.manager.spec.policies();
+        let still =
+            |policy: &ValidClusterPolicy| finding.due(&policy.condition).is_some_and(|due| due.at <= now);
+        self.status.fired.retain(|fired| {
+            !again && policies.iter().any(|policy| policy.name == fired.policy && still(policy))
+        });
     }
 
     /// Gives up an intent, and the notice that led to it; the next evaluation decides again.

@@ -3,7 +3,7 @@
 use coppice_api::Selector;
 use coppice_api::cluster_manager::{
     Approval, ClusterNamespaceManagerSpec, ClusterPolicy, ClusterThen, ClusterWhen, Mode, PhaseCondition,
-    PolicyPhase,
+    PolicyPhase, PolicyTtl, ScaleDown,
 };
 use coppice_api::steps::Action;
 use coppice_quantity::Duration;
@@ -66,6 +66,11 @@ pub enum ClusterCondition {
         /// For how long.
         lasting: Duration,
     },
+    /// The namespace is so old.
+    Ttl {
+        /// How old; never zero.
+        after: Duration,
+    },
 }
 
 /// What a policy does.
@@ -76,13 +81,17 @@ pub enum ClusterAction {
         /// How long before it is announced.
         notice: Duration,
     },
+    /// Workloads are scaled to zero.
+    ScaleDown(ScaleDown),
 }
 
 impl ClusterCondition {
     /// Whether it waits for a phase that is one of the health.
     pub fn is_of_health(&self) -> bool {
-        let Self::Phase { phases, .. } = self;
-        phases.iter().any(|phase| *phase != PolicyPhase::Stale)
+        match self {
+            Self::Phase { phases, .. } => phases.iter().any(|phase| *phase != PolicyPhase::Stale),
+            Self::Ttl { .. } => false,
+        }
     }
 }
 
@@ -91,14 +100,21 @@ impl ClusterAction {
     pub const fn kind(&self) -> Action {
         match self {
             Self::Delete { .. } => Action::Delete,
+            Self::ScaleDown(_) => Action::ScaleDown,
         }
     }
 
-    /// How long before it is done it is announced.
+    /// How long before it is done it is announced; zero unless it is a deletion.
     pub const fn notice(&self) -> Duration {
         match self {
             Self::Delete { notice } => *notice,
+            Self::ScaleDown(_) => Duration::ZERO,
         }
+    }
+
+    /// Whether the namespace is deleted.
+    pub const fn deletes(&self) -> bool {
+        matches!(self, Self::Delete { .. })
     }
 }
 
@@ -225,30 +241,48 @@ fn valid_policy(
     manager: Mode,
     health: bool,
 ) -> Result<ValidClusterPolicy, InvalidClusterManager> {
-    let ClusterPolicy { name, mode, when: ClusterWhen { phase }, then: ClusterThen { delete } } = policy;
-    let problem = match (phase, delete) {
-        (None, _) => "write exactly one condition in when: phase",
-        (Some(PhaseCondition { phases, .. }), _) if phases.is_empty() => {
-            "when.phase.in is empty: write at least one phase"
+    let ClusterPolicy { name, mode, when, then } = policy;
+    match condition(when, health).and_then(|condition| Ok((condition, action(then)?))) {
+        Ok((condition, action)) => {
+            let would_enforce = mode != Some(Mode::Observe);
+            // An observing manager is not to act by a policy that somebody overlooked.
+            let enforces = manager == Mode::Enforce && would_enforce;
+            Ok(ValidClusterPolicy { name, enforces, would_enforce, condition, action })
         }
-        (Some(PhaseCondition { phases, .. }), _)
+        Err(problem) => Err(InvalidClusterManager::Policy { policy: name, problem }),
+    }
+}
+
+fn condition(
+    ClusterWhen { phase, ttl }: ClusterWhen,
+    health: bool,
+) -> Result<ClusterCondition, &'static str> {
+    match (phase, ttl) {
+        (Some(PhaseCondition { phases, .. }), None) if phases.is_empty() => {
+            Err("when.phase.in is empty: write at least one phase")
+        }
+        (Some(PhaseCondition { phases, .. }), None)
             if !health && phases.iter().any(|phase| *phase != PolicyPhase::Stale) =>
         {
-            "it waits for Unstable, Failing or Failed, which no namespace is unless its health is looked at: write \
-             spec.health, such as {}"
+            Err(
+                "it waits for Unstable, Failing or Failed, which no namespace is unless its health is looked at: write \
+                 spec.health, such as {}",
+            )
         }
-        (_, None) => "write exactly one action in then: delete",
-        (Some(PhaseCondition { phases, lasting }), Some(delete)) => {
-            let would_enforce = mode != Some(Mode::Observe);
-            return Ok(ValidClusterPolicy {
-                name,
-                // An observing manager is not to act by a policy that somebody overlooked.
-                enforces: manager == Mode::Enforce && would_enforce,
-                would_enforce,
-                condition: ClusterCondition::Phase { phases, lasting },
-                action: ClusterAction::Delete { notice: delete.notice },
-            });
-        }
-    };
-    Err(InvalidClusterManager::Policy { policy: name, problem })
+        (Some(PhaseCondition { phases, lasting }), None) => Ok(ClusterCondition::Phase { phases, lasting }),
+        (None, Some(PolicyTtl { after: Duration::ZERO })) => Err("when.ttl.after must be at least 1s"),
+        (None, Some(PolicyTtl { after })) => Ok(ClusterCondition::Ttl { after }),
+        _ => Err("write exactly one condition in when: phase or ttl"),
+    }
+}
+
+fn action(ClusterThen { delete, scale_down }: ClusterThen) -> Result<ClusterAction, &'static str> {
+    match (delete, scale_down) {
+        (Some(delete), None) => Ok(ClusterAction::Delete { notice: delete.notice }),
+        (None, Some(scale_down)) if scale_down.selectors.as_ref().is_some_and(Vec::is_empty) => Err(
+            "then.scaleDown.selectors is empty: leave it out to scale down every Deployment and StatefulSet",
+        ),
+        (None, Some(scale_down)) => Ok(ClusterAction::ScaleDown(scale_down)),
+        _ => Err("write exactly one action in then: delete or scaleDown"),
+    }
 }

@@ -83,21 +83,8 @@ fn then(out: &mut Encoder, then: &Then) {
     if let Some(Delete { notice }) = delete {
         out.within("delete", |out| out.seconds("notice", *notice, Duration::ZERO));
     }
-    if let Some(ScaleDown { selectors }) = scale_down {
-        out.within("scaleDown", |out| {
-            let Some(selectors) = selectors else { return };
-            out.within("selectors", |out| {
-                for workloads in selectors {
-                    out.within("workloads", |out| {
-                        if let Some(api_version) = &workloads.api_version {
-                            out.field("apiVersion", api_version);
-                        }
-                        out.field("kind", &workloads.kind);
-                        select(out, workloads.selector.as_ref());
-                    });
-                }
-            });
-        });
+    if let Some(what) = scale_down {
+        self::scale_down(out, what);
     }
     if let Some(Webhook { url, format }) = webhook {
         out.within("webhook", |out| {
@@ -108,6 +95,23 @@ fn then(out: &mut Encoder, then: &Then) {
             }
         });
     }
+}
+
+pub(super) fn scale_down(out: &mut Encoder, ScaleDown { selectors }: &ScaleDown) {
+    out.within("scaleDown", |out| {
+        let Some(selectors) = selectors else { return };
+        out.within("selectors", |out| {
+            for workloads in selectors {
+                out.within("workloads", |out| {
+                    if let Some(api_version) = &workloads.api_version {
+                        out.field("apiVersion", api_version);
+                    }
+                    out.field("kind", &workloads.kind);
+                    select(out, workloads.selector.as_ref());
+                });
+            }
+        });
+    });
 }
 
 pub(super) fn select(out: &mut Encoder, selector: Option<&Selector>) {

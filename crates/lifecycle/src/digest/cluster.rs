@@ -5,12 +5,12 @@
 
 use coppice_api::cluster_manager::{
     ClusterNamespaceManagerSpec, ClusterPolicy, ClusterThen, ClusterWhen, Delete, Mode, NamespaceSelector,
-    NamespaceTtl, PhaseCondition,
+    NamespaceTtl, PhaseCondition, PolicyTtl,
 };
 use coppice_api::health::{FailureBudget, HealthReason, HealthSource, HealthSpec, IgnoreRule};
 use coppice_quantity::Duration;
 
-use super::canonical::{Encoder, select};
+use super::canonical::{Encoder, scale_down, select};
 use super::{hex, shorten};
 
 /// What these digests begin with.
@@ -89,16 +89,22 @@ fn policy(out: &mut Encoder, policy: &ClusterPolicy) {
     if let Some(mode) = mode {
         out.field("mode", Mode::as_str(*mode));
     }
-    let ClusterWhen { phase } = when;
+    let ClusterWhen { phase, ttl } = when;
     if let Some(PhaseCondition { phases, lasting }) = phase {
         out.within("phase", |out| {
             sorted(out, "in", phases.iter().map(|phase| phase.as_str()));
             out.seconds("for", *lasting, Duration::ZERO);
         });
     }
-    let ClusterThen { delete } = then;
+    if let Some(PolicyTtl { after }) = ttl {
+        out.within("ttl", |out| out.field("after", &after.as_secs().to_string()));
+    }
+    let ClusterThen { delete, scale_down: workloads } = then;
     if let Some(Delete { notice }) = delete {
         out.within("delete", |out| out.seconds("notice", *notice, Duration::ZERO));
+    }
+    if let Some(workloads) = workloads {
+        scale_down(out, workloads);
     }
 }
 

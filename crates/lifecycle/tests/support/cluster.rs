@@ -18,6 +18,7 @@ use coppice_lifecycle::cluster::{
 };
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::other_deletion::OtherDeletion;
+use coppice_lifecycle::record::{self, StepOutcome};
 use coppice_quantity::time::{ClockUncertainty, ServerTime};
 use jiff::{SignedDuration, Timestamp};
 
@@ -167,7 +168,10 @@ impl Scene {
             match plan.step {
                 RecordStep::WriteStatus(status) => self.record = Some(*status),
                 RecordStep::Create => self.record = Some(ManagedNamespaceStatus::default()),
-                RecordStep::Nothing | RecordStep::Delete(_) => {
+                RecordStep::Nothing
+                | RecordStep::Delete(_)
+                | RecordStep::ScaleDown(..)
+                | RecordStep::Wake(_) => {
                     let again = self.plan(at(seconds));
                     assert_eq!(again.step, plan.step, "the same facts give the same plan");
                     return plan;
@@ -181,14 +185,24 @@ impl Scene {
         self.record.as_ref().unwrap()
     }
 
-    /// What the record says at an instant: its reason and the message; `delete` if the namespace is deleted then.
+    /// What the record says at an instant: its reason and the message; the action if a step is carried out then.
     pub(crate) fn says(&mut self, seconds: i64) -> String {
         let plan = self.settled(seconds);
         let next = self.status().next.as_ref().unwrap();
         match plan.step {
             RecordStep::Delete(_) => "delete".to_owned(),
+            RecordStep::ScaleDown(..) => "scaleDown".to_owned(),
+            RecordStep::Wake(_) => "wake".to_owned(),
             _ => format!("{}: {}", next.reason, next.message),
         }
+    }
+
+    /// The step that is under way ends like this.
+    pub(crate) fn ends(&mut self, outcome: &StepOutcome, seconds: i64) {
+        let status = self.record.as_mut().unwrap();
+        let intent = status.steps.intent.clone().unwrap();
+        let events = record::apply_to_record(status, &intent, outcome, at(seconds));
+        self.events.extend(events.iter().map(|event| event.reason));
     }
 
     /// The same without the message.

@@ -192,10 +192,12 @@ fn policy(policy: &ValidClusterPolicy) -> Policy {
             let lasting = if lasting.is_zero() { String::new() } else { format!(" for {lasting}") };
             format!("when the phase is {}{lasting}", phases.join(" or "))
         }
+        ClusterCondition::Ttl { after } => format!("{after} after the namespace was created"),
     };
     let then = match &policy.action {
         ClusterAction::Delete { notice } if notice.is_zero() => "delete the namespace".to_owned(),
         ClusterAction::Delete { notice } => format!("delete the namespace after a notice of {notice}"),
+        ClusterAction::ScaleDown(_) => "scale workloads down".to_owned(),
     };
     Policy { name: policy.name.clone(), enforces: policy.enforces, when, then }
 }

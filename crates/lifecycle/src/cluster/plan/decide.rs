@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 
 use coppice_api::manager::Verdict;
-use coppice_api::steps::Intent;
+use coppice_api::steps::{Action, Intent};
 use coppice_api::{NamespacePhase, Reason};
 use coppice_mutants::{Mutant, active};
 use coppice_quantity::Duration;
 use jiff::Timestamp;
 
-use super::{Builder, ClusterObserved, Governed, Judged, RecordPlan, RecordStep};
+use super::{Builder, ClusterObserved, Governed, Judged, RecordPlan, RecordStep, has_fired};
 use crate::circumstances::inhibition;
 use crate::cluster::approval::{Approval, newly_due};
 use crate::cluster::phase::PhaseFinding;
+use crate::cluster::{ClusterAction, ClusterCondition, ValidClusterPolicy};
 use crate::condition::{Evaluation, later};
 use crate::governor::{Denied, hourly_limit};
 use crate::plan::earlier;
@@ -41,37 +42,126 @@ const fn prevent(reason: Reason) -> &'static str {
 /// Namespaces are counted this often, or less: then it may be known whether something is approved.
 const UNCOUNTED: Duration = Duration::from_secs(5);
 
+/// What comes of looking at a policy.
+enum Considered {
+    /// Its intent is in the status.
+    Decided,
+    /// It waits, or is stopped.
+    Says(Said),
+    /// It waits for the counts, and what the record says stays.
+    Unchanged,
+}
+
+/// What a policy waits for.
+struct Said {
+    /// Whether it is shown as what comes next.
+    comes_next: bool,
+    /// When, if that is known.
+    due: Option<Timestamp>,
+    reason: Reason,
+    message: String,
+}
+
+/// What becomes of a decided step, if it is not carried out now.
+enum NotNow {
+    GivenUp(Reason, String),
+    Waits(Denied),
+}
+
 impl Builder<'_> {
-    /// No step is under way: is there one to decide?
+    /// No step is under way: is there one to decide? Deleting the namespace comes first; what else is to be done to it does not
+    /// wait for that, nor that for it.
     pub(super) fn decide(mut self, governed: &Governed<'_>) -> RecordPlan {
-        let Some(first) = governed.first() else {
+        let deletion = governed.first(true, &self.status.fired);
+        if deletion.is_none() {
             self.withdraw_notice("no policy announces it any more");
+        }
+        let other = governed.first(false, &self.status.fired);
+        let (mut unchanged, mut says) = (false, None);
+        for judged in [deletion, other].into_iter().flatten() {
+            match self.consider(governed, &judged) {
+                Considered::Decided => return self.decided(governed, &judged),
+                Considered::Unchanged => unchanged = true,
+                Considered::Says(said) => {
+                    // What has been announced, or else what acts first.
+                    let announced = judged.policy.action.deletes() && self.status.steps.notice.is_some();
+                    let rank = (!announced, judged.rank());
+                    says = says.into_iter().chain([(rank, judged, said)]).min_by_key(|(rank, ..)| *rank);
+                }
+            }
+        }
+        match says {
+            // For seconds after every start: what records say would be written twice.
+            _ if unchanged => RecordPlan { next_check: self.next_check, ..RecordPlan::NOTHING },
+            Some((_, judged, said)) => self.says(&judged, said),
+            None => self.dormant(governed),
+        }
+    }
+
+    /// A step has just been decided.
+    fn decided(mut self, governed: &Governed<'_>, judged: &Judged<'_>) -> RecordPlan {
+        self.next_check = Some(self.now);
+        self.finish(Some((judged, None)), Reason::InProgress, progress_text(governed, judged))
+    }
+
+    fn says(self, judged: &Judged<'_>, said: Said) -> RecordPlan {
+        let Said { comes_next, due, reason, message } = said;
+        self.finish(comes_next.then_some((judged, due)), reason, message)
+    }
+
+    /// No policy is to act.
+    fn dormant(self, governed: &Governed<'_>) -> RecordPlan {
+        let Some(fired) = self.status.fired.first() else {
             let message = format!("ClusterNamespaceManager {} has no policy", governed.manager.name);
             return self.waiting(Reason::Watching, message);
         };
-        let due = match self.ruling(governed, &first) {
+        let message = format!(
+            "policy {:?} fired at {:.0}; it fires again once its condition has been false in between",
+            fired.policy, fired.at
+        );
+        self.waiting(Reason::Dormant, message)
+    }
+
+    /// Announces what a policy asks for, decides it, or says what it waits for.
+    fn consider(&mut self, governed: &Governed<'_>, judged: &Judged<'_>) -> Considered {
+        let deletes = judged.policy.action.deletes();
+        let due = match self.ruling(governed, judged) {
             Ruling::Stopped(reason, message, ends) => {
-                self.withdraw_notice(&message);
+                if deletes {
+                    self.withdraw_notice(&message);
+                }
                 self.check_no_later_than(ends);
                 // Whoever observes wants to know what would be done, and when.
-                let observes = reason == Reason::Observing;
-                return self.finish(observes.then_some((&first, first.acts_at)), reason, message);
+                let comes_next = reason == Reason::Observing;
+                return Considered::Says(Said { comes_next, due: judged.acts_at, reason, message });
             }
             Ruling::Waits(reason, message, until) => {
-                self.withdraw_notice("its policy is not due any more");
+                if deletes {
+                    self.withdraw_notice("its policy is not due any more");
+                }
                 self.check_no_later_than(until);
-                return self.finish(Some((&first, first.acts_at)), reason, message);
+                return Considered::Says(Said { comes_next: true, due: judged.acts_at, reason, message });
             }
-            Ruling::Paused(reason, message) => return self.finish(Some((&first, None)), reason, message),
+            Ruling::Paused(reason, message) => {
+                return Considered::Says(Said { comes_next: true, due: None, reason, message });
+            }
             Ruling::Open(due) => due,
         };
-        if let Some(denied) = self.counted(governed) {
-            if denied.reason == Reason::ApprovalNeeded {
+        if let Some(denied) = self.counted(governed, judged.policy) {
+            if deletes && denied.reason == Reason::ApprovalNeeded {
                 self.withdraw_notice(&denied.message);
             }
-            return self.denied(&first, denied);
+            return self.denied(judged, denied);
         }
-        let action = &first.policy.action;
+        match self.fire(governed, judged, due) {
+            Ok(()) => Considered::Decided,
+            Err(denied) => self.denied(judged, denied),
+        }
+    }
+
+    /// Puts the intent of a policy into the status, unless its notice or the circumstances are in the way.
+    fn fire(&mut self, governed: &Governed<'_>, judged: &Judged<'_>, due: Timestamp) -> Result<(), Denied> {
+        let action = &judged.policy.action;
         let mut evidence = BTreeMap::from([
             ("due".to_owned(), due.to_string()),
             ("phase".to_owned(), governed.finding.phase.as_str().to_owned()),
@@ -79,98 +169,161 @@ impl Builder<'_> {
         if !governed.failing.is_empty() {
             evidence.insert("failing".to_owned(), governed.failing.clone());
         }
+        let reason = governed.reason(judged.policy);
         let decided = Decided {
             object_uid: self.record.uid,
             action: action.kind(),
-            policy: &first.policy.name,
+            policy: &judged.policy.name,
             digest: governed.manager.spec.digest(),
             namespace: governed.namespace,
-            reason: governed.reason(),
+            reason,
             evidence: &evidence,
         };
-        let message = condition_text(governed);
+        let message = condition_text(governed, judged.policy);
+        let circumstances = self.circumstances();
+        let (steps, events) = (&mut self.status.steps, &mut self.events);
+        if !action.deletes() {
+            return steps::fire_beside_notice(steps, decided, &message, circumstances, events);
+        }
         let fired = Fired {
             decided,
             message: &message,
             notice: Some(action.notice()),
             due,
-            prevent: prevent(governed.reason()),
+            prevent: prevent(reason),
         };
-        let circumstances = self.circumstances();
-        match steps::fire(&mut self.status.steps, fired, circumstances, &mut self.events) {
-            Ok(()) => {
-                self.next_check = Some(self.now);
-                self.finish(Some((&first, None)), Reason::InProgress, progress_text(governed, &first))
-            }
-            Err(denied) => self.denied(&first, denied),
-        }
+        steps::fire(steps, fired, circumstances, events)
     }
 
     /// A step that has been decided: carry it out, wait, or give it up. It is decided again before every attempt.
     pub(super) fn resume(mut self, governed: &Governed<'_>, intent: &Intent) -> RecordPlan {
+        if intent.action == Action::Wake {
+            return self
+                .deletion_instead(governed, intent)
+                .unwrap_or_else(|builder| builder.wake_waits(intent));
+        }
         if intent.uid != governed.namespace.uid {
             let why = format!("it was about another namespace of this name (uid {})", intent.uid);
             return self.abandon(intent, Reason::Replaced, &why);
         }
         let spec = governed.manager.spec;
         let policy = spec.policies().iter().find(|policy| policy.name == intent.policy);
+        let policy = policy.filter(|policy| policy.action.kind() == intent.action);
         let Some(policy) = policy.filter(|_| intent.digest == spec.digest()) else {
             return self.abandon(intent, Reason::PoliciesChanged, "its policy has changed or is gone");
         };
         let judged = governed.judge(policy);
-        let condition = condition_text(governed);
-        let (verdict, message) = match self.ruling(governed, &judged) {
-            Ruling::Open(due) if due <= self.now => (Verdict::True, condition),
-            Ruling::Open(_) => (Verdict::False, condition),
-            Ruling::Waits(_, why, _) | Ruling::Paused(_, why) => (Verdict::False, why),
-            Ruling::Stopped(reason, why, _) => return self.abandon(intent, reason, &why),
-        };
-        if verdict == Verdict::True && governed.reason().as_str() != intent.reason {
-            // What was read again for it is not what the other reason needs.
-            return self.abandon(intent, Reason::NoLongerTrue, &message);
-        }
-        let denied = judged.due.and_then(|_| self.counted(governed));
-        let evaluation = Evaluation { verdict, ..Evaluation::unknown(Reason::NoLongerTrue, message) };
-        let notice = Some(policy.action.notice()).filter(|notice| !notice.is_zero());
-        let resumed = steps::resume(&self.status.steps, intent, &evaluation, notice, self.circumstances());
-        let resumed = match (resumed, denied) {
-            // Whoever approves it later gives every one of them its full notice.
-            (_, Some(denied)) if denied.reason == Reason::ApprovalNeeded => {
-                return self.abandon(intent, denied.reason, &denied.message);
+        match self.decided_again(governed, &judged, intent) {
+            Err(NotNow::GivenUp(reason, why)) => self.abandon(intent, reason, &why),
+            Err(NotNow::Waits(denied)) if policy.action.deletes() => self.waits(&judged, denied),
+            Err(NotNow::Waits(denied)) => {
+                let instead = self.deletion_instead(governed, intent);
+                instead.unwrap_or_else(|builder| builder.waits(&judged, denied))
             }
-            (Resumed::GoesOn | Resumed::Waits(_), Some(denied)) => Resumed::Waits(denied),
-            (resumed, _) => resumed,
-        };
-        match resumed {
-            Resumed::GivenUp(why) => self.abandon(intent, Reason::NoLongerTrue, &why),
-            Resumed::Waits(denied) => self.denied(&judged, denied),
-            Resumed::GoesOn => {
+            Ok(()) => {
                 self.next_check = None;
                 let progress = progress_text(governed, &judged);
                 let mut plan = self.finish(Some((&judged, None)), Reason::InProgress, progress);
                 if plan.step == RecordStep::Nothing {
-                    plan.step = RecordStep::Delete(Box::new(intent.clone()));
+                    let intent = Box::new(intent.clone());
+                    plan.step = match &policy.action {
+                        ClusterAction::Delete { .. } => RecordStep::Delete(intent),
+                        ClusterAction::ScaleDown(what) => RecordStep::ScaleDown(intent, what.clone()),
+                    };
                 }
                 plan
             }
         }
     }
 
-    /// A step waits: why, and until when if that is known.
-    fn denied(mut self, judged: &Judged<'_>, denied: Denied) -> RecordPlan {
+    /// Whether a step that has been decided is carried out now.
+    fn decided_again(
+        &mut self,
+        governed: &Governed<'_>,
+        judged: &Judged<'_>,
+        intent: &Intent,
+    ) -> Result<(), NotNow> {
+        let policy = judged.policy;
+        let condition = condition_text(governed, policy);
+        let (verdict, message) = match self.ruling(governed, judged) {
+            Ruling::Open(due) if due <= self.now => (Verdict::True, condition),
+            Ruling::Open(_) => (Verdict::False, condition),
+            Ruling::Waits(_, why, _) | Ruling::Paused(_, why) => (Verdict::False, why),
+            Ruling::Stopped(reason, why, _) => return Err(NotNow::GivenUp(reason, why)),
+        };
+        if verdict == Verdict::True && governed.reason(policy).as_str() != intent.reason {
+            // What was read again for it is not what the other reason needs.
+            return Err(NotNow::GivenUp(Reason::NoLongerTrue, message));
+        }
+        let denied = judged.due.and_then(|_| self.counted(governed, policy));
+        let evaluation = Evaluation { verdict, ..Evaluation::unknown(Reason::NoLongerTrue, message) };
+        let notice = Some(policy.action.notice()).filter(|notice| !notice.is_zero());
+        let resumed = steps::resume(&self.status.steps, intent, &evaluation, notice, self.circumstances());
+        match (resumed, denied) {
+            // Whoever approves it later gives every one of them its full notice.
+            (_, Some(denied)) if denied.reason == Reason::ApprovalNeeded => {
+                Err(NotNow::GivenUp(denied.reason, denied.message))
+            }
+            (Resumed::GivenUp(why), _) => Err(NotNow::GivenUp(Reason::NoLongerTrue, why)),
+            (Resumed::GoesOn | Resumed::Waits(_), Some(denied)) | (Resumed::Waits(denied), None) => {
+                Err(NotNow::Waits(denied))
+            }
+            (Resumed::GoesOn, None) => Ok(()),
+        }
+    }
+
+    /// While another step waits, the namespace may be announced or deleted instead: then nobody needs that step.
+    #[allow(clippy::result_large_err, reason = "the plan in the making goes on")]
+    fn deletion_instead(mut self, governed: &Governed<'_>, intent: &Intent) -> Result<RecordPlan, Self> {
+        let Some(deletion) = governed.first(true, &self.status.fired) else {
+            self.withdraw_notice("no policy announces it any more");
+            return Err(self);
+        };
+        self.status.steps.intent = None;
+        match self.consider(governed, &deletion) {
+            Considered::Decided => {
+                let decided = self.status.steps.intent.take();
+                let why = "the namespace is deleted instead";
+                steps::abandon(&mut self.status.steps, intent, why, &mut self.events);
+                self.status.steps.intent = decided;
+                Ok(self.decided(governed, &deletion))
+            }
+            Considered::Says(said) if self.status.steps.notice.is_some() => {
+                self.status.steps.intent = Some(intent.clone());
+                Ok(self.says(&deletion, said))
+            }
+            Considered::Says(_) | Considered::Unchanged => {
+                self.status.steps.intent = Some(intent.clone());
+                Err(self)
+            }
+        }
+    }
+
+    /// A decided step waits: why, and until when if that is known.
+    fn waits(mut self, judged: &Judged<'_>, denied: Denied) -> RecordPlan {
+        match self.denied(judged, denied) {
+            Considered::Says(said) => self.says(judged, said),
+            // For seconds after every start: what records say would be written twice.
+            Considered::Unchanged | Considered::Decided => {
+                RecordPlan { next_check: self.next_check, ..RecordPlan::NOTHING }
+            }
+        }
+    }
+
+    /// Something is in the way of a policy.
+    fn denied(&mut self, judged: &Judged<'_>, denied: Denied) -> Considered {
         let Denied { reason, message, retry_at } = denied;
         self.check_no_later_than(retry_at);
         let said =
             self.record.status.next.as_ref().filter(|next| next.policy.as_ref() == Some(&judged.policy.name));
         if reason == Reason::NotCounted && said.is_some_and(|next| next.reason != Reason::Settling.as_str()) {
-            // For seconds after every start: what records say would be written twice.
-            return RecordPlan { next_check: self.next_check, ..RecordPlan::NOTHING };
+            return Considered::Unchanged;
         }
         // Not what comes of looking again.
         let due = retry_at.filter(|_| {
             ![Reason::NotCounted, Reason::ApprovalNeeded, Reason::DeletedByAnother].contains(&reason)
         });
-        self.finish(Some((judged, due)), reason, message)
+        Considered::Says(Said { comes_next: true, due, reason, message })
     }
 
     fn ruling(&self, governed: &Governed<'_>, judged: &Judged<'_>) -> Ruling {
@@ -211,10 +364,12 @@ impl Builder<'_> {
             return Ruling::Waits(Reason::Settling, message, Some(*settled_at));
         }
         if self.now < announced_from {
-            let message =
-                format!("{}; policy {:?} acts at {acts_at:.0}", condition_text(governed), policy.name);
-            let by_ttl = governed.finding.expires_at.is_some_and(|at| at <= due.at);
-            let reason = if by_ttl { Reason::TtlRunning } else { Reason::Watching };
+            let message = format!(
+                "{}; policy {:?} acts at {acts_at:.0}",
+                condition_text(governed, policy),
+                policy.name
+            );
+            let reason = if governed.by_ttl(policy, due.at) { Reason::TtlRunning } else { Reason::Watching };
             return Ruling::Waits(reason, message, Some(announced_from));
         }
         Ruling::Open(due.at)
@@ -222,10 +377,11 @@ impl Builder<'_> {
 
     /// What of the counts of all namespaces is in the way of a deletion. Without figures, which would be written to every
     /// record when they change.
-    fn counted(&self, governed: &Governed<'_>) -> Option<Denied> {
+    fn counted(&self, governed: &Governed<'_>, policy: &ValidClusterPolicy) -> Option<Denied> {
         let Governed { manager, namespace, since, .. } = governed;
         let Some(census) = self.observed.census else { return Some(self.not_counted(governed)) };
         let left_alone = match &census.recreated {
+            _ if !policy.action.deletes() => None,
             Some(recreated) => recreated.left_alone(namespace, self.now).map(|(until, message)| Denied {
                 reason: Reason::RecreatedTooOften,
                 message,
@@ -236,7 +392,9 @@ impl Builder<'_> {
         if left_alone.is_some() {
             return left_alone;
         }
-        let acting = manager.spec.policies().iter().filter(|policy| policy.enforces);
+        let fired = &self.status.fired;
+        let acting =
+            manager.spec.policies().iter().filter(|policy| policy.enforces && !has_fired(policy, fired));
         let begun = governed.finding.begun(acting);
         if !begun.is_some_and(|begun| newly_due(manager.spec, namespace, *since, begun)) {
             return None;
@@ -251,7 +409,7 @@ impl Builder<'_> {
                 let message = format!(
                     "{}; more namespaces than the hourly budget were due before this spec of ClusterNamespaceManager {} had \
                      governed them for settle: its condition Approved says how to approve that",
-                    condition_text(governed),
+                    condition_text(governed, policy),
                     manager.name
                 );
                 Some(Denied::until_changed((Reason::ApprovalNeeded, message)))
@@ -285,21 +443,30 @@ impl Builder<'_> {
     }
 }
 
-/// Says how far the condition of policies is. Contains nothing that changes with time alone, but for the phase.
-pub(super) fn condition_text(governed: &Governed<'_>) -> String {
+/// Says how far the condition of a policy is. Contains nothing that changes with time alone, but for the phase.
+fn condition_text(governed: &Governed<'_>, policy: &ValidClusterPolicy) -> String {
     let PhaseFinding { phase, expires_at, .. } = governed.finding;
-    match (phase, expires_at) {
-        (NamespacePhase::Unstable | NamespacePhase::Failing | NamespacePhase::Failed, _) => {
-            format!("the phase is {}: {}", phase.as_str(), governed.failing)
-        }
-        (NamespacePhase::Stale, Some(at)) => format!("the ttl ended at {at:.0}"),
-        (_, Some(at)) => format!("the ttl ends at {at:.0}"),
-        (phase, None) => format!("the phase is {}", phase.as_str()),
+    let by_health =
+        matches!(phase, NamespacePhase::Unstable | NamespacePhase::Failing | NamespacePhase::Failed);
+    let ttl = match policy.condition {
+        ClusterCondition::Ttl { .. } => governed.finding.due(&policy.condition).map(|due| due.at),
+        ClusterCondition::Phase { .. } if by_health => None,
+        ClusterCondition::Phase { .. } => expires_at,
+    };
+    match ttl {
+        None if by_health => format!("the phase is {}: {}", phase.as_str(), governed.failing),
+        None => format!("the phase is {}", phase.as_str()),
+        Some(at) if at <= governed.now => format!("the ttl ended at {at:.0}"),
+        Some(at) => format!("the ttl ends at {at:.0}"),
     }
 }
 
 fn progress_text(governed: &Governed<'_>, judged: &Judged<'_>) -> String {
-    format!("{}: {} is being carried out", condition_text(governed), judged.policy.action.kind())
+    format!(
+        "{}: {} is being carried out",
+        condition_text(governed, judged.policy),
+        judged.policy.action.kind()
+    )
 }
 
 fn observing_text(governed: &Governed<'_>, judged: &Judged<'_>) -> String {
@@ -313,5 +480,5 @@ fn observing_text(governed: &Governed<'_>, judged: &Judged<'_>) -> String {
         || "no date leads to what its policy waits for".to_owned(),
         |at| format!("policy {:?} would {} at {at:.0}", policy.name, policy.action.kind()),
     );
-    format!("{who} observes: {}; {then}", condition_text(governed))
+    format!("{who} observes: {}; {then}", condition_text(governed, policy))
 }

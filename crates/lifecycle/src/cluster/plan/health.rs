@@ -6,10 +6,10 @@ use coppice_api::{HealthRecord, HealthState, NamespacePhase, Reason};
 use coppice_quantity::Duration;
 use jiff::Timestamp;
 
-use super::decide::{Ruling, condition_text};
+use super::decide::Ruling;
 use super::{Builder, Governed, RecordPlan};
-use crate::cluster::ValidHealth;
 use crate::cluster::phase::Pause;
+use crate::cluster::{ClusterCondition, ValidClusterPolicy, ValidHealth};
 use crate::condition::later;
 use crate::health::{self, Findings, Health, Known, Workloads};
 
@@ -22,9 +22,21 @@ const NAMED: usize = 3;
 const LOOK_AGAIN: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(30)];
 
 impl Governed<'_> {
-    /// Why something is done to the namespace.
-    pub(super) fn reason(&self) -> Reason {
-        if self.finding.phase == NamespacePhase::Stale { Reason::TtlElapsed } else { Reason::Unhealthy }
+    /// Why a policy does something to the namespace.
+    pub(super) fn reason(&self, policy: &ValidClusterPolicy) -> Reason {
+        let by_ttl = match policy.condition {
+            ClusterCondition::Ttl { .. } => true,
+            ClusterCondition::Phase { .. } => self.finding.phase == NamespacePhase::Stale,
+        };
+        if by_ttl { Reason::TtlElapsed } else { Reason::Unhealthy }
+    }
+
+    /// Whether it is a ttl that makes a policy true at this instant.
+    pub(super) fn by_ttl(&self, policy: &ValidClusterPolicy, at: Timestamp) -> bool {
+        match policy.condition {
+            ClusterCondition::Ttl { .. } => true,
+            ClusterCondition::Phase { .. } => self.finding.expires_at.is_some_and(|expires| expires <= at),
+        }
     }
 }
 
@@ -138,8 +150,9 @@ impl Builder<'_> {
             }
             (Pause::Unknown | Pause::Recovering, _) => {
                 let message = format!(
-                    "{}; nothing is done unless something fails again before it has recovered",
-                    condition_text(governed)
+                    "the phase is {}: {}; nothing is done unless something fails again before it has recovered",
+                    governed.finding.phase.as_str(),
+                    governed.failing
                 );
                 Ruling::Paused(Reason::Recovering, message)
             }

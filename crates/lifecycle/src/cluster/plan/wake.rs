@@ -1,0 +1,80 @@
+//! Giving workloads their replicas back, because a user of the namespace asks for it.
+
+use std::collections::BTreeMap;
+
+use coppice_api::Reason;
+use coppice_api::managed_namespace::NextStep;
+use coppice_api::steps::{Action, Intent};
+
+use super::{Builder, RecordPlan, RecordStep};
+use crate::facts::NamespaceFacts;
+use crate::governor::Denied;
+use crate::steps::{self, Decided};
+
+impl Builder<'_> {
+    /// Whether workloads get their replicas back now. Also where nobody governs the namespace any more, and where it is held:
+    /// nothing is taken away by it. One that waits for its next attempt keeps nothing else waiting.
+    pub(super) fn wakes(&self) -> bool {
+        match &self.status.steps.intent {
+            Some(intent) if intent.action == Action::Wake => {
+                steps::wait_for_retry(intent, self.now).is_none() || !self.asked_to_wake()
+            }
+            Some(_) => false,
+            None => self.asked_to_wake(),
+        }
+    }
+
+    fn asked_to_wake(&self) -> bool {
+        let steps = &self.status.steps;
+        let asked = self.record.spec.is_ok_and(|spec| spec.wake == Some(steps.firings));
+        asked && !steps.scaled_down.is_empty()
+    }
+
+    pub(super) fn wake(mut self, namespace: &NamespaceFacts) -> RecordPlan {
+        let message = format!("giving {} workloads their replicas back", self.status.steps.scaled_down.len());
+        let next = NextStep {
+            action: Some(Action::Wake.to_string()),
+            reason: Reason::InProgress.to_string(),
+            message,
+            ..NextStep::default()
+        };
+        if let Some(intent) = self.status.steps.intent.clone() {
+            if intent.uid != namespace.uid {
+                let why = format!("it was about another namespace of this name (uid {})", intent.uid);
+                return self.abandon(&intent, Reason::Replaced, &why);
+            }
+            if !self.asked_to_wake() {
+                let why = "spec.wake no longer names the last firing";
+                return self.abandon(&intent, Reason::NoLongerTrue, why);
+            }
+            let mut plan = self.say(next);
+            if plan.step == RecordStep::Nothing {
+                plan.step = RecordStep::Wake(Box::new(intent));
+            }
+            return plan;
+        }
+        let digest = self.status.manager.as_ref().map(|manager| manager.digest.clone()).unwrap_or_default();
+        let decided = Decided {
+            object_uid: self.record.uid,
+            action: Action::Wake,
+            policy: "",
+            digest: &digest,
+            namespace,
+            reason: Reason::InProgress,
+            evidence: &BTreeMap::new(),
+        };
+        self.status.steps.intent = Some(steps::intent(&self.status.steps, decided, self.now));
+        self.next_check = Some(self.now);
+        self.say(next)
+    }
+
+    /// A wake-up that failed waits for its next attempt.
+    pub(super) fn wake_waits(mut self, intent: &Intent) -> RecordPlan {
+        let denied = steps::wait_for_retry(intent, self.now);
+        let Denied { reason, message, retry_at } =
+            denied.unwrap_or_else(|| Denied::until_changed((Reason::InProgress, String::new())));
+        self.check_no_later_than(retry_at);
+        let action = Some(Action::Wake.to_string());
+        self.say(NextStep { action, policy: None, due: retry_at, reason: reason.to_string(), message })
+    }
+}
