@@ -165,6 +165,9 @@ pub struct FiredPolicy {
     /// Its name.
     #[schemars(length(max = 256))]
     pub policy: String,
+    /// A digest of the policy: one that was changed is another, and may fire.
+    #[schemars(length(max = 128))]
+    pub digest: String,
     /// When.
     #[schemars(schema_with = "schema::status_instant")]
     pub at: Timestamp,

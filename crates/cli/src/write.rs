@@ -10,7 +10,7 @@ use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams, Vali
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use crate::args::{NamespaceOrManager, Target};
+use crate::args::Target;
 use crate::connect::{code, failed};
 use crate::facts::{Config, Manager};
 use crate::live::{self, managers_api};
@@ -29,15 +29,15 @@ pub(crate) enum Change<T> {
     Nothing(T),
 }
 
-/// The manager that is meant: a namespace stands for the only manager in it.
-pub(crate) async fn resolve(client: &Client, wanted: &NamespaceOrManager) -> Result<Target> {
-    let namespace = wanted.namespace.clone();
-    if let Some(name) = wanted.name.clone() {
-        return Ok(Target { namespace, name });
-    }
-    let managers = live::managers(client, Some(&namespace), None).await.map_err(|error| {
+/// The managers of a namespace, where none was named.
+pub(crate) async fn managers_in(client: &Client, namespace: &str) -> Result<Vec<Manager>> {
+    live::managers(client, Some(namespace), None).await.map_err(|error| {
         anyhow!("{error:#}; name the manager too, as {namespace}/NAME, and nothing has to be listed")
-    })?;
+    })
+}
+
+/// The only one of the managers of a namespace.
+pub(crate) fn only(namespace: String, managers: &[Manager]) -> Result<Target> {
     let names: Vec<&str> = managers.iter().map(Manager::name).collect();
     match names.as_slice() {
         [] => bail!(

@@ -246,7 +246,7 @@ fn wake_times_out_with_what_is_still_scaled_down() {
         ran.code == 1
             && ran
                 .err
-                .contains("after 1s still scaled down in a/m: Deployment/web; the manager says: giving back"),
+                .contains("after 1s still scaled down in a/m: Deployment/web; its status says: giving back"),
         "{ran:?}"
     );
 }

@@ -88,6 +88,16 @@ pub fn apply_to_manager(
     events
 }
 
+/// In the evidence of what a policy does besides deleting the namespace: the digest of that policy.
+pub(crate) const POLICY_DIGEST: &str = "policyDigest";
+
+/// Adds a policy that has fired to those that have.
+pub(crate) fn remember_fired(fired: &mut Vec<FiredPolicy>, policy: FiredPolicy) {
+    fired.retain(|other| other.policy != policy.policy);
+    fired.push(policy);
+    fired.sort_unstable_by(|a, b| a.policy.cmp(&b.policy));
+}
+
 /// The same for the record of a namespace: a policy that has fired and did not delete it is remembered.
 pub fn apply_to_record(
     status: &mut ManagedNamespaceStatus,
@@ -97,10 +107,11 @@ pub fn apply_to_record(
 ) -> Vec<PlannedEvent> {
     let firings = status.steps.firings;
     let events = apply(&mut status.steps, intent, outcome, now);
-    if status.steps.firings != firings && intent.action != Action::Delete {
-        status.fired.retain(|fired| fired.policy != intent.policy);
-        status.fired.push(FiredPolicy { policy: intent.policy.clone(), at: in_milliseconds(now) });
-        status.fired.sort_unstable_by(|a, b| a.policy.cmp(&b.policy));
+    if status.steps.firings != firings
+        && let Some(digest) = intent.evidence.get(POLICY_DIGEST)
+    {
+        let (policy, digest) = (intent.policy.clone(), digest.clone());
+        remember_fired(&mut status.fired, FiredPolicy { policy, digest, at: in_milliseconds(now) });
     }
     events
 }

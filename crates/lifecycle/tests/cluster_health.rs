@@ -3,7 +3,9 @@
 
 use coppice_api::condition::{self, READY};
 use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
-use coppice_api::{Labels, ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase, Reason};
+use coppice_api::{
+    Labels, ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase, Reason, ScaledWorkload,
+};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::cluster::census::{Counted, census};
 use coppice_lifecycle::cluster::{
@@ -13,6 +15,7 @@ use coppice_lifecycle::cluster::{
 use coppice_lifecycle::facts::{NamespaceFacts, ObjectSlice};
 use coppice_lifecycle::health::Workloads;
 use coppice_lifecycle::health::facts::{Report, Rollout, WorkloadFacts};
+use coppice_lifecycle::record::{self, StepOutcome};
 use coppice_quantity::time::ServerTime;
 use jiff::{SignedDuration, Timestamp};
 
@@ -41,6 +44,8 @@ struct Scene {
     stale: Option<(Reason, String)>,
     events: Vec<Reason>,
     deleted: Option<i64>,
+    /// Whether a scale-down is carried out.
+    scales: bool,
     now: i64,
 }
 
@@ -57,6 +62,7 @@ impl Scene {
             stale: None,
             events: Vec::new(),
             deleted: None,
+            scales: false,
             now: 0,
         };
         scene.look();
@@ -133,10 +139,11 @@ impl Scene {
                     self.deleted = self.deleted.or(Some(self.now));
                     return None;
                 }
-                RecordStep::Nothing
-                | RecordStep::Create
-                | RecordStep::ScaleDown(..)
-                | RecordStep::Wake(_) => {
+                RecordStep::ScaleDown(..) => {
+                    self.scales = true;
+                    return None;
+                }
+                RecordStep::Nothing | RecordStep::Create | RecordStep::Wake(_) => {
                     return plan.next_check.map(|next| next.duration_since(at(0)).as_secs());
                 }
             }
@@ -370,4 +377,115 @@ fn what_makes_no_sense_is_refused_with_a_sentence() {
     );
     assert!(said.contains("write spec.health, such as {}"), "{said}");
     assert!(serde_yaml::from_str::<ValidClusterManager>(&with("{}")).unwrap().health.is_some());
+}
+
+/// Scales down what is failing.
+fn sleeping() -> String {
+    spec("{in: [Failing]}", "0s").replace("{delete: {notice: 0s}}", "{scaleDown: {}}")
+}
+
+fn scaled() -> ScaledWorkload {
+    ScaledWorkload {
+        api_version: "apps/v1".to_owned(),
+        kind: "Deployment".to_owned(),
+        name: "web".to_owned(),
+        uid: "web-1".to_owned(),
+        replicas: Some(3),
+    }
+}
+
+impl Scene {
+    /// Lets what fails be scaled down.
+    fn scale_down(&mut self) {
+        self.fails(true);
+        self.pass(self.now + 101);
+        assert!(self.scales && self.status.steps.intent.is_some(), "{:?}", self.status.next);
+    }
+
+    fn ends(&mut self, outcome: &StepOutcome) {
+        let intent = self.status.steps.intent.clone().unwrap();
+        record::apply_to_record(&mut self.status, &intent, outcome, at(self.now));
+        self.scales = false;
+    }
+}
+
+#[test]
+fn a_scale_down_that_has_begun_goes_on_though_nothing_fails_any_more() {
+    let mut scene = Scene::new(&sleeping());
+    scene.scale_down();
+    // The first of its workloads is at zero, so that nothing fails.
+    scene.status.steps.scaled_down = vec![scaled()].into();
+    scene.fails = false;
+    let plan = scene.plan();
+    assert!(plan.goes_on, "the rest is scaled down, too: {plan:?}");
+    scene.now += 60;
+    scene.scales = false;
+    scene.look();
+    assert!(scene.scales, "also when it has recovered: {:?}", scene.status.next);
+    // What stops everything stops it.
+    scene.spec = serde_yaml::from_str("{hold: {until: '2026-03-02T00:00:00Z'}}").unwrap();
+    scene.look();
+    assert_eq!((scene.next(), scene.status.steps.firings), ("Held", 1), "what was done has a number");
+    assert!(scene.events.contains(&Reason::Abandoned) && !scene.status.steps.scaled_down.is_empty());
+}
+
+#[test]
+fn a_scale_down_that_has_not_begun_is_given_up_when_nothing_fails() {
+    let mut scene = Scene::new(&sleeping());
+    scene.scale_down();
+    scene.fails(false);
+    assert!(scene.events.contains(&Reason::Abandoned) && scene.status.steps.intent.is_none());
+    assert_eq!(scene.status.steps.firings, 0);
+}
+
+#[test]
+fn what_was_woken_and_fails_on_is_not_scaled_down_again_without_having_recovered() {
+    type Change = fn(&mut Scene);
+    let changes: [(&str, Change); 4] = [
+        ("time passes", |_| {}),
+        ("another spec", |scene| {
+            scene.manager = serde_yaml::from_str(&sleeping().replace("settle: 10s", "settle: 11s")).unwrap();
+            scene.generation += 1;
+        }),
+        ("a gap", |scene| scene.followed = at(scene.now)),
+        ("nothing is known for a time", |scene| {
+            scene.known = false;
+            scene.pass(scene.now + 500);
+            (scene.known, scene.followed) = (true, at(scene.now));
+        }),
+    ];
+    for (what, change) in changes {
+        let mut scene = Scene::new(&sleeping());
+        scene.scale_down();
+        scene.status.steps.scaled_down = vec![scaled()].into();
+        scene.ends(&StepOutcome::ScaledDown { workloads: 1 });
+        // Woken at once, and failing as before.
+        scene.status.steps.scaled_down = Vec::new().into();
+        scene.look();
+        assert_eq!(scene.next(), "Dormant", "{what}");
+        change(&mut scene);
+        scene.pass(scene.now + 3000);
+        assert!(!scene.scales && scene.status.steps.firings == 1, "{what}: {:?}", scene.status.next);
+        // It recovers, and fails again.
+        scene.fails(false);
+        scene.pass(scene.now + 30);
+        assert!(scene.status.fired.is_empty(), "{what}: {:?}", scene.status.health);
+        scene.fails(true);
+        scene.pass(scene.now + 101);
+        assert!(scene.scales, "{what}: {:?}", scene.status.next);
+    }
+}
+
+#[test]
+fn what_is_not_known_for_long_keeps_no_other_policy_waiting() {
+    let by_age = "{name: old, when: {ttl: {after: 1000s}}, then: {delete: {}}}";
+    let both = spec("{in: [Failed]}", "0s").replace("policies: [", &format!("policies: [{by_age}, "));
+    let mut scene = Scene::new(&both);
+    scene.fails(true).pass(149);
+    scene.known = false;
+    scene.pass(1000);
+    assert_eq!(scene.deleted, None);
+    scene.pass(1001);
+    assert_eq!(scene.deleted, Some(1001), "{:?}", scene.status.next);
+    assert_eq!(scene.status.steps.intent.as_ref().unwrap().policy, "old");
 }

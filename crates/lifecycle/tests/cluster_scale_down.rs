@@ -64,7 +64,14 @@ fn workloads_are_scaled_down_first_and_the_namespace_is_deleted_later() {
     assert_eq!((&*intent.policy, intent.action, &*intent.reason), ("sleep", Action::ScaleDown, "TtlElapsed"));
     scene.ends(&StepOutcome::ScaledDown { workloads: 2 }, 52);
     assert_eq!(scene.status().steps.firings, 1);
-    assert_eq!(scene.status().fired, [FiredPolicy { policy: "sleep".to_owned(), at: at(52) }]);
+    assert_eq!(
+        scene.status().fired,
+        [FiredPolicy {
+            policy: "sleep".to_owned(),
+            at: at(52),
+            digest: scene.managers[0].1.policies()[0].digest.clone()
+        }]
+    );
     let says = scene.says(53);
     let expected =
         "TtlRunning: the ttl ends at 2026-03-01T12:01:41Z; policy \"end\" acts at 2026-03-01T12:01:41Z";
@@ -326,4 +333,99 @@ fn the_reason_of_a_firing_is_that_of_its_condition() {
     assert_eq!(scene.reason(500), "Settling");
     assert_eq!(scene.reason(510), "delete");
     assert_eq!(scene.status().steps.intent.as_ref().unwrap().policy, "end");
+}
+
+#[test]
+fn while_nothing_is_counted_what_the_record_says_rests() {
+    // A scale-down that failed, and one that is under way, both beside a notice.
+    for fails in [true, false] {
+        let mut scene = Scene::new(&manager("60s"));
+        assert_eq!(scene.reason(1), "TtlRunning");
+        assert_eq!(scene.reason(41), "NoticeRunning");
+        assert_eq!(scene.reason(51), "scaleDown");
+        if fails {
+            scene.ends(&StepOutcome::failed("no".to_owned()), 51);
+            scene.reason(51);
+        }
+        scene.others = None;
+        for seconds in 52..70 {
+            scene.settled(seconds);
+        }
+        assert!(scene.status().steps.notice.is_some() && scene.status().steps.intent.is_some());
+        scene.others = Some(0);
+        // What can go on does; once it waits, the namespace is deleted instead.
+        assert_eq!(scene.reason(101), "scaleDown");
+        scene.ends(&StepOutcome::failed("no".to_owned()), 101);
+        assert_eq!(scene.reason(101), "delete");
+    }
+}
+
+#[test]
+fn a_scale_down_that_failed_is_looked_at_again_when_its_next_attempt_is_due() {
+    let mut scene = Scene::new(&manager("60s"));
+    assert_eq!(scene.reason(1), "TtlRunning");
+    assert_eq!(scene.reason(41), "NoticeRunning");
+    assert_eq!(scene.reason(51), "scaleDown");
+    scene.ends(&StepOutcome::failed("no".to_owned()), 51);
+    let next_attempt = scene.status().steps.intent.as_ref().unwrap().next_attempt;
+    assert_eq!(scene.settled(51).next_check, next_attempt, "not when notice ends");
+}
+
+#[test]
+fn a_number_that_has_woken_once_wakes_nothing_that_was_scaled_down_since() {
+    let mut scene = scaled_down_at(51, &manager("0s"));
+    scene.spec.wake = Some(1);
+    assert_eq!(scene.reason(60), "wake");
+    scene.ends(&StepOutcome::Woken { workloads: 1, skipped: Vec::new() }, 61);
+    // Extended, it is scaled down once more, and held before that is done.
+    scene.spec.extend_until = Some(Extension { at: at(90), by: None });
+    assert_eq!(scene.reason(62), "TtlRunning");
+    assert_eq!(scene.reason(90), "scaleDown");
+    steps(&mut scene).scaled_down = vec![deployment(3)].into();
+    scene.spec.hold = Some(RecordHold { until: at(9000), reason: None, by: None });
+    assert_eq!(scene.reason(91), "Held");
+    assert_eq!(scene.status().steps.firings, 2);
+    scene.spec.wake = Some(2);
+    assert_eq!(scene.reason(92), "wake");
+}
+
+#[test]
+fn who_wants_workloads_back_does_not_wait_for_a_scale_down_that_fails() {
+    let mut scene = Scene::new(&manager("0s"));
+    assert_eq!(scene.reason(1), "TtlRunning");
+    assert_eq!(scene.reason(51), "scaleDown");
+    steps(&mut scene).scaled_down = vec![deployment(3)].into();
+    scene.spec.wake = Some(0);
+    assert_eq!(scene.reason(51), "scaleDown", "it is under way");
+    scene.ends(&StepOutcome::failed("the last is refused".to_owned()), 52);
+    assert_eq!(scene.reason(52), "wake");
+    scene.ends(&StepOutcome::Woken { workloads: 1, skipped: Vec::new() }, 53);
+    assert_eq!(
+        (scene.reason(53), fired(&scene)),
+        ("TtlRunning".to_owned(), vec!["sleep"]),
+        "it counts as done"
+    );
+    assert_eq!(scene.reason(101), "delete");
+}
+
+#[test]
+fn a_namespace_that_goes_takes_its_steps_along_and_says_nothing_else_of_them() {
+    let mut scene = Scene::new(&manager("0s"));
+    assert_eq!(scene.reason(1), "TtlRunning");
+    assert_eq!(scene.reason(51), "scaleDown");
+    scene.namespace.terminating = true;
+    assert_eq!(scene.reason(52), "NamespaceTerminating");
+    assert_eq!((scene.status().steps.firings, scene.status().steps.last_firing.as_ref()), (0, None));
+    assert_eq!(scene.events, [PolicyFired, Abandoned]);
+}
+
+#[test]
+fn a_policy_that_was_changed_is_another_and_may_fire() {
+    let mut scene = scaled_down_at(51, &manager("0s"));
+    assert_eq!(scene.reason(52), "TtlRunning");
+    let wider = manager("0s").replace("{scaleDown: {}}", "{scaleDown: {selectors: [{kind: CronJob}]}}");
+    scene.manager(&wider);
+    assert_eq!(scene.reason(60), "Settling");
+    assert_eq!(fired(&scene), [""; 0]);
+    assert_eq!(scene.reason(70), "scaleDown");
 }

@@ -43,7 +43,7 @@ pub enum Mutant {
     ApprovalIgnored,
     /// A cluster manager deletes a namespace however often it is made again.
     RecreationIgnored,
-    /// A policy of a cluster manager that has fired fires again while its condition is still true.
+    /// A policy of a cluster manager that has scaled down does so again as soon as its users have woken the workloads.
     FiredAgain,
     /// What fails is `Failed` at once, whatever `settlingPeriod` and `gracePeriod` say.
     HealthClocksIgnored,

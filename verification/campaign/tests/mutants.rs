@@ -26,7 +26,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 59] = [
+const CASES: [(Mutant, &str, Rule); 61] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -77,6 +77,8 @@ const CASES: [(Mutant, &str, Rule); 59] = [
     (Mutant::ApprovalIgnored, "cluster-unapproved", APPROVED),
     (Mutant::ApprovalIgnored, "cluster-holds-end", APPROVED),
     (Mutant::RecreationIgnored, "cluster-recreated-often", RECREATED),
+    (Mutant::FiredAgain, "cluster-scaled-down", ONCE),
+    (Mutant::WrongReplicasRecorded, "cluster-scaled-down", ORIGINAL_REPLICAS),
     (Mutant::ExtensionIgnored, "cluster-extended", TTL),
     (Mutant::HoldIgnored, "cluster-held", HELD),
     (Mutant::SuspendIgnored, "cluster-suspended", SUSPENDED),

@@ -6,6 +6,7 @@ use coppice_tests::{Operator, TestCluster, condition, on_own_plane, on_shared_pl
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
+use super::cli::coppice;
 use super::lifecycle::effective_delete;
 
 type Test = anyhow::Result<()>;
@@ -336,6 +337,44 @@ fn a_manager_and_a_cluster_manager_that_are_due_together_decide_and_announce_onc
         };
         let records = test_cluster.until("the records say that it is gone", complete).await?;
         ensure!(records.len() == 1, "{records:#?}");
+        Ok(())
+    })
+}
+
+#[test]
+fn workloads_are_scaled_down_once_and_woken_by_their_users() -> Test {
+    const SLEEP: &str = "{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {name: sleep}, spec: \
+                         {mode: Enforce, selector: {names: ['sleep-*']}, settle: 2s, policies: \
+                         [{name: sleep, when: {ttl: {after: 1s}}, then: {scaleDown: {}}}]}}";
+    on_shared_plane(async |test_cluster, _| {
+        test_cluster.namespace("sleep-a").await?;
+        let deployment = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: sleep-a}, spec: {replicas: \
+                          3, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: \
+                          [{name: c, image: none}]}}}}";
+        test_cluster.apply(deployment).await?;
+        test_cluster.apply(SLEEP).await?;
+        let slept = waits_for(test_cluster, "sleep-a", "Dormant").await?;
+        let status = &slept["status"];
+        ensure!(status["scaledDown"][0]["replicas"] == 3 && status["firings"] == 1, "{slept:#}");
+        ensure!(status["fired"][0]["policy"] == "sleep", "{slept:#}");
+        let replicas = async || -> anyhow::Result<Value> {
+            let found = test_cluster.get("deployments", "sleep-a", "web").await?;
+            Ok(found.context("there is no deployment")?["spec"]["replicas"].clone())
+        };
+        ensure!(replicas().await? == 0, "it runs");
+        // Nobody governs the namespace any more: the record alone knows the replicas, and is kept for that.
+        test_cluster.kubectl(ADMIN, &["delete", "cnsman", "sleep"]).await?;
+        waits_for(test_cluster, "sleep-a", "NotGoverned").await?;
+        let delete = ["delete", "mns", "coppice", "-n", "sleep-a"];
+        let refused = test_cluster.kubectl(ADMIN, &delete).await.err().map(|e| e.to_string());
+        let sentence =
+            "this record alone knows their replicas: wake them first, with `coppice wake NAMESPACE`";
+        ensure!(refused.as_ref().is_some_and(|error| error.contains(sentence)), "{refused:?}");
+        let (code, said, error) = coppice(test_cluster, ADMIN, &["wake", "sleep-a"]).await?;
+        let awake = "namespace/sleep-a awake\n  Deployment/web: 3 replicas again\n";
+        ensure!(code == 0 && said == awake, "{said}{error}");
+        ensure!(replicas().await? == 3, "it is still scaled down");
+        test_cluster.kubectl(ADMIN, &delete).await?;
         Ok(())
     })
 }

@@ -2,16 +2,19 @@
 
 use anyhow::Result;
 use clap::Args;
+use kube::Client;
 use serde_json::json;
 
-use crate::args::{ConnectionArgs, NamespaceOrManager, WriteArgs};
+use crate::args::{ConnectionArgs, NamespaceOrManager, Target, WriteArgs};
 use crate::connect::connect;
-use crate::write::{Change, change, dry_run_suffix, resolve, resource_name};
-use crate::{Exit, Io};
+use crate::facts::NamespaceRecord;
+use crate::write::{Change, change, dry_run_suffix, managers_in, only, resource_name};
+use crate::{Exit, Io, live, namespace_record};
 
 /// Arm a manager that has fired: it may fire once more
 ///
-/// Sets spec.rearm to the number of the last firing. If a policy's condition still holds, it fires at once.
+/// Sets spec.rearm to the number of the last firing. If a policy's condition still holds, it fires at once. Where a namespace has
+/// no NamespaceManager, it is about the policies of its cluster manager.
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: 0 armed, or it was already; 1 error, 2 usage.")]
 pub(crate) struct RearmArgs {
@@ -24,7 +27,18 @@ pub(crate) struct RearmArgs {
 
 pub(crate) async fn run(args: &RearmArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
     let client = connect(connection, io).await?.client;
-    let target = resolve(&client, &args.target).await?;
+    let NamespaceOrManager { namespace, name } = &args.target;
+    let target = if let Some(name) = name.clone() {
+        Target { namespace: namespace.clone(), name }
+    } else {
+        let managers = managers_in(&client, namespace).await?;
+        // Who may not read records is asked for a manager.
+        if managers.is_empty() && live::record(&client, namespace).await.is_ok_and(|record| record.is_some())
+        {
+            return of_record(args, &client, namespace, io).await;
+        }
+        only(namespace.clone(), &managers)?
+    };
     let (firings, written) = change(&client, &target, args.write.dry_run, async |manager| {
         let firings = manager.status.steps.firings;
         let armed = manager.spec.as_ref().is_ok_and(|s| s.rearm == Some(firings));
@@ -35,15 +49,32 @@ pub(crate) async fn run(args: &RearmArgs, connection: &ConnectionArgs, io: &mut 
         })
     })
     .await?;
-    let name = resource_name(&target.name);
+    says(&resource_name(&target.name), firings, written, args.write.dry_run, io)
+}
+
+/// The policies of the cluster manager that governs a namespace.
+async fn of_record(args: &RearmArgs, client: &Client, namespace: &str, io: &mut Io<'_>) -> Result<Exit> {
+    let compute = |record: Option<&NamespaceRecord>| {
+        let Some(record) = record else { return Ok(Change::Nothing((0, false))) };
+        let firings = record.status.steps.firings;
+        let armed = record.spec.as_ref().is_ok_and(|s| s.rearm == Some(firings));
+        Ok(if firings == 0 || armed {
+            Change::Nothing((firings, false))
+        } else {
+            Change::Patch(json!({ "rearm": firings }), (firings, true))
+        })
+    };
+    let command = ("rearm", args.write.dry_run);
+    let ((firings, written), notes) = namespace_record::change(client, namespace, command, compute).await?;
+    namespace_record::print_notes(&notes, io)?;
+    says(&format!("namespace/{namespace}"), firings, written, args.write.dry_run, io)
+}
+
+fn says(name: &str, firings: i64, written: bool, dry_run: bool, io: &mut Io<'_>) -> Result<Exit> {
     match (firings, written) {
         (0, _) => writeln!(io.screen(), "{name} has never fired: it is armed")?,
         (n, false) => writeln!(io.screen(), "{name} is armed already after firing {n}")?,
-        (n, true) => writeln!(
-            io.screen(),
-            "{name} armed again after firing {n}{}",
-            dry_run_suffix(args.write.dry_run)
-        )?,
+        (n, true) => writeln!(io.screen(), "{name} armed again after firing {n}{}", dry_run_suffix(dry_run))?,
     }
     Ok(Exit::Ok)
 }

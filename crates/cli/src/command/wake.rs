@@ -4,9 +4,9 @@ use std::time::Duration as Wait;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use coppice_api::Reason;
-use coppice_api::ScaledWorkload;
-use coppice_api::manager::Action;
+use coppice_api::manager::{Action, NextStep};
+use coppice_api::names::MANAGED_NAMESPACE_NAME;
+use coppice_api::{Reason, ScaledWorkload, Steps};
 use coppice_quantity::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
@@ -16,15 +16,17 @@ use serde_json::json;
 
 use crate::args::{ConnectionArgs, NamespaceOrManager, Target, WriteArgs, any_duration};
 use crate::connect::connect;
-use crate::facts::Manager;
+use crate::facts::NamespaceRecord;
+use crate::namespace_record::record_of;
 use crate::print::count;
 use crate::write::{Change, change, dry_run_suffix, existing, resource_name};
-use crate::{Exit, Io, live};
+use crate::{Exit, Io, live, namespace_record};
 
 /// Wake workloads that were scaled down
 ///
 /// Sets spec.wake to the number of the last firing; the operator then gives every workload the replicas it had. What
-/// was changed or replaced in between is left alone.
+/// was changed or replaced in between is left alone. NAMESPACE alone is about whatever was scaled down in it, by the
+/// policies of a cluster manager and by its NamespaceManagers.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   coppice wake team-a                            whatever was scaled down in namespace team-a
@@ -58,10 +60,22 @@ pub(crate) async fn run(args: &WakeArgs, connection: &ConnectionArgs, io: &mut I
             .map(|m| m.name().to_owned())
             .collect()
     };
-    if names.is_empty() {
+    let (mut worst, mut unknown) = (Exit::Ok, None);
+    let recorded = if args.target.name.is_none() { live::record(&client, namespace).await } else { Ok(None) };
+    let recorded = recorded.unwrap_or_else(|error| {
+        // Not every tenant may read it, and what managers have scaled down can be woken all the same.
+        unknown = Some(format!("note: what cluster managers have scaled down is not known: {error:#}"));
+        None
+    });
+    if let Some(note) = unknown {
+        io.print_note(&note)?;
+    }
+    let recorded = recorded.filter(|record| !record.status.steps.scaled_down.is_empty());
+    if recorded.is_some() {
+        worst = worst.max(of_record(args, &client, namespace, io).await?);
+    } else if names.is_empty() {
         writeln!(io.screen(), "nothing is scaled down in namespace {namespace}")?;
     }
-    let mut worst = Exit::Ok;
     for name in names {
         let target = Target { namespace: namespace.clone(), name };
         worst = worst.max(one(args, &client, &target, io).await?);
@@ -69,89 +83,138 @@ pub(crate) async fn run(args: &WakeArgs, connection: &ConnectionArgs, io: &mut I
     Ok(worst)
 }
 
-async fn one(args: &WakeArgs, client: &Client, target: &Target, io: &mut Io<'_>) -> Result<Exit> {
-    let name = resource_name(&target.name);
-    let (scaled_down, _) = change(client, target, args.write.dry_run, async |manager| {
-        let scaled_down = manager.status.steps.scaled_down.listed().unwrap_or_default().to_vec();
-        let firings = manager.status.steps.firings;
-        if manager.status.steps.intent.as_ref().is_some_and(|i| i.action == Action::ScaleDown) {
-            bail!(
-                "NamespaceManager {target} is scaling workloads down at this moment, and a wake would be overtaken by it: \
-                 try again when it has finished (`coppice explain {target}` tells)"
-            );
+/// What was scaled down by a cluster manager's policies.
+async fn of_record(args: &WakeArgs, client: &Client, namespace: &str, io: &mut Io<'_>) -> Result<Exit> {
+    let compute = |record: Option<&NamespaceRecord>| match record {
+        None => Ok(Change::Nothing(Vec::new())),
+        Some(record) => {
+            ask(&record.status.steps, record.spec.as_ref().ok().and_then(|s| s.wake), &record_of(namespace))
         }
-        let asked = manager.spec.as_ref().is_ok_and(|s| s.wake == Some(firings));
-        Ok(if scaled_down.is_empty() || asked {
-            Change::Nothing(scaled_down)
-        } else {
-            Change::Patch(json!({ "wake": firings }), scaled_down)
-        })
+    };
+    let command = ("wake", args.write.dry_run);
+    let (scaled_down, notes) = namespace_record::change(client, namespace, command, compute).await?;
+    let about = Woken {
+        name: format!("namespace/{namespace}"),
+        target: namespace.to_owned(),
+        kind: "ManagedNamespace",
+        scaled_down,
+    };
+    namespace_record::print_notes(&notes, io)?;
+    let steps = async || {
+        let record = live::record(client, namespace).await?;
+        Ok(record.map(|record| (record.status.steps, record.status.next)).unwrap_or_default())
+    };
+    let place = (namespace, MANAGED_NAMESPACE_NAME);
+    about.wait(args, client, place, steps, io).await
+}
+
+async fn one(args: &WakeArgs, client: &Client, target: &Target, io: &mut Io<'_>) -> Result<Exit> {
+    let (scaled_down, _) = change(client, target, args.write.dry_run, async |manager| {
+        let wake = manager.spec.as_ref().ok().and_then(|spec| spec.wake);
+        ask(&manager.status.steps, wake, &format!("NamespaceManager {target}"))
     })
     .await?;
-    if scaled_down.is_empty() {
-        writeln!(io.screen(), "{name} has nothing scaled down")?;
-        return Ok(Exit::Ok);
-    }
-    if args.no_wait || args.write.dry_run {
-        writeln!(
-            io.screen(),
-            "{name} waking {}{}",
-            count(scaled_down.len(), "workload"),
-            dry_run_suffix(args.write.dry_run)
-        )?;
-        return Ok(Exit::Ok);
-    }
-    io.print_note(&format!(
-        "{name}: waiting until {} have their replicas back ...",
-        count(scaled_down.len(), "workload")
-    ))?;
-    let Ok(woken) = tokio::time::timeout(args.timeout.into(), wait_until_woken(client, target)).await else {
-        let manager = existing(client, target).await?;
-        bail!("{}", still_scaled_down(&manager, target, args.timeout));
+    let about = Woken {
+        name: resource_name(&target.name),
+        target: target.to_string(),
+        kind: "NamespaceManager",
+        scaled_down,
     };
-    let manager = woken?;
-    let left = skipped_workloads(client, &manager, io.now).await;
-    writeln!(io.screen(), "{name} awake")?;
-    for workload in &scaled_down {
-        writeln!(io.screen(), "  {}", describe(workload, left.as_deref()))?;
+    let steps = async || {
+        let manager = existing(client, target).await?;
+        Ok((manager.status.steps, manager.status.next))
+    };
+    about.wait(args, client, (&target.namespace, &target.name), steps, io).await
+}
+
+/// Asks for what is scaled down, unless somebody has done so.
+fn ask(steps: &Steps, wake: Option<i64>, who: &str) -> Result<Change<Vec<ScaledWorkload>>> {
+    let scaled_down = steps.scaled_down.listed().unwrap_or_default().to_vec();
+    if steps.intent.as_ref().is_some_and(|i| i.action == Action::ScaleDown && i.next_attempt.is_none()) {
+        bail!(
+            "{who} is scaling workloads down at this moment, and a wake would be overtaken by it: try again when it has \
+             finished (`coppice explain` tells)"
+        );
     }
-    match left {
-        None => Ok(Exit::Ok),
-        Some(message) => {
-            io.print_note(&format!("note: {message}"))?;
-            Ok(Exit::Attention)
+    Ok(if scaled_down.is_empty() || wake == Some(steps.firings) {
+        Change::Nothing(scaled_down)
+    } else {
+        Change::Patch(json!({ "wake": steps.firings }), scaled_down)
+    })
+}
+
+/// What an object was asked to wake.
+struct Woken {
+    /// As kubectl names it.
+    name: String,
+    /// As commands take it.
+    target: String,
+    kind: &'static str,
+    scaled_down: Vec<ScaledWorkload>,
+}
+
+impl Woken {
+    /// Waits until it is done, if that is wanted, and says what came of it.
+    async fn wait(
+        &self,
+        args: &WakeArgs,
+        client: &Client,
+        (namespace, object): (&str, &str),
+        steps: impl AsyncFn() -> Result<(Steps, Option<NextStep>)>,
+        io: &mut Io<'_>,
+    ) -> Result<Exit> {
+        let Self { name, target, kind, scaled_down } = self;
+        let workloads = count(scaled_down.len(), "workload");
+        if scaled_down.is_empty() {
+            writeln!(io.screen(), "{name} has nothing scaled down")?;
+            return Ok(Exit::Ok);
+        }
+        if args.no_wait || args.write.dry_run {
+            writeln!(io.screen(), "{name} waking {workloads}{}", dry_run_suffix(args.write.dry_run))?;
+            return Ok(Exit::Ok);
+        }
+        io.print_note(&format!("{name}: waiting until {workloads} have their replicas back ..."))?;
+        match tokio::time::timeout(args.timeout.into(), until_woken(&steps)).await {
+            Ok(woken) => woken?,
+            Err(_) => {
+                let (steps, next) = steps().await?;
+                bail!("{}", still_scaled_down(&steps, next.as_ref(), target, args.timeout));
+            }
+        }
+        let left = skipped_workloads(client, kind, (namespace, object), io.now).await;
+        writeln!(io.screen(), "{name} awake")?;
+        for workload in scaled_down {
+            writeln!(io.screen(), "  {}", describe(workload, left.as_deref()))?;
+        }
+        match left {
+            None => Ok(Exit::Ok),
+            Some(message) => {
+                io.print_note(&format!("note: {message}"))?;
+                Ok(Exit::Attention)
+            }
         }
     }
 }
 
 /// Waits until nothing is recorded as scaled down. Polls: only the state counts.
-async fn wait_until_woken(client: &Client, target: &Target) -> Result<Manager> {
+async fn until_woken(steps: &impl AsyncFn() -> Result<(Steps, Option<NextStep>)>) -> Result<()> {
     loop {
-        let manager = existing(client, target).await?;
-        let status = &manager.status;
-        let waking = status.steps.intent.as_ref().is_some_and(|i| i.action == Action::Wake);
-        if status.steps.scaled_down.is_empty() && !waking {
-            return Ok(manager);
+        let (steps, _) = steps().await?;
+        let waking = steps.intent.as_ref().is_some_and(|i| i.action == Action::Wake);
+        if steps.scaled_down.is_empty() && !waking {
+            return Ok(());
         }
         tokio::time::sleep(Wait::from_millis(300)).await;
     }
 }
 
-fn still_scaled_down(manager: &Manager, target: &Target, timeout: Duration) -> String {
-    let status = &manager.status;
-    let what: Vec<String> = status
-        .steps
-        .scaled_down
-        .listed()
-        .unwrap_or_default()
-        .iter()
-        .map(|w| format!("{}/{}", w.kind, w.name))
-        .collect();
-    let next = status.next.as_ref();
-    let error = status.steps.intent.as_ref().and_then(|i| i.last_error.as_deref());
+fn still_scaled_down(steps: &Steps, next: Option<&NextStep>, target: &str, timeout: Duration) -> String {
+    let scaled_down = steps.scaled_down.listed().unwrap_or_default();
+    let what: Vec<String> = scaled_down.iter().map(|w| format!("{}/{}", w.kind, w.name)).collect();
+    let error = steps.intent.as_ref().and_then(|i| i.last_error.as_deref());
     let why = error.or(next.map(|n| n.message.as_str())).unwrap_or("the operator has not looked at it");
     format!(
-        "after {timeout} still scaled down in {target}: {}; the manager says: {why}. The operator goes on with it; \
+        "after {timeout} still scaled down in {target}: {}; its status says: {why}. The operator goes on with it; \
          `coppice explain {target}` tells how far it is, `coppice doctor` whether it runs",
         what.join(", ")
     )
@@ -159,13 +222,15 @@ fn still_scaled_down(manager: &Manager, target: &Target, timeout: Duration) -> S
 
 /// The Event that says what was left alone, if something was. Events are for people: without the right to read them
 /// the rest of the answer is still true.
-async fn skipped_workloads(client: &Client, manager: &Manager, since: Timestamp) -> Option<String> {
-    let events: Api<Event> = Api::namespaced(client.clone(), manager.namespace());
-    let about = ListParams::default().fields(&format!(
-        "involvedObject.kind=NamespaceManager,involvedObject.name={},reason={}",
-        manager.name(),
-        Reason::Woken
-    ));
+async fn skipped_workloads(
+    client: &Client,
+    kind: &str,
+    (namespace, object): (&str, &str),
+    since: Timestamp,
+) -> Option<String> {
+    let events: Api<Event> = Api::namespaced(client.clone(), namespace);
+    let about = ListParams::default()
+        .fields(&format!("involvedObject.kind={kind},involvedObject.name={object},reason={}", Reason::Woken));
     let found = events.list(&about).await.ok()?;
     let when = |event: &Event| {
         let series = event.series.as_ref().and_then(|s| s.last_observed_time.as_ref()).map(|t| t.0);

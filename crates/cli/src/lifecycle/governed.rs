@@ -31,7 +31,7 @@ pub(crate) struct Governed {
 pub(crate) struct GovernedPlan {
     /// The status of its record, after all that it only records has been recorded.
     pub(crate) status: ManagedNamespaceStatus,
-    /// Whether it is deleted now.
+    /// Whether something is done to it now: what the status says comes next.
     pub(crate) now: bool,
     /// When time alone can change the plan.
     pub(crate) next_check: Option<Timestamp>,

@@ -30,7 +30,7 @@ pub(super) async fn apply(
     observation: &Observation,
     plan: RecordPlan,
 ) -> (Applied<NamespaceRecord>, EventBatch) {
-    let RecordPlan { step, next_check, events } = plan;
+    let RecordPlan { step, next_check, events, goes_on: _ } = plan;
     match (step, &observation.record) {
         (RecordStep::Create, _) => (create(shared, permit, observation).await, EventBatch::default()),
         (RecordStep::WriteStatus(status), Some(record)) => {

@@ -147,6 +147,22 @@ impl PhaseFinding {
         due.filter(|due| due.paused.is_none()).map(|due| due.begun).chain(fails).min()
     }
 
+    /// Whether a condition that was true is known to be false. What is not known, or begins again with another spec, ends nothing.
+    pub fn has_ended(&self, condition: &ClusterCondition, now: Timestamp) -> bool {
+        let over = |at: Option<Timestamp>| at.is_some_and(|at| at <= now);
+        match condition {
+            ClusterCondition::Ttl { .. } => !over(self.due(condition).map(|due| due.at)),
+            ClusterCondition::Phase { phases, .. } => {
+                let stale = phases.contains(&PolicyPhase::Stale) && over(self.expires_at);
+                let well = |health: HealthFinding| {
+                    (health.state, health.seen) == (HealthState::Ok, HealthSeen::Passing)
+                };
+                let fails = condition.is_of_health() && self.health.is_some_and(|health| !well(health));
+                !stale && !fails
+            }
+        }
+    }
+
     /// When a condition is true, or was for the first time, if nothing but time passes; none if time alone does not make
     /// it true.
     pub fn due(&self, condition: &ClusterCondition) -> Option<Due> {

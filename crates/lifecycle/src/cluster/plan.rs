@@ -94,10 +94,13 @@ pub struct RecordPlan {
     pub next_check: Option<Timestamp>,
     /// The Events to publish once the status is durable.
     pub events: Vec<PlannedEvent>,
+    /// Whether the step that has been decided is to be carried out, also where something else is written first.
+    pub goes_on: bool,
 }
 
 impl RecordPlan {
-    const NOTHING: Self = Self { step: RecordStep::Nothing, next_check: None, events: Vec::new() };
+    const NOTHING: Self =
+        Self { step: RecordStep::Nothing, next_check: None, events: Vec::new(), goes_on: false };
 }
 
 /// Decides about one namespace. Depends on nothing but its arguments.
@@ -135,6 +138,8 @@ pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
     if builder.wakes() {
         return builder.wake(namespace);
     }
+    let next_attempt = builder.status.steps.intent.as_ref().and_then(|intent| intent.next_attempt);
+    builder.check_no_later_than(next_attempt.filter(|at| builder.now < *at));
     if let Some((reason, message)) = builder.circumstances().unreliable_facts() {
         return builder.unreliable(reason, message);
     }
@@ -211,9 +216,14 @@ impl Judged<'_> {
     }
 }
 
+/// Whether it is this very policy that has fired: one that was changed is another.
+fn is_of(fired: &FiredPolicy, policy: &ValidClusterPolicy) -> bool {
+    fired.policy == policy.name && fired.digest == policy.digest
+}
+
 /// Whether a policy has fired, and its condition has been true ever since.
 pub(super) fn has_fired(policy: &ValidClusterPolicy, fired: &[FiredPolicy]) -> bool {
-    !policy.action.deletes() && fired.iter().any(|one| one.policy == policy.name)
+    !policy.action.deletes() && fired.iter().any(|one| is_of(one, policy))
 }
 
 impl<'a> Governed<'a> {
@@ -223,13 +233,14 @@ impl<'a> Governed<'a> {
         Judged { policy, due, acts_at }
     }
 
-    /// The policy that acts first, of those that delete the namespace or of the others; those that observe come after those
-    /// that act.
-    fn first(&self, deletes: bool, fired: &[FiredPolicy]) -> Option<Judged<'a>> {
-        let policies = self.manager.spec.policies().iter().filter(|policy| {
-            policy.action.deletes() == deletes && (!has_fired(policy, fired) || active(Mutant::FiredAgain))
-        });
-        policies.map(|policy| self.judge(policy)).min_by_key(Judged::rank)
+    /// The policies that delete the namespace, or the others: what acts first comes first, and what observes last.
+    fn ranked(&self, deletes: bool, fired: &[FiredPolicy]) -> Vec<Judged<'a>> {
+        let policies = self.manager.spec.policies().iter();
+        let policies =
+            policies.filter(|policy| policy.action.deletes() == deletes && !has_fired(policy, fired));
+        let mut judged: Vec<_> = policies.map(|policy| self.judge(policy)).collect();
+        judged.sort_by_key(Judged::rank);
+        judged
     }
 }
 
@@ -322,7 +333,12 @@ impl<'a> Builder<'a> {
     fn terminating(mut self, namespace: &NamespaceFacts) -> RecordPlan {
         self.set_phase(NamespacePhase::Terminating, None);
         self.status.steps.notice = None;
-        if let Some(intent) = self.status.steps.intent.take().filter(|intent| intent.uid == namespace.uid) {
+        let intent = self.status.steps.intent.take().filter(|intent| intent.uid == namespace.uid);
+        if let Some(other) = intent.as_ref().filter(|intent| intent.action != Action::Delete) {
+            let why = "the namespace is being deleted";
+            steps::abandon(&mut self.status.steps, other, why, &mut self.events);
+        }
+        if let Some(intent) = intent.filter(|intent| intent.action == Action::Delete) {
             let message = record::ALREADY_GONE;
             let done = (Reason::NamespaceDeleted, message.to_owned());
             record::complete(&mut self.status.steps, &intent, done.0, done.1, self.now);
@@ -356,18 +372,22 @@ impl<'a> Builder<'a> {
     /// A policy may fire again once its condition has been false, or when its user asks for that.
     fn forget_fired(&mut self, governed: &Governed<'_>) {
         let (now, finding) = (self.now, &governed.finding);
-        let again = governed.spec.rearm == Some(self.status.steps.firings);
+        let woken = active(Mutant::FiredAgain) && self.status.steps.scaled_down.is_empty();
+        let again = governed.spec.rearm == Some(self.status.steps.firings) || woken;
         let policies = governed.manager.spec.policies();
-        let still =
-            |policy: &ValidClusterPolicy| finding.due(&policy.condition).is_some_and(|due| due.at <= now);
         self.status.fired.retain(|fired| {
-            !again && policies.iter().any(|policy| policy.name == fired.policy && still(policy))
+            let policy = policies.iter().find(|policy| is_of(fired, policy));
+            !again && policy.is_some_and(|policy| !finding.has_ended(&policy.condition, now))
         });
     }
 
     /// Gives up an intent, and the notice that led to it; the next evaluation decides again.
     fn abandon(mut self, intent: &Intent, reason: Reason, why: &str) -> RecordPlan {
         self.next_check = Some(self.now);
+        if self.has_begun(intent) {
+            // What was scaled down by it is woken by a number of its own.
+            self.status.steps.firings += 1;
+        }
         let message = steps::abandon(&mut self.status.steps, intent, why, &mut self.events);
         self.waiting(reason, message)
     }
@@ -428,7 +448,7 @@ impl<'a> Builder<'a> {
         } else {
             RecordStep::WriteStatus(Box::new(self.status))
         };
-        RecordPlan { step, next_check: self.next_check, events: self.events }
+        RecordPlan { step, next_check: self.next_check, events: self.events, goes_on: false }
     }
 
     fn ready(&self, next: &NextStep) -> ConditionState {

@@ -54,6 +54,8 @@ pub struct ValidClusterPolicy {
     pub condition: ClusterCondition,
     /// What is done then.
     pub action: ClusterAction,
+    /// A digest of all of this but the mode of the manager.
+    pub digest: String,
 }
 
 /// When a policy is true.
@@ -241,13 +243,14 @@ fn valid_policy(
     manager: Mode,
     health: bool,
 ) -> Result<ValidClusterPolicy, InvalidClusterManager> {
+    let digest = digest::cluster::policy_digest(&policy);
     let ClusterPolicy { name, mode, when, then } = policy;
     match condition(when, health).and_then(|condition| Ok((condition, action(then)?))) {
         Ok((condition, action)) => {
             let would_enforce = mode != Some(Mode::Observe);
             // An observing manager is not to act by a policy that somebody overlooked.
             let enforces = manager == Mode::Enforce && would_enforce;
-            Ok(ValidClusterPolicy { name, enforces, would_enforce, condition, action })
+            Ok(ValidClusterPolicy { name, enforces, would_enforce, condition, action, digest })
         }
         Err(problem) => Err(InvalidClusterManager::Policy { policy: name, problem }),
     }

@@ -108,6 +108,13 @@ fn policy(out: &mut Encoder, policy: &ClusterPolicy) {
     }
 }
 
+/// The digest of one policy.
+pub(crate) fn policy_digest(one: &ClusterPolicy) -> String {
+    let mut out = Encoder(Vec::with_capacity(64));
+    policy(&mut out, one);
+    format!("{VERSION}{}", hex(&shorten(&out.0)))
+}
+
 /// A set, by its name.
 fn sorted(out: &mut Encoder, name: &str, words: impl Iterator<Item = impl AsRef<str>>) {
     let mut words: Vec<_> = words.collect();

@@ -351,6 +351,15 @@ fn records(install: &Install) -> Value {
                      request.namespace +\n': deleting its record {kept}'"
                 ),
             },
+            validation(
+                &format!(
+                    "!variables.deletes || size(dyn(oldObject).?status.?scaledDown.orValue([])) == 0 ||\n\
+                     namespaceObject.metadata.?deletionTimestamp.hasValue() ||\n\
+                     request.userInfo.username == '{NAMESPACE_CONTROLLER}'"
+                ),
+                "Workloads of the namespace are scaled down, and this record alone knows their replicas: wake them first, \
+                 with `coppice wake NAMESPACE`.",
+            ),
         ]
     })
 }

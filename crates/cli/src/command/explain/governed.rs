@@ -1,10 +1,10 @@
 //! What a cluster manager does to a namespace, why, and why no other one.
 
-use coppice_api::Reason;
 use coppice_api::cluster_manager::Mode;
 use coppice_api::health::FailingObject;
-use coppice_api::managed_namespace::{Extension, GoverningManager, RecordHold};
+use coppice_api::managed_namespace::{Extension, FiredPolicy, GoverningManager, RecordHold};
 use coppice_api::manager::{Firing, Notice};
+use coppice_api::{Reason, ScaledWorkload};
 use coppice_lifecycle::cluster::ClusterAction;
 use coppice_lifecycle::cluster::selection::{Candidate, Criterion, selects};
 use coppice_lifecycle::cluster::{ClusterCondition, ValidClusterManager, ValidClusterPolicy};
@@ -64,6 +64,9 @@ pub(super) struct NamespaceExplanation {
     pub(super) last_firing: Option<Firing>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) last_error: Option<String>,
+    /// The workloads that are scaled down.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) scaled_down: Vec<ScaledWorkload>,
 }
 
 /// The cluster manager that governs a namespace.
@@ -91,6 +94,9 @@ pub(super) struct Policy {
     pub(super) enforces: bool,
     pub(super) when: String,
     pub(super) then: String,
+    /// When it fired, if its condition has been true ever since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fired: Option<Timestamp>,
 }
 
 /// A cluster manager, and why it governs a namespace or does not.
@@ -150,7 +156,8 @@ pub(super) fn explain(
         uid: facts.map(|facts| facts.uid.clone()),
         recorded: record.is_some(),
         phase_since: status.and_then(|status| status.phase_since),
-        governing: status.and_then(|s| s.manager.as_ref()).map(|manager| governing(snapshot, manager)),
+        governing: status
+            .and_then(|s| s.manager.as_ref().map(|manager| governing(snapshot, manager, &s.fired))),
         contest,
         contest_unknown,
         hold: spec.and_then(|spec| spec.hold.clone()).filter(|hold| at < hold.until),
@@ -163,6 +170,10 @@ pub(super) fn explain(
         firings: status.map_or(0, |status| status.steps.firings),
         last_firing: status.and_then(|status| status.steps.last_firing.clone()),
         last_error: status.and_then(|s| s.steps.intent.as_ref()).and_then(|intent| intent.last_error.clone()),
+        scaled_down: status
+            .and_then(|status| status.steps.scaled_down.listed())
+            .map(<[_]>::to_vec)
+            .unwrap_or_default(),
         plan: plan.as_ref().map(|plan| Item::governed(namespace, plan, at)),
     };
     if explanation.governing.is_some() {
@@ -171,7 +182,7 @@ pub(super) fn explain(
     Some(explanation)
 }
 
-fn governing(snapshot: &LifecycleSnapshot, recorded: &GoverningManager) -> Governing {
+fn governing(snapshot: &LifecycleSnapshot, recorded: &GoverningManager, fired: &[FiredPolicy]) -> Governing {
     let managers = snapshot.governed.managers.as_ref().map_or(&[][..], Vec::as_slice);
     let manager = managers.iter().find(|manager| manager.name() == recorded.name);
     let spec = manager.and_then(|manager| manager.spec.as_ref().ok());
@@ -181,11 +192,15 @@ fn governing(snapshot: &LifecycleSnapshot, recorded: &GoverningManager) -> Gover
         mode: spec.map(|spec| spec.mode),
         settled_at: spec.map(|spec| ahead(recorded.since, spec.settle)),
         ttl: spec.and_then(|spec| spec.ttl),
-        policies: spec.into_iter().flat_map(ValidClusterManager::policies).map(policy).collect(),
+        policies: spec
+            .into_iter()
+            .flat_map(ValidClusterManager::policies)
+            .map(|one| policy(one, fired))
+            .collect(),
     }
 }
 
-fn policy(policy: &ValidClusterPolicy) -> Policy {
+fn policy(policy: &ValidClusterPolicy, fired: &[FiredPolicy]) -> Policy {
     let when = match &policy.condition {
         ClusterCondition::Phase { phases, lasting } => {
             let phases: Vec<&str> = phases.iter().map(|phase| phase.as_str()).collect();
@@ -199,7 +214,14 @@ fn policy(policy: &ValidClusterPolicy) -> Policy {
         ClusterAction::Delete { notice } => format!("delete the namespace after a notice of {notice}"),
         ClusterAction::ScaleDown(_) => "scale workloads down".to_owned(),
     };
-    Policy { name: policy.name.clone(), enforces: policy.enforces, when, then }
+    let fired = fired.iter().find(|one| one.policy == policy.name && one.digest == policy.digest);
+    Policy {
+        name: policy.name.clone(),
+        enforces: policy.enforces,
+        when,
+        then,
+        fired: fired.map(|one| one.at),
+    }
 }
 
 /// Every cluster manager with its result, the one that governs first; or why nothing is known.

@@ -5,9 +5,9 @@ use coppice_api::NamespacePhase;
 use jiff::Timestamp;
 
 use super::governed::{ContestResult, Governing, NamespaceExplanation};
-use super::text::{heading, last_firing};
+use super::text::{NextText, heading, last_error, last_firing, notice, scaled_down};
 use crate::command::plan::GovernedItem;
-use crate::print::{self, ERROR, HEADING, OK, WARNING, namespace_phase_style};
+use crate::print::{self, HEADING, OK, WARNING, namespace_phase_style};
 use crate::terminal::{PLAIN, Screen};
 
 pub(super) fn write(
@@ -25,7 +25,7 @@ pub(super) fn write(
     failing(one, at, to)?;
     contest(one, to)?;
     if let Some(governing) = &one.governing {
-        policies(governing, to)?;
+        policies(governing, at, to)?;
     }
     if !one.stops.is_empty() {
         heading(to, "What stands in the way")?;
@@ -33,7 +33,10 @@ pub(super) fn write(
             writeln!(to, "  {} [{}]", stop.message, stop.reason)?;
         }
     }
-    one.last_firing.as_ref().map_or(Ok(()), |firing| last_firing(firing, one.firings, at, to))
+    if let Some(firing) = &one.last_firing {
+        last_firing(firing, one.firings, at, to)?;
+    }
+    scaled_down(&one.scaled_down, &format!("coppice wake {name}"), to)
 }
 
 fn head(one: &NamespaceExplanation, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {
@@ -116,24 +119,18 @@ fn next(one: &NamespaceExplanation, plan: &GovernedItem, at: Timestamp, to: &mut
             (false, Some(due)) => format!(" at {}", print::instant_from(due, at)),
             (false, None) => " as soon as nothing stands in the way".to_owned(),
         };
-        let policy =
-            plan.policy.as_ref().map_or_else(String::new, |policy| format!(", by policy {policy:?}"));
-        to.put("  The namespace is deleted", PLAIN)?;
-        to.put(&when, if plan.now { ERROR } else { PLAIN })?;
-        writeln!(to, "{policy}.")?;
-        writeln!(to, "  Because: {} [{}]", plan.message, plan.reason)?;
+        let step = NextText {
+            action: plan.action.as_deref().unwrap_or_default(),
+            policy: plan.policy.as_deref(),
+            when: &when,
+            now: plan.now,
+            message: &plan.message,
+            reason: &plan.reason,
+        };
+        step.write(to)?;
     }
-    if let Some(error) = &one.last_error {
-        to.put("  ", PLAIN)?;
-        to.put("The last attempt failed:", ERROR)?;
-        writeln!(to, " {error}")?;
-    }
-    if let Some(notice) = &one.notice {
-        let given = print::instant_from(notice.given_at, at);
-        let not_before = print::instant_from(notice.not_before, at);
-        writeln!(to, "  Notice: given {given}; no deletion before {not_before}")?;
-    }
-    Ok(())
+    last_error(one.last_error.as_deref(), to)?;
+    notice(one.notice.as_ref(), at, to)
 }
 
 fn failing(one: &NamespaceExplanation, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {
@@ -178,14 +175,17 @@ fn contest(one: &NamespaceExplanation, to: &mut Screen<'_>) -> Result<()> {
     Ok(())
 }
 
-fn policies(governing: &Governing, to: &mut Screen<'_>) -> Result<()> {
+fn policies(governing: &Governing, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {
     if governing.policies.is_empty() {
         return Ok(());
     }
     heading(to, "Its policies (independent of each other)")?;
     for policy in &governing.policies {
         let mode = if policy.enforces { "" } else { " (observes)" };
-        writeln!(to, "  {:?}: {}, {}{mode}", policy.name, policy.when, policy.then)?;
+        let fired = policy.fired.map_or_else(String::new, |fired| {
+            format!("; fired {}, and not again while that lasts", print::instant_from(fired, at))
+        });
+        writeln!(to, "  {:?}: {}, {}{mode}{fired}", policy.name, policy.when, policy.then)?;
     }
     Ok(())
 }

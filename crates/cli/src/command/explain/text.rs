@@ -1,7 +1,8 @@
 //! An explanation for people.
 
 use anyhow::Result;
-use coppice_api::manager::{Firing, Phase, Verdict};
+use coppice_api::ScaledWorkload;
+use coppice_api::manager::{Firing, Notice, Phase, Verdict};
 use coppice_lifecycle::{PolicyAction, PolicyCondition, TtlEnd};
 use jiff::Timestamp;
 
@@ -63,13 +64,6 @@ fn next(one: &Explanation, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {
         writeln!(to, "  Nothing: {} [{}]", item.message, item.reason)?;
         return Ok(());
     };
-    let what = match action.as_str() {
-        "delete" => "The namespace is deleted",
-        "scaleDown" => "Workloads are scaled down",
-        "webhook" => "The webhook is called",
-        "wake" => "Workloads are woken",
-        other => other,
-    };
     let when = match (item.now, item.due) {
         (true, _) => " now".to_owned(),
         (false, Some(due)) => format!(" at {}", print::instant_from(due, at)),
@@ -78,20 +72,73 @@ fn next(one: &Explanation, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {
         }
         (false, None) => " when its condition holds".to_owned(),
     };
-    let policy = item.policy.as_ref().map_or_else(String::new, |p| format!(", by policy {p:?}"));
-    to.put(&format!("  {what}"), PLAIN)?;
-    to.put(&when, if item.now { ERROR } else { PLAIN })?;
-    writeln!(to, "{policy}.")?;
-    writeln!(to, "  Because: {} [{}]", item.message, item.reason)?;
-    if let Some(error) = &one.last_error {
-        to.put("  ", PLAIN)?;
-        to.put("The last attempt failed:", ERROR)?;
-        writeln!(to, " {error}")?;
+    let step = NextText {
+        action,
+        policy: item.policy.as_deref(),
+        when: &when,
+        now: item.now,
+        message: &item.message,
+        reason: &item.reason,
+    };
+    step.write(to)?;
+    last_error(one.last_error.as_deref(), to)?;
+    notice(one.notice.as_ref(), at, to)
+}
+
+/// What will be done.
+pub(super) struct NextText<'a> {
+    pub(super) action: &'a str,
+    pub(super) policy: Option<&'a str>,
+    /// As it continues the sentence.
+    pub(super) when: &'a str,
+    pub(super) now: bool,
+    pub(super) message: &'a str,
+    pub(super) reason: &'a str,
+}
+
+impl NextText<'_> {
+    pub(super) fn write(&self, to: &mut Screen<'_>) -> Result<()> {
+        let what = match self.action {
+            "delete" => "The namespace is deleted",
+            "scaleDown" => "Workloads are scaled down",
+            "webhook" => "The webhook is called",
+            "wake" => "Workloads are woken",
+            other => other,
+        };
+        let policy = self.policy.map_or_else(String::new, |policy| format!(", by policy {policy:?}"));
+        to.put(&format!("  {what}"), PLAIN)?;
+        to.put(self.when, if self.now { ERROR } else { PLAIN })?;
+        writeln!(to, "{policy}.")?;
+        Ok(writeln!(to, "  Because: {} [{}]", self.message, self.reason)?)
     }
-    if let Some(notice) = &one.notice {
-        let given = print::instant_from(notice.given_at, at);
-        let not_before = print::instant_from(notice.not_before, at);
-        writeln!(to, "  Notice: given {given}; no deletion before {not_before}")?;
+}
+
+pub(super) fn last_error(error: Option<&str>, to: &mut Screen<'_>) -> Result<()> {
+    let Some(error) = error else { return Ok(()) };
+    to.put("  ", PLAIN)?;
+    to.put("The last attempt failed:", ERROR)?;
+    Ok(writeln!(to, " {error}")?)
+}
+
+pub(super) fn notice(notice: Option<&Notice>, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {
+    let Some(notice) = notice else { return Ok(()) };
+    let given = print::instant_from(notice.given_at, at);
+    let not_before = print::instant_from(notice.not_before, at);
+    Ok(writeln!(to, "  Notice: given {given}; no deletion before {not_before}")?)
+}
+
+/// What is scaled down, and the command that undoes it.
+pub(super) fn scaled_down(workloads: &[ScaledWorkload], undo: &str, to: &mut Screen<'_>) -> Result<()> {
+    if workloads.is_empty() {
+        return Ok(());
+    }
+    heading(to, &format!("Scaled down (`{undo}` undoes it)"))?;
+    for workload in workloads {
+        let had = workload.replicas.map_or_else(
+            || "was not suspended".to_owned(),
+            |n| format!("had {}", print::count(usize::try_from(n).unwrap_or(0), "replica")),
+        );
+        writeln!(to, "  {}/{}: {had}", workload.kind, workload.name)?;
     }
     Ok(())
 }
@@ -178,18 +225,8 @@ fn past(one: &Explanation, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {
     if let Some(firing) = &one.last_firing {
         last_firing(firing, one.firings, at, to)?;
     }
-    if !one.scaled_down.is_empty() {
-        let undo = format!("coppice wake {}/{}", one.item.namespace, one.item.manager);
-        heading(to, &format!("Scaled down (`{undo}` undoes it)"))?;
-        for workload in &one.scaled_down {
-            let had = workload.replicas.map_or_else(
-                || "was not suspended".to_owned(),
-                |n| format!("had {}", print::count(usize::try_from(n).unwrap_or(0), "replica")),
-            );
-            writeln!(to, "  {}/{}: {had}", workload.kind, workload.name)?;
-        }
-    }
-    Ok(())
+    let undo = format!("coppice wake {}/{}", one.item.namespace, one.item.manager);
+    scaled_down(&one.scaled_down, &undo, to)
 }
 
 /// A condition in one line.

@@ -9,6 +9,7 @@ use coppice_mutants::{Mutant, active};
 use coppice_quantity::Duration;
 use jiff::Timestamp;
 
+use super::wake::SCALED_DOWN_BEFORE;
 use super::{Builder, ClusterObserved, Governed, Judged, RecordPlan, RecordStep, has_fired};
 use crate::circumstances::inhibition;
 use crate::cluster::approval::{Approval, newly_due};
@@ -17,6 +18,7 @@ use crate::cluster::{ClusterAction, ClusterCondition, ValidClusterPolicy};
 use crate::condition::{Evaluation, later};
 use crate::governor::{Denied, hourly_limit};
 use crate::plan::earlier;
+use crate::record::POLICY_DIGEST;
 use crate::steps::{self, Decided, Fired, Resumed};
 
 /// What the rules say about a policy now, its notice and the budget apart.
@@ -60,6 +62,13 @@ struct Said {
     due: Option<Timestamp>,
     reason: Reason,
     message: String,
+    /// Whether its condition stands, and nothing is done by it at present.
+    paused: bool,
+}
+
+/// Whether a policy just waits for its time.
+const fn waits(considered: &Considered) -> bool {
+    matches!(considered, Considered::Says(Said { reason: Reason::TtlRunning | Reason::Watching, .. }))
 }
 
 /// What becomes of a decided step, if it is not carried out now.
@@ -70,32 +79,56 @@ enum NotNow {
 
 impl Builder<'_> {
     /// No step is under way: is there one to decide? Deleting the namespace comes first; what else is to be done to it does not
-    /// wait for that, nor that for it.
+    /// wait for that while nothing of it is decided, nor that for it.
     pub(super) fn decide(mut self, governed: &Governed<'_>) -> RecordPlan {
-        let deletion = governed.first(true, &self.status.fired);
-        if deletion.is_none() {
-            self.withdraw_notice("no policy announces it any more");
-        }
-        let other = governed.first(false, &self.status.fired);
         let (mut unchanged, mut says) = (false, None);
-        for judged in [deletion, other].into_iter().flatten() {
-            match self.consider(governed, &judged) {
+        for deletes in [true, false] {
+            let Some((judged, considered)) = self.consider_all(governed, deletes) else { continue };
+            match considered {
                 Considered::Decided => return self.decided(governed, &judged),
                 Considered::Unchanged => unchanged = true,
                 Considered::Says(said) => {
                     // What has been announced, or else what acts first.
-                    let announced = judged.policy.action.deletes() && self.status.steps.notice.is_some();
+                    let announced = deletes && self.status.steps.notice.is_some();
                     let rank = (!announced, judged.rank());
                     says = says.into_iter().chain([(rank, judged, said)]).min_by_key(|(rank, ..)| *rank);
                 }
             }
         }
         match says {
-            // For seconds after every start: what records say would be written twice.
-            _ if unchanged => RecordPlan { next_check: self.next_check, ..RecordPlan::NOTHING },
+            _ if unchanged => self.unchanged(),
             Some((_, judged, said)) => self.says(&judged, said),
             None => self.dormant(governed),
         }
+    }
+
+    /// Looks at the policies that delete the namespace, or at the others: at those that act first. One that is paused keeps no
+    /// other waiting, unless it has announced something.
+    fn consider_all<'g>(
+        &mut self,
+        governed: &Governed<'g>,
+        deletes: bool,
+    ) -> Option<(Judged<'g>, Considered)> {
+        let ranked = governed.ranked(deletes, &self.status.fired);
+        if deletes && ranked.is_empty() {
+            self.withdraw_notice("no policy announces it any more");
+        }
+        let mut paused = None;
+        for judged in ranked {
+            let considered = self.consider(governed, &judged);
+            let stays = matches!(&considered, Considered::Says(said) if said.paused);
+            let announced = deletes && self.status.steps.notice.is_some();
+            if !stays || announced {
+                return paused.filter(|_| waits(&considered)).or(Some((judged, considered)));
+            }
+            paused = paused.or(Some((judged, considered)));
+        }
+        paused
+    }
+
+    /// For seconds after every start: what records say would be written twice.
+    fn unchanged(self) -> RecordPlan {
+        RecordPlan { next_check: self.next_check, ..RecordPlan::NOTHING }
     }
 
     /// A step has just been decided.
@@ -105,7 +138,7 @@ impl Builder<'_> {
     }
 
     fn says(self, judged: &Judged<'_>, said: Said) -> RecordPlan {
-        let Said { comes_next, due, reason, message } = said;
+        let Said { comes_next, due, reason, message, paused: _ } = said;
         self.finish(comes_next.then_some((judged, due)), reason, message)
     }
 
@@ -133,17 +166,29 @@ impl Builder<'_> {
                 self.check_no_later_than(ends);
                 // Whoever observes wants to know what would be done, and when.
                 let comes_next = reason == Reason::Observing;
-                return Considered::Says(Said { comes_next, due: judged.acts_at, reason, message });
+                return Considered::Says(Said {
+                    comes_next,
+                    due: judged.acts_at,
+                    reason,
+                    message,
+                    paused: false,
+                });
             }
             Ruling::Waits(reason, message, until) => {
                 if deletes {
                     self.withdraw_notice("its policy is not due any more");
                 }
                 self.check_no_later_than(until);
-                return Considered::Says(Said { comes_next: true, due: judged.acts_at, reason, message });
+                return Considered::Says(Said {
+                    comes_next: true,
+                    due: judged.acts_at,
+                    reason,
+                    message,
+                    paused: false,
+                });
             }
             Ruling::Paused(reason, message) => {
-                return Considered::Says(Said { comes_next: true, due: None, reason, message });
+                return Considered::Says(Said { comes_next: true, due: None, reason, message, paused: true });
             }
             Ruling::Open(due) => due,
         };
@@ -168,6 +213,11 @@ impl Builder<'_> {
         ]);
         if !governed.failing.is_empty() {
             evidence.insert("failing".to_owned(), governed.failing.clone());
+        }
+        if !action.deletes() {
+            let before = self.status.steps.scaled_down.len();
+            evidence.insert(SCALED_DOWN_BEFORE.to_owned(), before.to_string());
+            evidence.insert(POLICY_DIGEST.to_owned(), judged.policy.digest.clone());
         }
         let reason = governed.reason(judged.policy);
         let decided = Decided {
@@ -217,6 +267,7 @@ impl Builder<'_> {
             Err(NotNow::GivenUp(reason, why)) => self.abandon(intent, reason, &why),
             Err(NotNow::Waits(denied)) if policy.action.deletes() => self.waits(&judged, denied),
             Err(NotNow::Waits(denied)) => {
+                self.check_no_later_than(denied.retry_at);
                 let instead = self.deletion_instead(governed, intent);
                 instead.unwrap_or_else(|builder| builder.waits(&judged, denied))
             }
@@ -224,6 +275,7 @@ impl Builder<'_> {
                 self.next_check = None;
                 let progress = progress_text(governed, &judged);
                 let mut plan = self.finish(Some((&judged, None)), Reason::InProgress, progress);
+                plan.goes_on = true;
                 if plan.step == RecordStep::Nothing {
                     let intent = Box::new(intent.clone());
                     plan.step = match &policy.action {
@@ -245,13 +297,16 @@ impl Builder<'_> {
     ) -> Result<(), NotNow> {
         let policy = judged.policy;
         let condition = condition_text(governed, policy);
+        // What is scaled down fails no more: what has begun for the health goes on.
+        let begun = intent.reason == Reason::Unhealthy.as_str() && self.has_begun(intent);
         let (verdict, message) = match self.ruling(governed, judged) {
             Ruling::Open(due) if due <= self.now => (Verdict::True, condition),
+            Ruling::Open(_) | Ruling::Waits(..) | Ruling::Paused(..) if begun => (Verdict::True, condition),
             Ruling::Open(_) => (Verdict::False, condition),
             Ruling::Waits(_, why, _) | Ruling::Paused(_, why) => (Verdict::False, why),
             Ruling::Stopped(reason, why, _) => return Err(NotNow::GivenUp(reason, why)),
         };
-        if verdict == Verdict::True && governed.reason(policy).as_str() != intent.reason {
+        if verdict == Verdict::True && !begun && governed.reason(policy).as_str() != intent.reason {
             // What was read again for it is not what the other reason needs.
             return Err(NotNow::GivenUp(Reason::NoLongerTrue, message));
         }
@@ -275,27 +330,23 @@ impl Builder<'_> {
     /// While another step waits, the namespace may be announced or deleted instead: then nobody needs that step.
     #[allow(clippy::result_large_err, reason = "the plan in the making goes on")]
     fn deletion_instead(mut self, governed: &Governed<'_>, intent: &Intent) -> Result<RecordPlan, Self> {
-        let Some(deletion) = governed.first(true, &self.status.fired) else {
-            self.withdraw_notice("no policy announces it any more");
+        self.status.steps.intent = None;
+        let Some((deletion, considered)) = self.consider_all(governed, true) else {
+            self.status.steps.intent = Some(intent.clone());
             return Err(self);
         };
-        self.status.steps.intent = None;
-        match self.consider(governed, &deletion) {
-            Considered::Decided => {
-                let decided = self.status.steps.intent.take();
-                let why = "the namespace is deleted instead";
-                steps::abandon(&mut self.status.steps, intent, why, &mut self.events);
-                self.status.steps.intent = decided;
-                Ok(self.decided(governed, &deletion))
-            }
-            Considered::Says(said) if self.status.steps.notice.is_some() => {
-                self.status.steps.intent = Some(intent.clone());
-                Ok(self.says(&deletion, said))
-            }
-            Considered::Says(_) | Considered::Unchanged => {
-                self.status.steps.intent = Some(intent.clone());
-                Err(self)
-            }
+        if let Considered::Decided = considered {
+            let decided = self.status.steps.intent.take();
+            let why = "the namespace is deleted instead";
+            steps::abandon(&mut self.status.steps, intent, why, &mut self.events);
+            self.status.steps.intent = decided;
+            return Ok(self.decided(governed, &deletion));
+        }
+        self.status.steps.intent = Some(intent.clone());
+        match considered {
+            Considered::Says(said) if self.status.steps.notice.is_some() => Ok(self.says(&deletion, said)),
+            Considered::Unchanged => Ok(self.unchanged()),
+            Considered::Says(_) | Considered::Decided => Err(self),
         }
     }
 
@@ -303,10 +354,7 @@ impl Builder<'_> {
     fn waits(mut self, judged: &Judged<'_>, denied: Denied) -> RecordPlan {
         match self.denied(judged, denied) {
             Considered::Says(said) => self.says(judged, said),
-            // For seconds after every start: what records say would be written twice.
-            Considered::Unchanged | Considered::Decided => {
-                RecordPlan { next_check: self.next_check, ..RecordPlan::NOTHING }
-            }
+            Considered::Unchanged | Considered::Decided => self.unchanged(),
         }
     }
 
@@ -323,7 +371,7 @@ impl Builder<'_> {
         let due = retry_at.filter(|_| {
             ![Reason::NotCounted, Reason::ApprovalNeeded, Reason::DeletedByAnother].contains(&reason)
         });
-        Considered::Says(Said { comes_next: true, due, reason, message })
+        Considered::Says(Said { comes_next: true, due, reason, message, paused: false })
     }
 
     fn ruling(&self, governed: &Governed<'_>, judged: &Judged<'_>) -> Ruling {
@@ -379,7 +427,7 @@ impl Builder<'_> {
     /// record when they change.
     fn counted(&self, governed: &Governed<'_>, policy: &ValidClusterPolicy) -> Option<Denied> {
         let Governed { manager, namespace, since, .. } = governed;
-        let Some(census) = self.observed.census else { return Some(self.not_counted(governed)) };
+        let Some(census) = self.observed.census else { return Some(self.not_counted(governed, policy)) };
         let left_alone = match &census.recreated {
             _ if !policy.action.deletes() => None,
             Some(recreated) => recreated.left_alone(namespace, self.now).map(|(until, message)| Denied {
@@ -387,7 +435,7 @@ impl Builder<'_> {
                 message,
                 retry_at: Some(until),
             }),
-            None => self.still(Reason::RecreatedTooOften),
+            None => self.still(Reason::RecreatedTooOften, policy),
         };
         if left_alone.is_some() {
             return left_alone;
@@ -404,7 +452,7 @@ impl Builder<'_> {
         let counts = census.counts(manager.name, namespace);
         match Approval::of(manager.spec, counts, hourly, self.now) {
             Approval::NotNeeded | Approval::Given => None,
-            Approval::NotCounted => Some(self.not_counted(governed)),
+            Approval::NotCounted => Some(self.not_counted(governed, policy)),
             Approval::Missing(_) => {
                 let message = format!(
                     "{}; more namespaces than the hourly budget were due before this spec of ClusterNamespaceManager {} had \
@@ -417,9 +465,11 @@ impl Builder<'_> {
         }
     }
 
-    /// What the record says, if it is this reason, and its time is not over.
-    fn still(&self, reason: Reason) -> Option<Denied> {
-        let next = self.record.status.next.as_ref().filter(|next| next.reason == reason.as_str())?;
+    /// What the record says of a policy, if it is this reason, and its time is not over.
+    fn still(&self, reason: Reason, policy: &ValidClusterPolicy) -> Option<Denied> {
+        let next = self.record.status.next.as_ref();
+        let next =
+            next.filter(|next| next.reason == reason.as_str() && next.policy.as_ref() == Some(&policy.name))?;
         let retry_at = next.due.unwrap_or_else(|| later(self.now, UNCOUNTED));
         (self.now < retry_at).then(|| Denied {
             reason,
@@ -429,9 +479,9 @@ impl Builder<'_> {
     }
 
     /// Counts are missing for seconds after a start. What they were in the way of before is not known to be free.
-    fn not_counted(&self, governed: &Governed<'_>) -> Denied {
-        let before = self.still(Reason::RecreatedTooOften).or_else(|| self.still(Reason::ApprovalNeeded));
-        if let Some(denied) = before {
+    fn not_counted(&self, governed: &Governed<'_>, policy: &ValidClusterPolicy) -> Denied {
+        let before = self.still(Reason::RecreatedTooOften, policy);
+        if let Some(denied) = before.or_else(|| self.still(Reason::ApprovalNeeded, policy)) {
             return denied;
         }
         let retry_at = Some(later(self.now, UNCOUNTED));

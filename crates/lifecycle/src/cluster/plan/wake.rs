@@ -3,25 +3,41 @@
 use std::collections::BTreeMap;
 
 use coppice_api::Reason;
-use coppice_api::managed_namespace::NextStep;
+use coppice_api::managed_namespace::{FiredPolicy, NextStep};
 use coppice_api::steps::{Action, Intent};
+use coppice_quantity::time::in_milliseconds;
 
 use super::{Builder, RecordPlan, RecordStep};
 use crate::facts::NamespaceFacts;
 use crate::governor::Denied;
+use crate::record;
 use crate::steps::{self, Decided};
+
+/// In the evidence of a scale-down: how many workloads were scaled down when it was decided.
+pub(super) const SCALED_DOWN_BEFORE: &str = "scaledDownBefore";
 
 impl Builder<'_> {
     /// Whether workloads get their replicas back now. Also where nobody governs the namespace any more, and where it is held:
     /// nothing is taken away by it. One that waits for its next attempt keeps nothing else waiting.
     pub(super) fn wakes(&self) -> bool {
-        match &self.status.steps.intent {
-            Some(intent) if intent.action == Action::Wake => {
-                steps::wait_for_retry(intent, self.now).is_none() || !self.asked_to_wake()
-            }
-            Some(_) => false,
-            None => self.asked_to_wake(),
+        if self.record.spec.is_err() {
+            return false;
         }
+        let asked = self.asked_to_wake();
+        let waits = |intent: &Intent| steps::wait_for_retry(intent, self.now).is_some();
+        match &self.status.steps.intent {
+            None => asked,
+            Some(intent) if intent.action == Action::Wake => !waits(intent) || !asked,
+            // Nobody waits for a scale-down that fails.
+            Some(intent) => asked && intent.action == Action::ScaleDown && waits(intent),
+        }
+    }
+
+    /// Whether a scale-down has changed workloads: more are recorded than when it was decided.
+    pub(super) fn has_begun(&self, intent: &Intent) -> bool {
+        let before = intent.evidence.get(SCALED_DOWN_BEFORE).and_then(|count| count.parse::<usize>().ok());
+        let recorded = self.status.steps.scaled_down.len();
+        intent.action == Action::ScaleDown && before.is_some_and(|before| before < recorded)
     }
 
     fn asked_to_wake(&self) -> bool {
@@ -39,6 +55,9 @@ impl Builder<'_> {
             ..NextStep::default()
         };
         if let Some(intent) = self.status.steps.intent.clone() {
+            if intent.action == Action::ScaleDown {
+                return self.wake_instead(&intent);
+            }
             if intent.uid != namespace.uid {
                 let why = format!("it was about another namespace of this name (uid {})", intent.uid);
                 return self.abandon(&intent, Reason::Replaced, &why);
@@ -66,6 +85,22 @@ impl Builder<'_> {
         self.status.steps.intent = Some(steps::intent(&self.status.steps, decided, self.now));
         self.next_check = Some(self.now);
         self.say(next)
+    }
+
+    /// A scale-down that fails is given up for those who want their workloads back: it counts as done.
+    fn wake_instead(mut self, intent: &Intent) -> RecordPlan {
+        self.next_check = Some(self.now);
+        let policies = self.observed.managers.iter().filter_map(|manager| manager.spec.ok());
+        let policies =
+            policies.filter(|spec| spec.digest() == intent.digest).flat_map(|spec| spec.policies());
+        if let Some(policy) = policies.into_iter().find(|policy| policy.name == intent.policy) {
+            let (policy, digest) = (policy.name.clone(), policy.digest.clone());
+            let fired = FiredPolicy { policy, digest, at: in_milliseconds(self.now) };
+            record::remember_fired(&mut self.status.fired, fired);
+        }
+        let why = "its workloads are to be woken";
+        let message = steps::abandon(&mut self.status.steps, intent, why, &mut self.events);
+        self.waiting(Reason::NoLongerTrue, message)
     }
 
     /// A wake-up that failed waits for its next attempt.

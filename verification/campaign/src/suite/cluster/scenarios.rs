@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use coppice_sim::scenario::objects::{
     approve, change_cluster_manager, change_config, change_record, cluster_manager, config,
-    delete_cluster_manager, exists, namespace, namespace_record, pod, pod_phase, record_of,
+    delete_cluster_manager, deployment, exists, namespace, namespace_record, pod, pod_phase, record_of,
 };
 use coppice_sim::scenario::{Scenario, ScriptStep};
 use coppice_sim::server::{Request, Server};
@@ -24,6 +24,7 @@ pub(super) fn all() -> Vec<Scenario> {
         held(),
         extended(),
         suspended(),
+        scaled_down(),
         contested(),
         unselected(),
         manager_gone(),
@@ -272,6 +273,49 @@ fn extended() -> Scenario {
         change_record("ci-mine", &json!({ "extendUntil": { "at": "2026-01-02T00:00:00Z" } }))
     })];
     scenario.ends = vec!["ci-mine: there, Ok TtlRunning", "ci: governs 1, due 0, Reconciled"];
+    scenario
+}
+
+fn scaled_down() -> Scenario {
+    let mut scenario = scenario(
+        "cluster-scaled-down",
+        "of two namespaces the workloads are scaled down; one is deleted later, and in the other a user wakes them",
+    );
+    let sleep =
+        json!({ "name": "sleep", "when": { "ttl": { "after": "20s" } }, "then": { "scaleDown": {} } });
+    let mut sleep_and_end = ci("Enforce", "150s", "5s");
+    let mut sleep_alone = ci("Enforce", "10h", "0s");
+    sleep_alone["selector"]["names"] = json!(["dev"]);
+    sleep_alone["policies"] = json!([sleep]);
+    if let Some(policies) = sleep_and_end["policies"].as_array_mut() {
+        policies.push(sleep);
+    }
+    scenario.setup.extend([
+        namespace("ci-app"),
+        deployment("ci-app", "front", 2),
+        deployment("ci-app", "back", 1),
+        namespace("dev"),
+        deployment("dev", "web", 3),
+        cluster_manager("ci", &sleep_and_end),
+        cluster_manager("dev", &sleep_alone),
+    ]);
+    scenario.script = vec![
+        ScriptStep::at(40, |server| {
+            change_record("dev", &json!({ "wake": record_of(server, "dev")["status"]["firings"] }))
+        })
+        .once(|server| {
+            let status = &record_of(server, "dev")["status"];
+            status["firings"].as_i64() >= Some(1) && status["intent"].is_null()
+        }),
+    ];
+    // Also where faults delay it, nothing is deleted before it is scaled down.
+    scenario.lasts = Duration::from_secs(200);
+    scenario.ends = vec![
+        "ci-app: gone, deleted 1x",
+        "dev: there, Ok Dormant, web 3 scaled 2x",
+        "ci: governs 0, due 0, Reconciled",
+        "dev: governs 1, due 0, Reconciled",
+    ];
     scenario
 }
 

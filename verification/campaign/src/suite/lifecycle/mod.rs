@@ -9,6 +9,7 @@ use coppice_sim::Operator;
 
 pub(super) use self::oracle::end;
 pub(super) use self::oracle::evidence::matches;
+pub(super) use self::oracle::firings::scalings;
 pub use self::oracle::rule;
 pub use self::scenarios::wrong_input;
 use super::Suite;

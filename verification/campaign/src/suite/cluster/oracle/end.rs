@@ -6,7 +6,7 @@ use coppice_sim::run::RunRecord;
 use coppice_sim::server::Verb;
 use serde_json::{Value, json};
 
-use crate::oracle::{EndState, STEPS};
+use crate::oracle::{EndState, STEPS, scaled};
 
 /// The end in words: a line for each namespace of the scenario, one for each cluster manager, one for the deletions.
 pub(in crate::suite) fn lines(end: &EndState) -> Vec<String> {
@@ -24,6 +24,12 @@ pub(in crate::suite) fn lines(end: &EndState) -> Vec<String> {
             let phase = record["phase"].as_str().map(|phase| format!("{phase} ")).unwrap_or_default();
             format!("{phase}{}", text(&record["next"][0]))
         }));
+        let workloads = format!("deployments {name}/");
+        for (place, workload) in &end.objects {
+            let Some(short) = place.strip_prefix(&workloads) else { continue };
+            let times = end.effects.get(&format!("scale {name}/{short}")).copied().unwrap_or(0);
+            said.push(format!("{short} {} scaled {times}x", workload["replicas"]));
+        }
         lines.push(format!("{name}: {}", said.join(", ")));
     }
     for (place, manager) in &end.objects {
@@ -48,6 +54,9 @@ pub(in crate::suite) fn end_state(record: &RunRecord<'_>) -> EndState {
         if record.is_own(change) && kind == "namespaces" && change.verb == Verb::Delete {
             *effects.entry(format!("delete {}", change.name())).or_default() += 1;
         }
+        if record.is_own(change) && scaled(change).is_some() {
+            *effects.entry(format!("scale {}/{}", change.namespace(), change.name())).or_default() += 1;
+        }
     }
     EndState { objects, effects }
 }
@@ -57,6 +66,7 @@ fn mask(kind: &str, object: &Value) -> Option<Value> {
     let status = &object["status"];
     match kind {
         "namespaces" => Some(json!({ "phase": status["phase"] })),
+        "deployments" => Some(json!({ "replicas": object["spec"]["replicas"] })),
         "managednamespaces" => Some(json!({
             "spec": object["spec"], "manager": status["manager"]["name"], "phase": status["phase"],
             "next": [status["next"]["reason"], status["next"]["action"]], "firings": status["firings"],
@@ -74,7 +84,7 @@ fn mask(kind: &str, object: &Value) -> Option<Value> {
     }
 }
 
-/// What the operator did that cannot be repeated: deletions, by the number of the namespace, and what was recorded of them.
+/// What the operator did that cannot be repeated: deletions and changes of workloads, by the number of the namespace, and what was recorded of them.
 pub(in crate::suite) fn effects(record: &RunRecord<'_>) -> Vec<String> {
     let mut known: Vec<&str> = Vec::new();
     let mut number = |uid| {
@@ -89,6 +99,7 @@ pub(in crate::suite) fn effects(record: &RunRecord<'_>) -> Vec<String> {
             object.as_deref().map_or(Value::Null, |object| object["status"]["lastFiring"].clone())
         };
         match (&*change.kind.plural, change.verb) {
+            _ if scaled(change).is_some() => effects.push(format!("scale {}", number(&*change.uid))),
             ("namespaces", Verb::Delete) => effects.push(format!("delete {}", number(&*change.uid))),
             ("managednamespaces", _) if firing(&change.before) != firing(&change.after) => {
                 let firing = firing(&change.after);

@@ -1,6 +1,7 @@
 //! Whether a cluster manager asked for a deletion when it was sent, judged more simply than the operator does.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use coppice_sim::run::RunRecord;
@@ -11,8 +12,8 @@ use super::rule::{GOVERNED, HELD, OBSERVES, RECREATED, SUSPENDED, TTL};
 use super::{approved, health};
 use crate::oracle::notice::{self, RESOLUTION, span};
 use crate::oracle::rule::{ONCE, REQUESTED};
-use crate::oracle::{Broken, DestructiveStep, Findings, History, instant};
-use crate::suite::lifecycle::matches;
+use crate::oracle::{Broken, DestructiveAction, DestructiveStep, Findings, HONOURED, History, instant};
+use crate::suite::lifecycle::{matches, scalings};
 
 /// A decision may rest on what was read so long before its request is sent: two seconds (H3), and what it takes to send it.
 const READ: Duration = Duration::from_millis(2200);
@@ -25,24 +26,22 @@ pub(super) fn check(
     steps: &[DestructiveStep<'_>],
     found: &mut Findings,
 ) {
-    // Deletions are all that a cluster manager does, and a record goes with its namespace.
-    for record in history.all("managednamespaces").flatten().filter_map(|(_, record)| record.as_deref()) {
-        if record["status"]["firings"].as_i64() > Some(1) {
-            found.add(ONCE, &format!("{} was deleted more than once", record["metadata"]["namespace"]));
-        }
-    }
-    for (n, step) in steps.iter().enumerate() {
+    fired_once(history, found);
+    scalings("managednamespaces", record, history, found);
+    let deletions: Vec<_> = steps.iter().filter(|step| step.action == DestructiveAction::Delete).collect();
+    for (n, step) in deletions.iter().enumerate() {
         // Runs are shorter than a day. What was deleted a moment ago may not be known to every cache.
         let known = step.done.sent.saturating_sub(LATE);
         let same =
-            |before: &&DestructiveStep<'_>| before.namespace == step.namespace && before.done.sent < known;
-        let before = steps[..n].iter().filter(same).count();
+            |before: &&&DestructiveStep<'_>| before.namespace == step.namespace && before.done.sent < known;
+        let before = deletions[..n].iter().filter(same).count();
         if before >= 3 {
             found.add(RECREATED, &format!("{}, which was deleted {before} times before", step.what()));
         }
     }
     for step in steps {
-        let revisions = history.revisions_between(step.done.sent.saturating_sub(READ), step.done.sent);
+        let age = if step.action == DestructiveAction::Delete { READ } else { HONOURED };
+        let revisions = history.revisions_between(step.done.sent.saturating_sub(age), step.done.sent);
         let mut last = found.require(REQUESTED, false, || "no cluster manager governs it".to_owned());
         for revision in revisions {
             last = justified(record, history, step, revision, found);
@@ -52,6 +51,33 @@ pub(super) fn check(
         }
         if let Err((rule, why)) = last {
             found.add(rule, &format!("{}, but {why}", step.what()));
+        }
+    }
+}
+
+/// A namespace is deleted once by its record, which goes with it. A policy that does something else does it once, until its
+/// condition has been false in between: in these scenarios, unless a user extends or rearms, or another manager governs.
+fn fired_once(history: &History, found: &mut Findings) {
+    for versions in history.all("managednamespaces") {
+        let mut fired = BTreeMap::new();
+        let mut last = &Value::Null;
+        for record in versions.iter().filter_map(|(_, record)| record.as_deref()) {
+            let (spec, status) = (&record["spec"], &record["status"]);
+            let firing = &status["lastFiring"];
+            if firing["id"] == *last || firing["id"].is_null() {
+                continue;
+            }
+            last = &firing["id"];
+            let deletes = firing["action"] == "delete";
+            let policy = if deletes { "deletion".to_owned() } else { firing["policy"].to_string() };
+            let asked = (!deletes).then(|| {
+                [&status["manager"]["uid"], &spec["extendUntil"], &spec["rearm"]].map(Value::to_string)
+            });
+            let uid = record["metadata"]["uid"].to_string();
+            if fired.insert((uid, policy.clone()), asked.clone()) == Some(asked) {
+                let namespace = &record["metadata"]["namespace"];
+                found.add(ONCE, &format!("{policy} of {namespace} was carried out once more"));
+            }
         }
     }
 }
@@ -108,14 +134,16 @@ fn justified(
     let acts = spec["mode"] == "Enforce" && policy["mode"] != "Observe";
     found.require(OBSERVES, acts, || "its policy only observes".to_owned())?;
     let phases = policy["when"]["phase"]["in"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let by_ttl = phases.iter().any(|phase| phase == "Stale");
+    let policy_ttl = &policy["when"]["ttl"]["after"];
+    let by_ttl = policy_ttl.is_string() || phases.iter().any(|phase| phase == "Stale");
+    let ttl = if policy_ttl.is_string() { policy_ttl } else { &spec["ttl"]["after"] };
     if !by_ttl {
         health::check(history, step, (&spec["health"], revision), found)?;
     }
     let namespace = history.at("namespaces", "", step.namespace, revision);
     let created =
         namespace.and_then(|n| instant(&n["metadata"]["creationTimestamp"])).unwrap_or(Timestamp::MAX);
-    let own = created.saturating_add(span(&spec["ttl"]["after"])).unwrap_or(Timestamp::MAX);
+    let own = created.saturating_add(span(ttl)).unwrap_or(Timestamp::MAX);
     let due = instant(&user["extendUntil"]["at"]).map_or(own, |extended| own.max(extended));
     found.require(TTL, !by_ttl || now >= due, || format!("its time ends at {due}, and it was {now}"))?;
     settled(history, step, (manager, revision), found)?;

@@ -10,17 +10,22 @@ use crate::oracle::rule::ONCE;
 use crate::oracle::{Findings, History, scaled};
 
 pub(super) fn check(record: &RunRecord<'_>, history: &History, found: &mut Findings) {
-    scalings(record, history, found);
+    scalings("namespacemanagers", record, history, found);
     firings(history, found);
 }
 
-/// A workload goes down once for each firing, is remembered before, and comes back to what it was.
-fn scalings(record: &RunRecord<'_>, history: &History, found: &mut Findings) {
+/// A workload goes down once for each firing, is remembered before by an object of this kind, and comes back to what it was.
+pub(in crate::suite) fn scalings(
+    kind: &str,
+    record: &RunRecord<'_>,
+    history: &History,
+    found: &mut Findings,
+) {
     let mut scale_downs: BTreeMap<(String, &str, &str), u32> = BTreeMap::new();
     for change in record.changes.iter().filter(|change| record.is_own(change)) {
         let Some((before, after)) = scaled(change) else { continue };
         let (namespace, name) = (change.namespace(), change.name());
-        let managers = history.list("namespacemanagers", namespace, change.revision - 1);
+        let managers = history.list(kind, namespace, change.revision - 1);
         let mut all =
             managers.iter().flat_map(|m| m["status"]["scaledDown"].as_array().into_iter().flatten());
         let Some(recorded) = all.find(|workload| workload["uid"].as_str() == Some(&*change.uid)) else {

@@ -2,7 +2,7 @@
 
 pub(in crate::suite) mod end;
 pub(super) mod evidence;
-mod firings;
+pub(super) mod firings;
 mod justified;
 pub mod rule;
 
