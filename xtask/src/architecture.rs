@@ -99,7 +99,17 @@ const LAYERS: [Layer; 21] = [
         ],
     ),
     layer("coppice-plane", &[]),
-    layer("xtask", &["coppice-api", "coppice-cli", "coppice-lifecycle", "coppice-plane"]),
+    layer(
+        "xtask",
+        &[
+            "coppice-api",
+            "coppice-cli",
+            "coppice-controllers",
+            "coppice-lifecycle",
+            "coppice-plane",
+            "coppice-runtime",
+        ],
+    ),
     // What checks the rest, in verification/, from here on.
     // To be copied: what a controller may use.
     layer(

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
 use crate::manifests::{self, Components, Install, components};
+use crate::monitoring::ALERTS;
 use crate::yaml;
 
 const CHART: &str = "charts/coppice";
@@ -20,7 +21,7 @@ const TOOL: [&str; 4] = [
     "/metadata/annotations/helm.sh~1hook-delete-policy",
 ];
 /// Values that must be refused, each for one reason.
-const BAD: [&str; 15] = [
+const BAD: [&str; 16] = [
     "replicas=two",
     "replicas=-1",
     "replica=2",
@@ -30,6 +31,7 @@ const BAD: [&str; 15] = [
     "crds.enabled=true",
     "logFormat=xml",
     "serviceMonitor.interval=30",
+    "prometheusRule.enabled=maybe",
     "networkPolicy.metricsFrom=any",
     "rbac.aggregateToEdit=maybe",
     "wakeOnUninstall.wait=600",
@@ -39,6 +41,7 @@ const BAD: [&str; 15] = [
 ];
 /// Every option switched on.
 const EVERYTHING: &str = "replicas=3,networkPolicy.enabled=true,serviceMonitor.enabled=true,serviceMonitor.labels.a=b,\
+    prometheusRule.enabled=true,prometheusRule.labels.a=b,\
     webhooks.caConfigMap=authorities,concurrency=4,log=info,priorityClassName=high,podLabels.team=platform,podAnnotations.a=b,\
     nodeSelector.a=b,tolerations[0].operator=Exists,imagePullSecrets[0].name=pull,rbac.aggregateToEdit=true,\
     networkPolicy.metricsFrom[0].ipBlock.cidr=10.0.0.0/8,networkPolicy.probesFrom[0].ipBlock.cidr=10.1.0.0/16,wakeOnUninstall.wait=1h5m30s,\
@@ -54,7 +57,10 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
         findings.extend(passed(&helm, bad)?);
     }
     findings.extend(helm.failure("helm lint with every option", &["lint", "--strict", "--set", EVERYTHING])?);
-    findings.extend(options(&helm.template(&["--set", EVERYTHING])?));
+    let everything = helm.template(&["--set", EVERYTHING])?;
+    findings.extend(options(&everything));
+    let alerts = std::fs::read_to_string(root.join(ALERTS)).with_context(|| format!("read {ALERTS}"))?;
+    findings.extend(rules(&everything, &serde_yaml::from_str(&alerts).context(ALERTS)?));
     findings.extend(elsewhere(&helm.template(&["--namespace", "platform"])?));
     if !helm
         .template(&["--set", "crds.install=false"])?
@@ -71,6 +77,13 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
         }
     }
     Ok(findings)
+}
+
+/// The chart's `PrometheusRule` has the alerts as they are, and the labels that were asked for.
+fn rules(rendered: &[Value], alerts: &Value) -> Option<String> {
+    let rule = rendered.iter().find(|object| name(object) == "PrometheusRule coppice");
+    let right = rule.is_some_and(|rule| rule["spec"] == *alerts && rule["metadata"]["labels"]["a"] == "b");
+    (!right).then(|| format!("the PrometheusRule of the chart does not have what {ALERTS} has"))
 }
 
 /// By default the chart installs what `deploy/install.yaml` does; with a component's switch also what its file does.
@@ -420,5 +433,15 @@ sample:
     fn options_without_effect_and_strange_namespaces_are_found() {
         assert_eq!(options(&expected()).len(), 8);
         assert!(!elsewhere(&expected()).is_empty());
+    }
+
+    #[test]
+    fn a_rule_that_is_not_the_alert_of_deploy_is_found() {
+        let alerts = json!({"groups": [{"name": "coppice", "rules": [{"alert": "A"}]}]});
+        let mut rule = json!({"kind": "PrometheusRule", "metadata": {"name": "coppice", "labels": {"a": "b"}}, "spec": alerts});
+        assert_eq!(rules(std::slice::from_ref(&rule), &alerts), None);
+        rule["spec"]["groups"][0]["rules"][0]["alert"] = json!("B");
+        assert!(rules(&[rule], &alerts).is_some());
+        assert!(rules(&[], &alerts).is_some());
     }
 }

@@ -9,6 +9,7 @@ mod generate;
 mod hazards;
 mod health;
 mod manifests;
+mod monitoring;
 mod pages;
 mod reasons;
 mod report;
@@ -52,6 +53,8 @@ enum Action {
     CheckHazards,
     /// Paths, links and names of the code that pages name are there.
     CheckPages,
+    /// Alerts, dashboard, runbooks and the configuration of kube-state-metrics name what there is.
+    CheckMonitoring,
 }
 
 fn main() -> ExitCode {
@@ -89,6 +92,9 @@ fn act(action: Action) -> Result<bool> {
     }
     if all || matches!(action, Action::CheckPages) {
         report.add("pages", pages::check(&root)?);
+    }
+    if all || matches!(action, Action::CheckMonitoring) {
+        report.add("monitoring", monitoring::check(&root)?);
     }
     if all || matches!(action, Action::CheckGenerated) {
         report.add("generated files", generate::check(&root)?);

@@ -217,7 +217,8 @@ impl Names<'_> {
     /// Metrics are registered without the prefix that all of them have, and without their unit.
     fn is_metric(&self, name: &str) -> bool {
         let stem = name.strip_prefix("coppice_");
-        let stem = stem.map(|stem| stem.trim_end_matches("_seconds").trim_end_matches("_total"));
+        let stem = stem.map(|stem| stem.trim_end_matches("_total"));
+        let stem = stem.map(|stem| stem.trim_end_matches("_seconds").trim_end_matches("_bytes"));
         stem.is_some_and(|stem| self.symbols.is_word(stem))
     }
 }

@@ -3,14 +3,15 @@
 use coppice_api::Reason;
 use coppice_api::manager::NextStep;
 use coppice_api::reason::Place;
-use coppice_runtime::metrics::Metrics;
+use coppice_api::steps::Action;
+use coppice_runtime::metrics::{Metrics, Registrar};
 use jiff::SignedDuration;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Unit;
 
 /// What the controllers measure. Clones share it.
 #[derive(Clone, Debug)]
@@ -27,36 +28,44 @@ pub struct LifecycleMetrics {
     breaker_open: Family<BySource, Gauge>,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByPhase {
     phase: &'static str,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByAction {
     action: &'static str,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByFiring {
     action: &'static str,
     result: &'static str,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByReason {
     reason: &'static str,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct BySource {
     source: &'static str,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByResult {
     result: &'static str,
 }
+
+/// How the steps of policies end.
+const ENDS: [(Action, Reason); 4] = [
+    (Action::Delete, Reason::NamespaceDeleted),
+    (Action::ScaleDown, Reason::ScaledDown),
+    (Action::Webhook, Reason::WebhookDelivered),
+    (Action::Webhook, Reason::WebhookGivenUp),
+];
 
 /// Up to a day: a step can be blocked for long before it is done.
 fn lateness() -> Histogram {
@@ -83,26 +92,57 @@ impl LifecycleMetrics {
             breaker_open: Family::default(),
         };
         metrics.register(|registry| this.register(registry));
+        if !metrics.is_described() {
+            this.begin();
+        }
         this
     }
 
+    /// These series exist from the start, so that a rate sees the first of each.
+    fn begin(&self) {
+        for (action, result) in ENDS {
+            let (action, result) = (action.as_str(), result.as_str());
+            let _ = self.firings.get_or_create(&ByFiring { action, result });
+        }
+        for result in ["delivered", "failed"] {
+            let _ = self.webhook_attempts.get_or_create(&ByResult { result });
+        }
+        let reasons = Reason::GROUPS.iter().flat_map(|(_, reasons)| *reasons);
+        for reason in reasons.filter(|reason| reason.places().contains(&Place::Blocked)) {
+            let _ = self.blocked.get_or_create(&ByReason { reason: reason.as_str() });
+        }
+    }
+
     /// Names and help texts: they are part of the interface, dashboards and alerts depend on them.
-    fn register(&self, to: &mut Registry) {
-        to.register("managers", "Managers, by phase", self.managers.clone());
+    fn register(&self, to: &mut Registrar<'_>) {
+        to.register(
+            "managers",
+            "NamespaceManagers by phase, counted once a minute by every replica",
+            self.managers.clone(),
+        );
         let governed = self.managed_namespaces.clone();
-        to.register("managed_namespaces", "Namespaces that a cluster manager governs, by phase", governed);
+        to.register("managed_namespaces", "Namespaces that a cluster manager governs, by the phase of their ManagedNamespace, counted once a minute by every replica", governed);
         let deleted = self.deleted_namespaces.clone();
-        to.register("deleted_namespaces", "Records of deletions of namespaces, by phase", deleted);
-        to.register("firings", "Steps of policies that fired, by how they ended", self.firings.clone());
-        let help = "How long after it was due a step was done";
+        to.register("deleted_namespaces", "Records of deletions (DeletedNamespaces) by phase, `Pending` if only decided, counted once a minute by every replica", deleted);
+        to.register(
+            "firings",
+            "Steps that ended: `NamespaceDeleted`, `ScaledDown`, `WebhookDelivered` or `WebhookGivenUp`",
+            self.firings.clone(),
+        );
+        let help = "How long after it was due a step of a `ttl` was done, time spent waiting for budget, holds or receivers included";
         to.register_with_unit("firing_lateness", help, Unit::Seconds, self.firing_lateness.clone());
-        to.register("blocked", "Steps that were held back, by reason", self.blocked.clone());
-        to.register("webhook_attempts", "Attempts to deliver a webhook", self.webhook_attempts.clone());
-        let help = "Destructive steps that the governor has reserved in the last hour";
+        to.register("blocked", "Managers and governed namespaces that became blocked, scale-downs that cannot be remembered (`TooManyWorkloads`), reservations that were refused (also `GovernorUnavailable`), and reconciles of a status that another version wrote (`UnsupportedStatus`), by reason", self.blocked.clone());
+        to.register(
+            "webhook_attempts",
+            "Attempts to deliver a webhook: `delivered` or `failed`",
+            self.webhook_attempts.clone(),
+        );
+        let help = "Steps reserved in the last hour, by the leader, once a minute";
         to.register("governor_reserved_last_hour", help, self.governor_reserved.clone());
-        let help = "Destructive steps that the governor allows in an hour";
+        let help =
+            "Steps that the budget allows in an hour, by the leader, once a minute; 0 without CoppiceConfig";
         to.register("governor_limit_per_hour", help, self.governor_limit.clone());
-        let help = "Whether this source keeps the breaker open, which stops every destructive step: 1 or 0";
+        let help = "1 while this source keeps the breaker open, by every replica: the resource whose list collapsed, or `spec` (`paused`)";
         to.register("breaker_open", help, self.breaker_open.clone());
     }
 
@@ -208,20 +248,40 @@ mod tests {
             "coppice_breaker_open{source=\"jobs\"} 0",
             "coppice_breaker_open{source=\"other\"} 0",
             "coppice_breaker_open{source=\"spec\"} 0",
-            "# HELP coppice_managers Managers, by phase.",
-            "# HELP coppice_managed_namespaces Namespaces that a cluster manager governs, by phase.",
-            "# HELP coppice_deleted_namespaces Records of deletions of namespaces, by phase.",
-            "# HELP coppice_firings Steps of policies that fired, by how they ended.",
-            "# HELP coppice_firing_lateness_seconds How long after it was due a step was done.",
-            "# HELP coppice_blocked Steps that were held back, by reason.",
-            "# HELP coppice_webhook_attempts Attempts to deliver a webhook.",
-            "# HELP coppice_governor_reserved_last_hour Destructive steps that the governor has reserved in the last hour.",
-            "# HELP coppice_governor_limit_per_hour Destructive steps that the governor allows in an hour.",
+            "# HELP coppice_managers NamespaceManagers by phase, counted once a minute by every replica.",
+            "# HELP coppice_managed_namespaces Namespaces that a cluster manager governs, by the phase of their ManagedNamespace, counted once a minute by every replica.",
+            "# HELP coppice_deleted_namespaces Records of deletions (DeletedNamespaces) by phase, `Pending` if only decided, counted once a minute by every replica.",
+            "# HELP coppice_firings Steps that ended: `NamespaceDeleted`, `ScaledDown`, `WebhookDelivered` or `WebhookGivenUp`.",
+            "# HELP coppice_firing_lateness_seconds How long after it was due a step of a `ttl` was done, time spent waiting for budget, holds or receivers included.",
+            "# HELP coppice_blocked Managers and governed namespaces that became blocked, scale-downs that cannot be remembered (`TooManyWorkloads`), reservations that were refused (also `GovernorUnavailable`), and reconciles of a status that another version wrote (`UnsupportedStatus`), by reason.",
+            "# HELP coppice_webhook_attempts Attempts to deliver a webhook: `delivered` or `failed`.",
+            "# HELP coppice_governor_reserved_last_hour Steps reserved in the last hour, by the leader, once a minute.",
+            "# HELP coppice_governor_limit_per_hour Steps that the budget allows in an hour, by the leader, once a minute; 0 without CoppiceConfig.",
         ] {
             assert!(text.lines().any(|l| l == line), "{line} is missing in\n{text}");
         }
         metrics.breaker_open(&["jobs", "pods"], Some("secrets"), true);
         assert!(registry.encode().contains("coppice_breaker_open{source=\"other\"} 1"));
+    }
+
+    #[test]
+    fn what_alerts_count_is_there_before_the_first_time() {
+        let registry = Metrics::new("test");
+        let _metrics = LifecycleMetrics::new(&registry);
+        let text = registry.encode();
+        for line in [
+            "coppice_firings_total{action=\"webhook\",result=\"WebhookGivenUp\"} 0",
+            "coppice_webhook_attempts_total{result=\"failed\"} 0",
+            "coppice_blocked_total{reason=\"BudgetSpent\"} 0",
+            "coppice_blocked_total{reason=\"UnsupportedStatus\"} 0",
+            "coppice_events_total{result=\"error\"} 0",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} is missing in\n{text}");
+        }
+        let known: Vec<Reason> = Reason::GROUPS.iter().flat_map(|(_, reasons)| reasons.to_vec()).collect();
+        let ends = known.into_iter().filter(|reason| reason.places().contains(&Place::Firings));
+        let missing: Vec<Reason> = ends.filter(|reason| !ENDS.iter().any(|(_, end)| end == reason)).collect();
+        assert_eq!(missing, [], "every reason that is counted as an end of a step");
     }
 
     #[test]

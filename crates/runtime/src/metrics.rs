@@ -5,6 +5,8 @@
 //! runtime itself measures; others [register](Metrics::register) theirs.
 
 mod dynamic_family;
+mod memory;
+mod registrar;
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,6 +23,8 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 pub use self::dynamic_family::{DynamicFamily, DynamicLabel, MAX_VALUES, NoLabels, OTHER};
+use self::memory::Memory;
+pub use self::registrar::{Describe, Registrar};
 use crate::queue::{Depths, QueueObserver, ReconcileResult, RunOutcome};
 
 /// The media type of [`Metrics::encode`].
@@ -31,45 +35,46 @@ pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; chars
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
     families: Families,
+    described: bool,
 }
 
 type Seconds = Gauge<f64, AtomicU64>;
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByController {
     controller: &'static str,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByOutcome {
     controller: &'static str,
     outcome: &'static str,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByKind {
     kind: &'static str,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByRestart {
     kind: &'static str,
     reason: &'static str,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByUnreadable {
     kind: &'static str,
     reason: &'static str,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByResult {
     result: &'static str,
 }
 
 /// The labels of a request to the API server.
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub struct ApiRequest {
     /// `reads` or `writes`.
     pub client: &'static str,
@@ -81,7 +86,7 @@ pub struct ApiRequest {
     pub code: &'static str,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByCall {
     client: &'static str,
     verb: &'static str,
@@ -141,32 +146,29 @@ impl Default for Families {
 
 impl Families {
     /// Names and help texts: they are part of the interface, dashboards and alerts depend on them.
-    fn register(&self, to: &mut Registry) {
-        to.register(
-            "leader",
-            "Whether this replica writes: 1 while it holds the lease, else 0",
-            self.leader.clone(),
-        );
+    fn register(&self, to: &mut Registrar<'_>) {
+        to.register("leader", "1 while this replica holds the Lease, else 0", self.leader.clone());
         self.register_work(to);
         self.register_inputs(to);
         self.register_effects(to);
     }
 
-    fn register_work(&self, to: &mut Registry) {
-        to.register("reconciles", "Looks at an object, by how they ended", self.reconciles.clone());
-        let help = "How long a look at an object took";
+    fn register_work(&self, to: &mut Registrar<'_>) {
+        to.register("reconciles", "Reconciles of an object, by how they ended: `done`, `later` (due at an instant), `retry` (failed) or `panic`", self.reconciles.clone());
+        let help = "How long a reconcile took";
         to.register_with_unit("reconcile_duration", help, Unit::Seconds, self.reconcile_duration.clone());
-        let help = "Looks at an object that ended in a panic: each one is a bug";
+        let help = "Reconciles that ended in a panic: each one is a bug";
         to.register("reconcile_panics", help, self.reconcile_panics.clone());
         to.register("queue_depth", "Objects that wait for their turn", self.queue_depth.clone());
         to.register("queue_due", "Objects that wait for an instant", self.queue_due.clone());
-        to.register("queue_running", "Objects that are being looked at", self.queue_running.clone());
+        to.register("queue_running", "Objects that are being reconciled", self.queue_running.clone());
     }
 
-    fn register_inputs(&self, to: &mut Registry) {
-        let help = "Whether the kind was listed completely since the start: 1 or 0";
+    fn register_inputs(&self, to: &mut Registrar<'_>) {
+        let help = "1 after the kind has been listed completely since the start, else 0";
         to.register("watch_synced", help, self.watch_synced.clone());
-        let help = "When the watch last showed a sign of life, as seconds since the epoch";
+        let help =
+            "When the watch last received an event or bookmark, or ended in order, in seconds since 1970";
         to.register_with_unit(
             "watch_last_activity_timestamp",
             help,
@@ -175,40 +177,74 @@ impl Families {
         );
         to.register(
             "watch_restarts",
-            "Watches that were started again, by cause",
+            "Watches that were started again, by cause: `expired`, `stale` (listed again), `forbidden` or `error`",
             self.watch_restarts.clone(),
         );
         to.register("watch_objects", "Objects in the cache", self.watch_objects.clone());
-        let help = "Objects that cannot be understood: what is in their namespaces is unknown, by why";
+        let help = "Objects in the cache that cannot be understood (`Undecodable`, `TooLarge`): the contents of their namespaces are unknown, and conditions that look at them wait. The log names the first of each namespace";
         to.register("watch_objects_unreadable", help, self.watch_unreadable.clone());
-        let help = "Requests to the API server, by what came of them";
+        let help = "Requests to the API server. `client` is `reads` or `writes`, `code` the HTTP status, `timeout` or `error`";
         to.register("api_requests", help, self.api_requests.clone());
-        let help = "How long the API server took to answer; for watches, until the answer began";
+        let help = "How long the API server took to answer; of a watch until the answer began";
         to.register_with_unit("api_request_duration", help, Unit::Seconds, self.api_request_duration.clone());
-        let help = "By how much the API server's clock is ahead of this machine's; negative if behind";
+        let help = "The API server's clock minus this machine's";
         to.register_with_unit("clock_skew", help, Unit::Seconds, self.clock_skew.clone());
     }
 
-    fn register_effects(&self, to: &mut Registry) {
-        to.register("events", "Kubernetes Events written, by result", self.events.clone());
-        to.register("status_writes", "Writes of a status, by result", self.status_writes.clone());
+    fn register_effects(&self, to: &mut Registrar<'_>) {
+        to.register(
+            "events",
+            "Kubernetes Events written: `ok`, or `error` (also dropped ones)",
+            self.events.clone(),
+        );
+        to.register(
+            "status_writes",
+            "Writes of a status: `ok`, or `error` (also lost races)",
+            self.status_writes.clone(),
+        );
     }
 }
 
 impl Metrics {
     /// A registry of its own, everything at zero. `version` is that of the running program.
     pub fn new(version: &str) -> Self {
+        let this = Self::with(version, false);
+        // These series exist from the start, so that a rate sees the first failure.
+        for result in [OK, ERROR] {
+            let _ = this.families.events.get_or_create(&ByResult { result });
+            let _ = this.families.status_writes.get_or_create(&ByResult { result });
+        }
+        this
+    }
+
+    /// A registry in which each metric has a series from the start, whose labels are empty: [`encode`](Self::encode) then
+    /// shows every name, type, label and help text that there is.
+    pub fn described() -> Self {
+        Self::with("", true)
+    }
+
+    /// Whether this registry is there to be [described](Self::described), not to count.
+    pub fn is_described(&self) -> bool {
+        self.described
+    }
+
+    fn with(version: &str, described: bool) -> Self {
         let families = Families::default();
-        let mut registry = Registry::with_prefix("coppice");
-        let info = Info::new([("version", version.to_owned())]);
-        registry.register("build", "The running version of Coppice", info);
-        families.register(&mut registry);
-        Self { registry: Arc::new(Mutex::new(registry)), families }
+        let registry = Arc::new(Mutex::new(Registry::with_prefix("coppice")));
+        let this = Self { registry, families, described };
+        this.register(|to| {
+            let info = Info::new([("version", version.to_owned())]);
+            to.register("build", "The running version", info);
+            this.families.register(to);
+            to.register_collector(Memory::new(described));
+        });
+        this
     }
 
     /// Registers further metrics, once for each registry; `coppice_` is put before their names.
-    pub fn register(&self, register: impl FnOnce(&mut Registry)) {
-        register(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner));
+    pub fn register(&self, register: impl FnOnce(&mut Registrar<'_>)) {
+        let mut registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        register(&mut Registrar::new(&mut registry, self.described));
     }
 
     /// Everything, as `OpenMetrics` text ([`MEDIA_TYPE`]).
@@ -240,6 +276,9 @@ impl Metrics {
     /// The kind is being listed for the first time, and nothing is known of it yet.
     pub fn watch_unsynced(&self, kind: &'static str) {
         self.families.watch_synced.get_or_create(&ByKind { kind }).set(0);
+        for reason in RESTARTS {
+            let _ = self.families.watch_restarts.get_or_create(&ByRestart { kind, reason });
+        }
     }
 
     /// The kind is not watched any more: nothing is said about it, so that no alert waits for its next sign of life.
@@ -247,6 +286,9 @@ impl Metrics {
         self.families.watch_synced.remove(&ByKind { kind });
         self.families.watch_last_activity.remove(&ByKind { kind });
         self.families.watch_objects.remove(&ByKind { kind });
+        for reason in RESTARTS {
+            self.families.watch_restarts.remove(&ByRestart { kind, reason });
+        }
         for reason in [Reason::Undecodable, Reason::TooLarge] {
             self.families.watch_unreadable.remove(&ByUnreadable { kind, reason: reason.as_str() });
         }
@@ -298,13 +340,17 @@ impl Metrics {
     }
 }
 
+/// Why watches are started again.
+const RESTARTS: [&str; 4] = ["expired", "stale", "forbidden", "error"];
 const DONE: &str = "done";
 const LATER: &str = "later";
 const RETRY: &str = "retry";
 const PANIC: &str = "panic";
+const OK: &str = "ok";
+const ERROR: &str = "error";
 
 fn result(ok: bool) -> &'static str {
-    if ok { "ok" } else { "error" }
+    if ok { OK } else { ERROR }
 }
 
 fn whole(count: impl TryInto<i64>) -> i64 {

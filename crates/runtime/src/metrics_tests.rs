@@ -57,6 +57,7 @@ fn every_metric_has_its_name_and_value() {
         "coppice_watch_synced{kind=\"jobs\"} 0",
         "coppice_watch_last_activity_timestamp_seconds{kind=\"pods\"} 1767225600.0",
         "coppice_watch_restarts_total{kind=\"pods\",reason=\"expired\"} 1",
+        "coppice_watch_restarts_total{kind=\"jobs\",reason=\"forbidden\"} 0",
         "coppice_watch_objects{kind=\"pods\"} 7",
         "coppice_watch_objects_unreadable{kind=\"pods\",reason=\"TooLarge\"} 2",
         "coppice_api_requests_total{client=\"reads\",verb=\"list\",resource=\"pods\",code=\"200\"} 1",
@@ -89,6 +90,23 @@ fn names_follow_the_conventions_of_prometheus() {
 fn registries_are_apart() {
     let (one, other) = (Metrics::new("1"), Metrics::new("1"));
     one.clone().event_written(true);
-    assert!(one.encode().contains("coppice_events_total{"));
-    assert!(!other.encode().contains("coppice_events_total{"));
+    assert!(one.encode().contains("coppice_events_total{result=\"ok\"} 1\n"));
+    assert!(other.encode().contains("coppice_events_total{result=\"ok\"} 0\n"));
+}
+
+#[test]
+fn a_described_registry_shows_every_family_with_its_labels() {
+    let shown = everything().encode();
+    let described = Metrics::described().encode();
+    let help = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| line.starts_with("# ")).map(str::to_owned).collect()
+    };
+    let missing: Vec<_> = help(&shown).into_iter().filter(|line| !help(&described).contains(line)).collect();
+    assert_eq!(missing, [""; 0], "in\n{described}");
+    for line in [
+        "coppice_api_requests_total{client=\"\",verb=\"\",resource=\"\",code=\"\"} 0",
+        "coppice_reconcile_duration_seconds_count{controller=\"\"} 0",
+    ] {
+        assert!(described.lines().any(|l| l == line), "{line} is missing in\n{described}");
+    }
 }

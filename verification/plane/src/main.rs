@@ -23,6 +23,9 @@ enum Action {
         /// Build Helm instead, and print its path.
         #[arg(long)]
         helm: bool,
+        /// Build promtool instead, and print its path.
+        #[arg(long, conflicts_with = "helm")]
+        promtool: bool,
     },
     /// Run a control plane until Ctrl-C.
     Start {
@@ -50,8 +53,9 @@ fn main() -> ExitCode {
 
 fn act(action: Action) -> Result<()> {
     match action {
-        Action::Build { helm: true } => println!("{}", coppice_plane::helm()?.display()),
-        Action::Build { helm: false } => println!("{}", Binaries::locate()?.dir().display()),
+        Action::Build { helm: true, .. } => println!("{}", coppice_plane::helm()?.display()),
+        Action::Build { promtool: true, .. } => println!("{}", coppice_plane::promtool()?.display()),
+        Action::Build { .. } => println!("{}", Binaries::locate()?.dir().display()),
         Action::Start { dir, audit, fsync } => {
             // Before the signals are caught, so that Ctrl-C ends a long build.
             let binaries = Some(Binaries::locate()?.dir().to_owned());

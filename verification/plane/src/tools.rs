@@ -33,12 +33,14 @@ struct Tool {
     /// Folder of the Go module below `tools/`.
     module: &'static str,
     package: &'static str,
+    /// Build tags, separated by commas.
+    tags: &'static str,
     /// Shown while it builds: with cold caches on two cores.
     takes: &'static str,
 }
 
 const fn tool(name: &'static str, module: &'static str, package: &'static str, takes: &'static str) -> Tool {
-    Tool { name, module, package, takes }
+    Tool { name, module, package, tags: "", takes }
 }
 
 /// Everything that a plane runs. The API server comes first of its module: the others reuse most of what it compiled.
@@ -52,6 +54,12 @@ const PLANE: [Tool; 6] = [
 ];
 
 const HELM: [Tool; 1] = [tool("helm", "helm", "helm.sh/helm/v4/cmd/helm", "about 1 minute")];
+
+/// Without the discovery of targets at cloud providers, which is more than half of it.
+const PROMTOOL: [Tool; 1] = [Tool {
+    tags: "remove_all_sd",
+    ..tool("promtool", "promtool", "github.com/prometheus/prometheus/cmd/promtool", "2 to 3 minutes")
+}];
 
 /// A folder with the six binaries of a plane: etcd, the four of Kubernetes, and KWOK.
 #[derive(Clone, Debug)]
@@ -92,11 +100,21 @@ impl Binaries {
 
 /// The Helm binary for checks of the chart: from `COPPICE_PLANE_BIN` if it is there, else built once into the cache.
 pub fn helm() -> Result<PathBuf> {
+    single(&HELM)
+}
+
+/// Prometheus's `promtool` for tests of alert rules: from `COPPICE_PLANE_BIN` if it is there, else built once into the cache.
+pub fn promtool() -> Result<PathBuf> {
+    single(&PROMTOOL)
+}
+
+fn single(tool: &[Tool; 1]) -> Result<PathBuf> {
+    let name = tool[0].name;
     let ready =
-        env::var_os(BIN_VARIABLE).map(|dir| PathBuf::from(dir).join("helm")).filter(|path| path.is_file());
+        env::var_os(BIN_VARIABLE).map(|dir| PathBuf::from(dir).join(name)).filter(|path| path.is_file());
     match ready {
         Some(path) => Ok(path),
-        None => Ok(cached(&HELM)?.join("helm")),
+        None => Ok(cached(tool)?.join(name)),
     }
 }
 
@@ -129,7 +147,7 @@ fn build(source: &Path, tools: &[Tool], dir: &Path) -> Result<()> {
         eprintln!("building {} ({} of {}, takes {}) ...", tool.name, index + 1, tools.len(), tool.takes);
         let module = source.join(tool.module);
         let output = go(&module)
-            .args(["build", "-ldflags", &linker_flags(source, tool)?, "-o"])
+            .args(["build", "-tags", tool.tags, "-ldflags", &linker_flags(source, tool)?, "-o"])
             .arg(partial.join(tool.name))
             .arg(tool.package)
             .output()
@@ -169,6 +187,9 @@ fn key(source: &Path, tools: &[Tool], go: &str) -> Result<String> {
     let mut last = "";
     for tool in tools {
         hash.update(format!("{} {} {}\n", tool.name, tool.package, linker_flags(source, tool)?));
+        if !tool.tags.is_empty() {
+            hash.update(format!("tags {}\n", tool.tags));
+        }
         if tool.module != last {
             hash.update(read(&source.join(tool.module).join("go.mod"))?);
             hash.update(read(&source.join(tool.module).join("go.sum"))?);

@@ -132,7 +132,8 @@ fn of_two_operators_one_acts_and_the_other_takes_over() -> Test {
         test_cluster.deleted("one", &uid).await?;
         ensure!(!leads(&second).await, "two leaders");
         let fired = async |operator: &Operator| -> anyhow::Result<bool> {
-            Ok(operator.http("/metrics").await?.contains("coppice_firings_total{action=\"delete\""))
+            let series = "coppice_firings_total{action=\"delete\",result=\"NamespaceDeleted\"}";
+            Ok(operator.metric(series).await?.is_some_and(|count| count > 0.0))
         };
         let counted = async || fired(&first).await.ok()?.then_some(());
         test_cluster.until("the leader has counted it", counted).await.with_context(|| first.last_lines())?;

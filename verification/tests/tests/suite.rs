@@ -4,6 +4,7 @@
 //! A new file here is a module of this program, or it does not run.
 
 mod access_control;
+mod alerts;
 mod breaker;
 mod cli;
 mod clock;

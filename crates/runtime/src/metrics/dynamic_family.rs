@@ -5,8 +5,13 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use prometheus_client::encoding::{EncodeLabel as _, EncodeLabelSet, LabelSetEncoder};
+use prometheus_client::encoding::{
+    EncodeLabel as _, EncodeLabelSet, EncodeMetric, LabelSetEncoder, MetricEncoder,
+};
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::{MetricType, TypedMetric};
+
+use super::Describe;
 
 /// How many values of the label have series of their own.
 pub const MAX_VALUES: usize = 64;
@@ -49,11 +54,6 @@ impl<S: Clone + Eq + Hash, M: Default> DynamicFamily<S, M> {
         Self { label, family: Family::default(), series: Arc::default() }
     }
 
-    /// What is registered, by [`Metrics::register`](super::Metrics::register).
-    pub fn family(&self) -> Family<(DynamicLabel, S), M> {
-        self.family.clone()
-    }
-
     /// Counts something of a value. What is of [`OTHER`] is of several values: add to it rather than set it.
     pub fn with(&self, value: &str, others: S, count: impl FnOnce(&M)) {
         let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,6 +86,34 @@ impl<S: Clone + Eq + Hash, M: Default> DynamicFamily<S, M> {
     }
 }
 
+impl<S, M> EncodeMetric for DynamicFamily<S, M>
+where
+    S: EncodeLabelSet + Clone + Eq + Hash,
+    M: EncodeMetric + TypedMetric,
+{
+    fn encode(&self, encoder: MetricEncoder<'_>) -> Result<(), fmt::Error> {
+        self.family.encode(encoder)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        self.family.metric_type()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.family.is_empty()
+    }
+}
+
+impl<S, M> Describe for DynamicFamily<S, M>
+where
+    S: EncodeLabelSet + Clone + Default + Eq + Hash + fmt::Debug + Send + Sync + 'static,
+    M: EncodeMetric + TypedMetric + Default + fmt::Debug + Send + Sync + 'static,
+{
+    fn describe(&self) {
+        self.with("", S::default(), |_| {});
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use prometheus_client::metrics::counter::Counter;
@@ -93,7 +121,7 @@ mod tests {
     use super::*;
     use crate::metrics::Metrics;
 
-    #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+    #[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
     struct ByAction {
         action: &'static str,
     }
@@ -109,10 +137,10 @@ mod tests {
 
     fn registered<S>(label: &'static str) -> (DynamicFamily<S, Counter>, Metrics)
     where
-        S: EncodeLabelSet + Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static,
+        S: EncodeLabelSet + Clone + Default + Eq + Hash + fmt::Debug + Send + Sync + 'static,
     {
         let (family, metrics) = (DynamicFamily::new(label), Metrics::new("test"));
-        metrics.register(|registry| registry.register("tries", "Tries", family.family()));
+        metrics.register(|registry| registry.register("tries", "Tries", family.clone()));
         (family, metrics)
     }
 
@@ -133,6 +161,13 @@ mod tests {
             count.inc();
         });
         assert_eq!(shown(&metrics), [a[1], quote], "it begins at zero");
+    }
+
+    #[test]
+    fn a_described_registry_shows_its_labels() {
+        let (tries, metrics) = (DynamicFamily::<ByAction, Counter>::new("manager"), Metrics::described());
+        metrics.register(|registry| registry.register("tries", "Tries", tries));
+        assert_eq!(shown(&metrics), [r#"{manager="",action=""} 0"#]);
     }
 
     proptest::proptest! {
