@@ -208,6 +208,10 @@ reasons! {
         JobNotSeen: [Verdict, NextStep, Ready], nothing;
         /// A source of facts has not been listed since the operator started.
         NotSynced: [Verdict, NextStep, Accepted, Ready, Blocked], "See the operator's `/readyz?verbose`.";
+        /// A cluster manager names an annotation with which the namespaces have not been listed since. What it selects, or
+        /// when that expires, is not known until they are, which takes seconds; nothing is done by it before.
+        AnnotationsNotRead: [NextStep, Ready],
+            "If it stays so for a minute, see the operator's `/readyz?verbose`: it cannot list namespaces.";
         /// Nothing has been heard of a source of facts for 90 s.
         Stale: [Verdict, NextStep, Accepted, Ready, Blocked], "Look at the API server and the network.";
         /// The API server refuses the operator a source of facts.

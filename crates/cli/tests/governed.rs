@@ -104,9 +104,10 @@ fn mistakes_in_cluster_managers_and_records_are_reported() {
                    {selector: {exclude: [a]}}\n---\napiVersion: coppice.dev/v1alpha1\nkind: ManagedNamespace\nmetadata: {name: \
                    coppice, namespace: shop}\nspec: {hold: {until: tomorrow}}\n";
     let bad = run("coppice plan -f -", objects).err;
-    for expected in
-        ["spec.selector: select by names or labels", "spec.hold.until: write an instant with its zone"]
-    {
+    for expected in [
+        "spec.selector: select by names, labels, annotations or anyOf",
+        "spec.hold.until: write an instant with its zone",
+    ] {
         assert!(bad.contains(expected), "{expected} is not in\n{bad}");
     }
     let twice = format!("{}\n---\n{}", governed(), governed());
@@ -202,7 +203,10 @@ fn preview_counts_what_is_only_observed_today_when_it_will_be_done() {
 #[test]
 fn preview_takes_cluster_managers_alone_and_checks_them() {
     let ran = preview("", "bad", "{selector: {exclude: [a]}, ttl: {after: 0s}}");
-    assert!(ran.code == 1 && ran.err.contains("spec.selector: select by names or labels"), "{ran:?}");
+    assert!(
+        ran.code == 1 && ran.err.contains("spec.selector: select by names, labels, annotations or anyOf"),
+        "{ran:?}"
+    );
     assert!(ran.err.contains("spec.ttl.after: "), "{ran:?}");
     let ran = run("coppice preview -f -", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n");
     assert!(ran.code == 1 && ran.err.contains("give what describes the cluster with --from"), "{ran:?}");

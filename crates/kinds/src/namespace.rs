@@ -1,6 +1,6 @@
 //! Namespaces.
 
-use coppice_lifecycle::facts::NamespaceFacts;
+use coppice_lifecycle::facts::{Annotations, NamespaceFacts};
 use coppice_runtime::decode::{BoundedLabels, ObjectRef, Unreadable};
 use coppice_runtime::kind::{Kind, LenientTime, is_later};
 use jiff::Timestamp;
@@ -55,6 +55,7 @@ impl Kind for Namespaces {
             return Err(Unreadable::too_large(meta.name, "labels"));
         };
         Ok(NamespaceFacts {
+            annotations: Annotations::default(),
             terminating: meta.deletion_timestamp.is_some() || &*wire.status.phase == "Terminating",
             name: meta.name.into(),
             uid: meta.uid.into(),

@@ -210,8 +210,8 @@ fn what_a_switch_makes_due_beyond_the_hourly_budget_waits_for_approval() -> Test
 
 /// Specs of cluster managers that the API server refuses, and a part of the sentence with which it does.
 const REFUSED: &[(&str, &str)] = &[
-    ("{selector: {}}", "select by names or labels"),
-    ("{selector: {exclude: [a]}}", "select by names or labels"),
+    ("{selector: {}}", "select by names, labels, annotations or anyOf"),
+    ("{selector: {exclude: [a]}}", "select by names, labels, annotations or anyOf"),
     ("{selector: {names: []}}", "should have at least 1 items"),
     ("{selector: {names: ['Ci_*']}}", "anything else would select nothing"),
     ("{selector: {names: [a], labels: {}}}", "an empty selector is not accepted"),

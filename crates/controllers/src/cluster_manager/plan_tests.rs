@@ -131,7 +131,7 @@ fn one_that_cannot_be_understood_says_so() {
     let (status, said) = written(&observation(broken, 0)).unwrap();
     assert_eq!(said, "Accepted False InvalidSpec, Ready False InvalidSpec");
     let message = &status.conditions[0].message;
-    assert!(message.contains("select by names or labels"), "{message}");
+    assert!(message.contains("select by names, labels, annotations or anyOf"), "{message}");
     let unreadable = manager(&json!({"selector": {"names": ["a"]}}), &json!({"namespaces": 3}));
     assert!(written(&observation(unreadable, 3)).is_none(), "the status of another version is left as it is");
 }

@@ -76,7 +76,7 @@ pub struct Counted<'a> {
 }
 
 /// Counts. The order of the managers does not matter; that of the namespaces decides which of them are shown. None if a
-/// manager cannot be understood: then it is not known who governs what. So many namespaces have managers of their own.
+/// manager cannot be understood, or names an annotation that was not read: then it is not known who governs what. So many namespaces have managers of their own.
 pub fn census<'a>(
     namespaces: impl IntoIterator<Item = Counted<'a>>,
     managers: &[ClusterManagerFacts<'_>],
@@ -99,7 +99,8 @@ pub fn census<'a>(
     }
     // One that is being deleted is nobody's any more.
     for counted in namespaces.into_iter().filter(|counted| !counted.namespace.terminating) {
-        let contest = contest(managers.iter().copied(), counted.namespace).ok()?;
+        let contest =
+            contest(managers.iter().copied(), counted.namespace).ok().filter(|known| known.complete)?;
         let Some(winner) = contest.winner else { continue };
         for (loser, _) in &contest.losers {
             let counts = census.managers.entry(loser.name.to_owned()).or_default();

@@ -11,6 +11,7 @@ pub mod recreated;
 pub mod selection;
 mod valid_health;
 mod valid_manager;
+mod valid_selector;
 
 pub use plan::{ClusterObserved, HealthFacts, RecordFacts, RecordPlan, RecordStep, plan};
 pub use selection::ClusterManagerFacts;
@@ -18,3 +19,4 @@ pub use valid_health::ValidHealth;
 pub use valid_manager::{
     ClusterAction, ClusterCondition, InvalidClusterManager, ValidClusterManager, ValidClusterPolicy,
 };
+pub use valid_selector::{InvalidSelector, Place, SelectorParts, ValidSelector};

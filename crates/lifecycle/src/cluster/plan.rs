@@ -135,7 +135,10 @@ pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
     };
     let manager = match contest(observed.managers.iter().copied(), namespace) {
         Ok(contest) => contest.winner,
-        Err(unknown) => return builder.not_known(Reason::InvalidSpec, unknown.to_string()),
+        Err(unknown) if unknown.reason() == Reason::AnnotationsNotRead => {
+            return builder.unreliable(unknown.reason(), unknown.to_string());
+        }
+        Err(unknown) => return builder.not_known(unknown.reason(), unknown.to_string()),
     };
     let Some(manager) = manager else { return builder.not_governed() };
     let since = builder.governed_by(&manager);

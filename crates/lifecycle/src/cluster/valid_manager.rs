@@ -1,6 +1,5 @@
 //! What a cluster manager asks for, checked once where it is read: the planner has no arm for what cannot be.
 
-use coppice_api::Selector;
 use coppice_api::cluster_manager::{
     Approval, ClusterNamespaceManagerSpec, ClusterPolicy, ClusterThen, ClusterWhen, Mode, PhaseCondition,
     PolicyPhase,
@@ -10,6 +9,7 @@ use coppice_quantity::Duration;
 use serde::Deserialize;
 
 use super::valid_health::ValidHealth;
+use super::valid_selector::{InvalidSelector, ValidSelector};
 use crate::digest;
 
 /// The spec of a cluster manager, validated, with its digest.
@@ -24,12 +24,8 @@ pub struct ValidClusterManager {
     pub approval: Option<Approval>,
     /// Of several that select a namespace, the highest comes first.
     pub priority: i32,
-    /// Globs, one of which must match the name; none: any name.
-    pub names: Option<Vec<String>>,
-    /// Globs, none of which may match the name.
-    pub exclude: Vec<String>,
-    /// The labels of the namespace; none: any.
-    pub labels: Option<Selector>,
+    /// Which namespaces it is about.
+    pub selector: ValidSelector,
     /// Nothing is done to a namespace that it has not governed for so long.
     pub settle: Duration,
     /// When namespaces become stale, from their creation on.
@@ -105,12 +101,9 @@ impl ClusterAction {
 /// What is wrong with a spec, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidClusterManager {
-    /// The selector selects by nothing.
-    #[error("selector: select by names or labels; to mean every namespace, write names: [\"*\"]")]
-    SelectsByNothing,
-    /// A part of the selector is empty.
-    #[error("selector.{0} is empty: leave it out, or write at least one entry")]
-    EmptyPart(&'static str),
+    /// Something about the selector is wrong.
+    #[error("selector{0}")]
+    Selector(#[from] InvalidSelector),
     /// Every namespace would expire at once.
     #[error("ttl.after must be at least 1s")]
     ZeroTtl,
@@ -173,19 +166,7 @@ impl TryFrom<ClusterNamespaceManagerSpec> for ValidClusterManager {
             health,
             policies,
         } = spec;
-        let (names, exclude, labels) = (selector.names, selector.exclude, selector.labels);
-        if names.is_none() && labels.is_none() {
-            return Err(InvalidClusterManager::SelectsByNothing);
-        }
-        let empty = |part: &Option<Vec<String>>| part.as_ref().is_some_and(Vec::is_empty);
-        let parts = [
-            ("names", empty(&names)),
-            ("exclude", empty(&exclude)),
-            ("labels", labels.as_ref().is_some_and(Selector::is_empty)),
-        ];
-        if let Some((part, _)) = parts.into_iter().find(|(_, empty)| *empty) {
-            return Err(InvalidClusterManager::EmptyPart(part));
-        }
+        let selector = ValidSelector::try_from(selector)?;
         if settle.is_zero() {
             return Err(InvalidClusterManager::ZeroSettle);
         }
@@ -201,15 +182,12 @@ impl TryFrom<ClusterNamespaceManagerSpec> for ValidClusterManager {
             }
             valid.push(valid_policy(policy, mode, health.is_some())?);
         }
-        let exclude = exclude.unwrap_or_default();
         Ok(Self {
             mode,
             suspend,
             approval,
             priority,
-            names,
-            exclude,
-            labels,
+            selector,
             settle,
             ttl,
             health,

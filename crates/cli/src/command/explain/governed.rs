@@ -6,7 +6,7 @@ use coppice_api::health::FailingObject;
 use coppice_api::managed_namespace::{Extension, GoverningManager, RecordHold};
 use coppice_api::manager::{Firing, Notice};
 use coppice_lifecycle::cluster::ClusterAction;
-use coppice_lifecycle::cluster::selection::{Candidate, Criterion, selects};
+use coppice_lifecycle::cluster::selection::{Candidate, Criterion, Selection, selects};
 use coppice_lifecycle::cluster::{ClusterCondition, ValidClusterManager, ValidClusterPolicy};
 use coppice_lifecycle::governor;
 use coppice_quantity::Duration;
@@ -253,8 +253,9 @@ fn not_selected(snapshot: &LifecycleSnapshot, manager: &ClusterManager, namespac
         (_, Err(why), _) => left_out(why),
         (_, Ok(_), None) => left_out("the namespace could not be read"),
         (_, Ok(spec), Some(facts)) => match selects(spec, facts) {
-            Err(mismatch) => contestant(name, ContestResult::NotSelected, mismatch.to_string()),
-            Ok(()) => left_out("it selects the namespace"),
+            Selection::Not(mismatch) => contestant(name, ContestResult::NotSelected, mismatch.to_string()),
+            Selection::Selected => left_out("it selects the namespace"),
+            Selection::Unknown(not_read) => left_out(&not_read.to_string()),
         },
     }
 }
