@@ -142,6 +142,11 @@ impl ValidClusterManager {
         &self.enforcing_digest
     }
 
+    /// The annotations of namespaces that it names: what it decides rests on these being read.
+    pub fn annotation_keys(&self) -> impl Iterator<Item = &str> {
+        self.selector.annotation_keys()
+    }
+
     /// Whether its policies may act.
     pub fn enforces(&self) -> bool {
         self.mode == Mode::Enforce
