@@ -224,6 +224,12 @@ pub struct NamespaceTtl {
     /// becomes stale up to one second late.
     #[schemars(schema_with = "schema::positive_duration")]
     pub after: Duration,
+    /// The key of an annotation by which whoever creates a namespace gives it a time of its own, such as `2h`: instead of
+    /// `after`, and shorter or longer. Without the annotation, or where its value is no duration, it is `after`. Default:
+    /// none, since whoever may annotate a namespace could keep it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::annotation_key")]
+    pub from_annotation: Option<String>,
 }
 
 /// A condition and the action that follows.

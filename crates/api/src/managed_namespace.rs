@@ -136,7 +136,8 @@ pub struct ManagedNamespaceStatus {
     /// What has been decided, announced and done.
     #[serde(flatten)]
     pub steps: Steps,
-    /// `Ready`: what the namespace rests on is known, and nothing is failing.
+    /// `Ready`: what the namespace rests on is known, and nothing is failing. `TtlUnderstood`, where the cluster manager takes
+    /// the ttl from an annotation: the namespace has none, or one that is a duration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,

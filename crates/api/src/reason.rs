@@ -37,13 +37,15 @@ pub enum Place {
     Approved,
     /// Whether the budget is sufficient for a cluster manager.
     Budget,
+    /// Whether the annotation by which a namespace has a ttl is understood.
+    Ttl,
     /// The operator's log.
     Log,
 }
 
 impl Place {
     /// Every place, in the order of the page.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Verdict,
         Self::NextStep,
         Self::Accepted,
@@ -59,6 +61,7 @@ impl Place {
         Self::Settings,
         Self::Approved,
         Self::Budget,
+        Self::Ttl,
         Self::Log,
     ];
 
@@ -80,6 +83,7 @@ impl Place {
             Self::Settings => "settings",
             Self::Approved => "Approved",
             Self::Budget => "BudgetSufficient",
+            Self::Ttl => "TtlUnderstood",
             Self::Log => "log",
         }
     }
@@ -111,6 +115,7 @@ impl Place {
             Self::Settings => "the reason of the condition `Ready` of CoppiceConfig",
             Self::Approved => "the reason of the condition `Approved` of a ClusterNamespaceManager",
             Self::Budget => "the reason of the condition `BudgetSufficient` of a ClusterNamespaceManager",
+            Self::Ttl => "the reason of the condition `TtlUnderstood` of a ManagedNamespace",
             Self::Log => "the operator's log, at `warn` or `error`",
         }
     }
@@ -236,6 +241,14 @@ reasons! {
         Watching: [NextStep], nothing;
         /// The cluster manager or its policy observes: it shows what it would do, and does nothing.
         Observing: [NextStep], "To let it act, set `mode` to `Enforce`.";
+        /// The ttl is that of the namespace's annotation, which `spec.ttl.fromAnnotation` of the cluster manager names.
+        TtlByAnnotation: [Ttl], nothing;
+        /// The namespace does not have the annotation that `spec.ttl.fromAnnotation` of the cluster manager names: the ttl is
+        /// `spec.ttl.after`.
+        TtlByManager: [Ttl], nothing;
+        /// The namespace's annotation that `spec.ttl.fromAnnotation` of the cluster manager names is no duration: the ttl is
+        /// `spec.ttl.after`.
+        TtlNotUnderstood: [Ttl], "Write the annotation as the message says, or remove it.";
         /// No cluster manager selects the namespace.
         NotGoverned: [NextStep], nothing;
         /// The `ManagedNamespaces` of some governed namespaces do not show yet that this manager governs them, as it is now.

@@ -66,6 +66,51 @@ fn explain_of_a_namespace_that_nobody_governs_says_which_part_of_each_selector_f
     assert!(ran.out.contains(why), "{}", ran.out);
 }
 
+/// A namespace with an annotation, and this cluster manager.
+fn annotated(spec: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Namespace\nmetadata: {{name: ci-7, uid: u-7, creationTimestamp: '2026-03-01T12:00:00Z', \
+         annotations: {{example.org/ttl: 1d, example.org/ci: 'yes'}}}}\n---\napiVersion: coppice.dev/v1alpha1\n\
+         kind: ClusterNamespaceManager\nmetadata: {{name: ci, uid: c-1, generation: 1}}\nspec: {spec}\n"
+    )
+}
+
+#[test]
+fn explain_names_what_of_annotations_and_alternatives_failed() {
+    for (selector, expected) in [
+        (
+            "{annotations: [{key: example.org/ci, value: 'no'}]}",
+            "ci does not select it: spec.selector.annotations asks for example.org/ci: \"no\", and its annotation has \
+             another value",
+        ),
+        (
+            "{anyOf: [{names: [shop]}, {labels: {matchLabels: {a: b}}}]}",
+            "ci does not select it: none of spec.selector.anyOf holds: none of anyOf[0].names matches its name; \
+             anyOf[1].labels does not match its labels",
+        ),
+        ("{annotations: [{key: example.org/ci, value: 'yes'}]}", "ci governs it"),
+    ] {
+        let ran = run("coppice explain ci-7 -f -", &annotated(&format!("{{selector: {selector}}}")));
+        assert!(ran.out.contains(expected), "{selector}: {}", ran.all());
+    }
+}
+
+#[test]
+fn explain_says_where_a_ttl_comes_from() {
+    for (key, expected) in [
+        ("example.org/ttl", "1d after its creation (by its annotation example.org/ttl)"),
+        ("example.org/none", "2h after its creation (it has no annotation example.org/none)"),
+        (
+            "example.org/ci",
+            "2h after its creation (its annotation example.org/ci is not understood: \"yes\" is not a duration: write numbers",
+        ),
+    ] {
+        let spec = format!("{{selector: {{names: [ci-7]}}, ttl: {{after: 2h, fromAnnotation: {key}}}}}");
+        let ran = run("coppice explain ci-7 -f -", &annotated(&spec));
+        assert!(ran.out.contains(expected), "{key}: {}", ran.all());
+    }
+}
+
 #[test]
 fn explain_shows_both_sources_where_both_are() {
     let manager = "---\napiVersion: coppice.dev/v1alpha1\nkind: NamespaceManager\nmetadata: {name: own, namespace: ci-1}\nspec: {policies: [{name: p, when: {ttl: {after: 9h}}, then: {delete: {}}}]}\n";

@@ -287,7 +287,7 @@ fn a_field_that_this_version_does_not_know_is_refused() {
     for spec in [
         "{selector: {names: ['*'], namespaces: [a]}}",
         "{selector: {names: ['*']}, supersede: {}}",
-        "{selector: {names: ['*']}, ttl: {after: 1h, fromAnnotation: a}}",
+        "{selector: {names: ['*']}, ttl: {after: 1h, from: a}}",
         "{selector: {names: ['*']}, ttl: {after: 1h}, policies: [{name: a, when: {phase: {in: [Stale]}, idle: {}}, then: {delete: {}}}]}",
     ] {
         let decoded = serde_yaml::from_str::<ValidClusterManager>(spec);

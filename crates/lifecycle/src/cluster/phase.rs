@@ -65,17 +65,17 @@ pub enum Pause {
     Unknown,
 }
 
-/// The phase of a namespace that a cluster manager governs, by what is recorded of its health under that manager. It does
-/// not expire before `extended`.
+/// The phase of a namespace that a cluster manager governs, by its [time to live](super::ttl_of) and by what is recorded of
+/// its health under that manager. It does not expire before `extended`.
 pub fn phase(
     manager: &ValidClusterManager,
-    namespace: &NamespaceFacts,
+    (namespace, ttl): (&NamespaceFacts, Option<Duration>),
     extended: Option<Timestamp>,
     status: Option<&ManagedNamespaceStatus>,
     now: Timestamp,
 ) -> PhaseFinding {
     // Creation times are cut to whole seconds: a namespace may be almost a second younger than it looks.
-    let own = manager.ttl.map(|ttl| later(later(namespace.created, ttl), Duration::from_secs(1)));
+    let own = ttl.map(|ttl| later(later(namespace.created, ttl), Duration::from_secs(1)));
     let extended = extended.filter(|_| !active(Mutant::ExtensionIgnored));
     let expires_at = own.map(|own| extended.map_or(own, |extended| own.max(extended)));
     let health = status.filter(|_| manager.health.is_some()).and_then(HealthFinding::recorded);

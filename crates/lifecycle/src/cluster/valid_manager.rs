@@ -1,15 +1,17 @@
 //! What a cluster manager asks for, checked once where it is read: the planner has no arm for what cannot be.
 
 use coppice_api::cluster_manager::{
-    Approval, ClusterNamespaceManagerSpec, ClusterPolicy, ClusterThen, ClusterWhen, Mode, PhaseCondition,
-    PolicyPhase,
+    Approval, ClusterNamespaceManagerSpec, ClusterPolicy, ClusterThen, ClusterWhen, Mode, NamespaceTtl,
+    PhaseCondition, PolicyPhase,
 };
 use coppice_api::steps::Action;
 use coppice_quantity::Duration;
 use serde::Deserialize;
 
+use super::ttl::ValidTtl;
 use super::valid_health::ValidHealth;
 use super::valid_selector::{InvalidSelector, ValidSelector};
+use crate::annotations::is_annotation_key;
 use crate::digest;
 
 /// The spec of a cluster manager, validated, with its digest.
@@ -29,7 +31,7 @@ pub struct ValidClusterManager {
     /// Nothing is done to a namespace that it has not governed for so long.
     pub settle: Duration,
     /// When namespaces become stale, from their creation on.
-    pub ttl: Option<Duration>,
+    pub ttl: Option<ValidTtl>,
     /// When they are unstable, failing and failed; none: their workloads are not looked at.
     pub health: Option<ValidHealth>,
     policies: Vec<ValidClusterPolicy>,
@@ -107,6 +109,9 @@ pub enum InvalidClusterManager {
     /// Every namespace would expire at once.
     #[error("ttl.after must be at least 1s")]
     ZeroTtl,
+    /// What names the annotation of a ttl is no key.
+    #[error("ttl.fromAnnotation is {0:?}: write an annotation's key, such as example.com/ttl")]
+    TtlAnnotation(String),
     /// What a mistake selects would be acted upon at once.
     #[error("settle must be at least 1s")]
     ZeroSettle,
@@ -144,7 +149,8 @@ impl ValidClusterManager {
 
     /// The annotations of namespaces that it names: what it decides rests on these being read.
     pub fn annotation_keys(&self) -> impl Iterator<Item = &str> {
-        self.selector.annotation_keys()
+        let of_ttl = self.ttl.as_ref().and_then(|ttl| ttl.from_annotation.as_deref());
+        self.selector.annotation_keys().chain(of_ttl)
     }
 
     /// Whether its policies may act.
@@ -175,10 +181,7 @@ impl TryFrom<ClusterNamespaceManagerSpec> for ValidClusterManager {
         if settle.is_zero() {
             return Err(InvalidClusterManager::ZeroSettle);
         }
-        let ttl = ttl.map(|ttl| ttl.after);
-        if ttl == Some(Duration::ZERO) {
-            return Err(InvalidClusterManager::ZeroTtl);
-        }
+        let ttl = ttl.map(valid_ttl).transpose()?;
         let health = health.map(ValidHealth::try_from).transpose()?;
         let mut valid: Vec<ValidClusterPolicy> = Vec::with_capacity(policies.len());
         for policy in policies {
@@ -200,6 +203,17 @@ impl TryFrom<ClusterNamespaceManagerSpec> for ValidClusterManager {
             digest,
             enforcing_digest,
         })
+    }
+}
+
+fn valid_ttl(ttl: NamespaceTtl) -> Result<ValidTtl, InvalidClusterManager> {
+    let NamespaceTtl { after, from_annotation } = ttl;
+    if after.is_zero() {
+        return Err(InvalidClusterManager::ZeroTtl);
+    }
+    match from_annotation {
+        Some(key) if !is_annotation_key(&key) => Err(InvalidClusterManager::TtlAnnotation(key)),
+        from_annotation => Ok(ValidTtl { after, from_annotation }),
     }
 }
 

@@ -39,8 +39,11 @@ pub(crate) fn digest(spec: &ClusterNamespaceManagerSpec) -> String {
     parts(&mut out, (names.as_deref(), exclude.as_deref()), labels.as_ref(), annotations.as_deref());
     alternatives(&mut out, any_of.as_deref());
     out.field("settle", &settle.as_secs().to_string());
-    if let Some(NamespaceTtl { after }) = ttl {
+    if let Some(NamespaceTtl { after, from_annotation }) = ttl {
         out.field("ttl", &after.as_secs().to_string());
+        if let Some(key) = from_annotation {
+            out.field("ttlFromAnnotation", key);
+        }
     }
     if let Some(one) = health {
         out.within("health", |out| self::health(out, one));

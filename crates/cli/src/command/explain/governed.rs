@@ -7,7 +7,10 @@ use coppice_api::managed_namespace::{Extension, GoverningManager, RecordHold};
 use coppice_api::manager::{Firing, Notice};
 use coppice_lifecycle::cluster::ClusterAction;
 use coppice_lifecycle::cluster::selection::{Candidate, Criterion, Selection, selects};
-use coppice_lifecycle::cluster::{ClusterCondition, ValidClusterManager, ValidClusterPolicy};
+use coppice_lifecycle::cluster::{
+    ClusterCondition, TtlSource, ValidClusterManager, ValidClusterPolicy, ttl_of,
+};
+use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::governor;
 use coppice_quantity::Duration;
 use jiff::Timestamp;
@@ -80,6 +83,9 @@ pub(super) struct Governing {
     pub(super) settled_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ttl: Option<Duration>,
+    /// What that comes from, where the manager names an annotation for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ttl_source: Option<String>,
     pub(super) policies: Vec<Policy>,
 }
 
@@ -150,7 +156,7 @@ pub(super) fn explain(
         uid: facts.map(|facts| facts.uid.clone()),
         recorded: record.is_some(),
         phase_since: status.and_then(|status| status.phase_since),
-        governing: status.and_then(|s| s.manager.as_ref()).map(|manager| governing(snapshot, manager)),
+        governing: status.and_then(|s| s.manager.as_ref()).map(|manager| governing(snapshot, manager, facts)),
         contest,
         contest_unknown,
         hold: spec.and_then(|spec| spec.hold.clone()).filter(|hold| at < hold.until),
@@ -171,16 +177,30 @@ pub(super) fn explain(
     Some(explanation)
 }
 
-fn governing(snapshot: &LifecycleSnapshot, recorded: &GoverningManager) -> Governing {
+fn governing(
+    snapshot: &LifecycleSnapshot,
+    recorded: &GoverningManager,
+    namespace: Option<&NamespaceFacts>,
+) -> Governing {
     let managers = snapshot.governed.managers.as_ref().map_or(&[][..], Vec::as_slice);
     let manager = managers.iter().find(|manager| manager.name() == recorded.name);
     let spec = manager.and_then(|manager| manager.spec.as_ref().ok());
+    let ttl = spec.and_then(|spec| spec.ttl.as_ref());
+    let own = ttl.zip(namespace).and_then(|(ttl, namespace)| ttl_of(ttl, namespace).ok());
+    let key = ttl.and_then(|ttl| ttl.from_annotation.as_ref());
+    let source = key.zip(own.as_ref().and_then(|own| own.source.as_ref()));
+    let ttl_source = source.map(|(key, source)| match source {
+        TtlSource::Annotation => format!("by its annotation {key}"),
+        TtlSource::Manager => format!("it has no annotation {key}"),
+        TtlSource::NotUnderstood(why) => format!("its annotation {key} is not understood: {why}"),
+    });
     Governing {
         name: recorded.name.clone(),
         since: recorded.since,
         mode: spec.map(|spec| spec.mode),
         settled_at: spec.map(|spec| ahead(recorded.since, spec.settle)),
-        ttl: spec.and_then(|spec| spec.ttl),
+        ttl: own.map(|own| own.after).or_else(|| ttl.map(|ttl| ttl.after)),
+        ttl_source,
         policies: spec.into_iter().flat_map(ValidClusterManager::policies).map(policy).collect(),
     }
 }
