@@ -10,6 +10,8 @@ use coppice_runtime::leader::Gate;
 use http::Method;
 use serde_json::{Value, json};
 
+use coppice_lifecycle::facts::Annotations;
+
 use super::*;
 use crate::scripted::{Answer, scripted};
 
@@ -91,6 +93,7 @@ pub(crate) fn namespace() -> NamespaceFacts {
         resource_version: "7".to_owned(),
         created: NOW.parse().unwrap(),
         labels: Labels::default(),
+        annotations: Annotations::default(),
         terminating: false,
     }
 }

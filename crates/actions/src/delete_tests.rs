@@ -7,6 +7,8 @@ use coppice_runtime::leader::Gate;
 use http::Method;
 use serde_json::{Value, json};
 
+use coppice_lifecycle::facts::Annotations;
+
 use super::*;
 use crate::scripted::{Answer, Sent, scripted};
 
@@ -38,6 +40,7 @@ async fn deletion(code: Option<u16>, then: Then) -> (Result<Deletion, DeleteErro
         resource_version: "7".to_owned(),
         created: "2026-01-01T00:00:00Z".parse().unwrap(),
         labels: Labels::default(),
+        annotations: Annotations::default(),
         terminating: false,
     };
     let record = StoredRecord { decision: "fire-1".to_owned(), uid: "u".to_owned() };

@@ -20,8 +20,8 @@ use crate::selector::Selector;
 /// The platform's policies for all namespaces that it selects.
 ///
 /// One cluster manager governs a namespace. Where several select it, those that enforce come before those that observe;
-/// then the higher priority wins, then the more specific selector (one with labels before one with names alone), then
-/// the name that comes first.
+/// then the higher priority wins, then the more specific selector (labels before annotations, annotations before names
+/// alone), then the name that comes first.
 #[derive(CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "coppice.dev",
@@ -156,8 +156,8 @@ pub struct Approval {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "has(self.names) || has(self.labels)",
-    "message": "select by names or labels (exclude alone would select every other namespace); to mean every namespace, write names: [\"*\"]"
+    "rule": "has(self.names) || has(self.labels) || has(self.annotations) || has(self.anyOf)",
+    "message": "select by names, labels, annotations or anyOf (exclude alone would select every other namespace); to mean every namespace, write names: [\"*\"]"
 }]))]
 pub struct NamespaceSelector {
     /// Names, or globs over the whole name, of which one must match: `ci-*` matches `ci-42` and never `cilium-secrets`.
@@ -172,6 +172,55 @@ pub struct NamespaceSelector {
     /// Labels of the namespace. Default: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<Selector>,
+    /// Annotations of the namespace, all of which it must have. Default: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["key"]))]
+    pub annotations: Option<Vec<AnnotationRequirement>>,
+    /// Alternatives, of which one must hold, besides every other part. Default: none is needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 8))]
+    pub any_of: Option<Vec<SelectorAlternative>>,
+}
+
+/// One alternative of a selector: every part that is given must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "has(self.names) || has(self.labels) || has(self.annotations)",
+    "message": "select by names, labels or annotations in every entry of anyOf (exclude alone would select every other namespace): write one of them, or leave the entry out"
+}]))]
+pub struct SelectorAlternative {
+    /// Names, or globs over the whole name, of which one must match. Default: any name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::name_globs")]
+    pub names: Option<Vec<String>>,
+    /// Names, or globs over the whole name, of which none may match. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::name_globs")]
+    pub exclude: Option<Vec<String>>,
+    /// Labels of the namespace. Default: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub labels: Option<Selector>,
+    /// Annotations of the namespace, all of which it must have. Default: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["key"]))]
+    pub annotations: Option<Vec<AnnotationRequirement>>,
+}
+
+/// The most characters of an annotation's value that a selector can ask for.
+pub const MAX_ANNOTATION_VALUE: u32 = 256;
+
+/// An annotation that a namespace must have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AnnotationRequirement {
+    /// The annotation's key.
+    #[schemars(schema_with = "schema::annotation_key")]
+    pub key: String,
+    /// The value that it must have. Default: any, also an empty one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = MAX_ANNOTATION_VALUE))]
+    pub value: Option<String>,
 }
 
 /// When a namespace becomes `Stale`.
@@ -182,6 +231,12 @@ pub struct NamespaceTtl {
     /// becomes stale up to one second late.
     #[schemars(schema_with = "schema::positive_duration")]
     pub after: Duration,
+    /// The key of an annotation by which whoever creates a namespace gives it a time of its own, such as `2h`: instead of
+    /// `after`, and shorter or longer. Without the annotation, or where its value is no duration, it is `after`. Default:
+    /// none, since whoever may annotate a namespace could keep it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::annotation_key")]
+    pub from_annotation: Option<String>,
 }
 
 /// A condition and the action that follows.

@@ -20,6 +20,9 @@ pub const FIRED: &str = "Fired";
 /// Whether spec is in force and nothing that the object asks for is failing.
 pub const READY: &str = "Ready";
 
+/// Whether the annotation by which whoever created a namespace gives it a ttl is understood, if it has one.
+pub const TTL_UNDERSTOOD: &str = "TtlUnderstood";
+
 /// What a condition says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionState {

@@ -152,7 +152,8 @@ pub struct ManagedNamespaceStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["policy"]))]
     pub fired: Vec<FiredPolicy>,
-    /// `Ready`: what the namespace rests on is known, and nothing is failing.
+    /// `Ready`: what the namespace rests on is known, and nothing is failing. `TtlUnderstood`, where the cluster manager takes
+    /// the ttl from an annotation: the namespace has none, or one that is a duration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,

@@ -37,13 +37,15 @@ pub enum Place {
     Approved,
     /// Whether the budget is sufficient for a cluster manager.
     Budget,
+    /// Whether the annotation by which a namespace has a ttl is understood.
+    Ttl,
     /// The operator's log.
     Log,
 }
 
 impl Place {
     /// Every place, in the order of the page.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Verdict,
         Self::NextStep,
         Self::Accepted,
@@ -59,6 +61,7 @@ impl Place {
         Self::Settings,
         Self::Approved,
         Self::Budget,
+        Self::Ttl,
         Self::Log,
     ];
 
@@ -80,6 +83,7 @@ impl Place {
             Self::Settings => "settings",
             Self::Approved => "Approved",
             Self::Budget => "BudgetSufficient",
+            Self::Ttl => "TtlUnderstood",
             Self::Log => "log",
         }
     }
@@ -111,6 +115,7 @@ impl Place {
             Self::Settings => "the reason of the condition `Ready` of CoppiceConfig",
             Self::Approved => "the reason of the condition `Approved` of a ClusterNamespaceManager",
             Self::Budget => "the reason of the condition `BudgetSufficient` of a ClusterNamespaceManager",
+            Self::Ttl => "the reason of the condition `TtlUnderstood` of a ManagedNamespace",
             Self::Log => "the operator's log, at `warn` or `error`",
         }
     }
@@ -208,6 +213,10 @@ reasons! {
         JobNotSeen: [Verdict, NextStep, Ready], nothing;
         /// A source of facts has not been listed since the operator started.
         NotSynced: [Verdict, NextStep, Accepted, Ready, Blocked], "See the operator's `/readyz?verbose`.";
+        /// A cluster manager names an annotation with which the namespaces have not been listed since. What it selects, or
+        /// when that expires, is not known until they are, which takes seconds; nothing is done by it before.
+        AnnotationsNotRead: [NextStep, Ready],
+            "If it stays so for a minute, see the operator's `/readyz?verbose`: it cannot list namespaces.";
         /// Nothing has been heard of a source of facts for 90 s.
         Stale: [Verdict, NextStep, Accepted, Ready, Blocked], "Look at the API server and the network.";
         /// The API server refuses the operator a source of facts.
@@ -216,10 +225,10 @@ reasons! {
         /// wait; a ttl does not look at pods or Jobs.
         Undecodable: [Verdict, NextStep, Accepted, Ready, Blocked, Unreadable],
             "Change or delete the object that the message names.";
-        /// The labels of a pod, of a Job's pod template or of the namespace have more than 8 KiB. The effect is that of
-        /// `Undecodable`.
+        /// The labels of a pod, of a Job's pod template or of the namespace have more than 8 KiB, or those of its annotations
+        /// that cluster managers name. The effect is that of `Undecodable`.
         TooLarge: [Verdict, NextStep, Accepted, Ready, Blocked, Unreadable],
-            "Remove labels from the object that the message names, or delete it.";
+            "Remove labels or annotations from the object that the message names, or delete it.";
     }
     "What a manager waits for" {
         /// The spec is valid and permitted by the platform settings.
@@ -232,6 +241,14 @@ reasons! {
         Watching: [NextStep], nothing;
         /// The cluster manager or its policy observes: it shows what it would do, and does nothing.
         Observing: [NextStep], "To let it act, set `mode` to `Enforce`.";
+        /// The ttl is that of the namespace's annotation, which `spec.ttl.fromAnnotation` of the cluster manager names.
+        TtlByAnnotation: [Ttl], nothing;
+        /// The namespace does not have the annotation that `spec.ttl.fromAnnotation` of the cluster manager names: the ttl is
+        /// `spec.ttl.after`.
+        TtlByManager: [Ttl], nothing;
+        /// The namespace's annotation that `spec.ttl.fromAnnotation` of the cluster manager names is no duration: the ttl is
+        /// `spec.ttl.after`.
+        TtlNotUnderstood: [Ttl], "Write the annotation as the message says, or remove it.";
         /// No cluster manager selects the namespace.
         NotGoverned: [NextStep], nothing;
         /// The `ManagedNamespaces` of some governed namespaces do not show yet that this manager governs them, as it is now.
@@ -392,8 +409,8 @@ mod tests {
                 assert!(!text.contains("  "), "{reason}: {text:?}");
             }
         }
-        let two_lines = "The labels of a pod, of a Job's pod template or of the namespace have more than 8 KiB. The \
-                         effect is that of `Undecodable`.";
+        let two_lines = "The labels of a pod, of a Job's pod template or of the namespace have more than 8 KiB, or those of its \
+                         annotations that cluster managers name. The effect is that of `Undecodable`.";
         assert_eq!(Reason::TooLarge.meaning(), two_lines);
     }
 

@@ -16,6 +16,8 @@ const INVALID_LABEL_VALUE: &str = "write a label's value: at most 63 letters, di
 const LABEL_KEY: &str = "^([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?$";
 /// The sentence for a bad one.
 const INVALID_LABEL_KEY: &str = "write a label's key, such as app or example.com/app: at most 317 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit";
+/// The sentence for a bad key of an annotation.
+const INVALID_ANNOTATION_KEY: &str = "write an annotation's key, such as example.com/ttl: at most 317 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit";
 /// The sentence for a duration that is too long.
 const TOO_LONG: &str = "a duration is at most 36525d (a hundred years), in numbers of at most ten digits";
 
@@ -100,6 +102,19 @@ pub(crate) fn label_key(_: &mut SchemaGenerator) -> Schema {
         "x-kubernetes-validations": [{
             "rule": format!("self.matches('{LABEL_KEY}')"),
             "message": INVALID_LABEL_KEY
+        }]
+    })
+}
+
+/// The key of an annotation: as that of a label.
+pub(crate) fn annotation_key(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 317,
+        "x-kubernetes-validations": [{
+            "rule": format!("self.matches('{LABEL_KEY}')"),
+            "message": INVALID_ANNOTATION_KEY
         }]
     })
 }

@@ -7,7 +7,9 @@ use coppice_api::{
 };
 use coppice_lifecycle::ValidSpec;
 use coppice_lifecycle::cluster::{ClusterManagerFacts, RecordFacts, ValidClusterManager};
-use coppice_lifecycle::facts::{JobFacts, JobState, NamespaceFacts, PodFacts, PodPhase};
+use coppice_lifecycle::facts::{
+    AnnotationKeys, Annotations, JobFacts, JobState, NamespaceFacts, PodFacts, PodPhase,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
@@ -114,6 +116,7 @@ pub(crate) fn namespace(object: Namespace, assumed: Timestamp) -> NamespaceFacts
         resource_version: meta.resource_version.unwrap_or_default(),
         created: meta.creation_timestamp.map_or(assumed, |t| t.0),
         labels: meta.labels.unwrap_or_default().into_iter().collect(),
+        annotations: Annotations::of(&AnnotationKeys::All, meta.annotations.unwrap_or_default()),
         name,
     }
 }

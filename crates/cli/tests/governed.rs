@@ -66,6 +66,51 @@ fn explain_of_a_namespace_that_nobody_governs_says_which_part_of_each_selector_f
     assert!(ran.out.contains(why), "{}", ran.out);
 }
 
+/// A namespace with an annotation, and this cluster manager.
+fn annotated(spec: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Namespace\nmetadata: {{name: ci-7, uid: u-7, creationTimestamp: '2026-03-01T12:00:00Z', \
+         annotations: {{example.org/ttl: 1d, example.org/ci: 'yes'}}}}\n---\napiVersion: coppice.dev/v1alpha1\n\
+         kind: ClusterNamespaceManager\nmetadata: {{name: ci, uid: c-1, generation: 1}}\nspec: {spec}\n"
+    )
+}
+
+#[test]
+fn explain_names_what_of_annotations_and_alternatives_failed() {
+    for (selector, expected) in [
+        (
+            "{annotations: [{key: example.org/ci, value: 'no'}]}",
+            "ci does not select it: spec.selector.annotations asks for example.org/ci: \"no\", and its annotation has \
+             another value",
+        ),
+        (
+            "{anyOf: [{names: [shop]}, {labels: {matchLabels: {a: b}}}]}",
+            "ci does not select it: none of spec.selector.anyOf holds: none of anyOf[0].names matches its name; \
+             anyOf[1].labels does not match its labels",
+        ),
+        ("{annotations: [{key: example.org/ci, value: 'yes'}]}", "ci governs it"),
+    ] {
+        let ran = run("coppice explain ci-7 -f -", &annotated(&format!("{{selector: {selector}}}")));
+        assert!(ran.out.contains(expected), "{selector}: {}", ran.all());
+    }
+}
+
+#[test]
+fn explain_says_where_a_ttl_comes_from() {
+    for (key, expected) in [
+        ("example.org/ttl", "1d after its creation (by its annotation example.org/ttl)"),
+        ("example.org/none", "2h after its creation (it has no annotation example.org/none)"),
+        (
+            "example.org/ci",
+            "2h after its creation (its annotation example.org/ci is not understood: \"yes\" is not a duration: write numbers",
+        ),
+    ] {
+        let spec = format!("{{selector: {{names: [ci-7]}}, ttl: {{after: 2h, fromAnnotation: {key}}}}}");
+        let ran = run("coppice explain ci-7 -f -", &annotated(&spec));
+        assert!(ran.out.contains(expected), "{key}: {}", ran.all());
+    }
+}
+
 #[test]
 fn explain_shows_both_sources_where_both_are() {
     let manager = "---\napiVersion: coppice.dev/v1alpha1\nkind: NamespaceManager\nmetadata: {name: own, namespace: ci-1}\nspec: {policies: [{name: p, when: {ttl: {after: 9h}}, then: {delete: {}}}]}\n";
@@ -104,9 +149,10 @@ fn mistakes_in_cluster_managers_and_records_are_reported() {
                    {selector: {exclude: [a]}}\n---\napiVersion: coppice.dev/v1alpha1\nkind: ManagedNamespace\nmetadata: {name: \
                    coppice, namespace: shop}\nspec: {hold: {until: tomorrow}}\n";
     let bad = run("coppice plan -f -", objects).err;
-    for expected in
-        ["spec.selector: select by names or labels", "spec.hold.until: write an instant with its zone"]
-    {
+    for expected in [
+        "spec.selector: select by names, labels, annotations or anyOf",
+        "spec.hold.until: write an instant with its zone",
+    ] {
         assert!(bad.contains(expected), "{expected} is not in\n{bad}");
     }
     let twice = format!("{}\n---\n{}", governed(), governed());
@@ -202,7 +248,10 @@ fn preview_counts_what_is_only_observed_today_when_it_will_be_done() {
 #[test]
 fn preview_takes_cluster_managers_alone_and_checks_them() {
     let ran = preview("", "bad", "{selector: {exclude: [a]}, ttl: {after: 0s}}");
-    assert!(ran.code == 1 && ran.err.contains("spec.selector: select by names or labels"), "{ran:?}");
+    assert!(
+        ran.code == 1 && ran.err.contains("spec.selector: select by names, labels, annotations or anyOf"),
+        "{ran:?}"
+    );
     assert!(ran.err.contains("spec.ttl.after: "), "{ran:?}");
     let ran = run("coppice preview -f -", "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n");
     assert!(ran.code == 1 && ran.err.contains("give what describes the cluster with --from"), "{ran:?}");

@@ -3,6 +3,7 @@
 //! `observe` (caches and fresh reads) → `plan` (pure) → `apply` (guarded writes) → `report` (Events, metrics, logs), wired
 //! in `mod`.
 
+mod annotations;
 pub mod cluster_manager;
 pub mod config;
 mod context;

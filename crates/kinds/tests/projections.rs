@@ -3,14 +3,14 @@
 
 use coppice_api::Reason;
 use coppice_kinds::{Configs, DecidedIn, DeletedNamespaces, Jobs, Manager, Managers, Namespaces, Pods};
-use coppice_lifecycle::facts::{JobState, PodPhase};
+use coppice_lifecycle::facts::{AnnotationKeys, JobState, NotRead, PodPhase};
 use coppice_runtime::decode::{Event, Item, MAX_KEPT_BYTES, ObjectRef, event, item, page};
 use coppice_runtime::kind::Kind;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-fn read<K: Kind<Context = ()>>(object: &Value) -> Item<K::Object> {
-    item::<K>(&object.to_string(), &()).unwrap()
+fn read<K: Kind>(object: &Value) -> Item<K::Object> {
+    item::<K>(&object.to_string(), &K::Context::default()).unwrap()
 }
 
 fn reason<T>(item: &Item<T>) -> Option<Reason> {
@@ -71,6 +71,40 @@ fn a_namespace_whose_creation_cannot_be_read_was_created_at_the_end_of_time() {
         let facts = read::<Namespaces>(&json!({"metadata": metadata})).object.unwrap();
         assert_eq!(facts.created, Timestamp::MAX, "{created}");
     }
+}
+
+#[test]
+fn of_the_annotations_of_a_namespace_those_are_kept_that_are_asked_for() {
+    let long = "x".repeat(1 << 20);
+    let annotations = json!({"example.org/ttl": "2h", "kubectl.kubernetes.io/last-applied-configuration": long,
+        "odd": "a\u{0}example.org/ci\u{0}b", "long": long});
+    let object = json!({"metadata": {"name": "a", "annotations": annotations}});
+    let read = |keys: &[&str], object: &Value| {
+        item::<Namespaces>(&object.to_string(), &AnnotationKeys::named(keys.iter().copied())).unwrap().object
+    };
+    let none = read(&[], &object).unwrap().annotations;
+    assert_eq!((none.bytes(), none.get("example.org/ttl")), (0, Err(NotRead { key: "example.org/ttl" })));
+    let some = read(&["example.org/ttl", "example.org/ci", "odd"], &object).unwrap().annotations;
+    assert_eq!(some.get("example.org/ttl"), Ok(Some("2h")));
+    assert_eq!(some.get("example.org/ci"), Ok(None), "it was looked for");
+    assert_eq!(some.get("long"), Err(NotRead { key: "long" }));
+    let cut = read(&["long"], &object).unwrap().annotations;
+    assert_eq!(cut.bytes(), "long".len() + 257, "one character more than can be asked for");
+    for annotations in [json!(null), json!({})] {
+        let empty = read(&["odd"], &json!({"metadata": {"name": "a", "annotations": annotations}})).unwrap();
+        assert_eq!(empty.annotations.get("odd"), Ok(None), "{annotations}");
+    }
+    // All that is kept is bounded, however many keys are asked for.
+    let keys: Vec<_> = (0..40).map(|n| format!("key-{n:02}")).collect();
+    let all: serde_json::Map<_, _> = keys.iter().map(|key| (key.clone(), json!(long))).collect();
+    let large = json!({"metadata": {"name": "a", "annotations": all}});
+    let keys: Vec<_> = keys.iter().map(String::as_str).collect();
+    assert_eq!(read(&keys[..31], &large).unwrap().annotations.bytes(), 31 * 263);
+    let refused = read(&keys, &large).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "a has more than 8192 bytes of annotations that cluster managers name; remove some or delete it"
+    );
 }
 
 #[test]

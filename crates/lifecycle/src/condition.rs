@@ -396,7 +396,7 @@ fn pods_evidence(condition: &PodsSucceed, snapshot: &NamespaceSnapshot<'_>) -> B
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::{NamespaceFacts, work};
+    use crate::facts::{Annotations, NamespaceFacts, work};
 
     /// Five thousand pods, each of another of five thousand Jobs or of one that does not exist, and 200 policies.
     #[test]
@@ -411,6 +411,7 @@ mod tests {
                 resource_version: "1".to_owned(),
                 created,
                 labels: coppice_api::Labels::default(),
+                annotations: Annotations::default(),
                 terminating: false,
             };
             let job = |n| JobFacts {

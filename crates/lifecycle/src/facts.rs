@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use coppice_api::{Labels, Reason};
 use jiff::Timestamp;
 
+pub use crate::annotations::{AnnotationKeys, Annotations, NotRead};
 use crate::health::facts::{JobHealth, PodHealth};
 
 /// Something observed, or the reason why it is not known. Unknown is never a verdict.
@@ -39,6 +40,8 @@ pub struct NamespaceFacts {
     pub created: Timestamp,
     /// Its labels.
     pub labels: Labels,
+    /// Its annotations, as far as they were read.
+    pub annotations: Annotations,
     /// Whether it is being deleted.
     pub terminating: bool,
 }

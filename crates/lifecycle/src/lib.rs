@@ -9,6 +9,7 @@
 //!                              record ◀┘ StepOutcome
 //! ```
 
+pub mod annotations;
 pub mod backoff;
 pub mod body;
 pub mod breaker;

@@ -12,7 +12,7 @@ use coppice_lifecycle::cluster::{
     ClusterManagerFacts, ClusterObserved, HealthFacts, RecordFacts, RecordPlan, RecordStep,
     ValidClusterManager, plan,
 };
-use coppice_lifecycle::facts::{NamespaceFacts, ObjectSlice};
+use coppice_lifecycle::facts::{Annotations, NamespaceFacts, ObjectSlice};
 use coppice_lifecycle::health::Workloads;
 use coppice_lifecycle::health::facts::{Report, Rollout, WorkloadFacts};
 use coppice_lifecycle::record::{self, StepOutcome};
@@ -76,6 +76,7 @@ impl Scene {
             resource_version: "7".to_owned(),
             created: at(0),
             labels: Labels::default(),
+            annotations: Annotations::default(),
             terminating: false,
         }
     }

@@ -6,9 +6,9 @@ use coppice_api::managed_namespace::GoverningManager;
 use coppice_api::{CoppiceConfigSpec, Labels, ManagedNamespaceSpec, ManagedNamespaceStatus};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::cluster::census::{Counted, census};
-use coppice_lifecycle::cluster::selection::{Criterion, SelectorPart, contest, selects};
+use coppice_lifecycle::cluster::selection::{Criterion, Selection, SelectorPart, contest, selects};
 use coppice_lifecycle::cluster::{ClusterManagerFacts, RecordFacts, ValidClusterManager};
-use coppice_lifecycle::facts::NamespaceFacts;
+use coppice_lifecycle::facts::{Annotations, NamespaceFacts};
 use jiff::Timestamp;
 
 fn manager(spec: &str) -> ValidClusterManager {
@@ -22,6 +22,7 @@ fn namespace(name: &str, labels: &[(&str, &str)]) -> NamespaceFacts {
         resource_version: "1".to_owned(),
         created: Timestamp::UNIX_EPOCH,
         labels: labels.iter().copied().collect::<Labels>(),
+        annotations: Annotations::default(),
         terminating: false,
     }
 }
@@ -44,8 +45,11 @@ fn every_part_that_is_given_must_hold_and_the_first_that_does_not_is_named() {
         ),
         ("ci-42", &[], Some((SelectorPart::Labels, "spec.selector.labels does not match its labels"))),
     ] {
-        let mismatch = selects(&manager, &namespace(name, labels)).err();
-        let found = mismatch.map(|mismatch| (mismatch.part, mismatch.to_string()));
+        let found = match selects(&manager, &namespace(name, labels)) {
+            Selection::Not(mismatch) => Some((mismatch.part, mismatch.to_string())),
+            Selection::Selected => None,
+            Selection::Unknown(not_read) => panic!("{not_read}"),
+        };
         assert_eq!(found, expected.map(|(part, text)| (part, text.to_owned())), "{name} {labels:?}");
     }
 }
@@ -116,8 +120,8 @@ fn where_one_cannot_be_understood_nobody_knows_who_governs() {
 fn what_the_api_server_would_refuse_is_refused_here_too() {
     let policy = "{name: p, when: {phase: {in: [Stale]}}, then: {delete: {}}}";
     for (spec, expected) in [
-        ("{selector: {}}".to_owned(), "selector: select by names or labels"),
-        ("{selector: {exclude: [a]}}".to_owned(), "selector: select by names or labels"),
+        ("{selector: {}}".to_owned(), "selector: select by names, labels, annotations or anyOf"),
+        ("{selector: {exclude: [a]}}".to_owned(), "selector: select by names, labels, annotations or anyOf"),
         ("{selector: {names: []}}".to_owned(), "selector.names is empty"),
         ("{selector: {names: [a], labels: {}}}".to_owned(), "selector.labels is empty"),
         ("{selector: {names: [a]}, ttl: {after: 0s}}".to_owned(), "ttl.after must be at least 1s"),
@@ -281,9 +285,9 @@ fn the_budget_counts_what_a_policy_may_act_upon() {
 #[test]
 fn a_field_that_this_version_does_not_know_is_refused() {
     for spec in [
-        "{selector: {names: ['*'], annotations: [{key: a}]}}",
+        "{selector: {names: ['*'], namespaces: [a]}}",
         "{selector: {names: ['*']}, supersede: {}}",
-        "{selector: {names: ['*']}, ttl: {after: 1h, fromAnnotation: a}}",
+        "{selector: {names: ['*']}, ttl: {after: 1h, from: a}}",
         "{selector: {names: ['*']}, ttl: {after: 1h}, policies: [{name: a, when: {phase: {in: [Stale]}, idle: {}}, then: {delete: {}}}]}",
     ] {
         let decoded = serde_yaml::from_str::<ValidClusterManager>(spec);

@@ -36,6 +36,11 @@ pub trait Kind: Debug + Send + Sync + 'static {
     /// leads to a destructive step, or what is kept of it comes and goes with its state.
     const CAN_COLLAPSE: bool = true;
 
+    /// Whether the context decides which objects are kept. If it decides only what is kept of each, an object has to say itself
+    /// what that was: then what the cache has stays true when the context changes, and is [listed again](crate::store::Store::is_listed)
+    /// beside that.
+    const CONTEXT_SELECTS: bool = true;
+
     /// Where the object is; its namespace is empty for cluster-scoped kinds.
     fn object_ref(wire: &Self::Wire) -> ObjectRef;
 
@@ -233,6 +238,32 @@ pub(crate) mod testing {
         fn project(wire: WebWidgetWire, wanted: &Wanted) -> Result<Widget, Unreadable> {
             let labels = wire.metadata.labels.0.filter(|_| wanted.labels).unwrap_or_default();
             Ok(Widget { name: wire.metadata.meta.name, size: 0, labels })
+        }
+
+        fn name(object: &Widget) -> &str {
+            &object.name
+        }
+    }
+    /// All of the label `tier=web`: the context decides whether their labels are kept, and nothing else.
+    #[derive(Debug)]
+    pub(crate) struct LabelledWidgets;
+
+    impl Kind for LabelledWidgets {
+        type Object = Widget;
+        type Wire = WebWidgetWire;
+        type Context = Wanted;
+        const RESOURCE: &'static str = Widgets::RESOURCE;
+        const GROUP_PATH: &'static str = Widgets::GROUP_PATH;
+        const LABEL_SELECTOR: &'static str = "tier=web";
+        const METADATA_ONLY: bool = true;
+        const CONTEXT_SELECTS: bool = false;
+
+        fn object_ref(wire: &WebWidgetWire) -> ObjectRef {
+            wire.metadata.meta.object_ref()
+        }
+
+        fn project(wire: WebWidgetWire, wanted: &Wanted) -> Result<Widget, Unreadable> {
+            WebWidgets::project(wire, wanted)
         }
 
         fn name(object: &Widget) -> &str {

@@ -209,23 +209,33 @@ pub async fn list<K: Kind<Context = ()>>(
 }
 
 /// One object; none if there is no such object. One that cannot be understood is an error.
-pub async fn get<K: Kind<Context = ()>>(
+pub async fn get<K: Kind>(
     client: &kube::Client,
     namespace: &str,
     name: &str,
 ) -> Result<Option<K::Object>, kube::Error> {
+    get_with::<K>(client, namespace, name, &K::Context::default()).await
+}
+
+/// The same, of which as much is read as this context keeps.
+pub async fn get_with<K: Kind>(
+    client: &kube::Client,
+    namespace: &str,
+    name: &str,
+    context: &K::Context,
+) -> Result<Option<K::Object>, kube::Error> {
     let uri = format!("{}/{name}", path::<K>(namespace));
     match body(client, &uri, object_form::<K>()).await {
-        Ok(body) => decoded::<K>(&body).map(Some),
+        Ok(body) => decoded::<K>(&body, context).map(Some),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error),
     }
 }
 
 /// One object from an answer.
-pub(crate) fn decoded<K: Kind<Context = ()>>(body: &[u8]) -> Result<K::Object, kube::Error> {
+pub(crate) fn decoded<K: Kind>(body: &[u8], context: &K::Context) -> Result<K::Object, kube::Error> {
     let json = std::str::from_utf8(body).map_err(|error| kube::Error::Service(error.into()))?;
-    let item = decode::item::<K>(json, &());
+    let item = decode::item::<K>(json, context);
     let item = item.map_err(|_| kube::Error::Service("such an object is not kept".into()))?;
     item.object.map_err(|unreadable| kube::Error::Service(unreadable.into()))
 }

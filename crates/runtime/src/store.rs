@@ -33,6 +33,8 @@ struct Inner<K: Kind> {
     namespaces: Objects<K>,
     /// What is there and cannot be understood, by namespace and name.
     unreadable: UnreadableObjects,
+    /// What the last complete list was decoded with.
+    listed: Option<Arc<K::Context>>,
     since: Option<Duration>,
     seen: Option<Instant>,
     problem: Option<Problem>,
@@ -73,6 +75,7 @@ impl<K: Kind> Default for Inner<K> {
             context: watch::Sender::default(),
             namespaces: BTreeMap::new(),
             unreadable: UnreadableObjects::default(),
+            listed: None,
             since: None,
             seen: None,
             problem: None,
@@ -143,16 +146,31 @@ impl<K: Kind> Store<K> {
         })
     }
 
-    /// Changes what decides how much is kept. Unless it stays the same, everything is listed again at once, and nothing is
-    /// synced until that list is complete: what is kept more was not looked at, and what is kept less may be in an event on
-    /// its way. Collect changes: each one costs a list, and a list that is under way begins again.
+    /// Changes what decides how much is kept. Unless it stays the same, everything is listed again at once, and (if it
+    /// [selects objects](Kind::CONTEXT_SELECTS)) nothing is synced until that list is complete: what is kept more was not looked
+    /// at, and what is kept less may be in an event on its way. Collect changes: each one costs a list, and a list that is
+    /// under way begins again.
     pub fn set_context(&self, context: K::Context) {
         self.write(|inner| {
             if **inner.context.borrow() != context {
-                inner.since = None;
+                if K::CONTEXT_SELECTS {
+                    inner.since = None;
+                }
                 inner.context.send_replace(Arc::new(context));
             }
         });
+    }
+
+    /// What decides how much is kept of what is read from now on.
+    pub fn current_context(&self) -> Arc<K::Context> {
+        self.read(|inner| Arc::clone(&inner.context.borrow()))
+    }
+
+    /// Whether everything was listed with the [context](Self::current_context) as it is.
+    pub fn is_listed(&self) -> bool {
+        self.read(|inner| {
+            inner.listed.as_ref().is_some_and(|with| Arc::ptr_eq(with, &inner.context.borrow()))
+        })
     }
 
     /// What decides how much is kept, and each change of it.
@@ -317,6 +335,7 @@ impl<K: Kind> Store<K> {
             if Arc::ptr_eq(&list.context, &inner.context.borrow()) {
                 inner.since = since.or(inner.since);
             }
+            inner.listed = Some(list.context);
             inner.seen = Some(Instant::now());
             inner.problem = None;
             let mut keys = differing::<K>(&old, &inner.namespaces);

@@ -118,10 +118,12 @@ impl<K: Kind> Watch<K> {
             tokio::select! {
                 biased;
                 _ = context.changed() => {
-                    // What was not kept until now was missed.
-                    progress.gap = true;
-                    self.check.not_ready("what is kept of it has changed: it is listed again");
-                    self.metrics.watch_unsynced(K::RESOURCE);
+                    if K::CONTEXT_SELECTS {
+                        // What was not kept until now was missed.
+                        progress.gap = true;
+                        self.check.not_ready("what is kept of it has changed: it is listed again");
+                        self.metrics.watch_unsynced(K::RESOURCE);
+                    }
                     tokio::time::sleep(self.clients.backpressure.remaining()).await;
                 }
                 () = self.list_and_watch(&mut progress) => {}
@@ -139,6 +141,8 @@ impl<K: Kind> Watch<K> {
             }
         };
         self.check.ready();
+        // Whatever ends it: that a watch fails says so itself.
+        progress.gap = false;
         let ended = self.watch_on(&mut revision, progress).await;
         progress.gap = ended.is_err();
         match ended {
@@ -172,7 +176,7 @@ impl<K: Kind> Watch<K> {
     /// Lists everything, replaces the store in one step and wakes for what differs; after a gap, for every object.
     async fn list(&self, progress: &mut Progress) -> Result<String, kube::Error> {
         // What is kept now may be less than what was kept before: then it cannot be compared.
-        let comparable = !matches!(self.store.freshness(), Freshness::NotSynced(_));
+        let comparable = !K::CONTEXT_SELECTS || !matches!(self.store.freshness(), Freshness::NotSynced(_));
         let asked = self.clock.monotonic();
         let mut list = self.store.relist();
         let mut cursor = read::Cursor::default();

@@ -14,7 +14,7 @@ use tower::{BoxError, Service};
 use super::*;
 use crate::admin::Readiness;
 use crate::client::Deadlines;
-use crate::kind::testing::{Wanted, WebWidgets, Widgets};
+use crate::kind::testing::{LabelledWidgets, Wanted, WebWidgets, Widget, Widgets};
 use crate::server_clock::ServerClock;
 
 pub(super) fn widget(namespace: &str, name: &str, size: &Value) -> Value {
@@ -178,7 +178,7 @@ fn web_widget(namespace: &str, name: &str, generation: i64) -> Value {
 }
 
 /// The watch of web widgets, and the API server under it.
-fn web_watch() -> (Watch<WebWidgets>, Arc<Mutex<Vec<String>>>, WebServer) {
+fn web_watch<K: Kind>() -> (Watch<K>, Arc<Mutex<Vec<String>>>, WebServer) {
     let (events, to_send) = mpsc::unbounded_channel();
     let server = WebServer { widgets: Arc::default(), events, asked: Arc::default() };
     let (widgets, asked) = (Arc::clone(&server.widgets), Arc::clone(&server.asked));
@@ -203,7 +203,7 @@ fn web_watch() -> (Watch<WebWidgets>, Arc<Mutex<Vec<String>>>, WebServer) {
 }
 
 /// What the store has: the names, and whether with labels.
-fn kept(store: &Store<WebWidgets>) -> Vec<(String, bool)> {
+fn kept<K: Kind<Object = Widget>>(store: &Store<K>) -> Vec<(String, bool)> {
     let mut kept = Vec::new();
     store.for_each(|widget| kept.push((widget.name.to_string(), widget.labels != Labels::default())));
     kept
@@ -211,7 +211,7 @@ fn kept(store: &Store<WebWidgets>) -> Vec<(String, bool)> {
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_may_be_watched_by_its_labels_and_as_metadata_alone() {
-    let (watch, _, server) = web_watch();
+    let (watch, _, server) = web_watch::<WebWidgets>();
     assert!(timeout(Duration::from_secs(1), watch.run(CancellationToken::new())).await.is_err());
     let form = |of| format!("application/json;as={of};v=v1;g=meta.k8s.io,application/json");
     let query = "watch=true&allowWatchBookmarks=true&timeoutSeconds=50&resourceVersion=1";
@@ -224,7 +224,7 @@ async fn a_kind_may_be_watched_by_its_labels_and_as_metadata_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_kept_follows_the_context() {
-    let (watch, woken, server) = web_watch();
+    let (watch, woken, server) = web_watch::<WebWidgets>();
     let store = watch.store.clone();
     let woken = || std::mem::take(&mut *woken.lock().unwrap()).into_iter().collect::<BTreeSet<_>>();
     let are = |woken: &[&str]| woken.iter().map(|key| (*key).to_owned()).collect::<BTreeSet<_>>();
@@ -265,7 +265,7 @@ async fn what_is_kept_follows_the_context() {
 
 #[tokio::test(start_paused = true)]
 async fn to_keep_less_than_before_is_no_collapse() {
-    let (mut watch, _, server) = web_watch();
+    let (mut watch, _, server) = web_watch::<WebWidgets>();
     watch.on_collapse = Arc::new(|collapse| panic!("{collapse:?}"));
     let store = watch.store.clone();
     let mut running = std::pin::pin!(watch.run(CancellationToken::new()));
@@ -276,6 +276,40 @@ async fn to_keep_less_than_before_is_no_collapse() {
     store.set_context(Wanted { generation: 1, labels: false });
     settle().await;
     assert_eq!((store.len(), matches!(store.freshness(), Freshness::Fresh(_))), (0, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_known_of_objects_stays_true_while_more_of_each_is_asked_for() {
+    let (mut watch, woken, server) = web_watch::<LabelledWidgets>();
+    let collapsed = Arc::new(Mutex::new(Vec::<usize>::new()));
+    let log = Arc::clone(&collapsed);
+    watch.on_collapse = Arc::new(move |collapse| log.lock().unwrap().push(collapse.missing));
+    let store = watch.store.clone();
+    let mut running = std::pin::pin!(watch.run(CancellationToken::new()));
+    let mut settle = async || assert!(timeout(Duration::from_secs(1), &mut running).await.is_err());
+    let widgets = |n| (0..n).map(|n| web_widget("n", &format!("w{n:02}"), 0)).collect();
+    let all = |n, labels| (0..n).map(|n| (format!("w{n:02}"), labels)).collect::<Vec<_>>();
+    *server.widgets.lock().unwrap() = widgets(60);
+    assert!(!store.is_listed());
+    settle().await;
+    assert_eq!((kept(&store), store.is_listed()), (all(60, false), true));
+    let since = store.freshness();
+    assert!(matches!(since, Freshness::Fresh(_)));
+    woken.lock().unwrap().clear();
+
+    store.set_context(Wanted { generation: 0, labels: true });
+    assert_eq!((store.freshness(), store.is_listed()), (since.clone(), false), "what is known is still true");
+    settle().await;
+    assert_eq!((kept(&store), store.is_listed()), (all(60, true), true));
+    assert_eq!(store.freshness(), since, "nothing was missed");
+    assert_eq!(woken.lock().unwrap().len(), 60, "more is known of each");
+    assert!(collapsed.lock().unwrap().is_empty());
+
+    // Such a list can collapse as any other.
+    *server.widgets.lock().unwrap() = widgets(20);
+    store.set_context(Wanted { generation: 1, labels: true });
+    settle().await;
+    assert_eq!((store.len(), &**collapsed.lock().unwrap()), (20, &[40][..]));
 }
 
 #[tokio::test(start_paused = true)]

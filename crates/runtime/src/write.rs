@@ -242,7 +242,7 @@ async fn set_finalizer<K: OwnKind>(
         return Err(WriteError::Conflict);
     }
     if all.iter().any(|finalizer| finalizer == FINALIZER) == present {
-        return Ok(read::decoded::<K>(answer.as_bytes())?);
+        return Ok(read::decoded::<K>(answer.as_bytes(), &())?);
     }
     if present {
         all.push(FINALIZER.to_owned());
@@ -254,7 +254,7 @@ async fn set_finalizer<K: OwnKind>(
     let path = format!("{path}?fieldManager={FIELD_MANAGER}");
     let body = ("application/merge-patch+json", body.into_bytes());
     let written = send(clients, permit, (http::Method::PATCH, path), body).await?;
-    Ok(read::decoded::<K>(written.as_bytes())?)
+    Ok(read::decoded::<K>(written.as_bytes(), &())?)
 }
 
 fn spec_body<K: OwnKind, T: Serialize>(
@@ -328,7 +328,7 @@ pub async fn status<K: OwnKind>(
         (http::Method::PUT, JSON)
     };
     let answer = send(clients, permit, (method, path), (media_type, body)).await?;
-    let written = read::decoded::<K>(answer.as_bytes())?;
+    let written = read::decoded::<K>(answer.as_bytes(), &())?;
     if *written.status != *status {
         // Going on would write the same again and again, and rely on what is not there.
         return Err(WriteError::Refused(format!(

@@ -68,7 +68,7 @@ fn gadget(revision: &str, finalizers: &[&str]) -> Value {
 }
 
 fn read_gadget(revision: &str, finalizers: &[&str]) -> Gadget {
-    read::decoded::<Gadgets>(gadget(revision, finalizers).to_string().as_bytes()).unwrap()
+    read::decoded::<Gadgets>(gadget(revision, finalizers).to_string().as_bytes(), &()).unwrap()
 }
 
 fn refusal(code: u16, reason: &str, causes: &Value) -> (u16, Value) {

@@ -126,6 +126,68 @@ fn observing_shows_what_enforcing_does_after_settle_and_notice() -> Test {
     })
 }
 
+/// The condition `TtlUnderstood` of a record: its status and reason.
+fn understood(status: &Value) -> (Value, Value) {
+    let said = condition(&json!({"status": status}), "TtlUnderstood");
+    (said["status"].clone(), said["reason"].clone())
+}
+
+#[test]
+fn an_annotation_that_is_newly_named_selects_what_was_there_before_and_gives_it_a_ttl() -> Test {
+    on_shared_plane(async |test_cluster, _| {
+        let annotate = async |name: &str, annotations: Value| {
+            let patch = json!({"metadata": {"annotations": annotations}}).to_string();
+            test_cluster.patch("ns", "", name, &patch).await
+        };
+        let uid = test_cluster.namespace("annotated-ci").await?;
+        annotate("annotated-ci", json!({"example.org/ci": "yes"})).await?;
+        for name in ["annotated-other", "annotated-later"] {
+            test_cluster.namespace(name).await?;
+        }
+        annotate("annotated-other", json!({"example.org/ci": "no", "example.org/ttl": "1s"})).await?;
+        let manager = "{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {name: ci}, spec: {mode: \
+                       Enforce, selector: {anyOf: [{annotations: [{key: example.org/ci, value: 'yes'}]}, {names: \
+                       [no-such-namespace]}]}, settle: 4s, ttl: {after: 1h, fromAnnotation: example.org/ttl}, policies: [{name: \
+                       end, when: {phase: {in: [Stale]}}, then: {delete: {notice: 3s}}}]}}";
+        test_cluster.apply(manager).await?;
+        let says = |status: &'static str, reason: &'static str| {
+            move |of: &Value| understood(of) == (json!(status), json!(reason))
+        };
+        record(test_cluster, "annotated-ci", "the manager's ttl", says("True", "TtlByManager")).await?;
+        let one =
+            |status: &Value| status["namespaces"] == json!({"selected": 1, "governed": 1, "recorded": 1});
+        counted(test_cluster, "the one that was there", one).await?;
+        annotate("annotated-later", json!({"example.org/ci": "yes"})).await?;
+        record(test_cluster, "annotated-later", "the manager's ttl", says("True", "TtlByManager")).await?;
+
+        annotate("annotated-ci", json!({"example.org/ttl": "2"})).await?;
+        let odd =
+            record(test_cluster, "annotated-ci", "what is wrong", says("False", "TtlNotUnderstood")).await?;
+        let message = condition(&odd, "TtlUnderstood")["message"].as_str().unwrap_or_default().to_owned();
+        ensure!(message.contains("\"2\" has no unit: write 2s for seconds"), "{message}");
+        waits_for(test_cluster, "annotated-ci", "TtlRunning").await?;
+
+        annotate("annotated-ci", json!({"example.org/ttl": "1s"})).await?;
+        test_cluster.deleted("annotated-ci", &uid).await?;
+        let delete = effective_delete(test_cluster, "annotated-ci").await?;
+        let audit = test_cluster.plane.audit()?;
+        let shortened = audit
+            .iter()
+            .rfind(|e| e.verb == "patch" && e.resource == "namespaces" && e.name == "annotated-ci");
+        let waited = delete.received.duration_since(shortened.context("no patch in the audit log")?.received);
+        ensure!(
+            waited >= SignedDuration::from_secs(3),
+            "deleted {waited} after its ttl was shortened: notice takes 3 s"
+        );
+
+        let deletes = test_cluster.namespace_deletes()?;
+        let other = deletes.iter().find(|e| e.name.starts_with("annotated-") && e.name != "annotated-ci");
+        ensure!(other.is_none(), "{other:?}");
+        ensure!(test_cluster.get("mns", "annotated-other", "coppice").await?.is_none(), "nobody selects it");
+        Ok(())
+    })
+}
+
 /// The message of the condition `Approved` of the cluster manager, once it has this status and reason.
 async fn approved(test_cluster: &TestCluster, status: &str, reason: &str) -> anyhow::Result<String> {
     let wanted = async || {
@@ -211,11 +273,24 @@ fn what_a_switch_makes_due_beyond_the_hourly_budget_waits_for_approval() -> Test
 
 /// Specs of cluster managers that the API server refuses, and a part of the sentence with which it does.
 const REFUSED: &[(&str, &str)] = &[
-    ("{selector: {}}", "select by names or labels"),
-    ("{selector: {exclude: [a]}}", "select by names or labels"),
+    ("{selector: {}}", "select by names, labels, annotations or anyOf"),
+    ("{selector: {exclude: [a]}}", "select by names, labels, annotations or anyOf"),
     ("{selector: {names: []}}", "should have at least 1 items"),
     ("{selector: {names: ['Ci_*']}}", "anything else would select nothing"),
     ("{selector: {names: [a], labels: {}}}", "an empty selector is not accepted"),
+    ("{selector: {annotations: []}}", "should have at least 1 items"),
+    ("{selector: {annotations: [{value: a}]}}", "key: Required"),
+    ("{selector: {annotations: [{key: 'a b'}]}}", "write an annotation's key"),
+    ("{selector: {annotations: [{key: a}, {key: a, value: b}]}}", "Duplicate value"),
+    ("{selector: {annotations: [{key: a, valeu: b}]}}", "unknown field"),
+    ("{selector: {anyOf: []}}", "should have at least 1 items"),
+    ("{selector: {names: [a], anyOf: [{}]}}", "in every entry of anyOf"),
+    ("{selector: {anyOf: [{names: [a]}, {exclude: [b]}]}}", "in every entry of anyOf"),
+    ("{selector: {anyOf: [{names: [a], anyOf: [{names: [a]}]}]}}", "unknown field"),
+    ("{selector: {anyOf: [{labels: {}}]}}", "an empty selector is not accepted"),
+    ("{selector: {names: [a]}, ttl: {after: 1h, fromAnnotation: ''}}", "should be at least 1 chars"),
+    ("{selector: {names: [a]}, ttl: {after: 1h, fromAnnotation: 'a b'}}", "write an annotation's key"),
+    ("{selector: {names: [a]}, ttl: {fromAnnotation: a}}", "after: Required"),
     ("{mode: Delete, selector: {names: [a]}}", "Unsupported value"),
     ("{selector: {names: [a]}, settle: 300}", "write a duration with a unit"),
     ("{selector: {names: [a]}, ttl: {after: 0s}}", "zero is not accepted here"),

@@ -6,6 +6,7 @@ use coppice_kinds::{ClusterManager, cluster_manager_facts, past_deletion, record
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::cluster::census::{Census, Counted, census};
 use coppice_lifecycle::cluster::recreated::Recreated;
+use coppice_lifecycle::facts::AnnotationKeys;
 use coppice_runtime::store::Freshness;
 use jiff::Timestamp;
 
@@ -14,8 +15,10 @@ use crate::context::ControllerContext;
 /// What there is.
 pub(super) struct Observation {
     pub(super) managers: Vec<Arc<ClusterManager>>,
-    /// None if a manager cannot be understood: then it is not known who governs what.
+    /// None if a manager cannot be understood, or names an annotation that was not read: then it is not known who governs what.
     pub(super) census: Option<Arc<Census>>,
+    /// Which annotations every namespace was listed with.
+    pub(super) annotations: AnnotationKeys,
     pub(super) settings: Arc<PlatformSettings>,
     pub(super) now: Timestamp,
 }
@@ -48,5 +51,10 @@ pub(super) fn observe(shared: &ControllerContext) -> Option<Observation> {
     let deletions = shared.deleted_namespaces.list("");
     let recreated = || Recreated::of(deletions.iter().filter_map(|record| past_deletion(record)), now);
     let census = census.map(|census| Census { recreated: Some(recreated()), ..census });
-    Some(Observation { managers, census: census.map(Arc::new), settings, now })
+    let annotations = if shared.namespaces.is_listed() {
+        (*shared.namespaces.current_context()).clone()
+    } else {
+        AnnotationKeys::default()
+    };
+    Some(Observation { managers, census: census.map(Arc::new), annotations, settings, now })
 }

@@ -9,6 +9,7 @@ use coppice_kinds::ClusterManager;
 use coppice_lifecycle::cluster::ValidClusterManager;
 use coppice_lifecycle::cluster::approval::Approval;
 use coppice_lifecycle::cluster::census::Census;
+use coppice_lifecycle::facts::AnnotationKeys;
 use jiff::Timestamp;
 
 use super::observe::Observation;
@@ -32,6 +33,10 @@ pub(super) fn plan(observation: &Observation) -> StatusPlan {
         if manager.status_error.is_some() || manager.terminating {
             return None;
         }
+        if waits(observation) && !names_unread(manager, observation) {
+            // It was counted with managers that were known: that stays until all of them are again.
+            return None;
+        }
         let status = status(manager, observation);
         (status != *manager.status)
             .then(|| StatusWrite { manager: Arc::clone(manager), status: Box::new(status) })
@@ -40,13 +45,28 @@ pub(super) fn plan(observation: &Observation) -> StatusPlan {
     StatusPlan { writes: writes.collect(), next_check }
 }
 
+/// Whether nothing is counted only because annotations have not been read.
+fn waits(observation: &Observation) -> bool {
+    let broken = |manager: &Arc<ClusterManager>| !manager.terminating && manager.spec.is_err();
+    observation.census.is_none() && !observation.managers.iter().any(broken)
+}
+
+/// Whether a manager names an annotation with which the namespaces have not been listed.
+fn names_unread(manager: &ClusterManager, observation: &Observation) -> bool {
+    let read = &observation.annotations;
+    manager.spec.as_ref().is_ok_and(|spec| !read.contains(&AnnotationKeys::named(spec.annotation_keys())))
+}
+
 fn status(manager: &ClusterManager, observation: &Observation) -> ClusterNamespaceManagerStatus {
     let mut status = (*manager.status).clone();
     status.observed_generation = Some(manager.generation);
     let counts = observation.census.as_ref().and_then(|census| census.managers.get(&*manager.name));
     // Old counts beside a new spec would be read as its own.
-    let counts = counts.cloned().unwrap_or_default();
-    (status.namespaces, status.enforce) = (counts.namespaces, counts.enforce);
+    let digest = manager.spec.as_ref().ok().map(|spec| spec.digest());
+    if !waits(observation) || status.policy_digest.as_deref() != digest {
+        let counts = counts.cloned().unwrap_or_default();
+        (status.namespaces, status.enforce) = (counts.namespaces, counts.enforce);
+    }
     let mut said = Vec::new();
     match &manager.spec {
         Ok(spec) => {
@@ -148,6 +168,11 @@ fn ready(counts: &NamespaceCounts, observation: &Observation) -> ConditionState 
             broken.name
         );
         return state("False", Reason::InvalidSpec, message);
+    }
+    if waits(observation) {
+        let message = "it names an annotation with which the namespaces have not been listed yet: until then it is not known \
+                       which of them are its own, or when they expire, and nothing is done to them by it";
+        return state("Unknown", Reason::AnnotationsNotRead, message.to_owned());
     }
     let missing = counts.governed.saturating_sub(counts.recorded);
     if missing == 0 {

@@ -23,7 +23,8 @@ fn observation(manager: Arc<ClusterManager>, recorded: u32) -> Observation {
     let census = manager.spec.is_ok().then(|| Arc::new(census));
     let settings =
         Arc::new(PlatformSettings::new(CoppiceConfigSpec::default(), "coppice-system", Vec::new()));
-    Observation { managers: vec![manager], census, settings, now: at }
+    let annotations = AnnotationKeys::default();
+    Observation { managers: vec![manager], census, annotations, settings, now: at }
 }
 
 fn written(observation: &Observation) -> Option<(ClusterNamespaceManagerStatus, String)> {
@@ -126,12 +127,30 @@ fn a_budget_below_what_becomes_due_says_what_to_raise() {
 }
 
 #[test]
+fn one_whose_annotations_are_not_read_says_so_and_the_others_stay_as_they_are() {
+    let spec = json!({"selector": {"annotations": [{"key": "example.org/run"}]}});
+    let unread = |status: Value| Observation { census: None, ..observation(manager(&spec, &status), 0) };
+    let (status, said) = written(&unread(json!({}))).unwrap();
+    assert_eq!(said, "Accepted True Accepted, Ready Unknown AnnotationsNotRead");
+    assert_eq!((status.namespaces.selected, status.observed_generation), (0, Some(2)));
+    let counted = |digest: &str| json!({"policyDigest": digest, "namespaces": {"selected": 4, "governed": 3, "recorded": 3}});
+    let same = written(&unread(counted(status.policy_digest.as_ref().unwrap()))).unwrap().0;
+    assert_eq!(same.namespaces.selected, 4, "after a restart it is what it was");
+    let other = written(&unread(counted("c1:0"))).unwrap().0;
+    assert_eq!(other.namespaces.selected, 0, "that was another spec");
+    let read = Observation { annotations: AnnotationKeys::named(["example.org/run"]), ..unread(json!({})) };
+    assert!(written(&read).is_none(), "another manager names what was not read");
+    let by_names = observation(manager(&json!({"selector": {"names": ["a"]}}), &json!({})), 0);
+    assert!(written(&Observation { census: None, ..by_names }).is_none());
+}
+
+#[test]
 fn one_that_cannot_be_understood_says_so() {
     let broken = manager(&json!({"selector": {}}), &json!({}));
     let (status, said) = written(&observation(broken, 0)).unwrap();
     assert_eq!(said, "Accepted False InvalidSpec, Ready False InvalidSpec");
     let message = &status.conditions[0].message;
-    assert!(message.contains("select by names or labels"), "{message}");
+    assert!(message.contains("select by names, labels, annotations or anyOf"), "{message}");
     let unreadable = manager(&json!({"selector": {"names": ["a"]}}), &json!({"namespaces": 3}));
     assert!(written(&observation(unreadable, 3)).is_none(), "the status of another version is left as it is");
 }

@@ -3,7 +3,7 @@
 //!
 //! Watches `ClusterNamespaceManager`, `ManagedNamespace`, namespaces and `CoppiceConfig`: a change of a cluster manager or
 //! of the settings wakes every namespace, any other its own. While a cluster manager looks at the health of namespaces it
-//! watches their workloads, too. `observe → plan → apply → report`, repeated while a step
+//! watches their workloads, too; and it has namespaces kept with the annotations that cluster managers name. `observe → plan → apply → report`, repeated while a step
 //! leads to the next.
 //!
 //! *Relies on*: status of `ManagedNamespace` being written by the operator alone (RBAC); the API server honouring uid and
@@ -30,6 +30,7 @@ use coppice_runtime::store::Freshness;
 use coppice_runtime::watches::{Subscription, Watches};
 use tokio::time::Instant;
 
+use crate::annotations::{self, KeptAnnotations};
 use crate::cluster_manager::AllManagers;
 use crate::context::ControllerContext;
 use crate::health::{self, HealthWatches};
@@ -55,6 +56,7 @@ pub struct NamespaceRecords {
     counts: Queue<AllManagers>,
     /// The watches of workloads, and what they are begun with.
     health: HealthWatches,
+    annotations: KeptAnnotations,
     begin: OnceLock<(Watches, Queue<NamespaceKey>)>,
 }
 
@@ -62,7 +64,13 @@ impl NamespaceRecords {
     /// The controller, on what all controllers share. What it writes is counted again: the cache has it before the watch,
     /// which wakes nobody then.
     pub fn new(shared: Arc<ControllerContext>, counts: Queue<AllManagers>) -> Self {
-        Self { shared, counts, health: HealthWatches::default(), begin: OnceLock::new() }
+        Self {
+            shared,
+            counts,
+            health: HealthWatches::default(),
+            annotations: KeptAnnotations::default(),
+            begin: OnceLock::new(),
+        }
     }
 
     /// Begins or ends the watches of workloads, as the cluster managers ask for.
@@ -102,6 +110,7 @@ impl Controller for NamespaceRecords {
                     None => seen.remove(name),
                 };
                 drop(seen);
+                this.annotations.update(&managers);
                 this.watch_health();
                 wake();
             }
@@ -147,8 +156,9 @@ impl Controller for NamespaceRecords {
             && synced(shared.managers.freshness())
             && synced(shared.deleted_namespaces.freshness())
             && {
+                self.annotations.update(shared);
                 self.watch_health();
-                health::synced(shared)
+                annotations::synced(shared) && health::synced(shared)
             }
     }
 
@@ -171,6 +181,7 @@ impl Controller for NamespaceRecords {
     }
 
     fn resync(&self) {
+        self.annotations.update(&self.shared);
         report::count_phases(&self.shared);
     }
 }

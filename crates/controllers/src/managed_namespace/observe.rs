@@ -115,8 +115,10 @@ pub(super) async fn fresh(
     let client = &shared.clients.reads;
     let started = Instant::now();
     let by_health = intent.reason == Reason::Unhealthy.as_str() && !active(Mutant::WorkloadsByCaches);
+    // An annotation that a manager names since is not known, as in the cache.
+    let keys = shared.namespaces.current_context();
     let (namespace, record, managers, health) = futures::future::join4(
-        read::get::<Namespaces>(client, "", name),
+        read::get_with::<Namespaces>(client, "", name, &keys),
         read::get::<ManagedNamespaces>(client, name, MANAGED_NAMESPACE_NAME),
         read::list::<ClusterManagers>(client, ""),
         async {

@@ -11,7 +11,7 @@ use super::phase::phase;
 use super::plan::has_fired;
 use super::recreated::Recreated;
 use super::selection::{Candidate, ClusterManagerFacts, contest};
-use super::{RecordFacts, ValidClusterManager};
+use super::{RecordFacts, ValidClusterManager, ttl_of};
 use crate::condition::later;
 use crate::facts::NamespaceFacts;
 use crate::governor::hourly_limit;
@@ -77,7 +77,7 @@ pub struct Counted<'a> {
 }
 
 /// Counts. The order of the managers does not matter; that of the namespaces decides which of them are shown. None if a
-/// manager cannot be understood: then it is not known who governs what. So many namespaces have managers of their own.
+/// manager cannot be understood, or names an annotation that was not read: then it is not known who governs what. So many namespaces have managers of their own.
 pub fn census<'a>(
     namespaces: impl IntoIterator<Item = Counted<'a>>,
     managers: &[ClusterManagerFacts<'_>],
@@ -100,7 +100,8 @@ pub fn census<'a>(
     }
     // One that is being deleted is nobody's any more.
     for counted in namespaces.into_iter().filter(|counted| !counted.namespace.terminating) {
-        let contest = contest(managers.iter().copied(), counted.namespace).ok()?;
+        let contest =
+            contest(managers.iter().copied(), counted.namespace).ok().filter(|known| known.complete)?;
         let Some(winner) = contest.winner else { continue };
         for (loser, _) in &contest.losers {
             let counts = census.managers.entry(loser.name.to_owned()).or_default();
@@ -110,8 +111,10 @@ pub fn census<'a>(
         let may_act = !winner.spec.suspend && winner.spec.policies().iter().any(|policy| policy.enforces);
         let protected = settings.protection(counted.namespace).is_some();
         census.enforced += u64::from(may_act && !protected && !counted.managed);
+        let ttl = winner.spec.ttl.as_ref().map(|ttl| ttl_of(ttl, counted.namespace)).transpose().ok()?;
+        let ttl = ttl.map(|ttl| ttl.after);
         let counts = census.managers.entry(winner.name.to_owned()).or_default();
-        let changes = count_governed(counts, counted, &winner, settings, now);
+        let changes = count_governed(counts, (counted, ttl), &winner, settings, now);
         census.next_check = census.next_check.into_iter().chain(changes).min();
     }
     let hourly_budget = hourly_limit(&settings.config.governor, own_managers + census.enforced);
@@ -140,14 +143,14 @@ fn two_digits(rate: u32) -> u32 {
 /// The rate at which namespaces become due is that of so much time to come: by a ttl, those that are due in its time are
 /// there already.
 fn window(manager: &ValidClusterManager) -> Duration {
-    let ttl = manager.ttl.map_or(HOUR.as_secs(), Duration::as_secs);
+    let ttl = manager.ttl.as_ref().map_or(HOUR.as_secs(), |ttl| ttl.after.as_secs());
     Duration::from_secs(ttl.clamp(MIN_WINDOW.as_secs(), HOUR.as_secs()))
 }
 
 /// Counts a namespace for the manager that governs it. Returns when time alone changes that.
 fn count_governed(
     counts: &mut Counts,
-    Counted { namespace, record, .. }: Counted<'_>,
+    (Counted { namespace, record, .. }, ttl): (Counted<'_>, Option<Duration>),
     manager: &Candidate<'_>,
     settings: &PlatformSettings,
     now: Timestamp,
@@ -168,7 +171,7 @@ fn count_governed(
     // What another manager, or another spec, has recorded of its health says nothing.
     let status =
         record.map(|record| record.status).filter(|_| recorded.is_some_and(|known| manager.is(known)));
-    let finding = phase(manager.spec, namespace, extended, status, now);
+    let finding = phase(manager.spec, (namespace, ttl), extended, status, now);
     // Of one that observes: as if it enforced from now on, which begins everything again.
     let governs = recorded.filter(|recorded| manager.spec.enforces() && manager.is(recorded));
     let since = governs.map_or(now, |recorded| recorded.since);

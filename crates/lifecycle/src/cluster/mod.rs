@@ -9,12 +9,16 @@ pub mod phase;
 mod plan;
 pub mod recreated;
 pub mod selection;
+mod ttl;
 mod valid_health;
 mod valid_manager;
+mod valid_selector;
 
 pub use plan::{ClusterObserved, HealthFacts, RecordFacts, RecordPlan, RecordStep, plan};
 pub use selection::ClusterManagerFacts;
+pub use ttl::{Ttl, TtlSource, ValidTtl, ttl_of};
 pub use valid_health::ValidHealth;
 pub use valid_manager::{
     ClusterAction, ClusterCondition, InvalidClusterManager, ValidClusterManager, ValidClusterPolicy,
 };
+pub use valid_selector::{InvalidSelector, Place, SelectorParts, ValidSelector};

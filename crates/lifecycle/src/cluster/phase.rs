@@ -68,18 +68,18 @@ pub enum Pause {
     Unknown,
 }
 
-/// The phase of a namespace that a cluster manager governs, by what is recorded of its health under that manager. It does
-/// not expire before `extended`.
+/// The phase of a namespace that a cluster manager governs, by its [time to live](super::ttl_of) and by what is recorded of
+/// its health under that manager. It does not expire before `extended`.
 pub fn phase(
     manager: &ValidClusterManager,
-    namespace: &NamespaceFacts,
+    (namespace, ttl): (&NamespaceFacts, Option<Duration>),
     extended: Option<Timestamp>,
     status: Option<&ManagedNamespaceStatus>,
     now: Timestamp,
 ) -> PhaseFinding {
     let extended = extended.filter(|_| !active(Mutant::ExtensionIgnored));
     let created = namespace.created;
-    let expires_at = manager.ttl.map(|ttl| ttl_end(created, ttl, extended));
+    let expires_at = ttl.map(|ttl| ttl_end(created, ttl, extended));
     let health = status.filter(|_| manager.health.is_some()).and_then(HealthFinding::recorded);
     let (phase, since) = match expires_at {
         _ if namespace.terminating => (NamespacePhase::Terminating, None),

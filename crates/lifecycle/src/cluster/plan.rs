@@ -4,7 +4,7 @@ mod decide;
 mod health;
 mod wake;
 
-use coppice_api::condition::{self, ConditionState, READY};
+use coppice_api::condition::{self, ConditionState, READY, TTL_UNDERSTOOD};
 use coppice_api::config::GovernorStatus;
 use coppice_api::managed_namespace::{FiredPolicy, GoverningManager, NextStep};
 use coppice_api::manager::ScaleDown;
@@ -14,10 +14,10 @@ use coppice_mutants::{Mutant, active};
 use coppice_quantity::time::ServerTime;
 use jiff::Timestamp;
 
-use super::ValidClusterPolicy;
 use super::census::Census;
 use super::phase::{Due, PhaseFinding, phase};
 use super::selection::{Candidate, ClusterManagerFacts, contest};
+use super::{Ttl, ValidClusterPolicy, ttl_of};
 use crate::circumstances::Circumstances;
 use crate::condition::{later, whole_second_after};
 use crate::facts::NamespaceFacts;
@@ -150,13 +150,30 @@ pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
     };
     let manager = match contest(observed.managers.iter().copied(), namespace) {
         Ok(contest) => contest.winner,
-        Err(unknown) => return builder.not_known(Reason::InvalidSpec, unknown.to_string()),
+        Err(unknown) if unknown.reason() == Reason::AnnotationsNotRead => {
+            return builder.unreliable(unknown.reason(), unknown.to_string());
+        }
+        Err(unknown) => return builder.not_known(unknown.reason(), unknown.to_string()),
     };
     let Some(manager) = manager else { return builder.not_governed() };
+    let ttl = match manager.spec.ttl.as_ref().map(|ttl| ttl_of(ttl, namespace)).transpose() {
+        Ok(ttl) => ttl,
+        Err(not_read) => {
+            let message = format!("when the namespace expires is not known: {not_read}");
+            return builder.unreliable(Reason::AnnotationsNotRead, message);
+        }
+    };
     let since = builder.governed_by(&manager);
+    builder.say_ttl(ttl.as_ref(), &manager);
     builder.look_at_health(manager.spec.health.as_ref());
     let extended = spec.extend_until.as_ref().map(|extension| extension.at);
-    let finding = phase(manager.spec, namespace, extended, Some(&builder.status), builder.now);
+    let finding = phase(
+        manager.spec,
+        (namespace, ttl.map(|ttl| ttl.after)),
+        extended,
+        Some(&builder.status),
+        builder.now,
+    );
     builder.set_phase(finding.phase, finding.since);
     builder.status.expires_at = finding.expires_at;
     builder.check_no_later_than(finding.expires_at.filter(|at| builder.now < *at));
@@ -309,6 +326,19 @@ impl<'a> Builder<'a> {
         since
     }
 
+    /// Writes down whether the annotation is understood by which the namespace has a ttl, if the manager names one.
+    fn say_ttl(&mut self, ttl: Option<&Ttl>, manager: &Candidate<'_>) {
+        let written = manager.spec.ttl.as_ref();
+        let state = ttl.zip(written).and_then(|(ttl, written)| ttl.condition(written, manager.name));
+        let (generation, now) = (self.record.generation, self.now);
+        match state {
+            Some(state) => {
+                condition::set(&mut self.status.conditions, TTL_UNDERSTOOD, state, generation, now);
+            }
+            None => self.status.conditions.retain(|known| known.type_ != TTL_UNDERSTOOD),
+        }
+    }
+
     fn not_governed(mut self) -> RecordPlan {
         const WHY: &str = "no cluster manager selects the namespace";
         self.withdraw_notice(WHY);
@@ -323,6 +353,7 @@ impl<'a> Builder<'a> {
         self.status.phase = None;
         self.status.phase_since = None;
         self.status.expires_at = None;
+        self.status.conditions.retain(|known| known.type_ != TTL_UNDERSTOOD);
         match wake {
             Some(wake) => self.wake_waits(wake),
             None => self.waiting(Reason::NotGoverned, WHY.to_owned()),

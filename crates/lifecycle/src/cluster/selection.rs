@@ -3,10 +3,13 @@
 use std::cmp::Reverse;
 use std::fmt;
 
+use coppice_api::Reason;
+use coppice_api::cluster_manager::AnnotationRequirement;
 use coppice_api::managed_namespace::GoverningManager;
+use coppice_mutants::{Mutant, active};
 
-use super::ValidClusterManager;
-use crate::facts::NamespaceFacts;
+use super::{SelectorParts, ValidClusterManager, ValidSelector};
+use crate::facts::{NamespaceFacts, NotRead};
 use crate::glob;
 
 /// A cluster manager, as observed.
@@ -33,45 +36,142 @@ pub enum SelectorPart {
     Exclude,
     /// `labels`
     Labels,
+    /// `annotations`
+    Annotations,
+    /// `anyOf`
+    AnyOf,
+}
+
+/// Whether a selector selects a namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selection<'a> {
+    /// It does.
+    Selected,
+    /// It does not: why.
+    Not(Mismatch<'a>),
+    /// That depends on an annotation that was not read.
+    Unknown(NotRead<'a>),
 }
 
 /// Why a selector does not select a namespace: the first part that does not hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch<'a> {
     /// The part.
     pub part: SelectorPart,
-    /// The pattern that excludes it.
-    pattern: &'a str,
+    detail: Detail<'a>,
 }
 
-impl fmt::Display for Mismatch<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.part {
-            SelectorPart::Names => f.write_str("none of spec.selector.names matches its name"),
-            SelectorPart::Exclude => {
-                write!(f, "{:?} of spec.selector.exclude matches its name", self.pattern)
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Detail<'a> {
+    None,
+    /// The pattern that excludes it.
+    Pattern(&'a str),
+    /// The annotation that it does not have, or not with this value.
+    Annotation(&'a AnnotationRequirement, bool),
+    /// What does not hold of each alternative, in their order.
+    Alternatives(Vec<Mismatch<'a>>),
+}
+
+/// So many alternatives are explained.
+const EXPLAINED: usize = 4;
+
+impl Mismatch<'_> {
+    /// Writes what does not hold of the selector at this path.
+    fn write(&self, f: &mut fmt::Formatter<'_>, path: &str) -> fmt::Result {
+        match (&self.detail, self.part) {
+            (Detail::Pattern(pattern), _) => write!(f, "{pattern:?} of {path}.exclude matches its name"),
+            (Detail::Annotation(AnnotationRequirement { key, value: Some(value) }, true), _) => {
+                write!(
+                    f,
+                    "{path}.annotations asks for {key}: {value:?}, and its annotation has another value"
+                )
             }
-            SelectorPart::Labels => f.write_str("spec.selector.labels does not match its labels"),
+            (Detail::Annotation(AnnotationRequirement { key, .. }, _), _) => {
+                write!(f, "{path}.annotations asks for {key}, which is no annotation of it")
+            }
+            (Detail::Alternatives(all), _) => {
+                write!(f, "none of {path}.anyOf holds: ")?;
+                for (n, one) in all.iter().take(EXPLAINED).enumerate() {
+                    f.write_str(if n > 0 { "; " } else { "" })?;
+                    one.write(f, &format!("anyOf[{n}]"))?;
+                }
+                match all.len().saturating_sub(EXPLAINED) {
+                    0 => Ok(()),
+                    more => write!(f, "; and {more} more"),
+                }
+            }
+            (Detail::None, SelectorPart::Names) => write!(f, "none of {path}.names matches its name"),
+            (Detail::None, _) => write!(f, "{path}.labels does not match its labels"),
         }
     }
 }
 
-/// Whether a cluster manager selects a namespace; otherwise which part of its selector does not hold.
-///
-/// # Errors
-/// The part that does not hold.
-pub fn selects<'a>(manager: &'a ValidClusterManager, namespace: &NamespaceFacts) -> Result<(), Mismatch<'a>> {
+impl fmt::Display for Mismatch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, "spec.selector")
+    }
+}
+
+/// Whether a cluster manager selects a namespace; otherwise which part of its selector does not hold. A part that is known not
+/// to hold is enough, whatever else is not known.
+pub fn selects<'a>(manager: &'a ValidClusterManager, namespace: &NamespaceFacts) -> Selection<'a> {
+    let ValidSelector { parts, any_of } = &manager.selector;
+    let own = holds(parts, namespace);
+    if any_of.is_empty() || matches!(own, Selection::Not(_)) {
+        return own;
+    }
+    let (mut unknown, mut failed) = (None, Vec::with_capacity(any_of.len()));
+    for alternative in any_of {
+        match holds(alternative, namespace) {
+            Selection::Selected => return own,
+            Selection::Not(mismatch) => failed.push(mismatch),
+            Selection::Unknown(key) => unknown = unknown.or(Some(key)),
+        }
+    }
+    match unknown {
+        Some(key) => Selection::Unknown(key),
+        None => Selection::Not(Mismatch { part: SelectorPart::AnyOf, detail: Detail::Alternatives(failed) }),
+    }
+}
+
+fn holds<'a>(parts: &'a SelectorParts, namespace: &NamespaceFacts) -> Selection<'a> {
+    let SelectorParts { names, exclude, labels, annotations } = parts;
+    let not = |part, detail| Selection::Not(Mismatch { part, detail });
     let matches = |pattern: &&String| glob::matches(pattern, &namespace.name);
-    if manager.names.as_ref().is_some_and(|names| !names.iter().any(|name| matches(&name))) {
-        return Err(Mismatch { part: SelectorPart::Names, pattern: "" });
+    if names.as_ref().is_some_and(|names| !names.iter().any(|name| matches(&name))) {
+        return not(SelectorPart::Names, Detail::None);
     }
-    if let Some(pattern) = manager.exclude.iter().find(matches) {
-        return Err(Mismatch { part: SelectorPart::Exclude, pattern });
+    if let Some(pattern) = exclude.iter().find(matches) {
+        return not(SelectorPart::Exclude, Detail::Pattern(pattern));
     }
-    if manager.labels.as_ref().is_some_and(|labels| !labels.matches(&namespace.labels)) {
-        return Err(Mismatch { part: SelectorPart::Labels, pattern: "" });
+    if labels.as_ref().is_some_and(|labels| !labels.matches(&namespace.labels)) {
+        return not(SelectorPart::Labels, Detail::None);
     }
-    Ok(())
+    let mut unknown = None;
+    for wanted in annotations {
+        match annotation(namespace, &wanted.key) {
+            Err(key) => unknown = unknown.or(Some(key)),
+            Ok(value) => {
+                let has = value.is_some();
+                // Of a value that is longer than any that can be asked for the beginning was read: it equals none.
+                if !has || wanted.value.as_deref().is_some_and(|wanted| value != Some(wanted)) {
+                    return not(SelectorPart::Annotations, Detail::Annotation(wanted, has));
+                }
+            }
+        }
+    }
+    unknown.map_or(Selection::Selected, Selection::Unknown)
+}
+
+/// The value of an annotation, unless it was not read.
+pub(super) fn annotation<'k, 'n>(
+    namespace: &'n NamespaceFacts,
+    key: &'k str,
+) -> Result<Option<&'n str>, NotRead<'k>> {
+    match namespace.annotations.get(key) {
+        Err(_) if active(Mutant::UnreadIsAbsent) => Ok(None),
+        read => read,
+    }
 }
 
 /// A cluster manager that selects a namespace.
@@ -101,7 +201,7 @@ pub enum Criterion {
     Mode,
     /// `spec.priority`
     Priority,
-    /// One selects by labels, the other by names alone; or by labels and names, the other by labels alone.
+    /// One selects by labels, the other by annotations or names alone; or by one of these more than the other.
     Selector,
     /// Nothing else: the name that comes first.
     Name,
@@ -114,59 +214,87 @@ pub struct Contest<'a> {
     pub winner: Option<Candidate<'a>>,
     /// The others, and what decided against each of them.
     pub losers: Vec<(Candidate<'a>, Criterion)>,
+    /// False if a manager that comes after the winner may select the namespace or not.
+    pub complete: bool,
 }
 
-/// A cluster manager that cannot be understood: what it selects, and so who governs, is not known.
+/// A cluster manager of which it is not known whether it selects a namespace, and so who governs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "which cluster manager governs the namespace is not known: ClusterNamespaceManager {name} cannot be understood: {why}"
-)]
+#[error("which cluster manager governs the namespace is not known: ClusterNamespaceManager {name} {why}")]
 pub struct UnknownSelection<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Why it cannot be understood.
-    pub why: &'a str,
+    /// Why that is not known.
+    pub why: WhyUnknown<'a>,
+}
+
+/// Why it is not known what a cluster manager selects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WhyUnknown<'a> {
+    /// Its spec cannot be understood.
+    #[error("cannot be understood: {0}")]
+    NotUnderstood(&'a str),
+    /// Its selector names an annotation that was not read.
+    #[error("selects by an annotation, and {0}")]
+    NotRead(NotRead<'a>),
+}
+
+impl UnknownSelection<'_> {
+    /// The reason, for status.
+    pub const fn reason(&self) -> Reason {
+        match self.why {
+            WhyUnknown::NotUnderstood(_) => Reason::InvalidSpec,
+            WhyUnknown::NotRead(_) => Reason::AnnotationsNotRead,
+        }
+    }
 }
 
 /// Decides between the cluster managers that select a namespace. The order of the managers does not matter.
 ///
 /// # Errors
-/// If one of them cannot be understood.
+/// If one of them cannot be understood; or if the one that would come first may select the namespace or not.
 pub fn contest<'a>(
     managers: impl IntoIterator<Item = ClusterManagerFacts<'a>>,
     namespace: &NamespaceFacts,
 ) -> Result<Contest<'a>, UnknownSelection<'a>> {
-    let mut winner: Option<Candidate<'a>> = None;
-    let mut losers = Vec::new();
+    let mut unread: Vec<(Candidate<'a>, NotRead<'a>)> = Vec::new();
+    let mut candidates: Vec<Candidate<'a>> = Vec::new();
     for manager in managers {
         if manager.terminating {
             continue;
         }
         let ClusterManagerFacts { name, uid, generation, spec, .. } = manager;
-        let spec = spec.map_err(|why| UnknownSelection { name, why })?;
-        if selects(spec, namespace).is_err() {
-            continue;
-        }
+        let not_understood = |why| UnknownSelection { name, why: WhyUnknown::NotUnderstood(why) };
+        let spec = spec.map_err(not_understood)?;
         let one = Candidate { name, uid, generation, spec };
-        match winner {
-            Some(best) if rank(&best) > rank(&one) => losers.push(one),
-            before => {
-                losers.extend(before);
-                winner = Some(one);
-            }
+        match selects(spec, namespace) {
+            Selection::Selected => candidates.push(one),
+            Selection::Not(_) => {}
+            Selection::Unknown(key) => unread.push((one, key)),
         }
+    }
+    let first = candidates.iter().enumerate().max_by(|(_, a), (_, b)| rank(a).cmp(&rank(b)));
+    let first = first.map(|(at, _)| at);
+    let winner = first.map(|at| candidates.remove(at));
+    let unread = unread.into_iter().max_by(|(a, _), (b, _)| rank(a).cmp(&rank(b)));
+    let complete = unread.is_none();
+    // One that comes after the winner governs nothing of it, whatever it selects.
+    if let Some((one, key)) = unread
+        && winner.is_none_or(|winner| rank(&winner) < rank(&one))
+    {
+        return Err(UnknownSelection { name: one.name, why: WhyUnknown::NotRead(key) });
     }
     let losers = winner.map(|winner| {
         let decided = |loser: Candidate<'a>| (loser, criterion(&winner, &loser));
-        losers.into_iter().map(decided).collect()
+        candidates.into_iter().map(decided).collect()
     });
-    Ok(Contest { winner, losers: losers.unwrap_or_default() })
+    Ok(Contest { winner, losers: losers.unwrap_or_default(), complete })
 }
 
 /// The greatest governs.
-fn rank<'a>(manager: &Candidate<'a>) -> (bool, i32, bool, bool, Reverse<&'a str>) {
+fn rank<'a>(manager: &Candidate<'a>) -> (bool, i32, (bool, bool, bool), Reverse<&'a str>) {
     let Candidate { name, spec, .. } = manager;
-    (spec.enforces(), spec.priority, spec.labels.is_some(), spec.names.is_some(), Reverse(name))
+    (spec.enforces(), spec.priority, spec.selector.specificity(), Reverse(name))
 }
 
 fn criterion(winner: &Candidate<'_>, loser: &Candidate<'_>) -> Criterion {
@@ -175,7 +303,7 @@ fn criterion(winner: &Candidate<'_>, loser: &Candidate<'_>) -> Criterion {
         Criterion::Mode
     } else if a.1 != b.1 {
         Criterion::Priority
-    } else if (a.2, a.3) != (b.2, b.3) {
+    } else if a.2 != b.2 {
         Criterion::Selector
     } else {
         Criterion::Name

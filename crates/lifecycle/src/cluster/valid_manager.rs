@@ -1,15 +1,17 @@
 //! What a cluster manager asks for, checked once where it is read: the planner has no arm for what cannot be.
 
-use coppice_api::Selector;
 use coppice_api::cluster_manager::{
-    Approval, ClusterNamespaceManagerSpec, ClusterPolicy, ClusterThen, ClusterWhen, Mode, PhaseCondition,
-    PolicyPhase, PolicyTtl, ScaleDown,
+    Approval, ClusterNamespaceManagerSpec, ClusterPolicy, ClusterThen, ClusterWhen, Mode, NamespaceTtl,
+    PhaseCondition, PolicyPhase, PolicyTtl, ScaleDown,
 };
 use coppice_api::steps::Action;
 use coppice_quantity::Duration;
 use serde::Deserialize;
 
+use super::ttl::ValidTtl;
 use super::valid_health::ValidHealth;
+use super::valid_selector::{InvalidSelector, ValidSelector};
+use crate::annotations::is_annotation_key;
 use crate::digest;
 
 /// The spec of a cluster manager, validated, with its digest.
@@ -24,16 +26,12 @@ pub struct ValidClusterManager {
     pub approval: Option<Approval>,
     /// Of several that select a namespace, the highest comes first.
     pub priority: i32,
-    /// Globs, one of which must match the name; none: any name.
-    pub names: Option<Vec<String>>,
-    /// Globs, none of which may match the name.
-    pub exclude: Vec<String>,
-    /// The labels of the namespace; none: any.
-    pub labels: Option<Selector>,
+    /// Which namespaces it is about.
+    pub selector: ValidSelector,
     /// Nothing is done to a namespace that it has not governed for so long.
     pub settle: Duration,
     /// When namespaces become stale, from their creation on.
-    pub ttl: Option<Duration>,
+    pub ttl: Option<ValidTtl>,
     /// When they are unstable, failing and failed; none: their workloads are not looked at.
     pub health: Option<ValidHealth>,
     policies: Vec<ValidClusterPolicy>,
@@ -123,15 +121,15 @@ impl ClusterAction {
 /// What is wrong with a spec, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidClusterManager {
-    /// The selector selects by nothing.
-    #[error("selector: select by names or labels; to mean every namespace, write names: [\"*\"]")]
-    SelectsByNothing,
-    /// A part of the selector is empty.
-    #[error("selector.{0} is empty: leave it out, or write at least one entry")]
-    EmptyPart(&'static str),
+    /// Something about the selector is wrong.
+    #[error("selector{0}")]
+    Selector(#[from] InvalidSelector),
     /// Every namespace would expire at once.
     #[error("ttl.after must be at least 1s")]
     ZeroTtl,
+    /// What names the annotation of a ttl is no key.
+    #[error("ttl.fromAnnotation is {0:?}: write an annotation's key, such as example.com/ttl")]
+    TtlAnnotation(String),
     /// What a mistake selects would be acted upon at once.
     #[error("settle must be at least 1s")]
     ZeroSettle,
@@ -167,6 +165,12 @@ impl ValidClusterManager {
         &self.enforcing_digest
     }
 
+    /// The annotations of namespaces that it names: what it decides rests on these being read.
+    pub fn annotation_keys(&self) -> impl Iterator<Item = &str> {
+        let of_ttl = self.ttl.as_ref().and_then(|ttl| ttl.from_annotation.as_deref());
+        self.selector.annotation_keys().chain(of_ttl)
+    }
+
     /// Whether its policies may act.
     pub fn enforces(&self) -> bool {
         self.mode == Mode::Enforce
@@ -191,26 +195,11 @@ impl TryFrom<ClusterNamespaceManagerSpec> for ValidClusterManager {
             health,
             policies,
         } = spec;
-        let (names, exclude, labels) = (selector.names, selector.exclude, selector.labels);
-        if names.is_none() && labels.is_none() {
-            return Err(InvalidClusterManager::SelectsByNothing);
-        }
-        let empty = |part: &Option<Vec<String>>| part.as_ref().is_some_and(Vec::is_empty);
-        let parts = [
-            ("names", empty(&names)),
-            ("exclude", empty(&exclude)),
-            ("labels", labels.as_ref().is_some_and(Selector::is_empty)),
-        ];
-        if let Some((part, _)) = parts.into_iter().find(|(_, empty)| *empty) {
-            return Err(InvalidClusterManager::EmptyPart(part));
-        }
+        let selector = ValidSelector::try_from(selector)?;
         if settle.is_zero() {
             return Err(InvalidClusterManager::ZeroSettle);
         }
-        let ttl = ttl.map(|ttl| ttl.after);
-        if ttl == Some(Duration::ZERO) {
-            return Err(InvalidClusterManager::ZeroTtl);
-        }
+        let ttl = ttl.map(valid_ttl).transpose()?;
         let health = health.map(ValidHealth::try_from).transpose()?;
         let mut valid: Vec<ValidClusterPolicy> = Vec::with_capacity(policies.len());
         for policy in policies {
@@ -219,15 +208,12 @@ impl TryFrom<ClusterNamespaceManagerSpec> for ValidClusterManager {
             }
             valid.push(valid_policy(policy, mode, health.is_some())?);
         }
-        let exclude = exclude.unwrap_or_default();
         Ok(Self {
             mode,
             suspend,
             approval,
             priority,
-            names,
-            exclude,
-            labels,
+            selector,
             settle,
             ttl,
             health,
@@ -235,6 +221,17 @@ impl TryFrom<ClusterNamespaceManagerSpec> for ValidClusterManager {
             digest,
             enforcing_digest,
         })
+    }
+}
+
+fn valid_ttl(ttl: NamespaceTtl) -> Result<ValidTtl, InvalidClusterManager> {
+    let NamespaceTtl { after, from_annotation } = ttl;
+    if after.is_zero() {
+        return Err(InvalidClusterManager::ZeroTtl);
+    }
+    match from_annotation {
+        Some(key) if !is_annotation_key(&key) => Err(InvalidClusterManager::TtlAnnotation(key)),
+        from_annotation => Ok(ValidTtl { after, from_annotation }),
     }
 }
 

@@ -3,9 +3,10 @@
 //! Records of namespaces name it, and `settle` begins again where it changes. A version of Coppice that decides
 //! differently on the same fields writes another [`VERSION`], so that what becomes due by it settles first.
 
+use coppice_api::Selector;
 use coppice_api::cluster_manager::{
-    ClusterNamespaceManagerSpec, ClusterPolicy, ClusterThen, ClusterWhen, Delete, Mode, NamespaceSelector,
-    NamespaceTtl, PhaseCondition, PolicyTtl,
+    AnnotationRequirement, ClusterNamespaceManagerSpec, ClusterPolicy, ClusterThen, ClusterWhen, Delete,
+    Mode, NamespaceSelector, NamespaceTtl, PhaseCondition, PolicyTtl, SelectorAlternative,
 };
 use coppice_api::health::{FailureBudget, HealthReason, HealthSource, HealthSpec, IgnoreRule};
 use coppice_quantity::Duration;
@@ -34,13 +35,15 @@ pub(crate) fn digest(spec: &ClusterNamespaceManagerSpec) -> String {
     if *priority != 0 {
         out.field("priority", &priority.to_string());
     }
-    let NamespaceSelector { names, exclude, labels } = selector;
-    sorted(&mut out, "names", names.iter().flatten());
-    sorted(&mut out, "exclude", exclude.iter().flatten());
-    select(&mut out, labels.as_ref());
+    let NamespaceSelector { names, exclude, labels, annotations, any_of } = selector;
+    parts(&mut out, (names.as_deref(), exclude.as_deref()), labels.as_ref(), annotations.as_deref());
+    alternatives(&mut out, any_of.as_deref());
     out.field("settle", &settle.as_secs().to_string());
-    if let Some(NamespaceTtl { after }) = ttl {
+    if let Some(NamespaceTtl { after, from_annotation }) = ttl {
         out.field("ttl", &after.as_secs().to_string());
+        if let Some(key) = from_annotation {
+            out.field("ttlFromAnnotation", key);
+        }
     }
     if let Some(one) = health {
         out.within("health", |out| self::health(out, one));
@@ -51,6 +54,48 @@ pub(crate) fn digest(spec: &ClusterNamespaceManagerSpec) -> String {
         out.within("policy", |out| policy(out, one));
     }
     format!("{VERSION}{}", hex(&shorten(&out.0)))
+}
+
+/// The parts of a selector, or of one alternative.
+fn parts(
+    out: &mut Encoder,
+    (names, exclude): (Option<&[String]>, Option<&[String]>),
+    labels: Option<&Selector>,
+    annotations: Option<&[AnnotationRequirement]>,
+) {
+    sorted(out, "names", names.into_iter().flatten());
+    sorted(out, "exclude", exclude.into_iter().flatten());
+    select(out, labels);
+    let mut annotations: Vec<_> = annotations.into_iter().flatten().collect();
+    annotations.sort_unstable_by(|a, b| (&a.key, &a.value).cmp(&(&b.key, &b.value)));
+    for AnnotationRequirement { key, value } in annotations {
+        out.within("annotation", |out| {
+            out.field("key", key);
+            if let Some(value) = value {
+                out.field("value", value);
+            }
+        });
+    }
+}
+
+/// The alternatives of a selector, of which one must hold.
+fn alternatives(out: &mut Encoder, any_of: Option<&[SelectorAlternative]>) {
+    let mut each: Vec<_> = any_of
+        .into_iter()
+        .flatten()
+        .map(|alternative| {
+            let SelectorAlternative { names, exclude, labels, annotations } = alternative;
+            let mut one = Encoder(Vec::with_capacity(64));
+            one.within("alternative", |out| {
+                parts(out, (names.as_deref(), exclude.as_deref()), labels.as_ref(), annotations.as_deref());
+            });
+            one.0
+        })
+        .collect();
+    each.sort_unstable();
+    for one in each {
+        out.0.extend(one);
+    }
 }
 
 /// Every field, whether it was written or is a default.

@@ -24,7 +24,8 @@ const WATCHING: [(&str, &str, Reason, &str); 3] = [
 ];
 
 /// What makes it unknown whether a step may be taken: neither the user nor the budget has stopped it.
-pub(crate) const UNKNOWN: [Reason; 8] = [
+pub(crate) const UNKNOWN: [Reason; 9] = [
+    Reason::AnnotationsNotRead,
     Reason::ClockSkew,
     Reason::Forbidden,
     Reason::NotSynced,

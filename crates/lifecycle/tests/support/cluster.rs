@@ -16,7 +16,7 @@ use coppice_lifecycle::cluster::{
     ClusterManagerFacts, ClusterObserved, HealthFacts, RecordFacts, RecordPlan, RecordStep,
     ValidClusterManager, plan,
 };
-use coppice_lifecycle::facts::NamespaceFacts;
+use coppice_lifecycle::facts::{Annotations, NamespaceFacts};
 use coppice_lifecycle::other_deletion::OtherDeletion;
 use coppice_lifecycle::record::{self, StepOutcome};
 use coppice_quantity::time::{ClockUncertainty, ServerTime};
@@ -74,6 +74,7 @@ impl Scene {
                 resource_version: "7".to_owned(),
                 created: at(0),
                 labels: Labels::default(),
+                annotations: Annotations::default(),
                 terminating: false,
             },
             record: Some(ManagedNamespaceStatus::default()),

@@ -7,7 +7,7 @@ use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
 use coppice_api::manager::{NamespaceManagerSpec, NamespaceManagerStatus, Phase, PolicyStatus};
 use coppice_api::{Labels, Reason};
 use coppice_lifecycle::facts::{
-    Fact, JobFacts, JobState, NamespaceFacts, NamespaceSnapshot, ObjectSlice, PodFacts, PodPhase,
+    Annotations, Fact, JobFacts, JobState, NamespaceFacts, NamespaceSnapshot, ObjectSlice, PodFacts, PodPhase,
 };
 use coppice_lifecycle::other_deletion::OtherDeletion;
 use coppice_lifecycle::plan::lint::{Finding, lint};
@@ -66,6 +66,7 @@ impl Scene {
                 resource_version: "7".to_owned(),
                 created: start(),
                 labels: Labels::default(),
+                annotations: Annotations::default(),
                 terminating: false,
             },
             pods: Vec::new(),

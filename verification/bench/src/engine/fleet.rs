@@ -5,7 +5,9 @@ use std::hint::black_box;
 use anyhow::{Context as _, ensure};
 use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
 use coppice_api::manager::{NamespaceManagerSpec, NamespaceManagerStatus};
-use coppice_lifecycle::facts::{Fact, NamespaceFacts, NamespaceSnapshot, ObjectSlice, PodFacts, PodPhase};
+use coppice_lifecycle::facts::{
+    Annotations, Fact, NamespaceFacts, NamespaceSnapshot, ObjectSlice, PodFacts, PodPhase,
+};
 use coppice_lifecycle::plan::{Delivery, ManagerFacts, Observed};
 use coppice_lifecycle::{PlatformSettings, ValidSpec, plan, steady};
 use coppice_quantity::time::ServerTime;
@@ -176,6 +178,7 @@ fn namespace(n: usize, created: Timestamp) -> NamespaceFacts {
         uid: format!("5ca10001-0000-4e00-8000-{n:012x}"),
         resource_version: "7".to_owned(),
         created,
+        annotations: Annotations::default(),
         terminating: false,
         name,
     }

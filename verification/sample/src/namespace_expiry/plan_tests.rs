@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::time::Instant;
 
+use coppice_lifecycle::facts::Annotations;
+
 use super::*;
 use crate::object::Expiries;
 
@@ -41,6 +43,7 @@ impl Scene {
             resource_version: "1".to_owned(),
             created: at(0),
             labels: Labels::default(),
+            annotations: Annotations::default(),
             terminating: false,
         };
         let settings = PlatformSettings::new(CoppiceConfigSpec::default(), "coppice-system", Vec::new());

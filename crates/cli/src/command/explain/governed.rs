@@ -6,8 +6,11 @@ use coppice_api::managed_namespace::{Extension, FiredPolicy, GoverningManager, R
 use coppice_api::manager::{Firing, Notice};
 use coppice_api::{Reason, ScaledWorkload};
 use coppice_lifecycle::cluster::ClusterAction;
-use coppice_lifecycle::cluster::selection::{Candidate, Criterion, selects};
-use coppice_lifecycle::cluster::{ClusterCondition, ValidClusterManager, ValidClusterPolicy};
+use coppice_lifecycle::cluster::selection::{Candidate, Criterion, Selection, selects};
+use coppice_lifecycle::cluster::{
+    ClusterCondition, TtlSource, ValidClusterManager, ValidClusterPolicy, ttl_of,
+};
+use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::governor;
 use coppice_quantity::Duration;
 use jiff::Timestamp;
@@ -83,6 +86,9 @@ pub(super) struct Governing {
     pub(super) settled_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ttl: Option<Duration>,
+    /// What that comes from, where the manager names an annotation for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ttl_source: Option<String>,
     pub(super) policies: Vec<Policy>,
 }
 
@@ -157,7 +163,7 @@ pub(super) fn explain(
         recorded: record.is_some(),
         phase_since: status.and_then(|status| status.phase_since),
         governing: status
-            .and_then(|s| s.manager.as_ref().map(|manager| governing(snapshot, manager, &s.fired))),
+            .and_then(|s| s.manager.as_ref().map(|manager| governing(snapshot, manager, (facts, &s.fired)))),
         contest,
         contest_unknown,
         hold: spec.and_then(|spec| spec.hold.clone()).filter(|hold| at < hold.until),
@@ -182,16 +188,30 @@ pub(super) fn explain(
     Some(explanation)
 }
 
-fn governing(snapshot: &LifecycleSnapshot, recorded: &GoverningManager, fired: &[FiredPolicy]) -> Governing {
+fn governing(
+    snapshot: &LifecycleSnapshot,
+    recorded: &GoverningManager,
+    (namespace, fired): (Option<&NamespaceFacts>, &[FiredPolicy]),
+) -> Governing {
     let managers = snapshot.governed.managers.as_ref().map_or(&[][..], Vec::as_slice);
     let manager = managers.iter().find(|manager| manager.name() == recorded.name);
     let spec = manager.and_then(|manager| manager.spec.as_ref().ok());
+    let ttl = spec.and_then(|spec| spec.ttl.as_ref());
+    let own = ttl.zip(namespace).and_then(|(ttl, namespace)| ttl_of(ttl, namespace).ok());
+    let key = ttl.and_then(|ttl| ttl.from_annotation.as_ref());
+    let source = key.zip(own.as_ref().and_then(|own| own.source.as_ref()));
+    let ttl_source = source.map(|(key, source)| match source {
+        TtlSource::Annotation => format!("by its annotation {key}"),
+        TtlSource::Manager => format!("it has no annotation {key}"),
+        TtlSource::NotUnderstood(why) => format!("its annotation {key} is not understood: {why}"),
+    });
     Governing {
         name: recorded.name.clone(),
         since: recorded.since,
         mode: spec.map(|spec| spec.mode),
         settled_at: spec.map(|spec| ahead(recorded.since, spec.settle)),
-        ttl: spec.and_then(|spec| spec.ttl),
+        ttl: own.map(|own| own.after).or_else(|| ttl.map(|ttl| ttl.after)),
+        ttl_source,
         policies: spec
             .into_iter()
             .flat_map(ValidClusterManager::policies)
@@ -277,8 +297,9 @@ fn not_selected(snapshot: &LifecycleSnapshot, manager: &ClusterManager, namespac
         (_, Err(why), _) => left_out(why),
         (_, Ok(_), None) => left_out("the namespace could not be read"),
         (_, Ok(spec), Some(facts)) => match selects(spec, facts) {
-            Err(mismatch) => contestant(name, ContestResult::NotSelected, mismatch.to_string()),
-            Ok(()) => left_out("it selects the namespace"),
+            Selection::Not(mismatch) => contestant(name, ContestResult::NotSelected, mismatch.to_string()),
+            Selection::Selected => left_out("it selects the namespace"),
+            Selection::Unknown(not_read) => left_out(&not_read.to_string()),
         },
     }
 }

@@ -104,8 +104,10 @@ fn made_of(one: &NamespaceExplanation, expires: Timestamp) -> String {
     if one.extend_until.as_ref().is_some_and(|extension| extension.at == expires) {
         return ": by the extension".to_owned();
     }
-    let ttl = one.governing.as_ref().and_then(|governing| governing.ttl);
-    ttl.map_or_else(String::new, |ttl| format!(": {ttl} after its creation"))
+    let Some(ttl) = one.governing.as_ref().and_then(|governing| governing.ttl) else { return String::new() };
+    let source = one.governing.as_ref().and_then(|governing| governing.ttl_source.as_ref());
+    let source = source.map_or_else(String::new, |source| format!(" ({source})"));
+    format!(": {ttl} after its creation{source}")
 }
 
 fn next(one: &NamespaceExplanation, plan: &GovernedItem, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {

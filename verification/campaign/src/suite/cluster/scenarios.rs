@@ -34,9 +34,10 @@ pub(super) fn all() -> Vec<Scenario> {
 }
 
 /// Those that seeds do not choose from: where the events of a deletion are lost, it is not known before the next list, and one
-/// more follows; and where a kind of workload cannot be listed for long, its namespaces are looked at every five seconds.
+/// more follows; where a kind of workload cannot be listed for long, its namespaces are looked at every five seconds; and where
+/// namespaces cannot be listed again, it stays unknown what they have of an annotation that is newly named.
 pub(super) fn apart() -> Vec<Scenario> {
-    vec![recreated_often(), failed(), recovers()]
+    vec![recreated_often(), failed(), recovers(), newly_named()]
 }
 
 /// Two replicas, a budget that does not bind, a minute and a half.
@@ -423,6 +424,44 @@ fn recreated_often() -> Scenario {
     scenario.lasts = Duration::from_secs(200);
     scenario.ends =
         vec!["ci-loop: there, deleted 3x, Stale RecreatedTooOften", "ci: governs 1, due 1, Reconciled"];
+    scenario
+}
+
+/// Creates a namespace with the annotation `example.org/keep`.
+fn annotated(name: &str) -> Request {
+    let metadata =
+        json!({ "name": name, "annotations": { "example.org/keep": "", "example.org/ttl": "1s" } });
+    let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
+    Request::post("/api/v1/namespaces", &object)
+}
+
+/// Namespaces become due at 18, 20, 22 and 24 s under one manager; from 17 s on another one comes first for three of them, by
+/// an annotation that nobody has named before, and has to settle.
+fn newly_named() -> Scenario {
+    let mut scenario = scenario(
+        "cluster-newly-named",
+        "a manager that names an annotation for the first time takes over namespaces that are about to be deleted",
+    );
+    let mut first = ci("Enforce", "1h", "0s");
+    first["priority"] = 1.into();
+    first["ttl"]["fromAnnotation"] = "example.org/ttl".into();
+    first["selector"] = json!({ "annotations": [{ "key": "example.org/keep" }] });
+    scenario.setup.push(cluster_manager("ci", &ci("Enforce", "15s", "0s")));
+    scenario.script = vec![
+        ScriptStep::at(2, |_| annotated("ci-a")),
+        ScriptStep::at(4, |_| annotated("ci-b")),
+        ScriptStep::at(6, |_| annotated("ci-c")),
+        ScriptStep::at(8, |_| namespace("ci-other")),
+        ScriptStep::at(17, move |_| cluster_manager("keep", &first)),
+    ];
+    scenario.ends = vec![
+        "ci-a: gone, deleted 1x",
+        "ci-b: gone, deleted 1x",
+        "ci-c: gone, deleted 1x",
+        "ci-other: gone, deleted 1x",
+        "ci: governs 0, due 0, Reconciled",
+        "keep: governs 0, due 0, Reconciled",
+    ];
     scenario
 }
 

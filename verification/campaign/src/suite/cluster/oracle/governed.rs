@@ -85,19 +85,23 @@ fn fired_once(history: &History, found: &mut Findings) {
 /// The cluster manager that governs a namespace at a revision.
 pub(super) fn governing<'a>(history: &'a History, namespace: &str, revision: u64) -> Option<&'a Value> {
     let object = history.at("namespaces", "", namespace, revision)?;
-    let labels = &object["metadata"]["labels"];
+    let metadata = &object["metadata"];
     let managers = history.list("clusternamespacemanagers", "", revision).into_iter();
-    let selecting = managers.filter(|manager| selects(&manager["spec"]["selector"], namespace, labels));
+    let selecting = managers.filter(|manager| selects(&manager["spec"]["selector"], namespace, metadata));
     let winner = selecting.max_by_key(|manager| {
         let (spec, selector) = (&manager["spec"], &manager["spec"]["selector"]);
-        let more_specific = (selector["labels"].is_object(), selector["names"].is_array());
+        let more_specific = (
+            selector["labels"].is_object(),
+            selector["annotations"].is_array(),
+            selector["names"].is_array(),
+        );
         let name = Reverse(manager["metadata"]["name"].as_str().unwrap_or_default());
         (spec["mode"] == "Enforce", spec["priority"].as_i64().unwrap_or(0), more_specific, name)
     });
     winner.map(|manager| &**manager)
 }
 
-fn selects(selector: &Value, name: &str, labels: &Value) -> bool {
+fn selects(selector: &Value, name: &str, metadata: &Value) -> bool {
     // Patterns of the scenarios: a star at the beginning or at the end.
     let glob = |pattern: &Value| match pattern.as_str().unwrap_or_default() {
         prefix if prefix.ends_with('*') => name.starts_with(prefix.trim_end_matches('*')),
@@ -105,7 +109,11 @@ fn selects(selector: &Value, name: &str, labels: &Value) -> bool {
     };
     selector["names"].as_array().is_none_or(|names| names.iter().any(glob))
         && !selector["exclude"].as_array().into_iter().flatten().any(glob)
-        && (selector["labels"].is_null() || matches(&selector["labels"], labels))
+        && (selector["labels"].is_null() || matches(&selector["labels"], &metadata["labels"]))
+        && selector["annotations"].as_array().into_iter().flatten().all(|wanted| {
+            let value = &metadata["annotations"][wanted["key"].as_str().unwrap_or_default()];
+            !value.is_null() && (wanted["value"].is_null() || wanted["value"] == *value)
+        })
 }
 
 /// Whether the cluster managers, as they were at a revision, justify the step at the time at which it was sent.
@@ -143,6 +151,10 @@ fn justified(
     let namespace = history.at("namespaces", "", step.namespace, revision);
     let created =
         namespace.and_then(|n| instant(&n["metadata"]["creationTimestamp"])).unwrap_or(Timestamp::MAX);
+    // Annotations of the scenarios are durations.
+    let key = spec["ttl"]["fromAnnotation"].as_str().filter(|_| !policy_ttl.is_string());
+    let annotated = key.zip(namespace).map(|(key, namespace)| &namespace["metadata"]["annotations"][key]);
+    let ttl = annotated.filter(|own| own.is_string()).unwrap_or(ttl);
     let own = created.saturating_add(span(ttl)).unwrap_or(Timestamp::MAX);
     let due = instant(&user["extendUntil"]["at"]).map_or(own, |extended| own.max(extended));
     found.require(TTL, !by_ttl || now >= due, || format!("its time ends at {due}, and it was {now}"))?;

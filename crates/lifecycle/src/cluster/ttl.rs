@@ -1,0 +1,97 @@
+//! The time to live of one namespace: by its cluster manager, or by whoever created it.
+
+use coppice_api::Reason;
+use coppice_api::condition::ConditionState;
+use coppice_quantity::Duration;
+
+use super::selection::annotation;
+use crate::facts::{NamespaceFacts, NotRead};
+
+/// A time to live, as a cluster manager asks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValidTtl {
+    /// Of namespaces that do not say anything themselves.
+    pub after: Duration,
+    /// The key of the annotation by which a namespace says something else.
+    pub from_annotation: Option<String>,
+}
+
+/// The time to live of a namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ttl {
+    /// From its creation on.
+    pub after: Duration,
+    /// What it comes from; none where the manager names no annotation.
+    pub source: Option<TtlSource>,
+}
+
+/// What the time to live of a namespace comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TtlSource {
+    /// Its annotation.
+    Annotation,
+    /// The manager: it does not have the annotation.
+    Manager,
+    /// The manager: its annotation is no time to live. What is wrong with it, and what to write instead.
+    NotUnderstood(String),
+}
+
+/// So many characters may a duration have, as in a spec.
+const MAX_LENGTH: usize = 32;
+
+/// The time to live of a namespace: the one place where it is decided.
+///
+/// # Errors
+/// If it depends on an annotation that was not read.
+pub fn ttl_of<'a>(ttl: &'a ValidTtl, namespace: &NamespaceFacts) -> Result<Ttl, NotRead<'a>> {
+    let Some(key) = &ttl.from_annotation else { return Ok(Ttl { after: ttl.after, source: None }) };
+    let (after, source) = match annotation(namespace, key)?.map(parse) {
+        None => (ttl.after, TtlSource::Manager),
+        Some(Ok(own)) => (own, TtlSource::Annotation),
+        Some(Err(why)) => (ttl.after, TtlSource::NotUnderstood(why)),
+    };
+    Ok(Ttl { after, source: Some(source) })
+}
+
+/// Reads it as a spec's would be read.
+fn parse(text: &str) -> Result<Duration, String> {
+    if text.chars().nth(MAX_LENGTH).is_some() {
+        return Err(format!(
+            "it has more than {MAX_LENGTH} characters: write a duration, such as 90s, 2h or 7d"
+        ));
+    }
+    let own: Duration = text.parse().map_err(|error| format!("{error}"))?;
+    if own.is_zero() {
+        return Err(format!("{text:?} would expire the namespace at once: write at least 1s"));
+    }
+    Ok(own)
+}
+
+impl Ttl {
+    /// Whether the annotation is understood, as the record says it; none where the manager names no annotation.
+    pub(super) fn condition(&self, written: &ValidTtl, manager: &str) -> Option<ConditionState> {
+        let key = written.from_annotation.as_ref()?;
+        let (status, reason, message) = match self.source.as_ref()? {
+            TtlSource::Annotation => {
+                let message = format!("the ttl is {}, by annotation {key} of the namespace", self.after);
+                ("True", Reason::TtlByAnnotation, message)
+            }
+            TtlSource::Manager => {
+                let message = format!(
+                    "the namespace has no annotation {key}: the ttl is {}, that of ClusterNamespaceManager {manager}",
+                    self.after
+                );
+                ("True", Reason::TtlByManager, message)
+            }
+            TtlSource::NotUnderstood(why) => {
+                let message = format!(
+                    "annotation {key} of the namespace is not understood: {why}; until then the ttl is {}, that of \
+                     ClusterNamespaceManager {manager}",
+                    self.after
+                );
+                ("False", Reason::TtlNotUnderstood, message)
+            }
+        };
+        Some(ConditionState { status, reason: reason.to_string(), message })
+    }
+}

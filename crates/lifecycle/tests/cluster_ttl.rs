@@ -1,0 +1,185 @@
+//! A namespace whose creator gives it a time to live, by an annotation.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+#[path = "support/cluster.rs"]
+mod scene;
+
+use coppice_api::condition::{self, TTL_UNDERSTOOD};
+use coppice_api::{NamespacePhase, Reason};
+use coppice_lifecycle::cluster::{RecordStep, Ttl, TtlSource, ValidClusterManager, ValidTtl, ttl_of};
+use coppice_lifecycle::facts::{AnnotationKeys, Annotations};
+use coppice_quantity::Duration;
+
+use scene::{Scene, at};
+
+const KEY: &str = "example.org/ttl";
+
+/// A ttl of 1000 s unless the namespace says otherwise, ten seconds to settle, and a notice of 50 s.
+fn under(ttl: &str) -> Scene {
+    let mut scene = Scene::new(
+        "{mode: Enforce, selector: {names: ['ci-*']}, settle: 10s, ttl: {after: 1000s, fromAnnotation: example.org/ttl}, \
+         policies: [{name: end, when: {phase: {in: [Stale]}}, then: {delete: {notice: 50s}}}]}",
+    );
+    annotate(&mut scene, &[(KEY, ttl)]);
+    scene
+}
+
+fn annotate(scene: &mut Scene, annotations: &[(&str, &str)]) {
+    scene.namespace.annotations = Annotations::of(&AnnotationKeys::named([KEY]), annotations.iter().copied());
+}
+
+/// Status, reason and message of the condition.
+fn understood(scene: &Scene) -> Option<(String, String, String)> {
+    let known = condition::find(&scene.status().conditions, TTL_UNDERSTOOD)?;
+    Some((known.status.clone(), known.reason.clone(), known.message.clone()))
+}
+
+#[test]
+fn what_is_no_duration_is_the_managers_ttl_and_says_what_to_write() {
+    let written =
+        ValidTtl { after: Duration::from_secs(7200), from_annotation: Some("example.org/ttl".to_owned()) };
+    let of = |annotations: &[(&str, &str)]| {
+        let mut scene = under("1s");
+        annotate(&mut scene, annotations);
+        ttl_of(&written, &scene.namespace).unwrap()
+    };
+    for (text, seconds) in [("90s", 90), ("1h30m", 5400), ("2w", 1_209_600), ("36525d", 3_155_760_000)] {
+        let expected = Ttl { after: Duration::from_secs(seconds), source: Some(TtlSource::Annotation) };
+        assert_eq!(of(&[(KEY, text)]), expected, "{text}");
+    }
+    assert_eq!(of(&[]), Ttl { after: written.after, source: Some(TtlSource::Manager) });
+    let megabyte = "9".repeat(1 << 20);
+    let nul = "2h\u{0}";
+    for (text, why) in [
+        ("0s", "\"0s\" would expire the namespace at once: write at least 1s"),
+        ("0h0m", "\"0h0m\" would expire the namespace at once"),
+        ("-1h", "\"-1h\" is not a duration: write numbers with the units w, d, h, m, s"),
+        ("2", "\"2\" has no unit: write 2s for seconds, 2m for minutes, 2h for hours or 2d for days"),
+        ("1 fortnight", "\"1 fortnight\" is not a duration: write numbers with the units"),
+        (" 2h", "\" 2h\" is not a duration"),
+        (nul, "\"2h\\0\" is not a duration"),
+        ("1m1h", "\"1m1h\" repeats a unit or has them out of order"),
+        ("", "a duration is missing: write a number with a unit"),
+        ("36526d", "\"36526d\" is too long: at most 36525d"),
+        ("99999999999999999999s", "\"99999999999999999999s\" is too long"),
+        (&megabyte, "it has more than 32 characters: write a duration, such as 90s, 2h or 7d"),
+        (&"\u{1F333}".repeat(33), "it has more than 32 characters"),
+    ] {
+        let ttl = of(&[(KEY, text)]);
+        assert_eq!(ttl.after, written.after, "{why}");
+        let Some(TtlSource::NotUnderstood(said)) = ttl.source else { panic!("{text:?} is understood") };
+        assert!(said.starts_with(why), "{said}");
+    }
+    let unread = under("1s").namespace;
+    let other = ValidTtl { from_annotation: Some("example.org/other".to_owned()), ..written.clone() };
+    assert_eq!(ttl_of(&other, &unread).unwrap_err().key, "example.org/other", "not read is not absent");
+    let none = ValidTtl { from_annotation: None, ..written };
+    assert_eq!(ttl_of(&none, &unread).unwrap(), Ttl { after: none.after, source: None });
+}
+
+#[test]
+fn the_record_says_what_the_ttl_comes_from() {
+    let mut scene = under("200s");
+    assert_eq!(scene.reason(1), "TtlRunning");
+    assert_eq!(scene.status().expires_at, Some(at(201)));
+    let (status, reason, message) = understood(&scene).unwrap();
+    assert_eq!((&*status, &*reason), ("True", "TtlByAnnotation"));
+    assert_eq!(message, "the ttl is 3m20s, by annotation example.org/ttl of the namespace");
+    annotate(&mut scene, &[(KEY, "2")]);
+    assert_eq!(scene.reason(2), "TtlRunning");
+    assert_eq!(scene.status().expires_at, Some(at(1001)));
+    let (status, reason, message) = understood(&scene).unwrap();
+    assert_eq!((&*status, &*reason), ("False", "TtlNotUnderstood"));
+    assert_eq!(
+        message,
+        "annotation example.org/ttl of the namespace is not understood: \"2\" has no unit: write 2s for seconds, 2m for \
+         minutes, 2h for hours or 2d for days; until then the ttl is 16m40s, that of ClusterNamespaceManager ci"
+    );
+    annotate(&mut scene, &[]);
+    assert_eq!(scene.reason(3), "TtlRunning");
+    assert_eq!(understood(&scene).unwrap().1, "TtlByManager");
+    // A manager that names no annotation says nothing of it.
+    scene.manager("{mode: Enforce, selector: {names: ['ci-*']}, ttl: {after: 1000s}}");
+    scene.settled(4);
+    assert_eq!(understood(&scene), None);
+}
+
+#[test]
+fn an_extension_by_the_annotation_withdraws_the_notice() {
+    let mut scene = under("200s");
+    assert_eq!(scene.reason(1), "TtlRunning");
+    assert_eq!(scene.reason(160), "NoticeRunning");
+    assert_eq!(
+        scene.status().steps.notice.as_ref().unwrap().not_before,
+        at(210),
+        "its notice is not shortened"
+    );
+    annotate(&mut scene, &[(KEY, "400s")]);
+    assert_eq!(scene.reason(161), "TtlRunning");
+    let status = scene.status();
+    assert_eq!((status.expires_at, status.steps.notice.as_ref()), (Some(at(401)), None));
+    assert_eq!(status.manager.as_ref().unwrap().since, at(1), "the spec is the same: nothing settles again");
+    assert_eq!(scene.events, [Reason::DeletionAnnounced, Reason::NoticeWithdrawn]);
+    assert_eq!(scene.reason(350), "TtlRunning");
+    assert_eq!(scene.reason(351), "NoticeRunning");
+    assert_eq!(scene.reason(401), "delete");
+    // Also when all but the request has been done.
+    annotate(&mut scene, &[(KEY, "1h")]);
+    assert_eq!(scene.reason(402), "TtlRunning");
+    assert_eq!((scene.status().steps.intent.as_ref(), scene.events.last()), (None, Some(&Reason::Abandoned)));
+}
+
+#[test]
+fn a_shorter_ttl_is_announced_for_as_long_as_any() {
+    let mut scene = under("900s");
+    assert_eq!(scene.reason(1), "TtlRunning");
+    annotate(&mut scene, &[(KEY, "1s")]);
+    assert_eq!(scene.reason(300), "NoticeRunning");
+    let status = scene.status();
+    assert_eq!((status.phase, status.expires_at), (Some(NamespacePhase::Stale), Some(at(2))));
+    assert_eq!(status.steps.notice.as_ref().unwrap().not_before, at(350));
+    assert_eq!(scene.reason(349), "NoticeRunning");
+    assert_eq!(scene.reason(350), "delete");
+}
+
+#[test]
+fn while_the_annotation_was_not_read_nothing_is_decided_and_nothing_is_lost() {
+    let mut scene = under("200s");
+    assert_eq!(scene.reason(1), "TtlRunning");
+    let known = scene.namespace.annotations.clone();
+    // After a restart the first list knows no keys.
+    scene.namespace.annotations = Annotations::default();
+    assert_eq!(scene.plan(at(2)).step, RecordStep::Nothing, "what the record says is still true");
+    scene.namespace.annotations = known.clone();
+    assert_eq!(scene.reason(160), "NoticeRunning");
+    scene.namespace.annotations = Annotations::default();
+    let says = scene.says(5000);
+    assert_eq!(
+        says,
+        "AnnotationsNotRead: when the namespace expires is not known: the annotation example.org/ttl of namespaces has not \
+         been read yet"
+    );
+    assert_eq!(scene.status().steps.notice.as_ref().unwrap().not_before, at(210), "the notice stands");
+    assert_eq!(scene.status().expires_at, Some(at(201)));
+    scene.namespace.annotations = known;
+    assert_eq!(scene.reason(5000), "delete");
+    scene.namespace.annotations = Annotations::default();
+    let plan = scene.settled(5001);
+    assert_eq!(plan.step, RecordStep::Nothing, "a step that was decided waits, too");
+    assert!(scene.status().steps.intent.is_some());
+}
+
+#[test]
+fn the_key_is_checked_and_is_a_part_of_the_digest() {
+    let spec = |ttl: &str| {
+        serde_yaml::from_str::<ValidClusterManager>(&format!("{{selector: {{names: ['*']}}, ttl: {ttl}}}"))
+    };
+    let error = spec("{after: 1h, fromAnnotation: 'a b'}").unwrap_err().to_string();
+    assert!(error.starts_with("ttl.fromAnnotation is \"a b\": write an annotation's key"), "{error}");
+    assert!(spec("{fromAnnotation: a}").unwrap_err().to_string().contains("missing field `after`"));
+    let digests = ["{after: 1h}", "{after: 1h, fromAnnotation: a}", "{after: 1h, fromAnnotation: b}"]
+        .map(|ttl| spec(ttl).unwrap().digest().to_owned());
+    assert!(digests[0] != digests[1] && digests[1] != digests[2], "{digests:?}");
+    let keys = spec("{after: 1h, fromAnnotation: a}").unwrap();
+    assert_eq!(keys.annotation_keys().collect::<Vec<_>>(), ["a"]);
+}
