@@ -23,6 +23,7 @@ use coppice_runtime::events::Events;
 use coppice_runtime::kind::Kind as _;
 use coppice_runtime::leader::{Gate, LeaderState, Permit};
 use coppice_runtime::metrics::Metrics;
+use coppice_runtime::object::OwnKind as _;
 use coppice_runtime::server_clock::ServerClock;
 use coppice_runtime::store::{Freshness, Store};
 use jiff::Timestamp;
@@ -63,6 +64,26 @@ impl ManagerKey {
 impl std::fmt::Display for ManagerKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// The object that a webhook is sent for: when an attempt has ended, the controller of its kind looks at it again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookSubject {
+    /// The kind, as in `kind`.
+    pub kind: &'static str,
+    /// The namespace.
+    pub namespace: Arc<str>,
+    /// The name.
+    pub name: Arc<str>,
+}
+
+impl WebhookSubject {
+    /// The `NamespaceManager`, if it is one.
+    pub fn manager(&self) -> Option<ManagerKey> {
+        let Self { kind, namespace, name } = self;
+        (*kind == Managers::KIND)
+            .then(|| ManagerKey { namespace: Arc::clone(namespace), name: Arc::clone(name) })
     }
 }
 
@@ -117,7 +138,7 @@ pub struct ControllerContext {
     /// Held while the breaker is shown in the metrics.
     showing: Mutex<()>,
     census: RwLock<Option<(LeaderState, Arc<Census>)>>,
-    outbox: RwLock<Option<(String, Outbox<ManagerKey>)>>,
+    outbox: RwLock<Option<(String, Outbox<WebhookSubject>)>>,
     settings: RwLock<Option<CompiledSettings>>,
 }
 
@@ -281,7 +302,7 @@ impl ControllerContext {
     }
 
     /// The outbox of webhooks; set once the signing key is there.
-    pub fn outbox(&self) -> Option<Outbox<ManagerKey>> {
+    pub fn outbox(&self) -> Option<Outbox<WebhookSubject>> {
         let outbox = self.outbox.read().unwrap_or_else(PoisonError::into_inner);
         outbox.as_ref().map(|(_, outbox)| outbox.clone())
     }
@@ -291,7 +312,7 @@ impl ControllerContext {
     pub fn set_outbox<E>(
         &self,
         key: &str,
-        make: impl FnOnce() -> Result<Outbox<ManagerKey>, E>,
+        make: impl FnOnce() -> Result<Outbox<WebhookSubject>, E>,
     ) -> Result<bool, E> {
         let mut outbox = self.outbox.write().unwrap_or_else(PoisonError::into_inner);
         if outbox.as_ref().is_some_and(|(known, _)| known == key) {

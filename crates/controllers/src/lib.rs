@@ -18,7 +18,7 @@ mod staleness;
 mod status_writer;
 pub mod wake_all;
 
-pub use context::{ControllerContext, ManagerKey, OperatorOptions};
+pub use context::{ControllerContext, ManagerKey, OperatorOptions, WebhookSubject};
 pub use health::WorkloadStores;
 pub use metrics::LifecycleMetrics;
 pub use reference::reference;

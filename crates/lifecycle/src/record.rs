@@ -91,10 +91,12 @@ pub fn apply_to_manager(
 /// In the evidence of what a policy does besides deleting the namespace: the digest of that policy.
 pub(crate) const POLICY_DIGEST: &str = "policyDigest";
 
-/// Adds a policy that has fired to those that have.
-pub(crate) fn remember_fired(fired: &mut Vec<FiredPolicy>, policy: FiredPolicy) {
-    fired.retain(|other| other.policy != policy.policy);
-    fired.push(policy);
+/// Remembers that the policy of an intent has fired, unless it deletes the namespace.
+pub(crate) fn remember(fired: &mut Vec<FiredPolicy>, intent: &Intent, now: Timestamp) {
+    let Some(digest) = intent.evidence.get(POLICY_DIGEST) else { return };
+    fired.retain(|other| other.policy != intent.policy);
+    let (policy, digest) = (intent.policy.clone(), digest.clone());
+    fired.push(FiredPolicy { policy, digest, at: in_milliseconds(now) });
     fired.sort_unstable_by(|a, b| a.policy.cmp(&b.policy));
 }
 
@@ -107,11 +109,8 @@ pub fn apply_to_record(
 ) -> Vec<PlannedEvent> {
     let firings = status.steps.firings;
     let events = apply(&mut status.steps, intent, outcome, now);
-    if status.steps.firings != firings
-        && let Some(digest) = intent.evidence.get(POLICY_DIGEST)
-    {
-        let (policy, digest) = (intent.policy.clone(), digest.clone());
-        remember_fired(&mut status.fired, FiredPolicy { policy, digest, at: in_milliseconds(now) });
+    if status.steps.firings != firings {
+        remember(&mut status.fired, intent, now);
     }
     events
 }

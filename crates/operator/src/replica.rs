@@ -8,7 +8,7 @@ use coppice_controllers::config::Settings;
 use coppice_controllers::deleted_namespace::DeletionRecords;
 use coppice_controllers::managed_namespace::NamespaceRecords;
 use coppice_controllers::namespace_manager::NamespaceManagers;
-use coppice_controllers::{ControllerContext, ManagerKey};
+use coppice_controllers::{ControllerContext, ManagerKey, WebhookSubject};
 use coppice_notify::key::SigningKey;
 use coppice_notify::outbox::{Deliver, Outbox, OutboxLimits};
 use coppice_runtime::admin::Readiness;
@@ -98,14 +98,21 @@ impl Replica {
         runner
     }
 
-    /// Sends webhooks as soon as there is a key to sign them with; their ends wake their managers.
+    /// Sends webhooks as soon as there is a key to sign them with; their ends wake the objects that they were sent for.
     fn open_outbox(&self, managers: Queue<ManagerKey>) -> impl Fn(SigningKey) + Send + Sync + 'static {
         let (shared, deliverer_factory) = (Arc::clone(&self.shared), Arc::clone(&self.deliverer_factory));
         move |key| {
             let opened = shared.set_outbox(&key.public().to_string(), || {
                 let queue = managers.clone();
-                let deliverer = deliverer_factory(key)?;
-                anyhow::Ok(Outbox::new(deliverer, OutboxLimits::default(), move |key| queue.add(key)))
+                // A further kind with webhooks has a queue of its own here.
+                let wake = move |subject: WebhookSubject| {
+                    if let Some(manager) = subject.manager() {
+                        queue.add(manager);
+                    } else {
+                        tracing::error!(kind = subject.kind, "nobody waits for its webhooks");
+                    }
+                };
+                anyhow::Ok(Outbox::new(deliverer_factory(key)?, OutboxLimits::default(), wake))
             });
             match opened {
                 // Those that wait for it.

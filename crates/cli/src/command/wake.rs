@@ -174,12 +174,11 @@ impl Woken {
             return Ok(Exit::Ok);
         }
         io.print_note(&format!("{name}: waiting until {workloads} have their replicas back ..."))?;
-        match tokio::time::timeout(args.timeout.into(), until_woken(&steps)).await {
-            Ok(woken) => woken?,
-            Err(_) => {
-                let (steps, next) = steps().await?;
-                bail!("{}", still_scaled_down(&steps, next.as_ref(), target, args.timeout));
-            }
+        if let Ok(woken) = tokio::time::timeout(args.timeout.into(), until_woken(&steps)).await {
+            woken?;
+        } else {
+            let (steps, next) = steps().await?;
+            bail!("{}", still_scaled_down(&steps, next.as_ref(), target, args.timeout));
         }
         let left = skipped_workloads(client, kind, (namespace, object), io.now).await;
         writeln!(io.screen(), "{name} awake")?;

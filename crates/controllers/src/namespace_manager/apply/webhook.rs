@@ -1,14 +1,17 @@
 //! Hands a webhook to the outbox, which delivers it in the background and wakes the manager after the attempt.
 
+use std::sync::Arc;
+
 use coppice_api::manager::Intent;
 use coppice_kinds::{Manager, Managers};
 use coppice_lifecycle::plan::WebhookMessage;
 use coppice_notify::webhook::WebhookRequest;
+use coppice_runtime::object::OwnKind as _;
 use coppice_runtime::read;
 
 use super::in_one_second;
 use super::result::{Interruption, StepResult};
-use crate::context::{ControllerContext, ManagerKey};
+use crate::context::{ControllerContext, ManagerKey, WebhookSubject};
 
 pub(super) async fn submit(
     shared: &ControllerContext,
@@ -31,7 +34,12 @@ pub(super) async fn submit(
         body: message.body,
         now: shared.now(),
     };
-    match outbox.submit(&key.namespace, key.clone(), request) {
+    let subject = WebhookSubject {
+        kind: Managers::KIND,
+        namespace: Arc::clone(&key.namespace),
+        name: Arc::clone(&key.name),
+    };
+    match outbox.submit(&key.namespace, subject, request) {
         Ok(_) => Ok(StepResult::Wait(None)),
         // The outbox is full: others are served first.
         Err(error) => {

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use coppice_api::Reason;
-use coppice_api::managed_namespace::{FiredPolicy, NextStep};
+use coppice_api::managed_namespace::NextStep;
 use coppice_api::steps::{Action, Intent};
-use coppice_quantity::time::in_milliseconds;
 
 use super::{Builder, RecordPlan, RecordStep};
 use crate::facts::NamespaceFacts;
@@ -90,14 +89,7 @@ impl Builder<'_> {
     /// A scale-down that fails is given up for those who want their workloads back: it counts as done.
     fn wake_instead(mut self, intent: &Intent) -> RecordPlan {
         self.next_check = Some(self.now);
-        let policies = self.observed.managers.iter().filter_map(|manager| manager.spec.ok());
-        let policies =
-            policies.filter(|spec| spec.digest() == intent.digest).flat_map(|spec| spec.policies());
-        if let Some(policy) = policies.into_iter().find(|policy| policy.name == intent.policy) {
-            let (policy, digest) = (policy.name.clone(), policy.digest.clone());
-            let fired = FiredPolicy { policy, digest, at: in_milliseconds(self.now) };
-            record::remember_fired(&mut self.status.fired, fired);
-        }
+        record::remember(&mut self.status.fired, intent, self.now);
         let why = "its workloads are to be woken";
         let message = steps::abandon(&mut self.status.steps, intent, why, &mut self.events);
         self.waiting(Reason::NoLongerTrue, message)
