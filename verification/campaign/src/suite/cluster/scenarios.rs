@@ -284,7 +284,7 @@ fn scaled_down() -> Scenario {
     );
     let sleep =
         json!({ "name": "sleep", "when": { "ttl": { "after": "20s" } }, "then": { "scaleDown": {} } });
-    let mut sleep_and_end = ci("Enforce", "150s", "5s");
+    let mut sleep_and_end = ci("Enforce", "10m", "5s");
     let mut sleep_alone = ci("Enforce", "10h", "0s");
     sleep_alone["selector"]["names"] = json!(["dev"]);
     sleep_alone["policies"] = json!([sleep]);
@@ -309,8 +309,8 @@ fn scaled_down() -> Scenario {
             status["firings"].as_i64() >= Some(1) && status["intent"].is_null()
         }),
     ];
-    // Also where faults delay it, nothing is deleted before it is scaled down.
-    scenario.lasts = Duration::from_secs(200);
+    // Also where faults delay it by as much as attempts can be apart, nothing is deleted before it is scaled down.
+    scenario.lasts = Duration::from_mins(11);
     scenario.ends = vec![
         "ci-app: gone, deleted 1x",
         "dev: there, Ok Dormant, web 3 scaled 2x",
