@@ -145,7 +145,7 @@ fn an_annotation_that_is_newly_named_selects_what_was_there_before_and_gives_it_
             test_cluster.namespace(name).await?;
         }
         annotate("annotated-other", json!({"example.org/ci": "no", "example.org/ttl": "1s"})).await?;
-        let manager = "{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {name: ci}, spec: {mode: \
+        let manager = "{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {name: annotated}, spec: {mode: \
                        Enforce, selector: {anyOf: [{annotations: [{key: example.org/ci, value: 'yes'}]}, {names: \
                        [no-such-namespace]}]}, settle: 4s, ttl: {after: 1h, fromAnnotation: example.org/ttl}, policies: [{name: \
                        end, when: {phase: {in: [Stale]}}, then: {delete: {notice: 3s}}}]}}";
@@ -154,9 +154,15 @@ fn an_annotation_that_is_newly_named_selects_what_was_there_before_and_gives_it_
             move |of: &Value| understood(of) == (json!(status), json!(reason))
         };
         record(test_cluster, "annotated-ci", "the manager's ttl", says("True", "TtlByManager")).await?;
-        let one =
-            |status: &Value| status["namespaces"] == json!({"selected": 1, "governed": 1, "recorded": 1});
-        counted(test_cluster, "the one that was there", one).await?;
+        // Tests that share the plane have managers of their own.
+        let one = json!({"selected": 1, "governed": 1, "recorded": 1});
+        let selected = async || {
+            let manager = test_cluster.get("cnsman", "", "annotated").await.ok()??;
+            (manager["status"]["namespaces"] == one).then_some(manager)
+        };
+        let manager =
+            test_cluster.until("the cluster manager counts the one that was there", selected).await?;
+        ensure!(condition(&manager, "Ready")["status"] == "True", "{manager:#}");
         annotate("annotated-later", json!({"example.org/ci": "yes"})).await?;
         record(test_cluster, "annotated-later", "the manager's ttl", says("True", "TtlByManager")).await?;
 
