@@ -5,7 +5,7 @@ use coppice_api::manager::NextStep;
 use coppice_api::steps::Action;
 use coppice_api::{Reason, Steps};
 use coppice_quantity::Duration;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::condition::later;
 use crate::facts::NamespaceFacts;
@@ -17,6 +17,10 @@ const OVERDUE: Duration = Duration::from_secs(60);
 const DECIDED: Duration = Duration::from_secs(900);
 /// Statuses that change wake nobody else: who waits looks again after this time.
 const AGAIN: Duration = Duration::from_secs(15);
+
+/// Dates that differ by no more are one: each is announced in whole seconds, from the moment on at which its object was looked
+/// at. Otherwise each of two that are due together would stand back for the other.
+const ONE_DATE: SignedDuration = SignedDuration::from_secs(2);
 
 /// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,8 +80,9 @@ impl OtherDeletion {
 
     /// Why a deletion that could happen at `own` is not announced or decided, if it stands back.
     pub(crate) fn before(&self, own: Timestamp, now: Timestamp) -> Option<Denied> {
-        let first = self.state == State::Decided || self.at < own || self.precedes && self.at == own;
-        first.then(|| self.denied(now))
+        let apart = own.duration_since(self.at);
+        let earlier = if apart.abs() <= ONE_DATE { self.precedes } else { apart.is_positive() };
+        (self.state == State::Decided || earlier).then(|| self.denied(now))
     }
 
     /// The same for one that is decided already.

@@ -289,3 +289,13 @@ fn a_policy_may_wait_for_longer_and_the_first_that_acts_is_shown() {
     assert_eq!(scene.reason(160), "TtlRunning");
     assert_eq!(scene.reason(161), "delete");
 }
+
+#[test]
+fn a_notice_ahead_of_the_end_of_a_ttl_says_that_it_can_be_extended() {
+    let mut scene = Scene::new(&enforcing().replace("{delete: {}}", "{delete: {notice: 60s}}"));
+    assert_eq!(scene.reason(1), "TtlRunning");
+    let plan = scene.plan(at(41));
+    let announced = plan.events.iter().find(|event| event.reason == Reason::DeletionAnnounced).unwrap();
+    let expected = "set spec.hold or spec.extendUntil of ManagedNamespace coppice in it to prevent it";
+    assert!(announced.message.ends_with(expected), "{}", announced.message);
+}

@@ -86,11 +86,16 @@ impl Other {
 fn what_is_not_later_is_left_to_the_other() {
     let own = 101;
     for (due, precedes, expected) in [
-        (own - 1, true, "DeletedByAnother"),
-        (own - 1, false, "DeletedByAnother"),
+        (own - 3, true, "DeletedByAnother"),
+        (own - 3, false, "DeletedByAnother"),
+        // Dates that differ by less than what it takes to announce them are one.
+        (own - 2, true, "DeletedByAnother"),
+        (own - 2, false, "NoticeRunning, announced"),
         (own, true, "DeletedByAnother"),
         (own, false, "NoticeRunning, announced"),
-        (own + 1, true, "NoticeRunning, announced"),
+        (own + 2, true, "DeletedByAnother"),
+        (own + 2, false, "NoticeRunning, announced"),
+        (own + 3, true, "NoticeRunning, announced"),
     ] {
         let planned = Other::new().next(Reason::TtlRunning, due);
         assert_eq!(planned.beside(precedes, 81), expected, "planned for {due}, {precedes}");
@@ -148,6 +153,20 @@ fn dates_are_compared_as_they_would_be_announced() {
         (plan.status.next.unwrap().reason.as_str(), plan.status.steps.notice),
         ("DeletedByAnother", None)
     );
+}
+
+#[test]
+fn of_two_that_plan_one_date_one_announces_whenever_they_look() {
+    // Both are due at 101 and give 20 s of notice. Whoever looks a moment after 81 s would announce 102.
+    for millis in [0, 1, 300, 999, 1000] {
+        for (precedes, announces) in [(true, false), (false, true)] {
+            let mut scene = Scene::policy("{ttl: {after: 100s}}", "{delete: {notice: 20s}}");
+            scene.plan_at(at(0));
+            scene.other = Other::new().next(Reason::TtlRunning, 101).says(precedes, 81);
+            let plan = scene.plan_at(at(81) + SignedDuration::from_millis(millis));
+            assert_eq!(plan.status.steps.notice.is_some(), announces, "{millis} ms, {precedes}");
+        }
+    }
 }
 
 #[test]

@@ -145,8 +145,9 @@ fn an_annotation_that_is_newly_named_selects_what_was_there_before_and_gives_it_
             test_cluster.namespace(name).await?;
         }
         annotate("annotated-other", json!({"example.org/ci": "no", "example.org/ttl": "1s"})).await?;
+        // By name, too: of the namespaces of other tests it is never unknown whether it selects them.
         let manager = "{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {name: annotated}, spec: {mode: \
-                       Enforce, selector: {anyOf: [{annotations: [{key: example.org/ci, value: 'yes'}]}, {names: \
+                       Enforce, selector: {names: ['annotated-*'], anyOf: [{annotations: [{key: example.org/ci, value: 'yes'}]}, {names: \
                        [no-such-namespace]}]}, settle: 4s, ttl: {after: 1h, fromAnnotation: example.org/ttl}, policies: [{name: \
                        end, when: {phase: {in: [Stale]}}, then: {delete: {notice: 3s}}}]}}";
         test_cluster.apply(manager).await?;

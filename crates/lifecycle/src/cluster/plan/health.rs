@@ -22,12 +22,10 @@ const NAMED: usize = 3;
 const LOOK_AGAIN: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(30)];
 
 impl Governed<'_> {
-    /// Why a policy does something to the namespace.
+    /// Why a policy does something to the namespace: the ttl, also where its end is announced ahead, or the health.
     pub(super) fn reason(&self, policy: &ValidClusterPolicy) -> Reason {
-        let by_ttl = match policy.condition {
-            ClusterCondition::Ttl { .. } => true,
-            ClusterCondition::Phase { .. } => self.finding.phase == NamespacePhase::Stale,
-        };
+        let due = self.finding.due(&policy.condition);
+        let by_ttl = due.is_some_and(|due| self.by_ttl(policy, due.at));
         if by_ttl { Reason::TtlElapsed } else { Reason::Unhealthy }
     }
 
