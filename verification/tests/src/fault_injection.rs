@@ -15,8 +15,8 @@ use crate::receiver::Receiver;
 use crate::test_cluster::TIMEOUT;
 use crate::{Operator, TestCluster};
 
-/// Renewed every second, so that what an operator writes beside it is soon known to be nothing.
-pub const FAST_LEASE: [&str; 2] = ["--lease-retry-period", "1s"];
+/// Renewed every second, so that what an operator writes beside it is soon known to be nothing; and not lost on a busy machine.
+pub const FAST_LEASE: [&str; 6] = SHORT_LEASE;
 /// Over soon enough to be waited for, where an operator is killed or stopped and another takes over; and not so soon that a
 /// busy machine makes the leader lose it.
 pub const SHORT_LEASE: [&str; 6] =

@@ -28,6 +28,13 @@ fn share(proxy: &Proxy, answer: FakeResponse, every: u64, from: u64) -> Active {
     proxy.add(FaultRule::new(Match::any().when(chosen), Fault::FakeResponse(answer)).times(3))
 }
 
+/// What an operator has asked last: whether it runs, and what it waits for.
+fn last_requests(replica: &Replica) -> Vec<String> {
+    let entries = replica.proxy.trace().entries();
+    let last = entries.iter().rev().take(20).rev();
+    last.map(|entry| format!("{} {} {:?}", entry.verb, entry.resource, entry.status)).collect()
+}
+
 /// Waits until the watch of every kind is open: the API server ends each now and then, and it is opened again.
 async fn all_watched(replica: &Replica) -> Test {
     let watches = cache_watches();
@@ -37,7 +44,8 @@ async fn all_watched(replica: &Replica) -> Test {
         let open = last.values().filter(|entry| entry.status == Some(200) && entry.done.is_none());
         (open.count() == KINDS).then_some(())
     };
-    with_timeout("every kind is watched", replica.proxy.trace().wait_until(all)).await
+    let in_time = with_timeout("every kind is watched", replica.proxy.trace().wait_until(all)).await;
+    in_time.with_context(|| format!("the last requests are {:#?}", last_requests(replica)))
 }
 
 #[test]
