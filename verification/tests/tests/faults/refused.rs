@@ -15,8 +15,9 @@ use tokio::time::timeout;
 
 use super::{Test, in_seconds};
 
-/// Kinds that are watched.
-const KINDS: usize = 6;
+/// Kinds that are watched: `NamespaceManager`, `ClusterNamespaceManager`, `ManagedNamespace`, `DeletedNamespace`, `CoppiceConfig`,
+/// namespaces, pods and Jobs.
+const KINDS: usize = 8;
 
 /// Every `every`-th request is answered by this, beginning with number `from`, and a few times in all: a step that is
 /// refused again and again is tried ever more rarely. Events are left alone: to tell is an effort that is made once.
