@@ -2,6 +2,7 @@
 
 #![allow(clippy::duplicated_attributes, reason = "printer columns of one type")]
 
+use coppice_quantity::Duration;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
@@ -137,6 +138,9 @@ pub struct ManagedNamespaceStatus {
     /// The clocks of its health; absent unless its cluster manager looks at that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<HealthRecord>,
+    /// Its time to live, where its cluster manager takes that from an annotation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<RecordedTtl>,
     /// When its time to live ends; absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::status_instant")]
@@ -157,6 +161,33 @@ pub struct ManagedNamespaceStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
+}
+
+/// A time to live that an annotation may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RecordedTtl {
+    /// The one that counts, from the creation of the namespace on.
+    #[schemars(schema_with = "schema::positive_duration")]
+    pub after: Duration,
+    /// With which this spec of the cluster manager began to govern the namespace.
+    #[schemars(schema_with = "schema::positive_duration")]
+    pub first: Duration,
+    /// A shorter one that the annotation asks for, and that has not settled; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shorter: Option<ShorterTtl>,
+}
+
+/// A shorter time to live, which does not count yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ShorterTtl {
+    /// From the creation of the namespace on.
+    #[schemars(schema_with = "schema::positive_duration")]
+    pub after: Duration,
+    /// It counts from this instant on, if the annotation stays as it is: the manager's `settle` after it was seen.
+    #[schemars(schema_with = "schema::status_instant")]
+    pub from: Timestamp,
 }
 
 /// A policy that has fired.

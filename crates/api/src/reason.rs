@@ -225,10 +225,10 @@ reasons! {
         /// wait; a ttl does not look at pods or Jobs.
         Undecodable: [Verdict, NextStep, Accepted, Ready, Blocked, Unreadable],
             "Change or delete the object that the message names.";
-        /// The labels of a pod, of a Job's pod template or of the namespace have more than 8 KiB, or those of its annotations
-        /// that cluster managers name. The effect is that of `Undecodable`.
+        /// The labels of a pod, of a Job's pod template or of the namespace have more than 8 KiB. The effect
+        /// is that of `Undecodable`.
         TooLarge: [Verdict, NextStep, Accepted, Ready, Blocked, Unreadable],
-            "Remove labels or annotations from the object that the message names, or delete it.";
+            "Remove labels from the object that the message names, or delete it.";
     }
     "What a manager waits for" {
         /// The spec is valid and permitted by the platform settings.
@@ -409,8 +409,8 @@ mod tests {
                 assert!(!text.contains("  "), "{reason}: {text:?}");
             }
         }
-        let two_lines = "The labels of a pod, of a Job's pod template or of the namespace have more than 8 KiB, or those of its \
-                         annotations that cluster managers name. The effect is that of `Undecodable`.";
+        let two_lines = "The labels of a pod, of a Job's pod template or of the namespace have more than 8 KiB. The effect is that \
+                         of `Undecodable`.";
         assert_eq!(Reason::TooLarge.meaning(), two_lines);
     }
 

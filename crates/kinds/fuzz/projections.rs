@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 /// Takes any bytes: as an answer, as an event and, where they are a JSON object, as an object among others.
 pub(crate) fn hold(data: &[u8]) {
     let bytes = |labels: &coppice_api::Labels| labels.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>();
-    each::<Namespaces>(data, |namespace| bytes(&namespace.labels) + namespace.annotations.bytes());
+    // Of annotations each is cut: as many are kept as are asked for.
+    each::<Namespaces>(data, |namespace| bytes(&namespace.labels));
     each::<Pods>(data, |pod| bytes(&pod.labels) + pod.job.as_ref().map_or(0, |uid| uid.len()));
     each::<Jobs>(data, |job| bytes(&job.pod_labels));
     // What their health depends on is limited by itself.

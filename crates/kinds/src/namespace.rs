@@ -3,7 +3,7 @@
 use std::fmt;
 
 use coppice_lifecycle::facts::{AnnotationKeys, Annotations, NamespaceFacts};
-use coppice_runtime::decode::{BoundedLabels, MAX_KEPT_BYTES, ObjectRef, Unreadable};
+use coppice_runtime::decode::{BoundedLabels, ObjectRef, Unreadable};
 use coppice_runtime::kind::{Kind, LenientTime, is_later};
 use jiff::Timestamp;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
@@ -89,12 +89,9 @@ impl Kind for Namespaces {
         let BoundedLabels(Some(labels)) = meta.labels else {
             return Err(Unreadable::too_large(meta.name, "labels"));
         };
-        let annotations = Annotations::of(keys, meta.annotations.0);
-        if annotations.bytes() > MAX_KEPT_BYTES {
-            return Err(Unreadable::too_large(meta.name, "annotations that cluster managers name"));
-        }
         Ok(NamespaceFacts {
-            annotations,
+            // As many as cluster managers name, each cut: nobody makes a namespace unreadable by them.
+            annotations: Annotations::of(keys, meta.annotations.0),
             terminating: meta.deletion_timestamp.is_some() || &*wire.status.phase == "Terminating",
             name: meta.name.into(),
             uid: meta.uid.into(),

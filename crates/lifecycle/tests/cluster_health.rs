@@ -12,7 +12,7 @@ use coppice_lifecycle::cluster::{
     ClusterManagerFacts, ClusterObserved, HealthFacts, RecordFacts, RecordPlan, RecordStep,
     ValidClusterManager, plan,
 };
-use coppice_lifecycle::facts::{Annotations, NamespaceFacts, ObjectSlice};
+use coppice_lifecycle::facts::{AnnotationKeys, Annotations, NamespaceFacts, ObjectSlice};
 use coppice_lifecycle::health::Workloads;
 use coppice_lifecycle::health::facts::{Report, Rollout, WorkloadFacts};
 use coppice_lifecycle::record::{self, StepOutcome};
@@ -38,6 +38,8 @@ struct Scene {
     generation: i64,
     status: ManagedNamespaceStatus,
     spec: ManagedNamespaceSpec,
+    /// The annotation `ttl` of the namespace.
+    own_ttl: Option<&'static str>,
     fails: bool,
     known: bool,
     followed: Timestamp,
@@ -56,6 +58,7 @@ impl Scene {
             generation: 1,
             status: ManagedNamespaceStatus::default(),
             spec: ManagedNamespaceSpec::default(),
+            own_ttl: None,
             fails: false,
             known: true,
             followed: at(-1000),
@@ -69,14 +72,14 @@ impl Scene {
         scene
     }
 
-    fn namespace() -> NamespaceFacts {
+    fn namespace(&self) -> NamespaceFacts {
         NamespaceFacts {
             name: "ci-1".to_owned(),
             uid: "ns-1".to_owned(),
             resource_version: "7".to_owned(),
             created: at(0),
             labels: Labels::default(),
-            annotations: Annotations::default(),
+            annotations: Annotations::of(&AnnotationKeys::All, self.own_ttl.map(|ttl| ("ttl", ttl))),
             terminating: false,
         }
     }
@@ -110,7 +113,7 @@ impl Scene {
             let message = "nothing has been heard of pods for 90 seconds".to_owned();
             HealthFacts::Unknown { reason: Reason::Stale, message }
         };
-        let namespace = Self::namespace();
+        let namespace = self.namespace();
         let settings = PlatformSettings::new(CoppiceConfigSpec::default(), "coppice-system", Vec::new());
         let counted = [Counted { namespace: &namespace, record: Some(self.record()), managed: false }];
         let counts = census(counted, &[self.manager()], &settings, 0, at(self.now));
@@ -333,7 +336,7 @@ fn another_spec_begins_again() {
 fn a_namespace_counts_as_due_by_its_health_only_while_something_fails() {
     let due = |scene: &Scene| {
         let (namespace, settings) = (
-            Scene::namespace(),
+            scene.namespace(),
             PlatformSettings::new(CoppiceConfigSpec::default(), "coppice-system", Vec::new()),
         );
         let counted = [Counted { namespace: &namespace, record: Some(scene.record()), managed: false }];
@@ -489,4 +492,96 @@ fn what_is_not_known_for_long_keeps_no_other_policy_waiting() {
     scene.pass(1001);
     assert_eq!(scene.deleted, Some(1001), "{:?}", scene.status.next);
     assert_eq!(scene.status.steps.intent.as_ref().unwrap().policy, "old");
+}
+
+/// What has failed is deleted with a notice of 30 s, and what is stale with one of 20 s; a namespace has a ttl of its own.
+fn by_both() -> Scene {
+    Scene::new(
+        "{mode: Enforce, selector: {names: ['ci-*']}, settle: 10s, ttl: {after: 5000s, fromAnnotation: ttl}, \
+         health: {settlingPeriod: 100s, gracePeriod: 50s, recoveryPeriod: 20s}, \
+         policies: [{name: stale, when: {phase: {in: [Stale]}}, then: {delete: {notice: 20s}}}, \
+         {name: failed, when: {phase: {in: [Failed]}}, then: {delete: {notice: 30s}}}]}",
+    )
+}
+
+#[test]
+fn a_ttl_of_its_own_keeps_nothing_from_being_done_for_the_health() {
+    let mut scene = by_both();
+    scene.manager = serde_yaml::from_str(
+        "{mode: Enforce, selector: {names: ['ci-*']}, settle: 10s, ttl: {after: 5000s, fromAnnotation: ttl}, \
+         health: {settlingPeriod: 100s, gracePeriod: 50s}, \
+         policies: [{name: failed, when: {phase: {in: [Failed]}}, then: {delete: {notice: 30s}}}]}",
+    )
+    .unwrap();
+    scene.own_ttl = Some("1s");
+    scene.fails = true;
+    scene.pass(100);
+    assert_eq!(scene.status.phase, Some(NamespacePhase::Stale));
+    scene.pass(160);
+    let next = scene.status.next.as_ref().unwrap();
+    let said = "the phase is Failed: Deployment web (ProgressDeadlineExceeded); notice runs until";
+    assert!(next.reason == "NoticeRunning" && next.message.starts_with(said), "{next:?}");
+    assert_eq!(scene.status.phase, Some(NamespacePhase::Stale), "its ttl is over all the same");
+    scene.pass(1000);
+    assert!(scene.deleted.is_some_and(|deleted| deleted <= 190), "{:?}", scene.deleted);
+}
+
+#[test]
+fn a_ttl_that_goes_back_and_forth_begins_no_notice_again() {
+    let mut scene = by_both();
+    scene.fails = true;
+    scene.pass(145);
+    scene.own_ttl = Some("1s");
+    scene.pass(156);
+    let notice = scene.status.steps.notice.clone().unwrap();
+    assert_eq!((&*notice.policy, scene.status.phase), ("failed", Some(NamespacePhase::Stale)));
+    // Its own ttl is over, and would delete it earlier.
+    for (now, ttl) in [(157, "1d"), (158, "2s"), (170, "2s"), (175, "2d")] {
+        scene.own_ttl = Some(ttl);
+        scene.pass(now);
+        assert_eq!(scene.status.steps.notice.as_ref(), Some(&notice), "{ttl} at {now}");
+    }
+    scene.pass(300);
+    assert_eq!(scene.deleted, Some(notice.not_before.duration_since(at(0)).as_secs()));
+    let announced = scene.events.iter().filter(|reason| **reason == Reason::DeletionAnnounced).count();
+    assert_eq!(announced, 1);
+}
+
+#[test]
+fn a_ttl_of_its_own_that_is_announced_for_later_keeps_nothing_from_being_done_for_the_health() {
+    let mut scene = by_both();
+    scene.manager = serde_yaml::from_str(
+        "{mode: Enforce, selector: {names: ['ci-*']}, settle: 10s, ttl: {after: 5000s, fromAnnotation: ttl}, \
+         health: {settlingPeriod: 100s, gracePeriod: 50s, recoveryPeriod: 20s}, \
+         policies: [{name: stale, when: {phase: {in: [Stale]}}, then: {delete: {notice: 900s}}}, \
+         {name: failed, when: {phase: {in: [Failed]}}, then: {delete: {notice: 30s}}}]}",
+    )
+    .unwrap();
+    scene.generation += 1;
+    scene.own_ttl = Some("800s");
+    scene.pass(20);
+    assert_eq!(scene.status.steps.notice.as_ref().unwrap().policy, "stale");
+    scene.fails = true;
+    for (now, ttl) in [(60, "850s"), (100, "900s"), (180, "950s"), (190, "1000s")] {
+        scene.own_ttl = Some(ttl);
+        scene.pass(now);
+    }
+    assert_eq!(scene.status.steps.notice.as_ref().unwrap().policy, "failed");
+    scene.pass(400);
+    assert!(scene.deleted.is_some_and(|deleted| deleted <= 202), "{:?}", scene.deleted);
+}
+
+#[test]
+fn what_is_announced_for_the_health_and_stands_still_gives_way_after_its_date() {
+    let mut scene = by_both();
+    scene.fails = true;
+    scene.pass(160);
+    assert_eq!(scene.status.steps.notice.as_ref().unwrap().policy, "failed");
+    scene.known = false;
+    scene.own_ttl = Some("1s");
+    scene.pass(179);
+    assert_eq!(scene.status.steps.notice.as_ref().unwrap().policy, "failed", "its date has not passed");
+    scene.pass(400);
+    assert_eq!(scene.deleted, Some(200), "by the ttl, after its own notice of 20 s");
+    assert_eq!(scene.status.steps.intent.as_ref().unwrap().reason, "TtlElapsed");
 }

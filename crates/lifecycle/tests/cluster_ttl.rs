@@ -129,17 +129,96 @@ fn an_extension_by_the_annotation_withdraws_the_notice() {
     assert_eq!((scene.status().steps.intent.as_ref(), scene.events.last()), (None, Some(&Reason::Abandoned)));
 }
 
+/// The ttl that counts, and the shorter one with the second from which on it does.
+fn recorded(scene: &Scene) -> (u64, Option<(u64, i64)>) {
+    let ttl = scene.status().ttl.unwrap();
+    let shorter = ttl.shorter.map(|one| (one.after.as_secs(), one.from.duration_since(at(0)).as_secs()));
+    (ttl.after.as_secs(), shorter)
+}
+
 #[test]
-fn a_shorter_ttl_is_announced_for_as_long_as_any() {
+fn a_shorter_ttl_settles_and_is_announced_for_as_long_as_any() {
     let mut scene = under("900s");
     assert_eq!(scene.reason(1), "TtlRunning");
     annotate(&mut scene, &[(KEY, "1s")]);
-    assert_eq!(scene.reason(300), "NoticeRunning");
+    assert_eq!(scene.reason(300), "TtlRunning");
+    assert_eq!(recorded(&scene), (900, Some((1, 310))));
+    assert_eq!(
+        understood(&scene).unwrap().2,
+        "the ttl is 1s, by annotation example.org/ttl of the namespace; it is shorter than before, and counts from \
+         2026-03-01T12:05:10Z on (settle): until then it is 15m"
+    );
+    assert_eq!(scene.plan(at(300)).next_check, Some(at(310)));
+    assert_eq!((scene.status().phase, scene.status().expires_at), (Some(NamespacePhase::Ok), Some(at(901))));
+    assert_eq!(scene.reason(309), "TtlRunning");
+    assert_eq!(scene.reason(310), "NoticeRunning");
     let status = scene.status();
     assert_eq!((status.phase, status.expires_at), (Some(NamespacePhase::Stale), Some(at(2))));
-    assert_eq!(status.steps.notice.as_ref().unwrap().not_before, at(350));
-    assert_eq!(scene.reason(349), "NoticeRunning");
-    assert_eq!(scene.reason(350), "delete");
+    assert_eq!(status.steps.notice.as_ref().unwrap().not_before, at(360));
+    assert_eq!(recorded(&scene), (1, None));
+    // A longer one that is over, too, changes nothing.
+    annotate(&mut scene, &[(KEY, "2s")]);
+    assert_eq!(scene.reason(320), "NoticeRunning");
+    assert_eq!(scene.reason(359), "NoticeRunning");
+    assert_eq!(scene.reason(360), "delete");
+    assert_eq!(scene.events, [Reason::DeletionAnnounced, Reason::PolicyFired]);
+    // Another spec settles by itself.
+    scene.manager(
+        "{mode: Enforce, selector: {names: ['ci-*']}, settle: 20s, ttl: {after: 1000s, fromAnnotation: example.org/ttl}}",
+    );
+    annotate(&mut scene, &[(KEY, "1s")]);
+    scene.settled(370);
+    assert_eq!(recorded(&scene), (1, None));
+}
+
+#[test]
+fn a_shorter_ttl_that_is_taken_back_before_it_has_settled_changes_nothing() {
+    let mut scene = under("900s");
+    for (now, ttl, expected) in [
+        (1, "900s", (900, None)),
+        (300, "1s", (900, Some((1, 310)))),
+        (305, "2s", (900, Some((2, 315)))),
+        (312, "1s", (900, Some((1, 322)))),
+        (320, "900s", (900, None)),
+        (321, "1s", (900, Some((1, 331)))),
+        (330, "1000s", (1000, None)),
+    ] {
+        annotate(&mut scene, &[(KEY, ttl)]);
+        assert_eq!(scene.reason(now), "TtlRunning");
+        assert_eq!(recorded(&scene), expected, "{ttl} at {now}");
+    }
+    // What is due already stays so.
+    assert_eq!(scene.reason(960), "NoticeRunning");
+    annotate(&mut scene, &[(KEY, "1s")]);
+    assert_eq!(scene.reason(1005), "NoticeRunning");
+    assert_eq!(scene.reason(1010), "delete");
+    assert_eq!(scene.events, [Reason::DeletionAnnounced, Reason::PolicyFired]);
+}
+
+#[test]
+fn an_annotation_makes_no_approval_too_small() {
+    // Three namespaces get a ttl that is over, and one step an hour is allowed.
+    let mut scene = under("900s");
+    scene.config.governor.per_hour = 1;
+    (scene.others, scene.others_alike) = (Some(2), true);
+    scene.settled(300);
+    assert_eq!(scene.counts(300).enforce.newly_due, 0);
+    annotate(&mut scene, &[(KEY, "1s")]);
+    scene.settled(400);
+    assert_eq!(scene.reason(410), "NoticeRunning", "it needs no approval itself");
+    assert_eq!(scene.counts(410).enforce.newly_due, 0);
+    // With the same ttl under a new spec it is due by that.
+    scene.manager(
+        "{mode: Enforce, selector: {names: ['ci-*']}, settle: 20s, ttl: {after: 1000s, fromAnnotation: example.org/ttl}, \
+         policies: [{name: end, when: {phase: {in: [Stale]}}, then: {delete: {notice: 50s}}}]}",
+    );
+    scene.settled(420);
+    assert_eq!(scene.counts(440).enforce.newly_due, 3);
+    assert_eq!(scene.reason(440), "ApprovalNeeded");
+    // One that would be due longer by now is not.
+    annotate(&mut scene, &[(KEY, "1h")]);
+    assert_eq!(scene.reason(441), "TtlRunning");
+    assert_eq!(scene.counts(441).enforce.newly_due, 0);
 }
 
 #[test]
@@ -153,7 +232,10 @@ fn while_the_annotation_was_not_read_nothing_is_decided_and_nothing_is_lost() {
     scene.namespace.annotations = known.clone();
     assert_eq!(scene.reason(160), "NoticeRunning");
     scene.namespace.annotations = Annotations::default();
-    let says = scene.says(5000);
+    let plan = scene.plan(at(161));
+    assert_eq!((plan.step, plan.next_check), (RecordStep::Nothing, Some(at(240))), "a list takes seconds");
+    assert_eq!(scene.plan(at(239)).step, RecordStep::Nothing);
+    let says = scene.says(240);
     assert_eq!(
         says,
         "AnnotationsNotRead: when the namespace expires is not known: the annotation example.org/ttl of namespaces has not \
@@ -166,6 +248,8 @@ fn while_the_annotation_was_not_read_nothing_is_decided_and_nothing_is_lost() {
     scene.namespace.annotations = Annotations::default();
     let plan = scene.settled(5001);
     assert_eq!(plan.step, RecordStep::Nothing, "a step that was decided waits, too");
+    assert_eq!(scene.status().next.as_ref().unwrap().reason, "InProgress");
+    assert_eq!(scene.reason(5030), "AnnotationsNotRead");
     assert!(scene.status().steps.intent.is_some());
 }
 

@@ -107,6 +107,8 @@ pub enum Mutant {
     LeaseIgnored,
     /// Intents are about a name: statuses are patched and namespaces deleted whatever their uid is.
     KeyedByName,
+    /// A ttl that an annotation made shorter counts at once.
+    ShortenedTtlAtOnce,
     /// An annotation of a namespace that was not read counts as absent.
     UnreadIsAbsent,
     /// Work starts before the watches have synced, and an empty cache counts as an empty cluster.

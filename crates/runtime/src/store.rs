@@ -173,6 +173,11 @@ impl<K: Kind> Store<K> {
         })
     }
 
+    /// What the last complete list was decoded with; none before the first.
+    pub fn listed_context(&self) -> Option<Arc<K::Context>> {
+        self.read(|inner| inner.listed.clone())
+    }
+
     /// What decides how much is kept, and each change of it.
     pub(crate) fn context(&self) -> watch::Receiver<Arc<K::Context>> {
         self.read(|inner| inner.context.subscribe())

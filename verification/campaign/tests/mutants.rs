@@ -26,7 +26,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 62] = [
+const CASES: [(Mutant, &str, Rule); 63] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -89,6 +89,7 @@ const CASES: [(Mutant, &str, Rule); 62] = [
     (Mutant::RecoveryIgnored, "cluster-recovers", HEALTH),
     (Mutant::WorkloadsByCaches, "cluster-recovers", HEALTH),
     (Mutant::UnreadIsAbsent, "cluster-newly-named", GOVERNED),
+    (Mutant::ShortenedTtlAtOnce, "cluster-ttl-shortened", GOVERNED),
 ];
 
 /// A scenario without faults, then with faults by chance.

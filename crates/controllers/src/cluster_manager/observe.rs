@@ -17,7 +17,7 @@ pub(super) struct Observation {
     pub(super) managers: Vec<Arc<ClusterManager>>,
     /// None if a manager cannot be understood, or names an annotation that was not read: then it is not known who governs what.
     pub(super) census: Option<Arc<Census>>,
-    /// Which annotations every namespace was listed with.
+    /// Which annotations every namespace has been listed with, also while they are listed with others.
     pub(super) annotations: AnnotationKeys,
     pub(super) settings: Arc<PlatformSettings>,
     pub(super) now: Timestamp,
@@ -51,10 +51,6 @@ pub(super) fn observe(shared: &ControllerContext) -> Option<Observation> {
     let deletions = shared.deleted_namespaces.list("");
     let recreated = || Recreated::of(deletions.iter().filter_map(|record| past_deletion(record)), now);
     let census = census.map(|census| Census { recreated: Some(recreated()), ..census });
-    let annotations = if shared.namespaces.is_listed() {
-        (*shared.namespaces.current_context()).clone()
-    } else {
-        AnnotationKeys::default()
-    };
+    let annotations = shared.namespaces.listed_context().map(|keys| (*keys).clone()).unwrap_or_default();
     Some(Observation { managers, census: census.map(Arc::new), annotations, settings, now })
 }

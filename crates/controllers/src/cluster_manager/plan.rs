@@ -63,7 +63,8 @@ fn status(manager: &ClusterManager, observation: &Observation) -> ClusterNamespa
     let counts = observation.census.as_ref().and_then(|census| census.managers.get(&*manager.name));
     // Old counts beside a new spec would be read as its own.
     let digest = manager.spec.as_ref().ok().map(|spec| spec.digest());
-    if !waits(observation) || status.policy_digest.as_deref() != digest {
+    let before = status.policy_digest.clone();
+    if !waits(observation) || before.as_deref() != digest {
         let counts = counts.cloned().unwrap_or_default();
         (status.namespaces, status.enforce) = (counts.namespaces, counts.enforce);
     }
@@ -84,7 +85,10 @@ fn status(manager: &ClusterManager, observation: &Observation) -> ClusterNamespa
             said.extend([(ACCEPTED, refused.clone()), (READY, refused)]);
         }
     }
-    status.conditions.retain(|condition| said.iter().any(|(type_, _)| condition.type_ == *type_));
+    // What was counted for this spec stays until it is counted again.
+    let stays = waits(observation) && before.as_deref() == digest;
+    let is_said = |type_: &str| said.iter().any(|(said, _)| *said == type_);
+    status.conditions.retain(|condition| stays || is_said(&condition.type_));
     for (type_, state) in said {
         condition::set(&mut status.conditions, type_, state, manager.generation, observation.now);
     }

@@ -136,6 +136,16 @@ fn one_whose_annotations_are_not_read_says_so_and_the_others_stay_as_they_are() 
     let counted = |digest: &str| json!({"policyDigest": digest, "namespaces": {"selected": 4, "governed": 3, "recorded": 3}});
     let same = written(&unread(counted(status.policy_digest.as_ref().unwrap()))).unwrap().0;
     assert_eq!(same.namespaces.selected, 4, "after a restart it is what it was");
+    let approved = json!([{"type": "Approved", "status": "False", "reason": "ApprovalNeeded", "message": "m",
+        "lastTransitionTime": "1970-01-01T00:00:00Z"}]);
+    let mut before = counted(status.policy_digest.as_ref().unwrap());
+    before["conditions"] = approved;
+    let (_, said) = written(&unread(before.clone())).unwrap();
+    let ready = "Accepted True Accepted, Approved False ApprovalNeeded, Ready Unknown AnnotationsNotRead";
+    assert_eq!(said, ready, "what was counted stays, and its Event does not come again");
+    before["policyDigest"] = "c1:0".into();
+    let (_, said) = written(&unread(before)).unwrap();
+    assert_eq!(said, "Accepted True Accepted, Ready Unknown AnnotationsNotRead");
     let other = written(&unread(counted("c1:0"))).unwrap().0;
     assert_eq!(other.namespaces.selected, 0, "that was another spec");
     let read = Observation { annotations: AnnotationKeys::named(["example.org/run"]), ..unread(json!({})) };

@@ -11,7 +11,7 @@ use super::phase::phase;
 use super::plan::has_fired;
 use super::recreated::Recreated;
 use super::selection::{Candidate, ClusterManagerFacts, contest};
-use super::{RecordFacts, ValidClusterManager, ttl_of};
+use super::{RecordFacts, Ttl, ValidClusterManager, ttl_of};
 use crate::condition::later;
 use crate::facts::NamespaceFacts;
 use crate::governor::hourly_limit;
@@ -112,7 +112,6 @@ pub fn census<'a>(
         let protected = settings.protection(counted.namespace).is_some();
         census.enforced += u64::from(may_act && !protected && !counted.managed);
         let ttl = winner.spec.ttl.as_ref().map(|ttl| ttl_of(ttl, counted.namespace)).transpose().ok()?;
-        let ttl = ttl.map(|ttl| ttl.after);
         let counts = census.managers.entry(winner.name.to_owned()).or_default();
         let changes = count_governed(counts, (counted, ttl), &winner, settings, now);
         census.next_check = census.next_check.into_iter().chain(changes).min();
@@ -150,7 +149,7 @@ fn window(manager: &ValidClusterManager) -> Duration {
 /// Counts a namespace for the manager that governs it. Returns when time alone changes that.
 fn count_governed(
     counts: &mut Counts,
-    (Counted { namespace, record, .. }, ttl): (Counted<'_>, Option<Duration>),
+    (Counted { namespace, record, .. }, ttl): (Counted<'_>, Option<Ttl>),
     manager: &Candidate<'_>,
     settings: &PlatformSettings,
     now: Timestamp,
@@ -171,16 +170,19 @@ fn count_governed(
     // What another manager, or another spec, has recorded of its health says nothing.
     let status =
         record.map(|record| record.status).filter(|_| recorded.is_some_and(|known| manager.is(known)));
-    let finding = phase(manager.spec, (namespace, ttl), extended, status, now);
     // Of one that observes: as if it enforced from now on, which begins everything again.
     let governs = recorded.filter(|recorded| manager.spec.enforces() && manager.is(recorded));
+    let known_ttl = status.filter(|_| governs.is_some()).and_then(|status| status.ttl.as_ref());
+    let ttl = ttl.map(|ttl| ttl.running(ttl.recorded(known_ttl, manager.spec.settle, now).as_ref()));
+    let finding = phase(manager.spec, (namespace, ttl), extended, status, now);
     let since = governs.map_or(now, |recorded| recorded.since);
     let fired = record.filter(|_| recorded.is_some_and(|known| known.uid == manager.uid));
     let fired = fired.map(|record| &*record.status.fired).unwrap_or_default();
     let waiting = manager.spec.policies().iter().filter(|policy| !has_fired(policy, fired));
     let (mut due, mut next, mut first) = (false, None, None);
     for policy in waiting.clone() {
-        let of_policy = finding.due(&policy.condition).filter(|due| due.paused.is_none()).map(|due| due.at);
+        let of_policy = finding.due(&policy.condition).filter(|due| due.paused.is_none());
+        let of_policy = of_policy.map(|due| due.at).min();
         if policy.would_enforce {
             first = first.into_iter().chain(of_policy).min();
         }

@@ -25,6 +25,13 @@ pub struct PhaseFinding {
     created: Timestamp,
     /// Before this instant no ttl is over.
     extended: Option<Timestamp>,
+    /// When the time to live would end with which its manager's spec began to govern it.
+    first_end: Option<Timestamp>,
+    /// Whether an annotation may change when it expires.
+    own_ttl: bool,
+    /// Whether its health counts beside its phase: it is not being deleted, and not `Stale`, unless it may be so by its annotation,
+    /// which keeps nothing from being done for its health.
+    health_counts: bool,
 }
 
 /// How a namespace is by its health, and since when it has been so, or worse.
@@ -57,6 +64,28 @@ pub struct Due {
     pub begun: Timestamp,
     /// Why nothing may be done by it at present, though it stands.
     pub paused: Option<Pause>,
+    /// What makes it true.
+    pub cause: Cause,
+    /// Whether it is a ttl that an annotation of the namespace may change.
+    pub by_own_ttl: bool,
+}
+
+/// What makes a condition true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The end of a ttl.
+    Ttl,
+    /// What fails.
+    Health,
+}
+
+/// A time to live that counts for a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunningTtl {
+    /// From its creation on.
+    pub after: Duration,
+    /// That with which the present spec of its manager began to govern: later changes are none of the spec.
+    pub first: Duration,
 }
 
 /// Why nothing may be done for the health of a namespace at present.
@@ -72,21 +101,28 @@ pub enum Pause {
 /// its health under that manager. It does not expire before `extended`.
 pub fn phase(
     manager: &ValidClusterManager,
-    (namespace, ttl): (&NamespaceFacts, Option<Duration>),
+    (namespace, ttl): (&NamespaceFacts, Option<RunningTtl>),
     extended: Option<Timestamp>,
     status: Option<&ManagedNamespaceStatus>,
     now: Timestamp,
 ) -> PhaseFinding {
     let extended = extended.filter(|_| !active(Mutant::ExtensionIgnored));
     let created = namespace.created;
-    let expires_at = ttl.map(|ttl| ttl_end(created, ttl, extended));
+    let expires_at = ttl.map(|ttl| ttl_end(created, ttl.after, extended));
+    let first_end = ttl.map(|ttl| ttl_end(created, ttl.first, extended));
+    let own_ttl = manager.ttl.as_ref().is_some_and(|ttl| ttl.from_annotation.is_some());
     let health = status.filter(|_| manager.health.is_some()).and_then(HealthFinding::recorded);
     let (phase, since) = match expires_at {
         _ if namespace.terminating => (NamespacePhase::Terminating, None),
         Some(at) if at <= now => (NamespacePhase::Stale, Some(at)),
         _ => health.map_or((NamespacePhase::Ok, None), HealthFinding::phase),
     };
-    PhaseFinding { phase, since, expires_at, health, created, extended }
+    let health_counts = match phase {
+        NamespacePhase::Terminating => false,
+        NamespacePhase::Stale => own_ttl,
+        _ => true,
+    };
+    PhaseFinding { phase, since, expires_at, health, created, extended, first_end, own_ttl, health_counts }
 }
 
 /// When a ttl ends. Creation times are cut to whole seconds: a namespace may be almost a second younger than it looks.
@@ -131,6 +167,12 @@ impl HealthFinding {
 }
 
 impl PhaseFinding {
+    /// How it is by its health, whatever its ttl says.
+    pub(super) fn by_health(&self) -> NamespacePhase {
+        let health = self.health.filter(|_| self.health_counts && self.phase == NamespacePhase::Stale);
+        health.map_or(self.phase, |health| health.phase().0)
+    }
+
     /// When what fails began to, whether or not any condition is true by it yet; none if nothing fails.
     fn fails_since(&self) -> Option<Timestamp> {
         self.health.filter(|health| health.seen == HealthSeen::Failing).and_then(|health| health.begun)
@@ -143,15 +185,16 @@ impl PhaseFinding {
         policies: impl Iterator<Item = &'a ValidClusterPolicy> + Clone,
     ) -> Option<Timestamp> {
         let fails = self.fails_since().filter(|_| policies.clone().any(|one| one.condition.is_of_health()));
-        let due = policies.filter_map(|policy| self.due(&policy.condition));
-        due.filter(|due| due.paused.is_none()).map(|due| due.begun).chain(fails).min()
+        let due = policies.flat_map(|policy| self.due(&policy.condition));
+        let due = due.filter(|due| due.paused.is_none());
+        due.map(|due| due.begun).chain(fails).min()
     }
 
     /// Whether a condition that was true is known to be false. What is not known, or begins again with another spec, ends nothing.
     pub fn has_ended(&self, condition: &ClusterCondition, now: Timestamp) -> bool {
         let over = |at: Option<Timestamp>| at.is_some_and(|at| at <= now);
         match condition {
-            ClusterCondition::Ttl { .. } => !over(self.due(condition).map(|due| due.at)),
+            ClusterCondition::Ttl { .. } => !self.due(condition).any(|due| due.at <= now),
             ClusterCondition::Phase { phases, .. } => {
                 let stale = phases.contains(&PolicyPhase::Stale) && over(self.expires_at);
                 let well = |health: HealthFinding| {
@@ -163,25 +206,28 @@ impl PhaseFinding {
         }
     }
 
-    /// When a condition is true, or was for the first time, if nothing but time passes; none if time alone does not make
-    /// it true.
-    pub fn due(&self, condition: &ClusterCondition) -> Option<Due> {
+    /// When a condition is true, or was for the first time, if nothing but time passes: by the ttl, and by the health. Nothing
+    /// if time alone does not make it true.
+    pub fn due(&self, condition: &ClusterCondition) -> impl Iterator<Item = Due> + use<> {
         let (phases, lasting) = match condition {
             ClusterCondition::Phase { phases, lasting } => (phases, lasting),
             ClusterCondition::Ttl { after } => {
                 let at = ttl_end(self.created, *after, self.extended);
-                return Some(Due { at, begun: at, paused: None });
+                let due = Due { at, begun: at, paused: None, cause: Cause::Ttl, by_own_ttl: false };
+                return [Some(due), None].into_iter().flatten();
             }
         };
-        let stale = self.expires_at.filter(|_| phases.contains(&PolicyPhase::Stale));
-        // One that is Stale, or being deleted, is in no other phase.
-        let by_health = !matches!(self.phase, NamespacePhase::Terminating | NamespacePhase::Stale);
-        let health = self.health.filter(|_| by_health);
-        let stale = stale.map(|at| later(at, *lasting)).map(|at| Due { at, begun: at, paused: None });
-        let unhealthy = health.and_then(|health| {
-            let at = later(health.since_in(phases)?, *lasting);
-            Some(Due { at, begun: health.begun.map_or(at, |begun| begun.min(at)), paused: health.paused() })
+        let stale = self.expires_at.filter(|_| phases.contains(&PolicyPhase::Stale)).map(|expires_at| {
+            let at = later(expires_at, *lasting);
+            // What has become shorter under this spec is due by that, and what has become longer is not due.
+            let begun = self.first_end.map_or(at, |first| at.max(later(first, *lasting)));
+            Due { at, begun, paused: None, cause: Cause::Ttl, by_own_ttl: self.own_ttl }
         });
-        stale.into_iter().chain(unhealthy).min_by_key(|due| due.at)
+        let unhealthy = self.health.filter(|_| self.health_counts).and_then(|health| {
+            let at = later(health.since_in(phases)?, *lasting);
+            let begun = health.begun.map_or(at, |begun| begun.min(at));
+            Some(Due { at, begun, paused: health.paused(), cause: Cause::Health, by_own_ttl: false })
+        });
+        [stale, unhealthy].into_iter().flatten()
     }
 }

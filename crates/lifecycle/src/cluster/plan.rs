@@ -11,6 +11,7 @@ use coppice_api::manager::ScaleDown;
 use coppice_api::steps::{Action, Intent};
 use coppice_api::{ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase, Reason};
 use coppice_mutants::{Mutant, active};
+use coppice_quantity::Duration;
 use coppice_quantity::time::ServerTime;
 use jiff::Timestamp;
 
@@ -22,11 +23,14 @@ use crate::circumstances::Circumstances;
 use crate::condition::{later, whole_second_after};
 use crate::facts::NamespaceFacts;
 use crate::other_deletion::OtherDeletion;
-use crate::plan::{PlannedEvent, UNKNOWN};
+use crate::plan::{PlannedEvent, UNKNOWN, earlier};
 use crate::record;
 use crate::settings::PlatformSettings;
 use crate::steps;
 pub use health::HealthFacts;
+
+/// So long after something was due nothing is said of annotations that are being read.
+const LISTED: Duration = Duration::from_secs(30);
 
 /// The record of a namespace, as observed.
 #[derive(Clone, Copy, Debug)]
@@ -151,7 +155,7 @@ pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
     let manager = match contest(observed.managers.iter().copied(), namespace) {
         Ok(contest) => contest.winner,
         Err(unknown) if unknown.reason() == Reason::AnnotationsNotRead => {
-            return builder.unreliable(unknown.reason(), unknown.to_string());
+            return builder.not_read(unknown.to_string());
         }
         Err(unknown) => return builder.not_known(unknown.reason(), unknown.to_string()),
     };
@@ -160,20 +164,16 @@ pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
         Ok(ttl) => ttl,
         Err(not_read) => {
             let message = format!("when the namespace expires is not known: {not_read}");
-            return builder.unreliable(Reason::AnnotationsNotRead, message);
+            return builder.not_read(message);
         }
     };
     let since = builder.governed_by(&manager);
     builder.say_ttl(ttl.as_ref(), &manager);
     builder.look_at_health(manager.spec.health.as_ref());
     let extended = spec.extend_until.as_ref().map(|extension| extension.at);
-    let finding = phase(
-        manager.spec,
-        (namespace, ttl.map(|ttl| ttl.after)),
-        extended,
-        Some(&builder.status),
-        builder.now,
-    );
+    let ttl = ttl.map(|ttl| ttl.running(builder.status.ttl.as_ref()));
+    let known = Some(&builder.status);
+    let finding = phase(manager.spec, (namespace, ttl), extended, known, builder.now);
     builder.set_phase(finding.phase, finding.since);
     builder.status.expires_at = finding.expires_at;
     builder.check_no_later_than(finding.expires_at.filter(|at| builder.now < *at));
@@ -244,9 +244,12 @@ pub(super) fn has_fired(policy: &ValidClusterPolicy, fired: &[FiredPolicy]) -> b
 }
 
 impl<'a> Governed<'a> {
+    /// Of what makes a policy true, that counts by which it acts first. What is paused comes after what may be done now.
     fn judge(&self, policy: &'a ValidClusterPolicy) -> Judged<'a> {
-        let due = self.finding.due(&policy.condition);
-        let acts_at = due.map(|due| due.at.max(later(self.settled_at, policy.action.notice())));
+        let notice = policy.action.notice();
+        let open = |due: &Due| due.paused.is_none() && earlier(due.at, notice) <= self.now;
+        let due = self.finding.due(&policy.condition).min_by_key(|due| (!open(due), due.at));
+        let acts_at = due.map(|due| due.at.max(later(self.settled_at, notice)));
         Judged { policy, due, acts_at }
     }
 
@@ -318,6 +321,7 @@ impl<'a> Builder<'a> {
             self.withdraw_notice("another cluster manager governs the namespace, or its spec has changed");
         }
         self.forget_health();
+        self.status.ttl = None;
         let since = whole_second_after(self.now);
         let digest = manager.spec.digest().to_owned();
         let (name, uid) = (manager.name.to_owned(), manager.uid.to_owned());
@@ -326,10 +330,17 @@ impl<'a> Builder<'a> {
         since
     }
 
-    /// Writes down whether the annotation is understood by which the namespace has a ttl, if the manager names one.
+    /// Writes down whether the annotation is understood by which the namespace has a ttl, if the manager names one, and the ttl
+    /// that counts.
     fn say_ttl(&mut self, ttl: Option<&Ttl>, manager: &Candidate<'_>) {
+        let settle = manager.spec.settle;
+        self.status.ttl = ttl.and_then(|ttl| ttl.recorded(self.status.ttl.as_ref(), settle, self.now));
+        let shorter = self.status.ttl.and_then(|ttl| ttl.shorter);
+        self.check_no_later_than(shorter.map(|shorter| shorter.from));
         let written = manager.spec.ttl.as_ref();
-        let state = ttl.zip(written).and_then(|(ttl, written)| ttl.condition(written, manager.name));
+        let recorded = self.status.ttl.as_ref();
+        let state =
+            ttl.zip(written).and_then(|(ttl, written)| ttl.condition(written, manager.name, recorded));
         let (generation, now) = (self.record.generation, self.now);
         match state {
             Some(state) => {
@@ -352,7 +363,7 @@ impl<'a> Builder<'a> {
         self.status.manager = None;
         self.status.phase = None;
         self.status.phase_since = None;
-        self.status.expires_at = None;
+        (self.status.ttl, self.status.expires_at) = (None, None);
         self.status.conditions.retain(|known| known.type_ != TTL_UNDERSTOOD);
         match wake {
             Some(wake) => self.wake_waits(wake),
@@ -398,6 +409,23 @@ impl<'a> Builder<'a> {
         }
         let next = self.status.next.take().unwrap_or_default();
         self.say(NextStep { reason: reason.to_string(), message, ..next })
+    }
+
+    /// Namespaces are listed with other annotations, which takes seconds: nothing is decided, and nothing written about it before
+    /// something is overdue by more.
+    fn not_read(mut self, message: String) -> RecordPlan {
+        let steps = &self.status.steps;
+        let decided = steps.intent.as_ref().map(|intent| intent.next_attempt.unwrap_or(intent.decided_at));
+        let announced = steps.notice.as_ref().map(|notice| notice.not_before);
+        let planned =
+            self.status.next.as_ref().filter(|next| next.action.is_some()).and_then(|next| next.due);
+        let overdue_at = decided.or(announced).or(planned).map(|at| later(at, LISTED));
+        if self.status.next.is_none() || overdue_at.is_some_and(|at| at <= self.now) {
+            return self.unreliable(Reason::AnnotationsNotRead, message);
+        }
+        self.check_no_later_than(overdue_at);
+        self.pause_health();
+        self.write()
     }
 
     /// A policy may fire again once its condition has been false, or when its user asks for that.

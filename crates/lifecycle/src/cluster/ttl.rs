@@ -2,9 +2,14 @@
 
 use coppice_api::Reason;
 use coppice_api::condition::ConditionState;
+use coppice_api::managed_namespace::{RecordedTtl, ShorterTtl};
+use coppice_mutants::{Mutant, active};
 use coppice_quantity::Duration;
+use jiff::Timestamp;
 
+use super::phase::RunningTtl;
 use super::selection::annotation;
+use crate::condition::{later, whole_second_after};
 use crate::facts::{NamespaceFacts, NotRead};
 
 /// A time to live, as a cluster manager asks for it.
@@ -68,8 +73,40 @@ fn parse(text: &str) -> Result<Duration, String> {
 }
 
 impl Ttl {
+    /// What the record says of it, given what it says already under the same spec; none where the manager names no annotation,
+    /// so that only its spec can change it. A longer ttl counts at once, and a shorter one when it has settled.
+    pub(super) fn recorded(
+        &self,
+        known: Option<&RecordedTtl>,
+        settle: Duration,
+        now: Timestamp,
+    ) -> Option<RecordedTtl> {
+        self.source.as_ref()?;
+        let after = self.after;
+        let Some(known) = known else { return Some(RecordedTtl { after, first: after, shorter: None }) };
+        let same = known.shorter.filter(|shorter| shorter.after == after);
+        let from = same.map_or_else(|| later(whole_second_after(now), settle), |shorter| shorter.from);
+        let counts = known.after <= after || from <= now || active(Mutant::ShortenedTtlAtOnce);
+        Some(if counts {
+            RecordedTtl { after, shorter: None, ..*known }
+        } else {
+            RecordedTtl { shorter: Some(ShorterTtl { after, from }), ..*known }
+        })
+    }
+
+    /// The one that counts, given what is recorded of it.
+    pub(super) fn running(&self, recorded: Option<&RecordedTtl>) -> RunningTtl {
+        let same = RunningTtl { after: self.after, first: self.after };
+        recorded.map_or(same, |recorded| RunningTtl { after: recorded.after, first: recorded.first })
+    }
+
     /// Whether the annotation is understood, as the record says it; none where the manager names no annotation.
-    pub(super) fn condition(&self, written: &ValidTtl, manager: &str) -> Option<ConditionState> {
+    pub(super) fn condition(
+        &self,
+        written: &ValidTtl,
+        manager: &str,
+        recorded: Option<&RecordedTtl>,
+    ) -> Option<ConditionState> {
         let key = written.from_annotation.as_ref()?;
         let (status, reason, message) = match self.source.as_ref()? {
             TtlSource::Annotation => {
@@ -91,6 +128,15 @@ impl Ttl {
                 );
                 ("False", Reason::TtlNotUnderstood, message)
             }
+        };
+        let settles = recorded.and_then(|recorded| Some((recorded.after, recorded.shorter?.from)));
+        let message = match settles {
+            Some((before, from)) => {
+                format!(
+                    "{message}; it is shorter than before, and counts from {from:.0} on (settle): until then it is {before}"
+                )
+            }
+            None => message,
         };
         Some(ConditionState { status, reason: reason.to_string(), message })
     }

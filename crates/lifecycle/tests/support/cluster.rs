@@ -10,7 +10,7 @@
 use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
 use coppice_api::{Labels, ManagedNamespaceSpec, ManagedNamespaceStatus, Reason};
 use coppice_lifecycle::PlatformSettings;
-use coppice_lifecycle::cluster::census::{Census, Counted, census};
+use coppice_lifecycle::cluster::census::{Census, Counted, Counts, census};
 use coppice_lifecycle::cluster::recreated::{PastDeletion, Recreated};
 use coppice_lifecycle::cluster::{
     ClusterManagerFacts, ClusterObserved, HealthFacts, RecordFacts, RecordPlan, RecordStep,
@@ -39,6 +39,7 @@ pub(crate) fn enforcing() -> String {
     spec("mode: Enforce,", "")
 }
 
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Scene {
     pub managers: Vec<(String, ValidClusterManager)>,
     /// Of every manager.
@@ -53,6 +54,8 @@ pub(crate) struct Scene {
     pub undecodable: bool,
     /// How many other namespaces there are, as old as this one, and without records; none if they are not counted.
     pub others: Option<usize>,
+    /// Whether these have the same record instead.
+    pub others_alike: bool,
     pub certain: bool,
     /// When it was counted, if not now.
     pub counted_at: Option<i64>,
@@ -85,6 +88,7 @@ impl Scene {
             other: None,
             undecodable: false,
             others: Some(0),
+            others_alike: false,
             certain: true,
             counted_at: None,
             counted_under: None,
@@ -98,27 +102,39 @@ impl Scene {
         self.generation += 1;
     }
 
-    pub(crate) fn plan(&self, now: Timestamp) -> RecordPlan {
-        let managers: Vec<_> = self
-            .managers
+    fn facts(&self) -> Vec<ClusterManagerFacts<'_>> {
+        self.managers
             .iter()
             .map(|(name, spec)| {
                 let generation = self.generation;
                 ClusterManagerFacts { name, uid: name, generation, terminating: false, spec: Ok(spec) }
             })
-            .collect();
-        let settings = if self.settings_missing {
-            PlatformSettings::missing("coppice-system", Vec::new())
-        } else {
-            PlatformSettings::new(self.config.clone(), "coppice-system", Vec::new())
-        };
-        let record = self.record.as_ref().map(|status| RecordFacts {
+            .collect()
+    }
+
+    fn record_facts(&self) -> Option<RecordFacts<'_>> {
+        self.record.as_ref().map(|status| RecordFacts {
             uid: "record",
             generation: 1,
             terminating: false,
             spec: Ok(&self.spec),
             status,
-        });
+        })
+    }
+
+    /// What there is for the first manager at an instant.
+    pub(crate) fn counts(&self, seconds: i64) -> Counts {
+        let census = self.census(self.record_facts(), &self.facts(), at(seconds)).unwrap();
+        census.managers[&self.managers[0].0].clone()
+    }
+
+    /// What there is for each of the managers.
+    fn census(
+        &self,
+        record: Option<RecordFacts<'_>>,
+        managers: &[ClusterManagerFacts<'_>],
+        now: Timestamp,
+    ) -> Option<Census> {
         let counted = Counted { namespace: &self.namespace, record, managed: false };
         let others: Vec<_> = (0..self.others.unwrap_or_default())
             .map(|n| NamespaceFacts {
@@ -128,18 +144,32 @@ impl Scene {
                 ..self.namespace.clone()
             })
             .collect();
-        let others = others.iter().map(|namespace| Counted { namespace, record: None, managed: false });
+        let others = others.iter().map(|namespace| {
+            let record = record.filter(|_| self.others_alike);
+            Counted { namespace, record, managed: false }
+        });
         let counted_under = self.counted_under.clone().unwrap_or_else(|| self.config.clone());
         let counted_under = PlatformSettings::new(counted_under, "coppice-system", Vec::new());
         let counted_at = self.counted_at.map_or(now, at);
-        let census = census(others.chain([counted]), &managers, &counted_under, 0, counted_at);
+        let census = census(others.chain([counted]), managers, &counted_under, 0, counted_at);
         let deletions = self.deletions.iter().map(|(uid, seconds)| PastDeletion {
             namespace: "ci-1",
             uid,
             at: at(*seconds),
         });
         let recreated = Recreated::of(deletions, now);
-        let census = census.map(|census| Census { recreated: Some(recreated), ..census });
+        census.map(|census| Census { recreated: Some(recreated), ..census })
+    }
+
+    pub(crate) fn plan(&self, now: Timestamp) -> RecordPlan {
+        let managers = self.facts();
+        let settings = if self.settings_missing {
+            PlatformSettings::missing("coppice-system", Vec::new())
+        } else {
+            PlatformSettings::new(self.config.clone(), "coppice-system", Vec::new())
+        };
+        let record = self.record_facts();
+        let census = self.census(record, &managers, now);
         let undecodable = (Reason::Undecodable, "its labels are no labels".to_owned());
         let observed = ClusterObserved {
             namespace: if self.undecodable { Err(undecodable) } else { Ok(&self.namespace) },

@@ -41,7 +41,8 @@ pub(super) async fn execute(
             let outcome = match deleted {
                 Deleted::Accepted(now) => {
                     // The watch's event wakes other managers of the namespace, but only if the cache does not have the
-                    // change yet.
+                    // change yet. One that was deleted in between was not read with its annotations.
+                    let now = now.filter(|now| now.terminating);
                     if let Some(now) = now.filter(|_| shared.managers_in(&key.namespace).len() == 1) {
                         shared.namespaces.update_if_newer("", *now);
                     }

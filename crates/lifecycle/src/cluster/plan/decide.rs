@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use coppice_api::manager::Verdict;
-use coppice_api::steps::{Action, Intent};
+use coppice_api::steps::{Action, Intent, Notice};
 use coppice_api::{NamespacePhase, Reason};
 use coppice_mutants::{Mutant, active};
 use coppice_quantity::Duration;
@@ -13,7 +13,6 @@ use super::wake::SCALED_DOWN_BEFORE;
 use super::{Builder, ClusterObserved, Governed, Judged, RecordPlan, RecordStep, has_fired};
 use crate::circumstances::inhibition;
 use crate::cluster::approval::{Approval, newly_due};
-use crate::cluster::phase::PhaseFinding;
 use crate::cluster::{ClusterAction, ClusterCondition, ValidClusterPolicy};
 use crate::condition::{Evaluation, later};
 use crate::governor::{Denied, hourly_limit};
@@ -109,21 +108,53 @@ impl Builder<'_> {
         governed: &Governed<'g>,
         deletes: bool,
     ) -> Option<(Judged<'g>, Considered)> {
-        let ranked = governed.ranked(deletes, &self.status.fired);
+        let mut ranked = governed.ranked(deletes, &self.status.fired);
         if deletes && ranked.is_empty() {
             self.withdraw_notice("no policy announces it any more");
+        }
+        if let Some(notice) = self.status.steps.notice.as_ref().filter(|_| deletes) {
+            self.announced_first(governed, notice, &mut ranked);
         }
         let mut paused = None;
         for judged in ranked {
             let considered = self.consider(governed, &judged);
             let stays = matches!(&considered, Considered::Says(said) if said.paused);
-            let announced = deletes && self.status.steps.notice.is_some();
-            if !stays || announced {
+            let notice = self.status.steps.notice.as_ref().filter(|_| deletes);
+            let date = notice.map(|notice| notice.not_before);
+            if stays {
+                // It may give way to another then.
+                self.check_no_later_than(date.filter(|at| self.now < *at));
+            }
+            if !stays || date.is_some() {
                 return paused.filter(|_| waits(&considered)).or(Some((judged, considered)));
             }
             paused = paused.or(Some((judged, considered)));
         }
         paused
+    }
+
+    /// What was announced and still stands keeps its place, so that nothing that goes back and forth begins notice again: unless
+    /// another deletes earlier, by something other than an annotation, or its date has passed while it is paused.
+    fn announced_first(&self, governed: &Governed<'_>, notice: &Notice, ranked: &mut [Judged<'_>]) {
+        let is_it = |judged: &Judged<'_>| judged.policy.name == notice.policy;
+        let Some(place) = ranked.iter().position(is_it) else { return };
+        let overdue = match self.ruling(governed, &ranked[place]) {
+            Ruling::Open(due) if due <= notice.not_before => false,
+            Ruling::Paused(..) => notice.not_before <= self.now,
+            Ruling::Open(_) | Ruling::Stopped(..) | Ruling::Waits(..) => return,
+        };
+        let rank = ranked[place].rank();
+        let instead = |judged: &Judged<'_>| {
+            let Ruling::Open(due) = self.ruling(governed, judged) else { return false };
+            let date = steps::earliest(due, judged.policy.action.notice(), self.now);
+            let own = judged.due.is_some_and(|due| due.by_own_ttl);
+            overdue || judged.rank() < rank && date < notice.not_before && !own
+        };
+        ranked.sort_by_cached_key(|judged| match judged {
+            it if is_it(it) => 1,
+            other if instead(other) => 0,
+            _ => 2,
+        });
     }
 
     /// For seconds after every start: what records say would be written twice.
@@ -192,7 +223,7 @@ impl Builder<'_> {
             }
             Ruling::Open(due) => due,
         };
-        if let Some(denied) = self.counted(governed, judged.policy) {
+        if let Some(denied) = self.counted(governed, judged) {
             if deletes && denied.reason == Reason::ApprovalNeeded {
                 self.withdraw_notice(&denied.message);
             }
@@ -209,7 +240,7 @@ impl Builder<'_> {
         let action = &judged.policy.action;
         let mut evidence = BTreeMap::from([
             ("due".to_owned(), due.to_string()),
-            ("phase".to_owned(), governed.finding.phase.as_str().to_owned()),
+            ("phase".to_owned(), governed.phase_of(judged).as_str().to_owned()),
         ]);
         if !governed.failing.is_empty() {
             evidence.insert("failing".to_owned(), governed.failing.clone());
@@ -219,7 +250,7 @@ impl Builder<'_> {
             evidence.insert(SCALED_DOWN_BEFORE.to_owned(), before.to_string());
             evidence.insert(POLICY_DIGEST.to_owned(), judged.policy.digest.clone());
         }
-        let reason = governed.reason(judged.policy);
+        let reason = judged.reason();
         let decided = Decided {
             object_uid: self.record.uid,
             action: action.kind(),
@@ -229,7 +260,7 @@ impl Builder<'_> {
             reason,
             evidence: &evidence,
         };
-        let message = condition_text(governed, judged.policy);
+        let message = condition_text(governed, judged);
         let circumstances = self.circumstances();
         let (steps, events) = (&mut self.status.steps, &mut self.events);
         if !action.deletes() {
@@ -296,7 +327,7 @@ impl Builder<'_> {
         intent: &Intent,
     ) -> Result<(), NotNow> {
         let policy = judged.policy;
-        let condition = condition_text(governed, policy);
+        let condition = condition_text(governed, judged);
         // What is scaled down fails no more: what has begun for the health goes on.
         let begun = intent.reason == Reason::Unhealthy.as_str() && self.has_begun(intent);
         let (verdict, message) = match self.ruling(governed, judged) {
@@ -306,11 +337,11 @@ impl Builder<'_> {
             Ruling::Waits(_, why, _) | Ruling::Paused(_, why) => (Verdict::False, why),
             Ruling::Stopped(reason, why, _) => return Err(NotNow::GivenUp(reason, why)),
         };
-        if verdict == Verdict::True && !begun && governed.reason(policy).as_str() != intent.reason {
+        if verdict == Verdict::True && !begun && judged.reason().as_str() != intent.reason {
             // What was read again for it is not what the other reason needs.
             return Err(NotNow::GivenUp(Reason::NoLongerTrue, message));
         }
-        let denied = judged.due.and_then(|_| self.counted(governed, policy));
+        let denied = judged.due.and_then(|_| self.counted(governed, judged));
         let evaluation = Evaluation { verdict, ..Evaluation::unknown(Reason::NoLongerTrue, message) };
         let notice = Some(policy.action.notice()).filter(|notice| !notice.is_zero());
         let resumed = steps::resume(&self.status.steps, intent, &evaluation, notice, self.circumstances());
@@ -414,10 +445,10 @@ impl Builder<'_> {
         if self.now < announced_from {
             let message = format!(
                 "{}; policy {:?} acts at {acts_at:.0}",
-                condition_text(governed, policy),
+                condition_text(governed, judged),
                 policy.name
             );
-            let reason = if governed.by_ttl(policy, due.at) { Reason::TtlRunning } else { Reason::Watching };
+            let reason = if judged.by_ttl() { Reason::TtlRunning } else { Reason::Watching };
             return Ruling::Waits(reason, message, Some(announced_from));
         }
         Ruling::Open(due.at)
@@ -425,8 +456,9 @@ impl Builder<'_> {
 
     /// What of the counts of all namespaces is in the way of a deletion. Without figures, which would be written to every
     /// record when they change.
-    fn counted(&self, governed: &Governed<'_>, policy: &ValidClusterPolicy) -> Option<Denied> {
+    fn counted(&self, governed: &Governed<'_>, judged: &Judged<'_>) -> Option<Denied> {
         let Governed { manager, namespace, since, .. } = governed;
+        let policy = judged.policy;
         let Some(census) = self.observed.census else { return Some(self.not_counted(governed, policy)) };
         let left_alone = match &census.recreated {
             _ if !policy.action.deletes() => None,
@@ -457,7 +489,7 @@ impl Builder<'_> {
                 let message = format!(
                     "{}; more namespaces than the hourly budget were due before this spec of ClusterNamespaceManager {} had \
                      governed them for settle: its condition Approved says how to approve that",
-                    condition_text(governed, policy),
+                    condition_text(governed, judged),
                     manager.name
                 );
                 Some(Denied::until_changed((Reason::ApprovalNeeded, message)))
@@ -493,15 +525,22 @@ impl Builder<'_> {
     }
 }
 
+impl Governed<'_> {
+    /// The phase that makes a policy true.
+    fn phase_of(&self, judged: &Judged<'_>) -> NamespacePhase {
+        if judged.by_ttl() { self.finding.phase } else { self.finding.by_health() }
+    }
+}
+
 /// Says how far the condition of a policy is. Contains nothing that changes with time alone, but for the phase.
-fn condition_text(governed: &Governed<'_>, policy: &ValidClusterPolicy) -> String {
-    let PhaseFinding { phase, expires_at, .. } = governed.finding;
+fn condition_text(governed: &Governed<'_>, judged: &Judged<'_>) -> String {
+    let phase = governed.phase_of(judged);
     let by_health =
         matches!(phase, NamespacePhase::Unstable | NamespacePhase::Failing | NamespacePhase::Failed);
-    let ttl = match policy.condition {
-        ClusterCondition::Ttl { .. } => governed.finding.due(&policy.condition).map(|due| due.at),
-        ClusterCondition::Phase { .. } if by_health => None,
-        ClusterCondition::Phase { .. } => expires_at,
+    let ttl = match judged.policy.condition {
+        ClusterCondition::Ttl { .. } => judged.due.map(|due| due.at),
+        ClusterCondition::Phase { .. } if by_health && !judged.by_ttl() => None,
+        ClusterCondition::Phase { .. } => governed.finding.expires_at,
     };
     match ttl {
         None if by_health => format!("the phase is {}: {}", phase.as_str(), governed.failing),
@@ -512,11 +551,7 @@ fn condition_text(governed: &Governed<'_>, policy: &ValidClusterPolicy) -> Strin
 }
 
 fn progress_text(governed: &Governed<'_>, judged: &Judged<'_>) -> String {
-    format!(
-        "{}: {} is being carried out",
-        condition_text(governed, judged.policy),
-        judged.policy.action.kind()
-    )
+    format!("{}: {} is being carried out", condition_text(governed, judged), judged.policy.action.kind())
 }
 
 fn observing_text(governed: &Governed<'_>, judged: &Judged<'_>) -> String {
@@ -530,5 +565,5 @@ fn observing_text(governed: &Governed<'_>, judged: &Judged<'_>) -> String {
         || "no date leads to what its policy waits for".to_owned(),
         |at| format!("policy {:?} would {} at {at:.0}", policy.name, policy.action.kind()),
     );
-    format!("{who} observes: {}; {then}", condition_text(governed, policy))
+    format!("{who} observes: {}; {then}", condition_text(governed, judged))
 }

@@ -7,9 +7,9 @@ use coppice_quantity::Duration;
 use jiff::Timestamp;
 
 use super::decide::Ruling;
-use super::{Builder, Governed, RecordPlan};
-use crate::cluster::phase::Pause;
-use crate::cluster::{ClusterCondition, ValidClusterPolicy, ValidHealth};
+use super::{Builder, Governed, Judged, RecordPlan};
+use crate::cluster::ValidHealth;
+use crate::cluster::phase::{Cause, Pause};
 use crate::condition::later;
 use crate::health::{self, Findings, Health, Known, Workloads};
 
@@ -21,20 +21,15 @@ const NAMED: usize = 3;
 /// workloads. A first list is soon complete.
 const LOOK_AGAIN: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(30)];
 
-impl Governed<'_> {
+impl Judged<'_> {
     /// Why a policy does something to the namespace: the ttl, also where its end is announced ahead, or the health.
-    pub(super) fn reason(&self, policy: &ValidClusterPolicy) -> Reason {
-        let due = self.finding.due(&policy.condition);
-        let by_ttl = due.is_some_and(|due| self.by_ttl(policy, due.at));
-        if by_ttl { Reason::TtlElapsed } else { Reason::Unhealthy }
+    pub(super) fn reason(&self) -> Reason {
+        if self.by_ttl() { Reason::TtlElapsed } else { Reason::Unhealthy }
     }
 
-    /// Whether it is a ttl that makes a policy true at this instant.
-    pub(super) fn by_ttl(&self, policy: &ValidClusterPolicy, at: Timestamp) -> bool {
-        match policy.condition {
-            ClusterCondition::Ttl { .. } => true,
-            ClusterCondition::Phase { .. } => self.finding.expires_at.is_some_and(|expires| expires <= at),
-        }
+    /// Whether it is a ttl that makes the policy true.
+    pub(super) fn by_ttl(&self) -> bool {
+        self.due.is_some_and(|due| due.cause == Cause::Ttl)
     }
 }
 
@@ -149,7 +144,7 @@ impl Builder<'_> {
             (Pause::Unknown | Pause::Recovering, _) => {
                 let message = format!(
                     "the phase is {}: {}; nothing is done unless something fails again before it has recovered",
-                    governed.finding.phase.as_str(),
+                    governed.finding.by_health().as_str(),
                     governed.failing
                 );
                 Ruling::Paused(Reason::Recovering, message)

@@ -37,7 +37,7 @@ pub(super) fn all() -> Vec<Scenario> {
 /// more follows; where a kind of workload cannot be listed for long, its namespaces are looked at every five seconds; and where
 /// namespaces cannot be listed again, it stays unknown what they have of an annotation that is newly named.
 pub(super) fn apart() -> Vec<Scenario> {
-    vec![recreated_often(), failed(), recovers(), newly_named()]
+    vec![recreated_often(), failed(), recovers(), newly_named(), ttl_shortened()]
 }
 
 /// Two replicas, a budget that does not bind, a minute and a half.
@@ -462,6 +462,35 @@ fn newly_named() -> Scenario {
         "ci: governs 0, due 0, Reconciled",
         "keep: governs 0, due 0, Reconciled",
     ];
+    scenario
+}
+
+/// Says how long a namespace lives.
+fn own_ttl(name: &str, ttl: &str) -> Request {
+    let metadata = json!({ "annotations": { "example.org/ttl": ttl } });
+    Request::patch(
+        &format!("/api/v1/namespaces/{name}"),
+        "application/merge-patch+json",
+        &json!({ "metadata": metadata }),
+    )
+}
+
+/// At 20 s two namespaces get a ttl that is over already. One of them has it until it has settled.
+fn ttl_shortened() -> Scenario {
+    let mut scenario = scenario(
+        "cluster-ttl-shortened",
+        "two namespaces get a shorter ttl by an annotation, and one of them a longer one again",
+    );
+    let mut spec = ci("Enforce", "1h", "0s");
+    spec["ttl"]["fromAnnotation"] = "example.org/ttl".into();
+    scenario.setup.extend([namespace("ci-a"), namespace("ci-b"), cluster_manager("ci", &spec)]);
+    scenario.script = vec![
+        ScriptStep::at(20, |_| own_ttl("ci-a", "5s")),
+        ScriptStep::at(20, |_| own_ttl("ci-b", "5s")),
+        ScriptStep::at(25, |_| own_ttl("ci-b", "2h")),
+    ];
+    scenario.ends =
+        vec!["ci-a: gone, deleted 1x", "ci-b: there, Ok TtlRunning", "ci: governs 1, due 0, Reconciled"];
     scenario
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use coppice_sim::run::RunRecord;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::rule::{GOVERNED, HELD, OBSERVES, RECREATED, SUSPENDED, TTL};
@@ -151,14 +151,14 @@ fn justified(
     let namespace = history.at("namespaces", "", step.namespace, revision);
     let created =
         namespace.and_then(|n| instant(&n["metadata"]["creationTimestamp"])).unwrap_or(Timestamp::MAX);
-    // Annotations of the scenarios are durations.
     let key = spec["ttl"]["fromAnnotation"].as_str().filter(|_| !policy_ttl.is_string());
-    let annotated = key.zip(namespace).map(|(key, namespace)| &namespace["metadata"]["annotations"][key]);
+    let annotated = key.zip(namespace).map(|(key, namespace)| annotation(namespace, key));
     let ttl = annotated.filter(|own| own.is_string()).unwrap_or(ttl);
     let own = created.saturating_add(span(ttl)).unwrap_or(Timestamp::MAX);
     let due = instant(&user["extendUntil"]["at"]).map_or(own, |extended| own.max(extended));
     found.require(TTL, !by_ttl || now >= due, || format!("its time ends at {due}, and it was {now}"))?;
-    settled(history, step, (manager, revision), found)?;
+    let key = key.filter(|_| by_ttl);
+    settled(history, step, (manager, revision), key.map(|key| (key, span(ttl))), found)?;
     approved::check(record, history, step, (manager, revision), found)?;
     let nothing = Value::Null;
     let noticed =
@@ -167,11 +167,18 @@ fn justified(
     notice::has_run((record, history), ("managednamespaces", noticed), (&policy["name"], notice), now, found)
 }
 
-/// Whether the same spec of the same manager governed the same namespace for as long as it says.
+/// In the scenarios a duration, if it is there.
+fn annotation<'a>(object: &'a Value, key: &str) -> &'a Value {
+    &object["metadata"]["annotations"][key]
+}
+
+/// Whether the same spec of the same manager governed the same namespace for as long as it says, with no longer ttl by the
+/// annotation with this key, if that is what it is deleted by.
 fn settled(
     history: &History,
     step: &DestructiveStep<'_>,
     (manager, revision): (&Value, u64),
+    own_ttl: Option<(&str, SignedDuration)>,
     found: &Findings,
 ) -> Result<(), Broken> {
     let settle = span(&manager["spec"]["settle"]).checked_sub(RESOLUTION).unwrap_or_default();
@@ -183,7 +190,13 @@ fn settled(
             other["metadata"]["uid"] == manager["metadata"]["uid"]
                 && without_consent(&other["spec"]) == without_consent(&manager["spec"])
         };
-        history.uid_of(step.namespace, *then) != uid
+        let namespace = history.at("namespaces", "", step.namespace, *then);
+        let longer = own_ttl.zip(namespace).is_some_and(|((key, ttl), namespace)| {
+            let before = annotation(namespace, key);
+            span(if before.is_string() { before } else { &manager["spec"]["ttl"]["after"] }) > ttl
+        });
+        longer
+            || history.uid_of(step.namespace, *then) != uid
             || !governing(history, step.namespace, *then).is_some_and(same)
     });
     found.require(GOVERNED, broken.is_none(), || {

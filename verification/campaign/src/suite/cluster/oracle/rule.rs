@@ -5,7 +5,8 @@ use crate::oracle::Rule;
 
 /// Nothing is done by a cluster manager that observes, or by a policy that does.
 pub const OBSERVES: Rule = Rule("OBSERVES");
-/// For as long as `settle` says before a step, the same cluster manager with the same spec governed the namespace.
+/// For as long as `settle` says before a step, the same cluster manager with the same spec governed the namespace, and
+/// where its own ttl is over that was no longer.
 pub const GOVERNED: Rule = Rule("GOVERNED");
 /// A name that was deleted three times within a day is left alone.
 pub const RECREATED: Rule = Rule("RECREATED");
