@@ -22,8 +22,8 @@ pub const SUITE: Suite = Suite {
     end_state: oracle::end::end_state,
     end_lines: oracle::end::lines,
     effects: oracle::end::effects,
-    one_place_in: 11,
+    one_place_in: 19,
     fixed_seeds: 1000,
-    fresh_seeds: 200,
+    fresh_seeds: 300,
     digests: "src/suite/cluster/digests.txt",
 };

@@ -26,8 +26,8 @@ pub const SUITE: Suite = Suite {
     end_state: oracle::end::end_state,
     end_lines: oracle::end::lines,
     effects: oracle::end::effects,
-    one_place_in: 7,
-    fixed_seeds: 5000,
+    one_place_in: 13,
+    fixed_seeds: 2000,
     fresh_seeds: 1000,
     digests: "src/suite/lifecycle/digests.txt",
 };
