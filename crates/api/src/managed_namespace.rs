@@ -170,7 +170,8 @@ pub struct RecordedTtl {
     /// The one that counts, from the creation of the namespace on.
     #[schemars(schema_with = "schema::positive_duration")]
     pub after: Duration,
-    /// With which this spec of the cluster manager began to govern the namespace.
+    /// The longest under this spec of the cluster manager: by a shorter one it is the annotation, and not the spec, that makes the
+    /// namespace due.
     #[schemars(schema_with = "schema::positive_duration")]
     pub first: Duration,
     /// A shorter one that the annotation asks for, and that has not settled; absent if there is none.

@@ -494,25 +494,24 @@ fn what_is_not_known_for_long_keeps_no_other_policy_waiting() {
     assert_eq!(scene.status.steps.intent.as_ref().unwrap().policy, "old");
 }
 
-/// What has failed is deleted with a notice of 30 s, and what is stale with one of 20 s; a namespace has a ttl of its own.
+/// Under these policies, with a ttl of this long unless the namespace has one of its own.
+fn with_own_ttl(after: &str, policies: &str) -> Scene {
+    Scene::new(&format!(
+        "{{mode: Enforce, selector: {{names: ['ci-*']}}, settle: 10s, ttl: {{after: {after}, fromAnnotation: ttl}}, \
+         health: {{settlingPeriod: 100s, gracePeriod: 50s, recoveryPeriod: 20s}}, policies: [{policies}]}}"
+    ))
+}
+
+const STALE: &str = "{name: stale, when: {phase: {in: [Stale]}}, then: {delete: {notice: 20s}}}";
+const FAILED: &str = "{name: failed, when: {phase: {in: [Failed]}}, then: {delete: {notice: 30s}}}";
+
 fn by_both() -> Scene {
-    Scene::new(
-        "{mode: Enforce, selector: {names: ['ci-*']}, settle: 10s, ttl: {after: 5000s, fromAnnotation: ttl}, \
-         health: {settlingPeriod: 100s, gracePeriod: 50s, recoveryPeriod: 20s}, \
-         policies: [{name: stale, when: {phase: {in: [Stale]}}, then: {delete: {notice: 20s}}}, \
-         {name: failed, when: {phase: {in: [Failed]}}, then: {delete: {notice: 30s}}}]}",
-    )
+    with_own_ttl("5000s", &format!("{STALE}, {FAILED}"))
 }
 
 #[test]
 fn a_ttl_of_its_own_keeps_nothing_from_being_done_for_the_health() {
-    let mut scene = by_both();
-    scene.manager = serde_yaml::from_str(
-        "{mode: Enforce, selector: {names: ['ci-*']}, settle: 10s, ttl: {after: 5000s, fromAnnotation: ttl}, \
-         health: {settlingPeriod: 100s, gracePeriod: 50s}, \
-         policies: [{name: failed, when: {phase: {in: [Failed]}}, then: {delete: {notice: 30s}}}]}",
-    )
-    .unwrap();
+    let mut scene = with_own_ttl("5000s", FAILED);
     scene.own_ttl = Some("1s");
     scene.fails = true;
     scene.pass(100);
@@ -548,16 +547,8 @@ fn a_ttl_that_goes_back_and_forth_begins_no_notice_again() {
 }
 
 #[test]
-fn a_ttl_of_its_own_that_is_announced_for_later_keeps_nothing_from_being_done_for_the_health() {
-    let mut scene = by_both();
-    scene.manager = serde_yaml::from_str(
-        "{mode: Enforce, selector: {names: ['ci-*']}, settle: 10s, ttl: {after: 5000s, fromAnnotation: ttl}, \
-         health: {settlingPeriod: 100s, gracePeriod: 50s, recoveryPeriod: 20s}, \
-         policies: [{name: stale, when: {phase: {in: [Stale]}}, then: {delete: {notice: 900s}}}, \
-         {name: failed, when: {phase: {in: [Failed]}}, then: {delete: {notice: 30s}}}]}",
-    )
-    .unwrap();
-    scene.generation += 1;
+fn an_end_of_its_ttl_that_moves_keeps_nothing_from_being_done_for_the_health() {
+    let mut scene = with_own_ttl("5000s", &format!("{}, {FAILED}", STALE.replace("20s", "900s")));
     scene.own_ttl = Some("800s");
     scene.pass(20);
     assert_eq!(scene.status.steps.notice.as_ref().unwrap().policy, "stale");
@@ -568,7 +559,21 @@ fn a_ttl_of_its_own_that_is_announced_for_later_keeps_nothing_from_being_done_fo
     }
     assert_eq!(scene.status.steps.notice.as_ref().unwrap().policy, "failed");
     scene.pass(400);
-    assert!(scene.deleted.is_some_and(|deleted| deleted <= 202), "{:?}", scene.deleted);
+    assert!(scene.deleted.is_some_and(|deleted| deleted <= 212), "{:?}", scene.deleted);
+}
+
+#[test]
+fn what_fails_and_recovers_by_turns_keeps_no_ttl_from_ending() {
+    // By two policies, and by one for both.
+    let both = "{name: both, when: {phase: {in: [Stale, Failed]}}, then: {delete: {notice: 90s}}}".to_owned();
+    for policies in [format!("{}, {FAILED}", STALE.replace("20s", "90s")), both] {
+        let mut scene = with_own_ttl("500s", &policies);
+        for now in (300..1000).step_by(7) {
+            scene.fails = !scene.fails;
+            scene.pass(now);
+        }
+        assert!(scene.deleted.is_some_and(|deleted| deleted <= 612), "{policies}: {:?}", scene.deleted);
+    }
 }
 
 #[test]

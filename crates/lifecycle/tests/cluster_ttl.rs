@@ -219,6 +219,11 @@ fn an_annotation_makes_no_approval_too_small() {
     annotate(&mut scene, &[(KEY, "1h")]);
     assert_eq!(scene.reason(441), "TtlRunning");
     assert_eq!(scene.counts(441).enforce.newly_due, 0);
+    // What becomes shorter again is due by that.
+    annotate(&mut scene, &[(KEY, "1s")]);
+    assert_eq!(scene.reason(450), "TtlRunning");
+    assert_eq!(scene.reason(470), "NoticeRunning");
+    assert_eq!(scene.counts(470).enforce.newly_due, 0);
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn names_unread(manager: &ClusterManager, observation: &Observation) -> bool {
 
 fn status(manager: &ClusterManager, observation: &Observation) -> ClusterNamespaceManagerStatus {
     let mut status = (*manager.status).clone();
-    status.observed_generation = Some(manager.generation);
+    let seen = status.observed_generation.replace(manager.generation);
     let counts = observation.census.as_ref().and_then(|census| census.managers.get(&*manager.name));
     // Old counts beside a new spec would be read as its own.
     let digest = manager.spec.as_ref().ok().map(|spec| spec.digest());
@@ -86,7 +86,7 @@ fn status(manager: &ClusterManager, observation: &Observation) -> ClusterNamespa
         }
     }
     // What was counted for this spec stays until it is counted again.
-    let stays = waits(observation) && before.as_deref() == digest;
+    let stays = waits(observation) && before.as_deref() == digest && seen == Some(manager.generation);
     let is_said = |type_: &str| said.iter().any(|(said, _)| *said == type_);
     status.conditions.retain(|condition| stays || is_said(&condition.type_));
     for (type_, state) in said {

@@ -141,6 +141,12 @@ fn one_whose_annotations_are_not_read_says_so_and_the_others_stay_as_they_are() 
     let mut before = counted(status.policy_digest.as_ref().unwrap());
     before["conditions"] = approved;
     let (_, said) = written(&unread(before.clone())).unwrap();
+    assert_eq!(
+        said, "Accepted True Accepted, Ready Unknown AnnotationsNotRead",
+        "it may have been approved since"
+    );
+    before["observedGeneration"] = 2.into();
+    let (_, said) = written(&unread(before.clone())).unwrap();
     let ready = "Accepted True Accepted, Approved False ApprovalNeeded, Ready Unknown AnnotationsNotRead";
     assert_eq!(said, ready, "what was counted stays, and its Event does not come again");
     before["policyDigest"] = "c1:0".into();

@@ -7,7 +7,7 @@ use coppice_quantity::Duration;
 use jiff::Timestamp;
 
 use super::approval::newly_due;
-use super::phase::phase;
+use super::phase::{RunningTtl, phase};
 use super::plan::has_fired;
 use super::recreated::Recreated;
 use super::selection::{Candidate, ClusterManagerFacts, contest};
@@ -172,8 +172,11 @@ fn count_governed(
         record.map(|record| record.status).filter(|_| recorded.is_some_and(|known| manager.is(known)));
     // Of one that observes: as if it enforced from now on, which begins everything again.
     let governs = recorded.filter(|recorded| manager.spec.enforces() && manager.is(recorded));
-    let known_ttl = status.filter(|_| governs.is_some()).and_then(|status| status.ttl.as_ref());
-    let ttl = ttl.map(|ttl| ttl.running(ttl.recorded(known_ttl, manager.spec.settle, now).as_ref()));
+    let ttl = ttl.map(|ttl| {
+        let known = status.and_then(|status| status.ttl.as_ref());
+        let running = ttl.running(ttl.recorded(known, manager.spec.settle, now).as_ref());
+        if governs.is_some() { running } else { RunningTtl { first: running.after, ..running } }
+    });
     let finding = phase(manager.spec, (namespace, ttl), extended, status, now);
     let since = governs.map_or(now, |recorded| recorded.since);
     let fired = record.filter(|_| recorded.is_some_and(|known| known.uid == manager.uid));

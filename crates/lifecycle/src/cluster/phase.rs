@@ -27,8 +27,6 @@ pub struct PhaseFinding {
     extended: Option<Timestamp>,
     /// When the time to live would end with which its manager's spec began to govern it.
     first_end: Option<Timestamp>,
-    /// Whether an annotation may change when it expires.
-    own_ttl: bool,
     /// Whether its health counts beside its phase: it is not being deleted, and not `Stale`, unless it may be so by its annotation,
     /// which keeps nothing from being done for its health.
     health_counts: bool,
@@ -66,8 +64,6 @@ pub struct Due {
     pub paused: Option<Pause>,
     /// What makes it true.
     pub cause: Cause,
-    /// Whether it is a ttl that an annotation of the namespace may change.
-    pub by_own_ttl: bool,
 }
 
 /// What makes a condition true.
@@ -122,7 +118,7 @@ pub fn phase(
         NamespacePhase::Stale => own_ttl,
         _ => true,
     };
-    PhaseFinding { phase, since, expires_at, health, created, extended, first_end, own_ttl, health_counts }
+    PhaseFinding { phase, since, expires_at, health, created, extended, first_end, health_counts }
 }
 
 /// When a ttl ends. Creation times are cut to whole seconds: a namespace may be almost a second younger than it looks.
@@ -213,7 +209,7 @@ impl PhaseFinding {
             ClusterCondition::Phase { phases, lasting } => (phases, lasting),
             ClusterCondition::Ttl { after } => {
                 let at = ttl_end(self.created, *after, self.extended);
-                let due = Due { at, begun: at, paused: None, cause: Cause::Ttl, by_own_ttl: false };
+                let due = Due { at, begun: at, paused: None, cause: Cause::Ttl };
                 return [Some(due), None].into_iter().flatten();
             }
         };
@@ -221,12 +217,12 @@ impl PhaseFinding {
             let at = later(expires_at, *lasting);
             // What has become shorter under this spec is due by that, and what has become longer is not due.
             let begun = self.first_end.map_or(at, |first| at.max(later(first, *lasting)));
-            Due { at, begun, paused: None, cause: Cause::Ttl, by_own_ttl: self.own_ttl }
+            Due { at, begun, paused: None, cause: Cause::Ttl }
         });
         let unhealthy = self.health.filter(|_| self.health_counts).and_then(|health| {
             let at = later(health.since_in(phases)?, *lasting);
             let begun = health.begun.map_or(at, |begun| begun.min(at));
-            Some(Due { at, begun, paused: health.paused(), cause: Cause::Health, by_own_ttl: false })
+            Some(Due { at, begun, paused: health.paused(), cause: Cause::Health })
         });
         [stale, unhealthy].into_iter().flatten()
     }

@@ -16,7 +16,7 @@ use coppice_quantity::time::ServerTime;
 use jiff::Timestamp;
 
 use super::census::Census;
-use super::phase::{Due, PhaseFinding, phase};
+use super::phase::{Cause, Due, PhaseFinding, phase};
 use super::selection::{Candidate, ClusterManagerFacts, contest};
 use super::{Ttl, ValidClusterPolicy, ttl_of};
 use crate::circumstances::Circumstances;
@@ -244,11 +244,13 @@ pub(super) fn has_fired(policy: &ValidClusterPolicy, fired: &[FiredPolicy]) -> b
 }
 
 impl<'a> Governed<'a> {
-    /// Of what makes a policy true, that counts by which it acts first. What is paused comes after what may be done now.
+    /// Of what makes a policy true, one counts: a ttl that is over, which nothing that goes back and forth changes; then what may
+    /// be done now; then what is due first.
     fn judge(&self, policy: &'a ValidClusterPolicy) -> Judged<'a> {
         let notice = policy.action.notice();
+        let over = |due: &Due| due.cause == Cause::Ttl && due.at <= self.now;
         let open = |due: &Due| due.paused.is_none() && earlier(due.at, notice) <= self.now;
-        let due = self.finding.due(&policy.condition).min_by_key(|due| (!open(due), due.at));
+        let due = self.finding.due(&policy.condition).min_by_key(|due| (!over(due), !open(due), due.at));
         let acts_at = due.map(|due| due.at.max(later(self.settled_at, notice)));
         Judged { policy, due, acts_at }
     }

@@ -88,7 +88,8 @@ impl Ttl {
         let from = same.map_or_else(|| later(whole_second_after(now), settle), |shorter| shorter.from);
         let counts = known.after <= after || from <= now || active(Mutant::ShortenedTtlAtOnce);
         Some(if counts {
-            RecordedTtl { after, shorter: None, ..*known }
+            // One that became longer under this spec is none of the spec any more.
+            RecordedTtl { after, first: known.first.max(after), shorter: None }
         } else {
             RecordedTtl { shorter: Some(ShorterTtl { after, from }), ..*known }
         })

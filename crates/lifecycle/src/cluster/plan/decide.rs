@@ -133,23 +133,19 @@ impl Builder<'_> {
         paused
     }
 
-    /// What was announced and still stands keeps its place, so that nothing that goes back and forth begins notice again: unless
-    /// another deletes earlier, by something other than an annotation, or its date has passed while it is paused.
+    /// What was announced and still stands keeps its place, so that its date is kept and nothing that goes back and forth begins
+    /// notice again. Where it is paused and its date has passed, what may be done now comes first.
     fn announced_first(&self, governed: &Governed<'_>, notice: &Notice, ranked: &mut [Judged<'_>]) {
         let is_it = |judged: &Judged<'_>| judged.policy.name == notice.policy;
-        let Some(place) = ranked.iter().position(is_it) else { return };
-        let overdue = match self.ruling(governed, &ranked[place]) {
+        let Some(announced) = ranked.iter().find(|judged| is_it(judged)) else { return };
+        let gives_way = match self.ruling(governed, announced) {
+            // One that would be done later than announced does not stand.
             Ruling::Open(due) if due <= notice.not_before => false,
             Ruling::Paused(..) => notice.not_before <= self.now,
             Ruling::Open(_) | Ruling::Stopped(..) | Ruling::Waits(..) => return,
         };
-        let rank = ranked[place].rank();
-        let instead = |judged: &Judged<'_>| {
-            let Ruling::Open(due) = self.ruling(governed, judged) else { return false };
-            let date = steps::earliest(due, judged.policy.action.notice(), self.now);
-            let own = judged.due.is_some_and(|due| due.by_own_ttl);
-            overdue || judged.rank() < rank && date < notice.not_before && !own
-        };
+        let instead =
+            |judged: &Judged<'_>| gives_way && matches!(self.ruling(governed, judged), Ruling::Open(_));
         ranked.sort_by_cached_key(|judged| match judged {
             it if is_it(it) => 1,
             other if instead(other) => 0,
