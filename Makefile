@@ -61,10 +61,10 @@ bench: prerequisites ## Measure speed, memory and failover beside a Go peer, int
 	cargo build --release --locked -p coppice-bench
 	"$(CARGO_TARGET_DIR)/release/coppice-bench" $(BENCH)
 
-bench-memory: prerequisites ## Measure the operator's memory with 10,000 namespaces and 50,000 pods (about 8 minutes once built)
+bench-memory: prerequisites ## Measure the operator's memory with 10,000 namespaces and 50,000 pods (about 8 minutes once built; BENCH="--governed --pods 100000" with cluster managers)
 	cargo build --release --locked -p coppice-operator
 	cargo build --locked -p coppice-tests --bin coppice-scale
-	"$(CARGO_TARGET_DIR)/debug/coppice-scale" --operator "$(CARGO_TARGET_DIR)/release/coppice-operator"
+	"$(CARGO_TARGET_DIR)/debug/coppice-scale" --operator "$(CARGO_TARGET_DIR)/release/coppice-operator" $(BENCH)
 
 clean: ## Remove what was built (the cache outside the checkout, too)
 	rm -rf target "$(CARGO_TARGET_DIR)"

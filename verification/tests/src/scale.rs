@@ -2,6 +2,7 @@
 //! if what was measured is not what was meant.
 #![allow(clippy::print_stdout, reason = "this is what the benchmark is for")]
 
+mod governed;
 pub mod objects;
 pub mod process;
 mod report;
@@ -38,6 +39,12 @@ pub struct ScaleArgs {
     /// How many of the namespaces have a `NamespaceManager`.
     #[arg(long, default_value_t = 10_000)]
     pub managers: usize,
+    /// Cluster managers with health, and so a record, Deployments and `ReplicaSets` in every namespace, instead of `NamespaceManagers`.
+    #[arg(long, conflicts_with_all = ["managers", "churn"])]
+    pub governed: bool,
+    /// With --governed: how many Deployments, and how many `ReplicaSets`, spread over the namespaces.
+    #[arg(long, default_value_t = 20_000, requires = "governed")]
+    pub workloads: usize,
     /// How long a pod is as JSON.
     #[arg(long, default_value_t = 4_000)]
     pub pod_bytes: usize,
@@ -74,7 +81,7 @@ async fn measure(settings: &ScaleArgs) -> anyhow::Result<()> {
         program,
         test_cluster,
     };
-    let report = bench.runs().await?;
+    let report = if settings.governed { bench.governed_runs().await? } else { bench.runs().await? };
     report::print(&report)
 }
 
@@ -185,6 +192,7 @@ async fn finish(
         what,
         samples,
         objects: ["namespaces", "namespacemanagers", "pods"].map(|kind| series.objects(kind)),
+        governed: ["managednamespaces", "deployments", "replicasets"].map(|kind| series.objects(kind)),
         requests: series.sum("coppice_api_requests_total"),
         status_writes: series.sum("coppice_status_writes_total"),
         relists: series.sum("coppice_watch_restarts_total"),

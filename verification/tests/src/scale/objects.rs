@@ -104,6 +104,49 @@ impl Objects {
         (format!("/registry/pods/{namespace}/{name}"), object)
     }
 
+    /// A Deployment of the n-th namespace, which is well.
+    pub fn deployment(&self, n: usize, which: usize) -> EtcdEntry {
+        let (namespace, name) = (namespace_name(n), format!("app-{which}"));
+        let condition = |kind: &str, reason: &str| {
+            json!({"type": kind, "status": "True", "reason": reason,
+            "message": "as it should be", "lastUpdateTime": self.created, "lastTransitionTime": self.created})
+        };
+        let object = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {
+                "name": name, "namespace": namespace, "uid": uid(0x1000 + kind(which), n), "generation": 1,
+                "creationTimestamp": self.created, "labels": {"app.kubernetes.io/name": name},
+                "annotations": {"deployment.kubernetes.io/revision": "1"}, "managedFields": self.managed_fields(),
+            },
+            "spec": {"replicas": 5, "progressDeadlineSeconds": 600, "revisionHistoryLimit": 10,
+                "selector": {"matchLabels": {"app.kubernetes.io/name": name}}, "strategy": {"type": "RollingUpdate"},
+                "template": {"metadata": {"labels": {"app.kubernetes.io/name": name}}, "spec": spec(&name)}},
+            "status": {"observedGeneration": 1, "replicas": 5, "readyReplicas": 5, "updatedReplicas": 5, "availableReplicas": 5,
+                "conditions": [condition("Available", "MinimumReplicasAvailable"), condition("Progressing", "NewReplicaSetAvailable")]},
+        });
+        (format!("/registry/deployments/{namespace}/{name}"), object)
+    }
+
+    /// The ReplicaSet of that Deployment.
+    pub fn replica_set(&self, n: usize, which: usize) -> EtcdEntry {
+        let (namespace, app) = (namespace_name(n), format!("app-{which}"));
+        let name = format!("{app}-{:010x}", n * 7919 + which);
+        let object = json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet",
+            "metadata": {
+                "name": name, "namespace": namespace, "uid": uid(0x2000 + kind(which), n), "generation": 1,
+                "creationTimestamp": self.created, "labels": {"app.kubernetes.io/name": app},
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": app,
+                    "uid": uid(0x1000 + kind(which), n), "controller": true, "blockOwnerDeletion": true}],
+                "managedFields": self.managed_fields(),
+            },
+            "spec": {"replicas": 5, "selector": {"matchLabels": {"app.kubernetes.io/name": app}},
+                "template": {"metadata": {"labels": {"app.kubernetes.io/name": app}}, "spec": spec(&app)}},
+            "status": {"observedGeneration": 1, "replicas": 5, "fullyLabeledReplicas": 5, "readyReplicas": 5, "availableReplicas": 5},
+        });
+        (format!("/registry/replicasets/{namespace}/{name}"), object)
+    }
+
     fn managed_fields(&self) -> Value {
         let labels = json!({".": {}, "f:app.kubernetes.io/name": {}, "f:app.kubernetes.io/instance": {},
             "f:app.kubernetes.io/managed-by": {}, "f:pod-template-hash": {}});
@@ -144,6 +187,11 @@ impl Objects {
             }],
         })
     }
+}
+
+/// In a uid: which of the workloads of its namespace.
+fn kind(which: usize) -> u32 {
+    u32::try_from(which).unwrap_or(0)
 }
 
 fn spec(app: &str) -> Value {

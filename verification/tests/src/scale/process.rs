@@ -136,6 +136,15 @@ impl Measured {
         }
     }
 
+    /// Waits until this has happened.
+    pub(super) async fn wait(&mut self, enough: impl Fn(&Series) -> bool) -> anyhow::Result<()> {
+        while !self.metrics().await.is_ok_and(|series| enough(&series)) {
+            self.alive("what is waited for does not happen")?;
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+        Ok(())
+    }
+
     fn alive(&mut self, otherwise: &str) -> anyhow::Result<()> {
         let ended = self.child.try_wait()?;
         if ended.is_none() && self.started.elapsed() < TIMEOUT {

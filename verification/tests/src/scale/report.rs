@@ -14,6 +14,8 @@ pub(super) struct Run {
     pub(super) samples: Vec<(&'static str, Sample)>,
     /// Objects in its caches at the end: namespaces, managers, pods.
     pub(super) objects: [f64; 3],
+    /// The same under cluster managers: records, Deployments, `ReplicaSets`.
+    pub(super) governed: [f64; 3],
     /// Requests that it made.
     pub(super) requests: f64,
     /// Statuses that it wrote.
@@ -70,6 +72,11 @@ pub(super) fn print(report: &Report) -> anyhow::Result<()> {
             "  {namespaces} namespaces, {managers} managers, {pods} pods; {} requests, {} status writes, listed {} times again",
             run.requests, run.status_writes, run.relists
         );
+    }
+    if let Some([records, deployments, replica_sets]) =
+        report.runs.last().map(|run| run.governed).filter(|n| n[0] > 0.0)
+    {
+        println!("  at the end {records} records, {deployments} Deployments, {replica_sets} ReplicaSets");
     }
     if let Some(cost) = report.kib_per_pod {
         println!("one pod costs {cost:.2} KiB of memory");

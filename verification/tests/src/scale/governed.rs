@@ -1,0 +1,86 @@
+//! The same under cluster managers that look at the health of workloads: records, Deployments and `ReplicaSets`.
+#![allow(clippy::print_stdout, reason = "this is what the benchmark is for")]
+
+use super::process::{Measured, Sample};
+use super::report::{Report, Run};
+use super::{ScaleArgs, ScaleRun, build, count, finish};
+
+/// Three cluster managers, each of a third of the namespaces, with so long to settle. One enforces.
+fn managers(settle: &str) -> String {
+    let spec = |name: &str, mode: &str, names: &str| {
+        format!(
+            "{{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {{name: {name}}}, spec: {{mode: {mode}, \
+             selector: {{names: [{names}]}}, settle: {settle}, ttl: {{after: 300d}}, health: {{}}, policies: [{{name: stale, when: \
+             {{phase: {{in: [Stale]}}}}, then: {{delete: {{notice: 1h}}}}}}, {{name: failed, when: {{phase: {{in: [Failed]}}}}, then: \
+             {{delete: {{notice: 1h}}}}}}]}}}}\n---\n"
+        )
+    };
+    [
+        spec(
+            "first",
+            "Enforce",
+            "'team-00*', 'team-01*', 'team-02*', 'team-03*', 'team-04*', 'team-05*', 'team-06*'",
+        ),
+        spec(
+            "second",
+            "Observe",
+            "'team-07*', 'team-08*', 'team-09*', 'team-10*', 'team-11*', 'team-12*', 'team-13*'",
+        ),
+        spec("third", "Observe", "'team-14*', 'team-15*', 'team-16*', 'team-17*', 'team-18*', 'team-19*'"),
+    ]
+    .concat()
+}
+
+impl ScaleRun {
+    /// The runs with cluster managers; nothing in a namespace has a manager of its own.
+    pub(super) async fn governed_runs(&self) -> anyhow::Result<Report> {
+        let ScaleArgs { namespaces, pods, workloads, .. } = self.settings;
+        self.seed("namespaces", (0..namespaces).map(|n| self.objects.namespace(n))).await?;
+        let every = (0..pods).map(|n| self.objects.pod(n % namespaces, n / namespaces, 0));
+        self.seed("pods", every).await?;
+        let each = || (0..workloads).map(|n| (n % namespaces, n / namespaces));
+        self.seed("Deployments", each().map(|(n, which)| self.objects.deployment(n, which))).await?;
+        self.seed("ReplicaSets", each().map(|(n, which)| self.objects.replica_set(n, which))).await?;
+        self.test_cluster.apply(&managers("5m")).await?;
+        let mut runs = vec![self.start("governed, first pass", namespaces).await?];
+        runs.push(self.start("governed, started again", 0).await?);
+        runs.push(self.changed_manager().await?);
+        for run in &runs {
+            self.check_governed(run)?;
+        }
+        Ok(Report {
+            build: build(&self.program),
+            pod_bytes: self.settings.pod_bytes,
+            runs,
+            kib_per_pod: None,
+        })
+    }
+
+    /// Starts the operator and changes every cluster manager under it, which every record has to say.
+    async fn changed_manager(&self) -> anyhow::Result<Run> {
+        println!("running the operator: every cluster manager changes, and all is looked at once more ...");
+        let mut operator = Measured::spawn(&self.test_cluster, &self.program)?;
+        let mut samples: Vec<(&'static str, Sample)> = vec![("ready", operator.ready().await?)];
+        samples.push(("settled", operator.settled(|_| true).await?));
+        let written = operator.metrics().await?.sum("coppice_status_writes_total");
+        self.test_cluster.apply(&managers("6m")).await?;
+        samples.push(("managers changed", operator.sample()?));
+        let enough = written + count(self.settings.namespaces);
+        operator.wait(|s| s.sum("coppice_status_writes_total") >= enough).await?;
+        samples.push(("all records written", operator.sample()?));
+        samples.push(("settled again", operator.settled(|_| true).await?));
+        finish(operator, "governed, managers changed", samples).await
+    }
+
+    /// Whether what was in the caches is what was seeded.
+    fn check_governed(&self, run: &Run) -> anyhow::Result<()> {
+        let ScaleArgs { namespaces, pods, workloads, .. } = self.settings;
+        let same = |seen: f64, meant: usize| (seen - count(meant)).abs() < 0.5;
+        let [records, deployments, replica_sets] = run.governed;
+        anyhow::ensure!(same(run.objects[2], pods), "{} pods were seen", run.objects[2]);
+        anyhow::ensure!(same(records, namespaces), "{records} records were seen");
+        anyhow::ensure!(same(deployments, workloads), "{deployments} Deployments were seen");
+        anyhow::ensure!(same(replica_sets, workloads), "{replica_sets} ReplicaSets were seen");
+        Ok(())
+    }
+}
