@@ -22,6 +22,8 @@ pub const READY: &str = "Ready";
 
 /// Whether the annotation by which whoever created a namespace gives it a ttl is understood, if it has one.
 pub const TTL_UNDERSTOOD: &str = "TtlUnderstood";
+/// Whether what the users of a namespace ask for is within the limits of its cluster manager, if that has any.
+pub const WITHIN_LIMITS: &str = "WithinLimits";
 
 /// What a condition says.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ pub mod condition;
 pub mod config;
 pub mod deleted_namespace;
 pub mod health;
+pub mod limits;
 pub mod managed_namespace;
 pub mod manager;
 pub mod names;
@@ -24,6 +25,7 @@ pub use cluster_manager::{
 pub use config::{CoppiceConfig, CoppiceConfigSpec, CoppiceConfigStatus};
 pub use deleted_namespace::{DeletedNamespace, DeletedNamespaceSpec, DeletedNamespaceStatus, DeletionPhase};
 pub use health::{FailingObject, HealthReason, HealthRecord, HealthSpec, HealthState};
+pub use limits::Limits;
 pub use managed_namespace::{ManagedNamespace, ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase};
 pub use manager::{NamespaceManager, NamespaceManagerSpec, NamespaceManagerStatus};
 pub use reason::Reason;

@@ -141,6 +141,12 @@ pub struct ManagedNamespaceStatus {
     /// Its time to live, where its cluster manager takes that from an annotation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<RecordedTtl>,
+    /// How far its users may go, where its cluster manager limits that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<RecordLimits>,
+    /// For how long it has been held, where its cluster manager limits that; absent if it has not been for 24 hours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<Held>,
     /// When its time to live ends; absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::status_instant")]
@@ -157,10 +163,38 @@ pub struct ManagedNamespaceStatus {
     #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["policy"]))]
     pub fired: Vec<FiredPolicy>,
     /// `Ready`: what the namespace rests on is known, and nothing is failing. `TtlUnderstood`, where the cluster manager takes
-    /// the ttl from an annotation: the namespace has none, or one that is a duration.
+    /// the ttl from an annotation: the namespace has none, or one that is a duration. `WithinLimits`, where the cluster manager
+    /// limits ttls or holds: what is asked for counts as it is asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
+}
+
+/// How far the users of a namespace may go by its annotations and in its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RecordLimits {
+    /// The latest end that its users can give it: `limits.maxTTL` of its cluster manager after its creation. Absent if there is no
+    /// limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::status_instant")]
+    pub latest_end: Option<Timestamp>,
+    /// For how long its holds count, from the first one on: `limits.maxHold` of its cluster manager. Absent if there is no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::duration")]
+    pub max_hold: Option<Duration>,
+}
+
+/// For how long a namespace has been held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Held {
+    /// Since when: `limits.maxHold` counts from here.
+    #[schemars(schema_with = "schema::status_instant")]
+    pub since: Timestamp,
+    /// When the last hold ends, or was removed. A hold that follows within 24 hours is the same one.
+    #[schemars(schema_with = "schema::status_instant")]
+    pub until: Timestamp,
 }
 
 /// A time to live that an annotation may change.

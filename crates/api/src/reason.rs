@@ -39,13 +39,15 @@ pub enum Place {
     Budget,
     /// Whether the annotation by which a namespace has a ttl is understood.
     Ttl,
+    /// Whether what users ask for is within the limits of their cluster manager.
+    Limits,
     /// The operator's log.
     Log,
 }
 
 impl Place {
     /// Every place, in the order of the page.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Verdict,
         Self::NextStep,
         Self::Accepted,
@@ -62,6 +64,7 @@ impl Place {
         Self::Approved,
         Self::Budget,
         Self::Ttl,
+        Self::Limits,
         Self::Log,
     ];
 
@@ -84,6 +87,7 @@ impl Place {
             Self::Approved => "Approved",
             Self::Budget => "BudgetSufficient",
             Self::Ttl => "TtlUnderstood",
+            Self::Limits => "WithinLimits",
             Self::Log => "log",
         }
     }
@@ -116,6 +120,7 @@ impl Place {
             Self::Approved => "the reason of the condition `Approved` of a ClusterNamespaceManager",
             Self::Budget => "the reason of the condition `BudgetSufficient` of a ClusterNamespaceManager",
             Self::Ttl => "the reason of the condition `TtlUnderstood` of a ManagedNamespace",
+            Self::Limits => "the reason of the condition `WithinLimits` of a ManagedNamespace",
             Self::Log => "the operator's log, at `warn` or `error`",
         }
     }
@@ -249,6 +254,12 @@ reasons! {
         /// The namespace's annotation that `spec.ttl.fromAnnotation` of the cluster manager names is no duration: the ttl is
         /// `spec.ttl.after`.
         TtlNotUnderstood: [Ttl], "Write the annotation as the message says, or remove it.";
+        /// Nothing that the namespace's annotation, `spec.hold` or `spec.extendUntil` asks for goes beyond `spec.limits` of its
+        /// cluster manager.
+        WithinLimits: [Limits], nothing;
+        /// The namespace's annotation, `spec.hold` or `spec.extendUntil` asks for more than `spec.limits` of its cluster
+        /// manager permits. It counts up to that limit.
+        LimitExceeded: [Event, Limits], "Ask for less, or ask the platform.";
         /// No cluster manager selects the namespace.
         NotGoverned: [NextStep], nothing;
         /// The `ManagedNamespaces` of some governed namespaces do not show yet that this manager governs them, as it is now.
@@ -286,6 +297,10 @@ reasons! {
         Suspended: [NextStep], "To go on, set `spec.suspend` to false.";
         /// `spec.hold` has not ended.
         Held: [NextStep], "To go on earlier, remove `spec.hold`.";
+        /// Which limits apply to the managers in this namespace is not known: the cluster managers have not been listed, or one
+        /// of them cannot be understood. Nothing is done until they are.
+        LimitsUnknown: [NextStep, Accepted, Ready, Blocked],
+            "If the message names a ClusterNamespaceManager, correct or delete that; otherwise see the operator's `/readyz?verbose`.";
         /// A step has been decided and is being carried out.
         InProgress: [NextStep, Cause], nothing;
         /// A step failed and will be tried again.
@@ -301,9 +316,11 @@ reasons! {
     "What is impossible here" {
         /// The namespace is protected and a policy would delete or scale it down.
         NamespaceProtected: [NextStep, Accepted, Ready, Event], "Remove the policy, or ask the platform.";
-        /// The action is not among `spec.tenants.actions` of CoppiceConfig.
+        /// The action is not among `spec.tenants.actions` of CoppiceConfig, or `spec.limits.tenantActions` of the cluster manager
+        /// that governs the namespace.
         ActionNotAllowed: [NextStep, Accepted, Ready, Event], "Ask the platform.";
-        /// `spec.tenants.webhookHosts` of CoppiceConfig does not permit the webhook's host.
+        /// `spec.tenants.webhookHosts` of CoppiceConfig, or `spec.limits.webhookHosts` of the cluster manager that governs the
+        /// namespace, does not permit the webhook's host.
         HostNotAllowed: [NextStep, Accepted, Ready, Event], "Ask the platform; the message names the entry that would permit it.";
         /// `spec.tenants.namespaceSelector` of CoppiceConfig does not select this namespace.
         NamespaceNotSelected: [NextStep, Accepted, Ready, Event], "Ask the platform.";

@@ -1,8 +1,10 @@
 //! What users ask for a namespace as a whole: the spec of its record, `ManagedNamespace/coppice`.
 
 use anyhow::{Context as _, Result, bail};
+use coppice_api::managed_namespace::RecordHold;
 use coppice_api::names::MANAGED_NAMESPACE_NAME;
 use coppice_lifecycle::cluster::selection::contest;
+use coppice_lifecycle::cluster::{held, hold_end};
 use coppice_lifecycle::facts::NamespaceFacts;
 use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
@@ -12,7 +14,7 @@ use kube::{Api, Client};
 use crate::connect::{code, failed};
 use crate::facts::{self, Manager, NamespaceRecord};
 use crate::write::{Change, MAX_ATTEMPTS, create_record, merge, overtaken};
-use crate::{Io, live};
+use crate::{Io, live, print};
 
 /// What the record of a namespace is called in messages.
 pub(crate) fn record_of(namespace: &str) -> String {
@@ -76,6 +78,42 @@ pub(crate) async fn change<T>(
         }
     }
     Err(overtaken(&record_of(namespace)))
+}
+
+/// What to say of a hold until this instant, if less of it counts: as its record says, which it may not do yet.
+pub(crate) fn hold_limit(
+    record: Option<&NamespaceRecord>,
+    until: Timestamp,
+    now: Timestamp,
+) -> Option<String> {
+    let status = &record?.status;
+    let max = status.limits?.max_hold?;
+    let hold = RecordHold { until, reason: None, by: None };
+    let so_far = held(status.held.as_ref(), Some(&hold), now);
+    let ends = hold_end(status.limits.as_ref(), so_far.as_ref(), &hold);
+    (ends < until).then(|| {
+        let since = so_far.map(|held| held.since).filter(|since| *since < now);
+        let since = since.map_or_else(String::new, |since| {
+            format!(", from {} on, when the first of its holds began", print::instant_from(since, now))
+        });
+        format!(
+            "it counts until {} only: its ClusterNamespaceManager permits {max}{since}",
+            print::instant_from(ends, now)
+        )
+    })
+}
+
+/// The same of an extension.
+pub(crate) fn extension_limit(
+    record: Option<&NamespaceRecord>,
+    until: Timestamp,
+    now: Timestamp,
+) -> Option<String> {
+    let latest = record?.status.limits?.latest_end.filter(|latest| *latest < until)?;
+    Some(format!(
+        "it counts until {} only: its ClusterNamespaceManager permits no later end",
+        print::instant_from(latest, now)
+    ))
 }
 
 /// Prints the remarks on a change.

@@ -26,6 +26,8 @@ pub struct Circumstances<'a> {
     pub stale: Option<&'a (Reason, String)>,
     /// Who else deletes the namespace, if anybody does.
     pub other: Option<&'a OtherDeletion>,
+    /// Why it is not known what the platform permits in this namespace, if so.
+    pub unknown_limits: Option<&'a (Reason, String)>,
     /// The time.
     pub time: ServerTime,
 }
@@ -39,7 +41,9 @@ impl Circumstances<'_> {
 
     /// Why this action may not be taken at present, if so.
     pub fn block(&self, action: Action) -> Option<Denied> {
-        if action.is_destructive() { self.destructive_block() } else { self.total_block() }
+        let unknown = self.unknown_limits.cloned().map(Denied::until_changed);
+        unknown
+            .or_else(|| if action.is_destructive() { self.destructive_block() } else { self.total_block() })
     }
 
     /// What stops every destructive step at present.
@@ -85,9 +89,10 @@ impl<'a> From<&'a Hold> for HoldFacts<'a> {
     }
 }
 
-impl<'a> From<&'a RecordHold> for HoldFacts<'a> {
-    fn from(hold: &'a RecordHold) -> Self {
-        Self { until: hold.until, reason: hold.reason.as_deref(), by: hold.by.as_deref() }
+/// With when it ends, as far as it counts.
+impl<'a> From<(&'a RecordHold, Timestamp)> for HoldFacts<'a> {
+    fn from((hold, end): (&'a RecordHold, Timestamp)) -> Self {
+        Self { until: end, reason: hold.reason.as_deref(), by: hold.by.as_deref() }
     }
 }
 

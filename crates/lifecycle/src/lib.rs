@@ -21,6 +21,7 @@ pub mod facts;
 pub mod glob;
 pub mod governor;
 pub mod health;
+pub mod limits;
 pub mod other_deletion;
 pub mod plan;
 pub mod record;

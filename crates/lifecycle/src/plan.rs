@@ -13,7 +13,7 @@ pub use steady::{Steady, steady};
 use coppice_api::Reason;
 use coppice_api::config::GovernorStatus;
 use coppice_api::manager::{Intent, NamespaceManagerStatus, Phase, PolicyStatus, ScaleDown, Verdict};
-use coppice_destination::Destination;
+use coppice_destination::{AllowList, Destination};
 use jiff::Timestamp;
 
 use crate::circumstances::Circumstances;
@@ -21,6 +21,7 @@ use crate::condition::{Evaluation, evaluate, whole_second_after};
 use crate::digest::Comparison;
 use crate::facts::NamespaceSnapshot;
 use crate::governor;
+use crate::limits::NamespaceLimits;
 use crate::other_deletion::OtherDeletion;
 use crate::record;
 use crate::settings::{PlatformSettings, Refusal};
@@ -80,6 +81,8 @@ pub struct Observed<'a> {
     pub before: usize,
     /// What the platform allows.
     pub settings: &'a PlatformSettings,
+    /// What the cluster manager of the namespace allows of that.
+    pub limits: NamespaceLimits<'a>,
     /// The budget's ledger.
     pub budget: &'a GovernorStatus,
     /// How many namespaces are managed.
@@ -95,13 +98,14 @@ pub struct Observed<'a> {
 impl<'a> Observed<'a> {
     /// What its steps depend on besides the conditions of its policies.
     fn circumstances(&'a self, time: ServerTime) -> Circumstances<'a> {
-        let Self { settings, budget, managed, stale, other, .. } = self;
+        let Self { settings, limits, budget, managed, stale, other, .. } = self;
         Circumstances {
             settings,
             budget,
             managed: *managed,
             stale: stale.as_ref(),
             other: other.as_ref(),
+            unknown_limits: limits.why_unknown(),
             time,
         }
     }
@@ -154,6 +158,8 @@ impl Step {
 pub struct WebhookMessage {
     /// Where to.
     pub destination: Destination,
+    /// Where it may go, besides what the settings say of it; none if anywhere.
+    pub limits: Option<AllowList>,
     /// The same for every attempt.
     pub body: Vec<u8>,
 }
@@ -196,6 +202,7 @@ fn plan_untruncated(observed: &Observed<'_>, now: ServerTime) -> Plan {
         return builder.waiting_for_namespace();
     };
     spec.digest().clone_into(&mut builder.digest);
+    let spec = &*observed.limits.apply(spec);
     if let Some(intent) = observed.manager.status.steps.intent.clone() {
         return intent::resume(builder, spec, snapshot, &intent);
     }
@@ -357,7 +364,10 @@ impl<'a> PlanBuilder<'a> {
             ),
         };
         let refusal = (self.observed.before >= MAX_MANAGERS).then(too_many);
-        refusal.or_else(|| self.observed.settings.refusal(snapshot.namespace, spec))
+        let Observed { settings, limits, .. } = self.observed;
+        refusal
+            .or_else(|| settings.refusal(snapshot.namespace, spec))
+            .or_else(|| limits.refusal(snapshot.namespace, spec))
     }
 
     fn refused(mut self, refusal: &Refusal) -> Plan {

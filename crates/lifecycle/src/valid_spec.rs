@@ -3,6 +3,8 @@
 //! The API server has checked most of it by the CRD's rules already; files that the command line reads, and objects that
 //! were written while other rules were in force, have not been through them.
 
+use std::borrow::Cow;
+
 use coppice_api::manager::{
     self, Action, Delete, Hold, NamespaceManagerSpec, PodsSucceed, ScaleDown, Then, Ttl, Webhook,
     WebhookFormat, When,
@@ -106,6 +108,19 @@ impl ValidSpec {
     /// Whether a decision has to know the pods and Jobs of the namespace.
     pub fn needs_pods(&self) -> bool {
         self.policies.iter().any(|policy| matches!(policy.condition, PolicyCondition::PodsSucceed(_)))
+    }
+
+    /// The same, with deletions that are announced for so long at least; the digests stay as they are.
+    pub(crate) fn announcing_for(&self, minimum: Duration) -> Cow<'_, Self> {
+        let shorter = |policy: &ValidPolicy| matches!(policy.action, PolicyAction::Delete { notice } if notice < minimum);
+        if !self.policies.iter().any(shorter) {
+            return Cow::Borrowed(self);
+        }
+        let mut longer = self.clone();
+        for policy in longer.policies.iter_mut().filter(|policy| shorter(policy)) {
+            policy.action = PolicyAction::Delete { notice: minimum };
+        }
+        Cow::Owned(longer)
     }
 
     /// The digest of the policies, as it is written to status.

@@ -36,18 +36,22 @@ fn understood(scene: &Scene) -> Option<(String, String, String)> {
 
 #[test]
 fn what_is_no_duration_is_the_managers_ttl_and_says_what_to_write() {
-    let written =
-        ValidTtl { after: Duration::from_secs(7200), from_annotation: Some("example.org/ttl".to_owned()) };
+    let written = ValidTtl {
+        after: Duration::from_secs(7200),
+        from_annotation: Some("example.org/ttl".to_owned()),
+        max: None,
+    };
     let of = |annotations: &[(&str, &str)]| {
         let mut scene = under("1s");
         annotate(&mut scene, annotations);
         ttl_of(&written, &scene.namespace).unwrap()
     };
     for (text, seconds) in [("90s", 90), ("1h30m", 5400), ("2w", 1_209_600), ("36525d", 3_155_760_000)] {
-        let expected = Ttl { after: Duration::from_secs(seconds), source: Some(TtlSource::Annotation) };
+        let expected =
+            Ttl { after: Duration::from_secs(seconds), source: Some(TtlSource::Annotation), asked: None };
         assert_eq!(of(&[(KEY, text)]), expected, "{text}");
     }
-    assert_eq!(of(&[]), Ttl { after: written.after, source: Some(TtlSource::Manager) });
+    assert_eq!(of(&[]), Ttl { after: written.after, source: Some(TtlSource::Manager), asked: None });
     let megabyte = "9".repeat(1 << 20);
     let nul = "2h\u{0}";
     for (text, why) in [
@@ -74,7 +78,7 @@ fn what_is_no_duration_is_the_managers_ttl_and_says_what_to_write() {
     let other = ValidTtl { from_annotation: Some("example.org/other".to_owned()), ..written.clone() };
     assert_eq!(ttl_of(&other, &unread).unwrap_err().key, "example.org/other", "not read is not absent");
     let none = ValidTtl { from_annotation: None, ..written };
-    assert_eq!(ttl_of(&none, &unread).unwrap(), Ttl { after: none.after, source: None });
+    assert_eq!(ttl_of(&none, &unread).unwrap(), Ttl { after: none.after, source: None, asked: None });
 }
 
 #[test]

@@ -51,7 +51,15 @@ impl Subject {
             evidence: &BTreeMap::new(),
         };
         let time = ServerTime::certain(at(seconds));
-        let circumstances = Circumstances { settings, budget, managed: 1, stale: None, other: None, time };
+        let circumstances = Circumstances {
+            settings,
+            budget,
+            managed: 1,
+            stale: None,
+            other: None,
+            unknown_limits: None,
+            time,
+        };
         let (due, prevent) = (at(seconds), steps::HOLD_TO_PREVENT);
         let fired = Fired { decided, message: "the ttl ended", notice, due, prevent };
         steps::fire(steps, fired, circumstances, events)
@@ -62,7 +70,15 @@ impl Subject {
         let evaluation =
             Evaluation { verdict, ..Evaluation::unknown(Reason::TtlRunning, "the ttl runs".to_owned()) };
         let time = ServerTime::certain(at(seconds));
-        let circumstances = Circumstances { settings, budget, managed: 1, stale: None, other: None, time };
+        let circumstances = Circumstances {
+            settings,
+            budget,
+            managed: 1,
+            stale: None,
+            other: None,
+            unknown_limits: None,
+            time,
+        };
         Some(steps::resume(steps, steps.intent.as_ref()?, &evaluation, notice, circumstances))
     }
 }

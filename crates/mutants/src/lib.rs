@@ -53,6 +53,10 @@ pub enum Mutant {
     NoticeSkipped,
     /// A `NamespaceExpiry` of the sample has its namespace deleted without notice.
     ExpiryNoticeIgnored,
+    /// A manager works beyond the limits of the cluster manager that governs its namespace.
+    TenantLimitsIgnored,
+    /// Where a cluster manager limits holds, none counts at all.
+    HoldLimitedAtOnce,
     /// A shorter `notice` brings the date of one that was given forward.
     NoticeMovedEarlier,
     /// No namespace is protected.

@@ -87,8 +87,8 @@ pub struct WebhookRequest {
     pub id: String,
     /// Where to.
     pub destination: Destination,
-    /// Where webhooks may go.
-    pub allow: AllowList,
+    /// Where webhooks may go: each of these lists has to permit it.
+    pub allow: Vec<AllowList>,
     /// The namespace that it is sent for.
     pub namespace: String,
     /// The JSON to be sent, at most [`MAX_BODY_BYTES`] bytes.
@@ -320,7 +320,9 @@ impl WebhookClient {
         if request.body.len() > MAX_BODY_BYTES {
             return Err(SendError::TooLarge { bytes: request.body.len() });
         }
-        request.allow.permits_host(&request.destination, &request.namespace)?;
+        for list in &request.allow {
+            list.permits_host(&request.destination, &request.namespace)?;
+        }
         let timeout = self.settings.timeout;
         let deadline = Instant::now() + timeout;
         let response = timeout_at(deadline, self.exchange(request))
@@ -362,8 +364,10 @@ impl WebhookClient {
                 found
             }
         };
-        for address in &addresses {
-            request.allow.permits_address(destination, address.ip())?;
+        for list in &request.allow {
+            for address in &addresses {
+                list.permits_address(destination, address.ip())?;
+            }
         }
         Ok(addresses)
     }

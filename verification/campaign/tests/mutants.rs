@@ -14,7 +14,7 @@ use coppice_campaign::oracle::rule::{
 use coppice_campaign::run::{RunPlan, run, run_without};
 use coppice_campaign::suite::cluster::rule::{APPROVED, GOVERNED, HEALTH, OBSERVES, RECREATED};
 use coppice_campaign::suite::lifecycle::rule::{
-    HELD, INITIAL_DELAY, JOBS, ORIGINAL_REPLICAS, PODS, SELECTED, SETTLE, SUSPENDED, TTL,
+    HELD, INITIAL_DELAY, JOBS, LIMITS, ORIGINAL_REPLICAS, PODS, SELECTED, SETTLE, SUSPENDED, TTL,
 };
 use coppice_campaign::suite::{self, Suite};
 use coppice_mutants::Mutant;
@@ -26,7 +26,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 63] = [
+const CASES: [(Mutant, &str, Rule); 66] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -90,6 +90,9 @@ const CASES: [(Mutant, &str, Rule); 63] = [
     (Mutant::WorkloadsByCaches, "cluster-recovers", HEALTH),
     (Mutant::UnreadIsAbsent, "cluster-newly-named", GOVERNED),
     (Mutant::ShortenedTtlAtOnce, "cluster-ttl-shortened", GOVERNED),
+    (Mutant::TenantLimitsIgnored, "limited-notice", NOTICE),
+    (Mutant::TenantLimitsIgnored, "limited-actions", LIMITS),
+    (Mutant::HoldLimitedAtOnce, "cluster-limited", HELD),
 ];
 
 /// A scenario without faults, then with faults by chance.

@@ -6,6 +6,7 @@ use coppice_plane::{ADMIN, DELAY_ANNOTATION, OUTCOME_LABEL};
 use coppice_tests::{Operator, TestCluster, on_own_plane};
 use serde_json::Value;
 
+use super::cluster_managers::record;
 use super::lifecycle::effective_delete;
 
 type Test = anyhow::Result<()>;
@@ -32,13 +33,7 @@ async fn status(
     what: &str,
     is: impl Fn(&Value) -> bool,
 ) -> anyhow::Result<Value> {
-    let wanted = async || {
-        let record = test_cluster.get("mns", namespace, "coppice").await.ok()??;
-        is(&record["status"]).then(|| record["status"].clone())
-    };
-    let found = test_cluster.until(&format!("the record of {namespace} says {what}"), wanted).await;
-    let now = test_cluster.get("mns", namespace, "coppice").await;
-    found.with_context(|| format!("it is {now:#?}"))
+    Ok(record(test_cluster, namespace, what, is).await?["status"].clone())
 }
 
 /// What fails, in short.

@@ -17,7 +17,7 @@ const MANAGER: &str = "{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespace
                        [{name: end, when: {phase: {in: [Stale]}}, then: {delete: {notice: 3s}}}]}}";
 
 /// Waits until the record of a namespace is about its spec, and as described.
-async fn record(
+pub(crate) async fn record(
     test_cluster: &TestCluster,
     namespace: &str,
     what: &str,
@@ -336,6 +336,12 @@ const REFUSED: &[(&str, &str)] = &[
          {name: p, when: {phase: {in: [Stale]}}, then: {delete: {}}}, {name: p, when: {phase: {in: [Stale]}}, then: {delete: {}}}]}",
         "Duplicate value",
     ),
+    ("{selector: {names: [a]}, limits: {maxTTL: 0s}}", "zero is not accepted here"),
+    ("{selector: {names: [a]}, limits: {maxHold: 300}}", "write a duration with a unit"),
+    ("{selector: {names: [a]}, limits: {tenantActions: [destroy]}}", "Unsupported value"),
+    ("{selector: {names: [a]}, limits: {tenantActions: [delete, delete]}}", "Duplicate value"),
+    ("{selector: {names: [a]}, limits: {webhookHosts: ['http://x']}}", "write a host or address"),
+    ("{selector: {names: [a]}, limits: {maxTtl: 1h}}", "unknown field"),
     ("{selector: {names: [a], namess: [b]}}", "unknown field"),
     ("{selector: {names: [a]}, approval: {namespaces: 3}}", "digest: Required"),
     ("{selector: {names: [a]}, approval: {digest: a, namespaces: 3}}", "validUntil: Required"),

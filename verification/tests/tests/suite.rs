@@ -9,6 +9,7 @@ mod breaker;
 mod cli;
 mod clock;
 mod cluster_health;
+mod cluster_limits;
 mod cluster_managers;
 mod conformance;
 mod crash;

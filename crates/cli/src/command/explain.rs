@@ -303,8 +303,13 @@ fn stops(
     if facts.is_some_and(|f| f.terminating) {
         add(Reason::NamespaceTerminating, "the namespace is being deleted already".to_owned());
     }
-    if let Some(refusal) = facts.and_then(|f| cluster_snapshot.settings.refusal(f, spec)) {
+    let limits = cluster_snapshot.limits(manager.namespace());
+    let refused = facts.map(|f| [cluster_snapshot.settings.refusal(f, spec), limits.refusal(f, spec)]);
+    for refusal in refused.into_iter().flatten().flatten() {
         add(refusal.reason, refusal.message);
+    }
+    if let Some((reason, message)) = limits.why_unknown() {
+        add(*reason, message.clone());
     }
     if spec.suspend {
         add(Reason::Suspended, "spec.suspend is true; nothing is done until it is false".to_owned());

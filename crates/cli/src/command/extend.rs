@@ -111,10 +111,12 @@ async fn extend_namespace(
             (Some(by), _) => ahead(before.unwrap_or(now).max(now), by),
         };
         let extension = json!({ "at": until.to_string(), "by": requester });
-        Ok(Change::Patch(json!({ "extendUntil": extension }), (before, until)))
+        let limit = namespace_record::extension_limit(record, until, now);
+        Ok(Change::Patch(json!({ "extendUntil": extension }), ((before, until), limit)))
     };
     let command = ("extend", args.write.dry_run);
-    let (ends, mut notes) = namespace_record::change(client, namespace, command, compute).await?;
+    let ((ends, limit), mut notes) = namespace_record::change(client, namespace, command, compute).await?;
+    notes.extend(limit);
     if ends.0.is_none() && args.by.is_some() {
         notes.push(NOT_KNOWN.to_owned());
     }

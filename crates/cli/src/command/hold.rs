@@ -81,9 +81,11 @@ pub(crate) async fn run(args: &HoldArgs, connection: &ConnectionArgs, io: &mut I
             if let Some(hold) = hold.as_object_mut().filter(|_| record.is_none()) {
                 hold.retain(|_, value| !value.is_null());
             }
-            Ok(Change::Patch(json!({ "hold": hold }), ()))
+            let limit = namespace_record::hold_limit(record, until, io.now);
+            Ok(Change::Patch(json!({ "hold": hold }), limit))
         };
-        let ((), notes) = namespace_record::change(&client, namespace, command, compute).await?;
+        let (limit, mut notes) = namespace_record::change(&client, namespace, command, compute).await?;
+        notes.extend(limit);
         namespace_record::print_notes(&notes, io)?;
         writeln!(io.screen(), "namespace/{namespace} {shown}")?;
         return Ok(Exit::Ok);

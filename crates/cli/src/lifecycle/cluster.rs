@@ -78,11 +78,20 @@ pub(super) async fn snapshot(
 /// the operator reports can still be shown.
 async fn governed(client: &Client, wanted: Wanted<'_>, warnings: &mut Vec<String>) -> Governed {
     let mut governed = Governed { managers: Ok(Vec::new()), records: BTreeMap::new() };
-    if wanted.name.is_some() {
-        return governed;
-    }
     let (managers, records) =
         tokio::join!(live::cluster_managers(client), live::records(client, wanted.namespace, None));
+    if wanted.name.is_some() {
+        // Of a manager only the limits matter.
+        let governs = records.is_ok_and(|records| !records.is_empty());
+        governed.managers = managers.map_err(|error| {
+            let why = format!("{:#}", failed("cluster managers cannot be listed", &error));
+            if governs {
+                warnings.push(format!("{why}; which of their limits bind managers here is not known"));
+            }
+            why
+        });
+        return governed;
+    }
     match records {
         // Of another name there is none.
         Ok(records) => {

@@ -10,6 +10,7 @@ use coppice_lifecycle::cluster::{
     ClusterManagerFacts, ClusterObserved, HealthFacts, RecordFacts, RecordStep, plan,
 };
 use coppice_lifecycle::facts::NamespaceFacts;
+use coppice_lifecycle::limits::NamespaceLimits;
 use coppice_lifecycle::other_deletion::OtherDeletion;
 use coppice_quantity::time::ServerTime;
 use jiff::Timestamp;
@@ -79,6 +80,17 @@ impl LifecycleSnapshot {
         let facts = self.namespaces.get(namespace)?;
         let managers = self.governed.managers.as_ref().ok()?;
         Some(contest(managers.iter().map(ClusterManager::facts), facts))
+    }
+
+    /// The limits of the managers in a namespace. Where the cluster managers may not be read, none are known; a warning says so, if
+    /// one of them governs the namespace.
+    pub(crate) fn limits(&self, namespace: &str) -> NamespaceLimits<'_> {
+        match (self.namespaces.get(namespace), &self.governed.managers) {
+            (Some(namespace), Ok(managers)) => {
+                NamespaceLimits::of(managers.iter().map(ClusterManager::facts), namespace)
+            }
+            (None, _) | (_, Err(_)) => NamespaceLimits::None,
+        }
     }
 
     /// Counts what there is for each cluster manager, and how many namespaces are managed. Needs every namespace.

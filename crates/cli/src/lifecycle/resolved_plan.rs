@@ -60,6 +60,7 @@ fn pass(
         snapshot: cluster_snapshot.of_namespace(manager.namespace()),
         before: if excess_managers { MAX_MANAGERS } else { 0 },
         settings: &cluster_snapshot.settings,
+        limits: cluster_snapshot.limits(manager.namespace()),
         budget: &cluster_snapshot.budget,
         managed: cluster_snapshot.managed,
         // The caches that count are the operator's; what is wrong with them, its status says.

@@ -16,6 +16,7 @@ mod observe;
 mod plan;
 mod report;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -88,12 +89,31 @@ impl Controller for NamespaceManagers {
                 }
             }
         };
+        let of_cluster_manager = {
+            let (shared, queue) = (Arc::clone(shared), queue.clone());
+            // Their limits bind managers. Their status is written often, and decides nothing.
+            let seen = Mutex::new(BTreeMap::new());
+            move |_: &str, name: &str| {
+                let now = shared.cluster_managers.get("", name);
+                let now = now.map(|manager| (manager.uid.clone(), manager.generation, manager.terminating));
+                let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                if seen.get(name) != now.as_ref() {
+                    match now {
+                        Some(now) => seen.insert(name.to_owned(), now),
+                        None => seen.remove(name),
+                    };
+                    drop(seen);
+                    shared.manager_keys().into_iter().for_each(|key| queue.add(key));
+                }
+            }
+        };
         vec![
             watches.subscribe(&shared.configs, wake_all),
             watches.subscribe(&shared.namespaces, wake_namespace(true)),
             watches.subscribe(&shared.pods, wake_namespace(false)),
             watches.subscribe(&shared.jobs, wake_namespace(false)),
             watches.subscribe(&shared.managers, wake_manager),
+            watches.subscribe(&shared.cluster_managers, of_cluster_manager),
             // Only looked up: whether the cluster manager's deletion of the namespace comes first.
             watches.subscribe(&shared.managed_namespaces, |_, _| {}),
         ]
@@ -107,6 +127,7 @@ impl Controller for NamespaceManagers {
         synced(shared.managers.freshness())
             && synced(shared.namespaces.freshness())
             && synced(shared.configs.freshness())
+            && synced(shared.cluster_managers.freshness())
             && answered(shared.pods.freshness())
             && answered(shared.jobs.freshness())
     }

@@ -7,8 +7,11 @@ use coppice_actions::governor::Reservation;
 use coppice_api::Reason;
 use coppice_api::config::GovernorStatus;
 use coppice_api::manager::{Action, Intent};
-use coppice_kinds::{ClusterManagers, Jobs, Manager, Managers, Namespaces, Pods};
+use coppice_kinds::{
+    ClusterManager, ClusterManagers, Jobs, Manager, Managers, Namespaces, Pods, cluster_manager_facts,
+};
 use coppice_lifecycle::facts::{Fact, JobFacts, NamespaceFacts, NamespaceSnapshot, ObjectSlice, PodFacts};
+use coppice_lifecycle::limits::NamespaceLimits;
 use coppice_lifecycle::other_deletion::OtherDeletion;
 use coppice_lifecycle::plan::{Delivery, MAX_MANAGERS, ManagerFacts, Observed};
 use coppice_lifecycle::settings::PlatformSettings;
@@ -33,6 +36,8 @@ pub(super) struct Observation {
     pub(super) pods: Fact<Vec<Arc<PodFacts>>>,
     pub(super) jobs: Fact<Vec<Arc<JobFacts>>>,
     pub(super) settings: Arc<PlatformSettings>,
+    /// Every cluster manager; or why they are not known.
+    cluster_managers: Result<Vec<Arc<ClusterManager>>, (Reason, String)>,
     pub(super) budget: GovernorStatus,
     pub(super) managed: u64,
     /// How many managers of the namespace come before this one.
@@ -71,6 +76,7 @@ fn observation(shared: &ControllerContext, key: &ManagerKey, manager: Arc<Manage
         pods,
         jobs,
         settings,
+        cluster_managers: cluster_managers(shared),
         budget,
         managed: shared.managed(),
         before: before(shared, &manager),
@@ -80,6 +86,15 @@ fn observation(shared: &ControllerContext, key: &ManagerKey, manager: Arc<Manage
         started: Instant::now(),
         read_error: None,
         manager,
+    }
+}
+
+/// The cluster managers, whose limits bind managers.
+fn cluster_managers(shared: &ControllerContext) -> Result<Vec<Arc<ClusterManager>>, (Reason, String)> {
+    match first_stale(&[(shared.cluster_managers.freshness(), "clusternamespacemanagers")]) {
+        Some(_) if coppice_mutants::active(Mutant::ActBeforeSync) => Ok(Vec::new()),
+        Some(why) => Err(why),
+        None => Ok(shared.cluster_managers.list("")),
     }
 }
 
@@ -109,15 +124,27 @@ pub(super) async fn fresh(
     // All at once: a list of pods can take the API server a tenth of a second, and each answer is held against what was
     // decided by itself.
     let expected = shared.managers.get(&key.namespace, &key.name).is_some_and(|m| needs_pods(&m));
-    let (manager, namespace, listed) = futures::future::join3(
+    // An annotation that a cluster manager names since is not known, as in the cache.
+    let keys = shared.namespaces.current_context();
+    let (manager, namespace, listed, cluster_managers) = futures::future::join4(
         read::get::<Managers>(client, &key.namespace, &key.name),
-        read::get::<Namespaces>(client, "", &key.namespace),
+        read::get_with::<Namespaces>(client, "", &key.namespace, &keys),
         async { if expected { Some(lists().await) } else { None } },
+        async { if limited(shared) { Some(read::list::<ClusterManagers>(client, "").await) } else { None } },
     )
     .await;
     let Some(manager) = manager?.map(Arc::new) else { return Ok(None) };
     let mut observation = observation(shared, key, Arc::clone(&manager));
     observation.namespace = namespace?.map(Arc::new);
+    if let (Ok(known), Some(listed)) = (&mut observation.cluster_managers, cluster_managers) {
+        match listed {
+            Ok(listed) => *known = listed.into_iter().map(Arc::new).collect(),
+            Err(error) => {
+                let why = format!("clusternamespacemanagers could not be read again: {error}");
+                observation.cluster_managers = Err((Reason::LimitsUnknown, why));
+            }
+        }
+    }
     if needs_pods(&manager) {
         let (pods, jobs) = match listed {
             Some(listed) => listed,
@@ -131,6 +158,12 @@ pub(super) async fn fresh(
     observation.at = shared.time();
     observation.started = started;
     Ok(Some(observation))
+}
+
+/// Whether a cluster manager limits managers, or may do so.
+fn limited(shared: &ControllerContext) -> bool {
+    let managers = shared.cluster_managers.list("");
+    managers.iter().any(|manager| manager.spec.as_ref().map_or(true, |spec| spec.limits.tenants.is_some()))
 }
 
 /// How many managers of its namespace come before this one: no more are counted than matter.
@@ -163,7 +196,21 @@ impl Observation {
     pub(super) fn behind(&self) -> bool {
         let stale = |reason: Option<Reason>| reason == Some(Reason::Stale);
         let pods = [unknown(&self.pods), unknown(&self.jobs)].into_iter().any(stale);
-        stale(self.stale.as_ref().map(|(reason, _)| *reason)) || pods && needs_pods(&self.manager)
+        let behind = [&self.stale, &self.cluster_managers.as_ref().err().cloned()];
+        behind.into_iter().flatten().any(|(reason, _)| stale(Some(*reason)))
+            || pods && needs_pods(&self.manager)
+    }
+
+    /// What the cluster manager of the namespace permits.
+    fn limits(&self) -> NamespaceLimits<'_> {
+        match (&self.cluster_managers, self.namespace.as_deref()) {
+            (Ok(managers), Some(namespace)) => {
+                NamespaceLimits::of(managers.iter().map(|one| cluster_manager_facts(one)), namespace)
+            }
+            // Without the namespace nothing is done.
+            (Ok(_), None) => NamespaceLimits::None,
+            (Err((_, why)), _) => NamespaceLimits::unknown(why),
+        }
     }
 
     /// The same, as the pure planner takes it.
@@ -183,6 +230,7 @@ impl Observation {
                 .as_deref()
                 .map(|namespace| NamespaceSnapshot::new(namespace, borrow(&self.pods), borrow(&self.jobs))),
             settings: &self.settings,
+            limits: self.limits(),
             budget: &self.budget,
             before: self.before,
             managed: self.managed,

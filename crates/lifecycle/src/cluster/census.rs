@@ -7,6 +7,7 @@ use coppice_quantity::Duration;
 use jiff::Timestamp;
 
 use super::approval::newly_due;
+use super::limits::{held, hold_end};
 use super::phase::{RunningTtl, phase};
 use super::plan::has_fired;
 use super::recreated::Recreated;
@@ -159,14 +160,19 @@ fn count_governed(
     let recorded = record.and_then(|record| record.status.manager.as_ref());
     counts.namespaces.recorded += u32::from(recorded.is_some_and(|recorded| manager.is(recorded)));
     let spec = record.and_then(|record| record.spec.ok());
-    let hold = spec.and_then(|spec| spec.hold.as_ref()).filter(|hold| now < hold.until);
+    let limits = manager.spec.limits.of_record(namespace.created);
+    let hold = spec.and_then(|spec| spec.hold.as_ref());
+    let so_far = held(record.and_then(|record| record.status.held.as_ref()), hold, now);
+    let hold_end = hold.map(|hold| hold_end(limits.as_ref(), so_far.as_ref(), hold)).filter(|end| now < *end);
     if settings.protection(namespace).is_some() {
         return None;
     }
-    if let Some(hold) = hold {
-        return Some(hold.until);
+    if hold_end.is_some() {
+        return hold_end;
     }
-    let extended = spec.and_then(|spec| spec.extend_until.as_ref()).map(|extension| extension.at);
+    let extension = spec.and_then(|spec| spec.extend_until.as_ref());
+    let latest = limits.and_then(|limits| limits.latest_end);
+    let extended = extension.map(|extension| latest.map_or(extension.at, |latest| extension.at.min(latest)));
     // What another manager, or another spec, has recorded of its health says nothing.
     let status =
         record.map(|record| record.status).filter(|_| recorded.is_some_and(|known| manager.is(known)));

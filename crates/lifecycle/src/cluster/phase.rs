@@ -122,7 +122,7 @@ pub fn phase(
 }
 
 /// When a ttl ends. Creation times are cut to whole seconds: a namespace may be almost a second younger than it looks.
-fn ttl_end(created: Timestamp, ttl: Duration, extended: Option<Timestamp>) -> Timestamp {
+pub(super) fn ttl_end(created: Timestamp, ttl: Duration, extended: Option<Timestamp>) -> Timestamp {
     let own = later(later(created, ttl), Duration::from_secs(1));
     extended.map_or(own, |extended| own.max(extended))
 }

@@ -2,6 +2,7 @@
 
 mod decide;
 mod health;
+mod limits;
 mod wake;
 
 use coppice_api::condition::{self, ConditionState, READY, TTL_UNDERSTOOD};
@@ -170,17 +171,19 @@ pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
     let since = builder.governed_by(&manager);
     builder.say_ttl(ttl.as_ref(), &manager);
     builder.look_at_health(manager.spec.health.as_ref());
-    let extended = spec.extend_until.as_ref().map(|extension| extension.at);
-    let ttl = ttl.map(|ttl| ttl.running(builder.status.ttl.as_ref()));
+    builder.say_limits(&manager, namespace);
+    let (hold_end, extended) = (builder.hold_end(), builder.extended());
+    let running = ttl.as_ref().map(|ttl| ttl.running(builder.status.ttl.as_ref()));
     let known = Some(&builder.status);
-    let finding = phase(manager.spec, (namespace, ttl), extended, known, builder.now);
+    let finding = phase(manager.spec, (namespace, running), extended, known, builder.now);
     builder.set_phase(finding.phase, finding.since);
     builder.status.expires_at = finding.expires_at;
     builder.check_no_later_than(finding.expires_at.filter(|at| builder.now < *at));
     let settled_at = later(since, manager.spec.settle);
     let failing = builder.failing_text();
     let now = builder.now;
-    let governed = Governed { manager, namespace, spec, since, settled_at, finding, failing, now };
+    let governed = Governed { manager, namespace, spec, hold_end, since, settled_at, finding, failing, now };
+    builder.say_within_limits(&governed, ttl.as_ref());
     builder.forget_fired(&governed);
     match builder.status.steps.intent.clone() {
         Some(intent) => builder.resume(&governed, &intent),
@@ -206,6 +209,8 @@ struct Governed<'a> {
     manager: Candidate<'a>,
     namespace: &'a NamespaceFacts,
     spec: &'a ManagedNamespaceSpec,
+    /// When its hold ends, as far as it counts, if it has one.
+    hold_end: Option<Timestamp>,
     /// Since when this very spec of the manager governs it.
     since: Timestamp,
     /// Nothing is done before this instant.
@@ -290,6 +295,7 @@ impl<'a> Builder<'a> {
             managed: *managed,
             stale: stale.as_ref(),
             other: other.as_ref(),
+            unknown_limits: None,
             time: self.time,
         }
     }
@@ -299,6 +305,7 @@ impl<'a> Builder<'a> {
         let status = &mut self.status;
         if status.namespace_uid.as_ref().is_some_and(|uid| *uid != namespace.uid) {
             (status.manager, status.phase, status.phase_since) = (None, None, None);
+            (status.limits, status.held) = (None, None);
             status.past_phases.clear();
             status.fired.clear();
             status.steps.notice = None;
@@ -367,6 +374,7 @@ impl<'a> Builder<'a> {
         self.status.phase_since = None;
         (self.status.ttl, self.status.expires_at) = (None, None);
         self.status.conditions.retain(|known| known.type_ != TTL_UNDERSTOOD);
+        self.no_limits();
         match wake {
             Some(wake) => self.wake_waits(wake),
             None => self.waiting(Reason::NotGoverned, WHY.to_owned()),

@@ -19,6 +19,8 @@ pub struct ValidTtl {
     pub after: Duration,
     /// The key of the annotation by which a namespace says something else.
     pub from_annotation: Option<String>,
+    /// The longest that a namespace can ask for, if there is a limit.
+    pub max: Option<Duration>,
 }
 
 /// The time to live of a namespace.
@@ -28,6 +30,8 @@ pub struct Ttl {
     pub after: Duration,
     /// What it comes from; none where the manager names no annotation.
     pub source: Option<TtlSource>,
+    /// What its annotation asks for, where that is more than its manager permits.
+    pub asked: Option<Duration>,
 }
 
 /// What the time to live of a namespace comes from.
@@ -49,13 +53,16 @@ const MAX_LENGTH: usize = 32;
 /// # Errors
 /// If it depends on an annotation that was not read.
 pub fn ttl_of<'a>(ttl: &'a ValidTtl, namespace: &NamespaceFacts) -> Result<Ttl, NotRead<'a>> {
-    let Some(key) = &ttl.from_annotation else { return Ok(Ttl { after: ttl.after, source: None }) };
-    let (after, source) = match annotation(namespace, key)?.map(parse) {
+    let Some(key) = &ttl.from_annotation else {
+        return Ok(Ttl { after: ttl.after, source: None, asked: None });
+    };
+    let (own, source) = match annotation(namespace, key)?.map(parse) {
         None => (ttl.after, TtlSource::Manager),
         Some(Ok(own)) => (own, TtlSource::Annotation),
         Some(Err(why)) => (ttl.after, TtlSource::NotUnderstood(why)),
     };
-    Ok(Ttl { after, source: Some(source) })
+    let max = ttl.max.filter(|max| source == TtlSource::Annotation && *max < own);
+    Ok(Ttl { after: max.unwrap_or(own), source: Some(source), asked: max.map(|_| own) })
 }
 
 /// Reads it as a spec's would be read.

@@ -8,6 +8,7 @@ use coppice_api::steps::Action;
 use coppice_quantity::Duration;
 use serde::Deserialize;
 
+use super::limits::{InvalidLimits, ValidLimits};
 use super::ttl::ValidTtl;
 use super::valid_health::ValidHealth;
 use super::valid_selector::{InvalidSelector, ValidSelector};
@@ -34,6 +35,8 @@ pub struct ValidClusterManager {
     pub ttl: Option<ValidTtl>,
     /// When they are unstable, failing and failed; none: their workloads are not looked at.
     pub health: Option<ValidHealth>,
+    /// How far the users of its namespaces may go.
+    pub limits: ValidLimits,
     policies: Vec<ValidClusterPolicy>,
     digest: String,
     enforcing_digest: String,
@@ -136,6 +139,9 @@ pub enum InvalidClusterManager {
     /// Something about the health is wrong.
     #[error("health.{0}")]
     Health(&'static str),
+    /// Something about the limits is wrong.
+    #[error("limits: {0}")]
+    Limits(#[from] InvalidLimits),
     /// Two policies have one name.
     #[error("two policies are called {0:?}: each needs a name of its own")]
     SameName(String),
@@ -194,12 +200,14 @@ impl TryFrom<ClusterNamespaceManagerSpec> for ValidClusterManager {
             ttl,
             health,
             policies,
+            limits,
         } = spec;
         let selector = ValidSelector::try_from(selector)?;
         if settle.is_zero() {
             return Err(InvalidClusterManager::ZeroSettle);
         }
-        let ttl = ttl.map(valid_ttl).transpose()?;
+        let limits = limits.map(ValidLimits::try_from).transpose()?.unwrap_or_default();
+        let ttl = ttl.map(|ttl| valid_ttl(ttl, limits.max_ttl)).transpose()?;
         let health = health.map(ValidHealth::try_from).transpose()?;
         let mut valid: Vec<ValidClusterPolicy> = Vec::with_capacity(policies.len());
         for policy in policies {
@@ -217,6 +225,7 @@ impl TryFrom<ClusterNamespaceManagerSpec> for ValidClusterManager {
             settle,
             ttl,
             health,
+            limits,
             policies: valid,
             digest,
             enforcing_digest,
@@ -224,14 +233,14 @@ impl TryFrom<ClusterNamespaceManagerSpec> for ValidClusterManager {
     }
 }
 
-fn valid_ttl(ttl: NamespaceTtl) -> Result<ValidTtl, InvalidClusterManager> {
+fn valid_ttl(ttl: NamespaceTtl, max: Option<Duration>) -> Result<ValidTtl, InvalidClusterManager> {
     let NamespaceTtl { after, from_annotation } = ttl;
     if after.is_zero() {
         return Err(InvalidClusterManager::ZeroTtl);
     }
     match from_annotation {
         Some(key) if !is_annotation_key(&key) => Err(InvalidClusterManager::TtlAnnotation(key)),
-        from_annotation => Ok(ValidTtl { after, from_annotation }),
+        from_annotation => Ok(ValidTtl { after, from_annotation, max }),
     }
 }
 

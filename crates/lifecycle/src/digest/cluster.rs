@@ -9,6 +9,7 @@ use coppice_api::cluster_manager::{
     Mode, NamespaceSelector, NamespaceTtl, PhaseCondition, PolicyTtl, SelectorAlternative,
 };
 use coppice_api::health::{FailureBudget, HealthReason, HealthSource, HealthSpec, IgnoreRule};
+use coppice_api::limits::Limits;
 use coppice_quantity::Duration;
 
 use super::canonical::{Encoder, scale_down, select};
@@ -17,7 +18,7 @@ use super::{hex, shorten};
 /// What these digests begin with.
 const VERSION: &str = "c1:";
 
-/// The digest of a spec: of every field but `suspend` and `approval`. Where the order means nothing, it changes nothing.
+/// The digest of a spec: of every field but `suspend`, `approval` and the limits of managers in namespaces. Where the order means nothing, it changes nothing.
 pub(crate) fn digest(spec: &ClusterNamespaceManagerSpec) -> String {
     let ClusterNamespaceManagerSpec {
         mode,
@@ -29,6 +30,7 @@ pub(crate) fn digest(spec: &ClusterNamespaceManagerSpec) -> String {
         ttl,
         health,
         policies,
+        limits,
     } = spec;
     let mut out = Encoder(Vec::with_capacity(256));
     out.field("mode", mode.as_str());
@@ -52,6 +54,14 @@ pub(crate) fn digest(spec: &ClusterNamespaceManagerSpec) -> String {
     policies.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     for one in policies {
         out.within("policy", |out| policy(out, one));
+    }
+    // What it says of managers in namespaces decides about these alone.
+    let Limits { max_ttl, max_hold, min_notice: _, tenant_actions: _, webhook_hosts: _ } =
+        limits.clone().unwrap_or_default();
+    for (name, limit) in [("maxTTL", max_ttl), ("maxHold", max_hold)] {
+        if let Some(limit) = limit {
+            out.field(name, &limit.as_secs().to_string());
+        }
     }
     format!("{VERSION}{}", hex(&shorten(&out.0)))
 }

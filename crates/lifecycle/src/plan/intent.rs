@@ -200,7 +200,8 @@ fn webhook(
             let manager = &builder.observed.manager;
             let manager_ref = ManagerRef { namespace: manager.namespace, name: manager.name };
             let body = body(manager_ref, policy, webhook, intent);
-            let message_out = WebhookMessage { destination, body };
+            let message_out =
+                WebhookMessage { destination, limits: builder.observed.limits.hosts().cloned(), body };
             builder.pending(pending, say(message), Some(Step::Webhook(intent.clone(), message_out)))
         }
     }

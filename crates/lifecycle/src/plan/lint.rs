@@ -123,8 +123,9 @@ impl Linter<'_> {
     }
 
     fn destructive(&self, intent: &Intent) -> Vec<Finding> {
-        let Observed { manager, snapshot, settings, budget, managed, stale, .. } = self.observed;
+        let Observed { manager, snapshot, settings, limits, budget, managed, stale, .. } = self.observed;
         let (Ok(spec), Some(snapshot)) = (manager.spec, snapshot) else { return vec![Finding::Forbidden] };
+        let spec = limits.apply(spec);
         let now = self.time.now();
         let mut findings = Vec::new();
         let held = spec.hold.as_ref().is_some_and(|hold| now < hold.until);
@@ -133,6 +134,8 @@ impl Linter<'_> {
             || held
             || snapshot.namespace.terminating
             || stale.is_some()
+            || limits.why_unknown().is_some()
+            || limits.refusal(snapshot.namespace, &spec).is_some()
             || self.time.uncertainty().is_some()
             || settings.missing
             || governor::allow(&settings.config.governor, budget, *managed, now).is_err();

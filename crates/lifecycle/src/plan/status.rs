@@ -24,10 +24,11 @@ const WATCHING: [(&str, &str, Reason, &str); 3] = [
 ];
 
 /// What makes it unknown whether a step may be taken: neither the user nor the budget has stopped it.
-pub(crate) const UNKNOWN: [Reason; 9] = [
+pub(crate) const UNKNOWN: [Reason; 10] = [
     Reason::AnnotationsNotRead,
     Reason::ClockSkew,
     Reason::Forbidden,
+    Reason::LimitsUnknown,
     Reason::NotSynced,
     Reason::SettingsMissing,
     Reason::Stale,
@@ -71,7 +72,7 @@ impl PlanBuilder<'_> {
         self.status.next = Some(next);
         let accepted = self.accepted();
         let ready = accepted.clone().or_else(|| self.ready());
-        let states = [accepted, self.fired(), ready];
+        let states = [accepted.or_else(|| self.limited()), self.fired(), ready];
         for ((type_, status, reason, message), state) in WATCHING.into_iter().zip(states) {
             let state = state.unwrap_or_else(|| ConditionState {
                 status,
@@ -92,8 +93,18 @@ impl PlanBuilder<'_> {
             return Some(state("False", next.reason.clone(), next.message.clone()));
         };
         let Some(snapshot) = &self.observed.snapshot else { return self.facts_unknown() };
+        if let Some((reason, message)) = self.observed.limits.why_unknown() {
+            return Some(state("Unknown", reason.to_string(), message.clone()));
+        }
         let refusal = self.refusal(spec, snapshot)?;
         Some(state("False", refusal.reason.to_string(), refusal.message))
+    }
+
+    /// What the limits of the cluster manager change about a spec that is accepted, if anything.
+    fn limited(&self) -> Option<ConditionState> {
+        let said = self.observed.limits.said(self.observed.manager.spec.ok()?)?;
+        let message = format!("spec is valid and permitted by the platform settings; {said}");
+        Some(state("True", Reason::Accepted.to_string(), message))
     }
 
     /// What fired, if the manager is not armed again since.

@@ -11,6 +11,7 @@ use super::{MAX_MANAGERS, Observed};
 use crate::condition::evaluate_raw;
 use crate::digest::Comparison;
 use crate::facts::NamespaceSnapshot;
+use crate::limits::NamespaceLimits;
 use crate::valid_spec::{PolicyAction, ValidPolicy, ValidSpec};
 use coppice_quantity::time::ServerTime;
 
@@ -45,7 +46,8 @@ pub fn steady(observed: &Observed<'_>, now: ServerTime) -> Option<Steady> {
         && status.policies_digest.as_deref().is_some_and(|stored| spec.compare(stored) == Comparison::Same)
         && spec.policies().iter().all(is_cheap_to_allow)
         && observed.before < MAX_MANAGERS
-        && observed.settings.refusal(snapshot.namespace, spec).is_none();
+        && observed.settings.refusal(snapshot.namespace, spec).is_none()
+        && matches!(observed.limits, NamespaceLimits::None);
     if !watches || status.policies.len() != spec.policies().len() {
         return None;
     }

@@ -6,9 +6,11 @@ use coppice_api::condition::{self, READY};
 use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
 use coppice_api::manager::{NamespaceManagerSpec, NamespaceManagerStatus, Phase, PolicyStatus};
 use coppice_api::{Labels, Reason};
+use coppice_lifecycle::cluster::{ClusterManagerFacts, ValidClusterManager};
 use coppice_lifecycle::facts::{
     Annotations, Fact, JobFacts, JobState, NamespaceFacts, NamespaceSnapshot, ObjectSlice, PodFacts, PodPhase,
 };
+use coppice_lifecycle::limits::NamespaceLimits;
 use coppice_lifecycle::other_deletion::OtherDeletion;
 use coppice_lifecycle::plan::lint::{Finding, lint};
 use coppice_lifecycle::plan::{Delivery, ManagerFacts, Observed, PlannedEvent};
@@ -52,6 +54,8 @@ pub struct Scene {
     pub undecodable: Option<String>,
     /// The namespace was not seen yet.
     pub unseen: bool,
+    /// The cluster managers: by name, or why one cannot be understood.
+    pub cluster_managers: Vec<(String, Result<ValidClusterManager, String>)>,
 }
 
 impl Scene {
@@ -87,6 +91,7 @@ impl Scene {
             settings_missing: false,
             undecodable: None,
             unseen: false,
+            cluster_managers: Vec::new(),
         }
     }
 
@@ -180,6 +185,16 @@ impl Scene {
             }),
             before: self.before,
             settings: &settings,
+            limits: NamespaceLimits::of(
+                self.cluster_managers.iter().map(|(name, spec)| ClusterManagerFacts {
+                    name,
+                    uid: name,
+                    generation: 1,
+                    terminating: false,
+                    spec: spec.as_ref().map_err(String::as_str),
+                }),
+                &self.namespace,
+            ),
             budget: &self.budget,
             managed: 1,
             stale: self.stale.clone(),

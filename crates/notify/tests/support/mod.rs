@@ -37,7 +37,7 @@ pub(crate) fn request(url: &str, allow: &[&str]) -> WebhookRequest {
     WebhookRequest {
         id: "firing-1".to_owned(),
         destination: Destination::parse(url).unwrap(),
-        allow,
+        allow: vec![allow],
         namespace: "team-a".to_owned(),
         body: br#"{"policy":"ttl"}"#.to_vec(),
         now: now(),

@@ -8,6 +8,7 @@ use coppice_api::manager::{NamespaceManagerSpec, NamespaceManagerStatus};
 use coppice_lifecycle::facts::{
     Annotations, Fact, NamespaceFacts, NamespaceSnapshot, ObjectSlice, PodFacts, PodPhase,
 };
+use coppice_lifecycle::limits::NamespaceLimits;
 use coppice_lifecycle::plan::{Delivery, ManagerFacts, Observed};
 use coppice_lifecycle::{PlatformSettings, ValidSpec, plan, steady};
 use coppice_quantity::time::ServerTime;
@@ -132,6 +133,7 @@ impl Fleet {
             )),
             before: 0,
             settings: &self.settings,
+            limits: NamespaceLimits::None,
             budget: &self.budget,
             managed: self.members.len() as u64,
             stale: None,

@@ -1,14 +1,15 @@
 //! What a cluster manager does to a namespace, why, and why no other one.
 
 use coppice_api::cluster_manager::Mode;
+use coppice_api::condition::{self, WITHIN_LIMITS};
 use coppice_api::health::FailingObject;
 use coppice_api::managed_namespace::{Extension, FiredPolicy, GoverningManager, RecordHold};
 use coppice_api::manager::{Firing, Notice};
-use coppice_api::{Reason, ScaledWorkload};
+use coppice_api::{ManagedNamespaceStatus, Reason, ScaledWorkload};
 use coppice_lifecycle::cluster::ClusterAction;
 use coppice_lifecycle::cluster::selection::{Candidate, Criterion, Selection, selects};
 use coppice_lifecycle::cluster::{
-    ClusterCondition, TtlSource, ValidClusterManager, ValidClusterPolicy, ttl_of,
+    ClusterCondition, TtlSource, ValidClusterManager, ValidClusterPolicy, hold_end, ttl_of,
 };
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::governor;
@@ -51,6 +52,12 @@ pub(super) struct NamespaceExplanation {
     pub(super) hold: Option<RecordHold>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) extend_until: Option<Extension>,
+    /// When the hold ends, as far as it counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) hold_ends: Option<Timestamp>,
+    /// What its users ask for beyond the limits of its manager, and how that counts; absent if nothing is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) limit_exceeded: Option<String>,
     /// What keeps policies from acting, whether they are due or not.
     pub(super) stops: Vec<BlockingCondition>,
     /// What is failing, as the operator reports it.
@@ -154,6 +161,10 @@ pub(super) fn explain(
     let spec = record.and_then(|record| record.spec.as_ref().ok());
     let (contest, contest_unknown) = contest(snapshot, namespace);
     let status = plan.as_ref().map(|plan| &plan.status);
+    let ends = |hold: &RecordHold| {
+        status.map_or(hold.until, |status| hold_end(status.limits.as_ref(), status.held.as_ref(), hold))
+    };
+    let hold = spec.and_then(|spec| spec.hold.as_ref()).filter(|hold| at < ends(hold));
     let settings = &snapshot.settings.config.governor;
     let budget = governor::current_budget(settings, &snapshot.budget, snapshot.managed, at);
     let mut explanation = NamespaceExplanation {
@@ -166,7 +177,9 @@ pub(super) fn explain(
             .and_then(|s| s.manager.as_ref().map(|manager| governing(snapshot, manager, (facts, &s.fired)))),
         contest,
         contest_unknown,
-        hold: spec.and_then(|spec| spec.hold.clone()).filter(|hold| at < hold.until),
+        hold: hold.cloned(),
+        hold_ends: hold.map(ends),
+        limit_exceeded: status.and_then(limit_exceeded),
         extend_until: spec.and_then(|spec| spec.extend_until.clone()),
         stops: Vec::new(),
         failing: status.map(|status| status.failing.clone()).unwrap_or_default(),
@@ -186,6 +199,12 @@ pub(super) fn explain(
         explanation.stops = stops(snapshot, namespace, &explanation, at);
     }
     Some(explanation)
+}
+
+/// What goes beyond the limits of its manager, if anything.
+fn limit_exceeded(status: &ManagedNamespaceStatus) -> Option<String> {
+    let known = condition::find(&status.conditions, WITHIN_LIMITS)?;
+    (known.status == "False").then(|| known.message.clone())
 }
 
 fn governing(
@@ -324,10 +343,10 @@ fn stops(
         let why = "is true: nothing is done until it is false";
         add(Reason::Suspended, format!("spec.suspend of ClusterNamespaceManager {} {why}", winner.name));
     }
-    if let Some(hold) = &explanation.hold {
+    if let (Some(hold), Some(ends)) = (&explanation.hold, explanation.hold_ends) {
         let by = hold.by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
         let why = hold.reason.as_ref().map_or_else(String::new, |why| format!(" ({why})"));
-        add(Reason::Held, format!("a hold{by} lasts until {}{why}", print::instant_from(hold.until, at)));
+        add(Reason::Held, format!("a hold{by} lasts until {}{why}", print::instant_from(ends, at)));
     }
     if winner.is_some_and(|winner| !winner.spec.policies().iter().any(|policy| policy.enforces)) {
         add(Reason::Observing, "no policy enforces: nothing is done".to_owned());

@@ -70,11 +70,14 @@ fn head(one: &NamespaceExplanation, at: Timestamp, to: &mut Screen<'_>) -> Resul
     if let Some(expires) = one.plan.as_ref().and_then(|plan| plan.expires_at) {
         writeln!(to, "  Expires:    {}{}", when(expires), made_of(one, expires))?;
     }
-    if let Some(hold) = &one.hold {
-        writeln!(to, "  Held:       until {}{}", when(hold.until), by(hold.by.as_ref()))?;
+    if let (Some(hold), Some(ends)) = (&one.hold, one.hold_ends) {
+        writeln!(to, "  Held:       until {}{}", when(ends), by(hold.by.as_ref()))?;
     }
     if let Some(extension) = &one.extend_until {
         writeln!(to, "  Extended:   until {}{}", when(extension.at), by(extension.by.as_ref()))?;
+    }
+    if let Some(exceeded) = &one.limit_exceeded {
+        writeln!(to, "  Limits:     {exceeded}")?;
     }
     if let Some(settled_at) = one.governing.as_ref().and_then(|governing| governing.settled_at) {
         let text = if at < settled_at { "nothing is done before" } else { "over since" };

@@ -2,6 +2,8 @@
 
 use anyhow::Result;
 use coppice_api::NamespacePhase;
+use coppice_api::managed_namespace::RecordHold;
+use coppice_lifecycle::cluster::hold_end;
 
 use crate::Io;
 use crate::args::{Format, OutputArgs};
@@ -32,7 +34,8 @@ pub(super) fn table(records: &[NamespaceRecord], output: OutputArgs, io: &mut Io
             let spec = record.spec.as_ref().ok();
             let by = |by: Option<&String>| by.map_or_else(String::new, |by| format!(" by {by}"));
             let hold = spec.and_then(|s| s.hold.as_ref());
-            let hold = hold.map(|h| format!("{}{}", print::instant_from(h.until, io.now), by(h.by.as_ref())));
+            let ends = |h: &RecordHold| hold_end(status.limits.as_ref(), status.held.as_ref(), h);
+            let hold = hold.map(|h| format!("{}{}", print::instant_from(ends(h), io.now), by(h.by.as_ref())));
             let extension = spec.and_then(|s| s.extend_until.as_ref());
             let extension =
                 extension.map(|e| format!("{}{}", print::instant_from(e.at, io.now), by(e.by.as_ref())));

@@ -29,7 +29,7 @@ pub(super) async fn submit(
     let request = WebhookRequest {
         id: intent.id.clone(),
         destination: message.destination,
-        allow: shared.settings().0.hosts.clone(),
+        allow: std::iter::once(shared.settings().0.hosts.clone()).chain(message.limits).collect(),
         namespace: key.namespace.to_string(),
         body: message.body,
         now: shared.now(),

@@ -402,7 +402,7 @@ impl Builder<'_> {
     }
 
     fn ruling(&self, governed: &Governed<'_>, judged: &Judged<'_>) -> Ruling {
-        let Governed { manager, namespace, spec, since, settled_at, .. } = governed;
+        let Governed { manager, namespace, spec, hold_end, since, settled_at, .. } = governed;
         let policy = judged.policy;
         if manager.spec.suspend && !active(Mutant::SuspendIgnored) {
             let message = format!(
@@ -414,7 +414,7 @@ impl Builder<'_> {
         if let Some(refusal) = self.observed.settings.protection(namespace) {
             return Ruling::Stopped(refusal.reason, refusal.message, None);
         }
-        if let Some(held) = inhibition(false, spec.hold.as_ref(), self.now) {
+        if let Some(held) = inhibition(false, spec.hold.as_ref().zip(*hold_end), self.now) {
             return Ruling::Stopped(held.reason, held.message, held.retry_at);
         }
         if !policy.enforces && !active(Mutant::ObserveIgnored) {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use coppice_sim::Operator;
 
+pub(super) use self::oracle::governing;
 pub use self::oracle::rule;
 use super::Suite;
 

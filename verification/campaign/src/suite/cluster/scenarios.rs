@@ -37,7 +37,7 @@ pub(super) fn all() -> Vec<Scenario> {
 /// more follows; where a kind of workload cannot be listed for long, its namespaces are looked at every five seconds; and where
 /// namespaces cannot be listed again, it stays unknown what they have of an annotation that is newly named.
 pub(super) fn apart() -> Vec<Scenario> {
-    vec![recreated_often(), failed(), recovers(), newly_named(), ttl_shortened()]
+    vec![recreated_often(), failed(), recovers(), newly_named(), ttl_shortened(), limited()]
 }
 
 /// Two replicas, a budget that does not bind, a minute and a half.
@@ -491,6 +491,34 @@ fn ttl_shortened() -> Scenario {
     ];
     scenario.ends =
         vec!["ci-a: gone, deleted 1x", "ci-b: there, Ok TtlRunning", "ci: governs 1, due 0, Reconciled"];
+    scenario
+}
+
+/// One is held for ever, and held again; one is extended for ever. Holds count for 40 s, and no ttl ends after a minute.
+fn limited() -> Scenario {
+    let mut scenario = scenario(
+        "cluster-limited",
+        "a hold, one that is renewed and an extension end at the limits of the cluster manager",
+    );
+    let mut spec = ci("Enforce", "15s", "0s");
+    spec["limits"] = json!({ "maxHold": "40s", "maxTTL": "1m" });
+    let forever = json!({ "hold": { "until": "2027-01-01T00:00:00Z" } });
+    scenario.setup.extend([
+        namespace("ci-held"),
+        namespace_record("ci-held", &forever),
+        namespace("ci-renewed"),
+        namespace_record("ci-renewed", &json!({ "hold": { "until": "2026-01-01T00:00:30Z" } })),
+        namespace("ci-extended"),
+        namespace_record("ci-extended", &json!({ "extendUntil": { "at": "2027-01-01T00:00:00Z" } })),
+        cluster_manager("ci", &spec),
+    ]);
+    scenario.script = vec![ScriptStep::at(25, move |_| change_record("ci-renewed", &forever))];
+    scenario.ends = vec![
+        "ci-held: gone, deleted 1x",
+        "ci-renewed: gone, deleted 1x",
+        "ci-extended: gone, deleted 1x",
+        "ci: governs 0, due 0, Reconciled",
+    ];
     scenario
 }
 

@@ -83,7 +83,11 @@ fn fired_once(history: &History, found: &mut Findings) {
 }
 
 /// The cluster manager that governs a namespace at a revision.
-pub(super) fn governing<'a>(history: &'a History, namespace: &str, revision: u64) -> Option<&'a Value> {
+pub(in crate::suite) fn governing<'a>(
+    history: &'a History,
+    namespace: &str,
+    revision: u64,
+) -> Option<&'a Value> {
     let object = history.at("namespaces", "", namespace, revision)?;
     let metadata = &object["metadata"];
     let managers = history.list("clusternamespacemanagers", "", revision).into_iter();
@@ -132,7 +136,11 @@ fn justified(
     found.require(SUSPENDED, spec["suspend"] != true, || "its cluster manager is suspended".to_owned())?;
     let user = history.at("managednamespaces", step.namespace, "coppice", revision);
     let user = user.map_or(&Value::Null, |record| &record["spec"]);
-    let held = instant(&user["hold"]["until"]).is_some_and(|until| now < until);
+    let held_until = instant(&user["hold"]["until"]).map(|until| match &spec["limits"]["maxHold"] {
+        max if max.is_string() => until.min(held_since(record, history, step.namespace) + span(max)),
+        _ => until,
+    });
+    let held = held_until.is_some_and(|until| now < until);
     found.require(HELD, !held, || "it is held".to_owned())?;
     let policies = spec["policies"].as_array().map(Vec::as_slice).unwrap_or_default();
     let named = |policy: &&Value| step.intent.is_none_or(|intent| intent["policy"] == policy["name"]);
@@ -155,7 +163,13 @@ fn justified(
     let annotated = key.zip(namespace).map(|(key, namespace)| annotation(namespace, key));
     let ttl = annotated.filter(|own| own.is_string()).unwrap_or(ttl);
     let own = created.saturating_add(span(ttl)).unwrap_or(Timestamp::MAX);
-    let due = instant(&user["extendUntil"]["at"]).map_or(own, |extended| own.max(extended));
+    let latest = &spec["limits"]["maxTTL"];
+    let latest = if latest.is_string() {
+        created.saturating_add(span(latest)).unwrap_or(Timestamp::MAX)
+    } else {
+        Timestamp::MAX
+    };
+    let due = instant(&user["extendUntil"]["at"]).map_or(own, |extended| own.max(extended.min(latest)));
     found.require(TTL, !by_ttl || now >= due, || format!("its time ends at {due}, and it was {now}"))?;
     let key = key.filter(|_| by_ttl);
     settled(history, step, (manager, revision), key.map(|key| (key, span(ttl))), found)?;
@@ -165,6 +179,15 @@ fn justified(
         history.at("managednamespaces", step.namespace, "coppice", revision).map_or(&nothing, |r| &**r);
     let notice = span(&policy["then"]["delete"]["notice"]);
     notice::has_run((record, history), ("managednamespaces", noticed), (&policy["name"], notice), now, found)
+}
+
+/// When a namespace was held for the first time: in the scenarios no day goes by without a hold.
+fn held_since(record: &RunRecord<'_>, history: &History, namespace: &str) -> Timestamp {
+    let mut versions = history.versions("managednamespaces", namespace, "coppice");
+    let first =
+        versions.find(|(_, version)| version.as_deref().is_some_and(|v| !v["spec"]["hold"].is_null()));
+    let since = first.map(|(revision, _)| history.time_of(*revision)).unwrap_or_default();
+    record.began + SignedDuration::try_from(since).unwrap_or_default()
 }
 
 /// In the scenarios a duration, if it is there.

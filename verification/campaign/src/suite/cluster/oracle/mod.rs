@@ -6,6 +6,8 @@ mod governed;
 mod health;
 pub mod rule;
 
+pub(in crate::suite) use governed::governing;
+
 use coppice_sim::run::RunRecord;
 
 use crate::oracle::{DestructiveStep, Findings, History};

@@ -7,10 +7,11 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::evidence::{self, EvidenceScope};
-use super::rule::{HELD, INITIAL_DELAY, SELECTED, SETTLE, SUSPENDED, TTL};
+use super::rule::{HELD, INITIAL_DELAY, LIMITS, SELECTED, SETTLE, SUSPENDED, TTL};
 use crate::oracle::notice::{self, RESOLUTION, span};
 use crate::oracle::rule::REQUESTED;
 use crate::oracle::{Broken, DestructiveAction, DestructiveStep, Findings, HONOURED, History, READ, instant};
+use crate::suite::cluster::governing;
 
 pub(super) fn check(
     record: &RunRecord<'_>,
@@ -60,6 +61,10 @@ fn justified(
     found.require(SUSPENDED, spec["suspend"] != true, || "its manager is suspended".to_owned())?;
     let held = instant(&spec["hold"]["until"]).is_some_and(|until| now < until);
     found.require(HELD, !held, || "it is held".to_owned())?;
+    let limits = limits(history, step.namespace, revision);
+    let permitted = limits["tenantActions"].as_array();
+    let permitted = permitted.is_none_or(|actions| actions.iter().any(|action| action == step.action.name()));
+    found.require(LIMITS, permitted, || "its cluster manager does not permit that".to_owned())?;
     let policies = spec["policies"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut last = found.require(REQUESTED, false, || "no policy says so".to_owned());
     let asks = |policy: &&Value| {
@@ -67,7 +72,10 @@ fn justified(
             && step.intent.is_none_or(|intent| intent["policy"] == policy["name"])
     };
     for policy in policies.iter().filter(asks) {
-        let notice = (&policy["name"], span(&policy["then"]["delete"]["notice"]));
+        let own = span(&policy["then"]["delete"]["notice"]);
+        let delete = step.action == DestructiveAction::Delete;
+        let minimum = if delete { span(&limits["minNotice"]) } else { own };
+        let notice = (&policy["name"], own.max(minimum));
         last = notice::has_run((record, history), ("namespacemanagers", manager), notice, now, found)
             .and_then(|()| condition(record, history, step, manager, policy, revision, found))
             .and_then(|()| {
@@ -80,6 +88,14 @@ fn justified(
         }
     }
     last
+}
+
+/// The limits of the cluster manager that governs a namespace, if it enforces.
+fn limits<'a>(history: &'a History, namespace: &str, revision: u64) -> &'a Value {
+    let governs = governing(history, namespace, revision);
+    governs
+        .filter(|manager| manager["spec"]["mode"] == "Enforce")
+        .map_or(&Value::Null, |m| &m["spec"]["limits"])
 }
 
 /// Whether the condition of a policy was true.

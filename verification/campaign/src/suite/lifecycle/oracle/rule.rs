@@ -16,6 +16,8 @@ pub const SETTLE: Rule = Rule("SETTLE");
 pub const HELD: Rule = Rule("HELD");
 /// Nothing is done to what is suspended.
 pub const SUSPENDED: Rule = Rule("SUSPENDED");
+/// Managers work within the limits of the cluster manager that governs their namespace.
+pub const LIMITS: Rule = Rule("LIMITS");
 /// Only workloads that the policy selects are scaled down.
 pub const SELECTED: Rule = Rule("SELECTED");
 /// Sizes are remembered before they change, and given back exactly.

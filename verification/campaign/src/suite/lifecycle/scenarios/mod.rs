@@ -40,7 +40,10 @@ pub(super) fn all() -> Vec<Scenario> {
 
 /// Those that seeds do not choose from.
 pub(super) fn apart() -> Vec<Scenario> {
-    [more::timed(), more::collapse()].into_iter().chain(more::many_workloads()).collect()
+    [more::timed(), more::collapse(), more::limited_notice(), more::limited_actions()]
+        .into_iter()
+        .chain(more::many_workloads())
+        .collect()
 }
 
 /// Two replicas, generous settings, a minute and a half.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use coppice_sim::scenario::objects::{
-    change_config, change_manager, config, delete_after, deployment, manager, manager_of, manager_path,
-    namespace, pod, pod_phase,
+    change_config, change_manager, cluster_manager, config, delete_after, deployment, manager, manager_of,
+    manager_path, namespace, pod, pod_phase,
 };
 use coppice_sim::scenario::{ReadAnswer, ReadFault, Scenario, ScriptStep};
 use coppice_sim::server::{Request, Server};
@@ -407,4 +407,41 @@ pub(super) fn many_workloads() -> Vec<Scenario> {
         scenario
     });
     made.into()
+}
+
+/// A cluster manager that does nothing itself, with these limits.
+fn limits(limits: &Value) -> Request {
+    cluster_manager("ci", &json!({ "mode": "Enforce", "selector": { "names": ["ci-*"] }, "limits": limits }))
+}
+
+/// Ahead of its end and for as long as a cluster manager demands, whatever the manager says.
+pub(super) fn limited_notice() -> Scenario {
+    let mut scenario = scenario(
+        "limited-notice",
+        "a cluster manager demands 20 s of notice of a manager that gives none, and does not govern another one",
+    );
+    scenario.setup.extend([
+        limits(&json!({ "minNotice": "20s" })),
+        namespace("ci-ends"),
+        manager("ci-ends", &json!([delete_after("30s")])),
+        namespace("other"),
+        manager("other", &json!([delete_after("30s")])),
+    ]);
+    scenario.ends = vec!["ci-ends: gone, deleted 1x", "other: gone, deleted 1x"];
+    scenario
+}
+
+pub(super) fn limited_actions() -> Scenario {
+    let mut scenario =
+        scenario("limited-actions", "a cluster manager permits managers to delete, and nothing else");
+    scenario.setup.extend([
+        limits(&json!({ "tenantActions": ["delete"] })),
+        namespace("ci-sleeps"),
+        deployment("ci-sleeps", "web", 2),
+        manager("ci-sleeps", &scale_down_after("20s")),
+        namespace("ci-ends"),
+        manager("ci-ends", &json!([delete_after("30s")])),
+    ]);
+    scenario.ends = vec!["ci-ends: gone, deleted 1x", "ci-sleeps: there, Refused 0x, web 2"];
+    scenario
 }

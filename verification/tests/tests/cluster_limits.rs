@@ -1,0 +1,122 @@
+//! How far the users of a governed namespace may go, on a real API server.
+
+use anyhow::{Context as _, ensure};
+use coppice_plane::ADMIN;
+use coppice_tests::{condition, on_shared_plane};
+use jiff::SignedDuration;
+use serde_json::Value;
+
+use super::cli::coppice;
+use super::cluster_managers::record;
+use super::lifecycle::effective_delete;
+
+type Test = anyhow::Result<()>;
+
+fn manager(name: &str, spec: &str) -> String {
+    format!(
+        "{{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {{name: {name}}}, spec: {{mode: Enforce, \
+         selector: {{names: ['{name}-*']}}, settle: 1s, {spec}}}}}"
+    )
+}
+
+#[test]
+fn managers_work_within_the_limits_of_their_cluster_manager() -> Test {
+    on_shared_plane(async |test_cluster, _| {
+        let limits = |actions: &str| {
+            manager("limits", &format!("limits: {{minNotice: 6s, tenantActions: [{actions}]}}"))
+        };
+        test_cluster.apply(&limits("delete")).await?;
+        let uid = test_cluster.namespace("limits-ends").await?;
+        test_cluster.namespace("limits-sleeps").await?;
+        let sleep = "{policies: [{name: sleep, when: {ttl: {after: 1s}}, then: {scaleDown: {}}}]}";
+        test_cluster.manager("limits-sleeps", "m", sleep).await?;
+        let end = |after: &str| {
+            format!(
+                "{{policies: [{{name: end, when: {{ttl: {{after: {after}}}}}, then: {{delete: {{}}}}}}]}}"
+            )
+        };
+        test_cluster.manager("limits-ends", "m", &end("1h")).await?;
+        let says = |m: &Value| condition(m, "Accepted")["message"].to_string().contains("for 6s at least");
+        let said = test_cluster.manager_until("limits-ends", "m", "what is changed", says).await?;
+        let accepted = condition(&said, "Accepted");
+        ensure!(accepted["status"] == "True" && accepted["reason"] == "Accepted", "{accepted:#}");
+        // Only now, so that what is written about it was seen.
+        test_cluster.manager("limits-ends", "m", &end("1s")).await?;
+        test_cluster.deleted("limits-ends", &uid).await?;
+        let delete = effective_delete(test_cluster, "limits-ends").await?;
+        let audit = test_cluster.plane.audit()?;
+        let asked = audit.iter().rfind(|e| {
+            e.resource == "namespacemanagers"
+                && e.namespace == "limits-ends"
+                && ["patch", "update"].contains(&&*e.verb)
+                && e.subresource.is_empty()
+        });
+        let waited = delete.received.duration_since(asked.context("nobody asked for it")?.received);
+        ensure!(
+            waited >= SignedDuration::from_secs(6),
+            "deleted {waited} after it was asked for, without notice"
+        );
+
+        let refused = |m: &Value| condition(m, "Accepted")["reason"] == "ActionNotAllowed";
+        let sleeps = test_cluster.manager_until("limits-sleeps", "m", "that it is refused", refused).await?;
+        let message = condition(&sleeps, "Accepted")["message"].to_string();
+        ensure!(
+            message.contains(
+                "scaleDown is not among tenantActions (spec.limits of ClusterNamespaceManager limits)"
+            ),
+            "{message}"
+        );
+        let (_, said, error) = coppice(test_cluster, ADMIN, &["explain", "limits-sleeps/m"]).await?;
+        ensure!(said.contains("is not among tenantActions"), "{said}{error}");
+        // Permitted from now on: nobody has to write the manager again.
+        test_cluster.apply(&limits("delete, scaleDown")).await?;
+        test_cluster.phase("limits-sleeps", "m", "Fired").await?;
+        Ok(())
+    })
+}
+
+#[test]
+fn holds_and_extensions_count_up_to_the_limits() -> Test {
+    on_shared_plane(async |test_cluster, _| {
+        let uid = test_cluster.namespace("bounds-a").await?;
+        let policies = "policies: [{name: end, when: {phase: {in: [Stale]}}, then: {delete: {}}}]";
+        let spec = format!("ttl: {{after: 1s}}, limits: {{maxTTL: 1h, maxHold: 10m}}, {policies}");
+        // Held before it is governed, for ever.
+        let (code, _, error) = coppice(test_cluster, ADMIN, &["hold", "bounds-a", "--for", "9h"]).await?;
+        ensure!(code == 0, "{error}");
+        test_cluster.apply(&manager("bounds", &spec)).await?;
+        let exceeded = |status: &Value| {
+            condition(&serde_json::json!({ "status": status }), "WithinLimits")["reason"] == "LimitExceeded"
+        };
+        let held = record(test_cluster, "bounds-a", "that the hold is too long", exceeded).await?;
+        let status = &held["status"];
+        ensure!(status["held"]["since"].is_string() && status["limits"]["maxHold"] == "10m", "{status:#}");
+        let events = async || {
+            let events = test_cluster.events("bounds-a", "coppice", "LimitExceeded").await.ok()?;
+            (!events.is_empty()).then_some(events)
+        };
+        let events = test_cluster.until("the Event about it", events).await?;
+        ensure!(events[0].contains("maxHold is 10m from "), "{events:?}");
+        let (code, said, error) = coppice(test_cluster, ADMIN, &["hold", "bounds-a", "--for", "5h"]).await?;
+        let note = "only: its ClusterNamespaceManager permits 10m";
+        ensure!(code == 0 && (said + &error).contains(note), "{error}");
+        let (code, said, error) = coppice(test_cluster, ADMIN, &["extend", "bounds-a", "--by", "5h"]).await?;
+        ensure!(
+            code == 0 && (said + &error).contains("only: its ClusterNamespaceManager permits no later end"),
+            "{error}"
+        );
+        let both = |status: &Value| {
+            let said =
+                condition(&serde_json::json!({ "status": status }), "WithinLimits")["message"].to_string();
+            said.contains("spec.extendUntil asks for ") && said.contains("; spec.hold asks for ")
+        };
+        record(test_cluster, "bounds-a", "that both are too long", both).await?;
+        let (_, said, _) = coppice(test_cluster, ADMIN, &["explain", "bounds-a"]).await?;
+        ensure!(said.contains("\n  Limits:     spec.extendUntil asks for "), "{said}");
+        // With the limits at hand it is due now, and nothing keeps it.
+        let short = format!("ttl: {{after: 1s}}, limits: {{maxTTL: 1s, maxHold: 1s}}, {policies}");
+        test_cluster.apply(&manager("bounds", &short)).await?;
+        test_cluster.deleted("bounds-a", &uid).await?;
+        Ok(())
+    })
+}
