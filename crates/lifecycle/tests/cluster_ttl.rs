@@ -200,6 +200,66 @@ fn a_shorter_ttl_that_is_taken_back_before_it_has_settled_changes_nothing() {
 }
 
 #[test]
+fn a_shorter_ttl_is_forgotten_with_the_spec_under_which_it_was_seen() {
+    let other = "{mode: Enforce, priority: 9, selector: {names: ['*']}, settle: 10s, ttl: {after: 1000s, fromAnnotation: \
+                 example.org/ttl}, policies: [{name: end, when: {phase: {in: [Stale]}}, then: {delete: {notice: 50s}}}]}";
+    let written =
+        |ttl: &str| format!("{{mode: Enforce, selector: {{names: ['ci-*']}}, settle: 10s, ttl: {ttl}}}");
+    let changes: [(&str, &dyn Fn(&mut Scene)); 4] = [
+        ("another manager governs it for a moment", &|scene| {
+            scene.managers.push(("other".to_owned(), serde_yaml::from_str(other).unwrap()));
+            scene.settled(304);
+            scene.managers.pop();
+        }),
+        ("nobody governs it for a moment", &|scene| {
+            let managers = std::mem::take(&mut scene.managers);
+            scene.settled(304);
+            assert_eq!(scene.status().ttl, None);
+            scene.managers = managers;
+        }),
+        ("the manager names no annotation for a moment", &|scene| {
+            let before = scene.managers[0].1.clone();
+            scene.manager(&written("{after: 1000s}"));
+            scene.settled(304);
+            assert_eq!(scene.status().ttl, None);
+            scene.managers[0].1 = before;
+            scene.generation += 1;
+        }),
+        // The spec between the two may have been another one.
+        ("the generation is two more", &|scene| scene.generation += 2),
+    ];
+    for (what, change) in changes {
+        let mut scene = under("900s");
+        scene.settled(1);
+        annotate(&mut scene, &[(KEY, "1s")]);
+        scene.settled(300);
+        assert_eq!(recorded(&scene), (900, Some((1, 310))), "{what}");
+        change(&mut scene);
+        // Under the spec of now the ttl has been so from the beginning; the spec settles.
+        scene.settled(305);
+        assert_eq!(recorded(&scene), (1, None), "{what}");
+        assert_eq!(scene.reason(314), "Settling", "{what}");
+        assert_eq!(scene.reason(315), "NoticeRunning", "{what}");
+        assert_eq!(scene.reason(364), "NoticeRunning", "{what}");
+        assert_eq!(scene.reason(365), "delete", "{what}");
+    }
+}
+
+#[test]
+fn an_extension_outlasts_a_ttl_that_becomes_shorter() {
+    let mut scene = under("900s");
+    scene.spec.extend_until = Some(coppice_api::managed_namespace::Extension { at: at(2000), by: None });
+    scene.settled(1);
+    annotate(&mut scene, &[(KEY, "1s")]);
+    scene.settled(300);
+    assert_eq!(scene.reason(310), "TtlRunning");
+    assert_eq!((recorded(&scene), scene.status().expires_at), ((1, None), Some(at(2000))));
+    assert_eq!(scene.reason(1949), "TtlRunning");
+    assert_eq!(scene.reason(1950), "NoticeRunning");
+    assert_eq!(scene.reason(2000), "delete");
+}
+
+#[test]
 fn an_annotation_makes_no_approval_too_small() {
     // Three namespaces get a ttl that is over, and one step an hour is allowed.
     let mut scene = under("900s");
