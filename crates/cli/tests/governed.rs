@@ -96,6 +96,36 @@ fn explain_names_what_of_annotations_and_alternatives_failed() {
 }
 
 #[test]
+fn explain_and_plan_know_the_limits_of_the_cluster_manager() {
+    let limited = annotated(
+        "{mode: Enforce, selector: {names: [ci-7]}, ttl: {after: 1h, fromAnnotation: example.org/ttl}, limits: {maxTTL: 2h, \
+         maxHold: 1h, minNotice: 15m, tenantActions: [delete]}}",
+    );
+    let manager = |name: &str, then: &str| {
+        format!(
+            "---\napiVersion: coppice.dev/v1alpha1\nkind: NamespaceManager\nmetadata: {{name: {name}, namespace: ci-7, uid: \
+             m-{name}, generation: 1}}\nspec: {{policies: [{{name: p, when: {{ttl: {{after: 3h}}}}, then: {then}}}]}}\n"
+        )
+    };
+    let managers = [manager("end", "{delete: {}}"), manager("sleep", "{scaleDown: {}}")].concat();
+    let record = "---\napiVersion: coppice.dev/v1alpha1\nkind: ManagedNamespace\nmetadata: {name: coppice, namespace: ci-7, \
+                  uid: r-1, generation: 1}\nspec: {hold: {until: '2026-03-01T23:00:00Z', by: bob}}\n";
+    let objects = format!("{limited}{managers}{record}");
+    let ran = run("coppice explain ci-7 -f -", &objects);
+    for expected in [
+        "  Expires:    2026-03-01T14:00:01Z",
+        "  Limits:     its annotation asks for a ttl of 1d, and maxTTL is 2h; spec.hold asks for 2026-03-01T23:00:00Z, and counts until ",
+        "  Limits:     deletions are announced for 15m at least (spec.limits.minNotice of ClusterNamespaceManager ci)\n",
+        "then delete the namespace after a notice of 15m",
+        "the action scaleDown is not among tenantActions (spec.limits of ClusterNamespaceManager ci) [ActionNotAllowed]",
+    ] {
+        assert!(ran.out.contains(expected), "{expected}: {}", ran.all());
+    }
+    let one = run("coppice explain ci-7/end -f -", &objects);
+    assert!(one.out.contains("after a notice of 15m"), "{}", one.all());
+}
+
+#[test]
 fn explain_says_where_a_ttl_comes_from() {
     for (key, expected) in [
         ("example.org/ttl", "1d after its creation (by its annotation example.org/ttl)"),

@@ -11,7 +11,7 @@ use coppice_api::Reason;
 use coppice_api::ScaledWorkload;
 use coppice_api::manager::{Firing, NextStep, Notice, Phase, Verdict};
 use coppice_lifecycle::condition::evaluate;
-use coppice_lifecycle::{Comparison, ValidPolicy, ValidSpec, governor};
+use coppice_lifecycle::{Comparison, ValidPolicy, governor};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -61,6 +61,9 @@ struct Explanation {
     policies: Vec<PolicyExplanation>,
     /// What keeps policies from firing although their condition may hold.
     stops: Vec<BlockingCondition>,
+    /// What the limits of the cluster manager change about its policies, if anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limits: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     extended_until: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -171,9 +174,11 @@ fn explain(cluster_snapshot: &LifecycleSnapshot, manager: &Manager, at: Timestam
     let stops = stops(cluster_snapshot, manager, &resolved_plan, at);
     let item = Item::new(manager, &resolved_plan, at);
     let facts = cluster_snapshot.namespaces.get(manager.namespace());
+    let limits = cluster_snapshot.limits(manager.namespace());
     let spec = manager.spec.as_ref().ok();
+    let limited = spec.map(|spec| limits.apply(spec));
     let mut policies = Vec::new();
-    for policy in spec.into_iter().flat_map(ValidSpec::policies) {
+    for policy in limited.iter().flat_map(|spec| spec.policies()) {
         policies.push(explain_policy(cluster_snapshot, manager, policy, at));
     }
     why_not(&mut policies, &stops, &item);
@@ -183,6 +188,7 @@ fn explain(cluster_snapshot: &LifecycleSnapshot, manager: &Manager, at: Timestam
         namespace_uid: facts.map(|f| f.uid.clone()),
         policies,
         stops,
+        limits: spec.and_then(|spec| limits.said(spec)),
         extended_until: spec.and_then(|s| s.extend_until).filter(|until| *until > at),
         last_error: status.steps.intent.as_ref().and_then(|i| i.last_error.clone()),
         notice: status.steps.notice.clone(),

@@ -42,7 +42,7 @@ pub struct Suite {
     pub end_lines: fn(&EndState) -> Vec<String>,
     /// What the programs did that cannot be repeated, in order and without random names: for digests.
     pub effects: fn(&RunRecord<'_>) -> Vec<String>,
-    /// The tests try every fault at each write, and at one in so many of the other places.
+    /// The tests try a fault at one in so many of the places that are no writes.
     pub one_place_in: usize,
     /// So many seeds, from 0 on, are run by the tests each time. Their digests are recorded.
     pub fixed_seeds: u64,

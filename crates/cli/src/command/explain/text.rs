@@ -51,6 +51,9 @@ fn head(one: &Explanation, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {
         to.put("could not be read", WARNING)?;
         writeln!(to)?;
     }
+    if let Some(limits) = &one.limits {
+        writeln!(to, "  Limits:     {limits}")?;
+    }
     if let Some(until) = one.extended_until {
         writeln!(to, "  Extended:   no ttl ends before {}", print::instant_from(until, at))?;
     }
