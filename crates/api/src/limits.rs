@@ -13,19 +13,19 @@ use crate::schema;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Limits {
-    /// So long after its creation a namespace expires at the latest, whatever its annotation (`ttl.fromAnnotation`) and
-    /// `extendUntil` in its record ask for. `ttl.after`, and `when.ttl` of a policy, are the platform's own and not limited.
-    /// Default: no limit.
+    /// The longest time after its creation until which an annotation (`ttl.fromAnnotation`) and `extendUntil` in the record keep
+    /// a namespace from expiring. A shorter one than `ttl.after` counts as that; `when.ttl` of a policy is not limited. Default:
+    /// no limit.
     #[serde(rename = "maxTTL", default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::positive_duration")]
     pub max_ttl: Option<Duration>,
-    /// So long a hold in the record counts, from the first one on: holds that follow each other are one, until the namespace
-    /// has not been held for 24 hours. `0s` permits none. Default: no limit.
+    /// How long holds in the record count, from the first one on: a hold that follows another one within 24 hours, and the longest
+    /// notice of the policies besides, is no first one. `0s` permits none. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::duration")]
     pub max_hold: Option<Duration>,
-    /// `NamespaceManagers` announce a deletion for so long at least. Default: no limit. Counts while this manager enforces,
-    /// as do the two that follow.
+    /// `NamespaceManagers` announce a deletion for so long at least. Default: no limit. `minNotice`, `tenantActions` and
+    /// `webhookHosts` count while this manager enforces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::duration")]
     pub min_notice: Option<Duration>,

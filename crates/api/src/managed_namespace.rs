@@ -192,7 +192,8 @@ pub struct Held {
     /// Since when: `limits.maxHold` counts from here.
     #[schemars(schema_with = "schema::status_instant")]
     pub since: Timestamp,
-    /// When the last hold ends, or was removed. A hold that follows within 24 hours is the same one.
+    /// When the last hold ends, or was removed. A hold that follows within 24 hours, and the longest notice of the policies
+    /// besides, is no first one.
     #[schemars(schema_with = "schema::status_instant")]
     pub until: Timestamp,
 }

@@ -91,6 +91,9 @@ pub(crate) fn hold_limit(
     let hold = RecordHold { until, reason: None, by: None };
     let so_far = held(status.held.as_ref(), Some(&hold), now);
     let ends = hold_end(status.limits.as_ref(), so_far.as_ref(), &hold);
+    if max.is_zero() {
+        return Some("it does not count: its ClusterNamespaceManager permits no hold".to_owned());
+    }
     (ends < until).then(|| {
         let since = so_far.map(|held| held.since).filter(|since| *since < now);
         let since = since.map_or_else(String::new, |since| {

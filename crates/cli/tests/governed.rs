@@ -114,7 +114,7 @@ fn explain_and_plan_know_the_limits_of_the_cluster_manager() {
     let ran = run("coppice explain ci-7 -f -", &objects);
     for expected in [
         "  Expires:    2026-03-01T14:00:01Z",
-        "  Limits:     its annotation asks for a ttl of 1d, and maxTTL is 2h; spec.hold asks for 2026-03-01T23:00:00Z, and counts until ",
+        "  Limits:     its annotation asks for a ttl of 1d, and at most 2h counts (maxTTL); spec.hold asks for 2026-03-01T23:00:00Z, and counts until ",
         "  Limits:     deletions are announced for 15m at least (spec.limits.minNotice of ClusterNamespaceManager ci)\n",
         "then delete the namespace after a notice of 15m",
         "the action scaleDown is not among tenantActions (spec.limits of ClusterNamespaceManager ci) [ActionNotAllowed]",

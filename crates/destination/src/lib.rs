@@ -23,16 +23,24 @@ pub use host_entry::{HostEntryError, HostEntryProblem};
 
 use host_entry::HostEntry;
 
-/// The setting that the refusals name.
+/// The setting that refusals name, unless a list says otherwise.
 const SETTING: &str = "spec.tenants.webhookHosts of CoppiceConfig/coppice";
 
 /// The longest URL that is read, in bytes.
 pub const MAX_URL_LENGTH: usize = 2048;
 
 /// The hosts and addresses that webhooks may go to. An empty list permits nothing.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowList {
     entries: Vec<HostEntry>,
+    /// Where it is written, for refusals.
+    setting: &'static str,
+}
+
+impl Default for AllowList {
+    fn default() -> Self {
+        Self { entries: Vec::new(), setting: SETTING }
+    }
 }
 
 impl AllowList {
@@ -53,10 +61,16 @@ impl AllowList {
         (list, errors)
     }
 
+    /// The same, of which refusals say that it is written here.
+    #[must_use]
+    pub fn of_setting(self, setting: &'static str) -> Self {
+        Self { setting, ..self }
+    }
+
     /// Whether a destination may be resolved at all for a manager in this namespace: a name needs a name entry, an IP
     /// address needs an IP entry.
     pub fn permits_host(&self, destination: &Destination, namespace: &str) -> Result<(), DestinationError> {
-        let port = destination.port();
+        let (port, setting) = (destination.port(), self.setting);
         match destination.host() {
             Host::Name(name)
                 if self.entries.iter().any(|entry| entry.permits_name(name, port, namespace)) =>
@@ -64,11 +78,13 @@ impl AllowList {
                 Ok(())
             }
             Host::Address(address) if self.contains(address, port) => Ok(()),
-            Host::Name(name) => {
-                Err(DestinationError::HostNotListed { host: name.to_owned(), entry: destination.entry() })
-            }
+            Host::Name(name) => Err(DestinationError::HostNotListed {
+                host: name.to_owned(),
+                entry: destination.entry(),
+                setting,
+            }),
             Host::Address(address) => {
-                Err(DestinationError::AddressNotListed { address, entry: destination.entry() })
+                Err(DestinationError::AddressNotListed { address, entry: destination.entry(), setting })
             }
         }
     }
@@ -83,16 +99,16 @@ impl AllowList {
         destination: &Destination,
         address: IpAddr,
     ) -> Result<(), DestinationError> {
-        let port = destination.port();
+        let (port, setting) = (destination.port(), self.setting);
         if self.contains(address, port) {
             return Ok(());
         }
         match (destination.host(), special(address)) {
             (Host::Address(_), _) => {
-                Err(DestinationError::AddressNotListed { address, entry: destination.entry() })
+                Err(DestinationError::AddressNotListed { address, entry: destination.entry(), setting })
             }
             (Host::Name(name), Some(special)) => {
-                Err(DestinationError::SpecialAddress { host: name.to_owned(), address, special })
+                Err(DestinationError::SpecialAddress { host: name.to_owned(), address, special, setting })
             }
             (Host::Name(_), None) => Ok(()),
         }
@@ -108,27 +124,31 @@ impl AllowList {
 pub enum DestinationError {
     /// No name entry covers the host at this port.
     #[error(
-        "the webhook host {host:?} is not on the list of permitted hosts; the entry {entry:?} in {SETTING} would permit it"
+        "the webhook host {host:?} is not on the list of permitted hosts; the entry {entry:?} in {setting} would permit it"
     )]
     HostNotListed {
         /// The host of the URL.
         host: String,
         /// The narrowest entry that would permit it.
         entry: String,
+        /// The list that does not permit it.
+        setting: &'static str,
     },
     /// The URL has an IP address for a host, or was resolved to another one, and no IP entry covers it.
     #[error(
-        "the webhook goes to the address {address}, and only an IP entry permits an IP address: the entry {entry:?} in {SETTING} would"
+        "the webhook goes to the address {address}, and only an IP entry permits an IP address: the entry {entry:?} in {setting} would"
     )]
     AddressNotListed {
         /// The address.
         address: IpAddr,
         /// The narrowest entry that would permit it.
         entry: String,
+        /// The list that does not permit it.
+        setting: &'static str,
     },
     /// The name is permitted, but it led to an address that no name may lead to.
     #[error(
-        "the webhook host {host:?} resolves to {address}, {special}, which no name may lead to; only the address itself in {SETTING} would permit it"
+        "the webhook host {host:?} resolves to {address}, {special}, which no name may lead to; only the address itself in {setting} would permit it"
     )]
     SpecialAddress {
         /// The host of the URL.
@@ -137,6 +157,8 @@ pub enum DestinationError {
         address: IpAddr,
         /// What is special about the address.
         special: Special,
+        /// The list that does not permit it.
+        setting: &'static str,
     },
 }
 

@@ -8,7 +8,7 @@ use coppice_destination::AllowList;
 use coppice_mutants::{Mutant, active};
 
 use crate::cluster::selection::contest;
-use crate::cluster::{ClusterManagerFacts, TenantLimits};
+use crate::cluster::{ClusterManagerFacts, TenantLimits, ValidClusterManager};
 use crate::facts::NamespaceFacts;
 use crate::settings::Refusal;
 use crate::valid_spec::{PolicyAction, ValidPolicy, ValidSpec};
@@ -38,16 +38,19 @@ impl<'a> NamespaceLimits<'a> {
         if active(Mutant::TenantLimitsIgnored) {
             return Self::None;
         }
-        let mut living = managers.clone().filter(|manager| !manager.terminating);
-        let has_none = |manager: ClusterManagerFacts<'_>| {
-            manager.spec.is_ok_and(|spec| !spec.enforces() || spec.limits.tenants.is_none())
+        // One that observes comes after all that enforce, and limits nothing.
+        let counts = |manager: &ClusterManagerFacts<'_>| {
+            !manager.terminating && manager.spec.map_or(true, ValidClusterManager::enforces)
         };
+        let managers = managers.filter(counts);
+        let mut living = managers.clone();
+        let has_none =
+            |manager: ClusterManagerFacts<'_>| manager.spec.is_ok_and(|spec| spec.limits.tenants.is_none());
         if living.all(has_none) {
             return Self::None;
         }
         match contest(managers, namespace).map(|contest| contest.winner) {
             Ok(winner) => winner
-                .filter(|winner| winner.spec.enforces())
                 .and_then(|winner| Some((winner.name, winner.spec.limits.tenants.as_ref()?)))
                 .map_or(Self::None, |(manager, limits)| Self::Of { manager, limits }),
             Err(unknown) => Self::unknown(&unknown.to_string()),

@@ -370,6 +370,14 @@ impl<'a> PlanBuilder<'a> {
             .or_else(|| limits.refusal(snapshot.namespace, spec))
     }
 
+    /// Whether it was refused, by limits that are not known at present.
+    fn may_still_be_refused(&self) -> bool {
+        let Observed { manager, limits, .. } = self.observed;
+        limits.why_unknown().is_some()
+            && manager.status.phase == Some(Phase::Refused)
+            && manager.status.observed_generation == Some(manager.generation)
+    }
+
     fn refused(mut self, refusal: &Refusal) -> Plan {
         self.withdraw_notice(&refusal.message);
         let before = self.observed.manager.status;

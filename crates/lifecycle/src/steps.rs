@@ -270,10 +270,13 @@ pub fn resume(
     circumstances: Circumstances<'_>,
 ) -> Resumed {
     let now = circumstances.time.now();
+    // Also where so much of it is asked for since it was given.
+    let long_enough =
+        |notice: Duration| steps.notice.as_ref().is_some_and(|given| later(given.given_at, notice) <= now);
     let notice_given = || {
-        notice.is_none()
-            || notice_has_run(steps, &intent.policy, &intent.uid, now)
-            || active(Mutant::NoticeSkipped)
+        notice.is_none_or(|notice| {
+            notice_has_run(steps, &intent.policy, &intent.uid, now) && long_enough(notice)
+        }) || active(Mutant::NoticeSkipped)
     };
     match evaluation.verdict {
         // A notice that has run by one clock may still run by the slower one.

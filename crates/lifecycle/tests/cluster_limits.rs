@@ -7,7 +7,7 @@ mod scene;
 use coppice_api::condition::{self, WITHIN_LIMITS};
 use coppice_api::managed_namespace::{Extension, Held, RecordHold, RecordLimits};
 use coppice_api::{ClusterNamespaceManagerSpec, NamespacePhase, Reason};
-use coppice_lifecycle::cluster::ValidClusterManager;
+use coppice_lifecycle::cluster::{RecordStep, ValidClusterManager};
 use coppice_lifecycle::facts::{AnnotationKeys, Annotations};
 use coppice_quantity::Duration;
 use jiff::Timestamp;
@@ -59,9 +59,8 @@ fn holds_that_follow_each_other_count_as_one_until_the_limit() {
     hold(&mut scene, Some(9 * HOUR));
     assert_eq!(scene.says(1000), "Held: held by ann until 2026-03-01T13:16:40Z");
     assert_eq!(scene.status().held, Some(held(1000, 9 * HOUR)));
-    let said = "spec.hold asks for 2026-03-01T21:00:00Z, and counts until 2026-03-01T13:16:40Z: maxHold is 1h from \
-                2026-03-01T12:16:40Z on, when the first hold began, until there was none for 24h (spec.limits of \
-                ClusterNamespaceManager ci)";
+    let said = "spec.hold asks for 2026-03-01T21:00:00Z, and counts until 2026-03-01T13:16:40Z: at most 1h after the \
+                first hold, of 2026-03-01T12:16:40Z (maxHold) (spec.limits of ClusterNamespaceManager ci)";
     let exceeded = ("False".to_owned(), "LimitExceeded".to_owned(), said.to_owned());
     assert_eq!(within(&scene), Some(exceeded));
     assert_eq!(scene.events, [Reason::LimitExceeded]);
@@ -128,7 +127,33 @@ fn no_hold_counts_where_none_is_permitted() {
     hold(&mut scene, Some(9 * HOUR));
     scene.settled(50);
     assert_eq!(scene.says(101), "delete");
-    assert!(within(&scene).unwrap().2.contains("maxHold is 0s"), "{:?}", within(&scene));
+    assert!(within(&scene).unwrap().2.contains("no hold counts (maxHold)"), "{:?}", within(&scene));
+    // Not even for the rest of the second in which it is set, so that it withdraws no notice.
+    let mut scene = self::scene("100s", "{maxHold: 0s}");
+    scene.settled(50);
+    assert_eq!(scene.reason(60), "TtlRunning");
+    hold(&mut scene, Some(9 * HOUR));
+    let now = at(60) + jiff::SignedDuration::from_millis(200);
+    let RecordStep::WriteStatus(status) = scene.plan(now).step else { panic!("it says nothing of the hold") };
+    assert_eq!(status.next.unwrap().reason, "TtlRunning");
+}
+
+#[test]
+fn a_day_without_a_hold_does_not_count_while_a_long_notice_runs() {
+    let mut scene = Scene::new(
+        "{mode: Enforce, selector: {names: ['ci-*']}, settle: 10s, ttl: {after: 100s}, limits: {maxHold: 1h}, policies: \
+         [{name: end, when: {phase: {in: [Stale]}}, then: {delete: {notice: 2d}}}]}",
+    );
+    let day = 24 * HOUR;
+    hold(&mut scene, Some(9 * day));
+    assert_eq!(scene.reason(1000), "Held");
+    hold(&mut scene, None);
+    assert_eq!(scene.reason(1060), "NoticeRunning");
+    // More than a day later: it is no first hold, and keeps the namespace no more.
+    hold(&mut scene, Some(9 * day));
+    assert_eq!(scene.reason(1060 + day + 1), "NoticeRunning");
+    assert_eq!(scene.reason(1060 + 2 * day - 1), "NoticeRunning");
+    assert_eq!(scene.reason(1060 + 2 * day), "delete");
 }
 
 #[test]
@@ -137,15 +162,15 @@ fn annotations_and_extensions_count_up_to_the_longest_ttl() {
     scene.namespace.annotations = annotations(Some("30d"));
     scene.settled(10);
     assert_eq!(scene.status().expires_at, Some(at(HOUR + 1)));
-    let said =
-        "its annotation asks for a ttl of 30d, and maxTTL is 1h (spec.limits of ClusterNamespaceManager ci)";
+    let said = "its annotation asks for a ttl of 30d, and at most 1h counts (maxTTL) (spec.limits of ClusterNamespaceManager ci)";
     assert_eq!(within(&scene).unwrap().2, said);
     scene.spec.extend_until = Some(Extension { at: at(9 * HOUR), by: None });
     scene.settled(20);
     assert_eq!(scene.status().expires_at, Some(at(HOUR + 1)));
     assert!(
         within(&scene).unwrap().2.contains(
-            "; spec.extendUntil asks for 2026-03-01T21:00:00Z, and counts until 2026-03-01T13:00:01Z: maxTTL is 1h ("
+            "; spec.extendUntil asks for 2026-03-01T21:00:00Z, and counts until 2026-03-01T13:00:01Z: at most 1h after its \
+             creation (maxTTL) ("
         ),
         "{:?}",
         within(&scene)
@@ -158,13 +183,17 @@ fn annotations_and_extensions_count_up_to_the_longest_ttl() {
         ("100s", None, Some(HOUR), HOUR),
         ("2h", None, None, 2 * HOUR + 1),
         ("2h", None, Some(9 * HOUR), 2 * HOUR + 1),
-        ("2h", Some("9h"), None, HOUR + 1),
+        // Nobody shortens it by asking for more.
+        ("2h", Some("9h"), None, 2 * HOUR + 1),
+        ("2h", None, Some(HOUR + 1800), 2 * HOUR + 1),
     ] {
         let mut scene = self::scene(ttl, "{maxTTL: 1h}");
         scene.namespace.annotations = annotations(annotation);
         scene.spec.extend_until = extended.map(|seconds| Extension { at: at(seconds), by: None });
         scene.settled(10);
         assert_eq!(scene.status().expires_at, Some(at(expires)), "{ttl} {annotation:?} {extended:?}");
+        let cut = annotation == Some("9h") || extended == Some(9 * HOUR);
+        assert_eq!(within(&scene).unwrap().0 == "False", cut, "{ttl} {annotation:?} {extended:?}");
     }
 }
 

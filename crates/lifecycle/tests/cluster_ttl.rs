@@ -199,13 +199,16 @@ fn a_shorter_ttl_that_is_taken_back_before_it_has_settled_changes_nothing() {
     assert_eq!(scene.events, [Reason::DeletionAnnounced, Reason::PolicyFired]);
 }
 
+/// What happens to a scene, in words.
+type Change<'a> = (&'a str, &'a dyn Fn(&mut Scene));
+
 #[test]
 fn a_shorter_ttl_is_forgotten_with_the_spec_under_which_it_was_seen() {
     let other = "{mode: Enforce, priority: 9, selector: {names: ['*']}, settle: 10s, ttl: {after: 1000s, fromAnnotation: \
                  example.org/ttl}, policies: [{name: end, when: {phase: {in: [Stale]}}, then: {delete: {notice: 50s}}}]}";
     let written =
         |ttl: &str| format!("{{mode: Enforce, selector: {{names: ['ci-*']}}, settle: 10s, ttl: {ttl}}}");
-    let changes: [(&str, &dyn Fn(&mut Scene)); 4] = [
+    let changes: [Change<'_>; 4] = [
         ("another manager governs it for a moment", &|scene| {
             scene.managers.push(("other".to_owned(), serde_yaml::from_str(other).unwrap()));
             scene.settled(304);

@@ -211,6 +211,30 @@ async fn a_host_that_is_not_listed_is_not_resolved() {
 }
 
 #[tokio::test]
+async fn every_list_has_to_permit_host_and_address() {
+    let (address, received) = receiver().await;
+    let url = format!("http://localhost:{}/", address.port());
+    let open = ["localhost", "127.0.0.0/8", "::1"];
+    for (second, refused) in [
+        (&["other"][..], "is not on the list"),
+        (
+            &["localhost"],
+            "which no name may lead to; only the address itself in spec.limits.webhookHosts would",
+        ),
+    ] {
+        let mut both = request(&url, &open);
+        let second = request(&url, second).allow.remove(0).of_setting("spec.limits.webhookHosts");
+        both.allow.push(second);
+        let error = webhook_client().send(both).await.unwrap_err();
+        assert!(error.to_string().contains(refused), "{error}");
+    }
+    assert!(received.lock().unwrap().is_empty());
+    let mut both = request(&url, &open);
+    both.allow.push(both.allow[0].clone());
+    assert!(webhook_client().send(both).await.is_ok());
+}
+
+#[tokio::test]
 async fn the_connection_goes_to_the_address_that_was_checked() {
     let (address, received) = receiver().await;
     let leads = FixedResolver::to(&[address]);

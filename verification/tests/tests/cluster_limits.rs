@@ -96,7 +96,7 @@ fn holds_and_extensions_count_up_to_the_limits() -> Test {
             (!events.is_empty()).then_some(events)
         };
         let events = test_cluster.until("the Event about it", events).await?;
-        ensure!(events[0].contains("maxHold is 10m from "), "{events:?}");
+        ensure!(events[0].contains(": at most 10m after the first hold, of "), "{events:?}");
         let (code, said, error) = coppice(test_cluster, ADMIN, &["hold", "bounds-a", "--for", "5h"]).await?;
         let note = "only: its ClusterNamespaceManager permits 10m";
         ensure!(code == 0 && (said + &error).contains(note), "{error}");

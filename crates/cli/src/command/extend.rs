@@ -3,6 +3,7 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
+use coppice_lifecycle::cluster::extension_end;
 use coppice_lifecycle::condition::evaluate;
 use coppice_lifecycle::facts::{Fact, NamespaceSnapshot, ObjectSlice};
 use coppice_lifecycle::{PolicyCondition, ValidPolicy};
@@ -139,7 +140,8 @@ fn expiry(namespace: &str, record: Option<&NamespaceRecord>) -> Result<Option<Ti
     }
     let extended = record.spec.as_ref().ok().and_then(|spec| spec.extend_until.as_ref());
     // The record may not have been read yet since the last extension.
-    Ok(status.expires_at.max(extended.map(|extension| extension.at)))
+    let extended = extended.map(|extension| extension_end(status.limits.as_ref(), extension));
+    Ok(status.expires_at.max(extended))
 }
 
 /// When the next ttl of a manager ends.

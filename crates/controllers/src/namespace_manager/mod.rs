@@ -28,6 +28,7 @@ use coppice_runtime::store::Freshness;
 use coppice_runtime::watches::{Subscription, Watches};
 use tokio::time::Instant;
 
+use crate::annotations;
 use crate::context::{ControllerContext, ManagerKey};
 use crate::status_writer::Applied;
 
@@ -128,6 +129,7 @@ impl Controller for NamespaceManagers {
             && synced(shared.namespaces.freshness())
             && synced(shared.configs.freshness())
             && synced(shared.cluster_managers.freshness())
+            && annotations::synced(shared)
             && answered(shared.pods.freshness())
             && answered(shared.jobs.freshness())
     }

@@ -124,13 +124,14 @@ pub(super) async fn fresh(
     // All at once: a list of pods can take the API server a tenth of a second, and each answer is held against what was
     // decided by itself.
     let expected = shared.managers.get(&key.namespace, &key.name).is_some_and(|m| needs_pods(&m));
+    let exist = !shared.cluster_managers.is_empty();
     // An annotation that a cluster manager names since is not known, as in the cache.
     let keys = shared.namespaces.current_context();
     let (manager, namespace, listed, cluster_managers) = futures::future::join4(
         read::get::<Managers>(client, &key.namespace, &key.name),
         read::get_with::<Namespaces>(client, "", &key.namespace, &keys),
         async { if expected { Some(lists().await) } else { None } },
-        async { if limited(shared) { Some(read::list::<ClusterManagers>(client, "").await) } else { None } },
+        async { if exist { Some(read::list::<ClusterManagers>(client, "").await) } else { None } },
     )
     .await;
     let Some(manager) = manager?.map(Arc::new) else { return Ok(None) };
@@ -141,6 +142,7 @@ pub(super) async fn fresh(
             Ok(listed) => *known = listed.into_iter().map(Arc::new).collect(),
             Err(error) => {
                 let why = format!("clusternamespacemanagers could not be read again: {error}");
+                observation.read_error = Some(why.clone());
                 observation.cluster_managers = Err((Reason::LimitsUnknown, why));
             }
         }
@@ -158,12 +160,6 @@ pub(super) async fn fresh(
     observation.at = shared.time();
     observation.started = started;
     Ok(Some(observation))
-}
-
-/// Whether a cluster manager limits managers, or may do so.
-fn limited(shared: &ControllerContext) -> bool {
-    let managers = shared.cluster_managers.list("");
-    managers.iter().any(|manager| manager.spec.as_ref().map_or(true, |spec| spec.limits.tenants.is_some()))
 }
 
 /// How many managers of its namespace come before this one: no more are counted than matter.

@@ -7,7 +7,7 @@ use coppice_quantity::Duration;
 use jiff::Timestamp;
 
 use super::approval::newly_due;
-use super::limits::{held, hold_end};
+use super::limits::{extension_end, held, hold_end, remembered};
 use super::phase::{RunningTtl, phase};
 use super::plan::has_fired;
 use super::recreated::Recreated;
@@ -162,7 +162,8 @@ fn count_governed(
     let spec = record.and_then(|record| record.spec.ok());
     let limits = manager.spec.limits.of_record(namespace.created);
     let hold = spec.and_then(|spec| spec.hold.as_ref());
-    let so_far = held(record.and_then(|record| record.status.held.as_ref()), hold, now);
+    let so_far = remembered(record.and_then(|record| record.status.held.as_ref()), manager.spec, now);
+    let so_far = held(so_far, hold, now);
     let hold_end = hold.map(|hold| hold_end(limits.as_ref(), so_far.as_ref(), hold)).filter(|end| now < *end);
     if settings.protection(namespace).is_some() {
         return None;
@@ -171,8 +172,7 @@ fn count_governed(
         return hold_end;
     }
     let extension = spec.and_then(|spec| spec.extend_until.as_ref());
-    let latest = limits.and_then(|limits| limits.latest_end);
-    let extended = extension.map(|extension| latest.map_or(extension.at, |latest| extension.at.min(latest)));
+    let extended = extension.map(|extension| extension_end(limits.as_ref(), extension));
     // What another manager, or another spec, has recorded of its health says nothing.
     let status =
         record.map(|record| record.status).filter(|_| recorded.is_some_and(|known| manager.is(known)));

@@ -1,18 +1,22 @@
 //! How far the users of a namespace may go, by its annotations, its record and the managers in it.
 
 use coppice_api::limits::Limits;
-use coppice_api::managed_namespace::{Held, RecordHold, RecordLimits};
+use coppice_api::managed_namespace::{Extension, Held, RecordHold, RecordLimits};
 use coppice_api::steps::Action;
 use coppice_destination::{AllowList, HostEntryError};
 use coppice_mutants::{Mutant, active};
 use coppice_quantity::Duration;
 use jiff::Timestamp;
 
+use super::ValidClusterManager;
 use super::phase::ttl_end;
 use crate::condition::{later, whole_second_after};
 
-/// After so long without a hold, the next one is the first again.
-const FORGOTTEN: Duration = Duration::from_secs(24 * 3600);
+/// After so long without a hold, and the longest notice besides, the next one is the first again.
+const UNHELD: Duration = Duration::from_secs(24 * 3600);
+
+/// Where the hosts are written, for refusals.
+const HOSTS: &str = "spec.limits.webhookHosts of that ClusterNamespaceManager";
 
 /// The limits of a cluster manager, checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,7 +49,7 @@ impl TryFrom<Limits> for ValidLimits {
             return Err(InvalidLimits::ZeroTtl);
         }
         let hosts = webhook_hosts.map(|entries| match AllowList::parse(&entries) {
-            (hosts, errors) if errors.is_empty() => Ok(hosts),
+            (hosts, errors) if errors.is_empty() => Ok(hosts.of_setting(HOSTS)),
             (_, mut errors) => Err(InvalidLimits::Hosts(errors.swap_remove(0))),
         });
         let tenants = TenantLimits {
@@ -78,10 +82,8 @@ impl ValidLimits {
     }
 }
 
-/// For how long a namespace has been held, given what is recorded of that already: by holds between which there were not 24
-/// hours. None if it has not been.
+/// For how long a namespace has been held, given what is recorded of that already. None if it has not been.
 pub fn held(known: Option<&Held>, hold: Option<&RecordHold>, now: Timestamp) -> Option<Held> {
-    let known = known.filter(|held| now < forgotten_at(held));
     let now_or_soon = whole_second_after(now);
     match hold.filter(|hold| now < hold.until) {
         Some(hold) => Some(Held { since: known.map_or(now_or_soon, |held| held.since), until: hold.until }),
@@ -93,11 +95,30 @@ pub fn held(known: Option<&Held>, hold: Option<&RecordHold>, now: Timestamp) -> 
 /// When a hold ends, as far as it counts for a namespace that has been held for so long.
 pub fn hold_end(limits: Option<&RecordLimits>, known: Option<&Held>, hold: &RecordHold) -> Timestamp {
     let max = limits.and_then(|limits| limits.max_hold);
-    let max = max.map(|max| if active(Mutant::HoldLimitedAtOnce) { Duration::ZERO } else { max });
+    if max.is_some_and(Duration::is_zero) || max.is_some() && active(Mutant::HoldLimitedAtOnce) {
+        return Timestamp::MIN;
+    }
     max.zip(known).map_or(hold.until, |(max, known)| hold.until.min(later(known.since, max)))
 }
 
-/// When what is recorded of a hold is forgotten.
-pub(super) fn forgotten_at(held: &Held) -> Timestamp {
-    later(held.until, FORGOTTEN)
+/// When an extension ends, as far as it counts.
+pub fn extension_end(limits: Option<&RecordLimits>, extension: &Extension) -> Timestamp {
+    let latest = limits.and_then(|limits| limits.latest_end);
+    latest.map_or(extension.at, |latest| extension.at.min(latest))
+}
+
+/// What is recorded of holds, if it is not forgotten: between two of them there were not 24 hours, and the longest notice of the
+/// manager besides, which every hold begins again.
+pub(super) fn remembered<'a>(
+    held: Option<&'a Held>,
+    manager: &ValidClusterManager,
+    now: Timestamp,
+) -> Option<&'a Held> {
+    held.filter(|held| now < forgotten_at(held, manager))
+}
+
+/// When what is recorded of holds is forgotten.
+pub(super) fn forgotten_at(held: &Held, manager: &ValidClusterManager) -> Timestamp {
+    let longest = manager.policies().iter().map(|policy| policy.action.notice()).max();
+    later(later(held.until, UNHELD), longest.unwrap_or(Duration::ZERO))
 }

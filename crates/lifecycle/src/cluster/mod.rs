@@ -15,7 +15,7 @@ mod valid_health;
 mod valid_manager;
 mod valid_selector;
 
-pub use limits::{InvalidLimits, TenantLimits, ValidLimits, held, hold_end};
+pub use limits::{InvalidLimits, TenantLimits, ValidLimits, extension_end, held, hold_end};
 pub use plan::{ClusterObserved, HealthFacts, RecordFacts, RecordPlan, RecordStep, plan};
 pub use selection::ClusterManagerFacts;
 pub use ttl::{Ttl, TtlSource, ValidTtl, ttl_of};

@@ -118,7 +118,8 @@ impl Ttl {
         let key = written.from_annotation.as_ref()?;
         let (status, reason, message) = match self.source.as_ref()? {
             TtlSource::Annotation => {
-                let message = format!("the ttl is {}, by annotation {key} of the namespace", self.after);
+                let cut = self.asked.map_or_else(String::new, |asked| format!(" ({asked}, cut by maxTTL)"));
+                let message = format!("the ttl is {}, by annotation {key} of the namespace{cut}", self.after);
                 ("True", Reason::TtlByAnnotation, message)
             }
             TtlSource::Manager => {

@@ -206,7 +206,9 @@ impl TryFrom<ClusterNamespaceManagerSpec> for ValidClusterManager {
         if settle.is_zero() {
             return Err(InvalidClusterManager::ZeroSettle);
         }
-        let limits = limits.map(ValidLimits::try_from).transpose()?.unwrap_or_default();
+        let mut limits = limits.map(ValidLimits::try_from).transpose()?.unwrap_or_default();
+        // Nobody's namespace ends earlier because they ask for more.
+        limits.max_ttl = limits.max_ttl.map(|max| ttl.as_ref().map_or(max, |ttl| max.max(ttl.after)));
         let ttl = ttl.map(|ttl| valid_ttl(ttl, limits.max_ttl)).transpose()?;
         let health = health.map(ValidHealth::try_from).transpose()?;
         let mut valid: Vec<ValidClusterPolicy> = Vec::with_capacity(policies.len());

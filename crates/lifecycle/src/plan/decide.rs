@@ -35,6 +35,9 @@ pub(super) fn decide(
     if let Some(refusal) = builder.refusal(spec, snapshot) {
         return builder.refused(&refusal);
     }
+    if builder.may_still_be_refused() {
+        return builder.unchanged();
+    }
     if let Some(plan) = builder.dormant(spec) {
         return plan;
     }
@@ -121,7 +124,9 @@ fn wait_for_conditions(
         );
     }
     // By the slower of two clocks, a date that has come may seem to be far off again.
-    if nearest.is_none() && builder.time.uncertainty().is_none() {
+    // While limits are not known, it may be them that announce it.
+    let known = builder.time.uncertainty().is_none() && builder.circumstances().unknown_limits.is_none();
+    if nearest.is_none() && known {
         builder.withdraw_notice("its policy is not due any more");
     }
     let next = next_step(spec, evaluations);

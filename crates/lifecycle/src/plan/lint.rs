@@ -8,6 +8,7 @@ use coppice_api::manager::{Action, Intent, Notice};
 use coppice_quantity::time::ServerTime;
 
 use super::{Observed, Plan, Step};
+use crate::condition::later;
 use crate::governor;
 use crate::valid_spec::PolicyAction;
 
@@ -142,11 +143,11 @@ impl Linter<'_> {
         if forbidden {
             findings.push(Finding::Forbidden);
         }
-        let announced =
-            spec.policies().iter().any(|p| p.name == intent.policy && p.action.notice().is_some());
+        let needed = spec.policies().iter().find(|p| p.name == intent.policy).and_then(|p| p.action.notice());
         let notice = manager.status.steps.notice.as_ref();
         let run = |n: &Notice| n.policy == intent.policy && n.uid == intent.uid && n.not_before <= now;
-        if announced && !notice.is_some_and(run) {
+        let long_enough = |n: &Notice| needed.is_none_or(|needed| later(n.given_at, needed) <= now);
+        if needed.is_some() && !notice.is_some_and(|n| run(n) && long_enough(n)) {
             findings.push(Finding::BeforeNotice);
         }
         findings

@@ -71,7 +71,7 @@ impl PlanBuilder<'_> {
         self.status.phase = Some(phase);
         self.status.next = Some(next);
         let accepted = self.accepted();
-        let ready = accepted.clone().or_else(|| self.ready());
+        let ready = accepted.clone().filter(|accepted| accepted.status != "True").or_else(|| self.ready());
         let states = [accepted.or_else(|| self.limited()), self.fired(), ready];
         for ((type_, status, reason, message), state) in WATCHING.into_iter().zip(states) {
             let state = state.unwrap_or_else(|| ConditionState {
@@ -93,11 +93,18 @@ impl PlanBuilder<'_> {
             return Some(state("False", next.reason.clone(), next.message.clone()));
         };
         let Some(snapshot) = &self.observed.snapshot else { return self.facts_unknown() };
-        if let Some((reason, message)) = self.observed.limits.why_unknown() {
-            return Some(state("Unknown", reason.to_string(), message.clone()));
+        if let Some(refusal) = self.refusal(spec, snapshot) {
+            return Some(state("False", refusal.reason.to_string(), refusal.message));
         }
-        let refusal = self.refusal(spec, snapshot)?;
-        Some(state("False", refusal.reason.to_string(), refusal.message))
+        let (reason, message) = self.observed.limits.why_unknown()?;
+        // What was accepted stays so for the seconds in which the limits are not known: what is due waits, and says so.
+        let generation = Some(self.observed.manager.generation);
+        let mut known = self.observed.manager.status.conditions.iter();
+        let known = known.find(|known| known.type_ == ACCEPTED && known.observed_generation == generation);
+        Some(match known.filter(|known| known.status == "True") {
+            Some(known) => state("True", known.reason.clone(), known.message.clone()),
+            None => state("Unknown", reason.to_string(), message.clone()),
+        })
     }
 
     /// What the limits of the cluster manager change about a spec that is accepted, if anything.

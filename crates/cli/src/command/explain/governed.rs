@@ -9,7 +9,7 @@ use coppice_api::{ManagedNamespaceStatus, Reason, ScaledWorkload};
 use coppice_lifecycle::cluster::ClusterAction;
 use coppice_lifecycle::cluster::selection::{Candidate, Criterion, Selection, selects};
 use coppice_lifecycle::cluster::{
-    ClusterCondition, TtlSource, ValidClusterManager, ValidClusterPolicy, hold_end, ttl_of,
+    ClusterCondition, TtlSource, ValidClusterManager, ValidClusterPolicy, extension_end, hold_end, ttl_of,
 };
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::governor;
@@ -52,6 +52,9 @@ pub(super) struct NamespaceExplanation {
     pub(super) hold: Option<RecordHold>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) extend_until: Option<Extension>,
+    /// Until when it is extended, as far as that counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) extended_until: Option<Timestamp>,
     /// When the hold ends, as far as it counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hold_ends: Option<Timestamp>,
@@ -179,6 +182,9 @@ pub(super) fn explain(
         contest_unknown,
         hold: hold.cloned(),
         hold_ends: hold.map(ends),
+        extended_until: spec
+            .and_then(|spec| spec.extend_until.as_ref())
+            .map(|extension| extension_end(status.and_then(|status| status.limits.as_ref()), extension)),
         limit_exceeded: status.and_then(limit_exceeded),
         extend_until: spec.and_then(|spec| spec.extend_until.clone()),
         stops: Vec::new(),

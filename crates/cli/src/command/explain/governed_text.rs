@@ -73,8 +73,8 @@ fn head(one: &NamespaceExplanation, at: Timestamp, to: &mut Screen<'_>) -> Resul
     if let (Some(hold), Some(ends)) = (&one.hold, one.hold_ends) {
         writeln!(to, "  Held:       until {}{}", when(ends), by(hold.by.as_ref()))?;
     }
-    if let Some(extension) = &one.extend_until {
-        writeln!(to, "  Extended:   until {}{}", when(extension.at), by(extension.by.as_ref()))?;
+    if let (Some(extension), Some(until)) = (&one.extend_until, one.extended_until) {
+        writeln!(to, "  Extended:   until {}{}", when(until), by(extension.by.as_ref()))?;
     }
     if let Some(exceeded) = &one.limit_exceeded {
         writeln!(to, "  Limits:     {exceeded}")?;
@@ -104,7 +104,7 @@ fn by(by: Option<&String>) -> String {
 
 /// What an expiry comes from.
 fn made_of(one: &NamespaceExplanation, expires: Timestamp) -> String {
-    if one.extend_until.as_ref().is_some_and(|extension| extension.at == expires) {
+    if one.extended_until == Some(expires) {
         return ": by the extension".to_owned();
     }
     let Some(ttl) = one.governing.as_ref().and_then(|governing| governing.ttl) else { return String::new() };

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use coppice_api::NamespacePhase;
 use coppice_api::managed_namespace::RecordHold;
-use coppice_lifecycle::cluster::hold_end;
+use coppice_lifecycle::cluster::{extension_end, hold_end};
 
 use crate::Io;
 use crate::args::{Format, OutputArgs};
@@ -37,8 +37,13 @@ pub(super) fn table(records: &[NamespaceRecord], output: OutputArgs, io: &mut Io
             let ends = |h: &RecordHold| hold_end(status.limits.as_ref(), status.held.as_ref(), h);
             let hold = hold.map(|h| format!("{}{}", print::instant_from(ends(h), io.now), by(h.by.as_ref())));
             let extension = spec.and_then(|s| s.extend_until.as_ref());
-            let extension =
-                extension.map(|e| format!("{}{}", print::instant_from(e.at, io.now), by(e.by.as_ref())));
+            let extension = extension.map(|e| {
+                format!(
+                    "{}{}",
+                    print::instant_from(extension_end(status.limits.as_ref(), e), io.now),
+                    by(e.by.as_ref())
+                )
+            });
             cells.extend([
                 status.manager.as_ref().map_or("-", |manager| manager.name.as_str()).into(),
                 hold.unwrap_or_else(|| "-".to_owned()).into(),

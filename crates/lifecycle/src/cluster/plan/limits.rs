@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::{Builder, Governed};
 use crate::cluster::Ttl;
-use crate::cluster::limits::{forgotten_at, held, hold_end};
+use crate::cluster::limits::{extension_end, forgotten_at, held, hold_end, remembered};
 use crate::cluster::selection::Candidate;
 use crate::facts::NamespaceFacts;
 
@@ -16,8 +16,9 @@ impl Builder<'_> {
         self.status.limits = manager.spec.limits.of_record(namespace.created);
         let Some(limits) = self.status.limits else { return self.no_limits() };
         let hold = self.record.spec.ok().and_then(|spec| spec.hold.as_ref());
-        self.status.held = limits.max_hold.and_then(|_| held(self.status.held.as_ref(), hold, self.now));
-        self.check_no_later_than(self.status.held.map(|held| forgotten_at(&held)));
+        let so_far = remembered(self.status.held.as_ref(), manager.spec, self.now);
+        self.status.held = limits.max_hold.and_then(|_| held(so_far, hold, self.now));
+        self.check_no_later_than(self.status.held.map(|held| forgotten_at(&held, manager.spec)));
     }
 
     /// When the hold ends, as far as it counts.
@@ -28,9 +29,8 @@ impl Builder<'_> {
 
     /// Until when the ttl is extended, as far as that counts.
     pub(super) fn extended(&self) -> Option<Timestamp> {
-        let at = self.record.spec.ok()?.extend_until.as_ref()?.at;
-        let latest = self.status.limits.and_then(|limits| limits.latest_end);
-        Some(latest.map_or(at, |latest| at.min(latest)))
+        let extension = self.record.spec.ok()?.extend_until.as_ref()?;
+        Some(extension_end(self.status.limits.as_ref(), extension))
     }
 
     /// Writes down whether what the users of the namespace ask for counts as they ask for it, if that is limited.
@@ -67,23 +67,28 @@ impl Builder<'_> {
         let limits = &manager.spec.limits;
         let mut exceeded = Vec::new();
         if let Some((max, asked)) = limits.max_ttl.zip(ttl.and_then(|ttl| ttl.asked)) {
-            exceeded.push(format!("its annotation asks for a ttl of {asked}, and maxTTL is {max}"));
+            exceeded
+                .push(format!("its annotation asks for a ttl of {asked}, and at most {max} counts (maxTTL)"));
         }
         let extension = spec.extend_until.as_ref().map(|extension| extension.at);
         let cut = extension.zip(self.extended()).filter(|(asked, counts)| counts < asked);
         if let Some((max, (asked, counts))) = limits.max_ttl.zip(cut) {
             exceeded.push(format!(
-                "spec.extendUntil asks for {asked:.0}, and counts until {counts:.0}: maxTTL is {max}"
+                "spec.extendUntil asks for {asked:.0}, and counts until {counts:.0}: at most {max} after its creation (maxTTL)"
             ));
         }
         let hold = spec.hold.as_ref().map(|hold| hold.until).filter(|until| now < until);
         let cut = hold.zip(self.hold_end()).filter(|(asked, counts)| counts < asked);
         if let (Some(max), Some(held), Some((asked, counts))) = (limits.max_hold, self.status.held, cut) {
-            exceeded.push(format!(
-                "spec.hold asks for {asked:.0}, and counts until {counts:.0}: maxHold is {max} from {:.0} on, when the first \
-                 hold began, until there was none for 24h",
-                held.since
-            ));
+            exceeded.push(if max.is_zero() {
+                format!("spec.hold asks for {asked:.0}, and no hold counts (maxHold)")
+            } else {
+                let since = held.since;
+                format!(
+                    "spec.hold asks for {asked:.0}, and counts until {counts:.0}: at most {max} after the first hold, of \
+                     {since:.0} (maxHold)"
+                )
+            });
         }
         exceeded
     }
