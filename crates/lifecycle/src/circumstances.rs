@@ -41,15 +41,13 @@ impl Circumstances<'_> {
 
     /// Why this action may not be taken at present, if so.
     pub fn block(&self, action: Action) -> Option<Denied> {
-        let unknown = self.unknown_limits.cloned().map(Denied::until_changed);
-        unknown
-            .or_else(|| if action.is_destructive() { self.destructive_block() } else { self.total_block() })
+        if action.is_destructive() { self.destructive_block() } else { self.total_block() }
     }
 
     /// What stops every destructive step at present.
     fn destructive_block(&self) -> Option<Denied> {
-        let unknown = self.unreliable_facts().or_else(|| self.settings_missing()).map(Denied::until_changed);
-        unknown.or_else(|| {
+        let unknown = self.unreliable_facts().or_else(|| self.settings_missing());
+        unknown.or_else(|| self.unknown_limits.cloned()).map(Denied::until_changed).or_else(|| {
             let governor = &self.settings.config.governor;
             governor::allow(governor, self.budget, self.managed, self.time.now()).err()
         })
@@ -59,7 +57,7 @@ impl Circumstances<'_> {
     /// refuse.
     fn total_block(&self) -> Option<Denied> {
         let why = self.settings_missing().or_else(|| self.time.uncertainty().map(clock_skew));
-        why.map(Denied::until_changed)
+        why.or_else(|| self.unknown_limits.cloned()).map(Denied::until_changed)
     }
 
     /// Whether there are no settings: then nothing is allowed.

@@ -96,6 +96,12 @@ impl<'a> NamespaceLimits<'a> {
         spec.policies().iter().find_map(|policy| refuse(manager, limits, policy, &namespace.name))
     }
 
+    /// Whether a manager is followed as it would be without limits.
+    pub fn change_nothing(&self, namespace: &NamespaceFacts, spec: &ValidSpec) -> bool {
+        let same_spec = matches!(self.apply(spec), Cow::Borrowed(_));
+        self.why_unknown().is_none() && same_spec && self.refusal(namespace, spec).is_none()
+    }
+
     /// Where webhooks may go, besides what the settings say of it; none if anywhere.
     pub fn hosts(&self) -> Option<&'a AllowList> {
         match self {

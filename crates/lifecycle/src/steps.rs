@@ -188,6 +188,11 @@ pub fn fire(
     {
         return Err(denied);
     }
+    if let (Action::Delete, false, Some(unknown)) = (action, announced, circumstances.unknown_limits) {
+        // They may ask for more notice: none is given now, and none of another policy withdrawn.
+        let why = circumstances.unreliable_facts().unwrap_or_else(|| unknown.clone());
+        return Err(Denied::until_changed(why));
+    }
     // A notice that was given keeps its date, even if the policy no longer asks for a notice.
     let notice = notice.filter(|notice| announced || !notice.is_zero());
     if let Some(notice) = notice.filter(|_| !active(Mutant::NoticeSkipped)) {

@@ -210,3 +210,20 @@ fn limits_that_are_not_known_for_a_moment_change_nothing() {
     assert_eq!(scene.event_reasons(), []);
     assert_eq!(scene.status, status);
 }
+
+#[test]
+fn no_deletion_is_announced_while_limits_are_not_known() {
+    let mut scene = limited("{delete: {notice: 1m}}", "{minNotice: 30m}");
+    let known = std::mem::replace(&mut scene.cluster_managers, unknown());
+    assert_eq!(scene.settle(3550).step, None);
+    assert_eq!(scene.event_reasons(), []);
+    assert_eq!((scene.next_reason(), &scene.status.steps.notice), ("LimitsUnknown", &None));
+    scene.cluster_managers = known;
+    assert_eq!(scene.settle(3600).step, None);
+    assert_eq!(scene.event_reasons(), [Reason::DeletionAnnounced]);
+    let not_before = scene.status.steps.notice.as_ref().unwrap().not_before;
+    assert!(
+        not_before >= at(3600 + 1800),
+        "{not_before}: the notice that is asked for, from when it was given"
+    );
+}

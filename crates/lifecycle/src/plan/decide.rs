@@ -106,7 +106,14 @@ fn wait_for_conditions(
     if let Some((policy, notice, due)) =
         nearest.filter(|_| builder.circumstances().unreliable_facts().is_none())
     {
-        let announced = builder.status.steps.notice.is_some();
+        let given = builder.status.steps.notice.as_ref();
+        if let Some(why) = builder.circumstances().unknown_limits.cloned()
+            && given.is_none_or(|notice| notice.policy != policy.name)
+        {
+            // They may ask for more notice, so the date would be too early.
+            return builder.pending((Action::Delete, &policy.name, Some(due)), why, None);
+        }
+        let announced = given.is_some();
         let other = builder.observed.other.as_ref().filter(|_| !announced);
         if let Some(Denied { reason, message, retry_at }) =
             other.and_then(|other| other.before(steps::earliest(due, notice, builder.now), builder.now))

@@ -11,7 +11,6 @@ use super::{MAX_MANAGERS, Observed};
 use crate::condition::evaluate_raw;
 use crate::digest::Comparison;
 use crate::facts::NamespaceSnapshot;
-use crate::limits::NamespaceLimits;
 use crate::valid_spec::{PolicyAction, ValidPolicy, ValidSpec};
 use coppice_quantity::time::ServerTime;
 
@@ -47,7 +46,7 @@ pub fn steady(observed: &Observed<'_>, now: ServerTime) -> Option<Steady> {
         && spec.policies().iter().all(is_cheap_to_allow)
         && observed.before < MAX_MANAGERS
         && observed.settings.refusal(snapshot.namespace, spec).is_none()
-        && matches!(observed.limits, NamespaceLimits::None);
+        && observed.limits.change_nothing(snapshot.namespace, spec);
     if !watches || status.policies.len() != spec.policies().len() {
         return None;
     }
