@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use coppice_api::DeletedNamespaceSpec;
 use coppice_api::steps::Intent;
+use coppice_api::{DeletedNamespaceSpec, Losses, Steps};
 use coppice_kinds::Configs;
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::settings::PlatformSettings;
@@ -50,8 +50,28 @@ pub trait Decision: Sync {
         reservation: &Reservation,
     ) -> Result<Self::Observation, Self::Interruption>;
 
-    /// The object that decides: its kind and its name.
-    fn decided_by(&self, observation: &Self::Observation) -> (&'static str, String);
+    /// The object that decides.
+    fn decided_by(&self, observation: &Self::Observation) -> DecidedBy;
+}
+
+/// The object that decides, as the record of a deletion names it.
+#[derive(Clone, Debug)]
+pub struct DecidedBy {
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its name.
+    pub name: String,
+    /// What the notice of the deletion says that is lost with the namespace; none without such a notice.
+    pub losses: Option<Losses>,
+}
+
+impl DecidedBy {
+    /// The object of this kind and name that has decided an intent, and with it these steps.
+    pub fn new(kind: &'static str, name: impl Into<String>, intent: &Intent, steps: &Steps) -> Self {
+        let notice = steps.notice.as_ref();
+        let notice = notice.filter(|notice| notice.policy == intent.policy && notice.uid == intent.uid);
+        Self { kind, name: name.into(), losses: notice.and_then(|notice| notice.losses.clone()) }
+    }
 }
 
 /// What was read for a decision.
@@ -161,18 +181,20 @@ pub async fn authorize<D: Decision>(
 ) -> Result<Authorized<D::Observation>, StoppedOf<D>> {
     let observation = decision.reverify(None).await.map_err(Stopped::Interrupted)?;
     let Some(namespace) = observation.namespace() else { return Err(Stopped::NoNamespace) };
-    let (intent, (manager_kind, manager)) = (decision.intent(), decision.decided_by(&observation));
+    let intent = decision.intent();
+    let DecidedBy { kind, name: manager, losses } = decision.decided_by(&observation);
     let spec = DeletedNamespaceSpec {
         namespace: namespace.name.clone(),
         uid: intent.uid.clone(),
         namespace_created: namespace.created,
-        manager_kind: manager_kind.to_owned(),
+        manager_kind: kind.to_owned(),
         manager,
         policy: intent.policy.clone(),
         decided_at: intent.decided_at,
         attempted_at: in_milliseconds(context.clock.now().now()),
         reason: intent.reason.clone(),
         evidence: intent.evidence.clone(),
+        losses,
     };
     let stored = deletion_record::store(context.clients, context.permit, &intent.id, &spec).await;
     let record = match stored {

@@ -63,8 +63,8 @@ impl Decision for Standing {
         if spec.protected.names.is_empty() { Ok(facts) } else { Err("protected") }
     }
 
-    fn decided_by(&self, _: &Facts) -> (&'static str, String) {
-        ("NamespaceManager", "m".to_owned())
+    fn decided_by(&self, _: &Facts) -> DecidedBy {
+        DecidedBy { kind: "NamespaceManager", name: "m".to_owned(), losses: None }
     }
 }
 

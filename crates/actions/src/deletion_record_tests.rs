@@ -19,6 +19,7 @@ fn spec(attempted_at: &str) -> DeletedNamespaceSpec {
         attempted_at: attempted_at.parse().unwrap(),
         reason: "TtlElapsed".to_owned(),
         evidence: [("due".to_owned(), DECIDED.to_owned())].into(),
+        losses: None,
     }
 }
 

@@ -9,8 +9,8 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::decision::FreshFacts;
 use crate::decision::tests::{Carrier, intent, namespace, settings};
+use crate::decision::{DecidedBy, FreshFacts};
 use crate::governor::Reservation;
 use crate::scripted::{Answer, scripted};
 
@@ -73,7 +73,7 @@ impl Decision for Decided {
         Ok(facts)
     }
 
-    fn decided_by(&self, _: &Facts) -> (&'static str, String) {
+    fn decided_by(&self, _: &Facts) -> DecidedBy {
         unreachable!("nothing is deleted")
     }
 }

@@ -9,6 +9,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::losses::Losses;
 use crate::schema;
 
 /// The record of a namespace that Coppice deleted, or is about to delete. Its name is the id of the decision, which is also
@@ -69,6 +70,9 @@ pub struct DeletedNamespaceSpec {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::evidence")]
     pub evidence: BTreeMap<String, String>,
+    /// What was lost with it, as it was when the deletion was announced; absent where it was not announced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub losses: Option<Losses>,
 }
 
 fn namespace_manager() -> String {

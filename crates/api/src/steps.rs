@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::losses::Losses;
 use crate::scaled_down::ScaledDown;
 use crate::schema;
 
@@ -47,6 +48,9 @@ pub struct Notice {
     /// No deletion before this instant.
     #[schemars(schema_with = "schema::status_instant")]
     pub not_before: Timestamp,
+    /// What is lost with the namespace, as it was when notice was given; absent in a notice of a version that did not look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub losses: Option<Losses>,
 }
 
 /// A step that has been decided. It is durable before its first effect.

@@ -18,6 +18,7 @@ mod facts;
 mod files;
 mod lifecycle;
 mod live;
+mod losses;
 mod namespace_record;
 mod print;
 mod records;

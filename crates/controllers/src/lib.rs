@@ -10,6 +10,7 @@ mod context;
 pub mod deleted_namespace;
 mod health;
 mod known_breaker;
+mod losses;
 pub mod managed_namespace;
 mod metrics;
 pub mod namespace_manager;

@@ -21,6 +21,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::context::ControllerContext;
+use crate::losses;
 
 /// A kind whose objects decide steps, which their status holds.
 pub trait SteppedKind: OwnKind<Spec: Clone, Status: Clone> {
@@ -169,8 +170,8 @@ pub struct StatusWriter<'a, K: SteppedKind, N> {
 }
 
 impl<K: SteppedKind, N: Fn(&K::Object, K::Status) -> K::Status> StatusWriter<'_, K, N> {
-    /// Writes the status of a plan, and the notice in it again if that took long: notice runs from when it can be seen, and
-    /// what is announced is the later date.
+    /// Writes the status of a plan: a notice that it gives names what is lost with the namespace. If all that took long, the notice
+    /// is written again, since it runs from when it can be seen: what is announced is the later date.
     pub async fn save_plan(
         &self,
         object: &K::Object,
@@ -178,6 +179,8 @@ impl<K: SteppedKind, N: Fn(&K::Object, K::Status) -> K::Status> StatusWriter<'_,
         mut batch: EventBatch,
     ) -> (Applied<K::Object>, EventBatch) {
         let began = Instant::now();
+        let announced = self.with_losses(object, status, &mut batch).await;
+        let status = announced.as_ref().unwrap_or(status);
         let written = match self.save(object, status).await {
             Ok(written) => written,
             Err(error) => match self.resolve_lost_write(error, object, status, batch).await {
@@ -208,6 +211,22 @@ impl<K: SteppedKind, N: Fn(&K::Object, K::Status) -> K::Status> StatusWriter<'_,
                 (Applied::Replan(written), batch)
             }
         }
+    }
+
+    /// The status with what is lost with the namespace, if it announces that this will be deleted.
+    async fn with_losses(
+        &self,
+        object: &K::Object,
+        status: &K::Status,
+        batch: &mut EventBatch,
+    ) -> Option<K::Status> {
+        if !steps::announces(K::steps(status), K::steps(&object.status)) {
+            return None;
+        }
+        let losses = losses::read(&self.shared.clients.reads, &object.namespace).await;
+        let mut status = status.clone();
+        steps::name_losses(K::steps_mut(&mut status), losses, &mut batch.events);
+        Some(status)
     }
 
     /// Writes the outcome of a step into the object that holds its intent, and takes the workloads with these uids from its

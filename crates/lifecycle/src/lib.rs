@@ -22,6 +22,7 @@ pub mod glob;
 pub mod governor;
 pub mod health;
 pub mod limits;
+pub mod losses;
 pub mod other_deletion;
 pub mod plan;
 pub mod record;

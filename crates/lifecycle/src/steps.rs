@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use coppice_api::manager::Verdict;
 use coppice_api::steps::{Action, Intent, Notice};
-use coppice_api::{Reason, Steps};
+use coppice_api::{Losses, Reason, Steps};
 use coppice_mutants::{Mutant, active};
 use coppice_quantity::Duration;
 use coppice_quantity::time::in_milliseconds;
@@ -67,8 +67,8 @@ pub fn give_notice(
         namespace.name
     );
     events.push(PlannedEvent { warning: true, reason: Reason::DeletionAnnounced, message });
-    steps.notice =
-        Some(Notice { policy: policy.to_owned(), uid: namespace.uid.clone(), given_at, not_before });
+    let (policy, uid) = (policy.to_owned(), namespace.uid.clone());
+    steps.notice = Some(Notice { policy, uid, given_at, not_before, losses: None });
     not_before
 }
 
@@ -91,6 +91,24 @@ pub fn withdraw_notice(steps: &mut Steps, why: &str, events: &mut Vec<PlannedEve
     }
 }
 
+/// Whether a status gives a notice that the one before it did not give.
+pub fn announces(steps: &Steps, before: &Steps) -> bool {
+    let same = |a: &Notice, b: &Notice| (a.given_at, &a.policy, &a.uid) == (b.given_at, &b.policy, &b.uid);
+    let notice = steps.notice.as_ref();
+    notice.is_some_and(|notice| !before.notice.as_ref().is_some_and(|known| same(notice, known)))
+}
+
+/// Adds to a notice what is lost with the namespace, also in the Events that announce it.
+pub fn name_losses(steps: &mut Steps, losses: Losses, events: &mut [PlannedEvent]) {
+    let Some(notice) = &mut steps.notice else { return };
+    if !losses.is_empty() {
+        for event in events.iter_mut().filter(|event| event.reason == Reason::DeletionAnnounced) {
+            event.message = format!("{}; {losses}", event.message);
+        }
+    }
+    notice.losses = Some(losses);
+}
+
 /// Moves the end of a notice whose write has just given it, because notice runs from when it can be seen: if the write took
 /// longer than dates are accurate, by as much, in the Events that announce it, too. True if that has to be written.
 pub fn prolong_notice(
@@ -99,11 +117,10 @@ pub fn prolong_notice(
     took: std::time::Duration,
     events: &mut [PlannedEvent],
 ) -> bool {
-    let same = |a: &Notice, b: &Notice| (a.given_at, &a.policy, &a.uid) == (b.given_at, &b.policy, &b.uid);
-    let Some(notice) = &mut steps.notice else { return false };
-    if took <= NOTICE_DELAY || before.notice.as_ref().is_some_and(|known| same(notice, known)) {
+    if took <= NOTICE_DELAY || !announces(steps, before) {
         return false;
     }
+    let Some(notice) = &mut steps.notice else { return false };
     let took = SignedDuration::from_secs(took.as_secs().saturating_add(1).try_into().unwrap_or(i64::MAX));
     let later = notice.not_before.saturating_add(took).unwrap_or(Timestamp::MAX);
     let announced = std::mem::replace(&mut notice.not_before, later);

@@ -23,7 +23,7 @@ pub(crate) async fn coppice(
     Ok((output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr)))
 }
 
-async fn tenant(test_cluster: &TestCluster, namespace: &str) -> anyhow::Result<String> {
+pub(crate) async fn tenant(test_cluster: &TestCluster, namespace: &str) -> anyhow::Result<String> {
     let uid = test_cluster.namespace(namespace).await?;
     let grant = ["create", "rolebinding", "alice", "-n", namespace, "--clusterrole=admin", "--user=alice"];
     test_cluster.kubectl(ADMIN, &grant).await?;

@@ -18,6 +18,7 @@ mod faults;
 mod input;
 mod large_namespaces;
 mod lifecycle;
+mod losses;
 mod records;
 mod sample;
 mod service_accounts;

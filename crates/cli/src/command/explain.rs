@@ -7,9 +7,8 @@ mod text;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use coppice_api::Reason;
-use coppice_api::ScaledWorkload;
 use coppice_api::manager::{Firing, NextStep, Notice, Phase, Verdict};
+use coppice_api::{Losses, Reason, ScaledWorkload};
 use coppice_lifecycle::condition::evaluate;
 use coppice_lifecycle::{Comparison, ValidPolicy, governor};
 use jiff::Timestamp;
@@ -22,7 +21,7 @@ use crate::facts::Manager;
 use crate::lifecycle::{self, LifecycleSnapshot, ResolvedPlan, Wanted, resolved_plan};
 use crate::print;
 use crate::write::resource_name;
-use crate::{Exit, Io, live, namespace_record};
+use crate::{Exit, Io, live, losses, namespace_record, with_progress};
 use governed::NamespaceExplanation;
 
 /// Explain what happens to a namespace, and why not
@@ -108,16 +107,20 @@ struct Report<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<&'a NamespaceExplanation>,
     items: &'a [Explanation],
+    /// What is lost with the namespace; absent where nothing deletes it, or it is of files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    losses: Option<&'a Losses>,
 }
 
 pub(crate) async fn run(args: &ExplainArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
     let namespace = args.target.namespace.as_str();
-    if args.source.files.is_empty() {
-        let client = connect(connection, io).await?.client;
+    let live = args.source.files.is_empty();
+    let client = if live { Some(connect(connection, io).await?.client) } else { None };
+    if let Some(client) = &client {
         // A user who may not read namespaces still gets what the managers report.
-        match live::namespace(&client, namespace).await {
-            Ok(None) => return deleted::run(&client, namespace, args.output.output, io).await,
-            Ok(Some(now)) => deleted::note_earlier(&client, &now, io).await?,
+        match live::namespace(client, namespace).await {
+            Ok(None) => return deleted::run(client, namespace, args.output.output, io).await,
+            Ok(Some(now)) => deleted::note_earlier(client, &now, io).await?,
             Err(_) => {}
         }
     }
@@ -130,7 +133,16 @@ pub(crate) async fn run(args: &ExplainArgs, connection: &ConnectionArgs, io: &mu
         cluster_snapshot.managers.iter().map(|m| explain(&cluster_snapshot, m, at)).collect();
     let whole = args.target.name.is_none();
     let governed = whole.then(|| governed::explain(&cluster_snapshot, namespace, at)).flatten();
-    let report = Report { at, namespace: governed.as_ref(), items: &all };
+    let deletes = all.iter().any(Explanation::deletes)
+        || governed.as_ref().and_then(|governed| governed.plan.as_ref()).is_some_and(Item::deletes);
+    let lost = match client.filter(|_| deletes) {
+        Some(client) => {
+            let reading = Box::pin(losses::of_namespace(&client, namespace));
+            Some(with_progress("reading what is lost with the namespace", io, reading).await?)
+        }
+        None => None,
+    };
+    let report = Report { at, namespace: governed.as_ref(), items: &all, losses: lost.as_ref() };
     match args.output.output {
         Format::Json => print::json(io.out, &report)?,
         Format::Yaml => print::yaml(io.out, &report)?,
@@ -149,11 +161,18 @@ pub(crate) async fn run(args: &ExplainArgs, connection: &ConnectionArgs, io: &mu
                 nothing(&cluster_snapshot, namespace, io)?;
             }
             text::write(&all, governed.is_some(), at, io)?;
+            text::losses(lost.as_ref(), &mut io.screen())?;
         }
     }
     let attention = all.iter().any(|e| e.item.unknown || e.item.phase == Some(Phase::Refused));
     let unknown = governed.and_then(|governed| governed.plan).is_some_and(|plan| plan.unknown);
     Ok(if attention || unknown { Exit::Attention } else { Exit::Ok })
+}
+
+impl Explanation {
+    fn deletes(&self) -> bool {
+        self.item.deletes()
+    }
 }
 
 fn nothing(cluster_snapshot: &LifecycleSnapshot, namespace: &str, io: &mut Io<'_>) -> Result<()> {

@@ -1,9 +1,12 @@
 //! `coppice plan`: what will happen, when and why.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 use clap::Args;
 use coppice_api::manager::{NextStep, Phase};
-use coppice_api::{NamespacePhase, Reason};
+use coppice_api::steps::Action;
+use coppice_api::{Losses, NamespacePhase, Reason};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -13,7 +16,7 @@ use crate::facts::Manager;
 use crate::lifecycle::{self, GovernedPlan, LifecycleSnapshot, ResolvedPlan, Wanted, resolved_plan};
 use crate::print::{self, Cell, Table};
 use crate::write::resource_name;
-use crate::{Exit, Io, namespace_record};
+use crate::{Exit, Io, losses, namespace_record, with_progress};
 
 /// Show what will happen to namespaces, when and why
 ///
@@ -25,7 +28,8 @@ use crate::{Exit, Io, namespace_record};
   coppice plan -f manager.yaml                   before it is applied, without a cluster
   kubectl get ns,pods,jobs,nsman,cnsman,mns,copcfg -A -o yaml | coppice plan -f -
 
-A line for each manager, and one for each namespace that a cluster manager governs (cnsman/NAME).
+A line for each manager, and one for each namespace that a cluster manager governs (cnsman/NAME). Of a namespace that is
+deleted it also says what is lost with it: volumes, load balancers; and which finalizers of others delay that.
 
 Exit codes: 0 all is clear, 3 something is refused or unknown, 1 error, 2 usage.")]
 pub(crate) struct PlanArgs {
@@ -65,6 +69,9 @@ pub(crate) struct Item<P = Phase> {
     pub(crate) message: String,
     /// Whether it relies on something that could not be known.
     pub(crate) unknown: bool,
+    /// What is lost with the namespace; absent where it is not deleted, or was not looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) losses: Option<Losses>,
 }
 
 /// What becomes of a namespace under its cluster manager.
@@ -102,6 +109,7 @@ impl Item {
             reason: String::new(),
             message: String::new(),
             unknown: resolved_plan.is_unknown(),
+            losses: None,
         };
         if manager.meta.deletion_timestamp.is_some() {
             item.phase = Some(Phase::Terminating);
@@ -132,6 +140,7 @@ impl GovernedItem {
             reason: String::new(),
             message: String::new(),
             unknown: plan.is_unknown(),
+            losses: None,
         };
         item.take_over(status.next.as_ref());
         item
@@ -154,6 +163,11 @@ impl<P> Item<P> {
         self.message.clone_from(&next.message);
     }
 
+    /// Whether the namespace is or would be deleted.
+    pub(crate) fn deletes(&self) -> bool {
+        self.action.as_deref() == Some(Action::Delete.as_str())
+    }
+
     /// A row of the table. `manager` and `action` as people read them.
     fn row(&self, (manager, phase, action): (String, Cell, String), wide: bool, at: Timestamp) -> Vec<Cell> {
         let due = self.when(at);
@@ -164,7 +178,9 @@ impl<P> Item<P> {
             let policy = self.policy.as_deref().unwrap_or("-");
             cells.extend([policy.into(), self.reason.as_str().into(), next_check.into()]);
         }
-        cells.push(Cell::from(self.message.as_str()));
+        let losses = self.losses.as_ref().filter(|losses| !losses.is_empty());
+        let losses = losses.map_or_else(String::new, |losses| format!("; {losses}"));
+        cells.push(format!("{}{losses}", self.message).into());
         cells
     }
 
@@ -193,7 +209,10 @@ pub(crate) async fn run(args: &PlanArgs, connection: &ConnectionArgs, io: &mut I
     };
     let wanted = Wanted { namespace: namespace.as_deref(), name: None, pods: true };
     let (cluster_snapshot, at) = lifecycle::read(&args.source, wanted, connection, io).await?;
-    let items = lines(&cluster_snapshot, namespace.as_deref(), at);
+    let mut items = lines(&cluster_snapshot, namespace.as_deref(), at);
+    if !offline {
+        add_losses(&mut items, connection, io).await?;
+    }
     let attention = items.iter().any(|line| match line {
         Line::Governed(item) => item.unknown,
         Line::Manager(item) => item.unknown || item.phase == Some(Phase::Refused),
@@ -220,7 +239,34 @@ fn lines(snapshot: &LifecycleSnapshot, namespace: Option<&str>, at: Timestamp) -
     lines
 }
 
+/// Adds to what deletes a namespace what is lost with it.
+async fn add_losses(lines: &mut [Line], connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<()> {
+    let deleted = lines.iter().filter(|line| line.deletes()).map(|line| line.namespace().to_owned());
+    let deleted: BTreeSet<String> = deleted.collect();
+    if deleted.is_empty() {
+        return Ok(());
+    }
+    let client = connect(connection, io).await?.client;
+    let reading = Box::pin(losses::of_namespaces(&client, &deleted));
+    let found = with_progress("reading what is lost with namespaces", io, reading).await?;
+    for line in lines.iter_mut().filter(|line| line.deletes()) {
+        let losses = found.get(line.namespace()).cloned();
+        match line {
+            Line::Governed(item) => item.losses = losses,
+            Line::Manager(item) => item.losses = losses,
+        }
+    }
+    Ok(())
+}
+
 impl Line {
+    fn deletes(&self) -> bool {
+        match self {
+            Self::Governed(item) => item.deletes(),
+            Self::Manager(item) => item.deletes(),
+        }
+    }
+
     fn namespace(&self) -> &str {
         match self {
             Self::Governed(item) => &item.namespace,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use coppice_actions::decision::{self, Decision, Deleted, StepContext, Stopped};
+use coppice_actions::decision::{self, DecidedBy, Decision, Deleted, StepContext, Stopped};
 use coppice_actions::governor::{Reservation, ReservationError};
 use coppice_api::steps::Intent;
 use coppice_controllers::{Applied, EventBatch, FactsError, StatusWriter, StepError};
@@ -134,7 +134,7 @@ impl Decision for ExpiryDecision<'_> {
         self.require_same_step(observation.under(&self.controller.shared, reservation))
     }
 
-    fn decided_by(&self, observation: &Observation) -> (&'static str, String) {
-        (Expiries::KIND, observation.expiry.name.to_string())
+    fn decided_by(&self, observation: &Observation) -> DecidedBy {
+        DecidedBy { kind: Expiries::KIND, name: observation.expiry.name.to_string(), losses: None }
     }
 }

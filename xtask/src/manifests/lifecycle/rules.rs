@@ -56,11 +56,13 @@ fn of_kubernetes() -> Vec<Value> {
             &["list", "watch"],
         ),
         rule(
-            "Whether a claim keeps a pod from being scheduled.",
+            "Whether a claim keeps a pod from being scheduled; and what is lost with a namespace, when its deletion is announced.",
             "",
             &["persistentvolumeclaims"],
             &["list", "watch"],
         ),
+        rule("The same: which Services have a load balancer.", "", &["services"], &["list"]),
+        rule("The same: what becomes of a volume without its claim.", "", &["persistentvolumes"], &["get"]),
         rule(
             "Their size is read and written through the scale subresource: nothing else of them can be changed.",
             "apps",

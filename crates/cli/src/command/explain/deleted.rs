@@ -224,6 +224,9 @@ fn deletion(record: &DeletedRecord, now: Timestamp, to: &mut Screen<'_>) -> Resu
     if !evidence.is_empty() {
         writeln!(to, "  Evidence:   {}", evidence.join("; "))?;
     }
+    if let Some(losses) = spec.losses.as_ref().filter(|losses| !losses.is_empty()) {
+        writeln!(to, "  Announced:  {losses}")?;
+    }
     Ok(())
 }
 

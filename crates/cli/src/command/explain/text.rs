@@ -1,8 +1,9 @@
 //! An explanation for people.
 
 use anyhow::Result;
-use coppice_api::ScaledWorkload;
+use coppice_api::losses::ForeignFinalizer;
 use coppice_api::manager::{Firing, Notice, Phase, Verdict};
+use coppice_api::{Losses, ScaledWorkload};
 use coppice_lifecycle::{PolicyAction, PolicyCondition, TtlEnd};
 use jiff::Timestamp;
 
@@ -128,6 +129,46 @@ pub(super) fn notice(notice: Option<&Notice>, at: Timestamp, to: &mut Screen<'_>
     let given = print::instant_from(notice.given_at, at);
     let not_before = print::instant_from(notice.not_before, at);
     Ok(writeln!(to, "  Notice: given {given}; no deletion before {not_before}")?)
+}
+
+/// What is lost with the namespace, if that was looked at.
+pub(super) fn losses(losses: Option<&Losses>, to: &mut Screen<'_>) -> Result<()> {
+    let Some(losses) = losses else { return Ok(()) };
+    heading(to, "What is lost with the namespace")?;
+    if losses.is_empty() {
+        return Ok(writeln!(to, "  nothing outside of it; and no finalizer of others delays its deletion")?);
+    }
+    for volume in &losses.volumes {
+        let capacity = volume.capacity.as_ref().map_or_else(String::new, |capacity| format!(", {capacity}"));
+        let fate = match volume.reclaim_policy.as_deref() {
+            Some("Retain") => "stays without a claim (its reclaim policy is Retain)".to_owned(),
+            Some(policy) => format!("is lost (its reclaim policy is {policy})"),
+            None => "is lost, unless its reclaim policy, which is not known, is Retain".to_owned(),
+        };
+        writeln!(to, "  PersistentVolume {} (claim {}{capacity}) {fate}", volume.volume, volume.claim)?;
+    }
+    for balancer in &losses.load_balancers {
+        let addresses = match balancer.addresses.as_slice() {
+            [] => String::new(),
+            addresses => format!(" ({})", addresses.join(", ")),
+        };
+        writeln!(to, "  the load balancer of Service {}{addresses}", balancer.service)?;
+    }
+    for finalizer in &losses.finalizers {
+        let ForeignFinalizer { finalizer, kind, name } = finalizer;
+        writeln!(
+            to,
+            "  {kind} {name} has the finalizer {finalizer}: the namespace is not gone before its owner removes it"
+        )?;
+    }
+    if let Some(more) = losses.more {
+        writeln!(to, "  and {more} more of these")?;
+    }
+    for unknown in &losses.unknown {
+        to.put("  not known: ", WARNING)?;
+        writeln!(to, "{unknown}")?;
+    }
+    Ok(())
 }
 
 /// What is scaled down, and the command that undoes it.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coppice_actions::decision::{Decision, FreshFacts, Stopped};
+use coppice_actions::decision::{DecidedBy, Decision, FreshFacts, Stopped};
 use coppice_actions::governor::{Reservation, ReservationError};
 use coppice_api::Reason;
 use coppice_api::steps::{Action, Intent};
@@ -131,10 +131,11 @@ impl Decision for RecordDecision<'_> {
         require_same_step(verified.observation.under(self.shared, reservation), self.intent)
     }
 
-    fn decided_by(&self, verified: &Verified) -> (&'static str, String) {
+    fn decided_by(&self, verified: &Verified) -> DecidedBy {
+        let status = &verified.record.status;
         // A record with an intent has one.
-        let manager = verified.record.status.manager.as_ref();
-        (ClusterManagers::KIND, manager.map(|manager| manager.name.clone()).unwrap_or_default())
+        let manager = status.manager.as_ref().map(|manager| manager.name.clone()).unwrap_or_default();
+        DecidedBy::new(ClusterManagers::KIND, manager, self.intent, &status.steps)
     }
 }
 

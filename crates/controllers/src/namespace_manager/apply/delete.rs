@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use coppice_actions::decision::{self, Decision, Deleted, FreshFacts, Stopped};
+use coppice_actions::decision::{self, DecidedBy, Decision, Deleted, FreshFacts, Stopped};
 use coppice_actions::governor::{Reservation, ReservationError};
 use coppice_api::Reason;
 use coppice_api::manager::Intent;
@@ -121,8 +121,9 @@ impl Decision for ManagerDecision<'_> {
         Ok(require_same_step(observation.under(self.shared, reservation), self.intent)?)
     }
 
-    fn decided_by(&self, observation: &Observation) -> (&'static str, String) {
-        (Managers::KIND, observation.manager.name.to_string())
+    fn decided_by(&self, observation: &Observation) -> DecidedBy {
+        let manager = &observation.manager;
+        DecidedBy::new(Managers::KIND, &*manager.name, self.intent, &manager.status.steps)
     }
 }
 
