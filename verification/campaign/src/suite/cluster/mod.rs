@@ -23,8 +23,8 @@ pub const SUITE: Suite = Suite {
     end_state: oracle::end::end_state,
     end_lines: oracle::end::lines,
     effects: oracle::end::effects,
-    one_place_in: 19,
-    fixed_seeds: 1000,
+    one_place_in: 37,
+    fixed_seeds: 2000,
     fresh_seeds: 300,
     digests: "src/suite/cluster/digests.txt",
 };

@@ -32,7 +32,7 @@ pub const SUITE: Suite = Suite {
     end_state: oracle::end_state,
     end_lines: oracle::end_lines,
     effects: end::effects,
-    one_place_in: 31,
+    one_place_in: 61,
     fixed_seeds: 100,
     fresh_seeds: 20,
     digests: "src/suite/sample/digests.txt",
