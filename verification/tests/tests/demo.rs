@@ -29,7 +29,8 @@ fn without_go_the_demo_says_so_and_sees_every_outcome_in_memory() -> anyhow::Res
     let (said, complaint) = (String::from_utf8_lossy(&demo.stdout), String::from_utf8_lossy(&demo.stderr));
     ensure!(demo.status.success(), "{said}{complaint}");
     ensure!(said.contains("the demo runs on the API server in memory (coppice-sim) instead"), "{said}");
-    ensure!(said.matches("  as expected  ").count() == 6, "{said}");
+    // Six examples; then ten namespaces, what is due, and that it waits for approval.
+    ensure!(said.matches("  as expected  ").count() == 18, "{said}");
     ensure!(said.contains("Every expected outcome was seen"), "{said}");
     Ok(())
 }

@@ -1,8 +1,10 @@
-//! The examples on an API server of their own, followed until every expected outcome was seen on the API server.
+//! The examples on an API server of their own, and then namespaces under a cluster manager, followed until every expected outcome
+//! was seen on the API server.
 #![allow(clippy::print_stdout, reason = "this is what the demo is for")]
 
 mod cluster;
 mod expected_outcomes;
+mod second_act;
 mod table;
 
 use std::time::{Duration, Instant};
@@ -27,7 +29,7 @@ const EXAMPLES: [&str; 6] = [
 ];
 /// The receiver of the webhook example, as the example names it.
 const RECEIVER: &str = "http://webhooky.example-04.svc/api/hook";
-/// The examples take little more than a minute; whatever takes longer than this has failed.
+/// The examples take little more than a minute, and what comes after them two; whatever takes longer than this has failed.
 const TIMEOUT: Duration = Duration::from_mins(4);
 /// How often the API server is looked at.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -52,6 +54,7 @@ async fn demo() -> anyhow::Result<bool> {
     cluster.apply(&settings()).await?;
     let operator = cluster.operator().await?;
     println!("  the operator is ready: http://{}/metrics", operator.address);
+    second_act::prepare(&cluster).await?;
     for example in EXAMPLES {
         apply(&cluster, example, &receiver).await?;
     }
@@ -60,7 +63,10 @@ async fn demo() -> anyhow::Result<bool> {
         EXAMPLES.len(),
         receiver.url
     );
-    let finished = follow(&cluster, &receiver).await?;
+    let finished = follow(&cluster, &receiver).await? && second_act::run(&cluster).await?;
+    if finished {
+        println!("Every expected outcome was seen on the API server.");
+    }
     drop(operator);
     cluster.stop().await?;
     Ok(finished)
@@ -77,16 +83,24 @@ async fn apply(cluster: &Cluster, example: &str, receiver: &Receiver) -> anyhow:
     let path = repository().join("examples").join(format!("{example}.yaml"));
     let yaml =
         std::fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;
-    let yaml = yaml.replace(RECEIVER, &receiver.url);
+    apply_until_taken(cluster, &yaml.replace(RECEIVER, &receiver.url)).await
+}
+
+async fn apply_until_taken(cluster: &Cluster, yaml: &str) -> anyhow::Result<()> {
     // A namespace's service account is made a moment after the namespace: pods are applied again until they are taken.
     let deadline = Instant::now() + TIMEOUT;
     loop {
-        match cluster.apply(&yaml).await {
+        match cluster.apply(yaml).await {
             Ok(()) => return Ok(()),
             Err(error) if Instant::now() > deadline => return Err(error),
-            Err(_) => tokio::time::sleep(POLL_INTERVAL).await,
+            Err(_) => pause().await,
         }
     }
+}
+
+/// Until the API server is looked at again.
+async fn pause() {
+    tokio::time::sleep(POLL_INTERVAL).await;
 }
 
 /// Prints what happens until every outcome was seen.
@@ -106,14 +120,11 @@ async fn follow(cluster: &Cluster, receiver: &Receiver) -> anyhow::Result<bool> 
             }
         }
         open = still;
-        tokio::time::sleep(POLL_INTERVAL).await;
+        pause().await;
     }
     println!();
     for outcome in &open {
         println!("NOT SEEN  {}: {}", outcome.namespace, outcome.what);
-    }
-    if open.is_empty() {
-        println!("Every expected outcome was seen on the API server.");
     }
     Ok(open.is_empty())
 }

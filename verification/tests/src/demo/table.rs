@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::time::Instant;
 
-use coppice_api::NamespaceManager;
+use coppice_api::manager::NextStep;
+use coppice_api::{ManagedNamespace, NamespaceManager};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
@@ -13,15 +14,15 @@ use kube::{Api, Client, ResourceExt as _};
 pub(super) struct Table {
     start: Instant,
     colours: bool,
-    managers: BTreeMap<String, (String, String)>,
+    said: BTreeMap<String, (String, String)>,
     namespaces: BTreeMap<String, bool>,
 }
 
 impl Table {
     pub(super) fn new() -> Self {
         let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        println!("{:>6}  {:<11} {:<26} WHY", "TIME", "NAMESPACE", "WHAT");
-        Self { start: Instant::now(), colours, managers: BTreeMap::new(), namespaces: BTreeMap::new() }
+        println!("{:>6}  {:<14} {:<26} WHY", "TIME", "NAMESPACE", "WHAT");
+        Self { start: Instant::now(), colours, said: BTreeMap::new(), namespaces: BTreeMap::new() }
     }
 
     pub(super) fn row(&self, namespace: &str, what: &str, why: &str) {
@@ -32,30 +33,42 @@ impl Table {
             _ => "",
         };
         let (on, off) = if self.colours && !colour.is_empty() { (colour, "\x1b[0m") } else { ("", "") };
-        println!("{seconds:>5.1}s  {namespace:<11} {on}{what:<26}{off} {why}");
+        println!("{seconds:>5.1}s  {namespace:<14} {on}{what:<26}{off} {why}");
     }
 
-    /// Looks at managers and namespaces, and prints what is new.
+    /// What comes next in a namespace, if that is new.
+    fn next(&mut self, namespace: String, phase: &str, next: &NextStep) {
+        let what = match &next.action {
+            Some(action) => format!("{phase}, next: {action}"),
+            None => phase.to_owned(),
+        };
+        let said = (what, next.message.clone());
+        if self.said.get(&namespace) != Some(&said) {
+            self.row(&namespace, &said.0, &said.1);
+            self.said.insert(namespace, said);
+        }
+    }
+
+    /// Looks at managers, records and namespaces, and prints what is new.
     pub(super) async fn update(&mut self, client: &Client) -> anyhow::Result<()> {
         let managers: Api<NamespaceManager> = Api::all(client.clone());
         for manager in managers.list(&ListParams::default()).await? {
             let namespace = manager.namespace().unwrap_or_default();
             let Some(next) = manager.status.as_ref().and_then(|s| s.next.as_ref()) else { continue };
             let phase = manager.status.as_ref().and_then(|s| s.phase).map_or("", |p| p.as_str());
-            let what = match &next.action {
-                Some(action) => format!("{phase}, next: {action}"),
-                None => phase.to_owned(),
-            };
-            let said = (what, next.message.clone());
-            if self.managers.get(&namespace) != Some(&said) {
-                self.row(&namespace, &said.0, &said.1);
-                self.managers.insert(namespace, said);
-            }
+            self.next(namespace, phase, next);
+        }
+        let records: Api<ManagedNamespace> = Api::all(client.clone());
+        for record in records.list(&ListParams::default()).await? {
+            let namespace = record.namespace().unwrap_or_default();
+            let Some(next) = record.status.as_ref().and_then(|s| s.next.as_ref()) else { continue };
+            let phase = record.status.as_ref().and_then(|s| s.phase).map_or("", |p| p.as_str());
+            self.next(namespace, phase, next);
         }
         let namespaces: Api<Namespace> = Api::all(client.clone());
         let mut now = BTreeMap::new();
         for namespace in namespaces.list(&ListParams::default()).await? {
-            if namespace.name_any().starts_with("example-") {
+            if ["example-", "ci-"].iter().any(|ours| namespace.name_any().starts_with(ours)) {
                 now.insert(namespace.name_any(), namespace.metadata.deletion_timestamp.is_some());
             }
         }
