@@ -223,6 +223,11 @@ pub struct HealthRecord {
     /// How long nothing had failed before that, in seconds.
     #[serde(default)]
     pub recovery_seconds: u32,
+    /// Since when it is not `Ok`, also where facts were unknown in between; absent while it is. By it a spec of its manager makes
+    /// the namespace due, or not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::status_instant")]
+    pub not_ok_since: Option<Timestamp>,
     /// Since when it is `Unstable` or worse; absent while it is not. Starts again when facts were unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::status_instant")]

@@ -48,6 +48,10 @@ pub struct Notice {
     /// No deletion before this instant.
     #[schemars(schema_with = "schema::status_instant")]
     pub not_before: Timestamp,
+    /// Why it will be deleted: an enumerated reason; absent in a notice of a version that did not write it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
+    pub reason: Option<String>,
     /// What is lost with the namespace, as it was when notice was given; absent in a notice of a version that did not look.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub losses: Option<Losses>,

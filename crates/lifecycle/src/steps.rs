@@ -30,6 +30,8 @@ pub struct Announcement<'a> {
     pub notice: Duration,
     /// When it is due by its condition.
     pub due: Timestamp,
+    /// Why it will be deleted.
+    pub reason: Reason,
     /// What users can do to prevent it.
     pub prevent: &'a str,
 }
@@ -48,7 +50,7 @@ pub fn give_notice(
     now: Timestamp,
     events: &mut Vec<PlannedEvent>,
 ) -> Timestamp {
-    let Announcement { policy, namespace, notice, due, prevent } = announcement;
+    let Announcement { policy, namespace, notice, due, reason, prevent } = announcement;
     let is_given = |n: &&Notice| n.policy == policy && n.uid == namespace.uid;
     if let Some(given) = steps.notice.as_ref().filter(is_given).cloned() {
         let kept = if active(Mutant::NoticeMovedEarlier) { Timestamp::MIN } else { given.not_before };
@@ -68,7 +70,8 @@ pub fn give_notice(
     );
     events.push(PlannedEvent { warning: true, reason: Reason::DeletionAnnounced, message });
     let (policy, uid) = (policy.to_owned(), namespace.uid.clone());
-    steps.notice = Some(Notice { policy, uid, given_at, not_before, losses: None });
+    let reason = Some(reason.to_string());
+    steps.notice = Some(Notice { policy, uid, given_at, not_before, reason, losses: None });
     not_before
 }
 
@@ -217,7 +220,7 @@ pub fn fire(
             // With a wrong clock, a notice would count from the wrong instant.
             return Err(Denied::until_changed(why));
         }
-        let announcement = Announcement { policy, namespace, notice, due, prevent };
+        let announcement = Announcement { policy, namespace, notice, due, reason: decided.reason, prevent };
         let until = give_notice(steps, announcement, now, events);
         if now < until {
             let message = format!("{message}; notice runs until {until:.0}");

@@ -1,189 +1,18 @@
 //! What becomes of a namespace whose cluster manager looks at its health.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+#[path = "support/health.rs"]
+mod health;
+
 use coppice_api::condition::{self, READY};
-use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
-use coppice_api::{
-    Labels, ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase, Reason, ScaledWorkload,
-};
+use coppice_api::config::CoppiceConfigSpec;
+use coppice_api::{ManagedNamespaceStatus, NamespacePhase, Reason, ScaledWorkload};
 use coppice_lifecycle::PlatformSettings;
+use coppice_lifecycle::cluster::ValidClusterManager;
 use coppice_lifecycle::cluster::census::{Counted, census};
-use coppice_lifecycle::cluster::{
-    ClusterManagerFacts, ClusterObserved, HealthFacts, RecordFacts, RecordPlan, RecordStep,
-    ValidClusterManager, plan,
-};
-use coppice_lifecycle::facts::{AnnotationKeys, Annotations, NamespaceFacts, ObjectSlice};
-use coppice_lifecycle::health::Workloads;
-use coppice_lifecycle::health::facts::{Report, Rollout, WorkloadFacts};
 use coppice_lifecycle::record::{self, StepOutcome};
-use coppice_quantity::time::ServerTime;
-use jiff::{SignedDuration, Timestamp};
 
-/// The namespace `ci-1` was created then.
-fn at(seconds: i64) -> Timestamp {
-    "2026-03-01T12:00:00Z".parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds)
-}
-
-/// Ten seconds until a manager acts; 100 s to settle, 50 of grace and 20 to recover; and this policy.
-fn spec(when: &str, notice: &str) -> String {
-    format!(
-        "{{mode: Enforce, selector: {{names: ['ci-*']}}, settle: 10s, ttl: {{after: 5000s}}, \
-         health: {{settlingPeriod: 100s, gracePeriod: 50s, recoveryPeriod: 20s}}, \
-         policies: [{{name: end, when: {{phase: {when}}}, then: {{delete: {{notice: {notice}}}}}}}]}}"
-    )
-}
-
-struct Scene {
-    manager: ValidClusterManager,
-    generation: i64,
-    status: ManagedNamespaceStatus,
-    spec: ManagedNamespaceSpec,
-    /// The annotation `ttl` of the namespace.
-    own_ttl: Option<&'static str>,
-    fails: bool,
-    known: bool,
-    followed: Timestamp,
-    stale: Option<(Reason, String)>,
-    events: Vec<Reason>,
-    deleted: Option<i64>,
-    /// Whether a scale-down is carried out.
-    scales: bool,
-    now: i64,
-}
-
-impl Scene {
-    fn new(manager: &str) -> Self {
-        let mut scene = Self {
-            manager: serde_yaml::from_str(manager).unwrap(),
-            generation: 1,
-            status: ManagedNamespaceStatus::default(),
-            spec: ManagedNamespaceSpec::default(),
-            own_ttl: None,
-            fails: false,
-            known: true,
-            followed: at(-1000),
-            stale: None,
-            events: Vec::new(),
-            deleted: None,
-            scales: false,
-            now: 0,
-        };
-        scene.look();
-        scene
-    }
-
-    fn namespace(&self) -> NamespaceFacts {
-        NamespaceFacts {
-            name: "ci-1".to_owned(),
-            uid: "ns-1".to_owned(),
-            resource_version: "7".to_owned(),
-            created: at(0),
-            labels: Labels::default(),
-            annotations: Annotations::of(&AnnotationKeys::All, self.own_ttl.map(|ttl| ("ttl", ttl))),
-            terminating: false,
-        }
-    }
-
-    fn manager(&self) -> ClusterManagerFacts<'_> {
-        let generation = self.generation;
-        ClusterManagerFacts { name: "ci", uid: "m", generation, terminating: false, spec: Ok(&self.manager) }
-    }
-
-    fn record(&self) -> RecordFacts<'_> {
-        let (spec, status) = (Ok(&self.spec), &self.status);
-        RecordFacts { uid: "record", generation: 1, terminating: false, spec, status }
-    }
-
-    fn plan(&self) -> RecordPlan {
-        let report =
-            Report { since: at(0), reason: "ProgressDeadlineExceeded".into(), message: "late".into() };
-        let web = [WorkloadFacts {
-            name: "web".into(),
-            created_at: at(0),
-            owner: None,
-            short: false,
-            refused: None,
-            rollout: Rollout::Stopped(report),
-        }];
-        let deployments = if self.fails { ObjectSlice::Slice(&web) } else { ObjectSlice::EMPTY };
-        let health = if self.known {
-            let workloads = Workloads { deployments, ..Workloads::EMPTY };
-            HealthFacts::Known { workloads, followed: self.followed }
-        } else {
-            let message = "nothing has been heard of pods for 90 seconds".to_owned();
-            HealthFacts::Unknown { reason: Reason::Stale, message }
-        };
-        let namespace = self.namespace();
-        let settings = PlatformSettings::new(CoppiceConfigSpec::default(), "coppice-system", Vec::new());
-        let counted = [Counted { namespace: &namespace, record: Some(self.record()), managed: false }];
-        let counts = census(counted, &[self.manager()], &settings, 0, at(self.now));
-        let observed = ClusterObserved {
-            namespace: Ok(&namespace),
-            record: Some(self.record()),
-            managers: &[self.manager()],
-            health,
-            settings: &settings,
-            budget: &GovernorStatus::default(),
-            managed: 1,
-            census: counts.as_ref(),
-            stale: self.stale.clone(),
-            other: None,
-        };
-        plan(&observed, ServerTime::certain(at(self.now)))
-    }
-
-    /// Plans, and writes what there is to write, until there is nothing more. Returns when to look again.
-    fn look(&mut self) -> Option<i64> {
-        for _ in 0..9 {
-            let plan = self.plan();
-            self.events.extend(plan.events.iter().map(|event| event.reason));
-            match plan.step {
-                RecordStep::WriteStatus(status) => self.status = *status,
-                RecordStep::Delete(_) => {
-                    self.deleted = self.deleted.or(Some(self.now));
-                    return None;
-                }
-                RecordStep::ScaleDown(..) => {
-                    self.scales = true;
-                    return None;
-                }
-                RecordStep::Nothing | RecordStep::Create | RecordStep::Wake(_) => {
-                    return plan.next_check.map(|next| next.duration_since(at(0)).as_secs());
-                }
-            }
-        }
-        panic!("it never comes to rest: {:?}", self.status);
-    }
-
-    /// Lets time pass, and looks whenever the plan asks for it. Returns the phases with the second in which each was seen.
-    fn pass(&mut self, until: i64) -> Vec<(i64, NamespacePhase)> {
-        let mut phases = Vec::new();
-        while let Some(next) = self.look().filter(|next| *next <= until) {
-            assert!(next > self.now, "looks again at {next}");
-            let before = self.status.phase;
-            self.now = next;
-            self.look();
-            if self.status.phase != before {
-                phases.push((self.now, self.status.phase.unwrap()));
-            }
-        }
-        if self.deleted.is_none() {
-            self.now = until;
-            self.look();
-        }
-        phases
-    }
-
-    fn fails(&mut self, fails: bool) -> &mut Self {
-        self.fails = fails;
-        self.look();
-        self
-    }
-
-    fn next(&self) -> &str {
-        &self.status.next.as_ref().unwrap().reason
-    }
-}
+use health::{Scene, at, spec};
 
 #[test]
 fn what_fails_is_deleted_once_it_is_failed_and_its_notice_has_run() {
@@ -358,6 +187,67 @@ fn a_namespace_counts_as_due_by_its_health_only_while_something_fails() {
     assert_eq!(due(&scene), (0, 1), "before it is due");
     scene.pass(1200);
     assert_eq!(due(&scene), (1, 1));
+    // Another operator begins to look, and what it sees fail fails since a moment ago.
+    scene.followed = at(1210);
+    scene.pass(1220);
+    for failing in &mut scene.status.failing {
+        failing.since = at(1215);
+    }
+    assert_eq!(due(&scene).1, 1, "it has not been Ok since this spec began to govern it");
+    scene.fails(false).pass(1300);
+    scene.fails(true).status.failing[0].since = at(1300);
+    assert_eq!(
+        (scene.status.phase, due(&scene).1),
+        (Some(NamespacePhase::Unstable), 0),
+        "it was Ok in between"
+    );
+}
+
+#[test]
+fn what_fails_again_before_it_has_recovered_is_seen_while_it_is_not_counted() {
+    let mut scene = Scene::new(&spec("{in: [Failed]}", "600s"));
+    scene.now = 1000;
+    scene.status = ManagedNamespaceStatus::default();
+    scene.fails(true).pass(1200);
+    assert_eq!((scene.status.phase, scene.next()), (Some(NamespacePhase::Failed), "NoticeRunning"));
+    scene.fails(false).pass(1205);
+    assert_eq!(scene.next(), "Recovering");
+    // What recovers is not counted as due, and what is not counted as due is not done.
+    scene.fails(true).pass(1230);
+    assert_eq!((scene.status.phase, scene.next()), (Some(NamespacePhase::Failed), "NoticeRunning"));
+    scene.pass(2000);
+    assert_eq!(scene.deleted, Some(1750));
+}
+
+#[test]
+fn whoever_extends_as_the_notice_says_gets_a_notice_of_its_own_for_what_fails() {
+    let both = "{name: both, when: {phase: {in: [Stale, Failed]}}, then: {delete: {notice: 90s}}}";
+    let mut scene = with_own_ttl("500s", both);
+    scene.pass(420);
+    assert_eq!(scene.status.steps.notice.as_ref().unwrap().not_before, at(501));
+    scene.fails(true).pass(580);
+    assert_eq!(scene.deleted, Some(501), "it was announced");
+    let mut scene = with_own_ttl("500s", both);
+    scene.pass(320);
+    scene.fails(true).pass(475);
+    assert_eq!((scene.status.phase, scene.next()), (Some(NamespacePhase::Failed), "NoticeRunning"));
+    scene.spec = serde_yaml::from_str("{extendUntil: {at: '2026-03-02T00:00:00Z'}}").unwrap();
+    scene.look();
+    assert_eq!(scene.events, [Reason::DeletionAnnounced, Reason::NoticeWithdrawn, Reason::DeletionAnnounced]);
+    scene.pass(700);
+    assert_eq!(scene.deleted, Some(565), "90 s after it was announced for what fails");
+}
+
+#[test]
+fn a_cache_that_is_behind_begins_nothing_again() {
+    let mut scene = Scene::new(&spec("{in: [Failed]}", "0s"));
+    let since = scene.status.manager.as_ref().unwrap().since;
+    for (seconds, generation) in [(1, 2), (2, 1), (3, 3)] {
+        (scene.now, scene.generation) = (seconds, generation);
+        scene.look();
+    }
+    let manager = scene.status.manager.as_ref().unwrap();
+    assert_eq!((manager.since, manager.generation), (since, 3));
 }
 
 #[test]

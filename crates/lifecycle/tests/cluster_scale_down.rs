@@ -384,9 +384,25 @@ fn a_number_that_has_woken_once_wakes_nothing_that_was_scaled_down_since() {
     steps(&mut scene).scaled_down = vec![deployment(3)].into();
     scene.spec.hold = Some(RecordHold { until: at(9000), reason: None, by: None });
     assert_eq!(scene.reason(91), "Held");
-    assert_eq!(scene.status().steps.firings, 2);
-    scene.spec.wake = Some(2);
+    assert_eq!(scene.status().steps.firings, 3);
+    scene.spec.wake = Some(3);
     assert_eq!(scene.reason(92), "wake");
+}
+
+#[test]
+fn a_number_that_has_woken_once_wakes_nothing_where_a_later_scale_down_fails() {
+    let mut scene = scaled_down_at(51, &manager("0s"));
+    scene.spec.wake = Some(1);
+    assert_eq!(scene.reason(60), "wake");
+    scene.ends(&StepOutcome::Woken { workloads: 1, skipped: Vec::new() }, 61);
+    scene.spec.extend_until = Some(Extension { at: at(90), by: None });
+    assert_eq!(scene.reason(62), "TtlRunning");
+    assert_eq!(scene.reason(90), "scaleDown");
+    steps(&mut scene).scaled_down = vec![deployment(3)].into();
+    scene.ends(&StepOutcome::failed("the last is refused".to_owned()), 91);
+    assert_eq!(scene.reason(91), "Retrying");
+    scene.spec.wake = Some(2);
+    assert_eq!(scene.reason(91), "wake", "now somebody wants them back");
 }
 
 #[test]

@@ -38,8 +38,14 @@ impl Other {
 
     fn notice(mut self, uid: &str, not_before: i64) -> Self {
         let (policy, uid) = ("end".to_owned(), uid.to_owned());
-        self.status.steps.notice =
-            Some(Notice { policy, uid, given_at: at(0), not_before: at(not_before), losses: None });
+        self.status.steps.notice = Some(Notice {
+            policy,
+            uid,
+            given_at: at(0),
+            not_before: at(not_before),
+            reason: None,
+            losses: None,
+        });
         self
     }
 

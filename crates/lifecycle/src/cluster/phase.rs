@@ -48,7 +48,8 @@ impl HealthFinding {
     fn recorded(status: &ManagedNamespaceStatus) -> Option<Self> {
         let record = status.health.as_ref()?;
         let since = [record.unstable_since, record.failing_since, record.failed_since];
-        let begun = status.failing.iter().map(|one| one.since).chain(record.unstable_since).min();
+        let not_ok = record.not_ok_since.into_iter().chain(record.unstable_since);
+        let begun = status.failing.iter().map(|one| one.since).chain(not_ok).min();
         Some(Self { state: record.state, seen: record.seen, begun, since })
     }
 }

@@ -1,5 +1,6 @@
 //! What becomes of one namespace under the cluster managers: the one place where that is decided.
 
+mod announced;
 mod decide;
 mod health;
 mod limits;
@@ -320,7 +321,8 @@ impl<'a> Builder<'a> {
             // By one change a spec that is the same was suspended, or is not any more. By two it may have been another.
             let seen = manager.generation <= known.generation.saturating_add(1);
             if manager.is(known) && seen {
-                known.generation = manager.generation;
+                // A cache may be behind what was read before.
+                known.generation = known.generation.max(manager.generation);
                 return known.since;
             }
             let other = known.uid != manager.uid;

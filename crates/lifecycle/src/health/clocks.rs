@@ -81,6 +81,7 @@ fn begun(seen: HealthSeen, now: Timestamp) -> HealthRecord {
         seen_since: whole_second_after(now),
         failing_seconds: 0,
         recovery_seconds: 0,
+        not_ok_since: None,
         unstable_since: None,
         failing_since: None,
         failed_since: None,
@@ -133,7 +134,9 @@ impl Clocks<'_> {
     /// What happened in a time that nobody has seen does not count.
     fn begin_states_again(&mut self) {
         let now = whole_second_after(self.now);
-        let HealthRecord { unstable_since, failing_since, failed_since, .. } = &mut self.record;
+        let HealthRecord { not_ok_since, unstable_since, failing_since, failed_since, .. } = &mut self.record;
+        // A record of before has no such date.
+        *not_ok_since = not_ok_since.or(*unstable_since);
         for since in [unstable_since, failing_since, failed_since] {
             *since = since.map(|_| now);
         }
@@ -165,7 +168,9 @@ impl Clocks<'_> {
             self.spend();
         }
         let record = &mut self.record;
+        let not_ok_since = record.not_ok_since.or(record.unstable_since);
         let since = |entered: bool, kept: Option<Timestamp>| entered.then(|| kept.unwrap_or(now));
+        record.not_ok_since = since(state >= HealthState::Unstable, not_ok_since);
         record.unstable_since = since(state >= HealthState::Unstable, record.unstable_since);
         record.failing_since = since(state >= HealthState::Failing, record.failing_since);
         record.failed_since = since(state >= HealthState::Failed, record.failed_since);

@@ -246,6 +246,8 @@ impl PlanBuilder<'_> {
             namespace: snapshot.namespace,
             notice,
             due,
+            // That of a ttl alone is announced ahead.
+            reason: Reason::TtlElapsed,
             prevent: steps::HOLD_TO_PREVENT,
         };
         steps::give_notice(&mut self.status.steps, announcement, self.now, &mut self.events)

@@ -109,6 +109,7 @@ impl ExpiryPlan {
             namespace,
             notice: spec.notice,
             due,
+            reason: Reason::TtlElapsed,
             prevent: "delete the NamespaceExpiry to prevent it",
         };
         let not_before = steps::give_notice(&mut self.status.steps, notice, now, &mut self.events);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use coppice_api::manager::Verdict;
-use coppice_api::steps::{Action, Intent, Notice};
+use coppice_api::steps::{Action, Intent};
 use coppice_api::{NamespacePhase, Reason};
 use coppice_mutants::{Mutant, active};
 use coppice_quantity::Duration;
@@ -112,6 +112,9 @@ impl Builder<'_> {
         if deletes && ranked.is_empty() {
             self.withdraw_notice("no policy announces it any more");
         }
+        if deletes {
+            self.withdraw_void_notice(governed);
+        }
         if let Some(notice) = self.status.steps.notice.as_ref().filter(|_| deletes) {
             self.announced_first(governed, notice, &mut ranked);
         }
@@ -133,28 +136,15 @@ impl Builder<'_> {
         paused
     }
 
-    /// What was announced and still stands keeps its place, so that its date is kept and nothing that goes back and forth begins
-    /// notice again. Where it is paused and its date has passed, what may be done now comes first.
-    fn announced_first(&self, governed: &Governed<'_>, notice: &Notice, ranked: &mut [Judged<'_>]) {
-        let is_it = |judged: &Judged<'_>| judged.policy.name == notice.policy;
-        let Some(announced) = ranked.iter().find(|judged| is_it(judged)) else { return };
-        let gives_way = match self.ruling(governed, announced) {
-            // One that would be done later than announced does not stand.
-            Ruling::Open(due) if due <= notice.not_before => false,
-            Ruling::Paused(..) => notice.not_before <= self.now,
-            Ruling::Open(_) | Ruling::Stopped(..) | Ruling::Waits(..) => return,
-        };
-        let instead =
-            |judged: &Judged<'_>| gives_way && matches!(self.ruling(governed, judged), Ruling::Open(_));
-        ranked.sort_by_cached_key(|judged| match judged {
-            it if is_it(it) => 1,
-            other if instead(other) => 0,
-            _ => 2,
-        });
-    }
-
-    /// For seconds after every start: what records say would be written twice.
+    /// For seconds after every start: what records say would be written twice. What is seen of the health is written, since it is by
+    /// the record that it is counted.
     fn unchanged(self) -> RecordPlan {
+        let (now, before) = (&self.status, self.record.status);
+        let same = (&now.health, &now.failing, now.failing_more, now.phase)
+            == (&before.health, &before.failing, before.failing_more, before.phase);
+        if !same {
+            return self.write();
+        }
         RecordPlan { next_check: self.next_check, ..RecordPlan::NOTHING }
     }
 
@@ -260,7 +250,16 @@ impl Builder<'_> {
         let circumstances = self.circumstances();
         let (steps, events) = (&mut self.status.steps, &mut self.events);
         if !action.deletes() {
-            return steps::fire_beside_notice(steps, decided, &message, circumstances, events);
+            let before = steps.firings;
+            if governed.spec.wake == Some(before) {
+                // What was woken by that number was scaled down earlier: what this one scales down is woken by a later one.
+                steps.firings += 1;
+            }
+            let fired = steps::fire_beside_notice(steps, decided, &message, circumstances, events);
+            if fired.is_err() {
+                steps.firings = before;
+            }
+            return fired;
         }
         let fired = Fired {
             decided,
@@ -401,7 +400,7 @@ impl Builder<'_> {
         Considered::Says(Said { comes_next: true, due, reason, message, paused: false })
     }
 
-    fn ruling(&self, governed: &Governed<'_>, judged: &Judged<'_>) -> Ruling {
+    pub(super) fn ruling(&self, governed: &Governed<'_>, judged: &Judged<'_>) -> Ruling {
         let Governed { manager, namespace, spec, hold_end, since, settled_at, .. } = governed;
         let policy = judged.policy;
         if manager.spec.suspend && !active(Mutant::SuspendIgnored) {

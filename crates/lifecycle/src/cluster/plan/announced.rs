@@ -1,0 +1,60 @@
+//! What becomes of a notice that was given, when its policy is looked at again.
+
+use coppice_api::Reason;
+use coppice_api::steps::Notice;
+
+use super::decide::Ruling;
+use super::{Builder, Governed, Judged};
+use crate::cluster::phase::{Cause, Due};
+use crate::plan::earlier;
+
+impl Builder<'_> {
+    /// A notice whose cause is gone is withdrawn, also where its policy is due for another one: that was not announced, nor how to
+    /// prevent it.
+    pub(super) fn withdraw_void_notice(&mut self, governed: &Governed<'_>) {
+        let Some(notice) = &self.status.steps.notice else { return };
+        let by_ttl = match notice.reason.as_deref() {
+            Some(reason) => reason == Reason::TtlElapsed.as_str(),
+            None => return,
+        };
+        let policies = governed.manager.spec.policies();
+        let Some(policy) = policies.iter().find(|policy| policy.name == notice.policy) else { return };
+        let now = self.now;
+        let stands = |due: &Due| earlier(due.at, policy.action.notice()) <= now;
+        let causes = || governed.finding.due(&policy.condition).filter(stands);
+        let announced = |due: &Due| (due.cause == Cause::Ttl) == by_ttl;
+        if causes().any(|due| !announced(&due)) && !causes().any(|due| announced(&due)) {
+            let why = if by_ttl {
+                "its time to live does not end then; it is announced again for what fails"
+            } else {
+                "nothing fails any more; it is announced again for the end of its time to live"
+            };
+            self.withdraw_notice(why);
+        }
+    }
+
+    /// What was announced and still stands keeps its place, so that its date is kept and nothing that goes back and forth begins
+    /// notice again. Where it is paused and its date has passed, what may be done now comes first.
+    pub(super) fn announced_first(
+        &self,
+        governed: &Governed<'_>,
+        notice: &Notice,
+        ranked: &mut [Judged<'_>],
+    ) {
+        let is_it = |judged: &Judged<'_>| judged.policy.name == notice.policy;
+        let Some(announced) = ranked.iter().find(|judged| is_it(judged)) else { return };
+        let gives_way = match self.ruling(governed, announced) {
+            // One that would be done later than announced does not stand.
+            Ruling::Open(due) if due <= notice.not_before => false,
+            Ruling::Paused(..) => notice.not_before <= self.now,
+            Ruling::Open(_) | Ruling::Stopped(..) | Ruling::Waits(..) => return,
+        };
+        let instead =
+            |judged: &Judged<'_>| gives_way && matches!(self.ruling(governed, judged), Ruling::Open(_));
+        ranked.sort_by_cached_key(|judged| match judged {
+            it if is_it(it) => 1,
+            other if instead(other) => 0,
+            _ => 2,
+        });
+    }
+}

@@ -1,0 +1,188 @@
+//! A namespace whose cluster manager looks at its health.
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::panic,
+    missing_docs,
+    reason = "a test that cannot go on has failed"
+)]
+
+use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
+use coppice_api::{Labels, ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase, Reason};
+use coppice_lifecycle::PlatformSettings;
+use coppice_lifecycle::cluster::census::{Counted, census};
+use coppice_lifecycle::cluster::{
+    ClusterManagerFacts, ClusterObserved, HealthFacts, RecordFacts, RecordPlan, RecordStep,
+    ValidClusterManager, plan,
+};
+use coppice_lifecycle::facts::{AnnotationKeys, Annotations, NamespaceFacts, ObjectSlice};
+use coppice_lifecycle::health::Workloads;
+use coppice_lifecycle::health::facts::{Report, Rollout, WorkloadFacts};
+use coppice_quantity::time::ServerTime;
+use jiff::{SignedDuration, Timestamp};
+
+/// The namespace `ci-1` was created then.
+pub(crate) fn at(seconds: i64) -> Timestamp {
+    "2026-03-01T12:00:00Z".parse::<Timestamp>().unwrap() + SignedDuration::from_secs(seconds)
+}
+
+/// Ten seconds until a manager acts; 100 s to settle, 50 of grace and 20 to recover; and this policy.
+pub(crate) fn spec(when: &str, notice: &str) -> String {
+    format!(
+        "{{mode: Enforce, selector: {{names: ['ci-*']}}, settle: 10s, ttl: {{after: 5000s}}, \
+         health: {{settlingPeriod: 100s, gracePeriod: 50s, recoveryPeriod: 20s}}, \
+         policies: [{{name: end, when: {{phase: {when}}}, then: {{delete: {{notice: {notice}}}}}}}]}}"
+    )
+}
+
+pub(crate) struct Scene {
+    pub(crate) manager: ValidClusterManager,
+    pub(crate) generation: i64,
+    pub(crate) status: ManagedNamespaceStatus,
+    pub(crate) spec: ManagedNamespaceSpec,
+    /// The annotation `ttl` of the namespace.
+    pub(crate) own_ttl: Option<&'static str>,
+    pub(crate) fails: bool,
+    pub(crate) known: bool,
+    pub(crate) followed: Timestamp,
+    pub(crate) stale: Option<(Reason, String)>,
+    pub(crate) events: Vec<Reason>,
+    pub(crate) deleted: Option<i64>,
+    /// Whether a scale-down is carried out.
+    pub(crate) scales: bool,
+    pub(crate) now: i64,
+}
+
+impl Scene {
+    pub(crate) fn new(manager: &str) -> Self {
+        let mut scene = Self {
+            manager: serde_yaml::from_str(manager).unwrap(),
+            generation: 1,
+            status: ManagedNamespaceStatus::default(),
+            spec: ManagedNamespaceSpec::default(),
+            own_ttl: None,
+            fails: false,
+            known: true,
+            followed: at(-1000),
+            stale: None,
+            events: Vec::new(),
+            deleted: None,
+            scales: false,
+            now: 0,
+        };
+        scene.look();
+        scene
+    }
+
+    pub(crate) fn namespace(&self) -> NamespaceFacts {
+        NamespaceFacts {
+            name: "ci-1".to_owned(),
+            uid: "ns-1".to_owned(),
+            resource_version: "7".to_owned(),
+            created: at(0),
+            labels: Labels::default(),
+            annotations: Annotations::of(&AnnotationKeys::All, self.own_ttl.map(|ttl| ("ttl", ttl))),
+            terminating: false,
+        }
+    }
+
+    pub(crate) fn manager(&self) -> ClusterManagerFacts<'_> {
+        let generation = self.generation;
+        ClusterManagerFacts { name: "ci", uid: "m", generation, terminating: false, spec: Ok(&self.manager) }
+    }
+
+    pub(crate) fn record(&self) -> RecordFacts<'_> {
+        let (spec, status) = (Ok(&self.spec), &self.status);
+        RecordFacts { uid: "record", generation: 1, terminating: false, spec, status }
+    }
+
+    pub(crate) fn plan(&self) -> RecordPlan {
+        let report =
+            Report { since: at(0), reason: "ProgressDeadlineExceeded".into(), message: "late".into() };
+        let web = [WorkloadFacts {
+            name: "web".into(),
+            created_at: at(0),
+            owner: None,
+            short: false,
+            refused: None,
+            rollout: Rollout::Stopped(report),
+        }];
+        let deployments = if self.fails { ObjectSlice::Slice(&web) } else { ObjectSlice::EMPTY };
+        let health = if self.known {
+            let workloads = Workloads { deployments, ..Workloads::EMPTY };
+            HealthFacts::Known { workloads, followed: self.followed }
+        } else {
+            let message = "nothing has been heard of pods for 90 seconds".to_owned();
+            HealthFacts::Unknown { reason: Reason::Stale, message }
+        };
+        let namespace = self.namespace();
+        let settings = PlatformSettings::new(CoppiceConfigSpec::default(), "coppice-system", Vec::new());
+        let counted = [Counted { namespace: &namespace, record: Some(self.record()), managed: false }];
+        let counts = census(counted, &[self.manager()], &settings, 0, at(self.now));
+        let observed = ClusterObserved {
+            namespace: Ok(&namespace),
+            record: Some(self.record()),
+            managers: &[self.manager()],
+            health,
+            settings: &settings,
+            budget: &GovernorStatus::default(),
+            managed: 1,
+            census: counts.as_ref(),
+            stale: self.stale.clone(),
+            other: None,
+        };
+        plan(&observed, ServerTime::certain(at(self.now)))
+    }
+
+    /// Plans, and writes what there is to write, until there is nothing more. Returns when to look again.
+    pub(crate) fn look(&mut self) -> Option<i64> {
+        for _ in 0..9 {
+            let plan = self.plan();
+            self.events.extend(plan.events.iter().map(|event| event.reason));
+            match plan.step {
+                RecordStep::WriteStatus(status) => self.status = *status,
+                RecordStep::Delete(_) => {
+                    self.deleted = self.deleted.or(Some(self.now));
+                    return None;
+                }
+                RecordStep::ScaleDown(..) => {
+                    self.scales = true;
+                    return None;
+                }
+                RecordStep::Nothing | RecordStep::Create | RecordStep::Wake(_) => {
+                    return plan.next_check.map(|next| next.duration_since(at(0)).as_secs());
+                }
+            }
+        }
+        panic!("it never comes to rest: {:?}", self.status);
+    }
+
+    /// Lets time pass, and looks whenever the plan asks for it. Returns the phases with the second in which each was seen.
+    pub(crate) fn pass(&mut self, until: i64) -> Vec<(i64, NamespacePhase)> {
+        let mut phases = Vec::new();
+        while let Some(next) = self.look().filter(|next| *next <= until) {
+            assert!(next > self.now, "looks again at {next}");
+            let before = self.status.phase;
+            self.now = next;
+            self.look();
+            if self.status.phase != before {
+                phases.push((self.now, self.status.phase.unwrap()));
+            }
+        }
+        if self.deleted.is_none() {
+            self.now = until;
+            self.look();
+        }
+        phases
+    }
+
+    pub(crate) fn fails(&mut self, fails: bool) -> &mut Self {
+        self.fails = fails;
+        self.look();
+        self
+    }
+
+    pub(crate) fn next(&self) -> &str {
+        &self.status.next.as_ref().unwrap().reason
+    }
+}
