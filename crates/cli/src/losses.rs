@@ -27,6 +27,8 @@ const LEFT_OUT: [(&str, &str); 5] = [
     ("discovery.k8s.io", "endpointslices"),
 ];
 
+/// Of the kinds that cannot be read so many are named.
+const MAX_NAMED: usize = 8;
 /// Of more namespaces than this, everything is listed at once.
 const MANY: usize = 20;
 
@@ -166,8 +168,11 @@ async fn finalizers(client: &Client, namespace: &str) -> (Vec<ForeignFinalizer>,
         }
     }
     let unknown = not_read.into_iter().map(|(why, kinds)| {
-        let kinds: Vec<_> = kinds.into_iter().collect();
-        format!("finalizers of {}: {why}", kinds.join(", "))
+        let mut named: Vec<_> = kinds.iter().take(MAX_NAMED).cloned().collect();
+        if kinds.len() > MAX_NAMED {
+            named.push(format!("{} more kinds", kinds.len() - MAX_NAMED));
+        }
+        format!("finalizers of {}: {why}", named.join(", "))
     });
     (found, unknown.collect())
 }

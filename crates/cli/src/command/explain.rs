@@ -28,7 +28,8 @@ use governed::NamespaceExplanation;
 ///
 /// What cluster managers do to it: which of them governs it and why no other one, its phase, when it expires, and what
 /// comes next. Of each NamespaceManager in it: every policy with its verdict, what will happen next, what stands in the
-/// way, and what has happened. Of a namespace that is gone: when and why Coppice deleted it, and the Events that are left.
+/// way, and what has happened. What is lost with it, if it is to be deleted. Of a namespace that is gone: when and why
+/// Coppice deleted it, and the Events that are left.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   coppice explain team-a                         namespace team-a, and every manager in it
