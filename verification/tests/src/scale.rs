@@ -196,6 +196,7 @@ async fn finish(
         requests: series.sum("coppice_api_requests_total"),
         status_writes: series.sum("coppice_status_writes_total"),
         relists: series.sum("coppice_watch_restarts_total"),
+        idle: None,
     })
 }
 

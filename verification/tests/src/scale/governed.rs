@@ -1,9 +1,16 @@
 //! The same under cluster managers that look at the health of workloads: records, Deployments and `ReplicaSets`.
 #![allow(clippy::print_stdout, reason = "this is what the benchmark is for")]
 
+use std::time::Duration;
+
+use serde_json::Value;
+
 use super::process::{Measured, Sample};
 use super::report::{Report, Run};
 use super::{ScaleArgs, ScaleRun, build, count, finish};
+
+/// So long the operator has nothing to do.
+const IDLE: Duration = Duration::from_mins(1);
 
 /// Three cluster managers, each of a third of the namespaces, with so long to settle. One enforces.
 fn managers(settle: &str) -> String {
@@ -65,11 +72,31 @@ impl ScaleRun {
         let written = operator.metrics().await?.sum("coppice_status_writes_total");
         self.test_cluster.apply(&managers("6m")).await?;
         samples.push(("managers changed", operator.sample()?));
+        self.decided_for_all().await?;
+        samples.push(("decided for all", operator.sample()?));
         let enough = written + count(self.settings.namespaces);
         operator.wait(|s| s.sum("coppice_status_writes_total") >= enough).await?;
         samples.push(("all records written", operator.sample()?));
         samples.push(("settled again", operator.settled(|_| true).await?));
-        finish(operator, "governed, managers changed", samples).await
+        let idle = operator.idle(IDLE).await?;
+        samples.push(("idle for 60 s", operator.sample()?));
+        let run = finish(operator, "governed, managers changed", samples).await?;
+        Ok(Run { idle: Some(idle), ..run })
+    }
+
+    /// Waits until every cluster manager says what its present spec makes due: then that is decided for each namespace.
+    async fn decided_for_all(&self) -> anyhow::Result<()> {
+        let counted = |manager: &Value| {
+            let generation = &manager["metadata"]["generation"];
+            let conditions = manager["status"]["conditions"].as_array();
+            let approved = conditions.into_iter().flatten().find(|condition| condition["type"] == "Approved");
+            approved.is_some_and(|approved| approved["observedGeneration"] == *generation)
+        };
+        let all = async || {
+            let managers = self.test_cluster.list("cnsman", "").await.ok()?;
+            managers.iter().all(counted).then_some(())
+        };
+        self.test_cluster.until("every cluster manager is counted by its present spec", all).await
     }
 
     /// Whether what was in the caches is what was seeded.

@@ -136,6 +136,15 @@ impl Measured {
         }
     }
 
+    /// Counts requests while there is nothing to do: all of them, and those that write anything but the Lease.
+    pub(super) async fn idle(&mut self, lasts: Duration) -> anyhow::Result<[f64; 2]> {
+        let before = self.metrics().await?.requests();
+        tokio::time::sleep(lasts).await;
+        self.alive("it ended while it was idle")?;
+        let after = self.metrics().await?.requests();
+        Ok([after[0] - before[0], after[1] - before[1]])
+    }
+
     /// Waits until this has happened.
     pub(super) async fn wait(&mut self, enough: impl Fn(&Series) -> bool) -> anyhow::Result<()> {
         while !self.metrics().await.is_ok_and(|series| enough(&series)) {
@@ -175,6 +184,18 @@ impl Series {
         values
             .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
             .fold(0.0, |sum, value| sum + value)
+    }
+
+    /// All requests, and those that write anything but the Lease.
+    fn requests(&self) -> [f64; 2] {
+        const NAME: &str = "coppice_api_requests_total";
+        let reads = ["get", "list", "watch"];
+        let writes = self.0.lines().filter(|line| {
+            let reads = reads.iter().any(|verb| line.contains(&format!("verb=\"{verb}\"")));
+            line.starts_with(NAME) && !reads && !line.contains("resource=\"leases\"")
+        });
+        let writes = writes.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
+        [self.sum(NAME), writes.sum()]
     }
 
     /// How many lists of a kind were answered, each page counted.
@@ -265,5 +286,10 @@ mod tests {
         let series = Series(text.to_owned());
         assert!((series.sum("coppice_api_requests_total") - 7.0).abs() < f64::EPSILON);
         assert!((series.sum("coppice_leader") - 1.0).abs() < f64::EPSILON);
+        let text = "coppice_api_requests_total{verb=\"update\",resource=\"leases\"} 3\n\
+                    coppice_api_requests_total{verb=\"update\",resource=\"managednamespaces\"} 4\n\
+                    coppice_api_requests_total{verb=\"list\",resource=\"pods\"} 5\n";
+        let counted = Series(text.to_owned()).requests();
+        assert!(counted.iter().zip([12.0, 4.0]).all(|(found, meant)| (found - meant).abs() < f64::EPSILON));
     }
 }

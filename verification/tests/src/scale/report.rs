@@ -22,6 +22,8 @@ pub(super) struct Run {
     pub(super) status_writes: f64,
     /// Watches that had to list again.
     pub(super) relists: f64,
+    /// In a minute without anything to do: requests, and those that write anything but the Lease; none if not measured.
+    pub(super) idle: Option<[f64; 2]>,
 }
 
 /// Everything, in the order of the runs.
@@ -72,6 +74,9 @@ pub(super) fn print(report: &Report) -> anyhow::Result<()> {
             "  {namespaces} namespaces, {managers} managers, {pods} pods; {} requests, {} status writes, listed {} times again",
             run.requests, run.status_writes, run.relists
         );
+        if let Some([requests, writes]) = run.idle {
+            println!("  idle for 60 s: {requests} requests, {writes} writes but for the Lease");
+        }
     }
     if let Some([records, deployments, replica_sets]) =
         report.runs.last().map(|run| run.governed).filter(|n| n[0] > 0.0)
