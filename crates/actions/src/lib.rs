@@ -16,6 +16,7 @@ pub mod decision;
 pub mod delete;
 pub mod deletion_record;
 pub mod governor;
+mod reverted;
 pub mod scale;
 pub mod scale_down;
 #[cfg(test)]

@@ -151,11 +151,11 @@ struct ScaleWire {
     spec_replicas_path: String,
 }
 
-const CRON_JOB: &str = "CronJob";
+pub(crate) const CRON_JOB: &str = "CronJob";
 
 /// Where the size of a kind's objects is.
 #[derive(Debug, PartialEq, Eq)]
-enum Location {
+pub(crate) enum Location {
     /// In `spec.replicas` or, of a `CronJob`, in `spec.suspend`.
     Builtin,
     /// In these fields, one in the other, of `spec`.
@@ -165,7 +165,7 @@ enum Location {
 }
 
 /// Where the size of a kind's objects is. Kubernetes' own kinds are known; of others their definition says it.
-async fn location(clients: &Clients, kind: &ScaleKind) -> Result<Location, kube::Error> {
+pub(crate) async fn location(clients: &Clients, kind: &ScaleKind) -> Result<Location, kube::Error> {
     if matches!(kind.api_version.as_str(), "apps/v1" | "batch/v1") {
         return Ok(Location::Builtin);
     }
@@ -222,7 +222,7 @@ fn size_in(
     }
 }
 
-fn path(namespace: &str, kind: &ScaleKind) -> String {
+pub(crate) fn path(namespace: &str, kind: &ScaleKind) -> String {
     let group = if kind.api_version.contains('/') { "apis" } else { "api" };
     format!("/{group}/{}/namespaces/{namespace}/{}", kind.api_version, kind.plural)
 }

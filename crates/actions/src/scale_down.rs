@@ -4,13 +4,15 @@
 //! the replicas were read from. So the recorded replicas are exactly the original ones, also when this is interrupted and
 //! resumed.
 //!
+//! What something else scales up again is scaled down three times, and then left alone.
+//!
 //! All of it takes one unit of the budget, and every change relies on a decision that is at most [`MAX_FACT_AGE`] old:
 //! then everything is read and decided again. What pauses, holds, suspends or protects stops the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use coppice_api::manager::{ScaleDown, WorkloadSelector};
-use coppice_api::{Reason, ScaledDown, ScaledWorkload};
+use coppice_api::{Reason, ScaledDown, ScaledWorkload, Steps};
 use coppice_lifecycle::record::StepOutcome;
 use coppice_lifecycle::settings::{PlatformSettings, Refusal};
 use coppice_mutants::{Mutant, active};
@@ -22,6 +24,7 @@ use coppice_runtime::write::WriteError;
 use crate::decision::{
     self, Decision, FreshFacts as _, MAX_FACT_AGE, MAX_RESERVATION_AGE, StepContext, Stopped,
 };
+use crate::reverted;
 use crate::scale::{self, ReservedScaleDown, Workload};
 
 /// Workloads change concurrently at most this often before the attempt counts as failed.
@@ -35,7 +38,7 @@ const MAX_STATUS_BYTES: usize = 1 << 20;
 /// A decision to scale down, made for an object whose status records the replicas.
 pub trait ScaleDecision: Decision {
     /// What its status records.
-    fn scaled_down(observation: &Self::Observation) -> &ScaledDown;
+    fn steps(observation: &Self::Observation) -> &Steps;
 
     /// Writes this list into its status; from then on the observation has the object as it was written.
     ///
@@ -81,6 +84,8 @@ pub struct ScaleDownRun<'a, D: ScaleDecision> {
     step: ReservedScaleDown,
     /// The uids of what is recorded and was not touched yet.
     unchanged: BTreeSet<String>,
+    /// The uids of what is scaled down.
+    done: BTreeSet<String>,
     /// By uid, the revisions of workloads whose change was sent and not confirmed.
     unconfirmed: BTreeMap<String, String>,
 }
@@ -107,7 +112,9 @@ pub async fn scale_down<'a, D: ScaleDecision>(
         return Err(Unfinished::Stopped(Stopped::NoNamespace));
     };
     // Where nothing is to be scaled down, or it cannot be recorded, no budget is spent on it.
-    let candidates = match to_scale_down::<D>(context.clients, &namespace, &observation, what).await {
+    let done = BTreeSet::new();
+    let found = to_scale_down::<D>(context.clients, &namespace, &observation, what, &done).await;
+    let candidates = match found {
         Ok(candidates) => candidates,
         Err(outcome) => return Ok(ScaleDownEnd { outcome, observation, unchanged: BTreeSet::new() }),
     };
@@ -116,7 +123,7 @@ pub async fn scale_down<'a, D: ScaleDecision>(
     let step = ReservedScaleDown::new(reservation, &namespace);
     let (unchanged, unconfirmed) = (BTreeSet::new(), BTreeMap::new());
     let mut run =
-        ScaleDownRun { context, decision, what, namespace, observation, step, unchanged, unconfirmed };
+        ScaleDownRun { context, decision, what, namespace, observation, step, unchanged, done, unconfirmed };
     match run.all(candidates).await {
         End::Outcome(outcome) => Ok(run.ended(outcome).await),
         End::Interrupted(why) => Err(Unfinished::Interrupted(why, Box::new(run))),
@@ -125,15 +132,15 @@ pub async fn scale_down<'a, D: ScaleDecision>(
 }
 
 impl<D: ScaleDecision> ScaleDownRun<'_, D> {
-    async fn all(&mut self, mut candidates: Vec<Workload>) -> End<D::Interruption> {
+    async fn all(&mut self, mut candidates: Vec<Candidate>) -> End<D::Interruption> {
         for _ in 0..MAX_ATTEMPTS {
             for batch in candidates.chunks(BATCH) {
                 if let Err(end) = self.batch(batch).await {
                     return end;
                 }
             }
-            let Self { context, namespace, observation, what, .. } = &*self;
-            candidates = match to_scale_down::<D>(context.clients, namespace, observation, what).await {
+            let Self { context, namespace, observation, what, done, .. } = &*self;
+            candidates = match to_scale_down::<D>(context.clients, namespace, observation, what, done).await {
                 Ok(candidates) => candidates,
                 Err(outcome) => return End::Outcome(outcome),
             };
@@ -142,11 +149,11 @@ impl<D: ScaleDecision> ScaleDownRun<'_, D> {
         End::Outcome(StepOutcome::failed(error))
     }
 
-    async fn batch(&mut self, batch: &[Workload]) -> Result<(), End<D::Interruption>> {
+    async fn batch(&mut self, batch: &[Candidate]) -> Result<(), End<D::Interruption>> {
         self.reverify_reserved().await?;
         self.record_replicas(batch).await.map_err(End::Interrupted)?;
         let StepContext { clients, permit, .. } = self.context;
-        for workload in batch {
+        for Candidate { workload, .. } in batch {
             self.reverify_reserved().await?;
             if permit.check().is_err() {
                 return Err(End::NotLeading);
@@ -155,6 +162,7 @@ impl<D: ScaleDecision> ScaleDownRun<'_, D> {
                 Ok(()) => {
                     self.unchanged.remove(&workload.uid);
                     self.unconfirmed.remove(&workload.uid);
+                    self.done.insert(workload.uid.clone());
                 }
                 Err(WriteError::Gone) => {
                     self.unchanged.insert(workload.uid.clone());
@@ -194,13 +202,17 @@ impl<D: ScaleDecision> ScaleDownRun<'_, D> {
     }
 
     /// Writes the replicas of workloads into status, before they are changed.
-    async fn record_replicas(&mut self, batch: &[Workload]) -> Result<(), D::Interruption> {
-        let recorded = D::scaled_down(&self.observation);
+    async fn record_replicas(&mut self, batch: &[Candidate]) -> Result<(), D::Interruption> {
+        let recorded = &D::steps(&self.observation).scaled_down;
         let all = recorded_with(recorded, batch);
         // What an earlier attempt has written down it may have touched: its answer may have been lost.
         let known = recorded.listed().unwrap_or_default();
-        let new = batch.iter().filter(|workload| !known.contains(&entry(workload)));
-        self.unchanged.extend(new.map(|workload| workload.uid.clone()));
+        let new = batch.iter().filter(|candidate| !known.contains(&candidate.entry));
+        self.unchanged.extend(new.map(|candidate| candidate.workload.uid.clone()));
+        for Candidate { workload, .. } in batch {
+            // Something has scaled it up again.
+            self.done.remove(&workload.uid);
+        }
         if all == known {
             return Ok(());
         }
@@ -233,21 +245,35 @@ impl<D: ScaleDecision> ScaleDownRun<'_, D> {
     }
 }
 
-/// What is to be scaled down; otherwise the outcome, which is known already.
+/// A workload that is to be scaled down, and what status is to record of it.
+pub(crate) struct Candidate {
+    pub(crate) workload: Workload,
+    pub(crate) entry: ScaledWorkload,
+}
+
+/// What is to be scaled down; otherwise the outcome, which is known already. `done` are the uids of what is scaled down already.
 async fn to_scale_down<D: ScaleDecision>(
     clients: &Clients,
     namespace: &str,
     observation: &D::Observation,
     what: &ScaleDown,
-) -> Result<Vec<Workload>, StepOutcome> {
-    let candidates = select(clients, namespace, observation.settings(), what)
+    done: &BTreeSet<String>,
+) -> Result<Vec<Candidate>, StepOutcome> {
+    let running = select(clients, namespace, observation.settings(), what)
         .await
         .map_err(|error| StepOutcome::failed(error.to_string()))?;
-    let recorded = D::scaled_down(observation);
-    if candidates.is_empty() {
-        return Err(StepOutcome::ScaledDown { workloads: recorded.len() });
+    let steps = D::steps(observation);
+    if running.is_empty() {
+        return Err(StepOutcome::ScaledDown { workloads: steps.scaled_down.len() });
     }
-    let all = recorded_with(recorded, &candidates);
+    let candidates: Vec<_> = running
+        .into_iter()
+        .map(|workload| Candidate { entry: reverted::entry(&workload, steps, done), workload })
+        .collect();
+    if let Some(reverted) = reverted::outcome(clients, namespace, &candidates).await {
+        return Err(reverted);
+    }
+    let all = recorded_with(&steps.scaled_down, &candidates);
     let bytes = serde_json::to_vec(&all).map_or(usize::MAX, |json| json.len());
     if all.len() > MAX_WORKLOADS || bytes > MAX_STATUS_BYTES {
         let message = format!(
@@ -298,24 +324,17 @@ async fn select(
     Ok(candidates.into_values().collect())
 }
 
-fn entry(workload: &Workload) -> ScaledWorkload {
-    ScaledWorkload {
-        api_version: workload.kind.api_version.clone(),
-        kind: workload.kind.kind.clone(),
-        name: workload.name.clone(),
-        uid: workload.uid.clone(),
-        replicas: workload.scale.replicas().map(|n| n + i32::from(active(Mutant::WrongReplicasRecorded))),
-    }
-}
-
 /// What status records, with these workloads as they are now; sorted.
-fn recorded_with(recorded: &ScaledDown, workloads: &[Workload]) -> Vec<ScaledWorkload> {
+fn recorded_with<'a>(
+    recorded: &ScaledDown,
+    candidates: impl IntoIterator<Item = &'a Candidate>,
+) -> Vec<ScaledWorkload> {
     fn name(entry: &ScaledWorkload) -> (String, String, String) {
         (entry.api_version.clone(), entry.kind.clone(), entry.name.clone())
     }
     let known = recorded.listed().unwrap_or_default().iter().cloned();
-    let all: BTreeMap<_, _> =
-        known.chain(workloads.iter().map(entry)).map(|entry| (name(&entry), entry)).collect();
+    let new = candidates.into_iter().map(|candidate| candidate.entry.clone());
+    let all: BTreeMap<_, _> = known.chain(new).map(|entry| (name(&entry), entry)).collect();
     let mut all: Vec<_> = all.into_values().collect();
     all.sort();
     all

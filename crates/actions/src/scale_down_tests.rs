@@ -19,18 +19,26 @@ struct Decided {
     held: Arc<AtomicBool>,
     recorded: Mutex<Vec<Vec<ScaledWorkload>>>,
     intent: Intent,
+    firings: i64,
+    restored: &'static str,
 }
 
 impl Default for Decided {
     fn default() -> Self {
-        Self { held: Arc::default(), recorded: Mutex::default(), intent: intent(Action::ScaleDown) }
+        Self {
+            held: Arc::default(),
+            recorded: Mutex::default(),
+            intent: intent(Action::ScaleDown),
+            firings: 0,
+            restored: "",
+        }
     }
 }
 
 struct Facts {
     namespace: NamespaceFacts,
     settings: PlatformSettings,
-    recorded: ScaledDown,
+    steps: Steps,
     /// Facts are old as soon as somebody has written a hold.
     held: Arc<AtomicBool>,
 }
@@ -64,7 +72,11 @@ impl Decision for Decided {
         Ok(Facts {
             namespace: namespace(),
             settings: PlatformSettings::new(CoppiceConfigSpec::default(), "coppice-system", Vec::new()),
-            recorded: self.recorded.lock().unwrap().last().cloned().unwrap_or_default().into(),
+            steps: Steps {
+                scaled_down: self.recorded.lock().unwrap().last().cloned().unwrap_or_default().into(),
+                firings: self.firings,
+                ..Steps::default()
+            },
             held: Arc::clone(&self.held),
         })
     }
@@ -79,8 +91,8 @@ impl Decision for Decided {
 }
 
 impl ScaleDecision for Decided {
-    fn scaled_down(observation: &Facts) -> &ScaledDown {
-        &observation.recorded
+    fn steps(observation: &Facts) -> &Steps {
+        &observation.steps
     }
 
     async fn save_scaled_down(
@@ -89,27 +101,34 @@ impl ScaleDecision for Decided {
         observation: &mut Facts,
         all: Vec<ScaledWorkload>,
     ) -> Result<(), &'static str> {
-        observation.recorded = all.clone().into();
+        observation.steps.scaled_down = all.clone().into();
         self.recorded.lock().unwrap().push(all);
         Ok(())
     }
 }
 
 /// Three Deployments of these replicas, one of which is scaled down by every PATCH that is not refused.
-struct Cluster(Mutex<Vec<(&'static str, u32)>>);
+struct Cluster {
+    all: Mutex<Vec<(&'static str, u32)>>,
+    /// What argocd-controller scales up again at once.
+    restored: &'static str,
+}
 
 impl Cluster {
     fn answer(&self, method: &Method, path: &str, body: &Value) -> Answer {
-        let mut all = self.0.lock().unwrap();
+        let mut all = self.all.lock().unwrap();
         match *method {
             Method::PATCH => {
                 let name = path.rsplit('/').nth(1).unwrap_or_default();
-                all.iter_mut().filter(|(known, _)| *known == name).for_each(|(_, replicas)| *replicas = 0);
+                let scaled = all.iter_mut().filter(|(known, _)| *known == name && name != self.restored);
+                scaled.for_each(|(_, replicas)| *replicas = 0);
                 Answer::Object(200, json!({}))
             }
             Method::GET if path.ends_with("/deployments") => {
                 let items = all.iter().map(|(name, replicas)| {
-                    json!({"metadata": {"name": name, "uid": name, "resourceVersion": "7"},
+                    let by = json!([{"manager": "argocd-controller", "operation": "Update", "time":
+                        "2026-01-01T00:00:00Z", "fieldsV1": {"f:spec": {"f:replicas": {}}}}]);
+                    json!({"metadata": {"name": name, "uid": name, "resourceVersion": "7", "managedFields": by},
                            "spec": {"replicas": replicas}})
                 });
                 Answer::Object(200, json!({"metadata": {}, "items": items.collect::<Vec<_>>()}))
@@ -130,7 +149,8 @@ async fn carry_out(
     decision: &Decided,
     on_patch: impl Fn() + Send + Sync + 'static,
 ) -> (Result<StepOutcome, &'static str>, Vec<String>, Vec<String>) {
-    let cluster = Cluster(Mutex::new(vec![("one", 1), ("none", 0), ("two", 2)]));
+    let all = Mutex::new(vec![("one", 1), ("none", 0), ("two", 2)]);
+    let cluster = Cluster { all, restored: decision.restored };
     let (clients, sent) = scripted(move |method, path, body| {
         let answer = cluster.answer(method, path, body);
         if *method == Method::PATCH {
@@ -179,4 +199,64 @@ async fn what_is_held_from_the_first_costs_nothing() {
     let (result, _, writes) = carry_out(&decision, || {}).await;
     assert_eq!((result, writes.len()), (Err("held"), 0));
     assert!(decision.recorded.lock().unwrap().is_empty());
+}
+
+/// By its last record: how often something has scaled this Deployment up again, and in which firing it was scaled down.
+fn reverted(decision: &Decided, name: &str) -> Option<(i32, Option<i64>)> {
+    let recorded = decision.recorded.lock().unwrap();
+    let found = recorded.last()?.iter().find(|w| w.name == name);
+    found.map(|w| (w.reverted, w.firing))
+}
+
+fn left_alone(result: &Result<StepOutcome, &str>) -> bool {
+    let Ok(StepOutcome::Reverted { message }) = result else { return false };
+    message.contains("Deployment one (field manager \"argocd-controller\")") && !message.contains("two")
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_scaled_up_again_at_once_is_scaled_down_three_times_and_no_more() {
+    let mut decision = Decided { restored: "one", ..Decided::default() };
+    let (result, unchanged, writes) = carry_out(&decision, || {}).await;
+    assert!(left_alone(&result), "{result:?}");
+    assert!(unchanged.is_empty(), "what is forgotten would be counted from the beginning: {unchanged:?}");
+    assert_eq!(writes, ["PUT", "PATCH", "PATCH", "PATCH", "PATCH"], "two is scaled down once");
+    assert_eq!(
+        (reverted(&decision, "one"), reverted(&decision, "two")),
+        (Some((2, Some(0))), Some((0, Some(0))))
+    );
+    // The next firing does nothing, at no cost.
+    decision.firings += 1;
+    let (result, _, writes) = carry_out(&decision, || {}).await;
+    assert!(left_alone(&result), "{result:?}");
+    assert!(writes.is_empty(), "{writes:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_firing_after_which_something_scales_up_counts_once() {
+    let mut decision = Decided::default();
+    for firing in 0..3 {
+        decision.firings = firing;
+        let (result, ..) = carry_out(&decision, || {}).await;
+        assert_eq!(result, Ok(StepOutcome::ScaledDown { workloads: 2 }), "firing {firing}");
+        // Its answer may be lost: another attempt is no reversion.
+        let (result, ..) = carry_out(&decision, || {}).await;
+        assert_eq!(result, Ok(StepOutcome::ScaledDown { workloads: 2 }), "firing {firing}");
+        let times = i32::try_from(firing).unwrap();
+        assert_eq!(reverted(&decision, "one"), Some((times, Some(firing))));
+    }
+    decision.firings = 3;
+    let (result, _, writes) = carry_out(&decision, || {}).await;
+    assert!(matches!(&result, Ok(StepOutcome::Reverted { .. })), "{result:?}");
+    assert!(writes.is_empty(), "{writes:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_of_an_earlier_version_tells_nothing_of_reversions() {
+    let decision = Decided { firings: 7, ..Decided::default() };
+    let entry =
+        json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "one", "uid": "one", "replicas": 1}]);
+    decision.recorded.lock().unwrap().push(serde_json::from_value(entry).unwrap());
+    let (result, ..) = carry_out(&decision, || {}).await;
+    assert_eq!(result, Ok(StepOutcome::ScaledDown { workloads: 2 }));
+    assert_eq!(reverted(&decision, "one"), Some((0, Some(7))));
 }

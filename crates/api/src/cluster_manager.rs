@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::health::HealthSpec;
 use crate::limits::Limits;
 pub use crate::manager::{Delete, ScaleDown};
+use crate::observed::ObservedCounts;
 use crate::schema;
 use crate::selector::Selector;
 
@@ -363,6 +364,9 @@ pub struct ClusterNamespaceManagerStatus {
     /// What is due, or would be if every policy enforced.
     #[serde(default)]
     pub enforce: DueCounts,
+    /// What policies that observe would have done so far, and what became of those namespaces; absent if none observes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<ObservedCounts>,
     /// `Accepted`: spec can be understood. `Ready`: every namespace that it governs has a record that says so. `Approved`: no
     /// approval is needed, or it was given. `BudgetSufficient`: the hourly budget is not less than what becomes due in an hour.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

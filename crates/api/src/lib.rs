@@ -13,6 +13,7 @@ pub mod losses;
 pub mod managed_namespace;
 pub mod manager;
 pub mod names;
+pub mod observed;
 pub mod reason;
 pub mod scaled_down;
 pub mod schema;

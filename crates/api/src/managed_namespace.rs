@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::health::{FailingObject, HealthRecord};
 pub use crate::manager::NextStep;
+use crate::observed::WouldHaveActed;
 use crate::schema;
 use crate::steps::Steps;
 
@@ -162,6 +163,10 @@ pub struct ManagedNamespaceStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["policy"]))]
     pub fired: Vec<FiredPolicy>,
+    /// The policies that observe, and would have acted upon the namespace by now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["policy"]))]
+    pub would_have_acted: Vec<WouldHaveActed>,
     /// `Ready`: what the namespace rests on is known, and nothing is failing. `TtlUnderstood`, where the cluster manager takes
     /// the ttl from an annotation: the namespace has none, or one that is a duration. `WithinLimits`, where the cluster manager
     /// limits ttls or holds: what is asked for counts as it is asked for.

@@ -274,6 +274,10 @@ reasons! {
         ApprovalGiven: [Approved], nothing;
         /// This spec does not make more namespaces due than the hourly budget.
         ApprovalNotNeeded: [Approved], nothing;
+        /// Somebody deletes the `ManagedNamespace`, and a finalizer keeps it. Nothing is done to the namespace before it is gone; then
+        /// there is a new one.
+        RecordTerminating: [NextStep, Ready, Blocked],
+            "Remove the finalizer, or let whoever set it do so.";
         /// A namespace of this name was deleted three times within 24 hours, and something makes it again each time. It is left
         /// alone until `status.next.due`.
         RecreatedTooOften: [NextStep, Blocked],
@@ -377,6 +381,11 @@ reasons! {
         NamespaceDeleted: [Fired, Result, Event, Firings], nothing;
         /// Workloads were scaled down.
         ScaledDown: [Fired, Result, Event, Firings], "To undo it, set `spec.wake` to `status.firings`.";
+        /// Something scaled a workload up again after each of three scale-downs. Nothing is scaled down any more; the message names
+        /// the field manager that did it.
+        RevertedTooOften: [NextStep, Fired, Ready, Result, Event, Firings],
+            "Leave the workload out with `selectors` of the policy, or let that field manager leave its replicas alone; waking begins \
+             the count again.";
         /// Workloads were woken.
         Woken: [Event], nothing;
         /// The webhook's receiver answered 2xx.

@@ -22,6 +22,18 @@ pub struct ScaledWorkload {
     /// The replicas it had; absent for a `CronJob`, which was suspended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
+    /// The value of `status.firings` when it was scaled down; absent if a version did that which did not write it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub firing: Option<i64>,
+    /// How often something else had scaled it up again when it was scaled down last. Waking begins the count again.
+    #[serde(default, skip_serializing_if = "never")]
+    #[schemars(range(min = 0))]
+    pub reverted: i32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde passes it")]
+const fn never(reverted: &i32) -> bool {
+    *reverted == 0
 }
 
 /// The workloads that a manager has scaled down, up to 1 MiB of them; or, where that would be a waste, only how many.
@@ -133,6 +145,8 @@ mod tests {
             name: (*name).to_owned(),
             uid: format!("uid-{name}"),
             replicas: Some(1),
+            firing: None,
+            reverted: 0,
         };
         names.iter().map(one).collect::<Vec<_>>().into()
     }

@@ -60,9 +60,10 @@ struct ByResult {
 }
 
 /// How the steps of policies end.
-const ENDS: [(Action, Reason); 4] = [
+const ENDS: [(Action, Reason); 5] = [
     (Action::Delete, Reason::NamespaceDeleted),
     (Action::ScaleDown, Reason::ScaledDown),
+    (Action::ScaleDown, Reason::RevertedTooOften),
     (Action::Webhook, Reason::WebhookDelivered),
     (Action::Webhook, Reason::WebhookGivenUp),
 ];
@@ -126,7 +127,7 @@ impl LifecycleMetrics {
         to.register("deleted_namespaces", "Records of deletions (DeletedNamespaces) by phase, `Pending` if only decided, counted once a minute by every replica", deleted);
         to.register(
             "firings",
-            "Steps that ended: `NamespaceDeleted`, `ScaledDown`, `WebhookDelivered` or `WebhookGivenUp`",
+            "Steps that ended: `NamespaceDeleted`, `ScaledDown`, `RevertedTooOften`, `WebhookDelivered` or `WebhookGivenUp`",
             self.firings.clone(),
         );
         let help = "How long after it was due a step of a `ttl` was done, time spent waiting for budget, holds or receivers included";
@@ -251,7 +252,7 @@ mod tests {
             "# HELP coppice_managers NamespaceManagers by phase, counted once a minute by every replica.",
             "# HELP coppice_managed_namespaces Namespaces that a cluster manager governs, by the phase of their ManagedNamespace, counted once a minute by every replica.",
             "# HELP coppice_deleted_namespaces Records of deletions (DeletedNamespaces) by phase, `Pending` if only decided, counted once a minute by every replica.",
-            "# HELP coppice_firings Steps that ended: `NamespaceDeleted`, `ScaledDown`, `WebhookDelivered` or `WebhookGivenUp`.",
+            "# HELP coppice_firings Steps that ended: `NamespaceDeleted`, `ScaledDown`, `RevertedTooOften`, `WebhookDelivered` or `WebhookGivenUp`.",
             "# HELP coppice_firing_lateness_seconds How long after it was due a step of a `ttl` was done, time spent waiting for budget, holds or receivers included.",
             "# HELP coppice_blocked Managers and governed namespaces that became blocked, scale-downs that cannot be remembered (`TooManyWorkloads`), reservations that were refused (also `GovernorUnavailable`), and reconciles of a status that another version wrote (`UnsupportedStatus`), by reason.",
             "# HELP coppice_webhook_attempts Attempts to deliver a webhook: `delivered` or `failed`.",

@@ -28,6 +28,11 @@ pub enum StepOutcome {
         /// How many workloads were changed.
         workloads: usize,
     },
+    /// Something has scaled workloads up again after each of several scale-downs: it is left at that.
+    Reverted {
+        /// Which workloads, what has done it as far as is known, and what to do.
+        message: String,
+    },
     /// All original replicas are restored.
     Woken {
         /// How many workloads were changed.
@@ -135,6 +140,10 @@ pub fn apply(steps: &mut Steps, intent: &Intent, outcome: &StepOutcome, now: Tim
                 format!("{workloads} workloads are scaled down; status.scaledDown records their replicas");
             complete(steps, intent, Reason::ScaledDown, message.clone(), now);
             note(false, Reason::ScaledDown, format!("{about}{message}; `coppice wake` undoes it"))
+        }
+        StepOutcome::Reverted { message } => {
+            complete(steps, intent, Reason::RevertedTooOften, message.clone(), now);
+            note(true, Reason::RevertedTooOften, format!("{about}{message}"))
         }
         StepOutcome::Woken { workloads, skipped } => {
             steps.intent = None;

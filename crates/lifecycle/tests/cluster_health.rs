@@ -8,8 +8,8 @@ use coppice_api::condition::{self, READY};
 use coppice_api::config::CoppiceConfigSpec;
 use coppice_api::{ManagedNamespaceStatus, NamespacePhase, Reason, ScaledWorkload};
 use coppice_lifecycle::PlatformSettings;
-use coppice_lifecycle::cluster::ValidClusterManager;
 use coppice_lifecycle::cluster::census::{Counted, census};
+use coppice_lifecycle::cluster::{RecordStep, ValidClusterManager};
 use coppice_lifecycle::record::{self, StepOutcome};
 
 use health::{Scene, at, spec};
@@ -285,6 +285,8 @@ fn scaled() -> ScaledWorkload {
         name: "web".to_owned(),
         uid: "web-1".to_owned(),
         replicas: Some(3),
+        firing: None,
+        reverted: 0,
     }
 }
 
@@ -321,6 +323,18 @@ fn a_scale_down_that_has_begun_goes_on_though_nothing_fails_any_more() {
     scene.look();
     assert_eq!((scene.next(), scene.status.steps.firings), ("Held", 1), "what was done has a number");
     assert!(scene.events.contains(&Reason::Abandoned) && !scene.status.steps.scaled_down.is_empty());
+}
+
+#[test]
+fn a_deletion_that_has_been_decided_does_not_wait_until_what_fails_stays_the_same() {
+    let mut scene = Scene::new(&spec("{in: [Failing]}", "0s"));
+    scene.fails(true);
+    scene.pass(scene.now + 101);
+    assert!(scene.deleted.is_some(), "{:?}", scene.status.next);
+    // Since it was written, one more began to fail.
+    scene.status.failing.clear();
+    let plan = scene.plan();
+    assert!(matches!(plan.step, RecordStep::WriteStatus(_)) && plan.goes_on, "{plan:?}");
 }
 
 #[test]

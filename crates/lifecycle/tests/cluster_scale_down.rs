@@ -29,6 +29,8 @@ fn deployment(replicas: i32) -> ScaledWorkload {
         name: "web".to_owned(),
         uid: "web-1".to_owned(),
         replicas: Some(replicas),
+        firing: None,
+        reverted: 0,
     }
 }
 
@@ -114,6 +116,37 @@ fn whoever_has_nothing_else_to_do_says_what_was_done() {
     assert_eq!(scene.reason(1_000_001), "scaleDown");
     scene.ends(&StepOutcome::ScaledDown { workloads: 1 }, 1_000_001);
     assert_eq!(scene.reason(1_000_002), "Dormant", "once");
+}
+
+#[test]
+fn what_something_else_reverts_each_time_is_said_until_the_policy_fires_again() {
+    let ready = |scene: &Scene| {
+        let conditions = &scene.status().conditions;
+        let ready = conditions.iter().find(|condition| condition.type_ == "Ready").unwrap();
+        (ready.status.clone(), ready.reason.clone())
+    };
+    let reverted =
+        StepOutcome::Reverted { message: "something has scaled Deployment web up again".to_owned() };
+    let is_not_ready = ("False".to_owned(), "RevertedTooOften".to_owned());
+    let only = "{mode: Enforce, selector: {names: ['ci-*']}, settle: 10s, policies: [\
+                {name: sleep, when: {ttl: {after: 50s}}, then: {scaleDown: {}}}]}";
+    let mut scene = Scene::new(only);
+    assert_eq!((scene.reason(1), scene.reason(51)), ("TtlRunning".to_owned(), "scaleDown".to_owned()));
+    scene.ends(&reverted, 52);
+    let expected = "RevertedTooOften: policy \"sleep\": something has scaled Deployment web up again; it fires again once its \
+                    condition has been false in between";
+    assert_eq!((scene.says(60), ready(&scene)), (expected.to_owned(), is_not_ready.clone()));
+    assert_eq!(scene.reason(1_000_000), "RevertedTooOften", "it is not tried again and again");
+    scene.spec.rearm = Some(1);
+    assert_eq!(scene.reason(1_000_001), "scaleDown");
+
+    // Also where something else comes next.
+    let mut scene = Scene::new(&manager("0s"));
+    assert_eq!((scene.reason(1), scene.reason(51)), ("TtlRunning".to_owned(), "scaleDown".to_owned()));
+    scene.ends(&reverted, 52);
+    assert_eq!((scene.reason(53), ready(&scene)), ("TtlRunning".to_owned(), is_not_ready));
+    scene.spec.extend_until = Some(Extension { at: at(90), by: None });
+    assert_eq!((scene.reason(61), ready(&scene).0), ("TtlRunning".to_owned(), "True".to_owned()));
 }
 
 #[test]

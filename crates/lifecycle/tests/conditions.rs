@@ -70,6 +70,19 @@ fn what_was_given_up_has_fired_and_is_not_ready() {
 }
 
 #[test]
+fn what_something_else_reverts_each_time_has_fired_and_is_not_ready() {
+    let mut scene = Scene::policy(TTL, "{scaleDown: {}}");
+    scene.settle(41);
+    let message = "something has scaled Deployment web up again".to_owned();
+    scene.outcome(&StepOutcome::Reverted { message: message.clone() }, 42);
+    scene.settle(42);
+    let reverted = Reason::RevertedTooOften.as_str();
+    assert_eq!(conditions(&scene), [("True", "Accepted"), ("True", reverted), ("False", reverted)]);
+    assert_eq!(scene.status.steps.last_firing.as_ref().and_then(|f| f.message.as_ref()), Some(&message));
+    assert_eq!(scene.settle(3000).step, None, "it is dormant");
+}
+
+#[test]
 fn what_cannot_be_known_is_unknown() {
     let mut scene = Scene::policy(TTL, "{delete: {}}");
     scene.config.tenants.actions.clear();

@@ -14,7 +14,7 @@ use coppice_campaign::oracle::rule::{
 use coppice_campaign::run::{RunPlan, run, run_without};
 use coppice_campaign::suite::cluster::rule::{APPROVED, GOVERNED, HEALTH, OBSERVES, RECREATED};
 use coppice_campaign::suite::lifecycle::rule::{
-    HELD, INITIAL_DELAY, JOBS, LIMITS, ORIGINAL_REPLICAS, PODS, SELECTED, SETTLE, SUSPENDED, TTL,
+    HELD, INITIAL_DELAY, JOBS, LIMITS, ORIGINAL_REPLICAS, PODS, REVERTED, SELECTED, SETTLE, SUSPENDED, TTL,
 };
 use coppice_campaign::suite::{self, Suite};
 use coppice_mutants::Mutant;
@@ -26,7 +26,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 66] = [
+const CASES: [(Mutant, &str, Rule); 67] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -79,6 +79,7 @@ const CASES: [(Mutant, &str, Rule); 66] = [
     (Mutant::RecreationIgnored, "cluster-recreated-often", RECREATED),
     (Mutant::FiredAgain, "cluster-scaled-down", ONCE),
     (Mutant::WrongReplicasRecorded, "cluster-scaled-down", ORIGINAL_REPLICAS),
+    (Mutant::RevertedForEver, "cluster-reverted", REVERTED),
     (Mutant::ExtensionIgnored, "cluster-extended", TTL),
     (Mutant::HoldIgnored, "cluster-held", HELD),
     (Mutant::SuspendIgnored, "cluster-suspended", SUSPENDED),

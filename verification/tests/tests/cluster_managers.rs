@@ -17,7 +17,7 @@ const MANAGER: &str = "{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespace
                        [{name: end, when: {phase: {in: [Stale]}}, then: {delete: {notice: 3s}}}]}}";
 
 /// The API server says the time to the second: a date that an operator writes just after its start may be so much too early.
-const CLOCK: SignedDuration = SignedDuration::from_secs(1);
+pub(crate) const CLOCK: SignedDuration = SignedDuration::from_secs(1);
 
 /// Waits until the record of a namespace is about its spec, and as described.
 pub(crate) async fn record(
@@ -470,6 +470,113 @@ fn workloads_are_scaled_down_once_and_woken_by_their_users() -> Test {
         ensure!(code == 0 && said == awake, "{said}{error}");
         ensure!(replicas().await? == 3, "it is still scaled down");
         test_cluster.kubectl(ADMIN, &delete).await?;
+        Ok(())
+    })
+}
+
+#[test]
+fn what_something_scales_up_again_each_time_is_left_alone_after_three_times() -> Test {
+    const SLEEP: &str = "{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {name: reverted}, spec: \
+                         {mode: Enforce, selector: {names: ['reverted']}, settle: 2s, policies: \
+                         [{name: sleep, when: {ttl: {after: 1s}}, then: {scaleDown: {}}}]}}";
+    const DEPLOYMENT: &str = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: reverted}, spec: {paused: true, \
+                              replicas: 3, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: \
+                              {containers: [{name: c, image: none}]}}}}";
+    on_shared_plane(async |test_cluster, _| {
+        let replicas = async || {
+            let found = test_cluster.get("deployments", "reverted", "web").await.ok()??;
+            found["spec"]["replicas"].as_i64()
+        };
+        // After so many firings, of which this came.
+        let fired = async |firings: i64, result: &'static str| {
+            record(test_cluster, "reverted", result, |status| {
+                status["firings"] == firings
+                    && status["lastFiring"]["result"] == result
+                    && status["intent"].is_null()
+            })
+            .await
+        };
+        let rearm = async || {
+            let (code, said, error) = coppice(test_cluster, ADMIN, &["rearm", "reverted"]).await?;
+            ensure!(code == 0, "{said}{error}");
+            Ok(())
+        };
+        test_cluster.namespace("reverted").await?;
+        test_cluster.apply(DEPLOYMENT).await?;
+        test_cluster.apply(SLEEP).await?;
+        for firing in 1..=3 {
+            fired(firing, "ScaledDown").await?;
+            ensure!(replicas().await == Some(0), "it runs");
+            // As a GitOps tool does.
+            let by = "--field-manager=argocd-controller";
+            let three = r#"{"spec":{"replicas":3}}"#;
+            let patch = ["patch", "deployment", "web", "-n", "reverted", "--type=merge", by, "-p", three];
+            test_cluster.kubectl(ADMIN, &patch).await?;
+            rearm().await?;
+        }
+        let left_alone = fired(4, "RevertedTooOften").await?;
+        ensure!(replicas().await == Some(3), "it is scaled down a fourth time");
+        let by = r#"something has scaled Deployment web (field manager "argocd-controller") up again after each of 3 scale-downs"#;
+        let says = |value: &Value| value.as_str().is_some_and(|text| text.contains(by));
+        ensure!(says(&left_alone["status"]["lastFiring"]["message"]), "{left_alone:#}");
+        let waits = waits_for(test_cluster, "reverted", "RevertedTooOften").await?;
+        ensure!(says(&waits["status"]["next"]["message"]), "{waits:#}");
+        ensure!(condition(&waits, "Ready")["reason"] == "RevertedTooOften", "{waits:#}");
+        let event = async || {
+            let events = test_cluster.events("reverted", "coppice", "RevertedTooOften").await.ok()?;
+            events.iter().any(|note| note.contains(by)).then_some(())
+        };
+        test_cluster.until("the Event that names the field manager", event).await?;
+        let (code, said, error) = coppice(test_cluster, ADMIN, &["explain", "reverted"]).await?;
+        ensure!(code == 0 && said.contains(by), "{said}{error}");
+
+        let (code, said, error) = coppice(test_cluster, ADMIN, &["wake", "reverted"]).await?;
+        ensure!(code == 0, "{said}{error}");
+        record(test_cluster, "reverted", "nothing that is scaled down", |s| s["scaledDown"].is_null())
+            .await?;
+        rearm().await?;
+        // A firing has a number that no earlier `spec.wake` names.
+        fired(6, "ScaledDown").await?;
+        ensure!(replicas().await == Some(0), "it is not scaled down again");
+        Ok(())
+    })
+}
+
+#[test]
+fn what_became_of_what_an_observing_manager_would_have_deleted_is_counted() -> Test {
+    const OBSERVES: &str = "{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {name: watches}, spec: \
+                            {selector: {names: ['watched-*']}, settle: 1s, ttl: {after: 1s}, policies: \
+                            [{name: end, when: {phase: {in: [Stale]}}, then: {delete: {notice: 1s}}}]}}";
+    on_shared_plane(async |test_cluster, _| {
+        for name in ["extended", "held", "deleted", "left"] {
+            test_cluster.namespace(&format!("watched-{name}")).await?;
+        }
+        test_cluster.apply(OBSERVES).await?;
+        let counted = async |what: &str, expected: Value| {
+            let counts = async || {
+                let manager = test_cluster.get("cnsman", "", "watches").await.ok()??;
+                (manager["status"]["observed"]["policies"] == json!([expected])).then_some(())
+            };
+            let found = test_cluster.until(what, counts).await;
+            let now = test_cluster.get("cnsman", "", "watches").await;
+            found.with_context(|| format!("it is {now:#?}"))
+        };
+        let zero = |acted: u32, extended: u32, held: u32, gone: u32| json!({"name": "end", "wouldHaveActed": acted, "recovered": 0, "extended": extended, "held": held, "gone": gone});
+        counted("four that would be gone", zero(4, 0, 0, 0)).await?;
+        for args in [["extend", "watched-extended", "--by", "1h"], ["hold", "watched-held", "--for", "1h"]] {
+            let (code, said, error) = coppice(test_cluster, ADMIN, &args).await?;
+            ensure!(code == 0, "{said}{error}");
+        }
+        test_cluster.kubectl(ADMIN, &["delete", "namespace", "watched-deleted", "--wait=false"]).await?;
+        counted("what became of three of them", zero(4, 1, 1, 1)).await?;
+        let became = record(test_cluster, "watched-held", "that it is held", |status| {
+            status["wouldHaveActed"][0]["outcome"] == "Held"
+        })
+        .await?;
+        let noted = &became["status"]["wouldHaveActed"][0];
+        ensure!(noted["policy"] == "end" && noted["reason"] == "TtlElapsed", "{became:#}");
+        let deletes = test_cluster.namespace_deletes()?;
+        ensure!(!deletes.iter().any(|e| e.name.starts_with("watched-")), "it only observes");
         Ok(())
     })
 }

@@ -20,6 +20,7 @@ mod large_namespaces;
 mod lifecycle;
 mod losses;
 mod records;
+mod restore;
 mod sample;
 mod service_accounts;
 mod settings;

@@ -53,6 +53,7 @@ impl Governed {
                 namespaces: status.namespaces.clone(),
                 enforce: status.enforce.clone(),
                 newly_due: None,
+                ..Counts::default()
             };
             (manager.name().to_owned(), counts)
         };

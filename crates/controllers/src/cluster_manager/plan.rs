@@ -9,6 +9,7 @@ use coppice_kinds::ClusterManager;
 use coppice_lifecycle::cluster::ValidClusterManager;
 use coppice_lifecycle::cluster::approval::Approval;
 use coppice_lifecycle::cluster::census::Census;
+use coppice_lifecycle::cluster::observed;
 use coppice_lifecycle::facts::AnnotationKeys;
 use jiff::Timestamp;
 
@@ -66,6 +67,15 @@ fn status(manager: &ClusterManager, observation: &Observation) -> ClusterNamespa
     let before = status.policy_digest.clone();
     if !waits(observation) || before.as_deref() != digest {
         let counts = counts.cloned().unwrap_or_default();
+        // With another spec that decides otherwise, it begins again.
+        let before = status.observed.take().filter(|_| before.as_deref() == digest);
+        status.observed = match &manager.spec {
+            Ok(spec) if observation.census.is_some() => {
+                observed::counts(before.as_ref(), spec, &counts.noted, observation.now)
+            }
+            // Not counted now: it goes on from there.
+            Ok(_) | Err(_) => before,
+        };
         (status.namespaces, status.enforce) = (counts.namespaces, counts.enforce);
     }
     let mut said = Vec::new();

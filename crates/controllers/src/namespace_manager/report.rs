@@ -78,7 +78,11 @@ fn log(observation: &Observation, note: &PlannedEvent, intent: Option<&Intent>) 
 fn count(shared: &ControllerContext, note: &PlannedEvent, intent: Option<&Intent>) {
     let Some(intent) = intent else { return };
     match note.reason {
-        Reason::NamespaceDeleted | Reason::ScaledDown | Reason::WebhookDelivered | Reason::WebhookGivenUp => {
+        Reason::NamespaceDeleted
+        | Reason::ScaledDown
+        | Reason::RevertedTooOften
+        | Reason::WebhookDelivered
+        | Reason::WebhookGivenUp => {
             shared.lifecycle_metrics.firing(intent.action.as_str(), note.reason.as_str());
             let due = intent.evidence.get("due").and_then(|due| due.parse::<jiff::Timestamp>().ok());
             if let Some(due) = due {

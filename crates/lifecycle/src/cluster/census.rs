@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use super::approval::newly_due;
 use super::limits::{extension_end, held, hold_end, remembered};
+use super::observed::{Noted, note};
 use super::phase::{RunningTtl, phase};
 use super::plan::has_fired;
 use super::recreated::Recreated;
@@ -64,6 +65,8 @@ pub struct Counts {
     pub enforce: DueCounts,
     /// The uids of the namespaces that the spec makes due; none if only their number is known.
     pub newly_due: Option<BTreeSet<String>>,
+    /// What records of this spec say that policies that observe would have done.
+    pub noted: Noted,
 }
 
 /// A namespace with its record.
@@ -150,15 +153,33 @@ fn window(manager: &ValidClusterManager) -> Duration {
 /// Counts a namespace for the manager that governs it. Returns when time alone changes that.
 fn count_governed(
     counts: &mut Counts,
-    (Counted { namespace, record, .. }, ttl): (Counted<'_>, Option<Ttl>),
+    (counted, ttl): (Counted<'_>, Option<Ttl>),
     manager: &Candidate<'_>,
     settings: &PlatformSettings,
     now: Timestamp,
 ) -> Option<Timestamp> {
     counts.namespaces.selected += 1;
     counts.namespaces.governed += 1;
+    let record = counted.record;
     let recorded = record.and_then(|record| record.status.manager.as_ref());
-    counts.namespaces.recorded += u32::from(recorded.is_some_and(|recorded| manager.is(recorded)));
+    let of_this_spec =
+        record.map(|record| record.status).filter(|_| recorded.is_some_and(|known| manager.is(known)));
+    counts.namespaces.recorded += u32::from(of_this_spec.is_some());
+    let noted = of_this_spec.map(|status| &*status.would_have_acted).unwrap_or_default();
+    let noted = note(&mut counts.noted, noted, now);
+    let due = count_due(counts, (counted, ttl), manager, settings, now);
+    noted.into_iter().chain(due).min()
+}
+
+/// Counts whether it is due. Returns when time alone changes that.
+fn count_due(
+    counts: &mut Counts,
+    (Counted { namespace, record, .. }, ttl): (Counted<'_>, Option<Ttl>),
+    manager: &Candidate<'_>,
+    settings: &PlatformSettings,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    let recorded = record.and_then(|record| record.status.manager.as_ref());
     let spec = record.and_then(|record| record.spec.ok());
     let limits = manager.spec.limits.of_record(namespace.created);
     let hold = spec.and_then(|spec| spec.hold.as_ref());

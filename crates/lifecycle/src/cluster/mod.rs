@@ -6,6 +6,7 @@
 pub mod approval;
 pub mod census;
 mod limits;
+pub mod observed;
 pub mod phase;
 mod plan;
 pub mod recreated;

@@ -4,13 +4,14 @@ mod announced;
 mod decide;
 mod health;
 mod limits;
+mod observed;
 mod wake;
 
 use coppice_api::condition::{self, ConditionState, READY, TTL_UNDERSTOOD};
 use coppice_api::config::GovernorStatus;
 use coppice_api::managed_namespace::{FiredPolicy, GoverningManager, NextStep};
 use coppice_api::manager::ScaleDown;
-use coppice_api::steps::{Action, Intent};
+use coppice_api::steps::{Action, Firing, Intent};
 use coppice_api::{ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase, Reason};
 use coppice_mutants::{Mutant, active};
 use coppice_quantity::Duration;
@@ -112,10 +113,6 @@ impl RecordPlan {
 /// Decides about one namespace. Depends on nothing but its arguments.
 pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
     let Some(record) = observed.record else { return without_record(observed) };
-    if record.terminating {
-        // Somebody deletes it: what is written now is lost.
-        return RecordPlan::NOTHING;
-    }
     let mut builder = Builder {
         observed,
         record,
@@ -133,6 +130,9 @@ pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
             return builder.not_known(*reason, message.clone());
         }
     };
+    if record.terminating {
+        return builder.record_terminating(namespace);
+    }
     builder.about(namespace);
     if namespace.terminating {
         return builder.terminating(namespace);
@@ -186,6 +186,7 @@ pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
     let governed = Governed { manager, namespace, spec, hold_end, since, settled_at, finding, failing, now };
     builder.say_within_limits(&governed, ttl.as_ref());
     builder.forget_fired(&governed);
+    builder.note_observed(&governed);
     match builder.status.steps.intent.clone() {
         Some(intent) => builder.resume(&governed, &intent),
         None => builder.decide(&governed),
@@ -309,6 +310,7 @@ impl<'a> Builder<'a> {
             (status.limits, status.held) = (None, None);
             status.past_phases.clear();
             status.fired.clear();
+            status.would_have_acted.clear();
             status.steps.notice = None;
         }
         status.namespace_uid = Some(namespace.uid.clone());
@@ -332,6 +334,7 @@ impl<'a> Builder<'a> {
             self.withdraw_notice("another cluster manager governs the namespace, or its spec has changed");
         }
         self.forget_health();
+        self.status.would_have_acted.clear();
         self.status.ttl = None;
         let since = whole_second_after(self.now);
         let digest = manager.spec.digest().to_owned();
@@ -371,6 +374,7 @@ impl<'a> Builder<'a> {
         }
         self.forget_health();
         self.status.fired.clear();
+        self.status.would_have_acted.clear();
         self.status.manager = None;
         self.status.phase = None;
         self.status.phase_since = None;
@@ -400,6 +404,18 @@ impl<'a> Builder<'a> {
             self.note(false, Reason::NamespaceDeleted, note);
         }
         self.waiting(Reason::NamespaceTerminating, "the namespace is being deleted".to_owned())
+    }
+
+    /// Somebody deletes the record, and finalizers of others keep it, perhaps for ever: nothing is decided by it, and another one
+    /// cannot be created.
+    fn record_terminating(mut self, namespace: &NamespaceFacts) -> RecordPlan {
+        if namespace.terminating {
+            // What is written now is lost.
+            return RecordPlan::NOTHING;
+        }
+        self.next_check = None;
+        let message = "the record is being deleted, and a finalizer keeps it: nothing is done before it is gone and another one is there";
+        self.waiting(Reason::RecordTerminating, message.to_owned())
     }
 
     /// Caches are behind, or the clocks differ: nothing is decided. Where something would have been done, the record says
@@ -522,6 +538,13 @@ impl<'a> Builder<'a> {
         RecordPlan { step, next_check: self.next_check, events: self.events, goes_on: false }
     }
 
+    /// The last firing, if something reverted its scale-downs each time, and its policy does not fire again for now.
+    fn reverted(&self) -> Option<&Firing> {
+        let last = self.status.steps.last_firing.as_ref()?;
+        let waits = self.status.fired.iter().any(|fired| fired.policy == last.policy);
+        Some(last).filter(|last| waits && last.result == Reason::RevertedTooOften.as_str())
+    }
+
     fn ready(&self, next: &NextStep) -> ConditionState {
         let state = |status, reason: &str, message: &str| ConditionState {
             status,
@@ -531,8 +554,14 @@ impl<'a> Builder<'a> {
         if let Some(error) = self.status.steps.intent.as_ref().and_then(|i| i.last_error.as_ref()) {
             return state("False", Reason::Retrying.as_str(), error);
         }
-        if next.reason == Reason::InvalidSpec.as_str() {
+        if [Reason::InvalidSpec, Reason::RecordTerminating]
+            .iter()
+            .any(|reason| next.reason == reason.as_str())
+        {
             return state("False", &next.reason, &next.message);
+        }
+        if let Some(firing) = self.reverted() {
+            return state("False", &firing.result, firing.message.as_deref().unwrap_or_default());
         }
         if let Some((reason, message)) = &self.unknown {
             return state("Unknown", reason.as_str(), message);

@@ -145,7 +145,11 @@ impl PlanBuilder<'_> {
         if let Some(next) = status.next.as_ref().filter(blocks) {
             return Some(state("Unknown", next.reason.clone(), next.message.clone()));
         }
-        let given_up = |f: &&Firing| f.result == Reason::WebhookGivenUp.as_str();
+        let given_up = |f: &&Firing| {
+            [Reason::WebhookGivenUp, Reason::RevertedTooOften]
+                .iter()
+                .any(|result| f.result == result.as_str())
+        };
         let failed =
             status.steps.last_firing.as_ref().filter(given_up).filter(|_| status.phase == Some(Phase::Fired));
         failed.map(|f| state("False", f.result.clone(), f.message.clone().unwrap_or_default()))

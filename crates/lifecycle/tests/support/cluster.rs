@@ -59,6 +59,8 @@ pub(crate) struct Scene {
     pub certain: bool,
     /// When it was counted, if not now.
     pub counted_at: Option<i64>,
+    /// Whether the record is being deleted.
+    pub record_terminating: bool,
     /// The settings that it was counted under, if not those in force.
     pub counted_under: Option<CoppiceConfigSpec>,
     /// The deletions of namespaces of this name: the uid, and when.
@@ -91,6 +93,7 @@ impl Scene {
             others_alike: false,
             certain: true,
             counted_at: None,
+            record_terminating: false,
             counted_under: None,
             deletions: Vec::new(),
             events: Vec::new(),
@@ -116,7 +119,7 @@ impl Scene {
         self.record.as_ref().map(|status| RecordFacts {
             uid: "record",
             generation: 1,
-            terminating: false,
+            terminating: self.record_terminating,
             spec: Ok(&self.spec),
             status,
         })

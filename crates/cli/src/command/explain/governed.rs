@@ -5,6 +5,7 @@ use coppice_api::condition::{self, WITHIN_LIMITS};
 use coppice_api::health::FailingObject;
 use coppice_api::managed_namespace::{Extension, FiredPolicy, GoverningManager, RecordHold};
 use coppice_api::manager::{Firing, Notice};
+use coppice_api::observed::WouldHaveActed;
 use coppice_api::{ManagedNamespaceStatus, Reason, ScaledWorkload};
 use coppice_lifecycle::cluster::ClusterAction;
 use coppice_lifecycle::cluster::selection::{Candidate, Criterion, Selection, selects};
@@ -80,6 +81,9 @@ pub(super) struct NamespaceExplanation {
     /// The workloads that are scaled down.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) scaled_down: Vec<ScaledWorkload>,
+    /// What policies that observe would have done by now.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) would_have_acted: Vec<WouldHaveActed>,
 }
 
 /// The cluster manager that governs a namespace.
@@ -199,6 +203,7 @@ pub(super) fn explain(
             .and_then(|status| status.steps.scaled_down.listed())
             .map(<[_]>::to_vec)
             .unwrap_or_default(),
+        would_have_acted: status.map(|status| status.would_have_acted.clone()).unwrap_or_default(),
         plan: plan.as_ref().map(|plan| Item::governed(namespace, plan, at)),
     };
     if explanation.governing.is_some() {

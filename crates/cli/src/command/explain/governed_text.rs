@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use coppice_api::NamespacePhase;
+use coppice_api::observed::ObservedOutcome;
 use jiff::Timestamp;
 
 use super::governed::{ContestResult, Governing, NamespaceExplanation};
@@ -27,6 +28,7 @@ pub(super) fn write(
     if let Some(governing) = &one.governing {
         policies(governing, at, to)?;
     }
+    would_have_acted(one, at, to)?;
     if !one.stops.is_empty() {
         heading(to, "What stands in the way")?;
         for stop in &one.stops {
@@ -37,6 +39,26 @@ pub(super) fn write(
         last_firing(firing, one.firings, at, to)?;
     }
     scaled_down(&one.scaled_down, &format!("coppice wake {name}"), to)
+}
+
+fn would_have_acted(one: &NamespaceExplanation, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {
+    if one.would_have_acted.is_empty() {
+        return Ok(());
+    }
+    heading(to, "What policies that observe would have done by now")?;
+    for one in &one.would_have_acted {
+        let became = match one.outcome {
+            None => "it still would",
+            Some(ObservedOutcome::Recovered) => "then the namespace recovered",
+            Some(ObservedOutcome::Extended) => "then the namespace was extended",
+            Some(ObservedOutcome::Held) => "then the namespace was put on hold",
+        };
+        let when =
+            one.outcome_at.map_or_else(String::new, |then| format!(", {}", print::instant_from(then, at)));
+        let acted = print::instant_from(one.at, at);
+        writeln!(to, "  {:?} would have acted {acted} [{}]; {became}{when}", one.policy, one.reason)?;
+    }
+    Ok(())
 }
 
 fn head(one: &NamespaceExplanation, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {

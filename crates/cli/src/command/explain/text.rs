@@ -182,7 +182,11 @@ pub(super) fn scaled_down(workloads: &[ScaledWorkload], undo: &str, to: &mut Scr
             || "was not suspended".to_owned(),
             |n| format!("had {}", print::count(usize::try_from(n).unwrap_or(0), "replica")),
         );
-        writeln!(to, "  {}/{}: {had}", workload.kind, workload.name)?;
+        let reverted = match usize::try_from(workload.reverted) {
+            Ok(0) | Err(_) => String::new(),
+            Ok(times) => format!("; something had scaled it up again {} before", print::count(times, "time")),
+        };
+        writeln!(to, "  {}/{}: {had}{reverted}", workload.kind, workload.name)?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use coppice_actions::decision::{DecidedBy, Decision, FreshFacts, Stopped};
 use coppice_actions::governor::{Reservation, ReservationError};
 use coppice_api::Reason;
-use coppice_api::steps::{Action, Intent};
+use coppice_api::steps::Intent;
 use coppice_kinds::{ClusterManagers, NamespaceRecord};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::cluster::{RecordPlan, RecordStep};
@@ -160,8 +160,9 @@ fn require_same_step(observation: Observation, intent: &Intent) -> Result<Verifi
     let plan = plan::plan(&observation);
     match &plan.step {
         RecordStep::Delete(same) if **same == *intent => Ok(Verified { observation, record }),
-        // What is scaled down changes how the namespace is, which is written when all of it is done.
-        _ if intent.action == Action::ScaleDown && plan.goes_on => {
+        // How the namespace is changes all the time where much of it fails, and by what is scaled down: that is written with the
+        // outcome.
+        _ if plan.goes_on => {
             let holds = record.status.steps.intent.as_ref() == Some(intent);
             if holds { Ok(Verified { observation, record }) } else { Err(Interruption::Changed(record)) }
         }

@@ -8,7 +8,7 @@ use coppice_actions::wake;
 use coppice_api::manager::ScaleDown;
 use coppice_api::names::MANAGED_NAMESPACE_NAME;
 use coppice_api::steps::Intent;
-use coppice_api::{ScaledDown, ScaledWorkload};
+use coppice_api::{ScaledWorkload, Steps};
 use coppice_kinds::ManagedNamespaces;
 use coppice_lifecycle::cluster::RecordStep;
 use coppice_lifecycle::record::StepOutcome;
@@ -75,8 +75,8 @@ pub(super) async fn wake(
 }
 
 impl ScaleDecision for RecordDecision<'_> {
-    fn scaled_down(verified: &Verified) -> &ScaledDown {
-        &verified.record.status.steps.scaled_down
+    fn steps(verified: &Verified) -> &Steps {
+        &verified.record.status.steps
     }
 
     async fn save_scaled_down(

@@ -4,7 +4,7 @@
 
 use coppice_actions::scale_down::{self, ScaleDecision, ScaleDownEnd, Unfinished};
 use coppice_api::manager::{Intent, ScaleDown};
-use coppice_api::{ScaledDown, ScaledWorkload};
+use coppice_api::{ScaledWorkload, Steps};
 use coppice_kinds::{Manager, Managers};
 use coppice_lifecycle::record::StepOutcome;
 use coppice_runtime::leader::Permit;
@@ -51,8 +51,8 @@ fn result(shared: &ControllerContext, end: ScaleDownEnd<Observation>) -> StepRes
 }
 
 impl ScaleDecision for ManagerDecision<'_> {
-    fn scaled_down(observation: &Observation) -> &ScaledDown {
-        &observation.manager.status.steps.scaled_down
+    fn steps(observation: &Observation) -> &Steps {
+        &observation.manager.status.steps
     }
 
     async fn save_scaled_down(

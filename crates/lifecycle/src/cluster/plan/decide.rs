@@ -165,10 +165,13 @@ impl Builder<'_> {
             let message = format!("ClusterNamespaceManager {} has no policy", governed.manager.name);
             return self.waiting(Reason::Watching, message);
         };
-        let message = format!(
-            "policy {:?} fired at {:.0}; it fires again once its condition has been false in between",
-            fired.policy, fired.at
-        );
+        let again = "it fires again once its condition has been false in between";
+        if let Some(last) = self.reverted() {
+            let why = last.message.as_deref().unwrap_or_default();
+            let message = format!("policy {:?}: {why}; {again}", last.policy);
+            return self.waiting(Reason::RevertedTooOften, message);
+        }
+        let message = format!("policy {:?} fired at {:.0}; {again}", fired.policy, fired.at);
         self.waiting(Reason::Dormant, message)
     }
 

@@ -23,7 +23,7 @@ pub const SUITE: Suite = Suite {
     end_state: oracle::end::end_state,
     end_lines: oracle::end::lines,
     effects: oracle::end::effects,
-    one_place_in: 37,
+    one_place_in: 61,
     fixed_seeds: 2000,
     fresh_seeds: 300,
     digests: "src/suite/cluster/digests.txt",

@@ -1,5 +1,7 @@
 //! What people do with cluster managers, and how it ends.
 
+mod reverted;
+
 use std::time::Duration;
 
 use coppice_sim::scenario::objects::{
@@ -37,7 +39,15 @@ pub(super) fn all() -> Vec<Scenario> {
 /// more follows; where a kind of workload cannot be listed for long, its namespaces are looked at every five seconds; and where
 /// namespaces cannot be listed again, it stays unknown what they have of an annotation that is newly named.
 pub(super) fn apart() -> Vec<Scenario> {
-    vec![recreated_often(), failed(), recovers(), newly_named(), ttl_shortened(), limited()]
+    vec![
+        recreated_often(),
+        failed(),
+        recovers(),
+        newly_named(),
+        ttl_shortened(),
+        limited(),
+        reverted::reverted(),
+    ]
 }
 
 /// Two replicas, a budget that does not bind, a minute and a half.

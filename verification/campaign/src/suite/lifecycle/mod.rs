@@ -26,7 +26,7 @@ pub const SUITE: Suite = Suite {
     end_state: oracle::end::end_state,
     end_lines: oracle::end::lines,
     effects: oracle::end::effects,
-    one_place_in: 29,
+    one_place_in: 47,
     fixed_seeds: 2000,
     fresh_seeds: 1000,
     digests: "src/suite/lifecycle/digests.txt",

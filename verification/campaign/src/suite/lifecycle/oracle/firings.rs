@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use coppice_sim::run::RunRecord;
 use serde_json::Value;
 
-use super::rule::ORIGINAL_REPLICAS;
+use super::rule::{ORIGINAL_REPLICAS, REVERTED};
 use crate::oracle::rule::ONCE;
 use crate::oracle::{Findings, History, scaled};
+
+/// So often a workload is scaled down that something else scales up again.
+const MAX_IN_A_ROW: u32 = 3;
 
 pub(super) fn check(record: &RunRecord<'_>, history: &History, found: &mut Findings) {
     scalings("namespacemanagers", record, history, found);
@@ -22,6 +25,8 @@ pub(in crate::suite) fn scalings(
     found: &mut Findings,
 ) {
     let mut scale_downs: BTreeMap<(String, &str, &str), u32> = BTreeMap::new();
+    // Since it was woken, by uid.
+    let mut in_a_row: BTreeMap<&str, u32> = BTreeMap::new();
     for change in record.changes.iter().filter(|change| record.is_own(change)) {
         let Some((before, after)) = scaled(change) else { continue };
         let (namespace, name) = (change.namespace(), change.name());
@@ -35,6 +40,14 @@ pub(in crate::suite) fn scalings(
         };
         // CronJobs have no replicas.
         let size = recorded["replicas"].as_u64().unwrap_or(1);
+        let in_a_row = in_a_row.entry(&change.uid).or_default();
+        *in_a_row = if after == 0 { *in_a_row + 1 } else { 0 };
+        if *in_a_row > MAX_IN_A_ROW {
+            found.add(
+                REVERTED,
+                &format!("{namespace}/{name} is scaled down for the {in_a_row}th time in a row"),
+            );
+        }
         if after == 0 {
             let firing = managers.iter().find_map(|m| m["status"]["intent"]["id"].as_str()).unwrap_or("none");
             *scale_downs.entry((firing.to_owned(), namespace, name)).or_default() += 1;

@@ -20,5 +20,7 @@ pub const SUSPENDED: Rule = Rule("SUSPENDED");
 pub const LIMITS: Rule = Rule("LIMITS");
 /// Only workloads that the policy selects are scaled down.
 pub const SELECTED: Rule = Rule("SELECTED");
+/// What something else scales up again is scaled down three times, and not a fourth time.
+pub const REVERTED: Rule = Rule("REVERTED");
 /// Sizes are remembered before they change, and given back exactly.
 pub const ORIGINAL_REPLICAS: Rule = Rule("REMEMBERED");
