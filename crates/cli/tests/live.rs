@@ -57,10 +57,15 @@ fn a_write_has_the_revision_read_and_is_recomputed_after_a_conflict() {
 
 /// What `coppice doctor` says where these are the settings, and nothing else may be read.
 fn doctor(config: Value) -> String {
+    doctor_with(config, Vec::new())
+}
+
+/// The same where more may be read.
+fn doctor_with(config: Value, more: Vec<(&'static str, u16, Value)>) -> String {
     const CRD: &str = "GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions/";
     let forbidden = || status(403, "not you");
     let crd = |name: &str| -> &'static str { format!("{CRD}{name}.coppice.dev").leak() };
-    let script = vec![
+    let mut script = vec![
         (
             "GET /version",
             200,
@@ -70,6 +75,7 @@ fn doctor(config: Value) -> String {
         (crd("namespacemanagers"), 403, forbidden()),
         (CONFIG, 200, config),
     ];
+    script.extend(more);
     against("coppice doctor", script).0.out
 }
 
@@ -504,4 +510,49 @@ fn doctor_reports_a_breaker_until_it_is_acknowledged() {
     assert!(open.contains(&format!("`coppice acknowledge {BREAKER}`")), "{open}");
     let closed = doctor(with_breaker(&json!({"acknowledge": BREAKER})));
     assert!(!closed.contains("breaker"), "{closed}");
+}
+
+#[test]
+fn doctor_says_what_is_wrong_with_cluster_managers_and_records() {
+    const MANAGERS: &str = "GET /apis/coppice.dev/v1alpha1/clusternamespacemanagers";
+    const RECORDS: &str = "GET /apis/coppice.dev/v1alpha1/managednamespaces";
+    let condition = |type_: &str, status: &str, reason: &str, message: &str| {
+        json!({"type": type_, "status": status, "reason": reason, "message": message, "observedGeneration": 1,
+               "lastTransitionTime": "2026-03-01T12:00:00Z"})
+    };
+    let manager = |name: &str, spec: Value, seen: i64, conditions: Value| {
+        json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "ClusterNamespaceManager",
+               "metadata": {"name": name, "uid": name, "generation": 1}, "spec": spec, "status": {"observedGeneration": seen,
+               "namespaces": {"governed": 3}, "enforce": {"due": 2}, "conditions": conditions}})
+    };
+    let spec = |mode: &str| json!({"mode": mode, "selector": {"names": ["ci-*"]}});
+    let needed = json!([condition("Approved", "False", "ApprovalNeeded", "2 wait for spec.approval")]);
+    let managers = json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "ClusterNamespaceManagerList", "metadata": {}, "items": [
+        manager("broken", json!({"selector": {"names": ["ci-*"]}, "settle": "soon"}), 1, json!([])),
+        manager("enforces", spec("Enforce"), 1, needed.clone()),
+        manager("observes", spec("Observe"), 1, needed),
+        manager("unread", spec("Enforce"), 0, json!([])),
+    ]});
+    let record = |namespace: &str, status: &str, reason: &str| {
+        json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "ManagedNamespace", "spec": {},
+               "metadata": {"name": "coppice", "namespace": namespace, "uid": namespace, "generation": 1},
+               "status": {"conditions": [condition("Ready", status, reason, "why")]}})
+    };
+    let records = json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "ManagedNamespaceList", "metadata": {}, "items": [
+        record("ci-a", "True", "Reconciled"), record("ci-b", "False", "RecordTerminating"),
+    ]});
+    let said =
+        doctor_with(with_breaker(&json!({})), vec![(MANAGERS, 200, managers), (RECORDS, 200, records)]);
+    for line in [
+        "PROBLEM  ClusterNamespaceManager broken: its spec cannot be understood, so that no cluster manager does anything",
+        "PROBLEM  ClusterNamespaceManager enforces: enforces, governs 3 namespaces, 2 due",
+        "Approved is False: 2 wait for spec.approval [ApprovalNeeded]",
+        "ok       ClusterNamespaceManager observes: observes, governs 3 namespaces, 2 due",
+        "PROBLEM  ClusterNamespaceManager unread: the operator has not read the last change of spec",
+        "PROBLEM  ManagedNamespaces: 1 of 2 records are not Ready",
+        "namespace ci-b: why [RecordTerminating]",
+        "`kubectl get mns -A -o yaml` shows the finalizers",
+    ] {
+        assert!(said.contains(line), "{line} is missing in\n{said}");
+    }
 }

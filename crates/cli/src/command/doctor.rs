@@ -1,5 +1,6 @@
 //! `coppice doctor`: what is wrong with the installation, and what keeps namespaces from being deleted.
 
+mod cluster_managers;
 mod install;
 mod remaining;
 mod stuck;
@@ -32,6 +33,9 @@ pub(crate) struct DoctorArgs {
     #[command(flatten)]
     output: OutputArgs,
 }
+
+/// At most this many objects are named.
+const MAX_NAMED: usize = 10;
 
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

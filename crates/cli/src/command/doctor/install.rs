@@ -13,15 +13,13 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Api, Client, ResourceExt as _};
 
-use super::{Finding, State};
+use super::{Finding, MAX_NAMED, State, cluster_managers};
 use crate::facts::{Config, Manager};
 use crate::live;
 use crate::print::{self, count};
 
 /// The label of what the installation consists of.
 const COMPONENT_SELECTOR: &str = "app.kubernetes.io/name=coppice";
-/// At most this many managers are named.
-const MAX_NAMED: usize = 10;
 /// What `webhookHosts` was by default in earlier versions: defaults are stored with the object.
 const OLD_DEFAULT_HOSTS: [&str; 2] = ["*.svc", "*.svc.cluster.local"];
 
@@ -40,6 +38,7 @@ pub(super) async fn check(client: &Client, system: &str, now: Timestamp) -> Vec<
     if served {
         findings.push(config(client, now).await);
         findings.push(managers(client).await);
+        findings.extend(cluster_managers::check(client).await);
     }
     findings
 }
