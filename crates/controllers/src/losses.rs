@@ -4,13 +4,18 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use coppice_lifecycle::losses::{AtStake, Losses, losses, volume_of};
+use coppice_lifecycle::losses::{AtStake, Losses, is_foreign, losses, volume_of};
 use coppice_runtime::error::chain;
 use futures::{StreamExt as _, stream};
-use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim, Service};
+use k8s_openapi::api::core::v1::{
+    Namespace, PersistentVolume, PersistentVolumeClaim, PersistentVolumeClaimSpec,
+    PersistentVolumeClaimStatus, Service, ServiceSpec, ServiceStatus,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
 
 /// It does not hold up the announcement for longer.
 const MAX_TIME: Duration = Duration::from_secs(10);
@@ -18,12 +23,22 @@ const MAX_TIME: Duration = Duration::from_secs(10);
 const CONCURRENT: usize = 4;
 /// No more volumes than this are read: as many as fit into a status, and some to sort by what becomes of them.
 const MAX_VOLUMES: usize = 64;
+/// So many namespaces are read at a time: a page may have 16 MiB.
+static READING: Semaphore = Semaphore::const_new(2);
 /// Lists come in pages of this size.
 const PAGE: u32 = 500;
+/// Of more claims or Services than this, none is looked at.
+const MAX_OBJECTS: usize = 2000;
+/// Of one object so many finalizers count: one more than are listed.
+const MAX_FINALIZERS: usize = 17;
 
 /// What is lost with a namespace, as far as it can be read.
 pub(crate) async fn read(client: &Client, namespace: &str) -> Losses {
-    if let Ok(at_stake) = tokio::time::timeout(MAX_TIME, at_stake(client, namespace)).await {
+    let read = async {
+        let _one = READING.acquire().await;
+        at_stake(client, namespace).await
+    };
+    if let Ok(at_stake) = tokio::time::timeout(MAX_TIME, read).await {
         return losses(&at_stake);
     }
     let unknown = vec![format!("it was not read within {} s", MAX_TIME.as_secs())];
@@ -34,7 +49,8 @@ async fn at_stake(client: &Client, namespace: &str) -> AtStake {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let claims = Api::<PersistentVolumeClaim>::namespaced(client.clone(), namespace);
     let services = Api::<Service>::namespaced(client.clone(), namespace);
-    let (found, claims, services) = futures::join!(namespaces.get(namespace), list(&claims), list(&services));
+    let (found, claims, services) =
+        futures::join!(namespaces.get(namespace), list(&claims, claim), list(&services, service));
     let volumes = match &claims {
         Ok(claims) => volumes(client, claims).await,
         Err(_) => BTreeMap::new(),
@@ -61,15 +77,88 @@ async fn volumes(
     found
 }
 
-async fn list<K: Clone + Debug + DeserializeOwned>(api: &Api<K>) -> Result<Vec<K>, String> {
+/// Lists everything, each page reduced at once: tenants decide how large their objects are, and how many there are.
+async fn list<K: Clone + Debug + DeserializeOwned>(
+    api: &Api<K>,
+    reduced: impl Fn(K) -> K,
+) -> Result<Vec<K>, String> {
     let mut params = ListParams::default().limit(PAGE);
     let mut all = Vec::new();
     loop {
         let page = api.list(&params).await.map_err(|error| chain(&error))?;
-        all.extend(page.items);
+        all.extend(page.items.into_iter().map(&reduced));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(_) if all.len() >= MAX_OBJECTS => return Err(format!("there are more than {MAX_OBJECTS}")),
             Some(token) => params.continue_token = Some(token),
             None => return Ok(all),
         }
+    }
+}
+
+/// The name, and the finalizers that may be listed.
+fn metadata(of: ObjectMeta) -> ObjectMeta {
+    let foreign = of.finalizers.into_iter().flatten().filter(|finalizer| is_foreign(finalizer));
+    let finalizers = Some(foreign.take(MAX_FINALIZERS).collect());
+    ObjectMeta { name: of.name, finalizers, ..ObjectMeta::default() }
+}
+
+fn claim(of: PersistentVolumeClaim) -> PersistentVolumeClaim {
+    let spec = of.spec.map(|spec| PersistentVolumeClaimSpec {
+        volume_name: spec.volume_name,
+        resources: spec.resources,
+        ..PersistentVolumeClaimSpec::default()
+    });
+    let status = of.status.map(|status| PersistentVolumeClaimStatus {
+        capacity: status.capacity,
+        ..PersistentVolumeClaimStatus::default()
+    });
+    PersistentVolumeClaim { metadata: metadata(of.metadata), spec, status }
+}
+
+fn service(of: Service) -> Service {
+    let spec = of.spec.map(|spec| ServiceSpec { type_: spec.type_, ..ServiceSpec::default() });
+    let status = of
+        .status
+        .map(|status| ServiceStatus { load_balancer: status.load_balancer, ..ServiceStatus::default() });
+    Service { metadata: metadata(of.metadata), spec, status }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn of_what_tenants_write_only_what_is_said_is_kept() {
+        let many: Vec<_> = (0..100).map(|n| format!("example.org/{n}")).collect();
+        let annotations = json!({"large": "x".repeat(1000)});
+        let object = |spec: Value, status: Value| {
+            let metadata =
+                json!({"name": "a", "finalizers": many, "annotations": annotations, "labels": {"a": "b"}});
+            json!({"metadata": metadata, "spec": spec, "status": status})
+        };
+        let capacity = json!({"storage": "1Gi"});
+        let of = object(
+            json!({"volumeName": "v", "resources": {"requests": capacity}, "selector": {"matchLabels": annotations}}),
+            json!({"phase": "Bound", "capacity": capacity}),
+        );
+        let kept = serde_json::to_value(claim(serde_json::from_value(of).unwrap())).unwrap();
+        assert_eq!(kept["metadata"]["finalizers"].as_array().map(Vec::len), Some(MAX_FINALIZERS));
+        assert_eq!(kept["metadata"]["annotations"], Value::Null);
+        assert_eq!(kept["spec"], json!({"volumeName": "v", "resources": {"requests": capacity}}));
+        assert_eq!(kept["status"], json!({"capacity": capacity}));
+        let ingress = json!({"ingress": [{"ip": "192.0.2.1"}]});
+        let of = object(
+            json!({"type": "LoadBalancer", "selector": annotations, "ports": [{"port": 80}]}),
+            json!({"loadBalancer": ingress}),
+        );
+        let kept = serde_json::to_value(service(serde_json::from_value(of).unwrap())).unwrap();
+        assert_eq!(
+            (&kept["spec"], &kept["status"]),
+            (&json!({"type": "LoadBalancer"}), &json!({"loadBalancer": ingress}))
+        );
     }
 }
