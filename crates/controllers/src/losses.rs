@@ -16,6 +16,7 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 /// It does not hold up the announcement for longer.
 const MAX_TIME: Duration = Duration::from_secs(10);
@@ -23,8 +24,8 @@ const MAX_TIME: Duration = Duration::from_secs(10);
 const CONCURRENT: usize = 4;
 /// No more volumes than this are read: as many as fit into a status, and some to sort by what becomes of them.
 const MAX_VOLUMES: usize = 64;
-/// So many namespaces are read at a time: a page may have 16 MiB.
-static READING: Semaphore = Semaphore::const_new(2);
+/// So many namespaces are read at a time: an answer may have 16 MiB.
+static READING: Semaphore = Semaphore::const_new(4);
 /// Lists come in pages of this size.
 const PAGE: u32 = 500;
 /// Of more claims or Services than this, none is looked at.
@@ -34,43 +35,54 @@ const MAX_FINALIZERS: usize = 17;
 
 /// What is lost with a namespace, as far as it can be read.
 pub(crate) async fn read(client: &Client, namespace: &str) -> Losses {
-    let read = async {
-        let _one = READING.acquire().await;
-        at_stake(client, namespace).await
-    };
-    if let Ok(at_stake) = tokio::time::timeout(MAX_TIME, read).await {
-        return losses(&at_stake);
-    }
-    let unknown = vec![format!("it was not read within {} s", MAX_TIME.as_secs())];
-    Losses { unknown, ..Losses::default() }
+    let _one = READING.acquire().await;
+    losses(&at_stake(client, namespace).await)
 }
 
 async fn at_stake(client: &Client, namespace: &str) -> AtStake {
+    let deadline = Instant::now() + MAX_TIME;
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let claims = Api::<PersistentVolumeClaim>::namespaced(client.clone(), namespace);
     let services = Api::<Service>::namespaced(client.clone(), namespace);
-    let (found, claims, services) =
-        futures::join!(namespaces.get(namespace), list(&claims, claim), list(&services, service));
+    let found = async { namespaces.get(namespace).await.map_err(|error| chain(&error)) };
+    let (found, claims, services) = futures::join!(
+        in_time(deadline, found),
+        in_time(deadline, list(&claims, claim)),
+        in_time(deadline, list(&services, service))
+    );
     let volumes = match &claims {
-        Ok(claims) => volumes(client, claims).await,
+        Ok(claims) => volumes(client, claims, deadline).await,
         Err(_) => BTreeMap::new(),
     };
-    AtStake { namespace: found.map_err(|error| chain(&error)), claims, volumes, services }
+    AtStake { namespace: found, claims, volumes, services }
+}
+
+/// What is read by then.
+async fn in_time<T>(deadline: Instant, read: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    tokio::time::timeout_at(deadline, read).await.unwrap_or_else(|_| Err(not_in_time()))
+}
+
+fn not_in_time() -> String {
+    format!("not read within {} s", MAX_TIME.as_secs())
 }
 
 /// The volumes of claims.
 async fn volumes(
     client: &Client,
     claims: &[PersistentVolumeClaim],
+    deadline: Instant,
 ) -> BTreeMap<String, Result<PersistentVolume, String>> {
     let api: Api<PersistentVolume> = Api::all(client.clone());
     let names: Vec<String> = claims.iter().filter_map(volume_of).map(str::to_owned).collect();
     let not_read = |name: &String| (name.clone(), Err("not read: there are too many".to_owned()));
     let mut found: BTreeMap<_, _> = names.iter().skip(MAX_VOLUMES).map(not_read).collect();
-    let reads = names.into_iter().take(MAX_VOLUMES).map(async |name| (api.get_opt(&name).await, name));
+    let reads = names.into_iter().take(MAX_VOLUMES).map(async |name| {
+        let read = async { api.get_opt(&name).await.map_err(|error| chain(&error)) };
+        (in_time(deadline, read).await, name)
+    });
     let mut reads = stream::iter(reads).buffer_unordered(CONCURRENT);
     while let Some((volume, name)) = reads.next().await {
-        if let Some(volume) = volume.map_err(|error| chain(&error)).transpose() {
+        if let Some(volume) = volume.transpose() {
             found.insert(name, volume);
         }
     }
@@ -95,11 +107,11 @@ async fn list<K: Clone + Debug + DeserializeOwned>(
     }
 }
 
-/// The name, and the finalizers that may be listed.
+/// What says which object it is, and the finalizers that may be listed.
 fn metadata(of: ObjectMeta) -> ObjectMeta {
     let foreign = of.finalizers.into_iter().flatten().filter(|finalizer| is_foreign(finalizer));
     let finalizers = Some(foreign.take(MAX_FINALIZERS).collect());
-    ObjectMeta { name: of.name, finalizers, ..ObjectMeta::default() }
+    ObjectMeta { name: of.name, namespace: of.namespace, uid: of.uid, finalizers, ..ObjectMeta::default() }
 }
 
 fn claim(of: PersistentVolumeClaim) -> PersistentVolumeClaim {
@@ -109,6 +121,7 @@ fn claim(of: PersistentVolumeClaim) -> PersistentVolumeClaim {
         ..PersistentVolumeClaimSpec::default()
     });
     let status = of.status.map(|status| PersistentVolumeClaimStatus {
+        phase: status.phase,
         capacity: status.capacity,
         ..PersistentVolumeClaimStatus::default()
     });
@@ -149,7 +162,7 @@ mod tests {
         assert_eq!(kept["metadata"]["finalizers"].as_array().map(Vec::len), Some(MAX_FINALIZERS));
         assert_eq!(kept["metadata"]["annotations"], Value::Null);
         assert_eq!(kept["spec"], json!({"volumeName": "v", "resources": {"requests": capacity}}));
-        assert_eq!(kept["status"], json!({"capacity": capacity}));
+        assert_eq!(kept["status"], json!({"phase": "Bound", "capacity": capacity}));
         let ingress = json!({"ingress": [{"ip": "192.0.2.1"}]});
         let of = object(
             json!({"type": "LoadBalancer", "selector": annotations, "ports": [{"port": 80}]}),

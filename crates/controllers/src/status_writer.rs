@@ -223,7 +223,7 @@ impl<K: SteppedKind, N: Fn(&K::Object, K::Status) -> K::Status> StatusWriter<'_,
         if !steps::announces(K::steps(status), K::steps(&object.status)) {
             return None;
         }
-        let losses = losses::read(&self.shared.clients.reads, &object.namespace).await;
+        let losses = Box::pin(losses::read(&self.shared.clients.reads, &object.namespace)).await;
         let mut status = status.clone();
         steps::name_losses(K::steps_mut(&mut status), losses, &mut batch.events);
         Some(status)

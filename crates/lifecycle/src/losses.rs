@@ -15,14 +15,16 @@ const MAX_ERROR: usize = 1000;
 
 /// What Kubernetes itself removes in time. Sources: `k8s.io/api/core/v1` (`FinalizerKubernetes`), `k8s.io/kubernetes/pkg/volume/util`
 /// (`PVCProtectionFinalizer`), `k8s.io/cloud-provider/service/helpers` (`LoadBalancerCleanupFinalizer`), `k8s.io/apimachinery`
-/// (`FinalizerDeleteDependents`, `FinalizerOrphanDependents`), `k8s.io/api/batch/v1` (`JobTrackingFinalizer`).
-const OF_KUBERNETES: [&str; 6] = [
+/// (`FinalizerDeleteDependents`, `FinalizerOrphanDependents`), `k8s.io/api/batch/v1` (`JobTrackingFinalizer`), `k8s.io/api/resource/v1`
+/// (`Finalizer`).
+const OF_KUBERNETES: [&str; 7] = [
     "kubernetes",
     "kubernetes.io/pvc-protection",
     "service.kubernetes.io/load-balancer-cleanup",
     "foregroundDeletion",
     "orphan",
     "batch.kubernetes.io/job-tracking",
+    "resource.kubernetes.io/delete-protection",
 ];
 /// Our own are removed as soon as their objects are deleted.
 const OURS: &str = "coppice.dev/";
@@ -40,9 +42,17 @@ pub struct AtStake {
     pub services: Result<Vec<Service>, String>,
 }
 
-/// The volume that a claim is bound to, if it is.
+/// The volume that a claim is bound to, if it is. `spec.volumeName` alone is what users ask for, whosever that volume is.
 pub fn volume_of(claim: &PersistentVolumeClaim) -> Option<&str> {
-    claim.spec.as_ref()?.volume_name.as_deref().filter(|name| !name.is_empty())
+    let is_bound = claim.status.as_ref()?.phase.as_deref() == Some("Bound");
+    claim.spec.as_ref()?.volume_name.as_deref().filter(|name| is_bound && !name.is_empty())
+}
+
+/// Whether a volume says that it is bound to this claim.
+fn is_bound_to(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
+    let of = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
+    let of = of.map(|of| (&of.namespace, &of.name, &of.uid));
+    of == Some((&claim.metadata.namespace, &claim.metadata.name, &claim.metadata.uid))
 }
 
 /// Whether a finalizer is one that neither Kubernetes nor Coppice removes by itself.
@@ -86,6 +96,8 @@ impl Found {
         let bound = || claim.status.as_ref()?.capacity.as_ref()?.get("storage");
         let requested = || claim.spec.as_ref()?.resources.as_ref()?.requests.as_ref()?.get("storage");
         let volume = match volumes.get(name) {
+            // Another's: nothing of it is said.
+            Some(Ok(volume)) if !is_bound_to(volume, claim) => return,
             Some(Ok(volume)) => Some(volume),
             Some(Err(error)) => {
                 // Whoever may not read one may read none: the first says it for all.

@@ -239,6 +239,23 @@ fn whoever_extends_as_the_notice_says_gets_a_notice_of_its_own_for_what_fails() 
 }
 
 #[test]
+fn what_was_announced_for_what_fails_stands_when_the_ttl_ends_and_it_still_fails() {
+    let both = "{mode: Enforce, selector: {names: ['ci-*']}, settle: 10s, ttl: {after: 500s}, health: {settlingPeriod: 100s, \
+                gracePeriod: 50s, recoveryPeriod: 20s}, policies: [{name: both, when: {phase: {in: [Stale, Failed]}}, then: \
+                {delete: {notice: 90s}}}]}";
+    let mut scene = Scene::new(both);
+    scene.pass(230);
+    scene.fails(true).pass(460);
+    assert_eq!((scene.status.phase, scene.next()), (Some(NamespacePhase::Failed), "NoticeRunning"));
+    assert!(scene.status.steps.notice.as_ref().unwrap().not_before < at(501));
+    // Nobody looks for a while.
+    scene.now = 520;
+    scene.look();
+    assert_eq!((scene.status.phase, scene.deleted), (Some(NamespacePhase::Stale), Some(520)));
+    assert_eq!(scene.events, [Reason::DeletionAnnounced, Reason::PolicyFired]);
+}
+
+#[test]
 fn a_cache_that_is_behind_begins_nothing_again() {
     let mut scene = Scene::new(&spec("{in: [Failed]}", "0s"));
     let since = scene.status.manager.as_ref().unwrap().since;

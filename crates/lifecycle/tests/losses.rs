@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use coppice_lifecycle::losses::{AtStake, Losses, losses};
+use coppice_lifecycle::losses::{AtStake, Losses, losses, volume_of};
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -24,14 +25,18 @@ fn nothing() -> AtStake {
 
 fn claim<K: DeserializeOwned>(name: &str, volume: &Value) -> K {
     object(json!({
-        "metadata": {"name": name, "finalizers": ["kubernetes.io/pvc-protection"]},
+        "metadata": {"name": name, "namespace": "e2e", "uid": format!("u-{name}"), "finalizers": ["kubernetes.io/pvc-protection"]},
         "spec": {"volumeName": volume},
-        "status": {"capacity": {"storage": "8Gi"}},
+        "status": {"phase": "Bound", "capacity": {"storage": "8Gi"}},
     }))
 }
 
-fn volume<K: DeserializeOwned>(policy: &str) -> K {
-    object(json!({"spec": {"persistentVolumeReclaimPolicy": policy, "capacity": {"storage": "10Gi"}}}))
+/// A volume that is bound to the claim of this name.
+fn volume<K: DeserializeOwned>(claim: &str, policy: &str) -> K {
+    let of = json!({"namespace": "e2e", "name": claim, "uid": format!("u-{claim}")});
+    let spec =
+        json!({"persistentVolumeReclaimPolicy": policy, "capacity": {"storage": "10Gi"}, "claimRef": of});
+    object(json!({ "spec": spec }))
 }
 
 fn as_json(losses: &Losses) -> Value {
@@ -46,8 +51,8 @@ fn of_a_namespace_with_nothing_of_the_kind_there_is_nothing_to_say() {
 #[test]
 fn volumes_are_named_with_what_becomes_of_them() {
     let volumes = [
-        ("pv-a", Ok(volume("Retain"))),
-        ("pv-b", Ok(volume("Delete"))),
+        ("pv-a", Ok(volume("a", "Retain"))),
+        ("pv-b", Ok(volume("b", "Delete"))),
         ("pv-c", Err("forbidden".to_owned())),
         ("pv-d", Err("forbidden".to_owned())),
     ];
@@ -74,6 +79,26 @@ fn volumes_are_named_with_what_becomes_of_them() {
             "unknown": ["PersistentVolume pv-c: forbidden"],
         })
     );
+}
+
+#[test]
+fn of_a_volume_that_is_bound_to_another_claim_nothing_is_said() {
+    let mut other: PersistentVolume = volume("db", "Delete");
+    let mut again: PersistentVolume = volume("db", "Delete");
+    other.spec.as_mut().unwrap().claim_ref.as_mut().unwrap().namespace = Some("prod".to_owned());
+    again.spec.as_mut().unwrap().claim_ref.as_mut().unwrap().uid = Some("u-earlier".to_owned());
+    for volume in [other, again] {
+        let claims = Ok(vec![claim("db", &json!("pv"))]);
+        let volumes = [("pv".to_owned(), Ok(volume))].into();
+        assert!(losses(&AtStake { claims, volumes, ..nothing() }).is_empty());
+    }
+    // What a user asks for is not even read.
+    let mut pending: PersistentVolumeClaim = claim("db", &json!("prod-db"));
+    assert_eq!(volume_of(&pending), Some("prod-db"));
+    for phase in [None, Some("Pending"), Some("Lost")] {
+        pending.status.as_mut().unwrap().phase = phase.map(str::to_owned);
+        assert_eq!(volume_of(&pending), None, "{phase:?}");
+    }
 }
 
 #[test]
@@ -148,7 +173,7 @@ fn of_very_many_the_first_are_listed_and_the_others_counted() {
     let names: Vec<String> = (0..20).map(|n| format!("pv-{n:02}")).collect();
     let policy = |name: &str| if name < "pv-04" { "Retain" } else { "Delete" };
     let claims = names.iter().map(|name| claim(name, &json!(name))).collect();
-    let volumes = names.iter().map(|name| (name.clone(), Ok(volume(policy(name))))).collect();
+    let volumes = names.iter().map(|name| (name.clone(), Ok(volume(name, policy(name))))).collect();
     let found = losses(&AtStake { claims: Ok(claims), volumes, ..nothing() });
     assert_eq!((found.volumes.len(), found.more), (16, Some(4)));
     assert!(found.volumes.iter().all(|volume| !volume.stays()), "what is lost comes first");

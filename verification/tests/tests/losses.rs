@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, ensure};
 use coppice_plane::{ADMIN, ALICE};
-use coppice_tests::on_shared_plane;
+use coppice_tests::{TestCluster, on_shared_plane};
 use serde_json::{Value, json};
 
 use super::cli::{coppice, tenant};
@@ -13,7 +13,7 @@ type Test = anyhow::Result<()>;
 
 const NAMESPACE: &str = "lost";
 
-/// A claim that is bound to a volume with this reclaim policy, as a provisioner leaves them.
+/// A claim and the volume for it with this reclaim policy, as a provisioner leaves them.
 fn bound(claim: &str, policy: &str) -> String {
     format!(
         "{{apiVersion: v1, kind: PersistentVolume, metadata: {{name: lost-{claim}}}, spec: {{capacity: {{storage: 1Gi}}, \
@@ -23,6 +23,29 @@ fn bound(claim: &str, policy: &str) -> String {
          {{accessModes: [ReadWriteOnce], storageClassName: '', volumeName: lost-{claim}, resources: {{requests: {{storage: \
          1Gi}}}}}}}}\n"
     )
+}
+
+/// Does what the controllers do that bind claims, which this plane has not; and adds a claim that asks for the volume of another.
+async fn bind(test_cluster: &TestCluster) -> Test {
+    for claim in ["data", "kept"] {
+        let uid = ["get", "pvc", claim, "-n", NAMESPACE, "-o", "jsonpath={.metadata.uid}"];
+        let uid = test_cluster.kubectl(ADMIN, &uid).await?;
+        let of = json!({"spec": {"claimRef": {"uid": uid}}}).to_string();
+        let volume = format!("lost-{claim}");
+        test_cluster.kubectl(ADMIN, &["patch", "pv", &volume, "--type=merge", "-p", &of]).await?;
+        let bound = r#"{"status":{"phase":"Bound","capacity":{"storage":"1Gi"}}}"#;
+        let patch =
+            ["patch", "pvc", claim, "-n", NAMESPACE, "--subresource=status", "--type=merge", "-p", bound];
+        test_cluster.kubectl(ADMIN, &patch).await?;
+    }
+    // Whose volume it is, its claim decides, and not who asks for it.
+    let asks = format!(
+        "{{apiVersion: v1, kind: PersistentVolume, metadata: {{name: lost-other}}, spec: {{capacity: {{storage: 9Gi}}, accessModes: \
+         [ReadWriteOnce], storageClassName: '', hostPath: {{path: /nowhere}}, claimRef: {{namespace: other, name: db}}}}}}\n---\n\
+         {{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: asks, namespace: {NAMESPACE}}}, spec: {{accessModes: \
+         [ReadWriteOnce], storageClassName: '', volumeName: lost-other, resources: {{requests: {{storage: 1Gi}}}}}}}}\n"
+    );
+    test_cluster.kubectl_stdin(ADMIN, &["apply", "-f", "-"], &asks).await.map(drop)
 }
 
 #[test]
@@ -37,6 +60,7 @@ fn what_is_lost_with_a_namespace_is_said_before_and_remembered() -> Test {
         );
         let objects = format!("{}---\n{}{others}", bound("data", "Delete"), bound("kept", "Retain"));
         test_cluster.kubectl_stdin(ADMIN, &["apply", "-f", "-"], &objects).await?;
+        bind(test_cluster).await?;
         let address = r#"{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.7"}]}}}"#;
         let patch = ["patch", "service", "web", "-n", NAMESPACE, "--subresource=status", "-p", address];
         test_cluster.kubectl(ADMIN, &patch).await?;
@@ -91,14 +115,16 @@ fn what_is_lost_with_a_namespace_is_said_before_and_remembered() -> Test {
         ensure!(remains["spec"]["losses"] == expected, "{remains:#}");
 
         // Their owners let go.
-        for object in ["service/web", "configmap/settings", "pvc/data", "pvc/kept"] {
+        for object in ["service/web", "configmap/settings", "pvc/data", "pvc/kept", "pvc/asks"] {
             let none = r#"{"metadata":{"finalizers":null}}"#;
             let patch = ["patch", object, "-n", NAMESPACE, "--type=merge", "-p", none];
             if let Err(error) = test_cluster.kubectl(ADMIN, &patch).await {
                 ensure!(error.to_string().contains("NotFound"), "{error}");
             }
         }
-        test_cluster.kubectl(ADMIN, &["delete", "pv", "lost-data", "lost-kept", "--wait=false"]).await?;
+        test_cluster
+            .kubectl(ADMIN, &["delete", "pv", "lost-data", "lost-kept", "lost-other", "--wait=false"])
+            .await?;
         Ok(())
     })
 }

@@ -203,6 +203,11 @@ impl PhaseFinding {
         }
     }
 
+    /// Whether nothing fails, as far as that is known for certain.
+    pub fn is_well(&self) -> bool {
+        self.health.is_none_or(|health| (health.state, health.seen) == (HealthState::Ok, HealthSeen::Passing))
+    }
+
     /// When a condition is true, or was for the first time, if nothing but time passes: by the ttl, and by the health. Nothing
     /// if time alone does not make it true.
     pub fn due(&self, condition: &ClusterCondition) -> impl Iterator<Item = Due> + use<> {

@@ -136,7 +136,11 @@ pub(super) fn losses(losses: Option<&Losses>, to: &mut Screen<'_>) -> Result<()>
     let Some(losses) = losses else { return Ok(()) };
     heading(to, "What is lost with the namespace")?;
     if losses.is_empty() {
-        return Ok(writeln!(to, "  nothing outside of it; and no finalizer of others delays its deletion")?);
+        return Ok(writeln!(
+            to,
+            "  no volume, no load balancer of a Service, and no finalizer of others delays its deletion; what other controllers keep outside \
+             for objects in it is not known"
+        )?);
     }
     for volume in &losses.volumes {
         let capacity = volume.capacity.as_ref().map_or_else(String::new, |capacity| format!(", {capacity}"));

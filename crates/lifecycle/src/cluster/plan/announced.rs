@@ -23,12 +23,10 @@ impl Builder<'_> {
         let stands = |due: &Due| earlier(due.at, policy.action.notice()) <= now;
         let causes = || governed.finding.due(&policy.condition).filter(stands);
         let announced = |due: &Due| (due.cause == Cause::Ttl) == by_ttl;
-        if causes().any(|due| !announced(&due)) && !causes().any(|due| announced(&due)) {
-            let why = if by_ttl {
-                "its time to live does not end then; it is announced again for what fails"
-            } else {
-                "nothing fails any more; it is announced again for the end of its time to live"
-            };
+        // Where the ttl is over its end counts first: what was announced for the health stands as long as something fails.
+        let is_gone = by_ttl || governed.finding.is_well();
+        if is_gone && causes().any(|due| !announced(&due)) && !causes().any(|due| announced(&due)) {
+            let why = if by_ttl { "its time to live does not end then" } else { "nothing fails any more" };
             self.withdraw_notice(why);
         }
     }
