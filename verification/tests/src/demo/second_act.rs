@@ -148,10 +148,13 @@ impl Story {
         let there = namespace.is_some_and(|namespace| namespace.metadata.deletion_timestamp.is_none());
         let waits = |reason: Reason| status.next.as_ref().is_some_and(|next| next.reason == reason.as_str());
         let was = |phase| status.past_phases.iter().any(|past| past.phase == phase);
+        // Its workloads may not have been listed at first.
+        let failed =
+            [NamespacePhase::Unstable, NamespacePhase::Failing, NamespacePhase::Failed].into_iter().any(was);
         let (ok, stale) = (Some(NamespacePhase::Ok), Some(NamespacePhase::Stale));
         match self {
             Self::Crashing | Self::Expiring => namespace.is_none(),
-            Self::Healthy | Self::SlowStart => there && status.phase == ok && status.past_phases.is_empty(),
+            Self::Healthy | Self::SlowStart => there && status.phase == ok && !failed,
             Self::Recovering => there && status.phase == ok && was(NamespacePhase::Unstable),
             Self::Flapping => there && status.phase == Some(NamespacePhase::Failing),
             Self::Held => there && status.phase == stale && waits(Reason::Held),
