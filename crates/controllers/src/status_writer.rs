@@ -170,17 +170,17 @@ pub struct StatusWriter<'a, K: SteppedKind, N> {
 }
 
 impl<K: SteppedKind, N: Fn(&K::Object, K::Status) -> K::Status> StatusWriter<'_, K, N> {
-    /// Writes the status of a plan: a notice that it gives names what is lost with the namespace. If all that took long, the notice
-    /// is written again, since it runs from when it can be seen: what is announced is the later date.
+    /// Writes the status of a plan: a notice that it gives names what is lost with the namespace. If reading that took long, it ends
+    /// later by as much; if its write did, it is written again, since it runs from when it can be seen.
     pub async fn save_plan(
         &self,
         object: &K::Object,
         status: &K::Status,
         mut batch: EventBatch,
     ) -> (Applied<K::Object>, EventBatch) {
-        let began = Instant::now();
         let announced = self.with_losses(object, status, &mut batch).await;
         let status = announced.as_ref().unwrap_or(status);
+        let began = Instant::now();
         let written = match self.save(object, status).await {
             Ok(written) => written,
             Err(error) => match self.resolve_lost_write(error, object, status, batch).await {
@@ -191,26 +191,50 @@ impl<K: SteppedKind, N: Fn(&K::Object, K::Status) -> K::Status> StatusWriter<'_,
                 other => return other,
             },
         };
-        let took = began.elapsed();
-        let (mut status, mut events) = ((*written.status).clone(), batch.events.clone());
-        let before = K::steps(&object.status);
-        let moved = steps::prolong_notice(K::steps_mut(&mut status), before, took, &mut events);
-        // Another replica may lead by now, and have decided on what there is.
-        if !moved || self.permit.check().is_err() {
-            return (Applied::Replan(written), batch);
-        }
-        let status = (self.with_next_plan)(&written, status);
-        match self.save(&written, &status).await {
-            Ok(written) => {
-                batch.events = events;
-                (Applied::Replan(written), batch)
+        let written = self.prolonged(written, K::steps(&object.status), began.elapsed(), &mut batch).await;
+        (Applied::Replan(written), batch)
+    }
+
+    /// Moves the end of a notice whose write has just given it by as much as that took, if it took long, and is not given up by one
+    /// refusal: what is announced is the later date.
+    async fn prolonged(
+        &self,
+        written: K::Object,
+        before: &Steps,
+        took: Duration,
+        batch: &mut EventBatch,
+    ) -> K::Object {
+        let mut current = written;
+        for _ in 0..MAX_ATTEMPTS {
+            let (mut status, mut events) = ((*current.status).clone(), batch.events.clone());
+            let moved = steps::prolong_notice(K::steps_mut(&mut status), before, took, &mut events);
+            // Another replica may lead by now, and have decided on what there is.
+            if !moved || self.permit.check().is_err() {
+                return current;
             }
-            Err(error) => {
-                let (namespace, name) = (&written.namespace, &written.name);
-                tracing::warn!(%namespace, %name, %error, "the notice is shorter by what its write took");
-                (Applied::Replan(written), batch)
+            let status = (self.with_next_plan)(&current, status);
+            match self.save(&current, &status).await {
+                Ok(written) => {
+                    batch.events = events;
+                    return written;
+                }
+                Err(WriteError::Gone) => return current,
+                Err(WriteError::Refused(_)) => self.pause().await,
+                Err(WriteError::Conflict | WriteError::Ambiguous(_)) => match self.read_again(&current).await
+                {
+                    Ok(Some(newer)) if K::steps(&newer.status).notice == K::steps(&status).notice => {
+                        batch.events = events;
+                        return newer;
+                    }
+                    Ok(Some(newer)) => current = newer,
+                    Ok(None) => return current,
+                    Err(_) => self.pause().await,
+                },
             }
         }
+        let (namespace, name) = (&current.namespace, &current.name);
+        tracing::warn!(%namespace, %name, "the notice is shorter by what its write took");
+        current
     }
 
     /// The status with what is lost with the namespace, if it announces that this will be deleted.
@@ -223,8 +247,11 @@ impl<K: SteppedKind, N: Fn(&K::Object, K::Status) -> K::Status> StatusWriter<'_,
         if !steps::announces(K::steps(status), K::steps(&object.status)) {
             return None;
         }
+        let began = Instant::now();
         let losses = Box::pin(losses::read(&self.shared.clients.reads, &object.namespace)).await;
         let mut status = status.clone();
+        let before = K::steps(&object.status);
+        steps::prolong_notice(K::steps_mut(&mut status), before, began.elapsed(), &mut batch.events);
         steps::name_losses(K::steps_mut(&mut status), losses, &mut batch.events);
         Some(status)
     }

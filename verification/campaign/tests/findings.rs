@@ -66,6 +66,13 @@ const FINDINGS: &[(&str, &str, u64, i64, &str)] = &[
         "lease:1=killed-after",
     ),
     ("a notice whose write takes seconds", "notice", 2006, 0, "write:2=late:3553ms"),
+    (
+        "a notice that is late by what is read for it, and that cannot be written once more",
+        "cluster-announced",
+        0,
+        0,
+        "read:40=no-answer,write:6=refused:500",
+    ),
 ];
 
 #[test]
