@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::health::HealthSpec;
 use crate::limits::Limits;
-pub use crate::manager::{Delete, ScaleDown};
+pub use crate::manager::{Delete, PodsSucceed, ScaleDown, WebhookFormat};
 use crate::observed::ObservedCounts;
 use crate::schema;
 use crate::selector::Selector;
@@ -108,7 +108,7 @@ pub struct ClusterNamespaceManagerSpec {
         "x-kubernetes-list-type" = "map",
         "x-kubernetes-list-map-keys" = ["name"],
         "x-kubernetes-validations" = [{
-            "rule": schema::limit_workload_selector_terms(),
+            "rule": schema::limit_selector_terms(),
             "message": schema::TOO_MANY_SELECTOR_TERMS
         }]
     ))]
@@ -248,6 +248,10 @@ pub struct NamespaceTtl {
 /// A condition and the action that follows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "!has(self.then.webhook) || self.then.webhook.format != 'consol' || !has(self.when.phase)",
+    "message": "the format consol of a webhook has no words for phases: write format coppice, or wait for ttl or podsSucceed in when"
+}]))]
 pub struct ClusterPolicy {
     /// The policy's name, unique in its manager: a sentence is welcome.
     #[schemars(length(min = 1, max = 100))]
@@ -266,8 +270,8 @@ pub struct ClusterPolicy {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "[has(self.phase), has(self.ttl)].filter(x, x).size() == 1",
-    "message": "write exactly one condition in when: phase or ttl; for two conditions write two policies"
+    "rule": "[has(self.phase), has(self.ttl), has(self.podsSucceed)].filter(x, x).size() == 1",
+    "message": "write exactly one condition in when: phase, ttl or podsSucceed; for two conditions write two policies"
 }]))]
 pub struct ClusterWhen {
     /// True while the namespace is in one of these phases, and has been for a time.
@@ -276,6 +280,9 @@ pub struct ClusterWhen {
     /// True once the namespace is so old, whatever `spec.ttl` says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<PolicyTtl>,
+    /// True when the namespace's pods have succeeded, as for a `NamespaceManager`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pods_succeed: Option<PodsSucceed>,
 }
 
 /// True once the namespace is so old. `extendUntil` in its record delays it, as it does `spec.ttl`.
@@ -334,8 +341,8 @@ impl PolicyPhase {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "[has(self.delete), has(self.scaleDown)].filter(x, x).size() == 1",
-    "message": "write exactly one action in then: delete or scaleDown; for two actions write two policies"
+    "rule": "[has(self.delete), has(self.scaleDown), has(self.webhook)].filter(x, x).size() == 1",
+    "message": "write exactly one action in then: delete, scaleDown or webhook; for two actions write two policies"
 }]))]
 pub struct ClusterThen {
     /// Delete the namespace.
@@ -344,6 +351,27 @@ pub struct ClusterThen {
     /// Scale workloads to zero, remembering their replicas. Done once, until the condition has been false in between.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scale_down: Option<ScaleDown>,
+    /// POST to a URL. Done once, until the condition has been false in between.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhook: Option<ClusterWebhook>,
+}
+
+/// POST a signed JSON document to a URL until the receiver answers with success or the attempts are used up.
+///
+/// Its host need not be in `tenants.webhookHosts` of `CoppiceConfig`, which bind tenants. An IP address, also one that the host
+/// resolves to, has to be there if it is a loopback, link-local or otherwise special one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ClusterWebhook {
+    /// Where to.
+    #[schemars(length(max = 2048), extend("x-kubernetes-validations" = [{
+        "rule": "isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHostname() != ''",
+        "message": "write an absolute http:// or https:// URL, such as https://ci.example.org/hook"
+    }]))]
+    pub url: String,
+    /// What the body looks like. Default: `coppice`, the only one that carries the evidence.
+    #[serde(default)]
+    pub format: WebhookFormat,
 }
 
 /// What Coppice observed, and what is due. Only the operator writes it.

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::health::{FailingObject, HealthRecord};
-pub use crate::manager::NextStep;
+pub use crate::manager::{NextStep, PolicyStatus};
 use crate::observed::WouldHaveActed;
 use crate::schema;
 use crate::steps::Steps;
@@ -148,6 +148,10 @@ pub struct ManagedNamespaceStatus {
     /// For how long it has been held, where its cluster manager limits that; absent if it has not been for 24 hours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<Held>,
+    /// The verdict on each policy that waits for pods to succeed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub policies: Vec<PodsVerdict>,
     /// When its time to live ends; absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::status_instant")]
@@ -229,6 +233,20 @@ pub struct ShorterTtl {
     /// It counts from this instant on, if the annotation stays as it is: the manager's `settle` after it was seen.
     #[schemars(schema_with = "schema::status_instant")]
     pub from: Timestamp,
+}
+
+/// The verdict on a policy that waits for pods to succeed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PodsVerdict {
+    /// The verdict.
+    #[serde(flatten)]
+    pub verdict: PolicyStatus,
+    /// Since when the pods have succeeded, under the present spec of the cluster manager, as far as is known: what is unknown for a
+    /// time does not end it. Absent if they are known not to have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::status_instant")]
+    pub succeeded_since: Option<Timestamp>,
 }
 
 /// A policy that has fired.

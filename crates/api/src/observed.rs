@@ -16,7 +16,7 @@ pub struct WouldHaveActed {
     /// When that was seen: its condition was true, and `settle` and its notice were over.
     #[schemars(schema_with = "schema::status_instant")]
     pub at: Timestamp,
-    /// Why it would have: `TtlElapsed` or `Unhealthy`.
+    /// Why it would have: `TtlElapsed`, `PodsSucceeded` or `Unhealthy`.
     #[schemars(length(max = 1024))]
     pub reason: String,
     /// What became of the namespace, the first of it; absent while the policy would still act.
@@ -31,7 +31,7 @@ pub struct WouldHaveActed {
 /// What became of a namespace that a policy would have acted upon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ObservedOutcome {
-    /// What failed in it recovered.
+    /// What failed in it recovered, or its pods ran again.
     Recovered,
     /// Its users gave it more time.
     Extended,
@@ -65,7 +65,7 @@ pub struct ObservedPolicy {
     /// Namespaces that it would have acted upon, the budget and approvals apart.
     #[serde(default)]
     pub would_have_acted: u32,
-    /// Of these: what failed in them recovered later by itself.
+    /// Of these: what failed in them recovered later by itself, or their pods ran again.
     #[serde(default)]
     pub recovered: u32,
     /// Of these: their users gave them more time later.

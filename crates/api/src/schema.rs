@@ -196,11 +196,6 @@ pub(crate) fn limit_selector_terms() -> String {
     )
 }
 
-/// The same for policies that select nothing but workloads.
-pub(crate) fn limit_workload_selector_terms() -> String {
-    format!("self.map(p, {}).sum() <= {MAX_SELECTOR_TERMS}", words_of_workloads())
-}
-
 /// How many words a selector has.
 fn words_of(selector: &str) -> String {
     format!(

@@ -43,6 +43,11 @@ impl<T> ByNamespace<T> {
         self.known.get(namespace).is_none_or(Vec::is_empty)
     }
 
+    /// Whether there is no object in any namespace.
+    pub(crate) fn is_nowhere(&self) -> bool {
+        self.known.values().all(Vec::is_empty)
+    }
+
     /// Sorts what is known, so that messages name the same objects as the operator's.
     pub(crate) fn sort_by(&mut self, name: impl Fn(&T) -> &str) {
         self.known.values_mut().for_each(|all| all.sort_by(|a, b| name(a).cmp(name(b))));

@@ -80,6 +80,11 @@ impl<S, T> Object<S, T> {
 }
 
 impl ClusterManager {
+    /// Whether it waits for pods.
+    pub(crate) fn needs_pods(&self) -> bool {
+        self.spec.as_ref().is_ok_and(ValidClusterManager::needs_pods)
+    }
+
     /// The manager, as the pure planner takes it. Its status decides nothing.
     pub(crate) fn facts(&self) -> ClusterManagerFacts<'_> {
         ClusterManagerFacts {

@@ -69,8 +69,20 @@ pub(crate) struct Wanted<'a> {
     pub(crate) namespace: Option<&'a str>,
     /// One manager of the namespace.
     pub(crate) name: Option<&'a str>,
-    /// Whether to read what conditions of managers rest on: pods and Jobs.
-    pub(crate) pods: bool,
+    /// Whose conditions are judged: if one of them rests on pods and Jobs, these are read.
+    pub(crate) judged: JudgedManagers,
+}
+
+/// Whose conditions are judged.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum JudgedManagers {
+    /// Those of all managers that are found.
+    All,
+    /// Those of cluster managers alone, the ones that are found and further ones.
+    Cluster {
+        /// Whether one of the further ones waits for pods.
+        further_need_pods: bool,
+    },
 }
 
 /// Makes a snapshot of files, or of the cluster, and reports on standard error what was assumed. Also returns the
@@ -87,7 +99,9 @@ pub(crate) async fn read(
         with_progress("reading the cluster", io, cluster::snapshot(&api.client, wanted, source)).await??
     } else {
         let documents = files::read(&source.files, source.recursive, io.stdin)?;
-        let reading = Reading { source, namespace: wanted.namespace, assumed: io.now.min(at) };
+        let further_need_pods = matches!(wanted.judged, JudgedManagers::Cluster { further_need_pods: true });
+        let assumed = io.now.min(at);
+        let reading = Reading { source, namespace: wanted.namespace, assumed, further_need_pods };
         let mut snapshot = documents::snapshot(&documents, reading)?;
         snapshot.managers.retain(|m| wanted.name.is_none_or(|n| n == m.name()));
         if let Some(note) = documents::defaults_assumed(&documents) {

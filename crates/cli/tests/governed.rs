@@ -199,10 +199,15 @@ fn mistakes_in_cluster_managers_and_records_are_reported() {
 
 /// A cluster manager on that cluster.
 fn preview(line: &str, name: &str, spec: &str) -> support::Ran {
+    preview_with("", line, name, spec)
+}
+
+/// The same with further objects.
+fn preview_with(objects: &str, line: &str, name: &str, spec: &str) -> support::Ran {
     let folder = std::env::temp_dir().join(format!("coppice-preview-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let dump = folder.join("dump.yaml");
-    std::fs::write(&dump, governed()).unwrap();
+    std::fs::write(&dump, format!("{}\n---\n{objects}", governed())).unwrap();
     let manager = format!(
         "apiVersion: coppice.dev/v1alpha1\nkind: ClusterNamespaceManager\nmetadata: {{name: {name}}}\nspec: {spec}\n"
     );
@@ -223,6 +228,23 @@ fn preview_says_what_a_new_manager_would_do_and_whom_it_displaces() {
     assert_eq!(ran.code, 3, "ci-keep-me and shop become due");
     insta::assert_snapshot!("preview_yaml", preview("-o yaml ", "all", &all).out);
     assert_eq!(preview("-o name ", "all", &all).out, "namespace/ci-keep-me\nnamespace/shop\n");
+}
+
+#[test]
+fn preview_judges_the_pods_of_each_namespace() {
+    let spec = "{mode: Enforce, priority: 1, selector: {names: ['*']}, policies: [{name: end, when: {podsSucceed: {}}, then: \
+                {delete: {}}}]}";
+    let ran = preview("", "passed", spec);
+    assert!(ran.code == 0 && ran.err.contains("a cluster manager waits for them: taken as none"), "{ran:?}");
+    let pod = |namespace: &str, phase: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: p, namespace: {namespace}}}, status: {{phase: {phase}}}}}"
+        )
+    };
+    let pods =
+        [pod("shop", "Succeeded"), pod("ci-2", "Running"), pod("ci-keep-me", "Failed")].join("\n---\n");
+    let ran = preview_with(&pods, "-o name ", "passed", spec);
+    assert_eq!((ran.code, &*ran.out), (3, "namespace/shop\n"), "{ran:?}");
 }
 
 #[test]

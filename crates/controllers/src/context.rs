@@ -26,11 +26,12 @@ use coppice_runtime::metrics::Metrics;
 use coppice_runtime::object::OwnKind as _;
 use coppice_runtime::server_clock::ServerClock;
 use coppice_runtime::store::{Freshness, Store};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 use crate::health::WorkloadStores;
 use crate::known_breaker::{KnownBreaker, SettingsSeen};
+use crate::managed_namespace::NamespaceKey;
 use crate::metrics::LifecycleMetrics;
 
 /// What can open the breaker by itself: the kinds of the caches below.
@@ -79,6 +80,11 @@ pub struct WebhookSubject {
 }
 
 impl WebhookSubject {
+    /// The namespace whose record it is, if it is one.
+    pub fn record(&self) -> Option<NamespaceKey> {
+        (self.kind == ManagedNamespaces::KIND).then(|| NamespaceKey::new(&self.namespace))
+    }
+
     /// The `NamespaceManager`, if it is one.
     pub fn manager(&self) -> Option<ManagerKey> {
         let Self { kind, namespace, name } = self;
@@ -299,6 +305,11 @@ impl ControllerContext {
             *known = Some(CompiledSettings { uid: uid.into(), generation, settings: Arc::clone(&settings) });
         }
         settings
+    }
+
+    /// When to look again at something that is about to change.
+    pub(crate) fn in_one_second(&self) -> Option<Timestamp> {
+        self.now().checked_add(SignedDuration::from_secs(1)).ok()
     }
 
     /// The outbox of webhooks; set once the signing key is there.

@@ -14,10 +14,12 @@ mod losses;
 pub mod managed_namespace;
 mod metrics;
 pub mod namespace_manager;
+mod pods;
 mod reference;
 mod staleness;
 mod status_writer;
 pub mod wake_all;
+mod webhook;
 
 pub use context::{ControllerContext, ManagerKey, OperatorOptions, WebhookSubject};
 pub use health::WorkloadStores;

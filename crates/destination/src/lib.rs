@@ -67,6 +67,22 @@ impl AllowList {
         Self { setting, ..self }
     }
 
+    /// The same, which also permits the host of a destination that the platform itself has written: its name, or its address
+    /// unless that is a [special](special) one.
+    #[must_use]
+    pub fn permitting(mut self, destination: &Destination) -> Self {
+        let port = Some(destination.port());
+        let entry = match destination.host() {
+            Host::Name(name) => Some(HostEntry::Name { name: name.to_owned(), below: false, port }),
+            Host::Address(address) => {
+                let net = address.to_canonical().into();
+                special(address).is_none().then_some(HostEntry::Addresses { net, port })
+            }
+        };
+        self.entries.extend(entry);
+        self
+    }
+
     /// Whether a destination may be resolved at all for a manager in this namespace: a name needs a name entry, an IP
     /// address needs an IP entry.
     pub fn permits_host(&self, destination: &Destination, namespace: &str) -> Result<(), DestinationError> {

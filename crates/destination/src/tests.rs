@@ -297,6 +297,33 @@ fn any_special() -> impl Strategy<Value = IpAddr> {
     prop_oneof![3 => disguised, 1 => v6.prop_map(IpAddr::V6)]
 }
 
+#[test]
+fn what_the_platform_itself_writes_is_permitted_but_no_special_address() {
+    let (listed, _) = AllowList::parse(&["127.0.0.1:8080".to_owned()]);
+    let permitted = |text: &str| {
+        let destination = url(text);
+        listed.clone().permitting(&destination).permits_host(&destination, "team-a").is_ok()
+    };
+    for good in ["https://ci.example.org/hook", "http://10.1.2.3:8080/", "http://127.0.0.1:8080/"] {
+        assert!(permitted(good), "{good}");
+    }
+    for bad in ["http://127.0.0.1:9090/", "http://169.254.169.254/latest", "http://[::1]/", "http://0.0.0.0/"]
+    {
+        assert!(!permitted(bad), "{bad}");
+    }
+    let name = url("http://ci.example.org/");
+    let list = AllowList::default().permitting(&name);
+    assert!(list.permits_address(&name, "10.1.2.3".parse().unwrap()).is_ok());
+    assert!(
+        list.permits_address(&name, "169.254.169.254".parse().unwrap()).is_err(),
+        "where it leads is no say of the platform"
+    );
+    assert!(
+        list.permits_host(&url("http://ci.example.org:81/"), "team-a").is_err(),
+        "another port is another receiver"
+    );
+}
+
 proptest! {
     #[test]
     fn no_name_entry_permits_a_special_address(

@@ -2,38 +2,102 @@
 
 use std::collections::BTreeMap;
 
-use coppice_api::manager::{Intent, WebhookFormat};
+use coppice_api::manager::{Intent, PodsSucceed, WebhookFormat};
+use coppice_quantity::Duration;
 use serde::Serialize;
 
-use crate::valid_spec::{ValidPolicy, ValidWebhook};
+use crate::cluster::{ClusterCondition, ValidClusterPolicy};
+use crate::valid_spec::{PolicyCondition, TtlEnd, ValidPolicy, ValidWebhook};
 
 /// The manager that a webhook speaks for.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct ManagerRef<'a> {
-    /// Its namespace.
-    pub namespace: &'a str,
+pub(crate) struct ManagerRef<'a> {
+    /// Its kind; none for a `NamespaceManager`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) kind: Option<&'static str>,
+    /// Its namespace; none of a cluster-scoped one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) namespace: Option<&'a str>,
     /// Its name.
-    pub name: &'a str,
+    pub(crate) name: &'a str,
 }
 
-/// The body of a webhook. It depends only on the decision, so that every attempt sends the same.
+/// What a policy waits for.
+pub(crate) enum Condition<'a> {
+    /// The age of the namespace, or an instant.
+    Ttl(Option<Duration>),
+    /// The success of its pods.
+    PodsSucceed(&'a PodsSucceed),
+    /// Its phase.
+    Phase,
+}
+
+/// A policy that bodies describe.
+pub(crate) trait Described: Serialize {
+    /// Its name.
+    fn name(&self) -> &str;
+    /// What it waits for.
+    fn condition(&self) -> Condition<'_>;
+}
+
+impl Described for ValidPolicy {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn condition(&self) -> Condition<'_> {
+        match &self.condition {
+            PolicyCondition::PodsSucceed(pods) => Condition::PodsSucceed(pods),
+            PolicyCondition::Ttl(TtlEnd::After(after)) => Condition::Ttl(Some(*after)),
+            PolicyCondition::Ttl(TtlEnd::Until(_)) => Condition::Ttl(None),
+        }
+    }
+}
+
+impl Described for ValidClusterPolicy {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn condition(&self) -> Condition<'_> {
+        match &self.condition {
+            ClusterCondition::PodsSucceed(pods) => Condition::PodsSucceed(pods),
+            ClusterCondition::Ttl { after } => Condition::Ttl(Some(*after)),
+            ClusterCondition::Phase { .. } => Condition::Phase,
+        }
+    }
+}
+
+/// The body of a webhook about a namespace. It depends only on the decision, so that every attempt sends the same.
 pub(crate) fn body(
-    manager_ref: ManagerRef<'_>,
-    policy: &ValidPolicy,
+    manager: ManagerRef<'_>,
+    namespace: &str,
+    policy: &impl Described,
     webhook: &ValidWebhook,
     intent: &Intent,
 ) -> Vec<u8> {
     // Both bodies are maps with string keys and plain values, which serde_json cannot fail to write.
     match webhook.format {
-        WebhookFormat::Coppice => serde_json::to_vec(&CoppiceBody::new(manager_ref, policy, intent)),
-        WebhookFormat::Consol => serde_json::to_vec(&consol::Body::new(manager_ref, policy, webhook)),
+        WebhookFormat::Coppice => serde_json::to_vec(&CoppiceBody {
+            kind: "policy.fired",
+            firing: &intent.id,
+            decided_at: intent.decided_at.to_string(),
+            namespace: NamespaceRef { name: namespace, uid: &intent.uid },
+            manager,
+            policy,
+            reason: &intent.reason,
+            evidence: &intent.evidence,
+        }),
+        WebhookFormat::Consol => {
+            serde_json::to_vec(&consol::Body::new(manager.name, namespace, policy, &webhook.url))
+        }
     }
     .unwrap_or_default()
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct CoppiceBody<'a> {
+struct CoppiceBody<'a, P> {
     /// The kind of event, as Standard Webhooks suggests.
     #[serde(rename = "type")]
     kind: &'static str,
@@ -41,7 +105,7 @@ struct CoppiceBody<'a> {
     decided_at: String,
     namespace: NamespaceRef<'a>,
     manager: ManagerRef<'a>,
-    policy: &'a ValidPolicy,
+    policy: &'a P,
     reason: &'a str,
     evidence: &'a BTreeMap<String, String>,
 }
@@ -52,25 +116,9 @@ struct NamespaceRef<'a> {
     uid: &'a str,
 }
 
-impl<'a> CoppiceBody<'a> {
-    fn new(manager_ref: ManagerRef<'a>, policy: &'a ValidPolicy, intent: &'a Intent) -> Self {
-        Self {
-            kind: "policy.fired",
-            firing: &intent.id,
-            decided_at: intent.decided_at.to_string(),
-            namespace: NamespaceRef { name: manager_ref.namespace, uid: &intent.uid },
-            manager: manager_ref,
-            policy,
-            reason: &intent.reason,
-            evidence: &intent.evidence,
-        }
-    }
-}
-
 /// The body of the ConSol k8s-namespace-manager: every key present, absent values null.
 mod consol {
-    use super::{BTreeMap, ManagerRef, Serialize, ValidPolicy, ValidWebhook};
-    use crate::valid_spec::{PolicyCondition, TtlEnd};
+    use super::{BTreeMap, Condition as PolicyCondition, Described, Duration, ManagerRef, Serialize};
 
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -122,11 +170,12 @@ mod consol {
 
     impl<'a> Body<'a> {
         pub(super) fn new(
-            manager_ref: ManagerRef<'a>,
-            policy: &'a ValidPolicy,
-            webhook: &'a ValidWebhook,
+            manager: &'a str,
+            namespace: &'a str,
+            policy: &'a impl Described,
+            url: &'a str,
         ) -> Self {
-            let (kind, params) = match &policy.condition {
+            let (kind, params) = match policy.condition() {
                 PolicyCondition::PodsSucceed(pods) => (
                     "PODS_SUCCEED",
                     ConditionParams {
@@ -136,25 +185,24 @@ mod consol {
                         ..ConditionParams::default()
                     },
                 ),
-                PolicyCondition::Ttl(end) => {
-                    let ttl_seconds = match end {
-                        TtlEnd::After(after) => Some(after.as_secs()),
-                        TtlEnd::Until(_) => None,
-                    };
+                PolicyCondition::Ttl(after) => {
+                    let ttl_seconds = after.map(Duration::as_secs);
                     ("TTL", ConditionParams { ttl_seconds, ..ConditionParams::default() })
                 }
+                // It has no such condition, and specs that ask for this are refused.
+                PolicyCondition::Phase => ("PHASE", ConditionParams::default()),
             };
             Self {
-                namespace_manager: manager_ref,
+                namespace_manager: ManagerRef { kind: None, namespace: Some(namespace), name: manager },
                 policy: PolicyBody {
-                    name: &policy.name,
+                    name: policy.name(),
                     condition: Condition { kind, params },
                     action: Action {
                         kind: "WEBHOOK",
-                        params: ActionParams { selectors: None, url: Some(&webhook.url) },
+                        params: ActionParams { selectors: None, url: Some(url) },
                     },
                 },
-                namespace: manager_ref.namespace,
+                namespace,
             }
         }
     }

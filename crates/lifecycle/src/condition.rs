@@ -63,15 +63,20 @@ pub fn evaluate(
         (Verdict::True, PolicyCondition::Ttl(_)) => ttl_evidence(snapshot, raw.due),
         _ => BTreeMap::new(),
     };
-    Evaluation {
-        verdict: raw.verdict,
-        reason: raw.reason,
-        message: raw.text.to_string(),
-        due: raw.due,
-        next_check: raw.next_check,
-        since: raw.since,
-        evidence,
-    }
+    raw.with_evidence(evidence)
+}
+
+/// Evaluates whether the pods of a namespace have succeeded, as [`evaluate`] does for a policy.
+pub(crate) fn evaluate_pods_succeed(
+    pods: &PodsSucceed,
+    snapshot: &NamespaceSnapshot<'_>,
+    previous: Option<&PolicyStatus>,
+    now: Timestamp,
+) -> Evaluation {
+    let raw = evaluate_pods(pods, snapshot, previous, now);
+    let is_true = raw.verdict == Verdict::True;
+    let evidence = if is_true { pods_evidence(pods, snapshot) } else { BTreeMap::new() };
+    raw.with_evidence(evidence)
 }
 
 /// The verdict on one policy before its message is formatted: a steady manager needs no message.
@@ -87,6 +92,11 @@ pub(crate) struct RawEvaluation<'a> {
 impl<'a> RawEvaluation<'a> {
     const fn new(verdict: Verdict, reason: Reason, text: VerdictMessage<'a>) -> Self {
         Self { verdict, reason, text, due: None, next_check: None, since: None }
+    }
+
+    fn with_evidence(self, evidence: BTreeMap<String, String>) -> Evaluation {
+        let Self { verdict, reason, text, due, next_check, since } = self;
+        Evaluation { verdict, reason, message: text.to_string(), due, next_check, since, evidence }
     }
 
     const fn false_until(reason: Reason, text: VerdictMessage<'a>, at: Timestamp) -> Self {

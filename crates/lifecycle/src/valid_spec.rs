@@ -80,7 +80,7 @@ pub enum PolicyAction {
 }
 
 /// A webhook.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValidWebhook {
     /// The URL as it was written.
     pub url: String,

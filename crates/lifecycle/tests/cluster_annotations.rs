@@ -230,6 +230,11 @@ fn digests_of_selectors_stay_the_same_across_versions() {
             "{selector: {anyOf: [{names: [a]}, {annotations: [{key: c}], exclude: [b]}]}}",
             "c1:8c027e3c187d1864",
         ),
+        (
+            "{selector: {names: [a]}, policies: [{name: p, when: {podsSucceed: {settle: 1m}}, then: {webhook: {url: 'https://x.example', \
+             format: consol}}}]}",
+            "c1:7692a1ac65cb5aec",
+        ),
     ] {
         assert_eq!(manager(spec).digest(), expected, "{spec}");
     }

@@ -339,15 +339,19 @@ fn wrong_policies_are_refused_with_what_to_write() {
     let stale = "{phase: {in: [Stale]}}";
     assert_eq!(spec("{ttl: {after: 1h}}", "{scaleDown: {selectors: [{kind: Deployment}]}}"), None);
     let refused = [
-        ("{}", "{delete: {}}", "write exactly one condition in when: phase or ttl"),
+        ("{}", "{delete: {}}", "write exactly one condition in when: phase, ttl or podsSucceed"),
         (
             "{phase: {in: [Stale]}, ttl: {after: 1h}}",
             "{delete: {}}",
-            "write exactly one condition in when: phase or ttl",
+            "write exactly one condition in when: phase, ttl or podsSucceed",
         ),
         ("{ttl: {after: 0s}}", "{delete: {}}", "when.ttl.after must be at least 1s"),
-        (stale, "{}", "write exactly one action in then: delete or scaleDown"),
-        (stale, "{delete: {}, scaleDown: {}}", "write exactly one action in then: delete or scaleDown"),
+        (stale, "{}", "write exactly one action in then: delete, scaleDown or webhook"),
+        (
+            stale,
+            "{delete: {}, scaleDown: {}}",
+            "write exactly one action in then: delete, scaleDown or webhook",
+        ),
         (
             stale,
             "{scaleDown: {selectors: []}}",

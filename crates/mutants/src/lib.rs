@@ -105,6 +105,8 @@ pub enum Mutant {
     WorkloadsByCaches,
     /// Workloads are scaled down by what the caches contain, without a fresh read.
     ScaleByCaches,
+    /// A namespace is deleted before the webhooks that are due at the same time are sent.
+    DeletedBeforeWebhooks,
     /// What something else scales up again is scaled down again, however often.
     RevertedForEver,
     /// A scale-down continues on its first decision, whatever changes meanwhile.

@@ -1,12 +1,12 @@
 //! One replica: assembles its parts, runs them, and shuts them down in order.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use coppice_controllers::cluster_manager::ClusterNamespaceManagers;
 use coppice_controllers::config::Settings;
 use coppice_controllers::deleted_namespace::DeletionRecords;
-use coppice_controllers::managed_namespace::NamespaceRecords;
+use coppice_controllers::managed_namespace::{NamespaceKey, NamespaceRecords};
 use coppice_controllers::namespace_manager::NamespaceManagers;
 use coppice_controllers::{ControllerContext, ManagerKey, WebhookSubject};
 use coppice_notify::key::SigningKey;
@@ -91,23 +91,31 @@ impl Replica {
         let mut runner =
             Runner::new(environment, shared.gate.clone(), self.queue.clone(), CancellationToken::new());
         let managers = runner.add(NamespaceManagers::new(Arc::clone(shared)));
-        runner.add(Settings::new(Arc::clone(shared), self.open_outbox(managers)));
+        let records = Arc::new(OnceLock::new());
+        runner.add(Settings::new(Arc::clone(shared), self.open_outbox(managers, Arc::clone(&records))));
         runner.add(DeletionRecords::new(Arc::clone(shared)));
         let counts = runner.add(ClusterNamespaceManagers::new(Arc::clone(shared)));
-        runner.add(NamespaceRecords::new(Arc::clone(shared), counts));
+        // Added once.
+        let _ = records.set(runner.add(NamespaceRecords::new(Arc::clone(shared), counts)));
         runner
     }
 
     /// Sends webhooks as soon as there is a key to sign them with; their ends wake the objects that they were sent for.
-    fn open_outbox(&self, managers: Queue<ManagerKey>) -> impl Fn(SigningKey) + Send + Sync + 'static {
+    fn open_outbox(
+        &self,
+        managers: Queue<ManagerKey>,
+        records: Arc<OnceLock<Queue<NamespaceKey>>>,
+    ) -> impl Fn(SigningKey) + Send + Sync + 'static {
         let (shared, deliverer_factory) = (Arc::clone(&self.shared), Arc::clone(&self.deliverer_factory));
         move |key| {
             let opened = shared.set_outbox(&key.public().to_string(), || {
-                let queue = managers.clone();
+                let (managers, records) = (managers.clone(), Arc::clone(&records));
                 // A further kind with webhooks has a queue of its own here.
                 let wake = move |subject: WebhookSubject| {
                     if let Some(manager) = subject.manager() {
-                        queue.add(manager);
+                        managers.add(manager);
+                    } else if let (Some(record), Some(records)) = (subject.record(), records.get()) {
+                        records.add(record);
                     } else {
                         tracing::error!(kind = subject.kind, "nobody waits for its webhooks");
                     }

@@ -12,7 +12,7 @@ use coppice_campaign::oracle::rule::{
     PRECONDITIONS, PROTECTED, QUIET, RECORDED, SHARE,
 };
 use coppice_campaign::run::{RunPlan, run, run_without};
-use coppice_campaign::suite::cluster::rule::{APPROVED, GOVERNED, HEALTH, OBSERVES, RECREATED};
+use coppice_campaign::suite::cluster::rule::{APPROVED, GOVERNED, HEALTH, HEARD, OBSERVES, RECREATED};
 use coppice_campaign::suite::lifecycle::rule::{
     HELD, INITIAL_DELAY, JOBS, LIMITS, ORIGINAL_REPLICAS, PODS, REVERTED, SELECTED, SETTLE, SUSPENDED, TTL,
 };
@@ -26,7 +26,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 67] = [
+const CASES: [(Mutant, &str, Rule); 70] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -89,6 +89,9 @@ const CASES: [(Mutant, &str, Rule); 67] = [
     (Mutant::HealthClocksIgnored, "cluster-failed", HEALTH),
     (Mutant::RecoveryIgnored, "cluster-recovers", HEALTH),
     (Mutant::WorkloadsByCaches, "cluster-recovers", HEALTH),
+    (Mutant::WorkloadsByCaches, "cluster-pods-run-again", PODS),
+    (Mutant::NoticeSkipped, "cluster-pods-succeed", NOTICE),
+    (Mutant::DeletedBeforeWebhooks, "cluster-heard-first", HEARD),
     (Mutant::UnreadIsAbsent, "cluster-newly-named", GOVERNED),
     (Mutant::ShortenedTtlAtOnce, "cluster-ttl-shortened", GOVERNED),
     (Mutant::TenantLimitsIgnored, "limited-notice", NOTICE),

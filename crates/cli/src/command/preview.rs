@@ -12,7 +12,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::args::{ConnectionArgs, Format, OutputArgs, SourceArgs, TimeArg};
-use crate::lifecycle::{self, Wanted, documents};
+use crate::facts::ClusterManager;
+use crate::lifecycle::{self, JudgedManagers, Wanted, documents};
 use crate::{Exit, Io, files, print};
 use compare::{Due, ManagerPreview};
 
@@ -72,7 +73,9 @@ pub(crate) async fn run(args: &PreviewArgs, connection: &ConnectionArgs, io: &mu
         system_namespace: args.system_namespace.clone(),
         scale_kinds: Vec::new(),
     };
-    let wanted = Wanted { namespace: None, name: None, pods: false };
+    let further_need_pods = proposed.iter().any(ClusterManager::needs_pods);
+    let judged = JudgedManagers::Cluster { further_need_pods };
+    let wanted = Wanted { namespace: None, name: None, judged };
     let (snapshot, at) = lifecycle::read(&source, wanted, connection, io).await?;
     if let Err(why) = &snapshot.governed.managers {
         return Err(anyhow!("{why}: without them it is not known what would change"));

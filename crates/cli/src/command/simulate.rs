@@ -90,8 +90,10 @@ pub(crate) async fn run(args: &SimulateArgs, connection: &ConnectionArgs, io: &m
     } else {
         let documents = files::read(&source.files, source.recursive, io.stdin)?;
         let namespace = connection.namespace.as_deref();
-        let cluster_snapshot =
-            documents::snapshot(&documents, Reading { source, namespace, assumed: io.now.min(began) })?;
+        let cluster_snapshot = documents::snapshot(
+            &documents,
+            Reading { source, namespace, assumed: io.now.min(began), further_need_pods: false },
+        )?;
         let mut objects = from_files(&documents, &cluster_snapshot, namespace);
         if let Some(note) = documents::defaults_assumed(&documents) {
             io.print_note(note)?;

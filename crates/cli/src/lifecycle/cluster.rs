@@ -15,11 +15,14 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Governed, LifecycleSnapshot, Wanted, excess_managers, managed_by_limit, own_managers, settings};
+use super::{
+    Governed, JudgedManagers, LifecycleSnapshot, Wanted, excess_managers, managed_by_limit, own_managers,
+    settings,
+};
 use crate::args::SourceArgs;
 use crate::by_namespace::ByNamespace;
 use crate::connect::{code, failed};
-use crate::facts::{self, Manager};
+use crate::facts::{self, ClusterManager, Manager};
 use crate::live;
 
 /// Characters of the reason why an object cannot be decoded, which may quote what tenants wrote.
@@ -48,7 +51,13 @@ pub(super) async fn snapshot(
     let excess_managers = excess_managers(&managers);
     managers.retain(|m| wanted.name.is_none_or(|n| n == m.name()));
     let needs_pods = |manager: &Manager| manager.spec.as_ref().is_ok_and(ValidSpec::needs_pods);
-    let (mut pods, mut jobs) = if wanted.pods && managers.iter().any(needs_pods) {
+    let by_cluster_managers =
+        governed.managers.as_ref().is_ok_and(|managers| managers.iter().any(ClusterManager::needs_pods));
+    let needed = match wanted.judged {
+        JudgedManagers::All => by_cluster_managers || managers.iter().any(needs_pods),
+        JudgedManagers::Cluster { further_need_pods } => by_cluster_managers || further_need_pods,
+    };
+    let (mut pods, mut jobs) = if needed {
         tokio::join!(
             by_namespace(client, wanted.namespace, "pods", facts::pod),
             by_namespace(client, wanted.namespace, "jobs", facts::job)

@@ -27,6 +27,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) namespace: Option<&'a str>,
     /// Namespaces without a creation time are assumed to have been created then.
     pub(crate) assumed: Timestamp,
+    /// Whether a cluster manager that is not among them waits for pods.
+    pub(crate) further_need_pods: bool,
 }
 
 #[derive(Default)]
@@ -53,7 +55,7 @@ pub(crate) fn snapshot(documents: &[Document], reading: Reading<'_>) -> Result<L
     assume_namespaces(&mut all, &reading);
     all.pods.sort_by(|p| &p.name);
     all.jobs.sort_by(|j| &j.name);
-    warn_of_missing_pods(&mut all);
+    warn_of_missing_pods(&mut all, reading.further_need_pods);
     let Reading { source, .. } = reading;
     let (settings, budget) =
         settings(all.config, &source.system_namespace, source.scale_kinds.clone(), &mut all.warnings);
@@ -258,7 +260,7 @@ fn assume_namespace(
     namespaces.insert(name.to_owned(), facts);
 }
 
-fn warn_of_missing_pods(all: &mut Collected) {
+fn warn_of_missing_pods(all: &mut Collected, further_need_pods: bool) {
     for manager in &all.managers {
         let Ok(spec) = &manager.spec else { continue };
         let namespace = manager.namespace();
@@ -268,6 +270,15 @@ fn warn_of_missing_pods(all: &mut Collected) {
                  `kubectl get pods,jobs -n {namespace} -o yaml` dumps them"
             ));
         }
+    }
+    let by_cluster_managers =
+        further_need_pods || all.cluster_managers.iter().any(ClusterManager::needs_pods);
+    if by_cluster_managers && all.pods.is_nowhere() && all.jobs.is_nowhere() {
+        all.warnings.push(
+            "no Pods and Jobs are in the files, and a cluster manager waits for them: taken as none; \
+             `kubectl get pods,jobs -A -o yaml` dumps them"
+                .to_owned(),
+        );
     }
     all.warnings.dedup();
 }

@@ -12,6 +12,7 @@ use coppice_lifecycle::cluster::{
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::limits::NamespaceLimits;
 use coppice_lifecycle::other_deletion::OtherDeletion;
+use coppice_lifecycle::plan::Delivery;
 use coppice_quantity::time::ServerTime;
 use jiff::Timestamp;
 
@@ -94,14 +95,44 @@ impl LifecycleSnapshot {
         }
     }
 
+    /// What the records will say of those namespaces whose manager waits for pods: what was recorded under another manager, or
+    /// another spec, says nothing of these.
+    pub(crate) fn judged_by_pods(&self, at: Timestamp) -> BTreeMap<&str, ManagedNamespaceStatus> {
+        let governed = self.namespaces.keys().filter(|namespace| {
+            let contest = self.contest(namespace).and_then(Result::ok);
+            contest.and_then(|contest| contest.winner).is_some_and(|winner| winner.spec.needs_pods())
+        });
+        governed.filter_map(|name| Some((name.as_str(), self.governed_plan(name, at)?.status))).collect()
+    }
+
+    /// A namespace to be counted, with its record or what that will say.
+    pub(crate) fn counted<'a>(
+        &'a self,
+        namespace: &'a NamespaceFacts,
+        judged: &'a BTreeMap<&str, ManagedNamespaceStatus>,
+    ) -> Counted<'a> {
+        const NOTHING_ASKED: &ManagedNamespaceSpec =
+            &ManagedNamespaceSpec { hold: None, extend_until: None, rearm: None, wake: None };
+        let record = self.governed.records.get(&namespace.name).map(NamespaceRecord::facts);
+        let record = match (judged.get(namespace.name.as_str()), record) {
+            (Some(status), Some(record)) => Some(RecordFacts { status, ..record }),
+            (Some(status), None) => Some(RecordFacts {
+                uid: "",
+                generation: 1,
+                terminating: false,
+                spec: Ok(NOTHING_ASKED),
+                status,
+            }),
+            (None, record) => record,
+        };
+        Counted { namespace, record, managed: self.own_managers.contains(&namespace.name) }
+    }
+
     /// Counts what there is for each cluster manager, and how many namespaces are managed. Needs every namespace.
     pub(crate) fn count(&mut self, at: Timestamp) {
         let Some(managers) = self.governed.facts() else { return };
-        let counted = self.namespaces.values().map(|namespace| Counted {
-            namespace,
-            record: self.governed.records.get(&namespace.name).map(NamespaceRecord::facts),
-            managed: self.own_managers.contains(&namespace.name),
-        });
+        let judged = self.judged_by_pods(at);
+        let counted = self.namespaces.values().map(|namespace| self.counted(namespace, &judged));
         let own = self.own_managers.len() as u64;
         let census = census(counted, &managers, &self.settings, own, at);
         self.managed = own + census.as_ref().map_or(0, |census| census.enforced);
@@ -145,7 +176,10 @@ impl LifecycleSnapshot {
             match plan.step {
                 RecordStep::Create => exists = true,
                 RecordStep::WriteStatus(written) => status = *written,
-                RecordStep::Delete(_) | RecordStep::ScaleDown(..) | RecordStep::Wake(_) => {
+                RecordStep::Delete(_)
+                | RecordStep::ScaleDown(..)
+                | RecordStep::Webhook(..)
+                | RecordStep::Wake(_) => {
                     unfolded.now = true;
                     break;
                 }
@@ -158,17 +192,20 @@ impl LifecycleSnapshot {
 
     fn observed<'a>(
         &'a self,
-        namespace: &str,
+        name: &str,
         record: Option<RecordFacts<'a>>,
         managers: &'a [ClusterManagerFacts<'a>],
         now: Timestamp,
     ) -> Option<ClusterObserved<'a>> {
         let unreadable = || (Reason::NotSynced, "the namespace could not be read".to_owned());
-        let namespace = self.namespaces.get(namespace).ok_or_else(unreadable);
+        let namespace = self.namespaces.get(name).ok_or_else(unreadable);
         let other = namespace.as_ref().ok().and_then(|namespace| self.deletion_by_managers(namespace, now));
         // A record of a namespace that is not known is all that there is of it.
         (namespace.is_ok() || record.is_some()).then_some(ClusterObserved {
             health: HealthFacts::AsRecorded,
+            pods: self.pods.fact(name),
+            jobs: self.jobs.fact(name),
+            delivery: Delivery::None,
             namespace,
             record,
             managers,

@@ -3,6 +3,7 @@
 mod decision;
 mod delete;
 mod scale;
+mod webhook;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use super::observe::{self, Observation};
 use super::plan;
 use crate::context::ControllerContext;
 use crate::status_writer::{Applied, EventBatch, StatusWriter};
+use crate::webhook::acknowledge_attempt;
 use decision::{Interruption, StepEnd};
 
 /// Carries a plan out.
@@ -35,7 +37,15 @@ pub(super) async fn apply(
         (RecordStep::Create, _) => (create(shared, permit, observation).await, EventBatch::default()),
         (RecordStep::WriteStatus(status), Some(record)) => {
             let intent = status.steps.intent.clone().or_else(|| record.status.steps.intent.clone());
-            writer(shared, permit, None).save_plan(record, &status, EventBatch { events, intent }).await
+            let batch = EventBatch { events, intent };
+            let (applied, batch) = writer(shared, permit, None).save_plan(record, &status, batch).await;
+            if let Applied::Replan(written) = &applied
+                && written.status.steps.intent == status.steps.intent
+            {
+                let (before, after) = (&record.status.steps.intent, &written.status.steps.intent);
+                acknowledge_attempt(shared, before.as_ref(), after.as_ref());
+            }
+            (applied, batch)
         }
         (RecordStep::Delete(intent), Some(_)) => {
             let ended = delete::execute(shared, permit, &observation.name, &intent).await;
@@ -44,6 +54,9 @@ pub(super) async fn apply(
         (RecordStep::ScaleDown(intent, what), Some(_)) => {
             let ended = scale::execute(shared, permit, &observation.name, &intent, &what).await;
             record(shared, permit, *intent, ended).await
+        }
+        (RecordStep::Webhook(intent, message), Some(_)) => {
+            (webhook::submit(shared, &observation.name, &intent, message).await, EventBatch::default())
         }
         (RecordStep::Wake(intent), Some(_)) => {
             let ended = scale::wake(shared, permit, &observation.name, &intent).await;

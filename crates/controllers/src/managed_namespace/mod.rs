@@ -3,7 +3,7 @@
 //!
 //! Watches `ClusterNamespaceManager`, `ManagedNamespace`, namespaces and `CoppiceConfig`: a change of a cluster manager or
 //! of the settings wakes every namespace, any other its own. While a cluster manager looks at the health of namespaces it
-//! watches their workloads, too; and it has namespaces kept with the annotations that cluster managers name. `observe → plan → apply → report`, repeated while a step
+//! watches their workloads, too, and where one waits for pods, pods and Jobs wake their namespace; and it has namespaces kept with the annotations that cluster managers name. `observe → plan → apply → report`, repeated while a step
 //! leads to the next.
 //!
 //! *Relies on*: status of `ManagedNamespace` being written by the operator alone (RBAC); the API server honouring uid and
@@ -35,6 +35,7 @@ use crate::cluster_manager::AllManagers;
 use crate::context::ControllerContext;
 use crate::health::{self, HealthWatches};
 use crate::namespace_manager::{CATCH_UP, RECOVERY};
+use crate::pods;
 use crate::status_writer::Applied;
 
 /// A chain of steps longer than this is broken up, so that no namespace keeps others waiting.
@@ -47,6 +48,13 @@ pub struct NamespaceKey(Arc<str>);
 impl fmt::Display for NamespaceKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+impl NamespaceKey {
+    /// The key of a namespace.
+    pub fn new(name: &str) -> Self {
+        Self(name.into())
     }
 }
 
@@ -70,6 +78,16 @@ impl NamespaceRecords {
             health: HealthWatches::default(),
             annotations: KeptAnnotations::default(),
             begin: OnceLock::new(),
+        }
+    }
+
+    /// Wakes a namespace whose cluster manager waits for pods.
+    fn wake_for_pods(&self, queue: &Queue<NamespaceKey>) -> impl Fn(&str, &str) + Send + Sync + 'static {
+        let (shared, queue) = (Arc::clone(&self.shared), queue.clone());
+        move |namespace, _| {
+            if pods::are_waited_for(&shared, namespace) {
+                queue.add(NamespaceKey::new(namespace));
+            }
         }
     }
 
@@ -140,6 +158,8 @@ impl Controller for NamespaceRecords {
             watches.subscribe(&shared.managed_namespaces, move |namespace, _| {
                 of_record.add(NamespaceKey(namespace.into()));
             }),
+            watches.subscribe(&shared.pods, self.wake_for_pods(queue)),
+            watches.subscribe(&shared.jobs, self.wake_for_pods(queue)),
             // Only looked up: who else deletes the namespace, and how often that was done.
             watches.subscribe(&shared.managers, |_, _| {}),
             watches.subscribe(&shared.deleted_namespaces, |_, _| {}),
@@ -158,7 +178,7 @@ impl Controller for NamespaceRecords {
             && {
                 self.annotations.update(shared);
                 self.watch_health();
-                annotations::synced(shared) && health::synced(shared)
+                annotations::synced(shared) && health::synced(shared) && pods::synced(shared)
             }
     }
 

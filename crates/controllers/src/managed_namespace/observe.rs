@@ -14,6 +14,7 @@ use coppice_kinds::{
 use coppice_lifecycle::cluster::census::Census;
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::other_deletion::OtherDeletion;
+use coppice_lifecycle::plan::Delivery;
 use coppice_lifecycle::settings::PlatformSettings;
 use coppice_mutants::{Mutant, active};
 use coppice_quantity::time::ServerTime;
@@ -23,8 +24,10 @@ use tokio::time::Instant;
 
 use crate::context::ControllerContext;
 use crate::health::HealthObservation;
+use crate::pods::PodsObservation;
 use crate::staleness::first_stale;
 use crate::status_writer::FactsError;
+use crate::webhook;
 
 /// The inputs of a plan, with the instant of observation.
 pub(super) struct Observation {
@@ -36,6 +39,8 @@ pub(super) struct Observation {
     pub(super) managers: Vec<Arc<ClusterManager>>,
     /// What is known of its workloads.
     pub(super) health: HealthObservation,
+    /// What is known of its pods and Jobs.
+    pub(super) pods: PodsObservation,
     pub(super) settings: Arc<PlatformSettings>,
     pub(super) budget: GovernorStatus,
     pub(super) managed: u64,
@@ -43,6 +48,8 @@ pub(super) struct Observation {
     pub(super) stale: Option<(Reason, String)>,
     /// Which manager in the namespace deletes it, if one does.
     pub(super) other: Option<OtherDeletion>,
+    /// The attempt at the webhook of the record's intent.
+    pub(super) delivery: Delivery,
     pub(super) at: ServerTime,
     /// When the first read was sent: nothing in here is older.
     started: Instant,
@@ -73,6 +80,11 @@ fn observation(
     };
     let managers = shared.cluster_managers.list("");
     let health = HealthObservation::cached(shared, name);
+    let waited_for = managers.iter().any(|manager| manager.spec.as_ref().is_ok_and(|spec| spec.needs_pods()));
+    let pods =
+        if waited_for { PodsObservation::cached(shared, name) } else { PodsObservation::not_looked_at() };
+    let intent = record.as_ref().and_then(|record| record.status.steps.intent.as_ref());
+    let delivery = webhook::delivery(shared, intent);
     let stale = stale(shared);
     let other = namespace.as_deref().ok().and_then(|namespace| other_deletion(shared, namespace));
     // After the facts: a list that collapses opens the breaker before it shows in a cache.
@@ -83,6 +95,8 @@ fn observation(
         record,
         managers,
         health,
+        pods,
+        delivery,
         settings,
         budget,
         managed: shared.managed(),
@@ -115,9 +129,10 @@ pub(super) async fn fresh(
     let client = &shared.clients.reads;
     let started = Instant::now();
     let by_health = intent.reason == Reason::Unhealthy.as_str() && !active(Mutant::WorkloadsByCaches);
+    let by_pods = intent.reason == Reason::PodsSucceeded.as_str() && !active(Mutant::WorkloadsByCaches);
     // An annotation that a manager names since is not known, as in the cache.
     let keys = shared.namespaces.current_context();
-    let (namespace, record, managers, health) = futures::future::join4(
+    let (namespace, record, managers, health, pods) = futures::future::join5(
         read::get_with::<Namespaces>(client, "", name, &keys),
         read::get::<ManagedNamespaces>(client, name, MANAGED_NAMESPACE_NAME),
         read::list::<ClusterManagers>(client, ""),
@@ -128,15 +143,16 @@ pub(super) async fn fresh(
                 Ok(None)
             }
         },
+        async { if by_pods { PodsObservation::fresh(shared, name).await.map(Some) } else { Ok(None) } },
     )
     .await;
     let (Some(namespace), Some(record)) = (namespace?, record?) else { return Ok(None) };
     let managers = managers?.into_iter().map(Arc::new).collect();
     // What only the caches know: whether the watches are behind, and the breaker.
     let Some(observation) = with(shared, name, record) else { return Ok(None) };
-    let health = health?.unwrap_or(observation.health);
+    let (health, pods) = (health?.unwrap_or(observation.health), pods?.unwrap_or(observation.pods));
     let (namespace, at) = (Ok(Arc::new(namespace)), shared.time());
-    Ok(Some(Observation { namespace, managers, health, at, started, ..observation }))
+    Ok(Some(Observation { namespace, managers, health, pods, at, started, ..observation }))
 }
 
 impl Observation {

@@ -13,12 +13,15 @@ pub(super) fn plan(observation: &Observation) -> RecordPlan {
         record: observation.record.as_deref().map(record_facts),
         managers: &managers,
         health: observation.health.facts(),
+        pods: observation.pods.pods(),
+        jobs: observation.pods.jobs(),
         settings: &observation.settings,
         budget: &observation.budget,
         managed: observation.managed,
         census: observation.census.as_deref(),
         stale: observation.stale.clone(),
         other: observation.other.clone(),
+        delivery: observation.delivery.clone(),
     };
     cluster::plan(&observed, observation.at)
 }

@@ -72,8 +72,14 @@ fn log(observation: &Observation, manager: &str, note: &PlannedEvent, intent: Op
 }
 
 fn count(shared: &ControllerContext, note: &PlannedEvent, intent: Option<&Intent>) {
-    let completed =
-        matches!(note.reason, Reason::NamespaceDeleted | Reason::ScaledDown | Reason::RevertedTooOften);
+    let completed = matches!(
+        note.reason,
+        Reason::NamespaceDeleted
+            | Reason::ScaledDown
+            | Reason::RevertedTooOften
+            | Reason::WebhookDelivered
+            | Reason::WebhookGivenUp
+    );
     let Some(intent) = intent.filter(|_| completed) else { return };
     shared.lifecycle_metrics.firing(intent.action.as_str(), note.reason.as_str());
     let due = intent.evidence.get("due").and_then(|due| due.parse::<jiff::Timestamp>().ok());

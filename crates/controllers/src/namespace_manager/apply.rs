@@ -15,12 +15,12 @@ use coppice_lifecycle::Plan;
 use coppice_lifecycle::plan::Step;
 use coppice_mutants::Mutant;
 use coppice_runtime::leader::Permit;
-use jiff::{SignedDuration, Timestamp};
 
 use super::observe::{self, Observation};
 use super::plan;
 use crate::context::{ControllerContext, ManagerKey};
 use crate::status_writer::{Applied, EventBatch, StatusWriter};
+use crate::webhook::acknowledge_attempt;
 use result::{Interruption, StepResult};
 
 /// Carries a plan out.
@@ -44,7 +44,8 @@ pub(super) async fn apply(
             }
             Applied::Replan(written) => {
                 if written.status.steps.intent == plan.status.steps.intent {
-                    webhook::acknowledge_attempt(shared, manager, &written);
+                    let (before, after) = (&manager.status.steps.intent, &written.status.steps.intent);
+                    acknowledge_attempt(shared, before.as_ref(), after.as_ref());
                 }
                 (Applied::Replan(written), batch)
             }
@@ -107,11 +108,6 @@ async fn save_new_plan(
     let (applied, batch) = writer(shared, permit).save_plan(manager, &plan.status, batch).await;
     let applied = if matches!(applied, Applied::Replan(_)) { Applied::CacheBehind } else { applied };
     (applied, batch)
-}
-
-/// When to reconcile again something that is about to change.
-pub(super) fn in_one_second(shared: &ControllerContext) -> Option<Timestamp> {
-    shared.now().checked_add(SignedDuration::from_secs(1)).ok()
 }
 
 /// A status with an outcome, and with all that the next evaluation would record anyway: one write for both. What that

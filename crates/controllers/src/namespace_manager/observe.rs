@@ -6,35 +6,28 @@ use std::time::Duration;
 use coppice_actions::governor::Reservation;
 use coppice_api::Reason;
 use coppice_api::config::GovernorStatus;
-use coppice_api::manager::{Action, Intent};
-use coppice_kinds::{
-    ClusterManager, ClusterManagers, Jobs, Manager, Managers, Namespaces, Pods, cluster_manager_facts,
-};
-use coppice_lifecycle::facts::{Fact, JobFacts, NamespaceFacts, NamespaceSnapshot, ObjectSlice, PodFacts};
+use coppice_kinds::{ClusterManager, ClusterManagers, Manager, Managers, Namespaces, cluster_manager_facts};
+use coppice_lifecycle::facts::{NamespaceFacts, NamespaceSnapshot};
 use coppice_lifecycle::limits::NamespaceLimits;
 use coppice_lifecycle::other_deletion::OtherDeletion;
 use coppice_lifecycle::plan::{Delivery, MAX_MANAGERS, ManagerFacts, Observed};
 use coppice_lifecycle::settings::PlatformSettings;
 use coppice_mutants::Mutant;
-use coppice_notify::outbox::AttemptState;
 use coppice_quantity::time::ServerTime;
-use coppice_runtime::decode::Unreadable;
-use coppice_runtime::kind::Kind;
 use coppice_runtime::object::OwnKind as _;
-use coppice_runtime::read::{self, ListError};
-use coppice_runtime::store::{Freshness, Store};
-use jiff::Timestamp;
+use coppice_runtime::read;
 use tokio::time::Instant;
 
 use crate::context::{ControllerContext, ManagerKey};
-use crate::staleness::{first_stale, staleness};
+use crate::pods::{self, PodsObservation};
+use crate::staleness::first_stale;
+use crate::webhook;
 
 /// The inputs of a plan, with the instant of observation.
 pub(super) struct Observation {
     pub(super) manager: Arc<Manager>,
     pub(super) namespace: Option<Arc<NamespaceFacts>>,
-    pub(super) pods: Fact<Vec<Arc<PodFacts>>>,
-    pub(super) jobs: Fact<Vec<Arc<JobFacts>>>,
+    pub(super) pods: PodsObservation,
     pub(super) settings: Arc<PlatformSettings>,
     /// Every cluster manager; or why they are not known.
     cluster_managers: Result<Vec<Arc<ClusterManager>>, (Reason, String)>,
@@ -66,7 +59,7 @@ pub(super) fn with(shared: &ControllerContext, key: &ManagerKey, manager: Manage
 
 fn observation(shared: &ControllerContext, key: &ManagerKey, manager: Arc<Manager>) -> Observation {
     let namespace = shared.namespaces.get("", &key.namespace);
-    let (pods, jobs) = (fact(shared, &shared.pods, key, "pods"), fact(shared, &shared.jobs, key, "jobs"));
+    let pods = PodsObservation::cached(shared, &key.namespace);
     // After the facts: a list that collapses opens the breaker before it shows in a cache.
     let (settings, budget) = shared.settings();
     let other = namespace.as_deref().and_then(|namespace| other_deletion(shared, namespace));
@@ -74,14 +67,13 @@ fn observation(shared: &ControllerContext, key: &ManagerKey, manager: Arc<Manage
         namespace,
         other,
         pods,
-        jobs,
         settings,
         cluster_managers: cluster_managers(shared),
         budget,
         managed: shared.managed(),
         before: before(shared, &manager),
         stale: stale(shared, key),
-        delivery: delivery(shared, manager.status.steps.intent.as_ref()),
+        delivery: webhook::delivery(shared, manager.status.steps.intent.as_ref()),
         at: shared.time(),
         started: Instant::now(),
         read_error: None,
@@ -116,13 +108,8 @@ pub(super) async fn fresh(
 ) -> Result<Option<Observation>, kube::Error> {
     let client = &shared.clients.reads;
     let started = Instant::now();
-    let lists = || {
-        let (pods, jobs) =
-            (read::list::<Pods>(client, &key.namespace), read::list::<Jobs>(client, &key.namespace));
-        futures::future::join(pods, jobs)
-    };
-    // All at once: a list of pods can take the API server a tenth of a second, and each answer is held against what was
-    // decided by itself.
+    let lists = || pods::list(shared, &key.namespace);
+    // All at once: each answer is held against what was decided by itself.
     let expected = shared.managers.get(&key.namespace, &key.name).is_some_and(|m| needs_pods(&m));
     let exist = !shared.cluster_managers.is_empty();
     // An annotation that a cluster manager names since is not known, as in the cache.
@@ -148,14 +135,11 @@ pub(super) async fn fresh(
         }
     }
     if needs_pods(&manager) {
-        let (pods, jobs) = match listed {
+        let listed = match listed {
             Some(listed) => listed,
             None => lists().await,
         };
-        // Only the watch knows how long a source was followed without a gap: what the watch does not know, a list
-        // cannot show either.
-        observation.pods = refreshed(observation.pods, pods, "pods", &mut observation.read_error);
-        observation.jobs = refreshed(observation.jobs, jobs, "jobs", &mut observation.read_error);
+        observation.pods = observation.pods.refreshed(listed, &mut observation.read_error);
     }
     observation.at = shared.time();
     observation.started = started;
@@ -190,11 +174,9 @@ impl Observation {
 
     /// Whether a watch that this manager needs has been silent for too long.
     pub(super) fn behind(&self) -> bool {
-        let stale = |reason: Option<Reason>| reason == Some(Reason::Stale);
-        let pods = [unknown(&self.pods), unknown(&self.jobs)].into_iter().any(stale);
         let behind = [&self.stale, &self.cluster_managers.as_ref().err().cloned()];
-        behind.into_iter().flatten().any(|(reason, _)| stale(Some(*reason)))
-            || pods && needs_pods(&self.manager)
+        behind.into_iter().flatten().any(|(reason, _)| *reason == Reason::Stale)
+            || self.pods.behind() && needs_pods(&self.manager)
     }
 
     /// What the cluster manager of the namespace permits.
@@ -224,7 +206,7 @@ impl Observation {
             snapshot: self
                 .namespace
                 .as_deref()
-                .map(|namespace| NamespaceSnapshot::new(namespace, borrow(&self.pods), borrow(&self.jobs))),
+                .map(|namespace| NamespaceSnapshot::new(namespace, self.pods.pods(), self.pods.jobs())),
             settings: &self.settings,
             limits: self.limits(),
             budget: &self.budget,
@@ -235,74 +217,6 @@ impl Observation {
             delivery: self.delivery.clone(),
         }
     }
-}
-
-fn unknown<T>(fact: &Fact<T>) -> Option<Reason> {
-    match fact {
-        Fact::Known { .. } => None,
-        Fact::Unknown { reason, .. } => Some(*reason),
-    }
-}
-
-fn borrow<T>(fact: &Fact<Vec<Arc<T>>>) -> Fact<ObjectSlice<'_, T>> {
-    match fact {
-        Fact::Known { value, since } => Fact::Known { value: ObjectSlice::Shared(value), since: *since },
-        Fact::Unknown { reason, message } => Fact::Unknown { reason: *reason, message: message.clone() },
-    }
-}
-
-fn refreshed<T>(
-    cached: Fact<Vec<Arc<T>>>,
-    listed: Result<Vec<T>, ListError>,
-    what: &str,
-    read_error: &mut Option<String>,
-) -> Fact<Vec<Arc<T>>> {
-    match (cached, listed) {
-        (Fact::Known { since, .. }, Ok(listed)) => {
-            Fact::Known { value: listed.into_iter().map(Arc::new).collect(), since }
-        }
-        (Fact::Known { .. }, Err(ListError::Unreadable(unreadable))) => unreadable_fact(&unreadable, what),
-        (unknown @ Fact::Unknown { .. }, _) => unknown,
-        (Fact::Known { since, .. }, Err(_)) if coppice_mutants::active(Mutant::UnreadableIsEmpty) => {
-            Fact::Known { value: Vec::new(), since }
-        }
-        (Fact::Known { .. }, Err(error)) => {
-            let message = format!("the facts could not be read again: {error}");
-            *read_error = Some(message.clone());
-            let reason = if error.is_forbidden() { Reason::Forbidden } else { Reason::Stale };
-            Fact::Unknown { reason, message }
-        }
-    }
-}
-
-fn fact<K: Kind>(
-    shared: &ControllerContext,
-    store: &Store<K>,
-    key: &ManagerKey,
-    what: &str,
-) -> Fact<Vec<Arc<K::Object>>> {
-    match store.freshness() {
-        Freshness::Fresh(since) => match store.decoded(&key.namespace) {
-            // Followers keep their caches, but evaluate nothing: the time before this replica led does not count.
-            Ok(value) => {
-                let since = shared.server_clock.at(since.max(shared.leads_since()));
-                Fact::Known { value, since }
-            }
-            Err(unreadable) => unreadable_fact(&unreadable, what),
-        },
-        Freshness::NotSynced(_) if coppice_mutants::active(Mutant::ActBeforeSync) => {
-            Fact::Known { value: store.list(&key.namespace), since: Timestamp::MIN }
-        }
-        stale => {
-            let (reason, message) = staleness(&stale, what);
-            Fact::Unknown { reason, message }
-        }
-    }
-}
-
-/// The content of an object that cannot be decoded is unknown.
-fn unreadable_fact<T>(unreadable: &Unreadable, what: &str) -> Fact<T> {
-    Fact::Unknown { reason: unreadable.reason, message: format!("{what} are not known: {unreadable}") }
 }
 
 /// Whether the caches that every decision needs are behind, or the namespace itself cannot be understood.
@@ -319,20 +233,4 @@ fn stale(shared: &ControllerContext, key: &ManagerKey) -> Option<(Reason, String
         let unreadable = shared.namespaces.unreadable_object(&key.namespace)?;
         Some((unreadable.reason, format!("the namespace is not known: {unreadable}")))
     })
-}
-
-fn delivery(shared: &ControllerContext, intent: Option<&Intent>) -> Delivery {
-    let attempt = intent
-        .filter(|intent| intent.action == Action::Webhook)
-        .and_then(|intent| shared.outbox()?.state(&intent.id));
-    match attempt {
-        None => Delivery::None,
-        Some(AttemptState::InFlight) => Delivery::InFlight,
-        Some(AttemptState::Done(Ok(delivered))) => Delivery::Delivered(delivered.status.to_string()),
-        Some(AttemptState::Done(Err(failure))) => Delivery::Failed {
-            error: failure.message,
-            permanent: failure.permanent,
-            retry_after: failure.retry_after,
-        },
-    }
 }

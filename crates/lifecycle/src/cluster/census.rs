@@ -13,7 +13,7 @@ use super::phase::{RunningTtl, phase};
 use super::plan::has_fired;
 use super::recreated::Recreated;
 use super::selection::{Candidate, ClusterManagerFacts, contest};
-use super::{RecordFacts, Ttl, ValidClusterManager, ttl_of};
+use super::{RecordFacts, Ttl, ValidClusterManager, ValidClusterPolicy, ttl_of};
 use crate::condition::later;
 use crate::facts::NamespaceFacts;
 use crate::governor::hourly_limit;
@@ -112,7 +112,8 @@ pub fn census<'a>(
             counts.namespaces.selected += 1;
             count_other(&mut counts.namespaces.governed_by, winner.name);
         }
-        let may_act = !winner.spec.suspend && winner.spec.policies().iter().any(|policy| policy.enforces);
+        let takes = |policy: &ValidClusterPolicy| policy.enforces && policy.action.is_destructive();
+        let may_act = !winner.spec.suspend && winner.spec.policies().iter().any(takes);
         let protected = settings.protection(counted.namespace).is_some();
         census.enforced += u64::from(may_act && !protected && !counted.managed);
         let ttl = winner.spec.ttl.as_ref().map(|ttl| ttl_of(ttl, counted.namespace)).transpose().ok()?;
@@ -211,9 +212,9 @@ fn count_due(
     let waiting = manager.spec.policies().iter().filter(|policy| !has_fired(policy, fired));
     let (mut due, mut next, mut first) = (false, None, None);
     for policy in waiting.clone() {
-        let of_policy = finding.due(&policy.condition).filter(|due| due.paused.is_none());
+        let of_policy = finding.due(policy).filter(|due| due.paused.is_none());
         let of_policy = of_policy.map(|due| due.at).min();
-        if policy.would_enforce {
+        if policy.would_enforce && policy.action.is_destructive() {
             first = first.into_iter().chain(of_policy).min();
         }
         match of_policy {
@@ -224,7 +225,7 @@ fn count_due(
             at => next = next.into_iter().chain(at).min(),
         }
     }
-    let acting = waiting.filter(|policy| policy.would_enforce);
+    let acting = waiting.filter(|policy| policy.would_enforce && policy.action.is_destructive());
     if finding.begun(acting).is_some_and(|begun| newly_due(manager.spec, namespace, since, begun)) {
         counts.enforce.newly_due += 1;
         counts.newly_due.get_or_insert_default().insert(namespace.uid.clone());

@@ -2,7 +2,9 @@
 
 use coppice_api::cluster_manager::PolicyPhase;
 use coppice_api::health::HealthSeen;
-use coppice_api::{HealthState, ManagedNamespaceStatus, NamespacePhase};
+use coppice_api::managed_namespace::PodsVerdict;
+use coppice_api::manager::Verdict;
+use coppice_api::{HealthState, ManagedNamespaceStatus, NamespacePhase, Reason};
 use coppice_mutants::{Mutant, active};
 use coppice_quantity::Duration;
 use jiff::Timestamp;
@@ -12,7 +14,7 @@ use crate::condition::later;
 use crate::facts::NamespaceFacts;
 
 /// How a namespace is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhaseFinding {
     /// The phase.
     pub phase: NamespacePhase,
@@ -30,6 +32,8 @@ pub struct PhaseFinding {
     /// Whether its health counts beside its phase: it is not being deleted, and not `Stale`, unless it may be so by its annotation,
     /// which keeps nothing from being done for its health.
     health_counts: bool,
+    /// The recorded verdicts on policies that wait for pods.
+    verdicts: Vec<PodsVerdict>,
 }
 
 /// How a namespace is by its health, and since when it has been so, or worse.
@@ -74,6 +78,8 @@ pub enum Cause {
     Ttl,
     /// What fails.
     Health,
+    /// The success of its pods.
+    Pods,
 }
 
 /// A time to live that counts for a namespace.
@@ -119,7 +125,8 @@ pub fn phase(
         NamespacePhase::Stale => own_ttl,
         _ => true,
     };
-    PhaseFinding { phase, since, expires_at, health, created, extended, first_end, health_counts }
+    let verdicts = status.map(|status| status.policies.clone()).unwrap_or_default();
+    PhaseFinding { phase, since, expires_at, health, created, extended, first_end, health_counts, verdicts }
 }
 
 /// When a ttl ends. Creation times are cut to whole seconds: a namespace may be almost a second younger than it looks.
@@ -182,16 +189,20 @@ impl PhaseFinding {
         policies: impl Iterator<Item = &'a ValidClusterPolicy> + Clone,
     ) -> Option<Timestamp> {
         let fails = self.fails_since().filter(|_| policies.clone().any(|one| one.condition.is_of_health()));
-        let due = policies.flat_map(|policy| self.due(&policy.condition));
+        let due = policies.flat_map(|policy| self.due(policy));
         let due = due.filter(|due| due.paused.is_none());
         due.map(|due| due.begun).chain(fails).min()
     }
 
     /// Whether a condition that was true is known to be false. What is not known, or begins again with another spec, ends nothing.
-    pub fn has_ended(&self, condition: &ClusterCondition, now: Timestamp) -> bool {
+    pub fn has_ended(&self, policy: &ValidClusterPolicy, now: Timestamp) -> bool {
         let over = |at: Option<Timestamp>| at.is_some_and(|at| at <= now);
+        let condition = &policy.condition;
         match condition {
-            ClusterCondition::Ttl { .. } => !self.due(condition).any(|due| due.at <= now),
+            ClusterCondition::Ttl { .. } => !self.due(policy).any(|due| due.at <= now),
+            ClusterCondition::PodsSucceed(_) => self.verdict_on(policy).is_some_and(|known| {
+                known.verdict.result == Verdict::False && known.succeeded_since.is_none()
+            }),
             ClusterCondition::Phase { phases, .. } => {
                 let stale = phases.contains(&PolicyPhase::Stale) && over(self.expires_at);
                 let well = |health: HealthFinding| {
@@ -203,6 +214,11 @@ impl PhaseFinding {
         }
     }
 
+    /// What is recorded of a policy that waits for pods.
+    pub fn verdict_on(&self, policy: &ValidClusterPolicy) -> Option<&PodsVerdict> {
+        self.verdicts.iter().find(|known| known.verdict.name == policy.name)
+    }
+
     /// Whether nothing fails, as far as that is known for certain.
     pub fn is_well(&self) -> bool {
         self.health.is_none_or(|health| (health.state, health.seen) == (HealthState::Ok, HealthSeen::Passing))
@@ -210,13 +226,17 @@ impl PhaseFinding {
 
     /// When a condition is true, or was for the first time, if nothing but time passes: by the ttl, and by the health. Nothing
     /// if time alone does not make it true.
-    pub fn due(&self, condition: &ClusterCondition) -> impl Iterator<Item = Due> + use<> {
-        let (phases, lasting) = match condition {
+    pub fn due(&self, policy: &ValidClusterPolicy) -> impl Iterator<Item = Due> + use<> {
+        let (phases, lasting) = match &policy.condition {
             ClusterCondition::Phase { phases, lasting } => (phases, lasting),
             ClusterCondition::Ttl { after } => {
                 let at = ttl_end(self.created, *after, self.extended);
                 let due = Due { at, begun: at, paused: None, cause: Cause::Ttl };
                 return [Some(due), None].into_iter().flatten();
+            }
+            ClusterCondition::PodsSucceed(pods) => {
+                let due = self.verdict_on(policy).and_then(|known| pods_due(known, pods.settle));
+                return [due, None].into_iter().flatten();
             }
         };
         let stale = self.expires_at.filter(|_| phases.contains(&PolicyPhase::Stale)).map(|expires_at| {
@@ -232,4 +252,18 @@ impl PhaseFinding {
         });
         [stale, unhealthy].into_iter().flatten()
     }
+}
+
+/// When the pods have succeeded for long enough, if they have succeeded.
+fn pods_due(known: &PodsVerdict, settle: Duration) -> Option<Due> {
+    let PodsVerdict { verdict, succeeded_since } = known;
+    let begun = (*succeeded_since)?;
+    let settling = verdict.reason == Reason::Settling.as_str();
+    let (since, paused) = match verdict.result {
+        Verdict::True => (verdict.since, None),
+        Verdict::False if settling => (verdict.since, None),
+        Verdict::False => return None,
+        Verdict::Unknown => (begun, Some(Pause::Unknown)),
+    };
+    Some(Due { at: later(since, settle), begun, paused, cause: Cause::Pods })
 }

@@ -1,17 +1,24 @@
 //! What becomes of one namespace under the cluster managers: the one place where that is decided.
 
 mod announced;
+mod counted;
 mod decide;
 mod health;
 mod limits;
 mod observed;
+mod pods;
+mod ready;
+mod text;
 mod wake;
+mod webhook;
 
-use coppice_api::condition::{self, ConditionState, READY, TTL_UNDERSTOOD};
+use std::collections::BTreeMap;
+
+use coppice_api::condition::{self, READY, TTL_UNDERSTOOD};
 use coppice_api::config::GovernorStatus;
 use coppice_api::managed_namespace::{FiredPolicy, GoverningManager, NextStep};
 use coppice_api::manager::ScaleDown;
-use coppice_api::steps::{Action, Firing, Intent};
+use coppice_api::steps::{Action, Intent};
 use coppice_api::{ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase, Reason};
 use coppice_mutants::{Mutant, active};
 use coppice_quantity::Duration;
@@ -24,9 +31,9 @@ use super::selection::{Candidate, ClusterManagerFacts, contest};
 use super::{Ttl, ValidClusterPolicy, ttl_of};
 use crate::circumstances::Circumstances;
 use crate::condition::{later, whole_second_after};
-use crate::facts::NamespaceFacts;
+use crate::facts::{Fact, JobFacts, NamespaceFacts, ObjectSlice, PodFacts};
 use crate::other_deletion::OtherDeletion;
-use crate::plan::{PlannedEvent, UNKNOWN, earlier};
+use crate::plan::{Delivery, PlannedEvent, WebhookMessage, earlier};
 use crate::record;
 use crate::settings::PlatformSettings;
 use crate::steps;
@@ -61,6 +68,10 @@ pub struct ClusterObserved<'a> {
     pub managers: &'a [ClusterManagerFacts<'a>],
     /// Its workloads.
     pub health: HealthFacts<'a>,
+    /// Its pods; looked at only where a policy waits for them.
+    pub pods: Fact<ObjectSlice<'a, PodFacts>>,
+    /// Its Jobs; as its pods.
+    pub jobs: Fact<ObjectSlice<'a, JobFacts>>,
     /// What the platform allows.
     pub settings: &'a PlatformSettings,
     /// The budget's ledger.
@@ -73,6 +84,8 @@ pub struct ClusterObserved<'a> {
     pub stale: Option<(Reason, String)>,
     /// Which manager in the namespace deletes it, if one does.
     pub other: Option<OtherDeletion>,
+    /// The attempt at the webhook of the intent in the record.
+    pub delivery: Delivery,
 }
 
 /// What to do now: one step, after which everything is decided again.
@@ -88,6 +101,8 @@ pub enum RecordStep {
     Delete(Box<Intent>),
     /// Scale these workloads down, if a fresh read gives this step again. The intent is that of the observed status.
     ScaleDown(Box<Intent>, ScaleDown),
+    /// Make one attempt at delivering the webhook. The intent is that of the observed status.
+    Webhook(Box<Intent>, WebhookMessage),
     /// Give workloads their replicas back. The intent is that of the observed status.
     Wake(Box<Intent>),
 }
@@ -113,16 +128,8 @@ impl RecordPlan {
 /// Decides about one namespace. Depends on nothing but its arguments.
 pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
     let Some(record) = observed.record else { return without_record(observed) };
-    let mut builder = Builder {
-        observed,
-        record,
-        time,
-        now: time.now(),
-        status: record.status.clone(),
-        next_check: None,
-        events: Vec::new(),
-        unknown: None,
-    };
+    let mut builder = Builder::new(observed, record, time);
+    let ended = builder.record_attempt();
     let namespace = match &observed.namespace {
         Ok(namespace) => *namespace,
         Err((reason, message)) => {
@@ -141,7 +148,7 @@ pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
         // It is being deleted: a cache that is behind says otherwise.
         return RecordPlan::NOTHING;
     }
-    if builder.wakes() {
+    if builder.wakes() && !ended {
         return builder.wake(namespace);
     }
     let next_attempt = builder.status.steps.intent.as_ref().and_then(|intent| intent.next_attempt);
@@ -172,6 +179,7 @@ pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
     let since = builder.governed_by(&manager);
     builder.say_ttl(ttl.as_ref(), &manager);
     builder.look_at_health(manager.spec.health.as_ref());
+    builder.look_at_pods(manager.spec, namespace);
     builder.say_limits(&manager, namespace);
     let (hold_end, extended) = (builder.hold_end(), builder.extended());
     let running = ttl.as_ref().map(|ttl| ttl.running(builder.status.ttl.as_ref()));
@@ -189,6 +197,7 @@ pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
     builder.note_observed(&governed);
     match builder.status.steps.intent.clone() {
         Some(intent) => builder.resume(&governed, &intent),
+        None if ended => builder.after_attempt(&governed),
         None => builder.decide(&governed),
     }
 }
@@ -257,7 +266,7 @@ impl<'a> Governed<'a> {
         let notice = policy.action.notice();
         let over = |due: &Due| due.cause == Cause::Ttl && due.at <= self.now;
         let open = |due: &Due| due.paused.is_none() && earlier(due.at, notice) <= self.now;
-        let due = self.finding.due(&policy.condition).min_by_key(|due| (!over(due), !open(due), due.at));
+        let due = self.finding.due(policy).min_by_key(|due| (!over(due), !open(due), due.at));
         let acts_at = due.map(|due| due.at.max(later(self.settled_at, notice)));
         Judged { policy, due, acts_at }
     }
@@ -274,6 +283,7 @@ impl<'a> Governed<'a> {
 }
 
 /// A plan in the making.
+#[derive(Clone)]
 struct Builder<'a> {
     observed: &'a ClusterObserved<'a>,
     record: RecordFacts<'a>,
@@ -285,9 +295,25 @@ struct Builder<'a> {
     events: Vec<PlannedEvent>,
     /// What of its health is not known, if so.
     unknown: Option<(Reason, String)>,
+    /// What was seen of the pods, for each policy that waits for them and is true.
+    evidence: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 impl<'a> Builder<'a> {
+    fn new(observed: &'a ClusterObserved<'a>, record: RecordFacts<'a>, time: ServerTime) -> Self {
+        Self {
+            observed,
+            record,
+            time,
+            now: time.now(),
+            status: record.status.clone(),
+            next_check: None,
+            events: Vec::new(),
+            unknown: None,
+            evidence: BTreeMap::new(),
+        }
+    }
+
     /// What a step depends on besides the condition of its policy.
     fn circumstances(&self) -> Circumstances<'a> {
         let ClusterObserved { settings, budget, managed, stale, other, .. } = self.observed;
@@ -334,6 +360,7 @@ impl<'a> Builder<'a> {
             self.withdraw_notice("another cluster manager governs the namespace, or its spec has changed");
         }
         self.forget_health();
+        self.status.policies.clear();
         self.status.would_have_acted.clear();
         self.status.ttl = None;
         let since = whole_second_after(self.now);
@@ -373,6 +400,7 @@ impl<'a> Builder<'a> {
             steps::abandon(&mut self.status.steps, intent, WHY, &mut self.events);
         }
         self.forget_health();
+        self.status.policies.clear();
         self.status.fired.clear();
         self.status.would_have_acted.clear();
         self.status.manager = None;
@@ -464,7 +492,7 @@ impl<'a> Builder<'a> {
         let policies = governed.manager.spec.policies();
         self.status.fired.retain(|fired| {
             let policy = policies.iter().find(|policy| is_of(fired, policy));
-            !again && policy.is_some_and(|policy| !finding.has_ended(&policy.condition, now))
+            !again && policy.is_some_and(|policy| !finding.has_ended(policy, now))
         });
     }
 
@@ -536,43 +564,5 @@ impl<'a> Builder<'a> {
             RecordStep::WriteStatus(Box::new(self.status))
         };
         RecordPlan { step, next_check: self.next_check, events: self.events, goes_on: false }
-    }
-
-    /// The last firing, if something reverted its scale-downs each time, and its policy does not fire again for now.
-    fn reverted(&self) -> Option<&Firing> {
-        let last = self.status.steps.last_firing.as_ref()?;
-        let waits = self.status.fired.iter().any(|fired| fired.policy == last.policy);
-        Some(last).filter(|last| waits && last.result == Reason::RevertedTooOften.as_str())
-    }
-
-    fn ready(&self, next: &NextStep) -> ConditionState {
-        let state = |status, reason: &str, message: &str| ConditionState {
-            status,
-            reason: reason.to_owned(),
-            message: message.to_owned(),
-        };
-        if let Some(error) = self.status.steps.intent.as_ref().and_then(|i| i.last_error.as_ref()) {
-            return state("False", Reason::Retrying.as_str(), error);
-        }
-        if [Reason::InvalidSpec, Reason::RecordTerminating]
-            .iter()
-            .any(|reason| next.reason == reason.as_str())
-        {
-            return state("False", &next.reason, &next.message);
-        }
-        if let Some(firing) = self.reverted() {
-            return state("False", &firing.result, firing.message.as_deref().unwrap_or_default());
-        }
-        if let Some((reason, message)) = &self.unknown {
-            return state("Unknown", reason.as_str(), message);
-        }
-        if UNKNOWN.iter().any(|reason| next.reason == reason.as_str()) {
-            return state("Unknown", &next.reason, &next.message);
-        }
-        state(
-            "True",
-            Reason::Reconciled.as_str(),
-            "what is decided rests on is known, and nothing is failing",
-        )
     }
 }

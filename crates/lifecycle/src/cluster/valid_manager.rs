@@ -1,12 +1,13 @@
 //! What a cluster manager asks for, checked once where it is read: the planner has no arm for what cannot be.
 
 use coppice_api::cluster_manager::{
-    Approval, ClusterNamespaceManagerSpec, ClusterPolicy, ClusterThen, ClusterWhen, Mode, NamespaceTtl,
-    PhaseCondition, PolicyPhase, PolicyTtl, ScaleDown,
+    Approval, ClusterNamespaceManagerSpec, ClusterPolicy, ClusterThen, ClusterWebhook, ClusterWhen, Delete,
+    Mode, NamespaceTtl, PhaseCondition, PodsSucceed, PolicyPhase, PolicyTtl, ScaleDown, WebhookFormat,
 };
 use coppice_api::steps::Action;
+use coppice_destination::Destination;
 use coppice_quantity::Duration;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::limits::{InvalidLimits, ValidLimits};
 use super::ttl::ValidTtl;
@@ -14,6 +15,7 @@ use super::valid_health::ValidHealth;
 use super::valid_selector::{InvalidSelector, ValidSelector};
 use crate::annotations::is_annotation_key;
 use crate::digest;
+use crate::valid_spec::ValidWebhook;
 
 /// The spec of a cluster manager, validated, with its digest.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -43,7 +45,8 @@ pub struct ValidClusterManager {
 }
 
 /// A policy: one condition and one action.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(into = "ClusterPolicy")]
 pub struct ValidClusterPolicy {
     /// Its name, unique in its manager.
     pub name: String,
@@ -74,6 +77,8 @@ pub enum ClusterCondition {
         /// How old; never zero.
         after: Duration,
     },
+    /// Its pods have succeeded.
+    PodsSucceed(PodsSucceed),
 }
 
 /// What a policy does.
@@ -86,6 +91,8 @@ pub enum ClusterAction {
     },
     /// Workloads are scaled to zero.
     ScaleDown(ScaleDown),
+    /// A document is posted to a URL.
+    Webhook(ValidWebhook),
 }
 
 impl ClusterCondition {
@@ -93,7 +100,7 @@ impl ClusterCondition {
     pub fn is_of_health(&self) -> bool {
         match self {
             Self::Phase { phases, .. } => phases.iter().any(|phase| *phase != PolicyPhase::Stale),
-            Self::Ttl { .. } => false,
+            Self::Ttl { .. } | Self::PodsSucceed(_) => false,
         }
     }
 }
@@ -104,6 +111,7 @@ impl ClusterAction {
         match self {
             Self::Delete { .. } => Action::Delete,
             Self::ScaleDown(_) => Action::ScaleDown,
+            Self::Webhook(_) => Action::Webhook,
         }
     }
 
@@ -111,13 +119,18 @@ impl ClusterAction {
     pub const fn notice(&self) -> Duration {
         match self {
             Self::Delete { notice } => *notice,
-            Self::ScaleDown(_) => Duration::ZERO,
+            Self::ScaleDown(_) | Self::Webhook(_) => Duration::ZERO,
         }
     }
 
     /// Whether the namespace is deleted.
     pub const fn deletes(&self) -> bool {
         matches!(self, Self::Delete { .. })
+    }
+
+    /// Whether it takes something away from the namespace.
+    pub const fn is_destructive(&self) -> bool {
+        self.kind().is_destructive()
     }
 }
 
@@ -175,6 +188,11 @@ impl ValidClusterManager {
     pub fn annotation_keys(&self) -> impl Iterator<Item = &str> {
         let of_ttl = self.ttl.as_ref().and_then(|ttl| ttl.from_annotation.as_deref());
         self.selector.annotation_keys().chain(of_ttl)
+    }
+
+    /// Whether a decision has to know the pods and Jobs of its namespaces.
+    pub fn needs_pods(&self) -> bool {
+        self.policies.iter().any(|policy| matches!(policy.condition, ClusterCondition::PodsSucceed(_)))
     }
 
     /// Whether its policies may act.
@@ -253,8 +271,9 @@ fn valid_policy(
 ) -> Result<ValidClusterPolicy, InvalidClusterManager> {
     let digest = digest::cluster::policy_digest(&policy);
     let ClusterPolicy { name, mode, when, then } = policy;
-    match condition(when, health).and_then(|condition| Ok((condition, action(then)?))) {
-        Ok((condition, action)) => {
+    let parts = condition(when, health).and_then(|when| Ok((action(then, &when)?, when)));
+    match parts {
+        Ok((action, condition)) => {
             let would_enforce = mode != Some(Mode::Observe);
             // An observing manager is not to act by a policy that somebody overlooked.
             let enforces = manager == Mode::Enforce && would_enforce;
@@ -265,14 +284,14 @@ fn valid_policy(
 }
 
 fn condition(
-    ClusterWhen { phase, ttl }: ClusterWhen,
+    ClusterWhen { phase, ttl, pods_succeed }: ClusterWhen,
     health: bool,
 ) -> Result<ClusterCondition, &'static str> {
-    match (phase, ttl) {
-        (Some(PhaseCondition { phases, .. }), None) if phases.is_empty() => {
+    match (phase, ttl, pods_succeed) {
+        (Some(PhaseCondition { phases, .. }), None, None) if phases.is_empty() => {
             Err("when.phase.in is empty: write at least one phase")
         }
-        (Some(PhaseCondition { phases, .. }), None)
+        (Some(PhaseCondition { phases, .. }), None, None)
             if !health && phases.iter().any(|phase| *phase != PolicyPhase::Stale) =>
         {
             Err(
@@ -280,20 +299,68 @@ fn condition(
                  spec.health, such as {}",
             )
         }
-        (Some(PhaseCondition { phases, lasting }), None) => Ok(ClusterCondition::Phase { phases, lasting }),
-        (None, Some(PolicyTtl { after: Duration::ZERO })) => Err("when.ttl.after must be at least 1s"),
-        (None, Some(PolicyTtl { after })) => Ok(ClusterCondition::Ttl { after }),
-        _ => Err("write exactly one condition in when: phase or ttl"),
+        (Some(PhaseCondition { phases, lasting }), None, None) => {
+            Ok(ClusterCondition::Phase { phases, lasting })
+        }
+        (None, Some(PolicyTtl { after: Duration::ZERO }), None) => Err("when.ttl.after must be at least 1s"),
+        (None, Some(PolicyTtl { after }), None) => Ok(ClusterCondition::Ttl { after }),
+        (None, None, Some(pods)) if pods.selector.as_ref().is_some_and(coppice_api::Selector::is_empty) => {
+            Err("when.podsSucceed.selector is empty: leave it out to mean all pods")
+        }
+        (None, None, Some(pods)) => Ok(ClusterCondition::PodsSucceed(pods)),
+        _ => Err("write exactly one condition in when: phase, ttl or podsSucceed"),
     }
 }
 
-fn action(ClusterThen { delete, scale_down }: ClusterThen) -> Result<ClusterAction, &'static str> {
-    match (delete, scale_down) {
-        (Some(delete), None) => Ok(ClusterAction::Delete { notice: delete.notice }),
-        (None, Some(scale_down)) if scale_down.selectors.as_ref().is_some_and(Vec::is_empty) => Err(
+fn action(
+    ClusterThen { delete, scale_down, webhook }: ClusterThen,
+    condition: &ClusterCondition,
+) -> Result<ClusterAction, &'static str> {
+    let by_phase = matches!(condition, ClusterCondition::Phase { .. });
+    match (delete, scale_down, webhook) {
+        (Some(delete), None, None) => Ok(ClusterAction::Delete { notice: delete.notice }),
+        (None, Some(scale_down), None) if scale_down.selectors.as_ref().is_some_and(Vec::is_empty) => Err(
             "then.scaleDown.selectors is empty: leave it out to scale down every Deployment and StatefulSet",
         ),
-        (None, Some(scale_down)) => Ok(ClusterAction::ScaleDown(scale_down)),
-        _ => Err("write exactly one action in then: delete or scaleDown"),
+        (None, Some(scale_down), None) => Ok(ClusterAction::ScaleDown(scale_down)),
+        (None, None, Some(ClusterWebhook { format: WebhookFormat::Consol, .. })) if by_phase => Err(
+            "the format consol of a webhook has no words for phases: write format coppice, or wait for ttl or podsSucceed",
+        ),
+        (None, None, Some(ClusterWebhook { url, format })) => {
+            let destination = Destination::parse(&url);
+            Ok(ClusterAction::Webhook(ValidWebhook { url, destination, format }))
+        }
+        _ => Err("write exactly one action in then: delete, scaleDown or webhook"),
+    }
+}
+
+/// As `v1alpha1` writes it, for the body of webhooks.
+impl From<ValidClusterPolicy> for ClusterPolicy {
+    fn from(policy: ValidClusterPolicy) -> Self {
+        let ValidClusterPolicy { name, would_enforce, condition, action, .. } = policy;
+        let when = match condition {
+            ClusterCondition::Phase { phases, lasting } => {
+                ClusterWhen { phase: Some(PhaseCondition { phases, lasting }), ..ClusterWhen::default() }
+            }
+            ClusterCondition::Ttl { after } => {
+                ClusterWhen { ttl: Some(PolicyTtl { after }), ..ClusterWhen::default() }
+            }
+            ClusterCondition::PodsSucceed(pods) => {
+                ClusterWhen { pods_succeed: Some(pods), ..ClusterWhen::default() }
+            }
+        };
+        let then = match action {
+            ClusterAction::Delete { notice } => {
+                ClusterThen { delete: Some(Delete { notice }), ..ClusterThen::default() }
+            }
+            ClusterAction::ScaleDown(what) => {
+                ClusterThen { scale_down: Some(what), ..ClusterThen::default() }
+            }
+            ClusterAction::Webhook(ValidWebhook { url, format, .. }) => {
+                ClusterThen { webhook: Some(ClusterWebhook { url, format }), ..ClusterThen::default() }
+            }
+        };
+        let mode = (!would_enforce).then_some(Mode::Observe);
+        Self { name, mode, when, then }
     }
 }

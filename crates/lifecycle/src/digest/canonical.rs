@@ -63,19 +63,23 @@ fn when(out: &mut Encoder, when: &When) {
         });
     }
     if let Some(pods) = pods_succeed {
-        let PodsSucceed { selector, initial_delay, min_pods, settle, ignore_retried } = pods;
-        out.within("podsSucceed", |out| {
-            select(out, selector.as_ref());
-            out.seconds("initialDelay", *initial_delay, Duration::from_secs(60));
-            if *min_pods != 1 {
-                out.field("minPods", &min_pods.to_string());
-            }
-            out.seconds("settle", *settle, Duration::ZERO);
-            if !ignore_retried {
-                out.field("ignoreRetried", "false");
-            }
-        });
+        self::pods_succeed(out, pods);
     }
+}
+
+pub(super) fn pods_succeed(out: &mut Encoder, pods: &PodsSucceed) {
+    let PodsSucceed { selector, initial_delay, min_pods, settle, ignore_retried } = pods;
+    out.within("podsSucceed", |out| {
+        select(out, selector.as_ref());
+        out.seconds("initialDelay", *initial_delay, Duration::from_secs(60));
+        if *min_pods != 1 {
+            out.field("minPods", &min_pods.to_string());
+        }
+        out.seconds("settle", *settle, Duration::ZERO);
+        if !ignore_retried {
+            out.field("ignoreRetried", "false");
+        }
+    });
 }
 
 fn then(out: &mut Encoder, then: &Then) {
@@ -87,14 +91,18 @@ fn then(out: &mut Encoder, then: &Then) {
         self::scale_down(out, what);
     }
     if let Some(Webhook { url, format }) = webhook {
-        out.within("webhook", |out| {
-            out.field("url", url);
-            match format {
-                WebhookFormat::Coppice => {}
-                WebhookFormat::Consol => out.field("format", "consol"),
-            }
-        });
+        self::webhook(out, url, *format);
     }
+}
+
+pub(super) fn webhook(out: &mut Encoder, url: &str, format: WebhookFormat) {
+    out.within("webhook", |out| {
+        out.field("url", url);
+        match format {
+            WebhookFormat::Coppice => {}
+            WebhookFormat::Consol => out.field("format", "consol"),
+        }
+    });
 }
 
 pub(super) fn scale_down(out: &mut Encoder, ScaleDown { selectors }: &ScaleDown) {

@@ -5,14 +5,15 @@
 
 use coppice_api::Selector;
 use coppice_api::cluster_manager::{
-    AnnotationRequirement, ClusterNamespaceManagerSpec, ClusterPolicy, ClusterThen, ClusterWhen, Delete,
-    Mode, NamespaceSelector, NamespaceTtl, PhaseCondition, PolicyTtl, SelectorAlternative,
+    AnnotationRequirement, ClusterNamespaceManagerSpec, ClusterPolicy, ClusterThen, ClusterWebhook,
+    ClusterWhen, Delete, Mode, NamespaceSelector, NamespaceTtl, PhaseCondition, PolicyTtl,
+    SelectorAlternative,
 };
 use coppice_api::health::{FailureBudget, HealthReason, HealthSource, HealthSpec, IgnoreRule};
 use coppice_api::limits::Limits;
 use coppice_quantity::Duration;
 
-use super::canonical::{Encoder, scale_down, select};
+use super::canonical::{Encoder, pods_succeed, scale_down, select, webhook};
 use super::{hex, shorten};
 
 /// What these digests begin with.
@@ -144,7 +145,7 @@ fn policy(out: &mut Encoder, policy: &ClusterPolicy) {
     if let Some(mode) = mode {
         out.field("mode", Mode::as_str(*mode));
     }
-    let ClusterWhen { phase, ttl } = when;
+    let ClusterWhen { phase, ttl, pods_succeed: pods } = when;
     if let Some(PhaseCondition { phases, lasting }) = phase {
         out.within("phase", |out| {
             sorted(out, "in", phases.iter().map(|phase| phase.as_str()));
@@ -154,12 +155,18 @@ fn policy(out: &mut Encoder, policy: &ClusterPolicy) {
     if let Some(PolicyTtl { after }) = ttl {
         out.within("ttl", |out| out.field("after", &after.as_secs().to_string()));
     }
-    let ClusterThen { delete, scale_down: workloads } = then;
+    if let Some(pods) = pods {
+        pods_succeed(out, pods);
+    }
+    let ClusterThen { delete, scale_down: workloads, webhook: receiver } = then;
     if let Some(Delete { notice }) = delete {
         out.within("delete", |out| out.seconds("notice", *notice, Duration::ZERO));
     }
     if let Some(workloads) = workloads {
         scale_down(out, workloads);
+    }
+    if let Some(ClusterWebhook { url, format }) = receiver {
+        webhook(out, url, *format);
     }
 }
 

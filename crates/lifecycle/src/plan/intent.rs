@@ -198,8 +198,8 @@ fn webhook(
             }
             let message = progress_message(Action::Webhook, "", intent.attempts);
             let manager = &builder.observed.manager;
-            let manager_ref = ManagerRef { namespace: manager.namespace, name: manager.name };
-            let body = body(manager_ref, policy, webhook, intent);
+            let sender = ManagerRef { kind: None, namespace: Some(manager.namespace), name: manager.name };
+            let body = body(sender, manager.namespace, policy, webhook, intent);
             let message_out =
                 WebhookMessage { destination, limits: builder.observed.limits.hosts().cloned(), body };
             builder.pending(pending, say(message), Some(Step::Webhook(intent.clone(), message_out)))

@@ -16,8 +16,9 @@ use coppice_lifecycle::cluster::{
     ClusterManagerFacts, ClusterObserved, HealthFacts, RecordFacts, RecordPlan, RecordStep,
     ValidClusterManager, plan,
 };
-use coppice_lifecycle::facts::{Annotations, NamespaceFacts};
+use coppice_lifecycle::facts::{Annotations, Fact, NamespaceFacts, ObjectSlice, PodFacts};
 use coppice_lifecycle::other_deletion::OtherDeletion;
+use coppice_lifecycle::plan::Delivery;
 use coppice_lifecycle::record::{self, StepOutcome};
 use coppice_quantity::time::{ClockUncertainty, ServerTime};
 use jiff::{SignedDuration, Timestamp};
@@ -52,6 +53,14 @@ pub(crate) struct Scene {
     pub stale: Option<(Reason, String)>,
     pub other: Option<OtherDeletion>,
     pub undecodable: bool,
+    /// The pods of the namespace.
+    pub pods: Vec<PodFacts>,
+    /// Since when pods and Jobs have been followed.
+    pub pods_since: i64,
+    /// Why the pods are not known, if so.
+    pub pods_unknown: Option<(Reason, String)>,
+    /// What is known of the attempt at a webhook.
+    pub delivery: Delivery,
     /// How many other namespaces there are, as old as this one, and without records; none if they are not counted.
     pub others: Option<usize>,
     /// Whether these have the same record instead.
@@ -89,6 +98,10 @@ impl Scene {
             stale: None,
             other: None,
             undecodable: false,
+            pods: Vec::new(),
+            pods_since: 0,
+            pods_unknown: None,
+            delivery: Delivery::None,
             others: Some(0),
             others_alike: false,
             certain: true,
@@ -179,12 +192,18 @@ impl Scene {
             record,
             managers: &managers,
             health: HealthFacts::NotWatched,
+            pods: self.pods_unknown.clone().map_or_else(
+                || Fact::Known { value: ObjectSlice::Slice(&self.pods), since: at(self.pods_since) },
+                |(reason, message)| Fact::Unknown { reason, message },
+            ),
+            jobs: Fact::Known { value: ObjectSlice::EMPTY, since: at(self.pods_since) },
             settings: &settings,
             budget: &GovernorStatus::default(),
             managed: 1,
             census: census.as_ref().filter(|_| self.others.is_some()),
             stale: self.stale.clone(),
             other: self.other.clone(),
+            delivery: self.delivery.clone(),
         };
         let time = if self.certain {
             ServerTime::certain(now)
@@ -205,6 +224,7 @@ impl Scene {
                 RecordStep::Nothing
                 | RecordStep::Delete(_)
                 | RecordStep::ScaleDown(..)
+                | RecordStep::Webhook(..)
                 | RecordStep::Wake(_) => {
                     let again = self.plan(at(seconds));
                     assert_eq!(again.step, plan.step, "the same facts give the same plan");
@@ -227,6 +247,7 @@ impl Scene {
             RecordStep::Delete(_) => "delete".to_owned(),
             RecordStep::ScaleDown(..) => "scaleDown".to_owned(),
             RecordStep::Wake(_) => "wake".to_owned(),
+            RecordStep::Webhook(..) => "webhook".to_owned(),
             _ => format!("{}: {}", next.reason, next.message),
         }
     }

@@ -15,9 +15,10 @@ use coppice_lifecycle::cluster::{
     ClusterManagerFacts, ClusterObserved, HealthFacts, RecordFacts, RecordPlan, RecordStep,
     ValidClusterManager, plan,
 };
-use coppice_lifecycle::facts::{AnnotationKeys, Annotations, NamespaceFacts, ObjectSlice};
+use coppice_lifecycle::facts::{AnnotationKeys, Annotations, Fact, NamespaceFacts, ObjectSlice};
 use coppice_lifecycle::health::Workloads;
 use coppice_lifecycle::health::facts::{Report, Rollout, WorkloadFacts};
+use coppice_lifecycle::plan::Delivery;
 use coppice_quantity::time::ServerTime;
 use jiff::{SignedDuration, Timestamp};
 
@@ -35,6 +36,7 @@ pub(crate) fn spec(when: &str, notice: &str) -> String {
     )
 }
 
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Scene {
     pub(crate) manager: ValidClusterManager,
     pub(crate) generation: i64,
@@ -42,6 +44,8 @@ pub(crate) struct Scene {
     pub(crate) spec: ManagedNamespaceSpec,
     /// The annotation `ttl` of the namespace.
     pub(crate) own_ttl: Option<&'static str>,
+    /// Whether the namespace is being deleted.
+    pub(crate) terminating: bool,
     pub(crate) fails: bool,
     pub(crate) known: bool,
     pub(crate) followed: Timestamp,
@@ -61,6 +65,7 @@ impl Scene {
             status: ManagedNamespaceStatus::default(),
             spec: ManagedNamespaceSpec::default(),
             own_ttl: None,
+            terminating: false,
             fails: false,
             known: true,
             followed: at(-1000),
@@ -82,7 +87,7 @@ impl Scene {
             created: at(0),
             labels: Labels::default(),
             annotations: Annotations::of(&AnnotationKeys::All, self.own_ttl.map(|ttl| ("ttl", ttl))),
-            terminating: false,
+            terminating: self.terminating,
         }
     }
 
@@ -130,6 +135,9 @@ impl Scene {
             census: counts.as_ref(),
             stale: self.stale.clone(),
             other: None,
+            pods: Fact::Known { value: ObjectSlice::EMPTY, since: at(0) },
+            jobs: Fact::Known { value: ObjectSlice::EMPTY, since: at(0) },
+            delivery: Delivery::None,
         };
         plan(&observed, ServerTime::certain(at(self.now)))
     }
@@ -149,7 +157,7 @@ impl Scene {
                     self.scales = true;
                     return None;
                 }
-                RecordStep::Nothing | RecordStep::Create | RecordStep::Wake(_) => {
+                RecordStep::Nothing | RecordStep::Create | RecordStep::Webhook(..) | RecordStep::Wake(_) => {
                     return plan.next_check.map(|next| next.duration_since(at(0)).as_secs());
                 }
             }

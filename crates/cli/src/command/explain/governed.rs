@@ -19,6 +19,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::BlockingCondition;
+use super::text::when_pods_succeed;
 use crate::command::hold::ahead;
 use crate::command::plan::{GovernedItem, Item};
 use crate::facts::ClusterManager;
@@ -258,11 +259,13 @@ fn policy(policy: &ValidClusterPolicy, fired: &[FiredPolicy]) -> Policy {
             format!("when the phase is {}{lasting}", phases.join(" or "))
         }
         ClusterCondition::Ttl { after } => format!("{after} after the namespace was created"),
+        ClusterCondition::PodsSucceed(pods) => when_pods_succeed(pods),
     };
     let then = match &policy.action {
         ClusterAction::Delete { notice } if notice.is_zero() => "delete the namespace".to_owned(),
         ClusterAction::Delete { notice } => format!("delete the namespace after a notice of {notice}"),
         ClusterAction::ScaleDown(_) => "scale workloads down".to_owned(),
+        ClusterAction::Webhook(webhook) => format!("call {}", webhook.url),
     };
     let fired = fired.iter().find(|one| one.policy == policy.name && one.digest == policy.digest);
     Policy {

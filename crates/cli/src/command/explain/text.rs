@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use coppice_api::losses::ForeignFinalizer;
-use coppice_api::manager::{Firing, Notice, Phase, Verdict};
+use coppice_api::manager::{Firing, Notice, Phase, PodsSucceed, Verdict};
 use coppice_api::{Losses, ScaledWorkload};
 use coppice_lifecycle::{PolicyAction, PolicyCondition, TtlEnd};
 use jiff::Timestamp;
@@ -286,21 +286,22 @@ fn when(condition: &PolicyCondition) -> String {
     match condition {
         PolicyCondition::Ttl(TtlEnd::After(after)) => format!("ttl of {after}"),
         PolicyCondition::Ttl(TtlEnd::Until(until)) => format!("ttl until {}", print::instant(*until)),
-        PolicyCondition::PodsSucceed(pods) => {
-            let which = pods
-                .selector
-                .as_ref()
-                .map_or_else(|| "every pod".to_owned(), |s| format!("pods with {}", s.to_query()));
-            let mut text = format!(
-                "when {which} succeeded (initial delay {}, at least {}",
-                pods.initial_delay, pods.min_pods
-            );
-            if !pods.settle.is_zero() {
-                text = format!("{text}, settled for {}", pods.settle);
-            }
-            format!("{text})")
-        }
+        PolicyCondition::PodsSucceed(pods) => when_pods_succeed(pods),
     }
+}
+
+/// The success of pods, as a condition.
+pub(super) fn when_pods_succeed(pods: &PodsSucceed) -> String {
+    let which = pods
+        .selector
+        .as_ref()
+        .map_or_else(|| "every pod".to_owned(), |s| format!("pods with {}", s.to_query()));
+    let mut text =
+        format!("when {which} succeeded (initial delay {}, at least {}", pods.initial_delay, pods.min_pods);
+    if !pods.settle.is_zero() {
+        text = format!("{text}, settled for {}", pods.settle);
+    }
+    format!("{text})")
 }
 
 /// An action in one line.

@@ -10,7 +10,7 @@ use coppice_lifecycle::governor;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use crate::facts::{ClusterManager, NamespaceRecord};
+use crate::facts::ClusterManager;
 use crate::lifecycle::LifecycleSnapshot;
 
 const HOUR: SignedDuration = SignedDuration::from_hours(1);
@@ -175,10 +175,10 @@ fn replace(snapshot: &mut LifecycleSnapshot, proposed: Vec<ClusterManager>) -> B
 /// Judges every namespace by itself.
 fn judge(snapshot: &LifecycleSnapshot, at: Timestamp) -> Result<BTreeMap<String, Judged>> {
     let managers = snapshot.governed.facts().unwrap_or_default();
+    let by_pods = snapshot.judged_by_pods(at);
     let mut judged = BTreeMap::new();
     for namespace in snapshot.namespaces.values() {
-        let record = snapshot.governed.records.get(&namespace.name).map(NamespaceRecord::facts);
-        let counted = Counted { namespace, record, managed: false };
+        let counted = Counted { managed: false, ..snapshot.counted(namespace, &by_pods) };
         let Some(counts) = census([counted], &managers, &snapshot.settings, 0, at) else {
             let why = snapshot.contest(&namespace.name).and_then(Result::err);
             return Err(anyhow!("{}", why.map_or_else(String::new, |why| why.to_string())));

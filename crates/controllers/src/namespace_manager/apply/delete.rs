@@ -17,8 +17,8 @@ use coppice_runtime::object::OwnKind as _;
 
 use super::super::observe::{self, Observation};
 use super::super::plan;
+use super::mutant_behavior;
 use super::result::{Interruption, StepResult};
-use super::{in_one_second, mutant_behavior};
 use crate::context::{ControllerContext, ManagerKey};
 use crate::status_writer::StepError;
 
@@ -70,7 +70,7 @@ pub(super) fn interruption(
         Stopped::NotReserved(_, ReservationError::Denied(denied)) => {
             shared.lifecycle_metrics.blocked(denied.reason.as_str());
             // The plan says so as soon as the cache knows.
-            StepResult::Wait(in_one_second(shared).min(denied.retry_at.or(in_one_second(shared)))).into()
+            StepResult::Wait(shared.in_one_second().min(denied.retry_at.or(shared.in_one_second()))).into()
         }
         Stopped::NotReserved(verified, error @ ReservationError::Unavailable(_)) => {
             shared.lifecycle_metrics.blocked(Reason::GovernorUnavailable.as_str());

@@ -16,7 +16,7 @@ use coppice_runtime::read;
 use super::super::observe::{self, Observation};
 use super::delete::ManagerDecision;
 use super::result::Interruption;
-use super::{in_one_second, writer};
+use super::writer;
 use crate::context::{ControllerContext, ManagerKey};
 use crate::status_writer::{Applied, EventBatch};
 
@@ -61,7 +61,7 @@ pub(super) async fn record_before_delete(
         Err(Stopped::Interrupted(Interruption::Failed(error))) => {
             return (Applied::Failed(error), EventBatch::default());
         }
-        Err(_) => return (Applied::CheckAt(in_one_second(shared)), EventBatch::default()),
+        Err(_) => return (Applied::CheckAt(shared.in_one_second()), EventBatch::default()),
     };
     let Authorized { observation, record, reservation } = authorized;
     let manager = Manager::clone(&observation.manager);

@@ -21,7 +21,7 @@ impl Builder<'_> {
         let Some(policy) = policies.iter().find(|policy| policy.name == notice.policy) else { return };
         let now = self.now;
         let stands = |due: &Due| earlier(due.at, policy.action.notice()) <= now;
-        let causes = || governed.finding.due(&policy.condition).filter(stands);
+        let causes = || governed.finding.due(policy).filter(stands);
         let announced = |due: &Due| (due.cause == Cause::Ttl) == by_ttl;
         // Where the ttl is over its end counts first: what was announced for the health stands as long as something fails.
         let is_gone = by_ttl || governed.finding.is_well();

@@ -2,23 +2,24 @@
 
 use std::collections::BTreeMap;
 
+use coppice_api::Reason;
 use coppice_api::manager::Verdict;
 use coppice_api::steps::{Action, Intent};
-use coppice_api::{NamespacePhase, Reason};
 use coppice_mutants::{Mutant, active};
 use coppice_quantity::Duration;
 use jiff::Timestamp;
 
+use super::text::{condition_text, observing_text, progress_text};
 use super::wake::SCALED_DOWN_BEFORE;
-use super::{Builder, ClusterObserved, Governed, Judged, RecordPlan, RecordStep, has_fired};
+use super::{Builder, Governed, Judged, RecordPlan, RecordStep};
 use crate::circumstances::inhibition;
-use crate::cluster::approval::{Approval, newly_due};
-use crate::cluster::{ClusterAction, ClusterCondition, ValidClusterPolicy};
-use crate::condition::{Evaluation, later};
-use crate::governor::{Denied, hourly_limit};
+use crate::cluster::ClusterAction;
+use crate::condition::Evaluation;
+use crate::governor::Denied;
 use crate::plan::earlier;
 use crate::record::POLICY_DIGEST;
 use crate::steps::{self, Decided, Fired, Resumed};
+use crate::valid_spec::ValidWebhook;
 
 /// What the rules say about a policy now, its notice and the budget apart.
 pub(super) enum Ruling {
@@ -32,19 +33,21 @@ pub(super) enum Ruling {
     Open(Timestamp),
 }
 
-/// How a deletion that was announced is prevented. A later end of the ttl changes nothing about the health.
+/// How a deletion that was announced is prevented. A later end of the ttl changes nothing about the health or the pods.
 const fn prevent(reason: Reason) -> &'static str {
     match reason {
-        Reason::Unhealthy => "set spec.hold of ManagedNamespace coppice in it to prevent it",
+        Reason::Unhealthy | Reason::PodsSucceeded => {
+            "set spec.hold of ManagedNamespace coppice in it to prevent it"
+        }
         _ => "set spec.hold or spec.extendUntil of ManagedNamespace coppice in it to prevent it",
     }
 }
 
 /// Namespaces are counted this often, or less: then it may be known whether something is approved.
-const UNCOUNTED: Duration = Duration::from_secs(5);
+pub(super) const UNCOUNTED: Duration = Duration::from_secs(5);
 
 /// What comes of looking at a policy.
-enum Considered {
+pub(super) enum Considered {
     /// Its intent is in the status.
     Decided,
     /// It waits, or is stopped.
@@ -54,7 +57,7 @@ enum Considered {
 }
 
 /// What a policy waits for.
-struct Said {
+pub(super) struct Said {
     /// Whether it is shown as what comes next.
     comes_next: bool,
     /// When, if that is known.
@@ -80,6 +83,9 @@ impl Builder<'_> {
     /// No step is under way: is there one to decide? Deleting the namespace comes first; what else is to be done to it does not
     /// wait for that while nothing of it is decided, nor that for it.
     pub(super) fn decide(mut self, governed: &Governed<'_>) -> RecordPlan {
+        if let Some(webhook) = self.webhook_first(governed) {
+            return self.decided(governed, &webhook);
+        }
         let (mut unchanged, mut says) = (false, None);
         for deletes in [true, false] {
             let Some((judged, considered)) = self.consider_all(governed, deletes) else { continue };
@@ -103,7 +109,7 @@ impl Builder<'_> {
 
     /// Looks at the policies that delete the namespace, or at the others: at those that act first. One that is paused keeps no
     /// other waiting, unless it has announced something.
-    fn consider_all<'g>(
+    pub(super) fn consider_all<'g>(
         &mut self,
         governed: &Governed<'g>,
         deletes: bool,
@@ -140,8 +146,8 @@ impl Builder<'_> {
     /// the record that it is counted.
     fn unchanged(self) -> RecordPlan {
         let (now, before) = (&self.status, self.record.status);
-        let same = (&now.health, &now.failing, now.failing_more, now.phase)
-            == (&before.health, &before.failing, before.failing_more, before.phase);
+        let same = (&now.health, &now.failing, now.failing_more, now.phase, &now.policies)
+            == (&before.health, &before.failing, before.failing_more, before.phase, &before.policies);
         if !same {
             return self.write();
         }
@@ -149,7 +155,7 @@ impl Builder<'_> {
     }
 
     /// A step has just been decided.
-    fn decided(mut self, governed: &Governed<'_>, judged: &Judged<'_>) -> RecordPlan {
+    pub(super) fn decided(mut self, governed: &Governed<'_>, judged: &Judged<'_>) -> RecordPlan {
         self.next_check = Some(self.now);
         self.finish(Some((judged, None)), Reason::InProgress, progress_text(governed, judged))
     }
@@ -225,7 +231,12 @@ impl Builder<'_> {
     }
 
     /// Puts the intent of a policy into the status, unless its notice or the circumstances are in the way.
-    fn fire(&mut self, governed: &Governed<'_>, judged: &Judged<'_>, due: Timestamp) -> Result<(), Denied> {
+    pub(super) fn fire(
+        &mut self,
+        governed: &Governed<'_>,
+        judged: &Judged<'_>,
+        due: Timestamp,
+    ) -> Result<(), Denied> {
         let action = &judged.policy.action;
         let mut evidence = BTreeMap::from([
             ("due".to_owned(), due.to_string()),
@@ -234,11 +245,14 @@ impl Builder<'_> {
         if !governed.failing.is_empty() {
             evidence.insert("failing".to_owned(), governed.failing.clone());
         }
-        if !action.deletes() {
+        if let ClusterAction::ScaleDown(_) = action {
             let before = self.status.steps.scaled_down.len();
             evidence.insert(SCALED_DOWN_BEFORE.to_owned(), before.to_string());
+        }
+        if !action.deletes() {
             evidence.insert(POLICY_DIGEST.to_owned(), judged.policy.digest.clone());
         }
+        evidence.extend(self.evidence.get(&judged.policy.name).cloned().unwrap_or_default());
         let reason = judged.reason();
         let decided = Decided {
             object_uid: self.record.uid,
@@ -254,7 +268,7 @@ impl Builder<'_> {
         let (steps, events) = (&mut self.status.steps, &mut self.events);
         if !action.deletes() {
             let before = steps.firings;
-            if governed.spec.wake == Some(before) {
+            if governed.spec.wake == Some(before) && action.is_destructive() {
                 // What was woken by that number was scaled down earlier: what this one scales down is woken by a later one.
                 steps.firings += 1;
             }
@@ -291,6 +305,9 @@ impl Builder<'_> {
         let Some(policy) = policy.filter(|_| intent.digest == spec.digest()) else {
             return self.abandon(intent, Reason::PoliciesChanged, "its policy has changed or is gone");
         };
+        if let ClusterAction::Webhook(webhook) = &policy.action {
+            return self.resume_webhook(governed, policy, webhook, intent);
+        }
         let judged = governed.judge(policy);
         match self.decided_again(governed, &judged, intent) {
             Err(NotNow::GivenUp(reason, why)) => self.abandon(intent, reason, &why),
@@ -310,6 +327,8 @@ impl Builder<'_> {
                     plan.step = match &policy.action {
                         ClusterAction::Delete { .. } => RecordStep::Delete(intent),
                         ClusterAction::ScaleDown(what) => RecordStep::ScaleDown(intent, what.clone()),
+                        // Resumed above.
+                        ClusterAction::Webhook(_) => RecordStep::Nothing,
                     };
                 }
                 plan
@@ -326,8 +345,9 @@ impl Builder<'_> {
     ) -> Result<(), NotNow> {
         let policy = judged.policy;
         let condition = condition_text(governed, judged);
-        // What is scaled down fails no more: what has begun for the health goes on.
-        let begun = intent.reason == Reason::Unhealthy.as_str() && self.has_begun(intent);
+        // What is scaled down fails no more, and has no pods any more: what has begun for these goes on.
+        let by_time = intent.reason == Reason::TtlElapsed.as_str();
+        let begun = !by_time && self.has_begun(intent);
         let (verdict, message) = match self.ruling(governed, judged) {
             Ruling::Open(due) if due <= self.now => (Verdict::True, condition),
             Ruling::Open(_) | Ruling::Waits(..) | Ruling::Paused(..) if begun => (Verdict::True, condition),
@@ -413,8 +433,12 @@ impl Builder<'_> {
             );
             return Ruling::Stopped(Reason::Suspended, message, None);
         }
-        if let Some(refusal) = self.observed.settings.protection(namespace) {
+        let protection = self.observed.settings.protection(namespace);
+        if let Some(refusal) = protection.filter(|_| policy.action.is_destructive()) {
             return Ruling::Stopped(refusal.reason, refusal.message, None);
+        }
+        if let ClusterAction::Webhook(ValidWebhook { destination: Err(error), .. }) = &policy.action {
+            return Ruling::Stopped(Reason::InvalidSpec, format!("policy {:?}: {error}", policy.name), None);
         }
         if let Some(held) = inhibition(false, spec.hold.as_ref().zip(*hold_end), self.now) {
             return Ruling::Stopped(held.reason, held.message, held.retry_at);
@@ -424,11 +448,13 @@ impl Builder<'_> {
         }
         let (Some(due), Some(acts_at)) = (judged.due, judged.acts_at) else {
             let no_date = || format!("policy {:?} waits for a phase that no date leads to", policy.name);
-            let why = self.unknown.clone().unwrap_or_else(|| (Reason::Watching, no_date()));
+            let of_pods = governed.says_of_pods(judged);
+            let why =
+                of_pods.or_else(|| self.unknown.clone()).unwrap_or_else(|| (Reason::Watching, no_date()));
             return Ruling::Waits(why.0, why.1, None);
         };
         if let Some(pause) = due.paused {
-            return self.paused(governed, pause);
+            return governed.pods_paused(judged).unwrap_or_else(|| self.paused(governed, pause));
         }
         let announced_from = earlier(due.at, policy.action.notice());
         let settles = self.now < *settled_at && !active(Mutant::GovernedSettleIgnored);
@@ -451,117 +477,4 @@ impl Builder<'_> {
         }
         Ruling::Open(due.at)
     }
-
-    /// What of the counts of all namespaces is in the way of a deletion. Without figures, which would be written to every
-    /// record when they change.
-    fn counted(&self, governed: &Governed<'_>, judged: &Judged<'_>) -> Option<Denied> {
-        let Governed { manager, namespace, since, .. } = governed;
-        let policy = judged.policy;
-        let Some(census) = self.observed.census else { return Some(self.not_counted(governed, policy)) };
-        let left_alone = match &census.recreated {
-            _ if !policy.action.deletes() => None,
-            Some(recreated) => recreated.left_alone(namespace, self.now).map(|(until, message)| Denied {
-                reason: Reason::RecreatedTooOften,
-                message,
-                retry_at: Some(until),
-            }),
-            None => self.still(Reason::RecreatedTooOften, policy),
-        };
-        if left_alone.is_some() {
-            return left_alone;
-        }
-        let fired = &self.status.fired;
-        let acting =
-            manager.spec.policies().iter().filter(|policy| policy.enforces && !has_fired(policy, fired));
-        let begun = governed.finding.begun(acting);
-        if !begun.is_some_and(|begun| newly_due(manager.spec, namespace, *since, begun)) {
-            return None;
-        }
-        let ClusterObserved { settings, managed, .. } = self.observed;
-        let hourly = hourly_limit(&settings.config.governor, *managed);
-        let counts = census.counts(manager.name, namespace);
-        match Approval::of(manager.spec, counts, hourly, self.now) {
-            Approval::NotNeeded | Approval::Given => None,
-            Approval::NotCounted => Some(self.not_counted(governed, policy)),
-            Approval::Missing(_) => {
-                let message = format!(
-                    "{}; more namespaces than the hourly budget were due before this spec of ClusterNamespaceManager {} had \
-                     governed them for settle: its condition Approved says how to approve that",
-                    condition_text(governed, judged),
-                    manager.name
-                );
-                Some(Denied::until_changed((Reason::ApprovalNeeded, message)))
-            }
-        }
-    }
-
-    /// What the record says of a policy, if it is this reason, and its time is not over.
-    fn still(&self, reason: Reason, policy: &ValidClusterPolicy) -> Option<Denied> {
-        let next = self.record.status.next.as_ref();
-        let next =
-            next.filter(|next| next.reason == reason.as_str() && next.policy.as_ref() == Some(&policy.name))?;
-        let retry_at = next.due.unwrap_or_else(|| later(self.now, UNCOUNTED));
-        (self.now < retry_at).then(|| Denied {
-            reason,
-            message: next.message.clone(),
-            retry_at: Some(retry_at),
-        })
-    }
-
-    /// Counts are missing for seconds after a start. What they were in the way of before is not known to be free.
-    fn not_counted(&self, governed: &Governed<'_>, policy: &ValidClusterPolicy) -> Denied {
-        let before = self.still(Reason::RecreatedTooOften, policy);
-        if let Some(denied) = before.or_else(|| self.still(Reason::ApprovalNeeded, policy)) {
-            return denied;
-        }
-        let retry_at = Some(later(self.now, UNCOUNTED));
-        let message = format!(
-            "the namespaces of ClusterNamespaceManager {} are not counted yet, and so not whether this needs approval",
-            governed.manager.name
-        );
-        Denied { reason: Reason::NotCounted, message, retry_at }
-    }
-}
-
-impl Governed<'_> {
-    /// The phase that makes a policy true.
-    fn phase_of(&self, judged: &Judged<'_>) -> NamespacePhase {
-        if judged.by_ttl() { self.finding.phase } else { self.finding.by_health() }
-    }
-}
-
-/// Says how far the condition of a policy is. Contains nothing that changes with time alone, but for the phase.
-fn condition_text(governed: &Governed<'_>, judged: &Judged<'_>) -> String {
-    let phase = governed.phase_of(judged);
-    let by_health =
-        matches!(phase, NamespacePhase::Unstable | NamespacePhase::Failing | NamespacePhase::Failed);
-    let ttl = match judged.policy.condition {
-        ClusterCondition::Ttl { .. } => judged.due.map(|due| due.at),
-        ClusterCondition::Phase { .. } if by_health && !judged.by_ttl() => None,
-        ClusterCondition::Phase { .. } => governed.finding.expires_at,
-    };
-    match ttl {
-        None if by_health => format!("the phase is {}: {}", phase.as_str(), governed.failing),
-        None => format!("the phase is {}", phase.as_str()),
-        Some(at) if at <= governed.now => format!("the ttl ended at {at:.0}"),
-        Some(at) => format!("the ttl ends at {at:.0}"),
-    }
-}
-
-fn progress_text(governed: &Governed<'_>, judged: &Judged<'_>) -> String {
-    format!("{}: {} is being carried out", condition_text(governed, judged), judged.policy.action.kind())
-}
-
-fn observing_text(governed: &Governed<'_>, judged: &Judged<'_>) -> String {
-    let (manager, policy) = (&governed.manager, judged.policy);
-    let who = if manager.spec.enforces() {
-        format!("policy {:?} of ClusterNamespaceManager {}", policy.name, manager.name)
-    } else {
-        format!("ClusterNamespaceManager {}", manager.name)
-    };
-    let then = judged.acts_at.map_or_else(
-        || "no date leads to what its policy waits for".to_owned(),
-        |at| format!("policy {:?} would {} at {at:.0}", policy.name, policy.action.kind()),
-    );
-    format!("{who} observes: {}; {then}", condition_text(governed, judged))
 }

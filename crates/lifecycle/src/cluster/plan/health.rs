@@ -21,10 +21,25 @@ const NAMED: usize = 3;
 /// workloads. A first list is soon complete.
 const LOOK_AGAIN: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(30)];
 
+/// When to look again whether what is unknown for this reason has become known.
+pub(super) fn look_again_at(reason: Reason, now: Timestamp) -> Timestamp {
+    let [soon, rarely] = LOOK_AGAIN;
+    later(now, if reason == Reason::NotSynced { soon } else { rarely })
+}
+
 impl Judged<'_> {
-    /// Why a policy does something to the namespace: the ttl, also where its end is announced ahead, or the health.
+    /// Why a policy does something to the namespace: the ttl, also where its end is announced ahead, its pods, or the health.
     pub(super) fn reason(&self) -> Reason {
-        if self.by_ttl() { Reason::TtlElapsed } else { Reason::Unhealthy }
+        match self.due.map(|due| due.cause) {
+            Some(Cause::Ttl) => Reason::TtlElapsed,
+            Some(Cause::Pods) => Reason::PodsSucceeded,
+            Some(Cause::Health) | None => Reason::Unhealthy,
+        }
+    }
+
+    /// Whether it is what fails that makes the policy true.
+    pub(super) fn by_health(&self) -> bool {
+        self.reason() == Reason::Unhealthy
     }
 
     /// Whether it is a ttl that makes the policy true.
@@ -103,9 +118,7 @@ impl Builder<'_> {
     }
 
     fn health_unknown(&mut self, reason: Reason, message: String) -> Health {
-        let [soon, rarely] = LOOK_AGAIN;
-        let again = if reason == Reason::NotSynced { soon } else { rarely };
-        self.check_no_later_than(Some(later(self.now, again)));
+        self.check_no_later_than(Some(look_again_at(reason, self.now)));
         self.unknown = Some((reason, message));
         Health::Unknown
     }

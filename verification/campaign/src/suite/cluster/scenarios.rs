@@ -1,12 +1,14 @@
 //! What people do with cluster managers, and how it ends.
 
+mod health;
+mod heard;
 mod reverted;
 
 use std::time::Duration;
 
 use coppice_sim::scenario::objects::{
     approve, change_cluster_manager, change_config, change_record, cluster_manager, config,
-    delete_cluster_manager, deployment, exists, namespace, namespace_record, pod, pod_phase, record_of,
+    delete_cluster_manager, deployment, exists, namespace, namespace_record, record_of,
 };
 use coppice_sim::scenario::{Scenario, ScriptStep};
 use coppice_sim::server::{Request, Server};
@@ -32,6 +34,9 @@ pub(super) fn all() -> Vec<Scenario> {
         manager_gone(),
         recreated(),
         leader_killed(),
+        heard::pods_succeed(),
+        heard::pods_run_again(),
+        heard::heard_first(),
     ]
 }
 
@@ -41,8 +46,9 @@ pub(super) fn all() -> Vec<Scenario> {
 pub(super) fn apart() -> Vec<Scenario> {
     vec![
         recreated_often(),
-        failed(),
-        recovers(),
+        health::failed(),
+        health::recovers(),
+        health::unlisted(),
         newly_named(),
         ttl_shortened(),
         limited(),
@@ -540,51 +546,6 @@ fn leader_killed() -> Scenario {
     scenario.setup.extend([namespace("ci-due"), cluster_manager("ci", &ci("Enforce", "1s", "20s"))]);
     scenario.script = vec![ScriptStep::kill_leader(8), ScriptStep::kill_leader(25)];
     scenario.ends = vec!["ci-due: gone, deleted 1x", "ci: governs 0, due 0, Reconciled"];
-    scenario
-}
-
-/// Deletes what has failed for 10 and for 5 seconds, with this notice.
-fn by_health(recovery: &str, notice: &str) -> Value {
-    let mut spec = ci("Enforce", "1h", notice);
-    spec["settle"] = "5s".into();
-    spec["health"] = json!({ "settlingPeriod": "10s", "gracePeriod": "5s", "recoveryPeriod": recovery });
-    spec["policies"][0]["when"]["phase"]["in"] = json!(["Failed"]);
-    spec
-}
-
-fn failed() -> Scenario {
-    let mut scenario = scenario(
-        "cluster-failed",
-        "of two namespaces with a pod that no controller owns the pod of one fails",
-    );
-    scenario.setup.extend([
-        namespace("ci-bad"),
-        pod("ci-bad", "p"),
-        namespace("ci-well"),
-        pod("ci-well", "p"),
-        cluster_manager("ci", &by_health("5s", "5s")),
-    ]);
-    scenario.script = vec![ScriptStep::at(20, |_| pod_phase("ci-bad", "p", "Failed"))];
-    scenario.ends =
-        vec!["ci-bad: gone, deleted 1x", "ci-well: there, Ok Watching", "ci: governs 1, due 0, Reconciled"];
-    scenario
-}
-
-fn recovers() -> Scenario {
-    let mut scenario = scenario(
-        "cluster-recovers",
-        "what fails in a namespace is removed while notice of its deletion runs",
-    );
-    scenario.setup.extend([
-        namespace("ci-good"),
-        pod("ci-good", "p"),
-        cluster_manager("ci", &by_health("20s", "10s")),
-    ]);
-    scenario.script = vec![
-        ScriptStep::at(20, |_| pod_phase("ci-good", "p", "Failed")),
-        ScriptStep::at(40, |_| Request::delete("/api/v1/namespaces/ci-good/pods/p")),
-    ];
-    scenario.ends = vec!["ci-good: there, Ok Watching", "ci: governs 1, due 0, Reconciled"];
     scenario
 }
 

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use coppice_sim::Operator;
 
 pub(super) use self::oracle::end;
-pub(super) use self::oracle::evidence::matches;
+pub(super) use self::oracle::evidence::{EvidenceScope, holds as evidence_holds, matches};
 pub(super) use self::oracle::firings::scalings;
 pub use self::oracle::rule;
+pub(super) use self::scenarios::unavailable;
 pub use self::scenarios::wrong_input;
 use super::Suite;
 

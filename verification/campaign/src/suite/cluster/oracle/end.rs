@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 
 use crate::oracle::{EndState, STEPS, scaled};
 
+/// Webhooks that a receiver has taken, by id.
+const WEBHOOKS: &str = "webhooks, by id";
+
 /// The end in words: a line for each namespace of the scenario, one for each cluster manager, one for the deletions.
 pub(in crate::suite) fn lines(end: &EndState) -> Vec<String> {
     let own = |name: &str| name.starts_with("kube-") || ["default", "coppice-system"].contains(&name);
@@ -37,7 +40,11 @@ pub(in crate::suite) fn lines(end: &EndState) -> Vec<String> {
         let (governed, due) = (&manager["namespaces"]["governed"], &manager["enforce"][0]);
         lines.push(format!("{name}: governs {governed}, due {due}, {}", text(&manager["ready"])));
     }
-    lines.push(format!("{STEPS}{}", end.effects.values().sum::<usize>()));
+    let webhooks = end.effects.get(WEBHOOKS).copied().unwrap_or(0);
+    if webhooks > 0 {
+        lines.push(format!("webhooks: {webhooks}"));
+    }
+    lines.push(format!("{STEPS}{}", end.effects.values().sum::<usize>() - webhooks));
     lines
 }
 
@@ -57,6 +64,10 @@ pub(in crate::suite) fn end_state(record: &RunRecord<'_>) -> EndState {
         if record.is_own(change) && scaled(change).is_some() {
             *effects.entry(format!("scale {}/{}", change.namespace(), change.name())).or_default() += 1;
         }
+    }
+    let ids: BTreeSet<&str> = record.received.iter().filter(|r| r.taken).map(|r| r.id.as_str()).collect();
+    if !ids.is_empty() {
+        effects.insert(WEBHOOKS.to_owned(), ids.len());
     }
     EndState { objects, effects }
 }

@@ -9,11 +9,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::rule::{GOVERNED, HELD, OBSERVES, RECREATED, SUSPENDED, TTL};
-use super::{approved, health};
+use super::{approved, health, webhooks};
 use crate::oracle::notice::{self, RESOLUTION, span};
 use crate::oracle::rule::{ONCE, REQUESTED};
 use crate::oracle::{Broken, DestructiveAction, DestructiveStep, Findings, HONOURED, History, instant};
-use crate::suite::lifecycle::{matches, scalings};
+use crate::suite::lifecycle::{EvidenceScope, evidence_holds, matches, scalings};
 
 /// A decision may rest on what was read so long before its request is sent: two seconds (H3), and what it takes to send it.
 const READ: Duration = Duration::from_millis(2200);
@@ -27,6 +27,7 @@ pub(super) fn check(
     found: &mut Findings,
 ) {
     fired_once(history, found);
+    webhooks::check(record, history, steps, found);
     scalings("managednamespaces", record, history, found);
     let deletions: Vec<_> = steps.iter().filter(|step| step.action == DestructiveAction::Delete).collect();
     for (n, step) in deletions.iter().enumerate() {
@@ -153,7 +154,11 @@ fn justified(
     let policy_ttl = &policy["when"]["ttl"]["after"];
     let by_ttl = policy_ttl.is_string() || phases.iter().any(|phase| phase == "Stale");
     let ttl = if policy_ttl.is_string() { policy_ttl } else { &spec["ttl"]["after"] };
-    if !by_ttl {
+    let pods = &policy["when"]["podsSucceed"];
+    if pods.is_object() {
+        let scope = EvidenceScope { history, namespace: step.namespace };
+        evidence_holds(scope, pods, revision, found)?;
+    } else if !by_ttl {
         health::check(history, step, (&spec["health"], revision), found)?;
     }
     let namespace = history.at("namespaces", "", step.namespace, revision);

@@ -5,6 +5,7 @@ pub(super) mod end;
 mod governed;
 mod health;
 pub mod rule;
+mod webhooks;
 
 pub(in crate::suite) use governed::governing;
 

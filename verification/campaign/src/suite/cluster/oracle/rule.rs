@@ -12,6 +12,8 @@ pub const GOVERNED: Rule = Rule("GOVERNED");
 pub const RECREATED: Rule = Rule("RECREATED");
 /// Where a spec makes more namespaces due at once than the hourly budget, nothing is done to them without approval.
 pub const APPROVED: Rule = Rule("APPROVED");
+/// A namespace is deleted after the webhooks that were due before, or ten minutes after they were decided.
+pub const HEARD: Rule = Rule("HEARD");
 /// Nothing is done for the health of a namespace before something has been failing in it for its periods, and while nothing
 /// fails.
 pub const HEALTH: Rule = Rule("HEALTH");

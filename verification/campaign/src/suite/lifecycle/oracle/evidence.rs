@@ -7,13 +7,13 @@ use crate::oracle::{Broken, Findings, History};
 
 /// Where to look.
 #[derive(Clone, Copy)]
-pub(super) struct EvidenceScope<'a> {
-    pub(super) history: &'a History,
-    pub(super) namespace: &'a str,
+pub(in crate::suite) struct EvidenceScope<'a> {
+    pub(in crate::suite) history: &'a History,
+    pub(in crate::suite) namespace: &'a str,
 }
 
 /// Whether pods and Jobs were as `podsSucceed` wants them.
-pub(super) fn holds(
+pub(in crate::suite) fn holds(
     place: EvidenceScope<'_>,
     wanted: &Value,
     revision: u64,

@@ -62,7 +62,7 @@ fn scenario(name: &'static str, about: &'static str) -> Scenario {
 }
 
 /// Everything whose path ends so cannot be read between these seconds.
-fn unavailable(path: &'static str, from: u64, until: u64) -> ReadFault {
+pub(in crate::suite) fn unavailable(path: &'static str, from: u64, until: u64) -> ReadFault {
     let during = (Duration::from_secs(from), Duration::from_secs(until));
     ReadFault { path, during, answer: ReadAnswer::Unavailable }
 }

@@ -1,0 +1,70 @@
+//! Hands webhooks to the outbox, which delivers them in the background and wakes their object after each attempt.
+
+use coppice_api::steps::{Action, Intent};
+use coppice_destination::AllowList;
+use coppice_lifecycle::plan::{Delivery, WebhookMessage};
+use coppice_notify::outbox::AttemptState;
+use coppice_notify::webhook::WebhookRequest;
+use jiff::Timestamp;
+
+use crate::context::{ControllerContext, WebhookSubject};
+
+/// What is known of the attempt at the webhook of this intent.
+pub(crate) fn delivery(shared: &ControllerContext, intent: Option<&Intent>) -> Delivery {
+    let attempt = intent
+        .filter(|intent| intent.action == Action::Webhook)
+        .and_then(|intent| shared.outbox()?.state(&intent.id));
+    match attempt {
+        None => Delivery::None,
+        Some(AttemptState::InFlight) => Delivery::InFlight,
+        Some(AttemptState::Done(Ok(delivered))) => Delivery::Delivered(delivered.status.to_string()),
+        Some(AttemptState::Done(Err(failure))) => Delivery::Failed {
+            error: failure.message,
+            permanent: failure.permanent,
+            retry_after: failure.retry_after,
+        },
+    }
+}
+
+/// Makes one attempt at a webhook, to where every one of the lists permits it. Returns when to try again, if the outbox does
+/// not take it now.
+pub(crate) fn submit(
+    shared: &ControllerContext,
+    subject: WebhookSubject,
+    intent: &Intent,
+    message: WebhookMessage,
+    allow: Vec<AllowList>,
+) -> Option<Timestamp> {
+    let Some(outbox) = shared.outbox() else { return shared.in_one_second() };
+    let namespace = subject.namespace.to_string();
+    let request = WebhookRequest {
+        id: intent.id.clone(),
+        destination: message.destination,
+        allow,
+        namespace: namespace.clone(),
+        body: message.body,
+        now: shared.now(),
+    };
+    let of = format!("{} {}/{}", subject.kind, subject.namespace, subject.name);
+    match outbox.submit(&namespace, subject, request) {
+        Ok(_) => None,
+        // The outbox is full: others are served first.
+        Err(error) => {
+            tracing::warn!(of, %error, "webhook waits");
+            shared.in_one_second()
+        }
+    }
+}
+
+/// Lets the outbox forget an attempt whose outcome is in status.
+pub(crate) fn acknowledge_attempt(
+    shared: &ControllerContext,
+    before: Option<&Intent>,
+    after: Option<&Intent>,
+) {
+    let Some(intent) = before.filter(|intent| intent.action == Action::Webhook) else { return };
+    let recorded = after.is_none_or(|now| now.attempts != intent.attempts || now.id != intent.id);
+    if let Some(outbox) = shared.outbox().filter(|_| recorded) {
+        outbox.acknowledge(&intent.id);
+    }
+}

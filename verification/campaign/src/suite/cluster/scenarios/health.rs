@@ -1,0 +1,71 @@
+//! Namespaces whose workloads fail.
+
+use coppice_sim::scenario::objects::{cluster_manager, namespace, pod, pod_phase};
+use coppice_sim::scenario::{Scenario, ScriptStep};
+use coppice_sim::server::Request;
+use serde_json::{Value, json};
+
+use super::{ci, scenario};
+use crate::suite::lifecycle::unavailable;
+
+/// Deletes what has failed for 10 and for 5 seconds, with this notice.
+fn by_health(recovery: &str, notice: &str) -> Value {
+    let mut spec = ci("Enforce", "1h", notice);
+    spec["settle"] = "5s".into();
+    spec["health"] = json!({ "settlingPeriod": "10s", "gracePeriod": "5s", "recoveryPeriod": recovery });
+    spec["policies"][0]["when"]["phase"]["in"] = json!(["Failed"]);
+    spec
+}
+
+pub(super) fn failed() -> Scenario {
+    let mut scenario = scenario(
+        "cluster-failed",
+        "of two namespaces with a pod that no controller owns the pod of one fails",
+    );
+    scenario.setup.extend([
+        namespace("ci-bad"),
+        pod("ci-bad", "p"),
+        namespace("ci-well"),
+        pod("ci-well", "p"),
+        cluster_manager("ci", &by_health("5s", "5s")),
+    ]);
+    scenario.script = vec![ScriptStep::at(20, |_| pod_phase("ci-bad", "p", "Failed"))];
+    scenario.ends =
+        vec!["ci-bad: gone, deleted 1x", "ci-well: there, Ok Watching", "ci: governs 1, due 0, Reconciled"];
+    scenario
+}
+
+pub(super) fn recovers() -> Scenario {
+    let mut scenario = scenario(
+        "cluster-recovers",
+        "what fails in a namespace is removed while notice of its deletion runs",
+    );
+    scenario.setup.extend([
+        namespace("ci-good"),
+        pod("ci-good", "p"),
+        cluster_manager("ci", &by_health("20s", "10s")),
+    ]);
+    scenario.script = vec![
+        ScriptStep::at(20, |_| pod_phase("ci-good", "p", "Failed")),
+        ScriptStep::at(40, |_| Request::delete("/api/v1/namespaces/ci-good/pods/p")),
+    ];
+    scenario.ends = vec!["ci-good: there, Ok Watching", "ci: governs 1, due 0, Reconciled"];
+    scenario
+}
+
+/// A kind that cannot be listed is not one of which nothing fails, nor is anything done for what fails of others.
+pub(super) fn unlisted() -> Scenario {
+    let mut scenario = scenario(
+        "cluster-unlisted",
+        "a pod fails in a namespace, and one of the kinds of workloads cannot be listed",
+    );
+    scenario.read_fault = Some(unavailable("/daemonsets", 0, 100_000));
+    scenario.setup.extend([
+        namespace("ci-bad"),
+        pod("ci-bad", "p"),
+        cluster_manager("ci", &by_health("5s", "5s")),
+    ]);
+    scenario.script = vec![ScriptStep::at(20, |_| pod_phase("ci-bad", "p", "Failed"))];
+    scenario.ends = vec!["ci-bad: there, Unknown NotSynced", "ci: governs 1, due 0, NotSynced"];
+    scenario
+}

@@ -1,0 +1,166 @@
+//! Cluster managers and records that cannot be meant, on a real API server: what to write instead.
+
+use anyhow::ensure;
+use coppice_tests::on_shared_plane;
+
+type Test = anyhow::Result<()>;
+
+/// Specs of cluster managers that the API server refuses, and a part of the sentence with which it does.
+const REFUSED: &[(&str, &str)] = &[
+    ("{selector: {}}", "select by names, labels, annotations or anyOf"),
+    ("{selector: {exclude: [a]}}", "select by names, labels, annotations or anyOf"),
+    ("{selector: {names: []}}", "should have at least 1 items"),
+    ("{selector: {names: ['Ci_*']}}", "anything else would select nothing"),
+    ("{selector: {names: [a], labels: {}}}", "an empty selector is not accepted"),
+    ("{selector: {annotations: []}}", "should have at least 1 items"),
+    ("{selector: {annotations: [{value: a}]}}", "key: Required"),
+    ("{selector: {annotations: [{key: 'a b'}]}}", "write an annotation's key"),
+    ("{selector: {annotations: [{key: a}, {key: a, value: b}]}}", "Duplicate value"),
+    ("{selector: {annotations: [{key: a, valeu: b}]}}", "unknown field"),
+    ("{selector: {anyOf: []}}", "should have at least 1 items"),
+    ("{selector: {names: [a], anyOf: [{}]}}", "in every entry of anyOf"),
+    ("{selector: {anyOf: [{names: [a]}, {exclude: [b]}]}}", "in every entry of anyOf"),
+    ("{selector: {anyOf: [{names: [a], anyOf: [{names: [a]}]}]}}", "unknown field"),
+    ("{selector: {anyOf: [{labels: {}}]}}", "an empty selector is not accepted"),
+    ("{selector: {names: [a]}, ttl: {after: 1h, fromAnnotation: ''}}", "should be at least 1 chars"),
+    ("{selector: {names: [a]}, ttl: {after: 1h, fromAnnotation: 'a b'}}", "write an annotation's key"),
+    ("{selector: {names: [a]}, ttl: {fromAnnotation: a}}", "after: Required"),
+    ("{mode: Delete, selector: {names: [a]}}", "Unsupported value"),
+    ("{selector: {names: [a]}, settle: 300}", "write a duration with a unit"),
+    ("{selector: {names: [a]}, ttl: {after: 0s}}", "zero is not accepted here"),
+    ("{selector: {names: [a]}, ttl: {}}", "after: Required"),
+    (
+        "{selector: {names: [a]}, policies: [{name: p, when: {phase: {in: [Stale]}}, then: {delete: {}}}]}",
+        "which no namespace has without a ttl",
+    ),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {phase: {in: [Stale, Failed]}}, then: \
+         {delete: {}}}]}",
+        "write spec.health, such as {}",
+    ),
+    ("{selector: {names: [a]}, health: {settlingPeriod: 0s}}", "every moment would count"),
+    ("{selector: {names: [a]}, health: {sources: []}}", "should have at least 1 items"),
+    ("{selector: {names: [a]}, health: {ignore: [{}]}}", "would ignore every failure"),
+    ("{selector: {names: [a]}, health: {ignore: [{reason: Ugly}]}}", "Unsupported value"),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {}, then: {delete: {}}}]}",
+        "write exactly one condition",
+    ),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {phase: {in: [Stale]}}, then: {}}]}",
+        "write exactly one action",
+    ),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {phase: {in: []}}, then: {delete: {}}}]}",
+        "should have at least 1 items",
+    ),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {phase: {in: [Superseded]}}, then: {delete: {}}}]}",
+        "Unsupported value",
+    ),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [\
+         {name: p, when: {phase: {in: [Stale]}}, then: {delete: {}}}, {name: p, when: {phase: {in: [Stale]}}, then: {delete: {}}}]}",
+        "Duplicate value",
+    ),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {ttl: {after: 1h}, podsSucceed: {}}, then: {delete: {}}}]}",
+        "phase, ttl or podsSucceed; for two conditions write two policies",
+    ),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {podsSucceed: {selector: {}}}, then: {delete: {}}}]}",
+        "an empty selector is not accepted",
+    ),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {podsSucceed: {settle: 5}}, then: {delete: {}}}]}",
+        "write a duration with a unit",
+    ),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {podsSucceed: {minPods: -1}}, then: {delete: {}}}]}",
+        "greater than or equal to 0",
+    ),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {ttl: {after: 1h}}, then: {delete: {}, webhook: {url: 'https://x.example'}}}]}",
+        "delete, scaleDown or webhook; for two actions write two policies",
+    ),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {ttl: {after: 1h}}, then: {webhook: {}}}]}",
+        "url: Required",
+    ),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {ttl: {after: 1h}}, then: {webhook: {url: ftp://x.example}}}]}",
+        "write an absolute http:// or https:// URL",
+    ),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {ttl: {after: 1h}}, then: {webhook: {url: 'https://x.example', format: xml}}}]}",
+        "Unsupported value",
+    ),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {phase: {in: [Stale]}}, then: {webhook: {url: 'https://x.example', format: consol}}}]}",
+        "has no words for phases",
+    ),
+    ("{selector: {names: [a]}, limits: {maxTTL: 0s}}", "zero is not accepted here"),
+    ("{selector: {names: [a]}, limits: {maxHold: 300}}", "write a duration with a unit"),
+    ("{selector: {names: [a]}, limits: {tenantActions: [destroy]}}", "Unsupported value"),
+    ("{selector: {names: [a]}, limits: {tenantActions: [delete, delete]}}", "Duplicate value"),
+    ("{selector: {names: [a]}, limits: {webhookHosts: ['http://x']}}", "write a host or address"),
+    ("{selector: {names: [a]}, limits: {maxTtl: 1h}}", "unknown field"),
+    ("{selector: {names: [a], namess: [b]}}", "unknown field"),
+    ("{selector: {names: [a]}, approval: {namespaces: 3}}", "digest: Required"),
+    ("{selector: {names: [a]}, approval: {digest: a, namespaces: 3}}", "validUntil: Required"),
+    ("{selector: {names: [a]}, approval: {digest: a, namespaces: 0}}", "greater than or equal to 1"),
+    (
+        "{selector: {names: [a]}, approval: {digest: a, namespaces: 3, validUntil: soon}}",
+        "an instant with its zone",
+    ),
+];
+
+#[test]
+fn a_cluster_manager_that_cannot_be_meant_is_refused_with_advice() -> Test {
+    on_shared_plane(async |test_cluster, _| {
+        let object = |kind: &str, metadata: &str, spec: &str| {
+            format!("{{apiVersion: coppice.dev/v1alpha1, kind: {kind}, metadata: {metadata}, spec: {spec}}}")
+        };
+        let mut wrong = Vec::new();
+        for (spec, sentence) in REFUSED {
+            match test_cluster.apply(&object("ClusterNamespaceManager", "{name: bad}", spec)).await {
+                Ok(_) => wrong.push(format!("{spec}: accepted")),
+                Err(error) if error.to_string().contains(sentence) => {}
+                Err(error) => wrong.push(format!("{spec}: {error}")),
+            }
+        }
+        ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+        for (metadata, spec, sentence) in [
+            (
+                "{name: other, namespace: default}",
+                "{}",
+                "there is one ManagedNamespace in a namespace, named coppice",
+            ),
+            ("{name: coppice, namespace: default}", "{hold: {until: tomorrow}}", "an instant with its zone"),
+            ("{name: coppice, namespace: default}", "{extendUntil: {}}", "at: Required"),
+        ] {
+            let refused = test_cluster.apply(&object("ManagedNamespace", metadata, spec)).await.err();
+            let refused = refused.map(|error| error.to_string()).unwrap_or_default();
+            ensure!(refused.contains(sentence), "{spec}: {refused}");
+        }
+        Ok(())
+    })
+}
+
+/// Of a block that is written in part, and of what is null, the rest has its defaults.
+#[test]
+fn what_of_the_health_is_left_out_or_null_is_the_default() -> Test {
+    on_shared_plane(async |test_cluster, _| {
+        let manager = "{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {name: partly}, spec: \
+                       {selector: {names: [partly]}, health: {settlingPeriod: null, gracePeriod: 7m, failureBudget: {max: 5m}}}}";
+        test_cluster.apply(manager).await?;
+        let stored = test_cluster.get("cnsman", "", "partly").await?.unwrap_or_default();
+        let health = &stored["spec"]["health"];
+        let expected = serde_json::json!({
+            "sources": ["Workloads"], "settlingPeriod": "5m", "gracePeriod": "7m", "recoveryPeriod": "1m",
+            "failureBudget": { "window": "1h", "max": "5m" },
+        });
+        ensure!(*health == expected, "{health:#}");
+        Ok(())
+    })
+}
