@@ -103,6 +103,32 @@ fn the_plugin_completes_commands_and_flags() {
 }
 
 #[test]
+fn the_time_zone_of_whoever_asks_decides_nothing() {
+    let manifest = "{apiVersion: v1, kind: Namespace, metadata: {name: a, creationTimestamp: '2026-03-01T12:00:00Z'}}\n---\n\
+                    {apiVersion: coppice.dev/v1alpha1, kind: NamespaceManager, metadata: {name: m, namespace: a}, spec: \
+                    {policies: [{name: end, when: {ttl: {after: 2h}}, then: {delete: {notice: 15m}}}]}}\n";
+    let plan = |zone: &str| {
+        let mut command = coppice(&["plan", "-o", "json", "--at", "2026-03-01T13:00:00Z", "-f", "-"]);
+        let mut child = command
+            .env("TZ", zone)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), manifest.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let utc = plan("UTC");
+    assert!(utc.contains("2026-03-01T14:00:01Z"), "{utc}");
+    for zone in ["Asia/Tokyo", "America/Los_Angeles"] {
+        assert_eq!(plan(zone), utc, "{zone}");
+    }
+}
+
+#[test]
 fn the_definitions_are_printed_as_yaml() {
     let output = coppice(&["crds"]).output().unwrap();
     let names: Vec<String> = serde_yaml::Deserializer::from_slice(&output.stdout)

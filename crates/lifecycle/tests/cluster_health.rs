@@ -268,6 +268,22 @@ fn a_cache_that_is_behind_begins_nothing_again() {
 }
 
 #[test]
+fn what_is_being_deleted_is_not_looked_at_any_more() {
+    let mut scene = Scene::new(&spec("{in: [Failed]}", "1h"));
+    scene.fails = true;
+    scene.pass(500);
+    assert_eq!(scene.status.phase, Some(NamespacePhase::Failed));
+    let (health, failing) = (scene.status.health.clone(), scene.status.failing.clone());
+    // Its pods go one after the other, and nothing fails for long.
+    (scene.terminating, scene.fails) = (true, false);
+    scene.pass(1_000);
+    let status = &scene.status;
+    assert_eq!(status.phase, Some(NamespacePhase::Terminating));
+    assert_eq!(status.past_phases[0].phase, NamespacePhase::Failed);
+    assert_eq!((&status.health, &status.failing), (&health, &failing), "it never was well");
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_with_a_sentence() {
     let refused = |text: &str| serde_yaml::from_str::<ValidClusterManager>(text).unwrap_err().to_string();
     let with = |health: &str| format!("{{selector: {{names: ['ci-*']}}, health: {health}}}");
@@ -279,6 +295,10 @@ fn what_makes_no_sense_is_refused_with_a_sentence() {
         ("{failureBudget: {window: 10m}}", "health.failureBudget.max must be at least 1s and at most window"),
         ("{ignore: [{}]}", "health.ignore: write kind, name or reason in each rule"),
         ("{grace: 1s}", "health: unknown field `grace`"),
+        (
+            "{settlingPeriod: null}",
+            "health.settlingPeriod: invalid type: unit value, expected a duration with a unit",
+        ),
     ] {
         let said = refused(&with(health));
         assert!(said.contains(expected), "{health}: {said}");

@@ -160,6 +160,12 @@ fn the_digest_is_of_what_decides() {
                      policies: [{name: b, when: {phase: {in: [Stale], for: 60m}}, then: {delete: {notice: 300s}}}, \
                      {name: a, when: {phase: {in: [Stale]}}, then: {delete: {}}}]}";
     assert_eq!(manager(reordered).digest(), digest, "the order means nothing");
+    let written = spec(
+        ", health: {sources: [Workloads], settlingPeriod: 7m, gracePeriod: 2m, recoveryPeriod: 1m, failureBudget: {window: 1h, max: \
+         20m}}",
+    );
+    let partly = spec(", health: {settlingPeriod: 7m}");
+    assert_eq!(partly.digest(), written.digest(), "what is not written of a block has its own default");
     for change in [", mode: Enforce", ", priority: 1", ", settle: 6m"] {
         assert_ne!(spec(change).digest(), digest, "{change}");
     }

@@ -125,6 +125,35 @@ async fn watches_that_are_cut_short_are_not_believed_nor_opened_without_a_pause(
     assert!(watches <= 30, "{watches} watches were opened");
 }
 
+/// A list of one widget, then a watch that has expired, and then nothing but errors.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_fails_is_not_an_empty_one() {
+    let lists = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&lists);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let listed = if is_watch(&request) { None } else { Some(counted.fetch_add(1, Relaxed)) };
+        let list = json!({"metadata": {"resourceVersion": "1"}, "items": [widget("good", "a", &json!(1))]});
+        let (code, body) = match listed {
+            Some(0) => (200, list.to_string()),
+            Some(_) => (503, String::new()),
+            None => (410, String::new()),
+        };
+        let response = Response::builder().status(code).body(axum::body::Body::from(body));
+        std::future::ready(response.map_err(BoxError::from))
+    });
+    let (watch, _, _) = watch_over::<Widgets, _>(&service);
+    let (store, metrics) = (watch.store.clone(), watch.metrics.clone());
+    let mut running = std::pin::pin!(watch.run(CancellationToken::new()));
+    assert!(timeout(Duration::from_secs(30), &mut running).await.is_err(), "it is not asked to stop");
+    assert!(lists.load(Relaxed) > 2, "it is listed again and again");
+    assert_eq!(store.decoded("good").unwrap().len(), 1, "what was known stays");
+    assert!(metrics.encode().contains("coppice_watch_objects{kind=\"widgets\"} 1"), "{}", metrics.encode());
+    // What cannot be listed for longer is not believed any more, and is not gone.
+    assert!(timeout(Duration::from_mins(2), &mut running).await.is_err(), "it is not asked to stop");
+    assert!(!matches!(store.freshness(), Freshness::Fresh(_)));
+    assert_eq!(store.decoded("good").unwrap().len(), 1);
+}
+
 pub(super) fn is_watch(request: &Request<Body>) -> bool {
     request.uri().query().is_some_and(|query| query.contains("watch=true"))
 }

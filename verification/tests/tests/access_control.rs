@@ -78,6 +78,14 @@ fn nobody_else_writes_status() -> Test {
             ["patch", "nsman", "m", "-n", "forged", "--subresource=status", "--type=merge", "-p", forged];
         let answer = test_cluster.kubectl(ADMIN, &patch).await;
         ensure!(refused(&answer, "Only Coppice writes status"), "{answer:?}");
+        // Nor of a record: nobody is made to have failed.
+        let record = "{apiVersion: coppice.dev/v1alpha1, kind: ManagedNamespace, metadata: {name: coppice, namespace: forged}}";
+        test_cluster.apply(record).await?;
+        let forged = r#"{"status":{"phase":"Failed"}}"#;
+        let patch =
+            ["patch", "mns", "coppice", "-n", "forged", "--subresource=status", "--type=merge", "-p", forged];
+        let answer = test_cluster.kubectl(ADMIN, &patch).await;
+        ensure!(refused(&answer, "Only Coppice writes status"), "{answer:?}");
         Ok(())
     })
 }
@@ -95,20 +103,34 @@ fn a_status_of_another_version_is_not_written() -> Test {
         let crd = "crd/namespacemanagers.coppice.dev";
         let open = r#"[{"op":"remove","path":"/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/phase/enum"}]"#;
         test_cluster.kubectl(ADMIN, &["patch", crd, "--type=json", "-p", open]).await?;
+        let record = "{apiVersion: coppice.dev/v1alpha1, kind: ManagedNamespace, metadata: {name: coppice, namespace: newer}}";
+        test_cluster.apply(record).await?;
+        let crd = "crd/managednamespaces.coppice.dev";
+        test_cluster.kubectl(ADMIN, &["patch", crd, "--type=json", "-p", open]).await?;
+        let manager = "{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {name: ci}, spec: {mode: Enforce, \
+                       selector: {names: [newer]}, settle: 1s, ttl: {after: 1s}, policies: [{name: end, when: {phase: {in: \
+                       [Stale]}}, then: {delete: {}}}]}}";
+        test_cluster.apply(manager).await?;
         let status = r#"{"status":{"phase":"Hibernating","firings":3}}"#;
-        let write =
-            ["patch", "nsman", "m", "-n", "newer", "--subresource=status", "--type=merge", "-p", status];
+        let write_to = |kind: &'static str, name: &'static str| {
+            ["patch", kind, name, "-n", "newer", "--subresource=status", "--type=merge", "-p", status]
+        };
+        let (write, write_record) = (write_to("nsman", "m"), write_to("mns", "coppice"));
         test_cluster
             .kubectl(ADMIN, &["delete", "validatingadmissionpolicybinding", "coppice-status"])
             .await?;
         test_cluster
             .until("the status is written", async || test_cluster.kubectl(ADMIN, &write).await.ok())
             .await?;
+        test_cluster
+            .until("that of the record, too", async || test_cluster.kubectl(ADMIN, &write_record).await.ok())
+            .await?;
         let _operator = Operator::start(&test_cluster).await?;
         test_cluster
             .until("an Event says so", async || {
                 let events = test_cluster.events("newer", "m", "UnsupportedStatus").await.ok()?;
-                (!events.is_empty()).then_some(())
+                let of_record = test_cluster.events("newer", "coppice", "UnsupportedStatus").await.ok()?;
+                (!events.is_empty() && !of_record.is_empty()).then_some(())
             })
             .await?;
         let manager = test_cluster.get("nsman", "newer", "m").await?.unwrap_or_default();
@@ -117,6 +139,8 @@ fn a_status_of_another_version_is_not_written() -> Test {
             "{:#}",
             manager["status"]
         );
+        let record = test_cluster.get("mns", "newer", "coppice").await?.unwrap_or_default();
+        ensure!(record["status"] == json!({"phase": "Hibernating", "firings": 3}), "{:#}", record["status"]);
         ensure!(test_cluster.namespace_deletes()?.iter().all(|e| e.name != "newer"));
         Ok(())
     })

@@ -205,6 +205,21 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_written_to_a_namespace() {
+        let rules = [cluster(), local()].concat();
+        let is_namespaces =
+            |resource: &Value| resource.as_str().unwrap().split('/').next() == Some("namespaces");
+        let of_namespaces =
+            rules.iter().filter(|rule| rule["resources"].as_array().unwrap().iter().any(is_namespaces));
+        let verbs: Vec<_> =
+            of_namespaces.flat_map(|rule| rule["verbs"].as_array().unwrap().clone()).collect();
+        let mut verbs: Vec<&str> = verbs.iter().map(|verb| verb.as_str().unwrap()).collect();
+        verbs.sort_unstable();
+        verbs.dedup();
+        assert_eq!(verbs, ["delete", "get", "list", "watch"]);
+    }
+
+    #[test]
     fn managers_are_written_by_admins_and_by_editors_only_on_request() {
         let roles = user_roles(&Install::kubectl());
         let of = |name: &str, role: &str| {
