@@ -47,7 +47,7 @@ struct BenchArgs {
     /// Pairs of replicas that fail over at the same time [default: 5, quick: 1].
     #[arg(long)]
     pairs: Option<usize>,
-    /// Everything may take so many times its limit; with 1 all limits together are half an hour.
+    /// Everything may take so many times its limit; with 1 all limits together are 34 minutes.
     #[arg(long, default_value_t = 1)]
     patience: u32,
     /// Where the report goes [default: docs/benchmarks; quick: bench/results, which is not committed].
@@ -193,6 +193,7 @@ fn sizes(settings: &BenchArgs) -> Sizes {
         around: if quick { 100 } else { 1_000 },
         reactions: or(settings.reactions, 200, 20),
         due: or(settings.due, 10_000, 200),
+        governed: or(settings.due, 10_000, 200).min(600),
         failovers: or(settings.failovers, 20, 1),
         pairs: or(settings.pairs, 5, 1),
         lease: Lease::SHIPPED,

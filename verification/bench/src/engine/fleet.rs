@@ -171,7 +171,7 @@ impl Fleet {
     }
 }
 
-fn namespace(n: usize, created: Timestamp) -> NamespaceFacts {
+pub(super) fn namespace(n: usize, created: Timestamp) -> NamespaceFacts {
     let name = format!("team-{:03}-preview-{n:05}", n % 200);
     let team = format!("team-{:03}", n % 200);
     let labels = [("kubernetes.io/metadata.name", name.as_str()), ("stage", "preview"), ("team", &team)];
@@ -204,7 +204,7 @@ fn spec(n: usize, due: bool) -> anyhow::Result<NamespaceManagerSpec> {
     serde_yaml::from_str(&text).with_context(|| text)
 }
 
-fn pod(which: usize) -> PodFacts {
+pub(super) fn pod(which: usize) -> PodFacts {
     const APPS: [&str; 5] = ["frontend", "backend", "database", "worker", "mail"];
     let app = APPS[which % APPS.len()];
     let hash = format!("{:010x}", which * 7919);

@@ -2,8 +2,10 @@
 
 mod callgrind;
 mod fleet;
+mod governed;
 mod measure;
 
 pub use callgrind::instructions;
 pub use fleet::{Fleet, Found, Shape};
+pub use governed::GovernedFleet;
 pub use measure::{Allocations, Instruments, Work, drive, run};

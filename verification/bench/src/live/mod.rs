@@ -3,6 +3,7 @@
 
 mod audit;
 mod failover;
+mod governed;
 mod large_cluster;
 mod process;
 mod reaction;
@@ -32,7 +33,11 @@ pub struct Programs {
 impl Programs {
     /// Whom they allow to measure.
     pub fn subjects(&self) -> &'static [Subject] {
-        if self.peer.is_some() { &Subject::ALL } else { &[Subject::Coppice] }
+        if self.peer.is_some() {
+            &[Subject::Coppice, Subject::Peer, Subject::PeerStripped]
+        } else {
+            &[Subject::Coppice]
+        }
     }
 
     /// The same, where it does not matter what is stripped from a cache.
@@ -58,6 +63,8 @@ pub struct Sizes {
     pub reactions: usize,
     /// Namespaces that are due one after the other, and as many that are due together.
     pub due: usize,
+    /// Namespaces under a cluster manager that are due one after the other.
+    pub governed: usize,
     /// Failovers of each kind.
     pub failovers: usize,
     /// Pairs of replicas that fail over at the same time, each on a plane of its own.
@@ -80,6 +87,7 @@ pub async fn run(
         Group::LargeCluster => large_cluster::run(programs, sizes, wanted, writer).await,
         Group::Failover => failover::run(programs, sizes, writer).await,
         Group::Ttl => ttl::run(programs, sizes, writer).await,
+        Group::Governed => governed::run(programs, sizes, writer).await,
     }
 }
 

@@ -92,6 +92,7 @@ impl Running {
                 command.args(["--lease-retry-period", &time(lease.retry)]);
                 allocate_as_shipped(&mut command);
             }
+            Subject::Bare => bail!("a bare client is no process"),
             Subject::Peer | Subject::PeerStripped => {
                 command
                     .arg(programs.peer.as_ref().context("there is no peer")?)
@@ -154,7 +155,7 @@ impl Running {
     pub(super) async fn leads_now(&self) -> bool {
         let name = match self.subject {
             Subject::Coppice => "coppice_leader",
-            Subject::Peer | Subject::PeerStripped => "leader_election_master_status",
+            Subject::Peer | Subject::PeerStripped | Subject::Bare => "leader_election_master_status",
         };
         self.series().await.is_ok_and(|series| series.sum(name) > 0.5)
     }
@@ -202,7 +203,7 @@ impl Running {
     async fn work(&self) -> anyhow::Result<(f64, f64)> {
         let (depth, running, done) = match self.subject {
             Subject::Coppice => ("coppice_queue_depth", "coppice_queue_running", "coppice_reconciles_total"),
-            Subject::Peer | Subject::PeerStripped => {
+            Subject::Peer | Subject::PeerStripped | Subject::Bare => {
                 ("workqueue_depth", "controller_runtime_active_workers", "controller_runtime_reconcile_total")
             }
         };

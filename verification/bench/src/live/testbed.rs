@@ -78,6 +78,32 @@ impl Testbed {
 
     /// Lets a pod succeed, as its kubelet would report it.
     pub(super) async fn succeed(&self, n: usize, which: usize) -> anyhow::Result<()> {
+        self.report_phase(n, which, "Succeeded").await
+    }
+
+    /// Sends a request as the administrator, and returns the answer.
+    pub(super) async fn request(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> anyhow::Result<Value> {
+        let url = format!("{}{path}", self.test_cluster.plane.url());
+        let request =
+            self.http.request(method.parse()?, url).bearer_auth(self.test_cluster.plane.token(ADMIN)?);
+        let request = request.header("content-type", "application/json");
+        let request = match body {
+            Some(body) => request.body(body.to_string()),
+            None => request,
+        };
+        let answer = request.send().await?;
+        let (status, text) = (answer.status(), answer.text().await?);
+        ensure!(status.is_success(), "{method} {path}: {status} {text}");
+        Ok(serde_json::from_str(&text)?)
+    }
+
+    /// Gives a pod this phase, as its kubelet would report it.
+    pub(super) async fn report_phase(&self, n: usize, which: usize, phase: &str) -> anyhow::Result<()> {
         let (key, _) = self.objects.pod(n, which, 0);
         let name = key.rsplit('/').next().unwrap_or_default();
         let url = format!(
@@ -87,9 +113,10 @@ impl Testbed {
         );
         let request = self.http.patch(url).bearer_auth(self.test_cluster.plane.token(ADMIN)?);
         let request = request.header("content-type", "application/merge-patch+json");
-        let answer = request.body(r#"{"status":{"phase":"Succeeded"}}"#).send().await?;
+        let body = json!({"status": {"phase": phase}}).to_string();
+        let answer = request.body(body).send().await?;
         let status = answer.status();
-        ensure!(status.is_success(), "a pod could not succeed: {status} {}", answer.text().await?);
+        ensure!(status.is_success(), "a pod could not be {phase}: {status} {}", answer.text().await?);
         Ok(())
     }
 

@@ -25,11 +25,13 @@ pub enum Subject {
     Peer,
     /// The same, whose cache drops `managedFields`.
     PeerStripped,
+    /// A client that only sends requests, where that is what is compared with.
+    Bare,
 }
 
 impl Subject {
     /// All of them, in the order of tables.
-    pub const ALL: [Self; 3] = [Self::Coppice, Self::Peer, Self::PeerStripped];
+    pub const ALL: [Self; 4] = [Self::Coppice, Self::Peer, Self::PeerStripped, Self::Bare];
 
     /// As tables and plots have it.
     pub const fn label(self) -> &'static str {
@@ -37,6 +39,7 @@ impl Subject {
             Self::Coppice => "Coppice",
             Self::Peer => "Go peer",
             Self::PeerStripped => "Go peer, stripped",
+            Self::Bare => "bare client",
         }
     }
 }
@@ -207,7 +210,9 @@ impl Part {
             let (how, bound) = (markdown::number(how), markdown::number(bound));
             (!goal.met(&spread)).then(|| format!("{}: {how} {}, goal {bound}", f.what, f.unit))
         });
-        let ratios = [Subject::Peer, Subject::PeerStripped].into_iter().flat_map(|peer| self.ratios(peer));
+        let ratios = [Subject::Peer, Subject::PeerStripped, Subject::Bare]
+            .into_iter()
+            .flat_map(|peer| self.ratios(peer));
         let ratios = ratios.filter_map(|ratio| {
             let bound = ratio.at_most.filter(|bound| ratio.spread.median > *bound)?;
             let (how, bound) = (markdown::number(ratio.spread.median), markdown::number(bound));

@@ -18,6 +18,7 @@ const fn colour(subject: Subject) -> &'static str {
         Subject::Coppice => "#2da44e",
         Subject::Peer => "#0969da",
         Subject::PeerStripped => "#8250df",
+        Subject::Bare => "#6e7781",
     }
 }
 
