@@ -16,6 +16,7 @@ use crate::health::HealthSpec;
 use crate::limits::Limits;
 pub use crate::manager::{Delete, PodsSucceed, ScaleDown, WebhookFormat};
 use crate::observed::ObservedCounts;
+use crate::owner::OwnerSource;
 use crate::schema;
 use crate::selector::Selector;
 
@@ -89,7 +90,7 @@ pub struct ClusterNamespaceManagerSpec {
     /// Which namespaces it is about.
     pub selector: NamespaceSelector,
     /// Nothing is done to a namespace before this very spec has governed it for so long: a change of any field but
-    /// `suspend`, `approval` and what `limits` says of `NamespaceManagers` starts it again. Default: 5m, so that there is time
+    /// `suspend`, `approval`, `owner` and what `limits` says of `NamespaceManagers` starts it again. Default: 5m, so that there is time
     /// to notice a mistake.
     #[serde(default = "settle")]
     #[schemars(schema_with = "schema::positive_settle", default = "settle")]
@@ -101,6 +102,9 @@ pub struct ClusterNamespaceManagerSpec {
     /// not looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<HealthSpec>,
+    /// How namespaces say who owns them. It decides nothing: records, lists and metrics show it. Default: not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<OwnerSource>,
     /// What is done to namespaces in a phase. Policies are independent of each other, and their order means nothing.
     /// Default: none, since a manager may just show phases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -381,8 +385,8 @@ pub struct ClusterNamespaceManagerStatus {
     /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// A digest of all fields of spec that decide, which is every one but `suspend`, `approval` and what `limits` says of
-    /// `NamespaceManagers`. Records of namespaces and approvals name it.
+    /// A digest of all fields of spec that decide, which is every one but `suspend`, `approval`, `owner` and what `limits` says
+    /// of `NamespaceManagers`. Records of namespaces and approvals name it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub policy_digest: Option<String>,

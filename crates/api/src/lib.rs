@@ -14,6 +14,7 @@ pub mod managed_namespace;
 pub mod manager;
 pub mod names;
 pub mod observed;
+pub mod owner;
 pub mod reason;
 pub mod scaled_down;
 pub mod schema;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::health::{FailingObject, HealthRecord};
 pub use crate::manager::{NextStep, PolicyStatus};
 use crate::observed::WouldHaveActed;
+use crate::owner::MAX_OWNER;
 use crate::schema;
 use crate::steps::Steps;
 
@@ -30,6 +31,12 @@ use crate::steps::Steps;
     derive = "PartialEq",
     doc = "The record of a namespace that a ClusterNamespaceManager governs: its phase, when it expires, and what comes next.",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(
+        name = "Owner",
+        type_ = "string",
+        json_path = ".status.owner",
+        description = "Who owns the namespace, as it says itself"
+    ),
     printcolumn(
         name = "Expires",
         type_ = "string",
@@ -118,6 +125,10 @@ pub struct ManagedNamespaceStatus {
     /// The cluster manager that governs the namespace; absent while none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manager: Option<GoverningManager>,
+    /// Who owns the namespace, by what its cluster manager reads; absent if nothing says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = MAX_OWNER))]
+    pub owner: Option<String>,
     /// How the namespace is; absent while no cluster manager governs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<NamespacePhase>,

@@ -1,10 +1,12 @@
-//! Metrics about managers, steps and the budget. Every label value is a word from the source.
+//! Metrics about managers, steps and the budget. Every label value is a word from the source, or bounded.
+
+use std::collections::BTreeMap;
 
 use coppice_api::Reason;
 use coppice_api::manager::NextStep;
 use coppice_api::reason::Place;
 use coppice_api::steps::Action;
-use coppice_runtime::metrics::{Metrics, Registrar};
+use coppice_runtime::metrics::{DynamicFamily, Metrics, Registrar};
 use jiff::SignedDuration;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -18,6 +20,8 @@ use prometheus_client::registry::Unit;
 pub struct LifecycleMetrics {
     managers: Family<ByPhase, Gauge>,
     managed_namespaces: Family<ByPhase, Gauge>,
+    by_manager: DynamicFamily<ByPhase, Gauge>,
+    by_owner: DynamicFamily<ByPhase, Gauge>,
     deleted_namespaces: Family<ByPhase, Gauge>,
     firings: Family<ByFiring, Counter>,
     firing_lateness: Family<ByAction, Histogram, fn() -> Histogram>,
@@ -28,9 +32,11 @@ pub struct LifecycleMetrics {
     breaker_open: Family<BySource, Gauge>,
 }
 
-#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ByPhase {
-    phase: &'static str,
+/// Labels of what is counted by phase.
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
+pub struct ByPhase {
+    /// The phase.
+    pub phase: &'static str,
 }
 
 #[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -83,6 +89,8 @@ impl LifecycleMetrics {
         let this = Self {
             managers: Family::default(),
             managed_namespaces: Family::default(),
+            by_manager: DynamicFamily::new("manager"),
+            by_owner: DynamicFamily::new("owner"),
             deleted_namespaces: Family::default(),
             firings: Family::default(),
             firing_lateness: Family::new_with_constructor(lateness),
@@ -123,6 +131,8 @@ impl LifecycleMetrics {
         );
         let governed = self.managed_namespaces.clone();
         to.register("managed_namespaces", "Namespaces that a cluster manager governs, by the phase of their ManagedNamespace, counted once a minute by every replica", governed);
+        to.register("cluster_manager_namespaces", "Namespaces that a cluster manager governs, by its name and the phase of their ManagedNamespace, counted once a minute by every replica; the 64 cluster managers with the most, the rest as `other`", self.by_manager.clone());
+        to.register("owner_namespaces", "Namespaces that a cluster manager governs and whose owner it reads, by owner and phase, counted once a minute by every replica; the 64 owners with the most, the rest as `other`", self.by_owner.clone());
         let deleted = self.deleted_namespaces.clone();
         to.register("deleted_namespaces", "Records of deletions (DeletedNamespaces) by phase, `Pending` if only decided, counted once a minute by every replica", deleted);
         to.register(
@@ -155,6 +165,16 @@ impl LifecycleMetrics {
     /// This many namespaces that a cluster manager governs are in this phase.
     pub fn managed_namespaces(&self, phase: &'static str, count: usize) {
         self.managed_namespaces.get_or_create(&ByPhase { phase }).set(whole(count));
+    }
+
+    /// So many namespaces that cluster managers govern there are by the name of the cluster manager, and by owner; each with the phase.
+    pub fn namespaces_by(
+        &self,
+        managers: &BTreeMap<(String, ByPhase), i64>,
+        owners: &BTreeMap<(String, ByPhase), i64>,
+    ) {
+        self.by_manager.set_all(managers);
+        self.by_owner.set_all(owners);
     }
 
     /// This many records of deletions are in this phase.

@@ -79,7 +79,7 @@ fn nobody_else_writes_status() -> Test {
         let answer = test_cluster.kubectl(ADMIN, &patch).await;
         ensure!(refused(&answer, "Only Coppice writes status"), "{answer:?}");
         // Nor of a record: nobody is made to have failed.
-        let record = "{apiVersion: coppice.dev/v1alpha1, kind: ManagedNamespace, metadata: {name: coppice, namespace: forged}}";
+        let record = "{apiVersion: coppice.dev/v1alpha1, kind: ManagedNamespace, metadata: {name: coppice, namespace: forged}, spec: {}}";
         test_cluster.apply(record).await?;
         let forged = r#"{"status":{"phase":"Failed"}}"#;
         let patch =
@@ -103,7 +103,7 @@ fn a_status_of_another_version_is_not_written() -> Test {
         let crd = "crd/namespacemanagers.coppice.dev";
         let open = r#"[{"op":"remove","path":"/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/phase/enum"}]"#;
         test_cluster.kubectl(ADMIN, &["patch", crd, "--type=json", "-p", open]).await?;
-        let record = "{apiVersion: coppice.dev/v1alpha1, kind: ManagedNamespace, metadata: {name: coppice, namespace: newer}}";
+        let record = "{apiVersion: coppice.dev/v1alpha1, kind: ManagedNamespace, metadata: {name: coppice, namespace: newer}, spec: {}}";
         test_cluster.apply(record).await?;
         let crd = "crd/managednamespaces.coppice.dev";
         test_cluster.kubectl(ADMIN, &["patch", crd, "--type=json", "-p", open]).await?;

@@ -474,3 +474,36 @@ fn what_became_of_what_an_observing_manager_would_have_deleted_is_counted() -> T
         Ok(())
     })
 }
+
+#[test]
+fn the_owner_of_a_namespace_is_shown_and_counted() -> Test {
+    on_shared_plane(async |test_cluster, operator| {
+        let namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: owned-a, labels: {team: compilers}, annotations: \
+                         {bench.example.org/owner: QWRhIExvdmVsYWNlOjpVMDI0QkU3TEg=}}}";
+        test_cluster.apply(namespace).await?;
+        let manager = "{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {name: owned}, spec: {selector: \
+                       {names: ['owned-*']}, owner: {annotations: [{key: bench.example.org/owner, format: SKA}], labels: \
+                       [team]}}}";
+        test_cluster.apply(manager).await?;
+        let is = |owner: &'static str| move |status: &Value| status["owner"] == owner;
+        record(test_cluster, "owned-a", "who owns it", is("Ada Lovelace")).await?;
+        let columns = test_cluster.kubectl(ADMIN, &["get", "mns", "-n", "owned-a"]).await?;
+        ensure!(columns.contains("OWNER") && columns.contains("Ada Lovelace"), "{columns}");
+        let (_, list, _) = coppice(test_cluster, ADMIN, &["list", "-n", "owned-a"]).await?;
+        ensure!(list.contains("OWNER") && list.contains("Ada Lovelace"), "{list}");
+        let (_, said, _) = coppice(test_cluster, ADMIN, &["explain", "owned-a"]).await?;
+        ensure!(said.contains("\n  Owner:      Ada Lovelace\n"), "{said}");
+        // What cannot be understood any more spoils nothing else.
+        let broken = r#"{"metadata":{"annotations":{"bench.example.org/owner":"nobody"}}}"#;
+        test_cluster.patch("namespace", "", "owned-a", broken).await?;
+        record(test_cluster, "owned-a", "who else owns it", is("compilers")).await?;
+        for series in [
+            "coppice_owner_namespaces{owner=\"compilers\",phase=\"Ok\"}",
+            "coppice_cluster_manager_namespaces{manager=\"owned\",phase=\"Ok\"}",
+        ] {
+            let counted = async || (operator.metric(series).await.ok()? == Some(1.0)).then_some(());
+            test_cluster.until(&format!("{series} is 1"), counted).await?;
+        }
+        Ok(())
+    })
+}

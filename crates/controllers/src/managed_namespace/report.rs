@@ -1,5 +1,7 @@
 //! Reports what happened: Events, metrics, logs.
 
+use std::collections::BTreeMap;
+
 use coppice_api::steps::{Action, Intent};
 use coppice_api::{NamespacePhase, Reason};
 use coppice_kinds::ManagedNamespaces;
@@ -8,6 +10,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 
 use super::observe::Observation;
 use crate::context::ControllerContext;
+use crate::metrics::ByPhase;
 use crate::reference::reference;
 use crate::status_writer::EventBatch;
 
@@ -101,12 +104,19 @@ fn namespace_reference(observation: &Observation) -> ObjectReference {
 
 /// Counts governed namespaces by phase, for metrics.
 pub(super) fn count_phases(shared: &ControllerContext) {
-    let mut counts = std::collections::BTreeMap::new();
+    let (mut counts, mut managers, mut owners) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     shared.managed_namespaces.for_each(|record| {
-        if let Some(phase) = record.status.phase {
-            *counts.entry(phase).or_insert(0usize) += 1;
+        let Some(phase) = record.status.phase else { return };
+        *counts.entry(phase).or_insert(0usize) += 1;
+        let by_phase = || ByPhase { phase: phase.as_str() };
+        if let Some(manager) = &record.status.manager {
+            *managers.entry((manager.name.clone(), by_phase())).or_insert(0) += 1;
+        }
+        if let Some(owner) = &record.status.owner {
+            *owners.entry((owner.clone(), by_phase())).or_insert(0) += 1;
         }
     });
+    shared.lifecycle_metrics.namespaces_by(&managers, &owners);
     for phase in NamespacePhase::ALL {
         let count = counts.get(&phase).copied().unwrap_or(0);
         shared.lifecycle_metrics.managed_namespaces(phase.as_str(), count);

@@ -7,6 +7,7 @@ pub mod approval;
 pub mod census;
 mod limits;
 pub mod observed;
+mod owner;
 pub mod phase;
 mod plan;
 pub mod recreated;
@@ -17,6 +18,7 @@ mod valid_manager;
 mod valid_selector;
 
 pub use limits::{InvalidLimits, TenantLimits, ValidLimits, extension_end, held, hold_end};
+pub use owner::owner_of;
 pub use plan::{ClusterObserved, HealthFacts, RecordFacts, RecordPlan, RecordStep, plan};
 pub use selection::ClusterManagerFacts;
 pub use ttl::{Ttl, TtlSource, ValidTtl, ttl_of};

@@ -28,7 +28,7 @@ use jiff::Timestamp;
 use super::census::Census;
 use super::phase::{Cause, Due, PhaseFinding, phase};
 use super::selection::{Candidate, ClusterManagerFacts, contest};
-use super::{Ttl, ValidClusterPolicy, ttl_of};
+use super::{Ttl, ValidClusterPolicy, owner_of, ttl_of};
 use crate::circumstances::Circumstances;
 use crate::condition::{later, whole_second_after};
 use crate::facts::{Fact, JobFacts, NamespaceFacts, ObjectSlice, PodFacts};
@@ -178,6 +178,7 @@ pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
     };
     let since = builder.governed_by(&manager);
     builder.say_ttl(ttl.as_ref(), &manager);
+    builder.say_owner(&manager, namespace);
     builder.look_at_health(manager.spec.health.as_ref());
     builder.look_at_pods(manager.spec, namespace);
     builder.say_limits(&manager, namespace);
@@ -391,6 +392,15 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Writes down who owns the namespace. What was not read yet changes nothing.
+    fn say_owner(&mut self, manager: &Candidate<'_>, namespace: &NamespaceFacts) {
+        match manager.spec.owner.as_ref().map(|source| owner_of(source, namespace)) {
+            None => self.status.owner = None,
+            Some(Ok(owner)) => self.status.owner = owner,
+            Some(Err(_not_read)) => {}
+        }
+    }
+
     fn not_governed(mut self) -> RecordPlan {
         const WHY: &str = "no cluster manager selects the namespace";
         self.withdraw_notice(WHY);
@@ -403,7 +413,7 @@ impl<'a> Builder<'a> {
         self.status.policies.clear();
         self.status.fired.clear();
         self.status.would_have_acted.clear();
-        self.status.manager = None;
+        (self.status.manager, self.status.owner) = (None, None);
         self.status.phase = None;
         self.status.phase_since = None;
         (self.status.ttl, self.status.expires_at) = (None, None);

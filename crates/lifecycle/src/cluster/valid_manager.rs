@@ -4,6 +4,7 @@ use coppice_api::cluster_manager::{
     Approval, ClusterNamespaceManagerSpec, ClusterPolicy, ClusterThen, ClusterWebhook, ClusterWhen, Delete,
     Mode, NamespaceTtl, PhaseCondition, PodsSucceed, PolicyPhase, PolicyTtl, ScaleDown, WebhookFormat,
 };
+use coppice_api::owner::OwnerSource;
 use coppice_api::steps::Action;
 use coppice_destination::Destination;
 use coppice_quantity::Duration;
@@ -39,6 +40,8 @@ pub struct ValidClusterManager {
     pub health: Option<ValidHealth>,
     /// How far the users of its namespaces may go.
     pub limits: ValidLimits,
+    /// How they say who owns them.
+    pub owner: Option<OwnerSource>,
     policies: Vec<ValidClusterPolicy>,
     digest: String,
     enforcing_digest: String,
@@ -146,6 +149,9 @@ pub enum InvalidClusterManager {
     /// What names the annotation of a ttl is no key.
     #[error("ttl.fromAnnotation is {0:?}: write an annotation's key, such as example.com/ttl")]
     TtlAnnotation(String),
+    /// What names the annotation of an owner is no key.
+    #[error("owner.annotations has the key {0:?}: write an annotation's key, such as example.com/owner")]
+    OwnerAnnotation(String),
     /// What a mistake selects would be acted upon at once.
     #[error("settle must be at least 1s")]
     ZeroSettle,
@@ -187,7 +193,8 @@ impl ValidClusterManager {
     /// The annotations of namespaces that it names: what it decides rests on these being read.
     pub fn annotation_keys(&self) -> impl Iterator<Item = &str> {
         let of_ttl = self.ttl.as_ref().and_then(|ttl| ttl.from_annotation.as_deref());
-        self.selector.annotation_keys().chain(of_ttl)
+        let of_owner = self.owner.iter().flat_map(|owner| owner.annotations.iter().flatten());
+        self.selector.annotation_keys().chain(of_ttl).chain(of_owner.map(|one| one.key.as_str()))
     }
 
     /// Whether a decision has to know the pods and Jobs of its namespaces.
@@ -217,9 +224,17 @@ impl TryFrom<ClusterNamespaceManagerSpec> for ValidClusterManager {
             settle,
             ttl,
             health,
+            owner,
             policies,
             limits,
         } = spec;
+        if let Some(bad) = owner
+            .iter()
+            .flat_map(|owner| owner.annotations.iter().flatten())
+            .find(|one| !is_annotation_key(&one.key))
+        {
+            return Err(InvalidClusterManager::OwnerAnnotation(bad.key.clone()));
+        }
         let selector = ValidSelector::try_from(selector)?;
         if settle.is_zero() {
             return Err(InvalidClusterManager::ZeroSettle);
@@ -246,6 +261,7 @@ impl TryFrom<ClusterNamespaceManagerSpec> for ValidClusterManager {
             ttl,
             health,
             limits,
+            owner,
             policies: valid,
             digest,
             enforcing_digest,

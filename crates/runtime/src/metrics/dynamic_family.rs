@@ -9,6 +9,7 @@ use prometheus_client::encoding::{
     EncodeLabel as _, EncodeLabelSet, EncodeMetric, LabelSetEncoder, MetricEncoder,
 };
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
 use super::Describe;
@@ -86,6 +87,39 @@ impl<S: Clone + Eq + Hash, M: Default> DynamicFamily<S, M> {
     }
 }
 
+impl<S: Clone + Eq + Hash + Ord> DynamicFamily<S, Gauge> {
+    /// Sets all that was counted, by value and other labels; what was not counted ends. The values with the most have series of
+    /// their own, and the rest together is [`OTHER`].
+    pub fn set_all(&self, counts: &BTreeMap<(String, S), i64>) {
+        let mut totals: BTreeMap<&str, i64> = BTreeMap::new();
+        for ((value, _), count) in counts {
+            *totals.entry(value).or_default() += count;
+        }
+        let mut most: Vec<_> = totals.into_iter().collect();
+        most.sort_by_key(|(value, total)| (-total, *value));
+        let own: HashSet<&str> = most.iter().take(MAX_VALUES).map(|(value, _)| *value).collect();
+        let mut now: BTreeMap<(Arc<str>, S), i64> = BTreeMap::new();
+        for ((value, others), count) in counts {
+            let value = if own.contains(&**value) { value } else { OTHER };
+            *now.entry((Arc::from(value), others.clone())).or_default() += count;
+        }
+        let label = |value: &Arc<str>| DynamicLabel { label: self.label, value: Arc::clone(value) };
+        let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+        for (value, all) in &*series {
+            for others in
+                all.iter().filter(|others| !now.contains_key(&(Arc::clone(value), (*others).clone())))
+            {
+                self.family.remove(&(label(value), others.clone()));
+            }
+        }
+        series.clear();
+        for ((value, others), count) in now {
+            self.family.get_or_create(&(label(&value), others.clone())).set(count);
+            series.entry(value).or_default().insert(others);
+        }
+    }
+}
+
 impl<S, M> EncodeMetric for DynamicFamily<S, M>
 where
     S: EncodeLabelSet + Clone + Eq + Hash,
@@ -121,7 +155,7 @@ mod tests {
     use super::*;
     use crate::metrics::Metrics;
 
-    #[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
+    #[derive(Clone, Debug, Default, Hash, PartialEq, PartialOrd, Ord, Eq, EncodeLabelSet)]
     struct ByAction {
         action: &'static str,
     }
@@ -202,4 +236,24 @@ mod tests {
                 proptest::prop_assert_eq!(shown(&metrics), expected);
             }
         }
+
+    #[test]
+    fn what_is_counted_again_is_set_and_the_most_have_series_of_their_own() {
+        let (gauges, metrics) = (DynamicFamily::<ByAction, Gauge>::new("owner"), Metrics::new("test"));
+        metrics.register(|registry| registry.register("owned", "help", gauges.clone()));
+        let by = |action| ByAction { action };
+        let mut counts: BTreeMap<_, _> =
+            (0..70).map(|n| ((format!("o-{n:02}"), by("a")), if n >= 60 { 2 } else { 1 })).collect();
+        counts.insert(("o-60".to_owned(), by("b")), 5);
+        gauges.set_all(&counts);
+        let text = metrics.encode();
+        assert!(text.contains("coppice_owned{owner=\"o-60\",action=\"b\"} 5"), "{text}");
+        assert!(text.contains("coppice_owned{owner=\"o-69\",action=\"a\"} 2"), "the most come first: {text}");
+        assert!(text.contains("coppice_owned{owner=\"other\",action=\"a\"} 6"), "{text}");
+        assert_eq!(text.lines().filter(|line| line.starts_with("coppice_owned{")).count(), MAX_VALUES + 2);
+        gauges.set_all(&BTreeMap::from([(("o-60".to_owned(), by("a")), 3)]));
+        let text = metrics.encode();
+        let series: Vec<_> = text.lines().filter(|line| line.starts_with("coppice_owned{")).collect();
+        assert_eq!(series, ["coppice_owned{owner=\"o-60\",action=\"a\"} 3"]);
+    }
 }

@@ -42,6 +42,9 @@ pub(super) struct NamespaceExplanation {
     pub(super) plan: Option<GovernedItem>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) phase_since: Option<Timestamp>,
+    /// Who owns it, as it says itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) owner: Option<String>,
     /// The manager that governs it, as far as it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) governing: Option<Governing>,
@@ -181,6 +184,7 @@ pub(super) fn explain(
         uid: facts.map(|facts| facts.uid.clone()),
         recorded: record.is_some(),
         phase_since: status.and_then(|status| status.phase_since),
+        owner: status.and_then(|status| status.owner.clone()),
         governing: status
             .and_then(|s| s.manager.as_ref().map(|manager| governing(snapshot, manager, (facts, &s.fired)))),
         contest,

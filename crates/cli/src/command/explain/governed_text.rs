@@ -76,6 +76,9 @@ fn head(one: &NamespaceExplanation, at: Timestamp, to: &mut Screen<'_>) -> Resul
         to.put("could not be read", WARNING)?;
         writeln!(to)?;
     }
+    if let Some(owner) = &one.owner {
+        writeln!(to, "  Owner:      {owner}")?;
+    }
     match &one.governing {
         None if one.contest_unknown.is_some() => writeln!(to, "  Governed:   not known")?,
         None => writeln!(to, "  Governed:   by no cluster manager")?,

@@ -12,7 +12,7 @@ use crate::print::{self, Cell, Table};
 
 pub(super) fn table(records: &[NamespaceRecord], output: OutputArgs, io: &mut Io<'_>) -> Result<()> {
     let wide = output.output == Format::Wide;
-    let mut headers = vec!["NAMESPACE", "PHASE", "EXPIRES", "NEXT", "DUE", "AGE"];
+    let mut headers = vec!["NAMESPACE", "PHASE", "OWNER", "EXPIRES", "NEXT", "DUE", "AGE"];
     if wide {
         headers.extend(["CLUSTER MANAGER", "HELD UNTIL", "EXTENDED UNTIL", "WHY"]);
     }
@@ -25,6 +25,7 @@ pub(super) fn table(records: &[NamespaceRecord], output: OutputArgs, io: &mut Io
         let mut cells: Vec<Cell> = vec![
             record.namespace().into(),
             print::namespace_phase(status.phase),
+            status.owner.as_deref().unwrap_or("-").into(),
             instant(status.expires_at).into(),
             next.and_then(|n| n.action.as_deref()).unwrap_or("-").into(),
             instant(next.and_then(|n| n.due)).into(),

@@ -252,6 +252,9 @@ impl Builder<'_> {
         if !action.deletes() {
             evidence.insert(POLICY_DIGEST.to_owned(), judged.policy.digest.clone());
         }
+        if let Some(owner) = &self.status.owner {
+            evidence.insert("owner".to_owned(), owner.clone());
+        }
         evidence.extend(self.evidence.get(&judged.policy.name).cloned().unwrap_or_default());
         let reason = judged.reason();
         let decided = Decided {

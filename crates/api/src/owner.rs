@@ -1,0 +1,50 @@
+//! Who owns a namespace: where a cluster manager reads it from.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::schema;
+
+/// The most characters of an owner that are kept.
+pub const MAX_OWNER: u32 = 256;
+
+/// Where the owner of a namespace is read from: the first that it has and that can be understood, annotations before labels.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "has(self.annotations) || has(self.labels)",
+    "message": "write annotations or labels by which namespaces say who owns them, such as labels: [team]"
+}]))]
+pub struct OwnerSource {
+    /// Annotations, in this order. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["key"]))]
+    pub annotations: Option<Vec<OwnerAnnotation>>,
+    /// Keys of labels, in this order. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 8), inner(length(min = 1, max = 317)), extend("x-kubernetes-list-type" = "set"))]
+    pub labels: Option<Vec<String>>,
+}
+
+/// An annotation by which a namespace says who owns it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OwnerAnnotation {
+    /// The annotation's key.
+    #[schemars(schema_with = "schema::annotation_key")]
+    pub key: String,
+    /// How its value is written. Default: `Plain`.
+    #[serde(default)]
+    pub format: OwnerFormat,
+}
+
+/// How the value of an annotation says who owns a namespace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum OwnerFormat {
+    /// The owner, as it is.
+    #[default]
+    Plain,
+    /// As the SKA Namespace Manager reads it: base64 of `NAME::ADDRESS`. The name is the owner; the address is not kept.
+    #[serde(rename = "SKA")]
+    Ska,
+}
