@@ -72,8 +72,8 @@ pub struct ManagedNamespaceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub rearm: Option<i64>,
-    /// Undo the scale-down of this firing (what `coppice wake` writes): takes effect while it equals `status.firings`.
-    /// Default: not.
+    /// Undo the scale-downs until this firing (what `coppice wake` writes): takes effect from `status.wakesFrom` to
+    /// `status.firings`. Default: not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub wake: Option<i64>,
@@ -173,6 +173,9 @@ pub struct ManagedNamespaceStatus {
     /// What has been decided, announced and done.
     #[serde(flatten)]
     pub steps: Steps,
+    /// The least number that `spec.wake` can have: that of the last scale-down. Absent if nothing is scaled down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wakes_from: Option<i64>,
     /// The policies that have fired, and whose condition has been true ever since: they do not fire again before it has been
     /// false.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -5,7 +5,7 @@ use coppice_destination::AllowList;
 use coppice_lifecycle::plan::{Delivery, WebhookMessage};
 use coppice_notify::outbox::AttemptState;
 use coppice_notify::webhook::WebhookRequest;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::context::{ControllerContext, WebhookSubject};
 
@@ -45,15 +45,22 @@ pub(crate) fn submit(
         body: message.body,
         now: shared.now(),
     };
+    let id = &intent.id;
     let of = format!("{} {}/{}", subject.kind, subject.namespace, subject.name);
     match outbox.submit(&namespace, subject, request) {
         Ok(_) => None,
         // The outbox is full: others are served first.
         Err(error) => {
             tracing::warn!(of, %error, "webhook waits");
-            shared.in_one_second()
+            when_there_is_room(shared, id)
         }
     }
+}
+
+/// When to ask again for room in the outbox: not all at once, of which there may be thousands.
+pub(crate) fn when_there_is_room(shared: &ControllerContext, id: &str) -> Option<Timestamp> {
+    let spread = id.bytes().fold(0_i64, |sum, byte| (sum * 31 + i64::from(byte)) % 10_000);
+    shared.now().checked_add(SignedDuration::from_millis(2_000 + spread)).ok()
 }
 
 /// Lets the outbox forget an attempt whose outcome is in status.

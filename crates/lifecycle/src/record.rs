@@ -117,6 +117,13 @@ pub fn apply_to_record(
     if status.steps.firings != firings {
         remember(&mut status.fired, intent, now);
     }
+    match intent.action {
+        Action::ScaleDown if status.steps.firings != firings => {
+            status.wakes_from = Some(status.steps.firings);
+        }
+        Action::Wake if status.steps.intent.is_none() => status.wakes_from = None,
+        _ => {}
+    }
     events
 }
 

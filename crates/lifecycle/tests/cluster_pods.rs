@@ -219,6 +219,65 @@ fn what_has_succeeded_before_a_spec_governs_needs_approval() {
 }
 
 #[test]
+fn what_becomes_known_after_a_spec_has_settled_needs_approval_all_the_same() {
+    let mut scene = scene(&manager("0s", "delete: {}"));
+    succeed(&mut scene);
+    (scene.others, scene.others_alike) = (Some(12), true);
+    not_known(&mut scene);
+    assert_eq!(scene.reason(1_000), "Stale");
+    assert_eq!(scene.reason(2_000), "Stale");
+    (scene.pods_unknown, scene.pods_since) = (None, 2_000);
+    assert_eq!(scene.reason(2_001), "ApprovalNeeded");
+    // What is known to have run since then has succeeded in time.
+    scene.pods[1].phase = PodPhase::Running;
+    assert_eq!(scene.reason(2_002), "PodsNotFinished");
+    succeed(&mut scene);
+    assert_eq!(scene.reason(2_003), "delete");
+}
+
+#[test]
+fn a_scale_down_that_has_begun_is_given_up_when_pods_run_again() {
+    let mut scene = scene(&manager("0s", "scaleDown: {}"));
+    succeed(&mut scene);
+    assert_eq!((scene.reason(1), scene.reason(60)), ("Settling".to_owned(), "scaleDown".to_owned()));
+    scene.record.as_mut().unwrap().steps.scaled_down = vec![web()].into();
+    scene.pods.push(pod("test-2", "main", PodPhase::Running));
+    assert_eq!(scene.reason(61), "PodsNotFinished");
+    assert_eq!((scene.status().steps.firings, scene.status().wakes_from), (1, Some(1)));
+    // What was scaled down can be woken.
+    scene.spec.wake = Some(1);
+    assert_eq!(scene.reason(62), "wake");
+}
+
+#[test]
+fn a_decided_deletion_waits_while_the_pods_are_not_known() {
+    let mut scene = scene(&manager("0s", "delete: {notice: 60s}"));
+    succeed(&mut scene);
+    assert_eq!((scene.reason(1), scene.reason(60)), ("Settling".to_owned(), "NoticeRunning".to_owned()));
+    assert_eq!(scene.reason(120), "delete");
+    not_known(&mut scene);
+    assert_eq!(scene.reason(121), "Stale");
+    assert!(scene.status().steps.intent.is_some() && scene.status().steps.notice.is_some());
+    scene.pods_unknown = None;
+    assert_eq!(scene.reason(130), "delete");
+    assert_eq!(scene.events, [DeletionAnnounced, PolicyFired]);
+}
+
+#[test]
+fn a_gap_is_no_recovery_of_what_would_have_been_deleted() {
+    let mut scene = scene(&manager("30s", "delete: {}").replace("Enforce", "Observe"));
+    succeed(&mut scene);
+    assert_eq!((scene.reason(1), scene.reason(100)), ("Observing".to_owned(), "Observing".to_owned()));
+    assert_eq!(scene.status().would_have_acted.len(), 1);
+    scene.pods_since = 200;
+    assert_eq!(scene.reason(201), "Observing");
+    assert_eq!(scene.status().would_have_acted[0].outcome, None);
+    scene.pods[1].phase = PodPhase::Running;
+    assert_eq!(scene.reason(300), "Observing");
+    assert!(scene.status().would_have_acted[0].outcome.is_some());
+}
+
+#[test]
 fn it_is_counted_what_is_due_by_its_pods() {
     let mut scene = scene(&manager("0s", "delete: {}").replace("Enforce", "Observe"));
     assert_eq!(scene.reason(1), "Observing");

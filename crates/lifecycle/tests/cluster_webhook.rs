@@ -9,6 +9,7 @@ use coppice_api::managed_namespace::RecordHold;
 use coppice_api::steps::Action;
 use coppice_lifecycle::cluster::{RecordStep, ValidClusterManager};
 use coppice_lifecycle::plan::Delivery;
+use coppice_lifecycle::record::StepOutcome;
 
 use cluster::{Scene, at};
 
@@ -93,15 +94,93 @@ fn a_webhook_is_sent_before_the_deletion_that_is_due_at_the_same_time() {
     assert_eq!(scene.events, [PolicyFired, ActionFailed, WebhookDelivered, PolicyFired]);
 }
 
+/// Fails until nobody waits for it any longer; returns when that was.
+fn fails_for_long(scene: &mut Scene, delivery: &Delivery) -> i64 {
+    let mut now = 51;
+    while scene.status().steps.intent.as_ref().is_some_and(|intent| intent.action == Action::Webhook) {
+        comes_to(scene, delivery.clone(), now);
+        let next = scene.plan(at(now)).next_check.unwrap_or(at(now + 1));
+        now = next.duration_since(at(0)).as_secs().max(now + 1);
+        scene.settled(now);
+    }
+    now
+}
+
 #[test]
 fn a_deletion_waits_ten_minutes_for_a_webhook_and_no_longer() {
     let mut scene = Scene::new(&manager(50, "0s"));
     assert_eq!((scene.reason(1), scene.reason(51)), ("TtlRunning".to_owned(), "webhook".to_owned()));
-    // Its outbox never takes it.
-    assert_eq!(scene.reason(650), "webhook");
-    assert_eq!(scene.plan(at(600)).next_check, Some(at(651)));
+    // A receiver that asks for an hour.
+    let wait = Some(std::time::Duration::from_hours(1));
+    let busy = Delivery::Failed { error: "busy".to_owned(), permanent: false, retry_after: wait };
+    assert_eq!(fails_for_long(&mut scene, &busy), 651);
     assert_eq!(scene.reason(651), "delete");
-    assert_eq!(scene.events, [PolicyFired, PolicyFired, Abandoned]);
+    assert_eq!(scene.events, [PolicyFired, ActionFailed, WebhookGivenUp, PolicyFired]);
+}
+
+#[test]
+fn a_webhook_of_which_no_attempt_could_be_made_is_not_given_up() {
+    let mut scene = Scene::new(&manager(50, "0s"));
+    assert_eq!((scene.reason(1), scene.reason(51)), ("TtlRunning".to_owned(), "webhook".to_owned()));
+    // No operator leads for an hour.
+    assert_eq!(scene.reason(3_600), "webhook");
+    comes_to(&mut scene, Delivery::Delivered("200".to_owned()), 3_601);
+    assert_eq!(scene.reason(3_602), "delete");
+}
+
+#[test]
+fn what_users_want_woken_is_woken_though_a_webhook_has_ended_meanwhile() {
+    let both = format!(
+        "{{mode: Enforce, selector: {{names: ['ci-*']}}, settle: 10s, policies: [{{name: sleep, when: {{ttl: {{after: 40s}}}}, then: \
+         {{scaleDown: {{}}}}}}, {{name: tell, when: {{ttl: {{after: 50s}}}}, then: {{webhook: {{url: '{URL}'}}}}}}]}}"
+    );
+    let mut scene = Scene::new(&both);
+    assert_eq!((scene.reason(1), scene.reason(41)), ("TtlRunning".to_owned(), "scaleDown".to_owned()));
+    let web = coppice_api::ScaledWorkload {
+        api_version: "apps/v1".to_owned(),
+        kind: "Deployment".to_owned(),
+        name: "web".to_owned(),
+        uid: "web-1".to_owned(),
+        replicas: Some(3),
+        firing: None,
+        reverted: 0,
+    };
+    scene.record.as_mut().unwrap().steps.scaled_down = vec![web].into();
+    scene.ends(&StepOutcome::ScaledDown { workloads: 1 }, 42);
+    assert_eq!(scene.reason(51), "webhook");
+    scene.spec.wake = Some(1);
+    assert_eq!(scene.reason(52), "webhook", "one step at a time");
+    comes_to(&mut scene, Delivery::Delivered("200".to_owned()), 53);
+    assert_eq!((scene.status().steps.firings, scene.reason(54)), (2, "wake".to_owned()));
+    scene.ends(&StepOutcome::Woken { workloads: 1, skipped: Vec::new() }, 55);
+    assert_eq!((scene.reason(56), scene.status().wakes_from), ("Dormant".to_owned(), None));
+    // Nor by the same number once more.
+    assert_eq!(scene.reason(1_000), "Dormant");
+}
+
+#[test]
+fn a_webhook_that_leads_nowhere_lets_workloads_be_scaled_down() {
+    let both = "{mode: Enforce, selector: {names: ['ci-*']}, settle: 10s, policies: [{name: tell, when: {ttl: {after: 40s}}, then: \
+                {webhook: {url: 'https://user:secret@ci.example.org/'}}}, {name: sleep, when: {ttl: {after: 50s}}, then: {scaleDown: {}}}]}";
+    let mut scene = Scene::new(both);
+    assert_eq!((scene.reason(1), scene.reason(51)), ("InvalidSpec".to_owned(), "scaleDown".to_owned()));
+}
+
+#[test]
+fn a_webhook_is_sent_before_the_deletion_that_takes_the_place_of_a_scale_down() {
+    let three = format!(
+        "{{mode: Enforce, selector: {{names: ['ci-*']}}, settle: 10s, ttl: {{after: 100s}}, policies: [{{name: sleep, when: {{ttl: {{after: \
+         40s}}}}, then: {{scaleDown: {{}}}}}}, {{name: tell, when: {{ttl: {{after: 100s}}}}, then: {{webhook: {{url: '{URL}'}}}}}}, \
+         {{name: end, when: {{phase: {{in: [Stale]}}}}, then: {{delete: {{}}}}}}]}}"
+    );
+    let mut scene = Scene::new(&three);
+    assert_eq!((scene.reason(1), scene.reason(41)), ("TtlRunning".to_owned(), "scaleDown".to_owned()));
+    let long = std::time::Duration::from_mins(10);
+    scene.ends(&StepOutcome::Failed { error: "no".to_owned(), permanent: false, min_delay: long }, 42);
+    assert_eq!(scene.reason(43), "Retrying");
+    assert_eq!(scene.reason(101), "webhook");
+    comes_to(&mut scene, Delivery::Delivered("200".to_owned()), 102);
+    assert_eq!(scene.reason(103), "delete");
 }
 
 #[test]
@@ -123,13 +202,49 @@ fn notice_runs_while_a_webhook_is_under_way() {
 }
 
 #[test]
-fn a_hold_lets_a_webhook_wait_and_what_was_delivered_counts_all_the_same() {
+fn during_a_hold_no_attempt_begins_and_what_was_delivered_counts_all_the_same() {
     let mut scene = Scene::new(&manager(1000, "0s"));
     assert_eq!((scene.reason(1), scene.reason(51)), ("TtlRunning".to_owned(), "webhook".to_owned()));
-    scene.spec.hold = Some(RecordHold { until: at(100), reason: None, by: None });
-    assert_eq!(scene.says(52), "Held: held until 2026-03-01T12:01:40Z; webhook was decided and waits");
-    comes_to(&mut scene, Delivery::Delivered("200".to_owned()), 53);
+    let first = scene.status().steps.intent.clone().unwrap().id;
+    scene.spec.hold = Some(RecordHold { until: at(4_000), reason: None, by: None });
+    scene.delivery = Delivery::InFlight;
+    assert_eq!(scene.says(52), "InProgress: attempt 1 at the webhook", "it is under way");
+    comes_to(&mut scene, failed(false), 53);
+    assert_eq!(scene.reason(54), "Held");
+    assert_eq!((scene.status().steps.intent.clone(), scene.events.last()), (None, Some(&Abandoned)));
+    // An hour later it is decided again, and has ten minutes again, under an id of its own: its body differs.
+    assert_eq!(scene.reason(4_000), "webhook");
+    assert_ne!(scene.status().steps.intent.clone().unwrap().id, first);
+    scene.spec.hold = Some(RecordHold { until: at(9_000), reason: None, by: None });
+    comes_to(&mut scene, Delivery::Delivered("200".to_owned()), 4_001);
     assert_eq!(scene.status().steps.last_firing.as_ref().unwrap().result, "WebhookDelivered");
+    assert_eq!(scene.reason(4_002), "Held");
+}
+
+#[test]
+fn another_manager_of_the_same_spec_does_not_speak_for_the_first() {
+    let mut scene = Scene::new(&manager(1000, "0s"));
+    assert_eq!((scene.reason(1), scene.reason(51)), ("TtlRunning".to_owned(), "webhook".to_owned()));
+    let first = scene.status().steps.intent.clone().unwrap().id;
+    scene.managers[0].0 = "renamed".to_owned();
+    assert_eq!(scene.reason(52), "Settling");
+    assert_eq!(scene.status().steps.intent, None);
+    assert_eq!(scene.reason(62), "webhook");
+    assert_ne!(scene.status().steps.intent.clone().unwrap().id, first);
+}
+
+#[test]
+fn a_webhook_that_was_given_up_is_no_good_end() {
+    let mut scene = Scene::new(&manager(100_000, "0s"));
+    assert_eq!((scene.reason(1), scene.reason(51)), ("TtlRunning".to_owned(), "webhook".to_owned()));
+    comes_to(&mut scene, failed(true), 52);
+    assert_eq!(scene.reason(53), "TtlRunning");
+    let ready = |scene: &Scene| {
+        let conditions = &scene.status().conditions;
+        let ready = conditions.iter().find(|condition| condition.type_ == "Ready").unwrap();
+        (ready.status.clone(), ready.reason.clone())
+    };
+    assert_eq!(ready(&scene), ("False".to_owned(), "WebhookGivenUp".to_owned()));
 }
 
 #[test]

@@ -230,6 +230,11 @@ impl<K: Send + 'static> Outbox<K> {
         self.inner.locked().fair_queue.in_flight()
     }
 
+    /// How many requests can wait or be attempted at once.
+    pub fn capacity(&self) -> usize {
+        self.inner.limits.capacity
+    }
+
     /// Takes nothing more, drops what is waiting, and gives what is being attempted until `grace` has passed. Returns how many
     /// attempts had to be cut off; what was dropped or cut off leaves no result and is submitted again after the restart.
     pub async fn shutdown(&self, grace: Duration) -> usize {
@@ -336,7 +341,11 @@ impl<K> Inner<K> {
 impl<K> OutboxState<K> {
     /// Makes room for a request of a namespace; returns the key of the object whose request was dropped for it, if any.
     fn evict_to_fit(&mut self, namespace: &str, limits: &OutboxLimits) -> Result<Option<K>, SubmitError> {
-        if self.entries.len() < limits.capacity || self.drop_oldest_result() {
+        // Results wait for those who record them: what is new displaces none of them. They are bounded by themselves.
+        if self.entries.len() - self.fair_queue.in_flight().min(self.entries.len()) >= limits.capacity {
+            self.drop_oldest_result();
+        }
+        if self.fair_queue.in_flight() < limits.capacity {
             return Ok(None);
         }
         let full = SubmitError::Full { capacity: limits.capacity };

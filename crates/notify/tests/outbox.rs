@@ -252,6 +252,21 @@ async fn the_oldest_result_makes_room() {
     assert_eq!(bench.outbox.state("b"), Some(AttemptState::Done(Ok(OK))));
 }
 
+/// Its object may have to wait for its turn behind thousands of others.
+#[tokio::test]
+async fn what_is_new_displaces_no_result_that_nobody_has_recorded() {
+    let mut bench = bench(OutboxLimits { capacity: 2, ..OutboxLimits::default() });
+    bench.accept("a", "http://a.svc/");
+    bench.scripted.under_way(1).await;
+    bench.scripted.complete("a", Ok(OK));
+    bench.woken.recv().await.unwrap();
+    bench.accept("b", "http://b.svc/");
+    bench.accept("c", "http://c.svc/");
+    assert_eq!(bench.outbox.state("a"), Some(AttemptState::Done(Ok(OK))));
+    assert_eq!(bench.submit("d", "http://d.svc/"), Err(SubmitError::Full { capacity: 2 }));
+    assert_eq!((bench.outbox.in_flight(), bench.outbox.capacity()), (2, 2));
+}
+
 #[tokio::test]
 async fn what_is_acknowledged_in_flight_wakes_nothing_unless_requested_again() {
     let mut bench = bench(OutboxLimits::default());

@@ -56,7 +56,12 @@ pub(super) async fn apply(
             record(shared, permit, *intent, ended).await
         }
         (RecordStep::Webhook(intent, message), Some(_)) => {
-            (webhook::submit(shared, &observation.name, &intent, message).await, EventBatch::default())
+            let submitted = webhook::submit(shared, &observation.name, &intent, message).await;
+            let applied = match submitted {
+                Applied::CheckAt(at) => Applied::CheckAt(at.into_iter().chain(next_check).min()),
+                other => other,
+            };
+            (applied, EventBatch::default())
         }
         (RecordStep::Wake(intent), Some(_)) => {
             let ended = scale::wake(shared, permit, &observation.name, &intent).await;

@@ -357,6 +357,13 @@ impl<'a> Builder<'a> {
             let other = known.uid != manager.uid;
             if other {
                 self.status.fired.clear();
+                let intent = self.status.steps.intent.clone();
+                if let Some(webhook) = intent.filter(|intent| intent.action == Action::Webhook) {
+                    // It would speak for the other one.
+                    self.count_given_up(&webhook);
+                    let why = "another cluster manager governs the namespace";
+                    steps::abandon(&mut self.status.steps, &webhook, why, &mut self.events);
+                }
             }
             self.withdraw_notice("another cluster manager governs the namespace, or its spec has changed");
         }
@@ -407,6 +414,7 @@ impl<'a> Builder<'a> {
         let intent = self.status.steps.intent.clone();
         let wake = intent.as_ref().filter(|intent| intent.action == Action::Wake);
         if let Some(intent) = intent.as_ref().filter(|_| wake.is_none()) {
+            self.count_given_up(intent);
             steps::abandon(&mut self.status.steps, intent, WHY, &mut self.events);
         }
         self.forget_health();
@@ -509,12 +517,21 @@ impl<'a> Builder<'a> {
     /// Gives up an intent, and the notice that led to it; the next evaluation decides again.
     fn abandon(mut self, intent: &Intent, reason: Reason, why: &str) -> RecordPlan {
         self.next_check = Some(self.now);
-        if self.has_begun(intent) {
-            // What was scaled down by it is woken by a number of its own.
-            self.status.steps.firings += 1;
-        }
+        self.count_given_up(intent);
         let message = steps::abandon(&mut self.status.steps, intent, why, &mut self.events);
         self.waiting(reason, message)
+    }
+
+    /// What was scaled down by a step that is given up is woken by a number of its own; and a webhook that is decided again has
+    /// another id, since its body differs.
+    fn count_given_up(&mut self, intent: &Intent) {
+        let begun = self.has_begun(intent);
+        if begun || intent.action == Action::Webhook {
+            self.status.steps.firings += 1;
+        }
+        if begun {
+            self.status.wakes_from = Some(self.status.steps.firings);
+        }
     }
 
     fn set_phase(&mut self, phase: NamespacePhase, since: Option<Timestamp>) {

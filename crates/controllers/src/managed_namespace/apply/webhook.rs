@@ -17,6 +17,11 @@ pub(super) async fn submit(
     intent: &Intent,
     message: WebhookMessage,
 ) -> Applied<NamespaceRecord> {
+    // Tenants have room whatever is due for all namespaces of a cluster manager at once.
+    let Some(outbox) = shared.outbox() else { return Applied::CheckAt(shared.in_one_second()) };
+    if outbox.in_flight() >= outbox.capacity() / 2 {
+        return Applied::CheckAt(webhook::when_there_is_room(shared, &intent.id));
+    }
     // The cache may be behind: what has been delivered already must not be sent again.
     let fresh = read::get::<ManagedNamespaces>(&shared.clients.reads, name, MANAGED_NAMESPACE_NAME).await;
     let record = match fresh {

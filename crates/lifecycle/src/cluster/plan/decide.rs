@@ -192,13 +192,9 @@ impl Builder<'_> {
                 self.check_no_later_than(ends);
                 // Whoever observes wants to know what would be done, and when.
                 let comes_next = reason == Reason::Observing;
-                return Considered::Says(Said {
-                    comes_next,
-                    due: judged.acts_at,
-                    reason,
-                    message,
-                    paused: false,
-                });
+                // A webhook that leads nowhere keeps no other policy waiting.
+                let paused = reason == Reason::InvalidSpec;
+                return Considered::Says(Said { comes_next, due: judged.acts_at, reason, message, paused });
             }
             Ruling::Waits(reason, message, until) => {
                 if deletes {
@@ -348,13 +344,19 @@ impl Builder<'_> {
     ) -> Result<(), NotNow> {
         let policy = judged.policy;
         let condition = condition_text(governed, judged);
-        // What is scaled down fails no more, and has no pods any more: what has begun for these goes on.
+        // What is scaled down fails no more, and has no pods any more: what has begun for these goes on, unless pods run again.
         let by_time = intent.reason == Reason::TtlElapsed.as_str();
-        let begun = !by_time && self.has_begun(intent);
+        let pods_gone = [Reason::PodsSucceeded, Reason::TooFewPods, Reason::PodTerminating];
+        let pods_run = governed.says_of_pods(judged).is_some_and(|(reason, _)| !pods_gone.contains(&reason));
+        let begun = !by_time && !pods_run && self.has_begun(intent);
         let (verdict, message) = match self.ruling(governed, judged) {
             Ruling::Open(due) if due <= self.now => (Verdict::True, condition),
             Ruling::Open(_) | Ruling::Waits(..) | Ruling::Paused(..) if begun => (Verdict::True, condition),
             Ruling::Open(_) => (Verdict::False, condition),
+            // What was announced stands.
+            Ruling::Paused(reason, why) if intent.reason == Reason::PodsSucceeded.as_str() => {
+                return Err(NotNow::Waits(Denied::until_changed((reason, why))));
+            }
             Ruling::Waits(_, why, _) | Ruling::Paused(_, why) => (Verdict::False, why),
             Ruling::Stopped(reason, why, _) => return Err(NotNow::GivenUp(reason, why)),
         };
@@ -388,11 +390,15 @@ impl Builder<'_> {
             return Err(self);
         };
         if let Considered::Decided = considered {
-            let decided = self.status.steps.intent.take();
+            let mut decided = (self.status.steps.intent.take(), deletion);
+            // What a receiver is to hear first is sent first.
+            if let Some(webhook) = self.webhook_first(governed) {
+                decided = (self.status.steps.intent.take(), webhook);
+            }
             let why = "the namespace is deleted instead";
             steps::abandon(&mut self.status.steps, intent, why, &mut self.events);
-            self.status.steps.intent = decided;
-            return Ok(self.decided(governed, &deletion));
+            self.status.steps.intent = decided.0;
+            return Ok(self.decided(governed, &decided.1));
         }
         self.status.steps.intent = Some(intent.clone());
         match considered {

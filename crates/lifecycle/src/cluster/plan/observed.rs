@@ -47,10 +47,13 @@ impl Builder<'_> {
 
     /// What became of the namespace since a policy would have acted, if that is known.
     fn became(&mut self, governed: &Governed<'_>, judged: &Judged<'_>, index: usize) {
+        let succeeded =
+            governed.finding.verdict_on(judged.policy).is_some_and(|known| known.succeeded_since.is_some());
         let by_ttl = self.status.would_have_acted[index].reason == Reason::TtlElapsed.as_str();
         let outcome = if governed.hold_end.is_some_and(|end| self.now < end) {
             ObservedOutcome::Held
-        } else if self.unknown.is_some()
+        } else if succeeded
+            || self.unknown.is_some()
             || judged.due.is_some_and(|due| due.paused.is_some() || due.at <= self.now)
         {
             return;

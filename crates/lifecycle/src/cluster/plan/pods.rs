@@ -77,7 +77,8 @@ fn recorded(
         Verdict::True => succeeded.or(Some(since)),
         Verdict::False if *reason == Reason::Settling => succeeded.or(Some(since)),
         Verdict::False => None,
-        // It is no news that they have not.
+        // They may have succeeded before this spec governed the namespace: what is seen later is no news.
+        Verdict::Unknown if before.is_none() => Some(whole_second_after(now)),
         Verdict::Unknown => succeeded,
     };
     let verdict = PolicyStatus {

@@ -16,6 +16,14 @@ impl Builder<'_> {
         Some(last).filter(|last| waits && last.result == Reason::RevertedTooOften.as_str())
     }
 
+    /// The last firing, if it came to nothing, and its policy does not fire again for now.
+    fn came_to_nothing(&self) -> Option<&Firing> {
+        let last = self.status.steps.last_firing.as_ref()?;
+        let waits = self.status.fired.iter().any(|fired| fired.policy == last.policy);
+        let given_up = last.result == Reason::WebhookGivenUp.as_str();
+        self.reverted().or(Some(last).filter(|_| waits && given_up))
+    }
+
     pub(super) fn ready(&self, next: &NextStep) -> ConditionState {
         let state = |status, reason: &str, message: &str| ConditionState {
             status,
@@ -31,7 +39,7 @@ impl Builder<'_> {
         {
             return state("False", &next.reason, &next.message);
         }
-        if let Some(firing) = self.reverted() {
+        if let Some(firing) = self.came_to_nothing() {
             return state("False", &firing.result, firing.message.as_deref().unwrap_or_default());
         }
         if let Some((reason, message)) = &self.unknown {

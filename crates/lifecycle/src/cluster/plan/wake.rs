@@ -41,7 +41,11 @@ impl Builder<'_> {
 
     fn asked_to_wake(&self) -> bool {
         let steps = &self.status.steps;
-        let asked = self.record.spec.is_ok_and(|spec| spec.wake == Some(steps.firings));
+        let from = self.status.wakes_from.unwrap_or(steps.firings);
+        let asked = self
+            .record
+            .spec
+            .is_ok_and(|spec| spec.wake.is_some_and(|wake| (from..=steps.firings).contains(&wake)));
         asked && !steps.scaled_down.is_empty()
     }
 

@@ -17,7 +17,7 @@ use crate::record::{self, StepOutcome};
 use crate::steps;
 use crate::valid_spec::ValidWebhook;
 
-/// A deletion waits for a webhook that was decided for so long: about as long as its attempts take.
+/// So long attempts are made, at the most: a deletion waits for them, and other steps.
 const FIRST: Duration = Duration::from_secs(600);
 
 impl Builder<'_> {
@@ -62,7 +62,11 @@ impl Builder<'_> {
             ranked.into_iter().filter(|one| matches!(one.policy.action, ClusterAction::Webhook(_)));
         webhooks.find(|judged| match self.ruling(governed, judged) {
             Ruling::Open(due) if due <= self.now => self.fire(governed, judged, due).is_ok(),
-            _ => false,
+            Ruling::Waits(_, _, until) | Ruling::Stopped(_, _, until) => {
+                self.check_no_later_than(until);
+                false
+            }
+            Ruling::Open(_) | Ruling::Paused(..) => false,
         })
     }
 
@@ -75,15 +79,23 @@ impl Builder<'_> {
         webhook: &ValidWebhook,
         intent: &Intent,
     ) -> RecordPlan {
-        if let Some(deletion) = self.deletion_after_webhook(governed, intent) {
-            return self.decided(governed, &deletion);
+        let in_flight = self.observed.delivery == Delivery::InFlight;
+        let no_longer_at = later(intent.decided_at, FIRST);
+        if no_longer_at <= self.now && !in_flight && intent.attempts > 0 {
+            return self.give_up(governed, intent);
         }
+        if let Some(Denied { reason, message, .. }) = self.webhook_stopped(governed).filter(|_| !in_flight) {
+            // It is decided again afterwards, with a time of its own.
+            return self.abandon(intent, reason, &message);
+        }
+        self.check_no_later_than(Some(no_longer_at).filter(|at| self.now < *at));
+        self.announce_beside(governed, intent);
         let judged = governed.judge(policy);
         let progress = format!("attempt {} at the webhook", intent.attempts + 1);
-        if self.observed.delivery == Delivery::InFlight {
+        if in_flight {
             return self.finish(Some((&judged, None)), Reason::InProgress, progress);
         }
-        if let Some(Denied { reason, message, retry_at }) = self.webhook_waits(governed, webhook, intent) {
+        if let Some(Denied { reason, message, retry_at }) = self.webhook_waits(webhook, intent) {
             self.check_no_later_than(retry_at);
             return self.finish(Some((&judged, retry_at)), reason, message);
         }
@@ -102,49 +114,41 @@ impl Builder<'_> {
         plan
     }
 
-    /// Gives and withdraws notice while a webhook is under way. A deletion is decided only once that has taken too long: the
-    /// webhook is given up then.
-    fn deletion_after_webhook<'g>(&mut self, governed: &Governed<'g>, intent: &Intent) -> Option<Judged<'g>> {
+    /// Gives and withdraws notice while a webhook is under way. What it would decide waits.
+    fn announce_beside(&mut self, governed: &Governed<'_>, intent: &Intent) {
         let (status, events) = (self.status.clone(), self.events.len());
         self.status.steps.intent = None;
-        let considered = self.consider_all(governed, true);
-        let no_longer_at = later(intent.decided_at, FIRST);
-        let Some((deletion, Considered::Decided)) = considered else {
-            self.status.steps.intent = status.steps.intent;
-            return None;
-        };
-        if self.now < no_longer_at {
+        if let Some((_, Considered::Decided)) = self.consider_all(governed, true) {
             self.status = status;
             self.events.truncate(events);
-            self.check_no_later_than(Some(no_longer_at));
-            return None;
         }
-        let decided = self.status.steps.intent.take();
-        let why = "the namespace is deleted, which has waited for it long enough";
-        steps::abandon(&mut self.status.steps, intent, why, &mut self.events);
-        self.status.steps.intent = decided;
-        Some(deletion)
+        self.status.steps.intent = Some(intent.clone());
+    }
+
+    /// Nothing waits any longer for a webhook: neither a deletion nor what its users ask for.
+    fn give_up(mut self, governed: &Governed<'_>, intent: &Intent) -> RecordPlan {
+        let error = intent.last_error.as_deref().unwrap_or("it failed");
+        let message =
+            format!("given up after ten minutes and {} attempts, the last: {error}", intent.attempts);
+        let note = format!("policy {:?}: {message}", intent.policy);
+        record::complete(&mut self.status.steps, intent, Reason::WebhookGivenUp, message, self.now);
+        record::remember(&mut self.status.fired, intent, self.now);
+        self.note(true, Reason::WebhookGivenUp, note);
+        self.after_attempt(governed)
+    }
+
+    /// Why no webhook is sent about the namespace at present, if so.
+    fn webhook_stopped(&self, governed: &Governed<'_>) -> Option<Denied> {
+        let Governed { manager, spec, hold_end, .. } = governed;
+        inhibition(manager.spec.suspend, spec.hold.as_ref().zip(*hold_end), self.now)
     }
 
     /// Why there is no attempt at present, if so.
-    fn webhook_waits(
-        &self,
-        governed: &Governed<'_>,
-        webhook: &ValidWebhook,
-        intent: &Intent,
-    ) -> Option<Denied> {
-        let Governed { manager, spec, hold_end, .. } = governed;
-        let waits = |Denied { reason, message, retry_at }| Denied {
-            reason,
-            message: format!("{message}; {} was decided and waits", intent.action),
-            retry_at,
-        };
-        let stopped =
-            inhibition(manager.spec.suspend, spec.hold.as_ref().zip(*hold_end), self.now).map(waits);
+    fn webhook_waits(&self, webhook: &ValidWebhook, intent: &Intent) -> Option<Denied> {
         let invalid =
             || webhook.destination.as_ref().err().map(|error| (Reason::InvalidSpec, error.to_string()));
-        stopped
-            .or_else(|| invalid().map(Denied::until_changed))
+        invalid()
+            .map(Denied::until_changed)
             .or_else(|| self.circumstances().block(Action::Webhook))
             .or_else(|| steps::wait_for_retry(intent, self.now))
     }
