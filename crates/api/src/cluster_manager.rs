@@ -90,8 +90,8 @@ pub struct ClusterNamespaceManagerSpec {
     /// Which namespaces it is about.
     pub selector: NamespaceSelector,
     /// Nothing is done to a namespace before this very spec has governed it for so long: a change of any field but
-    /// `suspend`, `approval`, `owner` and what `limits` says of `NamespaceManagers` starts it again. Default: 5m, so that there is time
-    /// to notice a mistake.
+    /// `suspend`, `approval`, `owner`, `health.advice` and what `limits` says of `NamespaceManagers` starts it again. Default:
+    /// 5m, so that there is time to notice a mistake.
     #[serde(default = "settle")]
     #[schemars(schema_with = "schema::positive_settle", default = "settle")]
     pub settle: Duration,
@@ -385,8 +385,8 @@ pub struct ClusterNamespaceManagerStatus {
     /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// A digest of all fields of spec that decide, which is every one but `suspend`, `approval`, `owner` and what `limits` says
-    /// of `NamespaceManagers`. Records of namespaces and approvals name it.
+    /// A digest of all fields of spec that decide, which is every one but `suspend`, `approval`, `owner`, `health.advice` and
+    /// what `limits` says of `NamespaceManagers`. Records of namespaces and approvals name it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub policy_digest: Option<String>,

@@ -42,6 +42,22 @@ pub struct HealthSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "atomic"))]
     pub ignore: Vec<IgnoreRule>,
+    /// What `coppice explain` says to do about a reason, in the words of this platform. It decides nothing. Default: a line for each
+    /// reason, as the documentation has it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 12), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["reason"]))]
+    pub advice: Vec<ReasonAdvice>,
+}
+
+/// What to do about a reason why something fails.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReasonAdvice {
+    /// The reason.
+    pub reason: HealthReason,
+    /// What to do: one line.
+    #[schemars(length(min = 1, max = 300))]
+    pub text: String,
 }
 
 fn sources() -> Vec<HealthSource> {
@@ -134,6 +150,11 @@ macro_rules! health_reasons {
                 match self {
                     $(Self::$reason => stringify!($reason),)+
                 }
+            }
+
+            /// The reason with these words; none if there is none.
+            pub fn parse(text: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|reason| reason.as_str() == text)
             }
 
             /// What it means: sentences, in Markdown.

@@ -310,13 +310,14 @@ fn where_cluster_managers_may_not_be_read_the_record_is_shown_as_the_operator_re
     assert!(ran.out.contains("not known: cluster managers cannot be listed: not you"), "{}", ran.out);
     let mut fails = self::governed();
     fails["failing"] = json!([{
-        "kind": "Deployment", "name": "web", "reason": "ImagePullFailed", "message": "the image cannot be pulled",
+        "kind": "Deployment", "name": "web", "reason": "ImagePullBackOff", "message": "the image cannot be pulled",
         "source": "Workloads", "since": "2026-03-01T12:10:00Z"
     }]);
     fails["failingMore"] = json!(2);
     let (ran, _) = against("coppice explain a", tenant(&[record("1", &json!({}), &fails)], &[]));
-    let shown = "What fails\n  Deployment/web: the image cannot be pulled [ImagePullFailed], since 2026-03-01T12:10:00Z (20m \
-                 ago)\n  and 2 more\n";
+    let shown = "What fails\n  Deployment/web: the image cannot be pulled [ImagePullBackOff], since 2026-03-01T12:10:00Z (20m \
+                 ago)\n  and 2 more\n  ImagePullBackOff: Check the image's name and tag, the pull secret, and whether the registry \
+                 answers.\n";
     assert!(ran.out.contains(shown), "{}", ran.all());
 }
 

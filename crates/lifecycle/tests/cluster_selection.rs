@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use coppice_api::cluster_manager::{DueCounts, GovernedBy, NamespaceCounts, PolicyDue};
+use coppice_api::health::HealthReason;
 use coppice_api::managed_namespace::GoverningManager;
 use coppice_api::{CoppiceConfigSpec, Labels, ManagedNamespaceSpec, ManagedNamespaceStatus};
 use coppice_lifecycle::PlatformSettings;
@@ -165,6 +166,15 @@ fn the_digest_is_of_what_decides() {
          20m}}",
     );
     let partly = spec(", health: {settlingPeriod: 7m}");
+    let advising =
+        spec(", health: {settlingPeriod: 7m, advice: [{reason: OOMKilled, text: ask the platform team}]}");
+    assert_eq!(partly.digest(), advising.digest(), "advice decides nothing");
+    let advice = |spec: &ValidClusterManager, reason: HealthReason| {
+        spec.health.as_ref().map(|health| health.advice(reason).to_owned()).unwrap_or_default()
+    };
+    assert_eq!(advice(&advising, HealthReason::OOMKilled), "ask the platform team");
+    assert_eq!(advice(&advising, HealthReason::VolumeLost), HealthReason::VolumeLost.advice());
+    assert_eq!(advice(&partly, HealthReason::OOMKilled), HealthReason::OOMKilled.advice());
     assert_eq!(partly.digest(), written.digest(), "what is not written of a block has its own default");
     for change in [", mode: Enforce", ", priority: 1", ", settle: 6m"] {
         assert_ne!(spec(change).digest(), digest, "{change}");

@@ -107,6 +107,15 @@ const REFUSED: &[(&str, &str)] = &[
     ("{selector: {names: [a]}, owner: {labels: [a, a]}}", "Duplicate value"),
     ("{selector: {names: [a]}, owner: {annotations: [{key: 'a b'}]}}", "write an annotation's key"),
     ("{selector: {names: [a]}, owner: {annotations: [{key: a, format: Base64}]}}", "Unsupported value"),
+    (
+        "{selector: {names: [a]}, health: {advice: [{reason: OOMKilled, text: a}, {reason: OOMKilled, text: b}]}}",
+        "Duplicate value",
+    ),
+    ("{selector: {names: [a]}, health: {advice: [{reason: Ugly, text: a}]}}", "Unsupported value"),
+    (
+        "{selector: {names: [a]}, health: {advice: [{reason: OOMKilled, text: ''}]}}",
+        "should be at least 1 chars",
+    ),
     ("{selector: {names: [a]}, limits: {maxTTL: 0s}}", "zero is not accepted here"),
     ("{selector: {names: [a]}, limits: {maxHold: 300}}", "write a duration with a unit"),
     ("{selector: {names: [a]}, limits: {tenantActions: [destroy]}}", "Unsupported value"),

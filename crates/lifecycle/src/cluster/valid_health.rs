@@ -1,6 +1,6 @@
 //! What a cluster manager asks for about the health of its namespaces, checked.
 
-use coppice_api::health::{FailureBudget, HealthSpec, IgnoreRule};
+use coppice_api::health::{FailureBudget, HealthReason, HealthSpec, IgnoreRule, ReasonAdvice};
 use coppice_quantity::Duration;
 
 use super::InvalidClusterManager;
@@ -16,14 +16,31 @@ pub struct ValidHealth {
     pub settings: HealthSettings,
     /// What is no failure.
     pub ignore: Vec<IgnoreRule>,
+    /// What to do about reasons, where the platform says it in its own words.
+    advice: Vec<ReasonAdvice>,
+}
+
+impl ValidHealth {
+    /// What to do about a reason: in the platform's words, or else in ours.
+    pub fn advice(&self, reason: HealthReason) -> &str {
+        let own = self.advice.iter().find(|one| one.reason == reason);
+        own.map_or_else(|| reason.advice(), |one| &one.text)
+    }
 }
 
 impl TryFrom<HealthSpec> for ValidHealth {
     type Error = InvalidClusterManager;
 
     fn try_from(spec: HealthSpec) -> Result<Self, InvalidClusterManager> {
-        let HealthSpec { sources, settling_period, grace_period, recovery_period, failure_budget, ignore } =
-            spec;
+        let HealthSpec {
+            sources,
+            settling_period,
+            grace_period,
+            recovery_period,
+            failure_budget,
+            ignore,
+            advice,
+        } = spec;
         let FailureBudget { window, max } = failure_budget;
         let empty = |rule: &IgnoreRule| rule.kind.is_none() && rule.name.is_none() && rule.reason.is_none();
         let problems = [
@@ -43,6 +60,6 @@ impl TryFrom<HealthSpec> for ValidHealth {
             recovery: recovery_period,
             budget: failure_budget,
         };
-        Ok(Self { settings, ignore })
+        Ok(Self { settings, ignore, advice })
     }
 }

@@ -110,10 +110,17 @@ fn alternatives(out: &mut Encoder, any_of: Option<&[SelectorAlternative]>) {
     }
 }
 
-/// Every field, whether it was written or is a default.
+/// Every field that decides, whether it was written or is a default.
 fn health(out: &mut Encoder, health: &HealthSpec) {
-    let HealthSpec { sources, settling_period, grace_period, recovery_period, failure_budget, ignore } =
-        health;
+    let HealthSpec {
+        sources,
+        settling_period,
+        grace_period,
+        recovery_period,
+        failure_budget,
+        ignore,
+        advice: _,
+    } = health;
     let words = sources.iter().map(|source| match source {
         HealthSource::Workloads => "Workloads",
     });

@@ -1,8 +1,10 @@
 //! What a cluster manager does to a namespace, why, and why no other one.
 
+use std::collections::BTreeMap;
+
 use coppice_api::cluster_manager::Mode;
 use coppice_api::condition::{self, WITHIN_LIMITS};
-use coppice_api::health::FailingObject;
+use coppice_api::health::{FailingObject, HealthReason};
 use coppice_api::managed_namespace::{Extension, FiredPolicy, GoverningManager, RecordHold};
 use coppice_api::manager::{Firing, Notice};
 use coppice_api::observed::WouldHaveActed;
@@ -71,6 +73,9 @@ pub(super) struct NamespaceExplanation {
     /// What is failing, as the operator reports it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) failing: Vec<FailingObject>,
+    /// What to do about each reason of these.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) advice: BTreeMap<String, String>,
     /// How many more are failing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) failing_more: Option<u32>,
@@ -199,6 +204,7 @@ pub(super) fn explain(
         stops: Vec::new(),
         failing: status.map(|status| status.failing.clone()).unwrap_or_default(),
         failing_more: status.and_then(|status| status.failing_more),
+        advice: status.map(|status| advice(snapshot, status)).unwrap_or_default(),
         notice: status.and_then(|status| status.steps.notice.clone()),
         budget: Budget { hourly_limit: budget.hourly_limit, last_hour: budget.last_hour },
         firings: status.map_or(0, |status| status.steps.firings),
@@ -253,6 +259,21 @@ fn governing(
             .map(|one| policy(one, fired))
             .collect(),
     }
+}
+
+/// What to do about what is failing, by reason: in the words of the cluster manager that governs the namespace, if it has some.
+fn advice(snapshot: &LifecycleSnapshot, status: &ManagedNamespaceStatus) -> BTreeMap<String, String> {
+    let managers = snapshot.governed.managers.as_deref().unwrap_or_default();
+    let governing = status.manager.as_ref().map(|manager| manager.name.as_str());
+    let manager = managers.iter().find(|manager| governing == Some(manager.name()));
+    let health = manager.and_then(|manager| manager.spec.as_ref().ok()?.health.as_ref());
+    let reasons = status.failing.iter().filter_map(|one| HealthReason::parse(&one.reason));
+    reasons
+        .map(|reason| {
+            let text = health.map_or_else(|| reason.advice(), |health| health.advice(reason));
+            (reason.as_str().to_owned(), text.to_owned())
+        })
+        .collect()
 }
 
 fn policy(policy: &ValidClusterPolicy, fired: &[FiredPolicy]) -> Policy {

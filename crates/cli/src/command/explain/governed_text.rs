@@ -179,6 +179,9 @@ fn failing(one: &NamespaceExplanation, at: Timestamp, to: &mut Screen<'_>) -> Re
     if let Some(more) = one.failing_more {
         writeln!(to, "  and {more} more")?;
     }
+    for (reason, advice) in &one.advice {
+        writeln!(to, "  {reason}: {advice}")?;
+    }
     Ok(())
 }
 

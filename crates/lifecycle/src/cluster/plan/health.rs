@@ -74,7 +74,7 @@ pub enum HealthFacts<'a> {
 impl Builder<'_> {
     /// Moves the clocks of the health by what is failing now, if the cluster manager looks at it.
     pub(super) fn look_at_health(&mut self, settings: Option<&ValidHealth>) {
-        let Some(ValidHealth { settings, ignore }) = settings else { return self.forget_health() };
+        let Some(ValidHealth { settings, ignore, .. }) = settings else { return self.forget_health() };
         let mut short = self.status.health.as_ref().map(|health| health.short.clone()).unwrap_or_default();
         let health = match &self.observed.health {
             HealthFacts::Known { workloads, followed } => {
