@@ -18,10 +18,10 @@ type Test = anyhow::Result<()>;
 /// Nothing is done before settle and notice are over.
 const SETTLE_AND_NOTICE: SignedDuration = SignedDuration::from_secs(7);
 
-fn manager(name: &str) -> String {
+fn manager(name: &str, notice: &str) -> String {
     format!(
         "{{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {{name: {name}}}, spec: {{mode: Enforce, selector: \
-         {{names: ['{name}-*']}}, settle: 4s, policies: [{{name: end, when: {{ttl: {{after: 1s}}}}, then: {{delete: {{notice: 3s}}}}}}]}}}}"
+         {{names: ['{name}-*']}}, settle: 4s, policies: [{{name: end, when: {{ttl: {{after: 1s}}}}, then: {{delete: {{notice: {notice}}}}}}}]}}}}"
     )
 }
 
@@ -37,7 +37,8 @@ fn what_comes_from_a_backup_without_status_settles_and_is_announced_in_full() ->
         for name in ["backup-stays", "backup-lost"] {
             test_cluster.namespace(name).await?;
         }
-        test_cluster.apply(&manager("backup")).await?;
+        // Longer than any machine takes until the cluster manager is lost: nothing is deleted before.
+        test_cluster.apply(&manager("backup", "1h")).await?;
         announced(test_cluster, "backup-stays").await?;
         announced(test_cluster, "backup-lost").await?;
         // Lost are the cluster manager, and a namespace with its record.
@@ -52,11 +53,14 @@ fn what_comes_from_a_backup_without_status_settles_and_is_announced_in_full() ->
         let held = "{apiVersion: coppice.dev/v1alpha1, kind: ManagedNamespace, metadata: {name: coppice, namespace: backup-held}, spec: \
                     {hold: {until: '2099-01-01T00:00:00Z', reason: release}}}";
         test_cluster.apply(held).await?;
+        let stays = test_cluster
+            .get("namespace", "", "backup-stays")
+            .await?
+            .context("backup-stays is gone, though nothing was to delete it")?;
+        let stays = stays["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         // A moment before: requests to create something have no name in the audit log.
         let restored = test_cluster.plane.audit()?.last().context("the audit log is empty")?.received;
-        test_cluster.apply(&manager("backup")).await?;
-        let stays = test_cluster.get("namespace", "", "backup-stays").await?.context("it is gone")?;
-        let stays = stays["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        test_cluster.apply(&manager("backup", "3s")).await?;
         for (name, uid) in [("backup-stays", &stays), ("backup-lost", &lost_again)] {
             test_cluster.deleted(name, uid).await?;
             let delete = effective_delete(test_cluster, name).await?;
@@ -119,7 +123,8 @@ fn what_etcd_held_before_is_paused_looked_at_and_announced_again() -> Test {
         };
         let operator = Operator::start(&test_cluster).await?;
         let uid = test_cluster.namespace("past-a").await?;
-        test_cluster.apply(&manager("past")).await?;
+        // Long enough to be read as it is announced, before it is deleted.
+        test_cluster.apply(&manager("past", "10s")).await?;
         announced(&test_cluster, "past-a").await?;
         let then = snapshot(&test_cluster).await?;
         test_cluster.deleted("past-a", &uid).await?;
@@ -147,7 +152,7 @@ fn what_etcd_held_before_is_paused_looked_at_and_announced_again() -> Test {
         let audit = test_cluster.plane.audit()?;
         let asked = audit.iter().rfind(|e| e.verb == "patch" && e.name == "past" && e.subresource.is_empty());
         let waited = delete.received.duration_since(asked.context("nobody ended the suspension")?.received);
-        let notice = SignedDuration::from_secs(3);
+        let notice = SignedDuration::from_secs(10);
         ensure!(
             waited >= notice - CLOCK,
             "deleted {waited} after the suspension ended, without another notice"
