@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use coppice_api::Reason;
-use coppice_kinds::{Jobs, Pods};
+use coppice_kinds::{ClusterManager, Jobs, Pods};
 use coppice_lifecycle::facts::{Fact, JobFacts, ObjectSlice, PodFacts};
 use coppice_mutants::{Mutant, active};
 use coppice_runtime::decode::Unreadable;
@@ -26,15 +26,19 @@ pub(crate) fn are_waited_for(shared: &ControllerContext, namespace: &str) -> boo
         return false;
     };
     let manager = shared.cluster_managers.get("", &governing.name);
-    manager.is_some_and(|manager| manager.spec.as_ref().is_ok_and(|spec| spec.needs_pods()))
+    waits_any(manager.as_slice())
+}
+
+/// Whether one of these cluster managers waits for pods.
+pub(crate) fn waits_any(managers: &[Arc<ClusterManager>]) -> bool {
+    managers.iter().any(|manager| manager.spec.as_ref().is_ok_and(|spec| spec.needs_pods()))
 }
 
 /// Whether pods and Jobs are known, or cannot be, as far as cluster managers wait for them.
 pub(crate) fn synced(shared: &ControllerContext) -> bool {
     let waits = |freshness: Freshness| matches!(freshness, Freshness::NotSynced(None));
-    let managers = shared.cluster_managers.list("");
-    let needed = managers.iter().any(|manager| manager.spec.as_ref().is_ok_and(|spec| spec.needs_pods()));
-    !needed || !(waits(shared.pods.freshness()) || waits(shared.jobs.freshness()))
+    !waits_any(&shared.cluster_managers.list(""))
+        || !(waits(shared.pods.freshness()) || waits(shared.jobs.freshness()))
 }
 
 /// What is known of the pods and Jobs of a namespace.

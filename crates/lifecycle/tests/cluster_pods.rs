@@ -10,7 +10,7 @@ use coppice_api::steps::Action;
 use coppice_lifecycle::facts::{PodFacts, PodPhase};
 use coppice_lifecycle::record::StepOutcome;
 
-use cluster::{Scene, at};
+use cluster::{Scene, at, web};
 
 /// Acts when pods with the label component=main have succeeded for so long.
 fn manager(settle: &str, then: &str) -> String {
@@ -159,18 +159,6 @@ fn a_scale_down_that_has_begun_is_finished_though_the_pods_go() {
     assert_eq!(scene.status().fired, []);
     scene.pods = vec![pod("test", "main", PodPhase::Succeeded)];
     assert_eq!(scene.reason(70), "scaleDown");
-}
-
-fn web() -> coppice_api::ScaledWorkload {
-    coppice_api::ScaledWorkload {
-        api_version: "apps/v1".to_owned(),
-        kind: "Deployment".to_owned(),
-        name: "web".to_owned(),
-        uid: "web-1".to_owned(),
-        replicas: Some(3),
-        firing: None,
-        reverted: 0,
-    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use coppice_lifecycle::cluster::{RecordStep, ValidClusterManager};
 use coppice_lifecycle::plan::Delivery;
 use coppice_lifecycle::record::StepOutcome;
 
-use cluster::{Scene, at};
+use cluster::{Scene, at, web};
 
 const URL: &str = "https://ci.example.org/hook";
 
@@ -136,16 +136,7 @@ fn what_users_want_woken_is_woken_though_a_webhook_has_ended_meanwhile() {
     );
     let mut scene = Scene::new(&both);
     assert_eq!((scene.reason(1), scene.reason(41)), ("TtlRunning".to_owned(), "scaleDown".to_owned()));
-    let web = coppice_api::ScaledWorkload {
-        api_version: "apps/v1".to_owned(),
-        kind: "Deployment".to_owned(),
-        name: "web".to_owned(),
-        uid: "web-1".to_owned(),
-        replicas: Some(3),
-        firing: None,
-        reverted: 0,
-    };
-    scene.record.as_mut().unwrap().steps.scaled_down = vec![web].into();
+    scene.record.as_mut().unwrap().steps.scaled_down = vec![web()].into();
     scene.ends(&StepOutcome::ScaledDown { workloads: 1 }, 42);
     assert_eq!(scene.reason(51), "webhook");
     scene.spec.wake = Some(1);

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use crate::context::ControllerContext;
 use crate::health::HealthObservation;
-use crate::pods::PodsObservation;
+use crate::pods::{self, PodsObservation};
 use crate::staleness::first_stale;
 use crate::status_writer::FactsError;
 use crate::webhook;
@@ -80,7 +80,7 @@ fn observation(
     };
     let managers = shared.cluster_managers.list("");
     let health = HealthObservation::cached(shared, name);
-    let waited_for = managers.iter().any(|manager| manager.spec.as_ref().is_ok_and(|spec| spec.needs_pods()));
+    let waited_for = pods::waits_any(&managers);
     let pods =
         if waited_for { PodsObservation::cached(shared, name) } else { PodsObservation::not_looked_at() };
     let intent = record.as_ref().and_then(|record| record.status.steps.intent.as_ref());

@@ -19,7 +19,7 @@ use super::{hex, shorten};
 /// What these digests begin with.
 const VERSION: &str = "c1:";
 
-/// The digest of a spec: of every field but `suspend`, `approval`, `owner` and the limits of managers in namespaces. Where the order means nothing, it changes nothing.
+/// The digest of a spec: of every field but `suspend`, `approval`, `owner`, `health.advice` and the limits of managers in namespaces. Where the order means nothing, it changes nothing.
 pub(crate) fn digest(spec: &ClusterNamespaceManagerSpec) -> String {
     let ClusterNamespaceManagerSpec {
         mode,

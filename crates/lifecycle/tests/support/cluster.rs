@@ -8,7 +8,7 @@
 )]
 
 use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
-use coppice_api::{Labels, ManagedNamespaceSpec, ManagedNamespaceStatus, Reason};
+use coppice_api::{Labels, ManagedNamespaceSpec, ManagedNamespaceStatus, Reason, ScaledWorkload};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::cluster::census::{Census, Counted, Counts, census};
 use coppice_lifecycle::cluster::recreated::{PastDeletion, Recreated};
@@ -34,6 +34,19 @@ pub(crate) fn spec(more: &str, policy: &str) -> String {
         "{{selector: {{names: ['ci-*']}}, settle: 10s, ttl: {{after: 100s}}, {more} policies: [{{name: end, {policy} \
          when: {{phase: {{in: [Stale]}}}}, then: {{delete: {{}}}}}}]}}"
     )
+}
+
+/// The Deployment `web` of three replicas, scaled down.
+pub(crate) fn web() -> ScaledWorkload {
+    ScaledWorkload {
+        api_version: "apps/v1".to_owned(),
+        kind: "Deployment".to_owned(),
+        name: "web".to_owned(),
+        uid: "web-1".to_owned(),
+        replicas: Some(3),
+        firing: None,
+        reverted: 0,
+    }
 }
 
 pub(crate) fn enforcing() -> String {

@@ -11,17 +11,14 @@ use crate::plan::UNKNOWN;
 impl Builder<'_> {
     /// The last firing, if something reverted its scale-downs each time, and its policy does not fire again for now.
     pub(super) fn reverted(&self) -> Option<&Firing> {
-        let last = self.status.steps.last_firing.as_ref()?;
-        let waits = self.status.fired.iter().any(|fired| fired.policy == last.policy);
-        Some(last).filter(|last| waits && last.result == Reason::RevertedTooOften.as_str())
+        self.last_with(&[Reason::RevertedTooOften])
     }
 
-    /// The last firing, if it came to nothing, and its policy does not fire again for now.
-    fn came_to_nothing(&self) -> Option<&Firing> {
+    /// The last firing, if it has one of these results, and its policy does not fire again for now.
+    fn last_with(&self, results: &[Reason]) -> Option<&Firing> {
         let last = self.status.steps.last_firing.as_ref()?;
         let waits = self.status.fired.iter().any(|fired| fired.policy == last.policy);
-        let given_up = last.result == Reason::WebhookGivenUp.as_str();
-        self.reverted().or(Some(last).filter(|_| waits && given_up))
+        Some(last).filter(|last| waits && results.iter().any(|result| last.result == result.as_str()))
     }
 
     pub(super) fn ready(&self, next: &NextStep) -> ConditionState {
@@ -39,7 +36,7 @@ impl Builder<'_> {
         {
             return state("False", &next.reason, &next.message);
         }
-        if let Some(firing) = self.came_to_nothing() {
+        if let Some(firing) = self.last_with(&[Reason::RevertedTooOften, Reason::WebhookGivenUp]) {
             return state("False", &firing.result, firing.message.as_deref().unwrap_or_default());
         }
         if let Some((reason, message)) = &self.unknown {
