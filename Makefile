@@ -45,9 +45,10 @@ fmt: ## Format the code
 generate: prerequisites ## Write CRDs, manifests, chart parts and the CLI reference
 	cargo run -q --locked -p xtask -- generate
 
-tools: prerequisites ## Build the control plane's binaries and promtool into the cache
+tools: prerequisites ## Build the control plane's binaries, promtool and the mail server into the cache
 	cargo run -q --locked -p coppice-plane -- build
 	cargo run -q --locked -p coppice-plane -- build --promtool
+	cargo run -q --locked -p coppice-plane -- build --mail-server
 
 image: ## Build the operator's image
 	docker build -t coppice-operator:dev .

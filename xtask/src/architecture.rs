@@ -26,12 +26,13 @@ const fn layer(name: &'static str, may_use: &'static [&'static str]) -> Layer {
 }
 
 /// The workspace, from the bottom up: a crate may use only crates above it in this list.
-const LAYERS: [Layer; 21] = [
+const LAYERS: [Layer; 22] = [
     pure("coppice-mutants", &[]),
     pure("coppice-quantity", &["coppice-mutants"]),
     pure("coppice-api", &["coppice-quantity"]),
     pure("coppice-destination", &[]),
     pure("coppice-lifecycle", &["coppice-api", "coppice-destination", "coppice-mutants", "coppice-quantity"]),
+    pure("coppice-messages", &["coppice-api", "coppice-lifecycle"]),
     pure("coppice-schema", &[]),
     // Knows no domain: what is watched, decided and done is above it.
     layer("coppice-runtime", &["coppice-api", "coppice-mutants", "coppice-quantity"]),
@@ -56,6 +57,7 @@ const LAYERS: [Layer; 21] = [
             "coppice-destination",
             "coppice-kinds",
             "coppice-lifecycle",
+            "coppice-messages",
             "coppice-mutants",
             "coppice-notify",
             "coppice-quantity",
@@ -93,6 +95,7 @@ const LAYERS: [Layer; 21] = [
             "coppice-api",
             "coppice-destination",
             "coppice-lifecycle",
+            "coppice-messages",
             "coppice-quantity",
             "coppice-schema",
             "coppice-sim",
@@ -106,6 +109,7 @@ const LAYERS: [Layer; 21] = [
             "coppice-cli",
             "coppice-controllers",
             "coppice-lifecycle",
+            "coppice-messages",
             "coppice-plane",
             "coppice-runtime",
         ],

@@ -131,6 +131,7 @@ fn files(components: Components) -> Result<Files> {
     let mut files = manifests(components)?;
     files.extend(templates(components)?);
     files.insert("docs/reasons.md".into(), crate::reasons::page());
+    files.insert("docs/reference/message-templates.md".into(), crate::message_templates::page());
     files.insert("docs/metrics.md".into(), crate::monitoring::exposed::page()?);
     files.insert("docs/reference/cli.md".into(), crate::cli_docs::page(coppice_cli::clap_command()));
     Ok(files)

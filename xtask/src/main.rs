@@ -9,6 +9,7 @@ mod generate;
 mod hazards;
 mod health;
 mod manifests;
+mod message_templates;
 mod monitoring;
 mod pages;
 mod reasons;

@@ -40,7 +40,7 @@ const fn ban(text: &'static str, location: Where, why: &'static str) -> Ban {
     Ban { text, location, why }
 }
 
-const BANS: [Ban; 11] = [
+const BANS: [Ban; 12] = [
     ban("any_semantic", Where::Rust, "a list at resource version 0 may go back in time"),
     ban("ListSemantic::Any", Where::Rust, "a list at resource version 0 may go back in time"),
     ban("resourceVersion=0", Where::Rust, "a list at resource version 0 may go back in time"),
@@ -56,6 +56,11 @@ const BANS: [Ban; 11] = [
     ),
     ban("/finalize", Where::Rust, "finalizers of namespaces are not ours to remove"),
     ban("delete_collection", Where::Rust, "a deletion names one object, with its uid and revision"),
+    ban(
+        "Semaphore::const_new",
+        Where::Rust,
+        "replicas of other runs share the process of a simulation: what waits belongs to its replica",
+    ),
     ban("thread::sleep", Where::Rust, "wait for a condition, not for a time"),
     ban("tokio::time::sleep", Where::Tests, "wait for a condition, not for a time"),
     ban("/work/", Where::Paths, "a path of somebody's machine"),

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use coppice_api::notify::OwedMessages;
 use coppice_api::steps::Intent;
 use coppice_api::{DeletedNamespaceSpec, Losses, Steps};
 use coppice_kinds::Configs;
@@ -63,6 +64,8 @@ pub struct DecidedBy {
     pub name: String,
     /// What the notice of the deletion says that is lost with the namespace; none without such a notice.
     pub losses: Option<Losses>,
+    /// What its owner is notified of once the namespace is gone; none where nobody is.
+    pub owed: Option<OwedMessages>,
 }
 
 impl DecidedBy {
@@ -70,7 +73,8 @@ impl DecidedBy {
     pub fn new(kind: &'static str, name: impl Into<String>, intent: &Intent, steps: &Steps) -> Self {
         let notice = steps.notice.as_ref();
         let notice = notice.filter(|notice| notice.policy == intent.policy && notice.uid == intent.uid);
-        Self { kind, name: name.into(), losses: notice.and_then(|notice| notice.losses.clone()) }
+        let losses = notice.and_then(|notice| notice.losses.clone());
+        Self { kind, name: name.into(), losses, owed: None }
     }
 }
 
@@ -182,7 +186,7 @@ pub async fn authorize<D: Decision>(
     let observation = decision.reverify(None).await.map_err(Stopped::Interrupted)?;
     let Some(namespace) = observation.namespace() else { return Err(Stopped::NoNamespace) };
     let intent = decision.intent();
-    let DecidedBy { kind, name: manager, losses } = decision.decided_by(&observation);
+    let DecidedBy { kind, name: manager, losses, owed } = decision.decided_by(&observation);
     let spec = DeletedNamespaceSpec {
         namespace: namespace.name.clone(),
         uid: intent.uid.clone(),
@@ -195,6 +199,7 @@ pub async fn authorize<D: Decision>(
         reason: intent.reason.clone(),
         evidence: intent.evidence.clone(),
         losses,
+        owed,
     };
     let stored = deletion_record::store(context.clients, context.permit, &intent.id, &spec).await;
     let record = match stored {

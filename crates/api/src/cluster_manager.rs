@@ -13,8 +13,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::health::HealthSpec;
+use crate::identity::{IdentityKeys, Supersede};
 use crate::limits::Limits;
-pub use crate::manager::{Delete, PodsSucceed, ScaleDown, WebhookFormat};
+pub use crate::manager::{Delete, PodsSucceed, ScaleDown, Ttl, WebhookFormat};
+use crate::notify::Notify;
 use crate::observed::ObservedCounts;
 use crate::owner::OwnerSource;
 use crate::schema;
@@ -67,8 +69,17 @@ use crate::selector::Selector;
     "rule": "has(self.ttl) || !has(self.policies) || self.policies.all(p, !has(p.when.phase) || !('Stale' in p.when.phase.__in__))",
     "message": "a policy waits for the phase Stale, which no namespace has without a ttl: write spec.ttl, such as {after: 2h}"
 }, {
-    "rule": "has(self.health) || !has(self.policies) || self.policies.all(p, !has(p.when.phase) || p.when.phase.__in__.all(phase, phase == 'Stale'))",
+    "rule": "has(self.health) || !has(self.policies) || self.policies.all(p, !has(p.when.phase) || p.when.phase.__in__.all(phase, phase in ['Stale', 'Superseded']))",
     "message": "a policy waits for Unstable, Failing or Failed, which no namespace is unless its health is looked at: write spec.health, such as {}"
+}, {
+    "rule": "has(self.supersede) || !has(self.policies) || self.policies.all(p, !has(p.when.phase) || !('Superseded' in p.when.phase.__in__))",
+    "message": "a policy waits for the phase Superseded, which no namespace is without spec.supersede: write it, such as {by: [Branch]}"
+}, {
+    "rule": "!has(self.supersede) || has(self.identity) && self.supersede.by.all(one, one == 'MergeRequest' ? has(self.identity.mergeRequest) : one == 'Branch' ? has(self.identity.branch) : has(self.identity.commit))",
+    "message": "supersede.by names what spec.identity does not read: write there the key of the label or annotation that has it, such as branch: example.com/branch"
+}, {
+    "rule": "!has(self.supersede) || !self.supersede.waitUntilReady || has(self.health)",
+    "message": "supersede.waitUntilReady needs to know when a namespace is ready: write spec.health, such as {}, or waitUntilReady: false"
 }]))]
 pub struct ClusterNamespaceManagerSpec {
     /// Whether policies act. Default: `Observe`, so that a platform sees what would be done before it is done.
@@ -90,7 +101,7 @@ pub struct ClusterNamespaceManagerSpec {
     /// Which namespaces it is about.
     pub selector: NamespaceSelector,
     /// Nothing is done to a namespace before this very spec has governed it for so long: a change of any field but
-    /// `suspend`, `approval`, `owner`, `health.advice` and what `limits` says of `NamespaceManagers` starts it again. Default:
+    /// `suspend`, `approval`, `owner`, `notify`, `identity` without `supersede`, `health.advice` and what `limits` says of `NamespaceManagers` starts it again. Default:
     /// 5m, so that there is time to notice a mistake.
     #[serde(default = "settle")]
     #[schemars(schema_with = "schema::positive_settle", default = "settle")]
@@ -102,9 +113,19 @@ pub struct ClusterNamespaceManagerSpec {
     /// not looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<HealthSpec>,
-    /// How namespaces say who owns them. It decides nothing: records, lists and metrics show it. Default: not at all.
+    /// How namespaces say what they were made for. By itself it decides nothing. Default: not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<IdentityKeys>,
+    /// When a namespace is `Superseded` by a later one for the same merge request, branch or commit. Default: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supersede: Option<Supersede>,
+    /// How namespaces say who owns them: records, lists and metrics show it, and `notify` notifies them. By itself it decides nothing. Default: not at all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<OwnerSource>,
+    /// What owners are notified of, by which channels. A deletion that is announced waits until somebody has been notified. Default: nobody is
+    /// notified, and deletions wait for their policy's notice alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notify: Option<Notify>,
     /// What is done to namespaces in a phase. Policies are independent of each other, and their order means nothing.
     /// Default: none, since a manager may just show phases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -281,21 +302,13 @@ pub struct ClusterWhen {
     /// True while the namespace is in one of these phases, and has been for a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<PhaseCondition>,
-    /// True once the namespace is so old, whatever `spec.ttl` says.
+    /// True once a time has passed, whatever `spec.ttl` says. `extendUntil` in the record of a namespace delays it, as it does
+    /// `spec.ttl`. After the instant of `until` it is true for every namespace, also for those that are created later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ttl: Option<PolicyTtl>,
+    pub ttl: Option<Ttl>,
     /// True when the namespace's pods have succeeded, as for a `NamespaceManager`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods_succeed: Option<PodsSucceed>,
-}
-
-/// True once the namespace is so old. `extendUntil` in its record delays it, as it does `spec.ttl`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct PolicyTtl {
-    /// How long after the namespace was created. Never early, and up to one second late.
-    #[schemars(schema_with = "schema::positive_duration")]
-    pub after: Duration,
 }
 
 /// True while the namespace is in one of these phases, and has been for a time.
@@ -321,6 +334,8 @@ const fn zero() -> Duration {
 pub enum PolicyPhase {
     /// The time to live is over.
     Stale,
+    /// A later namespace has taken its place.
+    Superseded,
     /// Something fails.
     Unstable,
     /// Something has been failing for `settlingPeriod`, or again and again.
@@ -330,10 +345,19 @@ pub enum PolicyPhase {
 }
 
 impl PolicyPhase {
+    /// Whether it is a phase of the health.
+    pub const fn is_of_health(self) -> bool {
+        match self {
+            Self::Stale | Self::Superseded => false,
+            Self::Unstable | Self::Failing | Self::Failed => true,
+        }
+    }
+
     /// The phase as it is written.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Stale => "Stale",
+            Self::Superseded => "Superseded",
             Self::Unstable => "Unstable",
             Self::Failing => "Failing",
             Self::Failed => "Failed",
@@ -368,10 +392,7 @@ pub struct ClusterThen {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClusterWebhook {
     /// Where to.
-    #[schemars(length(max = 2048), extend("x-kubernetes-validations" = [{
-        "rule": "isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHostname() != ''",
-        "message": "write an absolute http:// or https:// URL, such as https://ci.example.org/hook"
-    }]))]
+    #[schemars(schema_with = "schema::http_url")]
     pub url: String,
     /// What the body looks like. Default: `coppice`, the only one that carries the evidence.
     #[serde(default)]
@@ -385,7 +406,7 @@ pub struct ClusterNamespaceManagerStatus {
     /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// A digest of all fields of spec that decide, which is every one but `suspend`, `approval`, `owner`, `health.advice` and
+    /// A digest of all fields of spec that decide, which is every one but `suspend`, `approval`, `owner`, `notify`, `health.advice` and
     /// what `limits` says of `NamespaceManagers`. Records of namespaces and approvals name it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
@@ -401,6 +422,9 @@ pub struct ClusterNamespaceManagerStatus {
     pub observed: Option<ObservedCounts>,
     /// `Accepted`: spec can be understood. `Ready`: every namespace that it governs has a record that says so. `Approved`: no
     /// approval is needed, or it was given. `BudgetSufficient`: the hourly budget is not less than what becomes due in an hour.
+    /// `OwnersKnown`, where `spec.owner` is written: every namespace says who owns it. `ChannelsKnown`, where `spec.notify` is: CoppiceConfig has
+    /// every channel that it names. `IdentitiesKnown`, where `spec.supersede` is:
+    /// of every namespace it is known what it was made for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
@@ -419,6 +443,12 @@ pub struct NamespaceCounts {
     /// Those of them that have a record (`ManagedNamespace`) by which it governs them with its present spec.
     #[serde(default)]
     pub recorded: u32,
+    /// Those that it governs of which nothing says who owns them; absent unless `spec.owner` is written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without_owner: Option<u32>,
+    /// Those that it governs of which it is not known what they were made for; absent unless `spec.supersede` is written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without_identity: Option<u32>,
     /// Who governs the others, by name: the first 16 managers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]

@@ -15,6 +15,12 @@ pub const ACCEPTED: &str = "Accepted";
 pub const APPROVED: &str = "Approved";
 /// Whether the hourly budget is not less than what becomes due in an hour.
 pub const BUDGET_SUFFICIENT: &str = "BudgetSufficient";
+/// Whether it is known of every governed namespace what it was made for.
+pub const IDENTITIES_KNOWN: &str = "IdentitiesKnown";
+/// Whether `CoppiceConfig` has every channel that a cluster manager names.
+pub const CHANNELS_KNOWN: &str = "ChannelsKnown";
+/// Whether every governed namespace says who owns it.
+pub const OWNERS_KNOWN: &str = "OwnersKnown";
 /// Whether a policy has fired since the policies were changed or the manager was re-armed.
 pub const FIRED: &str = "Fired";
 /// Whether spec is in force and nothing that the object asks for is failing.
@@ -22,6 +28,8 @@ pub const READY: &str = "Ready";
 
 /// Whether the annotation by which whoever created a namespace gives it a ttl is understood, if it has one.
 pub const TTL_UNDERSTOOD: &str = "TtlUnderstood";
+/// Of a record whose cluster manager compares namespaces: whether it is known what the namespace was made for.
+pub const IDENTIFIED: &str = "Identified";
 /// Whether what the users of a namespace ask for is within the limits of its cluster manager, if that has any.
 pub const WITHIN_LIMITS: &str = "WithinLimits";
 

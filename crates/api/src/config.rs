@@ -11,6 +11,7 @@ use kube::CustomResource;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use crate::channel::{Channel, MessagesSpec};
 use crate::manager::Action;
 use crate::schema;
 use crate::selector::Selector;
@@ -49,6 +50,13 @@ pub struct CoppiceConfigSpec {
     /// What tenants may ask for. Default: each field's own.
     #[serde(default)]
     pub tenants: Tenants,
+    /// The channels by which cluster managers tell owners what becomes of their namespaces (`spec.notify.channels`). Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub channels: Vec<Channel>,
+    /// The texts of messages by mail and in Slack. Default: the built-in ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<MessagesSpec>,
 }
 
 /// Namespaces that are never deleted or scaled down. Added to the built-in list (`default`, `kube-*`, the operator's

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::losses::Losses;
+use crate::notify::{OwedMessages, OwnerNotice};
 use crate::schema;
 
 /// The record of a namespace that Coppice deleted, or is about to delete. Its name is the id of the decision, which is also
@@ -73,6 +74,9 @@ pub struct DeletedNamespaceSpec {
     /// What was lost with it, as it was when the deletion was announced; absent where it was not announced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub losses: Option<Losses>,
+    /// What its owner is notified of once it is gone; absent where nobody is notified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owed: Option<OwedMessages>,
 }
 
 fn namespace_manager() -> String {
@@ -90,6 +94,10 @@ pub struct DeletedNamespaceStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::status_instant")]
     pub deleted_at: Option<Timestamp>,
+    /// What its owner is notified of, and what is known of the delivery.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 4), extend("x-kubernetes-list-type" = "atomic"))]
+    pub notices: Vec<OwnerNotice>,
 }
 
 /// What became of the namespace after the decision. Whose request it was is in the audit log of the API server: somebody else may

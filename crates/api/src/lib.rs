@@ -3,16 +3,19 @@
 //!
 //! Pure: no client, no clock. The CRDs in `deploy/` are generated from here by `cargo xtask generate`.
 
+pub mod channel;
 pub mod cluster_manager;
 pub mod condition;
 pub mod config;
 pub mod deleted_namespace;
 pub mod health;
+pub mod identity;
 pub mod limits;
 pub mod losses;
 pub mod managed_namespace;
 pub mod manager;
 pub mod names;
+pub mod notify;
 pub mod observed;
 pub mod owner;
 pub mod reason;

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::health::{FailingObject, HealthRecord};
 pub use crate::manager::{NextStep, PolicyStatus};
+use crate::notify::OwnerNotice;
 use crate::observed::WouldHaveActed;
 use crate::owner::MAX_OWNER;
 use crate::schema;
@@ -150,6 +151,15 @@ pub struct ManagedNamespaceStatus {
     /// The clocks of its health; absent unless its cluster manager looks at that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<HealthRecord>,
+    /// When everything in it was ready for the first time since it was last anything but `Ok`, or had no running pod: a pod runs,
+    /// every pod is ready, and no workload lacks one. Absent before, and unless its cluster manager waits for that to let it
+    /// supersede others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::status_instant")]
+    pub ready_at: Option<Timestamp>,
+    /// Which namespace has taken its place; absent unless one has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub superseded_by: Option<Successor>,
     /// Its time to live, where its cluster manager takes that from an annotation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<RecordedTtl>,
@@ -173,6 +183,11 @@ pub struct ManagedNamespaceStatus {
     /// What has been decided, announced and done.
     #[serde(flatten)]
     pub steps: Steps,
+    /// The notifications of its owner, and what is known of their delivery, the oldest first. What a deletion waits for is among it; the rest is
+    /// kept while there is room.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["key"]))]
+    pub notices: Vec<OwnerNotice>,
     /// The least number that `spec.wake` can have: that of the last scale-down. Absent if nothing is scaled down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wakes_from: Option<i64>,
@@ -191,6 +206,24 @@ pub struct ManagedNamespaceStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
+}
+
+/// A namespace that has taken the place of another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Successor {
+    /// Its name.
+    #[schemars(length(max = 63))]
+    pub namespace: String,
+    /// Its uid.
+    #[schemars(length(max = 128))]
+    pub uid: String,
+    /// When it was created.
+    #[schemars(schema_with = "schema::status_instant")]
+    pub created: Timestamp,
+    /// Since when there has been a successor: this one, or another before it.
+    #[schemars(schema_with = "schema::status_instant")]
+    pub since: Timestamp,
 }
 
 /// How far the users of a namespace may go by its annotations and in its record.
@@ -316,6 +349,8 @@ pub enum NamespacePhase {
     Terminating,
     /// Its time to live is over.
     Stale,
+    /// A later namespace for the same merge request, branch or commit has taken its place.
+    Superseded,
     /// It has been `Failing` for the `gracePeriod` of its cluster manager.
     Failed,
     /// Something has been failing for `settlingPeriod`, or again and again.
@@ -330,9 +365,10 @@ pub enum NamespacePhase {
 
 impl NamespacePhase {
     /// Every phase, for metrics.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Terminating,
         Self::Stale,
+        Self::Superseded,
         Self::Failed,
         Self::Failing,
         Self::Unstable,
@@ -345,6 +381,7 @@ impl NamespacePhase {
         match self {
             Self::Terminating => "Terminating",
             Self::Stale => "Stale",
+            Self::Superseded => "Superseded",
             Self::Failed => "Failed",
             Self::Failing => "Failing",
             Self::Unstable => "Unstable",

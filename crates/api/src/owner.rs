@@ -24,6 +24,28 @@ pub struct OwnerSource {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 8), inner(length(min = 1, max = 317)), extend("x-kubernetes-list-type" = "set"))]
     pub labels: Option<Vec<String>>,
+    /// Who is notified of a namespace whose owner has no address for any of the channels.
+    /// Default: nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<FallbackRecipient>,
+}
+
+/// Who is notified in place of an owner.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "has(self.slack) || has(self.email)",
+    "message": "write slack or email in owner.fallback, such as slack: '#platform'"
+}]))]
+pub struct FallbackRecipient {
+    /// A channel or member of Slack: `#platform`, or an id. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 2, max = 80), regex(pattern = "^(#[^ \\t\\n]+|[A-Z0-9]+)$"))]
+    pub slack: Option<String>,
+    /// A mail address. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 3, max = 254), regex(pattern = "^[^@ \\t\\n]+@[^@ \\t\\n]+$"))]
+    pub email: Option<String>,
 }
 
 /// An annotation by which a namespace says who owns it.
@@ -44,7 +66,11 @@ pub enum OwnerFormat {
     /// The owner, as it is.
     #[default]
     Plain,
-    /// As the SKA Namespace Manager reads it: base64 of `NAME::ADDRESS`. The name is the owner; the address is not kept.
+    /// As the SKA Namespace Manager reads it: base64 of `NAME::ADDRESS`. The name is the owner; records keep no address.
     #[serde(rename = "SKA")]
     Ska,
+    /// A mail address, such as `jo@example.org`. Records keep it masked.
+    Email,
+    /// A member or channel of Slack: its id, or `#channel`. Records keep ids masked.
+    Slack,
 }

@@ -37,17 +37,25 @@ pub enum Place {
     Approved,
     /// Whether the budget is sufficient for a cluster manager.
     Budget,
+    /// Whether every governed namespace has an owner.
+    Owners,
+    /// Whether it is known of every governed namespace what it was made for.
+    Identities,
+    /// Whether the settings have every channel that a cluster manager names.
+    Channels,
     /// Whether the annotation by which a namespace has a ttl is understood.
     Ttl,
     /// Whether what users ask for is within the limits of their cluster manager.
     Limits,
+    /// Whether it is known what a namespace was made for.
+    Identity,
     /// The operator's log.
     Log,
 }
 
 impl Place {
     /// Every place, in the order of the page.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 22] = [
         Self::Verdict,
         Self::NextStep,
         Self::Accepted,
@@ -63,8 +71,12 @@ impl Place {
         Self::Settings,
         Self::Approved,
         Self::Budget,
+        Self::Owners,
+        Self::Identities,
+        Self::Channels,
         Self::Ttl,
         Self::Limits,
+        Self::Identity,
         Self::Log,
     ];
 
@@ -86,8 +98,12 @@ impl Place {
             Self::Settings => "settings",
             Self::Approved => "Approved",
             Self::Budget => "BudgetSufficient",
+            Self::Owners => "OwnersKnown",
+            Self::Identities => "IdentitiesKnown",
+            Self::Channels => "ChannelsKnown",
             Self::Ttl => "TtlUnderstood",
             Self::Limits => "WithinLimits",
+            Self::Identity => "Identified",
             Self::Log => "log",
         }
     }
@@ -119,8 +135,12 @@ impl Place {
             Self::Settings => "the reason of the condition `Ready` of CoppiceConfig",
             Self::Approved => "the reason of the condition `Approved` of a ClusterNamespaceManager",
             Self::Budget => "the reason of the condition `BudgetSufficient` of a ClusterNamespaceManager",
+            Self::Owners => "the reason of the condition `OwnersKnown` of a ClusterNamespaceManager",
+            Self::Identities => "the reason of the condition `IdentitiesKnown` of a ClusterNamespaceManager",
+            Self::Channels => "the reason of the condition `ChannelsKnown` of a ClusterNamespaceManager",
             Self::Ttl => "the reason of the condition `TtlUnderstood` of a ManagedNamespace",
             Self::Limits => "the reason of the condition `WithinLimits` of a ManagedNamespace",
+            Self::Identity => "the reason of the condition `Identified` of a ManagedNamespace",
             Self::Log => "the operator's log, at `warn` or `error`",
         }
     }
@@ -193,6 +213,9 @@ reasons! {
             "To make it fire later, set `spec.extendUntil` or a hold.";
         /// The namespace is `Unstable`, `Failing` or `Failed`, and its cluster manager has a policy for that.
         Unhealthy: [Cause], "Read `status.failing` of its ManagedNamespace.";
+        /// A later namespace for the same merge request, branch or commit has taken its place, and its cluster manager has a policy
+        /// for that.
+        Superseded: [Cause], "Read `status.supersededBy` of its ManagedNamespace; set `spec.hold` of that to keep the namespace.";
         /// Every pod that counts has succeeded.
         PodsSucceeded: [Verdict, Cause], nothing;
         /// The namespace is younger than `initialDelay`.
@@ -260,6 +283,10 @@ reasons! {
         /// The namespace's annotation, `spec.hold` or `spec.extendUntil` asks for more than `spec.limits` of its cluster
         /// manager permits. It counts up to that limit.
         LimitExceeded: [Event, Limits], "Ask for less, or ask the platform.";
+        /// The labels and annotations say what the namespace was made for.
+        Identified: [Identity], nothing;
+        /// The labels and annotations do not say what the namespace was made for: it supersedes no other, and none supersedes it.
+        NoIdentity: [Identity], "Have the CI that makes the namespace write what the message says.";
         /// No cluster manager selects the namespace.
         NotGoverned: [NextStep], nothing;
         /// The `ManagedNamespaces` of some governed namespaces do not show yet that this manager governs them, as it is now.
@@ -287,6 +314,21 @@ reasons! {
         NotCounted: [NextStep, Approved], "If it stays so for a minute, look at the operator's log.";
         /// The hourly budget is not less than what becomes due in an hour.
         BudgetSufficient: [Budget], nothing;
+        /// Every governed namespace says who owns it.
+        OwnersKnown: [Owners], nothing;
+        /// Some governed namespaces do not say who owns them.
+        OwnersMissing: [Owners],
+            "Have the CI that makes them write one of the annotations and labels of `spec.owner`.";
+        /// Of every governed namespace it is known what it was made for.
+        IdentitiesKnown: [Identities], nothing;
+        /// Of some governed namespaces it is not: they supersede no other, and none supersedes them.
+        IdentitiesMissing: [Identities],
+            "Read the condition `Identified` of their ManagedNamespaces, and have the CI that makes them write what that says.";
+        /// `CoppiceConfig` has every channel that the cluster manager names.
+        ChannelsKnown: [Channels], nothing;
+        /// It does not have some of them: by these nobody is notified, and if there is no other one announced deletions wait.
+        ChannelsMissing: [Channels],
+            "Add what the message names to `spec.channels` of CoppiceConfig, or correct `spec.notify.channels`.";
         /// More namespaces become due in an hour than the budget allows destructive steps: they live longer and longer.
         BudgetBelowArrivals: [Event, Budget], "Raise what the message names in CoppiceConfig.";
         /// A policy has fired. The manager is dormant until its policies change or it is re-armed.
@@ -312,8 +354,13 @@ reasons! {
         /// The namespace's cluster manager, or a manager in it, deletes it, and not later: one notice and one deletion are enough.
         /// If that comes to nothing, this one goes on.
         DeletedByAnother: [NextStep], nothing;
+        /// A webhook of a manager in the namespace is under way, which the deletion waits for: ten minutes at most after its time.
+        WebhookPending: [NextStep], nothing;
         /// Notice has been given and runs.
         NoticeRunning: [NextStep], "To prevent the deletion, extend, hold or suspend.";
+        /// Nobody has been notified of the deletion yet, which waits for that.
+        NoticeUndelivered: [NextStep, Blocked],
+            "Read what the message says of each channel; mend it, or let the namespace name an owner who can be reached.";
         /// The namespace is being deleted.
         NamespaceTerminating: [NextStep], "If it takes long, `coppice doctor` says why.";
     }
@@ -395,6 +442,8 @@ reasons! {
             "Mend the receiver, then set `spec.rearm` to `status.firings`.";
         /// Notice of a deletion was given.
         DeletionAnnounced: [Event], "To prevent the deletion, extend, hold or suspend.";
+        /// A message to the owner of a namespace was given up: the channel refused it for good, or every attempt of 24 hours failed.
+        NoticeFailed: [Event], "Read the message, and correct the owner's address or the channel.";
         /// Notice of a deletion was withdrawn.
         NoticeWithdrawn: [Event], nothing;
         /// A decided step was given up; the message says why.

@@ -1,5 +1,7 @@
 //! What is scaled down: a list in status; in caches only its length.
 
+use std::collections::BTreeSet;
+
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
 
@@ -76,6 +78,17 @@ impl ScaledDown {
         }
     }
 
+    /// Takes back what an attempt recorded of workloads that it has not scaled down, if they are listed: those with these uids. One that
+    /// something scaled up after earlier firings was recorded before, and how often that was stays known.
+    pub fn forget(&mut self, unchanged: &BTreeSet<String>) {
+        let Self::Listed(all) = self else { return };
+        all.retain(|entry| !unchanged.contains(&entry.uid) || entry.reverted > 0);
+        for entry in all.iter_mut().filter(|entry| unchanged.contains(&entry.uid)) {
+            entry.reverted -= 1;
+            entry.firing = entry.firing.map(|firing| firing - 1);
+        }
+    }
+
     /// Keeps only how many there are.
     pub fn count(&mut self) {
         if !self.is_empty() {
@@ -149,6 +162,18 @@ mod tests {
             reverted: 0,
         };
         names.iter().map(one).collect::<Vec<_>>().into()
+    }
+
+    #[test]
+    fn an_attempt_that_changes_nothing_does_not_lose_how_often_something_was_reverted() {
+        let ScaledDown::Listed(mut all) = listed(&["a", "b", "c"]) else { unreachable!("it is listed") };
+        // What the third firing records of one that something has scaled up after each of the first two.
+        (all[1].firing, all[1].reverted) = (Some(2), 2);
+        let mut scaled_down = ScaledDown::from(all);
+        scaled_down.forget(&["uid-a".to_owned(), "uid-b".to_owned()].into());
+        let left = scaled_down.listed().unwrap();
+        let left: Vec<_> = left.iter().map(|one| (&*one.name, one.firing, one.reverted)).collect();
+        assert_eq!(left, [("b", Some(1), 1), ("c", None, 0)], "as it was before that attempt");
     }
 
     #[test]

@@ -41,6 +41,76 @@ pub(crate) fn status_instant(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "format": "date-time", "maxLength": 40 })
 }
 
+/// An absolute URL.
+pub(crate) fn http_url(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "maxLength": 2048,
+        "x-kubernetes-validations": [{
+            "rule": "isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHostname() != ''",
+            "message": "write an absolute http:// or https:// URL, such as https://ci.example.org/hook"
+        }]
+    })
+}
+
+/// The rule against a user or a password in a URL, and its sentence: whoever reads the object would see them.
+const NO_USER_INFO: &str = "!self.matches('^[^/]*//[^/?#]*@')";
+
+/// A URL of a receiver whose webhooks are signed: nothing in it is a secret, and everything in it is sent.
+pub(crate) fn receiver_url(generator: &mut SchemaGenerator) -> Schema {
+    http_url_with(
+        generator,
+        &[
+            (
+                NO_USER_INFO,
+                "write the URL without a user and a password, which everybody who reads this would see: the receiver checks the signature instead",
+            ),
+            ("!self.contains('#')", "write the URL without a fragment (#...), which is never sent"),
+        ],
+    )
+}
+
+/// A URL to which a credential is sent: encrypted, or to this machine. By patterns: of the parts of a URL the API server does not know
+/// how short they are, and such a rule is too expensive for it.
+pub(crate) fn api_url(generator: &mut SchemaGenerator) -> Schema {
+    http_url_with(
+        generator,
+        &[
+            (
+                NO_USER_INFO,
+                "write the URL without a user and a password, which everybody who reads this would see: credentials belong in files",
+            ),
+            (
+                "self.matches('^[Hh][Tt][Tt][Pp]([Ss]:|://(127([.][0-9]{1,3}){3}|[[]::1[]])(:[0-9]*)?([/?].*)?$)')",
+                "write an https:// URL, such as https://slack.com/api: by http:// the token could be read on its way (http:// is only for a loopback address, such as http://127.0.0.1:8080)",
+            ),
+        ],
+    )
+}
+
+fn http_url_with(generator: &mut SchemaGenerator, more: &[(&str, &str)]) -> Schema {
+    let mut schema = http_url(generator);
+    let more = more.iter().map(|(rule, message)| serde_json::json!({"rule": rule, "message": message}));
+    if let Some(rules) = schema.get_mut("x-kubernetes-validations").and_then(serde_json::Value::as_array_mut)
+    {
+        rules.extend(more);
+    }
+    schema
+}
+
+/// The name of a file in the operator's directory of credentials, as keys of Secrets are written. It leads to no other directory.
+pub(crate) fn credential_file(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 253,
+        "x-kubernetes-validations": [{
+            "rule": "self.matches('^[-._a-zA-Z0-9]+$') && !self.startsWith('..') && self != '.'",
+            "message": "write the name of a file in the operator's --credentials-dir, which is a key of the mounted Secret, such as slack-token"
+        }]
+    })
+}
+
 /// What was seen, by name, in status.
 pub(crate) fn evidence(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
@@ -140,6 +210,15 @@ pub fn duration(_: &mut SchemaGenerator) -> Schema {
 /// A duration for which zero would be dangerous.
 pub fn positive_duration(_: &mut SchemaGenerator) -> Schema {
     positive("it would expire every namespace at once")
+}
+
+/// How long before an end to remind of it.
+pub(crate) fn reminders(_: &mut SchemaGenerator) -> Schema {
+    let item = duration_with(&[(
+        "type(self) != string || self == '' || self.matches('[1-9]')",
+        "zero is not accepted here: nobody could act upon it any more; write at least 1s",
+    )]);
+    json_schema!({ "type": "array", "minItems": 1, "maxItems": 4, "items": item })
 }
 
 /// How long a spec has to govern a namespace before anything is done to it: not zero.

@@ -10,8 +10,8 @@ use coppice_quantity::Duration;
 use jiff::Timestamp;
 
 use crate::command::{
-    acknowledge, completion, crds, doctor, explain, extend, hold, import, list, plan, preview, rearm,
-    release, simulate, version, wake,
+    acknowledge, completion, crds, doctor, explain, extend, hold, import, list, message, plan, preview,
+    rearm, release, simulate, version, wake,
 };
 
 /// Gives every namespace an end: shows what will happen, when and why, and lets you hold, extend or undo it.
@@ -41,6 +41,7 @@ pub(crate) enum Command {
     Preview(preview::PreviewArgs),
     Simulate(simulate::SimulateArgs),
     Explain(explain::ExplainArgs),
+    Message(message::MessageArgs),
     List(list::ListArgs),
     Hold(hold::HoldArgs),
     Release(release::ReleaseArgs),

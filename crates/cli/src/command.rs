@@ -9,6 +9,7 @@ pub(crate) mod extend;
 pub(crate) mod hold;
 pub(crate) mod import;
 pub(crate) mod list;
+pub(crate) mod message;
 pub(crate) mod plan;
 pub(crate) mod preview;
 pub(crate) mod rearm;
@@ -30,6 +31,7 @@ pub(crate) async fn dispatch(cli: Cli, io: &mut Io<'_>) -> Result<Exit> {
         Command::Preview(args) => preview::run(&args, connection, io).await,
         Command::Simulate(args) => simulate::run(&args, connection, io).await,
         Command::Explain(args) => explain::run(&args, connection, io).await,
+        Command::Message(args) => message::run(&args, connection, io).await,
         Command::List(args) => list::run(&args, connection, io).await,
         Command::Hold(args) => hold::run(&args, connection, io).await,
         Command::Release(args) => release::run(&args, connection, io).await,

@@ -1,20 +1,25 @@
 //! Managers of the ConSol k8s-namespace-manager (`k8s.consol.de/v1beta1`) as ours.
 //!
 //! What that operator did, not what its manual says, is carried over; every difference is reported, and those that can
-//! change what happens are marked.
+//! change what happens are marked. A manager in the namespace that it governs is a `NamespaceManager`; one that lives elsewhere is
+//! the platform's, and becomes a `ClusterNamespaceManager`.
 
+mod elsewhere;
 mod policy;
-mod read;
 
 use std::collections::BTreeSet;
 
 use coppice_api::manager::{NamespaceManagerSpec, Policy};
+use coppice_destination::{AllowList, Destination};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::import::fields::{FieldError, Fields};
+use crate::import::{Remark, Remarks};
 use crate::validate;
+pub(crate) use elsewhere::merge;
+use elsewhere::write_cluster_manager;
 use policy::ConvertedPolicy;
-use read::{FieldError, Fields};
 
 /// The group and version of that operator's objects.
 pub(crate) const API_VERSION: &str = "k8s.consol.de/v1beta1";
@@ -24,76 +29,102 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The most policies that a manager of ours has.
 const MAX_POLICIES: usize = 10;
 
-/// A remark on an import.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Remark {
-    /// Whether what happens can differ from what happened there.
-    pub(crate) differs: bool,
-    /// What is different.
-    pub(crate) text: String,
+/// Which manager of ours a manager of that operator becomes.
+#[derive(Clone, Copy, Debug)]
+enum Home<'a> {
+    /// A `NamespaceManager` in this namespace, which it governs.
+    Governed(&'a str),
+    /// A `ClusterNamespaceManager` that governs this namespace.
+    Elsewhere(&'a str),
 }
 
-/// One of that operator's managers as ours.
+impl Home<'_> {
+    /// Whether a webhook may go there by the default settings.
+    fn permits(self, default_hosts: AllowList, destination: &Destination) -> bool {
+        match self {
+            Self::Governed(namespace) => default_hosts.permits_host(destination, namespace).is_ok(),
+            Self::Elsewhere(namespace) => {
+                default_hosts.permitting(destination).permits_host(destination, namespace).is_ok()
+            }
+        }
+    }
+}
+
+/// One of that operator's managers, translated.
 #[derive(Debug)]
-pub(crate) struct Imported {
+pub(crate) struct Translated {
     /// What it was called there, for messages.
     pub(crate) name: String,
-    /// Our object as YAML; none if nothing of it can be carried over.
+    pub(crate) remarks: Remarks,
+    /// The name of ours.
+    ours: String,
+    governed: String,
+    elsewhere: bool,
+    suspend: bool,
+    policies: Vec<TranslatedPolicy>,
+    /// Whether it is said already why nothing is written for it.
+    explained: bool,
+    labels: serde_json::Map<String, Value>,
+    annotations: serde_json::Map<String, Value>,
+}
+
+/// One of its policies.
+#[derive(Clone, Debug)]
+struct TranslatedPolicy {
+    policy: Policy,
+    /// Whether it observes where others of its manager may act: it comes from a manager that was deactivated.
+    observes: bool,
+}
+
+/// A manager of ours as YAML; none if nothing of it can be carried over.
+#[derive(Debug)]
+pub(crate) struct Imported {
+    pub(crate) name: String,
     pub(crate) yaml: Option<String>,
     pub(crate) remarks: Vec<Remark>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ConvertedManager<'a> {
+struct ConvertedManager<'a, S> {
     api_version: &'static str,
     kind: &'static str,
     metadata: Metadata<'a>,
-    spec: Spec<'a>,
+    spec: S,
 }
 
 #[derive(Serialize)]
 struct Metadata<'a> {
     name: &'a str,
-    namespace: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     labels: Option<&'a serde_json::Map<String, Value>>,
-    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
-    annotations: serde_json::Map<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    annotations: Option<&'a serde_json::Map<String, Value>>,
+}
+
+impl<'a> Metadata<'a> {
+    fn of(manager: &'a Translated, namespace: Option<&'a str>) -> Self {
+        let Translated { ours, labels, annotations, .. } = manager;
+        let written = |map: &'a serde_json::Map<String, Value>| Some(map).filter(|map| !map.is_empty());
+        Self { name: ours, namespace, labels: written(labels), annotations: written(annotations) }
+    }
 }
 
 #[derive(Serialize)]
 struct Spec<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     suspend: bool,
-    policies: &'a [Policy],
+    policies: Vec<&'a Policy>,
 }
 
-/// Remarks in the making.
-#[derive(Default)]
-struct Remarks(Vec<Remark>);
-
-impl Remarks {
-    /// Something that cannot change what happens, or is only better.
-    fn note(&mut self, text: impl Into<String>) {
-        self.add(false, text.into());
-    }
-
-    /// Something that cannot be carried over exactly.
-    fn differs(&mut self, text: impl Into<String>) {
-        self.add(true, text.into());
-    }
-
-    fn add(&mut self, differs: bool, text: String) {
-        let remark = Remark { differs, text };
-        if !self.0.contains(&remark) {
-            self.0.push(remark);
-        }
-    }
-}
-
-/// Translates one manager. `taken` holds the names given so far, since managers of several namespaces may land in one.
-pub(crate) fn import(object: &Value, taken: &mut BTreeSet<(String, String)>) -> Result<Imported, FieldError> {
+/// Translates one manager. `taken` holds the names given so far, by namespace, since managers of several namespaces may land in
+/// one; those of the cluster are below the empty one.
+pub(crate) fn import(
+    object: &Value,
+    taken: &mut BTreeSet<(String, String)>,
+) -> Result<Translated, FieldError> {
     let mut remarks = Remarks::default();
     let metadata = Fields::of(&object["metadata"], "metadata")?;
     let name = metadata.text("name")?.ok_or_else(|| metadata.wrong("name", "required"))?;
@@ -108,13 +139,11 @@ pub(crate) fn import(object: &Value, taken: &mut BTreeSet<(String, String)>) -> 
         return Err(spec.wrong("namespace", &message));
     }
     let lived = metadata.text("namespace")?;
-    let moved = lived.as_deref() != Some(governed.as_str());
-    match lived.as_deref() {
-        Some(lived) if moved => remarks.note(format!(
-            "it lived in namespace {lived} and lands in {governed}, the namespace that it governed: whoever may edit \
-             managers there can edit it, it ends with the namespace, and the namespace must exist when it is applied"
-        )),
-        _ => {}
+    // One without a namespace is applied wherever its user is: into the namespace that it governs.
+    let elsewhere = lived.as_deref().is_some_and(|lived| lived != governed);
+    let home = if elsewhere { Home::Elsewhere(&governed) } else { Home::Governed(&governed) };
+    if elsewhere {
+        elsewhere::remark(lived.as_deref().unwrap_or_default(), &governed, &mut remarks);
     }
     let all = spec.list("policies")?.ok_or_else(|| spec.wrong("policies", "required"))?;
     if all.is_empty() {
@@ -122,27 +151,53 @@ pub(crate) fn import(object: &Value, taken: &mut BTreeSet<(String, String)>) -> 
     }
     let mut carried = Vec::new();
     for (index, policy) in all.iter().enumerate() {
-        carried.push(policy::import(policy, &governed, &format!("spec.policies[{index}]"), &mut remarks)?);
+        carried.push(policy::import(policy, home, &format!("spec.policies[{index}]"), &mut remarks)?);
     }
-    multiple_policies(&carried, &mut remarks);
-    let mut policies: Vec<Policy> = carried.into_iter().filter_map(|c| c.policy).collect();
-    let renamed = unique_names(&mut policies, &mut remarks);
-    body_differs(&policies, moved && lived.is_some(), &renamed, &mut remarks);
-    if policies.len() > MAX_POLICIES {
-        remarks.differs(format!(
+    multiple_policies(&carried, elsewhere, &mut remarks);
+    let policies = carried.into_iter().filter_map(|c| c.policy);
+    let policies = policies.map(|policy| TranslatedPolicy { policy, observes: false }).collect();
+    let (labels, annotations) = metadata_of(&object["metadata"]);
+    let scope = if elsewhere { "" } else { &governed };
+    let mut translated = Translated {
+        ours: free_name(&name, scope, taken, &mut remarks),
+        suspend: spec.boolean("deactivated")?.unwrap_or(false),
+        name,
+        remarks,
+        governed,
+        elsewhere,
+        policies,
+        explained: false,
+        labels,
+        annotations,
+    };
+    unique_names(&mut translated.policies, &mut translated.remarks);
+    Ok(translated)
+}
+
+/// The object that a manager becomes, once those that go together are together.
+pub(crate) fn write(mut manager: Translated) -> Result<Imported, FieldError> {
+    if manager.policies.len() > MAX_POLICIES {
+        manager.remarks.differs(format!(
             "it has {} policies and at most {MAX_POLICIES} are accepted: split it into several managers",
-            policies.len()
+            manager.policies.len()
         ));
-        policies.clear();
+        manager.policies.clear();
     }
-    let suspend = spec.boolean("deactivated")?.unwrap_or(false);
-    let ours = free_name(&name, &governed, taken, &mut remarks);
-    let yaml = write(object, &ours, &governed, suspend, &policies, &mut remarks)?;
-    Ok(Imported { name, yaml, remarks: remarks.0 })
+    let yaml = match (manager.policies.is_empty(), manager.elsewhere) {
+        (true, _) => {
+            if !manager.explained {
+                manager.remarks.differs("nothing of it can be carried over: no manager is written");
+            }
+            None
+        }
+        (false, true) => Some(write_cluster_manager(&mut manager)?),
+        (false, false) => Some(write_manager(&mut manager)?),
+    };
+    Ok(Imported { name: manager.name, yaml, remarks: manager.remarks.0 })
 }
 
 /// What differs because a manager has several policies.
-fn multiple_policies(carried: &[ConvertedPolicy], remarks: &mut Remarks) {
+fn multiple_policies(carried: &[ConvertedPolicy], elsewhere: bool, remarks: &mut Remarks) {
     if carried.len() < 2 {
         return;
     }
@@ -150,42 +205,31 @@ fn multiple_policies(carried: &[ConvertedPolicy], remarks: &mut Remarks) {
         .iter()
         .enumerate()
         .any(|(i, c)| carried[..i].iter().any(|other| other.condition == c.condition));
+    let here = match (twice, elsewhere) {
+        (true, false) => "here the first of them fires",
+        (true, true) => "here each of them fires",
+        (false, false) => "here the first in the list fires, and the manager is dormant from then on",
+        (false, true) => {
+            "and the manager was deactivated; here each fires once its condition is true, also after another one has fired"
+        }
+    };
     if twice {
-        remarks.differs(
-            "two policies have the same condition: that operator stumbled over it and never did anything for this \
-             manager; here the first of them fires",
-        );
+        remarks.differs(format!(
+            "two policies have the same condition: that operator stumbled over it and never did anything for this manager; {here}"
+        ));
     } else {
-        remarks.differs(
-            "it has several policies: there, all that were true at the same check fired, in no certain order; here the \
-             first in the list fires, and the manager is dormant from then on",
-        );
+        remarks.differs(format!(
+            "it has several policies: there, all that were true at the same check fired, in no certain order; {here}"
+        ));
     }
 }
 
-/// What a webhook's receiver sees differently.
-fn body_differs(policies: &[Policy], moved: bool, renamed: &[String], remarks: &mut Remarks) {
-    for policy in policies.iter().filter(|p| p.then.webhook.is_some()) {
-        if moved {
-            remarks.differs(format!(
-                "policy {:?}: the webhook's body names the manager's namespace, which is now the governed one",
-                policy.name
-            ));
-        }
-        if renamed.contains(&policy.name) {
-            remarks
-                .differs(format!("policy {:?}: the webhook's body has the policy's new name", policy.name));
-        }
-    }
-}
-
-/// Makes the names of policies differ; gives back the new ones.
-fn unique_names(policies: &mut [Policy], remarks: &mut Remarks) -> Vec<String> {
-    let mut renamed = Vec::new();
+/// Makes the names of policies differ. The body of a webhook has the name.
+fn unique_names(policies: &mut [TranslatedPolicy], remarks: &mut Remarks) {
     for index in 1..policies.len() {
         let (before, rest) = policies.split_at_mut(index);
-        let Some(policy) = rest.first_mut() else { continue };
-        let is_taken = |name: &str| before.iter().any(|p| p.name == name);
+        let Some(TranslatedPolicy { policy, .. }) = rest.first_mut() else { continue };
+        let is_taken = |name: &str| before.iter().any(|p| p.policy.name == name);
         if !is_taken(&policy.name) {
             continue;
         }
@@ -194,9 +238,10 @@ fn unique_names(policies: &mut [Policy], remarks: &mut Remarks) -> Vec<String> {
         let new = candidates.into_iter().find(|name| !is_taken(name)).unwrap_or_default();
         remarks.note(format!("two policies are named {:?}: the later one becomes {new:?}", policy.name));
         policy.name.clone_from(&new);
-        renamed.push(new);
+        if policy.then.webhook.is_some() {
+            remarks.differs(format!("policy {new:?}: the webhook's body has the policy's new name"));
+        }
     }
-    renamed
 }
 
 fn free_name(
@@ -209,49 +254,51 @@ fn free_name(
     // Among one more candidates than there are names, one is free.
     let others = (2..=taken.len() + 2).map(|n| format!("{name}-{n}"));
     let free = std::iter::once(name.to_owned()).chain(others).find(is_free).unwrap_or_default();
-    if free != name {
+    if free != name && namespace.is_empty() {
+        remarks.note(format!("there is a cluster manager {name} already: this one becomes {free}"));
+    } else if free != name {
         remarks.note(format!("namespace {namespace} has a manager {name} already: this one becomes {free}"));
     }
     taken.insert((namespace.to_owned(), free.clone()));
     free
 }
 
-fn write(
-    object: &Value,
-    name: &str,
-    namespace: &str,
-    suspend: bool,
-    policies: &[Policy],
-    remarks: &mut Remarks,
-) -> Result<Option<String>, FieldError> {
-    if policies.is_empty() {
-        remarks.differs("nothing of it can be carried over: no manager is written");
-        return Ok(None);
-    }
-    let metadata = &object["metadata"];
-    let mut annotations = metadata["annotations"].as_object().cloned().unwrap_or_default();
+/// Labels and annotations, but for those that mean nothing to ours.
+fn metadata_of(metadata: &Value) -> (serde_json::Map<String, Value>, serde_json::Map<String, Value>) {
+    let of = |key: &str| metadata[key].as_object().cloned().unwrap_or_default();
+    let mut annotations = of("annotations");
     annotations.retain(|key, _| !key.starts_with(CONSOL_ANNOTATIONS) && key != LAST_APPLIED);
+    (of("labels"), annotations)
+}
+
+fn write_manager(manager: &mut Translated) -> Result<String, FieldError> {
     let ours = ConvertedManager {
         api_version: "coppice.dev/v1alpha1",
         kind: "NamespaceManager",
-        metadata: Metadata {
-            name,
-            namespace,
-            labels: metadata["labels"].as_object().filter(|l| !l.is_empty()),
-            annotations,
+        metadata: Metadata::of(manager, Some(&manager.governed)),
+        spec: Spec {
+            suspend: manager.suspend,
+            policies: manager.policies.iter().map(|one| &one.policy).collect(),
         },
-        spec: Spec { suspend, policies },
     };
-    let failed =
-        |e: &dyn std::fmt::Display| FieldError { path: "metadata".to_owned(), message: e.to_string() };
     let value = serde_json::to_value(&ours).map_err(|e| failed(&e))?;
-    // What our API server would refuse must not be handed out as if it were fine.
-    for problem in validate::check(&value) {
+    let yaml = crate::yaml::to_string(&ours).map_err(|e| failed(&e))?;
+    // Reading it back is the last check that it says what it should.
+    let read = serde_json::from_value::<NamespaceManagerSpec>(value["spec"].clone());
+    refusals(&value, read.err(), &mut manager.remarks);
+    Ok(yaml)
+}
+
+/// What our API server would refuse must not be handed out as if it were fine.
+fn refusals(object: &Value, unreadable: Option<serde_json::Error>, remarks: &mut Remarks) {
+    for problem in validate::check(object) {
         remarks.differs(format!("our API refuses the result: {problem}"));
     }
-    // Reading it back is the last check that it says what it should.
-    if let Err(error) = serde_json::from_value::<NamespaceManagerSpec>(value["spec"].clone()) {
+    if let Some(error) = unreadable {
         remarks.differs(format!("our API refuses the result: {error}"));
     }
-    crate::yaml::to_string(&ours).map(Some).map_err(|e| failed(&e))
+}
+
+fn failed(error: &dyn std::fmt::Display) -> FieldError {
+    FieldError { path: "metadata".to_owned(), message: error.to_string() }
 }

@@ -1,6 +1,7 @@
 //! From objects of the API to the facts that a decision needs: the same as the operator's own conversion.
 
 use coppice_api::manager::NamespaceManagerStatus;
+use coppice_api::names::MANAGED_NAMESPACE_NAME;
 use coppice_api::{
     ClusterNamespaceManagerStatus, CoppiceConfigSpec, CoppiceConfigStatus, DeletedNamespaceSpec,
     DeletedNamespaceStatus, Labels, ManagedNamespaceSpec, ManagedNamespaceStatus,
@@ -98,6 +99,17 @@ impl ClusterManager {
 }
 
 impl NamespaceRecord {
+    /// The record that the operator would create in a namespace.
+    pub(crate) fn assumed(namespace: &str) -> Self {
+        let meta = ObjectMeta {
+            name: Some(MANAGED_NAMESPACE_NAME.to_owned()),
+            namespace: Some(namespace.to_owned()),
+            ..ObjectMeta::default()
+        };
+        let (spec, status) = (Ok(ManagedNamespaceSpec::default()), ManagedNamespaceStatus::default());
+        Self { meta, spec, status, status_error: None }
+    }
+
     /// The record, as the pure planner takes it.
     pub(crate) fn facts(&self) -> RecordFacts<'_> {
         RecordFacts {

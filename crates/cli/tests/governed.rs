@@ -298,6 +298,28 @@ fn preview_counts_what_is_only_observed_today_when_it_will_be_done() {
 }
 
 #[test]
+fn preview_shows_what_could_be_superseded_and_when() {
+    let made = |pipeline: u32| {
+        format!(
+            "apiVersion: v1\nkind: Namespace\nmetadata: {{name: shop-{pipeline}, uid: shop-{pipeline}, creationTimestamp: \
+             \"2026-02-01T10:00:00Z\", labels: {{project: shop, branch: main, pipeline: '{pipeline}'}}}}\n---\n"
+        )
+    };
+    let objects: String = (8..11).map(made).collect();
+    let spec = "{mode: Enforce, selector: {names: ['shop-*']}, settle: 10m, health: {}, identity: {project: project, branch: branch, \
+                pipeline: pipeline}, supersede: {by: [Branch]}, policies: [{name: end, when: {phase: {in: [Superseded]}}, then: \
+                {delete: {notice: 15m}}}]}";
+    let ran = preview_with(&objects, "-o json ", "shop", spec);
+    assert!(ran.code == 3 && ran.err.contains("takes all that do not fail for ready"), "{}", ran.all());
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    let due: Vec<_> = report["becomesDue"].as_array().unwrap().iter().map(|due| &due["namespace"]).collect();
+    assert_eq!(due, ["shop-8", "shop-9"], "{report:#}");
+    let manager = &report["managers"][0];
+    assert_eq!((&manager["newlyDue"], &manager["hourlyBudgetNeeded"]), (&2.into(), &2.into()), "{manager:#}");
+    assert!(manager["earliest"].is_string(), "{manager:#}");
+}
+
+#[test]
 fn preview_takes_cluster_managers_alone_and_checks_them() {
     let ran = preview("", "bad", "{selector: {exclude: [a]}, ttl: {after: 0s}}");
     assert!(
@@ -374,13 +396,10 @@ fn simulate_says_who_goes_when_by_cluster_managers() {
         })
         .collect();
     let expected = [
-        "15m ci-1 cnsman/ci PolicyFired",
         "15m ci-1 cnsman/ci NamespaceDeleted",
         "1h5m ci-2 cnsman/ci DeletionAnnounced",
-        "1h50m ci-2 cnsman/ci PolicyFired",
         "1h50m ci-2 cnsman/ci NamespaceDeleted",
         "5h30m ci-held cnsman/ci DeletionAnnounced",
-        "6h15m ci-held cnsman/ci PolicyFired",
         "6h15m ci-held cnsman/ci NamespaceDeleted",
     ];
     assert_eq!(rows, expected, "{}", ran.all());

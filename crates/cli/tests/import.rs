@@ -10,10 +10,11 @@ fn import(name: &str) -> support::Ran {
 }
 
 #[test]
-fn the_four_examples_are_converted_exactly() {
-    for name in ["example-01", "example-02", "example-03", "example-04"] {
+fn the_four_examples_are_converted() {
+    // The manager of the second one lives elsewhere, and becomes a cluster manager.
+    for (name, code) in [("example-01", 0), ("example-02", 3), ("example-03", 0), ("example-04", 0)] {
         let ran = import(name);
-        assert_eq!(ran.code, 0, "{name}: {}", ran.err);
+        assert_eq!(ran.code, code, "{name}: {}", ran.err);
         insta::assert_snapshot!(name, ran.all());
     }
 }
@@ -69,15 +70,117 @@ fn defaults_are_written_out() {
     assert!(pods.out.contains("scaleDown: {}") && !pods.out.contains("selector"), "{}", pods.out);
 }
 
+/// A manager of that name, which lives in `ops`.
+fn of_ops(name: &str, spec: &str) -> String {
+    format!(
+        "---\napiVersion: k8s.consol.de/v1beta1\nkind: NamespaceManager\nmetadata: {{name: {name}, namespace: ops}}\nspec: {spec}\n"
+    )
+}
+
+const END: &str = "{name: end, condition: {type: TTL}, action: {type: DELETE}}";
+
 #[test]
 fn a_manager_governs_the_namespace_of_its_own_name_unless_it_says_another() {
-    let text = "apiVersion: k8s.consol.de/v1beta1\nkind: NamespaceManager\nmetadata: {name: team-a, namespace: ops}\nspec: {policies: [{name: end, condition: {type: TTL}, action: {type: DELETE}}]}\n";
-    let ran = run("coppice import consol -", text);
+    let text = of_ops("team-a", &format!("{{policies: [{END}]}}"));
+    let ran = run("coppice import consol -", &text);
     assert!(
-        ran.out.contains("namespace: team-a")
-            && ran.err.contains("lived in namespace ops and lands in team-a"),
+        ran.out.contains("names:\n    - team-a\n")
+            && ran.err.contains("lived in namespace ops and governed team-a"),
         "{ran:?}"
     );
+}
+
+#[test]
+fn a_manager_that_lives_elsewhere_becomes_a_cluster_manager_that_observes() {
+    let spec = format!(
+        "{{deactivated: true, namespace: team-a, policies: [{END}, {{name: tell, condition: {{type: TTL}}, action: {{type: WEBHOOK, \
+         params: {{url: 'https://ci.example.org/hook'}}}}}}]}}"
+    );
+    let ran = run("coppice import consol -", &of_ops("m", &spec));
+    let expected = "---
+apiVersion: coppice.dev/v1alpha1
+kind: ClusterNamespaceManager
+metadata:
+  name: m
+spec:
+  mode: Observe
+  suspend: true
+  selector:
+    names:
+    - team-a
+  policies:
+  - name: end
+    when:
+      ttl:
+        after: 30m
+    then:
+      delete:
+        notice: 0s
+  - name: tell
+    when:
+      ttl:
+        after: 30m
+    then:
+      webhook:
+        url: https://ci.example.org/hook
+        format: consol
+";
+    assert_eq!((ran.code, &*ran.out), (3, expected), "{}", ran.err);
+    assert!(
+        ran.err.contains("mode: Enforce") && ran.err.contains("in every later namespace team-a"),
+        "{ran:?}"
+    );
+    assert!(!ran.err.contains("webhookHosts"), "the platform's own webhooks need no entry: {}", ran.err);
+    let accepted = run("coppice preview -f - --from tests/fixtures/governed.yaml", &ran.out);
+    assert_eq!(accepted.code, 0, "{accepted:?}");
+}
+
+#[test]
+fn managers_of_one_namespace_that_live_elsewhere_become_one_cluster_manager() {
+    let scale = "{name: end, condition: {type: TTL, params: {ttlSeconds: 60}}, action: {type: SCALE_DOWN}}";
+    let text = [
+        of_ops("first", &format!("{{namespace: team-a, policies: [{END}]}}")),
+        of_ops("second", &format!("{{namespace: team-a, deactivated: true, policies: [{scale}]}}")),
+        of_ops("team-b", &format!("{{policies: [{END}]}}")),
+    ]
+    .concat();
+    let ran = run("coppice import consol -", &text);
+    let all: Vec<serde_yaml::Value> =
+        ran.out.split("---\n").skip(1).map(|text| serde_yaml::from_str(text).unwrap()).collect();
+    let [first, second] = &*all else { panic!("{ran:?}") };
+    assert_eq!(
+        first["spec"]["policies"],
+        serde_yaml::from_str::<serde_yaml::Value>(
+            "- {name: end, when: {ttl: {after: 30m}}, then: {delete: {notice: 0s}}}\n\
+             - {name: end 2, mode: Observe, when: {ttl: {after: 1m}}, then: {scaleDown: {}}}\n"
+        )
+        .unwrap(),
+        "what was deactivated goes on doing nothing: {ran:?}"
+    );
+    assert!(first["spec"]["suspend"].is_null() && second["metadata"]["name"] == "team-b", "{ran:?}");
+    assert!(ran.err.contains(
+        "second: one cluster manager governs a namespace: its policies are in ClusterNamespaceManager first"
+    ));
+}
+
+#[test]
+fn more_policies_than_one_cluster_manager_has_are_not_lost_unseen() {
+    let policies = |from: usize, to: usize| -> String {
+        let one = |n| {
+            format!(
+                "{{name: p{n}, condition: {{type: TTL, params: {{ttlSeconds: {n}}}}}, action: {{type: DELETE}}}}"
+            )
+        };
+        (from..to).map(one).collect::<Vec<_>>().join(", ")
+    };
+    let text = [
+        of_ops("first", &format!("{{namespace: team-a, policies: [{}]}}", policies(1, 9))),
+        of_ops("second", &format!("{{namespace: team-a, policies: [{}]}}", policies(9, 13))),
+    ]
+    .concat();
+    let ran = run("coppice import consol -", &text);
+    assert!(ran.code == 3 && ran.out.matches("kind: ClusterNamespaceManager").count() == 1, "{ran:?}");
+    assert!(ran.err.contains("second: one cluster manager governs a namespace, and together with those of first there are 12 policies"));
 }
 
 #[test]

@@ -9,13 +9,12 @@ use coppice_api::CoppiceConfigSpec;
 use coppice_api::config::{GovernorSpec, GovernorStatus};
 use coppice_api::names::{CONFIG_NAME, MANAGED_NAMESPACE_NAME};
 use coppice_kinds::{
-    ClusterManagers, Config, Configs, DeletedNamespaces, Jobs, ManagedNamespaces, Managers, NamespaceRecord,
-    Namespaces, Pods,
+    ClusterManager, ClusterManagers, Config, Configs, DeletedNamespaces, Jobs, ManagedNamespaces, Managers,
+    NamespaceRecord, Namespaces, Pods,
 };
 use coppice_lifecycle::breaker;
 use coppice_lifecycle::cluster::census::Census;
 use coppice_lifecycle::settings::{PlatformSettings, ScaleKind};
-use coppice_notify::outbox::Outbox;
 use coppice_quantity::time::ServerTime;
 use coppice_runtime::client::Clients;
 use coppice_runtime::collapse::Collapse;
@@ -24,15 +23,24 @@ use coppice_runtime::kind::Kind as _;
 use coppice_runtime::leader::{Gate, LeaderState, Permit};
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::object::OwnKind as _;
+use coppice_runtime::read::{self, ListError};
 use coppice_runtime::server_clock::ServerClock;
+use coppice_runtime::shared_read::SharedRead;
 use coppice_runtime::store::{Freshness, Store};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
+use crate::deleted_namespace::RecordKey;
 use crate::health::WorkloadStores;
 use crate::known_breaker::{KnownBreaker, SettingsSeen};
+use crate::losses::LossReader;
 use crate::managed_namespace::NamespaceKey;
+use crate::message_texts::MessageTexts;
 use crate::metrics::LifecycleMetrics;
+use crate::outboxes::Outboxes;
+
+/// What is under way when the signing key is replaced has so long to end.
+const REPLACED_GRACE: Duration = Duration::from_mins(1);
 
 /// What can open the breaker by itself: the kinds of the caches below.
 const SOURCES: [&str; 8] = [
@@ -80,9 +88,25 @@ pub struct WebhookSubject {
 }
 
 impl WebhookSubject {
+    /// The record of a namespace.
+    pub(crate) fn of_record(namespace: &str) -> Self {
+        let kind = ManagedNamespaces::KIND;
+        Self { kind, namespace: namespace.into(), name: MANAGED_NAMESPACE_NAME.into() }
+    }
+
+    /// The record of a deletion, which is in no namespace.
+    pub(crate) fn of_deletion(decision: &str) -> Self {
+        Self { kind: DeletedNamespaces::KIND, namespace: "".into(), name: decision.into() }
+    }
+
     /// The namespace whose record it is, if it is one.
     pub fn record(&self) -> Option<NamespaceKey> {
         (self.kind == ManagedNamespaces::KIND).then(|| NamespaceKey::new(&self.namespace))
+    }
+
+    /// The record of a deletion, if it is one.
+    pub fn deletion(&self) -> Option<RecordKey> {
+        (self.kind == DeletedNamespaces::KIND).then(|| RecordKey::new(&self.name))
     }
 
     /// The `NamespaceManager`, if it is one.
@@ -143,9 +167,17 @@ pub struct ControllerContext {
     pub known_breaker: KnownBreaker,
     /// Held while the breaker is shown in the metrics.
     showing: Mutex<()>,
+    /// The list of cluster managers that deletions rest on.
+    listed_managers: SharedRead<Vec<Arc<ClusterManager>>, ListError>,
     census: RwLock<Option<(LeaderState, Arc<Census>)>>,
-    outbox: RwLock<Option<(String, Outbox<WebhookSubject>)>>,
+    outboxes: RwLock<Option<(String, Outboxes)>>,
     settings: RwLock<Option<CompiledSettings>>,
+    /// Reads what is lost with namespaces.
+    pub(crate) losses: LossReader,
+    /// The texts of messages to owners.
+    pub(crate) texts: MessageTexts,
+    /// When the last controller that evaluates conditions started.
+    started: Mutex<Duration>,
 }
 
 impl ControllerContext {
@@ -178,10 +210,26 @@ impl ControllerContext {
             governor: Governor::default(),
             known_breaker: KnownBreaker::default(),
             showing: Mutex::new(()),
+            listed_managers: SharedRead::default(),
             census: RwLock::new(None),
-            outbox: RwLock::new(None),
+            outboxes: RwLock::new(None),
             settings: RwLock::new(None),
+            losses: LossReader::default(),
+            texts: MessageTexts::default(),
+            started: Mutex::default(),
         }
+    }
+
+    /// Reads every cluster manager again. Of what is due in one moment, all share the answer.
+    ///
+    /// # Errors
+    /// If they cannot be listed, or one of them cannot be understood.
+    pub async fn list_cluster_managers(&self) -> Result<Vec<Arc<ClusterManager>>, Arc<ListError>> {
+        let list = async {
+            let listed = read::list::<ClusterManagers>(&self.clients.reads, "").await?;
+            Ok(listed.into_iter().map(Arc::new).collect())
+        };
+        Box::pin(self.listed_managers.read(list)).await.map(|managers| managers.to_vec())
     }
 
     /// What carrying out a decision takes, with this permit.
@@ -312,24 +360,24 @@ impl ControllerContext {
         self.now().checked_add(SignedDuration::from_secs(1)).ok()
     }
 
-    /// The outbox of webhooks; set once the signing key is there.
-    pub fn outbox(&self) -> Option<Outbox<WebhookSubject>> {
-        let outbox = self.outbox.read().unwrap_or_else(PoisonError::into_inner);
-        outbox.as_ref().map(|(_, outbox)| outbox.clone())
+    /// What is sent in the background; set once the signing key is there.
+    pub fn outboxes(&self) -> Option<Outboxes> {
+        let outboxes = self.outboxes.read().unwrap_or_else(PoisonError::into_inner);
+        outboxes.as_ref().map(|(_, outboxes)| outboxes.clone())
     }
 
-    /// Sends webhooks through the outbox that `make` creates from now on, unless there is one for that public key
-    /// already; true if it is new. Deliveries in flight under another key are sent again, with the same id.
-    pub fn set_outbox<E>(
-        &self,
-        key: &str,
-        make: impl FnOnce() -> Result<Outbox<WebhookSubject>, E>,
-    ) -> Result<bool, E> {
-        let mut outbox = self.outbox.write().unwrap_or_else(PoisonError::into_inner);
-        if outbox.as_ref().is_some_and(|(known, _)| known == key) {
+    /// Sends through the outboxes that `make` creates from now on, unless there are some for that public key
+    /// already; true if they are new. Deliveries in flight under another key are sent again, with the same id.
+    pub fn set_outboxes<E>(&self, key: &str, make: impl FnOnce() -> Result<Outboxes, E>) -> Result<bool, E> {
+        let mut outboxes = self.outboxes.write().unwrap_or_else(PoisonError::into_inner);
+        if outboxes.as_ref().is_some_and(|(known, _)| known == key) {
             return Ok(false);
         }
-        *outbox = Some((key.to_owned(), make()?));
+        let before = outboxes.replace((key.to_owned(), make()?));
+        if let Some((_, before)) = before {
+            // What waits in them is sent by the new ones: it would come twice.
+            tokio::spawn(async move { before.shutdown(REPLACED_GRACE).await });
+        }
         Ok(true)
     }
 
@@ -363,10 +411,20 @@ impl ControllerContext {
         *self.census.write().unwrap_or_else(PoisonError::into_inner) = census.map(|census| (leads, census));
     }
 
-    /// Since when this replica leads, on the monotonic clock; now, if it does not.
-    pub(crate) fn leads_since(&self) -> Duration {
+    /// A controller that evaluates conditions has listed everything, and starts.
+    pub(crate) fn starts_evaluating(&self) {
+        let now = self.server_clock.clock().monotonic();
+        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        *started = now.max(*started);
+    }
+
+    /// Since when this replica evaluates conditions, on the monotonic clock: since it leads and has listed everything. Now, if
+    /// it does not lead.
+    pub(crate) fn evaluates_since(&self) -> Duration {
         match self.gate.state() {
-            LeaderState::Leader { since, .. } => since,
+            LeaderState::Leader { since, .. } => {
+                since.max(*self.started.lock().unwrap_or_else(PoisonError::into_inner))
+            }
             LeaderState::Follower { .. } | LeaderState::Unknown { .. } => {
                 self.server_clock.clock().monotonic()
             }

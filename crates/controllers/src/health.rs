@@ -163,9 +163,9 @@ impl HealthObservation {
         })
     }
 
-    /// Since when all workloads have been followed without a gap, by a replica that leads.
+    /// Since when all workloads have been followed without a gap, by a replica that evaluates.
     fn followed(shared: &ControllerContext) -> Result<Timestamp, Self> {
-        let mut followed = shared.leads_since();
+        let mut followed = shared.evaluates_since();
         for (freshness, resource) in freshness(shared) {
             match freshness {
                 Freshness::Fresh(since) => followed = followed.max(since),

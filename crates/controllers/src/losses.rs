@@ -25,7 +25,7 @@ const CONCURRENT: usize = 4;
 /// No more volumes than this are read: as many as fit into a status, and some to sort by what becomes of them.
 const MAX_VOLUMES: usize = 64;
 /// So many namespaces are read at a time: an answer may have 16 MiB.
-static READING: Semaphore = Semaphore::const_new(4);
+const MAX_READING: usize = 4;
 /// Lists come in pages of this size.
 const PAGE: u32 = 500;
 /// Of more claims or Services than this, none is looked at.
@@ -33,10 +33,22 @@ const MAX_OBJECTS: usize = 2000;
 /// Of one object so many finalizers count: one more than are listed.
 const MAX_FINALIZERS: usize = 17;
 
-/// What is lost with a namespace, as far as it can be read.
-pub(crate) async fn read(client: &Client, namespace: &str) -> Losses {
-    let _one = READING.acquire().await;
-    losses(&at_stake(client, namespace).await)
+/// Reads what is lost with namespaces, a few at a time.
+#[derive(Debug)]
+pub(crate) struct LossReader(Semaphore);
+
+impl Default for LossReader {
+    fn default() -> Self {
+        Self(Semaphore::new(MAX_READING))
+    }
+}
+
+impl LossReader {
+    /// What is lost with a namespace, as far as it can be read.
+    pub(crate) async fn read(&self, client: &Client, namespace: &str) -> Losses {
+        let _one = self.0.acquire().await;
+        losses(&at_stake(client, namespace).await)
+    }
 }
 
 async fn at_stake(client: &Client, namespace: &str) -> AtStake {

@@ -27,6 +27,8 @@ pub struct LifecycleMetrics {
     firing_lateness: Family<ByAction, Histogram, fn() -> Histogram>,
     blocked: Family<ByReason, Counter>,
     webhook_attempts: Family<ByResult, Counter>,
+    notice_attempts: Family<ByChannel, Counter>,
+    notices: Family<ByState, Gauge>,
     governor_reserved: Gauge,
     governor_limit: Gauge,
     breaker_open: Family<BySource, Gauge>,
@@ -65,6 +67,20 @@ struct ByResult {
     result: &'static str,
 }
 
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByChannel {
+    channel: &'static str,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByState {
+    state: &'static str,
+}
+
+/// The kinds of channels to owners.
+const CHANNELS: [&str; 3] = ["email", "slack", "webhook"];
+
 /// How the steps of policies end.
 const ENDS: [(Action, Reason); 5] = [
     (Action::Delete, Reason::NamespaceDeleted),
@@ -96,6 +112,8 @@ impl LifecycleMetrics {
             firing_lateness: Family::new_with_constructor(lateness),
             blocked: Family::default(),
             webhook_attempts: Family::default(),
+            notice_attempts: Family::default(),
+            notices: Family::default(),
             governor_reserved: Gauge::default(),
             governor_limit: Gauge::default(),
             breaker_open: Family::default(),
@@ -115,6 +133,9 @@ impl LifecycleMetrics {
         }
         for result in ["delivered", "failed"] {
             let _ = self.webhook_attempts.get_or_create(&ByResult { result });
+            for channel in CHANNELS {
+                let _ = self.notice_attempts.get_or_create(&ByChannel { channel, result });
+            }
         }
         let reasons = Reason::GROUPS.iter().flat_map(|(_, reasons)| *reasons);
         for reason in reasons.filter(|reason| reason.places().contains(&Place::Blocked)) {
@@ -147,6 +168,16 @@ impl LifecycleMetrics {
             "webhook_attempts",
             "Attempts to deliver a webhook: `delivered` or `failed`",
             self.webhook_attempts.clone(),
+        );
+        to.register(
+            "notice_attempts",
+            "Attempts to deliver a message to the owner of a namespace, by kind of channel: `delivered` or `failed`",
+            self.notice_attempts.clone(),
+        );
+        to.register(
+            "notices",
+            "Messages to owners in the records of namespaces and of deletions by state, counted once a minute by every replica; `Failed` are dead letters",
+            self.notices.clone(),
         );
         let help = "Steps reserved in the last hour, by the leader, once a minute";
         to.register("governor_reserved_last_hour", help, self.governor_reserved.clone());
@@ -214,6 +245,16 @@ impl LifecycleMetrics {
         self.webhook_attempts.get_or_create(&ByResult { result }).inc();
     }
 
+    /// An attempt to deliver a message to an owner by a kind of channel has ended.
+    pub fn notice_attempt(&self, channel: &'static str, result: &'static str) {
+        self.notice_attempts.get_or_create(&ByChannel { channel, result }).inc();
+    }
+
+    /// This many messages to owners are in this state.
+    pub fn notices(&self, state: &'static str, count: usize) {
+        self.notices.get_or_create(&ByState { state }).set(whole(count));
+    }
+
     /// What the governor has reserved in the last hour, and what it allows in one.
     pub fn governor(&self, reserved_last_hour: u64, limit_per_hour: u64) {
         self.governor_reserved.set(whole(reserved_last_hour));
@@ -252,6 +293,8 @@ mod tests {
             metrics.newly_blocked(before, Some(after));
         }
         metrics.webhook_attempt("delivered");
+        metrics.notice_attempt("email", "failed");
+        metrics.notices("Pending", 7);
         metrics.governor(4, 100);
         metrics.breaker_open(&["jobs", "pods"], Some("pods"), false);
         let text = registry.encode();
@@ -263,6 +306,8 @@ mod tests {
             "coppice_firing_lateness_seconds_bucket{le=\"5.0\",action=\"delete\"} 1",
             "coppice_blocked_total{reason=\"Paused\"} 1",
             "coppice_webhook_attempts_total{result=\"delivered\"} 1",
+            "coppice_notice_attempts_total{channel=\"email\",result=\"failed\"} 1",
+            "coppice_notices{state=\"Pending\"} 7",
             "coppice_governor_reserved_last_hour 4",
             "coppice_governor_limit_per_hour 100",
             "coppice_breaker_open{source=\"pods\"} 1",
@@ -293,6 +338,7 @@ mod tests {
         for line in [
             "coppice_firings_total{action=\"webhook\",result=\"WebhookGivenUp\"} 0",
             "coppice_webhook_attempts_total{result=\"failed\"} 0",
+            "coppice_notice_attempts_total{channel=\"slack\",result=\"failed\"} 0",
             "coppice_blocked_total{reason=\"BudgetSpent\"} 0",
             "coppice_blocked_total{reason=\"UnsupportedStatus\"} 0",
             "coppice_events_total{result=\"error\"} 0",

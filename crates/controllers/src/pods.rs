@@ -10,7 +10,7 @@ use coppice_runtime::decode::Unreadable;
 use coppice_runtime::kind::Kind;
 use coppice_runtime::read::{self, ListError};
 use coppice_runtime::store::{Freshness, Store};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::context::ControllerContext;
 use crate::staleness::staleness;
@@ -45,6 +45,8 @@ pub(crate) fn synced(shared: &ControllerContext) -> bool {
 pub(crate) struct PodsObservation {
     pods: Fact<Vec<Arc<PodFacts>>>,
     jobs: Fact<Vec<Arc<JobFacts>>>,
+    /// When anything was heard of them last.
+    pub(crate) heard: Timestamp,
 }
 
 /// What the API server answered.
@@ -59,7 +61,11 @@ pub(crate) async fn list(shared: &ControllerContext, namespace: &str) -> PodsLis
 impl PodsObservation {
     /// What the caches know.
     pub(crate) fn cached(shared: &ControllerContext, namespace: &str) -> Self {
-        Self { pods: cached(shared, &shared.pods, namespace), jobs: cached(shared, &shared.jobs, namespace) }
+        let heard = shared.pods.heard_ago().zip(shared.jobs.heard_ago());
+        let ago = heard.and_then(|(pods, jobs)| SignedDuration::try_from(pods.max(jobs)).ok());
+        let heard = ago.and_then(|ago| shared.now().checked_sub(ago).ok()).unwrap_or(Timestamp::MIN);
+        let (pods, jobs) = (cached(shared, &shared.pods, namespace), cached(shared, &shared.jobs, namespace));
+        Self { pods, jobs, heard }
     }
 
     /// Nothing: nobody waits for them.
@@ -67,22 +73,27 @@ impl PodsObservation {
         fn unknown<T>() -> Fact<T> {
             Fact::Unknown { reason: Reason::NotSynced, message: "nobody waits for them".to_owned() }
         }
-        Self { pods: unknown(), jobs: unknown() }
+        Self { pods: unknown(), jobs: unknown(), heard: Timestamp::MIN }
     }
 
     /// What was listed, where that is possible; what was not is unknown, and `read_error` says why.
     pub(crate) fn refreshed(self, (pods, jobs): PodsListed, read_error: &mut Option<String>) -> Self {
         // Only the watch knows how long a source was followed without a gap: what the watch does not know, a list
         // cannot show either.
-        Self { pods: refreshed(self.pods, pods, read_error), jobs: refreshed(self.jobs, jobs, read_error) }
+        Self {
+            pods: refreshed(self.pods, pods, read_error),
+            jobs: refreshed(self.jobs, jobs, read_error),
+            heard: self.heard,
+        }
     }
 
     /// What the API server says now. An error is one of the attempt for which it is read.
     pub(crate) async fn fresh(shared: &ControllerContext, namespace: &str) -> Result<Self, FactsError> {
         let failed = |resource| move |error| FactsError::Workloads { resource, error };
+        let heard = shared.now();
         let (pods, jobs) = list(shared, namespace).await;
         let (pods, jobs) = (pods.map_err(failed(Pods::RESOURCE))?, jobs.map_err(failed(Jobs::RESOURCE))?);
-        Ok(Self::cached(shared, namespace).refreshed((Ok(pods), Ok(jobs)), &mut None))
+        Ok(Self { heard, ..Self::cached(shared, namespace).refreshed((Ok(pods), Ok(jobs)), &mut None) })
     }
 
     /// The pods, as the planner takes them.
@@ -122,9 +133,10 @@ fn cached<K: Kind>(
 ) -> Fact<Vec<Arc<K::Object>>> {
     match store.freshness() {
         Freshness::Fresh(since) => match store.decoded(namespace) {
-            // Followers keep their caches, but evaluate nothing: the time before this replica led does not count.
+            // Followers keep their caches, but evaluate nothing, and nor does a leader that has not listed everything: that
+            // time does not count.
             Ok(value) => {
-                let since = shared.server_clock.at(since.max(shared.leads_since()));
+                let since = shared.server_clock.at(since.max(shared.evaluates_since()));
                 Fact::Known { value, since }
             }
             Err(unreadable) => unreadable_fact::<K, _>(&unreadable),

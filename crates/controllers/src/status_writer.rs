@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use coppice_api::manager::{Intent, NamespaceManagerStatus, NextStep};
@@ -21,7 +22,6 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::context::ControllerContext;
-use crate::losses;
 
 /// A kind whose objects decide steps, which their status holds.
 pub trait SteppedKind: OwnKind<Spec: Clone, Status: Clone> {
@@ -120,7 +120,7 @@ pub enum FactsError {
     Read(#[from] kube::Error),
     /// So did a list.
     #[error("the cluster managers: {0}")]
-    ClusterManagers(#[from] ListError),
+    ClusterManagers(#[from] Arc<ListError>),
     /// The workloads of a namespace.
     #[error("its {resource}: {error}")]
     Workloads {
@@ -248,7 +248,8 @@ impl<K: SteppedKind, N: Fn(&K::Object, K::Status) -> K::Status> StatusWriter<'_,
             return None;
         }
         let began = Instant::now();
-        let losses = Box::pin(losses::read(&self.shared.clients.reads, &object.namespace)).await;
+        let read = self.shared.losses.read(&self.shared.clients.reads, &object.namespace);
+        let losses = Box::pin(read).await;
         let mut status = status.clone();
         let before = K::steps(&object.status);
         steps::prolong_notice(K::steps_mut(&mut status), before, began.elapsed(), &mut batch.events);
@@ -281,7 +282,7 @@ impl<K: SteppedKind, N: Fn(&K::Object, K::Status) -> K::Status> StatusWriter<'_,
                 return (Applied::CheckAt(None), EventBatch::default());
             }
             let mut status = (*object.status).clone();
-            K::steps_mut(&mut status).scaled_down.retain(|workload| !unchanged.contains(&workload.uid));
+            K::steps_mut(&mut status).scaled_down.forget(unchanged);
             let events = K::record(&mut status, &current, &outcome, self.shared.now());
             let status = (self.with_next_plan)(&object, status);
             match self.save(&object, &status).await {

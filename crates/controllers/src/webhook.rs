@@ -1,10 +1,16 @@
 //! Hands webhooks to the outbox, which delivers them in the background and wakes their object after each attempt.
 
+use std::sync::Arc;
+
 use coppice_api::steps::{Action, Intent};
 use coppice_destination::AllowList;
+use coppice_kinds::{Manager, Managers};
+use coppice_lifecycle::facts::NamespaceFacts;
+use coppice_lifecycle::pending_webhook::PendingWebhook;
 use coppice_lifecycle::plan::{Delivery, WebhookMessage};
 use coppice_notify::outbox::AttemptState;
 use coppice_notify::webhook::WebhookRequest;
+use coppice_runtime::object::OwnKind as _;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::context::{ControllerContext, WebhookSubject};
@@ -13,12 +19,31 @@ use crate::context::{ControllerContext, WebhookSubject};
 pub(crate) fn delivery(shared: &ControllerContext, intent: Option<&Intent>) -> Delivery {
     let attempt = intent
         .filter(|intent| intent.action == Action::Webhook)
-        .and_then(|intent| shared.outbox()?.state(&intent.id));
+        .and_then(|intent| shared.outboxes()?.webhooks.state(&intent.id));
+    attempt.map_or(Delivery::None, delivery_of)
+}
+
+/// The webhook that one of these managers of a namespace has under way.
+pub(crate) fn under_way<'a>(
+    mut managers: impl Iterator<Item = &'a Arc<Manager>>,
+    namespace: &NamespaceFacts,
+) -> Option<PendingWebhook> {
+    managers.find_map(|manager| {
+        // One that is being deleted sends nothing any more.
+        let steps = &manager.status.steps;
+        let by = || format!("{} {}", Managers::KIND, manager.name);
+        (!manager.terminating && steps.intent.is_some())
+            .then(|| PendingWebhook::of(by(), steps, &namespace.uid))
+            .flatten()
+    })
+}
+
+/// An attempt, as the planner takes it.
+pub(crate) fn delivery_of(attempt: AttemptState) -> Delivery {
     match attempt {
-        None => Delivery::None,
-        Some(AttemptState::InFlight) => Delivery::InFlight,
-        Some(AttemptState::Done(Ok(delivered))) => Delivery::Delivered(delivered.status.to_string()),
-        Some(AttemptState::Done(Err(failure))) => Delivery::Failed {
+        AttemptState::InFlight => Delivery::InFlight,
+        AttemptState::Done(Ok(delivered)) => Delivery::Delivered(delivered.status.to_string()),
+        AttemptState::Done(Err(failure)) => Delivery::Failed {
             error: failure.message,
             permanent: failure.permanent,
             retry_after: failure.retry_after,
@@ -35,7 +60,7 @@ pub(crate) fn submit(
     message: WebhookMessage,
     allow: Vec<AllowList>,
 ) -> Option<Timestamp> {
-    let Some(outbox) = shared.outbox() else { return shared.in_one_second() };
+    let Some(outboxes) = shared.outboxes() else { return shared.in_one_second() };
     let namespace = subject.namespace.to_string();
     let request = WebhookRequest {
         id: intent.id.clone(),
@@ -47,7 +72,7 @@ pub(crate) fn submit(
     };
     let id = &intent.id;
     let of = format!("{} {}/{}", subject.kind, subject.namespace, subject.name);
-    match outbox.submit(&namespace, subject, request) {
+    match outboxes.webhooks.submit(&namespace, subject, intent.attempts, request) {
         Ok(_) => None,
         // The outbox is full: others are served first.
         Err(error) => {
@@ -71,7 +96,7 @@ pub(crate) fn acknowledge_attempt(
 ) {
     let Some(intent) = before.filter(|intent| intent.action == Action::Webhook) else { return };
     let recorded = after.is_none_or(|now| now.attempts != intent.attempts || now.id != intent.id);
-    if let Some(outbox) = shared.outbox().filter(|_| recorded) {
-        outbox.acknowledge(&intent.id);
+    if let Some(outboxes) = shared.outboxes().filter(|_| recorded) {
+        outboxes.webhooks.acknowledge(&intent.id);
     }
 }

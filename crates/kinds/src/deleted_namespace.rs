@@ -1,6 +1,7 @@
 //! `DeletedNamespace`, of which caches keep little: there are thousands.
 
 use coppice_api::DeletedNamespaceStatus;
+use coppice_api::notify::OwedMessages;
 use coppice_lifecycle::cluster::recreated::PastDeletion;
 use coppice_runtime::object::{Object, OwnKind};
 use coppice_runtime::own_kind;
@@ -25,8 +26,17 @@ pub struct DeletedNamespaceFields {
     manager_kind: Option<Box<str>>,
     /// That object.
     manager: Box<str>,
+    /// The policy that fired.
+    #[serde(default)]
+    pub policy: Box<str>,
     /// When the operator last set out to delete the namespace.
     pub attempted_at: Timestamp,
+    /// Why it was decided.
+    #[serde(default)]
+    pub reason: Box<str>,
+    /// What its owner is told once it is gone.
+    #[serde(default)]
+    pub owed: Option<Box<OwedMessages>>,
 }
 
 /// Where the decision to delete a namespace stands.
@@ -48,6 +58,11 @@ pub fn past_deletion(record: &DeletionRecord) -> Option<PastDeletion<'_>> {
 }
 
 impl DeletedNamespaceFields {
+    /// The object that had it deleted.
+    pub fn manager(&self) -> &str {
+        &self.manager
+    }
+
     /// Where the decision stands.
     pub fn decided_in(&self) -> DecidedIn<'_> {
         match self.manager_kind.as_deref() {

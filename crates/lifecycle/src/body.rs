@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use coppice_api::manager::{Intent, PodsSucceed, WebhookFormat};
-use coppice_quantity::Duration;
 use serde::Serialize;
 
 use crate::cluster::{ClusterCondition, ValidClusterPolicy};
@@ -25,7 +24,7 @@ pub(crate) struct ManagerRef<'a> {
 /// What a policy waits for.
 pub(crate) enum Condition<'a> {
     /// The age of the namespace, or an instant.
-    Ttl(Option<Duration>),
+    Ttl(TtlEnd),
     /// The success of its pods.
     PodsSucceed(&'a PodsSucceed),
     /// Its phase.
@@ -48,8 +47,7 @@ impl Described for ValidPolicy {
     fn condition(&self) -> Condition<'_> {
         match &self.condition {
             PolicyCondition::PodsSucceed(pods) => Condition::PodsSucceed(pods),
-            PolicyCondition::Ttl(TtlEnd::After(after)) => Condition::Ttl(Some(*after)),
-            PolicyCondition::Ttl(TtlEnd::Until(_)) => Condition::Ttl(None),
+            PolicyCondition::Ttl(end) => Condition::Ttl(*end),
         }
     }
 }
@@ -62,7 +60,7 @@ impl Described for ValidClusterPolicy {
     fn condition(&self) -> Condition<'_> {
         match &self.condition {
             ClusterCondition::PodsSucceed(pods) => Condition::PodsSucceed(pods),
-            ClusterCondition::Ttl { after } => Condition::Ttl(Some(*after)),
+            ClusterCondition::Ttl(end) => Condition::Ttl(*end),
             ClusterCondition::Phase { .. } => Condition::Phase,
         }
     }
@@ -118,7 +116,7 @@ struct NamespaceRef<'a> {
 
 /// The body of the ConSol k8s-namespace-manager: every key present, absent values null.
 mod consol {
-    use super::{BTreeMap, Condition as PolicyCondition, Described, Duration, ManagerRef, Serialize};
+    use super::{BTreeMap, Condition as PolicyCondition, Described, ManagerRef, Serialize, TtlEnd};
 
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -185,8 +183,11 @@ mod consol {
                         ..ConditionParams::default()
                     },
                 ),
-                PolicyCondition::Ttl(after) => {
-                    let ttl_seconds = after.map(Duration::as_secs);
+                PolicyCondition::Ttl(end) => {
+                    let ttl_seconds = match end {
+                        TtlEnd::After(after) => Some(after.as_secs()),
+                        TtlEnd::Until(_) => None,
+                    };
                     ("TTL", ConditionParams { ttl_seconds, ..ConditionParams::default() })
                 }
                 // It has no such condition, and specs that ask for this are refused.

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 
 use crate::governor::{self, Denied, clock_skew};
 use crate::other_deletion::OtherDeletion;
+use crate::pending_webhook::PendingWebhook;
 use crate::settings::PlatformSettings;
 
 /// What a step depends on besides the condition of its policy.
@@ -26,6 +27,8 @@ pub struct Circumstances<'a> {
     pub stale: Option<&'a (Reason, String)>,
     /// Who else deletes the namespace, if anybody does.
     pub other: Option<&'a OtherDeletion>,
+    /// Which webhook of a manager in the namespace is under way, if one is.
+    pub webhook: Option<&'a PendingWebhook>,
     /// Why it is not known what the platform permits in this namespace, if so.
     pub unknown_limits: Option<&'a (Reason, String)>,
     /// The time.

@@ -15,6 +15,16 @@ mod unversioned;
 /// What the digests of this version begin with.
 const VERSION: &str = "v2:";
 
+/// An id of these parts, the same wherever it is made: a function of them, and of where one ends.
+pub(crate) fn id_of(prefix: &str, parts: [&str; 5]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update(part.len().to_be_bytes());
+        hash.update(part);
+    }
+    format!("{prefix}-{}", hex(&hash.finalize()[..10]))
+}
+
 /// How a digest from a status relates to policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {

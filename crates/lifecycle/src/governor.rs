@@ -28,6 +28,13 @@ pub struct Denied {
 }
 
 impl Denied {
+    /// When the step can go on, if that is known. It is no such date when something is just looked at again, which would be another
+    /// one each time.
+    pub fn date(&self) -> Option<Timestamp> {
+        let looks_again = matches!(self.reason, Reason::DeletedByAnother | Reason::WebhookPending);
+        self.retry_at.filter(|_| !looks_again)
+    }
+
     /// Not before something changes.
     pub fn until_changed((reason, message): (Reason, String)) -> Self {
         Self { reason, message, retry_at: None }

@@ -23,6 +23,7 @@ use crate::facts::NamespaceSnapshot;
 use crate::governor;
 use crate::limits::NamespaceLimits;
 use crate::other_deletion::OtherDeletion;
+use crate::pending_webhook::PendingWebhook;
 use crate::record;
 use crate::settings::{PlatformSettings, Refusal};
 use crate::steps;
@@ -69,6 +70,9 @@ pub enum Delivery {
     },
 }
 
+/// Where nothing is known of attempts to tell an owner.
+pub static NO_DELIVERIES: std::collections::BTreeMap<String, Delivery> = std::collections::BTreeMap::new();
+
 /// The inputs of a decision.
 #[derive(Clone, Debug)]
 pub struct Observed<'a> {
@@ -91,6 +95,8 @@ pub struct Observed<'a> {
     pub stale: Option<(Reason, String)>,
     /// Who else deletes the namespace, if anybody does.
     pub other: Option<OtherDeletion>,
+    /// Which webhook of another manager in the namespace is under way, if one is.
+    pub webhook: Option<PendingWebhook>,
     /// The attempt at the webhook of the intent in status.
     pub delivery: Delivery,
 }
@@ -98,13 +104,14 @@ pub struct Observed<'a> {
 impl<'a> Observed<'a> {
     /// What its steps depend on besides the conditions of its policies.
     fn circumstances(&'a self, time: ServerTime) -> Circumstances<'a> {
-        let Self { settings, limits, budget, managed, stale, other, .. } = self;
+        let Self { settings, limits, budget, managed, stale, other, webhook, .. } = self;
         Circumstances {
             settings,
             budget,
             managed: *managed,
             stale: stale.as_ref(),
             other: other.as_ref(),
+            webhook: webhook.as_ref(),
             unknown_limits: limits.why_unknown(),
             time,
         }

@@ -10,11 +10,10 @@ use coppice_mutants::{Mutant, active};
 use coppice_quantity::Duration;
 use coppice_quantity::time::in_milliseconds;
 use jiff::{SignedDuration, Timestamp};
-use sha2::{Digest as _, Sha256};
 
 use crate::circumstances::Circumstances;
 use crate::condition::{Evaluation, later, whole_second_after};
-use crate::digest::hex;
+use crate::digest::id_of;
 use crate::facts::NamespaceFacts;
 use crate::governor::Denied;
 use crate::plan::PlannedEvent;
@@ -187,6 +186,36 @@ pub struct Fired<'a> {
     pub due: Timestamp,
     /// What users can do to prevent it.
     pub prevent: &'a str,
+    /// Whether somebody has been told of it.
+    pub heard: &'a Heard,
+}
+
+/// Whether somebody has been told of a deletion that was announced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// Nobody has to be.
+    NotNeeded,
+    /// Notice runs in full from this instant on.
+    At(Timestamp),
+    /// Nobody has been yet: nothing is deleted. Why, and when that may change by itself.
+    Not(String, Option<Timestamp>),
+}
+
+impl Heard {
+    /// Why a deletion that needs this much notice waits now, if it does.
+    fn denies(&self, notice: Duration, now: Timestamp) -> Option<Denied> {
+        match self {
+            Self::NotNeeded => None,
+            Self::At(at) => {
+                let until = Some(later(*at, notice)).filter(|until| now < *until)?;
+                let message = format!("notice runs until {until:.0}, from when it was delivered");
+                Some(Denied { reason: Reason::NoticeRunning, message, retry_at: Some(until) })
+            }
+            Self::Not(why, retry_at) => {
+                Some(Denied { reason: Reason::NoticeUndelivered, message: why.clone(), retry_at: *retry_at })
+            }
+        }
+    }
 }
 
 /// The first true policy: gives notice, waits for what stops it, or puts its intent into `steps`.
@@ -199,7 +228,7 @@ pub fn fire(
     circumstances: Circumstances<'_>,
     events: &mut Vec<PlannedEvent>,
 ) -> Result<(), Denied> {
-    let Fired { decided, message, notice, due, prevent } = fired;
+    let Fired { decided, message, notice, due, prevent, heard } = fired;
     let Decided { action, policy, namespace, .. } = decided;
     let now = circumstances.time.now();
     let announced = steps.notice.as_ref().is_some_and(|n| n.policy == policy && n.uid == namespace.uid);
@@ -221,10 +250,17 @@ pub fn fire(
             return Err(Denied::until_changed(why));
         }
         let announcement = Announcement { policy, namespace, notice, due, reason: decided.reason, prevent };
-        let until = give_notice(steps, announcement, now, events);
+        let mut until = give_notice(steps, announcement, now, events);
+        if let (Heard::At(at), Some(given)) = (heard, &mut steps.notice) {
+            until = until.max(later(*at, notice));
+            given.not_before = until;
+        }
         if now < until {
             let message = format!("{message}; notice runs until {until:.0}");
             return Err(Denied { reason: Reason::NoticeRunning, message, retry_at: Some(until) });
+        }
+        if let Some(denied) = heard.denies(notice, now) {
+            return Err(Denied { message: format!("{}; {}", fired.message, denied.message), ..denied });
         }
     } else {
         withdraw_notice(steps, &format!("policy {policy:?} fires first"), events);
@@ -234,7 +270,11 @@ pub fn fire(
     }
     let other = circumstances.other.filter(|_| action == Action::Delete);
     let own = steps.notice.as_ref().filter(|_| announced).map_or(due, |notice| notice.not_before);
-    if let Some(denied) = other.and_then(|other| other.before(own, now)) {
+    let webhook = circumstances.webhook.filter(|_| action == Action::Delete);
+    let denied = other.and_then(|other| other.before(own, now));
+    // Without notice there may be no date but now, which comes ever later.
+    let date = Some(own).filter(|_| announced);
+    if let Some(denied) = denied.or_else(|| webhook?.before(date, now)) {
         return Err(denied);
     }
     decide(steps, decided, message, now, events);
@@ -285,13 +325,13 @@ pub enum Resumed {
     GoesOn,
 }
 
-/// Decides a destructive step again, before every attempt at it: by its policy, which needs so much notice, and by the
-/// circumstances.
+/// Decides a destructive step again, before every attempt at it: by its policy, which needs so much notice that was heard, and by
+/// the circumstances.
 pub fn resume(
     steps: &Steps,
     intent: &Intent,
     evaluation: &Evaluation,
-    notice: Option<Duration>,
+    (notice, heard): (Option<Duration>, &Heard),
     circumstances: Circumstances<'_>,
 ) -> Resumed {
     let now = circumstances.time.now();
@@ -312,6 +352,9 @@ pub fn resume(
             let why = (evaluation.reason, evaluation.message.clone());
             return Resumed::Waits(Denied::until_changed(why));
         }
+    }
+    if let Some(denied) = notice.and_then(|notice| heard.denies(notice, now)) {
+        return Resumed::Waits(denied);
     }
     let other = circumstances.other.filter(|_| intent.action == Action::Delete);
     let denied = other.and_then(|other| other.before_decided(now));
@@ -343,10 +386,5 @@ pub fn abandon(steps: &mut Steps, intent: &Intent, why: &str, events: &mut Vec<P
 /// lost answer) has the same id.
 fn firing_id(steps: &Steps, decided: Decided<'_>) -> String {
     let firing = (steps.firings + 1).to_string();
-    let mut hash = Sha256::new();
-    for part in [decided.object_uid, &firing, decided.action.as_str(), decided.policy, decided.digest] {
-        hash.update(part.len().to_be_bytes());
-        hash.update(part);
-    }
-    format!("fire-{}", hex(&hash.finalize()[..10]))
+    id_of("fire", [decided.object_uid, &firing, decided.action.as_str(), decided.policy, decided.digest])
 }

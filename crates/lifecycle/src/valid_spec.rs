@@ -156,14 +156,32 @@ impl TryFrom<manager::Policy> for ValidPolicy {
     }
 }
 
+impl TryFrom<Ttl> for TtlEnd {
+    type Error = &'static str;
+
+    fn try_from(ttl: Ttl) -> Result<Self, &'static str> {
+        match (ttl.after, ttl.until) {
+            (Some(Duration::ZERO), None) => Err("when.ttl.after must be at least 1s"),
+            (Some(after), None) => Ok(Self::After(after)),
+            (None, Some(until)) => Ok(Self::Until(until)),
+            _ => Err("write exactly one of after and until in when.ttl"),
+        }
+    }
+}
+
+/// As `v1alpha1` writes it.
+impl From<TtlEnd> for Ttl {
+    fn from(end: TtlEnd) -> Self {
+        match end {
+            TtlEnd::After(after) => Self { after: Some(after), until: None },
+            TtlEnd::Until(until) => Self { after: None, until: Some(until) },
+        }
+    }
+}
+
 fn condition(when: When) -> Result<PolicyCondition, String> {
     match (when.ttl, when.pods_succeed) {
-        (Some(ttl), None) => match (ttl.after, ttl.until) {
-            (Some(Duration::ZERO), None) => Err("ttl.after must be at least 1s".to_owned()),
-            (Some(after), None) => Ok(PolicyCondition::Ttl(TtlEnd::After(after))),
-            (None, Some(until)) => Ok(PolicyCondition::Ttl(TtlEnd::Until(until))),
-            _ => Err("write exactly one of after and until in ttl".to_owned()),
-        },
+        (Some(ttl), None) => Ok(PolicyCondition::Ttl(TtlEnd::try_from(ttl)?)),
         (None, Some(pods)) if pods.selector.as_ref().is_some_and(coppice_api::Selector::is_empty) => {
             Err("an empty selector is not accepted: leave the selector out to select all pods".to_owned())
         }
@@ -225,10 +243,8 @@ impl From<ValidSpec> for NamespaceManagerSpec {
 /// As `v1alpha1` writes it: also in the body of webhooks.
 impl From<ValidPolicy> for manager::Policy {
     fn from(policy: ValidPolicy) -> Self {
-        let ttl = |ttl| When { ttl: Some(ttl), pods_succeed: None };
         let when = match policy.condition {
-            PolicyCondition::Ttl(TtlEnd::After(after)) => ttl(Ttl { after: Some(after), until: None }),
-            PolicyCondition::Ttl(TtlEnd::Until(until)) => ttl(Ttl { after: None, until: Some(until) }),
+            PolicyCondition::Ttl(end) => When { ttl: Some(end.into()), pods_succeed: None },
             PolicyCondition::PodsSucceed(pods) => When { ttl: None, pods_succeed: Some(pods) },
         };
         let then = match policy.action {

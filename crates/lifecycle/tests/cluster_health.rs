@@ -3,16 +3,19 @@
 
 #[path = "support/health.rs"]
 mod health;
+#[path = "support/web.rs"]
+mod scaled;
 
 use coppice_api::condition::{self, READY};
 use coppice_api::config::CoppiceConfigSpec;
-use coppice_api::{ManagedNamespaceStatus, NamespacePhase, Reason, ScaledWorkload};
+use coppice_api::{ManagedNamespaceStatus, NamespacePhase, Reason};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::cluster::census::{Counted, census};
 use coppice_lifecycle::cluster::{RecordStep, ValidClusterManager};
 use coppice_lifecycle::record::{self, StepOutcome};
 
 use health::{Scene, at, spec};
+use scaled::web;
 
 #[test]
 fn what_fails_is_deleted_once_it_is_failed_and_its_notice_has_run() {
@@ -315,18 +318,6 @@ fn sleeping() -> String {
     spec("{in: [Failing]}", "0s").replace("{delete: {notice: 0s}}", "{scaleDown: {}}")
 }
 
-fn scaled() -> ScaledWorkload {
-    ScaledWorkload {
-        api_version: "apps/v1".to_owned(),
-        kind: "Deployment".to_owned(),
-        name: "web".to_owned(),
-        uid: "web-1".to_owned(),
-        replicas: Some(3),
-        firing: None,
-        reverted: 0,
-    }
-}
-
 impl Scene {
     /// Lets what fails be scaled down.
     fn scale_down(&mut self) {
@@ -347,7 +338,7 @@ fn a_scale_down_that_has_begun_goes_on_though_nothing_fails_any_more() {
     let mut scene = Scene::new(&sleeping());
     scene.scale_down();
     // The first of its workloads is at zero, so that nothing fails.
-    scene.status.steps.scaled_down = vec![scaled()].into();
+    scene.status.steps.scaled_down = vec![web()].into();
     scene.fails = false;
     let plan = scene.plan();
     assert!(plan.goes_on, "the rest is scaled down, too: {plan:?}");
@@ -402,7 +393,7 @@ fn what_was_woken_and_fails_on_is_not_scaled_down_again_without_having_recovered
     for (what, change) in changes {
         let mut scene = Scene::new(&sleeping());
         scene.scale_down();
-        scene.status.steps.scaled_down = vec![scaled()].into();
+        scene.status.steps.scaled_down = vec![web()].into();
         scene.ends(&StepOutcome::ScaledDown { workloads: 1 });
         // Woken at once, and failing as before.
         scene.status.steps.scaled_down = Vec::new().into();

@@ -190,6 +190,53 @@ fn a_ttl_is_announced_ahead_of_its_end() {
     assert_eq!(scene.reason(120), "delete");
 }
 
+/// Ends every namespace at 12:05, announced a minute before.
+const UNTIL: &str = "{mode: Enforce, selector: {names: ['ci-*']}, settle: 10s, policies: [{name: end, when: {ttl: {until: \
+                     '2026-03-01T12:05:00Z'}}, then: {delete: {notice: 60s}}}]}";
+
+#[test]
+fn an_instant_ends_namespaces_and_an_extension_delays_it() {
+    let mut scene = Scene::new(UNTIL);
+    let says = scene.says(1);
+    let expected =
+        "TtlRunning: the ttl ends at 2026-03-01T12:05:00Z; policy \"end\" acts at 2026-03-01T12:05:00Z";
+    assert_eq!(says, expected);
+    assert_eq!(scene.settled(1).next_check, Some(at(240)));
+    assert_eq!(scene.reason(240), "NoticeRunning");
+    scene.spec = serde_yaml::from_str("{extendUntil: {at: '2026-03-01T13:00:00Z'}}").unwrap();
+    assert_eq!(scene.reason(250), "TtlRunning");
+    assert_eq!(scene.events, [Reason::DeletionAnnounced, Reason::NoticeWithdrawn]);
+    scene.spec.extend_until = None;
+    assert_eq!(scene.reason(260), "NoticeRunning");
+    assert_eq!(scene.reason(319), "NoticeRunning", "a notice runs in full");
+    assert_eq!(scene.reason(320), "delete");
+}
+
+#[test]
+fn after_the_instant_a_later_namespace_settles_and_is_announced_first() {
+    let mut scene = Scene::new(UNTIL);
+    scene.namespace.created = at(1000);
+    assert_eq!(scene.reason(1000), "Settling");
+    assert_eq!(scene.reason(1010), "NoticeRunning");
+    assert_eq!(scene.reason(1069), "NoticeRunning");
+    assert_eq!(scene.reason(1070), "delete");
+}
+
+#[test]
+fn a_ttl_of_a_policy_is_one_of_two() {
+    for (ttl, why) in [
+        ("{}", "write exactly one of after and until in when.ttl"),
+        ("{after: 1h, until: '2026-03-01T12:05:00Z'}", "write exactly one of after and until in when.ttl"),
+        ("{after: 0s}", "when.ttl.after must be at least 1s"),
+    ] {
+        let text = format!(
+            "{{selector: {{names: ['ci-*']}}, policies: [{{name: a, when: {{ttl: {ttl}}}, then: {{delete: {{}}}}}}]}}"
+        );
+        let refused = serde_yaml::from_str::<ValidClusterManager>(&text).unwrap_err().to_string();
+        assert_eq!(refused, format!("policy \"a\": {why}"));
+    }
+}
+
 #[test]
 fn what_is_protected_held_or_suspended_stays_and_says_why() {
     let mut scene = Scene::new(&enforcing());

@@ -162,6 +162,25 @@ fn a_scale_down_that_has_begun_is_finished_though_the_pods_go() {
 }
 
 #[test]
+fn what_was_heard_before_a_firing_lets_nothing_fire_again() {
+    let mut scene = scene(&manager("0s", "scaleDown: {}"));
+    succeed(&mut scene);
+    assert_eq!((scene.reason(1), scene.reason(60)), ("Settling".to_owned(), "scaleDown".to_owned()));
+    scene.ends(&StepOutcome::ScaledDown { workloads: 0 }, 62);
+    // Another replica leads, and its watch has been silent since before the pod succeeded.
+    scene.pods[1].phase = PodPhase::Running;
+    scene.pods_heard = Some(59);
+    assert_eq!(scene.reason(63), "Dormant");
+    succeed(&mut scene);
+    scene.pods_heard = None;
+    assert_eq!(scene.reason(120), "Dormant");
+    scene.pods[1].phase = PodPhase::Running;
+    assert_eq!(scene.reason(130), "PodsNotFinished", "it runs again");
+    succeed(&mut scene);
+    assert_eq!(scene.reason(140), "scaleDown");
+}
+
+#[test]
 fn what_is_not_known_lets_nothing_fire_again() {
     let mut scene = scene(&manager("0s", "scaleDown: {}"));
     succeed(&mut scene);

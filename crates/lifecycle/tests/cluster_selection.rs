@@ -254,7 +254,8 @@ fn each_manager_is_counted_what_it_selects_governs_and_finds_due() {
     assert_eq!((before.managers["ci"].enforce.due, before.next_check), (0, Some(at(101))));
     let after = counted(at(101));
     let governed_by = vec![GovernedBy { name: "dev".to_owned(), namespaces: 1 }];
-    let expected = NamespaceCounts { selected: 5, governed: 4, recorded: 3, governed_by };
+    let expected =
+        NamespaceCounts { selected: 5, governed: 4, recorded: 3, governed_by, ..NamespaceCounts::default() };
     assert_eq!(after.managers["ci"].namespaces, expected);
     let due = DueCounts {
         due: 2,
@@ -302,7 +303,7 @@ fn the_budget_counts_what_a_policy_may_act_upon() {
 fn a_field_that_this_version_does_not_know_is_refused() {
     for spec in [
         "{selector: {names: ['*'], namespaces: [a]}}",
-        "{selector: {names: ['*']}, supersede: {}}",
+        "{selector: {names: ['*']}, notify: {channels: [a], by: mail}}",
         "{selector: {names: ['*']}, ttl: {after: 1h, from: a}}",
         "{selector: {names: ['*']}, ttl: {after: 1h}, policies: [{name: a, when: {phase: {in: [Stale]}, idle: {}}, then: {delete: {}}}]}",
     ] {

@@ -14,7 +14,7 @@ use coppice_lifecycle::condition::Evaluation;
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::governor::Denied;
 use coppice_lifecycle::plan::PlannedEvent;
-use coppice_lifecycle::steps::{self, Decided, Fired, Resumed};
+use coppice_lifecycle::steps::{self, Decided, Fired, Heard, Resumed};
 use coppice_quantity::Duration;
 use coppice_quantity::time::ServerTime;
 use support::{Scene, at, yaml};
@@ -57,11 +57,13 @@ impl Subject {
             managed: 1,
             stale: None,
             other: None,
+            webhook: None,
             unknown_limits: None,
             time,
         };
         let (due, prevent) = (at(seconds), steps::HOLD_TO_PREVENT);
-        let fired = Fired { decided, message: "the ttl ended", notice, due, prevent };
+        let fired =
+            Fired { decided, message: "the ttl ended", notice, due, prevent, heard: &Heard::NotNeeded };
         steps::fire(steps, fired, circumstances, events)
     }
 
@@ -76,10 +78,17 @@ impl Subject {
             managed: 1,
             stale: None,
             other: None,
+            webhook: None,
             unknown_limits: None,
             time,
         };
-        Some(steps::resume(steps, steps.intent.as_ref()?, &evaluation, notice, circumstances))
+        Some(steps::resume(
+            steps,
+            steps.intent.as_ref()?,
+            &evaluation,
+            (notice, &Heard::NotNeeded),
+            circumstances,
+        ))
     }
 }
 

@@ -49,6 +49,22 @@ pub enum Mutant {
     HealthClocksIgnored,
     /// Namespaces are deleted for their health while nothing fails in them any more.
     RecoveryIgnored,
+    /// A namespace takes the place of an older one before it is ready.
+    SuccessorNotReady,
+    /// A namespace that is superseded itself supersedes others.
+    SupersededSupersedes,
+    /// A namespace that is superseded is deleted without looking at its successor again.
+    SuccessorByCaches,
+    /// Namespaces are deleted for which notice has run, whether or not anybody has been told.
+    DeletedUnheard,
+    /// A namespace is deleted while webhooks of its managers are under way.
+    WebhooksLost,
+    /// Nobody is told that a namespace is gone, whatever its record owes.
+    OwedLost,
+    /// Owners are told whenever something is to be told.
+    HoursIgnored,
+    /// Every evaluation gives a message to an owner a key of its own.
+    NoticeKeyChanges,
     /// Namespaces are deleted without notice.
     NoticeSkipped,
     /// A `NamespaceExpiry` of the sample has its namespace deleted without notice.

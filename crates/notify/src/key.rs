@@ -64,6 +64,11 @@ impl SigningKey {
         format!("{SECRET_PREFIX}{}", STANDARD.encode(self.seed))
     }
 
+    /// What other keys are derived from.
+    pub(crate) const fn seed(&self) -> &[u8; 32] {
+        &self.seed
+    }
+
     /// The public half, which anyone may read.
     pub fn public(&self) -> PublicKey {
         let mut bytes = [0; 32];

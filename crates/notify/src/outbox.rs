@@ -1,4 +1,5 @@
-//! Deliveries in the background: concurrent, with limits in all, per namespace and per host. Namespaces take turns.
+//! Deliveries in the background: concurrent, with limits in all, per group and per host. Groups take turns: the namespaces that ask for
+//! webhooks, or the channels by which owners are notified.
 //!
 //! A reconcile submits a request and returns; when the attempt is over, the object is woken and finds the result here, writes it into
 //! its status and forgets it. **Nothing here is durable.** The object's status records how many attempts were made and
@@ -18,22 +19,23 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::webhook::{Delivered, SendError, WebhookClient, WebhookRequest};
+use crate::request::{DeliverError, DeliveryRequest};
+use crate::webhook::Delivered;
 
+mod digest;
 mod fair_queue;
+mod pause;
 
+pub use digest::DigestRule;
+use digest::{Admission, Digests, RecipientKey};
 use fair_queue::{FairQueue, QueuedRequest};
+pub use pause::PauseRule;
+use pause::Pauses;
 
-/// Makes one attempt; a [`WebhookClient`], or its double in a test.
+/// Makes one attempt; a [`Deliverer`](crate::channel::Deliverer), or its double in a test.
 pub trait Deliver: Send + Sync + 'static {
     /// Makes one attempt and ends in bounded time.
-    fn deliver(&self, request: WebhookRequest) -> BoxFuture<'_, Result<Delivered, SendError>>;
-}
-
-impl Deliver for WebhookClient {
-    fn deliver(&self, request: WebhookRequest) -> BoxFuture<'_, Result<Delivered, SendError>> {
-        self.send(request).boxed()
-    }
+    fn deliver(&self, request: DeliveryRequest) -> BoxFuture<'_, Result<Delivered, DeliverError>>;
 }
 
 /// How much an [`Outbox`] takes on. Every number is at least 1; 0 is read as 1.
@@ -41,20 +43,29 @@ impl Deliver for WebhookClient {
 pub struct OutboxLimits {
     /// Attempts at once.
     pub concurrency: usize,
-    /// Attempts at once on behalf of one namespace.
-    pub per_namespace: usize,
+    /// Attempts at once on behalf of one group.
+    pub per_group: usize,
     /// Attempts at once to one host.
     pub per_host: usize,
     /// Requests that are kept in all: waiting, being attempted, or with a result that was not forgotten yet.
     pub capacity: usize,
-    /// Requests of one namespace that are waiting or being attempted.
-    pub capacity_per_namespace: usize,
+    /// Requests of one group that are waiting or being attempted.
+    pub capacity_per_group: usize,
 }
 
 impl Default for OutboxLimits {
     fn default() -> Self {
-        Self { concurrency: 32, per_namespace: 8, per_host: 4, capacity: 1024, capacity_per_namespace: 64 }
+        Self { concurrency: 32, per_group: 8, per_host: 4, capacity: 1024, capacity_per_group: 64 }
     }
+}
+
+/// What an [`Outbox`] does besides, for messages to people.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OutboxRules {
+    /// Whether a group waits after a failure that is not that of one message. Default: it does not.
+    pub pause: Option<PauseRule>,
+    /// Whether many messages to one recipient become one. Default: they do not.
+    pub digest: Option<DigestRule>,
 }
 
 /// The state of a submitted request.
@@ -93,23 +104,23 @@ pub enum Submitted {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SubmitError {
     /// Too many requests in all.
-    #[error("{capacity} webhooks are waiting already; this one is tried again later")]
+    #[error("{capacity} webhooks and messages are waiting already; this one is tried again later")]
     Full {
         /// How many are kept at most.
         capacity: usize,
     },
-    /// Too many requests of one namespace.
+    /// Too many requests of one group.
     #[error(
-        "{capacity} webhooks of namespace {namespace:?} are waiting already; this one is tried again later"
+        "{capacity} webhooks and messages of {group:?} are waiting already; this one is tried again later"
     )]
-    NamespaceFull {
-        /// The namespace.
-        namespace: String,
-        /// How many one namespace may have.
+    GroupFull {
+        /// The namespace, or the channel.
+        group: String,
+        /// How many one group may have.
         capacity: usize,
     },
     /// The operator is shutting down.
-    #[error("no webhook is sent while the operator shuts down; this one is tried again after the restart")]
+    #[error("nothing is sent while the operator shuts down; this one is tried again after the restart")]
     Closed,
 }
 
@@ -129,6 +140,9 @@ struct Inner<K> {
     limits: OutboxLimits,
     wake: Box<dyn Fn(K) + Send + Sync>,
     tasks: TaskTracker,
+    /// Ends what waits for its time.
+    closing: CancellationToken,
+    /// Cuts off attempts.
     stop: CancellationToken,
     locked: Mutex<OutboxState<K>>,
 }
@@ -136,13 +150,28 @@ struct Inner<K> {
 struct OutboxState<K> {
     entries: HashMap<String, OutboxEntry>,
     fair_queue: FairQueue<K>,
+    digests: Digests<K>,
+    pauses: Pauses,
     finished: u64,
     closed: bool,
 }
 
-enum OutboxEntry {
+struct OutboxEntry {
+    /// The number that it was submitted with.
+    attempt: u32,
+    state: EntryState,
+}
+
+enum EntryState {
     InFlight { acknowledged: bool },
     Done { result: Result<Delivered, AttemptFailure>, order: u64 },
+}
+
+impl OutboxEntry {
+    /// Whether somebody waits for the end of an attempt.
+    const fn is_awaited(&self) -> bool {
+        matches!(self.state, EntryState::InFlight { acknowledged: false })
+    }
 }
 
 impl<K: Send + 'static> Outbox<K> {
@@ -152,22 +181,35 @@ impl<K: Send + 'static> Outbox<K> {
         limits: OutboxLimits,
         wake: impl Fn(K) + Send + Sync + 'static,
     ) -> Self {
+        Self::with_rules(deliver, limits, OutboxRules::default(), wake)
+    }
+
+    /// The same, with rules for messages to people.
+    pub fn with_rules(
+        deliver: Arc<dyn Deliver>,
+        limits: OutboxLimits,
+        rules: OutboxRules,
+        wake: impl Fn(K) + Send + Sync + 'static,
+    ) -> Self {
         let limits = OutboxLimits {
             concurrency: limits.concurrency.max(1),
-            per_namespace: limits.per_namespace.max(1),
+            per_group: limits.per_group.max(1),
             per_host: limits.per_host.max(1),
             capacity: limits.capacity.max(1),
-            capacity_per_namespace: limits.capacity_per_namespace.max(1),
+            capacity_per_group: limits.capacity_per_group.max(1),
         };
         let inner = Inner {
             deliver,
             limits,
             wake: Box::new(wake),
             tasks: TaskTracker::new(),
+            closing: CancellationToken::new(),
             stop: CancellationToken::new(),
             locked: Mutex::new(OutboxState {
                 entries: HashMap::new(),
                 fair_queue: FairQueue::default(),
+                digests: Digests::new(rules.digest),
+                pauses: Pauses::new(rules.pause),
                 finished: 0,
                 closed: false,
             }),
@@ -175,59 +217,85 @@ impl<K: Send + 'static> Outbox<K> {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Takes a request of a namespace, whose `id` is the id here too, and returns at once; must be called inside a tokio runtime.
+    /// Takes a request of a group, whose `id` is the id here too, and returns at once; must be called inside a tokio runtime. `attempt`
+    /// is a number that [`Self::attempt`] gives back.
     ///
     /// The timestamp that is signed is the request's plus the time it waits here. When the outbox is full, the oldest result that
-    /// nobody forgot makes room, or else a request that waits for a namespace with more of them: its object is woken, to submit again.
-    pub fn submit(&self, namespace: &str, key: K, request: WebhookRequest) -> Result<Submitted, SubmitError> {
+    /// nobody forgot makes room, or else a request that waits for a group with more of them: its object is woken, to submit again.
+    pub fn submit(
+        &self,
+        group: &str,
+        key: K,
+        attempt: u32,
+        request: impl Into<DeliveryRequest>,
+    ) -> Result<Submitted, SubmitError> {
+        let request = request.into();
         let inner = &self.inner;
         let mut locked = inner.locked();
         if locked.closed {
             return Err(SubmitError::Closed);
         }
-        match locked.entries.get_mut(&request.id) {
-            Some(OutboxEntry::InFlight { acknowledged }) => {
+        match locked.entries.get_mut(request.id()).map(|entry| &mut entry.state) {
+            Some(EntryState::InFlight { acknowledged }) => {
                 *acknowledged = false;
                 return Ok(Submitted::AlreadyInFlight);
             }
-            Some(OutboxEntry::Done { .. }) => return Ok(Submitted::AlreadyDone),
+            Some(EntryState::Done { .. }) => return Ok(Submitted::AlreadyDone),
             None => {}
         }
-        locked.fair_queue.admits(namespace, &inner.limits)?;
-        let evicted = locked.evict_to_fit(namespace, &inner.limits)?;
-        locked.entries.insert(request.id.clone(), OutboxEntry::InFlight { acknowledged: false });
-        let host = request.destination.host().to_string();
-        let (namespace, submitted) = (namespace.to_owned(), Instant::now());
-        locked.fair_queue.add(QueuedRequest { key, namespace, host, request, submitted });
+        locked.fair_queue.admits(group, locked.digests.held_of(group), &inner.limits)?;
+        let evicted = locked.evict_to_fit(group, &inner.limits)?;
+        let (id, host) = (request.id().to_owned(), request.host());
+        let state = EntryState::InFlight { acknowledged: false };
+        locked.entries.insert(id.clone(), OutboxEntry { attempt, state });
+        let (group, submitted) = (group.to_owned(), Instant::now());
+        let queued = QueuedRequest { parts: vec![(id, key)], group, host, request, submitted };
+        match locked.digests.admit(queued, submitted) {
+            Admission::Send(queued) => locked.fair_queue.add(queued),
+            Admission::Held => {}
+            Admission::Full(recipient) => locked.release(&recipient),
+            Admission::HeldUntil(recipient, at) => inner.release_at(recipient, at),
+        }
         drop(locked);
         inner.start_ready();
-        if let Some(key) = evicted {
+        for key in evicted {
             (inner.wake)(key);
         }
         Ok(Submitted::Accepted)
     }
 
+    /// Why no more can be taken of this group now, if so.
+    pub fn has_room(&self, group: &str) -> Result<(), SubmitError> {
+        let locked = self.inner.locked();
+        locked.fair_queue.admits(group, locked.digests.held_of(group), &self.inner.limits)
+    }
+
     /// The state of a request; `None` when it was never submitted, was forgotten, or was dropped.
     pub fn state(&self, id: &str) -> Option<AttemptState> {
-        match self.inner.locked().entries.get(id)? {
-            OutboxEntry::InFlight { .. } => Some(AttemptState::InFlight),
-            OutboxEntry::Done { result, .. } => Some(AttemptState::Done(result.clone())),
+        match &self.inner.locked().entries.get(id)?.state {
+            EntryState::InFlight { .. } => Some(AttemptState::InFlight),
+            EntryState::Done { result, .. } => Some(AttemptState::Done(result.clone())),
         }
+    }
+
+    /// The number that a request was submitted with.
+    pub fn attempt(&self, id: &str) -> Option<u32> {
+        Some(self.inner.locked().entries.get(id)?.attempt)
     }
 
     /// Drops a result, or the interest in one: an attempt in flight continues, but wakes nobody and leaves no result.
     pub fn acknowledge(&self, id: &str) {
         let mut locked = self.inner.locked();
-        match locked.entries.get_mut(id) {
-            Some(OutboxEntry::InFlight { acknowledged }) => *acknowledged = true,
-            Some(OutboxEntry::Done { .. }) => drop(locked.entries.remove(id)),
+        match locked.entries.get_mut(id).map(|entry| &mut entry.state) {
+            Some(EntryState::InFlight { acknowledged }) => *acknowledged = true,
+            Some(EntryState::Done { .. }) => drop(locked.entries.remove(id)),
             None => {}
         }
     }
 
     /// How many requests are waiting or being attempted.
     pub fn in_flight(&self) -> usize {
-        self.inner.locked().fair_queue.in_flight()
+        self.inner.locked().in_flight()
     }
 
     /// How many requests can wait or be attempted at once.
@@ -242,10 +310,12 @@ impl<K: Send + 'static> Outbox<K> {
         {
             let mut locked = inner.locked();
             locked.closed = true;
-            for dropped in locked.fair_queue.clear() {
-                locked.entries.remove(&dropped.request.id);
+            let (waiting, held) = (locked.fair_queue.clear(), locked.digests.clear());
+            for id in waiting.iter().chain(&held).flat_map(QueuedRequest::ids) {
+                locked.entries.remove(id);
             }
         }
+        inner.closing.cancel();
         inner.tasks.close();
         if timeout(grace, inner.tasks.wait()).await.is_ok() {
             return 0;
@@ -261,23 +331,48 @@ impl<K: Send + 'static> Inner<K> {
     /// Starts every attempt whose turn it is.
     fn start_ready(self: &Arc<Self>) {
         loop {
-            let Some(next) = self.locked().fair_queue.next(&self.limits) else { return };
+            let Some(next) = self.locked().next(&self.limits) else { return };
             let this = Arc::clone(self);
             self.tasks.spawn(async move {
-                let QueuedRequest { key, namespace, host, request, submitted } = next;
-                let id = request.id.clone();
+                let QueuedRequest { parts, group, host, request, submitted } = next;
                 let result = tokio::select! {
                     biased;
                     () = this.stop.cancelled() => None,
                     result = this.attempt(request, submitted) => Some(result),
                 };
-                let wanted = this.finish(&id, &namespace, &host, result);
+                let (ids, keys): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+                let (wanted, paused) = this.finish(&ids, &group, &host, result);
+                if let Some(until) = paused {
+                    let waiting = Arc::clone(&this);
+                    this.at(until, move || waiting.start_ready());
+                }
                 this.start_ready();
-                if wanted {
+                for (key, _) in keys.into_iter().zip(wanted).filter(|(_, wanted)| *wanted) {
                     (this.wake)(key);
                 }
             });
         }
+    }
+
+    /// Sends what is held for a recipient at an instant.
+    fn release_at(self: &Arc<Self>, recipient: RecipientKey, at: Instant) {
+        let this = Arc::clone(self);
+        self.at(at, move || {
+            this.locked().release(&recipient);
+            this.start_ready();
+        });
+    }
+
+    /// Does something at an instant, unless this is closed before.
+    fn at(&self, at: Instant, then: impl FnOnce() + Send + 'static) {
+        let closing = self.closing.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                biased;
+                () = closing.cancelled() => {}
+                () = tokio::time::sleep_until(at) => then(),
+            }
+        });
     }
 }
 
@@ -287,80 +382,125 @@ impl<K> Inner<K> {
         self.locked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Makes an attempt. A failure comes with whether the channel works, if it shows that.
     async fn attempt(
         &self,
-        mut request: WebhookRequest,
+        request: DeliveryRequest,
         submitted: Instant,
-    ) -> Result<Delivered, AttemptFailure> {
-        request.now = later(request.now, submitted.elapsed());
-        let id = request.id.clone();
+    ) -> Result<Delivered, (AttemptFailure, Option<bool>)> {
+        let request = request.at(|then| later(then, submitted.elapsed()));
+        let id = request.id().to_owned();
         let delivery = AssertUnwindSafe(async { self.deliver.deliver(request).await });
         match delivery.catch_unwind().await {
             Ok(Ok(delivered)) => Ok(delivered),
             Ok(Err(error)) => {
-                tracing::info!(webhook_id = id, %error, "a webhook was not delivered");
-                tracing::debug!(webhook_id = id, ?error, "why a webhook was not delivered");
-                Err(AttemptFailure {
+                tracing::info!(id, %error, "an attempt did not deliver");
+                tracing::debug!(id, ?error, "why an attempt did not deliver");
+                let failure = AttemptFailure {
                     message: error.to_string(),
                     permanent: error.is_permanent(),
                     retry_after: error.retry_after(),
-                })
+                };
+                Err((failure, error.channel_works()))
             }
             Err(_panic) => {
-                tracing::error!(webhook_id = id, "the delivery of a webhook panicked");
+                tracing::error!(id, "the delivery panicked");
                 let message = "the delivery failed inside Coppice; its log has more".to_owned();
-                Err(AttemptFailure { message, permanent: false, retry_after: None })
+                Err((AttemptFailure { message, permanent: false, retry_after: None }, None))
             }
         }
     }
 
-    /// Records the end of an attempt; `None` leaves no result. Returns whether somebody waits for the result.
+    /// Records the end of an attempt; `None` leaves no result. Returns of each id whether somebody waits for the result, and until when
+    /// its group waits, if that has just been decided.
     fn finish(
         &self,
-        id: &str,
-        namespace: &str,
+        ids: &[String],
+        group: &str,
         host: &str,
-        result: Option<Result<Delivered, AttemptFailure>>,
-    ) -> bool {
+        result: Option<Result<Delivered, (AttemptFailure, Option<bool>)>>,
+    ) -> (Vec<bool>, Option<Instant>) {
         let mut locked = self.locked();
-        locked.fair_queue.done(namespace, host);
-        let entry = locked.entries.remove(id);
-        let wanted = matches!(entry, Some(OutboxEntry::InFlight { acknowledged: false }));
-        match result {
-            Some(result) if wanted => {
-                locked.finished += 1;
-                let order = locked.finished;
-                locked.entries.insert(id.to_owned(), OutboxEntry::Done { result, order });
-                true
-            }
-            _ => false,
+        locked.fair_queue.done(group, host);
+        let works = match &result {
+            Some(Ok(_)) => Some(true),
+            Some(Err((_, works))) => *works,
+            None => None,
+        };
+        let paused = works.and_then(|works| locked.pauses.ended(group, !works, Instant::now()));
+        if let Some(Err((failure, _))) = result.as_ref().filter(|_| paused.is_some()) {
+            tracing::warn!(group, error = failure.message, "nothing is sent for a while");
         }
+        let result = result.map(|result| result.map_err(|(failure, _)| failure));
+        let wanted = ids.iter().map(|id| locked.finish(id, result.as_ref())).collect();
+        (wanted, paused)
     }
 }
 
 impl<K> OutboxState<K> {
-    /// Makes room for a request of a namespace; returns the key of the object whose request was dropped for it, if any.
-    fn evict_to_fit(&mut self, namespace: &str, limits: &OutboxLimits) -> Result<Option<K>, SubmitError> {
+    /// Takes what is to be attempted now.
+    fn next(&mut self, limits: &OutboxLimits) -> Option<QueuedRequest<K>> {
+        let (now, pauses) = (Instant::now(), &self.pauses);
+        self.fair_queue.next(limits, |group, running| pauses.permits(group, running, now))
+    }
+
+    /// What is held for a recipient waits for its turn from now on, without what nobody waits for any more.
+    fn release(&mut self, recipient: &RecipientKey) {
+        if self.closed {
+            return;
+        }
+        let entries = &mut self.entries;
+        let wanted = |id: &str| {
+            let is_awaited = entries.get(id).is_some_and(OutboxEntry::is_awaited);
+            if !is_awaited {
+                entries.remove(id);
+            }
+            is_awaited
+        };
+        for queued in self.digests.release(recipient, Instant::now(), wanted) {
+            self.fair_queue.add(queued);
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.fair_queue.in_flight() + self.digests.held()
+    }
+
+    /// Records the end of an attempt at one of its parts. Returns whether somebody waits for the result.
+    fn finish(&mut self, id: &str, result: Option<&Result<Delivered, AttemptFailure>>) -> bool {
+        let Some(entry) = self.entries.remove(id) else { return false };
+        let Some(result) = result.filter(|_| entry.is_awaited()) else { return false };
+        self.finished += 1;
+        let state = EntryState::Done { result: result.clone(), order: self.finished };
+        self.entries.insert(id.to_owned(), OutboxEntry { state, ..entry });
+        true
+    }
+
+    /// Makes room for a request of a group; returns the keys of the objects whose request was dropped for it.
+    fn evict_to_fit(&mut self, group: &str, limits: &OutboxLimits) -> Result<Vec<K>, SubmitError> {
         // Results wait for those who record them: what is new displaces none of them. They are bounded by themselves.
-        if self.entries.len() - self.fair_queue.in_flight().min(self.entries.len()) >= limits.capacity {
+        let results = self.entries.values().filter(|entry| matches!(entry.state, EntryState::Done { .. }));
+        if results.count() >= limits.capacity {
             self.drop_oldest_result();
         }
-        if self.fair_queue.in_flight() < limits.capacity {
-            return Ok(None);
+        if self.in_flight() < limits.capacity {
+            return Ok(Vec::new());
         }
         let full = SubmitError::Full { capacity: limits.capacity };
-        let evicted = self.fair_queue.evict_for(namespace).ok_or(full)?;
-        let entry = self.entries.remove(&evicted.request.id);
-        Ok(matches!(entry, Some(OutboxEntry::InFlight { acknowledged: false })).then_some(evicted.key))
+        let evicted = self.fair_queue.evict_for(group).ok_or(full)?;
+        let keys = evicted.parts.into_iter().filter_map(|(id, key)| {
+            self.entries.remove(&id).is_some_and(|entry| entry.is_awaited()).then_some(key)
+        });
+        Ok(keys.collect())
     }
 
     fn drop_oldest_result(&mut self) -> bool {
         let oldest = self
             .entries
             .iter()
-            .filter_map(|(id, entry)| match entry {
-                OutboxEntry::Done { order, .. } => Some((*order, id.clone())),
-                OutboxEntry::InFlight { .. } => None,
+            .filter_map(|(id, entry)| match entry.state {
+                EntryState::Done { order, .. } => Some((order, id.clone())),
+                EntryState::InFlight { .. } => None,
             })
             .min();
         oldest.is_some_and(|(_, id)| self.entries.remove(&id).is_some())

@@ -16,12 +16,12 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::RETRY_AFTER;
-use reqwest::{Client, Response, StatusCode, redirect, retry};
+use reqwest::{Client, ClientBuilder, Response, StatusCode, redirect, retry};
 use thiserror::Error;
 use tokio::time::{Instant, timeout_at};
 
 use crate::key::SigningKey;
-use crate::roots::{RootsError, client_config};
+use crate::roots::{Roots, RootsError};
 
 /// The largest body that is sent, in bytes.
 pub const MAX_BODY_BYTES: usize = 256 * 1024;
@@ -231,7 +231,7 @@ impl NoConnection {
     ];
 
     /// By the first cause that says something.
-    fn of(error: &(dyn std::error::Error + 'static)) -> Self {
+    pub(crate) fn of(error: &(dyn std::error::Error + 'static)) -> Self {
         if let Some(error) = error.downcast_ref::<rustls::Error>() {
             return Self::of_tls(error);
         }
@@ -293,6 +293,20 @@ impl SendError {
         }
     }
 
+    /// Whether it shows that the receiver works; none if nothing was sent because of the request itself.
+    pub fn receiver_works(&self) -> Option<bool> {
+        match self {
+            Self::Id { .. } | Self::TooLarge { .. } => None,
+            Self::Status { code, .. } => Some(*code < 500 && *code != StatusCode::TOO_MANY_REQUESTS),
+            Self::Refused(_)
+            | Self::Resolve { .. }
+            | Self::Connect { .. }
+            | Self::Timeout { .. }
+            | Self::Broken { .. }
+            | Self::Redirect { .. } => Some(false),
+        }
+    }
+
     /// How long the receiver asked to wait.
     pub fn retry_after(&self) -> Option<Duration> {
         if let Self::Status { retry_after, .. } = self { *retry_after } else { None }
@@ -308,7 +322,12 @@ pub struct WebhookClient {
 impl WebhookClient {
     /// Reads the certificate authorities.
     pub fn new(settings: WebhookSettings) -> Result<Self, RootsError> {
-        let tls = client_config(&settings.extra_roots_pem)?;
+        Self::with_roots(settings, &Roots::of_platform())
+    }
+
+    /// The same with the platform's authorities as they are known already.
+    pub(crate) fn with_roots(settings: WebhookSettings, roots: &Roots) -> Result<Self, RootsError> {
+        let tls = roots.client_config(&settings.extra_roots_pem)?;
         Ok(Self { settings, tls })
     }
 
@@ -375,20 +394,25 @@ impl WebhookClient {
     /// A client that can connect to these addresses only.
     fn client(&self, destination: &Destination, addresses: Vec<SocketAddr>) -> Result<Client, SendError> {
         let pinned = Pinned { host: requested_host(destination).to_owned(), addresses };
-        Client::builder()
-            .tls_backend_preconfigured(self.tls.clone())
+        client_builder(self.tls.clone(), self.settings.connect_timeout)
             .dns_resolver(pinned)
-            .no_proxy()
-            .redirect(redirect::Policy::none())
-            .retry(retry::never())
-            .referer(false)
-            .http1_only()
-            .pool_max_idle_per_host(0)
-            .connect_timeout(self.settings.connect_timeout)
-            .user_agent(USER_AGENT)
             .build()
             .map_err(|error| SendError::Connect { why: NoConnection::Other, cause: innermost(&error) })
     }
+}
+
+/// A client for one attempt: it follows no redirect, repeats nothing, keeps no connection, and asks no proxy of the environment.
+pub(crate) fn client_builder(tls: rustls::ClientConfig, connect_timeout: Duration) -> ClientBuilder {
+    Client::builder()
+        .tls_backend_preconfigured(tls)
+        .no_proxy()
+        .redirect(redirect::Policy::none())
+        .retry(retry::never())
+        .referer(false)
+        .http1_only()
+        .pool_max_idle_per_host(0)
+        .connect_timeout(connect_timeout)
+        .user_agent(USER_AGENT)
 }
 
 /// Answers for one host with addresses that were checked, and for no other.
@@ -428,17 +452,19 @@ async fn read_response(response: Response, deadline: Instant) -> Result<Delivere
     if status.is_redirection() {
         return Err(SendError::Redirect { code: status.as_u16() });
     }
-    let retry_after = response
-        .headers()
-        .get(RETRY_AFTER)
-        .and_then(|value| value.to_str().ok()?.trim().parse().ok())
-        .map(|seconds| Duration::from_secs(seconds).min(MAX_RETRY_AFTER));
+    let retry_after = retry_after(&response);
     let body = read(response, MAX_EXCERPT_BYTES, deadline).await;
     Err(SendError::Status { code: status.as_u16(), excerpt: excerpt(&body), retry_after })
 }
 
+/// How long an answer asks to wait, at most [`MAX_RETRY_AFTER`].
+pub(crate) fn retry_after(response: &Response) -> Option<Duration> {
+    let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds).min(MAX_RETRY_AFTER))
+}
+
 /// The beginning of an answer, at most `limit` bytes of it, as far as it came before the deadline and without an error.
-async fn read(mut response: Response, limit: usize, deadline: Instant) -> Vec<u8> {
+pub(crate) async fn read(mut response: Response, limit: usize, deadline: Instant) -> Vec<u8> {
     let mut body = Vec::new();
     while body.len() < limit {
         let Ok(Ok(Some(chunk))) = timeout_at(deadline, response.chunk()).await else { break };
@@ -455,17 +481,21 @@ fn excerpt(body: &[u8]) -> String {
 
 fn failed(error: &reqwest::Error) -> SendError {
     let cause = innermost(error);
-    if error.is_connect() {
-        // The time to connect ends by an error without a cause.
-        let why = if error.is_timeout() { NoConnection::TimedOut } else { NoConnection::of(error) };
-        SendError::Connect { why, cause }
-    } else {
-        SendError::Broken { cause }
+    match no_connection(error) {
+        Some(why) => SendError::Connect { why, cause },
+        None => SendError::Broken { cause },
     }
 }
 
+/// Why there was no connection; none if there was one, and it broke.
+pub(crate) fn no_connection(error: &reqwest::Error) -> Option<NoConnection> {
+    // The time to connect ends by an error without a cause.
+    let why = || if error.is_timeout() { NoConnection::TimedOut } else { NoConnection::of(error) };
+    error.is_connect().then(why)
+}
+
 /// The text of the cause of the causes; the outer ones only repeat the URL.
-fn innermost(error: &dyn std::error::Error) -> String {
+pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {
         cause = source;

@@ -7,10 +7,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use coppice_api::channel::SlackChannel;
+use coppice_notify::channel::{Headline, SlackRequest};
 use coppice_notify::outbox::{
-    AttemptFailure, AttemptState, Deliver, Outbox, OutboxLimits, SubmitError, Submitted,
+    AttemptFailure, AttemptState, Deliver, DigestRule, Outbox, OutboxLimits, OutboxRules, PauseRule,
+    SubmitError, Submitted,
 };
-use coppice_notify::webhook::{Delivered, SendError, WebhookRequest};
+use coppice_notify::request::{DeliverError, DeliveryRequest};
+use coppice_notify::webhook::{Delivered, NoConnection, SendError, WebhookRequest};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -19,7 +23,7 @@ use tokio::sync::{oneshot, watch};
 
 use support::{now, request};
 
-type DeliveryResult = Result<Delivered, SendError>;
+type DeliveryResult = Result<Delivered, DeliverError>;
 const OK: Delivered = Delivered { status: 200, address: None };
 
 /// Every delivery waits for its answer; a delivery to `/panic` panics.
@@ -54,10 +58,19 @@ impl Scripted {
 }
 
 impl Deliver for Scripted {
-    fn deliver(&self, request: WebhookRequest) -> BoxFuture<'_, DeliveryResult> {
-        assert!(request.destination.url().path() != "/panic", "a delivery that panics");
+    fn deliver(&self, request: DeliveryRequest) -> BoxFuture<'_, DeliveryResult> {
+        let (id, at) = match request {
+            DeliveryRequest::Webhook(request) => {
+                assert!(request.destination.url().path() != "/panic", "a delivery that panics");
+                (request.id, request.now)
+            }
+            DeliveryRequest::Slack(request) => (request.id, now()),
+            DeliveryRequest::Email(_) | DeliveryRequest::Invalid { .. } => {
+                unreachable!("webhooks and messages in Slack are submitted")
+            }
+        };
         let (webhook_client, receiver) = oneshot::channel();
-        self.waiting.lock().unwrap().insert(request.id, (request.now, webhook_client));
+        self.waiting.lock().unwrap().insert(id, (at, webhook_client));
         self.count.send_modify(|count| *count += 1);
         async move { receiver.await.unwrap() }.boxed()
     }
@@ -79,7 +92,7 @@ fn bench(limits: OutboxLimits) -> TestOutbox {
 impl TestOutbox {
     fn submit_of(&self, namespace: &str, id: &str, url: &str) -> Result<Submitted, SubmitError> {
         let request = WebhookRequest { id: id.to_owned(), ..request(url, &["*.svc"]) };
-        self.outbox.submit(namespace, format!("key of {id}"), request)
+        self.outbox.submit(namespace, format!("key of {id}"), 0, request)
     }
 
     fn submit(&self, id: &str, url: &str) -> Result<Submitted, SubmitError> {
@@ -116,7 +129,9 @@ async fn a_failure_says_whether_to_try_again_and_when() {
     bench.accept("a", "http://a.svc/");
     bench.scripted.under_way(1).await;
     let retry_after = Some(Duration::from_secs(9));
-    bench.scripted.complete("a", Err(SendError::Status { code: 503, excerpt: "secret".into(), retry_after }));
+    bench
+        .scripted
+        .complete("a", Err(SendError::Status { code: 503, excerpt: "secret".into(), retry_after }.into()));
     bench.woken.recv().await.unwrap();
     let failure =
         AttemptFailure { message: "the webhook receiver answered 503".into(), permanent: false, retry_after };
@@ -171,20 +186,23 @@ async fn the_signed_time_counts_the_wait() {
 
 #[tokio::test]
 async fn a_full_outbox_says_so() {
-    let bench = bench(OutboxLimits { capacity: 3, capacity_per_namespace: 2, ..OutboxLimits::default() });
+    let bench = bench(OutboxLimits { capacity: 3, capacity_per_group: 2, ..OutboxLimits::default() });
     bench.accept("a1", "http://a.svc/");
     bench.accept("a2", "http://b.svc/");
     let full = bench.submit("a3", "http://c.svc/").unwrap_err();
-    assert_eq!(full, SubmitError::NamespaceFull { namespace: "team".into(), capacity: 2 });
+    assert_eq!(full, SubmitError::GroupFull { group: "team".into(), capacity: 2 });
     assert_eq!(bench.submit_of("other", "b", "http://a.svc/"), Ok(Submitted::Accepted));
     let full = bench.submit_of("third", "c", "http://a.svc/").unwrap_err();
-    assert_eq!(full.to_string(), "3 webhooks are waiting already; this one is tried again later");
+    assert_eq!(
+        full.to_string(),
+        "3 webhooks and messages are waiting already; this one is tried again later"
+    );
     assert_eq!(bench.outbox.in_flight(), 3);
 }
 
 #[tokio::test]
 async fn namespaces_take_turns_however_many_hosts_one_of_them_calls() {
-    let mut bench = bench(OutboxLimits { concurrency: 4, per_namespace: 4, ..OutboxLimits::default() });
+    let mut bench = bench(OutboxLimits { concurrency: 4, per_group: 4, ..OutboxLimits::default() });
     for n in 0..40 {
         let url = format!("http://host-{n}.svc/");
         assert_eq!(bench.submit_of("greedy", &format!("greedy-{n}"), &url), Ok(Submitted::Accepted));
@@ -210,7 +228,7 @@ async fn namespaces_take_turns_however_many_hosts_one_of_them_calls() {
 
 #[tokio::test]
 async fn a_namespace_takes_a_part_of_the_slots_only() {
-    let bench = bench(OutboxLimits { concurrency: 4, per_namespace: 3, ..OutboxLimits::default() });
+    let bench = bench(OutboxLimits { concurrency: 4, per_group: 3, ..OutboxLimits::default() });
     for n in 0..10 {
         let url = format!("http://host-{n}.svc/");
         assert_eq!(bench.submit_of("greedy", &format!("greedy-{n}"), &url), Ok(Submitted::Accepted));
@@ -304,4 +322,129 @@ async fn a_shutdown_finishes_what_it_can_and_aborts_the_others() {
         assert_eq!(bench.outbox.state(dropped), None);
     }
     assert_eq!(bench.outbox.in_flight(), 0);
+}
+
+/// A rule under which the third message within five minutes is held.
+fn rules() -> OutboxRules {
+    let join = |several: &[DeliveryRequest]| {
+        let DeliveryRequest::Slack(first) = &several[0] else { return None };
+        let ids: Vec<_> = several.iter().map(DeliveryRequest::id).collect();
+        Some(DeliveryRequest::Slack(Box::new(SlackRequest { id: ids.join("+"), ..(**first).clone() })))
+    };
+    let within = Duration::from_mins(5);
+    let pause = PauseRule { first: Duration::from_secs(1), longest: Duration::from_secs(4) };
+    OutboxRules { pause: Some(pause), digest: Some(DigestRule { one_by_one: 2, within, at_most: 3, join }) }
+}
+
+impl TestOutbox {
+    fn with_rules() -> Self {
+        let scripted = Scripted::new();
+        let (wake, woken): (UnboundedSender<String>, _) = unbounded_channel();
+        let wake = move |key| wake.send(key).unwrap();
+        let outbox = Outbox::with_rules(scripted.clone(), OutboxLimits::default(), rules(), wake);
+        Self { scripted, outbox, woken }
+    }
+
+    fn message(&self, id: &str, to: &str) {
+        let channel = SlackChannel::default();
+        let (text, headline) = (String::new(), Headline::default());
+        let request = SlackRequest { id: id.to_owned(), channel, to: Some(to.to_owned()), text, headline };
+        let request = DeliveryRequest::Slack(Box::new(request));
+        assert_eq!(self.outbox.submit("slack", format!("key of {id}"), 7, request), Ok(Submitted::Accepted));
+    }
+
+    async fn deliver(&mut self, id: &str, result: DeliveryResult) {
+        self.scripted.complete(id, result);
+        self.woken.recv().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_too_much_for_one_recipient_is_held_and_sent_as_one() {
+    let mut bench = TestOutbox::with_rules();
+    for n in 0..7 {
+        bench.message(&format!("m{n}"), "#team");
+    }
+    bench.message("other", "#other");
+    // Three are as many as one message has: they are sent at once.
+    bench.scripted.under_way(4).await;
+    assert!(bench.scripted.is_waiting("m0") && bench.scripted.is_waiting("m1"));
+    assert!(bench.scripted.is_waiting("m2+m3+m4"));
+    assert!(bench.scripted.is_waiting("other"), "another recipient does not wait");
+    assert_eq!((bench.outbox.state("m6"), bench.outbox.in_flight()), (Some(AttemptState::InFlight), 6));
+    for id in ["m0", "m1", "other"] {
+        bench.deliver(id, Ok(OK)).await;
+    }
+    let gone = SendError::Status { code: 410, excerpt: String::new(), retry_after: None };
+    bench.scripted.complete("m2+m3+m4", Err(DeliverError::Webhook(gone)));
+    for id in ["m2", "m3", "m4"] {
+        assert_eq!(bench.woken.recv().await.unwrap(), format!("key of {id}"));
+        assert!(matches!(bench.outbox.state(id), Some(AttemptState::Done(Err(_)))), "{id}");
+    }
+    // Nobody waits for one of those that are held any more.
+    bench.outbox.acknowledge("m6");
+    tokio::time::advance(Duration::from_secs(299)).await;
+    bench.scripted.under_way(0).await;
+    tokio::time::advance(Duration::from_secs(1)).await;
+    bench.scripted.under_way(1).await;
+    assert!(bench.scripted.is_waiting("m5"), "one by itself is sent as it is");
+    assert_eq!((bench.outbox.attempt("m5"), bench.outbox.attempt("m6")), (Some(7), None));
+    bench.deliver("m5", Ok(OK)).await;
+    assert_eq!(bench.outbox.in_flight(), 0);
+    bench.message("m7", "#team");
+    bench.message("held", "#team");
+    bench.scripted.under_way(1).await;
+    assert_eq!(bench.outbox.shutdown(Duration::from_secs(1)).await, 1, "nothing that is held delays the end");
+    assert_eq!(bench.outbox.state("held"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_attempt_at_a_message_is_no_further_message() {
+    let mut bench = TestOutbox::with_rules();
+    let gone = || {
+        Err(DeliverError::Webhook(SendError::Status { code: 410, excerpt: String::new(), retry_after: None }))
+    };
+    for _ in 0..4 {
+        bench.message("m0", "#team");
+        bench.scripted.under_way(1).await;
+        bench.deliver("m0", gone()).await;
+        bench.outbox.acknowledge("m0");
+    }
+    bench.message("m1", "#team");
+    bench.scripted.under_way(1).await;
+    assert!(bench.scripted.is_waiting("m1"), "it is the second");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_that_does_not_work_is_tried_by_one_message_at_a_time() {
+    let mut bench = TestOutbox::with_rules();
+    let fails = || {
+        let why = NoConnection::Refused;
+        Err(DeliverError::Webhook(SendError::Connect { why, cause: String::new() }))
+    };
+    for n in 0..8 {
+        bench.message(&format!("m{n}"), &format!("U{n}"));
+    }
+    // Four at once, by the limit of its host. Those that were under way are one failure.
+    bench.scripted.under_way(4).await;
+    for n in 0..4 {
+        bench.deliver(&format!("m{n}"), fails()).await;
+    }
+    bench.scripted.under_way(0).await;
+    for (waits, id) in [(1, "m4"), (2, "m5"), (4, "m6")] {
+        tokio::time::advance(Duration::from_millis(waits * 1000 - 10)).await;
+        bench.scripted.under_way(0).await;
+        tokio::time::advance(Duration::from_millis(10)).await;
+        bench.scripted.under_way(1).await;
+        assert!(bench.scripted.is_waiting(id), "{id}");
+        if waits < 4 {
+            bench.deliver(id, fails()).await;
+        }
+    }
+    bench.message("m8", "U8");
+    // A recipient who is refused shows that the channel works.
+    let gone = SendError::Status { code: 410, excerpt: String::new(), retry_after: None };
+    bench.deliver("m6", Err(DeliverError::Webhook(gone))).await;
+    bench.scripted.under_way(2).await;
+    assert!(bench.scripted.is_waiting("m7") && bench.scripted.is_waiting("m8"));
 }

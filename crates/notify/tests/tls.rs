@@ -4,15 +4,11 @@
 mod support;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use coppice_notify::webhook::{NoConnection, SendError, WebhookClient, WebhookSettings};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
-use rustls::ServerConfig;
-use rustls::pki_types::PrivateKeyDer;
+use rcgen::{CertificateParams, SanType};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use tokio_rustls::TlsAcceptor;
 
 use support::{FixedResolver, request, settings};
 
@@ -23,20 +19,9 @@ async fn receiver() -> (SocketAddr, String) {
 
 /// The same, with another certificate.
 async fn receiver_of(change: impl FnOnce(&mut CertificateParams)) -> (SocketAddr, String) {
-    let mut authority = CertificateParams::new(Vec::new()).unwrap();
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
-    let key = KeyPair::generate().unwrap();
     let mut leaf = CertificateParams::new(vec!["hook.team.svc".to_owned()]).unwrap();
     change(&mut leaf);
-    let leaf = leaf.signed_by(&key, &authority).unwrap();
-    let config = ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![leaf.der().clone()], PrivateKeyDer::try_from(key.serialize_der()).unwrap())
-        .unwrap();
-    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let (acceptor, authority) = support::acceptor(&leaf);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -47,7 +32,7 @@ async fn receiver_of(change: impl FnOnce(&mut CertificateParams)) -> (SocketAddr
             let _ = stream.shutdown().await;
         }
     });
-    (address, authority.pem())
+    (address, authority)
 }
 
 #[tokio::test]
@@ -116,8 +101,5 @@ fn no_sentence_holds_anything_of_the_receivers() {
 fn authorities_that_are_none_are_refused_at_the_start() {
     let pem = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_vec();
     let error = WebhookClient::new(WebhookSettings { extra_roots_pem: pem, ..settings() }).err().unwrap();
-    assert!(
-        error.to_string().starts_with("an extra certificate authority for webhooks cannot be used"),
-        "{error}"
-    );
+    assert!(error.to_string().starts_with("a further certificate authority cannot be used"), "{error}");
 }

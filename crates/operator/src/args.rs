@@ -90,6 +90,11 @@ pub(crate) struct Args {
     #[arg(long, env = "COPPICE_WEBHOOK_CA_FILE", value_name = "FILE")]
     pub(crate) webhook_ca_file: Option<PathBuf>,
 
+    /// The directory with the credentials of channels (spec.channels of CoppiceConfig): a mounted Secret, whose keys channels name.
+    /// Files are read again for every message.
+    #[arg(long, env = "COPPICE_CREDENTIALS_DIR", value_name = "DIRECTORY")]
+    pub(crate) credentials_dir: Option<PathBuf>,
+
     /// Reserved for the embedded database of later versions; nothing is written there yet.
     #[arg(long, env = "COPPICE_DATA_DIR", value_name = "DIRECTORY")]
     pub(crate) data_dir: Option<PathBuf>,

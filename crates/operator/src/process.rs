@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use coppice_controllers::{ControllerContext, OperatorOptions};
+use coppice_notify::channel::Deliverer;
+use coppice_notify::credentials::Credentials;
 use coppice_notify::outbox::Deliver;
-use coppice_notify::webhook::{WebhookClient, WebhookSettings};
+use coppice_notify::webhook::WebhookSettings;
 use coppice_operator::{DelivererFactory, Replica};
 use coppice_runtime::admin::{Admin, Limits, Pages, Readiness};
 use coppice_runtime::client::{Clients, Deadlines, load_config};
@@ -54,7 +56,7 @@ pub(crate) async fn run(args: Args, vital: &Handle) -> anyhow::Result<()> {
         Arc::new(ControllerContext::new(setup, clients, server_clock, gate, metrics.clone(), events));
     let queue =
         QueueSettings { concurrency: args.concurrency, seed: rng.next_u64(), ..QueueSettings::default() };
-    let replica = Replica::new(shared, queue, readiness.clone(), deliverer_factory(roots(&args)?));
+    let replica = Replica::new(shared, queue, readiness.clone(), deliverer_factory(&args)?);
     // Probes are answered until the very end: everything else stops first.
     let _probes = serve_probes(probes, readiness, vital);
     let mut ports = JoinSet::new();
@@ -66,16 +68,22 @@ pub(crate) async fn run(args: Args, vital: &Handle) -> anyhow::Result<()> {
     replica.serve(election, vital.clone(), shutdown_signal()).await
 }
 
-fn roots(args: &Args) -> anyhow::Result<Vec<u8>> {
-    let Some(path) = &args.webhook_ca_file else { return Ok(Vec::new()) };
-    std::fs::read(path).with_context(|| format!("--webhook-ca-file {} cannot be read", path.display()))
-}
-
-fn deliverer_factory(roots: Vec<u8>) -> DelivererFactory {
-    Arc::new(move |key| {
+fn deliverer_factory(args: &Args) -> anyhow::Result<DelivererFactory> {
+    let roots = match &args.webhook_ca_file {
+        Some(path) => std::fs::read(path)
+            .with_context(|| format!("--webhook-ca-file {} cannot be read", path.display()))?,
+        None => Vec::new(),
+    };
+    if let Some(directory) = &args.credentials_dir {
+        // What is in it is read when it is needed; that there is no such directory is found now.
+        let found = std::fs::metadata(directory).is_ok_and(|found| found.is_dir());
+        anyhow::ensure!(found, "--credentials-dir {} is no directory", directory.display());
+    }
+    let credentials = Credentials::of_directory(args.credentials_dir.clone());
+    Ok(Arc::new(move |key| {
         let settings = WebhookSettings { extra_roots_pem: roots.clone(), ..WebhookSettings::new(key) };
-        Ok(Arc::new(WebhookClient::new(settings)?) as Arc<dyn Deliver>)
-    })
+        Ok(Arc::new(Deliverer::new(settings, credentials.clone())?) as Arc<dyn Deliver>)
+    }))
 }
 
 async fn admin(flag: &'static str, address: SocketAddr, on: &Handle) -> anyhow::Result<Admin> {

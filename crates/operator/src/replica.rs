@@ -3,14 +3,16 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use anyhow::Context as _;
 use coppice_controllers::cluster_manager::ClusterNamespaceManagers;
 use coppice_controllers::config::Settings;
-use coppice_controllers::deleted_namespace::DeletionRecords;
+use coppice_controllers::deleted_namespace::{DeletionRecords, RecordKey};
 use coppice_controllers::managed_namespace::{NamespaceKey, NamespaceRecords};
 use coppice_controllers::namespace_manager::NamespaceManagers;
-use coppice_controllers::{ControllerContext, ManagerKey, WebhookSubject};
+use coppice_controllers::{ControllerContext, ManagerKey, Outboxes, WebhookSubject};
 use coppice_notify::key::SigningKey;
-use coppice_notify::outbox::{Deliver, Outbox, OutboxLimits};
+use coppice_notify::outbox::Deliver;
+use coppice_notify::seal::Seal;
 use coppice_runtime::admin::Readiness;
 use coppice_runtime::controller::Runner;
 use coppice_runtime::intervals::ResyncIntervals;
@@ -64,8 +66,8 @@ impl Replica {
     ) -> anyhow::Result<()> {
         let (runner, shared) = (self.runner(), self.shared);
         let flush = async {
-            if let Some(outbox) = shared.outbox() {
-                outbox.shutdown(OUTBOX_GRACE).await;
+            if let Some(outboxes) = shared.outboxes() {
+                outboxes.shutdown(OUTBOX_GRACE).await;
             }
             // Completed steps are reported, unless the API server no longer answers.
             let _ = tokio::time::timeout(EVENTS_GRACE, shared.events.flush()).await;
@@ -92,35 +94,41 @@ impl Replica {
             Runner::new(environment, shared.gate.clone(), self.queue.clone(), CancellationToken::new());
         let managers = runner.add(NamespaceManagers::new(Arc::clone(shared)));
         let records = Arc::new(OnceLock::new());
-        runner.add(Settings::new(Arc::clone(shared), self.open_outbox(managers, Arc::clone(&records))));
-        runner.add(DeletionRecords::new(Arc::clone(shared)));
-        let counts = runner.add(ClusterNamespaceManagers::new(Arc::clone(shared)));
+        let deletions = runner.add(DeletionRecords::new(Arc::clone(shared)));
+        let open_outboxes = self.open_outboxes(managers, deletions, Arc::clone(&records));
+        runner.add(Settings::new(Arc::clone(shared), open_outboxes));
+        let counts = runner.add(ClusterNamespaceManagers::new(Arc::clone(shared), Arc::clone(&records)));
         // Added once.
         let _ = records.set(runner.add(NamespaceRecords::new(Arc::clone(shared), counts)));
         runner
     }
 
     /// Sends webhooks as soon as there is a key to sign them with; their ends wake the objects that they were sent for.
-    fn open_outbox(
+    fn open_outboxes(
         &self,
         managers: Queue<ManagerKey>,
+        deletions: Queue<RecordKey>,
         records: Arc<OnceLock<Queue<NamespaceKey>>>,
     ) -> impl Fn(SigningKey) + Send + Sync + 'static {
         let (shared, deliverer_factory) = (Arc::clone(&self.shared), Arc::clone(&self.deliverer_factory));
         move |key| {
-            let opened = shared.set_outbox(&key.public().to_string(), || {
-                let (managers, records) = (managers.clone(), Arc::clone(&records));
+            let opened = shared.set_outboxes(&key.public().to_string(), || {
+                let (managers, deletions, records) =
+                    (managers.clone(), deletions.clone(), Arc::clone(&records));
                 // A further kind with webhooks has a queue of its own here.
                 let wake = move |subject: WebhookSubject| {
                     if let Some(manager) = subject.manager() {
                         managers.add(manager);
+                    } else if let Some(deletion) = subject.deletion() {
+                        deletions.add(deletion);
                     } else if let (Some(record), Some(records)) = (subject.record(), records.get()) {
                         records.add(record);
                     } else {
                         tracing::error!(kind = subject.kind, "nobody waits for its webhooks");
                     }
                 };
-                anyhow::Ok(Outbox::new(deliverer_factory(key)?, OutboxLimits::default(), wake))
+                let seal = Seal::new(&key).context("no key for addresses can be derived")?;
+                anyhow::Ok(Outboxes::new(&deliverer_factory(key)?, seal, wake))
             });
             match opened {
                 // Those that wait for it.

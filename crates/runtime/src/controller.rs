@@ -38,6 +38,9 @@ pub trait Controller: Send + Sync + 'static {
     /// Whether everything that its decisions need has been listed. It reconciles nothing before.
     fn synced(&self) -> bool;
 
+    /// Called once, when it has [synced](Self::synced) and before it reconciles anything.
+    fn started(&self) {}
+
     /// The key of every object there is: for the first pass, when this replica becomes the leader, and for the periodic
     /// resync.
     fn all(&self) -> Vec<Self::Key>;
@@ -200,6 +203,7 @@ impl<C: Controller> Slot<C> {
                 () = tokio::time::sleep(SYNC_POLL) => {}
             }
         }
+        self.controller.started();
         // On followers nothing else adds those that no list wakes.
         let keys = self.controller.all();
         for key in &keys {

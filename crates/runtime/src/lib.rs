@@ -28,6 +28,7 @@ pub mod queue;
 pub mod read;
 pub mod replica;
 pub mod server_clock;
+pub mod shared_read;
 pub mod store;
 pub mod watch;
 pub mod watches;

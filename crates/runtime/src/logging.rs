@@ -157,7 +157,10 @@ mod tests {
     fn text_is_plain_and_filtered() {
         let text = logged(LogFormat::Text, None);
         assert!(text.contains("deleted namespace=\"ci-1\"") && text.contains("id=\"d-1\""), "{text}");
-        assert!(!text.contains("detail") && !text.contains("404") && !text.contains('\u{1b}'), "{text}");
+        assert!(
+            !text.contains("detail") && !text.contains("status 404") && !text.contains('\u{1b}'),
+            "{text}"
+        );
         assert!(logged(LogFormat::Text, Some("debug")).contains("detail"));
     }
 

@@ -188,6 +188,11 @@ impl<K: Kind> Store<K> {
         self.write(|inner| inner.stale_after = time);
     }
 
+    /// How long ago anything was heard of the kind, a list or a sign of life from the watch; none if nothing was.
+    pub fn heard_ago(&self) -> Option<Duration> {
+        self.read(|inner| inner.seen.map(|seen| seen.elapsed()))
+    }
+
     /// A sign of life from the watch.
     pub(crate) fn seen(&self) {
         self.write(|inner| {

@@ -162,12 +162,17 @@ fn what_was_wrong_before_is_forgiven_while_it_does_not_change() {
             let mut changed = object.clone();
             changed["metadata"]["labels"] = json!({"a": "b"});
             // Of the object as a whole it is not known what has not changed, and a rule that fails with an error is not
-            // forgiven.
+            // forgiven. An item of a map without the fields that are its key cannot be found in what was before.
             let left = schema.validate(&changed, Some(&object));
+            let without_key = |c: &coppice_schema::Cause| {
+                let item = c.field.strip_prefix("spec.channels[");
+                item.is_some_and(|item| !item.contains("].") || item.ends_with("].name"))
+            };
             let left = left.iter().filter(|c| {
                 c.field.contains('.')
                     && !c.message.contains("evaluating rule")
                     && !c.message.contains("overload")
+                    && !without_key(c)
             });
             assert_eq!(left.collect::<Vec<_>>(), Vec::<&coppice_schema::Cause>::new(), "{}", mutation.path);
             forgiven += usize::from(!schema.validate(&object, None).is_empty());

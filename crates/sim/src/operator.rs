@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use coppice_controllers::{ControllerContext, OperatorOptions};
 use coppice_notify::outbox::Deliver;
-use coppice_notify::webhook::{Delivered, SendError, WebhookRequest};
+use coppice_notify::request::{DeliverError, DeliveryRequest};
+use coppice_notify::webhook::{Delivered, SendError};
 use coppice_operator::{DelivererFactory, Replica};
 use coppice_runtime::admin::Readiness;
 use coppice_runtime::clock::SeededRng;
@@ -95,19 +96,27 @@ async fn run(operator: Operator, context: ReplicaContext) -> anyhow::Result<()> 
     replica.serve(election, Handle::current(), std::future::pending()).await
 }
 
-/// Brings webhooks to the receiver of the run.
+/// Brings webhooks to the receiver of the run. Mail and Slack take everything.
 struct SimulatedDeliverer(Transport);
 
 impl Deliver for SimulatedDeliverer {
-    fn deliver(&self, request: WebhookRequest) -> BoxFuture<'_, Result<Delivered, SendError>> {
+    fn deliver(&self, request: DeliveryRequest) -> BoxFuture<'_, Result<Delivered, DeliverError>> {
         let transport = &self.0;
         async move {
             tokio::time::sleep(transport.simulation.latency()).await;
             transport.wait_if_dead().await;
             if !transport.simulation.cut_off(transport.replica).is_zero() {
                 tokio::time::sleep(WEBHOOK_TIMEOUT).await;
-                return Err(SendError::Timeout { after: WEBHOOK_TIMEOUT });
+                return Err(SendError::Timeout { after: WEBHOOK_TIMEOUT }.into());
             }
+            let request = match request {
+                DeliveryRequest::Webhook(request) => request,
+                DeliveryRequest::Email(_) | DeliveryRequest::Slack(_) => {
+                    transport.simulation.note(Actor::Receiver, format!("takes message {}", request.id()));
+                    return Ok(Delivered { status: 250, address: None });
+                }
+                DeliveryRequest::Invalid { error, .. } => return Err(error.into()),
+            };
             let at = transport.simulation.elapsed();
             let (reaction, answer) = transport.simulation.with(|state| state.receiver.attempt(at, &request));
             transport.simulation.note(Actor::Receiver, format!("{reaction:?} {}", request.id));
@@ -118,7 +127,7 @@ impl Deliver for SimulatedDeliverer {
             };
             tokio::time::sleep(pause).await;
             transport.wait_if_dead().await;
-            answer
+            Ok(answer?)
         }
         .boxed()
     }

@@ -1,12 +1,14 @@
 //! `coppice-bench`: see `make bench` and verification/bench/README.md.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use clap::{Args, Parser, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use coppice_bench::engine::{self, Fleet, Shape, Work};
+use coppice_bench::live::notices::{self, NoticesArgs};
 use coppice_bench::live::{self, Lease, Programs, Sizes};
 use coppice_bench::report::{Machine, Report, ReportWriter};
 use coppice_bench::{Benchmark, Group};
@@ -18,8 +20,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Measures the decision engine, and the operator beside its Go peer on control planes of its own.
 #[derive(Parser)]
-#[command(name = "coppice-bench")]
+#[command(name = "coppice-bench", args_conflicts_with_subcommands = true)]
 struct BenchArgs {
+    #[command(subcommand)]
+    apart: Option<Apart>,
     /// Only these; by default all of them.
     #[arg(value_enum)]
     only: Vec<Benchmark>,
@@ -66,6 +70,13 @@ struct BenchArgs {
     drive: Drive,
 }
 
+/// What is measured by itself, and is in no report.
+#[derive(Subcommand)]
+enum Apart {
+    /// Very many namespaces that are due with a notice to their owners, evenly over a time, beside a controller that polls.
+    Notices(NoticesArgs),
+}
+
 /// The engine's work and nothing else, for callgrind.
 #[derive(Args)]
 struct Drive {
@@ -77,9 +88,10 @@ struct Drive {
 
 fn main() -> ExitCode {
     let settings = BenchArgs::parse();
-    let done = match settings.drive.drive {
-        Some(work) => drive(&settings, work).map(|()| Vec::new()),
-        None => measure(&settings),
+    let done = match (&settings.apart, settings.drive.drive) {
+        (Some(Apart::Notices(args)), _) => measure_notices(args).map(|()| Vec::new()),
+        (None, Some(work)) => drive(&settings, work).map(|()| Vec::new()),
+        (None, None) => measure(&settings),
     };
     match done {
         Ok(broken) if broken.is_empty() => ExitCode::SUCCESS,
@@ -98,6 +110,25 @@ fn drive(settings: &BenchArgs, work: Work) -> anyhow::Result<()> {
     let (namespaces, pods) = (settings.namespaces.unwrap_or(1), settings.pods.unwrap_or(0));
     let mut fleet = Fleet::new(Shape { namespaces, pods, due: false })?;
     engine::drive(&mut fleet, work, settings.drive.times);
+    Ok(())
+}
+
+/// Prints where and by which command it was measured, the figures side by side, and all of it as a line of JSON.
+fn measure_notices(args: &NoticesArgs) -> anyhow::Result<()> {
+    let operator = args.operator().map_or_else(|| binary("coppice-operator"), |path| Ok(path.to_owned()))?;
+    let programs = Programs { operator, peer: None };
+    let mut machine = Machine::detect(builds(Some(&programs))?, &repository(), now());
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcomes = runtime.block_on(async {
+        tokio::select! {
+            outcomes = notices::run(args, &programs.operator) => outcomes,
+            _ = tokio::signal::ctrl_c() => anyhow::bail!(INTERRUPTED),
+        }
+    })?;
+    machine.measure_load_after();
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}\n", serde_json::to_string(&machine)?)?;
+    writeln!(out, "{}\n{}", notices::table(&outcomes), serde_json::to_string(&outcomes)?)?;
     Ok(())
 }
 

@@ -14,6 +14,7 @@ use coppice_campaign::run::{RunPlan, run, run_without};
 use coppice_campaign::suite::{self, Suite};
 use coppice_runtime::clock::SeededRng;
 use coppice_sim::fault::FaultTarget;
+use coppice_sim::trace::Trace;
 
 /// Most of a run's time goes to small allocations.
 #[global_allocator]
@@ -91,21 +92,29 @@ fn random_faults_do_no_harm() {
             let twice = !fixed && plan.seed.is_multiple_of(10);
             let (wrong, outcome) = if twice { campaign.check_twice(plan)? } else { campaign.check(plan)? };
             if fixed {
-                digests.lock().unwrap().insert(plan.seed, Digest::of(&outcome));
+                digests.lock().unwrap().insert(plan.seed, (Digest::of(&outcome), outcome.trace.clone()));
             }
             Ok((wrong, outcome))
         };
         let failures = campaign.run_all(&plans, threads(), check, |_| {}).unwrap();
         assert!(failures.is_empty(), "{} of {} runs\n{}", failures.len(), plans.len(), show(&failures));
-        let digests: Vec<_> = digests.into_inner().unwrap().into_values().collect();
-        as_recorded(suite, &Digest::table(&digests));
+        let (digests, traces): (Vec<_>, Vec<_>) = digests.into_inner().unwrap().into_values().unzip();
+        as_recorded(suite, &Digest::table(&digests), &traces);
     }
 }
 
-/// Whether digests are those that are recorded.
-fn as_recorded(suite: &Suite, digests: &str) {
+/// Whether digests are those that are recorded. If not, a second run of each seed shows whether a seed decides everything.
+fn as_recorded(suite: &Suite, digests: &str, traces: &[Trace]) {
     let recorded = std::fs::read_to_string(suite.digests).unwrap();
-    let differences = Digest::differences(&recorded, digests);
+    let mut differences = Digest::differences(&recorded, digests);
+    if !differences.is_empty() {
+        for (seed, first) in (0..).zip(traces) {
+            let again = run(suite, &suite.random(seed)).unwrap().trace;
+            if let Some((one, two)) = first.difference(&again) {
+                differences.push(format!("seed {seed} is not the same run twice:\n    {one}\n    {two}"));
+            }
+        }
+    }
     let written = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-digests.txt", suite.name));
     std::fs::write(&written, digests).unwrap();
     assert!(

@@ -73,6 +73,22 @@ const FINDINGS: &[(&str, &str, u64, i64, &str)] = &[
         0,
         "read:40=no-answer,write:6=refused:500",
     ),
+    (
+        "a webhook that is sent again by a replica whose watch of pods was silent since before the pods succeeded",
+        "cluster-pods-succeed",
+        5_000_490,
+        0,
+        "read:3=refused:429,read:4=answer-lost,read:7=answer-lost,read:8=refused:429,\
+         read:9=refused-after:504,read:11=late:9378ms,read:27=answer-lost,read:33=refused-after:504,\
+         event:3=ended,event:4=silent,lease:13=late:8913ms,lease:14=refused:503,lease:15=refused:500",
+    ),
+    (
+        "pods that a new leader did not evaluate, since it still listed the settings",
+        "settling",
+        5_566_592_953_261_292_707,
+        0,
+        "read:10=no-answer,lease:4=killed-after",
+    ),
 ];
 
 #[test]

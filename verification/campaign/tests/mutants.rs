@@ -12,7 +12,9 @@ use coppice_campaign::oracle::rule::{
     PRECONDITIONS, PROTECTED, QUIET, RECORDED, SHARE,
 };
 use coppice_campaign::run::{RunPlan, run, run_without};
-use coppice_campaign::suite::cluster::rule::{APPROVED, GOVERNED, HEALTH, HEARD, OBSERVES, RECREATED};
+use coppice_campaign::suite::cluster::rule::{
+    APPROVED, DELIVERED, GOVERNED, HEALTH, HEARD, HOURS, OBSERVES, ONE_KEY, RECREATED, SUPERSEDED, TOLD,
+};
 use coppice_campaign::suite::lifecycle::rule::{
     HELD, INITIAL_DELAY, JOBS, LIMITS, ORIGINAL_REPLICAS, PODS, REVERTED, SELECTED, SETTLE, SUSPENDED, TTL,
 };
@@ -26,7 +28,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 70] = [
+const CASES: [(Mutant, &str, Rule); 79] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -92,6 +94,15 @@ const CASES: [(Mutant, &str, Rule); 70] = [
     (Mutant::WorkloadsByCaches, "cluster-pods-run-again", PODS),
     (Mutant::NoticeSkipped, "cluster-pods-succeed", NOTICE),
     (Mutant::DeletedBeforeWebhooks, "cluster-heard-first", HEARD),
+    (Mutant::WebhooksLost, "cluster-tenant-heard-first", HEARD),
+    (Mutant::SuccessorNotReady, "cluster-never-ready", SUPERSEDED),
+    (Mutant::SupersededSupersedes, "cluster-superseded-in-turn", SUPERSEDED),
+    (Mutant::SuccessorByCaches, "cluster-successor-goes", SUPERSEDED),
+    (Mutant::DeletedUnheard, "cluster-told", TOLD),
+    (Mutant::DeletedUnheard, "cluster-unheard", TOLD),
+    (Mutant::NoticeKeyChanges, "cluster-told", ONE_KEY),
+    (Mutant::OwedLost, "cluster-told-gone", DELIVERED),
+    (Mutant::HoursIgnored, "cluster-told-at-work", HOURS),
     (Mutant::UnreadIsAbsent, "cluster-newly-named", GOVERNED),
     (Mutant::ShortenedTtlAtOnce, "cluster-ttl-shortened", GOVERNED),
     (Mutant::TenantLimitsIgnored, "limited-notice", NOTICE),

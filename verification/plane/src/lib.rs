@@ -25,4 +25,4 @@ pub use config::{ADMIN, ALICE, BOB, NODE, OPERATOR, User, VIEWER};
 pub use error::{Error, Result};
 pub use plane::{HISTORY_ARGS, Options, Plane, Pods};
 pub use stages::{DELAY_ANNOTATION, DELETE_DELAY_ANNOTATION, OUTCOME_LABEL, OUTCOMES};
-pub use tools::{BIN_VARIABLE, Binaries, CACHE_VARIABLE, TOOLS_VARIABLE, helm, promtool};
+pub use tools::{BIN_VARIABLE, Binaries, CACHE_VARIABLE, TOOLS_VARIABLE, helm, mail_server, promtool};

@@ -26,6 +26,9 @@ enum Action {
         /// Build promtool instead, and print its path.
         #[arg(long, conflicts_with = "helm")]
         promtool: bool,
+        /// Build the mail server instead, and print its path.
+        #[arg(long, conflicts_with_all = ["helm", "promtool"])]
+        mail_server: bool,
     },
     /// Run a control plane until Ctrl-C.
     Start {
@@ -55,6 +58,7 @@ fn act(action: Action) -> Result<()> {
     match action {
         Action::Build { helm: true, .. } => println!("{}", coppice_plane::helm()?.display()),
         Action::Build { promtool: true, .. } => println!("{}", coppice_plane::promtool()?.display()),
+        Action::Build { mail_server: true, .. } => println!("{}", coppice_plane::mail_server()?.display()),
         Action::Build { .. } => println!("{}", Binaries::locate()?.dir().display()),
         Action::Start { dir, audit, fsync } => {
             // Before the signals are caught, so that Ctrl-C ends a long build.

@@ -27,6 +27,9 @@ const GO_ENV: [(&str, &str); 4] = [
     ("GOFLAGS", "-trimpath -buildvcs=false"),
 ];
 
+/// The package of a module that is itself the tool, and not only names it in `go.mod`.
+const OWN_PACKAGE: &str = ".";
+
 /// One binary and where it comes from.
 struct Tool {
     name: &'static str,
@@ -60,6 +63,8 @@ const PROMTOOL: [Tool; 1] = [Tool {
     tags: "remove_all_sd",
     ..tool("promtool", "promtool", "github.com/prometheus/prometheus/cmd/promtool", "2 to 3 minutes")
 }];
+
+const MAIL_SERVER: [Tool; 1] = [tool("mail-server", "mail", OWN_PACKAGE, "a few seconds")];
 
 /// A folder with the six binaries of a plane: etcd, the four of Kubernetes, and KWOK.
 #[derive(Clone, Debug)]
@@ -106,6 +111,12 @@ pub fn helm() -> Result<PathBuf> {
 /// Prometheus's `promtool` for tests of alert rules: from `COPPICE_PLANE_BIN` if it is there, else built once into the cache.
 pub fn promtool() -> Result<PathBuf> {
     single(&PROMTOOL)
+}
+
+/// The mail server of tests and the demo, which `tools/mail` is: from `COPPICE_PLANE_BIN` if it is there, else built once
+/// into the cache.
+pub fn mail_server() -> Result<PathBuf> {
+    single(&MAIL_SERVER)
 }
 
 fn single(tool: &[Tool; 1]) -> Result<PathBuf> {
@@ -195,10 +206,28 @@ fn key(source: &Path, tools: &[Tool], go: &str) -> Result<String> {
             hash.update(read(&source.join(tool.module).join("go.sum"))?);
             last = tool.module;
         }
+        if tool.package == OWN_PACKAGE {
+            for file in go_files(&source.join(tool.module))? {
+                hash.update(read(&file)?);
+            }
+        }
     }
     let mut digest = format!("{:x}", hash.finalize());
     digest.truncate(12);
     Ok(digest)
+}
+
+/// The Go files of a folder, in the order of their names.
+fn go_files(dir: &Path) -> Result<Vec<PathBuf>> {
+    let list = || io(format!("list {}", dir.display()));
+    let mut files = fs::read_dir(dir)
+        .map_err(list())?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<std::io::Result<Vec<_>>>()
+        .map_err(list())?;
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "go"));
+    files.sort();
+    Ok(files)
 }
 
 /// Without a version in the binary, `/version` answers with a placeholder that clients fail to parse.
@@ -314,6 +343,23 @@ mod tests {
     fn the_version_is_that_of_the_module() {
         let flags = linker_flags(&source_dir().unwrap(), &PLANE[1]).unwrap();
         assert!(flags.contains("gitVersion=v1.") && flags.contains("gitMajor=1 "), "{flags}");
+    }
+
+    #[test]
+    fn a_change_of_our_own_source_is_another_binary() {
+        let dir = tempfile::tempdir().unwrap();
+        let module = dir.path().join(MAIL_SERVER[0].module);
+        std::fs::create_dir(&module).unwrap();
+        for file in ["go.mod", "go.sum", "main.go", "notes.txt"] {
+            std::fs::write(module.join(file), "").unwrap();
+        }
+        let changed = |file: &str| {
+            std::fs::write(module.join(file), "changed").unwrap();
+            key(dir.path(), &MAIL_SERVER, "1.26.0").unwrap()
+        };
+        let before = key(dir.path(), &MAIL_SERVER, "1.26.0").unwrap();
+        assert_eq!(changed("notes.txt"), before);
+        assert_ne!(changed("main.go"), before);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 pub mod change_feed;
 pub mod demo;
 pub mod fault_injection;
+pub mod mail_server;
 pub mod memory;
 pub mod operator;
 pub mod program;
@@ -12,10 +13,13 @@ pub mod proxy;
 pub mod receiver;
 pub mod requests;
 pub mod scale;
+pub mod slack;
 pub mod test_cluster;
 
+pub use mail_server::MailServer;
 pub use memory::InMemory;
 pub use operator::Operator;
+pub use slack::Slack;
 pub use test_cluster::TestCluster;
 
 use std::sync::LazyLock;

@@ -66,15 +66,7 @@ impl InMemory {
 
     /// Applies the documents of YAML in turn, without kubectl.
     pub async fn apply(&self, yaml: &str) -> anyhow::Result<()> {
-        let client = client(&self.kubeconfig).await?;
-        for document in serde_yaml::Deserializer::from_str(yaml) {
-            let object = Option::<DynamicObject>::deserialize(document).context("YAML of an object")?;
-            // Comments alone are a document, too.
-            if let Some(object) = object {
-                apply(&client, object).await?;
-            }
-        }
-        Ok(())
+        apply_all(&client(&self.kubeconfig).await?, yaml).await
     }
 
     /// Ctrl-C, and how it ends.
@@ -91,6 +83,18 @@ pub async fn client(kubeconfig: &Path) -> anyhow::Result<Client> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     Ok(Client::try_from(config)?)
+}
+
+/// Applies the documents of YAML in turn, without kubectl, to any API server.
+pub async fn apply_all(client: &Client, yaml: &str) -> anyhow::Result<()> {
+    for document in serde_yaml::Deserializer::from_str(yaml) {
+        let object = Option::<DynamicObject>::deserialize(document).context("YAML of an object")?;
+        // Comments alone are a document, too.
+        if let Some(object) = object {
+            apply(client, object).await?;
+        }
+    }
+    Ok(())
 }
 
 async fn apply(client: &Client, object: DynamicObject) -> anyhow::Result<()> {

@@ -1,7 +1,7 @@
 //! The real operator, as a process that can be killed.
 
 use std::ops::{Deref, DerefMut};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Context as _;
@@ -29,6 +29,19 @@ pub fn allocate_as_shipped(command: &mut tokio::process::Command) {
     }
 }
 
+/// Where an operator with its log in this folder has the credentials of channels.
+pub(crate) fn credentials_beside(logs: &Path) -> PathBuf {
+    logs.with_file_name("credentials")
+}
+
+/// Writes a file that channels can name, as an update of the mounted Secret does.
+pub(crate) fn write_credential(folder: &Path, name: &str, text: &str) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let new = folder.join(format!("..{name}"));
+    std::fs::write(&new, text)?;
+    Ok(std::fs::rename(new, folder.join(name))?)
+}
+
 /// A running operator. It is killed when this is dropped.
 pub struct Operator {
     program: Program,
@@ -37,6 +50,8 @@ pub struct Operator {
     pub address: String,
     /// Where it serves `/livez` and `/readyz`.
     probes: String,
+    /// Where it has the credentials of channels.
+    credentials: PathBuf,
 }
 
 impl Operator {
@@ -64,9 +79,11 @@ impl Operator {
         Self::run(kubeconfig, &test_cluster.plane.dir().join("log"), args).await
     }
 
-    /// Starts it for any API server, with its log in a folder, and waits until it is ready.
-    pub async fn start_by(kubeconfig: &Path, logs: &Path) -> anyhow::Result<Self> {
-        let operator = Self::run(kubeconfig, logs, &[]).await?;
+    /// Starts it for any API server, with its log and its credentials in a folder, and waits until it is ready.
+    pub async fn start_by(kubeconfig: &Path, folder: &Path) -> anyhow::Result<Self> {
+        let logs = folder.join("log");
+        std::fs::create_dir_all(&logs)?;
+        let operator = Self::run(kubeconfig, &logs, &[]).await?;
         let ready = until("the operator is ready", async || operator.http("/readyz").await.ok()).await;
         ready.with_context(|| operator.last_lines())?;
         Ok(operator)
@@ -74,10 +91,13 @@ impl Operator {
 
     async fn run(kubeconfig: &Path, logs: &Path, args: &[&str]) -> anyhow::Result<Self> {
         let log = logs.join(format!("operator-{}.log", LOGS.fetch_add(1, Ordering::Relaxed)));
+        let credentials = credentials_beside(logs);
+        std::fs::create_dir_all(&credentials)?;
         let mut program = Program::start(&binary("coppice-operator")?, kubeconfig, log, |command| {
             allocate_as_shipped(command);
             command
                 .envs(LONG_LEASE)
+                .env("COPPICE_CREDENTIALS_DIR", &credentials)
                 // It takes free ports itself: one that is chosen here could be taken by others before it is used.
                 .args(["--listen", "127.0.0.1:0", "--listen-probes", "127.0.0.1:0"])
                 .args(["--log-format", "json", "--log", "info,coppice_controllers=debug"])
@@ -92,7 +112,12 @@ impl Operator {
             ended = program.ended() => anyhow::bail!("it has ended, {}: {}", ended?, program.last_lines()),
         };
         let client = reqwest::Client::builder().no_proxy().build()?;
-        Ok(Self { program, client, address, probes })
+        Ok(Self { program, client, address, probes, credentials })
+    }
+
+    /// Writes a file that channels can name.
+    pub fn credential(&self, name: &str, text: &str) -> anyhow::Result<()> {
+        write_credential(&self.credentials, name, text)
     }
 
     /// Waits until every watch has synced and the first pass is done.

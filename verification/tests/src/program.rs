@@ -37,9 +37,22 @@ impl Program {
         log: PathBuf,
         configure: impl FnOnce(&mut Command),
     ) -> anyhow::Result<Self> {
+        let with_kubeconfig = |command: &mut Command| {
+            command.arg("--kubeconfig").arg(kubeconfig);
+            configure(command);
+        };
+        Self::start_without_kubeconfig(program, log, with_kubeconfig).await
+    }
+
+    /// The same for a program that needs no API server.
+    pub async fn start_without_kubeconfig(
+        program: &Path,
+        log: PathBuf,
+        configure: impl FnOnce(&mut Command),
+    ) -> anyhow::Result<Self> {
         let started = Instant::now();
         let mut command = Command::new("/bin/sh");
-        command.args(["-c", SUPERVISOR, "supervisor"]).arg(program).arg("--kubeconfig").arg(kubeconfig);
+        command.args(["-c", SUPERVISOR, "supervisor"]).arg(program);
         configure(&mut command);
         let mut child = command
             .stdin(Stdio::piped())

@@ -227,10 +227,14 @@ impl TestCluster {
         Ok(created["metadata"]["uid"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Waits until pods can be created in a namespace.
+    /// Waits until pods can be created in a namespace, or it is being deleted: a short life can end before that.
     pub async fn account(&self, namespace: &str) -> anyhow::Result<()> {
         self.until("the service account of pods", async || {
-            self.get("serviceaccount", namespace, "default").await.ok()?.map(drop)
+            if self.get("serviceaccount", namespace, "default").await.ok()?.is_some() {
+                return Some(());
+            }
+            let object = self.get("namespace", "", namespace).await.ok()?;
+            object.is_none_or(|object| object["metadata"]["deletionTimestamp"].is_string()).then_some(())
         })
         .await
     }
@@ -341,6 +345,25 @@ impl TestCluster {
             }
             changes.next().await;
         }
+    }
+
+    /// Writes a file that channels can name, as an update of the mounted Secret does.
+    pub fn credential(&self, name: &str, text: &str) -> anyhow::Result<()> {
+        let folder = crate::operator::credentials_beside(&self.plane.dir().join("log"));
+        crate::operator::write_credential(&folder, name, text)
+    }
+
+    /// Adds a channel to the settings, besides those of other tests.
+    pub async fn channel(&self, channel: &Value) -> anyhow::Result<()> {
+        let config = serde_json::json!({
+            "apiVersion": "coppice.dev/v1alpha1", "kind": "CoppiceConfig", "metadata": { "name": "coppice" },
+            "spec": { "channels": [channel] }
+        });
+        let manager = format!("--field-manager=channel-{}", channel["name"].as_str().unwrap_or_default());
+        self.settings().await?;
+        self.kubectl_stdin(ADMIN, &["apply", "--server-side", &manager, "-f", "-"], &config.to_string())
+            .await?;
+        Ok(())
     }
 
     /// Events of a reason about an object: their messages.

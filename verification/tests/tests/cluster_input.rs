@@ -55,7 +55,7 @@ const REFUSED: &[(&str, &str)] = &[
         "should have at least 1 items",
     ),
     (
-        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {phase: {in: [Superseded]}}, then: {delete: {}}}]}",
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {phase: {in: [Cancelled]}}, then: {delete: {}}}]}",
         "Unsupported value",
     ),
     (
@@ -66,6 +66,37 @@ const REFUSED: &[(&str, &str)] = &[
     (
         "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {ttl: {after: 1h}, podsSucceed: {}}, then: {delete: {}}}]}",
         "phase, ttl or podsSucceed; for two conditions write two policies",
+    ),
+    ("{selector: {names: [a]}, identity: {}}", "project: Required"),
+    ("{selector: {names: [a]}, identity: {project: 'a b'}}", "write an annotation's key"),
+    ("{selector: {names: [a]}, identity: {project: a, owner: b}}", "unknown field"),
+    (
+        "{selector: {names: [a]}, health: {}, supersede: {by: [Branch]}}",
+        "supersede.by names what spec.identity does not read",
+    ),
+    (
+        "{selector: {names: [a]}, health: {}, identity: {project: a, branch: b}, supersede: {by: [Branch, Commit]}}",
+        "supersede.by names what spec.identity does not read",
+    ),
+    (
+        "{selector: {names: [a]}, identity: {project: a, branch: b}, supersede: {by: [Branch]}}",
+        "or waitUntilReady: false",
+    ),
+    (
+        "{selector: {names: [a]}, health: {}, identity: {project: a, branch: b}, supersede: {by: []}}",
+        "should have at least 1 items",
+    ),
+    (
+        "{selector: {names: [a]}, health: {}, identity: {project: a, branch: b}, supersede: {by: [Author]}}",
+        "Unsupported value",
+    ),
+    (
+        "{selector: {names: [a]}, policies: [{name: p, when: {ttl: {}}, then: {delete: {}}}]}",
+        "write exactly one of after (a duration since the namespace was created, such as 2h) and until (an instant)",
+    ),
+    (
+        "{selector: {names: [a]}, policies: [{name: p, when: {ttl: {until: tomorrow}}, then: {delete: {}}}]}",
+        "until",
     ),
     (
         "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {podsSucceed: {selector: {}}}, then: {delete: {}}}]}",
@@ -102,6 +133,28 @@ const REFUSED: &[(&str, &str)] = &[
     (
         "{selector: {names: [a]}, owner: {}}",
         "write annotations or labels by which namespaces say who owns them",
+    ),
+    (
+        "{selector: {names: [a]}, owner: {labels: [team], fallback: {}}}",
+        "write slack or email in owner.fallback",
+    ),
+    ("{selector: {names: [a]}, owner: {labels: [team], fallback: {email: nobody}}}", "should match"),
+    ("{selector: {names: [a]}, identity: {project: a, links: {job: 'a b'}}}", "write an annotation's key"),
+    (
+        "{selector: {names: [a]}, notify: {channels: [mail], workingHours: {timeZone: UTC, from: '18:00', to: '08:00'}}}",
+        "workingHours.from must be before workingHours.to",
+    ),
+    (
+        "{selector: {names: [a]}, notify: {channels: [mail], workingHours: {from: '08:00'}}}",
+        "timeZone: Required",
+    ),
+    (
+        "{selector: {names: [a]}, notify: {channels: [mail], workingHours: {timeZone: UTC, to: '24:01'}}}",
+        "should match",
+    ),
+    (
+        "{selector: {names: [a]}, notify: {channels: [mail], workingHours: {timeZone: UTC, days: [Someday]}}}",
+        "Unsupported value",
     ),
     ("{selector: {names: [a]}, owner: {labels: []}}", "should have at least 1 items"),
     ("{selector: {names: [a]}, owner: {labels: [a, a]}}", "Duplicate value"),

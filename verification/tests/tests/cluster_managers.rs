@@ -497,12 +497,20 @@ fn the_owner_of_a_namespace_is_shown_and_counted() -> Test {
         let broken = r#"{"metadata":{"annotations":{"bench.example.org/owner":"nobody"}}}"#;
         test_cluster.patch("namespace", "", "owned-a", broken).await?;
         record(test_cluster, "owned-a", "who else owns it", is("compilers")).await?;
-        for series in [
-            "coppice_owner_namespaces{owner=\"compilers\",phase=\"Ok\"}",
-            "coppice_cluster_manager_namespaces{manager=\"owned\",phase=\"Ok\"}",
+        test_cluster.namespace("owned-b").await?;
+        let counted = async || {
+            let manager = test_cluster.get("cnsman", "", "owned").await.ok()??;
+            let condition = condition(&manager, "OwnersKnown");
+            let share = condition["message"] == "1 of 2 governed namespaces (50 %) do not say who owns them";
+            (condition["status"] == "False" && share).then_some(())
+        };
+        test_cluster.until("the share without an owner is shown", counted).await?;
+        for (series, namespaces) in [
+            ("coppice_owner_namespaces{owner=\"compilers\",phase=\"Ok\"}", 1.0),
+            ("coppice_cluster_manager_namespaces{manager=\"owned\",phase=\"Ok\"}", 2.0),
         ] {
-            let counted = async || (operator.metric(series).await.ok()? == Some(1.0)).then_some(());
-            test_cluster.until(&format!("{series} is 1"), counted).await?;
+            let counted = async || (operator.metric(series).await.ok()? == Some(namespaces)).then_some(());
+            test_cluster.until(&format!("{series} is {namespaces}"), counted).await?;
         }
         Ok(())
     })

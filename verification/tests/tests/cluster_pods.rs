@@ -23,6 +23,36 @@ fn manager(name: &str, url: &str) -> String {
 }
 
 #[test]
+fn the_webhook_of_a_tenant_is_delivered_before_a_cluster_manager_deletes_its_namespace() -> Test {
+    on_shared_plane(async |test_cluster, _| {
+        // The third attempt is 15 seconds after the first.
+        let receiver = Receiver::start(&[503, 503]).await?;
+        let uid = test_cluster.namespace("tenant-tells").await?;
+        let spec = format!(
+            "{{policies: [{{name: tell, when: {{ttl: {{after: 1s}}}}, then: {{webhook: {{url: '{}'}}}}}}]}}",
+            receiver.url
+        );
+        test_cluster.manager("tenant-tells", "hooks", &spec).await?;
+        let begun = || (!receiver.received().is_empty()).then_some(());
+        test_cluster.until("the first attempt", async || begun()).await?;
+        test_cluster
+            .apply(
+                "{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {name: tenant-tells}, spec: \
+                 {mode: Enforce, selector: {names: [tenant-tells]}, settle: 1s, ttl: {after: 2s}, policies: [{name: end, \
+                 when: {phase: {in: [Stale]}}, then: {delete: {notice: 1s}}}]}}",
+            )
+            .await?;
+        test_cluster.deleted("tenant-tells", &uid).await?;
+        ensure!(
+            receiver.received().len() >= 3,
+            "it went before the third attempt: {:?}",
+            receiver.received()
+        );
+        Ok(())
+    })
+}
+
+#[test]
 fn a_receiver_hears_of_succeeded_pods_before_their_namespace_is_deleted() -> Test {
     on_shared_plane(async |test_cluster, _| {
         let receiver = Receiver::start(&[503]).await?;

@@ -80,6 +80,12 @@ pub(crate) async fn run(args: &PreviewArgs, connection: &ConnectionArgs, io: &mu
     if let Err(why) = &snapshot.governed.managers {
         return Err(anyhow!("{why}: without them it is not known what would change"));
     }
+    if proposed.iter().any(|manager| manager.spec.as_ref().is_ok_and(|spec| spec.supersede.is_some())) {
+        io.print_note(
+            "note: which namespaces are ready is known once their manager has looked at them; until then preview takes all that \
+             do not fail for ready, and shows every namespace that could be superseded",
+        )?;
+    }
     let preview = compare::compare(snapshot, proposed, at)?;
     let report = Report {
         at,

@@ -7,17 +7,18 @@ use coppice_api::{ManagedNamespaceSpec, ManagedNamespaceStatus, Reason};
 use coppice_lifecycle::cluster::census::{Census, Counted, Counts, census};
 use coppice_lifecycle::cluster::selection::{Contest, UnknownSelection, contest};
 use coppice_lifecycle::cluster::{
-    ClusterManagerFacts, ClusterObserved, HealthFacts, RecordFacts, RecordStep, plan,
+    ClusterManagerFacts, ClusterObserved, HealthFacts, RecordFacts, RecordStep, SuccessorFacts, plan,
 };
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::limits::NamespaceLimits;
 use coppice_lifecycle::other_deletion::OtherDeletion;
+use coppice_lifecycle::pending_webhook::PendingWebhook;
 use coppice_lifecycle::plan::Delivery;
 use coppice_quantity::time::ServerTime;
 use jiff::Timestamp;
 
 use super::{LifecycleSnapshot, MAX_PASSES};
-use crate::facts::{ClusterManager, NamespaceRecord};
+use crate::facts::{ClusterManager, Manager, NamespaceRecord};
 
 /// The cluster managers, and the records of the namespaces.
 #[derive(Clone, Debug)]
@@ -64,6 +65,7 @@ impl Governed {
             managers,
             enforced: 0,
             per_hour: 0,
+            successors: None,
             recreated: None,
             next_check: None,
         })
@@ -95,14 +97,38 @@ impl LifecycleSnapshot {
         }
     }
 
-    /// What the records will say of those namespaces whose manager waits for pods: what was recorded under another manager, or
-    /// another spec, says nothing of these.
-    pub(crate) fn judged_by_pods(&self, at: Timestamp) -> BTreeMap<&str, ManagedNamespaceStatus> {
-        let governed = self.namespaces.keys().filter(|namespace| {
-            let contest = self.contest(namespace).and_then(Result::ok);
-            contest.and_then(|contest| contest.winner).is_some_and(|winner| winner.spec.needs_pods())
+    /// What the records will say of those namespaces whose manager waits for pods, or compares namespaces: what was recorded under
+    /// another manager, or another spec, says nothing of these. A namespace that has not been looked at by its manager is taken for
+    /// ready: more may be superseded, and nothing is that is not shown.
+    pub(crate) fn judged_records(&self, at: Timestamp) -> BTreeMap<&str, ManagedNamespaceStatus> {
+        let judged = self.namespaces.keys().filter_map(|name| {
+            let winner = self.contest(name).and_then(Result::ok)?.winner?;
+            if !winner.spec.needs_pods() && winner.spec.supersede.is_none() {
+                return None;
+            }
+            let mut status = self.governed_plan(name, at)?.status;
+            let recorded = self.governed.records.get(name).and_then(|record| record.status.manager.as_ref());
+            if !recorded.is_some_and(|known| winner.is(known)) {
+                status.ready_at = Some(at);
+            }
+            Some((name.as_str(), status))
         });
-        governed.filter_map(|name| Some((name.as_str(), self.governed_plan(name, at)?.status))).collect()
+        judged.collect()
+    }
+
+    /// Takes what the records will say for what they say, where a manager compares namespaces: each is held against the record of
+    /// another.
+    pub(crate) fn assume_looked_at(&mut self, at: Timestamp) {
+        let compares = |name: &&str| {
+            let winner = self.contest(name).and_then(Result::ok).and_then(|contest| contest.winner);
+            winner.is_some_and(|winner| winner.spec.supersede.is_some())
+        };
+        let judged = self.judged_records(at).into_iter().filter(|(name, _)| compares(name));
+        let judged: Vec<_> = judged.map(|(name, status)| (name.to_owned(), status)).collect();
+        for (namespace, status) in judged {
+            let new = || NamespaceRecord::assumed(&namespace);
+            self.governed.records.entry(namespace.clone()).or_insert_with(new).status = status;
+        }
     }
 
     /// A namespace to be counted, with its record or what that will say.
@@ -131,7 +157,7 @@ impl LifecycleSnapshot {
     /// Counts what there is for each cluster manager, and how many namespaces are managed. Needs every namespace.
     pub(crate) fn count(&mut self, at: Timestamp) {
         let Some(managers) = self.governed.facts() else { return };
-        let judged = self.judged_by_pods(at);
+        let judged = self.judged_records(at);
         let counted = self.namespaces.values().map(|namespace| self.counted(namespace, &judged));
         let own = self.own_managers.len() as u64;
         let census = census(counted, &managers, &self.settings, own, at);
@@ -200,14 +226,29 @@ impl LifecycleSnapshot {
         let unreadable = || (Reason::NotSynced, "the namespace could not be read".to_owned());
         let namespace = self.namespaces.get(name).ok_or_else(unreadable);
         let other = namespace.as_ref().ok().and_then(|namespace| self.deletion_by_managers(namespace, now));
+        let successors = self.census.as_ref().and_then(|census| census.successors.as_ref());
+        let successor = successors.map_or(SuccessorFacts::AsRecorded, |all| {
+            let later = all.get(name).map(|later| &*later.name);
+            let found =
+                later.and_then(|name| Some((self.namespaces.get(name)?, self.governed.records.get(name)?)));
+            found.map_or(SuccessorFacts::None, |(namespace, record)| SuccessorFacts::Found {
+                namespace,
+                record: record.facts(),
+                workloads: None,
+            })
+        });
         // A record of a namespace that is not known is all that there is of it.
         (namespace.is_ok() || record.is_some()).then_some(ClusterObserved {
             health: HealthFacts::AsRecorded,
             pods: self.pods.fact(name),
             jobs: self.jobs.fact(name),
+            pods_heard: now,
             delivery: Delivery::None,
+
+            deliveries: &coppice_lifecycle::plan::NO_DELIVERIES,
             namespace,
             record,
+            successor,
             managers,
             settings: &self.settings,
             budget: &self.budget,
@@ -216,15 +257,30 @@ impl LifecycleSnapshot {
             // The caches that count are the operator's; what is wrong with them, the record says.
             stale: None,
             other,
+            webhook: self.webhook_under_way(name, None),
+        })
+    }
+
+    /// The managers in a namespace.
+    fn managers_in(&self, namespace: &str) -> impl Iterator<Item = &Manager> {
+        // They are sorted by namespace, and there may be thousands.
+        let from = self.managers.partition_point(|manager| manager.namespace() < namespace);
+        self.managers[from..].iter().take_while(move |manager| manager.namespace() == namespace)
+    }
+
+    /// A webhook that is under way of a manager in a namespace, other than `but`.
+    pub(super) fn webhook_under_way(&self, namespace: &str, but: Option<&str>) -> Option<PendingWebhook> {
+        let uid = &self.namespaces.get(namespace)?.uid;
+        let mut managers = self.managers_in(namespace).filter(|manager| but != Some(manager.name()));
+        managers.find_map(|manager| {
+            let by = format!("NamespaceManager {}", manager.name());
+            PendingWebhook::of(by, &manager.status.steps, uid)
         })
     }
 
     /// What the managers in a namespace say of deleting it, as the operator does: the first of them.
     fn deletion_by_managers(&self, namespace: &NamespaceFacts, now: Timestamp) -> Option<OtherDeletion> {
-        // They are sorted by namespace, and there may be thousands.
-        let from = self.managers.partition_point(|manager| manager.namespace() < namespace.name.as_str());
-        let managers = self.managers[from..].iter();
-        let managers = managers.take_while(|manager| manager.namespace() == namespace.name);
+        let managers = self.managers_in(&namespace.name);
         OtherDeletion::first(managers.filter_map(|manager| {
             let by = format!("NamespaceManager {}", manager.name());
             let said = (&manager.status.steps, manager.status.next.as_ref());

@@ -66,6 +66,7 @@ fn pass(
         // The caches that count are the operator's; what is wrong with them, its status says.
         stale: None,
         other: cluster_snapshot.deletion_by_record(manager.namespace(), now),
+        webhook: cluster_snapshot.webhook_under_way(manager.namespace(), Some(manager.name())),
         delivery: Delivery::None,
     };
     // The same of its clock.

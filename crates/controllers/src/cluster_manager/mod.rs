@@ -16,7 +16,7 @@ mod plan;
 mod report;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use coppice_runtime::controller::Controller;
@@ -26,6 +26,8 @@ use coppice_runtime::watches::{Subscription, Watches};
 use tokio::time::Instant;
 
 use crate::context::ControllerContext;
+use crate::managed_namespace::NamespaceKey;
+use crate::successor;
 
 /// The least time between two counts.
 const INTERVAL: Duration = Duration::from_secs(3);
@@ -45,12 +47,14 @@ pub struct ClusterNamespaceManagers {
     shared: Arc<ControllerContext>,
     /// When the namespaces were last counted.
     counted: Mutex<Option<Instant>>,
+    /// The queue of the records, once there is one: those are woken that do not say yet which namespace supersedes theirs.
+    records: Arc<OnceLock<Queue<NamespaceKey>>>,
 }
 
 impl ClusterNamespaceManagers {
     /// The controller, on what all controllers share.
-    pub fn new(shared: Arc<ControllerContext>) -> Self {
-        Self { shared, counted: Mutex::default() }
+    pub fn new(shared: Arc<ControllerContext>, records: Arc<OnceLock<Queue<NamespaceKey>>>) -> Self {
+        Self { shared, counted: Mutex::default(), records }
     }
 
     /// When to count, if not now. Otherwise this is the time of the last count.
@@ -122,6 +126,11 @@ impl Controller for ClusterNamespaceManagers {
         // Caches that are behind count nothing: what is written stays until they are not.
         let Some(observation) = observe::observe(shared) else { return ReconcileResult::Done };
         shared.set_census(observation.census.clone());
+        if let Some(records) = self.records.get() {
+            for name in successor::not_recorded(shared) {
+                records.add(NamespaceKey::new(&name));
+            }
+        }
         let plan = plan::plan(&observation);
         match apply::apply(shared, &permit, plan.writes).await {
             Ok(()) => {

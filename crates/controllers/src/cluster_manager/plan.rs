@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use coppice_api::cluster_manager::{DueCounts, NamespaceCounts};
-use coppice_api::condition::{self, ACCEPTED, APPROVED, BUDGET_SUFFICIENT, ConditionState, READY};
+use coppice_api::condition::{
+    self, ACCEPTED, APPROVED, BUDGET_SUFFICIENT, CHANNELS_KNOWN, ConditionState, IDENTITIES_KNOWN,
+    OWNERS_KNOWN, READY,
+};
+use coppice_api::notify::Notify;
 use coppice_api::{ClusterNamespaceManagerStatus, Reason};
 use coppice_kinds::ClusterManager;
 use coppice_lifecycle::cluster::ValidClusterManager;
@@ -84,9 +88,25 @@ fn status(manager: &ClusterManager, observation: &Observation) -> ClusterNamespa
             status.policy_digest = Some(spec.digest().to_owned());
             said.push((ACCEPTED, state("True", Reason::Accepted, "spec can be understood".to_owned())));
             said.push((READY, ready(&status.namespaces, observation)));
+            if let Some(notify) = &spec.notify {
+                said.push((CHANNELS_KNOWN, channels(notify, observation)));
+            }
             if let Some(census) = &observation.census {
                 said.push((APPROVED, approved(spec, &manager.name, census, observation)));
                 said.push((BUDGET_SUFFICIENT, budget(spec, &status.enforce, census, observation)));
+                let counts = &status.namespaces;
+                let all_say = |without: Option<u32>, what: &str, reasons| {
+                    said_by_all(without.unwrap_or(0), counts.governed, what, reasons)
+                };
+                if spec.owner.is_some() {
+                    let reasons = (Reason::OwnersKnown, Reason::OwnersMissing);
+                    said.push((OWNERS_KNOWN, all_say(counts.without_owner, "who owns them", reasons)));
+                }
+                if spec.supersede.is_some() {
+                    let reasons = (Reason::IdentitiesKnown, Reason::IdentitiesMissing);
+                    let state = all_say(counts.without_identity, "what they were made for", reasons);
+                    said.push((IDENTITIES_KNOWN, state));
+                }
             }
         }
         Err(why) => {
@@ -103,6 +123,24 @@ fn status(manager: &ClusterManager, observation: &Observation) -> ClusterNamespa
         condition::set(&mut status.conditions, type_, state, manager.generation, observation.now);
     }
     status
+}
+
+/// Whether the settings have every channel by which owners are to be notified.
+fn channels(notify: &Notify, observation: &Observation) -> ConditionState {
+    let known = &observation.settings.config.channels;
+    let is_known = |name: &str| known.iter().any(|channel| channel.name == name);
+    let missing: Vec<_> = notify.channels.iter().map(String::as_str).filter(|name| !is_known(name)).collect();
+    if missing.is_empty() {
+        let message = "CoppiceConfig/coppice has every channel that spec.notify names".to_owned();
+        return state("True", Reason::ChannelsKnown, message);
+    }
+    let known: Vec<_> = known.iter().map(|channel| channel.name.as_str()).collect();
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    let message = format!(
+        "CoppiceConfig/coppice has no channel {}; it has {known}. By a channel that there is not nobody is notified",
+        missing.join(", ")
+    );
+    state("False", Reason::ChannelsMissing, message)
 }
 
 /// Whether what the spec makes due needs approval, also while it observes: then that is known before it enforces.
@@ -172,6 +210,16 @@ fn budget(
         raise.join(" and ")
     );
     state("False", Reason::BudgetBelowArrivals, message)
+}
+
+/// Whether every governed namespace says something, or so many do not.
+fn said_by_all(without: u32, governed: u32, what: &str, (all, some): (Reason, Reason)) -> ConditionState {
+    if without == 0 {
+        return state("True", all, "every governed namespace says it".to_owned());
+    }
+    let percent = u64::from(without) * 100 / u64::from(governed.max(1));
+    let message = format!("{without} of {governed} governed namespaces ({percent} %) do not say {what}");
+    state("False", some, message)
 }
 
 fn ready(counts: &NamespaceCounts, observation: &Observation) -> ConditionState {

@@ -19,7 +19,15 @@ fn observation(manager: Arc<ClusterManager>, recorded: u32) -> Observation {
     let counts = Counts { digest, namespaces, ..Counts::default() };
     let managers = [("ci".to_owned(), counts)].into();
     let at = Timestamp::UNIX_EPOCH;
-    let census = Census { at, managers, enforced: 0, per_hour: 0, recreated: None, next_check: None };
+    let census = Census {
+        at,
+        managers,
+        enforced: 0,
+        per_hour: 0,
+        successors: None,
+        recreated: None,
+        next_check: None,
+    };
     let census = manager.spec.is_ok().then(|| Arc::new(census));
     let settings =
         Arc::new(PlatformSettings::new(CoppiceConfigSpec::default(), "coppice-system", Vec::new()));
@@ -169,4 +177,59 @@ fn one_that_cannot_be_understood_says_so() {
     assert!(message.contains("select by names, labels, annotations or anyOf"), "{message}");
     let unreadable = manager(&json!({"selector": {"names": ["a"]}}), &json!({"namespaces": 3}));
     assert!(written(&observation(unreadable, 3)).is_none(), "the status of another version is left as it is");
+}
+
+#[test]
+fn conditions_show_the_share_of_namespaces_that_do_not_say_whose_or_what_for_they_are() {
+    let spec = json!({
+        "selector": {"names": ["ci-*"]}, "owner": {"labels": ["team"]}, "health": {},
+        "identity": {"project": "p", "branch": "b"}, "supersede": {"by": ["Branch"]},
+    });
+    let says = |without_owner, without_identity, type_: &str| {
+        let mut observation = observation(manager(&spec, &json!({})), 3);
+        let census = Arc::make_mut(observation.census.as_mut().unwrap());
+        let counts = &mut census.managers.get_mut("ci").unwrap().namespaces;
+        (counts.without_owner, counts.without_identity) = (Some(without_owner), Some(without_identity));
+        let (status, _) = written(&observation).unwrap();
+        let said = condition::find(&status.conditions, type_).unwrap();
+        format!("{} {}: {}", said.status, said.reason, said.message)
+    };
+    let all = "every governed namespace says it";
+    assert_eq!(says(0, 0, OWNERS_KNOWN), format!("True OwnersKnown: {all}"));
+    assert_eq!(says(0, 0, IDENTITIES_KNOWN), format!("True IdentitiesKnown: {all}"));
+    let owners = "False OwnersMissing: 2 of 3 governed namespaces (66 %) do not say who owns them";
+    assert_eq!(says(2, 0, OWNERS_KNOWN), owners);
+    let identities =
+        "False IdentitiesMissing: 1 of 3 governed namespaces (33 %) do not say what they were made for";
+    assert_eq!(says(0, 1, IDENTITIES_KNOWN), identities);
+    // Where nobody reads them there is nothing to say.
+    let (status, said) =
+        written(&observation(manager(&json!({"selector": {"names": ["a"]}}), &json!({})), 3)).unwrap();
+    assert!(!said.contains("OwnersKnown") && status.namespaces.without_owner.is_none(), "{said}");
+}
+
+#[test]
+fn a_channel_that_there_is_not_is_named() {
+    let spec = json!({"selector": {"names": ["ci-*"]}, "notify": {"channels": ["mail", "slack"]}});
+    let says = |channels: serde_json::Value| {
+        let mut observation = observation(manager(&spec, &json!({})), 3);
+        let mut settings = (*observation.settings).clone();
+        settings.config.channels = serde_json::from_value(channels).unwrap();
+        observation.settings = Arc::new(settings);
+        let (status, _) = written(&observation).unwrap();
+        let said = condition::find(&status.conditions, CHANNELS_KNOWN).unwrap();
+        format!("{} {}: {}", said.status, said.reason, said.message)
+    };
+    let channel = |name: &str| json!({"name": name, "webhook": {"url": "https://ci.example.org/hook"}});
+    assert_eq!(
+        says(json!([channel("slack"), channel("mail")])),
+        "True ChannelsKnown: CoppiceConfig/coppice has every channel that spec.notify names"
+    );
+    assert_eq!(
+        says(json!([channel("mail"), channel("hook")])),
+        "False ChannelsMissing: CoppiceConfig/coppice has no channel slack; it has mail, hook. By a channel that there is not nobody is notified"
+    );
+    assert!(says(json!([])).contains("has no channel mail, slack; it has none."));
+    let silent = observation(manager(&json!({"selector": {"names": ["a"]}}), &json!({})), 3);
+    assert!(!written(&silent).unwrap().1.contains("ChannelsKnown"), "where nobody is notified");
 }

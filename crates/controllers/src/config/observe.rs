@@ -38,6 +38,8 @@ pub(super) struct Observation {
     pub(super) key: Option<Result<SigningKey, KeyProblem>>,
     /// The breakers that this replica knows, whatever the ledger has.
     pub(super) breakers: Vec<Breaker>,
+    /// What is wrong with the templates of the settings.
+    pub(super) template_problems: Vec<String>,
 }
 
 pub(super) async fn observe(shared: &ControllerContext) -> Result<Observation, SettingsError> {
@@ -52,7 +54,9 @@ pub(super) async fn observe(shared: &ControllerContext) -> Result<Observation, S
         Ok(secret) => secret.map(|secret| key_of(secret, place)),
         Err(source) => Some(Err(KeyProblem::Unreadable { place, source })),
     };
-    Ok(Observation { config, key, breakers: shared.known_breaker.get() })
+    let spec = config.as_ref().and_then(|config| config.spec.as_ref().ok());
+    let template_problems = spec.map_or_else(Vec::new, |spec| shared.texts.problems(spec.messages.as_ref()));
+    Ok(Observation { config, key, breakers: shared.known_breaker.get(), template_problems })
 }
 
 fn key_of(secret: Secret, place: String) -> Result<SigningKey, KeyProblem> {

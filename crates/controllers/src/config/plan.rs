@@ -48,6 +48,7 @@ pub(super) fn plan(
         Ok(spec) => {
             problems
                 .extend(PlatformSettings::new((**spec).clone(), &setup.own_namespace, Vec::new()).problems);
+            problems.extend(observation.template_problems.iter().cloned());
             status.governor = governor::current_budget(&spec.governor, &status.governor, managed, now);
         }
         Err(error) => problems.push(format!("{error}; every destructive step is paused")),

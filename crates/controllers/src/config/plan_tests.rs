@@ -23,7 +23,7 @@ fn next(
     breakers: Vec<Breaker>,
 ) -> Option<ConfigStep> {
     let setup = OperatorOptions { own_namespace: "coppice-system".to_owned(), scale_kinds: Vec::new() };
-    plan(&Observation { config, key, breakers }, &setup, 0, at(100))
+    plan(&Observation { config, key, breakers, template_problems: Vec::new() }, &setup, 0, at(100))
 }
 
 fn status(step: Option<ConfigStep>) -> CoppiceConfigStatus {

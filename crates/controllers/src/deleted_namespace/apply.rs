@@ -11,9 +11,13 @@ use coppice_runtime::leader::Permit;
 use coppice_runtime::read;
 use coppice_runtime::write::{self, WriteError};
 
+use jiff::Timestamp;
+
 use super::observe::{self, Observation};
 use super::plan::RecordStep;
 use crate::context::ControllerContext;
+use crate::notices;
+use crate::owed::owed_message;
 
 /// Why a record is not as it should be yet.
 #[derive(Debug, thiserror::Error)]
@@ -44,22 +48,35 @@ impl UpdateRecordError {
     }
 }
 
+/// Carries a step out. Returns when to look again, if time alone can change something.
 pub(super) async fn apply(
     shared: &ControllerContext,
     permit: &Permit,
     observation: &Observation,
-    step: RecordStep,
-) -> Result<(), UpdateRecordError> {
+    step: &RecordStep,
+) -> Result<Option<Timestamp>, UpdateRecordError> {
     let record = &*observation.record;
     let written = match step {
         RecordStep::Mark(phase) => {
+            let phase = *phase;
             let gone = phase == DeletionPhase::Deleted;
             if gone && namespace(shared, observation).await?.is_some() && !active(Mutant::DeletedUnread) {
                 return Err(UpdateRecordError::CacheBehind);
             }
             let deleted_at = (phase == DeletionPhase::Deleted).then(|| in_milliseconds(shared.now()));
-            let status = DeletedNamespaceStatus { phase: Some(phase), deleted_at };
+            let notices = Vec::new();
+            let status = DeletedNamespaceStatus { phase: Some(phase), deleted_at, notices };
             write::status::<DeletedNamespaces>(&shared.clients, permit, record, &status).await.map(drop)
+        }
+        RecordStep::Record(notices) => {
+            let status = DeletedNamespaceStatus { notices: notices.clone(), ..(*record.status).clone() };
+            write::status::<DeletedNamespaces>(&shared.clients, permit, record, &status).await.map(drop)
+        }
+        RecordStep::Tell(due) => {
+            let owed = record.spec.as_deref().ok().and_then(|fields| fields.owed.as_deref());
+            let message = |key: &String| owed_message(shared, record, owed?, key);
+            let messages: Vec<_> = due.iter().filter_map(message).collect();
+            return Ok(notices::submit_owed(shared, &record.name, &messages).await);
         }
         RecordStep::Withdraw => {
             // In this order: a deletion that is accepted in between is seen in the namespace.
@@ -77,7 +94,7 @@ pub(super) async fn apply(
     };
     match written {
         // Gone: somebody has deleted it.
-        Ok(()) | Err(WriteError::Gone) => Ok(()),
+        Ok(()) | Err(WriteError::Gone) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

@@ -1,5 +1,5 @@
-//! Completes the records of deletions (`DeletedNamespace`), withdraws those of deletions that were given up, and deletes
-//! them when they have been kept long enough.
+//! Completes the records of deletions (`DeletedNamespace`), sends the messages that they owe once a namespace is gone, withdraws the
+//! records of deletions that were given up, and deletes them when they have been kept long enough.
 //!
 //! Watches `DeletedNamespace` and namespaces; acts on the leader alone. `observe → plan → apply → report`.
 //!
@@ -34,6 +34,13 @@ pub struct RecordKey(Arc<str>);
 impl fmt::Display for RecordKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+impl RecordKey {
+    /// The key of a record.
+    pub fn new(name: &str) -> Self {
+        Self(name.into())
     }
 }
 
@@ -114,11 +121,12 @@ async fn reconcile(
     let Some(step) = plan.step else {
         return plan.next_check.map_or(ReconcileResult::Done, |at| ReconcileResult::At(shared.instant(at)));
     };
-    match apply::apply(shared, &permit, &observation, step).await {
-        Ok(()) => {
-            report::report(&observation, step);
-            // The change itself wakes this record again.
-            ReconcileResult::Done
+    match apply::apply(shared, &permit, &observation, &step).await {
+        Ok(again) => {
+            report::report(&observation, &step);
+            // The change itself wakes this record again, and so does the end of an attempt.
+            let check = plan.next_check.into_iter().chain(again).min();
+            check.map_or(ReconcileResult::Done, |at| ReconcileResult::At(shared.instant(at)))
         }
         Err(error) => {
             report::failed(key, &error);

@@ -1,15 +1,18 @@
 //! A record, and what the caches know of its namespace and its manager.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use coppice_api::{DeletionPhase, Steps};
 use coppice_kinds::{DecidedIn, DeletionRecord};
+use coppice_lifecycle::plan::Delivery;
 use coppice_runtime::store::Freshness;
 use jiff::Timestamp;
 
 use super::RecordKey;
 use super::plan::{MAX_RECORDS, OldestKept};
 use crate::context::ControllerContext;
+use crate::notices;
 
 /// What there is of the namespace that a record is about. One of the same name with another uid is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +35,8 @@ pub(super) struct Observation {
     pub(super) decided: bool,
     /// Whether it is one of the oldest, where there are too many.
     pub(super) surplus: bool,
+    /// The attempts at the messages that it owes, by their keys.
+    pub(super) deliveries: BTreeMap<String, Delivery>,
     pub(super) now: Timestamp,
 }
 
@@ -57,7 +62,8 @@ pub(super) fn observe(
         DecidedIn::Unknown => true,
     });
     let surplus = oldest_kept.is_some_and(|oldest| oldest.is_after(&record));
-    Some(Observation { namespace, decided, surplus, now: shared.now(), record })
+    let deliveries = notices::deliveries(shared, &record.status.notices);
+    Some(Observation { namespace, decided, surplus, deliveries, now: shared.now(), record })
 }
 
 /// Whether a status has the intent of a decision, or says that it was carried out. One that another version wrote may have

@@ -1,7 +1,9 @@
 //! What becomes of a record. Pure.
 
 use coppice_api::DeletionPhase;
+use coppice_api::notify::{NoticeState, OwedMessages, OwnerNotice};
 use coppice_kinds::DeletionRecord;
+use coppice_lifecycle::owed::{self, OwedPlan};
 use coppice_mutants::{Mutant, active};
 use jiff::{SignedDuration, Timestamp};
 
@@ -19,10 +21,14 @@ const SETTLED_AFTER: SignedDuration = SignedDuration::from_mins(1);
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// A step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RecordStep {
     /// Write how far the deletion is.
     Mark(DeletionPhase),
+    /// Write what is known of the messages that it owes.
+    Record(Vec<OwnerNotice>),
+    /// Make one attempt at each of the messages with these keys.
+    Tell(Vec<String>),
     /// Delete the record: the deletion was given up, and its namespace is there.
     Withdraw,
     /// Delete the record: it has been kept long enough.
@@ -72,6 +78,11 @@ pub(super) fn plan(observation: &Observation) -> RecordPlan {
         (Some(DeletionPhase::Deleted), _) if observation.surplus => at_once(RecordStep::MakeRoom),
         (Some(DeletionPhase::Deleted), _) => {
             let gone = record.status.deleted_at.unwrap_or(record.created);
+            if let Some(owed) = &fields.owed
+                && let Some(plan) = tell(observation, owed, gone)
+            {
+                return plan;
+            }
             now_or(after(gone, KEPT_FOR), RecordStep::Expire)
         }
         (_, NamespaceState::Gone) => at_once(RecordStep::Mark(DeletionPhase::Deleted)),
@@ -94,6 +105,28 @@ pub(super) fn plan(observation: &Observation) -> RecordPlan {
         }
         // The end of its namespace wakes it.
         (_, NamespaceState::Terminating) => RecordPlan { step: None, next_check: None },
+    }
+}
+
+/// What becomes of the messages that it owes; none if nothing does any more.
+fn tell(observation: &Observation, owed: &OwedMessages, gone_at: Timestamp) -> Option<RecordPlan> {
+    if active(Mutant::OwedLost) {
+        return None;
+    }
+    let known = &observation.record.status.notices;
+    if known.is_empty() && !owed.messages.is_empty() {
+        return Some(at_once(RecordStep::Record(owed::begin(owed, gone_at))));
+    }
+    let OwedPlan { notices, due, next_check } =
+        owed::go_on(owed, known, &observation.deliveries, observation.now);
+    if notices != *known {
+        return Some(at_once(RecordStep::Record(notices)));
+    }
+    let is_pending = |one: &OwnerNotice| one.state == NoticeState::Pending;
+    match due.is_empty() {
+        true if !known.iter().any(is_pending) => None,
+        true => Some(RecordPlan { step: None, next_check }),
+        false => Some(RecordPlan { step: Some(RecordStep::Tell(due)), next_check }),
     }
 }
 

@@ -1,6 +1,8 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use coppice_kinds::DeletedNamespaces;
+use coppice_lifecycle::plan::Delivery;
 use coppice_runtime::decode;
 use serde_json::{Value, json};
 
@@ -27,7 +29,14 @@ fn record(status: &Value) -> DeletionRecord {
 /// The plan for a record with this status, where nothing else is remarkable.
 fn planned(status: &Value, namespace: NamespaceState, now: &str) -> RecordPlan {
     let record = Arc::new(record(status));
-    plan(&Observation { record, namespace, decided: true, surplus: false, now: at(now) })
+    plan(&Observation {
+        record,
+        namespace,
+        decided: true,
+        surplus: false,
+        deliveries: BTreeMap::new(),
+        now: at(now),
+    })
 }
 
 fn waits_until(next_check: Option<&str>) -> RecordPlan {
@@ -56,7 +65,14 @@ fn a_record_follows_its_namespace() {
 fn a_record_of_a_deletion_that_was_given_up_is_withdrawn_once_its_attempt_has_ended() {
     let given_up = |now: &str, namespace| {
         let record = Arc::new(record(&json!({})));
-        plan(&Observation { record, namespace, decided: false, surplus: true, now: at(now) })
+        plan(&Observation {
+            record,
+            namespace,
+            decided: false,
+            surplus: true,
+            deliveries: BTreeMap::new(),
+            now: at(now),
+        })
     };
     let present = NamespaceState::Present;
     assert_eq!(given_up("2026-01-01T00:05:59Z", present), waits_until(Some("2026-01-01T00:06:00Z")));
@@ -90,7 +106,14 @@ fn where_there_are_too_many_the_oldest_that_are_complete_go_first() {
     let gone = json!({"phase": "Deleted", "deletedAt": CREATED});
     let surplus = |status: &Value, namespace| {
         let record = Arc::new(record(status));
-        plan(&Observation { record, namespace, decided: true, surplus: true, now: at(CREATED) })
+        plan(&Observation {
+            record,
+            namespace,
+            decided: true,
+            surplus: true,
+            deliveries: BTreeMap::new(),
+            now: at(CREATED),
+        })
     };
     assert_eq!(surplus(&gone, NamespaceState::Gone), at_once(RecordStep::MakeRoom));
     assert_eq!(surplus(&json!({}), NamespaceState::Present).step, None);
@@ -104,7 +127,47 @@ fn a_record_that_somebody_deletes_is_left_alone() {
     let gone = json!({"phase": "Deleted", "deletedAt": CREATED});
     let record = Arc::new(DeletionRecord { terminating: true, ..record(&gone) });
     let now = at("2027-01-01T00:00:00Z");
-    let observation =
-        Observation { record, namespace: NamespaceState::Gone, decided: false, surplus: true, now };
+    let observation = Observation {
+        record,
+        namespace: NamespaceState::Gone,
+        decided: false,
+        surplus: true,
+        deliveries: BTreeMap::new(),
+        now,
+    };
     assert_eq!(plan(&observation), waits_until(None));
+}
+
+#[test]
+fn what_is_owed_is_told_once_the_namespace_is_gone_and_recorded_before_it_is_sent() {
+    let gone_at = "2026-01-02T00:00:00Z";
+    let owed =
+        json!({"why": "it expired", "messages": [{"key": "notice-1", "channel": "mail", "to": "a***@b.c"}]});
+    let planned = |notices: Value, namespace, delivery: Option<Delivery>, now: &str| {
+        let mut known = record(&json!({"phase": "Deleted", "deletedAt": gone_at, "notices": notices}));
+        known.spec.as_mut().unwrap().owed = Some(serde_json::from_value(owed.clone()).unwrap());
+        let deliveries = delivery.into_iter().map(|one| ("notice-1".to_owned(), one)).collect();
+        let record = Arc::new(known);
+        plan(&Observation { record, namespace, decided: true, surplus: false, deliveries, now: at(now) })
+    };
+    let gone = NamespaceState::Gone;
+    let Some(RecordStep::Record(begun)) = planned(json!([]), gone, None, gone_at).step else { panic!() };
+    assert_eq!((begun.len(), begun[0].given_at, begun[0].attempts), (1, at(gone_at), 0));
+    let begun = serde_json::to_value(&begun).unwrap();
+    let tell = planned(begun.clone(), gone, None, gone_at);
+    assert_eq!(tell.step, Some(RecordStep::Tell(vec!["notice-1".to_owned()])));
+    let waits = planned(begun.clone(), gone, Some(Delivery::InFlight), gone_at);
+    assert_eq!((waits.step, waits.next_check), (None, None), "the end of the attempt wakes it");
+    let refused = Delivery::Failed { error: "no".to_owned(), permanent: false, retry_after: None };
+    let Some(RecordStep::Record(failed)) = planned(begun.clone(), gone, Some(refused), gone_at).step else {
+        panic!()
+    };
+    let again = planned(serde_json::to_value(&failed).unwrap(), gone, None, gone_at);
+    assert_eq!((again.step, again.next_check), (None, failed[0].next_attempt));
+    let delivered = Delivery::Delivered("250".to_owned());
+    let Some(RecordStep::Record(told)) = planned(begun, gone, Some(delivered), gone_at).step else {
+        panic!()
+    };
+    let kept = planned(serde_json::to_value(&told).unwrap(), gone, None, gone_at);
+    assert_eq!(kept, waits_until(Some("2026-02-01T00:00:00Z")));
 }

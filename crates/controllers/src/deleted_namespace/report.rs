@@ -1,6 +1,7 @@
 //! Reports what becomes of records: log and metrics.
 
 use coppice_api::DeletionPhase;
+use coppice_api::notify::{NoticeState, OwnerNotice};
 
 use super::RecordKey;
 use super::apply::UpdateRecordError;
@@ -9,10 +10,17 @@ use super::plan::RecordStep;
 use crate::context::ControllerContext;
 
 /// Reports a step.
-pub(super) fn report(observation: &Observation, step: RecordStep) {
+pub(super) fn report(observation: &Observation, step: &RecordStep) {
     let record = &observation.record;
     let fields = record.spec.as_deref().ok();
+    if matches!(step, RecordStep::MakeRoom | RecordStep::Expire) {
+        for one in record.status.notices.iter().filter(|one| one.state == NoticeState::Pending) {
+            tracing::warn!(decision = %record.name, channel = one.channel, "the owner was not notified that the namespace is gone: its record goes");
+        }
+    }
     let message = match step {
+        RecordStep::Tell(_) => return,
+        RecordStep::Record(notices) => return told(observation, notices),
         RecordStep::Mark(DeletionPhase::Terminating) => "the namespace is being deleted",
         RecordStep::Mark(DeletionPhase::Deleted) => "the namespace is gone",
         RecordStep::Withdraw => "the deletion was given up: its record is withdrawn",
@@ -25,6 +33,20 @@ pub(super) fn report(observation: &Observation, step: RecordStep) {
         decision = %record.name,
         "{message}"
     );
+}
+
+/// Reports what came of messages about the namespace.
+fn told(observation: &Observation, notices: &[OwnerNotice]) {
+    let record = &observation.record;
+    let known = &record.status.notices;
+    let is_new = |one: &&OwnerNotice| {
+        one.state == NoticeState::Failed
+            && known.iter().any(|before| before.key == one.key && before.state != one.state)
+    };
+    for one in notices.iter().filter(is_new) {
+        let error = one.last_error.as_deref().unwrap_or_default();
+        tracing::warn!(decision = %record.name, channel = one.channel, error, "the owner was not notified that the namespace is gone");
+    }
 }
 
 /// Reports that a record could not be brought up to date.

@@ -21,6 +21,7 @@ use coppice_runtime::write::{self, WriteError};
 use super::observe::{self, Observation};
 use super::plan;
 use crate::context::ControllerContext;
+use crate::notices;
 use crate::status_writer::{Applied, EventBatch, StatusWriter};
 use crate::webhook::acknowledge_attempt;
 use decision::{Interruption, StepEnd};
@@ -32,7 +33,14 @@ pub(super) async fn apply(
     observation: &Observation,
     plan: RecordPlan,
 ) -> (Applied<NamespaceRecord>, EventBatch) {
-    let RecordPlan { step, next_check, events, goes_on: _ } = plan;
+    let RecordPlan { step, next_check, events, goes_on: _, messages, owed: _ } = plan;
+    // What the owner is told comes first: the step may be the end of the namespace.
+    let next_check = if messages.is_empty() {
+        next_check
+    } else {
+        let again = notices::submit(shared, &observation.name, &messages).await;
+        next_check.into_iter().chain(again).min()
+    };
     match (step, &observation.record) {
         (RecordStep::Create, _) => (create(shared, permit, observation).await, EventBatch::default()),
         (RecordStep::WriteStatus(status), Some(record)) => {

@@ -9,7 +9,8 @@
 //! *Relies on*: status of `ManagedNamespace` being written by the operator alone (RBAC); the API server honouring uid and
 //! resourceVersion preconditions. *Guarantees*: nothing is done without a record that says who governs and since when; a
 //! namespace is deleted only after an intent in its record, and only if fresh reads of namespace, record, cluster managers
-//! and settings, and for its health of its workloads, ask for it again. A spec is never written, except for creating a record that does not exist.
+//! and settings ask for it again: for its health also of its workloads, and where a later namespace has taken its place of that
+//! one, its record and its workloads. A spec is never written, except for creating a record that does not exist.
 //!
 //! Errors: a lost race is decided again at once; a failed step is written into status with its next attempt; anything else
 //! is retried with backoff by the queue.
@@ -198,6 +199,10 @@ impl Controller for NamespaceRecords {
 
     fn panicked(&self, key: &NamespaceKey, message: &str) {
         report::panicked(&self.shared, &key.0, message);
+    }
+
+    fn started(&self) {
+        self.shared.starts_evaluating();
     }
 
     fn resync(&self) {

@@ -1,5 +1,6 @@
 //! The facts to decide on: from caches, or (before a deletion) straight from the API server.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,12 +9,11 @@ use coppice_api::Reason;
 use coppice_api::config::GovernorStatus;
 use coppice_api::names::MANAGED_NAMESPACE_NAME;
 use coppice_api::steps::Intent;
-use coppice_kinds::{
-    ClusterManager, ClusterManagers, ManagedNamespaces, Managers, NamespaceRecord, Namespaces,
-};
+use coppice_kinds::{ClusterManager, ManagedNamespaces, Managers, NamespaceRecord, Namespaces};
 use coppice_lifecycle::cluster::census::Census;
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::other_deletion::OtherDeletion;
+use coppice_lifecycle::pending_webhook::PendingWebhook;
 use coppice_lifecycle::plan::Delivery;
 use coppice_lifecycle::settings::PlatformSettings;
 use coppice_mutants::{Mutant, active};
@@ -24,9 +24,11 @@ use tokio::time::Instant;
 
 use crate::context::ControllerContext;
 use crate::health::HealthObservation;
+use crate::notices;
 use crate::pods::{self, PodsObservation};
 use crate::staleness::first_stale;
 use crate::status_writer::FactsError;
+use crate::successor::SuccessorObservation;
 use crate::webhook;
 
 /// The inputs of a plan, with the instant of observation.
@@ -45,11 +47,17 @@ pub(super) struct Observation {
     pub(super) budget: GovernorStatus,
     pub(super) managed: u64,
     pub(super) census: Option<Arc<Census>>,
+    /// What is known of the namespace that has taken its place.
+    pub(super) successor: SuccessorObservation,
     pub(super) stale: Option<(Reason, String)>,
     /// Which manager in the namespace deletes it, if one does.
     pub(super) other: Option<OtherDeletion>,
+    /// Which webhook of a manager in the namespace is under way, if one is.
+    pub(super) webhook: Option<PendingWebhook>,
     /// The attempt at the webhook of the record's intent.
     pub(super) delivery: Delivery,
+    /// The attempts to tell the owner, by the keys of the notices in the record.
+    pub(super) deliveries: BTreeMap<String, Delivery>,
     pub(super) at: ServerTime,
     /// When the first read was sent: nothing in here is older.
     started: Instant,
@@ -85,8 +93,14 @@ fn observation(
         if waited_for { PodsObservation::cached(shared, name) } else { PodsObservation::not_looked_at() };
     let intent = record.as_ref().and_then(|record| record.status.steps.intent.as_ref());
     let delivery = webhook::delivery(shared, intent);
+    let told = record.as_ref().map(|record| &*record.status.notices);
+    let deliveries = notices::deliveries(shared, told.unwrap_or_default());
     let stale = stale(shared);
     let other = namespace.as_deref().ok().and_then(|namespace| other_deletion(shared, namespace));
+    let webhook = namespace
+        .as_deref()
+        .ok()
+        .and_then(|namespace| webhook::under_way(shared.managers.list(&namespace.name).iter(), namespace));
     // After the facts: a list that collapses opens the breaker before it shows in a cache.
     let (settings, budget) = shared.settings();
     Some(Observation {
@@ -97,12 +111,15 @@ fn observation(
         health,
         pods,
         delivery,
+        deliveries,
         settings,
         budget,
         managed: shared.managed(),
         census: shared.census(),
+        successor: SuccessorObservation::cached(shared, name),
         stale,
         other,
+        webhook,
         at: shared.time(),
         started: Instant::now(),
     })
@@ -129,13 +146,14 @@ pub(super) async fn fresh(
     let client = &shared.clients.reads;
     let started = Instant::now();
     let by_health = intent.reason == Reason::Unhealthy.as_str() && !active(Mutant::WorkloadsByCaches);
+    let by_successor = intent.reason == Reason::Superseded.as_str() && !active(Mutant::SuccessorByCaches);
     let by_pods = intent.reason == Reason::PodsSucceeded.as_str() && !active(Mutant::WorkloadsByCaches);
     // An annotation that a manager names since is not known, as in the cache.
     let keys = shared.namespaces.current_context();
-    let (namespace, record, managers, health, pods) = futures::future::join5(
+    let reads = futures::future::join5(
         read::get_with::<Namespaces>(client, "", name, &keys),
         read::get::<ManagedNamespaces>(client, name, MANAGED_NAMESPACE_NAME),
-        read::list::<ClusterManagers>(client, ""),
+        shared.list_cluster_managers(),
         async {
             if by_health {
                 Box::pin(HealthObservation::fresh(shared, name)).await.map(Some)
@@ -144,15 +162,24 @@ pub(super) async fn fresh(
             }
         },
         async { if by_pods { PodsObservation::fresh(shared, name).await.map(Some) } else { Ok(None) } },
-    )
-    .await;
+    );
+    let successor = async {
+        if by_successor {
+            Box::pin(SuccessorObservation::fresh(shared, name)).await.map(Some)
+        } else {
+            Ok(None)
+        }
+    };
+    let ((namespace, record, managers, health, pods), successor) =
+        futures::future::join(reads, successor).await;
     let (Some(namespace), Some(record)) = (namespace?, record?) else { return Ok(None) };
-    let managers = managers?.into_iter().map(Arc::new).collect();
+    let managers = managers?;
     // What only the caches know: whether the watches are behind, and the breaker.
     let Some(observation) = with(shared, name, record) else { return Ok(None) };
     let (health, pods) = (health?.unwrap_or(observation.health), pods?.unwrap_or(observation.pods));
+    let successor = successor?.unwrap_or(observation.successor);
     let (namespace, at) = (Ok(Arc::new(namespace)), shared.time());
-    Ok(Some(Observation { namespace, managers, health, pods, at, started, ..observation }))
+    Ok(Some(Observation { namespace, managers, health, pods, successor, at, started, ..observation }))
 }
 
 impl Observation {

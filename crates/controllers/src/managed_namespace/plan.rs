@@ -15,13 +15,17 @@ pub(super) fn plan(observation: &Observation) -> RecordPlan {
         health: observation.health.facts(),
         pods: observation.pods.pods(),
         jobs: observation.pods.jobs(),
+        pods_heard: observation.pods.heard,
         settings: &observation.settings,
         budget: &observation.budget,
         managed: observation.managed,
         census: observation.census.as_deref(),
+        successor: observation.successor.facts(),
         stale: observation.stale.clone(),
         other: observation.other.clone(),
+        webhook: observation.webhook.clone(),
         delivery: observation.delivery.clone(),
+        deliveries: &observation.deliveries,
     };
     cluster::plan(&observed, observation.at)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use coppice_api::notify::NoticeState;
 use coppice_api::steps::{Action, Intent};
 use coppice_api::{NamespacePhase, Reason};
 use coppice_kinds::ManagedNamespaces;
@@ -26,8 +27,12 @@ pub(super) fn report(shared: &ControllerContext, observation: &Observation, batc
         let publish = |about, message: &str| {
             shared.events.publish(about, note.warning, note.reason.as_str(), action, message);
         };
-        // Events about the record are in its namespace: one that is about to be deleted takes them along, and takes no more.
-        if !(deletes && matches!(note.reason, Reason::PolicyFired | Reason::NamespaceDeleted)) {
+        if deletes && note.reason == Reason::PolicyFired {
+            // The deletion that follows at once says the same, and so does the record, should it have to wait.
+            continue;
+        }
+        // Events about the record are in its namespace: one that is being deleted takes no more.
+        if !(deletes && note.reason == Reason::NamespaceDeleted) {
             publish(reference::<ManagedNamespaces>(record), &note.message);
         }
         if deletes || matches!(note.reason, Reason::DeletionAnnounced | Reason::NoticeWithdrawn) {
@@ -105,7 +110,11 @@ fn namespace_reference(observation: &Observation) -> ObjectReference {
 /// Counts governed namespaces by phase, for metrics.
 pub(super) fn count_phases(shared: &ControllerContext) {
     let (mut counts, mut managers, mut owners) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    let mut notices = BTreeMap::from(NoticeState::ALL.map(|state| (state, 0_usize)));
     shared.managed_namespaces.for_each(|record| {
+        for notice in &record.status.notices {
+            *notices.entry(notice.state).or_default() += 1;
+        }
         let Some(phase) = record.status.phase else { return };
         *counts.entry(phase).or_insert(0usize) += 1;
         let by_phase = || ByPhase { phase: phase.as_str() };
@@ -116,7 +125,16 @@ pub(super) fn count_phases(shared: &ControllerContext) {
             *owners.entry((owner.clone(), by_phase())).or_insert(0) += 1;
         }
     });
+    // What is owed of namespaces that are gone.
+    shared.deleted_namespaces.for_each(|record| {
+        for notice in &record.status.notices {
+            *notices.entry(notice.state).or_default() += 1;
+        }
+    });
     shared.lifecycle_metrics.namespaces_by(&managers, &owners);
+    for (state, count) in notices {
+        shared.lifecycle_metrics.notices(state.as_str(), count);
+    }
     for phase in NamespacePhase::ALL {
         let count = counts.get(&phase).copied().unwrap_or(0);
         shared.lifecycle_metrics.managed_namespaces(phase.as_str(), count);

@@ -146,6 +146,10 @@ impl Controller for NamespaceManagers {
         report::panicked(&self.shared, key, message);
     }
 
+    fn started(&self) {
+        self.shared.starts_evaluating();
+    }
+
     fn resync(&self) {
         report::count_phases(&self.shared);
     }

@@ -10,6 +10,7 @@ use coppice_kinds::{ClusterManager, ClusterManagers, Manager, Managers, Namespac
 use coppice_lifecycle::facts::{NamespaceFacts, NamespaceSnapshot};
 use coppice_lifecycle::limits::NamespaceLimits;
 use coppice_lifecycle::other_deletion::OtherDeletion;
+use coppice_lifecycle::pending_webhook::PendingWebhook;
 use coppice_lifecycle::plan::{Delivery, MAX_MANAGERS, ManagerFacts, Observed};
 use coppice_lifecycle::settings::PlatformSettings;
 use coppice_mutants::Mutant;
@@ -38,6 +39,8 @@ pub(super) struct Observation {
     pub(super) stale: Option<(Reason, String)>,
     /// What the namespace's record says of deleting it.
     pub(super) other: Option<OtherDeletion>,
+    /// Which webhook of another manager in the namespace is under way, if one is.
+    pub(super) webhook: Option<PendingWebhook>,
     pub(super) delivery: Delivery,
     pub(super) at: ServerTime,
     /// When the first read was sent: nothing in here is older.
@@ -63,9 +66,14 @@ fn observation(shared: &ControllerContext, key: &ManagerKey, manager: Arc<Manage
     // After the facts: a list that collapses opens the breaker before it shows in a cache.
     let (settings, budget) = shared.settings();
     let other = namespace.as_deref().and_then(|namespace| other_deletion(shared, namespace));
+    let webhook = namespace.as_deref().and_then(|namespace| {
+        let managers = shared.managers.list(&namespace.name);
+        webhook::under_way(managers.iter().filter(|other| other.name != manager.name), namespace)
+    });
     Observation {
         namespace,
         other,
+        webhook,
         pods,
         settings,
         cluster_managers: cluster_managers(shared),
@@ -118,7 +126,7 @@ pub(super) async fn fresh(
         read::get::<Managers>(client, &key.namespace, &key.name),
         read::get_with::<Namespaces>(client, "", &key.namespace, &keys),
         async { if expected { Some(lists().await) } else { None } },
-        async { if exist { Some(read::list::<ClusterManagers>(client, "").await) } else { None } },
+        async { if exist { Some(shared.list_cluster_managers().await) } else { None } },
     )
     .await;
     let Some(manager) = manager?.map(Arc::new) else { return Ok(None) };
@@ -126,7 +134,7 @@ pub(super) async fn fresh(
     observation.namespace = namespace?.map(Arc::new);
     if let (Ok(known), Some(listed)) = (&mut observation.cluster_managers, cluster_managers) {
         match listed {
-            Ok(listed) => *known = listed.into_iter().map(Arc::new).collect(),
+            Ok(listed) => *known = listed,
             Err(error) => {
                 let why = format!("clusternamespacemanagers could not be read again: {error}");
                 observation.read_error = Some(why.clone());
@@ -214,6 +222,7 @@ impl Observation {
             managed: self.managed,
             stale: self.stale.clone(),
             other: self.other.clone(),
+            webhook: self.webhook.clone(),
             delivery: self.delivery.clone(),
         }
     }

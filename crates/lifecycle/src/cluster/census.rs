@@ -1,5 +1,6 @@
 //! Counts for the status of each cluster manager.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use coppice_api::cluster_manager::{DueCounts, GovernedBy, NamespaceCounts, PolicyDue};
@@ -9,13 +10,14 @@ use jiff::Timestamp;
 use super::approval::newly_due;
 use super::limits::{extension_end, held, hold_end, remembered};
 use super::observed::{Noted, note};
-use super::phase::{RunningTtl, phase};
+use super::phase::{RunningTtl, Superseded, phase};
 use super::plan::has_fired;
 use super::recreated::Recreated;
 use super::selection::{Candidate, ClusterManagerFacts, contest};
-use super::{RecordFacts, Ttl, ValidClusterManager, ValidClusterPolicy, ttl_of};
+use super::supersede::{Later, successors};
+use super::{RecordFacts, Ttl, ValidClusterManager, ValidClusterPolicy, identity_of, owner_of, ttl_of};
 use crate::condition::later;
-use crate::facts::NamespaceFacts;
+use crate::facts::{NamespaceFacts, NotRead};
 use crate::governor::hourly_limit;
 use crate::settings::PlatformSettings;
 
@@ -38,6 +40,8 @@ pub struct Census {
     pub enforced: u64,
     /// How many namespaces become due in an hour by all cluster managers that enforce, at the present rate.
     pub per_hour: u32,
+    /// For each namespace that a later one supersedes the name of that one, whatever records say; none if they were not compared.
+    pub successors: Option<BTreeMap<String, Later>>,
     /// Which names were deleted too often of late; none if that is not known, and records say it.
     pub recreated: Option<Recreated>,
     /// When time alone changes a count.
@@ -89,11 +93,33 @@ pub fn census<'a>(
     own_managers: u64,
     now: Timestamp,
 ) -> Option<Census> {
+    count(namespaces, managers, (settings, own_managers), None, now)
+}
+
+/// The same for one namespace, where all of them have been compared before.
+pub fn census_of_one(
+    namespace: Counted<'_>,
+    managers: &[ClusterManagerFacts<'_>],
+    settings: &PlatformSettings,
+    successors: &BTreeMap<String, Later>,
+    now: Timestamp,
+) -> Option<Census> {
+    count([namespace], managers, (settings, 0), Some(successors), now)
+}
+
+fn count<'a>(
+    namespaces: impl IntoIterator<Item = Counted<'a>>,
+    managers: &[ClusterManagerFacts<'_>],
+    (settings, own_managers): (&PlatformSettings, u64),
+    compared: Option<&BTreeMap<String, Later>>,
+    now: Timestamp,
+) -> Option<Census> {
     let mut census = Census {
         at: now,
         managers: BTreeMap::new(),
         enforced: 0,
         per_hour: 0,
+        successors: None,
         recreated: None,
         next_check: None,
     };
@@ -102,25 +128,35 @@ pub fn census<'a>(
         let newly_due = Some(BTreeSet::new());
         census.managers.insert(manager.name.to_owned(), Counts { digest, newly_due, ..Counts::default() });
     }
+    let mut governed = Vec::new();
     // One that is being deleted is nobody's any more.
     for counted in namespaces.into_iter().filter(|counted| !counted.namespace.terminating) {
         let contest =
             contest(managers.iter().copied(), counted.namespace).ok().filter(|known| known.complete)?;
         let Some(winner) = contest.winner else { continue };
+        governed.push((counted, winner));
         for (loser, _) in &contest.losers {
             let counts = census.managers.entry(loser.name.to_owned()).or_default();
             counts.namespaces.selected += 1;
             count_other(&mut counts.namespaces.governed_by, winner.name);
         }
+    }
+    let successors = match compared {
+        Some(known) => Cow::Borrowed(known),
+        None => Cow::Owned(compare(&governed, managers, now).ok()?),
+    };
+    for (counted, winner) in governed {
         let takes = |policy: &ValidClusterPolicy| policy.enforces && policy.action.is_destructive();
         let may_act = !winner.spec.suspend && winner.spec.policies().iter().any(takes);
         let protected = settings.protection(counted.namespace).is_some();
         census.enforced += u64::from(may_act && !protected && !counted.managed);
         let ttl = winner.spec.ttl.as_ref().map(|ttl| ttl_of(ttl, counted.namespace)).transpose().ok()?;
         let counts = census.managers.entry(winner.name.to_owned()).or_default();
-        let changes = count_governed(counts, (counted, ttl), &winner, settings, now);
+        let superseded = successors.get(&counted.namespace.name);
+        let changes = count_governed(counts, (counted, ttl, superseded), &winner, settings, now);
         census.next_check = census.next_check.into_iter().chain(changes).min();
     }
+    census.successors = compared.is_none().then(|| successors.into_owned());
     let hourly_budget = hourly_limit(&settings.config.governor, own_managers + census.enforced);
     for manager in managers.iter().filter(|manager| !manager.terminating) {
         let (Ok(spec), Some(counts)) = (manager.spec, census.managers.get_mut(manager.name)) else {
@@ -136,6 +172,24 @@ pub fn census<'a>(
         }
     }
     Some(census)
+}
+
+/// The successors of all namespaces: those of one manager are compared with each other.
+fn compare<'a>(
+    governed: &'a [(Counted<'a>, Candidate<'a>)],
+    managers: &[ClusterManagerFacts<'a>],
+    now: Timestamp,
+) -> Result<BTreeMap<String, Later>, NotRead<'a>> {
+    let mut all = BTreeMap::new();
+    for manager in managers {
+        let of_manager = || governed.iter().filter(|(_, winner)| winner.uid == manager.uid);
+        let Some((_, winner)) = of_manager().next() else { continue };
+        let Some(supersede) = &winner.spec.supersede else { continue };
+        let member = |(counted, _): &(Counted<'a>, _)| (counted.namespace, counted.record);
+        let members: Vec<_> = of_manager().map(member).collect();
+        all.extend(successors(supersede, winner, &members, now)?);
+    }
+    Ok(all)
 }
 
 /// Rounds up to two digits: a rate is no more exact, and would be written with every namespace that comes or goes.
@@ -154,13 +208,14 @@ fn window(manager: &ValidClusterManager) -> Duration {
 /// Counts a namespace for the manager that governs it. Returns when time alone changes that.
 fn count_governed(
     counts: &mut Counts,
-    (counted, ttl): (Counted<'_>, Option<Ttl>),
+    (counted, ttl, successor): (Counted<'_>, Option<Ttl>, Option<&Later>),
     manager: &Candidate<'_>,
     settings: &PlatformSettings,
     now: Timestamp,
 ) -> Option<Timestamp> {
     counts.namespaces.selected += 1;
     counts.namespaces.governed += 1;
+    count_unsaid(&mut counts.namespaces, counted.namespace, manager.spec);
     let record = counted.record;
     let recorded = record.and_then(|record| record.status.manager.as_ref());
     let of_this_spec =
@@ -168,14 +223,25 @@ fn count_governed(
     counts.namespaces.recorded += u32::from(of_this_spec.is_some());
     let noted = of_this_spec.map(|status| &*status.would_have_acted).unwrap_or_default();
     let noted = note(&mut counts.noted, noted, now);
-    let due = count_due(counts, (counted, ttl), manager, settings, now);
+    let due = count_due(counts, (counted, ttl, successor), manager, settings, now);
     noted.into_iter().chain(due).min()
+}
+
+/// Counts whether it says who owns it, and what it was made for, where its manager reads that.
+fn count_unsaid(counts: &mut NamespaceCounts, namespace: &NamespaceFacts, manager: &ValidClusterManager) {
+    if let Some(source) = &manager.owner {
+        *counts.without_owner.get_or_insert(0) += u32::from(owner_of(source, namespace) == Ok(None));
+    }
+    if let Some(supersede) = &manager.supersede {
+        let unknown = identity_of(supersede, namespace).is_ok_and(|identity| identity.is_err());
+        *counts.without_identity.get_or_insert(0) += u32::from(unknown);
+    }
 }
 
 /// Counts whether it is due. Returns when time alone changes that.
 fn count_due(
     counts: &mut Counts,
-    (Counted { namespace, record, .. }, ttl): (Counted<'_>, Option<Ttl>),
+    (Counted { namespace, record, .. }, ttl, successor): (Counted<'_>, Option<Ttl>, Option<&Later>),
     manager: &Candidate<'_>,
     settings: &PlatformSettings,
     now: Timestamp,
@@ -205,7 +271,13 @@ fn count_due(
         let running = ttl.running(ttl.recorded(known, manager.spec.settle, now).as_ref());
         if governs.is_some() { running } else { RunningTtl { first: running.after, ..running } }
     });
-    let finding = phase(manager.spec, (namespace, ttl), extended, status, now);
+    let recorded_since = status.and_then(|status| status.superseded_by.as_ref()).map(|by| by.since);
+    let superseded = successor.map(|later| Superseded {
+        since: recorded_since.unwrap_or(now),
+        begun: later.created.max(namespace.created),
+        known: true,
+    });
+    let finding = phase(manager.spec, (namespace, ttl), extended, (status, superseded), now);
     let since = governs.map_or(now, |recorded| recorded.since);
     let fired = record.filter(|_| recorded.is_some_and(|known| known.uid == manager.uid));
     let fired = fired.map(|record| &*record.status.fired).unwrap_or_default();

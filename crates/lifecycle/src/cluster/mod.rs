@@ -5,22 +5,30 @@
 
 pub mod approval;
 pub mod census;
+mod hours;
+mod identity;
 mod limits;
 pub mod observed;
 mod owner;
 pub mod phase;
 mod plan;
+mod recipient;
 pub mod recreated;
 pub mod selection;
+mod supersede;
 mod ttl;
 mod valid_health;
 mod valid_manager;
 mod valid_selector;
 
+pub use hours::{InvalidHours, ValidHours};
+pub use identity::{NoIdentity, ValidSupersede, identity_of};
 pub use limits::{InvalidLimits, TenantLimits, ValidLimits, extension_end, held, hold_end};
 pub use owner::owner_of;
 pub use plan::{ClusterObserved, HealthFacts, RecordFacts, RecordPlan, RecordStep, plan};
+pub use recipient::{Recipients, masked, recipients_of};
 pub use selection::ClusterManagerFacts;
+pub use supersede::{Later, SuccessorFacts};
 pub use ttl::{Ttl, TtlSource, ValidTtl, ttl_of};
 pub use valid_health::ValidHealth;
 pub use valid_manager::{

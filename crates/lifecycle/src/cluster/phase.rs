@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use super::{ClusterCondition, ValidClusterManager, ValidClusterPolicy};
 use crate::condition::later;
 use crate::facts::NamespaceFacts;
+use crate::valid_spec::TtlEnd;
 
 /// How a namespace is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +25,11 @@ pub struct PhaseFinding {
     pub expires_at: Option<Timestamp>,
     /// How it is by its health; none if that is not looked at.
     pub health: Option<HealthFinding>,
+    /// Whether a later one has taken its place.
+    pub superseded: Option<Superseded>,
     created: Timestamp,
+    /// For how long nothing is done to what is superseded, so that a mistake can be put right.
+    settle: Duration,
     /// Before this instant no ttl is over.
     extended: Option<Timestamp>,
     /// When the time to live would end with which its manager's spec began to govern it.
@@ -58,11 +63,24 @@ impl HealthFinding {
     }
 }
 
+/// That a later namespace has taken the place of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Superseded {
+    /// Since when that is known.
+    pub since: Timestamp,
+    /// When both were there for the first time.
+    pub begun: Timestamp,
+    /// Whether that is known now; otherwise it was when its record was written.
+    pub known: bool,
+}
+
 /// When a condition is true, or was for the first time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
     /// The instant, if nothing but time passes.
     pub at: Timestamp,
+    /// Nothing is done by it before this one.
+    pub not_before: Timestamp,
     /// When that began which makes it due: the same of a ttl, and of a failure when it began to fail.
     pub begun: Timestamp,
     /// Why nothing may be done by it at present, though it stands.
@@ -76,10 +94,24 @@ pub struct Due {
 pub enum Cause {
     /// The end of a ttl.
     Ttl,
+    /// A namespace that has taken its place.
+    Superseded,
     /// What fails.
     Health,
     /// The success of its pods.
     Pods,
+}
+
+impl Cause {
+    /// Why something is done by it.
+    pub const fn reason(self) -> Reason {
+        match self {
+            Self::Ttl => Reason::TtlElapsed,
+            Self::Superseded => Reason::Superseded,
+            Self::Health => Reason::Unhealthy,
+            Self::Pods => Reason::PodsSucceeded,
+        }
+    }
 }
 
 /// A time to live that counts for a namespace.
@@ -91,22 +123,24 @@ pub struct RunningTtl {
     pub first: Duration,
 }
 
-/// Why nothing may be done for the health of a namespace at present.
+/// Why nothing may be done by what makes a condition true at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
     /// Nothing fails, but it has not recovered for long enough.
     Recovering,
     /// It is not known whether something fails.
     Unknown,
+    /// It is not known whether the namespace that has taken its place still stands.
+    NotCompared,
 }
 
 /// The phase of a namespace that a cluster manager governs, by its [time to live](super::ttl_of) and by what is recorded of
-/// its health under that manager. It does not expire before `extended`.
+/// its health under that manager, and whether a later namespace has taken its place. It does not expire before `extended`.
 pub fn phase(
     manager: &ValidClusterManager,
     (namespace, ttl): (&NamespaceFacts, Option<RunningTtl>),
     extended: Option<Timestamp>,
-    status: Option<&ManagedNamespaceStatus>,
+    (status, superseded): (Option<&ManagedNamespaceStatus>, Option<Superseded>),
     now: Timestamp,
 ) -> PhaseFinding {
     let extended = extended.filter(|_| !active(Mutant::ExtensionIgnored));
@@ -118,6 +152,7 @@ pub fn phase(
     let (phase, since) = match expires_at {
         _ if namespace.terminating => (NamespacePhase::Terminating, None),
         Some(at) if at <= now => (NamespacePhase::Stale, Some(at)),
+        _ if superseded.is_some() => (NamespacePhase::Superseded, superseded.map(|one| one.since)),
         _ => health.map_or((NamespacePhase::Ok, None), HealthFinding::phase),
     };
     let health_counts = match phase {
@@ -126,7 +161,19 @@ pub fn phase(
         _ => true,
     };
     let verdicts = status.map(|status| status.policies.clone()).unwrap_or_default();
-    PhaseFinding { phase, since, expires_at, health, created, extended, first_end, health_counts, verdicts }
+    PhaseFinding {
+        phase,
+        since,
+        expires_at,
+        health,
+        superseded,
+        created,
+        settle: manager.settle,
+        extended,
+        first_end,
+        health_counts,
+        verdicts,
+    }
 }
 
 /// When a ttl ends. Creation times are cut to whole seconds: a namespace may be almost a second younger than it looks.
@@ -171,9 +218,10 @@ impl HealthFinding {
 }
 
 impl PhaseFinding {
-    /// How it is by its health, whatever its ttl says.
+    /// How it is by its health, whatever its ttl says, and whether or not it is superseded.
     pub(super) fn by_health(&self) -> NamespacePhase {
-        let health = self.health.filter(|_| self.health_counts && self.phase == NamespacePhase::Stale);
+        let other = matches!(self.phase, NamespacePhase::Stale | NamespacePhase::Superseded);
+        let health = self.health.filter(|_| self.health_counts && other);
         health.map_or(self.phase, |health| health.phase().0)
     }
 
@@ -199,7 +247,7 @@ impl PhaseFinding {
         let over = |at: Option<Timestamp>| at.is_some_and(|at| at <= now);
         let condition = &policy.condition;
         match condition {
-            ClusterCondition::Ttl { .. } => !self.due(policy).any(|due| due.at <= now),
+            ClusterCondition::Ttl(_) => !self.due(policy).any(|due| due.at <= now),
             ClusterCondition::PodsSucceed(_) => self.verdict_on(policy).is_some_and(|known| {
                 known.verdict.result == Verdict::False && known.succeeded_since.is_none()
             }),
@@ -209,7 +257,8 @@ impl PhaseFinding {
                     (health.state, health.seen) == (HealthState::Ok, HealthSeen::Passing)
                 };
                 let fails = condition.is_of_health() && self.health.is_some_and(|health| !well(health));
-                !stale && !fails
+                let superseded = phases.contains(&PolicyPhase::Superseded) && self.superseded.is_some();
+                !stale && !fails && !superseded
             }
         }
     }
@@ -224,33 +273,42 @@ impl PhaseFinding {
         self.health.is_none_or(|health| (health.state, health.seen) == (HealthState::Ok, HealthSeen::Passing))
     }
 
-    /// When a condition is true, or was for the first time, if nothing but time passes: by the ttl, and by the health. Nothing
-    /// if time alone does not make it true.
+    /// When a condition is true, or was for the first time, if nothing but time passes: by the ttl, by what has taken its place, and
+    /// by the health. Nothing if time alone does not make it true.
     pub fn due(&self, policy: &ValidClusterPolicy) -> impl Iterator<Item = Due> + use<> {
         let (phases, lasting) = match &policy.condition {
             ClusterCondition::Phase { phases, lasting } => (phases, lasting),
-            ClusterCondition::Ttl { after } => {
-                let at = ttl_end(self.created, *after, self.extended);
-                let due = Due { at, begun: at, paused: None, cause: Cause::Ttl };
-                return [Some(due), None].into_iter().flatten();
+            ClusterCondition::Ttl(end) => {
+                let at = match *end {
+                    TtlEnd::After(after) => ttl_end(self.created, after, self.extended),
+                    TtlEnd::Until(until) => self.extended.map_or(until, |extended| until.max(extended)),
+                };
+                let due = Due { at, not_before: at, begun: at, paused: None, cause: Cause::Ttl };
+                return [Some(due), None, None].into_iter().flatten();
             }
             ClusterCondition::PodsSucceed(pods) => {
                 let due = self.verdict_on(policy).and_then(|known| pods_due(known, pods.settle));
-                return [due, None].into_iter().flatten();
+                return [due, None, None].into_iter().flatten();
             }
         };
         let stale = self.expires_at.filter(|_| phases.contains(&PolicyPhase::Stale)).map(|expires_at| {
             let at = later(expires_at, *lasting);
             // What has become shorter under this spec is due by that, and what has become longer is not due.
             let begun = self.first_end.map_or(at, |first| at.max(later(first, *lasting)));
-            Due { at, begun, paused: None, cause: Cause::Ttl }
+            Due { at, not_before: at, begun, paused: None, cause: Cause::Ttl }
+        });
+        let superseded = self.superseded.filter(|_| phases.contains(&PolicyPhase::Superseded));
+        let superseded = superseded.map(|Superseded { since, begun, known }| {
+            let paused = (!known).then_some(Pause::NotCompared);
+            let (at, not_before) = (later(since, *lasting), later(since, self.settle.max(*lasting)));
+            Due { at, not_before, begun, paused, cause: Cause::Superseded }
         });
         let unhealthy = self.health.filter(|_| self.health_counts).and_then(|health| {
             let at = later(health.since_in(phases)?, *lasting);
             let begun = health.begun.map_or(at, |begun| begun.min(at));
-            Some(Due { at, begun, paused: health.paused(), cause: Cause::Health })
+            Some(Due { at, not_before: at, begun, paused: health.paused(), cause: Cause::Health })
         });
-        [stale, unhealthy].into_iter().flatten()
+        [stale, superseded, unhealthy].into_iter().flatten()
     }
 }
 
@@ -265,5 +323,6 @@ fn pods_due(known: &PodsVerdict, settle: Duration) -> Option<Due> {
         Verdict::False => return None,
         Verdict::Unknown => (begun, Some(Pause::Unknown)),
     };
-    Some(Due { at: later(since, settle), begun, paused, cause: Cause::Pods })
+    let at = later(since, settle);
+    Some(Due { at, not_before: at, begun, paused, cause: Cause::Pods })
 }

@@ -1,13 +1,17 @@
 //! What becomes of one namespace under the cluster managers: the one place where that is decided.
 
 mod announced;
+mod by_annotations;
 mod counted;
 mod decide;
+mod fired;
 mod health;
 mod limits;
+mod notices;
 mod observed;
 mod pods;
 mod ready;
+mod superseded;
 mod text;
 mod wake;
 mod webhook;
@@ -16,11 +20,10 @@ use std::collections::BTreeMap;
 
 use coppice_api::condition::{self, READY, TTL_UNDERSTOOD};
 use coppice_api::config::GovernorStatus;
-use coppice_api::managed_namespace::{FiredPolicy, GoverningManager, NextStep};
+use coppice_api::managed_namespace::{FiredPolicy, GoverningManager, NextStep, Successor};
 use coppice_api::manager::ScaleDown;
 use coppice_api::steps::{Action, Intent};
 use coppice_api::{ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase, Reason};
-use coppice_mutants::{Mutant, active};
 use coppice_quantity::Duration;
 use coppice_quantity::time::ServerTime;
 use jiff::Timestamp;
@@ -28,16 +31,20 @@ use jiff::Timestamp;
 use super::census::Census;
 use super::phase::{Cause, Due, PhaseFinding, phase};
 use super::selection::{Candidate, ClusterManagerFacts, contest};
-use super::{Ttl, ValidClusterPolicy, owner_of, ttl_of};
+use super::{SuccessorFacts, ValidClusterPolicy, ttl_of};
 use crate::circumstances::Circumstances;
 use crate::condition::{later, whole_second_after};
 use crate::facts::{Fact, JobFacts, NamespaceFacts, ObjectSlice, PodFacts};
+use crate::message::{OwedWhenGone, OwnerMessage};
 use crate::other_deletion::OtherDeletion;
+use crate::pending_webhook::PendingWebhook;
 use crate::plan::{Delivery, PlannedEvent, WebhookMessage, earlier};
 use crate::record;
 use crate::settings::PlatformSettings;
 use crate::steps;
+pub(super) use fired::has_fired;
 pub use health::HealthFacts;
+use notices::Telling;
 
 /// So long after something was due nothing is said of annotations that are being read.
 const LISTED: Duration = Duration::from_secs(30);
@@ -72,6 +79,8 @@ pub struct ClusterObserved<'a> {
     pub pods: Fact<ObjectSlice<'a, PodFacts>>,
     /// Its Jobs; as its pods.
     pub jobs: Fact<ObjectSlice<'a, JobFacts>>,
+    /// When anything was heard of pods and Jobs last: what has happened since may not be known.
+    pub pods_heard: Timestamp,
     /// What the platform allows.
     pub settings: &'a PlatformSettings,
     /// The budget's ledger.
@@ -82,10 +91,16 @@ pub struct ClusterObserved<'a> {
     pub census: Option<&'a Census>,
     /// Why the facts cannot be trusted at present, if so.
     pub stale: Option<(Reason, String)>,
+    /// The namespace that has taken its place, if one has; looked at only where its manager compares namespaces.
+    pub successor: SuccessorFacts<'a>,
     /// Which manager in the namespace deletes it, if one does.
     pub other: Option<OtherDeletion>,
+    /// Which webhook of a manager in the namespace is under way, if one is.
+    pub webhook: Option<PendingWebhook>,
     /// The attempt at the webhook of the intent in the record.
     pub delivery: Delivery,
+    /// The attempts to tell the owner, by the keys of the notices in the record.
+    pub deliveries: &'a BTreeMap<String, Delivery>,
 }
 
 /// What to do now: one step, after which everything is decided again.
@@ -118,11 +133,21 @@ pub struct RecordPlan {
     pub events: Vec<PlannedEvent>,
     /// Whether the step that has been decided is to be carried out, also where something else is written first.
     pub goes_on: bool,
+    /// What is to be told to the owner now, besides the step. It is in the record already.
+    pub messages: Vec<OwnerMessage>,
+    /// What is to be told to the owner once the namespace is gone, where the step deletes it.
+    pub owed: OwedWhenGone,
 }
 
 impl RecordPlan {
-    const NOTHING: Self =
-        Self { step: RecordStep::Nothing, next_check: None, events: Vec::new(), goes_on: false };
+    const NOTHING: Self = Self {
+        step: RecordStep::Nothing,
+        next_check: None,
+        events: Vec::new(),
+        goes_on: false,
+        messages: Vec::new(),
+        owed: OwedWhenGone { messages: Vec::new(), working_hours: None },
+    };
 }
 
 /// Decides about one namespace. Depends on nothing but its arguments.
@@ -130,6 +155,7 @@ pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
     let Some(record) = observed.record else { return without_record(observed) };
     let mut builder = Builder::new(observed, record, time);
     let ended = builder.record_attempt();
+    builder.record_deliveries();
     let namespace = match &observed.namespace {
         Ok(namespace) => *namespace,
         Err((reason, message)) => {
@@ -181,18 +207,24 @@ pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
     builder.say_owner(&manager, namespace);
     builder.look_at_health(manager.spec.health.as_ref());
     builder.look_at_pods(manager.spec, namespace);
+    let superseded = builder.say_superseded(&manager, namespace);
     builder.say_limits(&manager, namespace);
     let (hold_end, extended) = (builder.hold_end(), builder.extended());
     let running = ttl.as_ref().map(|ttl| ttl.running(builder.status.ttl.as_ref()));
-    let known = Some(&builder.status);
+    let known = (Some(&builder.status), superseded);
     let finding = phase(manager.spec, (namespace, running), extended, known, builder.now);
     builder.set_phase(finding.phase, finding.since);
     builder.status.expires_at = finding.expires_at;
     builder.check_no_later_than(finding.expires_at.filter(|at| builder.now < *at));
     let settled_at = later(since, manager.spec.settle);
-    let failing = builder.failing_text();
+    let (failing, successor) = (builder.failing_text(), builder.status.superseded_by.clone());
     let now = builder.now;
-    let governed = Governed { manager, namespace, spec, hold_end, since, settled_at, finding, failing, now };
+    let governed =
+        Governed { manager, namespace, spec, hold_end, since, settled_at, finding, failing, successor, now };
+    builder.telling = Telling::of(&builder, &governed);
+    if governed.manager.spec.notify.is_none() {
+        builder.give_up_notices("the cluster manager notifies nobody any more");
+    }
     builder.say_within_limits(&governed, ttl.as_ref());
     builder.forget_fired(&governed);
     builder.note_observed(&governed);
@@ -230,6 +262,8 @@ struct Governed<'a> {
     finding: PhaseFinding,
     /// What is failing, in short.
     failing: String,
+    /// Which namespace has taken its place, if one has.
+    successor: Option<Successor>,
     now: Timestamp,
 }
 
@@ -250,25 +284,15 @@ impl Judged<'_> {
     }
 }
 
-/// Whether it is this very policy that has fired: one that was changed is another.
-fn is_of(fired: &FiredPolicy, policy: &ValidClusterPolicy) -> bool {
-    fired.policy == policy.name && fired.digest == policy.digest
-}
-
-/// Whether a policy has fired, and its condition has been true ever since.
-pub(super) fn has_fired(policy: &ValidClusterPolicy, fired: &[FiredPolicy]) -> bool {
-    !policy.action.deletes() && fired.iter().any(|one| is_of(one, policy))
-}
-
 impl<'a> Governed<'a> {
     /// Of what makes a policy true, one counts: a ttl that is over, which nothing that goes back and forth changes; then what may
     /// be done now; then what is due first.
     fn judge(&self, policy: &'a ValidClusterPolicy) -> Judged<'a> {
         let notice = policy.action.notice();
         let over = |due: &Due| due.cause == Cause::Ttl && due.at <= self.now;
-        let open = |due: &Due| due.paused.is_none() && earlier(due.at, notice) <= self.now;
+        let open = |due: &Due| due.paused.is_none() && earlier(due.not_before, notice) <= self.now;
         let due = self.finding.due(policy).min_by_key(|due| (!over(due), !open(due), due.at));
-        let acts_at = due.map(|due| due.at.max(later(self.settled_at, notice)));
+        let acts_at = due.map(|due| due.not_before.max(later(self.settled_at, notice)));
         Judged { policy, due, acts_at }
     }
 
@@ -298,6 +322,8 @@ struct Builder<'a> {
     unknown: Option<(Reason, String)>,
     /// What was seen of the pods, for each policy that waits for them and is true.
     evidence: BTreeMap<String, BTreeMap<String, String>>,
+    /// Who is told, if somebody is.
+    telling: Option<Telling<'a>>,
 }
 
 impl<'a> Builder<'a> {
@@ -312,18 +338,20 @@ impl<'a> Builder<'a> {
             events: Vec::new(),
             unknown: None,
             evidence: BTreeMap::new(),
+            telling: None,
         }
     }
 
     /// What a step depends on besides the condition of its policy.
     fn circumstances(&self) -> Circumstances<'a> {
-        let ClusterObserved { settings, budget, managed, stale, other, .. } = self.observed;
+        let ClusterObserved { settings, budget, managed, stale, other, webhook, .. } = self.observed;
         Circumstances {
             settings,
             budget,
             managed: *managed,
             stale: stale.as_ref(),
             other: other.as_ref(),
+            webhook: webhook.as_ref(),
             unknown_limits: None,
             time: self.time,
         }
@@ -334,10 +362,12 @@ impl<'a> Builder<'a> {
         let status = &mut self.status;
         if status.namespace_uid.as_ref().is_some_and(|uid| *uid != namespace.uid) {
             (status.manager, status.phase, status.phase_since) = (None, None, None);
+            (status.superseded_by, status.ready_at) = (None, None);
             (status.limits, status.held) = (None, None);
             status.past_phases.clear();
             status.fired.clear();
             status.would_have_acted.clear();
+            status.notices.clear();
             status.steps.notice = None;
         }
         status.namespace_uid = Some(namespace.uid.clone());
@@ -368,6 +398,7 @@ impl<'a> Builder<'a> {
             self.withdraw_notice("another cluster manager governs the namespace, or its spec has changed");
         }
         self.forget_health();
+        self.forget_superseded();
         self.status.policies.clear();
         self.status.would_have_acted.clear();
         self.status.ttl = None;
@@ -377,35 +408,6 @@ impl<'a> Builder<'a> {
         let generation = manager.generation;
         self.status.manager = Some(GoverningManager { name, uid, digest, generation, since });
         since
-    }
-
-    /// Writes down whether the annotation is understood by which the namespace has a ttl, if the manager names one, and the ttl
-    /// that counts.
-    fn say_ttl(&mut self, ttl: Option<&Ttl>, manager: &Candidate<'_>) {
-        let settle = manager.spec.settle;
-        self.status.ttl = ttl.and_then(|ttl| ttl.recorded(self.status.ttl.as_ref(), settle, self.now));
-        let shorter = self.status.ttl.and_then(|ttl| ttl.shorter);
-        self.check_no_later_than(shorter.map(|shorter| shorter.from));
-        let written = manager.spec.ttl.as_ref();
-        let recorded = self.status.ttl.as_ref();
-        let state =
-            ttl.zip(written).and_then(|(ttl, written)| ttl.condition(written, manager.name, recorded));
-        let (generation, now) = (self.record.generation, self.now);
-        match state {
-            Some(state) => {
-                condition::set(&mut self.status.conditions, TTL_UNDERSTOOD, state, generation, now);
-            }
-            None => self.status.conditions.retain(|known| known.type_ != TTL_UNDERSTOOD),
-        }
-    }
-
-    /// Writes down who owns the namespace. What was not read yet changes nothing.
-    fn say_owner(&mut self, manager: &Candidate<'_>, namespace: &NamespaceFacts) {
-        match manager.spec.owner.as_ref().map(|source| owner_of(source, namespace)) {
-            None => self.status.owner = None,
-            Some(Ok(owner)) => self.status.owner = owner,
-            Some(Err(_not_read)) => {}
-        }
     }
 
     fn not_governed(mut self) -> RecordPlan {
@@ -418,6 +420,7 @@ impl<'a> Builder<'a> {
             steps::abandon(&mut self.status.steps, intent, WHY, &mut self.events);
         }
         self.forget_health();
+        self.forget_superseded();
         self.status.policies.clear();
         self.status.fired.clear();
         self.status.would_have_acted.clear();
@@ -426,6 +429,7 @@ impl<'a> Builder<'a> {
         self.status.phase_since = None;
         (self.status.ttl, self.status.expires_at) = (None, None);
         self.status.conditions.retain(|known| known.type_ != TTL_UNDERSTOOD);
+        self.give_up_notices(WHY);
         self.no_limits();
         match wake {
             Some(wake) => self.wake_waits(wake),
@@ -502,18 +506,6 @@ impl<'a> Builder<'a> {
         self.write()
     }
 
-    /// A policy may fire again once its condition has been false, or when its user asks for that.
-    fn forget_fired(&mut self, governed: &Governed<'_>) {
-        let (now, finding) = (self.now, &governed.finding);
-        let woken = active(Mutant::FiredAgain) && self.status.steps.scaled_down.is_empty();
-        let again = governed.spec.rearm == Some(self.status.steps.firings) || woken;
-        let policies = governed.manager.spec.policies();
-        self.status.fired.retain(|fired| {
-            let policy = policies.iter().find(|policy| is_of(fired, policy));
-            !again && policy.is_some_and(|policy| !finding.has_ended(policy, now))
-        });
-    }
-
     /// Gives up an intent, and the notice that led to it; the next evaluation decides again.
     fn abandon(mut self, intent: &Intent, reason: Reason, why: &str) -> RecordPlan {
         self.next_check = Some(self.now);
@@ -584,12 +576,14 @@ impl<'a> Builder<'a> {
 
     /// What has been decided is written down, if it says anything new.
     fn write(mut self) -> RecordPlan {
+        let messages = self.keep_notices();
         record::truncate_record_texts(&mut self.status);
         let step = if self.status == *self.record.status {
             RecordStep::Nothing
         } else {
             RecordStep::WriteStatus(Box::new(self.status))
         };
-        RecordPlan { step, next_check: self.next_check, events: self.events, goes_on: false }
+        let (next_check, events) = (self.next_check, self.events);
+        RecordPlan { step, next_check, events, messages, ..RecordPlan::NOTHING }
     }
 }

@@ -2,21 +2,25 @@
 
 use coppice_api::cluster_manager::{
     Approval, ClusterNamespaceManagerSpec, ClusterPolicy, ClusterThen, ClusterWebhook, ClusterWhen, Delete,
-    Mode, NamespaceTtl, PhaseCondition, PodsSucceed, PolicyPhase, PolicyTtl, ScaleDown, WebhookFormat,
+    Mode, NamespaceTtl, PhaseCondition, PodsSucceed, PolicyPhase, ScaleDown, WebhookFormat,
 };
+use coppice_api::identity::{IdentityKeys, LinkKeys};
+use coppice_api::notify::Notify;
 use coppice_api::owner::OwnerSource;
 use coppice_api::steps::Action;
 use coppice_destination::Destination;
 use coppice_quantity::Duration;
 use serde::{Deserialize, Serialize};
 
+use super::hours::{InvalidHours, ValidHours};
+use super::identity::ValidSupersede;
 use super::limits::{InvalidLimits, ValidLimits};
 use super::ttl::ValidTtl;
 use super::valid_health::ValidHealth;
 use super::valid_selector::{InvalidSelector, ValidSelector};
 use crate::annotations::is_annotation_key;
 use crate::digest;
-use crate::valid_spec::ValidWebhook;
+use crate::valid_spec::{TtlEnd, ValidWebhook};
 
 /// The spec of a cluster manager, validated, with its digest.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -38,10 +42,18 @@ pub struct ValidClusterManager {
     pub ttl: Option<ValidTtl>,
     /// When they are unstable, failing and failed; none: their workloads are not looked at.
     pub health: Option<ValidHealth>,
+    /// When a namespace takes the place of an older one; none: never.
+    pub supersede: Option<ValidSupersede>,
     /// How far the users of its namespaces may go.
     pub limits: ValidLimits,
     /// How they say who owns them.
     pub owner: Option<OwnerSource>,
+    /// Annotations with links for the owner.
+    pub links: Option<LinkKeys>,
+    /// What owners are told; none: nothing.
+    pub notify: Option<Notify>,
+    /// When owners are notified; none for at any time.
+    pub hours: Option<ValidHours>,
     policies: Vec<ValidClusterPolicy>,
     digest: String,
     enforcing_digest: String,
@@ -75,11 +87,8 @@ pub enum ClusterCondition {
         /// For how long.
         lasting: Duration,
     },
-    /// The namespace is so old.
-    Ttl {
-        /// How old; never zero.
-        after: Duration,
-    },
+    /// A time has passed.
+    Ttl(TtlEnd),
     /// Its pods have succeeded.
     PodsSucceed(PodsSucceed),
 }
@@ -102,9 +111,14 @@ impl ClusterCondition {
     /// Whether it waits for a phase that is one of the health.
     pub fn is_of_health(&self) -> bool {
         match self {
-            Self::Phase { phases, .. } => phases.iter().any(|phase| *phase != PolicyPhase::Stale),
-            Self::Ttl { .. } | Self::PodsSucceed(_) => false,
+            Self::Phase { phases, .. } => phases.iter().any(|phase| phase.is_of_health()),
+            Self::Ttl(_) | Self::PodsSucceed(_) => false,
         }
+    }
+
+    /// Whether it waits for a later namespace.
+    pub fn is_of_successors(&self) -> bool {
+        matches!(self, Self::Phase { phases, .. } if phases.contains(&PolicyPhase::Superseded))
     }
 }
 
@@ -155,12 +169,21 @@ pub enum InvalidClusterManager {
     /// What a mistake selects would be acted upon at once.
     #[error("settle must be at least 1s")]
     ZeroSettle,
+    /// What names the label or annotation of an identity is no key.
+    #[error("identity has the key {0:?}: write the key of a label or annotation, such as example.com/branch")]
+    IdentityKey(String),
+    /// Something about superseding is wrong.
+    #[error("{0}")]
+    Supersede(&'static str),
     /// Something about the health is wrong.
     #[error("health.{0}")]
     Health(&'static str),
     /// Something about the limits is wrong.
     #[error("limits: {0}")]
     Limits(#[from] InvalidLimits),
+    /// Something about the working hours is wrong.
+    #[error("notify.workingHours: {0}")]
+    Hours(#[from] InvalidHours),
     /// Two policies have one name.
     #[error("two policies are called {0:?}: each needs a name of its own")]
     SameName(String),
@@ -194,7 +217,10 @@ impl ValidClusterManager {
     pub fn annotation_keys(&self) -> impl Iterator<Item = &str> {
         let of_ttl = self.ttl.as_ref().and_then(|ttl| ttl.from_annotation.as_deref());
         let of_owner = self.owner.iter().flat_map(|owner| owner.annotations.iter().flatten());
-        self.selector.annotation_keys().chain(of_ttl).chain(of_owner.map(|one| one.key.as_str()))
+        let of_identity = self.supersede.iter().flat_map(ValidSupersede::keys);
+        let of_owner = of_owner.map(|one| one.key.as_str());
+        let of_links = self.links.iter().flat_map(LinkKeys::keys).map(|(_, key)| key);
+        self.selector.annotation_keys().chain(of_ttl).chain(of_identity).chain(of_owner).chain(of_links)
     }
 
     /// Whether a decision has to know the pods and Jobs of its namespaces.
@@ -224,10 +250,19 @@ impl TryFrom<ClusterNamespaceManagerSpec> for ValidClusterManager {
             settle,
             ttl,
             health,
+            identity,
+            supersede,
             owner,
+            notify,
             policies,
             limits,
         } = spec;
+        let links = identity.as_ref().and_then(|identity| identity.links.clone());
+        let of_links = links.iter().flat_map(LinkKeys::keys).map(|(_, key)| key);
+        let keys: Vec<&str> = identity.iter().flat_map(IdentityKeys::keys).chain(of_links).collect();
+        if let Some(bad) = keys.into_iter().find(|key| !is_annotation_key(key)) {
+            return Err(InvalidClusterManager::IdentityKey(bad.to_owned()));
+        }
         if let Some(bad) = owner
             .iter()
             .flat_map(|owner| owner.annotations.iter().flatten())
@@ -244,12 +279,16 @@ impl TryFrom<ClusterNamespaceManagerSpec> for ValidClusterManager {
         limits.max_ttl = limits.max_ttl.map(|max| ttl.as_ref().map_or(max, |ttl| max.max(ttl.after)));
         let ttl = ttl.map(|ttl| valid_ttl(ttl, limits.max_ttl)).transpose()?;
         let health = health.map(ValidHealth::try_from).transpose()?;
+        let compare = |rule| ValidSupersede::new(identity.as_ref(), rule, health.is_some());
+        let hours = notify.as_ref().and_then(|notify| notify.working_hours.as_ref());
+        let hours = hours.map(ValidHours::try_from).transpose()?;
+        let supersede = supersede.map(compare).transpose().map_err(InvalidClusterManager::Supersede)?;
         let mut valid: Vec<ValidClusterPolicy> = Vec::with_capacity(policies.len());
         for policy in policies {
             if valid.iter().any(|other| other.name == policy.name) {
                 return Err(InvalidClusterManager::SameName(policy.name));
             }
-            valid.push(valid_policy(policy, mode, health.is_some())?);
+            valid.push(valid_policy(policy, mode, (health.is_some(), supersede.is_some()))?);
         }
         Ok(Self {
             mode,
@@ -260,8 +299,12 @@ impl TryFrom<ClusterNamespaceManagerSpec> for ValidClusterManager {
             settle,
             ttl,
             health,
+            supersede,
             limits,
             owner,
+            links,
+            notify,
+            hours,
             policies: valid,
             digest,
             enforcing_digest,
@@ -283,11 +326,11 @@ fn valid_ttl(ttl: NamespaceTtl, max: Option<Duration>) -> Result<ValidTtl, Inval
 fn valid_policy(
     policy: ClusterPolicy,
     manager: Mode,
-    health: bool,
+    looks_at: (bool, bool),
 ) -> Result<ValidClusterPolicy, InvalidClusterManager> {
     let digest = digest::cluster::policy_digest(&policy);
     let ClusterPolicy { name, mode, when, then } = policy;
-    let parts = condition(when, health).and_then(|when| Ok((action(then, &when)?, when)));
+    let parts = condition(when, looks_at).and_then(|when| Ok((action(then, &when)?, when)));
     match parts {
         Ok((action, condition)) => {
             let would_enforce = mode != Some(Mode::Observe);
@@ -301,14 +344,21 @@ fn valid_policy(
 
 fn condition(
     ClusterWhen { phase, ttl, pods_succeed }: ClusterWhen,
-    health: bool,
+    (health, supersede): (bool, bool),
 ) -> Result<ClusterCondition, &'static str> {
     match (phase, ttl, pods_succeed) {
         (Some(PhaseCondition { phases, .. }), None, None) if phases.is_empty() => {
             Err("when.phase.in is empty: write at least one phase")
         }
         (Some(PhaseCondition { phases, .. }), None, None)
-            if !health && phases.iter().any(|phase| *phase != PolicyPhase::Stale) =>
+            if !supersede && phases.contains(&PolicyPhase::Superseded) =>
+        {
+            Err(
+                "it waits for Superseded, which no namespace is without spec.supersede: write it, such as {by: [Branch]}",
+            )
+        }
+        (Some(PhaseCondition { phases, .. }), None, None)
+            if !health && phases.iter().any(|phase| phase.is_of_health()) =>
         {
             Err(
                 "it waits for Unstable, Failing or Failed, which no namespace is unless its health is looked at: write \
@@ -318,8 +368,7 @@ fn condition(
         (Some(PhaseCondition { phases, lasting }), None, None) => {
             Ok(ClusterCondition::Phase { phases, lasting })
         }
-        (None, Some(PolicyTtl { after: Duration::ZERO }), None) => Err("when.ttl.after must be at least 1s"),
-        (None, Some(PolicyTtl { after }), None) => Ok(ClusterCondition::Ttl { after }),
+        (None, Some(ttl), None) => Ok(ClusterCondition::Ttl(TtlEnd::try_from(ttl)?)),
         (None, None, Some(pods)) if pods.selector.as_ref().is_some_and(coppice_api::Selector::is_empty) => {
             Err("when.podsSucceed.selector is empty: leave it out to mean all pods")
         }
@@ -358,9 +407,7 @@ impl From<ValidClusterPolicy> for ClusterPolicy {
             ClusterCondition::Phase { phases, lasting } => {
                 ClusterWhen { phase: Some(PhaseCondition { phases, lasting }), ..ClusterWhen::default() }
             }
-            ClusterCondition::Ttl { after } => {
-                ClusterWhen { ttl: Some(PolicyTtl { after }), ..ClusterWhen::default() }
-            }
+            ClusterCondition::Ttl(end) => ClusterWhen { ttl: Some(end.into()), ..ClusterWhen::default() },
             ClusterCondition::PodsSucceed(pods) => {
                 ClusterWhen { pods_succeed: Some(pods), ..ClusterWhen::default() }
             }

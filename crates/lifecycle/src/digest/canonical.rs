@@ -52,19 +52,23 @@ impl Encoder {
 
 fn when(out: &mut Encoder, when: &When) {
     let When { ttl, pods_succeed } = when;
-    if let Some(Ttl { after, until }) = ttl {
-        out.within("ttl", |out| {
-            if let Some(after) = after {
-                out.field("after", &after.as_secs().to_string());
-            }
-            if let Some(until) = until {
-                out.field("until", &until.as_nanosecond().to_string());
-            }
-        });
+    if let Some(ttl) = ttl {
+        self::ttl(out, ttl);
     }
     if let Some(pods) = pods_succeed {
         self::pods_succeed(out, pods);
     }
+}
+
+pub(super) fn ttl(out: &mut Encoder, Ttl { after, until }: &Ttl) {
+    out.within("ttl", |out| {
+        if let Some(after) = after {
+            out.field("after", &after.as_secs().to_string());
+        }
+        if let Some(until) = until {
+            out.field("until", &until.as_nanosecond().to_string());
+        }
+    });
 }
 
 pub(super) fn pods_succeed(out: &mut Encoder, pods: &PodsSucceed) {

@@ -6,20 +6,20 @@
 use coppice_api::Selector;
 use coppice_api::cluster_manager::{
     AnnotationRequirement, ClusterNamespaceManagerSpec, ClusterPolicy, ClusterThen, ClusterWebhook,
-    ClusterWhen, Delete, Mode, NamespaceSelector, NamespaceTtl, PhaseCondition, PolicyTtl,
-    SelectorAlternative,
+    ClusterWhen, Delete, Mode, NamespaceSelector, NamespaceTtl, PhaseCondition, SelectorAlternative,
 };
 use coppice_api::health::{FailureBudget, HealthReason, HealthSource, HealthSpec, IgnoreRule};
+use coppice_api::identity::{IdentityKeys, Supersede};
 use coppice_api::limits::Limits;
 use coppice_quantity::Duration;
 
-use super::canonical::{Encoder, pods_succeed, scale_down, select, webhook};
+use super::canonical::{Encoder, pods_succeed, scale_down, select, ttl, webhook};
 use super::{hex, shorten};
 
 /// What these digests begin with.
 const VERSION: &str = "c1:";
 
-/// The digest of a spec: of every field but `suspend`, `approval`, `owner`, `health.advice` and the limits of managers in namespaces. Where the order means nothing, it changes nothing.
+/// The digest of a spec: of every field but `suspend`, `approval`, `owner`, `notify`, `health.advice` and the limits of managers in namespaces. Where the order means nothing, it changes nothing.
 pub(crate) fn digest(spec: &ClusterNamespaceManagerSpec) -> String {
     let ClusterNamespaceManagerSpec {
         mode,
@@ -30,7 +30,10 @@ pub(crate) fn digest(spec: &ClusterNamespaceManagerSpec) -> String {
         settle,
         ttl,
         health,
+        identity,
+        supersede,
         owner: _,
+        notify: _,
         policies,
         limits,
     } = spec;
@@ -52,6 +55,10 @@ pub(crate) fn digest(spec: &ClusterNamespaceManagerSpec) -> String {
     if let Some(one) = health {
         out.within("health", |out| self::health(out, one));
     }
+    // What a namespace was made for decides nothing by itself.
+    if let Some(one) = supersede {
+        out.within("supersede", |out| self::supersede(out, identity.as_ref(), one));
+    }
     let mut policies: Vec<&ClusterPolicy> = policies.iter().collect();
     policies.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     for one in policies {
@@ -66,6 +73,34 @@ pub(crate) fn digest(spec: &ClusterNamespaceManagerSpec) -> String {
         }
     }
     format!("{VERSION}{}", hex(&shorten(&out.0)))
+}
+
+fn supersede(out: &mut Encoder, identity: Option<&IdentityKeys>, rule: &Supersede) {
+    let Supersede { by, wait_until_ready } = rule;
+    let mut by: Vec<&str> = by.iter().map(|one| one.as_str()).collect();
+    by.sort_unstable();
+    for one in by {
+        out.field("by", one);
+    }
+    out.field("waitUntilReady", if *wait_until_ready { "true" } else { "false" });
+    let Some(keys) = identity else { return };
+    // Links decide nothing.
+    let IdentityKeys { project, environment, job, merge_request, branch, commit, pipeline, run, links: _ } =
+        keys;
+    out.field("project", project);
+    for (name, key) in [
+        ("environment", environment),
+        ("job", job),
+        ("mergeRequest", merge_request),
+        ("branch", branch),
+        ("commit", commit),
+        ("pipeline", pipeline),
+        ("run", run),
+    ] {
+        if let Some(key) = key {
+            out.field(name, key);
+        }
+    }
 }
 
 /// The parts of a selector, or of one alternative.
@@ -153,15 +188,15 @@ fn policy(out: &mut Encoder, policy: &ClusterPolicy) {
     if let Some(mode) = mode {
         out.field("mode", Mode::as_str(*mode));
     }
-    let ClusterWhen { phase, ttl, pods_succeed: pods } = when;
+    let ClusterWhen { phase, ttl: time, pods_succeed: pods } = when;
     if let Some(PhaseCondition { phases, lasting }) = phase {
         out.within("phase", |out| {
             sorted(out, "in", phases.iter().map(|phase| phase.as_str()));
             out.seconds("for", *lasting, Duration::ZERO);
         });
     }
-    if let Some(PolicyTtl { after }) = ttl {
-        out.within("ttl", |out| out.field("after", &after.as_secs().to_string()));
+    if let Some(time) = time {
+        ttl(out, time);
     }
     if let Some(pods) = pods {
         pods_succeed(out, pods);

@@ -11,8 +11,10 @@ pub mod facts;
 mod failing;
 mod found;
 mod pods;
+mod ready;
 
 pub use clocks::{Health, HealthSettings, advance, pause};
 pub use edges::{Cause, EDGES, Edge};
 pub use facts::Workloads;
 pub use failing::{Findings, Known, POD_LIMIT, failing};
+pub use ready::{any_runs, is_ready};

@@ -11,7 +11,7 @@ use crate::digest::Comparison;
 use crate::facts::NamespaceSnapshot;
 use crate::governor::Denied;
 use crate::record;
-use crate::steps::{self, Resumed};
+use crate::steps::{self, Heard, Resumed};
 use crate::valid_spec::{PolicyAction, ValidPolicy, ValidSpec, ValidWebhook};
 
 /// The message while a step is carried out. The decision uses it, too, so that one write records both.
@@ -216,7 +216,13 @@ fn resume_destructive(
 ) -> Plan {
     let intent = step.intent();
     let steps = &builder.status.steps;
-    match steps::resume(steps, intent, evaluation, policy.action.notice(), builder.circumstances()) {
+    match steps::resume(
+        steps,
+        intent,
+        evaluation,
+        (policy.action.notice(), &Heard::NotNeeded),
+        builder.circumstances(),
+    ) {
         Resumed::GivenUp(why) => builder.abandon(intent, Reason::NoLongerTrue, &why),
         Resumed::Waits(denied) => builder.denied((intent.action, &policy.name), denied),
         Resumed::GoesOn => {

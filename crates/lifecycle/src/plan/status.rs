@@ -64,7 +64,7 @@ impl PlanBuilder<'_> {
     /// A plan around a step of a policy that waits.
     pub(super) fn denied(mut self, (action, policy): (Action, &str), denied: Denied) -> Plan {
         self.check_no_later_than(denied.retry_at);
-        self.pending((action, policy, denied.retry_at), (denied.reason, denied.message), None)
+        self.pending((action, policy, denied.date()), (denied.reason, denied.message), None)
     }
 
     pub(super) fn finish(mut self, phase: Phase, next: NextStep, step: Option<Step>) -> Plan {

@@ -1,19 +1,25 @@
 //! A namespace under cluster managers, with its record.
 #![allow(
     dead_code,
+    unused_imports,
     clippy::unwrap_used,
     clippy::panic,
     missing_docs,
     reason = "a test that cannot go on has failed; each uses a part"
 )]
 
+#[path = "web.rs"]
+mod scaled;
+
+use std::collections::BTreeMap;
+
 use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
-use coppice_api::{Labels, ManagedNamespaceSpec, ManagedNamespaceStatus, Reason, ScaledWorkload};
+use coppice_api::{Labels, ManagedNamespaceSpec, ManagedNamespaceStatus, Reason};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::cluster::census::{Census, Counted, Counts, census};
 use coppice_lifecycle::cluster::recreated::{PastDeletion, Recreated};
 use coppice_lifecycle::cluster::{
-    ClusterManagerFacts, ClusterObserved, HealthFacts, RecordFacts, RecordPlan, RecordStep,
+    ClusterManagerFacts, ClusterObserved, HealthFacts, RecordFacts, RecordPlan, RecordStep, SuccessorFacts,
     ValidClusterManager, plan,
 };
 use coppice_lifecycle::facts::{Annotations, Fact, NamespaceFacts, ObjectSlice, PodFacts};
@@ -22,6 +28,8 @@ use coppice_lifecycle::plan::Delivery;
 use coppice_lifecycle::record::{self, StepOutcome};
 use coppice_quantity::time::{ClockUncertainty, ServerTime};
 use jiff::{SignedDuration, Timestamp};
+
+pub(crate) use scaled::web;
 
 /// The namespace `ci-1` was created then.
 pub(crate) fn at(seconds: i64) -> Timestamp {
@@ -34,19 +42,6 @@ pub(crate) fn spec(more: &str, policy: &str) -> String {
         "{{selector: {{names: ['ci-*']}}, settle: 10s, ttl: {{after: 100s}}, {more} policies: [{{name: end, {policy} \
          when: {{phase: {{in: [Stale]}}}}, then: {{delete: {{}}}}}}]}}"
     )
-}
-
-/// The Deployment `web` of three replicas, scaled down.
-pub(crate) fn web() -> ScaledWorkload {
-    ScaledWorkload {
-        api_version: "apps/v1".to_owned(),
-        kind: "Deployment".to_owned(),
-        name: "web".to_owned(),
-        uid: "web-1".to_owned(),
-        replicas: Some(3),
-        firing: None,
-        reverted: 0,
-    }
 }
 
 pub(crate) fn enforcing() -> String {
@@ -65,15 +60,20 @@ pub(crate) struct Scene {
     pub settings_missing: bool,
     pub stale: Option<(Reason, String)>,
     pub other: Option<OtherDeletion>,
+    pub webhook: Option<coppice_lifecycle::pending_webhook::PendingWebhook>,
     pub undecodable: bool,
     /// The pods of the namespace.
     pub pods: Vec<PodFacts>,
     /// Since when pods and Jobs have been followed.
     pub pods_since: i64,
+    /// When anything was heard of them last, if not now.
+    pub pods_heard: Option<i64>,
     /// Why the pods are not known, if so.
     pub pods_unknown: Option<(Reason, String)>,
     /// What is known of the attempt at a webhook.
     pub delivery: Delivery,
+    /// What is known of the attempts to tell the owner, by key.
+    pub deliveries: BTreeMap<String, Delivery>,
     /// How many other namespaces there are, as old as this one, and without records; none if they are not counted.
     pub others: Option<usize>,
     /// Whether these have the same record instead.
@@ -110,11 +110,14 @@ impl Scene {
             settings_missing: false,
             stale: None,
             other: None,
+            webhook: None,
             undecodable: false,
             pods: Vec::new(),
             pods_since: 0,
+            pods_heard: None,
             pods_unknown: None,
             delivery: Delivery::None,
+            deliveries: BTreeMap::new(),
             others: Some(0),
             others_alike: false,
             certain: true,
@@ -210,13 +213,17 @@ impl Scene {
                 |(reason, message)| Fact::Unknown { reason, message },
             ),
             jobs: Fact::Known { value: ObjectSlice::EMPTY, since: at(self.pods_since) },
+            pods_heard: self.pods_heard.map_or(now, at),
             settings: &settings,
             budget: &GovernorStatus::default(),
             managed: 1,
             census: census.as_ref().filter(|_| self.others.is_some()),
+            successor: SuccessorFacts::None,
             stale: self.stale.clone(),
             other: self.other.clone(),
+            webhook: self.webhook.clone(),
             delivery: self.delivery.clone(),
+            deliveries: &self.deliveries,
         };
         let time = if self.certain {
             ServerTime::certain(now)

@@ -12,7 +12,7 @@ use coppice_api::{Labels, ManagedNamespaceSpec, ManagedNamespaceStatus, Namespac
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::cluster::census::{Counted, census};
 use coppice_lifecycle::cluster::{
-    ClusterManagerFacts, ClusterObserved, HealthFacts, RecordFacts, RecordPlan, RecordStep,
+    ClusterManagerFacts, ClusterObserved, HealthFacts, RecordFacts, RecordPlan, RecordStep, SuccessorFacts,
     ValidClusterManager, plan,
 };
 use coppice_lifecycle::facts::{AnnotationKeys, Annotations, Fact, NamespaceFacts, ObjectSlice};
@@ -133,11 +133,16 @@ impl Scene {
             budget: &GovernorStatus::default(),
             managed: 1,
             census: counts.as_ref(),
+            successor: SuccessorFacts::None,
             stale: self.stale.clone(),
             other: None,
+            webhook: None,
             pods: Fact::Known { value: ObjectSlice::EMPTY, since: at(0) },
             jobs: Fact::Known { value: ObjectSlice::EMPTY, since: at(0) },
+            pods_heard: at(self.now),
             delivery: Delivery::None,
+
+            deliveries: &coppice_lifecycle::plan::NO_DELIVERIES,
         };
         plan(&observed, ServerTime::certain(at(self.now)))
     }

@@ -12,6 +12,7 @@ use coppice_lifecycle::facts::{
 };
 use coppice_lifecycle::limits::NamespaceLimits;
 use coppice_lifecycle::other_deletion::OtherDeletion;
+use coppice_lifecycle::pending_webhook::PendingWebhook;
 use coppice_lifecycle::plan::lint::{Finding, lint};
 use coppice_lifecycle::plan::{Delivery, ManagerFacts, Observed, PlannedEvent};
 use coppice_lifecycle::record::{self, StepOutcome};
@@ -43,6 +44,7 @@ pub struct Scene {
     pub stale: Option<(Reason, String)>,
     /// Who else deletes the namespace.
     pub other: Option<OtherDeletion>,
+    pub webhook: Option<PendingWebhook>,
     pub delivery: Delivery,
     pub terminating: bool,
     pub generation: i64,
@@ -82,6 +84,7 @@ impl Scene {
             skew: Some(SignedDuration::ZERO),
             stale: None,
             other: None,
+            webhook: None,
             delivery: Delivery::None,
             terminating: false,
             generation: 1,
@@ -199,6 +202,7 @@ impl Scene {
             managed: 1,
             stale: self.stale.clone(),
             other: self.other.clone(),
+            webhook: self.webhook.clone(),
             delivery: self.delivery.clone(),
         })
     }

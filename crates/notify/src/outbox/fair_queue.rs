@@ -1,35 +1,58 @@
-//! Whose turn it is. Namespaces take turns, so that one with much to send delays another by one attempt at most, and a request whose
-//! host is busy is passed over by the others of its namespace.
+//! Whose turn it is. Groups take turns, so that one with much to send delays another by one attempt at most, and a request whose
+//! host is busy is passed over by the others of its group.
 
 use std::collections::{HashMap, VecDeque};
 
 use tokio::time::Instant;
 
 use super::{OutboxLimits, SubmitError};
-use crate::webhook::WebhookRequest;
+use crate::request::DeliveryRequest;
 
-/// A request that was accepted.
+/// A request that was accepted, or several that were joined.
 pub(super) struct QueuedRequest<K> {
-    /// The object to wake.
-    pub(super) key: K,
-    pub(super) namespace: String,
+    /// The ids of what was submitted, each with the object to wake.
+    pub(super) parts: Vec<(String, K)>,
+    pub(super) group: String,
     pub(super) host: String,
-    pub(super) request: WebhookRequest,
+    pub(super) request: DeliveryRequest,
     pub(super) submitted: Instant,
+}
+
+impl<K> QueuedRequest<K> {
+    /// The ids of what was submitted.
+    pub(super) fn ids(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().map(|(id, _)| &**id)
+    }
+
+    /// Several of one group as one, or as they were if they cannot be joined.
+    pub(super) fn joined(
+        mut several: Vec<Self>,
+        join: fn(&[DeliveryRequest]) -> Option<DeliveryRequest>,
+    ) -> Vec<Self> {
+        if several.len() < 2 {
+            return several;
+        }
+        let requests: Vec<_> = several.iter().map(|one| one.request.clone()).collect();
+        let Some(request) = join(&requests) else { return several };
+        let parts = several.iter_mut().flat_map(|one| one.parts.drain(..)).collect();
+        // Its time is that of the message that has waited longest.
+        let first = several.swap_remove(0);
+        vec![Self { parts, request, ..first }]
+    }
 }
 
 /// What waits, and what is being attempted.
 pub(super) struct FairQueue<K> {
-    queues: HashMap<String, NamespaceQueue<K>>,
-    /// The namespaces in which something waits; the one whose last turn was longest ago comes first.
+    queues: HashMap<String, GroupQueue<K>>,
+    /// The groups in which something waits; the one whose last turn was longest ago comes first.
     order: VecDeque<String>,
     /// How many attempts are being made at each host.
     hosts: HashMap<String, usize>,
     running: usize,
 }
 
-/// The requests of one namespace.
-struct NamespaceQueue<K> {
+/// The requests of one group.
+struct GroupQueue<K> {
     waiting: VecDeque<QueuedRequest<K>>,
     running: usize,
 }
@@ -40,58 +63,65 @@ impl<K> Default for FairQueue<K> {
     }
 }
 
-impl<K> NamespaceQueue<K> {
+impl<K> GroupQueue<K> {
     fn in_flight(&self) -> usize {
         self.waiting.len() + self.running
     }
 }
 
 impl<K> FairQueue<K> {
-    /// Whether the namespace may have one more.
-    pub(super) fn admits(&self, namespace: &str, limits: &OutboxLimits) -> Result<(), SubmitError> {
-        let capacity = limits.capacity_per_namespace;
-        if self.of(namespace) < capacity {
+    /// Whether the group, of which so many are held, may have one more.
+    pub(super) fn admits(&self, group: &str, held: usize, limits: &OutboxLimits) -> Result<(), SubmitError> {
+        let capacity = limits.capacity_per_group;
+        if self.of(group) + held < capacity {
             return Ok(());
         }
-        Err(SubmitError::NamespaceFull { namespace: namespace.to_owned(), capacity })
+        Err(SubmitError::GroupFull { group: group.to_owned(), capacity })
     }
 
-    /// Takes a request behind those of its namespace.
+    /// Takes a request behind those of its group.
     pub(super) fn add(&mut self, accepted: QueuedRequest<K>) {
         let queue = self
             .queues
-            .entry(accepted.namespace.clone())
-            .or_insert_with(|| NamespaceQueue { waiting: VecDeque::new(), running: 0 });
+            .entry(accepted.group.clone())
+            .or_insert_with(|| GroupQueue { waiting: VecDeque::new(), running: 0 });
         if queue.waiting.is_empty() {
-            self.order.push_back(accepted.namespace.clone());
+            self.order.push_back(accepted.group.clone());
         }
         queue.waiting.push_back(accepted);
     }
 
     /// Takes the request that is to be attempted now, if one is: it counts as running until [`Self::done`].
-    pub(super) fn next(&mut self, limits: &OutboxLimits) -> Option<QueuedRequest<K>> {
+    pub(super) fn next(
+        &mut self,
+        limits: &OutboxLimits,
+        permits: impl Fn(&str, usize) -> bool,
+    ) -> Option<QueuedRequest<K>> {
         if self.running >= limits.concurrency {
             return None;
         }
-        let (place, position) = self.order.iter().enumerate().find_map(|(place, namespace)| {
-            let queue = self.queues.get(namespace).filter(|queue| queue.running < limits.per_namespace)?;
+        let (place, position) = self.order.iter().enumerate().find_map(|(place, group)| {
+            let queue = self.queues.get(group)?;
+            if queue.running >= limits.per_group || !permits(group, queue.running) {
+                return None;
+            }
             let free = |a: &QueuedRequest<K>| self.hosts.get(&a.host).is_none_or(|n| *n < limits.per_host);
             Some((place, queue.waiting.iter().position(free)?))
         })?;
-        let namespace = self.order.remove(place)?;
-        let queue = self.queues.get_mut(&namespace)?;
+        let group = self.order.remove(place)?;
+        let queue = self.queues.get_mut(&group)?;
         let next = queue.waiting.remove(position)?;
         queue.running += 1;
         self.running += 1;
         *self.hosts.entry(next.host.clone()).or_default() += 1;
         if !queue.waiting.is_empty() {
-            self.order.push_back(namespace);
+            self.order.push_back(group);
         }
         Some(next)
     }
 
     /// An attempt is over.
-    pub(super) fn done(&mut self, namespace: &str, host: &str) {
+    pub(super) fn done(&mut self, group: &str, host: &str) {
         self.running = self.running.saturating_sub(1);
         if let Some(running) = self.hosts.get_mut(host) {
             *running = running.saturating_sub(1);
@@ -99,19 +129,18 @@ impl<K> FairQueue<K> {
                 self.hosts.remove(host);
             }
         }
-        if let Some(queue) = self.queues.get_mut(namespace) {
+        if let Some(queue) = self.queues.get_mut(group) {
             queue.running = queue.running.saturating_sub(1);
         }
-        self.remove_if_empty(namespace);
+        self.remove_if_empty(group);
     }
 
-    /// Takes the newest waiting request of the namespace that has the most, if that leaves it no worse off than `namespace`, which asks
+    /// Takes the newest waiting request of the group that has the most, if that leaves it no worse off than `group`, which asks
     /// for the room.
-    pub(super) fn evict_for(&mut self, namespace: &str) -> Option<QueuedRequest<K>> {
+    pub(super) fn evict_for(&mut self, group: &str) -> Option<QueuedRequest<K>> {
         let waiting = self.queues.iter().filter(|(_, queue)| !queue.waiting.is_empty());
-        let (has, crowded) =
-            waiting.map(|(namespace, queue)| (queue.in_flight(), namespace.clone())).max()?;
-        if has <= self.of(namespace) + 1 {
+        let (has, crowded) = waiting.map(|(group, queue)| (queue.in_flight(), group.clone())).max()?;
+        if has <= self.of(group) + 1 {
             return None;
         }
         let evicted = self.queues.get_mut(&crowded)?.waiting.pop_back();
@@ -132,16 +161,16 @@ impl<K> FairQueue<K> {
 
     /// How many are waiting or being attempted.
     pub(super) fn in_flight(&self) -> usize {
-        self.queues.values().map(NamespaceQueue::in_flight).sum()
+        self.queues.values().map(GroupQueue::in_flight).sum()
     }
 
-    fn of(&self, namespace: &str) -> usize {
-        self.queues.get(namespace).map_or(0, NamespaceQueue::in_flight)
+    fn of(&self, group: &str) -> usize {
+        self.queues.get(group).map_or(0, GroupQueue::in_flight)
     }
 
-    fn remove_if_empty(&mut self, namespace: &str) {
-        if self.of(namespace) == 0 {
-            self.queues.remove(namespace);
+    fn remove_if_empty(&mut self, group: &str) {
+        if self.of(group) == 0 {
+            self.queues.remove(group);
         }
     }
 }

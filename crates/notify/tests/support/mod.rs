@@ -13,6 +13,10 @@ use coppice_notify::webhook::{Resolver, WebhookClient, WebhookRequest, WebhookSe
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
+use tokio_rustls::TlsAcceptor;
 
 pub(crate) fn now() -> Timestamp {
     "2026-10-01T12:00:00.7Z".parse().unwrap()
@@ -66,4 +70,20 @@ impl Resolver for FixedResolver {
         self.lookups.fetch_add(1, Ordering::SeqCst);
         std::future::ready(Ok(self.to.lock().unwrap().clone())).boxed()
     }
+}
+
+/// TLS with this certificate, and the PEM of its authority.
+pub(crate) fn acceptor(leaf: &CertificateParams) -> (TlsAcceptor, String) {
+    let mut authority = CertificateParams::new(Vec::new()).unwrap();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let leaf = leaf.signed_by(&key, &authority).unwrap();
+    let config = ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![leaf.der().clone()], PrivateKeyDer::try_from(key.serialize_der()).unwrap())
+        .unwrap();
+    (TlsAcceptor::from(Arc::new(config)), authority.pem())
 }

@@ -138,6 +138,7 @@ impl Fleet {
             managed: self.members.len() as u64,
             stale: None,
             other: None,
+            webhook: None,
             delivery: Delivery::None,
         }
     }

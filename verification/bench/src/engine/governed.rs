@@ -8,7 +8,8 @@ use coppice_api::{ManagedNamespaceSpec, ManagedNamespaceStatus};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::cluster::census::{Census, Counted, census};
 use coppice_lifecycle::cluster::{
-    ClusterManagerFacts, ClusterObserved, HealthFacts, RecordFacts, RecordStep, ValidClusterManager, plan,
+    ClusterManagerFacts, ClusterObserved, HealthFacts, RecordFacts, RecordStep, SuccessorFacts,
+    ValidClusterManager, plan,
 };
 use coppice_lifecycle::facts::{Fact, NamespaceFacts, ObjectSlice, PodFacts};
 use coppice_lifecycle::health::Workloads;
@@ -130,13 +131,18 @@ impl GovernedFleet {
             health: HealthFacts::Known { workloads, followed: Timestamp::MIN },
             pods: Fact::Known { value: ObjectSlice::Slice(&self.pods), since: Timestamp::MIN },
             jobs: Fact::Known { value: ObjectSlice::EMPTY, since: Timestamp::MIN },
+            pods_heard: self.now,
             settings: &self.settings,
             budget: &self.budget,
             managed: self.namespaces.len() as u64,
             census: counts,
+            successor: SuccessorFacts::None,
             stale: None,
             other: None,
+            webhook: None,
             delivery: Delivery::None,
+
+            deliveries: &coppice_lifecycle::plan::NO_DELIVERIES,
         };
         plan(&observed, ServerTime::certain(self.now)).step
     }

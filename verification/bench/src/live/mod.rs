@@ -5,6 +5,7 @@ mod audit;
 mod failover;
 mod governed;
 mod large_cluster;
+pub mod notices;
 mod process;
 mod reaction;
 mod testbed;

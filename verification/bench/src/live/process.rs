@@ -91,6 +91,10 @@ impl Running {
                 command.args(["--lease-renew-deadline", &time(lease.renew)]);
                 command.args(["--lease-retry-period", &time(lease.retry)]);
                 allocate_as_shipped(&mut command);
+                let credentials = testbed.test_cluster.plane.dir().join("credentials");
+                if credentials.is_dir() {
+                    command.env("COPPICE_CREDENTIALS_DIR", credentials);
+                }
             }
             Subject::Bare => bail!("a bare client is no process"),
             Subject::Peer | Subject::PeerStripped => {

@@ -135,6 +135,11 @@ impl Decision for ExpiryDecision<'_> {
     }
 
     fn decided_by(&self, observation: &Observation) -> DecidedBy {
-        DecidedBy { kind: Expiries::KIND, name: observation.expiry.name.to_string(), losses: None }
+        DecidedBy {
+            kind: Expiries::KIND,
+            name: observation.expiry.name.to_string(),
+            losses: None,
+            owed: None,
+        }
     }
 }

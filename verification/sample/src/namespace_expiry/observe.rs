@@ -94,6 +94,7 @@ impl Observation {
             time: self.time,
             stale: self.stale.as_ref(),
             other: None,
+            webhook: None,
             unknown_limits: None,
             settings: &self.settings,
             budget: &self.budget,

@@ -45,7 +45,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    fn kubeconfig(&self) -> PathBuf {
+    pub(super) fn kubeconfig(&self) -> PathBuf {
         match self {
             Self::Plane(test_cluster) => test_cluster.plane.admin_kubeconfig(),
             Self::InMemory(server) => server.kubeconfig.clone(),

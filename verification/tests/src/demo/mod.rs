@@ -4,7 +4,9 @@
 
 mod cluster;
 mod expected_outcomes;
+pub mod screen;
 mod second_act;
+pub mod superseded;
 mod table;
 
 use std::time::{Duration, Instant};
@@ -16,6 +18,8 @@ use crate::receiver::Receiver;
 use crate::test_cluster::repository;
 use cluster::Cluster;
 use expected_outcomes::ExpectedOutcome;
+use screen::Screen;
+use superseded::StandIns;
 use table::Table;
 
 /// The examples, in the order in which they are applied.
@@ -49,7 +53,9 @@ pub fn run() -> anyhow::Result<bool> {
 }
 
 async fn demo() -> anyhow::Result<bool> {
+    let screen = Screen::default();
     let cluster = Cluster::start().await?;
+    let stand_ins = StandIns::start().await?;
     let receiver = Receiver::start(&[]).await?;
     cluster.apply(&settings()).await?;
     let operator = cluster.operator().await?;
@@ -63,7 +69,8 @@ async fn demo() -> anyhow::Result<bool> {
         EXAMPLES.len(),
         receiver.url
     );
-    let finished = follow(&cluster, &receiver).await? && second_act::run(&cluster).await?;
+    let finished = follow(&cluster, &receiver, &screen).await?
+        && second_act::run(&cluster, &operator, &stand_ins, &screen).await?;
     if finished {
         println!("Every expected outcome was seen on the API server.");
     }
@@ -104,9 +111,9 @@ async fn pause() {
 }
 
 /// Prints what happens until every outcome was seen.
-async fn follow(cluster: &Cluster, receiver: &Receiver) -> anyhow::Result<bool> {
+async fn follow(cluster: &Cluster, receiver: &Receiver, screen: &Screen) -> anyhow::Result<bool> {
     let client = cluster.client().await?;
-    let mut table = Table::new();
+    let mut table = Table::new(screen, "example-");
     let mut open = ExpectedOutcome::all();
     let deadline = Instant::now() + TIMEOUT;
     while !open.is_empty() && Instant::now() < deadline {

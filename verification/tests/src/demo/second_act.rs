@@ -1,4 +1,5 @@
-//! The second act: namespaces as of a CI system under one cluster manager, which first observes and then enforces.
+//! The second act: namespaces as of a CI system under cluster managers. One is superseded; then ten are under one cluster manager, which
+//! first observes and then enforces.
 #![allow(clippy::print_stdout, reason = "this is what the demo is for")]
 
 use std::time::{Duration, Instant};
@@ -16,8 +17,11 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
+use super::screen::Screen;
+use super::superseded::{self, StandIns};
 use super::table::Table;
 use super::{TIMEOUT, apply_until_taken, pause};
+use crate::Operator;
 
 /// The annotation by which the creator of a namespace gives it a ttl.
 const TTL: &str = "ci.example.org/ttl";
@@ -179,11 +183,17 @@ pub(super) async fn prepare(cluster: &Cluster) -> anyhow::Result<()> {
 }
 
 /// Whether every outcome was seen.
-pub(super) async fn run(cluster: &Cluster) -> anyhow::Result<bool> {
-    println!(
-        "\nSecond act: a platform team governs {} namespaces by one ClusterNamespaceManager.",
-        Story::ALL.len()
-    );
+pub(super) async fn run(
+    cluster: &Cluster,
+    operator: &Operator,
+    stand_ins: &StandIns,
+    screen: &Screen,
+) -> anyhow::Result<bool> {
+    println!("\nSecond act: a platform team governs namespaces by ClusterNamespaceManagers.\n");
+    if !superseded::run(&cluster.kubeconfig(), operator, stand_ins, superseded::NOTICE, screen).await? {
+        return Ok(false);
+    }
+    println!("Second scene: {} namespaces are governed by one ClusterNamespaceManager.", Story::ALL.len());
     println!("  It observes first: nothing is done, and the manager counts what it would have done.\n");
     for pod in Story::ALL.iter().filter_map(|story| story.pod()) {
         apply_until_taken(cluster, &pod).await?;
@@ -191,7 +201,7 @@ pub(super) async fn run(cluster: &Cluster) -> anyhow::Result<bool> {
     cluster.apply(&MANAGER.replace("TTL", TTL)).await?;
     let mut act = Act {
         client: cluster.client().await?,
-        table: Table::new(),
+        table: Table::new(screen, "ci-"),
         deadline: Instant::now() + TIMEOUT,
         flaps: Instant::now(),
         open: Story::ALL.to_vec(),

@@ -10,8 +10,13 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 
+use super::screen::Screen;
+
 /// Prints a row for everything that changes.
 pub(super) struct Table {
+    screen: Screen,
+    /// The namespaces that it is about begin so.
+    prefix: &'static str,
     start: Instant,
     colours: bool,
     said: BTreeMap<String, (String, String)>,
@@ -19,10 +24,12 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn new() -> Self {
+    /// One about the namespaces whose names begin so.
+    pub(super) fn new(screen: &Screen, prefix: &'static str) -> Self {
         let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        println!("{:>6}  {:<14} {:<26} WHY", "TIME", "NAMESPACE", "WHAT");
-        Self { start: Instant::now(), colours, said: BTreeMap::new(), namespaces: BTreeMap::new() }
+        screen.say(&format!("{:>6}  {:<14} {:<26} WHY", "TIME", "NAMESPACE", "WHAT"));
+        let (screen, start) = (screen.clone(), Instant::now());
+        Self { screen, prefix, start, colours, said: BTreeMap::new(), namespaces: BTreeMap::new() }
     }
 
     pub(super) fn row(&self, namespace: &str, what: &str, why: &str) {
@@ -33,11 +40,14 @@ impl Table {
             _ => "",
         };
         let (on, off) = if self.colours && !colour.is_empty() { (colour, "\x1b[0m") } else { ("", "") };
-        println!("{seconds:>5.1}s  {namespace:<14} {on}{what:<26}{off} {why}");
+        self.screen.say(&format!("{seconds:>5.1}s  {namespace:<14} {on}{what:<26}{off} {why}"));
     }
 
     /// What comes next in a namespace, if that is new.
     fn next(&mut self, namespace: String, phase: &str, next: &NextStep) {
+        if !namespace.starts_with(self.prefix) {
+            return;
+        }
         let what = match &next.action {
             Some(action) => format!("{phase}, next: {action}"),
             None => phase.to_owned(),
@@ -68,7 +78,7 @@ impl Table {
         let namespaces: Api<Namespace> = Api::all(client.clone());
         let mut now = BTreeMap::new();
         for namespace in namespaces.list(&ListParams::default()).await? {
-            if ["example-", "ci-"].iter().any(|ours| namespace.name_any().starts_with(ours)) {
+            if namespace.name_any().starts_with(self.prefix) {
                 now.insert(namespace.name_any(), namespace.metadata.deletion_timestamp.is_some());
             }
         }

@@ -6,6 +6,7 @@
 //! - `coppice-guard-own` leaves the operator its own Events, one Secret and one Lease, where RBAC cannot name objects.
 //! - `coppice-guard-settings` adds what `CoppiceConfig` protects, `paused`, and the breaker in its status.
 //! - `coppice-status` keeps everybody else from writing status, which decisions rest on.
+//! - `coppice-identity` keeps whoever may not create namespaces from changing what theirs were made for.
 //! - `coppice-records` lets people hold and extend a namespace in their own name only, and keeps its record while it lives.
 
 use coppice_api::names::{
@@ -23,12 +24,14 @@ pub(super) fn policies(install: &Install) -> Vec<Policy> {
         "name": CONFIG_NAME,
         "parameterNotFoundAction": "Allow"
     });
+    let every_cluster_manager = json!({"selector": {}, "parameterNotFoundAction": "Allow"});
     vec![
         Policy { name: "coppice-guard", spec: guard(install), param: None },
         Policy { name: "coppice-guard-cronjobs", spec: guard_cron_jobs(install), param: None },
         Policy { name: "coppice-guard-own", spec: guard_own(install), param: None },
         Policy { name: "coppice-guard-settings", spec: guard_settings(install), param: Some(settings) },
         Policy { name: "coppice-status", spec: status(install), param: None },
+        Policy { name: "coppice-identity", spec: identity(install), param: Some(every_cluster_manager) },
         Policy { name: "coppice-records", spec: records(install), param: None },
     ]
 }
@@ -284,6 +287,54 @@ fn status(install: &Install) -> Value {
             "Only Coppice writes status: it says what was observed, decided and done, and decisions rest on it. \
              Change spec instead; in an emergency delete the ValidatingAdmissionPolicyBinding coppice-status first.",
         )]
+    })
+}
+
+/// By what a namespace was made for, its cluster manager compares it with those of others, and deletes these.
+fn identity(install: &Install) -> Value {
+    const FIELDS: [&str; 8] =
+        ["project", "environment", "job", "mergeRequest", "branch", "commit", "pipeline", "run"];
+    let variable = |name: &str, expression: &str| json!({"name": name, "expression": expression});
+    let keys = FIELDS.map(|field| format!("params.?spec.?identity.?{field}.orValue('')")).join(",\n");
+    let unchanged = |now: &str, before: &str| {
+        format!(
+            "(k in variables.{now}) == (k in variables.{before}) &&\n\
+             (!(k in variables.{now}) || variables.{now}[k] == variables.{before}[k])"
+        )
+    };
+    json!({
+        "#": "Ignore, because a policy whose parameters cannot be looked up (for up to 30 seconds after an API server\n\
+              starts or the CRD is installed, and when it was removed) would refuse everybody's changes of namespaces.",
+        "failurePolicy": "Ignore",
+        "paramKind": {"apiVersion": format!("{GROUP}/v1alpha1"), "kind": "ClusterNamespaceManager"},
+        "matchConstraints": {"resourceRules": [{
+            "apiGroups": [""], "apiVersions": ["*"], "operations": ["UPDATE"],
+            "resources": ["namespaces", "namespaces/*"]
+        }]},
+        "matchConditions": not_by_us(install),
+        "variables": [
+            variable("keys", &format!("[{keys}].filter(k, k != '')")),
+            variable("labels", "object.metadata.?labels.orValue({})"),
+            variable("labelsBefore", "oldObject.metadata.?labels.orValue({})"),
+            variable("annotations", "object.metadata.?annotations.orValue({})"),
+            variable("annotationsBefore", "oldObject.metadata.?annotations.orValue({})"),
+            variable(
+                "changed",
+                &format!(
+                    "variables.keys.filter(k, !({} &&\n{}))",
+                    unchanged("labels", "labelsBefore"),
+                    unchanged("annotations", "annotationsBefore")
+                ),
+            ),
+        ],
+        "validations": [{
+            "expression": "size(variables.changed) == 0 ||\n\
+                           authorizer.group('').resource('namespaces').check('create').allowed()",
+            "message": "A ClusterNamespaceManager reads this label or annotation (spec.identity), by which it may decide about \
+                        namespaces of others: only those who may create namespaces may change it.",
+            "messageExpression": "'ClusterNamespaceManager ' + params.metadata.name + ' reads ' + variables.changed[0] +\n' (spec.identity), by which it may decide about namespaces of others: only those \
+                                  who may create namespaces may change it.'",
+        }]
     })
 }
 

@@ -11,6 +11,10 @@ use crate::manifests::pod::{allocator, container_security, field, pod_security};
 pub(super) const WAKE_ALL_FILE: &str = "wake-all";
 /// The name of the Job.
 const WAKE_ALL: &str = "coppice-wake-all";
+/// The Secret with the credentials of channels.
+const CREDENTIALS: &str = "coppice-channels";
+/// Where it is mounted.
+const CREDENTIALS_DIR: &str = "/etc/coppice/credentials";
 /// How long that Job tries.
 const WAKE_WAIT: &str = "10m";
 /// How long it may exist without an end, in seconds: what it tries for, and two minutes for its image, its start and its end.
@@ -140,6 +144,10 @@ fn pod(install: &Install) -> Value {
             "maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway",
             "labelSelector": {"matchLabels": selector()}
         }],
+        "volumes": [{
+            "#": "The credentials of the channels in CoppiceConfig, for those who have any: each key is a file.",
+            "name": "credentials", "secret": {"secretName": CREDENTIALS, "optional": true}
+        }],
         "containers": [container(install)]
     })
 }
@@ -159,6 +167,7 @@ fn container(install: &Install) -> Value {
         json!({"name": "COPPICE_LISTEN", "value": "0.0.0.0:8080"}),
         json!({"name": "COPPICE_LISTEN_PROBES", "value": "0.0.0.0:8081"}),
         json!({"name": "COPPICE_LOG_FORMAT", "value": "json"}),
+        json!({"name": "COPPICE_CREDENTIALS_DIR", "value": CREDENTIALS_DIR}),
     ];
     env.extend(allocator());
     json!({
@@ -174,6 +183,7 @@ fn container(install: &Install) -> Value {
         "livenessProbe": probe("/livez", 10, 3),
         "readinessProbe": probe("/readyz", 5, 2),
         "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
+        "volumeMounts": [{"name": "credentials", "mountPath": CREDENTIALS_DIR, "readOnly": true}],
         "securityContext": container_security()
     })
 }
@@ -187,10 +197,12 @@ mod tests {
         let install = Install::kubectl();
         let env = |object: &Value| {
             let all = object.pointer("/spec/template/spec/containers/0/env").and_then(Value::as_array);
-            let ports = |variable: &&Value| {
-                variable["name"].as_str().is_some_and(|name| name.starts_with("COPPICE_LISTEN"))
+            // It serves nothing, and notifies nobody.
+            let others = |variable: &&Value| {
+                let name = variable["name"].as_str().unwrap_or_default();
+                !name.starts_with("COPPICE_LISTEN") && name != "COPPICE_CREDENTIALS_DIR"
             };
-            all.into_iter().flatten().filter(|variable| !ports(variable)).cloned().collect::<Vec<_>>()
+            all.into_iter().flatten().filter(others).cloned().collect::<Vec<_>>()
         };
         let (job, operator) = (wake_all(&install), deployment(&install));
         assert!(env(&job).len() > 3);

@@ -2,6 +2,7 @@
 //! keeps in `default`.
 
 use anyhow::Result;
+use coppice_api::notify::OwnerNotice;
 use coppice_api::{DeletedNamespaceSpec, DeletionPhase};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Namespace};
@@ -9,6 +10,7 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 use serde::Serialize;
 
+use super::governed_text::notice_line;
 use crate::args::Format;
 use crate::connect::failed;
 use crate::facts::DeletedRecord;
@@ -43,6 +45,9 @@ struct RecordedDeletion<'a> {
     phase: Option<DeletionPhase>,
     #[serde(skip_serializing_if = "Option::is_none")]
     deleted_at: Option<Timestamp>,
+    /// What its owner is notified of.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    notices: &'a [OwnerNotice],
     #[serde(flatten)]
     spec: Option<&'a DeletedNamespaceSpec>,
     /// What cannot be understood of the record.
@@ -56,6 +61,7 @@ impl<'a> From<&'a DeletedRecord> for RecordedDeletion<'a> {
             decision: record.name(),
             phase: record.status.phase,
             deleted_at: record.status.deleted_at,
+            notices: &record.status.notices,
             spec: record.spec.as_ref().ok(),
             problem: records::problem(record),
         }
@@ -226,6 +232,10 @@ fn deletion(record: &DeletedRecord, now: Timestamp, to: &mut Screen<'_>) -> Resu
     }
     if let Some(losses) = spec.losses.as_ref().filter(|losses| !losses.is_empty()) {
         writeln!(to, "  Announced:  {losses}")?;
+    }
+    for notice in &record.status.notices {
+        to.put("  Notified:   ", PLAIN)?;
+        notice_line(notice, now, to)?;
     }
     Ok(())
 }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use coppice_api::cluster_manager::Mode;
-use coppice_api::condition::{self, WITHIN_LIMITS};
-use coppice_api::health::{FailingObject, HealthReason};
-use coppice_api::managed_namespace::{Extension, FiredPolicy, GoverningManager, RecordHold};
+use coppice_api::condition::{self, IDENTIFIED, WITHIN_LIMITS};
+use coppice_api::health::FailingObject;
+use coppice_api::managed_namespace::{Extension, FiredPolicy, GoverningManager, RecordHold, Successor};
 use coppice_api::manager::{Firing, Notice};
+use coppice_api::notify::OwnerNotice;
 use coppice_api::observed::WouldHaveActed;
 use coppice_api::{ManagedNamespaceStatus, Reason, ScaledWorkload};
 use coppice_lifecycle::cluster::ClusterAction;
@@ -15,7 +16,8 @@ use coppice_lifecycle::cluster::{
     ClusterCondition, TtlSource, ValidClusterManager, ValidClusterPolicy, extension_end, hold_end, ttl_of,
 };
 use coppice_lifecycle::facts::NamespaceFacts;
-use coppice_lifecycle::governor;
+use coppice_lifecycle::message;
+use coppice_lifecycle::{TtlEnd, governor};
 use coppice_quantity::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -68,6 +70,12 @@ pub(super) struct NamespaceExplanation {
     /// What its users ask for beyond the limits of its manager, and how that counts; absent if nothing is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) limit_exceeded: Option<String>,
+    /// The namespace that has taken its place, if one has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) superseded_by: Option<Successor>,
+    /// Why it is compared with no other, where its manager compares namespaces; absent if it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) no_identity: Option<String>,
     /// What keeps policies from acting, whether they are due or not.
     pub(super) stops: Vec<BlockingCondition>,
     /// What is failing, as the operator reports it.
@@ -81,6 +89,9 @@ pub(super) struct NamespaceExplanation {
     pub(super) failing_more: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) notice: Option<Notice>,
+    /// What its owner was, or is to be notified of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) notices: Vec<OwnerNotice>,
     pub(super) budget: Budget,
     pub(super) firings: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -199,13 +210,17 @@ pub(super) fn explain(
         extended_until: spec
             .and_then(|spec| spec.extend_until.as_ref())
             .map(|extension| extension_end(status.and_then(|status| status.limits.as_ref()), extension)),
-        limit_exceeded: status.and_then(limit_exceeded),
+        limit_exceeded: status.and_then(|status| message_if_false(status, WITHIN_LIMITS)),
+        superseded_by: status.and_then(|status| status.superseded_by.clone()),
+        no_identity: status.and_then(|status| message_if_false(status, IDENTIFIED)),
         extend_until: spec.and_then(|spec| spec.extend_until.clone()),
         stops: Vec::new(),
         failing: status.map(|status| status.failing.clone()).unwrap_or_default(),
         failing_more: status.and_then(|status| status.failing_more),
         advice: status.map(|status| advice(snapshot, status)).unwrap_or_default(),
         notice: status.and_then(|status| status.steps.notice.clone()),
+        // What the record has: a plan for another instant owes what nobody sends.
+        notices: record.map(|record| record.status.notices.clone()).unwrap_or_default(),
         budget: Budget { hourly_limit: budget.hourly_limit, last_hour: budget.last_hour },
         firings: status.map_or(0, |status| status.steps.firings),
         last_firing: status.and_then(|status| status.steps.last_firing.clone()),
@@ -223,9 +238,9 @@ pub(super) fn explain(
     Some(explanation)
 }
 
-/// What goes beyond the limits of its manager, if anything.
-fn limit_exceeded(status: &ManagedNamespaceStatus) -> Option<String> {
-    let known = condition::find(&status.conditions, WITHIN_LIMITS)?;
+/// The message of a condition that is false.
+fn message_if_false(status: &ManagedNamespaceStatus, condition: &str) -> Option<String> {
+    let known = condition::find(&status.conditions, condition)?;
     (known.status == "False").then(|| known.message.clone())
 }
 
@@ -267,13 +282,7 @@ fn advice(snapshot: &LifecycleSnapshot, status: &ManagedNamespaceStatus) -> BTre
     let governing = status.manager.as_ref().map(|manager| manager.name.as_str());
     let manager = managers.iter().find(|manager| governing == Some(manager.name()));
     let health = manager.and_then(|manager| manager.spec.as_ref().ok()?.health.as_ref());
-    let reasons = status.failing.iter().filter_map(|one| HealthReason::parse(&one.reason));
-    reasons
-        .map(|reason| {
-            let text = health.map_or_else(|| reason.advice(), |health| health.advice(reason));
-            (reason.as_str().to_owned(), text.to_owned())
-        })
-        .collect()
+    message::advice(health, &status.failing)
 }
 
 fn policy(policy: &ValidClusterPolicy, fired: &[FiredPolicy]) -> Policy {
@@ -283,7 +292,8 @@ fn policy(policy: &ValidClusterPolicy, fired: &[FiredPolicy]) -> Policy {
             let lasting = if lasting.is_zero() { String::new() } else { format!(" for {lasting}") };
             format!("when the phase is {}{lasting}", phases.join(" or "))
         }
-        ClusterCondition::Ttl { after } => format!("{after} after the namespace was created"),
+        ClusterCondition::Ttl(TtlEnd::After(after)) => format!("{after} after the namespace was created"),
+        ClusterCondition::Ttl(TtlEnd::Until(until)) => format!("at {}", print::instant(*until)),
         ClusterCondition::PodsSucceed(pods) => when_pods_succeed(pods),
     };
     let then = match &policy.action {

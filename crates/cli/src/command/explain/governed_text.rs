@@ -2,6 +2,8 @@
 
 use anyhow::Result;
 use coppice_api::NamespacePhase;
+use coppice_api::managed_namespace::Successor;
+use coppice_api::notify::{NoticeState, OwnerNotice};
 use coppice_api::observed::ObservedOutcome;
 use jiff::Timestamp;
 
@@ -23,6 +25,7 @@ pub(super) fn write(
     if let Some(plan) = &one.plan {
         next(one, plan, at, to)?;
     }
+    notices(one, at, to)?;
     failing(one, at, to)?;
     contest(one, to)?;
     if let Some(governing) = &one.governing {
@@ -95,6 +98,12 @@ fn head(one: &NamespaceExplanation, at: Timestamp, to: &mut Screen<'_>) -> Resul
     if let Some(expires) = one.plan.as_ref().and_then(|plan| plan.expires_at) {
         writeln!(to, "  Expires:    {}{}", when(expires), made_of(one, expires))?;
     }
+    if let Some(Successor { namespace, uid, since, .. }) = &one.superseded_by {
+        writeln!(to, "  Superseded: by namespace {namespace} (uid {uid}), since {}", when(*since))?;
+    }
+    if let Some(why) = &one.no_identity {
+        writeln!(to, "  Identity:   {why}")?;
+    }
     if let (Some(hold), Some(ends)) = (&one.hold, one.hold_ends) {
         writeln!(to, "  Held:       until {}{}", when(ends), by(hold.by.as_ref()))?;
     }
@@ -161,6 +170,39 @@ fn next(one: &NamespaceExplanation, plan: &GovernedItem, at: Timestamp, to: &mut
     }
     last_error(one.last_error.as_deref(), to)?;
     notice(one.notice.as_ref(), at, to)
+}
+
+fn notices(one: &NamespaceExplanation, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {
+    if one.notices.is_empty() {
+        return Ok(());
+    }
+    heading(to, "What its owner is notified of")?;
+    for notice in &one.notices {
+        to.put("  ", PLAIN)?;
+        notice_line(notice, at, to)?;
+    }
+    Ok(())
+}
+
+/// A message to the owner, and where its delivery stands.
+pub(super) fn notice_line(notice: &OwnerNotice, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {
+    let to_whom = notice.to.as_ref().map_or_else(String::new, |to| format!(" to {to}"));
+    let (style, outcome) = match notice.state {
+        NoticeState::Delivered => (OK, notice.delivered_at.map(|then| print::instant_from(then, at))),
+        NoticeState::Failed => (WARNING, notice.last_error.clone()),
+        NoticeState::Pending => {
+            let attempts = print::count(notice.attempts as usize, "attempt");
+            let next = notice.next_attempt.filter(|next| at < *next);
+            let next =
+                next.map_or_else(String::new, |next| format!(", the next {}", print::instant_from(next, at)));
+            let error = notice.last_error.as_ref().map_or_else(String::new, |error| format!(": {error}"));
+            (PLAIN, Some(format!("{attempts}{next}{error}")))
+        }
+    };
+    to.put(&format!("{} by {}{to_whom}: ", notice.about, notice.channel), PLAIN)?;
+    to.put(notice.state.as_str(), style)?;
+    writeln!(to, "{}", outcome.map_or_else(String::new, |outcome| format!(", {outcome}")))?;
+    Ok(())
 }
 
 fn failing(one: &NamespaceExplanation, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Result, anyhow};
 use coppice_api::cluster_manager::Mode;
 use coppice_lifecycle::cluster::approval::Approval;
-use coppice_lifecycle::cluster::census::{Census, Counted, census};
+use coppice_lifecycle::cluster::census::{Census, Counted, census_of_one};
 use coppice_lifecycle::governor;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -120,6 +120,7 @@ pub(super) fn compare(
     let before = judge(&snapshot, at)?;
     let changes = replace(&mut snapshot, proposed);
     snapshot.count(at);
+    snapshot.assume_looked_at(at);
     let after = judge(&snapshot, at)?;
     let mut preview = Preview { managers: Vec::new(), becomes_due: Vec::new(), becomes_enforced: Vec::new() };
     for (namespace, now) in &after {
@@ -175,11 +176,13 @@ fn replace(snapshot: &mut LifecycleSnapshot, proposed: Vec<ClusterManager>) -> B
 /// Judges every namespace by itself.
 fn judge(snapshot: &LifecycleSnapshot, at: Timestamp) -> Result<BTreeMap<String, Judged>> {
     let managers = snapshot.governed.facts().unwrap_or_default();
-    let by_pods = snapshot.judged_by_pods(at);
-    let mut judged = BTreeMap::new();
+    let records = snapshot.judged_records(at);
+    let compared = snapshot.census.as_ref().and_then(|census| census.successors.as_ref());
+    let (none, mut judged) = (BTreeMap::new(), BTreeMap::new());
     for namespace in snapshot.namespaces.values() {
-        let counted = Counted { managed: false, ..snapshot.counted(namespace, &by_pods) };
-        let Some(counts) = census([counted], &managers, &snapshot.settings, 0, at) else {
+        let counted = Counted { managed: false, ..snapshot.counted(namespace, &records) };
+        let compared = compared.unwrap_or(&none);
+        let Some(counts) = census_of_one(counted, &managers, &snapshot.settings, compared, at) else {
             let why = snapshot.contest(&namespace.name).and_then(Result::err);
             return Err(anyhow!("{}", why.map_or_else(String::new, |why| why.to_string())));
         };

@@ -12,6 +12,7 @@ use coppice_kinds::{ClusterManagers, NamespaceRecord};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::cluster::{RecordPlan, RecordStep};
 use coppice_lifecycle::facts::NamespaceFacts;
+use coppice_lifecycle::message::OwedWhenGone;
 use coppice_lifecycle::record::StepOutcome;
 use coppice_runtime::object::OwnKind as _;
 use jiff::{SignedDuration, Timestamp};
@@ -19,6 +20,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::super::observe::{self, Observation};
 use super::super::plan;
 use crate::context::ControllerContext;
+use crate::owed;
 use crate::status_writer::StepError;
 
 /// How an attempt at a step ended.
@@ -88,6 +90,8 @@ pub(super) fn interruption(
 pub(super) struct Verified {
     pub(super) observation: Observation,
     pub(super) record: NamespaceRecord,
+    /// What its owner is told once it is gone.
+    owed: OwedWhenGone,
 }
 
 impl Decision for RecordDecision<'_> {
@@ -135,7 +139,8 @@ impl Decision for RecordDecision<'_> {
         let status = &verified.record.status;
         // A record with an intent has one.
         let manager = status.manager.as_ref().map(|manager| manager.name.clone()).unwrap_or_default();
-        DecidedBy::new(ClusterManagers::KIND, manager, self.intent, &status.steps)
+        let decided = DecidedBy::new(ClusterManagers::KIND, manager, self.intent, &status.steps);
+        DecidedBy { owed: owed::owed(self.shared, &verified.owed), ..decided }
     }
 }
 
@@ -159,12 +164,18 @@ fn require_same_step(observation: Observation, intent: &Intent) -> Result<Verifi
     let Some(record) = observation.record.as_deref().cloned() else { return Err(Interruption::Wait(None)) };
     let plan = plan::plan(&observation);
     match &plan.step {
-        RecordStep::Delete(same) if **same == *intent => Ok(Verified { observation, record }),
+        RecordStep::Delete(same) if **same == *intent => {
+            Ok(Verified { observation, record, owed: plan.owed })
+        }
         // How the namespace is changes all the time where much of it fails, and by what is scaled down: that is written with the
         // outcome.
         _ if plan.goes_on => {
             let holds = record.status.steps.intent.as_ref() == Some(intent);
-            if holds { Ok(Verified { observation, record }) } else { Err(Interruption::Changed(record)) }
+            if holds {
+                Ok(Verified { observation, record, owed: plan.owed })
+            } else {
+                Err(Interruption::Changed(record))
+            }
         }
         _ => Err(Interruption::Replanned(record, Box::new(plan))),
     }

@@ -38,7 +38,7 @@ pub(super) async fn execute(
                 // The same write that says why the rest stays as it is also forgets what was not touched.
                 let unchanged = run.unchanged().await;
                 if let RecordStep::WriteStatus(status) = &mut plan.step {
-                    status.steps.scaled_down.retain(|entry| !unchanged.contains(&entry.uid));
+                    status.steps.scaled_down.forget(&unchanged);
                 }
                 return Err(Interruption::Replanned(record, plan));
             }

@@ -4,7 +4,6 @@ use coppice_api::names::MANAGED_NAMESPACE_NAME;
 use coppice_api::steps::Intent;
 use coppice_kinds::{ManagedNamespaces, NamespaceRecord};
 use coppice_lifecycle::plan::WebhookMessage;
-use coppice_runtime::object::OwnKind as _;
 use coppice_runtime::read;
 
 use crate::context::{ControllerContext, WebhookSubject};
@@ -18,7 +17,8 @@ pub(super) async fn submit(
     message: WebhookMessage,
 ) -> Applied<NamespaceRecord> {
     // Tenants have room whatever is due for all namespaces of a cluster manager at once.
-    let Some(outbox) = shared.outbox() else { return Applied::CheckAt(shared.in_one_second()) };
+    let Some(outboxes) = shared.outboxes() else { return Applied::CheckAt(shared.in_one_second()) };
+    let outbox = outboxes.webhooks;
     if outbox.in_flight() >= outbox.capacity() / 2 {
         return Applied::CheckAt(webhook::when_there_is_room(shared, &intent.id));
     }
@@ -34,10 +34,6 @@ pub(super) async fn submit(
     }
     // The platform has written where it goes; special addresses are permitted by its settings alone.
     let allow = shared.settings().0.hosts.clone().permitting(&message.destination);
-    let subject = WebhookSubject {
-        kind: ManagedNamespaces::KIND,
-        namespace: name.into(),
-        name: MANAGED_NAMESPACE_NAME.into(),
-    };
+    let subject = WebhookSubject::of_record(name);
     Applied::CheckAt(webhook::submit(shared, subject, intent, message, vec![allow]))
 }

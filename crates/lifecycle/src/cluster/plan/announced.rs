@@ -1,6 +1,5 @@
 //! What becomes of a notice that was given, when its policy is looked at again.
 
-use coppice_api::Reason;
 use coppice_api::steps::Notice;
 
 use super::decide::Ruling;
@@ -13,20 +12,24 @@ impl Builder<'_> {
     /// prevent it.
     pub(super) fn withdraw_void_notice(&mut self, governed: &Governed<'_>) {
         let Some(notice) = &self.status.steps.notice else { return };
-        let by_ttl = match notice.reason.as_deref() {
-            Some(reason) => reason == Reason::TtlElapsed.as_str(),
-            None => return,
-        };
+        let Some(reason) = &notice.reason else { return };
+        let cause = [Cause::Ttl, Cause::Superseded, Cause::Pods]
+            .into_iter()
+            .find(|cause| cause.reason().as_str() == reason);
+        let cause = cause.unwrap_or(Cause::Health);
         let policies = governed.manager.spec.policies();
         let Some(policy) = policies.iter().find(|policy| policy.name == notice.policy) else { return };
         let now = self.now;
         let stands = |due: &Due| earlier(due.at, policy.action.notice()) <= now;
         let causes = || governed.finding.due(policy).filter(stands);
-        let announced = |due: &Due| (due.cause == Cause::Ttl) == by_ttl;
+        let announced = |due: &Due| due.cause == cause;
         // Where the ttl is over its end counts first: what was announced for the health stands as long as something fails.
-        let is_gone = by_ttl || governed.finding.is_well();
+        let (is_gone, why) = match cause {
+            Cause::Ttl => (true, "its time to live does not end then"),
+            Cause::Superseded => (true, "no other namespace takes its place any more"),
+            Cause::Health | Cause::Pods => (governed.finding.is_well(), "nothing fails any more"),
+        };
         if is_gone && causes().any(|due| !announced(&due)) && !causes().any(|due| announced(&due)) {
-            let why = if by_ttl { "its time to live does not end then" } else { "nothing fails any more" };
             self.withdraw_notice(why);
         }
     }

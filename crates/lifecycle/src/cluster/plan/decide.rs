@@ -16,6 +16,7 @@ use crate::circumstances::inhibition;
 use crate::cluster::ClusterAction;
 use crate::condition::Evaluation;
 use crate::governor::Denied;
+use crate::message::OwedWhenGone;
 use crate::plan::earlier;
 use crate::record::POLICY_DIGEST;
 use crate::steps::{self, Decided, Fired, Resumed};
@@ -36,7 +37,7 @@ pub(super) enum Ruling {
 /// How a deletion that was announced is prevented. A later end of the ttl changes nothing about the health or the pods.
 const fn prevent(reason: Reason) -> &'static str {
     match reason {
-        Reason::Unhealthy | Reason::PodsSucceeded => {
+        Reason::Unhealthy | Reason::PodsSucceeded | Reason::Superseded => {
             "set spec.hold of ManagedNamespace coppice in it to prevent it"
         }
         _ => "set spec.hold or spec.extendUntil of ManagedNamespace coppice in it to prevent it",
@@ -45,6 +46,9 @@ const fn prevent(reason: Reason) -> &'static str {
 
 /// Namespaces are counted this often, or less: then it may be known whether something is approved.
 pub(super) const UNCOUNTED: Duration = Duration::from_secs(5);
+
+/// In the evidence: the namespace that has taken its place.
+const SUPERSEDED_BY: &str = "supersededBy";
 
 /// What comes of looking at a policy.
 pub(super) enum Considered {
@@ -146,8 +150,15 @@ impl Builder<'_> {
     /// the record that it is counted.
     fn unchanged(self) -> RecordPlan {
         let (now, before) = (&self.status, self.record.status);
-        let same = (&now.health, &now.failing, now.failing_more, now.phase, &now.policies)
-            == (&before.health, &before.failing, before.failing_more, before.phase, &before.policies);
+        let same = (&now.health, &now.failing, now.failing_more, now.phase, &now.policies, &now.notices)
+            == (
+                &before.health,
+                &before.failing,
+                before.failing_more,
+                before.phase,
+                &before.policies,
+                &before.notices,
+            );
         if !same {
             return self.write();
         }
@@ -209,6 +220,17 @@ impl Builder<'_> {
                     paused: false,
                 });
             }
+            // It is compared again in seconds: nothing is written about that.
+            Ruling::Paused(Reason::NotCounted, _)
+                if self
+                    .record
+                    .status
+                    .next
+                    .as_ref()
+                    .is_some_and(|next| next.policy.as_ref() == Some(&judged.policy.name)) =>
+            {
+                return Considered::Unchanged;
+            }
             Ruling::Paused(reason, message) => {
                 return Considered::Says(Said { comes_next: true, due: None, reason, message, paused: true });
             }
@@ -241,6 +263,9 @@ impl Builder<'_> {
         if !governed.failing.is_empty() {
             evidence.insert("failing".to_owned(), governed.failing.clone());
         }
+        if let Some(successor) = governed.successor_text().filter(|_| judged.by_successor()) {
+            evidence.insert(SUPERSEDED_BY.to_owned(), successor);
+        }
         if let ClusterAction::ScaleDown(_) = action {
             let before = self.status.steps.scaled_down.len();
             evidence.insert(SCALED_DOWN_BEFORE.to_owned(), before.to_string());
@@ -263,6 +288,7 @@ impl Builder<'_> {
             evidence: &evidence,
         };
         let message = condition_text(governed, judged);
+        let heard = self.heard(governed, &judged.policy.name);
         let circumstances = self.circumstances();
         let (steps, events) = (&mut self.status.steps, &mut self.events);
         if !action.deletes() {
@@ -283,6 +309,7 @@ impl Builder<'_> {
             notice: Some(action.notice()),
             due,
             prevent: prevent(reason),
+            heard: &heard,
         };
         steps::fire(steps, fired, circumstances, events)
     }
@@ -319,8 +346,13 @@ impl Builder<'_> {
             Ok(()) => {
                 self.next_check = None;
                 let progress = progress_text(governed, &judged);
-                let mut plan = self.finish(Some((&judged, None)), Reason::InProgress, progress);
-                plan.goes_on = true;
+                let owed = if policy.action.deletes() {
+                    self.owed_when_gone(intent)
+                } else {
+                    OwedWhenGone::default()
+                };
+                let plan = self.finish(Some((&judged, None)), Reason::InProgress, progress);
+                let mut plan = RecordPlan { goes_on: true, owed, ..plan };
                 if plan.step == RecordStep::Nothing {
                     let intent = Box::new(intent.clone());
                     plan.step = match &policy.action {
@@ -345,7 +377,8 @@ impl Builder<'_> {
         let policy = judged.policy;
         let condition = condition_text(governed, judged);
         // What is scaled down fails no more, and has no pods any more: what has begun for these goes on, unless pods run again.
-        let by_time = intent.reason == Reason::TtlElapsed.as_str();
+        let by_time =
+            [Reason::TtlElapsed, Reason::Superseded].iter().any(|one| intent.reason == one.as_str());
         let pods_gone = [Reason::PodsSucceeded, Reason::TooFewPods, Reason::PodTerminating];
         let pods_run = governed.says_of_pods(judged).is_some_and(|(reason, _)| !pods_gone.contains(&reason));
         let begun = !by_time && !pods_run && self.has_begun(intent);
@@ -354,7 +387,11 @@ impl Builder<'_> {
             Ruling::Open(_) | Ruling::Waits(..) | Ruling::Paused(..) if begun => (Verdict::True, condition),
             Ruling::Open(_) => (Verdict::False, condition),
             // What was announced stands.
-            Ruling::Paused(reason, why) if intent.reason == Reason::PodsSucceeded.as_str() => {
+            Ruling::Paused(reason, why)
+                if [Reason::PodsSucceeded, Reason::Superseded]
+                    .iter()
+                    .any(|one| intent.reason == one.as_str()) =>
+            {
                 return Err(NotNow::Waits(Denied::until_changed((reason, why))));
             }
             Ruling::Waits(_, why, _) | Ruling::Paused(_, why) => (Verdict::False, why),
@@ -364,10 +401,18 @@ impl Builder<'_> {
             // What was read again for it is not what the other reason needs.
             return Err(NotNow::GivenUp(Reason::NoLongerTrue, message));
         }
+        let another =
+            judged.by_successor() && intent.evidence.get(SUPERSEDED_BY) != governed.successor_text().as_ref();
+        if verdict == Verdict::True && another {
+            let why = "another namespace has taken its place since".to_owned();
+            return Err(NotNow::GivenUp(Reason::NoLongerTrue, why));
+        }
         let denied = judged.due.and_then(|_| self.counted(governed, judged));
         let evaluation = Evaluation { verdict, ..Evaluation::unknown(Reason::NoLongerTrue, message) };
         let notice = Some(policy.action.notice()).filter(|notice| !notice.is_zero());
-        let resumed = steps::resume(&self.status.steps, intent, &evaluation, notice, self.circumstances());
+        let heard = self.heard(governed, &policy.name);
+        let resumed =
+            steps::resume(&self.status.steps, intent, &evaluation, (notice, &heard), self.circumstances());
         match (resumed, denied) {
             // Whoever approves it later gives every one of them its full notice.
             (_, Some(denied)) if denied.reason == Reason::ApprovalNeeded => {
@@ -418,6 +463,7 @@ impl Builder<'_> {
 
     /// Something is in the way of a policy.
     fn denied(&mut self, judged: &Judged<'_>, denied: Denied) -> Considered {
+        let date = denied.date();
         let Denied { reason, message, retry_at } = denied;
         self.check_no_later_than(retry_at);
         let said =
@@ -426,9 +472,7 @@ impl Builder<'_> {
             return Considered::Unchanged;
         }
         // Not what comes of looking again.
-        let due = retry_at.filter(|_| {
-            ![Reason::NotCounted, Reason::ApprovalNeeded, Reason::DeletedByAnother].contains(&reason)
-        });
+        let due = date.filter(|_| ![Reason::NotCounted, Reason::ApprovalNeeded].contains(&reason));
         Considered::Says(Said { comes_next: true, due, reason, message, paused: false })
     }
 
@@ -465,7 +509,7 @@ impl Builder<'_> {
         if let Some(pause) = due.paused {
             return governed.pods_paused(judged).unwrap_or_else(|| self.paused(governed, pause));
         }
-        let announced_from = earlier(due.at, policy.action.notice());
+        let announced_from = earlier(due.not_before, policy.action.notice());
         let settles = self.now < *settled_at && !active(Mutant::GovernedSettleIgnored);
         if settles && announced_from < *settled_at {
             let message = format!(
@@ -484,6 +528,6 @@ impl Builder<'_> {
             let reason = if judged.by_ttl() { Reason::TtlRunning } else { Reason::Watching };
             return Ruling::Waits(reason, message, Some(announced_from));
         }
-        Ruling::Open(due.at)
+        Ruling::Open(due.not_before)
     }
 }

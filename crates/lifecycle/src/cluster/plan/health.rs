@@ -12,11 +12,10 @@ use crate::cluster::ValidHealth;
 use crate::cluster::phase::{Cause, Pause};
 use crate::condition::later;
 use crate::health::{self, Findings, Health, Known, Workloads};
+use crate::message::failing_text;
 
 /// So many phases before the present one are remembered.
 const PAST_PHASES: usize = 10;
-/// So many of what is failing are named in a text.
-const NAMED: usize = 3;
 /// How long until to look again whether what is unknown has become known: nothing else says so where a namespace has no
 /// workloads. A first list is soon complete.
 const LOOK_AGAIN: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(30)];
@@ -30,11 +29,12 @@ pub(super) fn look_again_at(reason: Reason, now: Timestamp) -> Timestamp {
 impl Judged<'_> {
     /// Why a policy does something to the namespace: the ttl, also where its end is announced ahead, its pods, or the health.
     pub(super) fn reason(&self) -> Reason {
-        match self.due.map(|due| due.cause) {
-            Some(Cause::Ttl) => Reason::TtlElapsed,
-            Some(Cause::Pods) => Reason::PodsSucceeded,
-            Some(Cause::Health) | None => Reason::Unhealthy,
-        }
+        self.due.map_or(Reason::Unhealthy, |due| due.cause.reason())
+    }
+
+    /// Whether it is another namespace, which has taken its place, that makes the policy true.
+    pub(super) fn by_successor(&self) -> bool {
+        self.due.is_some_and(|due| due.cause == Cause::Superseded)
     }
 
     /// Whether it is what fails that makes the policy true.
@@ -154,6 +154,11 @@ impl Builder<'_> {
                     format!("how the namespace is is not known: {message}; nothing is done for that");
                 Ruling::Paused(*reason, message)
             }
+            (Pause::NotCompared, _) => {
+                let message = "whether the namespace that has taken its place still stands is not known at present; nothing is \
+                               done for that";
+                Ruling::Paused(Reason::NotCounted, message.to_owned())
+            }
             (Pause::Unknown | Pause::Recovering, _) => {
                 let message = format!(
                     "the phase is {}: {}; nothing is done unless something fails again before it has recovered",
@@ -167,18 +172,7 @@ impl Builder<'_> {
 
     /// What is failing, in short.
     pub(super) fn failing_text(&self) -> String {
-        let status = &self.status;
-        if status.health.is_none() {
-            return String::new();
-        }
-        let named = status.failing.iter().take(NAMED);
-        let named: Vec<_> = named.map(|one| format!("{} {} ({})", one.kind, one.name, one.reason)).collect();
-        let more = status.failing.len().saturating_sub(NAMED) + status.failing_more.unwrap_or(0) as usize;
-        match (named.is_empty(), more) {
-            (true, _) => "nothing fails at present".to_owned(),
-            (false, 0) => named.join(", "),
-            (false, more) => format!("{} and {more} more", named.join(", ")),
-        }
+        failing_text(&self.status)
     }
 
     /// Remembers the phase before this one.

@@ -1,11 +1,18 @@
 //! What records say of a policy.
 
 use coppice_api::NamespacePhase;
+use coppice_api::managed_namespace::Successor;
 
 use super::{Governed, Judged};
 use crate::cluster::ClusterCondition;
 
 impl Governed<'_> {
+    /// The namespace that has taken its place.
+    pub(super) fn successor_text(&self) -> Option<String> {
+        let Successor { namespace, uid, .. } = self.successor.as_ref()?;
+        Some(format!("{namespace} (uid {uid})"))
+    }
+
     /// The phase that makes a policy true.
     pub(super) fn phase_of(&self, judged: &Judged<'_>) -> NamespacePhase {
         if judged.by_health() { self.finding.by_health() } else { self.finding.phase }
@@ -17,11 +24,14 @@ pub(super) fn condition_text(governed: &Governed<'_>, judged: &Judged<'_>) -> St
     if let Some((_, message)) = governed.says_of_pods(judged) {
         return message;
     }
+    if let Some(successor) = governed.successor_text().filter(|_| judged.by_successor()) {
+        return format!("namespace {successor} has taken its place");
+    }
     let phase = governed.phase_of(judged);
     let by_health =
         matches!(phase, NamespacePhase::Unstable | NamespacePhase::Failing | NamespacePhase::Failed);
     let ttl = match judged.policy.condition {
-        ClusterCondition::Ttl { .. } => judged.due.map(|due| due.at),
+        ClusterCondition::Ttl(_) => judged.due.map(|due| due.at),
         ClusterCondition::Phase { .. } if by_health && !judged.by_ttl() => None,
         ClusterCondition::Phase { .. } | ClusterCondition::PodsSucceed(_) => governed.finding.expires_at,
     };

@@ -3,6 +3,8 @@
 mod health;
 mod heard;
 mod reverted;
+mod superseded;
+mod told;
 
 use std::time::Duration;
 
@@ -40,7 +42,7 @@ pub(super) fn all() -> Vec<Scenario> {
     ]
 }
 
-/// Those that seeds do not choose from: where the events of a deletion are lost, it is not known before the next list, and one
+/// Those that seeds do not choose from: where the health is looked at, a lost event of a pod is not known for an hour; where the events of a deletion are lost, it is not known before the next list, and one
 /// more follows; where a kind of workload cannot be listed for long, its namespaces are looked at every five seconds; and where
 /// namespaces cannot be listed again, it stays unknown what they have of an annotation that is newly named.
 pub(super) fn apart() -> Vec<Scenario> {
@@ -53,6 +55,18 @@ pub(super) fn apart() -> Vec<Scenario> {
         ttl_shortened(),
         limited(),
         reverted::reverted(),
+        superseded::superseded(),
+        superseded::never_ready(),
+        superseded::successor_goes(),
+        superseded::superseded_in_turn(),
+        told::heard_late(),
+        told::unheard(),
+        told::proceeds(),
+        told::leader_killed(),
+        told::withdrawn(),
+        told::gone(),
+        told::within_hours(),
+        heard::tenant_heard_first(),
     ]
 }
 

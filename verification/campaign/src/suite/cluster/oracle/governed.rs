@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::rule::{GOVERNED, HELD, OBSERVES, RECREATED, SUSPENDED, TTL};
-use super::{approved, health, webhooks};
+use super::{approved, health, superseded, told, webhooks};
 use crate::oracle::notice::{self, RESOLUTION, span};
 use crate::oracle::rule::{ONCE, REQUESTED};
 use crate::oracle::{Broken, DestructiveAction, DestructiveStep, Findings, HONOURED, History, instant};
@@ -28,6 +28,9 @@ pub(super) fn check(
 ) {
     fired_once(history, found);
     webhooks::check(record, history, steps, found);
+    told::once(record, found);
+    told::delivered(record, history, found);
+    told::within_hours(record, history, found);
     scalings("managednamespaces", record, history, found);
     let deletions: Vec<_> = steps.iter().filter(|step| step.action == DestructiveAction::Delete).collect();
     for (n, step) in deletions.iter().enumerate() {
@@ -158,6 +161,8 @@ fn justified(
     if pods.is_object() {
         let scope = EvidenceScope { history, namespace: step.namespace };
         evidence_holds(scope, pods, revision, found)?;
+    } else if phases.iter().any(|phase| phase == "Superseded") {
+        superseded::check(history, step, revision, found)?;
     } else if !by_ttl {
         health::check(history, step, (&spec["health"], revision), found)?;
     }
@@ -183,7 +188,9 @@ fn justified(
     let noticed =
         history.at("managednamespaces", step.namespace, "coppice", revision).map_or(&nothing, |r| &**r);
     let notice = span(&policy["then"]["delete"]["notice"]);
-    notice::has_run((record, history), ("managednamespaces", noticed), (&policy["name"], notice), now, found)
+    let place = ("managednamespaces", noticed);
+    notice::has_run((record, history), place, (&policy["name"], notice), now, found)?;
+    told::check(record, (spec, noticed), step, notice, found)
 }
 
 /// When a namespace was held for the first time: in the scenarios no day goes by without a hold.

@@ -5,6 +5,8 @@ pub(super) mod end;
 mod governed;
 mod health;
 pub mod rule;
+mod superseded;
+mod told;
 mod webhooks;
 
 pub(in crate::suite) use governed::governing;

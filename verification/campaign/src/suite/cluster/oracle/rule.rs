@@ -12,8 +12,20 @@ pub const GOVERNED: Rule = Rule("GOVERNED");
 pub const RECREATED: Rule = Rule("RECREATED");
 /// Where a spec makes more namespaces due at once than the hourly budget, nothing is done to them without approval.
 pub const APPROVED: Rule = Rule("APPROVED");
-/// A namespace is deleted after the webhooks that were due before, or ten minutes after they were decided.
+/// A namespace is deleted after the webhooks that were due before, or ten minutes after they were decided; and after those that managers
+/// in it have under way, or ten minutes after its own date.
 pub const HEARD: Rule = Rule("HEARD");
+/// A namespace is deleted because a later one has taken its place only while that stands: it is ready, neither being deleted nor
+/// superseded itself.
+pub const SUPERSEDED: Rule = Rule("SUPERSEDED");
 /// Nothing is done for the health of a namespace before something has been failing in it for its periods, and while nothing
 /// fails.
 pub const HEALTH: Rule = Rule("HEALTH");
+/// Where the owner is told, a namespace is deleted only when notice has run since its announcement was received.
+pub const TOLD: Rule = Rule("TOLD");
+/// What is told is told under one key.
+pub const ONE_KEY: Rule = Rule("ONE KEY");
+/// What is owed to owners is delivered, a dead letter, or waits for its next attempt.
+pub const DELIVERED: Rule = Rule("DELIVERED");
+/// Owners are told within working hours.
+pub const HOURS: Rule = Rule("HOURS");

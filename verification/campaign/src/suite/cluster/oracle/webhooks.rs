@@ -13,6 +13,8 @@ use crate::oracle::{DestructiveAction, DestructiveStep, Findings, History, insta
 
 /// A deletion waits for a webhook for so long.
 const WAITS: SignedDuration = SignedDuration::from_mins(10);
+/// What began so long before a deletion was decided is known to every cache.
+const KNOWN: Duration = Duration::from_secs(31);
 /// What is due at the time of the deletion itself may come after it.
 const APART: Duration = Duration::from_secs(2);
 
@@ -23,6 +25,9 @@ pub(super) fn check(
     found: &mut Findings,
 ) {
     for step in steps.iter().filter(|step| step.action == DestructiveAction::Delete) {
+        if let Some(manager) = under_way(history, step) {
+            found.add(HEARD, &format!("{} before the webhook of {manager} was sent", step.what()));
+        }
         let (before, now) = (step.done.sent.saturating_sub(APART), step.now(record));
         let revision = history.revision_at(before);
         let Some(manager) = governing(history, step.namespace, revision) else { continue };
@@ -65,5 +70,30 @@ fn was_heard(history: &History, step: &DestructiveStep<'_>, (policy, now): (&Val
         let intent = &status["intent"];
         let decided = instant(&intent["decidedAt"]).filter(|_| intent["policy"] == policy["name"]);
         ended || decided.is_some_and(|at| now.duration_since(at) >= WAITS)
+    })
+}
+
+/// Which manager in the namespace had a webhook under way long before the deletion was decided, and still had it then, less than ten
+/// minutes after the date of the deletion.
+fn under_way(history: &History, step: &DestructiveStep<'_>) -> Option<String> {
+    let versions = history.versions("managednamespaces", step.namespace, "coppice");
+    let decided = |record: &Value| record["status"]["intent"]["action"] == "delete";
+    let mut versions = versions.filter_map(|(revision, record)| Some((*revision, record.as_deref()?)));
+    let (revision, record) = versions.find(|(_, record)| decided(record))?;
+    let status = &record["status"];
+    let (due, now) = (instant(&status["notice"]["notBefore"])?, instant(&status["intent"]["decidedAt"])?);
+    if now.duration_since(due) >= WAITS {
+        return None;
+    }
+    let known = history.revision_at(history.time_of(revision).saturating_sub(KNOWN));
+    let webhook = |manager: &Value| {
+        let intent = &manager["status"]["intent"];
+        (intent["action"] == "webhook").then(|| intent["id"].clone())
+    };
+    history.list("namespacemanagers", step.namespace, revision).into_iter().find_map(|manager| {
+        let name = manager["metadata"]["name"].as_str()?;
+        let before = history.at("namespacemanagers", step.namespace, name, known)?;
+        let same = webhook(manager)? == webhook(before)?;
+        same.then(|| name.to_owned())
     })
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use coppice_sim::receiver::ReceiverBehavior;
-use coppice_sim::scenario::objects::{cluster_manager, namespace, pod, pod_phase};
+use coppice_sim::scenario::objects::{cluster_manager, config, manager, namespace, pod, pod_phase};
 use coppice_sim::scenario::{Scenario, ScriptStep};
 use serde_json::{Value, json};
 
@@ -74,6 +74,31 @@ pub(super) fn heard_first() -> Scenario {
     scenario.receiver = vec![ReceiverBehavior::Unavailable];
     scenario.setup.extend([namespace("ci-due"), cluster_manager("ci", &spec)]);
     scenario.lasts = Duration::from_mins(11);
+    scenario.ends = vec!["ci-due: gone, deleted 1x", "ci: governs 0, due 0, Reconciled", "webhooks: 1"];
+    scenario
+}
+
+/// A manager of the namespace has a webhook under way when its time has come.
+pub(super) fn tenant_heard_first() -> Scenario {
+    let mut scenario = scenario(
+        "cluster-tenant-heard-first",
+        "the webhook of a manager in a namespace is under way when a cluster manager is to delete it",
+    );
+    let tells = json!([{
+        "name": "tell", "when": { "ttl": { "after": "5s" } },
+        "then": { "webhook": { "url": "https://hooks.example.com/end" } },
+    }]);
+    scenario.receiver = vec![ReceiverBehavior::Unavailable; 5];
+    scenario.setup = vec![
+        config(&json!({
+            "governor": { "perMinute": 100, "perHour": 1000, "maxShare": "100%", "atLeast": 100 },
+            "tenants": { "webhookHosts": ["hooks.example.com"] },
+        })),
+        namespace("ci-due"),
+        manager("ci-due", &tells),
+        cluster_manager("ci", &ci("Enforce", "60s", "10s")),
+    ];
+    scenario.lasts = Duration::from_mins(14);
     scenario.ends = vec!["ci-due: gone, deleted 1x", "ci: governs 0, due 0, Reconciled", "webhooks: 1"];
     scenario
 }

@@ -1,4 +1,4 @@
-//! Reading that operator's objects, with the path of whatever is wrong.
+//! Reading what another system was configured with, with the path of whatever is wrong.
 
 use std::collections::BTreeMap;
 
@@ -20,14 +20,14 @@ impl std::fmt::Display for FieldError {
 }
 
 /// The fields of an object; a null counts as absent.
-pub(super) struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     fields: Option<&'a Map<String, Value>>,
     path: String,
 }
 
 impl<'a> Fields<'a> {
     /// An object that must be there.
-    pub(super) fn of(value: &'a Value, path: &str) -> Result<Self, FieldError> {
+    pub(crate) fn of(value: &'a Value, path: &str) -> Result<Self, FieldError> {
         match value {
             Value::Object(fields) => Ok(Self { fields: Some(fields), path: path.to_owned() }),
             Value::Null => Err(FieldError { path: path.to_owned(), message: "required".to_owned() }),
@@ -36,45 +36,51 @@ impl<'a> Fields<'a> {
     }
 
     /// The object of a field; one without fields if it is absent.
-    pub(super) fn below(&self, key: &str) -> Result<Fields<'a>, FieldError> {
+    pub(crate) fn below(&self, key: &str) -> Result<Fields<'a>, FieldError> {
         match self.get(key) {
             None => Ok(Fields { fields: None, path: self.path_of(key) }),
             Some(value) => Fields::of(value, &self.path_of(key)),
         }
     }
 
-    fn get(&self, key: &str) -> Option<&'a Value> {
+    /// The value of a field.
+    pub(crate) fn get(&self, key: &str) -> Option<&'a Value> {
         self.fields.and_then(|fields| fields.get(key)).filter(|value| !value.is_null())
     }
 
+    /// Whether a field is written, and null.
+    pub(crate) fn is_null(&self, key: &str) -> bool {
+        self.fields.and_then(|fields| fields.get(key)).is_some_and(Value::is_null)
+    }
+
     /// Where a field is.
-    pub(super) fn path_of(&self, key: &str) -> String {
-        format!("{}.{key}", self.path)
+    pub(crate) fn path_of(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
     /// An error about a field.
-    pub(super) fn wrong(&self, key: &str, message: &str) -> FieldError {
+    pub(crate) fn wrong(&self, key: &str, message: &str) -> FieldError {
         FieldError { path: self.path_of(key), message: message.to_owned() }
     }
 
-    pub(super) fn text(&self, key: &str) -> Result<Option<String>, FieldError> {
+    pub(crate) fn text(&self, key: &str) -> Result<Option<String>, FieldError> {
         self.read(key, "a string", |v| v.as_str().map(str::to_owned))
     }
 
-    pub(super) fn integer(&self, key: &str) -> Result<Option<i64>, FieldError> {
+    pub(crate) fn integer(&self, key: &str) -> Result<Option<i64>, FieldError> {
         self.read(key, "a whole number", Value::as_i64)
     }
 
-    pub(super) fn boolean(&self, key: &str) -> Result<Option<bool>, FieldError> {
+    pub(crate) fn boolean(&self, key: &str) -> Result<Option<bool>, FieldError> {
         self.read(key, "true or false", Value::as_bool)
     }
 
-    pub(super) fn list(&self, key: &str) -> Result<Option<&'a [Value]>, FieldError> {
+    pub(crate) fn list(&self, key: &str) -> Result<Option<&'a [Value]>, FieldError> {
         self.read(key, "a list", |v| v.as_array().map(Vec::as_slice))
     }
 
-    /// Labels; that operator took values of any plain type and compared them as text. None if there are none.
-    pub(super) fn labels(&self, key: &str) -> Result<Option<BTreeMap<String, String>>, FieldError> {
+    /// Labels whose values are of any plain type, as text. None if there are none.
+    pub(crate) fn labels(&self, key: &str) -> Result<Option<BTreeMap<String, String>>, FieldError> {
         let Some(fields) = self.read(key, "an object", |v| v.as_object())? else { return Ok(None) };
         let mut labels = BTreeMap::new();
         for (name, value) in fields {
@@ -91,6 +97,21 @@ impl<'a> Fields<'a> {
         Ok(Some(labels).filter(|l| !l.is_empty()))
     }
 
+    /// Texts by name, such as annotations: nothing else than strings.
+    pub(crate) fn texts(&self, key: &str) -> Result<BTreeMap<String, String>, FieldError> {
+        let Some(fields) = self.read(key, "an object", |v| v.as_object())? else {
+            return Ok(BTreeMap::new());
+        };
+        let text = |(name, value): (&String, &Value)| match value {
+            Value::String(text) => Ok((name.clone(), text.clone())),
+            other => {
+                let path = format!("{}.{name}", self.path_of(key));
+                Err(FieldError { path, message: format!("must be a string: write \"{other}\" in quotes") })
+            }
+        };
+        fields.iter().map(text).collect()
+    }
+
     fn read<T>(
         &self,
         key: &str,
@@ -102,7 +123,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Says which fields mean nothing there either.
-    pub(super) fn unknown(&self, known: &[&str], remarks: &mut Remarks) {
+    pub(crate) fn unknown(&self, known: &[&str], remarks: &mut Remarks) {
         for key in self.fields.into_iter().flat_map(Map::keys).filter(|key| !known.contains(&key.as_str())) {
             remarks.note(format!("{} is left out: nothing read it there either", self.path_of(key)));
         }

@@ -1,0 +1,187 @@
+//! What a namespace was made for, and by which run.
+
+use std::fmt;
+
+use coppice_api::identity::{IdentityKeys, Supersede, SupersedeBy};
+use jiff::Timestamp;
+
+use super::selection::annotation;
+use crate::annotations::is_cut;
+use crate::facts::{NamespaceFacts, NotRead};
+
+/// When a namespace takes the place of an older one, validated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValidSupersede {
+    /// Where the identity is read from.
+    keys: IdentityKeys,
+    /// What two namespaces have to have in common, besides project, environment and job, with the key that has it; one is enough.
+    by: Vec<(SupersedeBy, String)>,
+    /// Whether the later one has to be ready.
+    pub wait_until_ready: bool,
+}
+
+impl ValidSupersede {
+    /// Keys and rule together.
+    ///
+    /// # Errors
+    /// What is wrong, and what to write instead.
+    pub(super) fn new(
+        keys: Option<&IdentityKeys>,
+        rule: Supersede,
+        health: bool,
+    ) -> Result<Self, &'static str> {
+        const NO_KEY: &str = "supersede.by names what spec.identity does not read: write there the key of the label or \
+                              annotation that has it, such as branch: example.com/branch";
+        let Supersede { by, wait_until_ready } = rule;
+        if by.is_empty() {
+            return Err("supersede.by is empty: write at least one of MergeRequest, Branch and Commit");
+        }
+        if wait_until_ready && !health {
+            return Err(
+                "supersede.waitUntilReady needs to know when a namespace is ready: write spec.health, such as {}, or \
+                 waitUntilReady: false",
+            );
+        }
+        let keys = keys.ok_or(NO_KEY)?;
+        let by = by.into_iter().map(|one| {
+            let key = match one {
+                SupersedeBy::MergeRequest => &keys.merge_request,
+                SupersedeBy::Branch => &keys.branch,
+                SupersedeBy::Commit => &keys.commit,
+            };
+            key.clone().map(|key| (one, key)).ok_or(NO_KEY)
+        });
+        let by = by.collect::<Result<_, &'static str>>()?;
+        Ok(Self { keys: keys.clone(), by, wait_until_ready })
+    }
+
+    /// The keys of labels and annotations that it rests on.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.keys.keys()
+    }
+}
+
+/// What a namespace was made for, as far as it is compared with others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity<'a> {
+    project: &'a str,
+    environment: Option<&'a str>,
+    job: Option<&'a str>,
+    pub(super) order: Order,
+    in_common: Vec<(SupersedeBy, &'a str)>,
+}
+
+/// When a namespace was made, in the order of its CI: the numbers of the pipeline and of the run, then its creation. All
+/// namespaces of a cluster manager have the same numbers or none, so that no three of them follow each other in a circle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Order {
+    pipeline: Option<u128>,
+    run: Option<u128>,
+    created: Timestamp,
+}
+
+/// What namespaces of one line have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LineKey<'a> {
+    project: &'a str,
+    environment: Option<&'a str>,
+    job: Option<&'a str>,
+    in_common: (SupersedeBy, &'a str),
+}
+
+impl<'a> Identity<'a> {
+    /// The lines that it is of.
+    pub(super) fn lines(&self) -> impl Iterator<Item = LineKey<'a>> + '_ {
+        let Self { project, environment, job, .. } = *self;
+        self.in_common.iter().map(move |in_common| LineKey {
+            project,
+            environment,
+            job,
+            in_common: *in_common,
+        })
+    }
+
+    /// The run that made it, with its pipeline; none if runs have no numbers: then it is a run of its own.
+    pub(super) fn run(&self) -> Option<(&'a str, Option<u128>, u128)> {
+        self.order.run.map(|run| (self.project, self.order.pipeline, run))
+    }
+
+    /// Whether it takes the place of an older one, as far as their identities say: they have a line in common, this one is later,
+    /// and another run made it.
+    pub(super) fn follows(&self, older: &Identity<'_>) -> bool {
+        let same_run = self.run().is_some() && self.run() == older.run();
+        let in_common = self.lines().any(|line| older.lines().any(|other| line == other));
+        !same_run && older.order < self.order && in_common
+    }
+}
+
+/// Why a namespace has no identity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoIdentity<'a> {
+    /// It has neither label nor annotation of this key, or an empty one, or one that is too long.
+    Missing(&'a str),
+    /// The value of this key is no number.
+    NoNumber(&'a str),
+    /// It has nothing in common with any other.
+    NothingInCommon,
+}
+
+impl fmt::Display for NoIdentity<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(key) => write!(f, "it has no label and no annotation {key}"),
+            Self::NoNumber(key) => write!(f, "its {key} is no number"),
+            Self::NothingInCommon => f.write_str("it has none of what spec.supersede.by compares"),
+        }
+    }
+}
+
+/// The identity of a namespace, or why it has none.
+///
+/// # Errors
+/// If that depends on an annotation that was not read.
+pub fn identity_of<'a>(
+    supersede: &'a ValidSupersede,
+    namespace: &'a NamespaceFacts,
+) -> Result<Result<Identity<'a>, NoIdentity<'a>>, NotRead<'a>> {
+    let value = |key: &'a str| -> Result<Option<&'a str>, NotRead<'a>> {
+        let value = match namespace.labels.get(key) {
+            Some(label) => Some(label),
+            None => annotation(namespace, key)?,
+        };
+        // Of a part of it nothing can be said.
+        Ok(value.filter(|value| !value.is_empty() && !is_cut(value)))
+    };
+    let required = |key: &'a str| -> Result<Result<&'a str, NoIdentity<'a>>, NotRead<'a>> {
+        Ok(value(key)?.ok_or(NoIdentity::Missing(key)))
+    };
+    let optional = |key: &'a Option<String>| key.as_deref().map(required).transpose();
+    let IdentityKeys { project, environment, job, pipeline, run, .. } = &supersede.keys;
+    let (project, environment, job) = (required(project)?, optional(environment)?, optional(job)?);
+    let (pipeline_text, run_text) = (optional(pipeline)?, optional(run)?);
+    let mut in_common = Vec::with_capacity(supersede.by.len());
+    for (by, key) in &supersede.by {
+        in_common.extend(value(key)?.map(|value| (*by, value)));
+    }
+    let number = |text: Option<Result<&'a str, NoIdentity<'a>>>, key: &'a Option<String>| match (text, key) {
+        (Some(text), Some(key)) => {
+            text.and_then(|text| number(text).ok_or(NoIdentity::NoNumber(key))).map(Some)
+        }
+        _ => Ok(None),
+    };
+    Ok((|| {
+        let (project, environment, job) = (project?, environment.transpose()?, job.transpose()?);
+        let (pipeline, run) = (number(pipeline_text, pipeline)?, number(run_text, run)?);
+        if in_common.is_empty() {
+            return Err(NoIdentity::NothingInCommon);
+        }
+        let order = Order { pipeline, run, created: namespace.created };
+        Ok(Identity { project, environment, job, order, in_common })
+    })())
+}
+
+/// A number as CI systems count; none if it is none, or larger than any of them.
+fn number(text: &str) -> Option<u128> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    if digits { text.parse().ok() } else { None }
+}

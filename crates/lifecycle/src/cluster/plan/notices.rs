@@ -1,0 +1,518 @@
+//! What the owner of a namespace is told, in its record: written down before it is sent, and kept until it is delivered.
+
+use coppice_api::channel::RecipientKind;
+use coppice_api::notify::{
+    MAX_NOTICES, NoticeAbout, NoticeState, Notify, NotifyOn, OwnerNotice, UndeliveredThen,
+};
+use coppice_api::steps::{Intent, Notice};
+use coppice_api::{ManagedNamespaceStatus, NamespacePhase, Reason};
+use coppice_mutants::{Mutant, active};
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Builder, Governed};
+use crate::cluster::recipient::{Recipients, masked, recipients_of};
+use crate::cluster::selection::Candidate;
+use crate::condition::{later, whole_second_after};
+use crate::delivery::{begin_anew, failed, pending, record_attempt};
+use crate::digest::id_of;
+use crate::facts::NamespaceFacts;
+use crate::message::{MessageSource, OwedWhenGone, OwnerMessage};
+use crate::plan::{Delivery, earlier};
+use crate::steps::Heard;
+
+/// Why a message is not sent now.
+const HELD_BACK: &str = "held back until working hours";
+
+/// Who is told, by what, under a cluster manager that has a namespace's owner told.
+#[derive(Clone, Debug)]
+pub(super) struct Telling<'a> {
+    manager: Candidate<'a>,
+    notify: &'a Notify,
+    namespace: &'a NamespaceFacts,
+    recipients: Recipients,
+    /// Nothing is told before.
+    settled_at: Timestamp,
+    /// By name, what each channel needs to know of a recipient; none if there is no such channel.
+    channels: Vec<(&'a str, Option<RecipientKind>)>,
+}
+
+/// To whom a message goes.
+#[derive(Clone, Copy)]
+enum Recipient<'a> {
+    /// There is no address for it.
+    Nobody,
+    /// To whom the channel says.
+    OfChannel,
+    /// To this address.
+    At(RecipientKind, &'a str),
+}
+
+impl Recipient<'_> {
+    /// As records show it.
+    fn masked(self) -> Option<String> {
+        match self {
+            Self::Nobody | Self::OfChannel => None,
+            Self::At(kind, to) => Some(masked(kind, to)),
+        }
+    }
+}
+
+impl<'a> Telling<'a> {
+    /// None where nobody is told, or where it is not known at present who would be.
+    pub(super) fn of(builder: &Builder<'a>, governed: &Governed<'a>) -> Option<Self> {
+        let Governed { manager, namespace, settled_at, .. } = *governed;
+        let notify = manager.spec.notify.as_ref()?;
+        let owner = manager.spec.owner.as_ref();
+        let recipients = owner.map(|source| recipients_of(source, namespace)).transpose().ok()?;
+        let known = &builder.observed.settings.config.channels;
+        let channels = notify.channels.iter().map(|name| {
+            let channel = known.iter().find(|channel| channel.name == *name);
+            (&**name, channel.map(coppice_api::channel::Channel::recipient_kind))
+        });
+        let (recipients, channels) = (recipients.unwrap_or_default(), channels.collect());
+        Some(Self { manager, notify, namespace, recipients, settled_at, channels })
+    }
+
+    /// To whom a message goes by a channel of this kind.
+    fn recipient(&self, kind: RecipientKind) -> Recipient<'_> {
+        if kind == RecipientKind::None {
+            return Recipient::OfChannel;
+        }
+        let kinds: Vec<_> = self.channels.iter().filter_map(|(_, kind)| *kind).collect();
+        self.recipients.address(kind, &kinds).map_or(Recipient::Nobody, |to| Recipient::At(kind, to))
+    }
+
+    /// To whom this message goes by its channel.
+    fn recipient_of(&self, notice: &OwnerNotice, kind: RecipientKind) -> Recipient<'_> {
+        match self.recipients.fallback(kind).filter(|_| notice.fallback) {
+            Some(to) => Recipient::At(kind, to),
+            None => self.recipient(kind),
+        }
+    }
+
+    /// The kind of a channel, by its name; none if there is none that the manager names.
+    fn kind(&self, channel: &str) -> Option<RecipientKind> {
+        self.channels.iter().find(|(name, _)| *name == channel)?.1
+    }
+
+    fn tells(&self, on: NotifyOn) -> bool {
+        self.notify.on.contains(&on)
+    }
+}
+
+impl Builder<'_> {
+    /// Writes down what came of attempts to tell the owner, whatever has changed meanwhile.
+    pub(super) fn record_deliveries(&mut self) {
+        let (now, observed) = (self.now, self.observed);
+        for notice in self.status.notices.iter_mut().filter(|notice| notice.state == NoticeState::Pending) {
+            if let Some(delivery) = observed.deliveries.get(&notice.key) {
+                record_attempt(notice, delivery, now);
+            }
+        }
+        let given_up = self.status.notices.iter().filter(|notice| notice.state == NoticeState::Failed);
+        let before = &self.record.status.notices;
+        let new = given_up.filter(|notice| {
+            before.iter().any(|known| known.key == notice.key && known.state == NoticeState::Pending)
+        });
+        let texts: Vec<_> = new
+            .map(|notice| {
+                let error = notice.last_error.as_deref().unwrap_or_default();
+                format!(
+                    "the owner was not notified of {} by channel {}: {error}",
+                    notice.about, notice.channel
+                )
+            })
+            .collect();
+        for text in texts {
+            self.note(true, Reason::NoticeFailed, text);
+        }
+    }
+
+    /// Whether somebody has been told of the deletion that this policy has announced, so that its notice runs.
+    pub(super) fn heard(&self, governed: &Governed<'_>, policy: &str) -> Heard {
+        let Some(notify) = governed.manager.spec.notify.as_ref() else { return Heard::NotNeeded };
+        if active(Mutant::DeletedUnheard) {
+            return Heard::NotNeeded;
+        }
+        let notice = self.status.steps.notice.as_ref();
+        let Some(notice) = notice.filter(|notice| notice.policy == policy) else { return Heard::NotNeeded };
+        let told = || self.status.notices.iter().filter(|one| announces(&self.status, one, notice));
+        if let Some(at) = told().filter_map(|one| one.delivered_at).min() {
+            return Heard::At(at);
+        }
+        // What is held back for working hours could not have been delivered before they begin.
+        let hours = governed.manager.spec.hours.as_ref();
+        let sendable = hours.and_then(|hours| hours.begin_after(notice.given_at)).unwrap_or(notice.given_at);
+        let deadline = later(sendable, notify.undelivered.after);
+        let proceeds = notify.undelivered.then == UndeliveredThen::Proceed;
+        if proceeds && deadline <= self.now {
+            return Heard::At(deadline);
+        }
+        let errors: Vec<_> = told()
+            .map(|one| match &one.last_error {
+                Some(error) if one.attempts == 0 => format!("channel {}: {error}", one.channel),
+                Some(error) => format!("channel {}, attempt {}: {error}", one.channel, one.attempts),
+                None => format!("channel {}: under way", one.channel),
+            })
+            .collect();
+        let why = if errors.is_empty() {
+            "nobody can be notified: the namespace has no owner with an address for any channel of spec.notify"
+                .to_owned()
+        } else {
+            format!("nobody has been notified yet ({})", errors.join("; "))
+        };
+        Heard::Not(why, proceeds.then_some(deadline))
+    }
+
+    /// Writes down what the owner is to be told, and drops what need not be told any more; what is due now is in the plan.
+    pub(super) fn keep_notices(&mut self) -> Vec<OwnerMessage> {
+        let Some(telling) = self.telling.clone() else { return Vec::new() };
+        self.withdraw_notices();
+        if let Some(notice) = self.status.steps.notice.clone() {
+            let about = NoticeAbout::DeletionAnnounced;
+            self.owe(&telling, about, &notice.policy, notice.given_at);
+        }
+        if telling.settled_at <= self.now && !telling.manager.spec.suspend {
+            self.tell_phase(&telling);
+            self.remind(&telling);
+        }
+        // Reminders whose time has come are sent then.
+        self.check_no_later_than(Some(telling.settled_at).filter(|at| self.now < *at));
+        self.drop_outdated_notices();
+        self.tell_other_recipients(&telling);
+        self.tell_fallback(&telling);
+        let hours = telling.manager.spec.hours.as_ref().filter(|_| !active(Mutant::HoursIgnored));
+        let begin = hours.and_then(|hours| hours.begin_after(self.now));
+        let mut due = Vec::new();
+        let mut checks = Vec::new();
+        for notice in &mut self.status.notices {
+            let in_flight = self.observed.deliveries.get(&notice.key) == Some(&Delivery::InFlight);
+            if notice.state != NoticeState::Pending || in_flight {
+                continue;
+            }
+            if notice.last_error.as_deref() == Some(HELD_BACK) {
+                // The hours may be others now.
+                (notice.next_attempt, notice.last_error) = (None, None);
+            }
+            if let Some(at) = notice.next_attempt.filter(|at| self.now < *at) {
+                checks.push(at);
+                continue;
+            }
+            if let Some(begin) = begin {
+                (notice.next_attempt, notice.last_error) = (Some(begin), Some(HELD_BACK.to_owned()));
+                checks.push(begin);
+                continue;
+            }
+            let problem = match telling.kind(&notice.channel).map(|kind| telling.recipient_of(notice, kind)) {
+                None => {
+                    "CoppiceConfig/coppice has no such channel, or the cluster manager does not name it any more"
+                }
+                Some(Recipient::Nobody) => "there is no address of the owner for it any more",
+                Some(to) => {
+                    notice.to = to.masked();
+                    // An attempt is known by its number: it is written down before it is made.
+                    let attempt = |one: &OwnerNotice| (one.state, one.attempts, one.fallback, one.to.clone());
+                    let known = self.record.status.notices.iter().find(|known| known.key == notice.key);
+                    if known.is_some_and(|known| attempt(known) == attempt(notice)) {
+                        let to = if let Recipient::At(_, to) = to { Some(to.to_owned()) } else { None };
+                        due.push((notice.key.clone(), to));
+                    }
+                    continue;
+                }
+            };
+            failed(notice, problem, false, SignedDuration::ZERO, self.now);
+            checks.extend(notice.next_attempt);
+        }
+        self.check_no_later_than(checks.into_iter().min());
+        let messages = due.into_iter().filter_map(|(key, to)| self.message(&telling, &key, to));
+        messages.collect()
+    }
+
+    /// What could not be delivered to one recipient is tried with another one, at once. What a deletion waits for is also tried again
+    /// with the same one, a day later.
+    fn tell_other_recipients(&mut self, telling: &Telling<'_>) {
+        let (now, observed) = (self.now, self.observed);
+        let announcing = self.announcing();
+        let mut checks = Vec::new();
+        for one in &mut self.status.notices {
+            if observed.deliveries.contains_key(&one.key) {
+                // What came of the last attempt must not be taken for what comes of the next one.
+                continue;
+            }
+            let to = telling.kind(&one.channel).and_then(|kind| telling.recipient_of(one, kind).masked());
+            let other = to.is_some() && to != one.to;
+            let begins_anew = match one.state {
+                NoticeState::Delivered => false,
+                NoticeState::Pending => other && one.attempts > 0,
+                NoticeState::Failed if !announcing.contains(&one.key) => false,
+                NoticeState::Failed => {
+                    let due = one.next_attempt.is_some_and(|at| at <= now);
+                    checks.extend(one.next_attempt.filter(|_| !due));
+                    // The owner's own address comes first again, if there is one.
+                    let own = telling.kind(&one.channel).map(|kind| telling.recipient(kind));
+                    one.fallback &= !due || matches!(own, None | Some(Recipient::Nobody));
+                    other || due
+                }
+            };
+            if begins_anew {
+                begin_anew(one);
+            }
+        }
+        self.check_no_later_than(checks.into_iter().min());
+    }
+
+    /// Where every one of the owner's addresses was refused for good, the fallback is told of a deletion.
+    fn tell_fallback(&mut self, telling: &Telling<'_>) {
+        let Some(standing) = self.status.steps.notice.clone() else { return };
+        let announcing = self.announcing();
+        let known = || self.status.notices.iter().filter(|one| announcing.contains(&one.key));
+        let is_told = known().any(|one| one.state == NoticeState::Delivered);
+        if known().any(|one| self.observed.deliveries.contains_key(&one.key)) {
+            // As above.
+            return;
+        }
+        // One that has nobody to go to any more is no hope.
+        let is_addressed = |one: &&OwnerNotice| {
+            let to = telling.kind(&one.channel).map(|kind| telling.recipient_of(one, kind));
+            matches!(to, Some(Recipient::At(..)))
+        };
+        let mut addressed = known().filter(is_addressed).peekable();
+        if is_told || addressed.peek().is_none() || addressed.any(|one| one.state != NoticeState::Failed) {
+            return;
+        }
+        for (channel, kind) in &telling.channels {
+            let Some((kind, to)) = kind.and_then(|kind| Some((kind, telling.recipients.fallback(kind)?)))
+            else {
+                continue;
+            };
+            let to = Some(masked(kind, to));
+            let notices = &mut self.status.notices;
+            match notices.iter_mut().find(|one| announcing.contains(&one.key) && one.channel == *channel) {
+                Some(one) if one.fallback || one.to == to => {}
+                Some(one) => {
+                    (one.to, one.fallback) = (to, true);
+                    begin_anew(one);
+                }
+                None => {
+                    let about = NoticeAbout::DeletionAnnounced;
+                    let occasion = occasion(&standing.policy, standing.given_at);
+                    let key = key(&self.status, about, &occasion, channel);
+                    let given_at = standing.given_at;
+                    self.push(OwnerNotice { fallback: true, ..pending(key, (about, given_at), channel, to) });
+                }
+            }
+        }
+    }
+
+    /// The keys of the messages that announce the deletion of which notice stands.
+    fn announcing(&self) -> Vec<String> {
+        let status = &self.status;
+        let Some(standing) = status.steps.notice.as_ref() else { return Vec::new() };
+        let announcing = status.notices.iter().filter(|one| announces(status, one, standing));
+        announcing.map(|one| one.key.clone()).collect()
+    }
+
+    /// Drops messages that were not delivered and are no longer true: whoever reads them on Monday is misled by what was so on Friday.
+    fn drop_outdated_notices(&mut self) {
+        let (status, now) = (&self.status, self.now);
+        let phase = status.phase;
+        let is_true = |one: &OwnerNotice| match one.about {
+            // What is told once it is gone is not in its record.
+            NoticeAbout::DeletionAnnounced | NoticeAbout::NoticeWithdrawn | NoticeAbout::Deleted => true,
+            NoticeAbout::Unstable => phase == Some(NamespacePhase::Unstable),
+            NoticeAbout::Failing => phase == Some(NamespacePhase::Failing),
+            NoticeAbout::Failed => phase == Some(NamespacePhase::Failed),
+            NoticeAbout::Stale => phase == Some(NamespacePhase::Stale),
+            NoticeAbout::Superseded => phase == Some(NamespacePhase::Superseded),
+            NoticeAbout::Recovered => phase == Some(NamespacePhase::Ok),
+            NoticeAbout::Expiring => status.expires_at.is_some_and(|end| now < end),
+        };
+        let in_flight =
+            |one: &OwnerNotice| self.observed.deliveries.get(&one.key) == Some(&Delivery::InFlight);
+        // What is not known at present ends nothing.
+        let unknown = matches!(phase, None | Some(NamespacePhase::Unknown));
+        let dropped: Vec<_> = status
+            .notices
+            .iter()
+            .filter(|one| one.state == NoticeState::Pending && !unknown && !is_true(one) && !in_flight(one))
+            .map(|one| one.key.clone())
+            .collect();
+        self.status.notices.retain(|one| !dropped.contains(&one.key));
+    }
+
+    /// What was announced and is not to happen any more: whoever was told of it is told that, too.
+    fn withdraw_notices(&mut self) {
+        let status = &self.status;
+        let standing = status.steps.notice.as_ref();
+        let stands = |one: &OwnerNotice| standing.is_some_and(|notice| announces(status, one, notice));
+        let gone = |one: &&OwnerNotice| one.about == NoticeAbout::DeletionAnnounced && !stands(one);
+        let gone: Vec<_> = self.status.notices.iter().filter(gone).cloned().collect();
+        for one in gone {
+            let in_flight = self.observed.deliveries.get(&one.key) == Some(&Delivery::InFlight);
+            if one.state == NoticeState::Pending && in_flight {
+                continue;
+            }
+            self.status.notices.retain(|other| other.key != one.key);
+            if one.state != NoticeState::Delivered {
+                continue;
+            }
+            let about = NoticeAbout::NoticeWithdrawn;
+            let key = key(&self.status, about, &one.key, &one.channel);
+            let given_at = whole_second_after(self.now);
+            let twin = pending(key, (about, given_at), &one.channel, one.to);
+            self.push(OwnerNotice { fallback: one.fallback, ..twin });
+        }
+    }
+
+    /// A phase that has just begun.
+    fn tell_phase(&mut self, telling: &Telling<'_>) {
+        let (Some(phase), Some(since)) = (self.status.phase, self.status.phase_since) else { return };
+        if self.record.status.phase == Some(phase) {
+            return;
+        }
+        let (on, about) = match phase {
+            NamespacePhase::Unstable => (NotifyOn::Unstable, NoticeAbout::Unstable),
+            NamespacePhase::Failing => (NotifyOn::Failing, NoticeAbout::Failing),
+            NamespacePhase::Failed => (NotifyOn::Failed, NoticeAbout::Failed),
+            NamespacePhase::Stale => (NotifyOn::Stale, NoticeAbout::Stale),
+            NamespacePhase::Superseded => (NotifyOn::Superseded, NoticeAbout::Superseded),
+            NamespacePhase::Ok if self.was_told_it_fails(telling) => {
+                (NotifyOn::Recovered, NoticeAbout::Recovered)
+            }
+            NamespacePhase::Ok | NamespacePhase::Unknown | NamespacePhase::Terminating => return,
+        };
+        if telling.tells(on) {
+            self.owe(telling, about, "", since);
+        }
+    }
+
+    /// Whether something failed before, and that is something owners are told of. What was unknown in between is none, and what was
+    /// written down and not delivered was not told.
+    fn was_told_it_fails(&self, telling: &Telling<'_>) -> bool {
+        let fails = [NoticeAbout::Unstable, NoticeAbout::Failing, NoticeAbout::Failed];
+        let mut written =
+            self.status.notices.iter().rev().filter(|one| fails.contains(&one.about)).peekable();
+        if written.peek().is_some() && written.all(|one| one.state != NoticeState::Delivered) {
+            return false;
+        }
+        let past = self.status.past_phases.iter().map(|past| past.phase);
+        match past.into_iter().find(|phase| *phase != NamespacePhase::Unknown) {
+            Some(NamespacePhase::Unstable) => telling.tells(NotifyOn::Unstable),
+            Some(NamespacePhase::Failing) => telling.tells(NotifyOn::Failing),
+            Some(NamespacePhase::Failed) => telling.tells(NotifyOn::Failed),
+            _ => false,
+        }
+    }
+
+    /// The latest reminder whose time has come.
+    fn remind(&mut self, telling: &Telling<'_>) {
+        let Some(end) = self.status.expires_at.filter(|end| self.now < *end) else { return };
+        if !telling.tells(NotifyOn::Expiring) {
+            return;
+        }
+        let created = telling.namespace.created;
+        let dates = telling.notify.reminders.iter().map(|before| earlier(end, *before));
+        let dates: Vec<_> = dates.filter(|at| created < *at).collect();
+        if let Some(at) = dates.iter().filter(|at| **at <= self.now).max() {
+            self.owe(telling, NoticeAbout::Expiring, &end.to_string(), *at);
+        }
+        self.check_no_later_than(dates.into_iter().filter(|at| self.now < *at).min());
+    }
+
+    /// Writes down a message for each channel by which somebody can be told.
+    fn owe(&mut self, telling: &Telling<'_>, about: NoticeAbout, of: &str, given_at: Timestamp) {
+        for (channel, kind) in &telling.channels {
+            // A channel that there is not is shown as what fails.
+            let to = kind.map_or(Recipient::OfChannel, |kind| telling.recipient(kind));
+            let mut key = key(&self.status, about, &occasion(of, given_at), channel);
+            if active(Mutant::NoticeKeyChanges) {
+                key = format!("{key}-{}", self.now.as_second());
+            }
+            if matches!(to, Recipient::Nobody) || self.status.notices.iter().any(|known| known.key == key) {
+                continue;
+            }
+            self.push(pending(key, (about, given_at), channel, to.masked()));
+        }
+    }
+
+    /// Adds a message to the list, which drops the oldest that has been told and that nothing rests on. Without room it is not added:
+    /// what waits for it waits.
+    fn push(&mut self, notice: OwnerNotice) {
+        if self.status.notices.len() >= MAX_NOTICES {
+            let status = &self.status;
+            let (standing, end) = (status.steps.notice.as_ref(), status.expires_at);
+            let is_kept = |one: &OwnerNotice| {
+                let announces = standing.is_some_and(|notice| announces(status, one, notice));
+                let reminds =
+                    one.about == NoticeAbout::Expiring && end.is_some_and(|end| one.given_at <= end);
+                one.state == NoticeState::Pending || announces || reminds
+            };
+            let Some(at) = self.status.notices.iter().position(|one| !is_kept(one)) else { return };
+            self.status.notices.remove(at);
+        }
+        self.status.notices.push(notice);
+    }
+
+    /// What the owner is told once a deletion has been carried out, if that is asked for: by whom the deletion was announced to, if it
+    /// was. Nothing of it is left to say so then.
+    pub(super) fn owed_when_gone(&self, intent: &Intent) -> OwedWhenGone {
+        let Some(telling) = self.telling.as_ref().filter(|telling| telling.tells(NotifyOn::Deleted)) else {
+            return OwedWhenGone::default();
+        };
+        let (manager, spec) = (telling.manager.name, telling.manager.spec);
+        let source = MessageSource { status: &self.status, manager, spec, namespace: telling.namespace };
+        let content = source.when_gone(&intent.reason, intent.decided_at);
+        let announcing = self.announcing();
+        let mut messages = Vec::new();
+        for (channel, kind) in &telling.channels {
+            let Some(kind) = *kind else { continue };
+            let mut known = self.status.notices.iter().filter(|one| announcing.contains(&one.key));
+            let announced = known.find(|one| one.channel == *channel);
+            let to = match announced
+                .map_or_else(|| telling.recipient(kind), |one| telling.recipient_of(one, kind))
+            {
+                Recipient::Nobody => continue,
+                Recipient::OfChannel => None,
+                Recipient::At(_, to) => Some(to.to_owned()),
+            };
+            let key = key(&self.status, NoticeAbout::Deleted, &intent.id, channel);
+            messages.push(OwnerMessage { key, channel: (*channel).to_owned(), to, content: content.clone() });
+        }
+        OwedWhenGone { messages, working_hours: telling.notify.working_hours.clone() }
+    }
+
+    /// Nobody is left to say by which channel: what was not told is given up.
+    pub(super) fn give_up_notices(&mut self, why: &str) {
+        for notice in self.status.notices.iter_mut().filter(|notice| notice.state == NoticeState::Pending) {
+            notice.state = NoticeState::Failed;
+            (notice.next_attempt, notice.last_error) = (None, Some(why.to_owned()));
+        }
+    }
+
+    fn message(&self, telling: &Telling<'_>, key: &str, to: Option<String>) -> Option<OwnerMessage> {
+        let one = self.status.notices.iter().find(|one| one.key == key)?;
+        let (manager, spec) = (telling.manager.name, telling.manager.spec);
+        let source = MessageSource { status: &self.status, manager, spec, namespace: telling.namespace };
+        let content = source.content(one.about, one.given_at, self.now);
+        Some(OwnerMessage { key: one.key.clone(), channel: one.channel.clone(), to, content })
+    }
+}
+
+/// The id of a message about the namespace of a record: the same whoever writes it down.
+fn key(status: &ManagedNamespaceStatus, about: NoticeAbout, occasion: &str, channel: &str) -> String {
+    let namespace = status.namespace_uid.as_deref().unwrap_or_default();
+    let manager = status.manager.as_ref().map_or("", |manager| &manager.uid);
+    id_of("notice", [namespace, manager, about.as_str(), occasion, channel])
+}
+
+/// What makes a message of a kind one of its own.
+fn occasion(of: &str, given_at: Timestamp) -> String {
+    format!("{of}|{given_at}")
+}
+
+/// Whether a message announces what this notice does.
+fn announces(status: &ManagedNamespaceStatus, one: &OwnerNotice, notice: &Notice) -> bool {
+    let about = NoticeAbout::DeletionAnnounced;
+    one.about == about
+        && one.key.starts_with(&key(status, about, &occasion(&notice.policy, notice.given_at), &one.channel))
+}

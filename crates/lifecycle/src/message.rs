@@ -1,0 +1,291 @@
+//! What owners of namespaces are told: the facts, from which each channel makes its text.
+
+use std::collections::BTreeMap;
+
+use coppice_api::health::HealthReason;
+use coppice_api::identity::LinkKeys;
+use coppice_api::notify::{NoticeAbout, WorkingHours};
+use coppice_api::steps::Notice;
+use coppice_api::text::acts_on_terminal;
+use coppice_api::{FailingObject, Losses, ManagedNamespaceStatus, NamespacePhase, Reason};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::cluster::{ValidClusterManager, ValidHealth};
+use crate::condition::{later, whole_second_after};
+use crate::facts::NamespaceFacts;
+
+/// The longest URL that is shown.
+const MAX_URL: usize = 2048;
+/// So many of what is failing are named in a text.
+const NAMED: usize = 3;
+
+/// A message to the owner of a namespace, due by a channel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OwnerMessage {
+    /// Its id, the same in every attempt.
+    pub key: String,
+    /// The channel, by its name in the settings.
+    pub channel: String,
+    /// To whom; none where the channel itself says that.
+    pub to: Option<String>,
+    /// What it says.
+    pub content: MessageContent,
+}
+
+/// What the owner of a namespace is told once it is gone.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OwedWhenGone {
+    /// One message for each channel.
+    pub messages: Vec<OwnerMessage>,
+    /// When it is sent; none for at any time.
+    pub working_hours: Option<WorkingHours>,
+}
+
+/// What a message says. Templates have these names, and so has the body of a webhook.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MessageContent {
+    /// What it is about.
+    #[serde(rename = "for")]
+    pub about: NoticeAbout,
+    /// The namespace's name.
+    pub namespace: String,
+    /// Its uid.
+    pub uid: String,
+    /// The cluster manager.
+    pub manager: String,
+    /// Who owns the namespace, as its record has it; none if nothing says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// When this was written down.
+    pub given_at: Timestamp,
+    /// Why, in a sentence without a full stop.
+    pub why: String,
+    /// The deletion that it announces, withdraws or reports.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deletion: Option<DeletionContent>,
+    /// When its time to live ends; none if it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// What is failing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failing: Vec<FailingObject>,
+    /// What to do about each reason of these, in the words of the cluster manager if it has some.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub advice: BTreeMap<String, String>,
+    /// The namespace that has taken its place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub successor: Option<String>,
+    /// Whether nothing will be deleted, whatever this says, since the cluster manager observes.
+    pub observing: bool,
+    /// Where to read more, such as at the CI job that made the namespace. Only `https`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<MessageLink>,
+    /// The command that keeps the namespace; none where nothing does any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep: Option<String>,
+}
+
+/// What a message says of a deletion.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeletionContent {
+    /// The policy.
+    pub policy: String,
+    /// Not before this instant; of one that has happened, when it was decided.
+    pub at: Timestamp,
+    /// Why: an enumerated reason.
+    pub reason: String,
+    /// What is lost with the namespace; none if that was not looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub losses: Option<Losses>,
+}
+
+/// A link in a message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MessageLink {
+    /// What it leads to: `job` or `pipeline`.
+    pub name: String,
+    /// An `https` URL.
+    pub url: String,
+}
+
+/// What a message is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct MessageSource<'a> {
+    /// The status of the record of the namespace.
+    pub status: &'a ManagedNamespaceStatus,
+    /// The name of the cluster manager.
+    pub manager: &'a str,
+    /// Its spec.
+    pub spec: &'a ValidClusterManager,
+    /// The namespace.
+    pub namespace: &'a NamespaceFacts,
+}
+
+impl MessageSource<'_> {
+    /// What a message says that was written down at an instant and is sent now.
+    pub fn content(&self, about: NoticeAbout, given_at: Timestamp, now: Timestamp) -> MessageContent {
+        let Self { status, manager, spec, namespace } = *self;
+        let is_gone = about == NoticeAbout::Deleted;
+        let of_deletion = is_gone || about == NoticeAbout::DeletionAnnounced;
+        let announced = status.steps.notice.as_ref().filter(|_| of_deletion);
+        let observing = !spec.policies().iter().any(|policy| policy.enforces && policy.action.deletes());
+        let fails = matches!(
+            status.phase,
+            Some(NamespacePhase::Unstable | NamespacePhase::Failing | NamespacePhase::Failed)
+        );
+        MessageContent {
+            about,
+            namespace: namespace.name.clone(),
+            uid: namespace.uid.clone(),
+            manager: manager.to_owned(),
+            owner: status.owner.clone(),
+            given_at,
+            why: self.why(about, announced),
+            deletion: announced.map(|notice| DeletionContent {
+                policy: notice.policy.clone(),
+                at: if is_gone { now } else { self.deletion_at(notice, now) },
+                reason: notice.reason.clone().unwrap_or_default(),
+                losses: notice.losses.clone().filter(|losses| !losses.is_empty()),
+            }),
+            expires_at: status.expires_at,
+            advice: if fails { advice(spec.health.as_ref(), &status.failing) } else { BTreeMap::new() },
+            failing: if fails { status.failing.clone() } else { Vec::new() },
+            successor: status.superseded_by.as_ref().map(|by| by.namespace.clone()),
+            observing,
+            links: self.links(),
+            keep: keep(about, announced, &namespace.name),
+        }
+    }
+
+    /// When a deletion takes place at the earliest that is told of now: its notice runs from there, also where it was to be told earlier.
+    fn deletion_at(&self, notice: &Notice, now: Timestamp) -> Timestamp {
+        let policy = self.spec.policies().iter().find(|policy| policy.name == notice.policy);
+        policy.map_or(notice.not_before, |policy| {
+            notice.not_before.max(later(whole_second_after(now), policy.action.notice()))
+        })
+    }
+
+    /// What is to be said when the namespace is gone, for this reason.
+    pub fn when_gone(&self, reason: &str, given_at: Timestamp) -> MessageContent {
+        let content = self.content(NoticeAbout::Deleted, given_at, given_at);
+        MessageContent { why: self.why_deleted(Reason::parse(reason)), ..content }
+    }
+
+    /// Those of the annotations that are `https` URLs.
+    fn links(&self) -> Vec<MessageLink> {
+        let keys = self.spec.links.iter().flat_map(LinkKeys::keys);
+        let links = keys.filter_map(|(name, key)| {
+            // What was not read yet is missing in one message; nothing rests on it.
+            let url = self.namespace.annotations.get(key).ok()??;
+            is_link(url).then(|| MessageLink { name: name.to_owned(), url: url.to_owned() })
+        });
+        links.collect()
+    }
+
+    fn expires(&self) -> String {
+        match self.status.expires_at {
+            Some(at) => format!("its time to live ends at {at:.0}"),
+            None => "its time to live is over".to_owned(),
+        }
+    }
+
+    fn replaced(&self) -> String {
+        match &self.status.superseded_by {
+            Some(by) => format!("namespace {} has taken its place", by.namespace),
+            None => "a later namespace has taken its place".to_owned(),
+        }
+    }
+
+    fn fails(&self) -> String {
+        match failing_text(self.status) {
+            text if text.is_empty() => "it does not work as it should".to_owned(),
+            text => format!("it does not work as it should: {text}"),
+        }
+    }
+
+    /// Why it is deleted, in words for the owner.
+    fn why_deleted(&self, reason: Option<Reason>) -> String {
+        match reason {
+            Some(Reason::TtlElapsed) => self.expires(),
+            Some(Reason::Superseded) => self.replaced(),
+            Some(Reason::PodsSucceeded) => "its pods have succeeded".to_owned(),
+            Some(Reason::Unhealthy) => self.fails(),
+            // A notice that an earlier version gave has no reason.
+            _ => match self.status.phase {
+                Some(NamespacePhase::Stale) => self.expires(),
+                Some(NamespacePhase::Superseded) => self.replaced(),
+                _ => self.fails(),
+            },
+        }
+    }
+
+    /// Why, in words for the owner.
+    fn why(&self, about: NoticeAbout, announced: Option<&Notice>) -> String {
+        let reason = || Reason::parse(announced?.reason.as_deref()?);
+        match about {
+            NoticeAbout::DeletionAnnounced | NoticeAbout::Deleted => self.why_deleted(reason()),
+            NoticeAbout::NoticeWithdrawn => "what it was announced for is no longer so".to_owned(),
+            NoticeAbout::Unstable | NoticeAbout::Failing | NoticeAbout::Failed => self.fails(),
+            NoticeAbout::Stale | NoticeAbout::Expiring => self.expires(),
+            NoticeAbout::Superseded => self.replaced(),
+            NoticeAbout::Recovered => "nothing fails any more".to_owned(),
+        }
+    }
+}
+
+/// Whether a text is a URL that people can be led to.
+fn is_link(url: &str) -> bool {
+    let odd = |c: char| c.is_whitespace() || c.is_control() || acts_on_terminal(c) || "<>\"'`|\\".contains(c);
+    url.len() <= MAX_URL
+        && url
+            .strip_prefix("https://")
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
+        && !url.contains(odd)
+}
+
+/// The command that keeps a namespace. A later end of the ttl changes nothing about anything but the ttl.
+fn keep(about: NoticeAbout, announced: Option<&Notice>, namespace: &str) -> Option<String> {
+    let by_ttl =
+        announced.is_some_and(|notice| notice.reason.as_deref() == Some(Reason::TtlElapsed.as_str()));
+    match about {
+        NoticeAbout::NoticeWithdrawn | NoticeAbout::Recovered | NoticeAbout::Deleted => None,
+        NoticeAbout::Expiring | NoticeAbout::Stale => Some(format!("coppice extend {namespace} --by 24h")),
+        NoticeAbout::DeletionAnnounced if by_ttl => Some(format!("coppice extend {namespace} --by 24h")),
+        NoticeAbout::DeletionAnnounced
+        | NoticeAbout::Unstable
+        | NoticeAbout::Failing
+        | NoticeAbout::Failed
+        | NoticeAbout::Superseded => {
+            Some(format!("coppice hold {namespace} --for 24h --reason \"still needed\""))
+        }
+    }
+}
+
+/// What to do about what is failing, by reason: in the words of the cluster manager that governs the namespace, if it has some.
+pub fn advice(health: Option<&ValidHealth>, failing: &[FailingObject]) -> BTreeMap<String, String> {
+    let reasons = failing.iter().filter_map(|one| HealthReason::parse(&one.reason));
+    let advice = reasons.map(|reason| {
+        let text = health.map_or_else(|| reason.advice(), |health| health.advice(reason));
+        (reason.as_str().to_owned(), text.to_owned())
+    });
+    advice.collect()
+}
+
+/// What is failing, in short; empty if nobody looks at the health.
+pub(crate) fn failing_text(status: &ManagedNamespaceStatus) -> String {
+    if status.health.is_none() {
+        return String::new();
+    }
+    let named = status.failing.iter().take(NAMED);
+    let named: Vec<_> = named.map(|one| format!("{} {} ({})", one.kind, one.name, one.reason)).collect();
+    let more = status.failing.len().saturating_sub(NAMED) + status.failing_more.unwrap_or(0) as usize;
+    match (named.is_empty(), more) {
+        (true, _) => "nothing fails at present".to_owned(),
+        (false, 0) => named.join(", "),
+        (false, more) => format!("{} and {more} more", named.join(", ")),
+    }
+}

@@ -1,0 +1,184 @@
+//! What becomes of messages to owners that cannot be delivered, and of the deletions that wait for them.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+#[path = "support/cluster.rs"]
+mod cluster;
+#[path = "support/notices.rs"]
+mod notices;
+
+use coppice_api::Reason;
+use coppice_api::managed_namespace::Extension;
+use coppice_api::notify::{NoticeAbout, NoticeState, OwnerNotice};
+
+use cluster::at;
+use notices::{MAIL, SKA, delivered, ends, messages, only, owned, refused, scene};
+
+#[test]
+fn what_is_refused_for_good_is_a_dead_letter_until_there_is_another_recipient() {
+    let mut scene = scene("channels: [mail]", &[MAIL]);
+    scene.managers[0].1.owner.as_mut().unwrap().fallback = None;
+    messages(&mut scene, 41);
+    ends(&mut scene, &refused(true), 43);
+    assert_eq!(only(&scene).state, NoticeState::Failed);
+    assert!(scene.events.contains(&Reason::NoticeFailed), "{:?}", scene.events);
+    assert_eq!(scene.reason(80_000), "NoticeUndelivered", "nobody was told: it waits, for ever");
+    assert_eq!(messages(&mut scene, 80_000), []);
+    let key = only(&scene).key;
+    owned(&mut scene, &[("mail", "ada@example.org")]);
+    let sent = messages(&mut scene, 80_001);
+    assert_eq!((sent[0].to.as_deref(), &*sent[0].key), (Some("ada@example.org"), &*key));
+    // Its date is the one that its notice leads to.
+    assert_eq!(sent[0].content.deletion.as_ref().unwrap().at, at(80_061));
+    ends(&mut scene, &delivered(), 80_002);
+    assert_eq!(
+        (scene.reason(80_061), scene.reason(80_062)),
+        ("NoticeRunning".to_owned(), "delete".to_owned())
+    );
+}
+
+#[test]
+fn what_a_deletion_waits_for_is_tried_again_a_day_after_it_was_refused_for_good() {
+    // An address that looks the same in records, or a server that was wrong.
+    let mut scene = scene("channels: [mail]", &[MAIL]);
+    scene.managers[0].1.owner.as_mut().unwrap().fallback = None;
+    let first = messages(&mut scene, 41);
+    ends(&mut scene, &refused(true), 43);
+    let next = only(&scene).next_attempt.unwrap();
+    assert!(at(86_443) < next && next < at(86_500), "{next}");
+    assert_eq!(scene.settled(200).next_check, Some(next));
+    assert_eq!(messages(&mut scene, 86_440), []);
+    let again = messages(&mut scene, 86_500);
+    assert_eq!((again.len(), &again[0].key), (1, &first[0].key));
+    assert_eq!((only(&scene).state, only(&scene).attempts), (NoticeState::Pending, 0));
+}
+
+#[test]
+fn the_fallback_hears_where_each_address_of_the_owner_is_refused_for_good() {
+    let mut scene = scene("channels: [slack, mail]", &[SKA]);
+    let sent = messages(&mut scene, 41);
+    assert_eq!(sent.iter().map(|one| one.to.as_deref()).collect::<Vec<_>>(), [Some("U024BE7LH")]);
+    ends(&mut scene, &refused(false), 43);
+    assert_eq!(scene.status().notices.len(), 1, "not for good");
+    ends(&mut scene, &refused(true), 60);
+    let sent = messages(&mut scene, 61);
+    let to: Vec<_> = sent.iter().map(|one| (&*one.channel, one.to.as_deref())).collect();
+    assert_eq!(to, [("mail", Some("platform@example.org"))]);
+    let fallback = &scene.status().notices[1];
+    assert!(fallback.fallback && fallback.about == NoticeAbout::DeletionAnnounced, "{fallback:?}");
+    ends(&mut scene, &delivered(), 70);
+    assert_eq!((scene.reason(129), scene.reason(130)), ("NoticeRunning".to_owned(), "delete".to_owned()));
+
+    // Where that is refused, too, both are tried again a day later.
+    let mut scene = self::scene("channels: [slack, mail]", &[SKA]);
+    messages(&mut scene, 41);
+    ends(&mut scene, &refused(true), 43);
+    messages(&mut scene, 44);
+    ends(&mut scene, &refused(true), 45);
+    assert_eq!(messages(&mut scene, 1000), []);
+    let to: Vec<_> = messages(&mut scene, 86_600).into_iter().map(|one| one.to.unwrap()).collect();
+    assert_eq!(to, ["U024BE7LH", "platform@example.org"]);
+
+    // By the same channel, and refused as well: nothing is sent before the next day, and then to the owner first.
+    let mut scene = self::scene("channels: [mail]", &[MAIL]);
+    let own = messages(&mut scene, 41);
+    ends(&mut scene, &refused(true), 43);
+    let sent = messages(&mut scene, 44);
+    assert_eq!((sent[0].to.as_deref(), &sent[0].key), (Some("platform@example.org"), &own[0].key));
+    ends(&mut scene, &refused(true), 45);
+    assert_eq!(messages(&mut scene, 1000), []);
+    assert_eq!(messages(&mut scene, 86_600)[0].to.as_deref(), Some(MAIL.1));
+}
+
+#[test]
+fn what_came_of_one_attempt_is_not_taken_for_what_comes_of_the_next() {
+    // The outbox forgets the refusal of the owner's address when that is in the record, and not before.
+    let mut scene = scene("channels: [mail]", &[MAIL]);
+    let sent = messages(&mut scene, 41);
+    scene.deliveries = [(sent[0].key.clone(), refused(true))].into();
+    scene.settled(43);
+    assert_eq!(
+        (only(&scene).state, only(&scene).attempts, only(&scene).fallback),
+        (NoticeState::Failed, 1, false)
+    );
+    scene.deliveries.clear();
+    let sent = messages(&mut scene, 43);
+    assert_eq!(sent[0].to.as_deref(), Some("platform@example.org"));
+
+    // The same for another recipient, while an attempt with the number of the first is to be written down.
+    let mut scene = self::scene("channels: [mail]", &[MAIL]);
+    messages(&mut scene, 41);
+    ends(&mut scene, &refused(false), 43);
+    owned(&mut scene, &[("mail", "ada@example.org")]);
+    let first = scene.plan(at(44));
+    assert_eq!(first.messages, [], "the number of the attempt is not in the record yet");
+    assert_eq!(messages(&mut scene, 44)[0].to.as_deref(), Some("ada@example.org"));
+}
+
+#[test]
+fn a_message_to_nobody_does_not_keep_the_fallback_from_hearing() {
+    let mut scene = scene("channels: [slack, mail]", &[SKA, MAIL]);
+    messages(&mut scene, 41);
+    let keys: Vec<_> = scene.status().notices.iter().map(|one| one.key.clone()).collect();
+    scene.deliveries = [(keys[0].clone(), refused(false)), (keys[1].clone(), refused(true))].into();
+    if let coppice_lifecycle::cluster::RecordStep::WriteStatus(status) = scene.plan(at(43)).step {
+        scene.record = Some(*status);
+    }
+    scene.deliveries.clear();
+    // The owner is in Slack no more.
+    owned(&mut scene, &[MAIL]);
+    let sent = messages(&mut scene, 100);
+    assert_eq!(sent.last().unwrap().to.as_deref(), Some("platform@example.org"));
+}
+
+#[test]
+fn nothing_waits_for_ever_once_nobody_is_notified() {
+    let mut scene = scene("channels: [mail]", &[MAIL]);
+    messages(&mut scene, 41);
+    assert_eq!(only(&scene).state, NoticeState::Pending);
+    scene.managers[0].1.notify = None;
+    scene.settled(50);
+    assert_eq!(only(&scene).state, NoticeState::Failed);
+    assert_eq!(scene.reason(102), "delete", "nobody has to be");
+}
+
+#[test]
+fn a_new_recipient_does_not_wait_for_what_went_wrong_with_another() {
+    let mut scene = scene("channels: [mail]", &[MAIL]);
+    messages(&mut scene, 41);
+    for second in [43, 60, 90] {
+        ends(&mut scene, &refused(false), second);
+    }
+    assert!(only(&scene).attempts == 3 && only(&scene).next_attempt > Some(at(100)));
+    // The fourth attempt is under way when the owner changes; its refusal is not that of the new one.
+    owned(&mut scene, &[("mail", "ada@example.org")]);
+    ends(&mut scene, &refused(true), 95);
+    scene.settled(95);
+    assert_eq!((only(&scene).attempts, only(&scene).state), (0, NoticeState::Pending));
+    assert_eq!(messages(&mut scene, 96)[0].to.as_deref(), Some("ada@example.org"));
+}
+
+#[test]
+fn what_nothing_rests_on_is_tried_for_a_day_of_attempts_and_dropped_when_it_is_not_true_any_more() {
+    let notify = "channels: [mail], on: [Stale, Expiring], reminders: [50s]";
+    let fails = |one: &&OwnerNotice| one.about == NoticeAbout::Stale;
+    let mut scene = scene(notify, &[MAIL]);
+    scene.settled(60);
+    let about: Vec<_> = scene.status().notices.iter().map(|one| one.about).collect();
+    assert_eq!(about, [NoticeAbout::DeletionAnnounced, NoticeAbout::Expiring]);
+    scene.settled(101);
+    let about: Vec<_> = scene.status().notices.iter().map(|one| one.about).collect();
+    assert_eq!(about, [NoticeAbout::DeletionAnnounced, NoticeAbout::Stale], "it has expired");
+    let (mut now, mut attempts) = (110, 0);
+    while scene.status().notices.iter().find(fails).unwrap().state == NoticeState::Pending {
+        ends(&mut scene, &refused(false), now);
+        (now, attempts) = (now + 4400, attempts + 1);
+    }
+    assert_eq!(attempts, 34);
+    // Not true any more: nobody is told of it.
+    let mut scene = self::scene(notify, &[MAIL]);
+    scene.settled(101);
+    assert_eq!(scene.status().notices.iter().filter(fails).count(), 1);
+    scene.spec.extend_until = Some(Extension { at: at(10_000), by: None });
+    scene.settled(110);
+    assert_eq!(scene.status().notices.iter().filter(fails).count(), 0);
+}

@@ -1,0 +1,121 @@
+//! Owners who are told that their namespaces will be deleted.
+
+use std::time::Duration;
+
+use coppice_sim::receiver::ReceiverBehavior;
+use coppice_sim::scenario::objects::{
+    change_cluster_manager, change_record, cluster_manager, config, namespace, record_of,
+};
+use coppice_sim::scenario::{Scenario, ScriptStep};
+use serde_json::{Value, json};
+
+use super::{ci, scenario};
+
+/// Owners are told by a webhook, 20 s before their namespace is 40 s old.
+fn told(name: &'static str, about: &'static str, undelivered: &Value) -> Scenario {
+    told_of(name, about, undelivered, &[])
+}
+
+/// The same, and they are told of this besides.
+fn told_of(name: &'static str, about: &'static str, undelivered: &Value, on: &[&str]) -> Scenario {
+    let mut scenario = scenario(name, about);
+    let mut spec = ci("Enforce", "40s", "20s");
+    spec["notify"] = json!({ "channels": ["hook"], "on": on, "undelivered": undelivered });
+    scenario.setup = vec![
+        config(&json!({
+            "governor": { "perMinute": 100, "perHour": 1000, "maxShare": "100%", "atLeast": 100 },
+            "channels": [{ "name": "hook", "webhook": { "url": "https://hooks.example.com/owners" } }],
+        })),
+        namespace("ci-due"),
+        cluster_manager("ci", &spec),
+    ];
+    scenario.lasts = Duration::from_mins(4);
+    scenario
+}
+
+/// The third attempt reaches the receiver, whose answer to the second was lost.
+pub(super) fn heard_late() -> Scenario {
+    let waits = json!({ "then": "Wait" });
+    let mut scenario =
+        told("cluster-told", "an owner is told at the third attempt, and notice runs from then", &waits);
+    scenario.receiver = vec![ReceiverBehavior::Unavailable, ReceiverBehavior::TakesSilently];
+    scenario.ends = vec!["ci-due: gone, deleted 1x", "ci: governs 0, due 0, Reconciled", "webhooks: 1"];
+    scenario
+}
+
+/// Nobody answers.
+pub(super) fn unheard() -> Scenario {
+    let waits = json!({ "then": "Wait" });
+    let mut scenario = told("cluster-unheard", "an owner cannot be told, and the deletion waits", &waits);
+    scenario.receiver = vec![ReceiverBehavior::Unavailable; 500];
+    scenario.ends = vec!["ci-due: there, Stale NoticeUndelivered", "ci: governs 1, due 1, Reconciled"];
+    scenario
+}
+
+/// Nobody answers, and the platform does not wait for that.
+pub(super) fn proceeds() -> Scenario {
+    let proceeds = json!({ "after": "60s", "then": "Proceed" });
+    let mut scenario = told(
+        "cluster-proceeds",
+        "an owner cannot be told, and the deletion proceeds after a minute",
+        &proceeds,
+    );
+    scenario.receiver = vec![ReceiverBehavior::Unavailable; 500];
+    scenario.ends = vec!["ci-due: gone, deleted 1x", "ci: governs 0, due 0, Reconciled"];
+    scenario
+}
+
+/// The leader is killed when the owner has been told, and again while notice runs.
+pub(super) fn leader_killed() -> Scenario {
+    let waits = json!({ "then": "Wait" });
+    let mut scenario = told(
+        "cluster-told-leader-killed",
+        "the replica that leads is killed before and after the owner is told",
+        &waits,
+    );
+    scenario.script = vec![ScriptStep::kill_leader(21), ScriptStep::kill_leader(45)];
+    scenario.ends = vec!["ci-due: gone, deleted 1x", "ci: governs 0, due 0, Reconciled", "webhooks: 1"];
+    scenario
+}
+
+/// An owner who was told keeps the namespace, and is told that it stays.
+pub(super) fn withdrawn() -> Scenario {
+    let waits = json!({ "then": "Wait" });
+    let mut scenario = told("cluster-told-withdrawn", "an owner who was told holds the namespace", &waits);
+    scenario.script = vec![
+        ScriptStep::at(35, |_| {
+            change_record("ci-due", &json!({ "hold": { "until": "2027-01-01T00:00:00Z" } }))
+        })
+        .once(|server| record_of(server, "ci-due")["status"]["notices"][0]["state"] == "Delivered"),
+    ];
+    scenario.ends = vec!["ci-due: there, Stale Held", "ci: governs 1, due 0, Reconciled", "webhooks: 2"];
+    scenario
+}
+
+/// The receiver is not available at first when the namespace is gone, of which nothing else is left to say so.
+pub(super) fn gone() -> Scenario {
+    let waits = json!({ "then": "Wait" });
+    let about = "an owner is told that a namespace will be deleted, and that it is gone";
+    let mut scenario = told_of("cluster-told-gone", about, &waits, &["Deleted"]);
+    scenario.receiver =
+        vec![ReceiverBehavior::Takes, ReceiverBehavior::Unavailable, ReceiverBehavior::TakesSilently];
+    scenario.script = vec![ScriptStep::kill_leader(50)];
+    scenario.ends = vec!["ci-due: gone, deleted 1x", "ci: governs 0, due 0, Reconciled", "webhooks: 2"];
+    scenario
+}
+
+/// Notice is given before working hours begin, and runs from when they have begun.
+pub(super) fn within_hours() -> Scenario {
+    let waits = json!({ "then": "Wait" });
+    let about = "notice is given before people are at work, and runs from when they are told";
+    let mut scenario = told("cluster-told-at-work", about, &waits);
+    let hours = json!({
+        "timeZone": "UTC", "from": "00:02", "to": "24:00",
+        "days": ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"],
+    });
+    let notify = json!({ "notify": { "workingHours": hours } });
+    scenario.script = vec![ScriptStep::at(1, move |_| change_cluster_manager("ci", &notify))];
+    scenario.lasts = Duration::from_mins(5);
+    scenario.ends = vec!["ci-due: gone, deleted 1x", "ci: governs 0, due 0, Reconciled", "webhooks: 1"];
+    scenario
+}

@@ -1,0 +1,161 @@
+//! Namespaces that take the place of older ones, and who may say what a namespace was made for, on a real API server.
+
+use anyhow::ensure;
+use coppice_plane::{ADMIN, ALICE};
+use coppice_tests::{TestCluster, condition, on_shared_plane};
+use serde_json::{Value, json};
+
+use super::access_control::raw_requests::{MERGE, Wire};
+use super::cli::coppice;
+use super::cluster_managers::record;
+
+type Test = anyhow::Result<()>;
+
+/// Deletes what is superseded. The branch is an annotation, all else are labels.
+fn manager(name: &str) -> String {
+    format!(
+        "{{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {{name: {name}}}, spec: {{mode: Enforce, \
+         selector: {{names: ['{name}-*']}}, settle: 1s, health: {{}}, identity: {{project: {name}.example/project, pipeline: \
+         {name}.example/pipeline, branch: {name}.example/branch}}, supersede: {{by: [Branch]}}, policies: [{{name: end, when: \
+         {{phase: {{in: [Superseded]}}}}, then: {{delete: {{notice: 2s}}}}}}]}}}}"
+    )
+}
+
+/// A namespace that a pipeline of the project `shop` has made for the branch `main`.
+async fn made(
+    test_cluster: &TestCluster,
+    manager: &str,
+    name: &str,
+    pipeline: &str,
+) -> anyhow::Result<String> {
+    let namespace = format!(
+        "{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}, labels: {{{manager}.example/project: shop, \
+         {manager}.example/pipeline: '{pipeline}'}}, annotations: {{{manager}.example/branch: main}}}}}}"
+    );
+    test_cluster.apply(&namespace).await?;
+    test_cluster.account(name).await?;
+    let object = test_cluster.get("namespace", "", name).await?.unwrap_or_default();
+    Ok(object["metadata"]["uid"].as_str().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn a_namespace_goes_when_the_one_of_a_later_pipeline_is_ready() -> Test {
+    on_shared_plane(async |test_cluster, _| {
+        test_cluster.apply(&manager("super")).await?;
+        let old = made(test_cluster, "super", "super-9", "9").await?;
+        made(test_cluster, "super", "super-8", "8").await?;
+        let well = |status: &Value| status["phase"] == "Ok";
+        let known = record(test_cluster, "super-9", "how it is", well).await?;
+        ensure!(condition(&known, "Identified")["reason"] == "Identified", "{known:#}");
+        record(test_cluster, "super-8", "how it is", well).await?;
+        let (code, said, error) = coppice(test_cluster, ADMIN, &["hold", "super-8", "--for", "1h"]).await?;
+        ensure!(code == 0, "{said}{error}");
+
+        let new = made(test_cluster, "super", "super-10", "10").await?;
+        let waits = |status: &Value| well(status) && status["readyAt"].is_null();
+        record(test_cluster, "super-10", "that it is not ready", waits).await?;
+        let still = record(test_cluster, "super-9", "that it stays", well).await?;
+        ensure!(still["status"]["supersededBy"].is_null(), "{still:#}");
+
+        test_cluster.pod("super-10", "web", "run", "a: b").await?;
+        let superseded = |status: &Value| status["supersededBy"]["uid"] == *new;
+        let held = record(test_cluster, "super-8", "what has taken its place", superseded).await?;
+        ensure!(held["status"]["phase"] == "Superseded", "{held:#}");
+        test_cluster.deleted("super-9", &old).await?;
+        let list = test_cluster.list("delns", "").await?;
+        let of = list.iter().find(|one| one["spec"]["uid"] == *old).cloned().unwrap_or_default();
+        let spec = &of["spec"];
+        ensure!(spec["reason"] == "Superseded", "{of:#}");
+        ensure!(spec["evidence"]["supersededBy"] == format!("super-10 (uid {new})"), "{of:#}");
+
+        let (code, said, error) = coppice(test_cluster, ADMIN, &["explain", "super-8"]).await?;
+        ensure!(code == 0, "{said}{error}");
+        ensure!(said.contains(&format!("super-10 (uid {new})")), "{said}");
+        let shown = test_cluster.kubectl(ADMIN, &["get", "mns", "-n", "super-8", "--no-headers"]).await?;
+        ensure!(shown.split_whitespace().nth(1) == Some("Superseded"), "{shown}");
+        record(test_cluster, "super-10", "that it stays", well).await?;
+        Ok(())
+    })
+}
+
+#[test]
+fn a_successor_that_is_deleted_takes_its_verdict_back() -> Test {
+    on_shared_plane(async |test_cluster, _| {
+        test_cluster.apply(&manager("back").replace("notice: 2s", "notice: 1h")).await?;
+        made(test_cluster, "back", "back-1", "1").await?;
+        made(test_cluster, "back", "back-2", "2").await?;
+        test_cluster.pod("back-2", "web", "run", "a: b").await?;
+        let announced =
+            |status: &Value| status["phase"] == "Superseded" && status["notice"]["reason"] == "Superseded";
+        record(test_cluster, "back-1", "that it will be deleted", announced).await?;
+        test_cluster.kubectl(ADMIN, &["delete", "namespace", "back-2", "--wait=false"]).await?;
+        let stays = |status: &Value| {
+            status["phase"] == "Ok" && status["notice"].is_null() && status["supersededBy"].is_null()
+        };
+        record(test_cluster, "back-1", "that it stays", stays).await?;
+        Ok(())
+    })
+}
+
+/// A tenant who may change their own namespace, and wants that of somebody else to go.
+#[test]
+fn a_tenant_cannot_supersede_what_others_have_made() -> Test {
+    on_shared_plane(async |test_cluster, _| {
+        test_cluster.apply(&manager("forge")).await?;
+        made(test_cluster, "forge", "forge-theirs", "5").await?;
+        test_cluster.namespace("forge-own").await?;
+        test_cluster.pod("forge-own", "web", "run", "a: b").await?;
+        let ready = |status: &Value| status["readyAt"].is_string();
+        record(test_cluster, "forge-own", "that it would be a successor", ready).await?;
+        let verbs = [
+            "--verb=get,update,patch",
+            "--resource=namespaces,namespaces/status",
+            "--resource-name=forge-own",
+        ];
+        test_cluster.kubectl(ADMIN, &[&["create", "clusterrole", "forge"][..], &verbs].concat()).await?;
+        let user = format!("--user={ALICE}");
+        test_cluster
+            .kubectl(ADMIN, &["create", "clusterrolebinding", "forge", "--clusterrole=forge", &user])
+            .await?;
+        let alice = Wire::new(test_cluster, ALICE)?;
+        let label =
+            |key: &str, value: &str| json!({"metadata": {"labels": {format!("forge.example/{key}"): value}}});
+        let own = "/api/v1/namespaces/forge-own";
+        // A policy with parameters is ignored until the API server has found their kind and this object of it.
+        let sentence = "only those who may create namespaces may change it";
+        test_cluster
+            .until("the policy of identities is in force", async || {
+                let answer =
+                    alice.send("PATCH", &format!("{own}?dryRun=All"), MERGE, label("project", "shop")).await;
+                answer.ok()?.refused(sentence).then_some(())
+            })
+            .await?;
+        let annotation = json!({"metadata": {"annotations": {"forge.example/branch": "main"}}});
+        for change in [label("project", "shop"), label("pipeline", "999"), annotation] {
+            for path in [own.to_owned(), format!("{own}/status")] {
+                let answer = alice.send("PATCH", &path, MERGE, change.clone()).await?;
+                ensure!(answer.refused(sentence), "{path} {change}: {answer:?}");
+            }
+            for answer in alice.every_write(own, &change).await? {
+                ensure!(answer.refused(sentence), "{change}: {answer:?}");
+            }
+        }
+        let answer = alice.send("PATCH", own, MERGE, label("pipeline", "999")).await?;
+        ensure!(answer.refused("ClusterNamespaceManager forge reads forge.example/pipeline"), "{answer:?}");
+        // Anything else is theirs; whoever may create namespaces says what they are made for.
+        let answer = alice.send("PATCH", own, MERGE, json!({"metadata": {"labels": {"team": "a"}}})).await?;
+        ensure!(answer.accepted(), "{answer:?}");
+        let admin = Wire::new(test_cluster, ADMIN)?;
+        for change in [label("project", "shop"), label("pipeline", "4")] {
+            let answer = admin.send("PATCH", own, MERGE, change).await?;
+            ensure!(answer.accepted(), "{answer:?}");
+        }
+        // What stands there already nobody takes away.
+        let removed = json!({"metadata": {"labels": {"forge.example/project": null}}});
+        let answer = alice.send("PATCH", own, MERGE, removed).await?;
+        ensure!(answer.refused(sentence), "{answer:?}");
+        let well = |status: &Value| status["phase"] == "Ok";
+        record(test_cluster, "forge-theirs", "that it stays", well).await?;
+        Ok(())
+    })
+}
