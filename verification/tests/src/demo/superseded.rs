@@ -301,6 +301,8 @@ impl Scene<'_> {
         while Instant::now() < self.deadline {
             self.table.update(&self.client).await?;
             if let Some(found) = found(self).await? {
+                // What was found may be newer than what the table has.
+                self.table.update(&self.client).await?;
                 return Ok(Some(found));
             }
             pause().await;
