@@ -47,6 +47,7 @@ pub(crate) fn delivery_of(attempt: AttemptState) -> Delivery {
             error: failure.message,
             permanent: failure.permanent,
             retry_after: failure.retry_after,
+            by_channel: failure.by_channel,
         },
     }
 }

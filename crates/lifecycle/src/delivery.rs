@@ -11,6 +11,8 @@ use crate::record::truncate_text;
 /// So many attempts are made to deliver a message on which nothing rests: by the waits between them, in 24 hours. Those in which
 /// messages are held back do not count.
 const ATTEMPTS: u32 = 34;
+/// Where attempts fail by the channel, they are made for at least so long: they are as close together as the channel lets them be.
+const TRIED_FOR: Duration = Duration::from_secs(24 * 3600);
 /// What a deletion waits for and was refused for good is tried again after this time: somebody may have put it right.
 const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(24 * 3600);
 /// The first wait after an attempt that failed; each further one is twice as long.
@@ -55,18 +57,34 @@ pub(crate) fn record_attempt(notice: &mut OwnerNotice, delivery: &Delivery, now:
             notice.delivered_at = Some(whole_second_after(now));
             (notice.next_attempt, notice.last_error) = (None, None);
         }
-        Delivery::Failed { error, permanent, retry_after } => {
+        Delivery::Failed { error, permanent, retry_after, by_channel } => {
             let asked = retry_after.and_then(|asked| SignedDuration::try_from(asked).ok());
-            failed(notice, error, *permanent, asked.unwrap_or_default(), now);
+            let cause = match (permanent, by_channel) {
+                (true, _) => FailureCause::Refused,
+                (false, true) => FailureCause::Channel,
+                (false, false) => FailureCause::Message,
+            };
+            failed(notice, error, cause, asked.unwrap_or_default(), now);
         }
     }
+}
+
+/// Why an attempt has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FailureCause {
+    /// Another one would fail in the same way.
+    Refused,
+    /// The channel does not work at present. It paces attempts itself, so that a message need not be late when it works again.
+    Channel,
+    /// Anything else.
+    Message,
 }
 
 /// An attempt has failed: when the next one is, if any.
 pub(crate) fn failed(
     notice: &mut OwnerNotice,
     error: &str,
-    permanent: bool,
+    cause: FailureCause,
     asked: SignedDuration,
     now: Timestamp,
 ) {
@@ -74,13 +92,15 @@ pub(crate) fn failed(
     let mut error = error.to_owned();
     truncate_text(&mut error, 1000);
     notice.last_error = Some(error);
-    let wait = SignedDuration::from_millis(wait(&notice.key, notice.attempts)).max(asked);
+    let in_a_row = if cause == FailureCause::Channel { 1 } else { notice.attempts };
+    let wait = SignedDuration::from_millis(wait(&notice.key, in_a_row)).max(asked);
     let next = now.checked_add(wait).unwrap_or(Timestamp::MAX);
     // What a deletion waits for is tried for as long as it waits.
     let rests_on_it = notice.about == NoticeAbout::DeletionAnnounced;
     // What a channel itself refuses, its administrator can put right.
-    let refused = permanent && notice.to.is_some();
-    if refused || (!rests_on_it && notice.attempts >= ATTEMPTS) {
+    let refused = cause == FailureCause::Refused && notice.to.is_some();
+    let tried_for_long = cause != FailureCause::Channel || later(notice.given_at, TRIED_FOR) <= now;
+    if refused || (!rests_on_it && notice.attempts >= ATTEMPTS && tried_for_long) {
         notice.state = NoticeState::Failed;
         notice.next_attempt = rests_on_it.then(|| later(next, TRIED_AGAIN_AFTER));
     } else {
@@ -95,4 +115,58 @@ fn wait(key: &str, attempts: u32) -> i64 {
     let seconds = if attempts > 20 { LONGEST_WAIT } else { doubled.min(LONGEST_WAIT) };
     let spread = key.bytes().fold(u64::from(attempts), |sum, byte| (sum * 31 + u64::from(byte)) % 200);
     i64::try_from(seconds * (1000 + spread)).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use super::*;
+
+    const HOUR: i64 = 3600;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + second).unwrap()
+    }
+
+    fn message(about: NoticeAbout) -> OwnerNotice {
+        pending("notice-1".to_owned(), (about, at(0)), "slack", Some("U02***".to_owned()))
+    }
+
+    /// Attempts that fail, each as soon as it may be made; how long after the first the last one is, and how many there are.
+    fn failures(notice: &mut OwnerNotice, cause: FailureCause, most: u32) -> (i64, u32) {
+        let mut now = at(0);
+        for n in 1..=most {
+            failed(notice, "no", cause, SignedDuration::ZERO, now);
+            match notice.next_attempt.filter(|_| notice.state == NoticeState::Pending) {
+                Some(next) => now = next,
+                None => return (now.duration_since(at(0)).as_secs(), n),
+            }
+        }
+        (now.duration_since(at(0)).as_secs(), most)
+    }
+
+    #[test]
+    fn a_message_is_given_up_after_a_day_of_attempts_that_are_further_and_further_apart() {
+        let (seconds, attempts) = failures(&mut message(NoticeAbout::Stale), FailureCause::Message, 1000);
+        assert_eq!(attempts, 34);
+        assert!((24 * HOUR..29 * HOUR).contains(&seconds), "{seconds}");
+    }
+
+    #[test]
+    fn what_fails_by_the_channel_is_tried_again_soon_and_given_up_after_a_day() {
+        let mut notice = message(NoticeAbout::Stale);
+        let (seconds, _) = failures(&mut notice, FailureCause::Channel, 100);
+        assert_eq!(notice.state, NoticeState::Pending, "34 attempts are over, a day is not");
+        assert!((500..=600).contains(&seconds), "5 to 6 s each: {seconds}");
+        let (seconds, _) = failures(&mut message(NoticeAbout::Stale), FailureCause::Channel, 100_000);
+        assert!((24 * HOUR..24 * HOUR + 10).contains(&seconds), "{seconds}");
+    }
+
+    #[test]
+    fn what_a_deletion_waits_for_is_never_given_up() {
+        for cause in [FailureCause::Message, FailureCause::Channel] {
+            let mut notice = message(NoticeAbout::DeletionAnnounced);
+            assert_eq!(failures(&mut notice, cause, 20_000).1, 20_000);
+        }
+    }
 }

@@ -84,7 +84,12 @@ mod tests {
         assert_eq!((plan.due, plan.next_check), (vec![], Some(monday)), "it is Sunday");
         let plan = go_on(&owed, &notices, &BTreeMap::new(), monday);
         assert_eq!((&*plan.due.join(" "), &plan.notices), ("mail hook", &notices));
-        let failed = |permanent| Delivery::Failed { error: "no".to_owned(), permanent, retry_after: None };
+        let failed = |permanent| Delivery::Failed {
+            error: "no".to_owned(),
+            permanent,
+            retry_after: None,
+            by_channel: false,
+        };
         let ends = [("mail".to_owned(), failed(true)), ("hook".to_owned(), Delivery::InFlight)].into();
         let plan = go_on(&owed, &notices, &ends, monday);
         assert_eq!(plan.notices[0].state, NoticeState::Failed);

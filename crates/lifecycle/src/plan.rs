@@ -67,6 +67,8 @@ pub enum Delivery {
         permanent: bool,
         /// How long the receiver asks to wait.
         retry_after: Option<std::time::Duration>,
+        /// Whether it failed by the channel, as every message would, and not by this one: the outbox lets the channel rest.
+        by_channel: bool,
     },
 }
 

@@ -25,7 +25,12 @@ fn manager(ttl: u32, notice: &str) -> String {
 }
 
 fn failed(permanent: bool) -> Delivery {
-    Delivery::Failed { error: "the receiver answered 503".to_owned(), permanent, retry_after: None }
+    Delivery::Failed {
+        error: "the receiver answered 503".to_owned(),
+        permanent,
+        retry_after: None,
+        by_channel: false,
+    }
 }
 
 /// An attempt has come to this, which the next plan records.
@@ -112,7 +117,8 @@ fn a_deletion_waits_ten_minutes_for_a_webhook_and_no_longer() {
     assert_eq!((scene.reason(1), scene.reason(51)), ("TtlRunning".to_owned(), "webhook".to_owned()));
     // A receiver that asks for an hour.
     let wait = Some(std::time::Duration::from_hours(1));
-    let busy = Delivery::Failed { error: "busy".to_owned(), permanent: false, retry_after: wait };
+    let busy =
+        Delivery::Failed { error: "busy".to_owned(), permanent: false, retry_after: wait, by_channel: false };
     assert_eq!(fails_for_long(&mut scene, &busy), 651);
     assert_eq!(scene.reason(651), "delete");
     assert_eq!(scene.events, [PolicyFired, ActionFailed, WebhookGivenUp, PolicyFired]);

@@ -424,7 +424,8 @@ fn a_webhook_keeps_its_id_until_it_is_delivered_or_given_up() {
     scene.pods.clear();
     scene.delivery = Delivery::InFlight;
     assert_eq!(scene.settle(62).step, None);
-    scene.delivery = Delivery::Failed { error: "503".to_owned(), permanent: false, retry_after: None };
+    scene.delivery =
+        Delivery::Failed { error: "503".to_owned(), permanent: false, retry_after: None, by_channel: false };
     scene.status = scene.plan(63).status;
     scene.delivery = Delivery::None;
     assert_eq!(scene.settle(63).next_check, Some(at(64)));
@@ -566,7 +567,8 @@ fn status_is_written_for_a_decision_and_for_its_outcome_and_not_in_between() {
     assert_eq!((decided, plan.step.is_some()), (1, true));
     scene.delivery = Delivery::InFlight;
     assert_eq!(writes(&mut scene, 42).0, 0, "that it is under way was said");
-    scene.delivery = Delivery::Failed { error: "503".to_owned(), permanent: false, retry_after: None };
+    scene.delivery =
+        Delivery::Failed { error: "503".to_owned(), permanent: false, retry_after: None, by_channel: false };
     scene.status = scene.plan(43).status;
     scene.delivery = Delivery::None;
     assert_eq!(writes(&mut scene, 43).0, 0, "when it is tried again was said with the failure");

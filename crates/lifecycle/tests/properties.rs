@@ -132,7 +132,12 @@ fn apply_event(scene: &mut Scene, history_event: &HistoryEvent, now: &mut i64) {
 fn apply_step(scene: &mut Scene, step: &Step, fails: bool, now: i64) {
     if let Step::Webhook(..) = step {
         scene.delivery = if fails {
-            Delivery::Failed { error: "503".to_owned(), permanent: false, retry_after: None }
+            Delivery::Failed {
+                error: "503".to_owned(),
+                permanent: false,
+                retry_after: None,
+                by_channel: false,
+            }
         } else {
             Delivery::Delivered("200".to_owned())
         };

@@ -87,6 +87,8 @@ pub struct AttemptFailure {
     pub permanent: bool,
     /// How long the receiver asked to wait; the next attempt should not be earlier.
     pub retry_after: Option<Duration>,
+    /// Whether every request of the group would have failed: where there is a [`PauseRule`], the group waits.
+    pub by_channel: bool,
 }
 
 /// What [`Outbox::submit`] did.
@@ -396,17 +398,21 @@ impl<K> Inner<K> {
             Ok(Err(error)) => {
                 tracing::info!(id, %error, "an attempt did not deliver");
                 tracing::debug!(id, ?error, "why an attempt did not deliver");
+                let works = error.channel_works();
                 let failure = AttemptFailure {
                     message: error.to_string(),
                     permanent: error.is_permanent(),
                     retry_after: error.retry_after(),
+                    by_channel: works == Some(false),
                 };
-                Err((failure, error.channel_works()))
+                Err((failure, works))
             }
             Err(_panic) => {
                 tracing::error!(id, "the delivery panicked");
                 let message = "the delivery failed inside Coppice; its log has more".to_owned();
-                Err((AttemptFailure { message, permanent: false, retry_after: None }, None))
+                let failure =
+                    AttemptFailure { message, permanent: false, retry_after: None, by_channel: false };
+                Err((failure, None))
             }
         }
     }
@@ -422,12 +428,16 @@ impl<K> Inner<K> {
     ) -> (Vec<bool>, Option<Instant>) {
         let mut locked = self.locked();
         locked.fair_queue.done(group, host);
-        let works = match &result {
-            Some(Ok(_)) => Some(true),
-            Some(Err((_, works))) => *works,
-            None => None,
+        let paused = match &result {
+            Some(Ok(_) | Err((_, Some(true)))) => {
+                locked.pauses.works(group);
+                None
+            }
+            Some(Err((failure, Some(false)))) => {
+                locked.pauses.fails(group, failure.retry_after.unwrap_or_default(), Instant::now())
+            }
+            Some(Err((_, None))) | None => None,
         };
-        let paused = works.and_then(|works| locked.pauses.ended(group, !works, Instant::now()));
         if let Some(Err((failure, _))) = result.as_ref().filter(|_| paused.is_some()) {
             tracing::warn!(group, error = failure.message, "nothing is sent for a while");
         }

@@ -133,8 +133,12 @@ async fn a_failure_says_whether_to_try_again_and_when() {
         .scripted
         .complete("a", Err(SendError::Status { code: 503, excerpt: "secret".into(), retry_after }.into()));
     bench.woken.recv().await.unwrap();
-    let failure =
-        AttemptFailure { message: "the webhook receiver answered 503".into(), permanent: false, retry_after };
+    let failure = AttemptFailure {
+        message: "the webhook receiver answered 503".into(),
+        permanent: false,
+        retry_after,
+        by_channel: true,
+    };
     assert_eq!(bench.outbox.state("a"), Some(AttemptState::Done(Err(failure))));
 }
 
@@ -413,6 +417,30 @@ async fn another_attempt_at_a_message_is_no_further_message() {
     bench.message("m1", "#team");
     bench.scripted.under_way(1).await;
     assert!(bench.scripted.is_waiting("m1"), "it is the second");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_channel_waits_as_long_as_it_is_asked_to_but_not_for_ever() {
+    let mut bench = TestOutbox::with_rules();
+    let busy = |seconds| {
+        let retry_after = Some(Duration::from_secs(seconds));
+        Err(DeliverError::Webhook(SendError::Status { code: 429, excerpt: String::new(), retry_after }))
+    };
+    for (n, asked, waits) in [(0, 3, 3), (1, 3600, 4)] {
+        bench.message(&format!("m{n}"), &format!("U{n}"));
+        bench.scripted.under_way(1).await;
+        bench.deliver(&format!("m{n}"), busy(asked)).await;
+        let failed = bench.outbox.state(&format!("m{n}"));
+        assert!(matches!(failed, Some(AttemptState::Done(Err(failure))) if failure.by_channel), "m{n}");
+        bench.message(&format!("next{n}"), &format!("U{n}"));
+        tokio::time::advance(Duration::from_millis(waits * 1000 - 10)).await;
+        bench.scripted.under_way(0).await;
+        tokio::time::advance(Duration::from_millis(10)).await;
+        bench.scripted.under_way(1).await;
+        let asks_more = waits < 4;
+        bench.deliver(&format!("next{n}"), if asks_more { busy(0) } else { Ok(OK) }).await;
+        tokio::time::advance(Duration::from_secs(if asks_more { 2 } else { 0 })).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -158,7 +158,8 @@ fn what_is_owed_is_told_once_the_namespace_is_gone_and_recorded_before_it_is_sen
     assert_eq!(tell.step, Some(RecordStep::Tell(vec!["notice-1".to_owned()])));
     let waits = planned(begun.clone(), gone, Some(Delivery::InFlight), gone_at);
     assert_eq!((waits.step, waits.next_check), (None, None), "the end of the attempt wakes it");
-    let refused = Delivery::Failed { error: "no".to_owned(), permanent: false, retry_after: None };
+    let refused =
+        Delivery::Failed { error: "no".to_owned(), permanent: false, retry_after: None, by_channel: false };
     let Some(RecordStep::Record(failed)) = planned(begun.clone(), gone, Some(refused), gone_at).step else {
         panic!()
     };

@@ -175,7 +175,7 @@ fn webhook(
             let message = progress_message(Action::Webhook, "", intent.attempts);
             builder.pending(pending, say(message), None)
         }
-        Delivery::Failed { error, permanent, retry_after } => {
+        Delivery::Failed { error, permanent, retry_after, by_channel: _ } => {
             let outcome = record::StepOutcome::Failed {
                 error: error.clone(),
                 permanent: *permanent,

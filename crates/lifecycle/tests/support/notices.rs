@@ -81,7 +81,12 @@ pub(crate) fn delivered() -> Delivery {
 }
 
 pub(crate) fn refused(permanent: bool) -> Delivery {
-    Delivery::Failed { error: "the server answered 451".to_owned(), permanent, retry_after: None }
+    Delivery::Failed {
+        error: "the server answered 451".to_owned(),
+        permanent,
+        retry_after: None,
+        by_channel: false,
+    }
 }
 
 pub(crate) fn messages(scene: &mut Scene, seconds: i64) -> Vec<OwnerMessage> {

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 /// of thousands of messages.
 #[derive(Clone, Copy, Debug)]
 pub struct PauseRule {
-    /// After the first failure. Each further one in a row makes it twice as long.
+    /// After the first failure, unless the receiver asks for more. Each further one in a row makes it twice as long.
     pub first: Duration,
     /// The longest.
     pub longest: Duration,
@@ -36,13 +36,15 @@ impl Pauses {
         self.paused.get(group).is_none_or(|pause| pause.until <= now && running == 0)
     }
 
-    /// Takes the end of an attempt. Returns until when the group waits, if that has just been decided.
-    pub(super) fn ended(&mut self, group: &str, failed: bool, now: Instant) -> Option<Instant> {
+    /// An attempt shows that it works.
+    pub(super) fn works(&mut self, group: &str) {
+        self.paused.remove(group);
+    }
+
+    /// An attempt shows that it does not work, and the receiver asks to wait so long. Returns until when the group waits, if that has
+    /// just been decided.
+    pub(super) fn fails(&mut self, group: &str, asked: Duration, now: Instant) -> Option<Instant> {
         let rule = self.rule?;
-        if !failed {
-            self.paused.remove(group);
-            return None;
-        }
         let pause = self.paused.entry(group.to_owned()).or_insert(Pause { failures: 0, until: now });
         // Several that had begun before the first of them failed are one failure.
         if now < pause.until {
@@ -50,7 +52,7 @@ impl Pauses {
         }
         let doubled = rule.first.saturating_mul(1 << pause.failures.min(16));
         pause.failures += 1;
-        pause.until = now + doubled.min(rule.longest);
+        pause.until = now + doubled.max(asked).min(rule.longest);
         Some(pause.until)
     }
 }

@@ -13,7 +13,7 @@ use super::{Builder, Governed};
 use crate::cluster::recipient::{Recipients, masked, recipients_of};
 use crate::cluster::selection::Candidate;
 use crate::condition::{later, whole_second_after};
-use crate::delivery::{begin_anew, failed, pending, record_attempt};
+use crate::delivery::{FailureCause, begin_anew, failed, pending, record_attempt};
 use crate::digest::id_of;
 use crate::facts::NamespaceFacts;
 use crate::message::{MessageSource, OwedWhenGone, OwnerMessage};
@@ -220,7 +220,7 @@ impl Builder<'_> {
                     continue;
                 }
             };
-            failed(notice, problem, false, SignedDuration::ZERO, self.now);
+            failed(notice, problem, FailureCause::Message, SignedDuration::ZERO, self.now);
             checks.extend(notice.next_attempt);
         }
         self.check_no_later_than(checks.into_iter().min());

@@ -29,7 +29,7 @@ impl Builder<'_> {
         let outcome = match &self.observed.delivery {
             Delivery::None | Delivery::InFlight => return false,
             Delivery::Delivered(response) => StepOutcome::WebhookDelivered { response: response.clone() },
-            Delivery::Failed { error, permanent, retry_after } => StepOutcome::Failed {
+            Delivery::Failed { error, permanent, retry_after, by_channel: _ } => StepOutcome::Failed {
                 error: error.clone(),
                 permanent: *permanent,
                 min_delay: retry_after.unwrap_or_default(),
