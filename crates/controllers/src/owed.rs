@@ -15,15 +15,13 @@ pub(crate) fn owed(shared: &ControllerContext, owed: &OwedWhenGone) -> Option<Ow
     let first = &owed.messages.first()?.content;
     let seal = shared.outboxes().map(|outboxes| outboxes.seal);
     let settings = shared.settings().0;
-    let messages = owed.messages.iter().filter_map(|message| {
+    let messages = owed.messages.iter().map(|message| {
         let channel = settings.config.channels.iter().find(|channel| channel.name == message.channel);
         let kind = channel.map_or(RecipientKind::None, Channel::recipient_kind);
-        let sealed_to = match &message.to {
-            None => None,
-            Some(to) => Some(seal.as_ref()?.seal(&message.key, to)?),
-        };
+        // Without a key to seal it there is no address, which the attempt says.
+        let sealed_to = message.to.as_deref().and_then(|to| seal.as_ref()?.seal(&message.key, to));
         let to = message.to.as_deref().map(|to| masked(kind, to));
-        Some(OwedMessage { key: message.key.clone(), channel: message.channel.clone(), to, sealed_to })
+        OwedMessage { key: message.key.clone(), channel: message.channel.clone(), to, sealed_to }
     });
     Some(OwedMessages {
         owner: first.owner.clone(),
