@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coppice_messages::{DigestLine, Rendered, digest};
+use coppice_mutants::{Mutant, active};
 use coppice_notify::channel::{EmailRequest, Headline, SlackRequest};
 use coppice_notify::outbox::{Deliver, DigestRule, Outbox, OutboxLimits, OutboxRules, PauseRule};
 use coppice_notify::request::DeliveryRequest;
@@ -42,7 +43,7 @@ impl Outboxes {
         let by_channel = OutboxLimits { capacity: 4096, capacity_per_group: 1024, ..limits };
         let rules = OutboxRules {
             pause: Some(PauseRule { first: Duration::from_secs(1), longest: Duration::from_mins(5) }),
-            digest: Some(DigestRule {
+            digest: (!active(Mutant::NothingJoined)).then_some(DigestRule {
                 one_by_one: ONE_BY_ONE,
                 within: WITHIN,
                 at_most: JOINED,

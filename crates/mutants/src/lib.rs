@@ -61,6 +61,10 @@ pub enum Mutant {
     WebhooksLost,
     /// Nobody is told that a namespace is gone, whatever its record owes.
     OwedLost,
+    /// Messages about a namespace go to the fallback, whoever owns it.
+    FallbackFirst,
+    /// However many messages somebody gets, each is sent by itself.
+    NothingJoined,
     /// Owners are told whenever something is to be told.
     HoursIgnored,
     /// Every evaluation gives a message to an owner a key of its own.

@@ -20,7 +20,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::runtime::Handle;
 
-use crate::receiver::ReceiverBehavior;
+use crate::receiver::{self, ReceiverBehavior};
 use crate::replica::{Program, ReplicaContext};
 use crate::trace::Actor;
 use crate::transport::Transport;
@@ -29,8 +29,6 @@ use crate::transport::Transport;
 pub(crate) const OPERATOR: &str = "system:serviceaccount:coppice-system:coppice";
 /// The name of its Lease.
 const LEASE: &str = "coppice-operator";
-/// How long a webhook waits for an answer.
-const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The operator.
 #[derive(Clone, Debug)]
@@ -96,7 +94,7 @@ async fn run(operator: Operator, context: ReplicaContext) -> anyhow::Result<()> 
     replica.serve(election, Handle::current(), std::future::pending()).await
 }
 
-/// Brings webhooks to the receiver of the run. Mail and Slack take everything.
+/// Brings webhooks and messages to the receiver of the run.
 struct SimulatedDeliverer(Transport);
 
 impl Deliver for SimulatedDeliverer {
@@ -106,28 +104,21 @@ impl Deliver for SimulatedDeliverer {
             tokio::time::sleep(transport.simulation.latency()).await;
             transport.wait_if_dead().await;
             if !transport.simulation.cut_off(transport.replica).is_zero() {
-                tokio::time::sleep(WEBHOOK_TIMEOUT).await;
-                return Err(SendError::Timeout { after: WEBHOOK_TIMEOUT }.into());
+                tokio::time::sleep(receiver::TIMEOUT).await;
+                return Err(SendError::Timeout { after: receiver::TIMEOUT }.into());
             }
-            let request = match request {
-                DeliveryRequest::Webhook(request) => request,
-                DeliveryRequest::Email(_) | DeliveryRequest::Slack(_) => {
-                    transport.simulation.note(Actor::Receiver, format!("takes message {}", request.id()));
-                    return Ok(Delivered { status: 250, address: None });
-                }
-                DeliveryRequest::Invalid { error, .. } => return Err(error.into()),
-            };
-            let at = transport.simulation.elapsed();
-            let (reaction, answer) = transport.simulation.with(|state| state.receiver.attempt(at, &request));
-            transport.simulation.note(Actor::Receiver, format!("{reaction:?} {}", request.id));
-            let pause = if reaction == ReceiverBehavior::TakesSilently {
-                WEBHOOK_TIMEOUT
+            let (at, id) = (transport.simulation.elapsed(), request.id().to_owned());
+            let (behavior, answer) = transport.simulation.with(|state| state.receiver.attempt(at, &request));
+            let Some(behavior) = behavior else { return answer };
+            transport.simulation.note(Actor::Receiver, format!("{behavior:?} {id}"));
+            let pause = if behavior == ReceiverBehavior::TakesSilently {
+                receiver::TIMEOUT
             } else {
                 transport.simulation.latency()
             };
             tokio::time::sleep(pause).await;
             transport.wait_if_dead().await;
-            Ok(answer?)
+            answer
         }
         .boxed()
     }

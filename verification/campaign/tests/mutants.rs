@@ -13,7 +13,8 @@ use coppice_campaign::oracle::rule::{
 };
 use coppice_campaign::run::{RunPlan, run, run_without};
 use coppice_campaign::suite::cluster::rule::{
-    APPROVED, DELIVERED, GOVERNED, HEALTH, HEARD, HOURS, OBSERVES, ONE_KEY, RECREATED, SUPERSEDED, TOLD,
+    APPROVED, DELIVERED, GOVERNED, HEALTH, HEARD, HOURS, JOINED, OBSERVES, ONE_KEY, RECIPIENT, RECREATED,
+    SUPERSEDED, TOLD,
 };
 use coppice_campaign::suite::lifecycle::rule::{
     HELD, INITIAL_DELAY, JOBS, LIMITS, ORIGINAL_REPLICAS, PODS, REVERTED, SELECTED, SETTLE, SUSPENDED, TTL,
@@ -28,7 +29,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 79] = [
+const CASES: [(Mutant, &str, Rule); 82] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -102,6 +103,9 @@ const CASES: [(Mutant, &str, Rule); 79] = [
     (Mutant::DeletedUnheard, "cluster-unheard", TOLD),
     (Mutant::NoticeKeyChanges, "cluster-told", ONE_KEY),
     (Mutant::OwedLost, "cluster-told-gone", DELIVERED),
+    (Mutant::DeletedUnheard, "cluster-told-another", TOLD),
+    (Mutant::FallbackFirst, "cluster-told-fallback", RECIPIENT),
+    (Mutant::NothingJoined, "cluster-told-of-many", JOINED),
     (Mutant::HoursIgnored, "cluster-told-at-work", HOURS),
     (Mutant::UnreadIsAbsent, "cluster-newly-named", GOVERNED),
     (Mutant::ShortenedTtlAtOnce, "cluster-ttl-shortened", GOVERNED),

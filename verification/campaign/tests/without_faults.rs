@@ -27,6 +27,20 @@ fn every_scenario_ends_well_and_alike_whatever_the_seed() {
 }
 
 #[test]
+fn every_scenario_that_seeds_do_not_choose_ends_well() {
+    for (suite, scenario) in
+        suite::ALL.iter().flat_map(|suite| (suite.apart)().into_iter().map(|one| (*suite, one)))
+    {
+        for seed in 0..2 {
+            let ended = run(&suite, &suite.without_faults(scenario.clone(), seed)).unwrap();
+            let timeline = || ended.trace.timeline(false);
+            assert_eq!(ended.violations, [""; 0], "{} {seed}\n{}", scenario.name, timeline());
+            assert_eq!(ended.unlike(&scenario.ends), [""; 0], "{} {seed}\n{}", scenario.name, timeline());
+        }
+    }
+}
+
+#[test]
 fn the_same_seed_gives_the_same_trace() {
     for (suite, scenario) in suite::scenarios() {
         let once = run(&suite, &suite.without_faults(scenario.clone(), 7)).unwrap();

@@ -2,6 +2,7 @@
 
 use coppice_api::channel::RecipientKind;
 use coppice_api::owner::{FallbackRecipient, OwnerAnnotation, OwnerFormat, OwnerSource};
+use coppice_mutants::{Mutant, active};
 
 use super::owner::ska;
 use super::selection::annotation;
@@ -39,7 +40,8 @@ impl Addresses {
 impl Recipients {
     /// The address for a channel of this kind, where those of `all` are the channels that there are; none if there is none.
     pub fn address(&self, kind: RecipientKind, all: &[RecipientKind]) -> Option<&str> {
-        let owner_hears = all.iter().any(|kind| self.own.get(*kind).is_some());
+        let owner_hears =
+            all.iter().any(|kind| self.own.get(*kind).is_some()) && !active(Mutant::FallbackFirst);
         if owner_hears { self.own.get(kind) } else { self.fallback.get(kind) }
     }
 

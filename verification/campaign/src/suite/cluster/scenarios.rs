@@ -66,6 +66,9 @@ pub(super) fn apart() -> Vec<Scenario> {
         told::withdrawn(),
         told::gone(),
         told::within_hours(),
+        told::another_owner(),
+        told::fallback(),
+        told::many(),
         heard::tenant_heard_first(),
     ]
 }

@@ -31,6 +31,8 @@ pub(super) fn check(
     told::once(record, found);
     told::delivered(record, history, found);
     told::within_hours(record, history, found);
+    told::addressed(record, history, found);
+    told::joined(record, history, found);
     scalings("managednamespaces", record, history, found);
     let deletions: Vec<_> = steps.iter().filter(|step| step.action == DestructiveAction::Delete).collect();
     for (n, step) in deletions.iter().enumerate() {

@@ -27,5 +27,10 @@ pub const TOLD: Rule = Rule("TOLD");
 pub const ONE_KEY: Rule = Rule("ONE KEY");
 /// What is owed to owners is delivered, a dead letter, or waits for its next attempt.
 pub const DELIVERED: Rule = Rule("DELIVERED");
+/// A message goes to an address that the namespace named when it was sent or shortly before, or to the fallback if there was none or
+/// each of the owner's own was refused.
+pub const RECIPIENT: Rule = Rule("RECIPIENT");
+/// Nobody gets more than 20 messages within five minutes, but for one that joins others.
+pub const JOINED: Rule = Rule("JOINED");
 /// Owners are told within working hours.
 pub const HOURS: Rule = Rule("HOURS");

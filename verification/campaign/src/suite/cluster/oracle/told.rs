@@ -1,25 +1,47 @@
 //! Whether owners were told before their namespaces were deleted, by what a receiver got.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use coppice_sim::receiver::Received;
+use coppice_sim::receiver::{Received, ReceiverBehavior};
 use coppice_sim::run::RunRecord;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::rule::{DELIVERED, HOURS, ONE_KEY, TOLD};
+use super::governed::governing;
+use super::rule::{DELIVERED, HOURS, JOINED, ONE_KEY, RECIPIENT, TOLD};
 use crate::oracle::notice::{RESOLUTION, span};
 use crate::oracle::{Broken, DestructiveStep, Findings, History, instant};
 
 /// An attempt may be so late.
 const OVERDUE: SignedDuration = SignedDuration::from_secs(60);
+/// After one that failed, another one may wait for so long besides: the channel rests.
+const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(5);
+/// So many messages are sent to somebody one by one ...
+const ONE_BY_ONE: usize = 20;
+/// ... within so long. What is more is held for as long, and joined.
+const WITHIN: Duration = Duration::from_mins(5);
+/// Who is told follows from what was read so long before at most.
+const KNOWN: Duration = Duration::from_secs(31);
 
-/// Every message to an owner that was received, with what it says.
+/// Every message to an owner that a webhook brought, with what it says.
 fn messages<'a>(record: &'a RunRecord<'_>) -> impl Iterator<Item = (&'a Received, Value)> {
     record.received.iter().filter_map(|received| {
         let said: Value = serde_json::from_slice(&received.body).ok()?;
         (said["type"] == "owner.notice").then_some((received, said))
     })
+}
+
+/// What a message to a person says; none if it is a webhook.
+fn text(received: &Received) -> Option<String> {
+    received.to.as_ref()?;
+    let said: Value = serde_json::from_slice(&received.body).ok()?;
+    Some(said["text"].as_str()?.to_owned())
+}
+
+/// When something was received.
+fn time(record: &RunRecord<'_>, received: &Received) -> Timestamp {
+    record.began + SignedDuration::try_from(received.at).unwrap_or_default()
 }
 
 /// Whether notice has run since the announcement that the record of a namespace has was received; or where the manager proceeds
@@ -39,10 +61,15 @@ pub(super) fn check(
     let announces = |said: &Value| {
         said["for"] == "DeletionAnnounced" && said["namespace"] == step.namespace && said["givenAt"] == *given
     };
-    let taken = messages(record).filter(|(received, said)| received.taken && announces(said));
-    let told = taken
-        .map(|(received, _)| record.began + SignedDuration::try_from(received.at).unwrap_or_default())
-        .min();
+    let brought = messages(record).filter(|(_, said)| announces(said)).map(|(received, _)| received);
+    let headline = format!("Namespace {} will be deleted", step.namespace);
+    let since = instant(given).unwrap_or(now);
+    let read = record.received.iter().filter(|received| {
+        let names = text(received).is_some_and(|text| text.contains(&headline));
+        names && since <= time(record, received) + RESOLUTION
+    });
+    let told = brought.chain(read).filter(|received| received.is_taken());
+    let told = told.map(|received| time(record, received)).min();
     let proceeds = (notify["undelivered"]["then"] == "Proceed")
         .then(|| instant(given).map(|given| given + span(&notify["undelivered"]["after"])))
         .flatten();
@@ -63,6 +90,68 @@ pub(super) fn once(record: &RunRecord<'_>, found: &mut Findings) {
     }
 }
 
+/// Messages go to whom namespaces name.
+pub(super) fn addressed(record: &RunRecord<'_>, history: &History, found: &mut Findings) {
+    for (n, received) in record.received.iter().enumerate() {
+        let (Some(to), Some(text)) = (received.to.as_deref(), text(received)) else { continue };
+        // What is joined has been held before.
+        let age = if received.id.contains("-to-") { KNOWN + WITHIN } else { KNOWN };
+        let refused: BTreeSet<&str> = record.received[..n]
+            .iter()
+            .filter(|before| before.behavior == ReceiverBehavior::Refuses)
+            .filter_map(|before| before.to.as_deref())
+            .collect();
+        let names: BTreeSet<&str> =
+            text.split("Namespace ").skip(1).filter_map(|rest| rest.split([' ', '*']).next()).collect();
+        for namespace in names {
+            let mut revisions = history.revisions_between(received.at.saturating_sub(age), received.at);
+            if !revisions.any(|revision| is_for(history, (namespace, revision), to, &refused)) {
+                found.add(RECIPIENT, &format!("{to} got a message about {namespace} at {:?}", received.at));
+            }
+        }
+    }
+}
+
+/// Whether messages about a namespace go to this address, at a revision.
+fn is_for(history: &History, (namespace, revision): (&str, u64), to: &str, refused: &BTreeSet<&str>) -> bool {
+    let Some(manager) = governing(history, namespace, revision) else { return false };
+    let Some(object) = history.at("namespaces", "", namespace, revision) else { return false };
+    let owner = &manager["spec"]["owner"];
+    let sources = owner["annotations"].as_array().into_iter().flatten();
+    let own: Vec<&str> = sources
+        .filter_map(|source| object["metadata"]["annotations"][source["key"].as_str()?].as_str())
+        .collect();
+    let falls_back = own.iter().all(|own| refused.contains(own));
+    own.contains(&to) || falls_back && ["slack", "email"].iter().any(|kind| owner["fallback"][kind] == to)
+}
+
+/// Nobody gets many messages one by one. What a replica has sent, the next one that leads does not know.
+pub(super) fn joined(record: &RunRecord<'_>, history: &History, found: &mut Findings) {
+    let leaders: BTreeSet<&str> = history
+        .all("leases")
+        .flatten()
+        .filter_map(|(_, lease)| lease.as_deref()?["spec"]["holderIdentity"].as_str())
+        .collect();
+    let most = (ONE_BY_ONE + 1) * leaders.len().max(1);
+    let mut by_recipient: BTreeMap<&str, Vec<(Duration, &str)>> = BTreeMap::new();
+    for received in record.received {
+        let Some(to) = &received.to else { continue };
+        let messages = by_recipient.entry(to).or_default();
+        // Another attempt is no further message.
+        if messages.iter().all(|(_, id)| *id != received.id) {
+            messages.push((received.at, &received.id));
+        }
+    }
+    for (to, messages) in by_recipient {
+        let within =
+            |from: Duration| messages.iter().filter(move |(at, _)| (from..from + WITHIN).contains(at));
+        let crowd = messages.iter().map(|(at, _)| within(*at).count()).max().unwrap_or(0);
+        if crowd > most {
+            found.add(JOINED, &format!("{to} got {crowd} messages within five minutes"));
+        }
+    }
+}
+
 /// Everything that is owed at the end has been delivered, is a dead letter, or waits for its next attempt.
 pub(super) fn delivered(record: &RunRecord<'_>, history: &History, found: &mut Findings) {
     let end = record.began + SignedDuration::try_from(record.lasted).unwrap_or_default();
@@ -72,7 +161,8 @@ pub(super) fn delivered(record: &RunRecord<'_>, history: &History, found: &mut F
         let notices = status["notices"].as_array().map(Vec::as_slice).unwrap_or_default();
         for notice in notices.iter().filter(|notice| notice["state"] == "Pending") {
             let next = instant(&notice["nextAttempt"]);
-            if next.is_none_or(|next| next + OVERDUE < end) {
+            let rests = if notice["attempts"] == 0 { SignedDuration::ZERO } else { LONGEST_PAUSE };
+            if next.is_none_or(|next| next + OVERDUE + rests < end) {
                 found.add(DELIVERED, &format!("{} of {name} was to be sent at {next:?}", notice["for"]));
             }
         }

@@ -66,6 +66,6 @@ pub(super) fn unlisted() -> Scenario {
         cluster_manager("ci", &by_health("5s", "5s")),
     ]);
     scenario.script = vec![ScriptStep::at(20, |_| pod_phase("ci-bad", "p", "Failed"))];
-    scenario.ends = vec!["ci-bad: there, Unknown NotSynced", "ci: governs 1, due 0, NotSynced"];
+    scenario.ends = vec!["ci-bad: there, Unknown NotSynced", "ci: governs 1, due 0, Reconciled"];
     scenario
 }

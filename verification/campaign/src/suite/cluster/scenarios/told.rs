@@ -7,6 +7,7 @@ use coppice_sim::scenario::objects::{
     change_cluster_manager, change_record, cluster_manager, config, namespace, record_of,
 };
 use coppice_sim::scenario::{Scenario, ScriptStep};
+use coppice_sim::server::Request;
 use serde_json::{Value, json};
 
 use super::{ci, scenario};
@@ -48,6 +49,8 @@ pub(super) fn unheard() -> Scenario {
     let waits = json!({ "then": "Wait" });
     let mut scenario = told("cluster-unheard", "an owner cannot be told, and the deletion waits", &waits);
     scenario.receiver = vec![ReceiverBehavior::Unavailable; 500];
+    // Attempts are four minutes apart by then.
+    scenario.lasts = Duration::from_mins(6);
     scenario.ends = vec!["ci-due: there, Stale NoticeUndelivered", "ci: governs 1, due 1, Reconciled"];
     scenario
 }
@@ -117,5 +120,68 @@ pub(super) fn within_hours() -> Scenario {
     scenario.script = vec![ScriptStep::at(1, move |_| change_cluster_manager("ci", &notify))];
     scenario.lasts = Duration::from_mins(5);
     scenario.ends = vec!["ci-due: gone, deleted 1x", "ci: governs 0, due 0, Reconciled", "webhooks: 1"];
+    scenario
+}
+
+/// The annotation by which namespaces name their owner.
+const OWNER: &str = "ci.example.org/slack";
+
+/// A namespace whose owner is told in Slack.
+fn owned(name: &str, owner: &str) -> Request {
+    let metadata = json!({ "name": name, "annotations": { OWNER: owner } });
+    let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
+    Request::post("/api/v1/namespaces", &object)
+}
+
+/// Owners are told in Slack, 20 s before their namespaces are 40 s old.
+fn told_in_slack(name: &'static str, about: &'static str, fallback: Option<&str>) -> Scenario {
+    let mut scenario = scenario(name, about);
+    let mut spec = ci("Enforce", "40s", "20s");
+    let fallback = fallback.map(|to| json!({ "slack": to }));
+    spec["owner"] = json!({ "annotations": [{ "key": OWNER, "format": "Slack" }], "fallback": fallback });
+    spec["notify"] = json!({ "channels": ["slack"], "on": [] });
+    scenario.setup = vec![
+        config(&json!({
+            "governor": { "perMinute": 100, "perHour": 1000, "maxShare": "100%", "atLeast": 100 },
+            "channels": [{ "name": "slack", "slack": { "tokenFile": "slack-token" } }],
+        })),
+        cluster_manager("ci", &spec),
+    ];
+    scenario.ends = vec!["ci-due: gone, deleted 1x", "ci: governs 0, due 0, Reconciled"];
+    scenario
+}
+
+/// There is no such member of Slack, which somebody puts right.
+pub(super) fn another_owner() -> Scenario {
+    let about = "the owner whom a namespace names does not exist, until it names another one";
+    let mut scenario = told_in_slack("cluster-told-another", about, None);
+    scenario.setup.push(owned("ci-due", "U0LEFT"));
+    scenario.receiver = vec![ReceiverBehavior::Refuses, ReceiverBehavior::Unavailable];
+    scenario.script = vec![ScriptStep::at(70, |_| {
+        let metadata = json!({ "metadata": { "annotations": { OWNER: "U0CAME" } } });
+        Request::patch("/api/v1/namespaces/ci-due", "application/merge-patch+json", &metadata)
+    })];
+    scenario.lasts = Duration::from_mins(5);
+    scenario
+}
+
+/// There is no such member of Slack, and the platform is told in their place.
+pub(super) fn fallback() -> Scenario {
+    let about = "the owner whom a namespace names does not exist, and the fallback is told";
+    let mut scenario = told_in_slack("cluster-told-fallback", about, Some("#platform"));
+    scenario.setup.push(owned("ci-due", "U0LEFT"));
+    scenario.receiver = vec![ReceiverBehavior::Refuses, ReceiverBehavior::TakesSilently];
+    scenario.lasts = Duration::from_mins(4);
+    scenario
+}
+
+/// All namespaces of one owner are due at once.
+pub(super) fn many() -> Scenario {
+    let about = "thirty namespaces of one owner are due at once: the owner gets twenty messages, and then one about ten";
+    let mut scenario = told_in_slack("cluster-told-of-many", about, None);
+    scenario.setup.extend((0..30).map(|n| owned(&format!("ci-{n:02}"), "U0MANY")));
+    scenario.lasts = Duration::from_mins(8);
+    // Each is deleted, once: none is governed any more.
+    scenario.ends = vec!["ci-*", "ci: governs 0, due 0, Reconciled"];
     scenario
 }

@@ -86,7 +86,8 @@ pub(in crate::suite) fn end_state(record: &RunRecord<'_>) -> EndState {
         }
     }
     effects.remove("");
-    let ids: BTreeSet<&str> = record.received.iter().filter(|r| r.taken).map(|r| r.id.as_str()).collect();
+    let ids: BTreeSet<&str> =
+        record.received.iter().filter(|r| r.is_taken()).map(|r| r.id.as_str()).collect();
     effects.insert("webhooks, by id".to_owned(), ids.len());
     EndState { objects, effects }
 }
