@@ -4,6 +4,8 @@ import datetime
 import types
 import unittest
 
+import ska_peer
+from kubernetes import client
 from ska_peer import PREFIX, Entry, entry_of, next_state
 
 CREATED = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
@@ -52,6 +54,45 @@ class States(unittest.TestCase):
         self.assertEqual(self.state(61, ["app"], status="unstable", status_timestamp=since), "failing")
         self.assertEqual(self.state(31, ["app"], status="failing", status_timestamp=since), "failed")
         self.assertEqual(self.state(99, [], status="failed", status_timestamp=since), "ok")
+
+
+class Loops(unittest.TestCase):
+    def manager(self, namespaces):
+        """One with an API server that has these namespaces, refuses to delete the first, and lists no workloads."""
+        manager = ska_peer.Manager.__new__(ska_peer.Manager)
+        manager.entries, manager.forbidden, manager.next_check = [Entry(names=["ci-.*"], ttl=60)], set(), {}
+        manager.told, manager.deleted, manager.patched = [], [], []
+        listed = types.SimpleNamespace(items=namespaces, metadata=types.SimpleNamespace(_continue=None))
+
+        def delete(name, **_):
+            if name == "ci-1":
+                raise client.ApiException(status=403)
+            manager.deleted.append(name)
+
+        manager.core = types.SimpleNamespace(
+            list_namespace=lambda **_: listed,
+            delete_namespace=delete,
+            patch_namespace=lambda name, body, **_: manager.patched.append((name, body["metadata"]["annotations"])),
+        )
+        manager.slack = types.SimpleNamespace(tell=lambda _, text: manager.told.append(text))
+        return manager
+
+    def governed(self, name, status):
+        found = namespace(name, managed="true", status=status)
+        found.status = types.SimpleNamespace(phase="Active")
+        return found
+
+    def test_a_deletion_that_is_refused_keeps_no_other_waiting_and_is_told_to_nobody(self):
+        manager = self.manager([self.governed("ci-1", "stale"), self.governed("ci-2", "stale")])
+        manager.act()
+        self.assertEqual(manager.deleted, ["ci-2"])
+        self.assertEqual(manager.told, ["Your namespace ci-2 was deleted, since it was stale."])
+
+    def test_what_a_ttl_decides_needs_no_list_of_workloads(self):
+        manager = self.manager([self.governed("ci-1", "ok")])
+        manager.failing_workloads = lambda: self.fail("listed")
+        manager.check_due()
+        self.assertEqual([(name, said[PREFIX + "status"]) for name, said in manager.patched], [("ci-1", "stale")])
 
 
 if __name__ == "__main__":

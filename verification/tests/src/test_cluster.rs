@@ -120,9 +120,10 @@ impl TestCluster {
     }
 
     /// The kubeconfig of a service account, for [`Program`](crate::program::Program): the account exists, and the API server
-    /// issues a token as it does for pods.
+    /// issues a token as it does for pods, for longer than any program runs here.
     pub async fn service_account(&self, namespace: &str, name: &str) -> anyhow::Result<PathBuf> {
-        let token = self.kubectl(ADMIN, &["create", "token", name, "-n", namespace]).await?;
+        let token =
+            self.kubectl(ADMIN, &["create", "token", name, "-n", namespace, "--duration=12h"]).await?;
         let user = format!("system:serviceaccount:{namespace}:{name}");
         Ok(self.plane.write_kubeconfig(&user, token.trim())?)
     }
