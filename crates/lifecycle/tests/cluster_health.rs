@@ -8,6 +8,7 @@ mod scaled;
 
 use coppice_api::condition::{self, READY};
 use coppice_api::config::CoppiceConfigSpec;
+use coppice_api::notify::{NoticeAbout, NoticeState};
 use coppice_api::{ManagedNamespaceStatus, NamespacePhase, Reason};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::cluster::census::{Counted, census};
@@ -16,6 +17,14 @@ use coppice_lifecycle::record::{self, StepOutcome};
 
 use health::{Scene, at, spec};
 use scaled::web;
+
+/// Delivers every message of the record; what they are about.
+fn told(scene: &mut Scene) -> Vec<NoticeAbout> {
+    for notice in &mut scene.status.notices {
+        notice.state = NoticeState::Delivered;
+    }
+    scene.status.notices.iter().map(|notice| notice.about).collect()
+}
 
 #[test]
 fn what_fails_is_deleted_once_it_is_failed_and_its_notice_has_run() {
@@ -84,6 +93,45 @@ fn what_is_unknown_is_never_acted_upon_and_the_clocks_continue_after_it() {
     // What was over of the grace does not count.
     assert_eq!(scene.pass(2000), [(1050, NamespacePhase::Failed)]);
     assert_eq!(scene.deleted, Some(1050));
+}
+
+#[test]
+fn owners_are_told_once_of_each_phase_of_a_failure_whatever_was_not_seen_in_between() {
+    use NoticeAbout::{Failed, Failing, Recovered, Unstable};
+    let notify = "notify: {channels: [hook], on: [Unstable, Failing, Failed, Recovered]}, policies:";
+    let mut scene = Scene::new(&spec("{in: [Stale]}", "0s").replace("policies:", notify));
+    scene.pass(20);
+    scene.fails(true);
+    assert_eq!(told(&mut scene), [Unstable]);
+    assert_eq!(scene.pass(150), [(120, NamespacePhase::Failing)]);
+    assert_eq!(told(&mut scene), [Unstable, Failing]);
+    assert_eq!(scene.pass(200), [(170, NamespacePhase::Failed)]);
+    assert_eq!(told(&mut scene), [Unstable, Failing, Failed]);
+    // A source of facts is silent; and then another replica leads, which has followed the workloads for a moment only.
+    scene.known = false;
+    scene.pass(300);
+    assert_eq!(scene.status.phase, Some(NamespacePhase::Unknown));
+    scene.known = true;
+    scene.pass(600);
+    scene.followed = at(600);
+    scene.pass(1000);
+    assert_eq!(told(&mut scene), [Unstable, Failing, Failed], "nothing else has begun to fail");
+    scene.fails(false).pass(1100);
+    assert_eq!(told(&mut scene), [Unstable, Failing, Failed, Recovered]);
+    scene.fails(true);
+    assert_eq!(told(&mut scene), [Unstable, Failing, Failed, Recovered, Unstable], "that is another failure");
+}
+
+#[test]
+fn who_was_not_told_of_a_failure_is_not_told_that_it_is_over() {
+    let notify = "notify: {channels: [hook], on: [Failing, Recovered]}, policies:";
+    let mut scene = Scene::new(&spec("{in: [Stale]}", "0s").replace("policies:", notify));
+    scene.pass(20);
+    // It is written down, and not delivered before it is over.
+    scene.fails(true).pass(150);
+    assert_eq!(scene.status.notices.len(), 1);
+    scene.fails(false).pass(200);
+    assert_eq!((scene.status.phase, told(&mut scene)), (Some(NamespacePhase::Ok), Vec::new()));
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod cluster;
 mod notices;
 
 use coppice_api::managed_namespace::{Extension, RecordHold};
-use coppice_api::notify::{MAX_NOTICES, NoticeAbout, NoticeState, Weekday};
+use coppice_api::notify::{MAX_NOTICES, NoticeAbout, NoticeState, OwnerNotice, Weekday};
 use coppice_lifecycle::cluster::{ValidClusterManager, ValidHours};
 use coppice_lifecycle::plan::Delivery;
 use coppice_lifecycle::record::StepOutcome;
@@ -268,6 +268,49 @@ fn the_list_has_an_end_and_what_is_needed_stays_on_it() {
     scene.spec.extend_until = None;
     let sent = messages(&mut scene, 100_000);
     assert!(sent.iter().any(|one| one.content.about == NoticeAbout::DeletionAnnounced), "{sent:?}");
+}
+
+#[test]
+fn a_full_list_delays_the_deletion_and_says_so() {
+    let mut scene = scene("channels: [mail]", &[MAIL]);
+    let mut record = scene.status().clone();
+    record.notices = (0..MAX_NOTICES)
+        .map(|n| OwnerNotice {
+            key: format!("notice-{n}"),
+            about: NoticeAbout::NoticeWithdrawn,
+            channel: "mail".to_owned(),
+            to: Some("g***@example.org".to_owned()),
+            fallback: false,
+            state: NoticeState::Pending,
+            attempts: 0,
+            next_attempt: None,
+            given_at: at(1),
+            delivered_at: None,
+            last_error: None,
+        })
+        .collect();
+    scene.record = Some(record);
+    messages(&mut scene, 41);
+    assert_eq!(scene.reason(200), "NoticeUndelivered");
+    let notices = &scene.status().notices;
+    assert!(notices.iter().all(|one| one.about == NoticeAbout::NoticeWithdrawn), "{notices:?}");
+    let says = scene.status().next.as_ref().unwrap().message.clone();
+    assert!(says.contains("20 messages about the namespace wait already"), "{says}");
+    // One of them is delivered: there is room.
+    let key = scene.status().notices[7].key.clone();
+    scene.deliveries = [(key, delivered())].into();
+    let sent = messages(&mut scene, 201);
+    scene.deliveries.clear();
+    assert_eq!(scene.status().notices.len(), MAX_NOTICES);
+    let announced = sent.iter().find(|one| one.content.about == NoticeAbout::DeletionAnnounced).unwrap();
+    scene.deliveries = [(announced.key.clone(), delivered())].into();
+    scene.settled(210);
+    scene.deliveries.clear();
+    assert_eq!(
+        (scene.reason(269), scene.reason(270)),
+        ("NoticeRunning".to_owned(), "delete".to_owned()),
+        "the notice runs from its delivery"
+    );
 }
 
 #[test]

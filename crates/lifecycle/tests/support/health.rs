@@ -7,6 +7,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+use coppice_api::channel::{Channel, WebhookChannel};
 use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
 use coppice_api::{Labels, ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase, Reason};
 use coppice_lifecycle::PlatformSettings;
@@ -121,7 +122,10 @@ impl Scene {
             HealthFacts::Unknown { reason: Reason::Stale, message }
         };
         let namespace = self.namespace();
-        let settings = PlatformSettings::new(CoppiceConfigSpec::default(), "coppice-system", Vec::new());
+        let webhook = WebhookChannel { url: "https://ci.example.org/hook".to_owned() };
+        let hook = Channel { name: "hook".to_owned(), webhook: Some(webhook), ..Channel::default() };
+        let config = CoppiceConfigSpec { channels: vec![hook], ..CoppiceConfigSpec::default() };
+        let settings = PlatformSettings::new(config, "coppice-system", Vec::new());
         let counted = [Counted { namespace: &namespace, record: Some(self.record()), managed: false }];
         let counts = census(counted, &[self.manager()], &settings, 0, at(self.now));
         let observed = ClusterObserved {
@@ -141,7 +145,6 @@ impl Scene {
             jobs: Fact::Known { value: ObjectSlice::EMPTY, since: at(0) },
             pods_heard: at(self.now),
             delivery: Delivery::None,
-
             deliveries: &coppice_lifecycle::plan::NO_DELIVERIES,
         };
         plan(&observed, ServerTime::certain(at(self.now)))

@@ -155,7 +155,12 @@ impl Builder<'_> {
                 None => format!("channel {}: under way", one.channel),
             })
             .collect();
-        let why = if errors.is_empty() {
+        let why = if errors.is_empty() && self.is_full() {
+            format!(
+                "nobody has been notified yet: {MAX_NOTICES} messages about the namespace wait already, and the announcement \
+                 takes the place of the first that is delivered or given up"
+            )
+        } else if errors.is_empty() {
             "nobody can be notified: the namespace has no owner with an address for any channel of spec.notify"
                 .to_owned()
         } else {
@@ -170,7 +175,7 @@ impl Builder<'_> {
         self.withdraw_notices();
         if let Some(notice) = self.status.steps.notice.clone() {
             let about = NoticeAbout::DeletionAnnounced;
-            self.owe(&telling, about, &notice.policy, notice.given_at);
+            self.owe(&telling, about, &occasion_of(&notice.policy, notice.given_at), notice.given_at);
         }
         if telling.settled_at <= self.now && !telling.manager.spec.suspend {
             self.tell_phase(&telling);
@@ -295,7 +300,7 @@ impl Builder<'_> {
                 }
                 None => {
                     let about = NoticeAbout::DeletionAnnounced;
-                    let occasion = occasion(&standing.policy, standing.given_at);
+                    let occasion = occasion_of(&standing.policy, standing.given_at);
                     let key = key(&self.status, about, &occasion, channel);
                     let given_at = standing.given_at;
                     self.push(OwnerNotice { fallback: true, ..pending(key, (about, given_at), channel, to) });
@@ -382,7 +387,11 @@ impl Builder<'_> {
             NamespacePhase::Ok | NamespacePhase::Unknown | NamespacePhase::Terminating => return,
         };
         if telling.tells(on) {
-            self.owe(telling, about, "", since);
+            // After a time that nobody has seen the clocks begin again, and with them the phases: that is no other failure.
+            let failure = self.status.health.as_ref().and_then(|health| health.not_ok_since);
+            let fails = matches!(about, NoticeAbout::Unstable | NoticeAbout::Failing | NoticeAbout::Failed);
+            let occasion = failure.filter(|_| fails).unwrap_or(since);
+            self.owe(telling, about, &occasion_of("", occasion), since);
         }
     }
 
@@ -414,17 +423,17 @@ impl Builder<'_> {
         let dates = telling.notify.reminders.iter().map(|before| earlier(end, *before));
         let dates: Vec<_> = dates.filter(|at| created < *at).collect();
         if let Some(at) = dates.iter().filter(|at| **at <= self.now).max() {
-            self.owe(telling, NoticeAbout::Expiring, &end.to_string(), *at);
+            self.owe(telling, NoticeAbout::Expiring, &occasion_of(&end.to_string(), *at), *at);
         }
         self.check_no_later_than(dates.into_iter().filter(|at| self.now < *at).min());
     }
 
     /// Writes down a message for each channel by which somebody can be told.
-    fn owe(&mut self, telling: &Telling<'_>, about: NoticeAbout, of: &str, given_at: Timestamp) {
+    fn owe(&mut self, telling: &Telling<'_>, about: NoticeAbout, occasion: &str, given_at: Timestamp) {
         for (channel, kind) in &telling.channels {
             // A channel that there is not is shown as what fails.
             let to = kind.map_or(Recipient::OfChannel, |kind| telling.recipient(kind));
-            let mut key = key(&self.status, about, &occasion(of, given_at), channel);
+            let mut key = key(&self.status, about, occasion, channel);
             if active(Mutant::NoticeKeyChanges) {
                 key = format!("{key}-{}", self.now.as_second());
             }
@@ -433,6 +442,12 @@ impl Builder<'_> {
             }
             self.push(pending(key, (about, given_at), channel, to.masked()));
         }
+    }
+
+    /// Whether the list has no room for a message on which a step rests.
+    fn is_full(&self) -> bool {
+        let pending = self.status.notices.iter().filter(|one| one.state == NoticeState::Pending);
+        pending.count() >= MAX_NOTICES
     }
 
     /// Adds a message to the list, which drops the oldest that has been told and that nothing rests on. Without room it is not added:
@@ -506,7 +521,7 @@ fn key(status: &ManagedNamespaceStatus, about: NoticeAbout, occasion: &str, chan
 }
 
 /// What makes a message of a kind one of its own.
-fn occasion(of: &str, given_at: Timestamp) -> String {
+fn occasion_of(of: &str, given_at: Timestamp) -> String {
     format!("{of}|{given_at}")
 }
 
@@ -514,5 +529,10 @@ fn occasion(of: &str, given_at: Timestamp) -> String {
 fn announces(status: &ManagedNamespaceStatus, one: &OwnerNotice, notice: &Notice) -> bool {
     let about = NoticeAbout::DeletionAnnounced;
     one.about == about
-        && one.key.starts_with(&key(status, about, &occasion(&notice.policy, notice.given_at), &one.channel))
+        && one.key.starts_with(&key(
+            status,
+            about,
+            &occasion_of(&notice.policy, notice.given_at),
+            &one.channel,
+        ))
 }
