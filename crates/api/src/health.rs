@@ -83,9 +83,24 @@ pub enum HealthSource {
     Workloads,
 }
 
+/// The shortest window of a failure budget, in seconds: each of its sixty parts is a second long.
+pub const SHORTEST_WINDOW: u64 = 60;
+/// The longest, in seconds.
+pub const LONGEST_WINDOW: u64 = 7 * 24 * 3600;
+
 /// How long a namespace may not be `Ok`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    {
+        "rule": schema::limit_window(SHORTEST_WINDOW, LONGEST_WINDOW),
+        "message": "window is from 1m to 7d: write a duration such as 1h"
+    },
+    {
+        "rule": schema::limit_by_window(),
+        "message": "max (by default 20m) is at most window: write a shorter max, such as 5m, or a longer window"
+    }
+]))]
 pub struct FailureBudget {
     /// Within this time. It is counted in sixty parts of it. Default: 1h; from 1m to 7d.
     #[serde(default = "window")]

@@ -202,7 +202,8 @@ pub struct ManagedNamespaceStatus {
     pub would_have_acted: Vec<WouldHaveActed>,
     /// `Ready`: what the namespace rests on is known, and nothing is failing. `TtlUnderstood`, where the cluster manager takes
     /// the ttl from an annotation: the namespace has none, or one that is a duration. `WithinLimits`, where the cluster manager
-    /// limits ttls or holds: what is asked for counts as it is asked for.
+    /// limits ttls or holds: what is asked for counts as it is asked for. `Identified`, where the cluster manager has what is
+    /// superseded found: it is known what the namespace was made for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,

@@ -316,16 +316,43 @@ pub(crate) fn webhook_hosts(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// The longest duration, as a sum over its units. At most ten digits, so that nothing overflows.
+/// The longest duration. At most ten digits, so that nothing overflows.
 fn max_duration_rule() -> String {
-    let part = |(unit, seconds): &(char, u64)| {
-        format!("int('0' + self.find('[0-9]+{unit}').replace('{unit}', '')) * {seconds}")
-    };
-    let sum: Vec<String> = coppice_quantity::DURATION_UNITS.iter().map(part).collect();
     format!(
         "type(self) != string || !self.matches('[0-9]{{11}}') && {} <= {}",
-        sum.join(" + "),
+        seconds_of("self"),
         coppice_quantity::LONGEST_SECONDS
+    )
+}
+
+/// The seconds of a text that is a duration, as a sum over its units.
+fn seconds_of(text: &str) -> String {
+    let part = |(unit, seconds): &(char, u64)| {
+        format!("int('0' + {text}.find('[0-9]+{unit}').replace('{unit}', '')) * {seconds}")
+    };
+    let sum: Vec<String> = coppice_quantity::DURATION_UNITS.iter().map(part).collect();
+    sum.join(" + ")
+}
+
+/// Whether a part of an object is no duration, which a rule of its own says, or one that is too long to be added up.
+fn no_duration(part: &str) -> String {
+    format!("type({part}) != string || {part}.matches('[0-9]{{11}}')")
+}
+
+/// That the window of a failure budget is no shorter and no longer than this.
+pub(crate) fn limit_window(shortest: u64, longest: u64) -> String {
+    let seconds = seconds_of("self.window");
+    format!("{} || {seconds} >= {shortest} && {seconds} <= {longest}", no_duration("self.window"))
+}
+
+/// That no more of a failure budget's window may be spent than there is.
+pub(crate) fn limit_by_window() -> String {
+    format!(
+        "{} || {} || {} <= {}",
+        no_duration("self.window"),
+        no_duration("self.max"),
+        seconds_of("self.max"),
+        seconds_of("self.window")
     )
 }
 

@@ -40,6 +40,13 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     ("{selector: {names: [a]}, health: {settlingPeriod: 0s}}", "every moment would count"),
     ("{selector: {names: [a]}, health: {sources: []}}", "should have at least 1 items"),
+    // By default max is 20m.
+    ("{selector: {names: [a]}, health: {failureBudget: {window: 10m}}}", "write a shorter max, such as 5m"),
+    ("{selector: {names: [a]}, health: {failureBudget: {max: 2h}}}", "or a longer window"),
+    ("{selector: {names: [a]}, health: {failureBudget: {window: 59s, max: 10s}}}", "window is from 1m to 7d"),
+    ("{selector: {names: [a]}, health: {failureBudget: {window: 7d1s}}}", "window is from 1m to 7d"),
+    ("{selector: {names: [a]}, health: {failureBudget: {window: 90}}}", "write a duration"),
+    ("{selector: {names: [a]}, health: {failureBudget: {max: 0s}}}", "every moment would count"),
     ("{selector: {names: [a]}, health: {ignore: [{}]}}", "would ignore every failure"),
     ("{selector: {names: [a]}, health: {ignore: [{reason: Ugly}]}}", "Unsupported value"),
     (

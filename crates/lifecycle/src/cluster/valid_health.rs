@@ -1,13 +1,16 @@
 //! What a cluster manager asks for about the health of its namespaces, checked.
 
-use coppice_api::health::{FailureBudget, HealthReason, HealthSpec, IgnoreRule, ReasonAdvice};
+use coppice_api::health::{
+    FailureBudget, HealthReason, HealthSpec, IgnoreRule, LONGEST_WINDOW, ReasonAdvice, SHORTEST_WINDOW,
+};
 use coppice_quantity::Duration;
 
 use super::InvalidClusterManager;
 use crate::health::HealthSettings;
 
 /// The shortest and the longest window of a failure budget.
-const WINDOWS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(7 * 86_400));
+const WINDOWS: (Duration, Duration) =
+    (Duration::from_secs(SHORTEST_WINDOW), Duration::from_secs(LONGEST_WINDOW));
 
 /// When namespaces are unstable, failing and failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
