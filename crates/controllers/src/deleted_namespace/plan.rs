@@ -75,13 +75,16 @@ pub(super) fn plan(observation: &Observation) -> RecordPlan {
         return now_or(after(record.created, KEPT_FOR), RecordStep::Expire);
     };
     match (record.status.phase, observation.namespace) {
-        (Some(DeletionPhase::Deleted), _) if observation.surplus => at_once(RecordStep::MakeRoom),
         (Some(DeletionPhase::Deleted), _) => {
             let gone = record.status.deleted_at.unwrap_or(record.created);
+            // What is owed has an end: after a day of attempts at most.
             if let Some(owed) = &fields.owed
                 && let Some(plan) = tell(observation, owed, gone)
             {
                 return plan;
+            }
+            if observation.surplus {
+                return at_once(RecordStep::MakeRoom);
             }
             now_or(after(gone, KEPT_FOR), RecordStep::Expire)
         }

@@ -143,13 +143,14 @@ fn what_is_owed_is_told_once_the_namespace_is_gone_and_recorded_before_it_is_sen
     let gone_at = "2026-01-02T00:00:00Z";
     let owed =
         json!({"why": "it expired", "messages": [{"key": "notice-1", "channel": "mail", "to": "a***@b.c"}]});
-    let planned = |notices: Value, namespace, delivery: Option<Delivery>, now: &str| {
+    let planned_of = |surplus, notices: Value, namespace, delivery: Option<Delivery>, now: &str| {
         let mut known = record(&json!({"phase": "Deleted", "deletedAt": gone_at, "notices": notices}));
         known.spec.as_mut().unwrap().owed = Some(serde_json::from_value(owed.clone()).unwrap());
         let deliveries = delivery.into_iter().map(|one| ("notice-1".to_owned(), one)).collect();
         let record = Arc::new(known);
-        plan(&Observation { record, namespace, decided: true, surplus: false, deliveries, now: at(now) })
+        plan(&Observation { record, namespace, decided: true, surplus, deliveries, now: at(now) })
     };
+    let planned = |notices, namespace, delivery, now| planned_of(false, notices, namespace, delivery, now);
     let gone = NamespaceState::Gone;
     let Some(RecordStep::Record(begun)) = planned(json!([]), gone, None, gone_at).step else { panic!() };
     assert_eq!((begun.len(), begun[0].given_at, begun[0].attempts), (1, at(gone_at), 0));
@@ -169,6 +170,10 @@ fn what_is_owed_is_told_once_the_namespace_is_gone_and_recorded_before_it_is_sen
     let Some(RecordStep::Record(told)) = planned(begun, gone, Some(delivered), gone_at).step else {
         panic!()
     };
-    let kept = planned(serde_json::to_value(&told).unwrap(), gone, None, gone_at);
-    assert_eq!(kept, waits_until(Some("2026-02-01T00:00:00Z")));
+    let told = serde_json::to_value(&told).unwrap();
+    assert_eq!(planned(told.clone(), gone, None, gone_at), waits_until(Some("2026-02-01T00:00:00Z")));
+    // Where there are too many records, it goes once it owes nothing.
+    let again = planned_of(true, serde_json::to_value(&failed).unwrap(), gone, None, gone_at);
+    assert_eq!((again.step, again.next_check), (None, failed[0].next_attempt));
+    assert_eq!(planned_of(true, told, gone, None, gone_at).step, Some(RecordStep::MakeRoom));
 }
