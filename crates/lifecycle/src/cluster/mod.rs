@@ -25,7 +25,7 @@ pub use hours::{InvalidHours, ValidHours};
 pub use identity::{NoIdentity, ValidSupersede, identity_of};
 pub use limits::{InvalidLimits, TenantLimits, ValidLimits, extension_end, held, hold_end};
 pub use owner::owner_of;
-pub use plan::{ClusterObserved, HealthFacts, RecordFacts, RecordPlan, RecordStep, plan};
+pub use plan::{ClusterObserved, HealthFacts, RecordFacts, RecordPlan, RecordStep, lint, plan};
 pub use recipient::{Recipients, masked, recipients_of};
 pub use selection::ClusterManagerFacts;
 pub use supersede::{Later, SuccessorFacts};

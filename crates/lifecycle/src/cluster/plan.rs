@@ -7,6 +7,7 @@ mod decide;
 mod fired;
 mod health;
 mod limits;
+pub mod lint;
 mod notices;
 mod observed;
 mod pods;
@@ -152,6 +153,16 @@ impl RecordPlan {
 
 /// Decides about one namespace. Depends on nothing but its arguments.
 pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
+    let plan = decide(observed, time);
+    debug_assert_eq!(
+        lint::lint(observed, time, &plan),
+        Vec::<crate::plan::lint::Finding>::new(),
+        "{plan:#?}"
+    );
+    plan
+}
+
+fn decide(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
     let Some(record) = observed.record else { return without_record(observed) };
     let mut builder = Builder::new(observed, record, time);
     let ended = builder.record_attempt();

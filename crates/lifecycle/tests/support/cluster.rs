@@ -20,11 +20,12 @@ use coppice_lifecycle::cluster::census::{Census, Counted, Counts, census};
 use coppice_lifecycle::cluster::recreated::{PastDeletion, Recreated};
 use coppice_lifecycle::cluster::{
     ClusterManagerFacts, ClusterObserved, HealthFacts, RecordFacts, RecordPlan, RecordStep, SuccessorFacts,
-    ValidClusterManager, plan,
+    ValidClusterManager, lint, plan,
 };
 use coppice_lifecycle::facts::{Annotations, Fact, NamespaceFacts, ObjectSlice, PodFacts};
 use coppice_lifecycle::other_deletion::OtherDeletion;
 use coppice_lifecycle::plan::Delivery;
+use coppice_lifecycle::plan::lint::Finding;
 use coppice_lifecycle::record::{self, StepOutcome};
 use coppice_quantity::time::{ClockUncertainty, ServerTime};
 use jiff::{SignedDuration, Timestamp};
@@ -194,6 +195,15 @@ impl Scene {
     }
 
     pub(crate) fn plan(&self, now: Timestamp) -> RecordPlan {
+        self.observing(now, plan)
+    }
+
+    /// The rules that a plan breaks in this scene.
+    pub(crate) fn lint(&self, broken: &RecordPlan, now: Timestamp) -> Vec<Finding> {
+        self.observing(now, |observed, time| lint::lint(observed, time, broken))
+    }
+
+    fn observing<T>(&self, now: Timestamp, decide: impl FnOnce(&ClusterObserved<'_>, ServerTime) -> T) -> T {
         let managers = self.facts();
         let settings = if self.settings_missing {
             PlatformSettings::missing("coppice-system", Vec::new())
@@ -230,7 +240,7 @@ impl Scene {
         } else {
             ServerTime::uncertain(ClockUncertainty::Differs, now, [now + SignedDuration::from_hours(1)])
         };
-        plan(&observed, time)
+        decide(&observed, time)
     }
 
     /// Plans again and again at one instant, as long as there is something to write. Returns the last plan.
