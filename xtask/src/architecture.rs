@@ -70,7 +70,6 @@ const LAYERS: [Layer; 22] = [
             "coppice-api",
             "coppice-controllers",
             "coppice-lifecycle",
-            "coppice-mutants",
             "coppice-notify",
             "coppice-quantity",
             "coppice-runtime",

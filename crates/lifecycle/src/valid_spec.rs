@@ -96,7 +96,7 @@ pub struct ValidWebhook {
 #[error("policy {policy:?}: {problem}")]
 pub struct InvalidPolicy {
     policy: String,
-    problem: String,
+    problem: &'static str,
 }
 
 impl ValidSpec {
@@ -179,29 +179,29 @@ impl From<TtlEnd> for Ttl {
     }
 }
 
-fn condition(when: When) -> Result<PolicyCondition, String> {
+fn condition(when: When) -> Result<PolicyCondition, &'static str> {
     match (when.ttl, when.pods_succeed) {
         (Some(ttl), None) => Ok(PolicyCondition::Ttl(TtlEnd::try_from(ttl)?)),
         (None, Some(pods)) if pods.selector.as_ref().is_some_and(coppice_api::Selector::is_empty) => {
-            Err("an empty selector is not accepted: leave the selector out to select all pods".to_owned())
+            Err("an empty selector is not accepted: leave the selector out to select all pods")
         }
         (None, Some(pods)) => Ok(PolicyCondition::PodsSucceed(pods)),
-        _ => Err("write exactly one condition in when: ttl or podsSucceed".to_owned()),
+        _ => Err("write exactly one condition in when: ttl or podsSucceed"),
     }
 }
 
-fn action(then: Then) -> Result<PolicyAction, String> {
+fn action(then: Then) -> Result<PolicyAction, &'static str> {
     match (then.delete, then.scale_down, then.webhook) {
         (Some(delete), None, None) => Ok(PolicyAction::Delete { notice: delete.notice }),
         (None, Some(scale_down), None) if scale_down.selectors.as_ref().is_some_and(Vec::is_empty) => {
-            Err("selectors is empty: leave it out to scale down every Deployment and StatefulSet".to_owned())
+            Err("selectors is empty: leave it out to scale down every Deployment and StatefulSet")
         }
         (None, Some(scale_down), None) => Ok(PolicyAction::ScaleDown(scale_down)),
         (None, None, Some(webhook)) => {
             let destination = Destination::parse(&webhook.url);
             Ok(PolicyAction::Webhook(ValidWebhook { url: webhook.url, destination, format: webhook.format }))
         }
-        _ => Err("write exactly one action in then: delete, scaleDown or webhook".to_owned()),
+        _ => Err("write exactly one action in then: delete, scaleDown or webhook"),
     }
 }
 

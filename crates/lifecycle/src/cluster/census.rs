@@ -15,7 +15,9 @@ use super::plan::has_fired;
 use super::recreated::Recreated;
 use super::selection::{Candidate, ClusterManagerFacts, contest};
 use super::supersede::{Later, successors};
-use super::{RecordFacts, Ttl, ValidClusterManager, ValidClusterPolicy, identity_of, owner_of, ttl_of};
+use super::{
+    RecordFacts, Ttl, Unidentified, ValidClusterManager, ValidClusterPolicy, identity_of, owner_of, ttl_of,
+};
 use crate::condition::later;
 use crate::facts::{NamespaceFacts, NotRead};
 use crate::governor::hourly_limit;
@@ -233,7 +235,7 @@ fn count_unsaid(counts: &mut NamespaceCounts, namespace: &NamespaceFacts, manage
         *counts.without_owner.get_or_insert(0) += u32::from(owner_of(source, namespace) == Ok(None));
     }
     if let Some(supersede) = &manager.supersede {
-        let unknown = identity_of(supersede, namespace).is_ok_and(|identity| identity.is_err());
+        let unknown = matches!(identity_of(supersede, namespace), Err(Unidentified::None(_)));
         *counts.without_identity.get_or_insert(0) += u32::from(unknown);
     }
 }

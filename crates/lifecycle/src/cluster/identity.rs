@@ -136,14 +136,35 @@ impl fmt::Display for NoIdentity<'_> {
     }
 }
 
-/// The identity of a namespace, or why it has none.
+/// Why the identity of a namespace is not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unidentified<'a> {
+    /// It depends on an annotation that was not read.
+    NotRead(NotRead<'a>),
+    /// It has none.
+    None(NoIdentity<'a>),
+}
+
+impl<'a> From<NotRead<'a>> for Unidentified<'a> {
+    fn from(not_read: NotRead<'a>) -> Self {
+        Self::NotRead(not_read)
+    }
+}
+
+impl<'a> From<NoIdentity<'a>> for Unidentified<'a> {
+    fn from(why: NoIdentity<'a>) -> Self {
+        Self::None(why)
+    }
+}
+
+/// The identity of a namespace.
 ///
 /// # Errors
-/// If that depends on an annotation that was not read.
+/// Why it is not known. What was not read comes before what is missing.
 pub fn identity_of<'a>(
     supersede: &'a ValidSupersede,
     namespace: &'a NamespaceFacts,
-) -> Result<Result<Identity<'a>, NoIdentity<'a>>, NotRead<'a>> {
+) -> Result<Identity<'a>, Unidentified<'a>> {
     let value = |key: &'a str| -> Result<Option<&'a str>, NotRead<'a>> {
         let value = match namespace.labels.get(key) {
             Some(label) => Some(label),
@@ -152,32 +173,56 @@ pub fn identity_of<'a>(
         // Of a part of it nothing can be said.
         Ok(value.filter(|value| !value.is_empty() && !is_cut(value)))
     };
-    let required = |key: &'a str| -> Result<Result<&'a str, NoIdentity<'a>>, NotRead<'a>> {
-        Ok(value(key)?.ok_or(NoIdentity::Missing(key)))
-    };
-    let optional = |key: &'a Option<String>| key.as_deref().map(required).transpose();
+    let read = |key: &'a str| -> Result<KeyedValue<'a>, NotRead<'a>> { Ok(KeyedValue(key, value(key)?)) };
+    let optional = |key: &'a Option<String>| key.as_deref().map(read).transpose();
     let IdentityKeys { project, environment, job, pipeline, run, .. } = &supersede.keys;
-    let (project, environment, job) = (required(project)?, optional(environment)?, optional(job)?);
-    let (pipeline_text, run_text) = (optional(pipeline)?, optional(run)?);
+    let (project, environment, job) = (read(project)?, optional(environment)?, optional(job)?);
+    let (pipeline, run) = (optional(pipeline)?, optional(run)?);
     let mut in_common = Vec::with_capacity(supersede.by.len());
     for (by, key) in &supersede.by {
         in_common.extend(value(key)?.map(|value| (*by, value)));
     }
-    let number = |text: Option<Result<&'a str, NoIdentity<'a>>>, key: &'a Option<String>| match (text, key) {
-        (Some(text), Some(key)) => {
-            text.and_then(|text| number(text).ok_or(NoIdentity::NoNumber(key))).map(Some)
-        }
-        _ => Ok(None),
-    };
-    Ok((|| {
-        let (project, environment, job) = (project?, environment.transpose()?, job.transpose()?);
-        let (pipeline, run) = (number(pipeline_text, pipeline)?, number(run_text, run)?);
-        if in_common.is_empty() {
-            return Err(NoIdentity::NothingInCommon);
-        }
-        let order = Order { pipeline, run, created: namespace.created };
-        Ok(Identity { project, environment, job, order, in_common })
-    })())
+    let (project, environment, job) = (
+        project.present()?,
+        environment.map(KeyedValue::present).transpose()?,
+        job.map(KeyedValue::present).transpose()?,
+    );
+    let pipeline = pipeline.map(KeyedValue::number).transpose()?;
+    let run = run.map(KeyedValue::number).transpose()?;
+    if in_common.is_empty() {
+        return Err(NoIdentity::NothingInCommon.into());
+    }
+    let order = Order { pipeline, run, created: namespace.created };
+    Ok(Identity { project, environment, job, order, in_common })
+}
+
+/// The identity of a namespace; none if it has none.
+///
+/// # Errors
+/// If that depends on an annotation that was not read.
+pub(super) fn identity_if_any<'a>(
+    supersede: &'a ValidSupersede,
+    namespace: &'a NamespaceFacts,
+) -> Result<Option<Identity<'a>>, NotRead<'a>> {
+    match identity_of(supersede, namespace) {
+        Ok(identity) => Ok(Some(identity)),
+        Err(Unidentified::None(_)) => Ok(None),
+        Err(Unidentified::NotRead(not_read)) => Err(not_read),
+    }
+}
+
+/// A key, and what the namespace has of it.
+struct KeyedValue<'a>(&'a str, Option<&'a str>);
+
+impl<'a> KeyedValue<'a> {
+    fn present(self) -> Result<&'a str, NoIdentity<'a>> {
+        self.1.ok_or(NoIdentity::Missing(self.0))
+    }
+
+    fn number(self) -> Result<u128, NoIdentity<'a>> {
+        let key = self.0;
+        number(self.present()?).ok_or(NoIdentity::NoNumber(key))
+    }
 }
 
 /// A number as CI systems count; none if it is none, or larger than any of them.

@@ -22,7 +22,7 @@ mod valid_manager;
 mod valid_selector;
 
 pub use hours::{InvalidHours, ValidHours};
-pub use identity::{NoIdentity, ValidSupersede, identity_of};
+pub use identity::{NoIdentity, Unidentified, ValidSupersede, identity_of};
 pub use limits::{InvalidLimits, TenantLimits, ValidLimits, extension_end, held, hold_end};
 pub use owner::owner_of;
 pub use plan::{ClusterObserved, HealthFacts, RecordFacts, RecordPlan, RecordStep, lint, plan};

@@ -12,7 +12,7 @@ use coppice_api::{ManagedNamespaceStatus, NamespacePhase};
 use coppice_mutants::{Mutant, active};
 use jiff::Timestamp;
 
-use super::identity::{Identity, LineKey, ValidSupersede, identity_of};
+use super::identity::{Identity, LineKey, ValidSupersede, identity_if_any};
 use super::selection::{Candidate, Selection, selects};
 use super::{HealthFacts, RecordFacts};
 use crate::facts::{NamespaceFacts, NotRead};
@@ -105,8 +105,8 @@ pub(super) fn supersedes<'a>(
     (namespace, record): (&'a NamespaceFacts, RecordFacts<'_>),
     (workloads, now): (Option<&HealthFacts<'_>>, Timestamp),
 ) -> Result<Standing, NotRead<'a>> {
-    let identities = (identity_of(supersede, namespace)?, identity_of(supersede, older)?);
-    let (Ok(later), Ok(older)) = identities else { return Ok(Standing::No) };
+    let identities = (identity_if_any(supersede, namespace)?, identity_if_any(supersede, older)?);
+    let (Some(later), Some(older)) = identities else { return Ok(Standing::No) };
     if !later.follows(&older) || selects(manager.spec, namespace) != Selection::Selected {
         return Ok(Standing::No);
     }
@@ -146,7 +146,7 @@ pub(super) fn successors<'a>(
 ) -> Result<BTreeMap<String, Later>, NotRead<'a>> {
     let mut all = Vec::with_capacity(members.len());
     for (namespace, record) in members {
-        let Ok(identity) = identity_of(supersede, namespace)? else { continue };
+        let Some(identity) = identity_if_any(supersede, namespace)? else { continue };
         let standing = standing(supersede, manager, (namespace, *record), now);
         let recorded = record.and_then(|record| record.status.superseded_by.as_ref()).map(|by| &*by.uid);
         all.push(Compared { namespace, recorded, identity, standing });

@@ -7,7 +7,7 @@ use coppice_api::{HealthState, Reason};
 use super::decide::UNCOUNTED;
 use super::{Builder, HealthFacts, SuccessorFacts};
 use crate::cluster::ValidSupersede;
-use crate::cluster::identity::identity_of;
+use crate::cluster::identity::{Unidentified, identity_of};
 use crate::cluster::phase::Superseded;
 use crate::cluster::selection::Candidate;
 use crate::cluster::supersede::{Standing, supersedes};
@@ -68,12 +68,12 @@ impl Builder<'_> {
     /// Writes down whether it is known what the namespace was made for. What was not read yet changes nothing.
     fn say_identified(&mut self, supersede: &ValidSupersede, namespace: &NamespaceFacts) {
         let (status, reason, message) = match identity_of(supersede, namespace) {
-            Ok(Ok(_)) => ("True", Reason::Identified, "what the namespace was made for is known".to_owned()),
-            Ok(Err(why)) => {
+            Ok(_) => ("True", Reason::Identified, "what the namespace was made for is known".to_owned()),
+            Err(Unidentified::None(why)) => {
                 let message = format!("{why}: the namespace supersedes no other, and none supersedes it");
                 ("False", Reason::NoIdentity, message)
             }
-            Err(_not_read) => return,
+            Err(Unidentified::NotRead(_)) => return,
         };
         let state = ConditionState { status, reason: reason.to_string(), message };
         let (generation, now) = (self.record.generation, self.now);
