@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use coppice_sim::receiver::ReceiverBehavior;
-use coppice_sim::scenario::objects::{
-    change_cluster_manager, change_record, cluster_manager, config, namespace, record_of,
-};
+use coppice_sim::scenario::objects::{change_record, cluster_manager, config, namespace, record_of};
 use coppice_sim::scenario::{Scenario, ScriptStep};
 use coppice_sim::server::Request;
 use serde_json::{Value, json};
@@ -19,9 +17,15 @@ fn told(name: &'static str, about: &'static str, undelivered: &Value) -> Scenari
 
 /// The same, and they are told of this besides.
 fn told_of(name: &'static str, about: &'static str, undelivered: &Value, on: &[&str]) -> Scenario {
+    let notify = json!({ "channels": ["hook"], "on": on, "undelivered": undelivered });
+    told_by(name, about, &notify)
+}
+
+/// The same, by all that the manager says of it.
+fn told_by(name: &'static str, about: &'static str, notify: &Value) -> Scenario {
     let mut scenario = scenario(name, about);
     let mut spec = ci("Enforce", "40s", "20s");
-    spec["notify"] = json!({ "channels": ["hook"], "on": on, "undelivered": undelivered });
+    spec["notify"] = notify.clone();
     scenario.setup = vec![
         config(&json!({
             "governor": { "perMinute": 100, "perHour": 1000, "maxShare": "100%", "atLeast": 100 },
@@ -109,15 +113,16 @@ pub(super) fn gone() -> Scenario {
 
 /// Notice is given before working hours begin, and runs from when they have begun.
 pub(super) fn within_hours() -> Scenario {
-    let waits = json!({ "then": "Wait" });
     let about = "notice is given before people are at work, and runs from when they are told";
-    let mut scenario = told("cluster-told-at-work", about, &waits);
     let hours = json!({
         "timeZone": "UTC", "from": "00:02", "to": "24:00",
         "days": ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"],
     });
-    let notify = json!({ "notify": { "workingHours": hours } });
-    scenario.script = vec![ScriptStep::at(1, move |_| change_cluster_manager("ci", &notify))];
+    let mut scenario = told_by(
+        "cluster-told-at-work",
+        about,
+        &json!({ "channels": ["hook"], "on": [], "workingHours": hours }),
+    );
     scenario.lasts = Duration::from_mins(5);
     scenario.ends = vec!["ci-due: gone, deleted 1x", "ci: governs 0, due 0, Reconciled", "webhooks: 1"];
     scenario
