@@ -11,7 +11,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
 # With the C library and the authorities that webhooks are checked against; no shell, no package manager.
 FROM gcr.io/distroless/cc-debian12:nonroot
 LABEL org.opencontainers.image.title="coppice" \
-      org.opencontainers.image.description="Gives every namespace of a shared cluster an owner, a budget and an end" \
+      org.opencontainers.image.description="Deletes namespaces of a shared cluster on schedule, with notice and within a budget" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.url="https://coppice.dev"
 COPY --from=build /out/coppice-operator /usr/local/bin/

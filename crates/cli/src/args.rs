@@ -14,7 +14,7 @@ use crate::command::{
     rearm, release, simulate, version, wake,
 };
 
-/// Gives every namespace an end: shows what will happen, when and why, and lets you hold, extend or undo it.
+/// Deletes namespaces on schedule: shows what will happen, when and why, and lets you hold, extend or undo it.
 #[derive(Debug, Parser)]
 #[command(
     name = "coppice",

@@ -9,7 +9,7 @@ use coppice_api::names::{LEASE_NAME, SYSTEM_NAMESPACE};
 use coppice_lifecycle::settings::ScaleKind;
 use coppice_runtime::lease::LeaseSettings;
 
-/// Coppice's operator: gives every namespace an end, exactly when and why its managers say so.
+/// Coppice's operator: deletes namespaces on schedule, and scales workloads down, as their managers say.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "coppice-operator", version, about, long_about = None)]
 pub(crate) struct Args {
