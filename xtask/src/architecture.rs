@@ -26,12 +26,13 @@ const fn layer(name: &'static str, may_use: &'static [&'static str]) -> Layer {
 }
 
 /// The workspace, from the bottom up: a crate may use only crates above it in this list.
-const LAYERS: [Layer; 22] = [
+const LAYERS: [Layer; 23] = [
     pure("coppice-mutants", &[]),
     pure("coppice-quantity", &["coppice-mutants"]),
     pure("coppice-api", &["coppice-quantity"]),
     pure("coppice-destination", &[]),
     pure("coppice-lifecycle", &["coppice-api", "coppice-destination", "coppice-mutants", "coppice-quantity"]),
+    pure("coppice-hierarchy", &["coppice-quantity"]),
     pure("coppice-messages", &["coppice-api", "coppice-lifecycle"]),
     pure("coppice-schema", &[]),
     // Knows no domain: what is watched, decided and done is above it.

@@ -81,6 +81,11 @@ impl Quantity {
         self.nanos % NANOS == 0
     }
 
+    /// Whether it is a whole number of thousandths. The API server rounds finer amounts in lists of resources up.
+    pub const fn is_in_thousandths(self) -> bool {
+        self.nanos % (NANOS / 1000) == 0
+    }
+
     /// Whether it is less than nothing.
     pub const fn is_negative(self) -> bool {
         self.nanos < 0
@@ -219,7 +224,8 @@ mod tests {
         assert!(quantity("1G") < quantity("1Gi"));
         assert!(quantity("-1") < quantity("0"));
         assert!(quantity("-1n").is_negative() && !quantity("0").is_negative());
-        assert!(quantity("1000m").is_whole() && !quantity("1n").is_whole());
+        assert!(quantity("1000m").is_whole() && !quantity("1m").is_whole());
+        assert!(quantity("-1m").is_in_thousandths() && !quantity("1u").is_in_thousandths());
     }
 
     #[test]

@@ -1,0 +1,166 @@
+//! What a namespace of a tree has, what it gave, and the changes under way; and the native quota that carries it.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::resource_name::ResourceName;
+use crate::resources::Resources;
+
+/// A change that takes longer to make a quota smaller is given up.
+const SHRINK_WITHIN: SignedDuration = SignedDuration::from_secs(30);
+
+/// What is written down in a namespace's native quota beside its limits, so that one compare-and-swap changes both.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ledger {
+    /// What the namespace was given, by its parent or, of a root, by the tree. Names every resource that the tree limits.
+    pub allotment: Resources,
+    /// What its children have, and what was taken for them.
+    pub given: Resources,
+    /// The last change of its allotment that was decided here, carried out or refused.
+    #[serde(default)]
+    pub decided: u64,
+    /// To what the allotment is being lowered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lowering: Option<Lowering>,
+    /// Changes of its children's allotments that are under way, by the child's id.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub changes: BTreeMap<String, Change>,
+}
+
+/// What is known of a namespace's allotment without its quota, which goes with the namespace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    /// Its allotment,
+    pub allotment: Resources,
+    /// and the last change of it that was decided.
+    pub decided: u64,
+}
+
+/// An allotment that becomes smaller: the own quota is lowered first, and the allotment when that is in force.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Lowering {
+    /// The new allotment.
+    pub to: Resources,
+    /// When it was begun.
+    pub since: Timestamp,
+}
+
+/// The change of one child's allotment, in the ledger of the parent from its beginning to its end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// Decided once the child's ledger has decided this number.
+    pub number: u64,
+    /// What the child had.
+    pub from: Resources,
+    /// What it is to have: of no resource less, or of none more.
+    pub to: Resources,
+    /// When it was begun.
+    pub since: Timestamp,
+}
+
+impl Ledger {
+    /// The ledger of a namespace that has, and gave, that much.
+    pub fn new(allotment: Resources, given: Resources) -> Self {
+        Self { allotment, given, ..Self::default() }
+    }
+
+    /// The ledger of a namespace of which only that is known, and what its children have.
+    pub fn restored(record: Record, given: Resources) -> Self {
+        Self { decided: record.decided, ..Self::new(record.allotment, given) }
+    }
+
+    /// The own quota, which has to be the `spec.hard` of the native one.
+    pub fn own(&self) -> Resources {
+        let allotment = self.lowering.as_ref().map_or(&self.allotment, |lowering| &lowering.to);
+        allotment.minus(&self.given)
+    }
+}
+
+impl Change {
+    /// What the child has at most while it is not certain whether the change was carried out.
+    pub fn larger(&self) -> Resources {
+        self.from.larger(&self.to)
+    }
+
+    /// Whether the child is to have more.
+    pub fn grows(&self) -> bool {
+        self.from.within(&self.to)
+    }
+
+    /// What one end has to give up before the other gets anything.
+    pub fn taken(&self) -> Resources {
+        self.larger().minus(&self.from.smaller(&self.to))
+    }
+
+    /// When it is given up, if what it takes is not free until then.
+    pub fn given_up(&self) -> Timestamp {
+        given_up(self.since)
+    }
+}
+
+impl Lowering {
+    /// When it is given up, if what it takes is not free until then.
+    pub fn given_up(&self) -> Timestamp {
+        given_up(self.since)
+    }
+}
+
+fn given_up(since: Timestamp) -> Timestamp {
+    since.checked_add(SHRINK_WITHIN).unwrap_or(Timestamp::MAX)
+}
+
+/// The native quota of a namespace, as it was read at one revision.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Quota {
+    /// `spec.hard`
+    pub hard: Resources,
+    /// `status.hard`, by which the API server admits.
+    pub enforced: Resources,
+    /// `status.used`
+    pub used: Resources,
+    /// What is written beside it.
+    pub ledger: Ledger,
+}
+
+impl Quota {
+    /// What counts as the own quota: the larger of what was asked for and what is in force.
+    pub fn own(&self) -> Resources {
+        self.hard.larger(&self.enforced)
+    }
+
+    /// What its workloads do not use, and it can give.
+    pub fn unused(&self) -> Resources {
+        self.hard.minus(&self.used)
+    }
+
+    /// What is neither its own quota nor its children's.
+    pub fn free(&self) -> Resources {
+        self.ledger.allotment.minus(&self.own()).minus(&self.ledger.given)
+    }
+
+    /// Whether the limits are the ledger's own quota. They are not if somebody else has written them.
+    pub fn is_as_recorded(&self) -> bool {
+        self.hard.limits_like(&self.ledger.own())
+    }
+
+    /// Whether a quota that became smaller is in force, and what is used of what was taken from it is within it.
+    pub fn is_shrunk(&self, taken: &Resources) -> bool {
+        self.is_as_recorded() && self.enforced.limits_like(&self.hard) && self.still_used(taken).is_none()
+    }
+
+    /// What is used beyond the own quota, of what was taken from it.
+    pub fn still_used<'a>(&self, taken: &'a Resources) -> Option<&'a ResourceName> {
+        let mut taken = taken.iter().filter(|(_, taken)| !taken.is_zero()).map(|(name, _)| name);
+        taken.find(|name| self.used.get(name) > self.hard.get(name))
+    }
+
+    /// What `status.hard` may become by compare-and-swap, so that nobody has to wait for Kubernetes to copy it. Nothing
+    /// while more is used: what is admitted meanwhile counts, too.
+    pub fn to_enforce(&self) -> Option<&Resources> {
+        (!self.enforced.limits_like(&self.hard) && self.used.within(&self.hard)).then_some(&self.hard)
+    }
+}

@@ -1,0 +1,22 @@
+//! Quotas in trees of namespaces: what each namespace has, what it gives, and the steps of every change.
+//!
+//! Each namespace of a tree has a native quota, of which `spec.hard` is its own quota: its allotment without what its children
+//! have. The API server enforces that with or without Coppice. [`decide`] says which one write comes next for a child to have
+//! another allotment, [`decide_root`] the same for a root.
+//!
+//! At every revision, for every namespace and resource: its own quota (the larger of `spec.hard` and `status.hard`), the
+//! allotments of its children, and what is on its way between them are together at most its own allotment.
+//!
+//! Pure: no clock, no I/O.
+
+mod decide;
+mod ledger;
+mod refusal;
+mod resource_name;
+mod resources;
+
+pub use decide::{Child, Decision, MAX_CHANGES, Parent, Step, Write, decide, decide_root};
+pub use ledger::{Change, Ledger, Lowering, Quota, Record};
+pub use refusal::Refusal;
+pub use resource_name::{ResourceName, ResourceNameError};
+pub use resources::{Resources, ResourcesError};

@@ -1,0 +1,200 @@
+//! Amounts of several resources.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use coppice_quantity::Quantity;
+use serde::{Deserialize, Serialize};
+
+use crate::resource_name::{ResourceName, ResourceNameError};
+
+/// An amount of each of several resources. One that is not named is an amount of zero, and equal to it.
+#[derive(Clone, Debug, Default, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Resources(BTreeMap<ResourceName, Quantity>);
+
+/// Why amounts cannot be a quota. The message says what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ResourcesError {
+    /// A name that no quota counts.
+    #[error(transparent)]
+    Name(#[from] ResourceNameError),
+    /// Two names for one amount.
+    #[error(
+        "{0} is there twice: {0} and requests.{0}, or {0} and count/{0}, are one amount; write one of them"
+    )]
+    Twice(ResourceName),
+    /// Less than nothing.
+    #[error("{0}: {1} is less than nothing: write 0 or more")]
+    Negative(ResourceName, Quantity),
+    /// A part of an object.
+    #[error("{0}: {1} is not a whole number, and objects are counted: write one without a fraction")]
+    Fraction(ResourceName, Quantity),
+    /// What the API server would round up, and so give to somebody who does not have it.
+    #[error("{0}: {1} is finer than quotas are: write a whole number of thousandths, such as 1m")]
+    TooFine(ResourceName, Quantity),
+}
+
+impl Resources {
+    /// What is written as a quota.
+    pub fn parse<'a>(written: impl IntoIterator<Item = (&'a str, Quantity)>) -> Result<Self, ResourcesError> {
+        let mut amounts = BTreeMap::new();
+        for (name, amount) in written {
+            let name: ResourceName = name.parse()?;
+            if amount.is_negative() {
+                return Err(ResourcesError::Negative(name, amount));
+            }
+            if name.is_whole() && !amount.is_whole() {
+                return Err(ResourcesError::Fraction(name, amount));
+            }
+            if !amount.is_in_thousandths() {
+                return Err(ResourcesError::TooFine(name, amount));
+            }
+            if amounts.insert(name.clone(), amount).is_some() {
+                return Err(ResourcesError::Twice(name));
+            }
+        }
+        Ok(Self(amounts))
+    }
+
+    /// The amount of one resource.
+    pub fn get(&self, name: &ResourceName) -> Quantity {
+        self.0.get(name).copied().unwrap_or_default()
+    }
+
+    /// Every resource that is named with its amount, in the order of names.
+    pub fn iter(&self) -> impl Iterator<Item = (&ResourceName, Quantity)> {
+        self.0.iter().map(|(name, amount)| (name, *amount))
+    }
+
+    /// Whether no resource is named.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether a resource is named, if only with an amount of zero.
+    pub fn names(&self, name: &ResourceName) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// The same names with an amount of zero each.
+    #[must_use]
+    pub fn emptied(&self) -> Self {
+        Self(self.0.keys().map(|name| (name.clone(), Quantity::ZERO)).collect())
+    }
+
+    /// Both together. Nothing if an amount is larger than any quantity.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Option<Self> {
+        self.combined(other, Quantity::checked_add)
+    }
+
+    /// These without the others: zero where the others are larger.
+    #[must_use]
+    pub fn minus(&self, other: &Self) -> Self {
+        let rest = |left: Quantity, right| left.checked_sub(right).map(|rest| rest.max(Quantity::ZERO));
+        // Two amounts that are not negative: the difference is a quantity.
+        self.combined(other, rest).unwrap_or_default()
+    }
+
+    /// The larger amount of each.
+    #[must_use]
+    pub fn larger(&self, other: &Self) -> Self {
+        self.combined(other, |left, right| Some(left.max(right))).unwrap_or_default()
+    }
+
+    /// The smaller amount of each.
+    #[must_use]
+    pub fn smaller(&self, other: &Self) -> Self {
+        self.combined(other, |left, right| Some(left.min(right))).unwrap_or_default()
+    }
+
+    /// Whether no amount is larger than that of the others.
+    pub fn within(&self, limit: &Self) -> bool {
+        self.beyond(limit).is_none()
+    }
+
+    /// The first resource of which this is more.
+    pub fn beyond(&self, limit: &Self) -> Option<&ResourceName> {
+        self.0.iter().find(|(name, amount)| **amount > limit.get(name)).map(|(name, _)| name)
+    }
+
+    /// Whether the same resources are named with the same amounts: in a quota zero is a limit, and no name is none.
+    pub fn limits_like(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+
+    fn combined(&self, other: &Self, of: impl Fn(Quantity, Quantity) -> Option<Quantity>) -> Option<Self> {
+        let names = self.0.keys().chain(other.0.keys());
+        names
+            .map(|name| Some((name.clone(), of(self.get(name), other.get(name))?)))
+            .collect::<Option<_>>()
+            .map(Self)
+    }
+}
+
+impl PartialEq for Resources {
+    fn eq(&self, other: &Self) -> bool {
+        self.within(other) && other.within(self)
+    }
+}
+
+impl fmt::Display for Resources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (name, amount)) in self.0.iter().enumerate() {
+            write!(f, "{}{amount} {name}", if at == 0 { "" } else { ", " })?;
+        }
+        if self.is_empty() { f.write_str("nothing") } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resources(written: &[(&str, &str)]) -> Resources {
+        Resources::parse(written.iter().map(|(name, amount)| (*name, amount.parse().unwrap()))).unwrap()
+    }
+
+    #[test]
+    fn what_cannot_be_a_quota_is_refused_with_advice() {
+        let refusal = |written: &[(&str, &str)]| {
+            let written = written.iter().map(|(name, amount)| (*name, amount.parse().unwrap()));
+            Resources::parse(written).unwrap_err().to_string()
+        };
+        assert!(refusal(&[("cpu", "1"), ("requests.cpu", "1")]).starts_with("cpu is there twice"));
+        assert_eq!(refusal(&[("memory", "-1Gi")]), "memory: -1Gi is less than nothing: write 0 or more");
+        assert!(refusal(&[("pods", "1500m")]).starts_with("pods: 1500m is not a whole number"));
+        assert!(refusal(&[("cpu", "1500u")]).ends_with("write a whole number of thousandths, such as 1m"));
+        assert!(refusal(&[("storage", "1")]).contains("requests.storage"));
+    }
+
+    #[test]
+    fn what_is_not_named_is_zero_and_in_a_quota_no_limit() {
+        let (none, zero) = (resources(&[("cpu", "1")]), resources(&[("cpu", "1000m"), ("memory", "0")]));
+        assert_eq!(none, zero);
+        assert!(!none.limits_like(&zero));
+        assert!(resources(&[("requests.cpu", "1")]).limits_like(&none));
+    }
+
+    #[test]
+    fn sums_are_exact_and_differences_end_at_zero() {
+        let (one, other) = (resources(&[("cpu", "100m"), ("memory", "1Gi")]), resources(&[("cpu", "0.2")]));
+        assert_eq!(one.plus(&other).unwrap().to_string(), "300m cpu, 1Gi memory");
+        assert_eq!(one.minus(&other), resources(&[("memory", "1Gi")]));
+        assert_eq!(
+            (one.larger(&other), one.smaller(&other).to_string()),
+            (resources(&[("cpu", "200m"), ("memory", "1Gi")]), "100m cpu, 0 memory".to_owned())
+        );
+        assert_eq!(other.beyond(&one).unwrap().as_str(), "cpu");
+        assert_eq!(resources(&[("cpu", "600E")]).plus(&resources(&[("cpu", "600E")])), None);
+        assert_eq!(Resources::default().to_string(), "nothing");
+    }
+
+    #[test]
+    fn json_is_a_map_of_texts() {
+        let json = r#"{"cpu":"1500m","requests.memory":"1Gi"}"#;
+        let read: Resources = serde_json::from_str(json).unwrap();
+        assert_eq!(serde_json::to_string(&read).unwrap(), r#"{"cpu":"1500m","memory":"1Gi"}"#);
+    }
+}
