@@ -400,3 +400,7 @@ impl<K: SteppedKind, N: Fn(&K::Object, K::Status) -> K::Status> StatusWriter<'_,
         tokio::time::sleep(asked.clamp(RETRY_PAUSE, 8 * RETRY_PAUSE)).await;
     }
 }
+
+#[cfg(test)]
+#[path = "status_writer_tests.rs"]
+mod tests;
