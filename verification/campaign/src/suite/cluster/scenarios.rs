@@ -50,6 +50,7 @@ pub(super) fn apart() -> Vec<Scenario> {
         recreated_often(),
         health::failed(),
         health::recovers(),
+        health::steadies(),
         health::unlisted(),
         newly_named(),
         ttl_shortened(),

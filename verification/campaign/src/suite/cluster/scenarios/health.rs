@@ -53,6 +53,33 @@ pub(super) fn recovers() -> Scenario {
     scenario
 }
 
+/// One namespace goes back to `Ok` from `Unstable`, and one from `Failing`.
+pub(super) fn steadies() -> Scenario {
+    let mut scenario = scenario(
+        "cluster-steadies",
+        "what fails in two namespaces is removed before its time is over: of one to settle, of the other one of grace",
+    );
+    for name in ["ci-unstable", "ci-failing"] {
+        scenario.setup.extend([namespace(name), pod(name, "p")]);
+    }
+    let mut spec = by_health("5s", "0s");
+    spec["health"]["gracePeriod"] = "20s".into();
+    scenario.setup.push(cluster_manager("ci", &spec));
+    scenario.script = vec![
+        ScriptStep::at(20, |_| pod_phase("ci-unstable", "p", "Failed")),
+        ScriptStep::at(20, |_| pod_phase("ci-failing", "p", "Failed")),
+        ScriptStep::at(25, |_| Request::delete("/api/v1/namespaces/ci-unstable/pods/p")),
+        // Both periods are over at 50 s.
+        ScriptStep::at(40, |_| Request::delete("/api/v1/namespaces/ci-failing/pods/p")),
+    ];
+    scenario.ends = vec![
+        "ci-unstable: there, Ok Watching",
+        "ci-failing: there, Ok Watching",
+        "ci: governs 2, due 0, Reconciled",
+    ];
+    scenario
+}
+
 /// A kind that cannot be listed is not one of which nothing fails, nor is anything done for what fails of others.
 pub(super) fn unlisted() -> Scenario {
     let mut scenario = scenario(
