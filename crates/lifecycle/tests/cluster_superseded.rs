@@ -113,6 +113,46 @@ fn the_order_is_that_of_the_pipelines_and_not_of_creation() {
 }
 
 #[test]
+fn what_is_deployed_to_again_counts_by_its_new_numbers() {
+    let mut fleet = two(environment(11).ready());
+    fleet.settle(30);
+    assert_eq!(fleet.phase("ci-1"), NamespacePhase::Superseded);
+    // CI runs pipeline 12 in the older namespace, which keeps its creation.
+    for (key, value) in [("pipeline", "12"), ("run", "120")] {
+        fleet.get("ci-1").labels.insert(key.to_owned(), value.to_owned());
+    }
+    fleet.settle(60);
+    assert_eq!(fleet.phase("ci-1"), NamespacePhase::Ok);
+    assert_eq!(fleet.phase("ci-2"), NamespacePhase::Superseded);
+    assert!(fleet.events.contains(&Reason::NoticeWithdrawn));
+    fleet.settle(1000);
+    assert_eq!(fleet.deleted, ["ci-2"]);
+}
+
+#[test]
+fn namespaces_of_a_merge_request_and_of_its_branch_supersede_each_other_by_what_they_have_in_common() {
+    let manager = MANAGER
+        .replace("branch: branch,", "branch: branch, mergeRequest: mr,")
+        .replace("by: [Branch, Commit]", "by: [MergeRequest, Branch]");
+    let older = || environment(10).with("mr", "7").ready();
+    for (later, phase) in [
+        // A push to the branch, whose pipeline knows no merge request.
+        (environment(11), NamespacePhase::Superseded),
+        // The same merge request under a branch of another name.
+        (environment(11).with("branch", "renamed").with("mr", "7"), NamespacePhase::Superseded),
+        (environment(11).with("branch", "other").with("mr", "8"), NamespacePhase::Ok),
+        (environment(11).with("branch", "").with("mr", "8"), NamespacePhase::Ok),
+    ] {
+        let mut fleet = Fleet::new(&manager);
+        fleet.add("ci-1", 0, older());
+        fleet.settle(11);
+        fleet.add("ci-2", 20, later.clone().ready());
+        fleet.settle(30);
+        assert_eq!(fleet.phase("ci-1"), phase, "{:?}", later.labels);
+    }
+}
+
+#[test]
 fn what_differs_in_project_environment_or_branch_is_left_alone() {
     for (key, value) in [("project", "blog"), ("environment", "staging"), ("branch", "other")] {
         let mut fleet = two(environment(11).with(key, value).ready());
