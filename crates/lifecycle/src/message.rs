@@ -77,7 +77,7 @@ pub struct MessageContent {
     /// The namespace that has taken its place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub successor: Option<String>,
-    /// Whether nothing will be deleted, whatever this says, since the cluster manager observes.
+    /// Whether nothing will be deleted, whatever this says: the cluster manager observes, or has no policy that deletes.
     pub observing: bool,
     /// Where to read more, such as at the CI job that made the namespace. Only `https`.
     #[serde(skip_serializing_if = "Vec::is_empty")]

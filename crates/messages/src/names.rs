@@ -10,7 +10,10 @@ pub const NAMES: &[(&str, &str)] = &[
     ("what", "what happens: a sentence without a full stop"),
     ("when", "when that happens, such as `not before 2026-01-02 15:04 UTC, in 23 hours`"),
     ("why", "why: a sentence without a full stop"),
-    ("observing", "whether nothing will be deleted, since the cluster manager observes"),
+    (
+        "observing",
+        "whether nothing will be deleted, since the cluster manager observes, or has no policy that deletes",
+    ),
     ("observation", "that nothing will be deleted, where `observing`: a sentence without a full stop"),
     ("namespace", "the namespace's name"),
     ("uid", "its uid"),

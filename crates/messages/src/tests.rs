@@ -201,7 +201,7 @@ fn what_only_observes_says_that_nothing_will_be_deleted() {
             text,
             &[
                 "Namespace ci-1 would be deleted",
-                "Nothing will be deleted: cluster manager cleanup only observes",
+                "Nothing will be deleted: cluster manager cleanup deletes no namespaces at present",
             ],
         );
         assert!(!text.contains("Namespace ci-1 will be deleted"), "{text}");

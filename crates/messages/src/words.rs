@@ -63,7 +63,9 @@ pub(crate) fn when(content: &MessageContent, now: Timestamp) -> Option<String> {
 /// That nothing will be deleted, if that is so.
 pub(crate) fn observation(content: &MessageContent) -> Option<String> {
     let manager = &content.manager;
-    content.observing.then(|| format!("Nothing will be deleted: cluster manager {manager} only observes"))
+    content.observing.then(|| {
+        format!("Nothing will be deleted: cluster manager {manager} deletes no namespaces at present")
+    })
 }
 
 /// What fails, why and for how long.
