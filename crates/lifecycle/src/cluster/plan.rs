@@ -153,16 +153,6 @@ impl RecordPlan {
 
 /// Decides about one namespace. Depends on nothing but its arguments.
 pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
-    let plan = decide(observed, time);
-    debug_assert_eq!(
-        lint::lint(observed, time, &plan),
-        Vec::<crate::plan::lint::Finding>::new(),
-        "{plan:#?}"
-    );
-    plan
-}
-
-fn decide(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
     let Some(record) = observed.record else { return without_record(observed) };
     let mut builder = Builder::new(observed, record, time);
     let ended = builder.record_attempt();

@@ -195,7 +195,9 @@ impl Scene {
     }
 
     pub(crate) fn plan(&self, now: Timestamp) -> RecordPlan {
-        self.observing(now, plan)
+        let made = self.observing(now, plan);
+        assert_eq!(self.lint(&made, now), [], "{made:#?}");
+        made
     }
 
     /// The rules that a plan breaks in this scene.

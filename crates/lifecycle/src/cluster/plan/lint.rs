@@ -1,5 +1,5 @@
-//! What holds for every plan for a namespace under a cluster manager: the rules of [`plan::lint`](crate::plan::lint), for records. Every
-//! plan of every test is checked.
+//! What holds for every plan for a namespace under a cluster manager: the rules of [`plan::lint`](crate::plan::lint), for records. The
+//! tests of cluster managers check the plans that they make by them.
 
 use coppice_api::ManagedNamespaceStatus;
 use coppice_api::manager::{Action, Intent, Notice};
@@ -68,7 +68,9 @@ fn step(record: RecordFacts<'_>, intent: &Intent, kind: Action) -> Vec<Finding> 
     if record.status.steps.intent.as_ref() != Some(intent) {
         findings.push(Finding::StepWithoutIntent);
     }
-    if intent.id.is_empty() || intent.reason.is_empty() || intent.digest.is_empty() {
+    // Nobody may govern the namespace whose workloads are woken.
+    let by_nobody = intent.digest.is_empty() && kind != Action::Wake;
+    if intent.id.is_empty() || intent.reason.is_empty() || by_nobody {
         findings.push(Finding::Unexplained);
     }
     if intent.action != kind {
