@@ -33,7 +33,8 @@ const EXAMPLES: [&str; 6] = [
 ];
 /// The receiver of the webhook example, as the example names it.
 const RECEIVER: &str = "http://webhooky.example-04.svc/api/hook";
-/// The examples take little more than a minute, and what comes after them two; whatever takes longer than this has failed.
+/// The examples take little more than a minute, what comes after them two, and each outcome of its first scene seconds; whatever takes
+/// longer than this has failed.
 const TIMEOUT: Duration = Duration::from_mins(4);
 /// How often the API server is looked at.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);

@@ -156,15 +156,8 @@ pub async fn run(
         .replace("NOTICE", notice);
     apply_all(&client, &manager).await?;
     let table = Table::new(screen, PREFIX);
-    let deadline = Instant::now() + TIMEOUT;
-    let mut scene = Scene {
-        client,
-        kubeconfig: kubeconfig.to_owned(),
-        stand_ins,
-        screen: screen.clone(),
-        table,
-        deadline,
-    };
+    let mut scene =
+        Scene { client, kubeconfig: kubeconfig.to_owned(), stand_ins, screen: screen.clone(), table };
     match scene.play().await? {
         None => Ok(true),
         Some(missed) => {
@@ -180,7 +173,6 @@ struct Scene<'a> {
     stand_ins: &'a StandIns,
     screen: Screen,
     table: Table,
-    deadline: Instant,
 }
 
 impl Scene<'_> {
@@ -215,8 +207,9 @@ impl Scene<'_> {
     async fn create(&self, pipeline: u32, namespace: &str) -> anyhow::Result<()> {
         let yaml = environment(pipeline);
         // Pods are taken only when their namespace has its service account.
+        let deadline = Instant::now() + TIMEOUT;
         while let Err(error) = memory::apply_all(&self.client, &yaml).await {
-            if Instant::now() > self.deadline {
+            if Instant::now() > deadline {
                 return Err(error);
             }
             pause().await;
@@ -293,12 +286,14 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// Looks at everything, and prints what is new, until something is there; none if it is not in time.
+    /// Looks at everything, and prints what is new, until something is there; none if it is not in time. Each outcome has that time
+    /// for itself: where the machine is so busy that one of them takes minutes, the next one does not fail for it.
     async fn until<T>(
         &mut self,
         found: impl AsyncFn(&Self) -> anyhow::Result<Option<T>>,
     ) -> anyhow::Result<Option<T>> {
-        while Instant::now() < self.deadline {
+        let deadline = Instant::now() + TIMEOUT;
+        while Instant::now() < deadline {
             self.table.update(&self.client).await?;
             if let Some(found) = found(self).await? {
                 // What was found may be newer than what the table has.
