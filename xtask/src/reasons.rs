@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use coppice_api::Reason;
-use coppice_api::reason::Place;
+use coppice_api::reason::ReasonPlace;
 
 /// The page.
 pub(crate) fn page() -> String {
@@ -15,7 +15,7 @@ pub(crate) fn page() -> String {
          ## Where to look\n\n\
          | Word | Where |\n| --- | --- |\n",
     );
-    for place in Place::ALL {
+    for place in ReasonPlace::ALL {
         // Writing to a String cannot fail.
         let _ = writeln!(out, "| {} | {} |", place.as_str(), cell(place.location()));
     }

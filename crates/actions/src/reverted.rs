@@ -15,7 +15,7 @@ use kube::core::{ObjectList, PartialObjectMeta};
 use serde_json::Value;
 
 use crate::scale::{self, CRON_JOB, Location, Workload};
-use crate::scale_down::Candidate;
+use crate::scale_down::ScaleDownCandidate;
 
 /// A workload whose scale-down was reverted so often is left alone.
 const MAX_REVERTED: i32 = 3;
@@ -47,7 +47,7 @@ pub(crate) fn entry(workload: &Workload, steps: &Steps, done: &BTreeSet<String>)
 pub(crate) async fn outcome(
     clients: &Clients,
     namespace: &str,
-    candidates: &[Candidate],
+    candidates: &[ScaleDownCandidate],
 ) -> Option<StepOutcome> {
     let too_often =
         |entry: &ScaledWorkload| entry.reverted >= MAX_REVERTED && !active(Mutant::RevertedForEver);
@@ -56,7 +56,7 @@ pub(crate) async fn outcome(
         return None;
     }
     let mut named = Vec::new();
-    for Candidate { workload, .. } in left_alone.iter().take(MAX_NAMED) {
+    for ScaleDownCandidate { workload, .. } in left_alone.iter().take(MAX_NAMED) {
         let by = field_manager(clients, namespace, workload).await;
         named.push(format!("{} {} ({by})", workload.kind.kind, workload.name));
     }

@@ -132,7 +132,7 @@ pub async fn scale_down<'a, D: ScaleDecision>(
 }
 
 impl<D: ScaleDecision> ScaleDownRun<'_, D> {
-    async fn all(&mut self, mut candidates: Vec<Candidate>) -> End<D::Interruption> {
+    async fn all(&mut self, mut candidates: Vec<ScaleDownCandidate>) -> End<D::Interruption> {
         for _ in 0..MAX_ATTEMPTS {
             for batch in candidates.chunks(BATCH) {
                 if let Err(end) = self.batch(batch).await {
@@ -149,11 +149,11 @@ impl<D: ScaleDecision> ScaleDownRun<'_, D> {
         End::Outcome(StepOutcome::failed(error))
     }
 
-    async fn batch(&mut self, batch: &[Candidate]) -> Result<(), End<D::Interruption>> {
+    async fn batch(&mut self, batch: &[ScaleDownCandidate]) -> Result<(), End<D::Interruption>> {
         self.reverify_reserved().await?;
         self.record_replicas(batch).await.map_err(End::Interrupted)?;
         let StepContext { clients, permit, .. } = self.context;
-        for Candidate { workload, .. } in batch {
+        for ScaleDownCandidate { workload, .. } in batch {
             self.reverify_reserved().await?;
             if permit.check().is_err() {
                 return Err(End::NotLeading);
@@ -202,14 +202,14 @@ impl<D: ScaleDecision> ScaleDownRun<'_, D> {
     }
 
     /// Writes the replicas of workloads into status, before they are changed.
-    async fn record_replicas(&mut self, batch: &[Candidate]) -> Result<(), D::Interruption> {
+    async fn record_replicas(&mut self, batch: &[ScaleDownCandidate]) -> Result<(), D::Interruption> {
         let recorded = &D::steps(&self.observation).scaled_down;
         let all = recorded_with(recorded, batch);
         // What an earlier attempt has written down it may have touched: its answer may have been lost.
         let known = recorded.listed().unwrap_or_default();
         let new = batch.iter().filter(|candidate| !known.contains(&candidate.entry));
         self.unchanged.extend(new.map(|candidate| candidate.workload.uid.clone()));
-        for Candidate { workload, .. } in batch {
+        for ScaleDownCandidate { workload, .. } in batch {
             // Something has scaled it up again.
             self.done.remove(&workload.uid);
         }
@@ -246,7 +246,7 @@ impl<D: ScaleDecision> ScaleDownRun<'_, D> {
 }
 
 /// A workload that is to be scaled down, and what status is to record of it.
-pub(crate) struct Candidate {
+pub(crate) struct ScaleDownCandidate {
     pub(crate) workload: Workload,
     pub(crate) entry: ScaledWorkload,
 }
@@ -258,7 +258,7 @@ async fn to_scale_down<D: ScaleDecision>(
     observation: &D::Observation,
     what: &ScaleDown,
     done: &BTreeSet<String>,
-) -> Result<Vec<Candidate>, StepOutcome> {
+) -> Result<Vec<ScaleDownCandidate>, StepOutcome> {
     let running = select(clients, namespace, observation.settings(), what)
         .await
         .map_err(|error| StepOutcome::failed(error.to_string()))?;
@@ -268,7 +268,7 @@ async fn to_scale_down<D: ScaleDecision>(
     }
     let candidates: Vec<_> = running
         .into_iter()
-        .map(|workload| Candidate { entry: reverted::entry(&workload, steps, done), workload })
+        .map(|workload| ScaleDownCandidate { entry: reverted::entry(&workload, steps, done), workload })
         .collect();
     if let Some(reverted) = reverted::outcome(clients, namespace, &candidates).await {
         return Err(reverted);
@@ -327,7 +327,7 @@ async fn select(
 /// What status records, with these workloads as they are now; sorted.
 fn recorded_with<'a>(
     recorded: &ScaledDown,
-    candidates: impl IntoIterator<Item = &'a Candidate>,
+    candidates: impl IntoIterator<Item = &'a ScaleDownCandidate>,
 ) -> Vec<ScaledWorkload> {
     fn name(entry: &ScaledWorkload) -> (String, String, String) {
         (entry.api_version.clone(), entry.kind.clone(), entry.name.clone())

@@ -6,7 +6,7 @@
 
 /// Where users see a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
+pub enum ReasonPlace {
     /// The verdict on a policy.
     Verdict,
     /// What comes next.
@@ -53,7 +53,7 @@ pub enum Place {
     Log,
 }
 
-impl Place {
+impl ReasonPlace {
     /// Every place, in the order of the page.
     pub const ALL: [Self; 22] = [
         Self::Verdict,
@@ -188,9 +188,9 @@ macro_rules! reasons {
             }
 
             /// Where users see it.
-            pub const fn places(self) -> &'static [Place] {
+            pub const fn places(self) -> &'static [ReasonPlace] {
                 match self {
-                    $($(Self::$reason => &[$(Place::$place),+],)+)+
+                    $($(Self::$reason => &[$(ReasonPlace::$place),+],)+)+
                 }
             }
 
@@ -492,7 +492,7 @@ mod tests {
     #[test]
     fn every_place_is_used_and_none_is_named_twice() {
         let all: Vec<Reason> = Reason::GROUPS.iter().flat_map(|(_, reasons)| *reasons).copied().collect();
-        for place in Place::ALL {
+        for place in ReasonPlace::ALL {
             assert!(all.iter().any(|reason| reason.places().contains(&place)), "{place:?}");
         }
         for reason in all {

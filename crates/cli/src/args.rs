@@ -155,7 +155,7 @@ impl TimeArg {
 
 /// How to print.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum OutputFormat {
     /// For people
     #[default]
     Table,
@@ -173,7 +173,7 @@ pub(crate) enum Format {
 pub(crate) struct OutputArgs {
     /// How to print
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
-    pub(crate) output: Format,
+    pub(crate) output: OutputFormat,
     /// Without the line of column names
     #[arg(long)]
     pub(crate) no_headers: bool,

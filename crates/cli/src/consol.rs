@@ -78,7 +78,7 @@ struct TranslatedPolicy {
 
 /// A manager of ours as YAML; none if nothing of it can be carried over.
 #[derive(Debug)]
-pub(crate) struct Imported {
+pub(crate) struct ImportedManager {
     pub(crate) name: String,
     pub(crate) yaml: Option<String>,
     pub(crate) remarks: Vec<Remark>,
@@ -175,7 +175,7 @@ pub(crate) fn import(
 }
 
 /// The object that a manager becomes, once those that go together are together.
-pub(crate) fn write(mut manager: Translated) -> Result<Imported, FieldError> {
+pub(crate) fn write(mut manager: Translated) -> Result<ImportedManager, FieldError> {
     if manager.policies.len() > MAX_POLICIES {
         manager.remarks.differs(format!(
             "it has {} policies and at most {MAX_POLICIES} are accepted: split it into several managers",
@@ -193,7 +193,7 @@ pub(crate) fn write(mut manager: Translated) -> Result<Imported, FieldError> {
         (false, true) => Some(write_cluster_manager(&mut manager)?),
         (false, false) => Some(write_manager(&mut manager)?),
     };
-    Ok(Imported { name: manager.name, yaml, remarks: manager.remarks.0 })
+    Ok(ImportedManager { name: manager.name, yaml, remarks: manager.remarks.0 })
 }
 
 /// What differs because a manager has several policies.

@@ -13,7 +13,7 @@ use kube::{Api, Client};
 
 use crate::connect::{code, failed};
 use crate::facts::{self, Manager, NamespaceRecord};
-use crate::write::{Change, MAX_ATTEMPTS, create_record, merge, overtaken};
+use crate::write::{Edit, MAX_ATTEMPTS, create_record, merge, overtaken};
 use crate::{Io, live, print};
 
 /// What the record of a namespace is called in messages.
@@ -43,7 +43,7 @@ pub(crate) async fn change<T>(
     client: &Client,
     namespace: &str,
     (command, dry_run): (&str, bool),
-    compute: impl Fn(Option<&NamespaceRecord>) -> Result<Change<T>>,
+    compute: impl Fn(Option<&NamespaceRecord>) -> Result<Edit<T>>,
 ) -> Result<(T, Vec<String>)> {
     let known = living(client, namespace).await?;
     let managers = live::managers(client, Some(namespace), None).await.unwrap_or_default();
@@ -63,8 +63,8 @@ pub(crate) async fn change<T>(
             notes.extend(independent(namespace, &managers, command));
         }
         let (spec, result) = match compute(record.as_ref())? {
-            Change::Patch(spec, result) => (spec, result),
-            Change::Nothing(result) => return Ok((result, Vec::new())),
+            Edit::Patch(spec, result) => (spec, result),
+            Edit::Nothing(result) => return Ok((result, Vec::new())),
         };
         let written = match &record {
             Some(record) => {

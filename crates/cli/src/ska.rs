@@ -28,7 +28,7 @@ use anyhow::Result;
 
 use crate::files::Document;
 use crate::import::{Remark, Remarks};
-use entries::{Action, ActionEntry, Collect, CollectEntry};
+use entries::{ActionEntry, ActionSettings, Collect, CollectEntry};
 use input::{Component, Installation};
 use manager::{Common, Written};
 use pairing::Paired;
@@ -47,7 +47,7 @@ pub(crate) struct Options {
 }
 
 /// What an installation becomes.
-pub(crate) struct Imported {
+pub(crate) struct ImportedInstallation {
     /// Comments at the head.
     pub(crate) head: Vec<String>,
     /// Objects as YAML, each with the lines of a comment.
@@ -56,7 +56,7 @@ pub(crate) struct Imported {
 }
 
 /// Translates the settings of one installation.
-pub(crate) fn import(documents: &[Document], options: &Options) -> Result<Imported> {
+pub(crate) fn import(documents: &[Document], options: &Options) -> Result<ImportedInstallation> {
     let (mut remarks, mut problems) = (Remarks::default(), Problems::default());
     let mut installation = input::read(documents, &mut remarks, &mut problems);
     installation.own_namespaces.extend(options.namespace.clone());
@@ -80,11 +80,15 @@ pub(crate) fn import(documents: &[Document], options: &Options) -> Result<Import
         objects.push((one.comment.clone(), one.yaml()?));
     }
     let notifies = written.iter().any(|one| one.notifies);
-    Ok(Imported { head: if notifies { report::channel() } else { Vec::new() }, objects, remarks: remarks.0 })
+    Ok(ImportedInstallation {
+        head: if notifies { report::channel() } else { Vec::new() },
+        objects,
+        remarks: remarks.0,
+    })
 }
 
 /// Whether owners are notified there: the token may be in a Secret that was not given.
-fn notifies(action: Option<&Action>, installation: &Installation) -> bool {
+fn notifies(action: Option<&ActionSettings>, installation: &Installation) -> bool {
     let elsewhere = installation.missing_secrets.iter().any(|(component, _)| *component == Component::Action);
     action.is_some_and(|action| action.token) || action.is_some() && elsewhere
 }
@@ -110,7 +114,7 @@ impl Made<'_> {
 /// The cluster managers, in the order of the entries. An entry that is not written is reported with the reason.
 fn managers(
     collect: &Collect,
-    action: Option<&Action>,
+    action: Option<&ActionSettings>,
     installation: &Installation,
     options: &Options,
     remarks: &mut Remarks,
@@ -172,7 +176,7 @@ fn managers(
 fn entry_managers<'a>(
     entry: &CollectEntry,
     collect: &Collect,
-    action: Option<&'a Action>,
+    action: Option<&'a ActionSettings>,
     priority: usize,
     common: &Common<'_>,
     remarks: &mut Remarks,

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use coppice_quantity::Duration;
-use coppice_schema::{Cause, Reason, Schema};
+use coppice_schema::{CauseType, Schema, ValidationError};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
@@ -80,10 +80,10 @@ pub(crate) fn check(object: &Value) -> Vec<Problem> {
 }
 
 /// A cause without what the place and the text in the file say already.
-fn sentence(cause: &Cause) -> String {
+fn sentence(cause: &ValidationError) -> String {
     match cause.reason {
-        Reason::Required => "required".to_owned(),
-        Reason::Invalid | Reason::TypeInvalid => {
+        CauseType::Required => "required".to_owned(),
+        CauseType::Invalid | CauseType::TypeInvalid => {
             let detail = cause.detail.strip_prefix(&format!("{} in body ", cause.field));
             detail.unwrap_or(&cause.detail).to_owned()
         }
@@ -92,8 +92,8 @@ fn sentence(cause: &Cause) -> String {
 }
 
 /// What to write instead of a value of the wrong type.
-fn hint(known: &Known, object: &Value, cause: &Cause) -> Option<String> {
-    if cause.reason != Reason::TypeInvalid {
+fn hint(known: &Known, object: &Value, cause: &ValidationError) -> Option<String> {
+    if cause.reason != CauseType::TypeInvalid {
         return None;
     }
     let value = segments(&cause.field).try_fold(object, |value, segment| match segment {

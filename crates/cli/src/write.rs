@@ -22,7 +22,7 @@ const FIELD_MANAGER: &str = "coppice-cli";
 pub(crate) const MAX_ATTEMPTS: usize = 5;
 
 /// What a change does with an object.
-pub(crate) enum Change<T> {
+pub(crate) enum Edit<T> {
     /// Merge this into spec, and give that back.
     Patch(Value, T),
     /// There is nothing to change.
@@ -69,14 +69,14 @@ pub(crate) async fn change<T>(
     client: &Client,
     target: &Target,
     dry_run: bool,
-    mut compute: impl AsyncFnMut(&Manager) -> Result<Change<T>>,
+    mut compute: impl AsyncFnMut(&Manager) -> Result<Edit<T>>,
 ) -> Result<(T, bool)> {
     let api = managers_api(client, Some(&target.namespace));
     for _ in 0..MAX_ATTEMPTS {
         let manager = existing(client, target).await?;
         let (spec, result) = match compute(&manager).await? {
-            Change::Patch(spec, result) => (spec, result),
-            Change::Nothing(result) => return Ok((result, false)),
+            Edit::Patch(spec, result) => (spec, result),
+            Edit::Nothing(result) => return Ok((result, false)),
         };
         if merge(&api, &format!("NamespaceManager {target}"), &manager.meta, &spec, dry_run).await? {
             return Ok((result, true));
@@ -89,7 +89,7 @@ pub(crate) async fn change<T>(
 pub(crate) async fn change_settings<T>(
     client: &Client,
     dry_run: bool,
-    compute: impl Fn(&Config) -> Result<Change<T>>,
+    compute: impl Fn(&Config) -> Result<Edit<T>>,
 ) -> Result<T> {
     const WHAT: &str = "CoppiceConfig coppice";
     let api = live::configs_api(client);
@@ -99,8 +99,8 @@ pub(crate) async fn change_settings<T>(
             bail!("{}", warnings.join("; "));
         };
         let (spec, result) = match compute(&config)? {
-            Change::Patch(spec, result) => (spec, result),
-            Change::Nothing(result) => return Ok(result),
+            Edit::Patch(spec, result) => (spec, result),
+            Edit::Nothing(result) => return Ok(result),
         };
         if merge(&api, WHAT, &config.meta, &spec, dry_run).await? {
             return Ok(result);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use coppice_api::Reason;
 use coppice_api::manager::NextStep;
-use coppice_api::reason::Place;
+use coppice_api::reason::ReasonPlace;
 use coppice_api::steps::Action;
 use coppice_runtime::metrics::{DynamicFamily, Metrics, Registrar};
 use jiff::SignedDuration;
@@ -138,7 +138,7 @@ impl LifecycleMetrics {
             }
         }
         let reasons = Reason::GROUPS.iter().flat_map(|(_, reasons)| *reasons);
-        for reason in reasons.filter(|reason| reason.places().contains(&Place::Blocked)) {
+        for reason in reasons.filter(|reason| reason.places().contains(&ReasonPlace::Blocked)) {
             let _ = self.blocked.get_or_create(&ByReason { reason: reason.as_str() });
         }
     }
@@ -234,7 +234,7 @@ impl LifecycleMetrics {
     pub fn newly_blocked(&self, before: Option<&NextStep>, after: Option<&NextStep>) {
         let reason = |next: Option<&NextStep>| Reason::parse(&next?.reason);
         if let Some(now) = reason(after).filter(|now| reason(before) != Some(*now))
-            && now.places().contains(&Place::Blocked)
+            && now.places().contains(&ReasonPlace::Blocked)
         {
             self.blocked(now.as_str());
         }
@@ -346,7 +346,7 @@ mod tests {
             assert!(text.lines().any(|l| l == line), "{line} is missing in\n{text}");
         }
         let known: Vec<Reason> = Reason::GROUPS.iter().flat_map(|(_, reasons)| reasons.to_vec()).collect();
-        let ends = known.into_iter().filter(|reason| reason.places().contains(&Place::Firings));
+        let ends = known.into_iter().filter(|reason| reason.places().contains(&ReasonPlace::Firings));
         let missing: Vec<Reason> = ends.filter(|reason| !ENDS.iter().any(|(_, end)| end == reason)).collect();
         assert_eq!(missing, [], "every reason that is counted as an end of a step");
     }

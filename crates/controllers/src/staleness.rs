@@ -1,7 +1,7 @@
 //! Why what a cache knows cannot be trusted, in the words of status.
 
 use coppice_api::Reason;
-use coppice_runtime::store::{Freshness, Problem};
+use coppice_runtime::store::{Freshness, WatchProblem};
 
 /// The first of these caches, each with the plural of its kind, that is behind; none if all of them can be trusted.
 pub fn first_stale(caches: &[(Freshness, &str)]) -> Option<(Reason, String)> {
@@ -11,8 +11,9 @@ pub fn first_stale(caches: &[(Freshness, &str)]) -> Option<(Reason, String)> {
 
 /// Why a cache of a kind cannot be trusted.
 pub(crate) fn staleness(freshness: &Freshness, what: &str) -> (Reason, String) {
-    let detail =
-        |problem: &Option<Problem>| problem.as_ref().map(|p| format!(": {}", p.message)).unwrap_or_default();
+    let detail = |problem: &Option<WatchProblem>| {
+        problem.as_ref().map(|p| format!(": {}", p.message)).unwrap_or_default()
+    };
     match freshness {
         Freshness::NotSynced(Some(p)) | Freshness::Stale(Some(p)) if p.forbidden => {
             (Reason::Forbidden, format!("{what} may not be watched: {}", p.message))

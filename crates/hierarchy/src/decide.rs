@@ -14,8 +14,8 @@
 
 use jiff::Timestamp;
 
-use crate::ledger::{Change, Ledger, Lowering, Quota, Record};
-use crate::refusal::Refusal;
+use crate::ledger::{AllotmentChange, Ledger, Lowering, Quota, Record};
+use crate::refusal::QuotaRefusal;
 use crate::resources::Resources;
 
 /// The changes of children that one ledger has under way at most; further ones wait.
@@ -65,7 +65,7 @@ pub enum Write {
 
 /// What a write is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum QuotaStep {
     /// A change is recorded, and what it takes is taken.
     Begin,
     /// The own quota becomes smaller ahead of the allotment.
@@ -73,7 +73,7 @@ pub enum Step {
     /// The change is carried out.
     Decide,
     /// It will not be.
-    Refuse(Box<Refusal>),
+    Refuse(Box<QuotaRefusal>),
     /// The record follows.
     Report,
     /// The change has ended.
@@ -86,30 +86,30 @@ pub enum Step {
 
 /// What is to be done now.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Decision {
+pub enum QuotaDecision {
     /// Nothing: the namespace has what it is to have.
     Done,
     /// One write, with the revision that was read. Then everything is read and decided again.
-    Write(Step, Write),
+    Write(QuotaStep, Write),
     /// Nothing until something changes, or until then.
     Wait(Option<Timestamp>),
     /// What is asked for cannot be given now, and nothing was begun.
-    Refused(Box<Refusal>),
+    Refused(Box<QuotaRefusal>),
 }
 
 /// The next step for a namespace to have the allotment that is wanted.
-pub fn decide(parent: &Parent<'_>, child: &Child<'_>, want: &Resources, now: Timestamp) -> Decision {
+pub fn decide(parent: &Parent<'_>, child: &Child<'_>, want: &Resources, now: Timestamp) -> QuotaDecision {
     let nothing = parent.quota.ledger.allotment.emptied();
     // What is not asked for is limited to nothing; without a limit there would be any amount of it.
     let want = if child.exists { &nothing.larger(want) } else { &nothing };
     if !parent.quota.is_as_recorded() {
-        return Decision::Write(Step::Repair, Write::Parent(parent.quota.ledger.clone()));
+        return QuotaDecision::Write(QuotaStep::Repair, Write::Parent(parent.quota.ledger.clone()));
     }
     if child.exists
         && let Some(quota) = child.quota
         && !quota.is_as_recorded()
     {
-        return Decision::Write(Step::Repair, Write::Own(quota.ledger.clone()));
+        return QuotaDecision::Write(QuotaStep::Repair, Write::Own(quota.ledger.clone()));
     }
     let Some(change) = parent.quota.ledger.changes.get(child.id) else {
         return start(parent, child, want, now);
@@ -120,58 +120,64 @@ pub fn decide(parent: &Parent<'_>, child: &Child<'_>, want: &Resources, now: Tim
         resume(parent, child, change, want, now)
     } else {
         let gone = Record { allotment: nothing, decided: change.number };
-        Decision::Write(Step::Report, Write::Record(gone))
+        QuotaDecision::Write(QuotaStep::Report, Write::Record(gone))
     }
 }
 
 /// Without a change under way: what is recorded is what the namespace has, and what its parent counts.
-fn start(parent: &Parent<'_>, child: &Child<'_>, want: &Resources, now: Timestamp) -> Decision {
+fn start(parent: &Parent<'_>, child: &Child<'_>, want: &Resources, now: Timestamp) -> QuotaDecision {
     let ledger = &parent.quota.ledger;
     let has = ledger.allotment.emptied().larger(&child.record.allotment);
     if child.exists && child.quota.is_none() {
         let record = Record { allotment: has, decided: child.record.decided };
         let restored = Ledger::restored(record, child.below.clone());
-        return Decision::Write(Step::Establish, Write::Own(restored));
+        return QuotaDecision::Write(QuotaStep::Establish, Write::Own(restored));
     }
     let quota = child.quota.filter(|_| child.exists);
     let decided = quota.map_or(0, |quota| quota.ledger.decided).max(child.record.decided);
-    let begin =
-        |to| begin(ledger, child.id, Change { number: decided + 1, from: has.clone(), to, since: now });
+    let begin = |to| {
+        begin(ledger, child.id, AllotmentChange { number: decided + 1, from: has.clone(), to, since: now })
+    };
     // Somebody else has written the quota, or the tree limits more than it did. Only with a change in the parent's ledger it is
     // certain that this is not one that was carried out meanwhile.
     if quota.is_some_and(|quota| !quota.ledger.allotment.limits_like(&has)) {
         return begin(has.clone());
     }
     if *want == has {
-        return Decision::Done;
+        return QuotaDecision::Done;
     }
     if child.exists
         && let Some(refusal) = refusal(parent, child, &has, want)
     {
-        return Decision::Refused(Box::new(refusal));
+        return QuotaDecision::Refused(Box::new(refusal));
     }
     // What becomes smaller goes first: a change takes from one end only.
     let smaller = want.smaller(&has);
     begin(if smaller == has { want.clone() } else { smaller })
 }
 
-fn begin(ledger: &Ledger, id: &str, change: Change) -> Decision {
+fn begin(ledger: &Ledger, id: &str, change: AllotmentChange) -> QuotaDecision {
     // What is given never exceeds the allotment, so the sum is a quantity.
     let given = ledger.given.plus(&change.larger().minus(&change.from));
     let Some(given) = given.filter(|_| ledger.changes.len() < MAX_CHANGES) else {
-        return Decision::Wait(None);
+        return QuotaDecision::Wait(None);
     };
     let mut begun = Ledger { given, ..ledger.clone() };
     begun.changes.insert(id.to_owned(), change);
-    Decision::Write(Step::Begin, Write::Parent(begun))
+    QuotaDecision::Write(QuotaStep::Begin, Write::Parent(begun))
 }
 
 /// Why nothing is begun. All of what is wanted is considered, not only the first change on the way there.
-fn refusal(parent: &Parent<'_>, child: &Child<'_>, has: &Resources, want: &Resources) -> Option<Refusal> {
+fn refusal(
+    parent: &Parent<'_>,
+    child: &Child<'_>,
+    has: &Resources,
+    want: &Resources,
+) -> Option<QuotaRefusal> {
     let limited = &parent.quota.ledger.allotment;
     if let Some((name, _)) = want.iter().find(|(name, _)| !limited.names(name)) {
         let known: Vec<&str> = limited.iter().map(|(name, _)| name.as_str()).collect();
-        return Some(Refusal::NotInTree { name: name.clone(), known: known.join(", ") });
+        return Some(QuotaRefusal::NotInTree { name: name.clone(), known: known.join(", ") });
     }
     if let Some(refusal) = child.quota.and_then(|quota| in_use(child.name, quota, want)) {
         return Some(refusal);
@@ -181,7 +187,7 @@ fn refusal(parent: &Parent<'_>, child: &Child<'_>, has: &Resources, want: &Resou
     let name = needed.beyond(&unused)?;
     let siblings = parent.siblings.iter().filter(|(sibling, _)| sibling != child.name);
     let siblings = siblings.map(|(sibling, unused)| (sibling.clone(), unused.get(name)));
-    Some(Refusal::TooLittle {
+    Some(QuotaRefusal::TooLittle {
         name: name.clone(),
         needed: needed.get(name),
         parent: parent.name.to_owned(),
@@ -194,50 +200,53 @@ fn refusal(parent: &Parent<'_>, child: &Child<'_>, has: &Resources, want: &Resou
 }
 
 /// Why a namespace cannot have as little as that.
-fn in_use(namespace: &str, quota: &Quota, to: &Resources) -> Option<Refusal> {
+fn in_use(namespace: &str, quota: &Quota, to: &Resources) -> Option<QuotaRefusal> {
     let Ledger { allotment, given, .. } = &quota.ledger;
     let least = quota.used.plus(given)?;
     // Only of what becomes smaller: what is overdrawn already may stay as it is.
     let smaller = |name| to.get(name) < allotment.get(name);
     let (name, least) = least.iter().find(|(name, least)| smaller(name) && *least > to.get(name))?;
     let (used, given) = (quota.used.get(name), given.get(name));
-    Some(Refusal::InUse { name: name.clone(), namespace: namespace.to_owned(), used, given, least })
+    Some(QuotaRefusal::InUse { name: name.clone(), namespace: namespace.to_owned(), used, given, least })
 }
 
 /// A change that was begun.
 fn resume(
     parent: &Parent<'_>,
     child: &Child<'_>,
-    change: &Change,
+    change: &AllotmentChange,
     want: &Resources,
     now: Timestamp,
-) -> Decision {
+) -> QuotaDecision {
     let Some(quota) = child.quota else {
         // It was deleted by somebody. Nobody can say any more what it was: as before the change, which is refused.
         let record = Record { allotment: change.from.clone(), decided: change.number };
         let restored = Ledger::restored(record, child.below.clone());
-        return Decision::Write(Step::Establish, Write::Own(restored));
+        return QuotaDecision::Write(QuotaStep::Establish, Write::Own(restored));
     };
     if quota.ledger.decided >= change.number {
         let Ledger { allotment, decided, .. } = &quota.ledger;
         let record = Record { allotment: allotment.clone(), decided: *decided };
-        return Decision::Write(Step::Report, Write::Record(record));
+        return QuotaDecision::Write(QuotaStep::Report, Write::Record(record));
     }
     if quota.ledger.allotment != change.from {
-        return refuse(quota, change, Refusal::Disturbed { namespace: child.name.to_owned() });
+        return refuse(quota, change, QuotaRefusal::Disturbed { namespace: child.name.to_owned() });
     }
     // Of what is not wanted any more nothing is carried out: the next change takes or leaves the right amount.
     let wanted =
         if change.grows() { change.to.within(want) } else { want.smaller(&change.from) == change.to };
     if !wanted {
-        return refuse(quota, change, Refusal::Superseded);
+        return refuse(quota, change, QuotaRefusal::Superseded);
     }
     let (source, name) = if change.grows() { (parent.quota, parent.name) } else { (quota, child.name) };
     if !change.grows() && quota.ledger.lowering.is_none() {
         let lowering = Some(Lowering { to: change.to.clone(), since: change.since });
         return match in_use(child.name, quota, &change.to) {
             Some(refusal) => refuse(quota, change, refusal),
-            None => Decision::Write(Step::Lower, Write::Own(Ledger { lowering, ..quota.ledger.clone() })),
+            None => QuotaDecision::Write(
+                QuotaStep::Lower,
+                Write::Own(Ledger { lowering, ..quota.ledger.clone() }),
+            ),
         };
     }
     if source.is_shrunk(&change.taken()) {
@@ -247,51 +256,54 @@ fn resume(
             lowering: None,
             ..quota.ledger.clone()
         };
-        return Decision::Write(Step::Decide, Write::Own(decided));
+        return QuotaDecision::Write(QuotaStep::Decide, Write::Own(decided));
     }
     if now >= change.given_up() {
         return refuse(quota, change, not_shrunk(name, source, &change.taken()));
     }
-    Decision::Wait(Some(change.given_up()))
+    QuotaDecision::Wait(Some(change.given_up()))
 }
 
 /// The change cannot be carried out any more, and its amount is what it was.
-fn refuse(quota: &Quota, change: &Change, refusal: Refusal) -> Decision {
+fn refuse(quota: &Quota, change: &AllotmentChange, refusal: QuotaRefusal) -> QuotaDecision {
     let ledger = Ledger {
         allotment: change.from.clone(),
         decided: change.number,
         lowering: None,
         ..quota.ledger.clone()
     };
-    Decision::Write(Step::Refuse(Box::new(refusal)), Write::Own(ledger))
+    QuotaDecision::Write(QuotaStep::Refuse(Box::new(refusal)), Write::Own(ledger))
 }
 
 /// Why what was lowered is not lower.
-fn not_shrunk(namespace: &str, quota: &Quota, taken: &Resources) -> Refusal {
+fn not_shrunk(namespace: &str, quota: &Quota, taken: &Resources) -> QuotaRefusal {
     let namespace = namespace.to_owned();
-    let Some(name) = quota.still_used(taken) else { return Refusal::NotInForce { namespace } };
+    let Some(name) = quota.still_used(taken) else { return QuotaRefusal::NotInForce { namespace } };
     let (used, own) = (quota.used.get(name), quota.hard.get(name));
-    Refusal::StillUsed { name: name.clone(), namespace, used, own }
+    QuotaRefusal::StillUsed { name: name.clone(), namespace, used, own }
 }
 
 /// The parent has back what the child does not have by its record. Only the record counts, which was written once for this
 /// change: who has seen the namespace, and who knows that it is gone, would settle the same change differently.
-fn settle(parent: &Parent<'_>, child: &Child<'_>, change: &Change) -> Decision {
+fn settle(parent: &Parent<'_>, child: &Child<'_>, change: &AllotmentChange) -> QuotaDecision {
     let ledger = &parent.quota.ledger;
     let given = ledger.given.minus(&change.larger().minus(&child.record.allotment));
     let mut settled = Ledger { given, ..ledger.clone() };
     settled.changes.remove(child.id);
-    Decision::Write(Step::Settle, Write::Parent(settled))
+    QuotaDecision::Write(QuotaStep::Settle, Write::Parent(settled))
 }
 
 /// The next step for a root to have what its tree has in total.
-pub fn decide_root(name: &str, quota: Option<&Quota>, total: &Resources, now: Timestamp) -> Decision {
+pub fn decide_root(name: &str, quota: Option<&Quota>, total: &Resources, now: Timestamp) -> QuotaDecision {
     let Some(quota) = quota else {
-        return Decision::Write(Step::Establish, Write::Own(Ledger::new(total.clone(), total.emptied())));
+        return QuotaDecision::Write(
+            QuotaStep::Establish,
+            Write::Own(Ledger::new(total.clone(), total.emptied())),
+        );
     };
     let ledger = &quota.ledger;
     if !quota.is_as_recorded() {
-        return Decision::Write(Step::Repair, Write::Own(ledger.clone()));
+        return QuotaDecision::Write(QuotaStep::Repair, Write::Own(ledger.clone()));
     }
     let smaller = total.smaller(&ledger.allotment);
     let Some(lowering) = &ledger.lowering else {
@@ -299,34 +311,40 @@ pub fn decide_root(name: &str, quota: Option<&Quota>, total: &Resources, now: Ti
     };
     let taken = ledger.allotment.minus(&lowering.to);
     if lowering.to != smaller {
-        refuse_root(ledger, Refusal::Superseded)
+        refuse_root(ledger, QuotaRefusal::Superseded)
     } else if quota.is_shrunk(&taken) {
-        Decision::Write(Step::Decide, Write::Own(with_allotment(ledger, &lowering.to)))
+        QuotaDecision::Write(QuotaStep::Decide, Write::Own(with_allotment(ledger, &lowering.to)))
     } else if now >= lowering.given_up() {
         refuse_root(ledger, not_shrunk(name, quota, &taken))
     } else {
-        Decision::Wait(Some(lowering.given_up()))
+        QuotaDecision::Wait(Some(lowering.given_up()))
     }
 }
 
-fn start_root(name: &str, quota: &Quota, total: &Resources, smaller: Resources, now: Timestamp) -> Decision {
+fn start_root(
+    name: &str,
+    quota: &Quota,
+    total: &Resources,
+    smaller: Resources,
+    now: Timestamp,
+) -> QuotaDecision {
     let ledger = &quota.ledger;
     if *total == ledger.allotment {
-        return Decision::Done;
+        return QuotaDecision::Done;
     }
     if smaller == ledger.allotment {
-        return Decision::Write(Step::Decide, Write::Own(with_allotment(ledger, total)));
+        return QuotaDecision::Write(QuotaStep::Decide, Write::Own(with_allotment(ledger, total)));
     }
     if let Some(refusal) = in_use(name, quota, &smaller) {
-        return Decision::Refused(Box::new(refusal));
+        return QuotaDecision::Refused(Box::new(refusal));
     }
     let lowering = Some(Lowering { to: smaller, since: now });
-    Decision::Write(Step::Lower, Write::Own(Ledger { lowering, ..ledger.clone() }))
+    QuotaDecision::Write(QuotaStep::Lower, Write::Own(Ledger { lowering, ..ledger.clone() }))
 }
 
-fn refuse_root(ledger: &Ledger, refusal: Refusal) -> Decision {
+fn refuse_root(ledger: &Ledger, refusal: QuotaRefusal) -> QuotaDecision {
     let raised = with_allotment(ledger, &ledger.allotment);
-    Decision::Write(Step::Refuse(Box::new(refusal)), Write::Own(raised))
+    QuotaDecision::Write(QuotaStep::Refuse(Box::new(refusal)), Write::Own(raised))
 }
 
 fn with_allotment(ledger: &Ledger, allotment: &Resources) -> Ledger {

@@ -27,7 +27,7 @@ pub struct Ledger {
     pub lowering: Option<Lowering>,
     /// Changes of its children's allotments that are under way, by the child's id.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub changes: BTreeMap<String, Change>,
+    pub changes: BTreeMap<String, AllotmentChange>,
 }
 
 /// What is known of a namespace's allotment without its quota, which goes with the namespace.
@@ -51,7 +51,7 @@ pub struct Lowering {
 
 /// The change of one child's allotment, in the ledger of the parent from its beginning to its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Change {
+pub struct AllotmentChange {
     /// Decided once the child's ledger has decided this number.
     pub number: u64,
     /// What the child had.
@@ -80,7 +80,7 @@ impl Ledger {
     }
 }
 
-impl Change {
+impl AllotmentChange {
     /// What the child has at most while it is not certain whether the change was carried out.
     pub fn larger(&self) -> Resources {
         self.from.larger(&self.to)

@@ -15,8 +15,8 @@ mod refusal;
 mod resource_name;
 mod resources;
 
-pub use decide::{Child, Decision, MAX_CHANGES, Parent, Step, Write, decide, decide_root};
-pub use ledger::{Change, Ledger, Lowering, Quota, Record};
-pub use refusal::Refusal;
+pub use decide::{Child, MAX_CHANGES, Parent, QuotaDecision, QuotaStep, Write, decide, decide_root};
+pub use ledger::{AllotmentChange, Ledger, Lowering, Quota, Record};
+pub use refusal::QuotaRefusal;
 pub use resource_name::{ResourceName, ResourceNameError};
 pub use resources::{Resources, ResourcesError};

@@ -6,7 +6,7 @@ use crate::resource_name::ResourceName;
 
 /// Why a request is refused. The message has the numbers, and says what to do instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum QuotaRefusal {
     /// The tree does not limit the resource.
     #[error("{name}: the tree has no quota of it: remove it, or ask for one of these: {known}")]
     NotInTree {

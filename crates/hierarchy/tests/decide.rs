@@ -4,8 +4,8 @@
 mod support;
 
 use coppice_hierarchy::{
-    Child, Decision, Ledger, MAX_CHANGES, Parent, Quota, Record, Refusal, Resources, Step, Write, decide,
-    decide_root,
+    Child, Ledger, MAX_CHANGES, Parent, Quota, QuotaDecision, QuotaRefusal, QuotaStep, Record, Resources,
+    Write, decide, decide_root,
 };
 use support::{Amounts, Server, amounts, at, resources};
 
@@ -28,7 +28,7 @@ fn with(wants: &[(usize, Amounts)]) -> Server {
 }
 
 /// The decision about a namespace, whose write arrives.
-fn step(server: &mut Server, node: usize, second: i64) -> Decision {
+fn step(server: &mut Server, node: usize, second: i64) -> QuotaDecision {
     let mut reading = server.read_parent(node);
     server.read_own(&mut reading);
     let (decision, message) = server.decided(&reading, at(second)).unwrap();
@@ -40,11 +40,11 @@ fn step(server: &mut Server, node: usize, second: i64) -> Decision {
 }
 
 /// The steps that are written until there is nothing to write.
-fn steps(server: &mut Server, node: usize, second: i64) -> (Vec<Step>, Decision) {
+fn steps(server: &mut Server, node: usize, second: i64) -> (Vec<QuotaStep>, QuotaDecision) {
     let mut written = Vec::new();
     for _ in 0..20 {
         match step(server, node, second) {
-            Decision::Write(step, _) => written.push(step),
+            QuotaDecision::Write(step, _) => written.push(step),
             end => return (written, end),
         }
     }
@@ -59,9 +59,9 @@ fn use_up(server: &mut Server, node: usize, used: Amounts) {
     server.update(node, |quota| quota.used = resources(used));
 }
 
-fn refusal(decision: &Decision) -> String {
+fn refusal(decision: &QuotaDecision) -> String {
     match decision {
-        Decision::Refused(refusal) => refusal.to_string(),
+        QuotaDecision::Refused(refusal) => refusal.to_string(),
         other => panic!("{other:?}"),
     }
 }
@@ -70,12 +70,15 @@ fn refusal(decision: &Decision) -> String {
 fn a_child_gets_its_allotment_when_the_parents_smaller_quota_is_in_force() {
     let mut server = tree();
     server.nodes[1].want = [4, 10];
-    assert_eq!(steps(&mut server, 1, 0), (vec![Step::Begin], Decision::Wait(Some(at(30)))));
+    assert_eq!(steps(&mut server, 1, 0), (vec![QuotaStep::Begin], QuotaDecision::Wait(Some(at(30)))));
     let parent = quota(&server, 0);
     assert_eq!((amounts(&parent.hard), amounts(&parent.enforced)), ([6, 30], [10, 40]));
     assert_eq!((amounts(&parent.own()), server.nodes[1].has), ([10, 40], [0, 0]), "the larger one counts");
     server.mirror(0);
-    assert_eq!(steps(&mut server, 1, 1), (vec![Step::Decide, Step::Report, Step::Settle], Decision::Done));
+    assert_eq!(
+        steps(&mut server, 1, 1),
+        (vec![QuotaStep::Decide, QuotaStep::Report, QuotaStep::Settle], QuotaDecision::Done)
+    );
     assert_eq!((server.nodes[1].has, amounts(&quota(&server, 1).hard)), ([4, 10], [4, 10]));
     server.mirror(1);
     server.check_settled().unwrap();
@@ -85,7 +88,7 @@ fn a_child_gets_its_allotment_when_the_parents_smaller_quota_is_in_force() {
 fn a_namespace_without_a_quota_gets_one_of_nothing_first() {
     let mut server = Server::new(&[0], [10, 40]);
     server.nodes[1].want = [1, 1];
-    assert_eq!(steps(&mut server, 1, 0).0, [Step::Establish, Step::Begin]);
+    assert_eq!(steps(&mut server, 1, 0).0, [QuotaStep::Establish, QuotaStep::Begin]);
     assert!(quota(&server, 1).hard.limits_like(&resources([0, 0])), "zero is a limit");
 }
 
@@ -97,7 +100,8 @@ fn what_a_child_does_not_ask_for_is_limited_to_nothing() {
     let own = Some(quota(&server, 1));
     let child = Child { id: "1", name: "ci", exists: true, quota: own, record: &record, below: &below };
     let want = Resources::parse([("requests.cpu", "4".parse().unwrap())]).unwrap();
-    let Decision::Write(Step::Begin, Write::Parent(ledger)) = decide(&parent, &child, &want, at(0)) else {
+    let QuotaDecision::Write(QuotaStep::Begin, Write::Parent(ledger)) = decide(&parent, &child, &want, at(0))
+    else {
         panic!("begun")
     };
     assert!(ledger.changes["1"].to.limits_like(&resources([4, 0])));
@@ -111,7 +115,13 @@ fn what_a_tree_limits_later_is_limited_to_nothing_in_its_namespaces() {
     server.update(0, |quota| *quota = Quota { hard: ledger.own(), ledger, ..quota.clone() });
     server.mirror(0);
     let (written, end) = steps(&mut server, 1, 0);
-    assert_eq!((written, end), (vec![Step::Begin, Step::Decide, Step::Report, Step::Settle], Decision::Done));
+    assert_eq!(
+        (written, end),
+        (
+            vec![QuotaStep::Begin, QuotaStep::Decide, QuotaStep::Report, QuotaStep::Settle],
+            QuotaDecision::Done
+        )
+    );
     assert_eq!(quota(&server, 1).hard.to_string(), "4 cpu, 10 memory, 0 pods");
     assert_eq!(quota(&server, 0).hard.to_string(), "6 cpu, 30 memory, 7 pods");
 }
@@ -120,27 +130,30 @@ fn what_a_tree_limits_later_is_limited_to_nothing_in_its_namespaces() {
 fn what_a_child_gives_back_leaves_it_first() {
     let mut server = with(&[(1, [4, 10])]);
     server.nodes[1].want = [1, 10];
-    assert_eq!(steps(&mut server, 1, 0), (vec![Step::Begin, Step::Lower], Decision::Wait(Some(at(30)))));
+    assert_eq!(
+        steps(&mut server, 1, 0),
+        (vec![QuotaStep::Begin, QuotaStep::Lower], QuotaDecision::Wait(Some(at(30))))
+    );
     assert_eq!((amounts(&quota(&server, 1).hard), server.nodes[1].has), ([1, 10], [4, 10]));
     assert_eq!(amounts(&quota(&server, 0).hard), [6, 30]);
     server.mirror(1);
     assert_eq!(step(&mut server, 1, 1), decided(&server, 1));
     assert_eq!(amounts(&quota(&server, 0).hard), [6, 30], "on its way");
-    assert_eq!(steps(&mut server, 1, 1), (vec![Step::Report, Step::Settle], Decision::Done));
+    assert_eq!(steps(&mut server, 1, 1), (vec![QuotaStep::Report, QuotaStep::Settle], QuotaDecision::Done));
     assert_eq!((amounts(&quota(&server, 0).hard), server.nodes[1].has), ([9, 30], [1, 10]));
 }
 
 /// The write by which the newest ledger came about.
-fn decided(server: &Server, node: usize) -> Decision {
+fn decided(server: &Server, node: usize) -> QuotaDecision {
     let ledger = quota(server, node).ledger.clone();
-    Decision::Write(Step::Decide, Write::Own(ledger))
+    QuotaDecision::Write(QuotaStep::Decide, Write::Own(ledger))
 }
 
 #[test]
 fn a_request_for_more_of_one_and_less_of_another_gives_back_first() {
     let mut server = with(&[(1, [4, 10])]);
     server.nodes[1].want = [6, 5];
-    assert_eq!(steps(&mut server, 1, 0).0, [Step::Begin, Step::Lower]);
+    assert_eq!(steps(&mut server, 1, 0).0, [QuotaStep::Begin, QuotaStep::Lower]);
     assert_eq!(amounts(&quota(&server, 1).hard), [4, 5]);
     server.settle(&mut 0).unwrap();
     assert_eq!(server.nodes[1].has, [6, 5]);
@@ -154,7 +167,10 @@ fn what_is_gone_returns_when_its_namespace_is() {
     server.settle(&mut 0).unwrap_err();
     assert_eq!(amounts(&quota(&server, 0).hard), [6, 30], "while it is being deleted nothing returns");
     (server.nodes[1].exists, server.nodes[1].has) = (false, [0, 0]);
-    assert_eq!(steps(&mut server, 1, 0), (vec![Step::Begin, Step::Report, Step::Settle], Decision::Done));
+    assert_eq!(
+        steps(&mut server, 1, 0),
+        (vec![QuotaStep::Begin, QuotaStep::Report, QuotaStep::Settle], QuotaDecision::Done)
+    );
     assert_eq!(amounts(&quota(&server, 0).hard), [10, 40]);
 }
 
@@ -164,7 +180,7 @@ fn a_namespace_that_goes_while_it_grows_returns_all_of_it() {
     server.nodes[1].want = [5, 10];
     steps(&mut server, 1, 0);
     (server.nodes[1].exists, server.nodes[1].quota, server.nodes[1].has) = (false, None, [0, 0]);
-    assert_eq!(steps(&mut server, 1, 0), (vec![Step::Report, Step::Settle], Decision::Done));
+    assert_eq!(steps(&mut server, 1, 0), (vec![QuotaStep::Report, QuotaStep::Settle], QuotaDecision::Done));
     assert_eq!(amounts(&quota(&server, 0).hard), [10, 40]);
 }
 
@@ -174,8 +190,8 @@ fn who_settles_what_was_decided_late_leaves_nothing_with_a_namespace_that_is_gon
     server.nodes[1].want = [4, 10];
     steps(&mut server, 1, 0);
     server.mirror(0);
-    for expected in [Step::Decide, Step::Report] {
-        assert!(matches!(step(&mut server, 1, 0), Decision::Write(step, _) if step == expected));
+    for expected in [QuotaStep::Decide, QuotaStep::Report] {
+        assert!(matches!(step(&mut server, 1, 0), QuotaDecision::Write(step, _) if step == expected));
     }
     let mut late = server.read_parent(1);
     server.read_own(&mut late);
@@ -186,7 +202,7 @@ fn who_settles_what_was_decided_late_leaves_nothing_with_a_namespace_that_is_gon
     let (_, first) = server.decided(&known, at(0)).unwrap();
     server.deliver(first.unwrap());
     server.deliver(settlement.unwrap());
-    assert_eq!(steps(&mut server, 1, 0).1, Decision::Done);
+    assert_eq!(steps(&mut server, 1, 0).1, QuotaDecision::Done);
     assert_eq!(amounts(&quota(&server, 0).hard), [10, 40]);
 }
 
@@ -197,14 +213,16 @@ fn what_is_used_meanwhile_is_not_given_and_the_quota_is_raised_back() {
     steps(&mut server, 1, 0);
     use_up(&mut server, 0, [8, 0]);
     server.mirror(0);
-    assert_eq!(steps(&mut server, 1, 29), (vec![], Decision::Wait(Some(at(30)))));
-    let Decision::Write(Step::Refuse(refusal), _) = step(&mut server, 1, 30) else { panic!("refused") };
+    assert_eq!(steps(&mut server, 1, 29), (vec![], QuotaDecision::Wait(Some(at(30)))));
+    let QuotaDecision::Write(QuotaStep::Refuse(refusal), _) = step(&mut server, 1, 30) else {
+        panic!("refused")
+    };
     assert_eq!(
         refusal.to_string(),
         "cpu: 0 still uses 8 of the 6 that it would keep; the quota is what it was, ask again when less is used"
     );
     let (written, end) = steps(&mut server, 1, 30);
-    assert_eq!(written, [Step::Report, Step::Settle]);
+    assert_eq!(written, [QuotaStep::Report, QuotaStep::Settle]);
     assert_eq!(amounts(&quota(&server, 0).hard), [10, 40]);
     let expected = "cpu: needs 4 more, and 0 can give 2: 8 of its own 10 are used; ask for at most 2";
     assert_eq!(self::refusal(&end), expected);
@@ -224,7 +242,9 @@ fn a_quota_that_nobody_puts_into_force_is_raised_back() {
     let mut server = tree();
     server.nodes[1].want = [4, 10];
     steps(&mut server, 1, 0);
-    let Decision::Write(Step::Refuse(refusal), _) = step(&mut server, 1, 30) else { panic!("refused") };
+    let QuotaDecision::Write(QuotaStep::Refuse(refusal), _) = step(&mut server, 1, 30) else {
+        panic!("refused")
+    };
     assert!(refusal.to_string().contains("kube-controller-manager"), "{refusal}");
 }
 
@@ -236,8 +256,8 @@ fn a_request_that_changes_before_it_is_carried_out_takes_nothing_from_anybody() 
     server.nodes[1].want = [2, 10];
     server.mirror(0);
     let (written, _) = steps(&mut server, 1, 1);
-    let refused = Step::Refuse(Box::new(Refusal::Superseded));
-    assert_eq!(written, [refused, Step::Report, Step::Settle, Step::Begin]);
+    let refused = QuotaStep::Refuse(Box::new(QuotaRefusal::Superseded));
+    assert_eq!(written, [refused, QuotaStep::Report, QuotaStep::Settle, QuotaStep::Begin]);
     assert_eq!((amounts(&quota(&server, 0).hard), server.nodes[1].has), ([8, 30], [0, 0]));
 }
 
@@ -247,14 +267,14 @@ fn children_that_wait_together_share_one_shrink() {
     server.nodes[1].want = [4, 10];
     server.nodes[2].want = [5, 10];
     for child in [1, 2] {
-        assert_eq!(steps(&mut server, child, 0).0, [Step::Begin]);
+        assert_eq!(steps(&mut server, child, 0).0, [QuotaStep::Begin]);
     }
     assert_eq!(amounts(&quota(&server, 0).hard), [1, 20]);
     server.mirror(0);
     for child in [1, 2] {
         assert_eq!(
             steps(&mut server, child, 0),
-            (vec![Step::Decide, Step::Report, Step::Settle], Decision::Done)
+            (vec![QuotaStep::Decide, QuotaStep::Report, QuotaStep::Settle], QuotaDecision::Done)
         );
     }
     assert_eq!((server.nodes[1].has, server.nodes[2].has), ([4, 10], [5, 10]));
@@ -295,7 +315,7 @@ fn who_has_read_the_parent_before_a_change_and_the_child_after_it_changes_nothin
     server.nodes[1].want = [6, 10];
     steps(&mut server, 1, 0);
     server.mirror(0);
-    assert!(matches!(step(&mut server, 1, 0), Decision::Write(Step::Decide, _)));
+    assert!(matches!(step(&mut server, 1, 0), QuotaDecision::Write(QuotaStep::Decide, _)));
     // The child has more than is recorded of it, and the parent that was read knows of no change.
     server.read_own(&mut late);
     let (_, message) = server.decided(&late, at(0)).unwrap();
@@ -311,7 +331,7 @@ fn what_somebody_else_has_written_is_put_right() {
     let mut reading = server.read_parent(1);
     server.read_own(&mut reading);
     let (decision, message) = server.decided(&reading, at(0)).unwrap();
-    assert!(matches!(decision, Decision::Write(Step::Repair, _)), "{decision:?}");
+    assert!(matches!(decision, QuotaDecision::Write(QuotaStep::Repair, _)), "{decision:?}");
     assert!(server.deliver(message.unwrap()));
     assert_eq!(amounts(&quota(&server, 0).hard), [6, 30]);
     // A limit that was removed is no limit of zero.
@@ -324,7 +344,7 @@ fn what_somebody_else_has_written_is_put_right() {
 fn a_quota_that_was_lost_is_made_again_as_recorded() {
     let mut server = with(&[(1, [4, 10])]);
     server.nodes[1].quota = None;
-    assert_eq!(steps(&mut server, 1, 0), (vec![Step::Establish], Decision::Done));
+    assert_eq!(steps(&mut server, 1, 0), (vec![QuotaStep::Establish], QuotaDecision::Done));
     let ledger = &quota(&server, 1).ledger;
     assert_eq!(
         (amounts(&ledger.allotment), ledger.decided),
@@ -336,10 +356,10 @@ fn a_quota_that_was_lost_is_made_again_as_recorded() {
 fn a_root_gets_less_when_its_smaller_quota_is_in_force() {
     let mut server = with(&[(1, [4, 10])]);
     server.nodes[0].want = [6, 40];
-    assert_eq!(steps(&mut server, 0, 0), (vec![Step::Lower], Decision::Wait(Some(at(30)))));
+    assert_eq!(steps(&mut server, 0, 0), (vec![QuotaStep::Lower], QuotaDecision::Wait(Some(at(30)))));
     assert_eq!((amounts(&quota(&server, 0).hard), server.nodes[0].has), ([2, 30], [10, 40]));
     server.mirror(0);
-    assert_eq!(steps(&mut server, 0, 1), (vec![Step::Decide], Decision::Done));
+    assert_eq!(steps(&mut server, 0, 1), (vec![QuotaStep::Decide], QuotaDecision::Done));
     server.nodes[0].want = [3, 40];
     let refused = steps(&mut server, 0, 1).1;
     assert_eq!(
@@ -347,7 +367,7 @@ fn a_root_gets_less_when_its_smaller_quota_is_in_force() {
         "cpu: 0 uses 0 and gave 4 to its children: ask for at least 4, or remove some of it first"
     );
     server.nodes[0].want = [20, 40];
-    assert_eq!(steps(&mut server, 0, 1), (vec![Step::Decide], Decision::Done));
+    assert_eq!(steps(&mut server, 0, 1), (vec![QuotaStep::Decide], QuotaDecision::Done));
     assert_eq!(amounts(&quota(&server, 0).hard), [16, 30]);
 }
 
@@ -358,10 +378,13 @@ fn a_root_whose_smaller_quota_is_not_in_force_in_time_keeps_what_it_has() {
     steps(&mut server, 0, 0);
     use_up(&mut server, 0, [7, 0]);
     server.mirror(0);
-    let Decision::Write(Step::Refuse(_), _) = step(&mut server, 0, 30) else { panic!("refused") };
+    let QuotaDecision::Write(QuotaStep::Refuse(_), _) = step(&mut server, 0, 30) else { panic!("refused") };
     assert_eq!(amounts(&quota(&server, 0).hard), [10, 40]);
     let lowered = quota(&server, 0);
-    assert!(matches!(decide_root("0", Some(lowered), &resources([6, 40]), at(31)), Decision::Refused(_)));
+    assert!(matches!(
+        decide_root("0", Some(lowered), &resources([6, 40]), at(31)),
+        QuotaDecision::Refused(_)
+    ));
 }
 
 #[test]
@@ -378,8 +401,8 @@ fn a_parent_changes_a_bounded_number_of_children_at_once() {
         let child = Child { id: &id, name: "ci", exists: true, quota: own, record: &record, below: &below };
         let small = Resources::parse([("memory", "1m".parse().unwrap())]).unwrap();
         match decide(&parent, &child, &small, now) {
-            Decision::Write(Step::Begin, Write::Parent(begun)) => ledger = begun,
-            other => assert_eq!((at_place, other), (MAX_CHANGES, Decision::Wait(None))),
+            QuotaDecision::Write(QuotaStep::Begin, Write::Parent(begun)) => ledger = begun,
+            other => assert_eq!((at_place, other), (MAX_CHANGES, QuotaDecision::Wait(None))),
         }
     }
     assert_eq!(ledger.given.to_string(), "0 cpu, 64m memory");

@@ -4,7 +4,7 @@
 
 mod support;
 
-use coppice_hierarchy::Decision;
+use coppice_hierarchy::QuotaDecision;
 use proptest::prelude::*;
 use support::{Amounts, Content, Message, Reading, Server, added, amounts, at, resources};
 
@@ -209,7 +209,7 @@ proptest! {
         for (place, decision) in decisions {
             let node = &world.server.nodes[place];
             let want = if node.exists { node.want } else { [0, 0] };
-            prop_assert_eq!(decision == Decision::Done, node.has == want, "{}", place);
+            prop_assert_eq!(decision == QuotaDecision::Done, node.has == want, "{}", place);
         }
     }
 }

@@ -3,7 +3,7 @@
 
 mod support;
 
-use coppice_hierarchy::Decision;
+use coppice_hierarchy::QuotaDecision;
 use proptest::prelude::*;
 use support::{Amounts, Server, amounts, resources};
 
@@ -89,7 +89,7 @@ fn both(
         Operation::Ask { node, amounts } if reference.exists[node] => {
             server.nodes[node].want = amounts;
             let decisions = server.settle(now)?;
-            let allowed = !matches!(decisions.get(&node), Some(Decision::Refused(_)));
+            let allowed = !matches!(decisions.get(&node), Some(QuotaDecision::Refused(_)));
             // Who asked in vain asks no more, so that only one namespace wants something at a time.
             server.nodes[node].want = server.nodes[node].has;
             Ok((allowed, reference.ask(node, amounts)))

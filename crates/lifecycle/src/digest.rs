@@ -27,7 +27,7 @@ pub(crate) fn id_of(prefix: &str, parts: [&str; 5]) -> String {
 
 /// How a digest from a status relates to policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Comparison {
+pub enum DigestComparison {
     /// It is of these policies.
     Same,
     /// It is of other policies.
@@ -38,13 +38,13 @@ pub enum Comparison {
 
 /// The digest of some policies, in every form that a status may hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Digests {
+pub struct PolicyDigests {
     current: String,
     /// As it was before digests had versions: 8 bytes, written as 16 hexadecimal digits.
     unversioned: [u8; 8],
 }
 
-impl Digests {
+impl PolicyDigests {
     /// Computes a hash for each form.
     pub fn of(policies: &[Policy]) -> Self {
         let current = format!("{VERSION}{}", hex(&shorten(&canonical::encode(policies))));
@@ -57,14 +57,14 @@ impl Digests {
     }
 
     /// Compares by the form that the stored digest names. Allocates nothing.
-    pub fn compare(&self, stored: &str) -> Comparison {
-        let same = |same: bool| if same { Comparison::Same } else { Comparison::Changed };
+    pub fn compare(&self, stored: &str) -> DigestComparison {
+        let same = |same: bool| if same { DigestComparison::Same } else { DigestComparison::Changed };
         if stored.starts_with(VERSION) {
             return same(stored == self.current);
         }
         let digits = |bytes: &[u8]| bytes.iter().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(b));
         if stored.len() != 16 || !digits(stored.as_bytes()) {
-            return Comparison::NotUnderstood;
+            return DigestComparison::NotUnderstood;
         }
         same(u64::from_str_radix(stored, 16) == Ok(u64::from_be_bytes(self.unversioned)))
     }
@@ -72,7 +72,7 @@ impl Digests {
 
 /// The digest of policies, as it is written to status.
 pub fn digest(policies: &[Policy]) -> String {
-    Digests::of(policies).current
+    PolicyDigests::of(policies).current
 }
 
 fn shorten(bytes: &[u8]) -> [u8; 8] {

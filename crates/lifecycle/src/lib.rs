@@ -34,7 +34,7 @@ pub mod settings;
 pub mod steps;
 mod valid_spec;
 
-pub use digest::{Comparison, Digests, digest};
+pub use digest::{DigestComparison, PolicyDigests, digest};
 pub use plan::{Observed, Plan, Steady, plan, steady};
 pub use settings::PlatformSettings;
 pub use valid_spec::{

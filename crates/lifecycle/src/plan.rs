@@ -18,7 +18,7 @@ use jiff::Timestamp;
 
 use crate::circumstances::Circumstances;
 use crate::condition::{Evaluation, evaluate, whole_second_after};
-use crate::digest::Comparison;
+use crate::digest::DigestComparison;
 use crate::facts::NamespaceSnapshot;
 use crate::governor;
 use crate::limits::NamespaceLimits;
@@ -252,7 +252,7 @@ impl<'a> PlanBuilder<'a> {
     /// Evaluates every policy and records the verdicts.
     fn evaluate(&mut self, spec: &ValidSpec, snapshot: &NamespaceSnapshot<'_>) -> Vec<Evaluation> {
         let stored = self.status.policies_digest.as_deref();
-        let same = stored.is_some_and(|stored| self.compare(stored) == Comparison::Same);
+        let same = stored.is_some_and(|stored| self.compare(stored) == DigestComparison::Same);
         let before = std::mem::take(&mut self.status.policies);
         let mut evaluations = Vec::with_capacity(spec.policies().len());
         for policy in spec.policies() {
@@ -305,8 +305,8 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// How a digest from status relates to the policies.
-    fn compare(&self, stored: &str) -> Comparison {
-        self.observed.manager.spec.map_or(Comparison::NotUnderstood, |spec| spec.compare(stored))
+    fn compare(&self, stored: &str) -> DigestComparison {
+        self.observed.manager.spec.map_or(DigestComparison::NotUnderstood, |spec| spec.compare(stored))
     }
 
     fn policy_status(

@@ -14,7 +14,7 @@ use coppice_quantity::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::digest::{Comparison, Digests};
+use crate::digest::{DigestComparison, PolicyDigests};
 
 /// A spec of any version, validated, with the digests of its policies. Those are made once, since they cost more than a
 /// decision.
@@ -32,7 +32,7 @@ pub struct ValidSpec {
     /// Undo the scale-down of this firing.
     pub wake: Option<i64>,
     policies: Vec<ValidPolicy>,
-    digests: Digests,
+    digests: PolicyDigests,
 }
 
 /// A policy: one condition and one action.
@@ -129,7 +129,7 @@ impl ValidSpec {
     }
 
     /// How a digest from a status relates to the policies.
-    pub fn compare(&self, stored: &str) -> Comparison {
+    pub fn compare(&self, stored: &str) -> DigestComparison {
         self.digests.compare(stored)
     }
 }
@@ -138,7 +138,7 @@ impl TryFrom<NamespaceManagerSpec> for ValidSpec {
     type Error = InvalidPolicy;
 
     fn try_from(spec: NamespaceManagerSpec) -> Result<Self, InvalidPolicy> {
-        let digests = Digests::of(&spec.policies);
+        let digests = PolicyDigests::of(&spec.policies);
         let policies = spec.policies.into_iter().map(ValidPolicy::try_from).collect::<Result<_, _>>()?;
         let NamespaceManagerSpec { suspend, hold, extend_until, rearm, wake, .. } = spec;
         Ok(Self { suspend, hold, extend_until, rearm, wake, policies, digests })

@@ -5,7 +5,7 @@
 mod cluster;
 
 use coppice_api::{ManagedNamespaceStatus, Reason};
-use coppice_lifecycle::cluster::{RecordStep, ValidClusterManager};
+use coppice_lifecycle::cluster::{NamespaceStep, ValidClusterManager};
 
 use cluster::{Scene, at, enforcing, spec};
 
@@ -91,13 +91,13 @@ fn without_a_count_nothing_is_done_and_nothing_is_given_up() {
     // Every start would write to every record otherwise.
     scene.others = None;
     let plan = scene.plan(at(1012));
-    assert_eq!((plan.step, plan.next_check), (RecordStep::Nothing, Some(at(1017))));
+    assert_eq!((plan.step, plan.next_check), (NamespaceStep::Nothing, Some(at(1017))));
     let mut scene = with_budget(&enforcing());
     scene.others = Some(1);
     scene.settled(1000);
     assert_eq!(scene.reason(1010), "ApprovalNeeded");
     scene.others = None;
-    assert_eq!(scene.plan(at(1020)).step, RecordStep::Nothing);
+    assert_eq!(scene.plan(at(1020)).step, NamespaceStep::Nothing);
 }
 
 #[test]
@@ -157,7 +157,11 @@ fn what_is_made_again_each_time_is_left_alone_for_a_day() {
     let says = scene.says(102);
     assert!(says.contains("its labels say by what: argocd.argoproj.io/instance=web"), "{says}");
     scene.others = None;
-    assert_eq!(scene.plan(at(103)).step, RecordStep::Nothing, "a start does not change what the record says");
+    assert_eq!(
+        scene.plan(at(103)).step,
+        NamespaceStep::Nothing,
+        "a start does not change what the record says"
+    );
     scene.others = Some(0);
     assert_eq!(scene.reason(DAY - 5001), "RecreatedTooOften");
     assert_eq!(scene.reason(DAY - 5000), "delete");

@@ -12,7 +12,7 @@ use coppice_api::notify::{NoticeAbout, NoticeState};
 use coppice_api::{ManagedNamespaceStatus, NamespacePhase, Reason};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::cluster::census::{Counted, census};
-use coppice_lifecycle::cluster::{RecordStep, ValidClusterManager};
+use coppice_lifecycle::cluster::{NamespaceStep, ValidClusterManager};
 use coppice_lifecycle::record::{self, StepOutcome};
 
 use health::{Scene, at, spec};
@@ -410,7 +410,7 @@ fn a_deletion_that_has_been_decided_does_not_wait_until_what_fails_stays_the_sam
     // Since it was written, one more began to fail.
     scene.status.failing.clear();
     let plan = scene.plan();
-    assert!(matches!(plan.step, RecordStep::WriteStatus(_)) && plan.goes_on, "{plan:?}");
+    assert!(matches!(plan.step, NamespaceStep::WriteStatus(_)) && plan.goes_on, "{plan:?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod scene;
 use coppice_api::condition::{self, WITHIN_LIMITS};
 use coppice_api::managed_namespace::{Extension, Held, RecordHold, RecordLimits};
 use coppice_api::{ClusterNamespaceManagerSpec, NamespacePhase, Reason};
-use coppice_lifecycle::cluster::{RecordStep, ValidClusterManager};
+use coppice_lifecycle::cluster::{NamespaceStep, ValidClusterManager};
 use coppice_lifecycle::facts::{AnnotationKeys, Annotations};
 use coppice_quantity::Duration;
 use jiff::Timestamp;
@@ -134,7 +134,9 @@ fn no_hold_counts_where_none_is_permitted() {
     assert_eq!(scene.reason(60), "TtlRunning");
     hold(&mut scene, Some(9 * HOUR));
     let now = at(60) + jiff::SignedDuration::from_millis(200);
-    let RecordStep::WriteStatus(status) = scene.plan(now).step else { panic!("it says nothing of the hold") };
+    let NamespaceStep::WriteStatus(status) = scene.plan(now).step else {
+        panic!("it says nothing of the hold")
+    };
     assert_eq!(status.next.unwrap().reason, "TtlRunning");
 }
 

@@ -5,7 +5,7 @@
 mod cluster;
 
 use coppice_api::manager::Intent;
-use coppice_lifecycle::cluster::{RecordPlan, RecordStep};
+use coppice_lifecycle::cluster::{NamespacePlan, NamespaceStep};
 use coppice_lifecycle::plan::lint::Finding::{self, *};
 
 use cluster::{Scene, at};
@@ -21,7 +21,7 @@ fn manager(mode: &str) -> String {
 }
 
 /// A namespace that is about to be deleted after a notice of a minute, and the plan that deletes it.
-fn deletion() -> (Scene, RecordPlan) {
+fn deletion() -> (Scene, NamespacePlan) {
     let mut scene = Scene::new(&manager("Enforce"));
     scene.settled(1);
     scene.settled(41);
@@ -30,21 +30,21 @@ fn deletion() -> (Scene, RecordPlan) {
 }
 
 /// What is found after one thing about the scene, or about its plan, is another.
-fn found(change: impl FnOnce(&mut Scene, &mut RecordPlan)) -> Vec<Finding> {
+fn found(change: impl FnOnce(&mut Scene, &mut NamespacePlan)) -> Vec<Finding> {
     let (mut scene, mut plan) = deletion();
-    assert!(matches!(plan.step, RecordStep::Delete(_)), "{plan:?}");
+    assert!(matches!(plan.step, NamespaceStep::Delete(_)), "{plan:?}");
     change(&mut scene, &mut plan);
     scene.lint(&plan, at(DUE))
 }
 
 /// Changes the intent everywhere.
-fn intent(change: impl FnOnce(&mut Intent)) -> impl FnOnce(&mut Scene, &mut RecordPlan) {
+fn intent(change: impl FnOnce(&mut Intent)) -> impl FnOnce(&mut Scene, &mut NamespacePlan) {
     |scene, plan| {
         let record = scene.record.as_mut().unwrap();
         let mut intent = record.steps.intent.clone().unwrap();
         change(&mut intent);
         record.steps.intent = Some(intent.clone());
-        plan.step = RecordStep::Delete(Box::new(intent));
+        plan.step = NamespaceStep::Delete(Box::new(intent));
     }
 }
 
@@ -77,13 +77,13 @@ fn nothing_is_destroyed_that_is_protected_or_while_something_says_no() {
     assert_eq!(found(|scene, _| scene.config.governor.paused = true), [Forbidden]);
     assert_eq!(found(|scene, _| scene.certain = false), [Forbidden]);
     assert_eq!(found(|scene, _| scene.undecodable = true), [Forbidden]);
-    let stale = |scene: &mut Scene, _: &mut RecordPlan| {
+    let stale = |scene: &mut Scene, _: &mut NamespacePlan| {
         scene.stale = Some((coppice_api::Reason::Stale, "nothing was heard".to_owned()));
     };
     assert_eq!(found(stale), [Forbidden]);
     // A manager that observes does nothing, whatever was decided while it enforced.
     let observing =
-        |scene: &mut Scene, _: &mut RecordPlan| scene.managers = Scene::new(&manager("Observe")).managers;
+        |scene: &mut Scene, _: &mut NamespacePlan| scene.managers = Scene::new(&manager("Observe")).managers;
     assert_eq!(found(observing), [NotOfItsPolicy]);
     assert_eq!(found(|scene, _| scene.managers.clear()), [Forbidden, NotOfItsPolicy]);
 }
@@ -91,22 +91,22 @@ fn nothing_is_destroyed_that_is_protected_or_while_something_says_no() {
 #[test]
 fn a_notice_has_run_and_only_moves_later() {
     let unannounced =
-        |scene: &mut Scene, _: &mut RecordPlan| scene.record.as_mut().unwrap().steps.notice = None;
+        |scene: &mut Scene, _: &mut NamespacePlan| scene.record.as_mut().unwrap().steps.notice = None;
     assert_eq!(found(unannounced), [BeforeNotice]);
-    let too_early = |scene: &mut Scene, _: &mut RecordPlan| {
+    let too_early = |scene: &mut Scene, _: &mut NamespacePlan| {
         scene.record.as_mut().unwrap().steps.notice.as_mut().unwrap().not_before = at(DUE + 1);
     };
     assert_eq!(found(too_early), [BeforeNotice]);
-    let moved = |scene: &mut Scene, plan: &mut RecordPlan| {
+    let moved = |scene: &mut Scene, plan: &mut NamespacePlan| {
         let mut after = scene.status().clone();
         after.steps.notice.as_mut().unwrap().not_before = at(100);
-        plan.step = RecordStep::WriteStatus(Box::new(after));
+        plan.step = NamespaceStep::WriteStatus(Box::new(after));
     };
     assert_eq!(found(moved), [NoticeMovedEarlier]);
-    let silent = |scene: &mut Scene, plan: &mut RecordPlan| {
+    let silent = |scene: &mut Scene, plan: &mut NamespacePlan| {
         let mut after = scene.status().clone();
         after.next = None;
-        plan.step = RecordStep::WriteStatus(Box::new(after));
+        plan.step = NamespaceStep::WriteStatus(Box::new(after));
     };
     assert_eq!(found(silent), [Silent]);
 }

@@ -382,7 +382,7 @@ fn what_is_told_once_it_is_gone_goes_to_whom_it_was_announced() {
     scene.settled(42);
     scene.deliveries.clear();
     let plan = scene.settled(102);
-    let coppice_lifecycle::cluster::RecordStep::Delete(intent) = &plan.step else { panic!("{plan:?}") };
+    let coppice_lifecycle::cluster::NamespaceStep::Delete(intent) = &plan.step else { panic!("{plan:?}") };
     let owed: Vec<_> =
         plan.owed.messages.iter().map(|one| (&*one.channel, one.to.as_deref(), one.content.about)).collect();
     let gone = NoticeAbout::Deleted;
@@ -399,7 +399,7 @@ fn what_is_told_once_it_is_gone_goes_to_whom_it_was_announced() {
     messages(&mut scene, 41);
     ends(&mut scene, &delivered(), 42);
     let plan = scene.settled(102);
-    assert!(matches!(plan.step, coppice_lifecycle::cluster::RecordStep::Delete(_)), "{plan:?}");
+    assert!(matches!(plan.step, coppice_lifecycle::cluster::NamespaceStep::Delete(_)), "{plan:?}");
     assert_eq!(plan.owed.messages, []);
     // The fallback, where that was notified.
     let mut scene = self::scene("channels: [mail], on: [Deleted]", &[MAIL]);

@@ -8,8 +8,8 @@ use coppice_api::condition::{self, READY};
 use coppice_api::managed_namespace::Extension;
 use coppice_api::observed::{ObservedCounts, ObservedOutcome};
 use coppice_api::{ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase, Reason};
-use coppice_lifecycle::cluster::observed::{Noted, counts};
-use coppice_lifecycle::cluster::{RecordStep, ValidClusterManager};
+use coppice_lifecycle::cluster::observed::{NotedOutcomes, counts};
+use coppice_lifecycle::cluster::{NamespaceStep, ValidClusterManager};
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::record::{self, StepOutcome};
 use jiff::Timestamp;
@@ -20,15 +20,15 @@ use cluster::{Scene, at, enforcing, spec};
 fn a_namespace_that_is_governed_gets_a_record_first() {
     let mut scene = Scene::new(&enforcing());
     scene.record = None;
-    assert_eq!(scene.plan(at(500)).step, RecordStep::Create, "long due: without a record nothing is done");
+    assert_eq!(scene.plan(at(500)).step, NamespaceStep::Create, "long due: without a record nothing is done");
     scene.stale = Some((Reason::Stale, "behind".to_owned()));
-    assert_eq!(scene.plan(at(500)).step, RecordStep::Nothing);
+    assert_eq!(scene.plan(at(500)).step, NamespaceStep::Nothing);
     scene.stale = None;
     scene.namespace.terminating = true;
-    assert_eq!(scene.plan(at(500)).step, RecordStep::Nothing);
+    assert_eq!(scene.plan(at(500)).step, NamespaceStep::Nothing);
     scene.namespace.terminating = false;
     scene.namespace.name = "other".to_owned();
-    assert_eq!(scene.plan(at(500)).step, RecordStep::Nothing, "no manager selects it");
+    assert_eq!(scene.plan(at(500)).step, NamespaceStep::Nothing, "no manager selects it");
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn what_enforces_deletes_when_the_ttl_is_over_and_not_before() {
     assert_eq!(status.steps.last_firing.as_ref().unwrap().result, "NamespaceDeleted");
     // A cache that is behind shows the namespace as it was: what is done is not decided once more.
     scene.namespace.terminating = false;
-    assert_eq!(scene.plan(at(103)).step, RecordStep::Nothing);
+    assert_eq!(scene.plan(at(103)).step, NamespaceStep::Nothing);
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn a_wrong_clock_is_not_written_into_what_is_only_observed() {
     let mut scene = Scene::new(&spec("", ""));
     assert_eq!(scene.reason(1000), "Observing");
     scene.certain = false;
-    assert_eq!(scene.plan(at(1001)).step, RecordStep::Nothing);
+    assert_eq!(scene.plan(at(1001)).step, NamespaceStep::Nothing);
     scene.record = Some(ManagedNamespaceStatus::default());
     assert_eq!(scene.reason(1002), "ClockSkew", "a record that says nothing yet says why");
 }
@@ -265,7 +265,11 @@ fn what_is_not_known_is_no_reason_to_act() {
     let mut scene = Scene::new(&enforcing());
     scene.settled(1);
     scene.certain = false;
-    assert_eq!(scene.plan(at(50)).step, RecordStep::Nothing, "nothing would have been done: nothing to say");
+    assert_eq!(
+        scene.plan(at(50)).step,
+        NamespaceStep::Nothing,
+        "nothing would have been done: nothing to say"
+    );
     assert_eq!(scene.reason(500), "ClockSkew");
     let ready = condition::find(&scene.status().conditions, READY).unwrap();
     assert_eq!((&*ready.status, &*ready.reason), ("Unknown", "ClockSkew"));
@@ -364,7 +368,7 @@ fn a_record_that_a_finalizer_keeps_says_why_nothing_is_done() {
     assert_eq!(scene.reason(1_000_000), "RecordTerminating");
     // The namespace goes, and the record with it.
     scene.namespace.terminating = true;
-    assert_eq!(scene.plan(at(1_000_001)).step, RecordStep::Nothing);
+    assert_eq!(scene.plan(at(1_000_001)).step, NamespaceStep::Nothing);
 }
 
 /// Observes for ten seconds, and would delete after 100 with this notice.
@@ -418,7 +422,7 @@ fn what_is_held_would_not_have_been_acted_upon_and_what_is_held_later_is_said() 
 #[test]
 fn what_observing_policies_would_have_done_is_counted_once_also_after_its_namespaces_are_gone() {
     let manager: ValidClusterManager = serde_yaml::from_str(OBSERVES).unwrap();
-    let noted = |all: &[(i64, Option<(ObservedOutcome, i64)>)]| -> Noted {
+    let noted = |all: &[(i64, Option<(ObservedOutcome, i64)>)]| -> NotedOutcomes {
         let all = all.iter().map(|(seconds, outcome)| (at(*seconds), outcome.map(|(o, s)| (o, at(s)))));
         [("end".to_owned(), all.collect())].into()
     };

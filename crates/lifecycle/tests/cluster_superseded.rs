@@ -6,7 +6,7 @@ mod fleet;
 
 use coppice_api::condition::{self, IDENTIFIED};
 use coppice_api::{NamespacePhase, Reason};
-use coppice_lifecycle::cluster::{RecordStep, ValidClusterManager};
+use coppice_lifecycle::cluster::{NamespaceStep, ValidClusterManager};
 use coppice_lifecycle::record::StepOutcome;
 use proptest::prelude::*;
 
@@ -342,9 +342,9 @@ fn the_workloads_of_the_successor_are_read_again_before_the_deletion() {
     fleet.settle(90);
     assert!(fleet.status("ci-1").steps.intent.is_some(), "decided by what its record says");
     fleet.read_again = Some(true);
-    assert!(matches!(fleet.step("ci-1"), RecordStep::Delete(_)));
+    assert!(matches!(fleet.step("ci-1"), NamespaceStep::Delete(_)));
     fleet.read_again = Some(false);
-    let RecordStep::WriteStatus(status) = fleet.step("ci-1") else { panic!("it is given up") };
+    let NamespaceStep::WriteStatus(status) = fleet.step("ci-1") else { panic!("it is given up") };
     assert_eq!((status.steps.intent, status.superseded_by), (None, None));
 }
 
@@ -405,7 +405,7 @@ fn a_scale_down_ends_when_the_verdict_is_taken_back_and_another_spec_scales_noth
     fleet.add("ci-2", 20, environment(11).ready());
     fleet.settle(20);
     fleet.settle(30);
-    assert!(matches!(fleet.step("ci-1"), RecordStep::ScaleDown(..)), "{:#?}", fleet.status("ci-1"));
+    assert!(matches!(fleet.step("ci-1"), NamespaceStep::ScaleDown(..)), "{:#?}", fleet.status("ci-1"));
     fleet.record_mut("ci-1").steps.scaled_down = vec![web()].into();
     fleet.get("ci-2").terminating = true;
     fleet.settle(31);

@@ -6,7 +6,9 @@ mod scene;
 
 use coppice_api::condition::{self, TTL_UNDERSTOOD};
 use coppice_api::{NamespacePhase, Reason};
-use coppice_lifecycle::cluster::{RecordStep, Ttl, TtlSource, ValidClusterManager, ValidTtl, ttl_of};
+use coppice_lifecycle::cluster::{
+    EffectiveTtl, NamespaceStep, TtlSource, ValidClusterManager, ValidTtl, ttl_of,
+};
 use coppice_lifecycle::facts::{AnnotationKeys, Annotations};
 use coppice_quantity::Duration;
 
@@ -47,11 +49,14 @@ fn what_is_no_duration_is_the_managers_ttl_and_says_what_to_write() {
         ttl_of(&written, &scene.namespace).unwrap()
     };
     for (text, seconds) in [("90s", 90), ("1h30m", 5400), ("2w", 1_209_600), ("36525d", 3_155_760_000)] {
-        let expected =
-            Ttl { after: Duration::from_secs(seconds), source: Some(TtlSource::Annotation), asked: None };
+        let expected = EffectiveTtl {
+            after: Duration::from_secs(seconds),
+            source: Some(TtlSource::Annotation),
+            asked: None,
+        };
         assert_eq!(of(&[(KEY, text)]), expected, "{text}");
     }
-    assert_eq!(of(&[]), Ttl { after: written.after, source: Some(TtlSource::Manager), asked: None });
+    assert_eq!(of(&[]), EffectiveTtl { after: written.after, source: Some(TtlSource::Manager), asked: None });
     let megabyte = "9".repeat(1 << 20);
     let nul = "2h\u{0}";
     for (text, why) in [
@@ -78,7 +83,10 @@ fn what_is_no_duration_is_the_managers_ttl_and_says_what_to_write() {
     let other = ValidTtl { from_annotation: Some("example.org/other".to_owned()), ..written.clone() };
     assert_eq!(ttl_of(&other, &unread).unwrap_err().key, "example.org/other", "not read is not absent");
     let none = ValidTtl { from_annotation: None, ..written };
-    assert_eq!(ttl_of(&none, &unread).unwrap(), Ttl { after: none.after, source: None, asked: None });
+    assert_eq!(
+        ttl_of(&none, &unread).unwrap(),
+        EffectiveTtl { after: none.after, source: None, asked: None }
+    );
 }
 
 #[test]
@@ -300,13 +308,13 @@ fn while_the_annotation_was_not_read_nothing_is_decided_and_nothing_is_lost() {
     let known = scene.namespace.annotations.clone();
     // After a restart the first list knows no keys.
     scene.namespace.annotations = Annotations::default();
-    assert_eq!(scene.plan(at(2)).step, RecordStep::Nothing, "what the record says is still true");
+    assert_eq!(scene.plan(at(2)).step, NamespaceStep::Nothing, "what the record says is still true");
     scene.namespace.annotations = known.clone();
     assert_eq!(scene.reason(160), "NoticeRunning");
     scene.namespace.annotations = Annotations::default();
     let plan = scene.plan(at(161));
-    assert_eq!((plan.step, plan.next_check), (RecordStep::Nothing, Some(at(240))), "a list takes seconds");
-    assert_eq!(scene.plan(at(239)).step, RecordStep::Nothing);
+    assert_eq!((plan.step, plan.next_check), (NamespaceStep::Nothing, Some(at(240))), "a list takes seconds");
+    assert_eq!(scene.plan(at(239)).step, NamespaceStep::Nothing);
     let says = scene.says(240);
     assert_eq!(
         says,
@@ -319,7 +327,7 @@ fn while_the_annotation_was_not_read_nothing_is_decided_and_nothing_is_lost() {
     assert_eq!(scene.reason(5000), "delete");
     scene.namespace.annotations = Annotations::default();
     let plan = scene.settled(5001);
-    assert_eq!(plan.step, RecordStep::Nothing, "a step that was decided waits, too");
+    assert_eq!(plan.step, NamespaceStep::Nothing, "a step that was decided waits, too");
     assert_eq!(scene.status().next.as_ref().unwrap().reason, "InProgress");
     assert_eq!(scene.reason(5030), "AnnotationsNotRead");
     assert!(scene.status().steps.intent.is_some());

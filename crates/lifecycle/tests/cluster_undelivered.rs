@@ -120,7 +120,7 @@ fn a_message_to_nobody_does_not_keep_the_fallback_from_hearing() {
     messages(&mut scene, 41);
     let keys: Vec<_> = scene.status().notices.iter().map(|one| one.key.clone()).collect();
     scene.deliveries = [(keys[0].clone(), refused(false)), (keys[1].clone(), refused(true))].into();
-    if let coppice_lifecycle::cluster::RecordStep::WriteStatus(status) = scene.plan(at(43)).step {
+    if let coppice_lifecycle::cluster::NamespaceStep::WriteStatus(status) = scene.plan(at(43)).step {
         scene.record = Some(*status);
     }
     scene.deliveries.clear();

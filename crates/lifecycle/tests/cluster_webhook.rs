@@ -7,7 +7,7 @@ mod cluster;
 use coppice_api::Reason::*;
 use coppice_api::managed_namespace::RecordHold;
 use coppice_api::steps::Action;
-use coppice_lifecycle::cluster::{RecordStep, ValidClusterManager};
+use coppice_lifecycle::cluster::{NamespaceStep, ValidClusterManager};
 use coppice_lifecycle::plan::Delivery;
 use coppice_lifecycle::record::StepOutcome;
 
@@ -38,7 +38,7 @@ fn comes_to(scene: &mut Scene, delivery: Delivery, seconds: i64) {
     scene.delivery = delivery;
     let plan = scene.plan(at(seconds));
     scene.events.extend(plan.events.iter().map(|event| event.reason));
-    let RecordStep::WriteStatus(status) = plan.step else { panic!("{:?}", plan.step) };
+    let NamespaceStep::WriteStatus(status) = plan.step else { panic!("{:?}", plan.step) };
     scene.record = Some(*status);
     scene.delivery = Delivery::None;
 }
@@ -50,7 +50,7 @@ fn a_webhook_is_sent_once_and_says_who_and_why() {
     assert_eq!(scene.status().next.as_ref().unwrap().action.as_deref(), Some("webhook"));
     assert_eq!(scene.reason(51), "webhook");
     let plan = scene.plan(at(51));
-    let RecordStep::Webhook(intent, message) = plan.step else { panic!("{:?}", plan.step) };
+    let NamespaceStep::Webhook(intent, message) = plan.step else { panic!("{:?}", plan.step) };
     assert_eq!((intent.action, &*intent.policy), (Action::Webhook, "tell"));
     assert_eq!(message.destination.to_string(), URL);
     let body: serde_json::Value = serde_json::from_slice(&message.body).unwrap();

@@ -7,7 +7,7 @@ use coppice_api::manager::{Phase, Policy};
 use coppice_lifecycle::facts::PodPhase;
 use coppice_lifecycle::plan::Step;
 use coppice_lifecycle::record::StepOutcome;
-use coppice_lifecycle::{Comparison, Digests};
+use coppice_lifecycle::{DigestComparison, PolicyDigests};
 use support::{Scene, at, yaml};
 
 #[test]
@@ -19,14 +19,14 @@ fn digests_stay_the_same_across_versions() {
          {name: b, when: {podsSucceed: {}}, then: {scaleDown: {}}}, \
          {name: c, when: {podsSucceed: {}}, then: {webhook: {url: 'http://r.x.svc/'}}}]",
     );
-    let digests = Digests::of(&scene.spec.policies);
+    let digests = PolicyDigests::of(&scene.spec.policies);
     assert_eq!(digests.current(), "v2:bb42b096153bcb53");
-    assert_eq!(digests.compare("0a980469279d6e6c"), Comparison::Same);
+    assert_eq!(digests.compare("0a980469279d6e6c"), DigestComparison::Same);
 }
 
 #[test]
 fn a_digest_says_whether_policies_changed_in_the_form_that_it_names() {
-    let of = |policies: &str| Digests::of(&yaml::<Vec<Policy>>(policies));
+    let of = |policies: &str| PolicyDigests::of(&yaml::<Vec<Policy>>(policies));
     let plain = "[{name: p, when: {podsSucceed: {}}, then: {scaleDown: {}}}]";
     let digests = of(plain);
     // A default that is written down changes nothing; anything else does.
@@ -63,12 +63,15 @@ fn a_digest_says_whether_policies_changed_in_the_form_that_it_names() {
     all.push(of(&plain.replace("name: p", "name: q")).current().to_owned());
     for (n, text) in all.iter().enumerate() {
         assert!(!all[..n].contains(text), "number {n} is the same as another");
-        assert_eq!(digests.compare(text), if n == 0 { Comparison::Same } else { Comparison::Changed });
+        assert_eq!(
+            digests.compare(text),
+            if n == 0 { DigestComparison::Same } else { DigestComparison::Changed }
+        );
     }
     for other in
         ["", "d", "v1:0a980469279d6e6c", "v3:0a980469279d6e6c", "0A980469279D6E6C", "+a980469279d6e6c"]
     {
-        assert_eq!(digests.compare(other), Comparison::NotUnderstood, "{other}");
+        assert_eq!(digests.compare(other), DigestComparison::NotUnderstood, "{other}");
     }
 }
 

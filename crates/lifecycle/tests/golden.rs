@@ -11,7 +11,7 @@ use coppice_api::condition::{self, READY};
 use coppice_api::manager::{NamespaceManagerSpec, NamespaceManagerStatus, Phase};
 use coppice_lifecycle::facts::{JobState, PodPhase};
 use coppice_lifecycle::plan::Step;
-use coppice_lifecycle::{Comparison, Digests};
+use coppice_lifecycle::{DigestComparison, PolicyDigests};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Deserialize;
@@ -148,7 +148,7 @@ fn steps_under_way_are_taken_up_as_they_were_decided() {
 #[test]
 fn their_digests_are_recognised() {
     each(|about, _, scene| {
-        let digests = Digests::of(&scene.spec.policies);
+        let digests = PolicyDigests::of(&scene.spec.policies);
         let status = &scene.status;
         let stored = [
             status.policies_digest.as_deref(),
@@ -156,7 +156,7 @@ fn their_digests_are_recognised() {
             status.steps.last_firing.as_ref().map(|firing| firing.digest.as_str()),
         ];
         for stored in stored.into_iter().flatten() {
-            assert_eq!(digests.compare(stored), Comparison::Same, "{about}: {stored}");
+            assert_eq!(digests.compare(stored), DigestComparison::Same, "{about}: {stored}");
             assert!(!stored.contains(':'), "{about}");
         }
     });

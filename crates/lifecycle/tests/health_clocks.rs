@@ -3,7 +3,7 @@
 
 use coppice_api::health::{FailureBudget, HealthSeen};
 use coppice_api::{HealthRecord, HealthState};
-use coppice_lifecycle::health::{Cause, EDGES, Edge, Health, HealthSettings, advance};
+use coppice_lifecycle::health::{EDGES, Edge, EdgeCause, Health, HealthSettings, advance};
 use coppice_quantity::Duration;
 use jiff::{SignedDuration, Timestamp};
 
@@ -268,12 +268,14 @@ fn every_edge_of_the_table_is_taken_for_its_cause_and_no_other() {
         }
         assert_eq!(namespace.state(), edge.from);
         match edge.cause {
-            Cause::SomethingFails => assert_eq!(namespace.fails(true).state(), edge.to),
-            Cause::Settled => assert_eq!(namespace.pass(310), [(300, edge.to)]),
-            Cause::GraceOver => assert_eq!(namespace.pass(430), [(420, edge.to)]),
-            Cause::Recovered => assert_eq!(namespace.fails(false).pass(fails + 70), [(fails + 60, edge.to)]),
-            Cause::Missed => assert_eq!(namespace.gap().state(), edge.to),
-            Cause::BudgetSpent => {
+            EdgeCause::SomethingFails => assert_eq!(namespace.fails(true).state(), edge.to),
+            EdgeCause::Settled => assert_eq!(namespace.pass(310), [(300, edge.to)]),
+            EdgeCause::GraceOver => assert_eq!(namespace.pass(430), [(420, edge.to)]),
+            EdgeCause::Recovered => {
+                assert_eq!(namespace.fails(false).pass(fails + 70), [(fails + 60, edge.to)]);
+            }
+            EdgeCause::Missed => assert_eq!(namespace.gap().state(), edge.to),
+            EdgeCause::BudgetSpent => {
                 namespace.settings.budget.max = seconds(250);
                 namespace.look();
                 assert_eq!(namespace.pass(260), [(250, edge.to)]);

@@ -27,10 +27,10 @@ mod fair_queue;
 mod pause;
 
 pub use digest::DigestRule;
-use digest::{Admission, Digests, RecipientKey};
+use digest::{DigestAdmission, RecipientDigests, RecipientKey};
 use fair_queue::{FairQueue, QueuedRequest};
+use pause::GroupPauses;
 pub use pause::PauseRule;
-use pause::Pauses;
 
 /// Makes one attempt; a [`Deliverer`](crate::channel::Deliverer), or its double in a test.
 pub trait Deliver: Send + Sync + 'static {
@@ -152,8 +152,8 @@ struct Inner<K> {
 struct OutboxState<K> {
     entries: HashMap<String, OutboxEntry>,
     fair_queue: FairQueue<K>,
-    digests: Digests<K>,
-    pauses: Pauses,
+    digests: RecipientDigests<K>,
+    pauses: GroupPauses,
     finished: u64,
     closed: bool,
 }
@@ -210,8 +210,8 @@ impl<K: Send + 'static> Outbox<K> {
             locked: Mutex::new(OutboxState {
                 entries: HashMap::new(),
                 fair_queue: FairQueue::default(),
-                digests: Digests::new(rules.digest),
-                pauses: Pauses::new(rules.pause),
+                digests: RecipientDigests::new(rules.digest),
+                pauses: GroupPauses::new(rules.pause),
                 finished: 0,
                 closed: false,
             }),
@@ -253,10 +253,10 @@ impl<K: Send + 'static> Outbox<K> {
         let (group, submitted) = (group.to_owned(), Instant::now());
         let queued = QueuedRequest { parts: vec![(id, key)], group, host, request, submitted };
         match locked.digests.admit(queued, submitted) {
-            Admission::Send(queued) => locked.fair_queue.add(queued),
-            Admission::Held => {}
-            Admission::Full(recipient) => locked.release(&recipient),
-            Admission::HeldUntil(recipient, at) => inner.release_at(recipient, at),
+            DigestAdmission::Send(queued) => locked.fair_queue.add(queued),
+            DigestAdmission::Held => {}
+            DigestAdmission::Full(recipient) => locked.release(&recipient),
+            DigestAdmission::HeldUntil(recipient, at) => inner.release_at(recipient, at),
         }
         drop(locked);
         inner.start_ready();

@@ -10,7 +10,7 @@ use coppice_notify::credentials::Credentials;
 use coppice_notify::outbox::Deliver;
 use coppice_notify::webhook::WebhookSettings;
 use coppice_operator::{DelivererFactory, Replica};
-use coppice_runtime::admin::{Admin, Limits, Pages, Readiness};
+use coppice_runtime::admin::{Admin, Pages, PortLimits, Readiness};
 use coppice_runtime::client::{Clients, Deadlines, load_config};
 use coppice_runtime::clock::{Clock, SeededRng};
 use coppice_runtime::events::Events;
@@ -62,7 +62,7 @@ pub(crate) async fn run(args: Args, vital: &Handle) -> anyhow::Result<()> {
     let mut ports = JoinSet::new();
     ports.spawn(scrapes.serve(
         Pages::Metrics(Arc::new(metrics)),
-        Limits::default(),
+        PortLimits::default(),
         CancellationToken::new(),
     ));
     replica.serve(election, vital.clone(), shutdown_signal()).await
@@ -92,7 +92,10 @@ async fn admin(flag: &'static str, address: SocketAddr, on: &Handle) -> anyhow::
 
 fn serve_probes(probes: Admin, readiness: Readiness, on: &Handle) -> JoinSet<()> {
     let mut ports = JoinSet::new();
-    ports.spawn_on(probes.serve(Pages::Probes(readiness), Limits::default(), CancellationToken::new()), on);
+    ports.spawn_on(
+        probes.serve(Pages::Probes(readiness), PortLimits::default(), CancellationToken::new()),
+        on,
+    );
     ports
 }
 

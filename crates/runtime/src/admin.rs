@@ -17,7 +17,7 @@ use crate::metrics::{MEDIA_TYPE, Metrics};
 
 mod server;
 
-pub use server::{Admin, BindError, Limits};
+pub use server::{Admin, BindError, PortLimits};
 
 /// The checks behind readiness and liveness. Clones share them.
 #[derive(Debug, Clone, Default)]

@@ -24,7 +24,7 @@ pub type OnCollapse = Arc<dyn Fn(Collapse) + Send + Sync>;
 
 /// How a complete list compares with the cache that it replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Comparison {
+pub(crate) struct ListComparison {
     /// How many objects the cache has.
     pub(crate) before: usize,
     /// How many of them the list lacks.
@@ -36,7 +36,7 @@ pub(crate) struct Comparison {
 /// After longer than this without events, namespaces that live for hours may have gone as they should.
 const MAX_COMPARED: Duration = Duration::from_mins(30);
 
-impl Comparison {
+impl ListComparison {
     /// Fewer than this many objects can be deleted between the end of a watch and the list after it.
     const MIN_MISSING: usize = 10;
     /// Of fewer than this many, all can be deleted while nobody sees it.
@@ -60,8 +60,8 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_mins(1);
 
-    fn lacks(before: usize, missing: usize) -> Comparison {
-        Comparison { before, missing, listed: before - missing }
+    fn lacks(before: usize, missing: usize) -> ListComparison {
+        ListComparison { before, missing, listed: before - missing }
     }
 
     #[test]
@@ -80,7 +80,7 @@ mod tests {
         let is_collapse = |before, missing| lacks(before, missing).is_collapse(Some(MINUTE), false);
         assert!(is_collapse(50, 26) && is_collapse(1000, 501) && is_collapse(50, 50));
         assert!(!is_collapse(50, 25) && !is_collapse(49, 49) && !is_collapse(0, 0));
-        let replaced = Comparison { before: 60, missing: 60, listed: 60 };
+        let replaced = ListComparison { before: 60, missing: 60, listed: 60 };
         assert!(replaced.is_collapse(Some(MINUTE), false), "those under other names are not those");
     }
 

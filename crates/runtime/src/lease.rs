@@ -15,7 +15,7 @@ mod take_over;
 
 use std::time::Duration;
 
-pub use self::decide::{Decision, LeaseObservation, LeaseView, decide};
+pub use self::decide::{LeaseDecision, LeaseObservation, LeaseView, decide};
 pub use self::take_over::{KeepError, SeizeError, keep, take_over};
 use crate::client::Clients;
 use crate::clock::{Clock, SeededRng};
@@ -56,24 +56,24 @@ impl LeaseSettings {
     }
 
     /// Whether the settings can work.
-    pub fn validate(&self) -> Result<(), SettingsError> {
+    pub fn validate(&self) -> Result<(), LeaseSettingsError> {
         let Self { namespace, name, identity, duration, renew_deadline, retry, seed: _ } = self;
         for (what, value) in [("namespace", namespace), ("name", name), ("identity", identity)] {
             if value.is_empty() {
-                return Err(SettingsError::Empty { what });
+                return Err(LeaseSettingsError::Empty { what });
             }
         }
         if retry.is_zero() {
-            return Err(SettingsError::NoPause);
+            return Err(LeaseSettingsError::NoPause);
         }
         if renew_deadline >= duration {
-            return Err(SettingsError::RenewDeadline {
+            return Err(LeaseSettingsError::RenewDeadline {
                 renew_deadline: *renew_deadline,
                 duration: *duration,
             });
         }
         if self.max_pause() >= *renew_deadline {
-            return Err(SettingsError::Retry { retry: *retry, renew_deadline: *renew_deadline });
+            return Err(LeaseSettingsError::Retry { retry: *retry, renew_deadline: *renew_deadline });
         }
         Ok(())
     }
@@ -82,10 +82,10 @@ impl LeaseSettings {
     ///
     /// # Errors
     /// If a write that lasts this long could reach into the other's time.
-    pub fn validate_writes(&self, longest_write: Duration) -> Result<(), SettingsError> {
+    pub fn validate_writes(&self, longest_write: Duration) -> Result<(), LeaseSettingsError> {
         let Self { renew_deadline, duration, .. } = *self;
         if renew_deadline + longest_write > duration {
-            return Err(SettingsError::Writes { renew_deadline, longest_write, duration });
+            return Err(LeaseSettingsError::Writes { renew_deadline, longest_write, duration });
         }
         Ok(())
     }
@@ -103,7 +103,7 @@ impl LeaseSettings {
 
 /// Why the settings of a lease cannot work.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SettingsError {
+pub enum LeaseSettingsError {
     /// A name is missing.
     #[error("the lease's {what} is empty")]
     Empty {
@@ -157,7 +157,7 @@ pub fn identity(pod: &str, rng: &mut SeededRng) -> String {
 
 /// The lease was held and is no longer: the process must end, because what it believes may be out of date.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Lost {
+pub enum LeaseLost {
     /// It is in other hands.
     #[error("the lease {lease} is no longer ours: {} took it", holder.as_deref().unwrap_or("somebody released it, or"))]
     Taken {
@@ -209,7 +209,7 @@ impl Election {
         settings: LeaseSettings,
         clock: Clock,
         metrics: Metrics,
-    ) -> Result<(Self, Gate), SettingsError> {
+    ) -> Result<(Self, Gate), LeaseSettingsError> {
         settings.validate()?;
         let (gate_handle, gate) = gate(settings.renew_deadline);
         Ok((Self { clients, settings, clock, metrics, gate_handle }, gate))

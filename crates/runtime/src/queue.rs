@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 pub use self::state::Depths;
-use self::state::{Pauses, State};
+use self::state::{RetryPauses, State};
 use crate::panic::{Panicked, contain, message_of};
 
 /// Identifies an object to reconcile.
@@ -146,7 +146,7 @@ struct Running<K> {
 impl<K: QueueKey> Queue<K> {
     /// An empty queue. Keys may be added before it [runs](Self::run).
     pub fn new(settings: QueueSettings) -> Self {
-        let pauses = Pauses { first: settings.first_pause, max: settings.max_pause };
+        let pauses = RetryPauses { first: settings.first_pause, max: settings.max_pause };
         let state = Mutex::new(State::new(pauses, settings.seed));
         Self { shared: Arc::new(Shared { state, changed: Notify::new(), settings }) }
     }

@@ -7,7 +7,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::controller::Runner;
-use crate::lease::{Election, Lost};
+use crate::lease::{Election, LeaseLost};
 
 /// Steps that are being carried out have this long to end at a shutdown.
 const DRAIN_GRACE: Duration = Duration::from_secs(8);
@@ -17,7 +17,7 @@ const DRAIN_GRACE: Duration = Duration::from_secs(8);
 pub enum ServeError {
     /// The lease is in other hands, or may be.
     #[error(transparent)]
-    Lost(#[from] Lost),
+    Lost(#[from] LeaseLost),
     /// The election has ended by a bug.
     #[error(transparent)]
     Election(JoinError),

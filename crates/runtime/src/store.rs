@@ -8,7 +8,7 @@ use coppice_api::Reason;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::collapse::Comparison;
+use crate::collapse::ListComparison;
 use crate::decode::{Item, Unreadable};
 use crate::intervals::ResyncIntervals;
 use crate::kind::Kind;
@@ -37,14 +37,14 @@ struct Inner<K: Kind> {
     listed: Option<Arc<K::Context>>,
     since: Option<Duration>,
     seen: Option<Instant>,
-    problem: Option<Problem>,
+    problem: Option<WatchProblem>,
     /// For how long the watch is trusted without a sign of life.
     stale_after: Duration,
 }
 
 /// Why a watch delivers nothing at present.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct WatchProblem {
     /// Whether the API server refuses us (401, 403).
     pub forbidden: bool,
     /// What is wrong, for people.
@@ -57,10 +57,10 @@ pub enum Freshness {
     /// It follows the API server; without a gap since that instant of the [monotonic](crate::clock::Clock::monotonic) clock.
     Fresh(Duration),
     /// The first list has not been completed, or none since more or less is [kept](Store::set_context).
-    NotSynced(Option<Problem>),
+    NotSynced(Option<WatchProblem>),
     /// It was complete, but nothing has arrived for longer than [`ResyncIntervals::fresh`], or the API server refuses
     /// us.
-    Stale(Option<Problem>),
+    Stale(Option<WatchProblem>),
 }
 
 impl<K: Kind> Default for Store<K> {
@@ -202,7 +202,7 @@ impl<K: Kind> Store<K> {
     }
 
     /// Records what is wrong; true if that is new.
-    pub(crate) fn note_problem(&self, problem: Problem) -> bool {
+    pub(crate) fn note_problem(&self, problem: WatchProblem) -> bool {
         self.write(|inner| inner.problem.replace(problem.clone()) != Some(problem))
     }
 
@@ -473,9 +473,9 @@ impl<K: Kind> Relist<K> {
     }
 
     /// How the list compares with what the store has, understood or not.
-    pub(crate) fn compare(&self) -> Comparison {
+    pub(crate) fn compare(&self) -> ListComparison {
         let before = self.store.read(Inner::count);
-        Comparison { before, missing: before.saturating_sub(self.known), listed: self.listed }
+        ListComparison { before, missing: before.saturating_sub(self.known), listed: self.listed }
     }
 }
 

@@ -94,10 +94,10 @@ async fn facts_are_current_only_while_synced_and_watched() {
     assert_eq!(store.freshness(), Freshness::Stale(None));
     store.seen();
     assert_eq!(store.freshness(), Freshness::Fresh(since));
-    let problem = Problem { forbidden: true, message: "no".to_owned() };
+    let problem = WatchProblem { forbidden: true, message: "no".to_owned() };
     store.note_problem(problem.clone());
     assert_eq!(store.freshness(), Freshness::Stale(Some(problem)));
-    store.note_problem(Problem { forbidden: false, message: "connection refused".to_owned() });
+    store.note_problem(WatchProblem { forbidden: false, message: "connection refused".to_owned() });
     assert_eq!(store.freshness(), Freshness::Fresh(since), "a short interruption is bridged");
 }
 
@@ -225,7 +225,7 @@ fn a_list_knows_how_much_it_lacks_of_what_there_is_understood_or_not() {
     store.put(item("b", "odd", Err(invalid("odd"))));
     store.put(item("c", "odd", Err(invalid("odd"))));
     let mut list = store.relist();
-    let lacks = |before, missing, listed| Comparison { before, missing, listed };
+    let lacks = |before, missing, listed| ListComparison { before, missing, listed };
     assert_eq!(list.compare(), lacks(5, 5, 0));
     list.push(item("a", "x", Ok(Thing("x", 2))));
     list.push(item("b", "odd", Ok(Thing("odd", 1))));

@@ -22,7 +22,7 @@ use crate::intervals::ResyncIntervals;
 use crate::kind::Kind;
 use crate::metrics::Metrics;
 use crate::read;
-use crate::store::{Freshness, Problem, Store};
+use crate::store::{Freshness, Store, WatchProblem};
 
 /// How much longer than a watch lasts to wait for a sign of life before the connection is given up.
 const GRACE: Duration = Duration::from_secs(10);
@@ -355,22 +355,22 @@ fn silence_error(after: Duration) -> kube::Error {
 }
 
 /// What is wrong and what to do about it.
-fn explain(error: &kube::Error, what: &str, resource: &str) -> Problem {
+fn explain(error: &kube::Error, what: &str, resource: &str) -> WatchProblem {
     match error {
-        kube::Error::Api(status) if status.code == 404 => Problem {
+        kube::Error::Api(status) if status.code == 404 => WatchProblem {
             forbidden: false,
             message: format!(
                 "the API server does not know {resource}: install Coppice's CRDs (deploy/install.yaml)"
             ),
         },
-        kube::Error::Api(status) if status.code == 401 || status.code == 403 => Problem {
+        kube::Error::Api(status) if status.code == 401 || status.code == 403 => WatchProblem {
             forbidden: true,
             message: format!(
                 "the API server refuses to {what} {resource}: {}; apply the ClusterRole of deploy/install.yaml",
                 status.message
             ),
         },
-        error => Problem {
+        error => WatchProblem {
             forbidden: false,
             message: format!("cannot {what} {resource}: {}", crate::error::chain(error)),
         },

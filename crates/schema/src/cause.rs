@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use crate::go;
 
-/// The kind of a [`Cause`]: the API server's `CauseType`.
+/// The kind of a [`ValidationError`]: the API server's `CauseType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reason {
+pub enum CauseType {
     /// Something that must be there is not.
     Required,
     /// A value that must be unique is there twice.
@@ -27,7 +27,7 @@ pub enum Reason {
     TypeInvalid,
 }
 
-impl Reason {
+impl CauseType {
     /// As in `status.details.causes[].reason`.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl Reason {
         [Self::NotSupported, Self::Required, Self::TooLong, Self::TooMany, Self::TypeInvalid];
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for CauseType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -55,9 +55,9 @@ impl fmt::Display for Reason {
 
 /// One thing that is wrong with an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Cause {
+pub struct ValidationError {
     /// Of which kind it is.
-    pub reason: Reason,
+    pub reason: CauseType,
     /// Where: `spec.policies[0].when`; `<nil>` for the object as a whole.
     pub field: String,
     /// What, without the place: `Invalid value: 0: must be ...`.
@@ -66,7 +66,7 @@ pub struct Cause {
     pub detail: String,
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for ValidationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.message)
     }
@@ -74,17 +74,17 @@ impl fmt::Display for Cause {
 
 const RULES_NOT_CHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
 
-impl Cause {
+impl ValidationError {
     /// Words, a value if there is one to show, and what is wrong with it if more is to be said.
-    pub(crate) fn new(reason: Reason, field: String, bad: Option<&str>, detail: &str) -> Self {
+    pub(crate) fn new(reason: CauseType, field: String, bad: Option<&str>, detail: &str) -> Self {
         let mut message = match reason {
-            Reason::Required => "Required value",
-            Reason::Duplicate => "Duplicate value",
-            Reason::Invalid | Reason::TypeInvalid => "Invalid value",
-            Reason::NotSupported => "Unsupported value",
-            Reason::Forbidden => "Forbidden",
-            Reason::TooLong => "Too long",
-            Reason::TooMany => "Too many",
+            CauseType::Required => "Required value",
+            CauseType::Duplicate => "Duplicate value",
+            CauseType::Invalid | CauseType::TypeInvalid => "Invalid value",
+            CauseType::NotSupported => "Unsupported value",
+            CauseType::Forbidden => "Forbidden",
+            CauseType::TooLong => "Too long",
+            CauseType::TooMany => "Too many",
         }
         .to_owned();
         for part in bad.into_iter().chain(Some(detail).filter(|d| !d.is_empty())) {
@@ -95,20 +95,20 @@ impl Cause {
     }
 
     pub(crate) fn invalid(field: String, bad: &Value, detail: &str) -> Self {
-        Self::new(Reason::Invalid, field, Some(&go::value(bad)), detail)
+        Self::new(CauseType::Invalid, field, Some(&go::value(bad)), detail)
     }
 
     pub(crate) fn required(field: String) -> Self {
-        Self::new(Reason::Required, field, None, "")
+        Self::new(CauseType::Required, field, None, "")
     }
 
     pub(crate) fn duplicate(field: String, bad: &Value) -> Self {
-        Self::new(Reason::Duplicate, field, Some(&go::value(bad)), "")
+        Self::new(CauseType::Duplicate, field, Some(&go::value(bad)), "")
     }
 
     /// What the API server adds when it has not evaluated the rules.
     pub(crate) fn rules_not_checked() -> Self {
-        Self::new(Reason::Invalid, "<nil>".to_owned(), Some("null"), RULES_NOT_CHECKED)
+        Self::new(CauseType::Invalid, "<nil>".to_owned(), Some("null"), RULES_NOT_CHECKED)
     }
 
     /// Whether it says only that rules were not evaluated, because of the other causes.
@@ -119,7 +119,7 @@ impl Cause {
 
 /// Causes as in the `message` of a Status after `... is invalid: `: each once; in brackets if there are
 /// several.
-pub fn format_cause_list(causes: &[Cause]) -> String {
+pub fn format_cause_list(causes: &[ValidationError]) -> String {
     let mut said: Vec<String> = Vec::with_capacity(causes.len());
     for cause in causes {
         let text = cause.to_string();
@@ -134,8 +134,9 @@ pub fn format_cause_list(causes: &[Cause]) -> String {
 }
 
 /// Causes as in the `details.causes` of a Status.
-pub fn status_causes(causes: &[Cause]) -> Value {
-    let one = |c: &Cause| json!({"reason": c.reason.as_str(), "message": c.message, "field": c.field});
+pub fn status_causes(causes: &[ValidationError]) -> Value {
+    let one =
+        |c: &ValidationError| json!({"reason": c.reason.as_str(), "message": c.message, "field": c.field});
     Value::Array(causes.iter().map(one).collect())
 }
 
@@ -145,8 +146,8 @@ mod tests {
 
     #[test]
     fn several_causes_stand_in_brackets_and_each_once() {
-        let a = Cause::required("spec.a".to_owned());
-        let b = Cause::invalid("spec.b".to_owned(), &json!("x"), "must be y");
+        let a = ValidationError::required("spec.a".to_owned());
+        let b = ValidationError::invalid("spec.b".to_owned(), &json!("x"), "must be y");
         assert_eq!(format_cause_list(std::slice::from_ref(&a)), "spec.a: Required value");
         assert_eq!(
             format_cause_list(&[a.clone(), b.clone(), a.clone()]),

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::cause::{Cause, Reason};
+use crate::cause::{CauseType, ValidationError};
 use crate::correlate;
 use crate::go;
 use crate::node::{Entries, Node, Type};
@@ -13,35 +13,35 @@ use crate::path::Path;
 /// A cause, and the sentence by which the validator distinguishes causes.
 pub(crate) struct ValidationFailure {
     pub(crate) sentence: String,
-    pub(crate) cause: Cause,
+    pub(crate) cause: ValidationError,
 }
 
 impl ValidationFailure {
     /// About a value, if there is a place for it; the root has none.
-    pub(crate) fn at(reason: Reason, name: &str, bad: Option<&str>, sentence: String) -> Self {
+    pub(crate) fn at(reason: CauseType, name: &str, bad: Option<&str>, sentence: String) -> Self {
         let field = if name.is_empty() {
             "<nil>".to_owned()
         } else {
             name.strip_prefix('.').unwrap_or(name).to_owned()
         };
-        let cause = Cause::new(reason, field, bad, &sentence);
+        let cause = ValidationError::new(reason, field, bad, &sentence);
         Self { sentence, cause }
     }
 
     /// What the validator says without a place.
     pub(crate) fn unplaced(sentence: String) -> Self {
-        Self::at(Reason::Invalid, "", Some("\"\""), sentence)
+        Self::at(CauseType::Invalid, "", Some("\"\""), sentence)
     }
 
     /// A wrong type: what was wanted, and what came instead.
     fn wrong_type(name: &str, wanted: &str, got: &str) -> Self {
         let got = go::quote(got);
         let sentence = format!("{name} in body must be of type {wanted}: {got}");
-        Self::at(Reason::TypeInvalid, name, Some(&got), sentence)
+        Self::at(CauseType::TypeInvalid, name, Some(&got), sentence)
     }
 
     /// One whose words in the cause are other than its sentence.
-    fn worded(reason: Reason, name: &str, bad: Option<&str>, detail: &str, sentence: String) -> Self {
+    fn worded(reason: CauseType, name: &str, bad: Option<&str>, detail: &str, sentence: String) -> Self {
         Self { sentence, ..Self::at(reason, name, bad, detail.to_owned()) }
     }
 }
@@ -172,13 +172,13 @@ fn string(node: &Node, text: &str, path: Path<'_>, outcome: &mut CheckResult) {
     if checks.min_length.is_some() || checks.max_length.is_some() || checks.pattern.is_some() {
         let length = text.chars().count() as u64;
         let bad = |sentence: String| {
-            ValidationFailure::at(Reason::Invalid, &path.dotted(), Some(&go::quote(text)), sentence)
+            ValidationFailure::at(CauseType::Invalid, &path.dotted(), Some(&go::quote(text)), sentence)
         };
         if let Some(most) = checks.max_length.filter(|most| length > *most) {
             let name = path.dotted();
             let detail = format!("may not be more than {most} byte{}", if most == 1 { "" } else { "s" });
             let sentence = format!("{name} in body should be at most {most} chars long");
-            outcome.fail(ValidationFailure::worded(Reason::TooLong, &name, None, &detail, sentence));
+            outcome.fail(ValidationFailure::worded(CauseType::TooLong, &name, None, &detail, sentence));
         } else if let Some(least) = checks.min_length.filter(|least| length < *least) {
             outcome.fail(bad(format!("{} in body should be at least {least} chars long", path.dotted())));
         } else if let Some((pattern, _)) = checks.pattern.as_ref().filter(|(_, re)| !re.is_match(text)) {
@@ -195,7 +195,7 @@ fn string(node: &Node, text: &str, path: Path<'_>, outcome: &mut CheckResult) {
 }
 
 fn count_failure(
-    reason: Reason,
+    reason: CauseType,
     name: &str,
     size: usize,
     detail: &str,
@@ -208,13 +208,13 @@ fn too_many(path: Path<'_>, size: usize, most: u64, what: &str) -> ValidationFai
     let name = path.dotted();
     let detail = format!("must have at most {most} item{}", if most == 1 { "" } else { "s" });
     let sentence = format!("{name} in body should have at most {most} {what}");
-    count_failure(Reason::TooMany, &name, size, &detail, sentence)
+    count_failure(CauseType::TooMany, &name, size, &detail, sentence)
 }
 
 fn too_few(path: Path<'_>, size: usize, least: u64, what: &str) -> ValidationFailure {
     let name = path.dotted();
     let sentence = format!("{name} in body should have at least {least} {what}");
-    count_failure(Reason::Invalid, &name, size, &sentence.clone(), sentence)
+    count_failure(CauseType::Invalid, &name, size, &sentence.clone(), sentence)
 }
 
 fn list(node: &Node, items: &[Value], old: Option<&Value>, path: Path<'_>, outcome: &mut CheckResult) {
@@ -261,7 +261,7 @@ fn object(
     for name in node.checks.required.iter().filter(|name| !fields.contains_key(*name)) {
         let place = Path::Field(&path, name).dotted();
         let sentence = format!("{place} in body is required");
-        outcome.fail(ValidationFailure::worded(Reason::Required, &place, None, "", sentence));
+        outcome.fail(ValidationFailure::worded(CauseType::Required, &place, None, "", sentence));
     }
 }
 
@@ -286,7 +286,7 @@ fn not_allowed(node: &Node, value: &Value, path: Path<'_>) -> ValidationFailure 
     let name = path.dotted();
     let detail = format!("supported values: {}", list.collect::<Vec<_>>().join(", "));
     let sentence = format!("{name} in body should be one of: {detail}");
-    ValidationFailure::worded(Reason::NotSupported, &name, Some(&go::value(value)), &detail, sentence)
+    ValidationFailure::worded(CauseType::NotSupported, &name, Some(&go::value(value)), &detail, sentence)
 }
 
 /// anyOf, oneOf, allOf and not. Of alternatives that all fail, the one that went furthest is reported.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::cel::Rule;
 use crate::error::SchemaError;
 use crate::format::Format;
-use crate::node::{Checks, Entries, ListType, Node, Type};
+use crate::node::{Entries, ListType, Node, Type, ValueChecks};
 use crate::{check, pattern, prune};
 
 type Result<T> = std::result::Result<T, SchemaError>;
@@ -181,7 +181,7 @@ fn well_formed(node: &Node, path: &str) -> Result<()> {
     Ok(())
 }
 
-fn checks(schema: &Map<String, Value>, path: &str, node: &Node) -> Result<Checks> {
+fn checks(schema: &Map<String, Value>, path: &str, node: &Node) -> Result<ValueChecks> {
     let at = |keyword: &str| format!("{path}.{keyword}");
     let count = |keyword: &str| -> Result<Option<u64>> {
         let number = |value: &Value| {
@@ -214,7 +214,7 @@ fn checks(schema: &Map<String, Value>, path: &str, node: &Node) -> Result<Checks
             .map_err(|()| SchemaError::Unsupported { path: at("format") })?,
         _ => None,
     };
-    Ok(Checks {
+    Ok(ValueChecks {
         format,
         allowed: match schema.get("enum") {
             Some(Value::Array(values)) => values.clone(),
@@ -234,7 +234,7 @@ fn checks(schema: &Map<String, Value>, path: &str, node: &Node) -> Result<Checks
         exclusive_maximum: flag("exclusiveMaximum")?,
         multiple_of,
         required: schema.get("required").map_or(Ok(Vec::new()), |r| strings(r, &at("required")))?,
-        ..Checks::default()
+        ..ValueChecks::default()
     })
 }
 
@@ -256,7 +256,7 @@ fn nested(
     path: &str,
     structural_level: &Node,
     open: Open,
-    checks: &mut Checks,
+    checks: &mut ValueChecks,
 ) -> Result<()> {
     let several = |keyword: &str, of_first: Open, of_others: Open| -> Result<Vec<Node>> {
         let at = format!("{path}.{keyword}");

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use crate::cause::Cause;
+use crate::cause::ValidationError;
 use crate::node::Node;
 use crate::path::Path;
 
-pub(crate) fn check(node: &Node, value: &Value, path: Path<'_>, causes: &mut Vec<Cause>) {
+pub(crate) fn check(node: &Node, value: &Value, path: Path<'_>, causes: &mut Vec<ValidationError>) {
     if !node.has_embedded {
         return;
     }
@@ -33,12 +33,12 @@ pub(crate) fn check(node: &Node, value: &Value, path: Path<'_>, causes: &mut Vec
     }
 }
 
-fn identity(resource: &Value, path: Path<'_>, causes: &mut Vec<Cause>) {
+fn identity(resource: &Value, path: Path<'_>, causes: &mut Vec<ValidationError>) {
     for name in ["apiVersion", "kind"] {
         let at = || Path::Field(&path, name).bracketed();
         let detail = match resource.get(name) {
             None => {
-                causes.push(Cause::required(at()));
+                causes.push(ValidationError::required(at()));
                 continue;
             }
             Some(Value::String(text)) if text.is_empty() => Some("must not be empty".to_owned()),
@@ -46,12 +46,12 @@ fn identity(resource: &Value, path: Path<'_>, causes: &mut Vec<Cause>) {
             Some(Value::String(text)) => wrong_version(text),
             Some(_) => Some("must be a string".to_owned()),
         };
-        causes.extend(detail.map(|detail| Cause::invalid(at(), &resource[name], &detail)));
+        causes.extend(detail.map(|detail| ValidationError::invalid(at(), &resource[name], &detail)));
     }
     match resource.get("metadata") {
         None | Some(Value::Object(_)) => {}
         Some(other) => {
-            causes.push(Cause::invalid(
+            causes.push(ValidationError::invalid(
                 Path::Field(&path, "metadata").bracketed(),
                 other,
                 "must be an object",

@@ -1,7 +1,7 @@
 //! What the API server does with an object by its CRD's schema: pruning, defaults, validation, CEL rules; and
 //! [`mutate`], which makes wrong objects of right ones by the same schema.
 //!
-//! The words of a [`Cause`] are those of kube-apiserver 1.36, to the letter: the tests compare them with answers that
+//! The words of a [`ValidationError`] are those of kube-apiserver 1.36, to the letter: the tests compare them with answers that
 //! one has given. Where it looks at properties in no order, here they are in the order of their names.
 //!
 //! ```
@@ -46,7 +46,7 @@ mod prune;
 mod text;
 mod url;
 
-pub use cause::{Cause, Reason, format_cause_list, status_causes};
+pub use cause::{CauseType, ValidationError, format_cause_list, status_causes};
 pub use error::SchemaError;
 
 /// The fields that the API server knows in the `metadata` of every object.
@@ -106,15 +106,15 @@ impl Schema {
 
     /// Everything that is wrong with an object which has been pruned and has its defaults; with `old`, as an update of
     /// it: transition rules are checked, and what has not changed is forgiven.
-    pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<Cause> {
+    pub fn validate(&self, new: &Value, old: Option<&Value>) -> Vec<ValidationError> {
         self.validate_after(false, new, old)
     }
 
     /// As [`validate`](Self::validate). `blocked` is whether something is wrong outside of the schema (in the metadata)
     /// after which the API server does not evaluate rules: a missing name, for one.
-    pub fn validate_after(&self, blocked: bool, new: &Value, old: Option<&Value>) -> Vec<Cause> {
+    pub fn validate_after(&self, blocked: bool, new: &Value, old: Option<&Value>) -> Vec<ValidationError> {
         let checked = check::value(&self.root, new, old, Path::Root);
-        let mut causes: Vec<Cause> = checked.failures.into_iter().map(|f| f.cause).collect();
+        let mut causes: Vec<ValidationError> = checked.failures.into_iter().map(|f| f.cause).collect();
         embedded::check(&self.root, new, Path::Root, &mut causes);
         self.lists_and_rules(blocked, new, old, &mut causes);
         causes
@@ -122,7 +122,7 @@ impl Schema {
 
     /// As [`validate`](Self::validate), for an update of `status` alone: the values of other fields have been checked
     /// when they were written.
-    pub fn validate_status(&self, new: &Value, old: &Value) -> Vec<Cause> {
+    pub fn validate_status(&self, new: &Value, old: &Value) -> Vec<ValidationError> {
         let mut causes = Vec::new();
         if let Some((node, status)) = self.root.properties.get("status").zip(new.get("status")) {
             let checked = check::value(node, status, old.get("status"), Path::Field(&Path::Root, "status"));
@@ -133,15 +133,21 @@ impl Schema {
     }
 
     /// Lists that are sets or maps, and rules.
-    fn lists_and_rules(&self, blocked: bool, new: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+    fn lists_and_rules(
+        &self,
+        blocked: bool,
+        new: &Value,
+        old: Option<&Value>,
+        causes: &mut Vec<ValidationError>,
+    ) {
         if old.is_none_or(|old| list::check(&self.root, old, Path::Root).is_empty()) {
             causes.extend(list::check(&self.root, new, Path::Root));
         }
         if !self.root.has_rules {
             return;
         }
-        if blocked || causes.iter().any(|cause| Reason::BLOCK_RULES.contains(&cause.reason)) {
-            causes.push(Cause::rules_not_checked());
+        if blocked || causes.iter().any(|cause| CauseType::BLOCK_RULES.contains(&cause.reason)) {
+            causes.push(ValidationError::rules_not_checked());
         } else {
             causes.extend(cel::check(&self.root, new, old));
         }

@@ -2,19 +2,19 @@
 
 use serde_json::{Map, Value};
 
-use crate::cause::Cause;
+use crate::cause::ValidationError;
 use crate::go;
 use crate::node::{Entries, ListType, Node};
 use crate::path::Path;
 
 /// Every item that is there already, at its second place.
-pub(crate) fn check(node: &Node, value: &Value, path: Path<'_>) -> Vec<Cause> {
+pub(crate) fn check(node: &Node, value: &Value, path: Path<'_>) -> Vec<ValidationError> {
     let mut causes = Vec::new();
     walk(node, value, path, &mut causes);
     causes
 }
 
-fn walk(node: &Node, value: &Value, path: Path<'_>, causes: &mut Vec<Cause>) {
+fn walk(node: &Node, value: &Value, path: Path<'_>, causes: &mut Vec<ValidationError>) {
     if !node.has_lists {
         return;
     }
@@ -34,7 +34,7 @@ fn walk(node: &Node, value: &Value, path: Path<'_>, causes: &mut Vec<Cause>) {
                 ListType::Set => duplicates(items.iter().cloned(), path, causes),
                 ListType::Map(keys) => {
                     match items.iter().position(|item| !item.is_object() && !item.is_null()) {
-                        Some(index) => causes.push(Cause::invalid(
+                        Some(index) => causes.push(ValidationError::invalid(
                             Path::Index(&path, index).bracketed(),
                             &items[index],
                             "must be an object for an array of list-type map",
@@ -59,7 +59,7 @@ fn keys_of(keys: &[String], item: &Value) -> Value {
 }
 
 /// Of values that are there several times only the second is reported.
-fn duplicates(values: impl Iterator<Item = Value>, path: Path<'_>, causes: &mut Vec<Cause>) {
+fn duplicates(values: impl Iterator<Item = Value>, path: Path<'_>, causes: &mut Vec<ValidationError>) {
     let mut seen: Vec<(String, usize)> = Vec::new();
     for (index, value) in values.enumerate() {
         let text = go::json(&value);
@@ -67,7 +67,7 @@ fn duplicates(values: impl Iterator<Item = Value>, path: Path<'_>, causes: &mut 
             Some((_, times)) => {
                 *times += 1;
                 if *times == 2 {
-                    causes.push(Cause::duplicate(Path::Index(&path, index).bracketed(), &value));
+                    causes.push(ValidationError::duplicate(Path::Index(&path, index).bracketed(), &value));
                 }
             }
             None => seen.push((text, 1)),

@@ -74,7 +74,7 @@ pub(crate) struct Node {
     pub(crate) entries: Option<Entries>,
     pub(crate) items: Option<Box<Node>>,
     pub(crate) list: ListType,
-    pub(crate) checks: Checks,
+    pub(crate) checks: ValueChecks,
     pub(crate) rules: Vec<Rule>,
     /// Whether this level or one below it has rules.
     pub(crate) has_rules: bool,
@@ -86,7 +86,7 @@ pub(crate) struct Node {
 
 /// What a value has to satisfy beyond its type.
 #[derive(Debug, Default)]
-pub(crate) struct Checks {
+pub(crate) struct ValueChecks {
     pub(crate) format: Option<Format>,
     pub(crate) allowed: Vec<Value>,
     pub(crate) pattern: Option<(String, Regex)>,

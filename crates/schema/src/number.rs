@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use serde_json::Number;
 
-use crate::cause::Reason;
+use crate::cause::CauseType;
 use crate::check::{CheckResult, ValidationFailure};
 use crate::go;
 use crate::node::{Node, Type};
@@ -51,7 +51,7 @@ pub(crate) fn check(node: &Node, number: &Number, path: Path<'_>, outcome: &mut 
     let value = Num::from(number);
     let checks = &node.checks;
     let bad = |sentence: String| {
-        ValidationFailure::at(Reason::Invalid, &path.dotted(), Some(&go::number(number)), sentence)
+        ValidationFailure::at(CauseType::Invalid, &path.dotted(), Some(&go::number(number)), sentence)
     };
     if let Some(failure) = out_of_range(node, value, "Checked", path) {
         outcome.fail(failure);
@@ -90,7 +90,8 @@ pub(crate) fn check(node: &Node, number: &Number, path: Path<'_>, outcome: &mut 
 /// Whole numbers are divided by the factor without its fraction, of which nothing may be left.
 fn not_multiple(value: Num, factor: f64, as_floats: bool, path: Path<'_>) -> Option<ValidationFailure> {
     let name = path.dotted();
-    let fail = |bad: &str, sentence| Some(ValidationFailure::at(Reason::Invalid, &name, Some(bad), sentence));
+    let fail =
+        |bad: &str, sentence| Some(ValidationFailure::at(CauseType::Invalid, &name, Some(bad), sentence));
     let (float, shown) = match value {
         Num::Int(int) if !as_floats => {
             let factor = truncated(factor);

@@ -164,7 +164,7 @@ fn what_was_wrong_before_is_forgiven_while_it_does_not_change() {
             // Of the object as a whole it is not known what has not changed, and a rule that fails with an error is not
             // forgiven. An item of a map without the fields that are its key cannot be found in what was before.
             let left = schema.validate(&changed, Some(&object));
-            let without_key = |c: &coppice_schema::Cause| {
+            let without_key = |c: &coppice_schema::ValidationError| {
                 let item = c.field.strip_prefix("spec.channels[");
                 item.is_some_and(|item| !item.contains("].") || item.ends_with("].name"))
             };
@@ -174,7 +174,12 @@ fn what_was_wrong_before_is_forgiven_while_it_does_not_change() {
                     && !c.message.contains("overload")
                     && !without_key(c)
             });
-            assert_eq!(left.collect::<Vec<_>>(), Vec::<&coppice_schema::Cause>::new(), "{}", mutation.path);
+            assert_eq!(
+                left.collect::<Vec<_>>(),
+                Vec::<&coppice_schema::ValidationError>::new(),
+                "{}",
+                mutation.path
+            );
             forgiven += usize::from(!schema.validate(&object, None).is_empty());
         }
         assert!(forgiven > 50, "{forgiven}");

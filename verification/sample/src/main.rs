@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Parser;
-use coppice_runtime::admin::{Admin, Limits, Pages, Readiness};
+use coppice_runtime::admin::{Admin, Pages, PortLimits, Readiness};
 use coppice_runtime::client::{Clients, load_config};
 use coppice_runtime::clock::{Clock, SeededRng};
 use coppice_runtime::intervals::ResyncIntervals;
@@ -42,7 +42,11 @@ async fn main() -> anyhow::Result<()> {
     let clients = Clients::new(config, &server_clock, &metrics)?;
     let readiness = Readiness::new();
     let probes = Admin::bind("--listen-probes", args.listen_probes).await?;
-    tokio::spawn(probes.serve(Pages::Probes(readiness.clone()), Limits::default(), CancellationToken::new()));
+    tokio::spawn(probes.serve(
+        Pages::Probes(readiness.clone()),
+        PortLimits::default(),
+        CancellationToken::new(),
+    ));
     let mut rng = SeededRng::entropy();
     let identity = identity(NAME, &mut rng);
     let intervals = ResyncIntervals::default();

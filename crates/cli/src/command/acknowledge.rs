@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::args::{ConnectionArgs, WriteArgs};
 use crate::connect::connect;
 use crate::facts::Config;
-use crate::write::{Change, change_settings, dry_run_suffix};
+use crate::write::{Edit, change_settings, dry_run_suffix};
 use crate::{Exit, Io};
 
 /// Close the breaker that a collapsed list has opened
@@ -76,7 +76,7 @@ pub(crate) async fn run(
     Ok(Exit::Ok)
 }
 
-fn acknowledge(id: &str, config: &Config) -> Result<Change<Acknowledgment>> {
+fn acknowledge(id: &str, config: &Config) -> Result<Edit<Acknowledgment>> {
     if let Some(error) = &config.status_error {
         bail!("which breaker is open is not known: {error}");
     }
@@ -87,7 +87,7 @@ fn acknowledge(id: &str, config: &Config) -> Result<Change<Acknowledgment>> {
     let paused = governor.paused;
     let found = match breaker::open(governor, &config.status.governor) {
         _ if governor.acknowledge.as_deref() == Some(id) => {
-            return Ok(Change::Nothing(Acknowledgment { found: Found::Before, paused }));
+            return Ok(Edit::Nothing(Acknowledgment { found: Found::Before, paused }));
         }
         None => match &config.status.governor.breaker {
             None => Found::NotShown,
@@ -102,5 +102,5 @@ fn acknowledge(id: &str, config: &Config) -> Result<Change<Acknowledgment>> {
         }
         Some(open) => Found::Open(open.message.clone()),
     };
-    Ok(Change::Patch(json!({ "governor": { "acknowledge": id } }), Acknowledgment { found, paused }))
+    Ok(Edit::Patch(json!({ "governor": { "acknowledge": id } }), Acknowledgment { found, paused }))
 }

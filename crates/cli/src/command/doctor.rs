@@ -10,7 +10,7 @@ use clap::Args;
 use coppice_quantity::Duration;
 use serde::Serialize;
 
-use crate::args::{ConnectionArgs, Format, OutputArgs, any_duration};
+use crate::args::{ConnectionArgs, OutputArgs, OutputFormat, any_duration};
 use crate::connect::{code, connect, failed};
 use crate::print::{self, ERROR, HEADING, OK, WARNING};
 use crate::terminal::PLAIN;
@@ -103,14 +103,14 @@ pub(crate) async fn run(args: &DoctorArgs, connection: &ConnectionArgs, io: &mut
         Section { title: "API services", findings: services },
     ];
     match args.output.output {
-        Format::Json => print::json(io.out, &sections)?,
-        Format::Yaml => print::yaml(io.out, &sections)?,
-        Format::Name => {
+        OutputFormat::Json => print::json(io.out, &sections)?,
+        OutputFormat::Yaml => print::yaml(io.out, &sections)?,
+        OutputFormat::Name => {
             for finding in sections.iter().flat_map(|s| &s.findings).filter(|f| f.state != State::Ok) {
                 writeln!(io.screen(), "{}", finding.about)?;
             }
         }
-        Format::Table | Format::Wide => write(&sections, io)?,
+        OutputFormat::Table | OutputFormat::Wide => write(&sections, io)?,
     }
     let well = sections.iter().flat_map(|s| &s.findings).all(|f| f.state == State::Ok);
     Ok(if well { Exit::Ok } else { Exit::Attention })

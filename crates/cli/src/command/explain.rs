@@ -10,12 +10,12 @@ use clap::Args;
 use coppice_api::manager::{Firing, NextStep, Notice, Phase, Verdict};
 use coppice_api::{Losses, Reason, ScaledWorkload};
 use coppice_lifecycle::condition::evaluate;
-use coppice_lifecycle::{Comparison, ValidPolicy, governor};
+use coppice_lifecycle::{DigestComparison, ValidPolicy, governor};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::plan::Item;
-use crate::args::{ConnectionArgs, Format, NamespaceOrManager, OutputArgs, SourceArgs};
+use super::plan::PlannedItem;
+use crate::args::{ConnectionArgs, NamespaceOrManager, OutputArgs, OutputFormat, SourceArgs};
 use crate::connect::connect;
 use crate::facts::Manager;
 use crate::lifecycle::{self, JudgedManagers, LifecycleSnapshot, ResolvedPlan, Wanted, resolved_plan};
@@ -53,7 +53,7 @@ pub(crate) struct ExplainArgs {
 #[serde(rename_all = "camelCase")]
 struct Explanation {
     #[serde(flatten)]
-    item: Item,
+    item: PlannedItem,
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace_created: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -136,7 +136,7 @@ pub(crate) async fn run(args: &ExplainArgs, connection: &ConnectionArgs, io: &mu
     let whole = args.target.name.is_none();
     let governed = whole.then(|| governed::explain(&cluster_snapshot, namespace, at)).flatten();
     let deletes = all.iter().any(Explanation::deletes)
-        || governed.as_ref().and_then(|governed| governed.plan.as_ref()).is_some_and(Item::deletes);
+        || governed.as_ref().and_then(|governed| governed.plan.as_ref()).is_some_and(PlannedItem::deletes);
     let lost = match client.filter(|_| deletes) {
         Some(client) => {
             let reading = Box::pin(losses::of_namespace(&client, namespace));
@@ -146,9 +146,9 @@ pub(crate) async fn run(args: &ExplainArgs, connection: &ConnectionArgs, io: &mu
     };
     let report = Report { at, namespace: governed.as_ref(), items: &all, losses: lost.as_ref() };
     match args.output.output {
-        Format::Json => print::json(io.out, &report)?,
-        Format::Yaml => print::yaml(io.out, &report)?,
-        Format::Name => {
+        OutputFormat::Json => print::json(io.out, &report)?,
+        OutputFormat::Yaml => print::yaml(io.out, &report)?,
+        OutputFormat::Name => {
             if governed.as_ref().is_some_and(|governed| governed.recorded) {
                 writeln!(io.screen(), "{}", namespace_record::resource_name())?;
             }
@@ -156,7 +156,7 @@ pub(crate) async fn run(args: &ExplainArgs, connection: &ConnectionArgs, io: &mu
                 writeln!(io.screen(), "{}", resource_name(&one.item.manager))?;
             }
         }
-        Format::Table | Format::Wide => {
+        OutputFormat::Table | OutputFormat::Wide => {
             if let Some(governed) = &governed {
                 governed_text::write(governed, namespace, at, &mut io.screen())?;
             } else if all.is_empty() {
@@ -193,7 +193,7 @@ fn nothing(cluster_snapshot: &LifecycleSnapshot, namespace: &str, io: &mut Io<'_
 fn explain(cluster_snapshot: &LifecycleSnapshot, manager: &Manager, at: Timestamp) -> Explanation {
     let resolved_plan = resolved_plan(cluster_snapshot, manager, at);
     let stops = stops(cluster_snapshot, manager, &resolved_plan, at);
-    let item = Item::new(manager, &resolved_plan, at);
+    let item = PlannedItem::new(manager, &resolved_plan, at);
     let facts = cluster_snapshot.namespaces.get(manager.namespace());
     let limits = cluster_snapshot.limits(manager.namespace());
     let spec = manager.spec.as_ref().ok();
@@ -241,7 +241,7 @@ fn explain_policy(
         return explanation;
     };
     let stored = manager.status.policies_digest.as_deref();
-    let same = stored.is_some_and(|stored| spec.compare(stored) == Comparison::Same);
+    let same = stored.is_some_and(|stored| spec.compare(stored) == DigestComparison::Same);
     let previous = manager.status.policies.iter().find(|p| same && p.name == policy.name);
     let evaluation = evaluate(policy, spec, &snapshot, previous, at);
     explanation.since =
@@ -253,7 +253,7 @@ fn explain_policy(
     explanation
 }
 
-fn why_not(policies: &mut [PolicyExplanation], stops: &[BlockingCondition], item: &Item) {
+fn why_not(policies: &mut [PolicyExplanation], stops: &[BlockingCondition], item: &PlannedItem) {
     let mut earlier: Option<String> = None;
     for policy in policies {
         let is_next = item.policy.as_deref() == Some(&policy.policy.name);

@@ -16,7 +16,7 @@ use super::hold::ahead;
 use crate::args::{ConnectionArgs, NamespaceOrManager, Target, WriteArgs, instant, positive_duration};
 use crate::connect::{connect, failed};
 use crate::facts::{self, Manager, NamespaceRecord};
-use crate::write::{Change, change, dry_run_suffix, resource_name};
+use crate::write::{Edit, change, dry_run_suffix, resource_name};
 use crate::{Exit, Io, live, namespace_record, print};
 
 /// Extend the life of a namespace
@@ -91,7 +91,7 @@ async fn extend_manager(
                 (Some(due), ahead(due.max(now).max(extended.unwrap_or(now)), by))
             }
         };
-        Ok(Change::Patch(json!({ "extendUntil": until.to_string() }), (before, until)))
+        Ok(Edit::Patch(json!({ "extendUntil": until.to_string() }), (before, until)))
     })
     .await?;
     Ok(ends)
@@ -113,7 +113,7 @@ async fn extend_namespace(
         };
         let extension = json!({ "at": until.to_string(), "by": requester });
         let limit = namespace_record::extension_limit(record, until, now);
-        Ok(Change::Patch(json!({ "extendUntil": extension }), ((before, until), limit)))
+        Ok(Edit::Patch(json!({ "extendUntil": extension }), ((before, until), limit)))
     };
     let command = ("extend", args.write.dry_run);
     let ((ends, limit), mut notes) = namespace_record::change(client, namespace, command, compute).await?;

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::args::{ConnectionArgs, NamespaceOrManager, Target, WriteArgs, instant, positive_duration};
 use crate::connect::connect;
 use crate::facts::NamespaceRecord;
-use crate::write::{Change, change, dry_run_suffix, resource_name};
+use crate::write::{Edit, change, dry_run_suffix, resource_name};
 use crate::{Exit, Io, namespace_record, print};
 
 /// Hold a namespace or a manager: nothing is done until the hold ends
@@ -82,7 +82,7 @@ pub(crate) async fn run(args: &HoldArgs, connection: &ConnectionArgs, io: &mut I
                 hold.retain(|_, value| !value.is_null());
             }
             let limit = namespace_record::hold_limit(record, until, io.now);
-            Ok(Change::Patch(json!({ "hold": hold }), limit))
+            Ok(Edit::Patch(json!({ "hold": hold }), limit))
         };
         let (limit, mut notes) = namespace_record::change(&client, namespace, command, compute).await?;
         notes.extend(limit);
@@ -92,7 +92,7 @@ pub(crate) async fn run(args: &HoldArgs, connection: &ConnectionArgs, io: &mut I
     };
     let target = Target { namespace: namespace.clone(), name: name.clone() };
     let (fired, _) = change(&client, &target, args.write.dry_run, async |manager| {
-        Ok(Change::Patch(json!({ "hold": hold }), manager.status.phase == Some(Phase::Fired)))
+        Ok(Edit::Patch(json!({ "hold": hold }), manager.status.phase == Some(Phase::Fired)))
     })
     .await?;
     writeln!(io.screen(), "{} {shown}", resource_name(name))?;

@@ -10,7 +10,7 @@ use coppice_api::manager::Phase;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::args::{ConnectionArgs, Format, OutputArgs};
+use crate::args::{ConnectionArgs, OutputArgs, OutputFormat};
 use crate::connect::{connect, failed};
 use crate::facts::{Manager, NamespaceRecord, Object};
 use crate::print::{self, Cell, Table};
@@ -63,9 +63,9 @@ pub(crate) async fn run(args: &ListArgs, connection: &ConnectionArgs, io: &mut I
         }
     };
     match args.output.output {
-        Format::Json => print::json(io.out, &both(&records, &managers)?)?,
-        Format::Yaml => print::yaml(io.out, &both(&records, &managers)?)?,
-        Format::Name => {
+        OutputFormat::Json => print::json(io.out, &both(&records, &managers)?)?,
+        OutputFormat::Yaml => print::yaml(io.out, &both(&records, &managers)?)?,
+        OutputFormat::Name => {
             for _ in &records {
                 writeln!(io.screen(), "{}", namespace_record::resource_name())?;
             }
@@ -73,7 +73,7 @@ pub(crate) async fn run(args: &ListArgs, connection: &ConnectionArgs, io: &mut I
                 writeln!(io.screen(), "{}", resource_name(manager.name()))?;
             }
         }
-        Format::Table | Format::Wide => {
+        OutputFormat::Table | OutputFormat::Wide => {
             if !records.is_empty() {
                 governed::table(&records, args.output, io)?;
             }
@@ -128,7 +128,7 @@ fn items<S: Serialize, T: Serialize>(kind: &str, objects: &[Object<S, T>]) -> Re
 }
 
 fn table(managers: &[Manager], args: &ListArgs, io: &mut Io<'_>) -> Result<()> {
-    let wide = args.output.output == Format::Wide;
+    let wide = args.output.output == OutputFormat::Wide;
     let mut headers = if args.all_namespaces { vec!["NAMESPACE"] } else { Vec::new() };
     headers.extend(["NAME", "PHASE", "NEXT", "DUE", "AGE"]);
     if wide {

@@ -10,7 +10,7 @@ use coppice_api::{Losses, NamespacePhase, Reason};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::args::{ConnectionArgs, Format, OutputArgs, SourceArgs};
+use crate::args::{ConnectionArgs, OutputArgs, OutputFormat, SourceArgs};
 use crate::connect::connect;
 use crate::facts::Manager;
 use crate::lifecycle::{
@@ -47,7 +47,7 @@ pub(crate) struct PlanArgs {
 /// What will happen to one manager, or to a namespace under a cluster manager.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Item<P = Phase> {
+pub(crate) struct PlannedItem<P = Phase> {
     pub(crate) namespace: String,
     /// Its name; empty while no cluster manager governs the namespace.
     pub(crate) manager: String,
@@ -77,14 +77,14 @@ pub(crate) struct Item<P = Phase> {
 }
 
 /// What becomes of a namespace under its cluster manager.
-pub(crate) type GovernedItem = Item<NamespacePhase>;
+pub(crate) type GovernedItem = PlannedItem<NamespacePhase>;
 
 /// One line of a plan.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Line {
     Governed(GovernedItem),
-    Manager(Item),
+    Manager(PlannedItem),
 }
 
 #[derive(Serialize)]
@@ -93,7 +93,7 @@ struct Report {
     items: Vec<Line>,
 }
 
-impl Item {
+impl PlannedItem {
     /// What a forecast says of a manager.
     pub(crate) fn new(manager: &Manager, resolved_plan: &ResolvedPlan, at: Timestamp) -> Self {
         let plan = &resolved_plan.plan;
@@ -154,7 +154,7 @@ impl GovernedItem {
     }
 }
 
-impl<P> Item<P> {
+impl<P> PlannedItem<P> {
     /// What comes next, by a status.
     fn take_over(&mut self, next: Option<&NextStep>) {
         let Some(next) = next else { return };
@@ -232,10 +232,10 @@ fn lines(snapshot: &LifecycleSnapshot, namespace: Option<&str>, at: Timestamp) -
     let wanted = snapshot.known_namespaces().into_iter().filter(|name| namespace.is_none_or(|n| n == *name));
     let governed = wanted.filter_map(|name| {
         let plan = snapshot.governed_plan(name, at).filter(|plan| !plan.is_not_governed())?;
-        Some(Line::Governed(Item::governed(name, &plan, at)))
+        Some(Line::Governed(PlannedItem::governed(name, &plan, at)))
     });
     let managers = snapshot.managers.iter();
-    let managers = managers.map(|m| Line::Manager(Item::new(m, &resolved_plan(snapshot, m, at), at)));
+    let managers = managers.map(|m| Line::Manager(PlannedItem::new(m, &resolved_plan(snapshot, m, at), at)));
     let mut lines: Vec<Line> = governed.chain(managers).collect();
     lines.sort_by(|a, b| a.namespace().cmp(b.namespace()));
     lines
@@ -295,9 +295,9 @@ impl Line {
 
 fn write(output: OutputArgs, report: &Report, io: &mut Io<'_>) -> Result<()> {
     match output.output {
-        Format::Json => return print::json(io.out, report),
-        Format::Yaml => return print::yaml(io.out, report),
-        Format::Name => {
+        OutputFormat::Json => return print::json(io.out, report),
+        OutputFormat::Yaml => return print::yaml(io.out, report),
+        OutputFormat::Name => {
             for item in &report.items {
                 let name = match item {
                     Line::Governed(_) => namespace_record::resource_name(),
@@ -307,12 +307,12 @@ fn write(output: OutputArgs, report: &Report, io: &mut Io<'_>) -> Result<()> {
             }
             return Ok(());
         }
-        Format::Table | Format::Wide => {}
+        OutputFormat::Table | OutputFormat::Wide => {}
     }
     if report.items.is_empty() {
         return Ok(());
     }
-    let wide = output.output == Format::Wide;
+    let wide = output.output == OutputFormat::Wide;
     let headers: &[&'static str] = if wide {
         &["NAMESPACE", "MANAGER", "PHASE", "ACTION", "DUE", "POLICY", "REASON", "NEXT CHECK", "WHY"]
     } else {

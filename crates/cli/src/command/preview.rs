@@ -11,11 +11,11 @@ use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::args::{ConnectionArgs, Format, OutputArgs, SourceArgs, TimeArg};
+use crate::args::{ConnectionArgs, OutputArgs, OutputFormat, SourceArgs, TimeArg};
 use crate::facts::ClusterManager;
 use crate::lifecycle::{self, JudgedManagers, Wanted, documents};
 use crate::{Exit, Io, files, print};
-use compare::{Due, ManagerPreview};
+use compare::{ManagerPreview, NamespaceDue};
 
 /// Show what applying ClusterNamespaceManagers would do to this cluster now
 ///
@@ -58,9 +58,9 @@ struct Report<'a> {
     /// Each manager of the files, and others that govern other namespaces because of them.
     managers: &'a [ManagerPreview],
     /// What is due with these files and not without them.
-    becomes_due: &'a [Due],
+    becomes_due: &'a [NamespaceDue],
     /// What would be deleted with these files, and is only observed without them.
-    becomes_enforced: &'a [Due],
+    becomes_enforced: &'a [NamespaceDue],
 }
 
 pub(crate) async fn run(args: &PreviewArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
@@ -94,15 +94,15 @@ pub(crate) async fn run(args: &PreviewArgs, connection: &ConnectionArgs, io: &mu
         becomes_enforced: &preview.becomes_enforced,
     };
     match args.output.output {
-        Format::Json => print::json(io.out, &report)?,
-        Format::Yaml => print::yaml(io.out, &report)?,
-        Format::Name => {
+        OutputFormat::Json => print::json(io.out, &report)?,
+        OutputFormat::Yaml => print::yaml(io.out, &report)?,
+        OutputFormat::Name => {
             for due in preview.becomes_due.iter().chain(&preview.becomes_enforced) {
                 writeln!(io.screen(), "namespace/{}", due.namespace)?;
             }
         }
-        Format::Table | Format::Wide => {
-            text::write(&report, args.output.output == Format::Wide, &mut io.screen())?;
+        OutputFormat::Table | OutputFormat::Wide => {
+            text::write(&report, args.output.output == OutputFormat::Wide, &mut io.screen())?;
         }
     }
     let nothing = preview.becomes_due.is_empty() && preview.becomes_enforced.is_empty();

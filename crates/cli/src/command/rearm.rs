@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::args::{ConnectionArgs, NamespaceOrManager, Target, WriteArgs};
 use crate::connect::connect;
 use crate::facts::NamespaceRecord;
-use crate::write::{Change, change, dry_run_suffix, managers_in, only, resource_name};
+use crate::write::{Edit, change, dry_run_suffix, managers_in, only, resource_name};
 use crate::{Exit, Io, live, namespace_record};
 
 /// Arm a manager that has fired: it may fire once more
@@ -43,9 +43,9 @@ pub(crate) async fn run(args: &RearmArgs, connection: &ConnectionArgs, io: &mut 
         let firings = manager.status.steps.firings;
         let armed = manager.spec.as_ref().is_ok_and(|s| s.rearm == Some(firings));
         Ok(if firings == 0 || armed {
-            Change::Nothing(firings)
+            Edit::Nothing(firings)
         } else {
-            Change::Patch(json!({ "rearm": firings }), firings)
+            Edit::Patch(json!({ "rearm": firings }), firings)
         })
     })
     .await?;
@@ -55,13 +55,13 @@ pub(crate) async fn run(args: &RearmArgs, connection: &ConnectionArgs, io: &mut 
 /// The policies of the cluster manager that governs a namespace.
 async fn of_record(args: &RearmArgs, client: &Client, namespace: &str, io: &mut Io<'_>) -> Result<Exit> {
     let compute = |record: Option<&NamespaceRecord>| {
-        let Some(record) = record else { return Ok(Change::Nothing((0, false))) };
+        let Some(record) = record else { return Ok(Edit::Nothing((0, false))) };
         let firings = record.status.steps.firings;
         let armed = record.spec.as_ref().is_ok_and(|s| s.rearm == Some(firings));
         Ok(if firings == 0 || armed {
-            Change::Nothing((firings, false))
+            Edit::Nothing((firings, false))
         } else {
-            Change::Patch(json!({ "rearm": firings }), (firings, true))
+            Edit::Patch(json!({ "rearm": firings }), (firings, true))
         })
     };
     let command = ("rearm", args.write.dry_run);

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::args::{ConnectionArgs, NamespaceOrManager, Target, WriteArgs};
 use crate::connect::connect;
 use crate::facts::{Manager, NamespaceRecord};
-use crate::write::{Change, change, dry_run_suffix, resource_name};
+use crate::write::{Edit, change, dry_run_suffix, resource_name};
 use crate::{Exit, Io, namespace_record, print};
 
 /// End the hold of a namespace or a manager
@@ -37,7 +37,7 @@ pub(crate) async fn run(args: &ReleaseArgs, connection: &ConnectionArgs, io: &mu
         (resource_name(name), change(&client, &target, dry_run, compute).await?.0)
     } else {
         let compute = |record: Option<&NamespaceRecord>| {
-            let Some(record) = record else { return Ok(Change::Nothing(None)) };
+            let Some(record) = record else { return Ok(Edit::Nothing(None)) };
             Ok(released(record.spec.as_ref().map(|spec| spec.hold.as_ref().map(|hold| hold.until))))
         };
         let changed = namespace_record::change(&client, namespace, ("release", dry_run), compute).await?;
@@ -54,9 +54,9 @@ pub(crate) async fn run(args: &ReleaseArgs, connection: &ConnectionArgs, io: &mu
 }
 
 /// The hold goes. `until`: of the hold, if there is one; a spec that cannot be understood may have one.
-fn released<E>(until: Result<Option<Timestamp>, E>) -> Change<Option<Timestamp>> {
+fn released<E>(until: Result<Option<Timestamp>, E>) -> Edit<Option<Timestamp>> {
     match until {
-        Ok(None) => Change::Nothing(None),
-        known => Change::Patch(json!({ "hold": null }), known.unwrap_or_default()),
+        Ok(None) => Edit::Nothing(None),
+        known => Edit::Patch(json!({ "hold": null }), known.unwrap_or_default()),
     }
 }

@@ -4,7 +4,7 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
-use crate::args::{ConnectionArgs, Format, OutputArgs};
+use crate::args::{ConnectionArgs, OutputArgs, OutputFormat};
 use crate::connect::{connect, failed};
 use crate::{Exit, Io, live, print};
 
@@ -40,9 +40,9 @@ pub(crate) async fn run(args: &VersionArgs, connection: &ConnectionArgs, io: &mu
         }
     }
     match args.output.output {
-        Format::Json => print::json(io.out, &versions)?,
-        Format::Yaml => print::yaml(io.out, &versions)?,
-        Format::Table | Format::Wide | Format::Name => {
+        OutputFormat::Json => print::json(io.out, &versions)?,
+        OutputFormat::Yaml => print::yaml(io.out, &versions)?,
+        OutputFormat::Table | OutputFormat::Wide | OutputFormat::Name => {
             writeln!(io.screen(), "Client:     {}", versions.client)?;
             if let Some(server) = &versions.server {
                 writeln!(io.screen(), "Operator:   {}", versions.operator.as_deref().unwrap_or("unknown"))?;

@@ -19,7 +19,7 @@ use crate::connect::connect;
 use crate::facts::NamespaceRecord;
 use crate::namespace_record::record_of;
 use crate::print::count;
-use crate::write::{Change, change, dry_run_suffix, existing, resource_name};
+use crate::write::{Edit, change, dry_run_suffix, existing, resource_name};
 use crate::{Exit, Io, live, namespace_record};
 
 /// Wake workloads that were scaled down
@@ -86,7 +86,7 @@ pub(crate) async fn run(args: &WakeArgs, connection: &ConnectionArgs, io: &mut I
 /// What was scaled down by a cluster manager's policies.
 async fn of_record(args: &WakeArgs, client: &Client, namespace: &str, io: &mut Io<'_>) -> Result<Exit> {
     let compute = |record: Option<&NamespaceRecord>| match record {
-        None => Ok(Change::Nothing(Vec::new())),
+        None => Ok(Edit::Nothing(Vec::new())),
         Some(record) => {
             ask(&record.status.steps, record.spec.as_ref().ok().and_then(|s| s.wake), &record_of(namespace))
         }
@@ -128,7 +128,7 @@ async fn one(args: &WakeArgs, client: &Client, target: &Target, io: &mut Io<'_>)
 }
 
 /// Asks for what is scaled down, unless somebody has done so.
-fn ask(steps: &Steps, wake: Option<i64>, who: &str) -> Result<Change<Vec<ScaledWorkload>>> {
+fn ask(steps: &Steps, wake: Option<i64>, who: &str) -> Result<Edit<Vec<ScaledWorkload>>> {
     let scaled_down = steps.scaled_down.listed().unwrap_or_default().to_vec();
     if steps.intent.as_ref().is_some_and(|i| i.action == Action::ScaleDown && i.next_attempt.is_none()) {
         bail!(
@@ -137,9 +137,9 @@ fn ask(steps: &Steps, wake: Option<i64>, who: &str) -> Result<Change<Vec<ScaledW
         );
     }
     Ok(if scaled_down.is_empty() || wake == Some(steps.firings) {
-        Change::Nothing(scaled_down)
+        Edit::Nothing(scaled_down)
     } else {
-        Change::Patch(json!({ "wake": steps.firings }), scaled_down)
+        Edit::Patch(json!({ "wake": steps.firings }), scaled_down)
     })
 }
 

@@ -7,7 +7,7 @@ use coppice_api::{ManagedNamespaceSpec, ManagedNamespaceStatus, Reason};
 use coppice_lifecycle::cluster::census::{Census, Counted, Counts, census};
 use coppice_lifecycle::cluster::selection::{Contest, UnknownSelection, contest};
 use coppice_lifecycle::cluster::{
-    ClusterManagerFacts, ClusterObserved, HealthFacts, RecordFacts, RecordStep, SuccessorFacts, plan,
+    ClusterManagerFacts, ClusterObserved, HealthFacts, NamespaceStep, RecordFacts, SuccessorFacts, plan,
 };
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::limits::NamespaceLimits;
@@ -200,16 +200,16 @@ impl LifecycleSnapshot {
             let plan = plan(&self.observed(namespace, exists.then_some(facts), &managers, now)?, time(now));
             unfolded.next_check = plan.next_check;
             match plan.step {
-                RecordStep::Create => exists = true,
-                RecordStep::WriteStatus(written) => status = *written,
-                RecordStep::Delete(_)
-                | RecordStep::ScaleDown(..)
-                | RecordStep::Webhook(..)
-                | RecordStep::Wake(_) => {
+                NamespaceStep::Create => exists = true,
+                NamespaceStep::WriteStatus(written) => status = *written,
+                NamespaceStep::Delete(_)
+                | NamespaceStep::ScaleDown(..)
+                | NamespaceStep::Webhook(..)
+                | NamespaceStep::Wake(_) => {
                     unfolded.now = true;
                     break;
                 }
-                RecordStep::Nothing => break,
+                NamespaceStep::Nothing => break,
             }
         }
         unfolded.status = status;

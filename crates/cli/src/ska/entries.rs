@@ -4,7 +4,7 @@ use coppice_quantity::Duration;
 use serde_json::Value;
 
 use super::duration;
-use super::input::Config;
+use super::input::ControllerSettings;
 use super::matcher::Matcher;
 use super::problems::{Noted, Problems, Reader};
 use crate::import::Remarks;
@@ -77,7 +77,7 @@ pub(super) struct ActionEntry {
 
 /// The settings of the action controller.
 #[derive(Debug, Default)]
-pub(super) struct Action {
+pub(super) struct ActionSettings {
     pub(super) entries: Vec<ActionEntry>,
     /// Whether there is a token to notify with.
     pub(super) token: bool,
@@ -85,7 +85,7 @@ pub(super) struct Action {
 
 /// Reads the settings of the collect controller.
 pub(super) fn collect(
-    config: &Config,
+    config: &ControllerSettings,
     values: bool,
     remarks: &mut Remarks,
     problems: &mut Problems,
@@ -124,13 +124,15 @@ pub(super) fn collect(
 
 /// Reads the settings of the action controller.
 pub(super) fn action(
-    config: &Config,
+    config: &ControllerSettings,
     values: bool,
     remarks: &mut Remarks,
     problems: &mut Problems,
-) -> Action {
+) -> ActionSettings {
     let mut reader = Reader { place: &config.place, remarks, problems };
-    let Some((fields, list)) = namespaces(config, values, &mut reader) else { return Action::default() };
+    let Some((fields, list)) = namespaces(config, values, &mut reader) else {
+        return ActionSettings::default();
+    };
     let mut entries = Vec::new();
     for (index, entry) in list.iter().enumerate() {
         let path = format!("{}[{index}]", fields.path_of("namespaces"));
@@ -140,16 +142,16 @@ pub(super) fn action(
     }
     let notifier = reader.keep(fields.below("notifier"));
     let token = notifier.and_then(|notifier| reader.keep(notifier.text("token")).flatten());
-    Action { entries, token: token.is_some_and(|token| !token.is_empty()) }
+    ActionSettings { entries, token: token.is_some_and(|token| !token.is_empty()) }
 }
 
 /// The entries of a controller. Without them nothing is known: what the chart has instead differs between its versions.
 fn namespaces<'a>(
-    config: &'a Config,
+    config: &'a ControllerSettings,
     values: bool,
     reader: &mut Reader<'_>,
 ) -> Option<(Fields<'a>, &'a [Value])> {
-    let Config { path, value, .. } = config;
+    let ControllerSettings { path, value, .. } = config;
     let missing = if values {
         "missing, so that what the chart has by default applies, which differs between its versions: import what `helm get values \
          RELEASE --all -o yaml` prints"

@@ -13,7 +13,7 @@ use crate::import::Remarks;
 
 /// The settings of one controller.
 #[derive(Debug)]
-pub(super) struct Config {
+pub(super) struct ControllerSettings {
     /// Where they are, for messages.
     pub(super) place: String,
     /// The path to them there: empty, or `collectController.config`.
@@ -24,8 +24,8 @@ pub(super) struct Config {
 /// The settings of an installation.
 #[derive(Debug, Default)]
 pub(super) struct Installation {
-    pub(super) collect: Option<Config>,
-    pub(super) action: Option<Config>,
+    pub(super) collect: Option<ControllerSettings>,
+    pub(super) action: Option<ControllerSettings>,
     /// The namespaces that it runs in, as far as that is known: one, if all is well.
     pub(super) own_namespaces: BTreeSet<String>,
     /// The Secrets that the chart lays over the settings of each component, and of which nothing was given.
@@ -131,7 +131,7 @@ impl Reading<'_> {
         let config = |component: Component, path: &'static str| {
             let mut all = values["config"].clone();
             lay_over(&mut all, values[component.key()]["config"].clone(), Null::IsIgnored);
-            Config { place: place.to_owned(), path, value: all }
+            ControllerSettings { place: place.to_owned(), path, value: all }
         };
         let api = config(Component::Api, "api.config").value;
         let installation = &mut self.installation;
@@ -206,7 +206,7 @@ impl Reading<'_> {
             }
         };
         let Some(config) = config else {
-            *config = Some(Config { place: place.to_owned(), path: "", value });
+            *config = Some(ControllerSettings { place: place.to_owned(), path: "", value });
             return Some(component);
         };
         let (before, after) = (&config.value["namespaces"], &value["namespaces"]);

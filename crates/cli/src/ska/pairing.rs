@@ -1,7 +1,7 @@
 //! What goes with what: both controllers have a list of their own, and the entry with the highest score wins in each. Here one cluster
 //! manager has both, and the one with the highest priority governs.
 
-use super::entries::{Action, ActionEntry, CollectEntry};
+use super::entries::{ActionEntry, ActionSettings, CollectEntry};
 use super::matcher::Matcher;
 
 /// What the action controller does to the namespaces of an entry.
@@ -15,7 +15,11 @@ pub(super) enum Paired<'a> {
 }
 
 /// Which entry of the action controller decides about the namespaces that this entry of the collect controller wins.
-pub(super) fn paired<'a>(entry: &CollectEntry, all: &[CollectEntry], action: &'a Action) -> Paired<'a> {
+pub(super) fn paired<'a>(
+    entry: &CollectEntry,
+    all: &[CollectEntry],
+    action: &'a ActionSettings,
+) -> Paired<'a> {
     let matcher = &entry.matcher;
     // What another entry of the collect controller takes away does not matter here.
     let elsewhere =

@@ -1,6 +1,6 @@
 //! What is different after an import: what people read about it on standard error and at the head of the output.
 
-use super::entries::{Action, ActionEntry, Collect, CollectEntry};
+use super::entries::{ActionEntry, ActionSettings, Collect, CollectEntry};
 use super::input::Installation;
 use super::manager::{CHANNEL, NOTICE, Written, kept_for_ever};
 use super::{DOCUMENTED_NAMESPACE, Options, notifies};
@@ -99,7 +99,7 @@ fn cancelled(entry: &CollectEntry, action: &ActionEntry, gitlab: bool, remarks: 
 /// Reports what of the settings is different, or has no counterpart.
 pub(super) fn settings(
     collect: &Collect,
-    action: Option<&Action>,
+    action: Option<&ActionSettings>,
     installation: &Installation,
     written: &[Written],
     options: &Options,
@@ -206,7 +206,7 @@ fn superseded(collect: &Collect, remarks: &mut Remarks) {
 }
 
 fn notifications(
-    action: Option<&Action>,
+    action: Option<&ActionSettings>,
     installation: &Installation,
     written: &[Written],
     options: &Options,

@@ -11,12 +11,12 @@ use crate::context::ControllerContext;
 /// Why a status was not written.
 #[derive(Debug, thiserror::Error)]
 #[error("ClusterNamespaceManager {manager}: {error}")]
-pub(super) struct StatusError {
+pub(super) struct ManagerStatusError {
     manager: String,
     error: WriteError,
 }
 
-impl StatusError {
+impl ManagerStatusError {
     /// A label of metrics.
     pub(super) const fn category(&self) -> &'static str {
         match self.error {
@@ -36,7 +36,7 @@ pub(super) async fn apply(
     shared: &ControllerContext,
     permit: &Permit,
     writes: Vec<StatusWrite>,
-) -> Result<(), StatusError> {
+) -> Result<(), ManagerStatusError> {
     let mut failed = Ok(());
     for StatusWrite { manager, status } in writes {
         let written = write::status::<ClusterManagers>(&shared.clients, permit, &manager, &status).await;
@@ -47,7 +47,7 @@ pub(super) async fn apply(
                 shared.cluster_managers.update_if_newer("", written);
             }
             Err(WriteError::Gone) => {}
-            Err(error) => failed = Err(StatusError { manager: manager.name.to_string(), error }),
+            Err(error) => failed = Err(ManagerStatusError { manager: manager.name.to_string(), error }),
         }
     }
     failed

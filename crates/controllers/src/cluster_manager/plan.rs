@@ -11,7 +11,7 @@ use coppice_api::notify::Notify;
 use coppice_api::{ClusterNamespaceManagerStatus, Reason};
 use coppice_kinds::ClusterManager;
 use coppice_lifecycle::cluster::ValidClusterManager;
-use coppice_lifecycle::cluster::approval::Approval;
+use coppice_lifecycle::cluster::approval::ApprovalState;
 use coppice_lifecycle::cluster::census::Census;
 use coppice_lifecycle::cluster::observed;
 use coppice_lifecycle::facts::AnnotationKeys;
@@ -153,19 +153,19 @@ fn approved(
     let counts = census.managers.get(name);
     let (due, hourly) =
         counts.map_or((0, 0), |counts| (counts.enforce.newly_due, counts.enforce.hourly_budget));
-    match Approval::of(spec, counts, hourly, observation.now) {
-        Approval::NotNeeded => {
+    match ApprovalState::of(spec, counts, hourly, observation.now) {
+        ApprovalState::NotNeeded => {
             let message = "it does not make more namespaces due than the hourly budget".to_owned();
             state("True", Reason::ApprovalNotNeeded, message)
         }
-        Approval::Given => {
+        ApprovalState::Given => {
             let message = "spec.approval covers every namespace that it makes due".to_owned();
             state("True", Reason::ApprovalGiven, message)
         }
-        Approval::NotCounted => {
+        ApprovalState::NotCounted => {
             state("Unknown", Reason::NotCounted, "its namespaces are not counted yet".to_owned())
         }
-        Approval::Missing(why) => {
+        ApprovalState::Missing(why) => {
             let then =
                 if spec.enforces() { "nothing is done to them" } else { "with mode Enforce they would wait" };
             let message = format!(

@@ -3,7 +3,7 @@
 use coppice_api::condition::{self, APPROVED, BUDGET_SUFFICIENT};
 use coppice_kinds::{ClusterManager, ClusterManagers};
 
-use super::apply::StatusError;
+use super::apply::ManagerStatusError;
 use crate::context::ControllerContext;
 use crate::reference::reference;
 
@@ -29,7 +29,7 @@ pub(super) fn waits(shared: &ControllerContext, before: &ClusterManager, after: 
 }
 
 /// Logs that a status was not written.
-pub(super) fn failed(error: &StatusError) {
+pub(super) fn failed(error: &ManagerStatusError) {
     if error.is_race() {
         tracing::debug!(%error, "the status is decided again");
     } else {

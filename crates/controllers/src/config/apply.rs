@@ -15,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::PostParams;
 
-use super::SettingsError;
+use super::PlatformSettingsError;
 use super::observe::Observation;
 use super::plan::ConfigStep;
 use crate::context::ControllerContext;
@@ -28,7 +28,7 @@ pub(super) async fn apply(
     permit: &Permit,
     observation: &Observation,
     step: ConfigStep,
-) -> Result<(), SettingsError> {
+) -> Result<(), PlatformSettingsError> {
     let result = match step {
         ConfigStep::CreateConfig => {
             let (labels, spec) = (BTreeMap::new(), CoppiceConfigSpec::default());
@@ -52,7 +52,7 @@ pub(super) async fn apply(
     match result {
         // Another writer was faster, or the answer was lost: the next reconcile shows it.
         Ok(()) | Err(WriteError::Conflict | WriteError::Gone | WriteError::Ambiguous(_)) => Ok(()),
-        Err(error @ WriteError::Refused(_)) => Err(SettingsError::Write(error)),
+        Err(error @ WriteError::Refused(_)) => Err(PlatformSettingsError::Write(error)),
     }
 }
 

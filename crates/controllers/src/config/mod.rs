@@ -106,7 +106,7 @@ impl Controller for Settings {
 
 /// Why the settings or their key could not be brought up to date.
 #[derive(Debug, thiserror::Error)]
-enum SettingsError {
+enum PlatformSettingsError {
     /// The settings cannot be read.
     #[error("CoppiceConfig/{CONFIG_NAME} cannot be read: {}", chain(.0))]
     Read(kube::Error),
@@ -122,7 +122,7 @@ enum SettingsError {
 }
 
 /// Creates the settings and the key, and updates the status. Returns the key that signs webhooks.
-async fn reconcile(shared: &Arc<ControllerContext>) -> Result<Option<SigningKey>, SettingsError> {
+async fn reconcile(shared: &Arc<ControllerContext>) -> Result<Option<SigningKey>, PlatformSettingsError> {
     let Ok(permit) = shared.gate.permit() else { return Ok(None) };
     let mut observation = observe::observe(shared).await?;
     // Each step creates or updates one object; the next observation shows a lost race.
@@ -137,7 +137,7 @@ async fn reconcile(shared: &Arc<ControllerContext>) -> Result<Option<SigningKey>
     }
     report::report(shared, &observation);
     match observation.key {
-        Some(Err(problem @ KeyProblem::Unreadable { .. })) => Err(SettingsError::Key(problem)),
+        Some(Err(problem @ KeyProblem::Unreadable { .. })) => Err(PlatformSettingsError::Key(problem)),
         key => Ok(key.and_then(Result::ok)),
     }
 }

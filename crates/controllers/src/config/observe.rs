@@ -9,7 +9,7 @@ use coppice_runtime::read;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
-use super::SettingsError;
+use super::PlatformSettingsError;
 use super::apply::KEY_FIELD;
 use crate::context::ControllerContext;
 
@@ -42,9 +42,9 @@ pub(super) struct Observation {
     pub(super) template_problems: Vec<String>,
 }
 
-pub(super) async fn observe(shared: &ControllerContext) -> Result<Observation, SettingsError> {
+pub(super) async fn observe(shared: &ControllerContext) -> Result<Observation, PlatformSettingsError> {
     let config = read::get::<Configs>(&shared.clients.reads, "", CONFIG_NAME);
-    let config = config.await.map_err(SettingsError::Read)?;
+    let config = config.await.map_err(PlatformSettingsError::Read)?;
     if let Some(config) = &config {
         shared.observe_breaker(config);
     }

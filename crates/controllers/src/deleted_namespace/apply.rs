@@ -14,7 +14,7 @@ use coppice_runtime::write::{self, WriteError};
 use jiff::Timestamp;
 
 use super::observe::{self, Observation};
-use super::plan::RecordStep;
+use super::plan::DeletedNamespaceStep;
 use crate::context::ControllerContext;
 use crate::notices;
 use crate::owed::owed_message;
@@ -53,11 +53,11 @@ pub(super) async fn apply(
     shared: &ControllerContext,
     permit: &Permit,
     observation: &Observation,
-    step: &RecordStep,
+    step: &DeletedNamespaceStep,
 ) -> Result<Option<Timestamp>, UpdateRecordError> {
     let record = &*observation.record;
     let written = match step {
-        RecordStep::Mark(phase) => {
+        DeletedNamespaceStep::Mark(phase) => {
             let phase = *phase;
             let gone = phase == DeletionPhase::Deleted;
             if gone && namespace(shared, observation).await?.is_some() && !active(Mutant::DeletedUnread) {
@@ -68,17 +68,17 @@ pub(super) async fn apply(
             let status = DeletedNamespaceStatus { phase: Some(phase), deleted_at, notices };
             write::status::<DeletedNamespaces>(&shared.clients, permit, record, &status).await.map(drop)
         }
-        RecordStep::Record(notices) => {
+        DeletedNamespaceStep::Record(notices) => {
             let status = DeletedNamespaceStatus { notices: notices.clone(), ..(*record.status).clone() };
             write::status::<DeletedNamespaces>(&shared.clients, permit, record, &status).await.map(drop)
         }
-        RecordStep::Tell(due) => {
+        DeletedNamespaceStep::Tell(due) => {
             let owed = record.spec.as_deref().ok().and_then(|fields| fields.owed.as_deref());
             let message = |key: &String| owed_message(shared, record, owed?, key);
             let messages: Vec<_> = due.iter().filter_map(message).collect();
             return Ok(notices::submit_owed(shared, &record.name, &messages).await);
         }
-        RecordStep::Withdraw => {
+        DeletedNamespaceStep::Withdraw => {
             // In this order: a deletion that is accepted in between is seen in the namespace.
             let decided = is_decided(shared, observation).await?;
             let present =
@@ -88,7 +88,7 @@ pub(super) async fn apply(
             }
             write::delete::<DeletedNamespaces>(&shared.clients, permit, record).await
         }
-        RecordStep::Expire | RecordStep::MakeRoom => {
+        DeletedNamespaceStep::Expire | DeletedNamespaceStep::MakeRoom => {
             write::delete::<DeletedNamespaces>(&shared.clients, permit, record).await
         }
     };

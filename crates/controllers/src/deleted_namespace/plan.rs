@@ -22,7 +22,7 @@ const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// A step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum RecordStep {
+pub(super) enum DeletedNamespaceStep {
     /// Write how far the deletion is.
     Mark(DeletionPhase),
     /// Write what is known of the messages that it owes.
@@ -39,8 +39,8 @@ pub(super) enum RecordStep {
 
 /// What to do now, and when to look again.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct RecordPlan {
-    pub(super) step: Option<RecordStep>,
+pub(super) struct DeletedNamespacePlan {
+    pub(super) step: Option<DeletedNamespaceStep>,
     pub(super) next_check: Option<Timestamp>,
 }
 
@@ -60,19 +60,19 @@ impl OldestKept {
 }
 
 /// The next step.
-pub(super) fn plan(observation: &Observation) -> RecordPlan {
+pub(super) fn plan(observation: &Observation) -> DeletedNamespacePlan {
     let Observation { record, now, .. } = observation;
     let after = |from: Timestamp, time: SignedDuration| from.checked_add(time).unwrap_or(Timestamp::MAX);
-    let now_or = |due: Timestamp, step: RecordStep| {
-        if due <= *now { at_once(step) } else { RecordPlan { step: None, next_check: Some(due) } }
+    let now_or = |due: Timestamp, step: DeletedNamespaceStep| {
+        if due <= *now { at_once(step) } else { DeletedNamespacePlan { step: None, next_check: Some(due) } }
     };
     if record.terminating {
         // Somebody deletes it, and finalizers keep it: nothing is left to do.
-        return RecordPlan { step: None, next_check: None };
+        return DeletedNamespacePlan { step: None, next_check: None };
     }
     let (Ok(fields), None) = (&record.spec, &record.status_error) else {
         // Another version wrote it. It is still evidence, and not kept longer than others.
-        return now_or(after(record.created, KEPT_FOR), RecordStep::Expire);
+        return now_or(after(record.created, KEPT_FOR), DeletedNamespaceStep::Expire);
     };
     match (record.status.phase, observation.namespace) {
         (Some(DeletionPhase::Deleted), _) => {
@@ -84,57 +84,59 @@ pub(super) fn plan(observation: &Observation) -> RecordPlan {
                 return plan;
             }
             if observation.surplus {
-                return at_once(RecordStep::MakeRoom);
+                return at_once(DeletedNamespaceStep::MakeRoom);
             }
-            now_or(after(gone, KEPT_FOR), RecordStep::Expire)
+            now_or(after(gone, KEPT_FOR), DeletedNamespaceStep::Expire)
         }
-        (_, NamespaceState::Gone) => at_once(RecordStep::Mark(DeletionPhase::Deleted)),
+        (_, NamespaceState::Gone) => at_once(DeletedNamespaceStep::Mark(DeletionPhase::Deleted)),
         (None, NamespaceState::Terminating) if active(Mutant::DeletedUnread) => {
-            at_once(RecordStep::Mark(DeletionPhase::Deleted))
+            at_once(DeletedNamespaceStep::Mark(DeletionPhase::Deleted))
         }
-        (None, NamespaceState::Terminating) => at_once(RecordStep::Mark(DeletionPhase::Terminating)),
+        (None, NamespaceState::Terminating) => {
+            at_once(DeletedNamespaceStep::Mark(DeletionPhase::Terminating))
+        }
         (None, NamespaceState::Present) if active(Mutant::RecordWithdrawnAtOnce) => {
-            at_once(RecordStep::Withdraw)
+            at_once(DeletedNamespaceStep::Withdraw)
         }
         (None, NamespaceState::Present) if !observation.decided => {
-            now_or(after(fields.attempted_at, SETTLED_AFTER), RecordStep::Withdraw)
+            now_or(after(fields.attempted_at, SETTLED_AFTER), DeletedNamespaceStep::Withdraw)
         }
         // One whose namespace is not known for so long will not be.
         (_, NamespaceState::Unknown) if after(record.created, KEPT_FOR) <= *now => {
-            at_once(RecordStep::Expire)
+            at_once(DeletedNamespaceStep::Expire)
         }
         (_, NamespaceState::Unknown | NamespaceState::Present) => {
-            RecordPlan { step: None, next_check: Some(after(*now, LOOK_AGAIN)) }
+            DeletedNamespacePlan { step: None, next_check: Some(after(*now, LOOK_AGAIN)) }
         }
         // The end of its namespace wakes it.
-        (_, NamespaceState::Terminating) => RecordPlan { step: None, next_check: None },
+        (_, NamespaceState::Terminating) => DeletedNamespacePlan { step: None, next_check: None },
     }
 }
 
 /// What becomes of the messages that it owes; none if nothing does any more.
-fn tell(observation: &Observation, owed: &OwedMessages, gone_at: Timestamp) -> Option<RecordPlan> {
+fn tell(observation: &Observation, owed: &OwedMessages, gone_at: Timestamp) -> Option<DeletedNamespacePlan> {
     if active(Mutant::OwedLost) {
         return None;
     }
     let known = &observation.record.status.notices;
     if known.is_empty() && !owed.messages.is_empty() {
-        return Some(at_once(RecordStep::Record(owed::begin(owed, gone_at))));
+        return Some(at_once(DeletedNamespaceStep::Record(owed::begin(owed, gone_at))));
     }
     let OwedPlan { notices, due, next_check } =
         owed::go_on(owed, known, &observation.deliveries, observation.now);
     if notices != *known {
-        return Some(at_once(RecordStep::Record(notices)));
+        return Some(at_once(DeletedNamespaceStep::Record(notices)));
     }
     let is_pending = |one: &OwnerNotice| one.state == NoticeState::Pending;
     match due.is_empty() {
         true if !known.iter().any(is_pending) => None,
-        true => Some(RecordPlan { step: None, next_check }),
-        false => Some(RecordPlan { step: Some(RecordStep::Tell(due)), next_check }),
+        true => Some(DeletedNamespacePlan { step: None, next_check }),
+        false => Some(DeletedNamespacePlan { step: Some(DeletedNamespaceStep::Tell(due)), next_check }),
     }
 }
 
-const fn at_once(step: RecordStep) -> RecordPlan {
-    RecordPlan { step: Some(step), next_check: None }
+const fn at_once(step: DeletedNamespaceStep) -> DeletedNamespacePlan {
+    DeletedNamespacePlan { step: Some(step), next_check: None }
 }
 
 #[cfg(test)]

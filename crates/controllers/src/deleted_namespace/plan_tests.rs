@@ -27,7 +27,7 @@ fn record(status: &Value) -> DeletionRecord {
 }
 
 /// The plan for a record with this status, where nothing else is remarkable.
-fn planned(status: &Value, namespace: NamespaceState, now: &str) -> RecordPlan {
+fn planned(status: &Value, namespace: NamespaceState, now: &str) -> DeletedNamespacePlan {
     let record = Arc::new(record(status));
     plan(&Observation {
         record,
@@ -39,15 +39,15 @@ fn planned(status: &Value, namespace: NamespaceState, now: &str) -> RecordPlan {
     })
 }
 
-fn waits_until(next_check: Option<&str>) -> RecordPlan {
-    RecordPlan { step: None, next_check: next_check.map(at) }
+fn waits_until(next_check: Option<&str>) -> DeletedNamespacePlan {
+    DeletedNamespacePlan { step: None, next_check: next_check.map(at) }
 }
 
 #[test]
 fn a_record_follows_its_namespace() {
     let now = "2026-01-01T00:00:10Z";
     let terminating = json!({"phase": "Terminating"});
-    let mark = |phase| at_once(RecordStep::Mark(phase));
+    let mark = |phase| at_once(DeletedNamespaceStep::Mark(phase));
     for (status, namespace, expected) in [
         (&json!({}), NamespaceState::Present, waits_until(Some("2026-01-01T00:00:15Z"))),
         (&json!({}), NamespaceState::Terminating, mark(DeletionPhase::Terminating)),
@@ -76,9 +76,9 @@ fn a_record_of_a_deletion_that_was_given_up_is_withdrawn_once_its_attempt_has_en
     };
     let present = NamespaceState::Present;
     assert_eq!(given_up("2026-01-01T00:05:59Z", present), waits_until(Some("2026-01-01T00:06:00Z")));
-    assert_eq!(given_up("2026-01-01T00:06:00Z", present), at_once(RecordStep::Withdraw));
+    assert_eq!(given_up("2026-01-01T00:06:00Z", present), at_once(DeletedNamespaceStep::Withdraw));
     // What has begun is never withdrawn.
-    let marked = at_once(RecordStep::Mark(DeletionPhase::Terminating));
+    let marked = at_once(DeletedNamespaceStep::Mark(DeletionPhase::Terminating));
     assert_eq!(given_up("2026-01-01T00:06:00Z", NamespaceState::Terminating), marked);
     let unknown = given_up("2026-01-01T00:06:00Z", NamespaceState::Unknown);
     assert_eq!(unknown.step, None, "unknown is no verdict");
@@ -89,7 +89,7 @@ fn a_record_is_kept_for_thirty_days_after_its_namespace_was_gone() {
     let gone = json!({"phase": "Deleted", "deletedAt": "2026-01-02T00:00:00Z"});
     let before = planned(&gone, NamespaceState::Gone, "2026-01-31T23:59:59Z");
     assert_eq!(before, waits_until(Some("2026-02-01T00:00:00Z")));
-    let expired = at_once(RecordStep::Expire);
+    let expired = at_once(DeletedNamespaceStep::Expire);
     assert_eq!(planned(&gone, NamespaceState::Gone, "2026-02-01T00:00:00Z"), expired);
     // A namespace that a finalizer keeps has its record for as long as it is there.
     let terminating = json!({"phase": "Terminating"});
@@ -115,7 +115,7 @@ fn where_there_are_too_many_the_oldest_that_are_complete_go_first() {
             now: at(CREATED),
         })
     };
-    assert_eq!(surplus(&gone, NamespaceState::Gone), at_once(RecordStep::MakeRoom));
+    assert_eq!(surplus(&gone, NamespaceState::Gone), at_once(DeletedNamespaceStep::MakeRoom));
     assert_eq!(surplus(&json!({}), NamespaceState::Present).step, None);
     let this = record(&gone);
     let later = OldestKept(at("2026-01-01T00:00:01Z"), "fire-0".into());
@@ -152,22 +152,26 @@ fn what_is_owed_is_told_once_the_namespace_is_gone_and_recorded_before_it_is_sen
     };
     let planned = |notices, namespace, delivery, now| planned_of(false, notices, namespace, delivery, now);
     let gone = NamespaceState::Gone;
-    let Some(RecordStep::Record(begun)) = planned(json!([]), gone, None, gone_at).step else { panic!() };
+    let Some(DeletedNamespaceStep::Record(begun)) = planned(json!([]), gone, None, gone_at).step else {
+        panic!()
+    };
     assert_eq!((begun.len(), begun[0].given_at, begun[0].attempts), (1, at(gone_at), 0));
     let begun = serde_json::to_value(&begun).unwrap();
     let tell = planned(begun.clone(), gone, None, gone_at);
-    assert_eq!(tell.step, Some(RecordStep::Tell(vec!["notice-1".to_owned()])));
+    assert_eq!(tell.step, Some(DeletedNamespaceStep::Tell(vec!["notice-1".to_owned()])));
     let waits = planned(begun.clone(), gone, Some(Delivery::InFlight), gone_at);
     assert_eq!((waits.step, waits.next_check), (None, None), "the end of the attempt wakes it");
     let refused =
         Delivery::Failed { error: "no".to_owned(), permanent: false, retry_after: None, by_channel: false };
-    let Some(RecordStep::Record(failed)) = planned(begun.clone(), gone, Some(refused), gone_at).step else {
+    let Some(DeletedNamespaceStep::Record(failed)) =
+        planned(begun.clone(), gone, Some(refused), gone_at).step
+    else {
         panic!()
     };
     let again = planned(serde_json::to_value(&failed).unwrap(), gone, None, gone_at);
     assert_eq!((again.step, again.next_check), (None, failed[0].next_attempt));
     let delivered = Delivery::Delivered("250".to_owned());
-    let Some(RecordStep::Record(told)) = planned(begun, gone, Some(delivered), gone_at).step else {
+    let Some(DeletedNamespaceStep::Record(told)) = planned(begun, gone, Some(delivered), gone_at).step else {
         panic!()
     };
     let told = serde_json::to_value(&told).unwrap();
@@ -175,5 +179,5 @@ fn what_is_owed_is_told_once_the_namespace_is_gone_and_recorded_before_it_is_sen
     // Where there are too many records, it goes once it owes nothing.
     let again = planned_of(true, serde_json::to_value(&failed).unwrap(), gone, None, gone_at);
     assert_eq!((again.step, again.next_check), (None, failed[0].next_attempt));
-    assert_eq!(planned_of(true, told, gone, None, gone_at).step, Some(RecordStep::MakeRoom));
+    assert_eq!(planned_of(true, told, gone, None, gone_at).step, Some(DeletedNamespaceStep::MakeRoom));
 }

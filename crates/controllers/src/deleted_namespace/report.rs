@@ -6,26 +6,28 @@ use coppice_api::notify::{NoticeState, OwnerNotice};
 use super::RecordKey;
 use super::apply::UpdateRecordError;
 use super::observe::Observation;
-use super::plan::RecordStep;
+use super::plan::DeletedNamespaceStep;
 use crate::context::ControllerContext;
 
 /// Reports a step.
-pub(super) fn report(observation: &Observation, step: &RecordStep) {
+pub(super) fn report(observation: &Observation, step: &DeletedNamespaceStep) {
     let record = &observation.record;
     let fields = record.spec.as_deref().ok();
-    if matches!(step, RecordStep::MakeRoom | RecordStep::Expire) {
+    if matches!(step, DeletedNamespaceStep::MakeRoom | DeletedNamespaceStep::Expire) {
         for one in record.status.notices.iter().filter(|one| one.state == NoticeState::Pending) {
             tracing::warn!(decision = %record.name, channel = one.channel, "the owner was not notified that the namespace is gone: its record goes");
         }
     }
     let message = match step {
-        RecordStep::Tell(_) => return,
-        RecordStep::Record(notices) => return told(observation, notices),
-        RecordStep::Mark(DeletionPhase::Terminating) => "the namespace is being deleted",
-        RecordStep::Mark(DeletionPhase::Deleted) => "the namespace is gone",
-        RecordStep::Withdraw => "the deletion was given up: its record is withdrawn",
-        RecordStep::Expire => "the record of the deletion was kept long enough: it is deleted",
-        RecordStep::MakeRoom => "there are too many records of deletions: one of the oldest is deleted",
+        DeletedNamespaceStep::Tell(_) => return,
+        DeletedNamespaceStep::Record(notices) => return told(observation, notices),
+        DeletedNamespaceStep::Mark(DeletionPhase::Terminating) => "the namespace is being deleted",
+        DeletedNamespaceStep::Mark(DeletionPhase::Deleted) => "the namespace is gone",
+        DeletedNamespaceStep::Withdraw => "the deletion was given up: its record is withdrawn",
+        DeletedNamespaceStep::Expire => "the record of the deletion was kept long enough: it is deleted",
+        DeletedNamespaceStep::MakeRoom => {
+            "there are too many records of deletions: one of the oldest is deleted"
+        }
     };
     tracing::info!(
         namespace = %fields.map_or("", |f| &f.namespace),

@@ -12,7 +12,7 @@ use coppice_api::names::MANAGED_NAMESPACE_NAME;
 use coppice_api::steps::Intent;
 use coppice_api::{ManagedNamespaceSpec, ManagedNamespaceStatus};
 use coppice_kinds::{ManagedNamespaces, NamespaceRecord};
-use coppice_lifecycle::cluster::{RecordPlan, RecordStep};
+use coppice_lifecycle::cluster::{NamespacePlan, NamespaceStep};
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::read;
@@ -31,9 +31,9 @@ pub(super) async fn apply(
     shared: &ControllerContext,
     permit: &Permit,
     observation: &Observation,
-    plan: RecordPlan,
+    plan: NamespacePlan,
 ) -> (Applied<NamespaceRecord>, EventBatch) {
-    let RecordPlan { step, next_check, events, goes_on: _, messages, owed: _ } = plan;
+    let NamespacePlan { step, next_check, events, goes_on: _, messages, owed: _ } = plan;
     // What the owner is told comes first: the step may be the end of the namespace.
     let next_check = if messages.is_empty() {
         next_check
@@ -42,8 +42,8 @@ pub(super) async fn apply(
         next_check.into_iter().chain(again).min()
     };
     match (step, &observation.record) {
-        (RecordStep::Create, _) => (create(shared, permit, observation).await, EventBatch::default()),
-        (RecordStep::WriteStatus(status), Some(record)) => {
+        (NamespaceStep::Create, _) => (create(shared, permit, observation).await, EventBatch::default()),
+        (NamespaceStep::WriteStatus(status), Some(record)) => {
             let intent = status.steps.intent.clone().or_else(|| record.status.steps.intent.clone());
             let batch = EventBatch { events, intent };
             let (applied, batch) = writer(shared, permit, None).save_plan(record, &status, batch).await;
@@ -55,15 +55,15 @@ pub(super) async fn apply(
             }
             (applied, batch)
         }
-        (RecordStep::Delete(intent), Some(_)) => {
+        (NamespaceStep::Delete(intent), Some(_)) => {
             let ended = delete::execute(shared, permit, &observation.name, &intent).await;
             record(shared, permit, *intent, ended).await
         }
-        (RecordStep::ScaleDown(intent, what), Some(_)) => {
+        (NamespaceStep::ScaleDown(intent, what), Some(_)) => {
             let ended = scale::execute(shared, permit, &observation.name, &intent, &what).await;
             record(shared, permit, *intent, ended).await
         }
-        (RecordStep::Webhook(intent, message), Some(_)) => {
+        (NamespaceStep::Webhook(intent, message), Some(_)) => {
             let submitted = webhook::submit(shared, &observation.name, &intent, message).await;
             let applied = match submitted {
                 Applied::CheckAt(at) => Applied::CheckAt(at.into_iter().chain(next_check).min()),
@@ -71,12 +71,12 @@ pub(super) async fn apply(
             };
             (applied, EventBatch::default())
         }
-        (RecordStep::Wake(intent), Some(_)) => {
+        (NamespaceStep::Wake(intent), Some(_)) => {
             let ended = scale::wake(shared, permit, &observation.name, &intent).await;
             record(shared, permit, *intent, ended).await
         }
         // A plan writes and acts only where there is a record.
-        (_, None) | (RecordStep::Nothing, _) => (Applied::CheckAt(next_check), EventBatch::default()),
+        (_, None) | (NamespaceStep::Nothing, _) => (Applied::CheckAt(next_check), EventBatch::default()),
     }
 }
 
@@ -142,7 +142,7 @@ async fn record(
         }
         Interruption::Changed(record) => (Applied::Replan(record), EventBatch::default()),
         Interruption::Replanned(record, plan) => match plan.step {
-            RecordStep::WriteStatus(status) => {
+            NamespaceStep::WriteStatus(status) => {
                 let batch = EventBatch { events: plan.events, intent: record.status.steps.intent.clone() };
                 let (applied, batch) = writer(shared, permit, None).save_plan(&record, &status, batch).await;
                 // What comes next is decided when the caches have caught up.
@@ -172,7 +172,7 @@ fn with_next_plan(
     }
     let plan = plan::plan(&observation);
     match plan.step {
-        RecordStep::WriteStatus(next)
+        NamespaceStep::WriteStatus(next)
             if plan.events.is_empty() && next.steps.intent == status.steps.intent =>
         {
             *next

@@ -1,12 +1,12 @@
 //! Decides: `coppice_lifecycle::cluster::plan`.
 
 use coppice_kinds::{cluster_manager_facts, record_facts};
-use coppice_lifecycle::cluster::{self, ClusterObserved, RecordPlan};
+use coppice_lifecycle::cluster::{self, ClusterObserved, NamespacePlan};
 
 use super::observe::Observation;
 
 /// The plan for what was observed.
-pub(super) fn plan(observation: &Observation) -> RecordPlan {
+pub(super) fn plan(observation: &Observation) -> NamespacePlan {
     let managers: Vec<_> = observation.managers.iter().map(|one| cluster_manager_facts(one)).collect();
     let observed = ClusterObserved {
         namespace: observation.namespace.as_deref().map_err(Clone::clone),

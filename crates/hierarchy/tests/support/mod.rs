@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use coppice_hierarchy::{
-    Child, Decision, Ledger, Parent, Quota, Record, Resources, Write, decide, decide_root,
+    Child, Ledger, Parent, Quota, QuotaDecision, Record, Resources, Write, decide, decide_root,
 };
 use jiff::Timestamp;
 
@@ -99,7 +99,8 @@ impl Server {
         let mut nodes = vec![node(None, total)];
         nodes.extend(parents.iter().map(|parent| node(Some(*parent), [0, 0])));
         let mut server = Self { nodes, revision: 0 };
-        let Decision::Write(_, Write::Own(ledger)) = decide_root("0", None, &resources(total), at(0)) else {
+        let QuotaDecision::Write(_, Write::Own(ledger)) = decide_root("0", None, &resources(total), at(0))
+        else {
             panic!("a root without a quota gets one");
         };
         assert!(server.deliver(Message { node: 0, revision: None, content: Content::Ledger(ledger) }));
@@ -122,7 +123,11 @@ impl Server {
     }
 
     /// What a replica decides on what it has read, and the message that follows.
-    pub(crate) fn decided(&self, reading: &Reading, now: Timestamp) -> Option<(Decision, Option<Message>)> {
+    pub(crate) fn decided(
+        &self,
+        reading: &Reading,
+        now: Timestamp,
+    ) -> Option<(QuotaDecision, Option<Message>)> {
         let (exists, quota, record) = reading.own.as_ref()?;
         let want = resources(self.nodes[reading.node].want);
         let (name, own) = (reading.node.to_string(), quota.as_ref().map(|stored| &stored.object));
@@ -146,7 +151,7 @@ impl Server {
             decide_root(&name, own, &want, now)
         };
         let message = match &decision {
-            Decision::Write(_, write) => Some(match write {
+            QuotaDecision::Write(_, write) => Some(match write {
                 Write::Parent(ledger) => Message {
                     node: self.nodes[reading.node].parent?,
                     revision: Some(reading.parent.as_ref()?.revision),
@@ -245,7 +250,7 @@ impl Server {
 
     /// What children do not have any more and their parent does not have again.
     fn returning(&self, place: usize, quota: &Quota) -> Amounts {
-        let of = |(name, change): (&String, &coppice_hierarchy::Change)| {
+        let of = |(name, change): (&String, &coppice_hierarchy::AllotmentChange)| {
             let child: usize = name.parse().unwrap();
             assert_eq!(self.nodes[child].parent, Some(place));
             let (from, has) = (amounts(&change.from), self.nodes[child].has);
@@ -255,7 +260,7 @@ impl Server {
     }
 
     /// Without faults, until nothing happens any more: the last decision about each namespace.
-    pub(crate) fn settle(&mut self, now: &mut i64) -> Result<BTreeMap<usize, Decision>, String> {
+    pub(crate) fn settle(&mut self, now: &mut i64) -> Result<BTreeMap<usize, QuotaDecision>, String> {
         for _ in 0..200 {
             let mut last = BTreeMap::new();
             let mut quiet = true;
@@ -267,7 +272,7 @@ impl Server {
                 if let Some(message) = message {
                     quiet = false;
                     self.deliver(message);
-                } else if let Decision::Wait(_) = decision {
+                } else if let QuotaDecision::Wait(_) = decision {
                     quiet = false;
                     *now += 1;
                 }

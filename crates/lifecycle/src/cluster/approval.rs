@@ -28,7 +28,7 @@ pub fn newly_due(
 
 /// Whether what a spec makes due may be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Approval {
+pub enum ApprovalState {
     /// There is not more of it than the hourly budget.
     NotNeeded,
     /// Somebody has approved it.
@@ -63,7 +63,7 @@ impl fmt::Display for Missing {
     }
 }
 
-impl Approval {
+impl ApprovalState {
     /// Of a spec, of which so much is due, with so many destructive steps an hour.
     pub fn of(manager: &ValidClusterManager, counted: Option<&Counts>, hourly: u32, now: Timestamp) -> Self {
         let Some(counts) = counted.filter(|counts| counts.digest == manager.digest()) else {

@@ -9,14 +9,15 @@ use jiff::Timestamp;
 
 use super::approval::newly_due;
 use super::limits::{extension_end, held, hold_end, remembered};
-use super::observed::{Noted, note};
+use super::observed::{NotedOutcomes, note};
 use super::phase::{RunningTtl, Superseded, phase};
 use super::plan::has_fired;
 use super::recreated::Recreated;
 use super::selection::{Candidate, ClusterManagerFacts, contest};
 use super::supersede::{Later, successors};
 use super::{
-    RecordFacts, Ttl, Unidentified, ValidClusterManager, ValidClusterPolicy, identity_of, owner_of, ttl_of,
+    EffectiveTtl, RecordFacts, Unidentified, ValidClusterManager, ValidClusterPolicy, identity_of, owner_of,
+    ttl_of,
 };
 use crate::condition::later;
 use crate::facts::{NamespaceFacts, NotRead};
@@ -72,7 +73,7 @@ pub struct Counts {
     /// The uids of the namespaces that the spec makes due; none if only their number is known.
     pub newly_due: Option<BTreeSet<String>>,
     /// What records of this spec say that policies that observe would have done.
-    pub noted: Noted,
+    pub noted: NotedOutcomes,
 }
 
 /// A namespace with its record.
@@ -210,7 +211,7 @@ fn window(manager: &ValidClusterManager) -> Duration {
 /// Counts a namespace for the manager that governs it. Returns when time alone changes that.
 fn count_governed(
     counts: &mut Counts,
-    (counted, ttl, successor): (Counted<'_>, Option<Ttl>, Option<&Later>),
+    (counted, ttl, successor): (Counted<'_>, Option<EffectiveTtl>, Option<&Later>),
     manager: &Candidate<'_>,
     settings: &PlatformSettings,
     now: Timestamp,
@@ -243,7 +244,7 @@ fn count_unsaid(counts: &mut NamespaceCounts, namespace: &NamespaceFacts, manage
 /// Counts whether it is due. Returns when time alone changes that.
 fn count_due(
     counts: &mut Counts,
-    (Counted { namespace, record, .. }, ttl, successor): (Counted<'_>, Option<Ttl>, Option<&Later>),
+    (Counted { namespace, record, .. }, ttl, successor): (Counted<'_>, Option<EffectiveTtl>, Option<&Later>),
     manager: &Candidate<'_>,
     settings: &PlatformSettings,
     now: Timestamp,

@@ -25,13 +25,13 @@ pub use hours::{InvalidHours, ValidHours};
 pub use identity::{NoIdentity, Unidentified, ValidSupersede, identity_of};
 pub use limits::{InvalidLimits, TenantLimits, ValidLimits, extension_end, held, hold_end};
 pub use owner::owner_of;
-pub use plan::{ClusterObserved, HealthFacts, RecordFacts, RecordPlan, RecordStep, lint, plan};
+pub use plan::{ClusterObserved, HealthFacts, NamespacePlan, NamespaceStep, RecordFacts, lint, plan};
 pub use recipient::{Recipients, masked, recipients_of};
 pub use selection::ClusterManagerFacts;
 pub use supersede::{Later, SuccessorFacts};
-pub use ttl::{Ttl, TtlSource, ValidTtl, ttl_of};
+pub use ttl::{EffectiveTtl, TtlSource, ValidTtl, ttl_of};
 pub use valid_health::ValidHealth;
 pub use valid_manager::{
     ClusterAction, ClusterCondition, InvalidClusterManager, ValidClusterManager, ValidClusterPolicy,
 };
-pub use valid_selector::{InvalidSelector, Place, SelectorParts, ValidSelector};
+pub use valid_selector::{InvalidSelector, SelectorParts, SelectorPlace, ValidSelector};

@@ -14,10 +14,10 @@ use crate::condition::later;
 const SEEN: Duration = Duration::from_secs(10);
 
 /// What the records of a cluster manager's namespaces remember, by policy.
-pub type Noted = BTreeMap<String, Vec<(Timestamp, Option<(ObservedOutcome, Timestamp)>)>>;
+pub type NotedOutcomes = BTreeMap<String, Vec<(Timestamp, Option<(ObservedOutcome, Timestamp)>)>>;
 
 /// Adds what a record remembers. Returns when it will be counted, if that is to come.
-pub(super) fn note(noted: &mut Noted, all: &[WouldHaveActed], now: Timestamp) -> Option<Timestamp> {
+pub(super) fn note(noted: &mut NotedOutcomes, all: &[WouldHaveActed], now: Timestamp) -> Option<Timestamp> {
     let mut next = None;
     for one in all {
         let outcome = one.outcome.zip(one.outcome_at);
@@ -36,7 +36,7 @@ pub(super) fn note(noted: &mut Noted, all: &[WouldHaveActed], now: Timestamp) ->
 pub fn counts(
     before: Option<&ObservedCounts>,
     manager: &ValidClusterManager,
-    noted: &Noted,
+    noted: &NotedOutcomes,
     now: Timestamp,
 ) -> Option<ObservedCounts> {
     let observing = || manager.policies().iter().filter(|policy| !policy.enforces);

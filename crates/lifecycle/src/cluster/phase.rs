@@ -86,12 +86,12 @@ pub struct Due {
     /// Why nothing may be done by it at present, though it stands.
     pub paused: Option<Pause>,
     /// What makes it true.
-    pub cause: Cause,
+    pub cause: DueCause,
 }
 
 /// What makes a condition true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum DueCause {
     /// The end of a ttl.
     Ttl,
     /// A namespace that has taken its place.
@@ -102,7 +102,7 @@ pub enum Cause {
     Pods,
 }
 
-impl Cause {
+impl DueCause {
     /// Why something is done by it.
     pub const fn reason(self) -> Reason {
         match self {
@@ -283,7 +283,7 @@ impl PhaseFinding {
                     TtlEnd::After(after) => ttl_end(self.created, after, self.extended),
                     TtlEnd::Until(until) => self.extended.map_or(until, |extended| until.max(extended)),
                 };
-                let due = Due { at, not_before: at, begun: at, paused: None, cause: Cause::Ttl };
+                let due = Due { at, not_before: at, begun: at, paused: None, cause: DueCause::Ttl };
                 return [Some(due), None, None].into_iter().flatten();
             }
             ClusterCondition::PodsSucceed(pods) => {
@@ -295,18 +295,18 @@ impl PhaseFinding {
             let at = later(expires_at, *lasting);
             // What has become shorter under this spec is due by that, and what has become longer is not due.
             let begun = self.first_end.map_or(at, |first| at.max(later(first, *lasting)));
-            Due { at, not_before: at, begun, paused: None, cause: Cause::Ttl }
+            Due { at, not_before: at, begun, paused: None, cause: DueCause::Ttl }
         });
         let superseded = self.superseded.filter(|_| phases.contains(&PolicyPhase::Superseded));
         let superseded = superseded.map(|Superseded { since, begun, known }| {
             let paused = (!known).then_some(Pause::NotCompared);
             let (at, not_before) = (later(since, *lasting), later(since, self.settle.max(*lasting)));
-            Due { at, not_before, begun, paused, cause: Cause::Superseded }
+            Due { at, not_before, begun, paused, cause: DueCause::Superseded }
         });
         let unhealthy = self.health.filter(|_| self.health_counts).and_then(|health| {
             let at = later(health.since_in(phases)?, *lasting);
             let begun = health.begun.map_or(at, |begun| begun.min(at));
-            Some(Due { at, not_before: at, begun, paused: health.paused(), cause: Cause::Health })
+            Some(Due { at, not_before: at, begun, paused: health.paused(), cause: DueCause::Health })
         });
         [stale, superseded, unhealthy].into_iter().flatten()
     }
@@ -324,5 +324,5 @@ fn pods_due(known: &PodsVerdict, settle: Duration) -> Option<Due> {
         Verdict::Unknown => (begun, Some(Pause::Unknown)),
     };
     let at = later(since, settle);
-    Some(Due { at, not_before: at, begun, paused, cause: Cause::Pods })
+    Some(Due { at, not_before: at, begun, paused, cause: DueCause::Pods })
 }

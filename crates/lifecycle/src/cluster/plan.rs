@@ -30,7 +30,7 @@ use coppice_quantity::time::ServerTime;
 use jiff::Timestamp;
 
 use super::census::Census;
-use super::phase::{Cause, Due, PhaseFinding, phase};
+use super::phase::{Due, DueCause, PhaseFinding, phase};
 use super::selection::{Candidate, ClusterManagerFacts, contest};
 use super::{SuccessorFacts, ValidClusterPolicy, ttl_of};
 use crate::circumstances::Circumstances;
@@ -106,7 +106,7 @@ pub struct ClusterObserved<'a> {
 
 /// What to do now: one step, after which everything is decided again.
 #[derive(Clone, Debug, PartialEq)]
-pub enum RecordStep {
+pub enum NamespaceStep {
     /// Nothing: the record says why.
     Nothing,
     /// Create the record: before it is there nothing is decided.
@@ -125,9 +125,9 @@ pub enum RecordStep {
 
 /// What to do about a namespace.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RecordPlan {
+pub struct NamespacePlan {
     /// What to do now.
-    pub step: RecordStep,
+    pub step: NamespaceStep,
     /// When time alone can change the plan.
     pub next_check: Option<Timestamp>,
     /// The Events to publish once the status is durable.
@@ -140,9 +140,9 @@ pub struct RecordPlan {
     pub owed: OwedWhenGone,
 }
 
-impl RecordPlan {
+impl NamespacePlan {
     const NOTHING: Self = Self {
-        step: RecordStep::Nothing,
+        step: NamespaceStep::Nothing,
         next_check: None,
         events: Vec::new(),
         goes_on: false,
@@ -152,7 +152,7 @@ impl RecordPlan {
 }
 
 /// Decides about one namespace. Depends on nothing but its arguments.
-pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
+pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> NamespacePlan {
     let Some(record) = observed.record else { return without_record(observed) };
     let mut builder = Builder::new(observed, record, time);
     let ended = builder.record_attempt();
@@ -173,7 +173,7 @@ pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
     }
     if builder.status.phase == Some(NamespacePhase::Terminating) {
         // It is being deleted: a cache that is behind says otherwise.
-        return RecordPlan::NOTHING;
+        return NamespacePlan::NOTHING;
     }
     if builder.wakes() && !ended {
         return builder.wake(namespace);
@@ -237,15 +237,15 @@ pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> RecordPlan {
 }
 
 /// A namespace that is governed gets a record; nothing else is done without one.
-fn without_record(observed: &ClusterObserved<'_>) -> RecordPlan {
-    let Ok(namespace) = observed.namespace else { return RecordPlan::NOTHING };
+fn without_record(observed: &ClusterObserved<'_>) -> NamespacePlan {
+    let Ok(namespace) = observed.namespace else { return NamespacePlan::NOTHING };
     if namespace.terminating || observed.stale.is_some() {
-        return RecordPlan::NOTHING;
+        return NamespacePlan::NOTHING;
     }
     let managers = observed.managers.iter().copied();
     match contest(managers, namespace).map(|contest| contest.winner) {
-        Ok(Some(_)) => RecordPlan { step: RecordStep::Create, ..RecordPlan::NOTHING },
-        Ok(None) | Err(_) => RecordPlan::NOTHING,
+        Ok(Some(_)) => NamespacePlan { step: NamespaceStep::Create, ..NamespacePlan::NOTHING },
+        Ok(None) | Err(_) => NamespacePlan::NOTHING,
     }
 }
 
@@ -290,7 +290,7 @@ impl<'a> Governed<'a> {
     /// be done now; then what is due first.
     fn judge(&self, policy: &'a ValidClusterPolicy) -> Judged<'a> {
         let notice = policy.action.notice();
-        let over = |due: &Due| due.cause == Cause::Ttl && due.at <= self.now;
+        let over = |due: &Due| due.cause == DueCause::Ttl && due.at <= self.now;
         let open = |due: &Due| due.paused.is_none() && earlier(due.not_before, notice) <= self.now;
         let due = self.finding.due(policy).min_by_key(|due| (!over(due), !open(due), due.at));
         let acts_at = due.map(|due| due.not_before.max(later(self.settled_at, notice)));
@@ -411,7 +411,7 @@ impl<'a> Builder<'a> {
         since
     }
 
-    fn not_governed(mut self) -> RecordPlan {
+    fn not_governed(mut self) -> NamespacePlan {
         const WHY: &str = "no cluster manager selects the namespace";
         self.withdraw_notice(WHY);
         let intent = self.status.steps.intent.clone();
@@ -439,7 +439,7 @@ impl<'a> Builder<'a> {
     }
 
     /// The namespace is being deleted: what was to be done to it is done.
-    fn terminating(mut self, namespace: &NamespaceFacts) -> RecordPlan {
+    fn terminating(mut self, namespace: &NamespaceFacts) -> NamespacePlan {
         self.set_phase(NamespacePhase::Terminating, None);
         self.status.steps.notice = None;
         let intent = self.status.steps.intent.take().filter(|intent| intent.uid == namespace.uid);
@@ -459,10 +459,10 @@ impl<'a> Builder<'a> {
 
     /// Somebody deletes the record, and finalizers of others keep it, perhaps for ever: nothing is decided by it, and another one
     /// cannot be created.
-    fn record_terminating(mut self, namespace: &NamespaceFacts) -> RecordPlan {
+    fn record_terminating(mut self, namespace: &NamespaceFacts) -> NamespacePlan {
         if namespace.terminating {
             // What is written now is lost.
-            return RecordPlan::NOTHING;
+            return NamespacePlan::NOTHING;
         }
         self.next_check = None;
         let message = "the record is being deleted, and a finalizer keeps it: nothing is done before it is gone and another one is there";
@@ -471,7 +471,7 @@ impl<'a> Builder<'a> {
 
     /// Caches are behind, or the clocks differ: nothing is decided. Where something would have been done, the record says
     /// why it is not; what others say stays true.
-    fn unreliable(mut self, reason: Reason, message: String) -> RecordPlan {
+    fn unreliable(mut self, reason: Reason, message: String) -> NamespacePlan {
         self.pause_health();
         let steps = &self.status.steps;
         let next = self.status.next.as_ref();
@@ -481,7 +481,7 @@ impl<'a> Builder<'a> {
         if next.is_some() && steps.intent.is_none() && steps.notice.is_none() && !due {
             // Its clocks have to stand still, if any runs.
             return if self.status.health == self.record.status.health {
-                RecordPlan::NOTHING
+                NamespacePlan::NOTHING
             } else {
                 self.write()
             };
@@ -492,7 +492,7 @@ impl<'a> Builder<'a> {
 
     /// Namespaces are listed with other annotations, which takes seconds: nothing is decided, and nothing written about it before
     /// something is overdue by more.
-    fn not_read(mut self, message: String) -> RecordPlan {
+    fn not_read(mut self, message: String) -> NamespacePlan {
         let steps = &self.status.steps;
         let decided = steps.intent.as_ref().map(|intent| intent.next_attempt.unwrap_or(intent.decided_at));
         let announced = steps.notice.as_ref().map(|notice| notice.not_before);
@@ -508,7 +508,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Gives up an intent, and the notice that led to it; the next evaluation decides again.
-    fn abandon(mut self, intent: &Intent, reason: Reason, why: &str) -> RecordPlan {
+    fn abandon(mut self, intent: &Intent, reason: Reason, why: &str) -> NamespacePlan {
         self.next_check = Some(self.now);
         self.count_given_up(intent);
         let message = steps::abandon(&mut self.status.steps, intent, why, &mut self.events);
@@ -547,7 +547,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Nothing is to be done: why.
-    fn waiting(self, reason: Reason, message: String) -> RecordPlan {
+    fn waiting(self, reason: Reason, message: String) -> NamespacePlan {
         self.finish(None, reason, message)
     }
 
@@ -557,7 +557,7 @@ impl<'a> Builder<'a> {
         policy: Option<(&Judged<'_>, Option<Timestamp>)>,
         reason: Reason,
         message: String,
-    ) -> RecordPlan {
+    ) -> NamespacePlan {
         let next = NextStep {
             action: policy.map(|(judged, _)| judged.policy.action.kind().to_string()),
             policy: policy.map(|(judged, _)| judged.policy.name.clone()),
@@ -568,7 +568,7 @@ impl<'a> Builder<'a> {
         self.say(next)
     }
 
-    fn say(mut self, next: NextStep) -> RecordPlan {
+    fn say(mut self, next: NextStep) -> NamespacePlan {
         let state = self.ready(&next);
         self.status.next = Some(next);
         condition::set(&mut self.status.conditions, READY, state, self.record.generation, self.now);
@@ -576,15 +576,15 @@ impl<'a> Builder<'a> {
     }
 
     /// What has been decided is written down, if it says anything new.
-    fn write(mut self) -> RecordPlan {
+    fn write(mut self) -> NamespacePlan {
         let messages = self.keep_notices();
         record::truncate_record_texts(&mut self.status);
         let step = if self.status == *self.record.status {
-            RecordStep::Nothing
+            NamespaceStep::Nothing
         } else {
-            RecordStep::WriteStatus(Box::new(self.status))
+            NamespaceStep::WriteStatus(Box::new(self.status))
         };
         let (next_check, events) = (self.next_check, self.events);
-        RecordPlan { step, next_check, events, messages, ..RecordPlan::NOTHING }
+        NamespacePlan { step, next_check, events, messages, ..NamespacePlan::NOTHING }
     }
 }

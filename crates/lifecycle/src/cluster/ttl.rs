@@ -25,7 +25,7 @@ pub struct ValidTtl {
 
 /// The time to live of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ttl {
+pub struct EffectiveTtl {
     /// From its creation on.
     pub after: Duration,
     /// What it comes from; none where the manager names no annotation.
@@ -52,9 +52,9 @@ const MAX_LENGTH: usize = 32;
 ///
 /// # Errors
 /// If it depends on an annotation that was not read.
-pub fn ttl_of<'a>(ttl: &'a ValidTtl, namespace: &NamespaceFacts) -> Result<Ttl, NotRead<'a>> {
+pub fn ttl_of<'a>(ttl: &'a ValidTtl, namespace: &NamespaceFacts) -> Result<EffectiveTtl, NotRead<'a>> {
     let Some(key) = &ttl.from_annotation else {
-        return Ok(Ttl { after: ttl.after, source: None, asked: None });
+        return Ok(EffectiveTtl { after: ttl.after, source: None, asked: None });
     };
     let (own, source) = match annotation(namespace, key)?.map(parse) {
         None => (ttl.after, TtlSource::Manager),
@@ -62,7 +62,7 @@ pub fn ttl_of<'a>(ttl: &'a ValidTtl, namespace: &NamespaceFacts) -> Result<Ttl, 
         Some(Err(why)) => (ttl.after, TtlSource::NotUnderstood(why)),
     };
     let max = ttl.max.filter(|max| source == TtlSource::Annotation && *max < own);
-    Ok(Ttl { after: max.unwrap_or(own), source: Some(source), asked: max.map(|_| own) })
+    Ok(EffectiveTtl { after: max.unwrap_or(own), source: Some(source), asked: max.map(|_| own) })
 }
 
 /// Reads it as a spec's would be read.
@@ -79,7 +79,7 @@ fn parse(text: &str) -> Result<Duration, String> {
     Ok(own)
 }
 
-impl Ttl {
+impl EffectiveTtl {
     /// What the record says of it, given what it says already under the same spec; none where the manager names no annotation,
     /// so that only its spec can change it. A longer ttl counts at once, and a shorter one when it has settled.
     pub(super) fn recorded(

@@ -42,12 +42,12 @@ pub enum InvalidSelector {
     EmptyAlternative(usize),
     /// A part is empty.
     #[error(".{0} is empty: leave it out, or write at least one entry")]
-    EmptyPart(Place),
+    EmptyPart(SelectorPlace),
     /// A key is none.
     #[error(".{place} has the key {key:?}: write an annotation's key, such as example.com/ttl")]
     BadKey {
         /// Where.
-        place: Place,
+        place: SelectorPlace,
         /// The key.
         key: String,
     },
@@ -55,12 +55,12 @@ pub enum InvalidSelector {
     #[error(
         ".{0} asks for a value of more than {MAX_ANNOTATION_VALUE} characters: shorten it, or leave it out"
     )]
-    LongValue(Place),
+    LongValue(SelectorPlace),
     /// An annotation is named twice.
     #[error(".{place} names {key} twice: write each annotation once")]
     SameKey {
         /// Where.
-        place: Place,
+        place: SelectorPlace,
         /// Its key.
         key: String,
     },
@@ -68,14 +68,14 @@ pub enum InvalidSelector {
 
 /// A part of a selector, or of one of its alternatives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SelectorPlace {
     /// The number of the alternative.
     pub alternative: Option<usize>,
     /// The part, as it is written.
     pub part: &'static str,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SelectorPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(n) = self.alternative {
             write!(f, "anyOf[{n}].")?;
@@ -115,7 +115,7 @@ impl TryFrom<NamespaceSelector> for ValidSelector {
             return Err(InvalidSelector::SelectsByNothing);
         }
         if any_of.as_ref().is_some_and(Vec::is_empty) {
-            return Err(InvalidSelector::EmptyPart(Place { alternative: None, part: "anyOf" }));
+            return Err(InvalidSelector::EmptyPart(SelectorPlace { alternative: None, part: "anyOf" }));
         }
         let parts = parts(SelectorAlternative { names, exclude, labels, annotations }, None)?;
         let alternatives = any_of.into_iter().flatten().enumerate();
@@ -132,7 +132,7 @@ impl TryFrom<NamespaceSelector> for ValidSelector {
 
 fn parts(written: SelectorAlternative, alternative: Option<usize>) -> Result<SelectorParts, InvalidSelector> {
     let SelectorAlternative { names, exclude, labels, annotations } = written;
-    let place = |part| Place { alternative, part };
+    let place = |part| SelectorPlace { alternative, part };
     let is_empty = |part: &Option<Vec<String>>| part.as_ref().is_some_and(Vec::is_empty);
     let empty = [
         ("names", is_empty(&names)),

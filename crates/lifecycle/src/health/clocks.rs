@@ -10,7 +10,7 @@ use coppice_quantity::Duration;
 use jiff::Timestamp;
 
 use super::budget::Spent;
-use super::edges::{Cause, EDGES};
+use super::edges::{EDGES, EdgeCause};
 use crate::condition::{later, whole_second_after};
 
 /// The periods of the clocks.
@@ -148,17 +148,17 @@ impl Clocks<'_> {
         (self.record.failing_seconds, self.record.recovery_seconds) = (failing, recovering);
     }
 
-    fn is(&self, cause: Cause) -> bool {
+    fn is(&self, cause: EdgeCause) -> bool {
         let fails = self.record.seen == HealthSeen::Failing;
         let over = |seconds: u32, period: Duration| u64::from(seconds) >= period.as_secs();
         match cause {
-            Cause::SomethingFails => fails,
-            Cause::Settled | Cause::GraceOver if active(Mutant::HealthClocksIgnored) => fails,
-            Cause::Settled => fails && over(self.failing(), self.settings.settling),
-            Cause::BudgetSpent => fails && self.spent() >= self.settings.budget.max.as_secs_i64(),
-            Cause::GraceOver => fails && over(self.failing(), self.settings.grace),
-            Cause::Recovered => !fails && over(self.recovering(), self.settings.recovery),
-            Cause::Missed => self.missed,
+            EdgeCause::SomethingFails => fails,
+            EdgeCause::Settled | EdgeCause::GraceOver if active(Mutant::HealthClocksIgnored) => fails,
+            EdgeCause::Settled => fails && over(self.failing(), self.settings.settling),
+            EdgeCause::BudgetSpent => fails && self.spent() >= self.settings.budget.max.as_secs_i64(),
+            EdgeCause::GraceOver => fails && over(self.failing(), self.settings.grace),
+            EdgeCause::Recovered => !fails && over(self.recovering(), self.settings.recovery),
+            EdgeCause::Missed => self.missed,
         }
     }
 

@@ -5,7 +5,7 @@ use coppice_api::HealthState;
 
 /// Why the state changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum EdgeCause {
     /// Something fails.
     SomethingFails,
     /// Something has been failing for `settlingPeriod` without a break.
@@ -20,7 +20,7 @@ pub enum Cause {
     Missed,
 }
 
-impl Cause {
+impl EdgeCause {
     /// The cause for people.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -40,24 +40,24 @@ pub struct Edge {
     /// The state before.
     pub from: HealthState,
     /// Why it changes.
-    pub cause: Cause,
+    pub cause: EdgeCause,
     /// The state after.
     pub to: HealthState,
 }
 
-const fn edge(from: HealthState, cause: Cause, to: HealthState) -> Edge {
+const fn edge(from: HealthState, cause: EdgeCause, to: HealthState) -> Edge {
     Edge { from, cause, to }
 }
 
 /// Every change of state there is; of several that apply the first is taken.
 pub const EDGES: [Edge; 9] = [
-    edge(HealthState::Ok, Cause::SomethingFails, HealthState::Unstable),
-    edge(HealthState::Unstable, Cause::Settled, HealthState::Failing),
-    edge(HealthState::Unstable, Cause::BudgetSpent, HealthState::Failing),
-    edge(HealthState::Unstable, Cause::Recovered, HealthState::Ok),
-    edge(HealthState::Failing, Cause::Missed, HealthState::Unstable),
-    edge(HealthState::Failing, Cause::GraceOver, HealthState::Failed),
-    edge(HealthState::Failing, Cause::Recovered, HealthState::Ok),
-    edge(HealthState::Failed, Cause::Missed, HealthState::Unstable),
-    edge(HealthState::Failed, Cause::Recovered, HealthState::Ok),
+    edge(HealthState::Ok, EdgeCause::SomethingFails, HealthState::Unstable),
+    edge(HealthState::Unstable, EdgeCause::Settled, HealthState::Failing),
+    edge(HealthState::Unstable, EdgeCause::BudgetSpent, HealthState::Failing),
+    edge(HealthState::Unstable, EdgeCause::Recovered, HealthState::Ok),
+    edge(HealthState::Failing, EdgeCause::Missed, HealthState::Unstable),
+    edge(HealthState::Failing, EdgeCause::GraceOver, HealthState::Failed),
+    edge(HealthState::Failing, EdgeCause::Recovered, HealthState::Ok),
+    edge(HealthState::Failed, EdgeCause::Missed, HealthState::Unstable),
+    edge(HealthState::Failed, EdgeCause::Recovered, HealthState::Ok),
 ];

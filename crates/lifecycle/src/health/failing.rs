@@ -44,12 +44,12 @@ pub struct Findings {
 }
 
 /// Instants at which something has to be looked at again.
-pub(super) struct Checks {
+pub(super) struct CheckTimes {
     pub(super) now: Timestamp,
     next: Option<Timestamp>,
 }
 
-impl Checks {
+impl CheckTimes {
     pub(super) fn no_later_than(&mut self, at: Option<Timestamp>) {
         self.next = self.next.into_iter().chain(at).min();
     }
@@ -62,7 +62,7 @@ pub fn failing(
     known: Known<'_>,
     now: Timestamp,
 ) -> Findings {
-    let (mut found, mut checks) = (Found::default(), Checks { now, next: None });
+    let (mut found, mut checks) = (Found::default(), CheckTimes { now, next: None });
     let mut short = Vec::new();
     let mut of_kind = |kind: &'static str, workload: &WorkloadFacts, found: &mut Found| {
         report_workload(kind, workload, found);
@@ -141,7 +141,7 @@ fn shortages(
     mut all: Vec<(&'static str, Box<str>, Timestamp)>,
     known: &[ShortWorkload],
     found: &mut Found,
-    checks: &mut Checks,
+    checks: &mut CheckTimes,
 ) -> Vec<ShortWorkload> {
     all.sort_unstable();
     let mut short = Vec::new();

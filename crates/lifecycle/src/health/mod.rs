@@ -14,7 +14,7 @@ mod pods;
 mod ready;
 
 pub use clocks::{Health, HealthSettings, advance, pause};
-pub use edges::{Cause, EDGES, Edge};
+pub use edges::{EDGES, Edge, EdgeCause};
 pub use facts::Workloads;
 pub use failing::{Findings, Known, POD_LIMIT, failing};
 pub use ready::{any_runs, is_ready};

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::containers::trouble;
 use super::facts::{ClaimFacts, ContainerState, Owner, PodHealth, Report, Rollout, WorkloadFacts, Workloads};
-use super::failing::{Checks, POD_LIMIT};
+use super::failing::{CheckTimes, POD_LIMIT};
 use super::found::Found;
 use crate::condition::later;
 use crate::facts::{JobFacts, JobState, PodFacts, PodPhase};
@@ -29,7 +29,7 @@ struct Top<'a> {
 }
 
 /// Adds what is wrong with pods.
-pub(super) fn find(workloads: &Workloads<'_>, found: &mut Found, checks: &mut Checks) {
+pub(super) fn find(workloads: &Workloads<'_>, found: &mut Found, checks: &mut CheckTimes) {
     let mut troubled = workloads.pods.iter().filter_map(|pod| Some((pod, pod.health.as_deref()?))).peekable();
     if troubled.peek().is_none() {
         return;
@@ -45,7 +45,7 @@ pub(super) fn find(workloads: &Workloads<'_>, found: &mut Found, checks: &mut Ch
     }
 }
 
-fn one(pod: &PodFacts, health: &PodHealth, index: &Index<'_>, found: &mut Found, checks: &mut Checks) {
+fn one(pod: &PodFacts, health: &PodHealth, index: &Index<'_>, found: &mut Found, checks: &mut CheckTimes) {
     let Some(top) = top(pod, health, index) else { return };
     let Top { kind, name, ready } = top;
     let about = |message: &str| {

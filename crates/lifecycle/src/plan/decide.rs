@@ -12,7 +12,7 @@ use super::intent::{progress_message, wake_message};
 use super::{Plan, PlanBuilder};
 use crate::circumstances::inhibition;
 use crate::condition::Evaluation;
-use crate::digest::Comparison;
+use crate::digest::DigestComparison;
 use crate::facts::NamespaceSnapshot;
 use crate::governor::Denied;
 use crate::steps::{self, Announcement, Decided, Fired, Heard};
@@ -217,12 +217,12 @@ impl PlanBuilder<'_> {
     fn dormant(&mut self, spec: &ValidSpec) -> Option<Plan> {
         let firing = self.status.steps.last_firing.clone()?;
         let comparison = self.compare(&firing.digest);
-        let armed = comparison == Comparison::Changed || active(Mutant::DormancyIgnored);
+        let armed = comparison == DigestComparison::Changed || active(Mutant::DormancyIgnored);
         let for_ever = active(Mutant::RearmNeverExpires) && spec.rearm.is_some();
         if armed || spec.rearm == Some(self.status.steps.firings) || for_ever {
             return None;
         }
-        let (reason, message) = if comparison == Comparison::Same {
+        let (reason, message) = if comparison == DigestComparison::Same {
             self.withdraw_notice("another policy has fired");
             (Reason::Dormant, dormant(&firing, self.status.steps.firings))
         } else {

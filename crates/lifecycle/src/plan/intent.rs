@@ -7,7 +7,7 @@ use super::decide::dormant;
 use super::{Delivery, Plan, PlanBuilder, Step, WebhookMessage};
 use crate::body::{ManagerRef, body};
 use crate::condition::Evaluation;
-use crate::digest::Comparison;
+use crate::digest::DigestComparison;
 use crate::facts::NamespaceSnapshot;
 use crate::governor::Denied;
 use crate::record;
@@ -46,11 +46,11 @@ pub(super) fn resume(
         return builder.outcome(intent, &outcome);
     }
     match builder.compare(&intent.digest) {
-        Comparison::Same => {}
-        Comparison::Changed => {
+        DigestComparison::Same => {}
+        DigestComparison::Changed => {
             return builder.abandon(intent, Reason::PoliciesChanged, "the policies have changed since");
         }
-        Comparison::NotUnderstood => return not_understood(builder, spec, snapshot, intent),
+        DigestComparison::NotUnderstood => return not_understood(builder, spec, snapshot, intent),
     }
     let Some((index, policy)) = spec.policies().iter().enumerate().find(|(_, p)| p.name == intent.policy)
     else {

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::decide;
 use super::{Plan, PlanBuilder, Step};
-use crate::digest::Comparison;
+use crate::digest::DigestComparison;
 use crate::governor::Denied;
 
 /// The conditions of a manager that watches its policies, in the order of status.
@@ -125,9 +125,9 @@ impl PlanBuilder<'_> {
         };
         let message = match self.compare(&firing.digest) {
             _ if spec.rearm == Some(self.status.steps.firings) => return None,
-            Comparison::Changed => return None,
-            Comparison::Same => decide::dormant(firing, self.status.steps.firings),
-            Comparison::NotUnderstood => decide::not_understood(firing, self.status.steps.firings),
+            DigestComparison::Changed => return None,
+            DigestComparison::Same => decide::dormant(firing, self.status.steps.firings),
+            DigestComparison::NotUnderstood => decide::not_understood(firing, self.status.steps.firings),
         };
         Some(state("True", firing.result.clone(), message))
     }

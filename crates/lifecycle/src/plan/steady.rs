@@ -9,7 +9,7 @@ use super::decide::{WatchingMessage, earlier, nearest};
 use super::status::conditions_say_watching;
 use super::{MAX_MANAGERS, Observed};
 use crate::condition::evaluate_raw;
-use crate::digest::Comparison;
+use crate::digest::DigestComparison;
 use crate::facts::NamespaceSnapshot;
 use crate::valid_spec::{PolicyAction, ValidPolicy, ValidSpec};
 use coppice_quantity::time::ServerTime;
@@ -41,8 +41,11 @@ pub fn steady(observed: &Observed<'_>, now: ServerTime) -> Option<Steady> {
             .steps
             .last_firing
             .as_ref()
-            .is_none_or(|firing| spec.compare(&firing.digest) == Comparison::Changed)
-        && status.policies_digest.as_deref().is_some_and(|stored| spec.compare(stored) == Comparison::Same)
+            .is_none_or(|firing| spec.compare(&firing.digest) == DigestComparison::Changed)
+        && status
+            .policies_digest
+            .as_deref()
+            .is_some_and(|stored| spec.compare(stored) == DigestComparison::Same)
         && spec.policies().iter().all(is_cheap_to_allow)
         && observed.before < MAX_MANAGERS
         && observed.settings.refusal(snapshot.namespace, spec).is_none()

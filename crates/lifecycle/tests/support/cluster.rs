@@ -19,8 +19,8 @@ use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::cluster::census::{Census, Counted, Counts, census};
 use coppice_lifecycle::cluster::recreated::{PastDeletion, Recreated};
 use coppice_lifecycle::cluster::{
-    ClusterManagerFacts, ClusterObserved, HealthFacts, RecordFacts, RecordPlan, RecordStep, SuccessorFacts,
-    ValidClusterManager, lint, plan,
+    ClusterManagerFacts, ClusterObserved, HealthFacts, NamespacePlan, NamespaceStep, RecordFacts,
+    SuccessorFacts, ValidClusterManager, lint, plan,
 };
 use coppice_lifecycle::facts::{Annotations, Fact, NamespaceFacts, ObjectSlice, PodFacts};
 use coppice_lifecycle::other_deletion::OtherDeletion;
@@ -194,14 +194,14 @@ impl Scene {
         census.map(|census| Census { recreated: Some(recreated), ..census })
     }
 
-    pub(crate) fn plan(&self, now: Timestamp) -> RecordPlan {
+    pub(crate) fn plan(&self, now: Timestamp) -> NamespacePlan {
         let made = self.observing(now, plan);
         assert_eq!(self.lint(&made, now), [], "{made:#?}");
         made
     }
 
     /// The rules that a plan breaks in this scene.
-    pub(crate) fn lint(&self, broken: &RecordPlan, now: Timestamp) -> Vec<Finding> {
+    pub(crate) fn lint(&self, broken: &NamespacePlan, now: Timestamp) -> Vec<Finding> {
         self.observing(now, |observed, time| lint::lint(observed, time, broken))
     }
 
@@ -246,18 +246,18 @@ impl Scene {
     }
 
     /// Plans again and again at one instant, as long as there is something to write. Returns the last plan.
-    pub(crate) fn settled(&mut self, seconds: i64) -> RecordPlan {
+    pub(crate) fn settled(&mut self, seconds: i64) -> NamespacePlan {
         for _ in 0..9 {
             let plan = self.plan(at(seconds));
             self.events.extend(plan.events.iter().map(|event| event.reason));
             match plan.step {
-                RecordStep::WriteStatus(status) => self.record = Some(*status),
-                RecordStep::Create => self.record = Some(ManagedNamespaceStatus::default()),
-                RecordStep::Nothing
-                | RecordStep::Delete(_)
-                | RecordStep::ScaleDown(..)
-                | RecordStep::Webhook(..)
-                | RecordStep::Wake(_) => {
+                NamespaceStep::WriteStatus(status) => self.record = Some(*status),
+                NamespaceStep::Create => self.record = Some(ManagedNamespaceStatus::default()),
+                NamespaceStep::Nothing
+                | NamespaceStep::Delete(_)
+                | NamespaceStep::ScaleDown(..)
+                | NamespaceStep::Webhook(..)
+                | NamespaceStep::Wake(_) => {
                     let again = self.plan(at(seconds));
                     assert_eq!(again.step, plan.step, "the same facts give the same plan");
                     return plan;
@@ -276,10 +276,10 @@ impl Scene {
         let plan = self.settled(seconds);
         let next = self.status().next.as_ref().unwrap();
         match plan.step {
-            RecordStep::Delete(_) => "delete".to_owned(),
-            RecordStep::ScaleDown(..) => "scaleDown".to_owned(),
-            RecordStep::Wake(_) => "wake".to_owned(),
-            RecordStep::Webhook(..) => "webhook".to_owned(),
+            NamespaceStep::Delete(_) => "delete".to_owned(),
+            NamespaceStep::ScaleDown(..) => "scaleDown".to_owned(),
+            NamespaceStep::Wake(_) => "wake".to_owned(),
+            NamespaceStep::Webhook(..) => "webhook".to_owned(),
             _ => format!("{}: {}", next.reason, next.message),
         }
     }

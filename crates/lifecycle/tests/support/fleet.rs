@@ -19,8 +19,8 @@ use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::cluster::census::{Census, Counted, Counts, census};
 use coppice_lifecycle::cluster::recreated::Recreated;
 use coppice_lifecycle::cluster::{
-    ClusterManagerFacts, ClusterObserved, HealthFacts, RecordFacts, RecordPlan, RecordStep, SuccessorFacts,
-    ValidClusterManager, plan,
+    ClusterManagerFacts, ClusterObserved, HealthFacts, NamespacePlan, NamespaceStep, RecordFacts,
+    SuccessorFacts, ValidClusterManager, plan,
 };
 use coppice_lifecycle::facts::{
     AnnotationKeys, Annotations, Fact, NamespaceFacts, ObjectSlice, PodFacts, PodPhase,
@@ -190,7 +190,7 @@ impl Fleet {
     }
 
     /// What is done about a namespace now.
-    pub(crate) fn step(&self, name: &str) -> RecordStep {
+    pub(crate) fn step(&self, name: &str) -> NamespaceStep {
         self.plan(name, &self.census()).step
     }
 
@@ -223,18 +223,18 @@ impl Fleet {
             self.events.extend(plan.events.iter().map(|event| event.reason));
             let environment = self.all.get_mut(name).unwrap();
             match plan.step {
-                RecordStep::Create => environment.record = Some(ManagedNamespaceStatus::default()),
-                RecordStep::WriteStatus(status) => environment.record = Some(*status),
-                RecordStep::Delete(_) if self.carries_out => {
+                NamespaceStep::Create => environment.record = Some(ManagedNamespaceStatus::default()),
+                NamespaceStep::WriteStatus(status) => environment.record = Some(*status),
+                NamespaceStep::Delete(_) if self.carries_out => {
                     self.deleted.push(name);
                     environment.terminating = true;
                     continue;
                 }
-                RecordStep::Delete(_)
-                | RecordStep::Nothing
-                | RecordStep::ScaleDown(..)
-                | RecordStep::Webhook(..)
-                | RecordStep::Wake(_) => continue,
+                NamespaceStep::Delete(_)
+                | NamespaceStep::Nothing
+                | NamespaceStep::ScaleDown(..)
+                | NamespaceStep::Webhook(..)
+                | NamespaceStep::Wake(_) => continue,
             }
             changed = true;
         }
@@ -271,7 +271,7 @@ impl Fleet {
         self.census().managers["ci"].clone()
     }
 
-    fn plan(&self, name: &str, counts: &Census) -> RecordPlan {
+    fn plan(&self, name: &str, counts: &Census) -> NamespacePlan {
         let environment = &self.all[name];
         let report =
             Report { since: at(0), reason: "ProgressDeadlineExceeded".into(), message: "late".into() };

@@ -13,8 +13,8 @@ use coppice_api::{Labels, ManagedNamespaceSpec, ManagedNamespaceStatus, Namespac
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::cluster::census::{Counted, census};
 use coppice_lifecycle::cluster::{
-    ClusterManagerFacts, ClusterObserved, HealthFacts, RecordFacts, RecordPlan, RecordStep, SuccessorFacts,
-    ValidClusterManager, plan,
+    ClusterManagerFacts, ClusterObserved, HealthFacts, NamespacePlan, NamespaceStep, RecordFacts,
+    SuccessorFacts, ValidClusterManager, plan,
 };
 use coppice_lifecycle::facts::{AnnotationKeys, Annotations, Fact, NamespaceFacts, ObjectSlice};
 use coppice_lifecycle::health::Workloads;
@@ -102,7 +102,7 @@ impl Scene {
         RecordFacts { uid: "record", generation: 1, terminating: false, spec, status }
     }
 
-    pub(crate) fn plan(&self) -> RecordPlan {
+    pub(crate) fn plan(&self) -> NamespacePlan {
         let report =
             Report { since: at(0), reason: "ProgressDeadlineExceeded".into(), message: "late".into() };
         let web = [WorkloadFacts {
@@ -156,16 +156,19 @@ impl Scene {
             let plan = self.plan();
             self.events.extend(plan.events.iter().map(|event| event.reason));
             match plan.step {
-                RecordStep::WriteStatus(status) => self.status = *status,
-                RecordStep::Delete(_) => {
+                NamespaceStep::WriteStatus(status) => self.status = *status,
+                NamespaceStep::Delete(_) => {
                     self.deleted = self.deleted.or(Some(self.now));
                     return None;
                 }
-                RecordStep::ScaleDown(..) => {
+                NamespaceStep::ScaleDown(..) => {
                     self.scales = true;
                     return None;
                 }
-                RecordStep::Nothing | RecordStep::Create | RecordStep::Webhook(..) | RecordStep::Wake(_) => {
+                NamespaceStep::Nothing
+                | NamespaceStep::Create
+                | NamespaceStep::Webhook(..)
+                | NamespaceStep::Wake(_) => {
                     return plan.next_check.map(|next| next.duration_since(at(0)).as_secs());
                 }
             }

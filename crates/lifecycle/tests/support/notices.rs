@@ -69,7 +69,7 @@ pub(crate) fn ends(scene: &mut Scene, end: &Delivery, seconds: i64) {
     let pending = scene.status().notices.iter().filter(|one| one.state == NoticeState::Pending);
     scene.deliveries = pending.map(|one| (one.key.clone(), end.clone())).collect();
     let plan = scene.plan(at(seconds));
-    if let coppice_lifecycle::cluster::RecordStep::WriteStatus(status) = plan.step {
+    if let coppice_lifecycle::cluster::NamespaceStep::WriteStatus(status) = plan.step {
         scene.record = Some(*status);
         scene.events.extend(plan.events.iter().map(|event| event.reason));
     }

@@ -25,7 +25,7 @@ pub struct DigestRule {
 pub(super) type RecipientKey = (String, String);
 
 /// What each recipient was sent lately, and what is held for them.
-pub(super) struct Digests<K> {
+pub(super) struct RecipientDigests<K> {
     rule: Option<DigestRule>,
     recipients: HashMap<RecipientKey, RecipientLog<K>>,
     /// At so many recipients those are forgotten who were sent nothing lately.
@@ -39,7 +39,7 @@ struct RecipientLog<K> {
 }
 
 /// What becomes of a request.
-pub(super) enum Admission<K> {
+pub(super) enum DigestAdmission<K> {
     /// It is sent by itself.
     Send(QueuedRequest<K>),
     /// It is held together with others.
@@ -50,16 +50,16 @@ pub(super) enum Admission<K> {
     HeldUntil(RecipientKey, Instant),
 }
 
-impl<K> Digests<K> {
+impl<K> RecipientDigests<K> {
     pub(super) fn new(rule: Option<DigestRule>) -> Self {
         Self { rule, recipients: HashMap::new(), sweep_at: 1024 }
     }
 
     /// Takes a request that is to be held, and gives back any other one.
-    pub(super) fn admit(&mut self, request: QueuedRequest<K>, now: Instant) -> Admission<K> {
+    pub(super) fn admit(&mut self, request: QueuedRequest<K>, now: Instant) -> DigestAdmission<K> {
         let recipient = request.request.recipient().map(ToOwned::to_owned);
         let (Some(rule), Some(recipient)) = (self.rule, recipient) else {
-            return Admission::Send(request);
+            return DigestAdmission::Send(request);
         };
         self.sweep(rule, now);
         let key = (request.group.clone(), recipient);
@@ -68,18 +68,18 @@ impl<K> Digests<K> {
         log.forget(rule, now);
         let id = request.request.id();
         if log.sent.iter().any(|(_, sent)| sent == id) {
-            return Admission::Send(request);
+            return DigestAdmission::Send(request);
         }
         if log.held.is_empty() && log.sent.len() < rule.one_by_one.max(1) {
             log.sent.push_back((now, id.to_owned()));
-            return Admission::Send(request);
+            return DigestAdmission::Send(request);
         }
         log.held.push(request);
         // Nobody keeps others of the group out by more.
         match log.held.len() {
-            held if held >= rule.at_most.max(1) => Admission::Full(key),
-            1 => Admission::HeldUntil(key, now + rule.within),
-            _ => Admission::Held,
+            held if held >= rule.at_most.max(1) => DigestAdmission::Full(key),
+            1 => DigestAdmission::HeldUntil(key, now + rule.within),
+            _ => DigestAdmission::Held,
         }
     }
 

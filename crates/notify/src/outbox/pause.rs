@@ -16,17 +16,17 @@ pub struct PauseRule {
 }
 
 /// The groups that wait.
-pub(super) struct Pauses {
+pub(super) struct GroupPauses {
     rule: Option<PauseRule>,
-    paused: HashMap<String, Pause>,
+    paused: HashMap<String, GroupPause>,
 }
 
-struct Pause {
+struct GroupPause {
     failures: u32,
     until: Instant,
 }
 
-impl Pauses {
+impl GroupPauses {
     pub(super) fn new(rule: Option<PauseRule>) -> Self {
         Self { rule, paused: HashMap::new() }
     }
@@ -45,7 +45,7 @@ impl Pauses {
     /// just been decided.
     pub(super) fn fails(&mut self, group: &str, asked: Duration, now: Instant) -> Option<Instant> {
         let rule = self.rule?;
-        let pause = self.paused.entry(group.to_owned()).or_insert(Pause { failures: 0, until: now });
+        let pause = self.paused.entry(group.to_owned()).or_insert(GroupPause { failures: 0, until: now });
         // Several that had begun before the first of them failed are one failure.
         if now < pause.until {
             return None;

@@ -43,7 +43,7 @@ pub struct BindError {
 
 /// The limits of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct PortLimits {
     /// Connections that are open at once, at least 1.
     pub connections: usize,
     /// How long a connection may take until the head of its request is complete.
@@ -52,7 +52,7 @@ pub struct Limits {
     pub whole: Duration,
 }
 
-impl Default for Limits {
+impl Default for PortLimits {
     fn default() -> Self {
         Self { connections: 32, head: Duration::from_secs(5), whole: Duration::from_secs(10) }
     }
@@ -78,7 +78,7 @@ impl Admin {
     }
 
     /// Serves until `stop`, which comes last: during a shutdown the port still answers that the operator is not ready.
-    pub async fn serve(self, pages: Pages, limits: Limits, stop: CancellationToken) {
+    pub async fn serve(self, pages: Pages, limits: PortLimits, stop: CancellationToken) {
         let mut open = Connections::default();
         loop {
             tokio::select! {
@@ -111,7 +111,7 @@ struct Connections {
 }
 
 impl Connections {
-    fn add(&mut self, stream: TcpStream, pages: Pages, limits: Limits) {
+    fn add(&mut self, stream: TcpStream, pages: Pages, limits: PortLimits) {
         self.order.push_back(self.tasks.spawn(one_request(stream, pages, limits)));
     }
 
@@ -138,7 +138,7 @@ impl Connections {
 }
 
 /// Serves a connection: one request, whose caller may go away or be late at any moment, which is no error of ours.
-async fn one_request(stream: TcpStream, pages: Pages, limits: Limits) {
+async fn one_request(stream: TcpStream, pages: Pages, limits: PortLimits) {
     let service = service_fn(move |request: Request<Incoming>| {
         std::future::ready(Ok::<_, Infallible>(pages.respond(request.method(), request.uri())))
     });
@@ -157,7 +157,7 @@ async fn one_request(stream: TcpStream, pages: Pages, limits: Limits) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Admin, Limits};
+    use super::{Admin, PortLimits};
     use crate::admin::{Pages, Readiness};
     use std::io::ErrorKind;
     use std::net::SocketAddr;
@@ -168,7 +168,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_mins(10);
 
-    async fn serve(limits: Limits) -> (SocketAddr, DropGuard) {
+    async fn serve(limits: PortLimits) -> (SocketAddr, DropGuard) {
         let admin = Admin::bind("--listen", "127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = admin.address().unwrap();
         let stop = CancellationToken::new();
@@ -200,8 +200,8 @@ mod tests {
     async fn a_head_that_never_ends_closes_the_connection_and_holds_up_nobody() {
         let short = Duration::from_millis(300);
         for limits in [
-            Limits { connections: 100, head: short, whole: LONG },
-            Limits { connections: 100, head: LONG, whole: short },
+            PortLimits { connections: 100, head: short, whole: LONG },
+            PortLimits { connections: 100, head: LONG, whole: short },
         ] {
             let (address, _stop) = serve(limits).await;
             let mut slow = Vec::new();
@@ -219,7 +219,7 @@ mod tests {
     #[tokio::test]
     async fn one_connection_too_many_closes_the_oldest_and_is_answered() {
         let limit = 8;
-        let (address, _stop) = serve(Limits { connections: limit, head: LONG, whole: LONG }).await;
+        let (address, _stop) = serve(PortLimits { connections: limit, head: LONG, whole: LONG }).await;
         let mut slow = Vec::new();
         for _ in 0..300 {
             slow.push(begin(address, "GET /livez HTTP/1.1\r\nhost: a\r\n").await);
@@ -238,7 +238,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_serves_one_request_and_waits_for_no_body() {
-        let (address, _stop) = serve(Limits { head: LONG, whole: LONG, ..Limits::default() }).await;
+        let (address, _stop) = serve(PortLimits { head: LONG, whole: LONG, ..PortLimits::default() }).await;
         let twice = "GET /livez HTTP/1.1\r\nhost: a\r\n\r\n".repeat(2);
         assert_eq!(read(begin(address, &twice).await).await.matches("HTTP/1.1").count(), 1);
         let body = "POST /livez HTTP/1.1\r\nhost: a\r\ncontent-length: 1000000\r\n\r\nx";
@@ -248,7 +248,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_head_larger_than_the_buffer_is_refused() {
-        let (address, _stop) = serve(Limits { head: LONG, whole: LONG, ..Limits::default() }).await;
+        let (address, _stop) = serve(PortLimits { head: LONG, whole: LONG, ..PortLimits::default() }).await;
         let large = format!("GET /livez HTTP/1.1\r\nhost: {}", "a".repeat(3 * super::BUFFER));
         assert!(!read(begin(address, &large).await).await.contains("200"));
         assert!(get(address, "/livez").await.ends_with("ok\n"));
@@ -266,7 +266,7 @@ mod tests {
 
         let stop = CancellationToken::new();
         let served =
-            tokio::spawn(first.serve(Pages::Probes(Readiness::new()), Limits::default(), stop.clone()));
+            tokio::spawn(first.serve(Pages::Probes(Readiness::new()), PortLimits::default(), stop.clone()));
         stop.cancel();
         served.await.unwrap();
     }

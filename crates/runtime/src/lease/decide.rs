@@ -63,7 +63,7 @@ impl LeaseObservation {
 
 /// What to do about the lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decision {
+pub enum LeaseDecision {
     /// It does not exist: create it.
     Create {
         /// What it is to say about how many times it changed hands.
@@ -93,22 +93,22 @@ pub enum Decision {
 /// Decides for `me` at `now`. `leading` is whether we have held the lease without a break since we took it.
 ///
 /// A lease that is ours although we do not lead is one whose write was not answered: it is renewed, and that makes us the leader.
-pub fn decide(seen: &LeaseObservation, me: &str, leading: bool, now: Instant) -> Decision {
+pub fn decide(seen: &LeaseObservation, me: &str, leading: bool, now: Instant) -> LeaseDecision {
     let take = |transitions: i32| {
-        if seen.exists { Decision::Take { transitions } } else { Decision::Create { transitions } }
+        if seen.exists { LeaseDecision::Take { transitions } } else { LeaseDecision::Create { transitions } }
     };
     let holder =
         seen.last.as_ref().and_then(|(view, since)| Some((view.holder.as_deref()?, *since + view.duration)));
     match holder {
         Some((holder, _)) if holder == me => {
             if seen.exists {
-                Decision::Renew
+                LeaseDecision::Renew
             } else {
                 take(seen.transitions())
             }
         }
-        other if leading => Decision::Lost { holder: other.map(|(holder, _)| holder.to_owned()) },
-        Some((holder, until)) if now < until => Decision::Wait { until, holder: holder.to_owned() },
+        other if leading => LeaseDecision::Lost { holder: other.map(|(holder, _)| holder.to_owned()) },
+        Some((holder, until)) if now < until => LeaseDecision::Wait { until, holder: holder.to_owned() },
         _ => take(seen.transitions().saturating_add(1)),
     }
 }

@@ -10,7 +10,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Decision, Election, ElectionEnd, LeaseObservation, LeaseSettings, LeaseView, Lost, decide, whole_seconds,
+    Election, ElectionEnd, LeaseDecision, LeaseLost, LeaseObservation, LeaseSettings, LeaseView, decide,
+    whole_seconds,
 };
 use crate::client::ambiguous;
 use crate::clock::{Clock, SeededRng};
@@ -30,7 +31,7 @@ impl Election {
     /// over at once.
     ///
     /// Never gives up before: without the API server a follower waits.
-    pub async fn run(self, release: CancellationToken) -> Result<ElectionEnd, Lost> {
+    pub async fn run(self, release: CancellationToken) -> Result<ElectionEnd, LeaseLost> {
         let Self { clients, settings, clock, metrics, gate_handle } = self;
         let mut candidate = Candidate {
             api: Api::namespaced(clients.writes, &settings.namespace),
@@ -121,7 +122,7 @@ impl Candidate {
     /// What a follower does after it has read the lease: take it, or wait for a reason to read it again.
     async fn step(&mut self, release: &CancellationToken) -> Result<Option<Term>, Failure> {
         match decide(&self.seen, &self.settings.identity, false, Instant::now()) {
-            Decision::Wait { until, holder } => {
+            LeaseDecision::Wait { until, holder } => {
                 self.clear_problem();
                 self.gate_handle.follows(Some(holder));
                 let wait_end = tokio::select! {
@@ -184,7 +185,7 @@ impl Candidate {
             };
             self.note(Some(lease));
             match decide(&self.seen, &self.settings.identity, false, Instant::now()) {
-                Decision::Wait { until: later, holder } => {
+                LeaseDecision::Wait { until: later, holder } => {
                     until = later;
                     self.gate_handle.follows(Some(holder));
                 }
@@ -199,7 +200,7 @@ impl Candidate {
         mut term: Term,
         release: &CancellationToken,
         metrics: &Metrics,
-    ) -> Result<ElectionEnd, Lost> {
+    ) -> Result<ElectionEnd, LeaseLost> {
         tracing::info!(lease = self.name(), identity = self.settings.identity, "this replica leads");
         metrics.leader(true);
         let ended = self.hold(&mut term, release).await;
@@ -212,7 +213,7 @@ impl Candidate {
         ended
     }
 
-    async fn hold(&mut self, term: &mut Term, release: &CancellationToken) -> Result<ElectionEnd, Lost> {
+    async fn hold(&mut self, term: &mut Term, release: &CancellationToken) -> Result<ElectionEnd, LeaseLost> {
         let mut next = term.renewed + self.settings.retry;
         let mut give_up: Option<Instant> = None;
         loop {
@@ -232,7 +233,7 @@ impl Candidate {
     }
 
     /// One attempt to renew; answers when the next one is due.
-    async fn renew(&mut self, term: &mut Term) -> Result<Instant, Lost> {
+    async fn renew(&mut self, term: &mut Term) -> Result<Instant, LeaseLost> {
         let lost_at = term.renewed + self.settings.renew_deadline;
         let end = lost_at.min(Instant::now() + self.settings.attempt());
         let problem = match timeout_at(end, self.try_renew()).await {
@@ -242,7 +243,7 @@ impl Candidate {
                 self.gate_handle.renewed(term.renewed, term.since, term.transitions);
                 return Ok(term.renewed + self.settings.retry);
             }
-            Ok(Err(Failure::Lost(holder))) => return Err(Lost::Taken { lease: self.name(), holder }),
+            Ok(Err(Failure::Lost(holder))) => return Err(LeaseLost::Taken { lease: self.name(), holder }),
             Ok(Err(Failure::Raced)) => format!("the lease {} was changed by somebody else", self.name()),
             Ok(Err(Failure::Unavailable(problem))) => problem,
             Err(_) => {
@@ -254,19 +255,19 @@ impl Candidate {
         if Instant::now() < lost_at {
             return Ok(lost_at.min(Instant::now() + self.settings.retry / 2));
         }
-        Err(Lost::NotRenewed { lease: self.name(), after: term.renewed.elapsed(), problem })
+        Err(LeaseLost::NotRenewed { lease: self.name(), after: term.renewed.elapsed(), problem })
     }
 
     async fn try_renew(&mut self) -> Result<Term, Failure> {
         if self.lease.is_some() {
-            match self.write(&Decision::Renew).await {
+            match self.write(&LeaseDecision::Renew).await {
                 Err(Failure::Raced) => {}
                 done => return done,
             }
         }
         self.read_lease().await?;
         match decide(&self.seen, &self.settings.identity, true, Instant::now()) {
-            Decision::Lost { holder } => Err(Failure::Lost(holder)),
+            LeaseDecision::Lost { holder } => Err(Failure::Lost(holder)),
             decision => self.write(&decision).await,
         }
     }
@@ -293,7 +294,7 @@ impl Candidate {
     async fn try_release(&mut self) -> Result<(), Failure> {
         if self.lease.is_none() {
             self.read_lease().await?;
-            if decide(&self.seen, &self.settings.identity, true, Instant::now()) != Decision::Renew {
+            if decide(&self.seen, &self.settings.identity, true, Instant::now()) != LeaseDecision::Renew {
                 return Err(Failure::Lost(None));
             }
         }
@@ -338,12 +339,14 @@ impl Candidate {
     }
 
     /// Makes the lease say that it is ours, as of now.
-    async fn write(&mut self, decision: &Decision) -> Result<Term, Failure> {
+    async fn write(&mut self, decision: &LeaseDecision) -> Result<Term, Failure> {
         let now = self.clock.now();
         let before = self.lease.take();
         let spec = before.as_ref().and_then(|lease| lease.spec.clone()).unwrap_or_default();
         let (transitions, acquired) = match decision {
-            Decision::Create { transitions } | Decision::Take { transitions } => (*transitions, now),
+            LeaseDecision::Create { transitions } | LeaseDecision::Take { transitions } => {
+                (*transitions, now)
+            }
             _ => (spec.lease_transitions.unwrap_or(0), spec.acquire_time.as_ref().map_or(now, |time| time.0)),
         };
         let lease = Lease {
@@ -360,7 +363,7 @@ impl Candidate {
         let (sent, since) = (Instant::now(), self.clock.monotonic());
         let end = sent + self.settings.attempt();
         let parameters = parameters();
-        let answer = if matches!(decision, Decision::Create { .. }) {
+        let answer = if matches!(decision, LeaseDecision::Create { .. }) {
             timeout_at(end, self.api.create(&parameters, &lease)).await
         } else {
             timeout_at(end, self.api.replace(&self.settings.name, &parameters, &lease)).await

@@ -11,7 +11,7 @@ use kube::Api;
 use kube::api::{ObjectMeta, PostParams};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::{Decision, LeaseObservation, LeaseSettings, LeaseView, decide};
+use super::{LeaseDecision, LeaseObservation, LeaseSettings, LeaseView, decide};
 use crate::client::{Clients, ambiguous};
 use crate::clock::Clock;
 use crate::error::chain;
@@ -130,7 +130,7 @@ impl<P: Fn(&str) -> bool> Seizure<'_, P> {
             if before.as_ref().is_some_and(|(before, _)| Some(before) != view.as_ref()) {
                 return Ok(Turn::Peer { holder: peer.to_owned() });
             }
-            if let Decision::Wait { until, holder } =
+            if let LeaseDecision::Wait { until, holder } =
                 decide(&self.seen, &settings.identity, false, Instant::now())
             {
                 if before.is_none() {

@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::fake::{Fake, Fault};
 use super::{
-    Decision, Election, ElectionEnd, LeaseObservation, LeaseSettings, LeaseView, Lost, SeizeError,
-    SettingsError, decide, identity, keep, take_over,
+    Election, ElectionEnd, LeaseDecision, LeaseLost, LeaseObservation, LeaseSettings, LeaseSettingsError,
+    LeaseView, SeizeError, decide, identity, keep, take_over,
 };
 use crate::clock::SeededRng;
 use crate::leader::{Gate, LeaderState};
@@ -19,7 +19,7 @@ use crate::leader::{Gate, LeaderState};
 struct Replica {
     gate: Gate,
     release: CancellationToken,
-    task: JoinHandle<Result<ElectionEnd, Lost>>,
+    task: JoinHandle<Result<ElectionEnd, LeaseLost>>,
 }
 
 fn start((election, gate): (Election, Gate)) -> Replica {
@@ -73,7 +73,7 @@ fn settings_that_cannot_work_are_refused_with_a_sentence() {
          lengthen the duration or shorten the renew deadline"
     );
     let none = LeaseSettings { retry: Duration::ZERO, ..good.clone() };
-    assert_eq!(none.validate(), Err(SettingsError::NoPause));
+    assert_eq!(none.validate(), Err(LeaseSettingsError::NoPause));
     let mut rng = SeededRng::new(1);
     assert_ne!(identity("pod", &mut rng), identity("pod", &mut rng));
 }
@@ -93,23 +93,23 @@ fn view(holder: Option<&str>, transitions: i32) -> LeaseView {
 async fn decisions() {
     let start = Instant::now();
     let mut seen = LeaseObservation::default();
-    assert_eq!(decide(&seen, "me", false, start), Decision::Create { transitions: 0 });
+    assert_eq!(decide(&seen, "me", false, start), LeaseDecision::Create { transitions: 0 });
     seen.note(Some(view(Some("other"), 4)), start);
     let until = start + seconds(15);
-    let wait = Decision::Wait { until, holder: "other".to_owned() };
+    let wait = LeaseDecision::Wait { until, holder: "other".to_owned() };
     assert_eq!(decide(&seen, "me", false, until - Duration::from_nanos(1)), wait);
-    assert_eq!(decide(&seen, "me", false, until), Decision::Take { transitions: 5 });
-    assert_eq!(decide(&seen, "me", true, start), Decision::Lost { holder: Some("other".to_owned()) });
-    assert_eq!(decide(&seen, "other", false, start), Decision::Renew);
+    assert_eq!(decide(&seen, "me", false, until), LeaseDecision::Take { transitions: 5 });
+    assert_eq!(decide(&seen, "me", true, start), LeaseDecision::Lost { holder: Some("other".to_owned()) });
+    assert_eq!(decide(&seen, "other", false, start), LeaseDecision::Renew);
 
     seen.note(None, start + seconds(1));
     assert_eq!(decide(&seen, "me", false, start + seconds(1)), wait, "its holder may not know yet");
-    assert_eq!(decide(&seen, "me", false, until), Decision::Create { transitions: 5 });
-    assert_eq!(decide(&seen, "other", true, start), Decision::Create { transitions: 4 });
+    assert_eq!(decide(&seen, "me", false, until), LeaseDecision::Create { transitions: 5 });
+    assert_eq!(decide(&seen, "other", true, start), LeaseDecision::Create { transitions: 4 });
 
     seen.note(Some(view(None, 4)), start + seconds(2));
-    assert_eq!(decide(&seen, "me", false, start + seconds(2)), Decision::Take { transitions: 5 });
-    assert_eq!(decide(&seen, "me", true, start), Decision::Lost { holder: None });
+    assert_eq!(decide(&seen, "me", false, start + seconds(2)), LeaseDecision::Take { transitions: 5 });
+    assert_eq!(decide(&seen, "me", true, start), LeaseDecision::Lost { holder: None });
 }
 
 proptest! {
@@ -134,7 +134,7 @@ proptest! {
                 seen.note(Some(read.clone()), now);
                 last = Some(read);
             }
-            let takes = matches!(decide(&seen, "me", false, now), Decision::Take { .. } | Decision::Create { .. });
+            let takes = matches!(decide(&seen, "me", false, now), LeaseDecision::Take { .. } | LeaseDecision::Create { .. });
             prop_assert_eq!(takes, changed.is_none_or(|changed| now >= changed + seconds(15)));
         }
     }
@@ -229,7 +229,7 @@ async fn a_lease_taken_over_stops_its_leader_and_is_exclusive_a_duration_later()
     let took = since.elapsed();
     assert!(seconds(15) <= took && took <= seconds(16), "{took:?}");
     let lost = a.task.await.unwrap().unwrap_err();
-    assert!(matches!(lost, Lost::Taken { .. }), "{lost}");
+    assert!(matches!(lost, LeaseLost::Taken { .. }), "{lost}");
     assert!(!a.gate.is_leader() && !b.gate.is_leader());
     let metrics = crate::metrics::Metrics::new("test");
     let election = Election::new(clients.clone(), settings.clone(), clock.clone(), metrics).unwrap();
@@ -384,7 +384,7 @@ async fn a_leader_that_cannot_renew_is_lost_in_time_and_another_leads_after_it()
         cut.store(true, Ordering::Relaxed);
         let since = Instant::now();
         let lost = a.task.await.unwrap().unwrap_err();
-        assert!(matches!(lost, Lost::NotRenewed { .. }), "{lost}");
+        assert!(matches!(lost, LeaseLost::NotRenewed { .. }), "{lost}");
         let took = since.elapsed();
         assert!(seconds(8) <= took && took <= seconds(10), "{fault:?}: {took:?}");
         assert!(!a.gate.is_leader() && !b.gate.is_leader());

@@ -21,12 +21,12 @@ pub struct Depths {
 
 /// The bounds of the pauses between attempts.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pauses {
+pub(super) struct RetryPauses {
     pub(super) first: Duration,
     pub(super) max: Duration,
 }
 
-impl Pauses {
+impl RetryPauses {
     /// Doubles with each failure; anywhere in its upper half, so that what failed together is not tried again together.
     fn after(self, failures: u32, rng: &mut SeededRng) -> Duration {
         let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
@@ -61,12 +61,12 @@ pub(super) struct State<K> {
     /// In the order in which they became ready, and when that was.
     ready: VecDeque<(Instant, K)>,
     due: BTreeSet<(Instant, K)>,
-    pauses: Pauses,
+    pauses: RetryPauses,
     rng: SeededRng,
 }
 
 impl<K: QueueKey> State<K> {
-    pub(super) fn new(pauses: Pauses, seed: u64) -> Self {
+    pub(super) fn new(pauses: RetryPauses, seed: u64) -> Self {
         let rng = SeededRng::new(seed);
         Self { entries: HashMap::new(), ready: VecDeque::new(), due: BTreeSet::new(), pauses, rng }
     }

@@ -6,13 +6,13 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tokio::time::Instant;
 
-use super::{KeyState, Pauses, State};
+use super::{KeyState, RetryPauses, State};
 use crate::clock::SeededRng;
 use crate::queue::{MIN_PAUSE, ReconcileResult};
 
 type TestKey = u8;
 
-const PAUSES: Pauses = Pauses { first: Duration::from_millis(500), max: Duration::from_mins(1) };
+const PAUSES: RetryPauses = RetryPauses { first: Duration::from_millis(500), max: Duration::from_mins(1) };
 
 #[derive(Debug, Clone)]
 enum Op {

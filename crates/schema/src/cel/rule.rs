@@ -6,7 +6,7 @@ use super::eval::evaluate;
 use super::names;
 use super::program::{Program, compile};
 use super::value::{Error, Val};
-use crate::cause::{Cause, Reason};
+use crate::cause::{CauseType, ValidationError};
 use crate::correlate;
 use crate::error::SchemaError;
 use crate::go;
@@ -20,7 +20,7 @@ pub(crate) struct Rule {
     program: Program,
     message: Option<String>,
     message_expression: Option<Program>,
-    reason: Reason,
+    reason: CauseType,
     /// Below the level that the rule is at.
     field_path: Option<String>,
     optional_old: bool,
@@ -105,18 +105,18 @@ fn text<'v>(fields: &'v Map<String, Value>, key: &str, at: &str) -> Result<Optio
     fields.get(key).map(|value| value.as_str().ok_or_else(wrong)).transpose()
 }
 
-fn reason(name: Option<&str>, at: &str) -> Result<Reason, SchemaError> {
+fn reason(name: Option<&str>, at: &str) -> Result<CauseType, SchemaError> {
     Ok(match name {
-        None | Some("FieldValueInvalid") => Reason::Invalid,
-        Some("FieldValueForbidden") => Reason::Forbidden,
-        Some("FieldValueRequired") => Reason::Required,
-        Some("FieldValueDuplicate") => Reason::Duplicate,
+        None | Some("FieldValueInvalid") => CauseType::Invalid,
+        Some("FieldValueForbidden") => CauseType::Forbidden,
+        Some("FieldValueRequired") => CauseType::Required,
+        Some("FieldValueDuplicate") => CauseType::Duplicate,
         Some(_) => return Err(SchemaError::Unsupported { path: format!("{at}.reason") }),
     })
 }
 
 /// Everything that rules say about an object.
-pub(crate) fn check(root: &Node, new: &Value, old: Option<&Value>) -> Vec<Cause> {
+pub(crate) fn check(root: &Node, new: &Value, old: Option<&Value>) -> Vec<ValidationError> {
     let mut causes = Vec::new();
     let now = old.map(|old| Pair { node: root, new, old });
     walk(root, new, old, Ratcheting { now, parent: None }, Path::Root, &mut causes);
@@ -176,7 +176,7 @@ fn walk<'a>(
     old: Option<&'a Value>,
     forgiving: Ratcheting<'a>,
     path: Path<'_>,
-    causes: &mut Vec<Cause>,
+    causes: &mut Vec<ValidationError>,
 ) {
     if !node.has_rules || value.is_null() {
         return;
@@ -211,13 +211,14 @@ fn rules<'a>(
     old: Option<&'a Value>,
     forgiving: Ratcheting<'a>,
     path: Path<'_>,
-    causes: &mut Vec<Cause>,
+    causes: &mut Vec<ValidationError>,
 ) {
     if node.rules.is_empty() {
         return;
     }
     let kind = go::quote(node.kind.map_or("", Type::as_str));
-    let failed = |detail: String| Cause::new(Reason::Invalid, path.bracketed(), Some(&kind), &detail);
+    let failed =
+        |detail: String| ValidationError::new(CauseType::Invalid, path.bracketed(), Some(&kind), &detail);
     let values =
         Val::of(value, node).and_then(|this| Ok((this, old.map(|old| Val::of(old, node)).transpose()?)));
     for rule in &node.rules {
@@ -255,7 +256,7 @@ fn words(error: &Error, rule: &Rule) -> String {
 }
 
 /// Objects and lists are not shown.
-fn refused(rule: &Rule, node: &Node, value: &Value, path: Path<'_>, detail: &str) -> Cause {
+fn refused(rule: &Rule, node: &Node, value: &Value, path: Path<'_>, detail: &str) -> ValidationError {
     let at = match (&rule.field_path, path) {
         (Some(below), Path::Root) => below.clone(),
         (Some(below), path) => format!("{}.{below}", path.bracketed()),
@@ -263,8 +264,10 @@ fn refused(rule: &Rule, node: &Node, value: &Value, path: Path<'_>, detail: &str
     };
     let bad = (!matches!(node.kind, Some(Type::Object | Type::Array))).then(|| go::value(value));
     match rule.reason {
-        reason @ (Reason::Required | Reason::Forbidden) => Cause::new(reason, at, None, detail),
-        Reason::Duplicate => Cause::new(Reason::Duplicate, at, bad.as_deref(), ""),
-        reason => Cause::new(reason, at, bad.as_deref(), detail),
+        reason @ (CauseType::Required | CauseType::Forbidden) => {
+            ValidationError::new(reason, at, None, detail)
+        }
+        CauseType::Duplicate => ValidationError::new(CauseType::Duplicate, at, bad.as_deref(), ""),
+        reason => ValidationError::new(reason, at, bad.as_deref(), detail),
     }
 }

@@ -7,7 +7,7 @@ use super::events;
 use super::kinds::Kind;
 use super::meta;
 use super::selector::label_selector_matches;
-use super::status::Cause;
+use super::status::StatusCause;
 use super::validate;
 
 /// The label that every namespace has.
@@ -384,7 +384,12 @@ pub(super) fn orphans_by_default(kind: &Kind) -> bool {
 }
 
 /// What is wrong with an object besides its metadata.
-pub(super) fn problems(kind: &Kind, object: &Value, old: Option<&Value>, subresource: &str) -> Vec<Cause> {
+pub(super) fn problems(
+    kind: &Kind,
+    object: &Value,
+    old: Option<&Value>,
+    subresource: &str,
+) -> Vec<StatusCause> {
     if !subresource.is_empty() {
         return Vec::new();
     }
@@ -408,43 +413,43 @@ pub(super) fn problems(kind: &Kind, object: &Value, old: Option<&Value>, subreso
 }
 
 /// The keys of what config maps and secrets hold are names of files.
-fn keys(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+fn keys(object: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
     const WHY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
     if let Some(old) = old {
         if object["type"] != old["type"] {
-            causes.push(Cause::invalid("type", &object["type"], "field is immutable"));
+            causes.push(StatusCause::invalid("type", &object["type"], "field is immutable"));
         }
         let why = "field is immutable when `immutable` is set";
         let fixed = if old["immutable"] == true { &["immutable", "data", "binaryData"][..] } else { &[] };
         for field in fixed.iter().filter(|field| object[**field] != old[**field]) {
-            causes.push(Cause::forbidden(*field, why));
+            causes.push(StatusCause::forbidden(*field, why));
         }
     }
     for field in ["data", "binaryData"] {
         for key in object[field].as_object().into_iter().flatten().map(|(key, _)| key) {
             let fits = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
             if key.is_empty() || !key.bytes().all(fits) {
-                causes.push(Cause::invalid(format!("{field}[{key}]"), &json!(key), WHY));
+                causes.push(StatusCause::invalid(format!("{field}[{key}]"), &json!(key), WHY));
             }
         }
     }
 }
 
 /// Little of a pod can be changed.
-fn pod(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+fn pod(object: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
     const WHY: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
     containers(&object["spec"], "spec", causes);
     let Some(old) = old else { return };
     let count = |pod: &Value| pod["spec"]["containers"].as_array().map_or(0, Vec::len);
     if count(object) != count(old) {
         let why = "pod updates may not add or remove containers";
-        causes.push(Cause::forbidden("spec.containers", why));
+        causes.push(StatusCause::forbidden("spec.containers", why));
         return;
     }
     // The API server checks images once more.
     let images = object["spec"]["containers"].as_array().into_iter().flatten().enumerate();
     for (at, _) in images.filter(|(_, c)| c["image"].as_str().unwrap_or_default().is_empty()) {
-        causes.push(Cause::required(format!("spec.containers[{at}].image"), ""));
+        causes.push(StatusCause::required(format!("spec.containers[{at}].image"), ""));
     }
     let fixed = |pod: &Value| {
         let mut spec = pod["spec"].clone();
@@ -459,32 +464,32 @@ fn pod(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
         spec
     };
     if fixed(object) != fixed(old) {
-        causes.push(Cause::forbidden("spec", WHY));
+        causes.push(StatusCause::forbidden("spec", WHY));
     }
 }
 
-fn containers(spec: &Value, field: &str, causes: &mut Vec<Cause>) {
+fn containers(spec: &Value, field: &str, causes: &mut Vec<StatusCause>) {
     let containers = spec["containers"].as_array().map(Vec::as_slice).unwrap_or_default();
     if containers.is_empty() {
-        causes.push(Cause::required(format!("{field}.containers"), ""));
+        causes.push(StatusCause::required(format!("{field}.containers"), ""));
     }
     for (at, container) in containers.iter().enumerate() {
         for part in ["name", "image"] {
             if container[part].as_str().unwrap_or_default().is_empty() {
-                causes.push(Cause::required(format!("{field}.containers[{at}].{part}"), ""));
+                causes.push(StatusCause::required(format!("{field}.containers[{at}].{part}"), ""));
             }
         }
     }
 }
 
-fn lease(spec: &Value, causes: &mut Vec<Cause>) {
+fn lease(spec: &Value, causes: &mut Vec<StatusCause>) {
     let duration = &spec["leaseDurationSeconds"];
     if duration.as_i64().is_some_and(|d| d <= 0) {
-        causes.push(Cause::invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"));
+        causes.push(StatusCause::invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"));
     }
     let transitions = &spec["leaseTransitions"];
     if transitions.as_i64().is_some_and(|t| t < 0) {
-        causes.push(Cause::invalid(
+        causes.push(StatusCause::invalid(
             "spec.leaseTransitions",
             transitions,
             "must be greater than or equal to 0",
@@ -492,26 +497,30 @@ fn lease(spec: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn selecting(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+fn selecting(object: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
     let spec = &object["spec"];
     if spec["selector"].is_null() {
-        causes.push(Cause::required("spec.selector", ""));
+        causes.push(StatusCause::required("spec.selector", ""));
     }
     let labels = &spec["template"]["metadata"]["labels"];
     if !label_selector_matches(&spec["selector"], labels) {
         let why = "`selector` does not match template `labels`";
-        causes.push(Cause::invalid("spec.template.metadata.labels", labels, why));
+        causes.push(StatusCause::invalid("spec.template.metadata.labels", labels, why));
     }
     containers(&spec["template"]["spec"], "spec.template.spec", causes);
     if spec["replicas"].as_i64().is_some_and(|r| r < 0) {
-        causes.push(Cause::invalid("spec.replicas", &spec["replicas"], "must be greater than or equal to 0"));
+        causes.push(StatusCause::invalid(
+            "spec.replicas",
+            &spec["replicas"],
+            "must be greater than or equal to 0",
+        ));
     }
     if old.is_some_and(|old| old["spec"]["selector"] != spec["selector"]) {
-        causes.push(Cause::invalid("spec.selector", &spec["selector"], "field is immutable"));
+        causes.push(StatusCause::invalid("spec.selector", &spec["selector"], "field is immutable"));
     }
 }
 
-fn job(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
+fn job(object: &Value, old: Option<&Value>, causes: &mut Vec<StatusCause>) {
     let spec = &object["spec"];
     job_spec_problems(spec, old.is_some(), causes);
     let Some(old) = old else { return };
@@ -520,40 +529,40 @@ fn job(object: &Value, old: Option<&Value>, causes: &mut Vec<Cause>) {
     job_spec_problems(spec, true, causes);
     for field in ["completions", "selector", "completionMode", "podFailurePolicy", "successPolicy"] {
         if spec[field] != old["spec"][field] {
-            causes.push(Cause::invalid(format!("spec.{field}"), &spec[field], "field is immutable"));
+            causes.push(StatusCause::invalid(format!("spec.{field}"), &spec[field], "field is immutable"));
         }
     }
     let (template, before) = (&spec["template"], &old["spec"]["template"]);
     if old["spec"]["suspend"] != true {
         if template != before {
-            causes.push(Cause::invalid("spec.template", template, "field is immutable"));
+            causes.push(StatusCause::invalid("spec.template", template, "field is immutable"));
         }
     } else if unscheduled(&template["spec"]) != unscheduled(&before["spec"]) {
-        causes.push(Cause::invalid("spec.template.spec", &template["spec"], "field is immutable"));
+        causes.push(StatusCause::invalid("spec.template.spec", &template["spec"], "field is immutable"));
     }
 }
 
-fn job_spec_problems(spec: &Value, has_selector: bool, causes: &mut Vec<Cause>) {
+fn job_spec_problems(spec: &Value, has_selector: bool, causes: &mut Vec<StatusCause>) {
     for field in
         ["parallelism", "completions", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished"]
     {
         if spec[field].as_i64().is_some_and(|n| n < 0) {
             let why = "must be greater than or equal to 0";
-            causes.push(Cause::invalid(format!("spec.{field}"), &spec[field], why));
+            causes.push(StatusCause::invalid(format!("spec.{field}"), &spec[field], why));
         }
     }
     containers(&spec["template"]["spec"], "spec.template.spec", causes);
     if spec["template"]["spec"]["restartPolicy"] == "Always" {
         let why = "valid values: \"OnFailure\", \"Never\"";
-        causes.push(Cause::required("spec.template.spec.restartPolicy", why));
+        causes.push(StatusCause::required("spec.template.spec.restartPolicy", why));
     }
     if has_selector && spec["selector"].is_null() {
-        causes.push(Cause::required("spec.selector", ""));
+        causes.push(StatusCause::required("spec.selector", ""));
     }
     let labels = &spec["template"]["metadata"]["labels"];
     if has_selector && !label_selector_matches(&spec["selector"], labels) {
         let why = "`selector` does not match template `labels`";
-        causes.push(Cause::invalid("spec.template.metadata.labels", labels, why));
+        causes.push(StatusCause::invalid("spec.template.metadata.labels", labels, why));
     }
 }
 

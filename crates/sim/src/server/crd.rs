@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::kinds::{Kind, KindText, StoreId, Verbs};
-use super::status::Cause;
+use super::status::StatusCause;
 use super::store::{Origin, Verb};
 use super::{SYSTEM, Server, meta};
 
@@ -37,7 +37,13 @@ pub(super) trait Checked {
     fn default(&self, object: &mut Value);
     /// What is wrong; with `status` only that part has changed.
     /// `before`: what is wrong with the metadata, after some of which rules are not evaluated.
-    fn problems(&self, new: &Value, old: Option<&Value>, status: bool, before: &[Cause]) -> Vec<Cause>;
+    fn problems(
+        &self,
+        new: &Value,
+        old: Option<&Value>,
+        status: bool,
+        before: &[StatusCause],
+    ) -> Vec<StatusCause>;
 }
 
 impl Checked for Custom {
@@ -51,15 +57,21 @@ impl Checked for Custom {
         }
     }
 
-    fn problems(&self, new: &Value, old: Option<&Value>, status: bool, before: &[Cause]) -> Vec<Cause> {
+    fn problems(
+        &self,
+        new: &Value,
+        old: Option<&Value>,
+        status: bool,
+        before: &[StatusCause],
+    ) -> Vec<StatusCause> {
         let Some(schema) = &self.schema else { return Vec::new() };
         let causes = match old {
             Some(old) if status => schema.validate_status(new, old),
-            old => schema.validate_after(before.iter().any(Cause::blocks_rules), new, old),
+            old => schema.validate_after(before.iter().any(StatusCause::blocks_rules), new, old),
         };
         causes
             .into_iter()
-            .map(|c| Cause { reason: c.reason.as_str().to_owned(), field: c.field, message: c.message })
+            .map(|c| StatusCause { reason: c.reason.as_str().to_owned(), field: c.field, message: c.message })
             .collect()
     }
 }
@@ -77,18 +89,22 @@ pub(super) fn default(definition: &mut Value) {
 }
 
 /// Everything that is wrong with a definition.
-pub(super) fn problems(definition: &Value) -> Vec<Cause> {
+pub(super) fn problems(definition: &Value) -> Vec<StatusCause> {
     let spec = &definition["spec"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (group, plural) = (text(&spec["group"]), text(&spec["names"]["plural"]));
     let mut causes = Vec::new();
     if meta::name(definition) != format!("{plural}.{group}") {
         let name = &definition["metadata"]["name"];
-        causes.push(Cause::invalid("metadata.name", name, "must be spec.names.plural+\".\"+spec.group"));
+        causes.push(StatusCause::invalid(
+            "metadata.name",
+            name,
+            "must be spec.names.plural+\".\"+spec.group",
+        ));
     }
-    let required = |causes: &mut Vec<Cause>, field: &str, value: &Value| {
+    let required = |causes: &mut Vec<StatusCause>, field: &str, value: &Value| {
         if value.as_str().unwrap_or_default().is_empty() {
-            causes.push(Cause::required(field, ""));
+            causes.push(StatusCause::required(field, ""));
         }
     };
     required(&mut causes, "spec.group", &spec["group"]);
@@ -96,15 +112,15 @@ pub(super) fn problems(definition: &Value) -> Vec<Cause> {
     let versions: Vec<&Value> = spec["versions"].as_array().into_iter().flatten().collect();
     if versions.iter().filter(|v| v["storage"] == true).count() != 1 {
         let why = "must have exactly one version marked as storage version";
-        causes.push(Cause::invalid("spec.versions", &spec["versions"], why));
+        causes.push(StatusCause::invalid("spec.versions", &spec["versions"], why));
     }
     for (at, version) in versions.iter().enumerate() {
         let field = format!("spec.versions[{at}].schema.openAPIV3Schema");
         let schema = &version["schema"]["openAPIV3Schema"];
         if schema.is_null() {
-            causes.push(Cause::required(field, "schemas are required"));
+            causes.push(StatusCause::required(field, "schemas are required"));
         } else if let Err(error) = Schema::compile(schema) {
-            causes.push(Cause::invalid(field, &Value::Null, &error.to_string()));
+            causes.push(StatusCause::invalid(field, &Value::Null, &error.to_string()));
         }
     }
     for name in ["plural", "singular", "kind", "listKind"] {
@@ -112,7 +128,11 @@ pub(super) fn problems(definition: &Value) -> Vec<Cause> {
     }
     if definition["status"]["storedVersions"].as_array().is_none_or(Vec::is_empty) {
         let stored = &definition["status"]["storedVersions"];
-        causes.push(Cause::invalid("status.storedVersions", stored, "must have at least one stored version"));
+        causes.push(StatusCause::invalid(
+            "status.storedVersions",
+            stored,
+            "must have at least one stored version",
+        ));
     }
     causes
 }

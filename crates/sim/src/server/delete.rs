@@ -12,7 +12,7 @@ use super::crd::CLEANUP;
 use super::kinds::Kind;
 use super::meta;
 use super::request::Query;
-use super::status::{Cause, StatusError};
+use super::status::{StatusCause, StatusError};
 use super::store::ObjectKey;
 use super::write::{Caller, Target, is_definition};
 
@@ -102,11 +102,11 @@ impl DeleteOptions {
         if let Some(policy) = &self.propagation {
             if self.orphan_dependents.is_some() {
                 let why = "orphanDependents and deletionPropagation cannot be both set";
-                causes.push(Cause::invalid("propagationPolicy", &json!(policy), why));
+                causes.push(StatusCause::invalid("propagationPolicy", &json!(policy), why));
             }
             if !matches!(policy.as_str(), "Foreground" | "Background" | "Orphan") {
                 let supported = ["Foreground", "Background", "Orphan", "nil"];
-                causes.push(Cause::unsupported("propagationPolicy", &json!(policy), &supported));
+                causes.push(StatusCause::unsupported("propagationPolicy", &json!(policy), &supported));
             }
         }
         if causes.is_empty() { Ok(()) } else { Err(StatusError::invalid_options("DeleteOptions", &causes)) }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::kinds::Kind;
 use super::names;
-use super::status::Cause;
+use super::status::StatusCause;
 use super::validate;
 
 /// Bytes that may be in who reports, what was done, and why.
@@ -19,7 +19,7 @@ pub(super) fn is_event(kind: &Kind) -> bool {
 }
 
 /// What is wrong with a new Event, its metadata included (`ValidateEventCreate`).
-pub(super) fn problems_of_new(kind: &Kind, object: &Value) -> Vec<Cause> {
+pub(super) fn problems_of_new(kind: &Kind, object: &Value) -> Vec<StatusCause> {
     let mut causes = legacy(kind, object);
     if kind.group.is_empty() {
         // The older group checks metadata only where nothing else is wrong.
@@ -28,11 +28,11 @@ pub(super) fn problems_of_new(kind: &Kind, object: &Value) -> Vec<Cause> {
     causes.extend(validate::metadata(kind, object));
     series(object, &mut causes);
     if object["eventTime"].is_null() {
-        causes.push(Cause::required("eventTime", ""));
+        causes.push(StatusCause::required("eventTime", ""));
     }
     let given = object["type"].as_str().unwrap_or_default();
     if !matches!(given, "Normal" | "Warning") {
-        causes.push(Cause::invalid("type", &json!(""), &format!("has invalid value: {given}")));
+        causes.push(StatusCause::invalid("type", &json!(""), &format!("has invalid value: {given}")));
     }
     let source = &object["source"];
     let is_set = |value: &Value| !matches!(value, Value::Null) && *value != json!("") && *value != json!(0);
@@ -43,14 +43,14 @@ pub(super) fn problems_of_new(kind: &Kind, object: &Value) -> Vec<Cause> {
         ("source", is_set(&source["component"]) || is_set(&source["host"])),
     ] {
         if set {
-            causes.push(Cause::invalid(field, &json!(""), "needs to be unset"));
+            causes.push(StatusCause::invalid(field, &json!(""), "needs to be unset"));
         }
     }
     causes
 }
 
 /// What is wrong with a changed Event besides what is checked for all kinds (`ValidateEventUpdate`).
-pub(super) fn problems_of_change(kind: &Kind, object: &Value, old: &Value) -> Vec<Cause> {
+pub(super) fn problems_of_change(kind: &Kind, object: &Value, old: &Value) -> Vec<StatusCause> {
     let mut causes = legacy(kind, object);
     if !kind.group.is_empty() {
         causes.extend(validate::change(object, old));
@@ -63,7 +63,7 @@ pub(super) fn problems_of_change(kind: &Kind, object: &Value, old: &Value) -> Ve
 }
 
 /// What has to be right in both groups.
-fn legacy(kind: &Kind, object: &Value) -> Vec<Cause> {
+fn legacy(kind: &Kind, object: &Value) -> Vec<StatusCause> {
     let text = |field: &str| object[field].as_str().unwrap_or_default();
     let mut causes = Vec::new();
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
@@ -77,7 +77,7 @@ fn legacy(kind: &Kind, object: &Value) -> Vec<Cause> {
     };
     if !fits {
         let why = "does not match event.namespace";
-        causes.push(Cause::invalid("involvedObject.namespace", &json!(about), why));
+        causes.push(StatusCause::invalid("involvedObject.namespace", &json!(about), why));
     }
     if !is_new {
         return causes;
@@ -85,36 +85,40 @@ fn legacy(kind: &Kind, object: &Value) -> Vec<Cause> {
     let reporter = if kind.group.is_empty() { "reportingComponent" } else { "reportingController" };
     let given = text("reportingComponent");
     if given.is_empty() {
-        causes.push(Cause::required(reporter, ""));
+        causes.push(StatusCause::required(reporter, ""));
     }
     causes.extend(
-        names::label_key_problems(given).iter().map(|why| Cause::invalid(reporter, &json!(given), why)),
+        names::label_key_problems(given).iter().map(|why| StatusCause::invalid(reporter, &json!(given), why)),
     );
     for field in ["reportingInstance", "action", "reason"] {
         if text(field).is_empty() {
-            causes.push(Cause::required(field, ""));
+            causes.push(StatusCause::required(field, ""));
         }
         if text(field).len() > SHORT {
             let why = format!("can have at most {SHORT} characters");
-            causes.push(Cause::invalid(field, &json!(""), &why));
+            causes.push(StatusCause::invalid(field, &json!(""), &why));
         }
     }
     if text("message").len() > LONG {
-        causes.push(Cause::invalid("message", &json!(""), &format!("can have at most {LONG} characters")));
+        causes.push(StatusCause::invalid(
+            "message",
+            &json!(""),
+            &format!("can have at most {LONG} characters"),
+        ));
     }
     causes
 }
 
-fn series(object: &Value, causes: &mut Vec<Cause>) {
+fn series(object: &Value, causes: &mut Vec<StatusCause>) {
     let series = &object["series"];
     if series.is_null() {
         return;
     }
     if series["count"].as_i64().unwrap_or(0) < 2 {
-        causes.push(Cause::invalid("series.count", &json!(""), "should be at least 2"));
+        causes.push(StatusCause::invalid("series.count", &json!(""), "should be at least 2"));
     }
     if series["lastObservedTime"].is_null() {
-        causes.push(Cause::required("series.lastObservedTime", ""));
+        causes.push(StatusCause::required("series.lastObservedTime", ""));
     }
 }
 
@@ -122,7 +126,7 @@ fn series(object: &Value, causes: &mut Vec<Cause>) {
 type Printed<'a> = (&'a str, &'a str, &'a dyn Fn(&Value) -> String);
 
 /// Hardly anything of an Event can be changed by the newer group.
-fn fixed(object: &Value, old: &Value, causes: &mut Vec<Cause>) {
+fn fixed(object: &Value, old: &Value, causes: &mut Vec<StatusCause>) {
     // As Go prints values of its own.
     let text = |value: &Value| json!(value.as_str().unwrap_or_default()).to_string();
     let plain = |value: &Value| value.to_string();
@@ -159,7 +163,7 @@ fn fixed(object: &Value, old: &Value, causes: &mut Vec<Cause>) {
     for (field, name, show) in shown {
         let (new, old) = (show(&object[field]), show(&old[field]));
         if new != old {
-            causes.push(Cause::printed(name, &new, "field is immutable"));
+            causes.push(StatusCause::printed(name, &new, "field is immutable"));
         }
     }
 }

@@ -12,7 +12,7 @@ use super::events;
 use super::kinds::Kind;
 use super::request::Query;
 use super::selector::{Selector, exact_name};
-use super::status::{Cause, StatusError};
+use super::status::{StatusCause, StatusError};
 use super::store::{ObjectKey, Revision};
 use super::view::View;
 use super::watch::{Watch, too_old};
@@ -51,27 +51,27 @@ impl<'a> Options<'a> {
         }
     }
 
-    fn problems(&self) -> Vec<Cause> {
+    fn problems(&self) -> Vec<StatusCause> {
         const MATCH: &str = "resourceVersionMatch";
         const INITIAL: &str = "sendInitialEvents";
         let mut causes = Vec::new();
         if self.watch {
             match (self.initial_events, self.matching) {
-                (Some(_), None) => causes.push(Cause::forbidden(
+                (Some(_), None) => causes.push(StatusCause::forbidden(
                     MATCH,
                     "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
                 )),
-                (None, Some(_)) => causes.push(Cause::forbidden(
+                (None, Some(_)) => causes.push(StatusCause::forbidden(
                     MATCH,
                     "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
                 )),
                 _ => {}
             }
             if let Some(matching) = self.matching.filter(|m| *m != "NotOlderThan") {
-                causes.push(Cause::unsupported(MATCH, &json!(matching), &["NotOlderThan"]));
+                causes.push(StatusCause::unsupported(MATCH, &json!(matching), &["NotOlderThan"]));
             }
             if self.continue_token.is_some() {
-                causes.push(Cause::forbidden(
+                causes.push(StatusCause::forbidden(
                     MATCH,
                     "resourceVersionMatch is forbidden when continue is provided",
                 ));
@@ -81,24 +81,28 @@ impl<'a> Options<'a> {
         if let Some(matching) = self.matching {
             if self.revision.is_none() {
                 let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
-                causes.push(Cause::forbidden(MATCH, why));
+                causes.push(StatusCause::forbidden(MATCH, why));
             }
             if self.continue_token.is_some() {
-                causes.push(Cause::forbidden(
+                causes.push(StatusCause::forbidden(
                     MATCH,
                     "resourceVersionMatch is forbidden when continue is provided",
                 ));
             }
             if !matches!(matching, "Exact" | "NotOlderThan") {
-                causes.push(Cause::unsupported(MATCH, &json!(matching), &["Exact", "NotOlderThan", ""]));
+                causes.push(StatusCause::unsupported(
+                    MATCH,
+                    &json!(matching),
+                    &["Exact", "NotOlderThan", ""],
+                ));
             }
             if matching == "Exact" && self.revision == Some("0") {
                 let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
-                causes.push(Cause::forbidden(MATCH, why));
+                causes.push(StatusCause::forbidden(MATCH, why));
             }
         }
         if self.initial_events.is_some() {
-            causes.push(Cause::forbidden(INITIAL, "sendInitialEvents is forbidden for list"));
+            causes.push(StatusCause::forbidden(INITIAL, "sendInitialEvents is forbidden for list"));
         }
         causes
     }

@@ -9,7 +9,7 @@ use super::jsonpatch;
 use super::kinds::Kind;
 use super::meta;
 use super::rest::{RequestContext, check_name};
-use super::status::{Cause, StatusError};
+use super::status::{StatusCause, StatusError};
 use super::store::Verb;
 use super::strategic;
 use super::write::{Expected, Target};
@@ -132,14 +132,14 @@ impl Server {
         let options = Self::patch_options(context)?;
         if patch_type == PatchType::Apply {
             if context.query.get("fieldManager").is_none() {
-                let cause = Cause::required("fieldManager", "is required for apply patch");
+                let cause = StatusCause::required("fieldManager", "is required for apply patch");
                 return Err(StatusError::invalid_options("PatchOptions", &[cause]));
             }
             let caller = Self::patch_caller(context, Verb::Apply, subresource, &options);
             return self.apply(context, &caller, target);
         }
         if context.query.get("force").is_some() {
-            let cause = Cause::forbidden("force", "may not be specified for non-apply patch");
+            let cause = StatusCause::forbidden("force", "may not be specified for non-apply patch");
             return Err(StatusError::invalid_options("PatchOptions", &[cause]));
         }
         let caller = Self::patch_caller(context, Verb::Patch, subresource, &options);
@@ -150,7 +150,7 @@ impl Server {
             patch_type.apply(kind, &mut object, &patch)?;
             if !object.is_object() {
                 let why = format!("json: cannot unmarshal {} into Go value", decode::go_kind(&object));
-                return Err(StatusError::invalid_patch(&[Cause::invalid(
+                return Err(StatusError::invalid_patch(&[StatusCause::invalid(
                     "patch",
                     &json!(object.to_string()),
                     &why,
@@ -162,7 +162,7 @@ impl Server {
                 let message = failure.status()["message"].as_str().unwrap_or_default();
                 match message.split_once(&format!(" cannot be handled as a {}: ", kind.kind)) {
                     Some((_, why)) => {
-                        StatusError::invalid_patch(&[Cause::invalid("patch", &json!(shown), why)])
+                        StatusError::invalid_patch(&[StatusCause::invalid("patch", &json!(shown), why)])
                     }
                     None => failure,
                 }

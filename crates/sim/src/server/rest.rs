@@ -14,7 +14,7 @@ use super::discovery;
 use super::kinds::{Kind, Verbs};
 use super::meta;
 use super::request::{Query, Request, decode as percent_decode};
-use super::status::{Cause, StatusError};
+use super::status::{StatusCause, StatusError};
 use super::store::Verb;
 use super::view::View;
 use super::write::{Caller, Expected, Target};
@@ -43,7 +43,7 @@ impl WriteOptions {
         let mut causes = Vec::new();
         let dry_run: Vec<&str> = query.all("dryRun").filter(|v| !v.is_empty()).collect();
         if dry_run.iter().any(|v| *v != "All") {
-            causes.push(Cause::unsupported("dryRun", &json!(dry_run), &["All"]));
+            causes.push(StatusCause::unsupported("dryRun", &json!(dry_run), &["All"]));
         }
         let unknown = match query.get("fieldValidation") {
             None | Some("Warn") => Unknown::Warn,
@@ -51,7 +51,7 @@ impl WriteOptions {
             Some("Strict") => Unknown::Strict,
             Some(other) => {
                 let supported = ["", "Ignore", "Strict", "Warn"];
-                causes.push(Cause::unsupported("fieldValidation", &json!(other), &supported));
+                causes.push(StatusCause::unsupported("fieldValidation", &json!(other), &supported));
                 Unknown::Warn
             }
         };

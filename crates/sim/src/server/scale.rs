@@ -13,7 +13,7 @@ use super::meta;
 use super::patch::{PatchType, parse};
 use super::rest::{RequestContext, success};
 use super::selector::label_selector_matches;
-use super::status::{Cause, StatusError};
+use super::status::{StatusCause, StatusError};
 use super::store::Verb;
 use super::write::{Expected, Target};
 
@@ -149,7 +149,7 @@ impl Server {
                 let patch = parse(patch_type, &context.request.body, Unknown::Warn)?;
                 patch_type.apply(kind, &mut scale, &patch)?;
                 if let Some(why) = not_a_number(&scale) {
-                    let cause = Cause::invalid("patch", &json!(scale.to_string()), &why);
+                    let cause = StatusCause::invalid("patch", &json!(scale.to_string()), &why);
                     return Err(StatusError::invalid_patch(&[cause]));
                 }
                 scale
@@ -175,7 +175,7 @@ impl Server {
         let replicas = wanted["spec"]["replicas"].as_i64().unwrap_or(0);
         if replicas < 0 {
             let cause =
-                Cause::invalid("spec.replicas", &replicas.into(), "must be greater than or equal to 0");
+                StatusCause::invalid("spec.replicas", &replicas.into(), "must be greater than or equal to 0");
             return Err(StatusError::invalid_scale(name, &[cause]));
         }
         let options = Self::patch_options(context)?;

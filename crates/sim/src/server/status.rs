@@ -14,7 +14,7 @@ pub(super) struct StatusError {
 
 /// One reason among several in an `Invalid` status.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Cause {
+pub(super) struct StatusCause {
     /// Such as `FieldValueInvalid`.
     pub(super) reason: String,
     /// The path of the field.
@@ -23,10 +23,10 @@ pub(super) struct Cause {
     pub(super) message: String,
 }
 
-impl Cause {
+impl StatusCause {
     /// Whether rules of custom resources are not evaluated after it.
     pub(super) fn blocks_rules(&self) -> bool {
-        coppice_schema::Reason::BLOCK_RULES.iter().any(|reason| reason.as_str() == self.reason)
+        coppice_schema::CauseType::BLOCK_RULES.iter().any(|reason| reason.as_str() == self.reason)
     }
 
     pub(super) fn invalid(field: impl Into<String>, value: &Value, why: &str) -> Self {
@@ -227,33 +227,33 @@ impl StatusError {
     }
 
     /// The object breaks rules.
-    pub(super) fn invalid(kind: &Kind, object: &Value, name: &str, causes: &[Cause]) -> Self {
+    pub(super) fn invalid(kind: &Kind, object: &Value, name: &str, causes: &[StatusCause]) -> Self {
         // A custom resource that calls itself something else is called so here too.
         let what = object["kind"].as_str().filter(|_| kind.custom.is_some()).unwrap_or(&kind.kind);
         Self::invalid_of(&Qualified { group: own_group(kind), what }, name, causes)
     }
 
     /// The same where the API server names the resource instead of the kind.
-    pub(super) fn invalid_resource(kind: &Kind, name: &str, causes: &[Cause]) -> Self {
+    pub(super) fn invalid_resource(kind: &Kind, name: &str, causes: &[StatusCause]) -> Self {
         Self::invalid_of(&resource(kind), name, causes)
     }
 
     /// Options break rules; `what` is such as `DeleteOptions`.
-    pub(super) fn invalid_options(what: &str, causes: &[Cause]) -> Self {
+    pub(super) fn invalid_options(what: &str, causes: &[StatusCause]) -> Self {
         Self::invalid_of(&Qualified { group: "meta.k8s.io", what }, "", causes)
     }
 
     /// A `Scale` breaks rules.
-    pub(super) fn invalid_scale(name: &str, causes: &[Cause]) -> Self {
+    pub(super) fn invalid_scale(name: &str, causes: &[StatusCause]) -> Self {
         Self::invalid_of(&Qualified { group: "autoscaling", what: "Scale" }, name, causes)
     }
 
     /// A patch gives something that is not an object of the kind.
-    pub(super) fn invalid_patch(causes: &[Cause]) -> Self {
+    pub(super) fn invalid_patch(causes: &[StatusCause]) -> Self {
         Self::invalid_of(&Qualified { group: "", what: "" }, "", causes)
     }
 
-    fn invalid_of(of: &Qualified<'_>, name: &str, causes: &[Cause]) -> Self {
+    fn invalid_of(of: &Qualified<'_>, name: &str, causes: &[StatusCause]) -> Self {
         // The message says what is said twice once; the causes do not.
         let mut texts: Vec<String> = Vec::with_capacity(causes.len());
         for cause in causes {
@@ -264,7 +264,7 @@ impl StatusError {
         }
         let list = if texts.len() == 1 { texts.swap_remove(0) } else { format!("[{}]", texts.join(", ")) };
         let mut details = details(of, name);
-        details.insert("causes".to_owned(), causes.iter().map(Cause::json).collect());
+        details.insert("causes".to_owned(), causes.iter().map(StatusCause::json).collect());
         let message = format!("{of} {name:?} is invalid: {list}");
         Self::new(422, "Invalid", message, Value::Object(details))
     }

@@ -5,22 +5,23 @@ use serde_json::{Value, json};
 use super::kinds::Kind;
 use super::meta;
 use super::names;
-use super::status::Cause;
+use super::status::StatusCause;
 use super::write::is_definition;
 
 /// The annotations of one object may take this many bytes.
 const ANNOTATIONS: usize = 256 * 1024;
 
 /// What is wrong with the metadata of a new object.
-pub(super) fn metadata(kind: &Kind, object: &Value) -> Vec<Cause> {
+pub(super) fn metadata(kind: &Kind, object: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let name = meta::name(object);
     if name.is_empty() {
-        causes.push(Cause::required("metadata.name", "name or generateName is required"));
+        causes.push(StatusCause::required("metadata.name", "name or generateName is required"));
     } else {
         let shown = json!(name);
-        causes
-            .extend(name_problems(kind, name).iter().map(|why| Cause::invalid("metadata.name", &shown, why)));
+        causes.extend(
+            name_problems(kind, name).iter().map(|why| StatusCause::invalid("metadata.name", &shown, why)),
+        );
     }
     common(kind, object, &mut causes);
     causes
@@ -36,37 +37,37 @@ fn name_problems(kind: &Kind, name: &str) -> Vec<String> {
 }
 
 /// Labels, annotations, owners and finalizers.
-fn common(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
+fn common(kind: &Kind, object: &Value, causes: &mut Vec<StatusCause>) {
     labelled(object, causes);
     finalizers(kind, &object["metadata"], causes);
 }
 
 /// Labels, annotations and owners.
-fn labelled(object: &Value, causes: &mut Vec<Cause>) {
+fn labelled(object: &Value, causes: &mut Vec<StatusCause>) {
     let metadata = &object["metadata"];
     for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
         for why in names::label_key_problems(key) {
-            causes.push(Cause::invalid("metadata.labels", &json!(key), &why));
+            causes.push(StatusCause::invalid("metadata.labels", &json!(key), &why));
         }
         for why in value.as_str().map(names::label_value_problems).into_iter().flatten() {
-            causes.push(Cause::invalid("metadata.labels", value, &why));
+            causes.push(StatusCause::invalid("metadata.labels", value, &why));
         }
     }
     let mut bytes = 0;
     for (key, value) in metadata["annotations"].as_object().into_iter().flatten() {
         // The case of an annotation's key does not matter.
         for why in names::label_key_problems(&key.to_lowercase()) {
-            causes.push(Cause::invalid("metadata.annotations", &json!(key), &why));
+            causes.push(StatusCause::invalid("metadata.annotations", &json!(key), &why));
         }
         bytes += key.len() + value.as_str().map_or(0, str::len);
     }
     if bytes > ANNOTATIONS {
-        causes.push(Cause::too_long("metadata.annotations", ANNOTATIONS));
+        causes.push(StatusCause::too_long("metadata.annotations", ANNOTATIONS));
     }
     owners(metadata, causes);
 }
 
-fn owners(metadata: &Value, causes: &mut Vec<Cause>) {
+fn owners(metadata: &Value, causes: &mut Vec<StatusCause>) {
     const FIELD: &str = "metadata.ownerReferences";
     let owners = metadata["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
     for owner in owners {
@@ -77,7 +78,7 @@ fn owners(metadata: &Value, causes: &mut Vec<Cause>) {
             ("uid", "must not be empty"),
         ] {
             if owner[field].as_str().unwrap_or_default().is_empty() {
-                causes.push(Cause::invalid(format!("{FIELD}.{field}"), &json!(""), why));
+                causes.push(StatusCause::invalid(format!("{FIELD}.{field}"), &json!(""), why));
             }
         }
     }
@@ -93,16 +94,16 @@ fn owners(metadata: &Value, causes: &mut Vec<Cause>) {
             name(first),
             name(second)
         );
-        causes.push(Cause::invalid(FIELD, &Value::Null, &why));
+        causes.push(StatusCause::invalid(FIELD, &Value::Null, &why));
     }
 }
 
-fn finalizers(kind: &Kind, metadata: &Value, causes: &mut Vec<Cause>) {
+fn finalizers(kind: &Kind, metadata: &Value, causes: &mut Vec<StatusCause>) {
     const FIELD: &str = "metadata.finalizers";
     let list = &metadata["finalizers"];
     let finalizers: Vec<&str> = list.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     if finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion") {
-        causes.push(Cause::invalid(
+        causes.push(StatusCause::invalid(
             FIELD,
             list,
             "finalizer orphan and foregroundDeletion cannot be both set",
@@ -110,7 +111,7 @@ fn finalizers(kind: &Kind, metadata: &Value, causes: &mut Vec<Cause>) {
     }
     for finalizer in &finalizers {
         for why in names::label_key_problems(finalizer) {
-            causes.push(Cause::invalid(FIELD, &json!(finalizer), &why));
+            causes.push(StatusCause::invalid(FIELD, &json!(finalizer), &why));
         }
     }
     let which = (kind.group.as_ref(), kind.plural.as_ref());
@@ -122,14 +123,19 @@ fn finalizers(kind: &Kind, metadata: &Value, causes: &mut Vec<Cause>) {
     for (at, finalizer) in finalizers.iter().enumerate() {
         if !finalizer.contains('/') && !matches!(*finalizer, "orphan" | "foregroundDeletion" | "kubernetes") {
             let why = "name is neither a standard finalizer name nor is it fully qualified";
-            causes.push(Cause::invalid(format!("{FIELD}[{at}]"), &json!(finalizer), why));
+            causes.push(StatusCause::invalid(format!("{FIELD}[{at}]"), &json!(finalizer), why));
         }
     }
 }
 
 /// What is wrong with the metadata of a changed object. The API server checks several times, so that a cause can be
 /// there several times: for all kinds alike, then for the kind, and for some of them as if the object were new.
-pub(super) fn metadata_update(kind: &Kind, object: &Value, old: &Value, subresource: &str) -> Vec<Cause> {
+pub(super) fn metadata_update(
+    kind: &Kind,
+    object: &Value,
+    old: &Value,
+    subresource: &str,
+) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     common(kind, object, &mut causes);
     causes.extend(change(object, old));
@@ -147,13 +153,13 @@ pub(super) fn metadata_update(kind: &Kind, object: &Value, old: &Value, subresou
 }
 
 /// One check of what a change makes of the metadata (`ValidateObjectMetaAccessorUpdate`).
-pub(super) fn change(object: &Value, old: &Value) -> Vec<Cause> {
+pub(super) fn change(object: &Value, old: &Value) -> Vec<StatusCause> {
     let mut causes = immutable(object, old);
     labelled(object, &mut causes);
     causes
 }
 
-fn immutable(object: &Value, old: &Value) -> Vec<Cause> {
+fn immutable(object: &Value, old: &Value) -> Vec<StatusCause> {
     let mut causes = Vec::new();
     let known: Vec<&str> = meta::finalizers(old).collect();
     let new: Vec<String> =
@@ -163,14 +169,14 @@ fn immutable(object: &Value, old: &Value) -> Vec<Cause> {
             "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
             new.join(", ")
         );
-        causes.push(Cause::forbidden("metadata.finalizers", &why));
+        causes.push(StatusCause::forbidden("metadata.finalizers", &why));
     }
     for field in
         ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"]
     {
         let (new, old) = (&object["metadata"][field], &old["metadata"][field]);
         if new != old {
-            causes.push(Cause::invalid(format!("metadata.{field}"), new, "field is immutable"));
+            causes.push(StatusCause::invalid(format!("metadata.{field}"), new, "field is immutable"));
         }
     }
     causes

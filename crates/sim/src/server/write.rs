@@ -13,7 +13,7 @@ use super::crd::{self, Checked};
 use super::events;
 use super::kinds::{Kind, Registry};
 use super::meta;
-use super::status::{Cause, StatusError};
+use super::status::{StatusCause, StatusError};
 use super::store::{ObjectKey, Origin, Verb};
 use super::validate;
 
@@ -195,7 +195,7 @@ impl Server {
     }
 
     /// All that is wrong with an object that is to be made.
-    fn problems_of_new(kind: &Kind, object: &Value) -> Vec<Cause> {
+    fn problems_of_new(kind: &Kind, object: &Value) -> Vec<StatusCause> {
         if events::is_event(kind) {
             return events::problems_of_new(kind, object);
         }
@@ -210,8 +210,8 @@ impl Server {
         object: &Value,
         old: Option<&Value>,
         subresource: &str,
-        before: &[Cause],
-    ) -> Vec<Cause> {
+        before: &[StatusCause],
+    ) -> Vec<StatusCause> {
         if is_definition(kind) {
             return if subresource.is_empty() { crd::problems(object) } else { Vec::new() };
         }
@@ -220,7 +220,7 @@ impl Server {
                 let mut causes = Vec::new();
                 if object["kind"] != *kind.kind {
                     let why = format!("must be {}", kind.kind);
-                    causes.push(Cause::invalid("kind", &object["kind"], &why));
+                    causes.push(StatusCause::invalid("kind", &object["kind"], &why));
                 }
                 causes.extend(custom.problems(object, old, subresource == "status", before));
                 causes
@@ -324,8 +324,11 @@ impl Server {
         let revision = meta::text(object, "resourceVersion");
         if matches!(revision, "" | "0") {
             if kind.conditional_update {
-                let cause =
-                    Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
+                let cause = StatusCause::invalid(
+                    "metadata.resourceVersion",
+                    &json!(0),
+                    "must be specified for an update",
+                );
                 return Err(StatusError::invalid_resource(kind, name, &[cause]));
             }
             return Ok(());

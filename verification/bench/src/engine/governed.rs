@@ -8,7 +8,7 @@ use coppice_api::{ManagedNamespaceSpec, ManagedNamespaceStatus};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::cluster::census::{Census, Counted, census};
 use coppice_lifecycle::cluster::{
-    ClusterManagerFacts, ClusterObserved, HealthFacts, RecordFacts, RecordStep, SuccessorFacts,
+    ClusterManagerFacts, ClusterObserved, HealthFacts, NamespaceStep, RecordFacts, SuccessorFacts,
     ValidClusterManager, plan,
 };
 use coppice_lifecycle::facts::{Fact, NamespaceFacts, ObjectSlice, PodFacts};
@@ -83,7 +83,7 @@ impl GovernedFleet {
             let (managers, mut changed) = (self.facts(), Vec::new());
             let counts = self.count(&managers);
             for n in 0..self.namespaces.len() {
-                if let RecordStep::WriteStatus(status) = self.plan(n, &managers, counts.as_ref()) {
+                if let NamespaceStep::WriteStatus(status) = self.plan(n, &managers, counts.as_ref()) {
                     changed.push((n, *status));
                 }
             }
@@ -122,7 +122,7 @@ impl GovernedFleet {
         census(counted, managers, &self.settings, 0, self.now)
     }
 
-    fn plan(&self, n: usize, managers: &[ClusterManagerFacts<'_>], counts: Option<&Census>) -> RecordStep {
+    fn plan(&self, n: usize, managers: &[ClusterManagerFacts<'_>], counts: Option<&Census>) -> NamespaceStep {
         let workloads = Workloads { pods: ObjectSlice::Slice(&self.pods), ..Workloads::EMPTY };
         let observed = ClusterObserved {
             namespace: Ok(&self.namespaces[n]),
@@ -152,7 +152,7 @@ impl GovernedFleet {
         let managers = self.facts();
         let counts = black_box(self.count(&managers));
         let steps = (0..self.namespaces.len()).map(|n| black_box(self.plan(n, &managers, counts.as_ref())));
-        steps.filter(|step| *step != RecordStep::Nothing).count()
+        steps.filter(|step| *step != NamespaceStep::Nothing).count()
     }
 }
 

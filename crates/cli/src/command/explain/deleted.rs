@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use serde::Serialize;
 
 use super::governed_text::notice_line;
-use crate::args::Format;
+use crate::args::OutputFormat;
 use crate::connect::failed;
 use crate::facts::DeletedRecord;
 use crate::print::{self, ERROR, HEADING, Table};
@@ -81,7 +81,12 @@ struct Report<'a> {
 /// What was found, or why it cannot be read.
 type Found<T> = Result<Vec<T>, String>;
 
-pub(super) async fn run(client: &Client, namespace: &str, format: Format, io: &mut Io<'_>) -> Result<Exit> {
+pub(super) async fn run(
+    client: &Client,
+    namespace: &str,
+    format: OutputFormat,
+    io: &mut Io<'_>,
+) -> Result<Exit> {
     let records = records(client, namespace).await;
     let events = events(client, namespace).await;
     let absent: Vec<String> =
@@ -97,14 +102,14 @@ pub(super) async fn run(client: &Client, namespace: &str, format: Format, io: &m
         events: events.as_deref().ok(),
     };
     match format {
-        Format::Json => print::json(io.out, &report())?,
-        Format::Yaml => print::yaml(io.out, &report())?,
-        Format::Name => {
+        OutputFormat::Json => print::json(io.out, &report())?,
+        OutputFormat::Yaml => print::yaml(io.out, &report())?,
+        OutputFormat::Name => {
             for record in records.iter().flatten() {
                 writeln!(io.screen(), "{}", records::resource_name(record.name()))?;
             }
         }
-        Format::Table | Format::Wide => {
+        OutputFormat::Table | OutputFormat::Wide => {
             let records = records.as_deref().unwrap_or_default();
             text(namespace, records, events.as_deref().unwrap_or_default(), io)?;
         }

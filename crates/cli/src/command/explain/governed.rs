@@ -25,7 +25,7 @@ use serde::Serialize;
 use super::BlockingCondition;
 use super::text::when_pods_succeed;
 use crate::command::hold::ahead;
-use crate::command::plan::{GovernedItem, Item};
+use crate::command::plan::{GovernedItem, PlannedItem};
 use crate::facts::ClusterManager;
 use crate::lifecycle::LifecycleSnapshot;
 use crate::print;
@@ -123,13 +123,13 @@ pub(super) struct Governing {
     /// What that comes from, where the manager names an annotation for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ttl_source: Option<String>,
-    pub(super) policies: Vec<Policy>,
+    pub(super) policies: Vec<ExplainedPolicy>,
 }
 
 /// A policy of a cluster manager, in words.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Policy {
+pub(super) struct ExplainedPolicy {
     pub(super) name: String,
     pub(super) enforces: bool,
     pub(super) when: String,
@@ -230,7 +230,7 @@ pub(super) fn explain(
             .map(<[_]>::to_vec)
             .unwrap_or_default(),
         would_have_acted: status.map(|status| status.would_have_acted.clone()).unwrap_or_default(),
-        plan: plan.as_ref().map(|plan| Item::governed(namespace, plan, at)),
+        plan: plan.as_ref().map(|plan| PlannedItem::governed(namespace, plan, at)),
     };
     if explanation.governing.is_some() {
         explanation.stops = stops(snapshot, namespace, &explanation, at);
@@ -285,7 +285,7 @@ fn advice(snapshot: &LifecycleSnapshot, status: &ManagedNamespaceStatus) -> BTre
     message::advice(health, &status.failing)
 }
 
-fn policy(policy: &ValidClusterPolicy, fired: &[FiredPolicy]) -> Policy {
+fn policy(policy: &ValidClusterPolicy, fired: &[FiredPolicy]) -> ExplainedPolicy {
     let when = match &policy.condition {
         ClusterCondition::Phase { phases, lasting } => {
             let phases: Vec<&str> = phases.iter().map(|phase| phase.as_str()).collect();
@@ -303,7 +303,7 @@ fn policy(policy: &ValidClusterPolicy, fired: &[FiredPolicy]) -> Policy {
         ClusterAction::Webhook(webhook) => format!("call {}", webhook.url),
     };
     let fired = fired.iter().find(|one| one.policy == policy.name && one.digest == policy.digest);
-    Policy {
+    ExplainedPolicy {
         name: policy.name.clone(),
         enforces: policy.enforces,
         when,

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::{ListArgs, as_list, nothing_found};
-use crate::args::{ConnectionArgs, Format};
+use crate::args::{ConnectionArgs, OutputFormat};
 use crate::connect::connect;
 use crate::facts::DeletedRecord;
 use crate::print::{self, Cell, Table, WARNING};
@@ -21,21 +21,21 @@ pub(super) async fn run(args: &ListArgs, connection: &ConnectionArgs, io: &mut I
     let client = connect(connection, io).await?.client;
     let found = records::list(&client, selector.as_deref()).await.map_err(|e| records::unreadable(&e))?;
     match args.output.output {
-        Format::Json => print::json(io.out, &as_list("DeletedNamespace", &found)?)?,
-        Format::Yaml => print::yaml(io.out, &as_list("DeletedNamespace", &found)?)?,
-        Format::Name => {
+        OutputFormat::Json => print::json(io.out, &as_list("DeletedNamespace", &found)?)?,
+        OutputFormat::Yaml => print::yaml(io.out, &as_list("DeletedNamespace", &found)?)?,
+        OutputFormat::Name => {
             for record in &found {
                 writeln!(io.screen(), "{}", records::resource_name(record.name()))?;
             }
         }
-        Format::Table | Format::Wide if found.is_empty() => nothing_found(namespace, io)?,
-        Format::Table | Format::Wide => table(&found, args, io)?,
+        OutputFormat::Table | OutputFormat::Wide if found.is_empty() => nothing_found(namespace, io)?,
+        OutputFormat::Table | OutputFormat::Wide => table(&found, args, io)?,
     }
     Ok(Exit::Ok)
 }
 
 fn table(found: &[DeletedRecord], args: &ListArgs, io: &mut Io<'_>) -> Result<()> {
-    let wide = args.output.output == Format::Wide;
+    let wide = args.output.output == OutputFormat::Wide;
     let mut headers = vec!["NAMESPACE", "PHASE", "DELETED", "MANAGER", "POLICY"];
     if wide {
         headers.extend(["UID", "DECISION", "CREATED"]);

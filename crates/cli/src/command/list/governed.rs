@@ -6,12 +6,12 @@ use coppice_api::managed_namespace::RecordHold;
 use coppice_lifecycle::cluster::{extension_end, hold_end};
 
 use crate::Io;
-use crate::args::{Format, OutputArgs};
+use crate::args::{OutputArgs, OutputFormat};
 use crate::facts::NamespaceRecord;
 use crate::print::{self, Cell, Table};
 
 pub(super) fn table(records: &[NamespaceRecord], output: OutputArgs, io: &mut Io<'_>) -> Result<()> {
-    let wide = output.output == Format::Wide;
+    let wide = output.output == OutputFormat::Wide;
     let mut headers = vec!["NAMESPACE", "PHASE", "OWNER", "EXPIRES", "NEXT", "DUE", "AGE"];
     if wide {
         headers.extend(["CLUSTER MANAGER", "HELD UNTIL", "EXTENDED UNTIL", "WHY"]);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, anyhow};
 use coppice_api::cluster_manager::Mode;
-use coppice_lifecycle::cluster::approval::Approval;
+use coppice_lifecycle::cluster::approval::ApprovalState;
 use coppice_lifecycle::cluster::census::{Census, Counted, census_of_one};
 use coppice_lifecycle::governor;
 use jiff::{SignedDuration, Timestamp};
@@ -18,8 +18,8 @@ const HOUR: SignedDuration = SignedDuration::from_hours(1);
 /// What would change.
 pub(super) struct Preview {
     pub(super) managers: Vec<ManagerPreview>,
-    pub(super) becomes_due: Vec<Due>,
-    pub(super) becomes_enforced: Vec<Due>,
+    pub(super) becomes_due: Vec<NamespaceDue>,
+    pub(super) becomes_enforced: Vec<NamespaceDue>,
 }
 
 /// One cluster manager, as it would be.
@@ -28,7 +28,7 @@ pub(super) struct Preview {
 pub(super) struct ManagerPreview {
     pub(super) manager: String,
     pub(super) mode: Mode,
-    pub(super) change: Change,
+    pub(super) change: SpecChange,
     /// How many namespaces its selector selects.
     pub(super) selected: usize,
     /// How many of them it governs.
@@ -38,9 +38,9 @@ pub(super) struct ManagerPreview {
     /// What it governs and did not before.
     pub(super) won: Vec<Won>,
     /// What it governed before and does not any more.
-    pub(super) lost: Vec<Lost>,
+    pub(super) lost: Vec<LostNamespace>,
     /// What is due now, by policy.
-    pub(super) due: Vec<PolicyDue>,
+    pub(super) due: Vec<PolicyPreview>,
     /// When it acts at the earliest, or would if it enforced: settle and notice are over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) earliest: Option<Timestamp>,
@@ -57,7 +57,7 @@ pub(super) struct ManagerPreview {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(super) enum Change {
+pub(super) enum SpecChange {
     /// There was none of this name.
     New,
     /// Its spec is another.
@@ -77,7 +77,7 @@ pub(super) struct Won {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Lost {
+pub(super) struct LostNamespace {
     pub(super) namespace: String,
     /// Who governs it then; absent if nobody does.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,7 +86,7 @@ pub(super) struct Lost {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct PolicyDue {
+pub(super) struct PolicyPreview {
     pub(super) policy: String,
     pub(super) enforces: bool,
     pub(super) namespaces: Vec<String>,
@@ -95,7 +95,7 @@ pub(super) struct PolicyDue {
 /// A namespace that is due.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Due {
+pub(super) struct NamespaceDue {
     pub(super) namespace: String,
     pub(super) manager: String,
 }
@@ -125,7 +125,7 @@ pub(super) fn compare(
     let mut preview = Preview { managers: Vec::new(), becomes_due: Vec::new(), becomes_enforced: Vec::new() };
     for (namespace, now) in &after {
         let (Some(manager), false) = (&now.governing, now.due.is_empty()) else { continue };
-        let due = Due { namespace: namespace.clone(), manager: manager.clone() };
+        let due = NamespaceDue { namespace: namespace.clone(), manager: manager.clone() };
         match before.get(namespace) {
             Some(was) if !was.due.is_empty() && (was.enforced || !now.enforced) => {}
             Some(was) if !was.due.is_empty() => preview.becomes_enforced.push(due),
@@ -138,7 +138,7 @@ pub(super) fn compare(
         let one = manager_preview(&snapshot, manager, (&before, &after), at);
         // The others, where they govern other namespaces because of the files.
         preview.managers.extend(
-            one.map(|one| ManagerPreview { change: change.unwrap_or(Change::Unchanged), ..one })
+            one.map(|one| ManagerPreview { change: change.unwrap_or(SpecChange::Unchanged), ..one })
                 .filter(|one| change.is_some() || !one.won.is_empty() || !one.lost.is_empty()),
         );
     }
@@ -146,7 +146,7 @@ pub(super) fn compare(
 }
 
 /// Replaces cluster managers as the API server would: one of the same name keeps its uid.
-fn replace(snapshot: &mut LifecycleSnapshot, proposed: Vec<ClusterManager>) -> BTreeMap<String, Change> {
+fn replace(snapshot: &mut LifecycleSnapshot, proposed: Vec<ClusterManager>) -> BTreeMap<String, SpecChange> {
     let mut managers = std::mem::replace(&mut snapshot.governed.managers, Ok(Vec::new())).unwrap_or_default();
     let mut changes = BTreeMap::new();
     for mut manager in proposed {
@@ -154,14 +154,15 @@ fn replace(snapshot: &mut LifecycleSnapshot, proposed: Vec<ClusterManager>) -> B
             None => {
                 manager.meta.uid = Some(format!("preview-of-{}", manager.name()));
                 manager.meta.generation = Some(1);
-                Change::New
+                SpecChange::New
             }
             Some(place) => {
                 let known = managers.remove(place);
-                let change = if known.spec == manager.spec { Change::Unchanged } else { Change::Changed };
+                let change =
+                    if known.spec == manager.spec { SpecChange::Unchanged } else { SpecChange::Changed };
                 let generation = known.meta.generation.unwrap_or_default();
                 manager.meta = known.meta;
-                manager.meta.generation = Some(generation + i64::from(change == Change::Changed));
+                manager.meta.generation = Some(generation + i64::from(change == SpecChange::Changed));
                 change
             }
         };
@@ -226,7 +227,7 @@ fn manager_preview(
     let mut one = ManagerPreview {
         manager: name.to_owned(),
         mode: spec.mode,
-        change: Change::Unchanged,
+        change: SpecChange::Unchanged,
         selected: 0,
         governed: 0,
         governed_by: BTreeMap::new(),
@@ -235,7 +236,10 @@ fn manager_preview(
         due: Vec::new(),
         earliest: None,
         newly_due: counts.map_or(0, |counts| counts.enforce.newly_due),
-        approval_needed: matches!(Approval::of(spec, counts, hourly_budget, at), Approval::Missing(_)),
+        approval_needed: matches!(
+            ApprovalState::of(spec, counts, hourly_budget, at),
+            ApprovalState::Missing(_)
+        ),
         policy_digest: spec.enforcing_digest().to_owned(),
         hourly_budget_needed: 0,
         hourly_budget,
@@ -257,7 +261,7 @@ fn manager_preview(
             acts.extend(acts_at(snapshot, namespace, at));
         } else {
             if governs(was) {
-                one.lost.push(Lost { namespace: namespace.clone(), to: now.governing.clone() });
+                one.lost.push(LostNamespace { namespace: namespace.clone(), to: now.governing.clone() });
             }
             if let (Some(other), true) = (&now.governing, now.selected_by.iter().any(|by| by == name)) {
                 *one.governed_by.entry(other.clone()).or_default() += 1;
@@ -269,7 +273,7 @@ fn manager_preview(
         .iter()
         .filter_map(|policy| {
             let namespaces = due.remove(policy.name.as_str())?;
-            Some(PolicyDue { policy: policy.name.clone(), enforces: policy.enforces, namespaces })
+            Some(PolicyPreview { policy: policy.name.clone(), enforces: policy.enforces, namespaces })
         })
         .collect();
     one.earliest = acts.iter().min().copied();

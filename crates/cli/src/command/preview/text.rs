@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::Report;
-use super::compare::{Change, ManagerPreview};
+use super::compare::{ManagerPreview, SpecChange};
 use crate::print::{self, ERROR, HEADING, OK, WARNING};
 use crate::terminal::{PLAIN, Screen};
 
@@ -34,9 +34,9 @@ pub(super) fn write(report: &Report<'_>, all: bool, to: &mut Screen<'_>) -> Resu
 
 fn manager_text(one: &ManagerPreview, report: &Report<'_>, all: bool, to: &mut Screen<'_>) -> Result<()> {
     let change = match one.change {
-        Change::New => "new",
-        Change::Changed => "changed",
-        Change::Unchanged => "unchanged",
+        SpecChange::New => "new",
+        SpecChange::Changed => "changed",
+        SpecChange::Unchanged => "unchanged",
     };
     to.put(&format!("ClusterNamespaceManager {}", one.manager), HEADING)?;
     writeln!(to, " ({change}, {})", one.mode.as_str())?;

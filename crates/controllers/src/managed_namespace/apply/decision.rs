@@ -10,7 +10,7 @@ use coppice_api::Reason;
 use coppice_api::steps::Intent;
 use coppice_kinds::{ClusterManagers, NamespaceRecord};
 use coppice_lifecycle::PlatformSettings;
-use coppice_lifecycle::cluster::{RecordPlan, RecordStep};
+use coppice_lifecycle::cluster::{NamespacePlan, NamespaceStep};
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::message::OwedWhenGone;
 use coppice_lifecycle::record::StepOutcome;
@@ -44,7 +44,7 @@ impl StepEnd {
 /// Why a decision is not carried out.
 pub(super) enum Interruption {
     /// Fresh reads give another plan, for this record.
-    Replanned(NamespaceRecord, Box<RecordPlan>),
+    Replanned(NamespaceRecord, Box<NamespacePlan>),
     /// The attempt failed, which is recorded.
     Failed(StepOutcome, NamespaceRecord),
     /// The record has changed: decide again, on this one.
@@ -164,7 +164,7 @@ fn require_same_step(observation: Observation, intent: &Intent) -> Result<Verifi
     let Some(record) = observation.record.as_deref().cloned() else { return Err(Interruption::Wait(None)) };
     let plan = plan::plan(&observation);
     match &plan.step {
-        RecordStep::Delete(same) if **same == *intent => {
+        NamespaceStep::Delete(same) if **same == *intent => {
             Ok(Verified { observation, record, owed: plan.owed })
         }
         // How the namespace is changes all the time where much of it fails, and by what is scaled down: that is written with the

@@ -10,7 +10,7 @@ use coppice_api::names::MANAGED_NAMESPACE_NAME;
 use coppice_api::steps::Intent;
 use coppice_api::{ScaledWorkload, Steps};
 use coppice_kinds::ManagedNamespaces;
-use coppice_lifecycle::cluster::RecordStep;
+use coppice_lifecycle::cluster::NamespaceStep;
 use coppice_lifecycle::record::StepOutcome;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::read;
@@ -37,7 +37,7 @@ pub(super) async fn execute(
             Err(Unfinished::Interrupted(Interruption::Replanned(record, mut plan), run)) => {
                 // The same write that says why the rest stays as it is also forgets what was not touched.
                 let unchanged = run.unchanged().await;
-                if let RecordStep::WriteStatus(status) = &mut plan.step {
+                if let NamespaceStep::WriteStatus(status) = &mut plan.step {
                     status.steps.scaled_down.forget(&unchanged);
                 }
                 return Err(Interruption::Replanned(record, plan));

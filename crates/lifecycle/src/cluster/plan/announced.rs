@@ -4,7 +4,7 @@ use coppice_api::steps::Notice;
 
 use super::decide::Ruling;
 use super::{Builder, Governed, Judged};
-use crate::cluster::phase::{Cause, Due};
+use crate::cluster::phase::{Due, DueCause};
 use crate::plan::earlier;
 
 impl Builder<'_> {
@@ -13,10 +13,10 @@ impl Builder<'_> {
     pub(super) fn withdraw_void_notice(&mut self, governed: &Governed<'_>) {
         let Some(notice) = &self.status.steps.notice else { return };
         let Some(reason) = &notice.reason else { return };
-        let cause = [Cause::Ttl, Cause::Superseded, Cause::Pods]
+        let cause = [DueCause::Ttl, DueCause::Superseded, DueCause::Pods]
             .into_iter()
             .find(|cause| cause.reason().as_str() == reason);
-        let cause = cause.unwrap_or(Cause::Health);
+        let cause = cause.unwrap_or(DueCause::Health);
         let policies = governed.manager.spec.policies();
         let Some(policy) = policies.iter().find(|policy| policy.name == notice.policy) else { return };
         let now = self.now;
@@ -25,9 +25,9 @@ impl Builder<'_> {
         let announced = |due: &Due| due.cause == cause;
         // Where the ttl is over its end counts first: what was announced for the health stands as long as something fails.
         let (is_gone, why) = match cause {
-            Cause::Ttl => (true, "its time to live does not end then"),
-            Cause::Superseded => (true, "no other namespace takes its place any more"),
-            Cause::Health | Cause::Pods => (governed.finding.is_well(), "nothing fails any more"),
+            DueCause::Ttl => (true, "its time to live does not end then"),
+            DueCause::Superseded => (true, "no other namespace takes its place any more"),
+            DueCause::Health | DueCause::Pods => (governed.finding.is_well(), "nothing fails any more"),
         };
         if is_gone && causes().any(|due| !announced(&due)) && !causes().any(|due| announced(&due)) {
             self.withdraw_notice(why);

@@ -4,13 +4,13 @@ use coppice_api::condition::{self, TTL_UNDERSTOOD};
 
 use super::Builder;
 use crate::cluster::selection::Candidate;
-use crate::cluster::{Ttl, owner_of};
+use crate::cluster::{EffectiveTtl, owner_of};
 use crate::facts::NamespaceFacts;
 
 impl Builder<'_> {
     /// Writes down whether the annotation is understood by which the namespace has a ttl, if the manager names one, and the ttl
     /// that counts.
-    pub(super) fn say_ttl(&mut self, ttl: Option<&Ttl>, manager: &Candidate<'_>) {
+    pub(super) fn say_ttl(&mut self, ttl: Option<&EffectiveTtl>, manager: &Candidate<'_>) {
         let settle = manager.spec.settle;
         self.status.ttl = ttl.and_then(|ttl| ttl.recorded(self.status.ttl.as_ref(), settle, self.now));
         let shorter = self.status.ttl.and_then(|ttl| ttl.shorter);

@@ -6,7 +6,7 @@ use super::decide::UNCOUNTED;
 use super::text::condition_text;
 use super::{Builder, ClusterObserved, Governed, Judged, has_fired};
 use crate::cluster::ValidClusterPolicy;
-use crate::cluster::approval::{Approval, newly_due};
+use crate::cluster::approval::{ApprovalState, newly_due};
 use crate::condition::later;
 use crate::governor::{Denied, hourly_limit};
 
@@ -42,10 +42,10 @@ impl Builder<'_> {
         let ClusterObserved { settings, managed, .. } = self.observed;
         let hourly = hourly_limit(&settings.config.governor, *managed);
         let counts = census.counts(manager.name, namespace);
-        match Approval::of(manager.spec, counts, hourly, self.now) {
-            Approval::NotNeeded | Approval::Given => None,
-            Approval::NotCounted => Some(self.not_counted(governed, policy)),
-            Approval::Missing(_) => {
+        match ApprovalState::of(manager.spec, counts, hourly, self.now) {
+            ApprovalState::NotNeeded | ApprovalState::Given => None,
+            ApprovalState::NotCounted => Some(self.not_counted(governed, policy)),
+            ApprovalState::Missing(_) => {
                 let message = format!(
                     "{}; more namespaces than the hourly budget were due before this spec of ClusterNamespaceManager {} had \
                      governed them for settle: its condition Approved says how to approve that",

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use super::text::{condition_text, observing_text, progress_text};
 use super::wake::SCALED_DOWN_BEFORE;
-use super::{Builder, Governed, Judged, RecordPlan, RecordStep};
+use super::{Builder, Governed, Judged, NamespacePlan, NamespaceStep};
 use crate::circumstances::inhibition;
 use crate::cluster::ClusterAction;
 use crate::condition::Evaluation;
@@ -86,7 +86,7 @@ enum NotNow {
 impl Builder<'_> {
     /// No step is under way: is there one to decide? Deleting the namespace comes first; what else is to be done to it does not
     /// wait for that while nothing of it is decided, nor that for it.
-    pub(super) fn decide(mut self, governed: &Governed<'_>) -> RecordPlan {
+    pub(super) fn decide(mut self, governed: &Governed<'_>) -> NamespacePlan {
         if let Some(webhook) = self.webhook_first(governed) {
             return self.decided(governed, &webhook);
         }
@@ -148,7 +148,7 @@ impl Builder<'_> {
 
     /// For seconds after every start: what records say would be written twice. What is seen of the health is written, since it is by
     /// the record that it is counted.
-    fn unchanged(self) -> RecordPlan {
+    fn unchanged(self) -> NamespacePlan {
         let (now, before) = (&self.status, self.record.status);
         let same = (&now.health, &now.failing, now.failing_more, now.phase, &now.policies, &now.notices)
             == (
@@ -162,22 +162,22 @@ impl Builder<'_> {
         if !same {
             return self.write();
         }
-        RecordPlan { next_check: self.next_check, ..RecordPlan::NOTHING }
+        NamespacePlan { next_check: self.next_check, ..NamespacePlan::NOTHING }
     }
 
     /// A step has just been decided.
-    pub(super) fn decided(mut self, governed: &Governed<'_>, judged: &Judged<'_>) -> RecordPlan {
+    pub(super) fn decided(mut self, governed: &Governed<'_>, judged: &Judged<'_>) -> NamespacePlan {
         self.next_check = Some(self.now);
         self.finish(Some((judged, None)), Reason::InProgress, progress_text(governed, judged))
     }
 
-    fn says(self, judged: &Judged<'_>, said: Said) -> RecordPlan {
+    fn says(self, judged: &Judged<'_>, said: Said) -> NamespacePlan {
         let Said { comes_next, due, reason, message, paused: _ } = said;
         self.finish(comes_next.then_some((judged, due)), reason, message)
     }
 
     /// No policy is to act.
-    fn dormant(self, governed: &Governed<'_>) -> RecordPlan {
+    fn dormant(self, governed: &Governed<'_>) -> NamespacePlan {
         let Some(fired) = self.status.fired.first() else {
             let message = format!("ClusterNamespaceManager {} has no policy", governed.manager.name);
             return self.waiting(Reason::Watching, message);
@@ -315,7 +315,7 @@ impl Builder<'_> {
     }
 
     /// A step that has been decided: carry it out, wait, or give it up. It is decided again before every attempt.
-    pub(super) fn resume(mut self, governed: &Governed<'_>, intent: &Intent) -> RecordPlan {
+    pub(super) fn resume(mut self, governed: &Governed<'_>, intent: &Intent) -> NamespacePlan {
         if intent.action == Action::Wake {
             return self
                 .deletion_instead(governed, intent)
@@ -352,14 +352,14 @@ impl Builder<'_> {
                     OwedWhenGone::default()
                 };
                 let plan = self.finish(Some((&judged, None)), Reason::InProgress, progress);
-                let mut plan = RecordPlan { goes_on: true, owed, ..plan };
-                if plan.step == RecordStep::Nothing {
+                let mut plan = NamespacePlan { goes_on: true, owed, ..plan };
+                if plan.step == NamespaceStep::Nothing {
                     let intent = Box::new(intent.clone());
                     plan.step = match &policy.action {
-                        ClusterAction::Delete { .. } => RecordStep::Delete(intent),
-                        ClusterAction::ScaleDown(what) => RecordStep::ScaleDown(intent, what.clone()),
+                        ClusterAction::Delete { .. } => NamespaceStep::Delete(intent),
+                        ClusterAction::ScaleDown(what) => NamespaceStep::ScaleDown(intent, what.clone()),
                         // Resumed above.
-                        ClusterAction::Webhook(_) => RecordStep::Nothing,
+                        ClusterAction::Webhook(_) => NamespaceStep::Nothing,
                     };
                 }
                 plan
@@ -428,7 +428,7 @@ impl Builder<'_> {
 
     /// While another step waits, the namespace may be announced or deleted instead: then nobody needs that step.
     #[allow(clippy::result_large_err, reason = "the plan in the making goes on")]
-    fn deletion_instead(mut self, governed: &Governed<'_>, intent: &Intent) -> Result<RecordPlan, Self> {
+    fn deletion_instead(mut self, governed: &Governed<'_>, intent: &Intent) -> Result<NamespacePlan, Self> {
         self.status.steps.intent = None;
         let Some((deletion, considered)) = self.consider_all(governed, true) else {
             self.status.steps.intent = Some(intent.clone());
@@ -454,7 +454,7 @@ impl Builder<'_> {
     }
 
     /// A decided step waits: why, and until when if that is known.
-    fn waits(mut self, judged: &Judged<'_>, denied: Denied) -> RecordPlan {
+    fn waits(mut self, judged: &Judged<'_>, denied: Denied) -> NamespacePlan {
         match self.denied(judged, denied) {
             Considered::Says(said) => self.says(judged, said),
             Considered::Unchanged | Considered::Decided => self.unchanged(),

@@ -7,9 +7,9 @@ use coppice_quantity::Duration;
 use jiff::Timestamp;
 
 use super::decide::Ruling;
-use super::{Builder, Governed, Judged, RecordPlan};
+use super::{Builder, Governed, Judged, NamespacePlan};
 use crate::cluster::ValidHealth;
-use crate::cluster::phase::{Cause, Pause};
+use crate::cluster::phase::{DueCause, Pause};
 use crate::condition::later;
 use crate::health::{self, Findings, Health, Known, Workloads};
 use crate::message::failing_text;
@@ -34,7 +34,7 @@ impl Judged<'_> {
 
     /// Whether it is another namespace, which has taken its place, that makes the policy true.
     pub(super) fn by_successor(&self) -> bool {
-        self.due.is_some_and(|due| due.cause == Cause::Superseded)
+        self.due.is_some_and(|due| due.cause == DueCause::Superseded)
     }
 
     /// Whether it is what fails that makes the policy true.
@@ -44,7 +44,7 @@ impl Judged<'_> {
 
     /// Whether it is a ttl that makes the policy true.
     pub(super) fn by_ttl(&self) -> bool {
-        self.due.is_some_and(|due| due.cause == Cause::Ttl)
+        self.due.is_some_and(|due| due.cause == DueCause::Ttl)
     }
 }
 
@@ -141,7 +141,7 @@ impl Builder<'_> {
     }
 
     /// What has to be known to decide is not: why.
-    pub(super) fn not_known(mut self, reason: Reason, message: String) -> RecordPlan {
+    pub(super) fn not_known(mut self, reason: Reason, message: String) -> NamespacePlan {
         self.pause_health();
         self.waiting(reason, message)
     }

@@ -5,7 +5,7 @@ use coppice_api::condition::{self, ConditionState, WITHIN_LIMITS};
 use jiff::Timestamp;
 
 use super::{Builder, Governed};
-use crate::cluster::Ttl;
+use crate::cluster::EffectiveTtl;
 use crate::cluster::limits::{extension_end, forgotten_at, held, hold_end, remembered};
 use crate::cluster::selection::Candidate;
 use crate::facts::NamespaceFacts;
@@ -34,7 +34,7 @@ impl Builder<'_> {
     }
 
     /// Writes down whether what the users of the namespace ask for counts as they ask for it, if that is limited.
-    pub(super) fn say_within_limits(&mut self, governed: &Governed<'_>, ttl: Option<&Ttl>) {
+    pub(super) fn say_within_limits(&mut self, governed: &Governed<'_>, ttl: Option<&EffectiveTtl>) {
         if self.status.limits.is_none() {
             return;
         }
@@ -62,7 +62,7 @@ impl Builder<'_> {
     }
 
     /// What goes beyond the limits, and how it counts.
-    fn exceeded(&self, governed: &Governed<'_>, ttl: Option<&Ttl>) -> Vec<String> {
+    fn exceeded(&self, governed: &Governed<'_>, ttl: Option<&EffectiveTtl>) -> Vec<String> {
         let Governed { manager, spec, now, .. } = governed;
         let limits = &manager.spec.limits;
         let mut exceeded = Vec::new();

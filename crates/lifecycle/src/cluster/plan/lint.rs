@@ -5,7 +5,7 @@ use coppice_api::ManagedNamespaceStatus;
 use coppice_api::manager::{Action, Intent, Notice};
 use coppice_quantity::time::ServerTime;
 
-use super::{ClusterObserved, RecordPlan, RecordStep};
+use super::{ClusterObserved, NamespacePlan, NamespaceStep};
 use crate::cluster::RecordFacts;
 use crate::cluster::selection::contest;
 use crate::facts::NamespaceFacts;
@@ -13,22 +13,22 @@ use crate::governor;
 use crate::plan::lint::Finding;
 
 /// The rules that this plan breaks; [`plan`](super::plan) breaks none.
-pub fn lint(observed: &ClusterObserved<'_>, time: ServerTime, plan: &RecordPlan) -> Vec<Finding> {
+pub fn lint(observed: &ClusterObserved<'_>, time: ServerTime, plan: &NamespacePlan) -> Vec<Finding> {
     if coppice_mutants::any_active() {
         // A bug on purpose is to be found by what the operator does.
         return Vec::new();
     }
     let Some(record) = observed.record else {
-        let harmless = matches!(plan.step, RecordStep::Nothing | RecordStep::Create);
+        let harmless = matches!(plan.step, NamespaceStep::Nothing | NamespaceStep::Create);
         return if harmless { Vec::new() } else { vec![Finding::StepWithoutIntent] };
     };
     let (intent, kind) = match &plan.step {
-        RecordStep::Nothing | RecordStep::Create => return Vec::new(),
-        RecordStep::WriteStatus(after) => return written(record.status, after),
-        RecordStep::Delete(intent) => (intent, Action::Delete),
-        RecordStep::ScaleDown(intent, _) => (intent, Action::ScaleDown),
-        RecordStep::Webhook(intent, _) => (intent, Action::Webhook),
-        RecordStep::Wake(intent) => (intent, Action::Wake),
+        NamespaceStep::Nothing | NamespaceStep::Create => return Vec::new(),
+        NamespaceStep::WriteStatus(after) => return written(record.status, after),
+        NamespaceStep::Delete(intent) => (intent, Action::Delete),
+        NamespaceStep::ScaleDown(intent, _) => (intent, Action::ScaleDown),
+        NamespaceStep::Webhook(intent, _) => (intent, Action::Webhook),
+        NamespaceStep::Wake(intent) => (intent, Action::Wake),
     };
     let mut findings = step(record, intent, kind);
     let Ok(namespace) = &observed.namespace else {

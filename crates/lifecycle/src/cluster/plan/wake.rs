@@ -6,7 +6,7 @@ use coppice_api::Reason;
 use coppice_api::managed_namespace::NextStep;
 use coppice_api::steps::{Action, Intent};
 
-use super::{Builder, RecordPlan, RecordStep};
+use super::{Builder, NamespacePlan, NamespaceStep};
 use crate::facts::NamespaceFacts;
 use crate::governor::Denied;
 use crate::record;
@@ -49,7 +49,7 @@ impl Builder<'_> {
         asked && !steps.scaled_down.is_empty()
     }
 
-    pub(super) fn wake(mut self, namespace: &NamespaceFacts) -> RecordPlan {
+    pub(super) fn wake(mut self, namespace: &NamespaceFacts) -> NamespacePlan {
         let message = format!("giving {} workloads their replicas back", self.status.steps.scaled_down.len());
         let next = NextStep {
             action: Some(Action::Wake.to_string()),
@@ -70,8 +70,8 @@ impl Builder<'_> {
                 return self.abandon(&intent, Reason::NoLongerTrue, why);
             }
             let mut plan = self.say(next);
-            if plan.step == RecordStep::Nothing {
-                plan.step = RecordStep::Wake(Box::new(intent));
+            if plan.step == NamespaceStep::Nothing {
+                plan.step = NamespaceStep::Wake(Box::new(intent));
             }
             return plan;
         }
@@ -91,7 +91,7 @@ impl Builder<'_> {
     }
 
     /// A scale-down that fails is given up for those who want their workloads back: it counts as done.
-    fn wake_instead(mut self, intent: &Intent) -> RecordPlan {
+    fn wake_instead(mut self, intent: &Intent) -> NamespacePlan {
         self.next_check = Some(self.now);
         record::remember(&mut self.status.fired, intent, self.now);
         let why = "its workloads are to be woken";
@@ -100,7 +100,7 @@ impl Builder<'_> {
     }
 
     /// A wake-up that failed waits for its next attempt.
-    pub(super) fn wake_waits(mut self, intent: &Intent) -> RecordPlan {
+    pub(super) fn wake_waits(mut self, intent: &Intent) -> NamespacePlan {
         let denied = steps::wait_for_retry(intent, self.now);
         let Denied { reason, message, retry_at } =
             denied.unwrap_or_else(|| Denied::until_changed((Reason::InProgress, String::new())));

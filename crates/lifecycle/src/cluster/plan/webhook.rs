@@ -6,7 +6,7 @@ use coppice_mutants::{Mutant, active};
 use coppice_quantity::Duration;
 
 use super::decide::{Considered, Ruling};
-use super::{Builder, Governed, Judged, RecordPlan, RecordStep};
+use super::{Builder, Governed, Judged, NamespacePlan, NamespaceStep};
 use crate::body::{ManagerRef, body};
 use crate::circumstances::inhibition;
 use crate::cluster::{ClusterAction, ValidClusterPolicy};
@@ -40,11 +40,11 @@ impl Builder<'_> {
     }
 
     /// A webhook has ended, which is written down by itself: what comes next is said, and decided afterwards.
-    pub(super) fn after_attempt(self, governed: &Governed<'_>) -> RecordPlan {
+    pub(super) fn after_attempt(self, governed: &Governed<'_>) -> NamespacePlan {
         let mut ended = self.clone();
         let plan = self.decide(governed);
         let decides = |status: &ManagedNamespaceStatus| status.steps.intent.is_some();
-        if !matches!(&plan.step, RecordStep::WriteStatus(status) if decides(status)) {
+        if !matches!(&plan.step, NamespaceStep::WriteStatus(status) if decides(status)) {
             return plan;
         }
         ended.next_check = Some(ended.now);
@@ -78,7 +78,7 @@ impl Builder<'_> {
         policy: &ValidClusterPolicy,
         webhook: &ValidWebhook,
         intent: &Intent,
-    ) -> RecordPlan {
+    ) -> NamespacePlan {
         let in_flight = self.observed.delivery == Delivery::InFlight;
         let no_longer_at = later(intent.decided_at, FIRST);
         if no_longer_at <= self.now && !in_flight && intent.attempts > 0 {
@@ -108,8 +108,8 @@ impl Builder<'_> {
         let body = body(sender, &governed.namespace.name, policy, webhook, intent);
         let message = WebhookMessage { destination, limits: None, body };
         let mut plan = self.finish(Some((&judged, None)), Reason::InProgress, progress);
-        if plan.step == RecordStep::Nothing {
-            plan.step = RecordStep::Webhook(Box::new(intent.clone()), message);
+        if plan.step == NamespaceStep::Nothing {
+            plan.step = NamespaceStep::Webhook(Box::new(intent.clone()), message);
         }
         plan
     }
@@ -126,7 +126,7 @@ impl Builder<'_> {
     }
 
     /// Nothing waits any longer for a webhook: neither a deletion nor what its users ask for.
-    fn give_up(mut self, governed: &Governed<'_>, intent: &Intent) -> RecordPlan {
+    fn give_up(mut self, governed: &Governed<'_>, intent: &Intent) -> NamespacePlan {
         let error = intent.last_error.as_deref().unwrap_or("it failed");
         let message =
             format!("given up after ten minutes and {} attempts, the last: {error}", intent.attempts);
