@@ -35,6 +35,15 @@ pub struct WebhookChannel {
     /// Where to. Its host need not be in `tenants.webhookHosts`; a loopback, link-local or otherwise special address has to be.
     #[schemars(schema_with = "schema::receiver_url")]
     pub url: String,
+    /// The HTTP proxy through which it is reached, such as `http://proxy.example.org:3128`. It resolves the host of `url`, so that
+    /// the address is not checked. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::proxy_url")]
+    pub proxy: Option<String>,
+    /// The file with certificates of further authorities to trust, besides those of `--webhook-ca-file`. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::credential_file")]
+    pub ca_file: Option<String>,
 }
 
 /// Messages in Slack, by a bot (`tokenFile`), to the member or channel that owns the namespace; or by an incoming webhook
@@ -60,7 +69,7 @@ pub struct SlackChannel {
     pub api_url: Option<String>,
     /// The HTTP proxy through which it is reached, such as `http://proxy.example.org:3128`. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::http_url")]
+    #[schemars(schema_with = "schema::proxy_url")]
     pub proxy: Option<String>,
     /// The file with certificates of further authorities to trust. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -43,12 +43,21 @@ pub(crate) fn status_instant(_: &mut SchemaGenerator) -> Schema {
 
 /// An absolute URL.
 pub(crate) fn http_url(_: &mut SchemaGenerator) -> Schema {
+    http_url_such_as("https://ci.example.org/hook")
+}
+
+/// The URL of an HTTP proxy.
+pub(crate) fn proxy_url(_: &mut SchemaGenerator) -> Schema {
+    http_url_such_as("http://proxy.example.org:3128")
+}
+
+fn http_url_such_as(example: &str) -> Schema {
     json_schema!({
         "type": "string",
         "maxLength": 2048,
         "x-kubernetes-validations": [{
             "rule": "isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHostname() != ''",
-            "message": "write an absolute http:// or https:// URL, such as https://ci.example.org/hook"
+            "message": format!("write an absolute http:// or https:// URL, such as {example}")
         }]
     })
 }

@@ -10,7 +10,7 @@ use coppice_kinds::{DeletedNamespaces, ManagedNamespaces};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::message::{MessageContent, OwnerMessage};
 use coppice_lifecycle::plan::Delivery;
-use coppice_notify::channel::{ChannelError, EmailRequest, Headline, SlackRequest};
+use coppice_notify::channel::{ChannelError, EmailRequest, Headline, SlackRequest, WebhookChannelRequest};
 use coppice_notify::outbox::{AttemptState, Outbox};
 use coppice_notify::request::DeliveryRequest;
 use coppice_notify::webhook::WebhookRequest;
@@ -168,19 +168,21 @@ fn request(
     message: &OwnerMessage,
 ) -> Result<DeliveryRequest, Problem> {
     let Channel { name: _, webhook, slack, email } = channel;
-    if let Some(webhook) = webhook {
-        let destination = Destination::parse(&webhook.url)
+    if let Some(channel) = webhook {
+        let destination = Destination::parse(&channel.url)
             .map_err(|_| Problem::Channel("url of the channel is no URL of a webhook: write it as https://ci.example.org/hook, without user and fragment"))?;
         // The platform has written where it goes; special addresses are permitted by its settings alone.
         let allow = settings.hosts.clone().permitting(&destination);
-        return Ok(DeliveryRequest::from(WebhookRequest {
+        let webhook = WebhookRequest {
             id: message.key.clone(),
             destination,
             allow: vec![allow],
             namespace: namespace.to_owned(),
             body: body(message),
             now: shared.now(),
-        }));
+        };
+        let channel = channel.clone();
+        return Ok(DeliveryRequest::ChannelWebhook(Box::new(WebhookChannelRequest { webhook, channel })));
     }
     let bot = slack.as_ref().is_some_and(|slack| slack.token_file.is_some());
     match (email, &message.to) {

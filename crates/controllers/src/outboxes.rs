@@ -78,7 +78,9 @@ fn joined(several: &[DeliveryRequest]) -> Option<DeliveryRequest> {
         DeliveryRequest::Slack(first) => {
             Some(DeliveryRequest::Slack(Box::new(SlackRequest { id, text: slack, ..(**first).clone() })))
         }
-        DeliveryRequest::Webhook(_) | DeliveryRequest::Invalid { .. } => None,
+        DeliveryRequest::Webhook(_)
+        | DeliveryRequest::ChannelWebhook(_)
+        | DeliveryRequest::Invalid { .. } => None,
     }
 }
 
@@ -86,7 +88,9 @@ fn headline(request: &DeliveryRequest) -> Option<DigestLine<'_>> {
     let Headline { subject, keep } = match request {
         DeliveryRequest::Email(request) => &request.headline,
         DeliveryRequest::Slack(request) => &request.headline,
-        DeliveryRequest::Webhook(_) | DeliveryRequest::Invalid { .. } => return None,
+        DeliveryRequest::Webhook(_)
+        | DeliveryRequest::ChannelWebhook(_)
+        | DeliveryRequest::Invalid { .. } => return None,
     };
     Some(DigestLine { subject, keep: keep.as_deref() })
 }

@@ -1,9 +1,11 @@
-//! Channels to owners of namespaces, mail and Slack: one message, one attempt.
+//! Channels to owners of namespaces, mail, Slack and webhooks: one message, one attempt.
 
 use std::time::Duration;
 
-use coppice_api::channel::{EmailChannel, SlackChannel};
+use coppice_api::channel::{EmailChannel, SlackChannel, WebhookChannel};
 use jiff::Timestamp;
+use reqwest::Proxy;
+use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use thiserror::Error;
@@ -12,12 +14,13 @@ use crate::credentials::{CredentialError, Credentials};
 use crate::outbox::Deliver;
 use crate::request::{DeliverError, DeliveryRequest};
 use crate::roots::{Roots, RootsError};
-use crate::webhook::{Delivered, NoConnection, WebhookClient, WebhookSettings};
+use crate::webhook::{Delivered, NoConnection, WebhookClient, WebhookRequest, WebhookSettings};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
 mod email;
 mod slack;
+mod webhook;
 
 /// A message in short, for a digest of many.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,6 +65,15 @@ pub struct SlackRequest {
     pub text: String,
     /// The same in short.
     pub headline: Headline,
+}
+
+/// A message by the webhook of a channel.
+#[derive(Clone, Debug)]
+pub struct WebhookChannelRequest {
+    /// What is sent, and where to.
+    pub webhook: WebhookRequest,
+    /// How it is sent.
+    pub channel: WebhookChannel,
 }
 
 /// Why an attempt did not deliver. The texts are for people who may read the record of the namespace, and come from a fixed list: none
@@ -177,6 +189,9 @@ const fn text_of(why: NoConnection) -> &'static str {
         NoConnection::CertificateHost => "its certificate is for another host",
         NoConnection::Certificate => "its certificate is not accepted",
         NoConnection::Tls => "no TLS can be agreed on",
+        NoConnection::Proxy => {
+            "the proxy does not connect to it; check what the proxy permits, and whether it asks for a login"
+        }
         NoConnection::Other => "it fails; the operator's debug log has the cause",
     }
 }
@@ -219,6 +234,8 @@ impl ChannelError {
 /// Delivers by every kind of channel, and signed webhooks.
 pub struct Deliverer {
     webhooks: WebhookClient,
+    /// The authorities for every webhook, as a PEM bundle.
+    webhook_roots_pem: Vec<u8>,
     credentials: Credentials,
     roots: Roots,
 }
@@ -230,7 +247,9 @@ impl Deliverer {
     /// If the further ones cannot be used.
     pub fn new(settings: WebhookSettings, credentials: Credentials) -> Result<Self, RootsError> {
         let roots = Roots::of_platform();
-        Ok(Self { webhooks: WebhookClient::with_roots(settings, &roots)?, credentials, roots })
+        let webhook_roots_pem = settings.extra_roots_pem.clone();
+        let webhooks = WebhookClient::with_roots(settings, &roots)?;
+        Ok(Self { webhooks, webhook_roots_pem, credentials, roots })
     }
 
     /// The certificates in a file of credentials, as PEM; empty without one.
@@ -247,6 +266,20 @@ impl Deliverer {
             None => Ok(Vec::new()),
         }
     }
+
+    /// TLS that trusts the authorities of a channel's `caFile` as well, and these.
+    async fn tls(&self, ca_file: Option<&str>, also: &[u8]) -> Result<ClientConfig, ChannelError> {
+        // A line of its own for what follows a file without a newline at its end.
+        let further = [&*self.authorities(ca_file).await?, also].join(&b'\n');
+        self.roots.client_config(&further).map_err(|error| ChannelError::Roots { cause: error.to_string() })
+    }
+}
+
+/// The proxy of a channel; none without one.
+fn proxy_of(url: Option<&str>) -> Result<Option<Proxy>, ChannelError> {
+    let invalid =
+        |_| ChannelError::Invalid { what: "proxy of the channel is no URL of a proxy", permanent: false };
+    url.map(Proxy::all).transpose().map_err(invalid)
 }
 
 impl Deliver for Deliverer {
@@ -254,6 +287,7 @@ impl Deliver for Deliverer {
         async move {
             match request {
                 DeliveryRequest::Webhook(request) => Ok(self.webhooks.send(*request).await?),
+                DeliveryRequest::ChannelWebhook(request) => self.send_by_webhook(*request).await,
                 DeliveryRequest::Email(request) => Ok(self.send_email(*request).await?),
                 DeliveryRequest::Slack(request) => Ok(self.send_to_slack(*request).await?),
                 DeliveryRequest::Invalid { error, .. } => Err(error.into()),

@@ -5,14 +5,16 @@ use std::time::Duration;
 use jiff::Timestamp;
 use thiserror::Error;
 
-use crate::channel::{ChannelError, EmailRequest, SlackRequest};
+use crate::channel::{ChannelError, EmailRequest, SlackRequest, WebhookChannelRequest};
 use crate::webhook::{SendError, WebhookRequest};
 
 /// One attempt at something.
 #[derive(Clone, Debug)]
 pub enum DeliveryRequest {
-    /// A signed webhook.
+    /// A signed webhook of a policy.
     Webhook(Box<WebhookRequest>),
+    /// A message by the webhook of a channel.
+    ChannelWebhook(Box<WebhookChannelRequest>),
     /// A mail.
     Email(Box<EmailRequest>),
     /// A message in Slack.
@@ -31,6 +33,7 @@ impl DeliveryRequest {
     pub fn id(&self) -> &str {
         match self {
             Self::Webhook(request) => &request.id,
+            Self::ChannelWebhook(request) => &request.webhook.id,
             Self::Email(request) => &request.id,
             Self::Slack(request) => &request.id,
             Self::Invalid { id, .. } => id,
@@ -41,6 +44,7 @@ impl DeliveryRequest {
     pub(crate) fn host(&self) -> String {
         match self {
             Self::Webhook(request) => request.destination.host().to_string(),
+            Self::ChannelWebhook(request) => request.webhook.destination.host().to_string(),
             // None of these is the name of a host of webhooks.
             Self::Email(request) => format!("smtp://{}:{}", request.channel.host, request.channel.port),
             // Workspaces may differ, and Slack counts for each; the place where they are reached does not.
@@ -52,7 +56,7 @@ impl DeliveryRequest {
     /// Whom it burdens, if that is a person or a room; none if a program reads it. An incoming webhook of Slack writes to one room.
     pub(crate) fn recipient(&self) -> Option<&str> {
         match self {
-            Self::Webhook(_) | Self::Invalid { .. } => None,
+            Self::Webhook(_) | Self::ChannelWebhook(_) | Self::Invalid { .. } => None,
             Self::Email(request) => Some(&request.to),
             Self::Slack(request) => Some(request.to.as_deref().unwrap_or_default()),
         }
@@ -62,6 +66,7 @@ impl DeliveryRequest {
     pub(crate) fn at(mut self, then: impl Fn(Timestamp) -> Timestamp) -> Self {
         match &mut self {
             Self::Webhook(request) => request.now = then(request.now),
+            Self::ChannelWebhook(request) => request.webhook.now = then(request.webhook.now),
             Self::Email(request) => request.now = then(request.now),
             Self::Slack(_) | Self::Invalid { .. } => {}
         }

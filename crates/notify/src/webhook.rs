@@ -2,7 +2,8 @@
 //!
 //! The host is checked before its name is looked up, every address that it resolves to is checked after, and the
 //! attempt has an HTTP client of its own that knows these addresses and no resolver, proxy, redirect or older
-//! connection: it cannot connect anywhere else.
+//! connection: it cannot connect anywhere else. Only a channel of the platform can have a proxy: the host is checked, and the
+//! proxy alone decides to which address its name leads.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,7 +17,7 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::RETRY_AFTER;
-use reqwest::{Client, ClientBuilder, Response, StatusCode, redirect, retry};
+use reqwest::{Client, ClientBuilder, Proxy, Response, StatusCode, redirect, retry};
 use thiserror::Error;
 use tokio::time::{Instant, timeout_at};
 
@@ -210,6 +211,11 @@ pub enum NoConnection {
         "no TLS can be agreed on; the receiver has to offer TLS 1.2 or 1.3 and ask for no client certificate"
     )]
     Tls,
+    /// A proxy connects to nobody.
+    #[error(
+        "the proxy does not connect to the receiver; check what it permits, and whether it asks for a login"
+    )]
+    Proxy,
     /// Anything else.
     #[error("it fails; the operator's debug log has the cause")]
     Other,
@@ -217,7 +223,7 @@ pub enum NoConnection {
 
 impl NoConnection {
     /// Every one of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Refused,
         Self::Unreachable,
         Self::TimedOut,
@@ -227,6 +233,7 @@ impl NoConnection {
         Self::CertificateHost,
         Self::Certificate,
         Self::Tls,
+        Self::Proxy,
         Self::Other,
     ];
 
@@ -240,7 +247,9 @@ impl NoConnection {
             let inner = error.get_ref().map_or(Self::Other, |inner| Self::of(inner));
             return if inner == Self::Other { Self::of_io(error.kind()) } else { inner };
         }
-        error.source().map_or(Self::Other, Self::of)
+        // The error of a tunnel has a text alone: its type cannot be named.
+        let last = || if error.to_string().starts_with("tunnel error: ") { Self::Proxy } else { Self::Other };
+        error.source().map_or_else(last, Self::of)
     }
 
     fn of_io(kind: io::ErrorKind) -> Self {
@@ -268,7 +277,10 @@ impl NoConnection {
                 | CertificateError::NotValidYet
                 | CertificateError::NotValidYetContext { .. },
             ) => Self::CertificateTime,
-            Error::InvalidCertificate(CertificateError::UnknownIssuer) => Self::CertificateAuthority,
+            // A signature that is wrong is of an authority of the same name, such as a renewed one.
+            Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
+                Self::CertificateAuthority
+            }
             Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             ) => Self::CertificateHost,
@@ -313,6 +325,15 @@ impl SendError {
     }
 }
 
+/// How the webhooks of a channel are sent, which the platform has written, where that differs from those of tenants.
+#[derive(Default)]
+pub(crate) struct Route {
+    /// Whom to trust.
+    pub(crate) tls: Option<rustls::ClientConfig>,
+    /// Through which proxy.
+    pub(crate) proxy: Option<Proxy>,
+}
+
 /// Signs webhooks and posts them, each with a client of its own.
 pub struct WebhookClient {
     settings: WebhookSettings,
@@ -333,6 +354,15 @@ impl WebhookClient {
 
     /// Makes one attempt. Dropping the future ends it; the receiver may have got the request all the same.
     pub async fn send(&self, request: WebhookRequest) -> Result<Delivered, SendError> {
+        self.send_by(request, Route::default()).await
+    }
+
+    /// The same by a route of its own.
+    pub(crate) async fn send_by(
+        &self,
+        request: WebhookRequest,
+        route: Route,
+    ) -> Result<Delivered, SendError> {
         if !is_id(&request.id) {
             return Err(SendError::Id { id: request.id });
         }
@@ -344,15 +374,14 @@ impl WebhookClient {
         }
         let timeout = self.settings.timeout;
         let deadline = Instant::now() + timeout;
-        let response = timeout_at(deadline, self.exchange(request))
+        let response = timeout_at(deadline, self.exchange(request, route))
             .await
             .map_err(|_| SendError::Timeout { after: timeout })??;
         read_response(response, deadline).await
     }
 
-    async fn exchange(&self, request: WebhookRequest) -> Result<Response, SendError> {
-        let addresses = self.checked_addresses(&request).await?;
-        let client = self.client(&request.destination, addresses)?;
+    async fn exchange(&self, request: WebhookRequest, route: Route) -> Result<Response, SendError> {
+        let client = self.client(&request, route).await?;
         let timestamp = request.now.as_second();
         let signature = self.settings.key.sign(&request.id, timestamp, &request.body);
         client
@@ -391,11 +420,18 @@ impl WebhookClient {
         Ok(addresses)
     }
 
-    /// A client that can connect to these addresses only.
-    fn client(&self, destination: &Destination, addresses: Vec<SocketAddr>) -> Result<Client, SendError> {
-        let pinned = Pinned { host: requested_host(destination).to_owned(), addresses };
-        client_builder(self.tls.clone(), self.settings.connect_timeout)
-            .dns_resolver(pinned)
+    /// A client that can connect to checked addresses only; through a proxy, which resolves the name itself, to that alone.
+    async fn client(&self, request: &WebhookRequest, route: Route) -> Result<Client, SendError> {
+        let tls = route.tls.unwrap_or_else(|| self.tls.clone());
+        let builder = client_builder(tls, self.settings.connect_timeout);
+        let builder = if let Some(proxy) = route.proxy {
+            builder.proxy(proxy)
+        } else {
+            let addresses = self.checked_addresses(request).await?;
+            let host = requested_host(&request.destination).to_owned();
+            builder.dns_resolver(Pinned { host, addresses })
+        };
+        builder
             .build()
             .map_err(|error| SendError::Connect { why: NoConnection::Other, cause: innermost(&error) })
     }

@@ -65,7 +65,9 @@ impl Deliver for Scripted {
                 (request.id, request.now)
             }
             DeliveryRequest::Slack(request) => (request.id, now()),
-            DeliveryRequest::Email(_) | DeliveryRequest::Invalid { .. } => {
+            DeliveryRequest::ChannelWebhook(_)
+            | DeliveryRequest::Email(_)
+            | DeliveryRequest::Invalid { .. } => {
                 unreachable!("webhooks and messages in Slack are submitted")
             }
         };

@@ -76,6 +76,7 @@ impl Receiver {
     ) -> (Option<ReceiverBehavior>, Result<Delivered, DeliverError>) {
         let (to, body) = match request {
             DeliveryRequest::Webhook(request) => (None, request.body.clone()),
+            DeliveryRequest::ChannelWebhook(request) => (None, request.webhook.body.clone()),
             DeliveryRequest::Email(request) => {
                 (Some(request.to.clone()), message(&request.to, &request.text))
             }
@@ -109,18 +110,23 @@ fn answer(request: &DeliveryRequest, behavior: ReceiverBehavior) -> Result<Deliv
     let status = |code| SendError::Status { code, excerpt: String::new(), retry_after: None };
     Err(match (behavior, request) {
         (ReceiverBehavior::Takes, _) => return Ok(Delivered { status: 200, address: None }),
-        (ReceiverBehavior::TakesSilently, DeliveryRequest::Webhook(_)) => {
-            SendError::Timeout { after: TIMEOUT }.into()
-        }
+        (
+            ReceiverBehavior::TakesSilently,
+            DeliveryRequest::Webhook(_) | DeliveryRequest::ChannelWebhook(_),
+        ) => SendError::Timeout { after: TIMEOUT }.into(),
         (ReceiverBehavior::TakesSilently, _) => {
             ChannelError::Timeout { server: server(), after: TIMEOUT }.into()
         }
-        (ReceiverBehavior::Unavailable, DeliveryRequest::Webhook(_)) => status(503).into(),
+        (ReceiverBehavior::Unavailable, DeliveryRequest::Webhook(_) | DeliveryRequest::ChannelWebhook(_)) => {
+            status(503).into()
+        }
         (ReceiverBehavior::Unavailable, DeliveryRequest::Email(_)) => {
             refused(SmtpStep::Greeting, "421", false).into()
         }
         (ReceiverBehavior::Unavailable, _) => slack("status 503").into(),
-        (ReceiverBehavior::Refuses, DeliveryRequest::Webhook(_)) => status(410).into(),
+        (ReceiverBehavior::Refuses, DeliveryRequest::Webhook(_) | DeliveryRequest::ChannelWebhook(_)) => {
+            status(410).into()
+        }
         (ReceiverBehavior::Refuses, DeliveryRequest::Email(_)) => {
             refused(SmtpStep::Recipient, "550 5.1.1", true).into()
         }

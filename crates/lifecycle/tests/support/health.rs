@@ -122,7 +122,8 @@ impl Scene {
             HealthFacts::Unknown { reason: Reason::Stale, message }
         };
         let namespace = self.namespace();
-        let webhook = WebhookChannel { url: "https://ci.example.org/hook".to_owned() };
+        let webhook =
+            WebhookChannel { url: "https://ci.example.org/hook".to_owned(), ..WebhookChannel::default() };
         let hook = Channel { name: "hook".to_owned(), webhook: Some(webhook), ..Channel::default() };
         let config = CoppiceConfigSpec { channels: vec![hook], ..CoppiceConfigSpec::default() };
         let settings = PlatformSettings::new(config, "coppice-system", Vec::new());

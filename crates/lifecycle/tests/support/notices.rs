@@ -36,7 +36,8 @@ pub(crate) fn channels() -> Vec<Channel> {
     };
     let named = |name: &str| Channel { name: name.to_owned(), ..Channel::default() };
     let slack = SlackChannel { token_file: Some("token".to_owned()), ..SlackChannel::default() };
-    let webhook = WebhookChannel { url: "https://ci.example.org/hook".to_owned() };
+    let webhook =
+        WebhookChannel { url: "https://ci.example.org/hook".to_owned(), ..WebhookChannel::default() };
     vec![
         Channel { email: Some(email), ..named("mail") },
         Channel { slack: Some(slack), ..named("slack") },

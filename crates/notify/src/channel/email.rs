@@ -13,7 +13,6 @@ use lettre::transport::smtp::commands::{Data, Mail, Rcpt};
 use lettre::transport::smtp::extension::{ClientId, Extension, MailBodyParameter, MailParameter};
 use lettre::transport::smtp::response::{Code, Response, Severity};
 use lettre::transport::smtp::{self};
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::time::timeout;
 
@@ -82,7 +81,7 @@ impl Deliverer {
         let tls = match channel.tls {
             EmailTls::None => None,
             EmailTls::StartTls | EmailTls::Tls => {
-                Some((self.tls(channel.ca_file.as_deref()).await?, name_of(channel)?))
+                Some((self.tls(channel.ca_file.as_deref(), &[]).await?, name_of(channel)?))
             }
         };
         let broken = |error| unusable(&error, server);
@@ -104,13 +103,6 @@ impl Deliverer {
             Some(code) => refused(SmtpStep::Greeting, code, innermost(&error)),
             None => unusable(&error, server),
         })
-    }
-
-    /// Settings that trust the platform's authorities and those of a file of credentials.
-    pub(super) async fn tls(&self, ca_file: Option<&str>) -> Result<ClientConfig, ChannelError> {
-        let further = self.authorities(ca_file).await?;
-        let roots = |error: crate::roots::RootsError| ChannelError::Roots { cause: error.to_string() };
-        self.roots.client_config(&further).map_err(roots)
     }
 }
 

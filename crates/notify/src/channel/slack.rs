@@ -7,11 +7,11 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use coppice_api::channel::SlackChannel;
-use reqwest::{Client, Proxy, Response, StatusCode, Url};
+use reqwest::{Client, Response, StatusCode, Url};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
 
-use super::{ChannelError, Deliverer, SlackRequest};
+use super::{ChannelError, Deliverer, SlackRequest, proxy_of};
 use crate::credentials::Secret;
 use crate::webhook::{Delivered, client_builder, innermost, no_connection, read, retry_after};
 
@@ -114,12 +114,10 @@ impl Deliverer {
     }
 
     async fn client(&self, request: &SlackRequest) -> Result<Client, ChannelError> {
-        let tls = self.tls(request.channel.ca_file.as_deref()).await?;
+        let tls = self.tls(request.channel.ca_file.as_deref(), &[]).await?;
         let builder = client_builder(tls, CONNECT);
-        let invalid =
-            |_| ChannelError::Invalid { what: "proxy of the channel is no URL of a proxy", permanent: false };
-        let builder = match request.channel.proxy.as_deref() {
-            Some(proxy) => builder.proxy(Proxy::all(proxy).map_err(invalid)?),
+        let builder = match proxy_of(request.channel.proxy.as_deref())? {
+            Some(proxy) => builder.proxy(proxy),
             None => builder,
         };
         builder
