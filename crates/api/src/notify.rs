@@ -265,12 +265,32 @@ pub struct OwedMessages {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub successor: Option<String>,
+    /// When its time to live ended, or would have; absent if it had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::status_instant")]
+    pub expires_at: Option<Timestamp>,
+    /// Where to read more, as its annotations had it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 2), extend("x-kubernetes-list-type" = "atomic"))]
+    pub links: Vec<MessageLink>,
     /// When it is sent, as the cluster manager had it; absent for at any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_hours: Option<WorkingHours>,
     /// One for each channel.
     #[schemars(length(max = 4), extend("x-kubernetes-list-type" = "atomic"))]
     pub messages: Vec<OwedMessage>,
+}
+
+/// A link in a message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MessageLink {
+    /// What it leads to: `job` or `pipeline`.
+    #[schemars(length(max = 63))]
+    pub name: String,
+    /// An `https` URL.
+    #[schemars(length(max = 2048))]
+    pub url: String,
 }
 
 /// A message that is to be sent once a namespace is gone.

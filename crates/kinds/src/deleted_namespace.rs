@@ -1,7 +1,7 @@
 //! `DeletedNamespace`, of which caches keep little: there are thousands.
 
-use coppice_api::DeletedNamespaceStatus;
 use coppice_api::notify::OwedMessages;
+use coppice_api::{DeletedNamespaceStatus, Losses};
 use coppice_lifecycle::cluster::recreated::PastDeletion;
 use coppice_runtime::object::{Object, OwnKind};
 use coppice_runtime::own_kind;
@@ -34,7 +34,10 @@ pub struct DeletedNamespaceFields {
     /// Why it was decided.
     #[serde(default)]
     pub reason: Box<str>,
-    /// What its owner is told once it is gone.
+    /// What was lost with it.
+    #[serde(default)]
+    pub losses: Option<Box<Losses>>,
+    /// What its owner is notified of once it is gone.
     #[serde(default)]
     pub owed: Option<Box<OwedMessages>>,
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use coppice_api::health::HealthReason;
 use coppice_api::identity::LinkKeys;
+pub use coppice_api::notify::MessageLink;
 use coppice_api::notify::{NoticeAbout, WorkingHours};
 use coppice_api::steps::Notice;
 use coppice_api::text::acts_on_terminal;
@@ -102,16 +103,6 @@ pub struct DeletionContent {
     pub losses: Option<Losses>,
 }
 
-/// A link in a message.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct MessageLink {
-    /// What it leads to: `job` or `pipeline`.
-    pub name: String,
-    /// An `https` URL.
-    pub url: String,
-}
-
 /// What a message is made from.
 #[derive(Clone, Copy, Debug)]
 pub struct MessageSource<'a> {
@@ -137,6 +128,8 @@ impl MessageSource<'_> {
             status.phase,
             Some(NamespacePhase::Unstable | NamespacePhase::Failing | NamespacePhase::Failed)
         );
+        // Of what is gone nothing fails, and what failed is why; the message is sent by what `owed` keeps.
+        let fails = fails && !is_gone;
         MessageContent {
             about,
             namespace: namespace.name.clone(),
@@ -155,7 +148,7 @@ impl MessageSource<'_> {
             advice: if fails { advice(spec.health.as_ref(), &status.failing) } else { BTreeMap::new() },
             failing: if fails { status.failing.clone() } else { Vec::new() },
             successor: status.superseded_by.as_ref().map(|by| by.namespace.clone()),
-            observing,
+            observing: observing && !is_gone,
             links: self.links(),
             keep: keep(about, announced, &namespace.name),
         }

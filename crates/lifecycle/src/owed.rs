@@ -2,12 +2,75 @@
 
 use std::collections::BTreeMap;
 
-use coppice_api::notify::{NoticeAbout, NoticeState, OwedMessages, OwnerNotice};
+use coppice_api::Losses;
+use coppice_api::notify::{NoticeAbout, NoticeState, OwedMessage, OwedMessages, OwnerNotice};
 use jiff::Timestamp;
 
 use crate::cluster::ValidHours;
 use crate::delivery::{pending, record_attempt};
+use crate::message::{DeletionContent, MessageContent, OwedWhenGone, OwnerMessage};
 use crate::plan::Delivery;
+
+/// A deletion that has been carried out, as its record has it.
+#[derive(Clone, Copy, Debug)]
+pub struct CompletedDeletion<'a> {
+    /// The namespace's name.
+    pub namespace: &'a str,
+    /// Its uid.
+    pub uid: &'a str,
+    /// The cluster manager.
+    pub manager: &'a str,
+    /// The policy.
+    pub policy: &'a str,
+    /// Why: an enumerated reason.
+    pub reason: &'a str,
+    /// What was lost with it; none if that was not looked at.
+    pub losses: Option<&'a Losses>,
+    /// When the namespace was gone.
+    pub at: Timestamp,
+}
+
+/// What the record of a deletion keeps of messages that are to be sent once the namespace is gone; none if there are none. Whom each
+/// goes to is hidden by `message`.
+pub fn kept(owed: &OwedWhenGone, message: impl FnMut(&OwnerMessage) -> OwedMessage) -> Option<OwedMessages> {
+    let first = &owed.messages.first()?.content;
+    Some(OwedMessages {
+        owner: first.owner.clone(),
+        why: first.why.clone(),
+        successor: first.successor.clone(),
+        expires_at: first.expires_at,
+        links: first.links.clone(),
+        working_hours: owed.working_hours.clone(),
+        messages: owed.messages.iter().map(message).collect(),
+    })
+}
+
+/// What a message says that the namespace is gone: as [`MessageSource::content`](crate::message::MessageSource::content) had it before.
+pub fn content(gone: CompletedDeletion<'_>, owed: &OwedMessages) -> MessageContent {
+    let deletion = DeletionContent {
+        policy: gone.policy.to_owned(),
+        at: gone.at,
+        reason: gone.reason.to_owned(),
+        losses: gone.losses.filter(|losses| !losses.is_empty()).cloned(),
+    };
+    MessageContent {
+        about: NoticeAbout::Deleted,
+        namespace: gone.namespace.to_owned(),
+        uid: gone.uid.to_owned(),
+        manager: gone.manager.to_owned(),
+        owner: owed.owner.clone(),
+        given_at: gone.at,
+        why: owed.why.clone(),
+        deletion: Some(deletion),
+        expires_at: owed.expires_at,
+        failing: Vec::new(),
+        advice: BTreeMap::new(),
+        successor: owed.successor.clone(),
+        observing: false,
+        links: owed.links.clone(),
+        keep: None,
+    }
+}
 
 /// What becomes of messages now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,8 +118,6 @@ pub fn go_on(
 
 #[cfg(test)]
 mod tests {
-    use coppice_api::notify::OwedMessage;
-
     use super::*;
 
     fn at(text: &str) -> Timestamp {
@@ -75,6 +136,8 @@ mod tests {
             owner: None,
             why: String::new(),
             successor: None,
+            expires_at: None,
+            links: Vec::new(),
             working_hours: serde_json::from_str(r#"{"timeZone": "UTC"}"#).unwrap(),
             messages: vec![message("mail", Some("a***@b")), message("hook", None)],
         };

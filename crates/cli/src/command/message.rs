@@ -141,9 +141,7 @@ pub(crate) async fn run(args: &MessageArgs, connection: &ConnectionArgs, io: &mu
         spec: &subject.spec,
         namespace: &subject.facts,
     };
-    let mut content = source.content(chosen.about, chosen.given_at, chosen.sent_at);
-    // Who has deleted does not only observe.
-    content.observing &= chosen.about != NoticeAbout::Deleted;
+    let content = source.content(chosen.about, chosen.given_at, chosen.sent_at);
     let messages = snapshot.settings.config.messages.clone().unwrap_or_default();
     let rendered = templates(Overrides::from(&messages))?.render(
         &content,
