@@ -1,5 +1,7 @@
 //! What owners of namespaces are told: the facts, from which each channel makes its text.
 
+mod keep;
+
 use std::collections::BTreeMap;
 
 use coppice_api::health::HealthReason;
@@ -11,6 +13,8 @@ use coppice_api::text::acts_on_terminal;
 use coppice_api::{FailingObject, Losses, ManagedNamespaceStatus, NamespacePhase, Reason};
 use jiff::Timestamp;
 use serde::Serialize;
+
+use keep::Keep;
 
 use crate::cluster::{ValidClusterManager, ValidHealth};
 use crate::condition::{later, whole_second_after};
@@ -83,9 +87,12 @@ pub struct MessageContent {
     /// Where to read more, such as at the CI job that made the namespace. Only `https`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<MessageLink>,
-    /// The command that keeps the namespace; none where nothing does any more.
+    /// The command that keeps the namespace, as far as the limits of its cluster manager let it; none where nothing does any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep: Option<String>,
+    /// Whether there is no such command because these limits are reached.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub limit_reached: bool,
 }
 
 /// What a message says of a deletion.
@@ -130,6 +137,7 @@ impl MessageSource<'_> {
         );
         // Of what is gone nothing fails, and what failed is why; the message is sent by what `owed` keeps.
         let fails = fails && !is_gone;
+        let kept = Keep::of(self, about, announced, now);
         MessageContent {
             about,
             namespace: namespace.name.clone(),
@@ -150,7 +158,8 @@ impl MessageSource<'_> {
             successor: status.superseded_by.as_ref().map(|by| by.namespace.clone()),
             observing: observing && !is_gone,
             links: self.links(),
-            keep: keep(about, announced, &namespace.name),
+            limit_reached: kept == Keep::LimitReached,
+            keep: kept.command(),
         }
     }
 
@@ -238,24 +247,6 @@ fn is_link(url: &str) -> bool {
             .strip_prefix("https://")
             .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
         && !url.contains(odd)
-}
-
-/// The command that keeps a namespace. A later end of the ttl changes nothing about anything but the ttl.
-fn keep(about: NoticeAbout, announced: Option<&Notice>, namespace: &str) -> Option<String> {
-    let by_ttl =
-        announced.is_some_and(|notice| notice.reason.as_deref() == Some(Reason::TtlElapsed.as_str()));
-    match about {
-        NoticeAbout::NoticeWithdrawn | NoticeAbout::Recovered | NoticeAbout::Deleted => None,
-        NoticeAbout::Expiring | NoticeAbout::Stale => Some(format!("coppice extend {namespace} --by 24h")),
-        NoticeAbout::DeletionAnnounced if by_ttl => Some(format!("coppice extend {namespace} --by 24h")),
-        NoticeAbout::DeletionAnnounced
-        | NoticeAbout::Unstable
-        | NoticeAbout::Failing
-        | NoticeAbout::Failed
-        | NoticeAbout::Superseded => {
-            Some(format!("coppice hold {namespace} --for 24h --reason \"still needed\""))
-        }
-    }
 }
 
 /// What to do about what is failing, by reason: in the words of the cluster manager that governs the namespace, if it has some.

@@ -69,6 +69,7 @@ pub fn content(gone: CompletedDeletion<'_>, owed: &OwedMessages) -> MessageConte
         observing: false,
         links: owed.links.clone(),
         keep: None,
+        limit_reached: false,
     }
 }
 

@@ -87,6 +87,7 @@ fn content(about: NoticeAbout, has: u16) -> MessageContent {
         observing: with(OBSERVING),
         links: if with(LINKS) { vec![link; count] } else { Vec::new() },
         keep: with(TIMES).then(|| text("coppice extend ci-1 --by 24h")),
+        limit_reached: !with(TIMES),
     }
 }
 

@@ -36,6 +36,7 @@ fn content(about: NoticeAbout) -> MessageContent {
         observing: false,
         links: Vec::new(),
         keep: None,
+        limit_reached: false,
     }
 }
 

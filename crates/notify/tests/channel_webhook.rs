@@ -76,9 +76,9 @@ async fn proxy(leads_to: Option<SocketAddr>) -> (String, Received) {
                 continue;
             };
             if connects {
-                let mut receiver = TcpStream::connect(address).await.unwrap();
+                let mut upstream = TcpStream::connect(address).await.unwrap();
                 let _ = connection.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await;
-                tokio::spawn(async move { copy_bidirectional(&mut connection, &mut receiver).await });
+                tokio::spawn(async move { copy_bidirectional(&mut connection, &mut upstream).await });
             } else {
                 let _ = connection.write_all(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n").await;
             }
@@ -104,9 +104,9 @@ impl Bench {
         Self { resolver, deliverer: Deliverer::new(settings, credentials).unwrap(), folder }
     }
 
-    fn file(&self, name: &str, content: &str) -> Option<String> {
+    fn file(&self, name: &str, content: &str) -> String {
         std::fs::write(self.folder.path().join(name), content).unwrap();
-        Some(name.to_owned())
+        name.to_owned()
     }
 
     /// To a URL of which the settings list `allow`.
@@ -134,8 +134,10 @@ async fn a_channel_trusts_the_authorities_of_its_file_and_those_of_all_webhooks(
     let bench = Bench::new(address, "");
     let sent = async |bench: &Bench, ca_file| bench.send(&url, &allow, (None, ca_file)).await;
 
-    let ours = bench.file("ca", authority.trim_end());
-    for (ca_file, why) in [(None, "without a file"), (bench.file("other", &stranger), "another authority")] {
+    let ours = Some(bench.file("ca", authority.trim_end()));
+    for (ca_file, why) in
+        [(None, "without a file"), (Some(bench.file("other", &stranger)), "another authority")]
+    {
         let error = sent(&bench, ca_file).await.unwrap_err();
         assert_eq!(error.to_string(), UNTRUSTED, "{why}");
         assert_eq!((error.is_permanent(), error.channel_works()), (false, Some(false)), "{why}");
@@ -148,14 +150,14 @@ async fn a_channel_trusts_the_authorities_of_its_file_and_those_of_all_webhooks(
 
     for (ca_file, sentence) in [
         (Some("missing".to_owned()), "the operator's --credentials-dir has no file \"missing\""),
-        (bench.file("nonsense", "no certificate"), "caFile of the channel has no certificates"),
+        (Some(bench.file("nonsense", "no certificate")), "caFile of the channel has no certificates"),
     ] {
         let error = sent(&bench, ca_file).await.unwrap_err();
         assert!(error.to_string().starts_with(sentence) && !error.is_permanent(), "{error}");
     }
     // The file adds to what is trusted for every webhook.
     let bench = Bench::new(address, &authority);
-    let other = bench.file("other", stranger.trim_end());
+    let other = Some(bench.file("other", stranger.trim_end()));
     assert_eq!((sent(&bench, None).await, sent(&bench, other).await), (Ok(204), Ok(204)));
     assert_eq!(received.lock().unwrap().len(), 3);
 }
@@ -166,7 +168,7 @@ async fn a_proxy_resolves_the_host_and_sees_nothing_of_what_is_sent_by_tls() {
     let (proxy, asked) = proxy(Some(address)).await;
     // Our own resolver would lead to an address that no name may lead to.
     let bench = Bench::new("169.254.169.254:80".parse().unwrap(), "");
-    let ca_file = bench.file("ca", &authority);
+    let ca_file = Some(bench.file("ca", &authority));
     let sent = bench.send(&format!("https://{HOST}/x"), &["*.svc"], (Some(&proxy), ca_file)).await;
     assert_eq!(sent, Ok(204));
     assert_eq!(bench.resolver.lookups(), 0, "the proxy resolves the name");

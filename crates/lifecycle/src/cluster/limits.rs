@@ -101,6 +101,19 @@ pub fn hold_end(limits: Option<&RecordLimits>, known: Option<&Held>, hold: &Reco
     max.zip(known).map_or(hold.until, |(max, known)| hold.until.min(later(known.since, max)))
 }
 
+/// For how long a hold that begins now counts, where that is limited: what earlier holds have not used.
+pub fn hold_left(
+    limits: Option<&RecordLimits>,
+    known: Option<&Held>,
+    manager: &ValidClusterManager,
+    now: Timestamp,
+) -> Option<Duration> {
+    let max = limits?.max_hold?;
+    let ends = remembered(known, manager, now).map_or_else(|| later(now, max), |held| later(held.since, max));
+    let left = u64::try_from(ends.duration_since(now).as_secs()).unwrap_or(0);
+    Some(Duration::from_secs(left).min(max))
+}
+
 /// When an extension ends, as far as it counts.
 pub fn extension_end(limits: Option<&RecordLimits>, extension: &Extension) -> Timestamp {
     let latest = limits.and_then(|limits| limits.latest_end);

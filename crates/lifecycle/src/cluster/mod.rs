@@ -23,7 +23,7 @@ mod valid_selector;
 
 pub use hours::{InvalidHours, ValidHours};
 pub use identity::{NoIdentity, Unidentified, ValidSupersede, identity_of};
-pub use limits::{InvalidLimits, TenantLimits, ValidLimits, extension_end, held, hold_end};
+pub use limits::{InvalidLimits, TenantLimits, ValidLimits, extension_end, held, hold_end, hold_left};
 pub use owner::owner_of;
 pub use plan::{ClusterObserved, HealthFacts, NamespacePlan, NamespaceStep, RecordFacts, lint, plan};
 pub use recipient::{Recipients, masked, recipients_of};
