@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::health::{FailingObject, HealthRecord};
 pub use crate::manager::{NextStep, PolicyStatus};
 use crate::notify::OwnerNotice;
-use crate::observed::WouldHaveActed;
+use crate::observed::{ObservedBefore, WouldHaveActed};
 use crate::owner::MAX_OWNER;
 use crate::schema;
 use crate::steps::Steps;
@@ -177,6 +177,10 @@ pub struct ManagedNamespaceStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::status_instant")]
     pub expires_at: Option<Timestamp>,
+    /// How that date has changed, the latest first: the last ten. The first date is among it where an extension made it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "atomic"))]
+    pub expiry_changes: Vec<ExpiryChange>,
     /// What will be done next, or would be if the policy enforced; or why nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<NextStep>,
@@ -200,6 +204,10 @@ pub struct ManagedNamespaceStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["policy"]))]
     pub would_have_acted: Vec<WouldHaveActed>,
+    /// The same of cluster managers that do not govern the namespace any more, which count it; the latest first: the last ten.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10), extend("x-kubernetes-list-type" = "atomic"))]
+    pub observed_before: Vec<ObservedBefore>,
     /// `Ready`: what the namespace rests on is known, and nothing is failing. `TtlUnderstood`, where the cluster manager takes
     /// the ttl from an annotation: the namespace has none, or one that is a duration. `WithinLimits`, where the cluster manager
     /// limits ttls or holds: what is asked for counts as it is asked for. `Identified`, where the cluster manager has what is
@@ -321,6 +329,33 @@ pub struct PastPhase {
     /// Since when it was in it; until the next one began.
     #[schemars(schema_with = "schema::status_instant")]
     pub since: Timestamp,
+}
+
+/// A change of the date on which a namespace expires.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExpiryChange {
+    /// When that was seen.
+    #[schemars(schema_with = "schema::status_instant")]
+    pub at: Timestamp,
+    /// The date before; absent if it had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::status_instant")]
+    pub from: Option<Timestamp>,
+    /// The date since; absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::status_instant")]
+    pub to: Option<Timestamp>,
+    /// What makes the date since: an enumerated reason.
+    #[schemars(length(max = 1024))]
+    pub reason: String,
+    /// The same for people.
+    #[schemars(length(max = 1024))]
+    pub message: String,
+    /// Who asked for it, where the API server knows that: `extendUntil.by`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
+    pub by: Option<String>,
 }
 
 /// The cluster manager that governs a namespace.

@@ -28,6 +28,24 @@ pub struct WouldHaveActed {
     pub outcome_at: Option<Timestamp>,
 }
 
+/// A policy that would have acted, of a cluster manager that does not govern the namespace any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ObservedBefore {
+    /// The uid of that manager.
+    #[schemars(length(max = 128))]
+    pub manager_uid: String,
+    /// The digest of its spec.
+    #[schemars(length(max = 128))]
+    pub digest: String,
+    /// When it was seen that it does not govern the namespace any more.
+    #[schemars(schema_with = "schema::status_instant")]
+    pub until: Timestamp,
+    /// What its policy would have done.
+    #[serde(flatten)]
+    pub acted: WouldHaveActed,
+}
+
 /// What became of a namespace that a policy would have acted upon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ObservedOutcome {
@@ -74,7 +92,10 @@ pub struct ObservedPolicy {
     /// Of these: their users put them on hold later.
     #[serde(default)]
     pub held: u32,
-    /// Of these: deleted since, by whomever, or not governed by this cluster manager any more; also after one of the others.
+    /// Of these: deleted since, by anybody or anything but this policy, which observes; also after one of those before.
     #[serde(default)]
-    pub gone: u32,
+    pub deleted_by_others: u32,
+    /// Of these: not governed by this cluster manager any more; also after one of those before but `deletedByOthers`.
+    #[serde(default)]
+    pub not_governed: u32,
 }

@@ -45,6 +45,8 @@ pub enum ReasonPlace {
     Channels,
     /// Whether the annotation by which a namespace has a ttl is understood.
     Ttl,
+    /// Why the date on which a namespace expires has changed.
+    Expiry,
     /// Whether what users ask for is within the limits of their cluster manager.
     Limits,
     /// Whether it is known what a namespace was made for.
@@ -55,7 +57,7 @@ pub enum ReasonPlace {
 
 impl ReasonPlace {
     /// Every place, in the order of the page.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Verdict,
         Self::NextStep,
         Self::Accepted,
@@ -75,6 +77,7 @@ impl ReasonPlace {
         Self::Identities,
         Self::Channels,
         Self::Ttl,
+        Self::Expiry,
         Self::Limits,
         Self::Identity,
         Self::Log,
@@ -102,6 +105,7 @@ impl ReasonPlace {
             Self::Identities => "IdentitiesKnown",
             Self::Channels => "ChannelsKnown",
             Self::Ttl => "TtlUnderstood",
+            Self::Expiry => "expiry",
             Self::Limits => "WithinLimits",
             Self::Identity => "Identified",
             Self::Log => "log",
@@ -139,6 +143,7 @@ impl ReasonPlace {
             Self::Identities => "the reason of the condition `IdentitiesKnown` of a ClusterNamespaceManager",
             Self::Channels => "the reason of the condition `ChannelsKnown` of a ClusterNamespaceManager",
             Self::Ttl => "the reason of the condition `TtlUnderstood` of a ManagedNamespace",
+            Self::Expiry => "`status.expiryChanges[].reason` of a ManagedNamespace",
             Self::Limits => "the reason of the condition `WithinLimits` of a ManagedNamespace",
             Self::Identity => "the reason of the condition `Identified` of a ManagedNamespace",
             Self::Log => "the operator's log, at `warn` or `error`",
@@ -270,13 +275,17 @@ reasons! {
         /// The cluster manager or its policy observes: it shows what it would do, and does nothing.
         Observing: [NextStep], "To let it act, set `mode` to `Enforce`.";
         /// The ttl is that of the namespace's annotation, which `spec.ttl.fromAnnotation` of the cluster manager names.
-        TtlByAnnotation: [Ttl], nothing;
-        /// The namespace does not have the annotation that `spec.ttl.fromAnnotation` of the cluster manager names: the ttl is
-        /// `spec.ttl.after`.
-        TtlByManager: [Ttl], nothing;
+        TtlByAnnotation: [Ttl, Expiry], nothing;
+        /// The ttl is `spec.ttl.after` of the cluster manager: the namespace does not have the annotation that
+        /// `spec.ttl.fromAnnotation` names, or that names none.
+        TtlByManager: [Ttl, Expiry], nothing;
         /// The namespace's annotation that `spec.ttl.fromAnnotation` of the cluster manager names is no duration: the ttl is
         /// `spec.ttl.after`.
-        TtlNotUnderstood: [Ttl], "Write the annotation as the message says, or remove it.";
+        TtlNotUnderstood: [Ttl, Expiry], "Write the annotation as the message says, or remove it.";
+        /// `spec.extendUntil` of the `ManagedNamespace` is later than the ttl's own date.
+        Extended: [Expiry], nothing;
+        /// The cluster manager that governs the namespace has no ttl.
+        NoTtl: [Expiry], nothing;
         /// Nothing that the namespace's annotation, `spec.hold` or `spec.extendUntil` asks for goes beyond `spec.limits` of its
         /// cluster manager.
         WithinLimits: [Limits], nothing;
@@ -288,7 +297,7 @@ reasons! {
         /// The labels and annotations do not say what the namespace was made for: it supersedes no other, and none supersedes it.
         NoIdentity: [Identity], "Have the CI that makes the namespace write what the message says.";
         /// No cluster manager selects the namespace.
-        NotGoverned: [NextStep], nothing;
+        NotGoverned: [NextStep, Expiry], nothing;
         /// The `ManagedNamespaces` of some governed namespaces do not show yet that this manager governs them, as it is now.
         /// Nothing is done to those namespaces.
         RecordsPending: [Ready],

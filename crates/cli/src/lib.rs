@@ -23,6 +23,7 @@ mod losses;
 mod namespace_record;
 mod print;
 mod records;
+mod refused_pods;
 mod ska;
 mod terminal;
 mod validate;

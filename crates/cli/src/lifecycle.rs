@@ -22,6 +22,7 @@ use crate::args::{ConnectionArgs, SourceArgs};
 use crate::by_namespace::ByNamespace;
 use crate::connect::connect;
 use crate::facts::{Config, Manager};
+use crate::refused_pods::RefusedPods;
 use crate::{Io, files, print, with_progress};
 use documents::Reading;
 pub(crate) use governed::{Governed, GovernedPlan};
@@ -50,6 +51,8 @@ pub(crate) struct LifecycleSnapshot {
     pub(crate) managed: u64,
     /// What there is for each cluster manager; none if that is not known.
     pub(crate) census: Option<Census>,
+    /// What Events in files say of refused pods, by namespace; those of a cluster are read when they are needed.
+    pub(crate) refused_pods: BTreeMap<String, Vec<RefusedPods>>,
     /// Remarks on how the snapshot was made.
     pub(crate) warnings: Vec<String>,
 }

@@ -256,6 +256,9 @@ fn shorten(text: &str) -> String {
 /// A status keeps this many characters of each message: the CRD accepts no unbounded text.
 const MAX_TEXT_CHARS: usize = 4096;
 
+/// And this many of what is one of several reasons.
+const MAX_REASON_CHARS: usize = 1024;
+
 /// Cuts every text of a status whose length Coppice does not decide.
 pub(crate) fn truncate_texts(status: &mut NamespaceManagerStatus) {
     let next = status.next.iter_mut().map(|next| &mut next.message);
@@ -273,6 +276,9 @@ pub(crate) fn truncate_record_texts(status: &mut ManagedNamespaceStatus) {
     let conditions = status.conditions.iter_mut().map(|condition| &mut condition.message);
     for text in next.chain(conditions) {
         truncate_text(text, MAX_TEXT_CHARS);
+    }
+    for change in &mut status.expiry_changes {
+        truncate_text(&mut change.message, MAX_REASON_CHARS);
     }
     truncate_step_texts(&mut status.steps);
 }

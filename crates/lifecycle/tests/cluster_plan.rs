@@ -5,10 +5,7 @@
 mod cluster;
 
 use coppice_api::condition::{self, READY};
-use coppice_api::managed_namespace::Extension;
-use coppice_api::observed::{ObservedCounts, ObservedOutcome};
-use coppice_api::{ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase, Reason};
-use coppice_lifecycle::cluster::observed::{NotedOutcomes, counts};
+use coppice_api::{ManagedNamespaceStatus, NamespacePhase, Reason};
 use coppice_lifecycle::cluster::{NamespaceStep, ValidClusterManager};
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::record::{self, StepOutcome};
@@ -369,87 +366,4 @@ fn a_record_that_a_finalizer_keeps_says_why_nothing_is_done() {
     // The namespace goes, and the record with it.
     scene.namespace.terminating = true;
     assert_eq!(scene.plan(at(1_000_001)).step, NamespaceStep::Nothing);
-}
-
-/// Observes for ten seconds, and would delete after 100 with this notice.
-const OBSERVES: &str = "{selector: {names: ['ci-*']}, settle: 10s, ttl: {after: 100s}, policies: [\
-                        {name: end, when: {phase: {in: [Stale]}}, then: {delete: {notice: 20s}}}]}";
-
-fn noted(scene: &Scene) -> Vec<(&str, Timestamp, Option<ObservedOutcome>)> {
-    let noted = scene.status().would_have_acted.iter();
-    noted.map(|one| (&*one.reason, one.at, one.outcome)).collect()
-}
-
-#[test]
-fn what_observes_remembers_when_it_would_have_acted_and_what_came_of_it() {
-    let mut scene = Scene::new(OBSERVES);
-    assert_eq!((scene.reason(1), noted(&scene)), ("Observing".to_owned(), vec![]));
-    let plan = scene.settled(100);
-    assert_eq!((plan.next_check, noted(&scene)), (Some(at(101)), vec![]), "notice ran while it would have");
-    assert_eq!(scene.reason(101), "Observing");
-    assert_eq!(noted(&scene), [("TtlElapsed", at(101), None)]);
-    assert_eq!(
-        (scene.reason(900), noted(&scene)),
-        ("Observing".to_owned(), vec![("TtlElapsed", at(101), None)])
-    );
-    // Its users want more time, and what came first counts.
-    scene.spec.extend_until = Some(Extension { at: at(2000), by: None });
-    assert_eq!(scene.reason(901), "Observing");
-    assert_eq!(noted(&scene), [("TtlElapsed", at(101), Some(ObservedOutcome::Extended))]);
-    assert_eq!(scene.status().would_have_acted[0].outcome_at, Some(at(901)));
-    assert_eq!(scene.reason(5000), "Observing");
-    assert_eq!(noted(&scene).len(), 1);
-    // Another spec begins again.
-    scene.manager(&OBSERVES.replace("100s", "10000s"));
-    assert_eq!((scene.reason(5001), noted(&scene)), ("Observing".to_owned(), vec![]));
-}
-
-#[test]
-fn what_is_held_would_not_have_been_acted_upon_and_what_is_held_later_is_said() {
-    let hold = || serde_yaml::from_str("{hold: {until: '2026-03-01T12:05:00Z'}}").unwrap();
-    let mut scene = Scene::new(OBSERVES);
-    scene.spec = hold();
-    assert_eq!((scene.reason(150), noted(&scene)), ("Held".to_owned(), vec![]));
-    scene.spec = ManagedNamespaceSpec::default();
-    assert_eq!((scene.reason(151), noted(&scene)), ("Observing".to_owned(), vec![]), "it has to settle");
-    assert_eq!(scene.reason(200), "Observing");
-    assert_eq!(noted(&scene), [("TtlElapsed", at(200), None)]);
-    scene.spec = hold();
-    assert_eq!(scene.reason(201), "Held");
-    assert_eq!(noted(&scene), [("TtlElapsed", at(200), Some(ObservedOutcome::Held))]);
-}
-
-#[test]
-fn what_observing_policies_would_have_done_is_counted_once_also_after_its_namespaces_are_gone() {
-    let manager: ValidClusterManager = serde_yaml::from_str(OBSERVES).unwrap();
-    let noted = |all: &[(i64, Option<(ObservedOutcome, i64)>)]| -> NotedOutcomes {
-        let all = all.iter().map(|(seconds, outcome)| (at(*seconds), outcome.map(|(o, s)| (o, at(s)))));
-        [("end".to_owned(), all.collect())].into()
-    };
-    let numbers = |counts: &ObservedCounts| {
-        let one = &counts.policies[0];
-        (one.would_have_acted, one.recovered, one.extended, one.held, one.gone)
-    };
-    let two = noted(&[(100, None), (103, None)]);
-    let first = counts(None, &manager, &two, at(111)).unwrap();
-    assert_eq!(
-        (numbers(&first), first.since),
-        ((1, 0, 0, 0, 0), at(111)),
-        "what is not in every cache comes later"
-    );
-    assert_eq!(counts(Some(&first), &manager, &two, at(112)), Some(first.clone()), "nothing is written");
-    let second = counts(Some(&first), &manager, &two, at(113)).unwrap();
-    assert_eq!((numbers(&second), second.since, second.until), ((2, 0, 0, 0, 0), at(111), at(103)));
-    let came = noted(&[(100, Some((ObservedOutcome::Recovered, 120))), (103, None)]);
-    assert_eq!(counts(Some(&second), &manager, &came, at(129)), Some(second.clone()));
-    let third = counts(Some(&second), &manager, &came, at(130)).unwrap();
-    assert_eq!(numbers(&third), (2, 1, 0, 0, 0));
-    // Both are gone, a new one came, and nobody counted in between.
-    let later = noted(&[(500, Some((ObservedOutcome::Held, 510)))]);
-    let last = counts(Some(&third), &manager, &later, at(600)).unwrap();
-    assert_eq!(numbers(&last), (3, 1, 0, 1, 2));
-    assert_eq!(counts(Some(&last), &manager, &later, at(1_000_000)), Some(last));
-    let enforces: ValidClusterManager =
-        serde_yaml::from_str(&OBSERVES.replacen('{', "{mode: Enforce, ", 1)).unwrap();
-    assert_eq!(counts(None, &enforces, &later, at(600)), None);
 }

@@ -12,6 +12,7 @@ use coppice_api::{Losses, Reason, ScaledWorkload};
 use coppice_lifecycle::condition::evaluate;
 use coppice_lifecycle::{DigestComparison, ValidPolicy, governor};
 use jiff::Timestamp;
+use kube::Client;
 use serde::Serialize;
 
 use super::plan::PlannedItem;
@@ -21,15 +22,15 @@ use crate::facts::Manager;
 use crate::lifecycle::{self, JudgedManagers, LifecycleSnapshot, ResolvedPlan, Wanted, resolved_plan};
 use crate::print;
 use crate::write::resource_name;
-use crate::{Exit, Io, live, losses, namespace_record, with_progress};
+use crate::{Exit, Io, live, losses, namespace_record, refused_pods, with_progress};
 use governed::NamespaceExplanation;
 
 /// Explain what happens to a namespace, and why not
 ///
 /// What cluster managers do to it: which of them governs it and why no other one, its phase, when it expires, and what
-/// comes next. Of each NamespaceManager in it: every policy with its verdict, what will happen next, what stands in the
-/// way, and what has happened. What is lost with it, if it is to be deleted. Of a namespace that is gone: when and why
-/// Coppice deleted it, and the Events that are left.
+/// comes next; of workloads that lack pods also what the latest Event says. Of each NamespaceManager in it: every policy with
+/// its verdict, what will happen next, what stands in the way, and what has happened. What is lost with it, if it is to be
+/// deleted. Of a namespace that is gone: when and why Coppice deleted it, and the Events that are left.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   coppice explain team-a                         namespace team-a, and every manager in it
@@ -134,7 +135,10 @@ pub(crate) async fn run(args: &ExplainArgs, connection: &ConnectionArgs, io: &mu
     let all: Vec<Explanation> =
         cluster_snapshot.managers.iter().map(|m| explain(&cluster_snapshot, m, at)).collect();
     let whole = args.target.name.is_none();
-    let governed = whole.then(|| governed::explain(&cluster_snapshot, namespace, at)).flatten();
+    let mut governed = whole.then(|| governed::explain(&cluster_snapshot, namespace, at)).flatten();
+    if let Some(governed) = &mut governed {
+        explain_refused_pods(governed, (namespace, client.as_ref()), &cluster_snapshot, io).await?;
+    }
     let deletes = all.iter().any(Explanation::deletes)
         || governed.as_ref().and_then(|governed| governed.plan.as_ref()).is_some_and(PlannedItem::deletes);
     let lost = match client.filter(|_| deletes) {
@@ -175,6 +179,30 @@ impl Explanation {
     fn deletes(&self) -> bool {
         self.item.deletes()
     }
+}
+
+/// Adds what Events say of pods that are refused, where workloads lack some. Nothing depends on it.
+async fn explain_refused_pods(
+    governed: &mut NamespaceExplanation,
+    (namespace, client): (&str, Option<&Client>),
+    cluster_snapshot: &LifecycleSnapshot,
+    io: &mut Io<'_>,
+) -> Result<()> {
+    if !refused_pods::explain_any(&governed.failing) {
+        return Ok(());
+    }
+    let events = match client {
+        Some(client) => {
+            let reading = refused_pods::of_namespace(client, namespace);
+            with_progress("reading the Events of workloads", io, reading).await?
+        }
+        None => Ok(cluster_snapshot.refused_pods.get(namespace).cloned().unwrap_or_default()),
+    };
+    match events {
+        Ok(events) => governed.refused_pods = refused_pods::latest(&events, &governed.failing),
+        Err(why) => io.print_note(&format!("note: {why}; why pods are refused is not shown"))?,
+    }
+    Ok(())
 }
 
 fn nothing(cluster_snapshot: &LifecycleSnapshot, namespace: &str, io: &mut Io<'_>) -> Result<()> {

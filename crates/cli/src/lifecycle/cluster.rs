@@ -79,6 +79,7 @@ pub(super) async fn snapshot(
         own_managers,
         managed,
         census: None,
+        refused_pods: BTreeMap::new(),
         warnings,
     })
 }

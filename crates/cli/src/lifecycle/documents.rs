@@ -15,6 +15,7 @@ use crate::by_namespace::ByNamespace;
 use crate::facts::{self, ClusterManager, Config, Manager, NamespaceRecord};
 use crate::files::Document;
 use crate::print;
+use crate::refused_pods::RefusedPods;
 use crate::terminal::Paragraph;
 use crate::validate;
 
@@ -39,6 +40,7 @@ struct Collected {
     jobs: ByNamespace<JobFacts>,
     cluster_managers: Vec<ClusterManager>,
     records: BTreeMap<String, NamespaceRecord>,
+    refused_pods: BTreeMap<String, Vec<RefusedPods>>,
     config: Option<Config>,
     undated: Vec<String>,
     warnings: Vec<String>,
@@ -78,6 +80,7 @@ pub(crate) fn snapshot(documents: &[Document], reading: Reading<'_>) -> Result<L
         managed: own_managers.len() as u64,
         own_managers,
         census: None,
+        refused_pods: all.refused_pods,
         warnings: all.warnings,
     })
 }
@@ -137,6 +140,11 @@ fn collect(all: &mut Collected, place: &str, mut object: Value, reading: &Readin
             all.namespaces.insert(facts.name.clone(), facts);
         }
         ("v1", "Pod") => all.pods.add(&namespace, facts::pod(parse_as(place, object)?)),
+        ("v1", "Event") => {
+            if let Some(refused) = RefusedPods::of(parse_as(place, object)?) {
+                all.refused_pods.entry(namespace).or_default().push(refused);
+            }
+        }
         ("batch/v1", "Job") => all.jobs.add(&namespace, facts::job(parse_as(place, object)?)),
         ("coppice.dev/v1alpha1", "NamespaceManager") => {
             report(all, place, &object);

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::approval::newly_due;
 use super::limits::{extension_end, held, hold_end, remembered};
-use super::observed::{NotedOutcomes, note};
+use super::observed::{NotedOutcomes, note, remembered as remembered_of};
 use super::phase::{RunningTtl, Superseded, phase};
 use super::plan::has_fired;
 use super::recreated::Recreated;
@@ -134,6 +134,16 @@ fn count<'a>(
     let mut governed = Vec::new();
     // One that is being deleted is nobody's any more.
     for counted in namespaces.into_iter().filter(|counted| !counted.namespace.terminating) {
+        let noted = counted.record.into_iter().flat_map(|record| remembered_of(record.status));
+        for (uid, digest, policy, one) in noted {
+            let same = |manager: &&ClusterManagerFacts<'_>| {
+                manager.uid == uid && manager.spec.is_ok_and(|spec| spec.digest() == digest)
+            };
+            let manager = managers.iter().find(same);
+            let counts = manager.and_then(|manager| census.managers.get_mut(manager.name));
+            let changes = counts.and_then(|counts| note(&mut counts.noted, policy, one, now));
+            census.next_check = census.next_check.into_iter().chain(changes).min();
+        }
         let contest =
             contest(managers.iter().copied(), counted.namespace).ok().filter(|known| known.complete)?;
         let Some(winner) = contest.winner else { continue };
@@ -219,15 +229,9 @@ fn count_governed(
     counts.namespaces.selected += 1;
     counts.namespaces.governed += 1;
     count_unsaid(&mut counts.namespaces, counted.namespace, manager.spec);
-    let record = counted.record;
-    let recorded = record.and_then(|record| record.status.manager.as_ref());
-    let of_this_spec =
-        record.map(|record| record.status).filter(|_| recorded.is_some_and(|known| manager.is(known)));
-    counts.namespaces.recorded += u32::from(of_this_spec.is_some());
-    let noted = of_this_spec.map(|status| &*status.would_have_acted).unwrap_or_default();
-    let noted = note(&mut counts.noted, noted, now);
-    let due = count_due(counts, (counted, ttl, successor), manager, settings, now);
-    noted.into_iter().chain(due).min()
+    let recorded = counted.record.and_then(|record| record.status.manager.as_ref());
+    counts.namespaces.recorded += u32::from(recorded.is_some_and(|known| manager.is(known)));
+    count_due(counts, (counted, ttl, successor), manager, settings, now)
 }
 
 /// Counts whether it says who owns it, and what it was made for, where its manager reads that.

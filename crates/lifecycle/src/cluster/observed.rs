@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use coppice_api::ManagedNamespaceStatus;
 use coppice_api::observed::{ObservedCounts, ObservedOutcome, ObservedPolicy, WouldHaveActed};
 use coppice_quantity::Duration;
 use coppice_quantity::time::in_milliseconds;
@@ -13,23 +14,59 @@ use crate::condition::later;
 /// What was written so long ago is in every cache. Only that is counted, each of it once: counts say until when they are.
 const SEEN: Duration = Duration::from_secs(10);
 
-/// What the records of a cluster manager's namespaces remember, by policy.
-pub type NotedOutcomes = BTreeMap<String, Vec<(Timestamp, Option<(ObservedOutcome, Timestamp)>)>>;
+/// What the records of the namespaces that a cluster manager governs, or has governed, remember of its policies, by policy.
+pub type NotedOutcomes = BTreeMap<String, Vec<NotedPolicy>>;
 
-/// Adds what a record remembers. Returns when it will be counted, if that is to come.
-pub(super) fn note(noted: &mut NotedOutcomes, all: &[WouldHaveActed], now: Timestamp) -> Option<Timestamp> {
-    let mut next = None;
-    for one in all {
-        let outcome = one.outcome.zip(one.outcome_at);
-        let times = [Some(one.at), outcome.map(|(_, at)| at)].into_iter().flatten();
-        let counted = times.map(|at| later(at, SEEN)).filter(|at| now < *at);
-        next = counted.chain(next).min();
-        match noted.get_mut(&one.policy) {
-            Some(known) => known.push((one.at, outcome)),
-            None => drop(noted.insert(one.policy.clone(), vec![(one.at, outcome)])),
-        }
+/// What one record remembers of one policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotedPolicy {
+    /// When it would have acted.
+    pub at: Timestamp,
+    /// What became of the namespace, and when.
+    pub outcome: Option<(ObservedOutcome, Timestamp)>,
+    /// When the manager did not govern it any more; none if it does.
+    pub left: Option<Timestamp>,
+}
+
+impl NotedPolicy {
+    const fn new(acted: &WouldHaveActed, left: Option<Timestamp>) -> Self {
+        let outcome = match (acted.outcome, acted.outcome_at) {
+            (Some(outcome), Some(at)) => Some((outcome, at)),
+            _ => None,
+        };
+        Self { at: acted.at, outcome, left }
     }
-    next
+}
+
+/// What a record remembers: the uid and the digest of a manager, the name of its policy, and what that would have done. Of the
+/// manager that the record is about, and of those which governed the namespace before, whatever governs it now.
+pub(super) fn remembered(
+    status: &ManagedNamespaceStatus,
+) -> impl Iterator<Item = (&str, &str, &str, NotedPolicy)> {
+    let governs = status.manager.iter().flat_map(|manager| {
+        let acted = status.would_have_acted.iter();
+        acted.map(|acted| (&*manager.uid, &*manager.digest, &*acted.policy, NotedPolicy::new(acted, None)))
+    });
+    let before = status.observed_before.iter().map(|before| {
+        let noted = NotedPolicy::new(&before.acted, Some(before.until));
+        (&*before.manager_uid, &*before.digest, &*before.acted.policy, noted)
+    });
+    governs.chain(before)
+}
+
+/// Adds it. Returns when it will be counted, if that is to come.
+pub(super) fn note(
+    noted: &mut NotedOutcomes,
+    policy: &str,
+    one: NotedPolicy,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    match noted.get_mut(policy) {
+        Some(known) => known.push(one),
+        None => drop(noted.insert(policy.to_owned(), vec![one])),
+    }
+    let times = [Some(one.at), one.outcome.map(|(_, at)| at), one.left].into_iter().flatten();
+    times.map(|at| later(at, SEEN)).filter(|at| now < *at).min()
 }
 
 /// The counts that go on from those `before`, of the same spec; none if no policy of it observes.
@@ -69,21 +106,24 @@ pub fn counts(
 
 fn count(
     policy: &mut ObservedPolicy,
-    noted: &[(Timestamp, Option<(ObservedOutcome, Timestamp)>)],
+    noted: &[NotedPolicy],
     until: Timestamp,
     is_new: impl Fn(Timestamp) -> bool,
 ) {
     let mut there = 0u32;
-    for (at, outcome) in noted.iter().filter(|(at, _)| *at <= until) {
-        there += 1;
-        policy.would_have_acted += u32::from(is_new(*at));
-        let Some((outcome, _)) = outcome.filter(|(_, at)| is_new(*at)) else { continue };
+    for one in noted.iter().filter(|one| one.at <= until) {
+        policy.would_have_acted += u32::from(is_new(one.at));
+        // What has left is there until that is counted.
+        there += u32::from(one.left.is_none_or(|left| until < left));
+        policy.not_governed += u32::from(one.left.is_some_and(&is_new));
+        let Some((outcome, _)) = one.outcome.filter(|(_, at)| is_new(*at)) else { continue };
         match outcome {
             ObservedOutcome::Recovered => policy.recovered += 1,
             ObservedOutcome::Extended => policy.extended += 1,
             ObservedOutcome::Held => policy.held += 1,
         }
     }
-    // Nothing is ever noted twice, and what was noted stays as long as its namespace is governed.
-    policy.gone = policy.gone.max(policy.would_have_acted.saturating_sub(there));
+    // Nothing is ever noted twice, and what was noted stays as long as its namespace is there and governed.
+    let known = there.saturating_add(policy.not_governed);
+    policy.deleted_by_others = policy.deleted_by_others.max(policy.would_have_acted.saturating_sub(known));
 }

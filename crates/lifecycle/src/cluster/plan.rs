@@ -4,6 +4,7 @@ mod announced;
 mod by_annotations;
 mod counted;
 mod decide;
+mod expiry;
 mod fired;
 mod health;
 mod limits;
@@ -215,7 +216,7 @@ pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> NamespacePlan {
     let known = (Some(&builder.status), superseded);
     let finding = phase(manager.spec, (namespace, running), extended, known, builder.now);
     builder.set_phase(finding.phase, finding.since);
-    builder.status.expires_at = finding.expires_at;
+    builder.say_expiry((finding.expires_at, extended), ttl.as_ref().zip(running), &manager);
     builder.check_no_later_than(finding.expires_at.filter(|at| builder.now < *at));
     let settled_at = later(since, manager.spec.settle);
     let (failing, successor) = (builder.failing_text(), builder.status.superseded_by.clone());
@@ -364,10 +365,12 @@ impl<'a> Builder<'a> {
         if status.namespace_uid.as_ref().is_some_and(|uid| *uid != namespace.uid) {
             (status.manager, status.phase, status.phase_since) = (None, None, None);
             (status.superseded_by, status.ready_at) = (None, None);
-            (status.limits, status.held) = (None, None);
+            (status.limits, status.held, status.expires_at) = (None, None, None);
             status.past_phases.clear();
+            status.expiry_changes.clear();
             status.fired.clear();
             status.would_have_acted.clear();
+            status.observed_before.clear();
             status.notices.clear();
             status.steps.notice = None;
         }
@@ -386,6 +389,7 @@ impl<'a> Builder<'a> {
                 return known.since;
             }
             let other = known.uid != manager.uid;
+            let counts_on = other || known.digest == manager.spec.digest();
             if other {
                 self.status.fired.clear();
                 let intent = self.status.steps.intent.clone();
@@ -395,6 +399,9 @@ impl<'a> Builder<'a> {
                     let why = "another cluster manager governs the namespace";
                     steps::abandon(&mut self.status.steps, &webhook, why, &mut self.events);
                 }
+            }
+            if counts_on {
+                self.remember_observed();
             }
             self.withdraw_notice("another cluster manager governs the namespace, or its spec has changed");
         }
@@ -424,11 +431,12 @@ impl<'a> Builder<'a> {
         self.forget_superseded();
         self.status.policies.clear();
         self.status.fired.clear();
-        self.status.would_have_acted.clear();
+        self.remember_observed();
         (self.status.manager, self.status.owner) = (None, None);
         self.status.phase = None;
         self.status.phase_since = None;
-        (self.status.ttl, self.status.expires_at) = (None, None);
+        self.status.ttl = None;
+        self.expires(None, (Reason::NotGoverned, WHY.to_owned()), None);
         self.status.conditions.retain(|known| known.type_ != TTL_UNDERSTOOD);
         self.give_up_notices(WHY);
         self.no_limits();

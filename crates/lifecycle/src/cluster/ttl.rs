@@ -108,6 +108,35 @@ impl EffectiveTtl {
         recorded.map_or(same, |recorded| RunningTtl { after: recorded.after, first: recorded.first })
     }
 
+    /// What it comes from: an enumerated reason, and the same for people.
+    pub(super) fn source_text(&self, written: &ValidTtl, manager: &str) -> (Reason, String) {
+        let after = self.after;
+        let (Some(key), Some(source)) = (&written.from_annotation, &self.source) else {
+            let message = format!("the ttl is {after}, that of ClusterNamespaceManager {manager}");
+            return (Reason::TtlByManager, message);
+        };
+        match source {
+            TtlSource::Annotation => {
+                let cut = self.asked.map_or_else(String::new, |asked| format!(" ({asked}, cut by maxTTL)"));
+                let message = format!("the ttl is {after}, by annotation {key} of the namespace{cut}");
+                (Reason::TtlByAnnotation, message)
+            }
+            TtlSource::Manager => {
+                let message = format!(
+                    "the namespace has no annotation {key}: the ttl is {after}, that of ClusterNamespaceManager {manager}"
+                );
+                (Reason::TtlByManager, message)
+            }
+            TtlSource::NotUnderstood(why) => {
+                let message = format!(
+                    "annotation {key} of the namespace is not understood: {why}; until then the ttl is {after}, that of \
+                     ClusterNamespaceManager {manager}"
+                );
+                (Reason::TtlNotUnderstood, message)
+            }
+        }
+    }
+
     /// Whether the annotation is understood, as the record says it; none where the manager names no annotation.
     pub(super) fn condition(
         &self,
@@ -115,29 +144,9 @@ impl EffectiveTtl {
         manager: &str,
         recorded: Option<&RecordedTtl>,
     ) -> Option<ConditionState> {
-        let key = written.from_annotation.as_ref()?;
-        let (status, reason, message) = match self.source.as_ref()? {
-            TtlSource::Annotation => {
-                let cut = self.asked.map_or_else(String::new, |asked| format!(" ({asked}, cut by maxTTL)"));
-                let message = format!("the ttl is {}, by annotation {key} of the namespace{cut}", self.after);
-                ("True", Reason::TtlByAnnotation, message)
-            }
-            TtlSource::Manager => {
-                let message = format!(
-                    "the namespace has no annotation {key}: the ttl is {}, that of ClusterNamespaceManager {manager}",
-                    self.after
-                );
-                ("True", Reason::TtlByManager, message)
-            }
-            TtlSource::NotUnderstood(why) => {
-                let message = format!(
-                    "annotation {key} of the namespace is not understood: {why}; until then the ttl is {}, that of \
-                     ClusterNamespaceManager {manager}",
-                    self.after
-                );
-                ("False", Reason::TtlNotUnderstood, message)
-            }
-        };
+        self.source.as_ref()?;
+        let (reason, message) = self.source_text(written, manager);
+        let status = if reason == Reason::TtlNotUnderstood { "False" } else { "True" };
         let settles = recorded.and_then(|recorded| Some((recorded.after, recorded.shorter?.from)));
         let message = match settles {
             Some((before, from)) => {

@@ -157,8 +157,12 @@ impl Scene {
 
     /// What there is for the first manager at an instant.
     pub(crate) fn counts(&self, seconds: i64) -> Counts {
-        let census = self.census(self.record_facts(), &self.facts(), at(seconds)).unwrap();
-        census.managers[&self.managers[0].0].clone()
+        self.all_counts(seconds)[&self.managers[0].0].clone()
+    }
+
+    /// The same for each manager.
+    pub(crate) fn all_counts(&self, seconds: i64) -> BTreeMap<String, Counts> {
+        self.census(self.record_facts(), &self.facts(), at(seconds)).unwrap().managers
     }
 
     /// What there is for each of the managers.

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use coppice_api::cluster_manager::Mode;
 use coppice_api::condition::{self, IDENTIFIED, WITHIN_LIMITS};
 use coppice_api::health::FailingObject;
-use coppice_api::managed_namespace::{Extension, FiredPolicy, GoverningManager, RecordHold, Successor};
+use coppice_api::managed_namespace::{
+    ExpiryChange, Extension, FiredPolicy, GoverningManager, RecordHold, Successor,
+};
 use coppice_api::manager::{Firing, Notice};
 use coppice_api::notify::OwnerNotice;
 use coppice_api::observed::WouldHaveActed;
@@ -29,6 +31,7 @@ use crate::command::plan::{GovernedItem, PlannedItem};
 use crate::facts::ClusterManager;
 use crate::lifecycle::LifecycleSnapshot;
 use crate::print;
+use crate::refused_pods::RefusedPods;
 
 /// A namespace under the cluster managers, explained.
 #[derive(Debug, Serialize)]
@@ -67,6 +70,9 @@ pub(super) struct NamespaceExplanation {
     /// When the hold ends, as far as it counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hold_ends: Option<Timestamp>,
+    /// How the date on which it expires has changed, the latest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) expiry_changes: Vec<ExpiryChange>,
     /// What its users ask for beyond the limits of its manager, and how that counts; absent if nothing is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) limit_exceeded: Option<String>,
@@ -84,6 +90,9 @@ pub(super) struct NamespaceExplanation {
     /// What to do about each reason of these.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) advice: BTreeMap<String, String>,
+    /// Why the pods are refused that some of these lack, by the latest Event of each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) refused_pods: Vec<RefusedPods>,
     /// How many more are failing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) failing_more: Option<u32>,
@@ -210,12 +219,14 @@ pub(super) fn explain(
         extended_until: spec
             .and_then(|spec| spec.extend_until.as_ref())
             .map(|extension| extension_end(status.and_then(|status| status.limits.as_ref()), extension)),
+        expiry_changes: status.map(|status| status.expiry_changes.clone()).unwrap_or_default(),
         limit_exceeded: status.and_then(|status| message_if_false(status, WITHIN_LIMITS)),
         superseded_by: status.and_then(|status| status.superseded_by.clone()),
         no_identity: status.and_then(|status| message_if_false(status, IDENTIFIED)),
         extend_until: spec.and_then(|spec| spec.extend_until.clone()),
         stops: Vec::new(),
         failing: status.map(|status| status.failing.clone()).unwrap_or_default(),
+        refused_pods: Vec::new(),
         failing_more: status.and_then(|status| status.failing_more),
         advice: status.map(|status| advice(snapshot, status)).unwrap_or_default(),
         notice: status.and_then(|status| status.steps.notice.clone()),

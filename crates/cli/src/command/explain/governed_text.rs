@@ -1,16 +1,17 @@
 //! The explanation of a governed namespace for people.
 
 use anyhow::Result;
-use coppice_api::NamespacePhase;
 use coppice_api::managed_namespace::Successor;
 use coppice_api::notify::{NoticeState, OwnerNotice};
 use coppice_api::observed::ObservedOutcome;
+use coppice_api::{HealthReason, NamespacePhase};
 use jiff::Timestamp;
 
 use super::governed::{ContestResult, Governing, NamespaceExplanation};
 use super::text::{NextText, heading, last_error, last_firing, notice, scaled_down};
 use crate::command::plan::GovernedItem;
 use crate::print::{self, HEADING, OK, WARNING, namespace_phase_style};
+use crate::refused_pods::RefusedPods;
 use crate::terminal::{PLAIN, Screen};
 
 pub(super) fn write(
@@ -95,9 +96,7 @@ fn head(one: &NamespaceExplanation, at: Timestamp, to: &mut Screen<'_>) -> Resul
             )?;
         }
     }
-    if let Some(expires) = one.plan.as_ref().and_then(|plan| plan.expires_at) {
-        writeln!(to, "  Expires:    {}{}", when(expires), made_of(one, expires))?;
-    }
+    expires(one, at, to)?;
     if let Some(Successor { namespace, uid, since, .. }) = &one.superseded_by {
         writeln!(to, "  Superseded: by namespace {namespace} (uid {uid}), since {}", when(*since))?;
     }
@@ -134,6 +133,30 @@ fn head(one: &NamespaceExplanation, at: Timestamp, to: &mut Screen<'_>) -> Resul
 
 fn by(by: Option<&String>) -> String {
     by.map_or_else(String::new, |by| format!(" by {by}"))
+}
+
+/// When it expires, and how that has changed.
+fn expires(one: &NamespaceExplanation, at: Timestamp, to: &mut Screen<'_>) -> Result<()> {
+    let when = |instant| print::instant_from(instant, at);
+    match one.plan.as_ref().and_then(|plan| plan.expires_at) {
+        Some(expires) => writeln!(to, "  Expires:    {}{}", when(expires), made_of(one, expires))?,
+        None if one.expiry_changes.is_empty() => return Ok(()),
+        None => writeln!(to, "  Expires:    never")?,
+    }
+    for change in &one.expiry_changes {
+        let date = |date: Option<Timestamp>| date.map_or_else(|| "never".to_owned(), print::instant);
+        writeln!(
+            to,
+            "              moved from {} to {}{}, seen {}: {} [{}]",
+            date(change.from),
+            date(change.to),
+            by(change.by.as_ref()),
+            when(change.at),
+            change.message,
+            change.reason
+        )?;
+    }
+    Ok(())
 }
 
 /// What an expiry comes from.
@@ -217,6 +240,14 @@ fn failing(one: &NamespaceExplanation, at: Timestamp, to: &mut Screen<'_>) -> Re
             "  {}/{}: {} [{}], since {since}",
             object.kind, object.name, object.message, object.reason
         )?;
+        let about =
+            |refused: &&RefusedPods| (&*refused.kind, &*refused.name) == (&*object.kind, &*object.name);
+        let lacks = object.reason == HealthReason::PodsNotCreated.as_str();
+        if let Some(refused) = one.refused_pods.iter().find(about).filter(|_| lacks) {
+            let seen =
+                refused.at.map_or_else(String::new, |seen| format!(", {}", print::instant_from(seen, at)));
+            writeln!(to, "    its latest Event{seen}: {}", refused.message)?;
+        }
     }
     if let Some(more) = one.failing_more {
         writeln!(to, "  and {more} more")?;

@@ -1,14 +1,33 @@
 //! What policies that observe would have done, and what became of the namespace: for whoever decides whether they may enforce.
 
 use coppice_api::Reason;
-use coppice_api::observed::{ObservedOutcome, WouldHaveActed};
+use coppice_api::observed::{ObservedBefore, ObservedOutcome, WouldHaveActed};
 use coppice_quantity::time::in_milliseconds;
 
 use super::decide::Ruling;
 use super::{Builder, Governed, Judged};
 use crate::cluster::ValidClusterPolicy;
 
+/// So many policies of managers that govern no more are remembered.
+const BEFORE: usize = 10;
+
 impl Builder<'_> {
+    /// The manager that the record is about does not govern the namespace any more: what its policies would have done is kept for its
+    /// counts.
+    pub(super) fn remember_observed(&mut self) {
+        let acted = std::mem::take(&mut self.status.would_have_acted);
+        let Some(manager) = &self.status.manager else { return };
+        let until = in_milliseconds(self.now);
+        let before = acted.into_iter().map(|acted| ObservedBefore {
+            manager_uid: manager.uid.clone(),
+            digest: manager.digest.clone(),
+            until,
+            acted,
+        });
+        self.status.observed_before.splice(0..0, before);
+        self.status.observed_before.truncate(BEFORE);
+    }
+
     /// Writes down which policies that observe would have acted by now, and what became of the namespace since.
     pub(super) fn note_observed(&mut self, governed: &Governed<'_>) {
         let observing = governed.manager.spec.policies().iter().filter(|policy| !policy.enforces);
