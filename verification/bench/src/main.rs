@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use coppice_bench::engine::{self, Fleet, Shape, Work};
-use coppice_bench::live::notices::{self, NoticesArgs};
+use coppice_bench::live::notices::{self, NoticesArgs, NoticesReport};
 use coppice_bench::live::{self, Lease, Programs, Sizes};
 use coppice_bench::report::{Machine, Report, ReportWriter};
 use coppice_bench::{Benchmark, Group};
@@ -113,23 +113,21 @@ fn drive(settings: &BenchArgs, work: Work) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints where and by which command it was measured, the figures side by side, and all of it as a line of JSON.
+/// Writes and prints where and by which command it was measured, and the figures side by side.
 fn measure_notices(args: &NoticesArgs) -> anyhow::Result<()> {
     let operator = args.operator().map_or_else(|| binary("coppice-operator"), |path| Ok(path.to_owned()))?;
     let programs = Programs { operator, peer: None };
-    let mut machine = Machine::detect(builds(Some(&programs))?, &repository(), now());
+    let machine = Machine::detect(builds(Some(&programs))?, &repository(), now());
+    let mut report = NoticesReport::new(machine, args.out())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let outcomes = runtime.block_on(async {
-        tokio::select! {
-            outcomes = notices::run(args, &programs.operator) => outcomes,
-            _ = tokio::signal::ctrl_c() => anyhow::bail!(INTERRUPTED),
-        }
-    })?;
-    machine.measure_load_after();
+    let measured = runtime.block_on(notices::run(args, &programs.operator, &mut report));
+    report.machine.measure_load_after();
+    let incomplete = measured.as_ref().err().map(|error| format!("{error:#}"));
+    report.save(incomplete.as_deref())?;
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{}\n", serde_json::to_string(&machine)?)?;
-    writeln!(out, "{}\n{}", notices::table(&outcomes), serde_json::to_string(&outcomes)?)?;
-    Ok(())
+    writeln!(out, "{}", report.text(incomplete.as_deref())?)?;
+    eprintln!("written: {}", report.folder().join("notices.md").display());
+    measured
 }
 
 /// Returns the names of what could not be measured as a whole.

@@ -220,6 +220,11 @@ impl Running {
         if ended.is_none() && self.started.elapsed() < TIMEOUT {
             return Ok(());
         }
+        bail!("{}: {otherwise}; its log ends with:\n{}", self.subject.label(), self.last_lines())
+    }
+
+    /// The end of its log.
+    pub(super) fn last_lines(&self) -> String {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let mut last = VecDeque::new();
         for line in log.lines() {
@@ -228,7 +233,7 @@ impl Running {
                 last.pop_front();
             }
         }
-        bail!("{}: {otherwise}; its log ends with:\n{}", self.subject.label(), Vec::from(last).join("\n"))
+        Vec::from(last).join("\n")
     }
 
     /// Sends it a signal, such as `KILL` or `STOP`.

@@ -292,4 +292,22 @@ mod tests {
         let counted = Series(text.to_owned()).requests();
         assert!(counted.iter().zip([12.0, 4.0]).all(|(found, meant)| (found - meant).abs() < f64::EPSILON));
     }
+
+    #[test]
+    fn a_process_that_has_ended_is_not_measured_but_named() {
+        // The other end of its output closes when it has ended; nobody has waited for it yet.
+        let mut child = std::process::Command::new("true").stdout(Stdio::piped()).spawn().unwrap();
+        let mut output = child.stdout.take().unwrap();
+        std::io::copy(&mut output, &mut std::io::sink()).unwrap();
+        let pid = child.id();
+        let error = loop {
+            match Sample::of(pid, Instant::now()) {
+                Ok(_) => std::thread::yield_now(),
+                Err(error) => break format!("{error:#}"),
+            }
+        };
+        assert!(error.contains(&format!("process {pid} has no memory any more")), "{error}");
+        assert!(error.contains("VmRSS: (state Z (zombie))"), "{error}");
+        child.wait().unwrap();
+    }
 }

@@ -5,25 +5,30 @@
 //! It is no part of `make bench`: it takes as long as namespaces are due.
 
 mod fleet;
+mod kept;
+mod measured;
 mod outcome;
+mod report;
 mod slack;
 mod witness;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use coppice_plane::OPERATOR;
 use coppice_tests::program::Program;
-use coppice_tests::scale::process::Sample;
 use coppice_tests::test_cluster::repository;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
 
 use self::fleet::{ADDRESS, Fleet, TTL, announced_name};
-pub use self::outcome::{Outcome, table};
+use self::kept::{Kept, Process};
+use self::measured::Measured;
+pub use self::report::NoticesReport;
 use self::slack::Slack;
 use self::witness::Witness;
 use super::testbed::pause;
@@ -93,6 +98,9 @@ pub struct NoticesArgs {
     /// The operator [default: the one beside this program].
     #[arg(long)]
     operator: Option<PathBuf>,
+    /// Where the report goes, and all that is measured as JSON lines [default: bench/results, which is not committed].
+    #[arg(long)]
+    out: Option<PathBuf>,
 }
 
 impl NoticesArgs {
@@ -100,25 +108,29 @@ impl NoticesArgs {
     pub fn operator(&self) -> Option<&Path> {
         self.operator.as_deref()
     }
+
+    /// Where the report goes.
+    pub fn out(&self) -> PathBuf {
+        self.out.clone().unwrap_or_else(|| repository().join("verification/bench/results"))
+    }
 }
 
-/// Measures both, one after the other, each on a plane of its own.
-pub async fn run(args: &NoticesArgs, operator: &Path) -> anyhow::Result<Vec<Outcome>> {
-    let mut outcomes = Vec::new();
+/// Measures both, one after the other, each on a plane of its own. What is measured is in the report as it is measured.
+pub async fn run(args: &NoticesArgs, operator: &Path, report: &mut NoticesReport) -> anyhow::Result<()> {
     if args.only != Some(Only::Peer) {
-        outcomes.push(coppice(args, operator).await.context("Coppice")?);
+        coppice(args, operator, report).await.context("Coppice")?;
         // What was measured is shown before the next thing is.
-        progress(&table(&outcomes));
+        progress(&report.text(None)?);
     }
     if args.only != Some(Only::Coppice) {
-        outcomes.push(peer(args).await.context("the peer")?);
+        peer(args, report).await.context("the peer")?;
     }
-    Ok(outcomes)
+    Ok(())
 }
 
-async fn coppice(args: &NoticesArgs, operator: &Path) -> anyhow::Result<Outcome> {
+async fn coppice(args: &NoticesArgs, operator: &Path, report: &mut NoticesReport) -> anyhow::Result<()> {
     let notice = SignedDuration::from_secs(args.notice.into());
-    let (testbed, slack, fleet) = prepare(args, notice).await?;
+    let (testbed, slack, fleet) = until_interrupted(prepare(args, notice)).await?;
     let config = json!({
         "apiVersion": "coppice.dev/v1alpha1", "kind": "CoppiceConfig", "metadata": {"name": "coppice"}, "spec": {
             // It would end the benchmark; it still is booked.
@@ -134,16 +146,20 @@ async fn coppice(args: &NoticesArgs, operator: &Path) -> anyhow::Result<Outcome>
     testbed.test_cluster.apply(&manager("told", "team-*", &notify, args.notice)).await?;
     testbed.test_cluster.apply(&manager("others", "other-*", "", 0)).await?;
     let programs = Programs { operator: operator.to_owned(), peer: None };
-    let mut running = Running::spawn(&testbed, &programs, Subject::Coppice)?;
+    let start = async || Running::spawn(&testbed, &programs, Subject::Coppice);
+    let mut running = start().await?;
     let begins = fleet.due(0) - notice;
     progress("notices: the first looks of Coppice ...");
-    running.settled(fleet.namespaces + fleet.others).await?;
-    ensure!(now() < begins - LEAD, "its first looks took too long");
-    let mut witness = wait(&testbed, OPERATOR, begins).await?;
-    let watched = watch(&testbed, &fleet, &mut witness, || running.sample(), args.drain).await?;
-    running.stop().await?;
-    let owed = |n| fleet.due(n) - notice;
-    Ok(Outcome::of("Coppice", &fleet, owed, begins, &slack.posted(), &witness.seen, &watched))
+    let witness = until_interrupted(async {
+        running.settled(fleet.namespaces + fleet.others).await?;
+        ensure!(now() < begins - LEAD, "its first looks took too long");
+        wait(&testbed, OPERATOR, begins).await
+    });
+    let path = report.folder().join("notices-coppice.jsonl");
+    let mut measured = Measured::new("Coppice", (fleet, notice), begins, (witness.await?, slack), &path)?;
+    let mut kept = Kept::new(running, start);
+    measure(args, &testbed, &mut measured, &mut kept, report).await?;
+    kept.into_inner().stop().await
 }
 
 /// A cluster manager that enforces, of the namespaces with such names.
@@ -156,8 +172,8 @@ fn manager(name: &str, names: &str, notify: &str, notice: u32) -> String {
     )
 }
 
-async fn peer(args: &NoticesArgs) -> anyhow::Result<Outcome> {
-    let (testbed, slack, fleet) = prepare(args, SignedDuration::ZERO).await?;
+async fn peer(args: &NoticesArgs, report: &mut NoticesReport) -> anyhow::Result<()> {
+    let (testbed, slack, fleet) = until_interrupted(prepare(args, SignedDuration::ZERO)).await?;
     let folder = repository().join(PEER);
     let rights = folder.join("rbac.yaml");
     let rights = std::fs::read_to_string(&rights).with_context(|| rights.display().to_string())?;
@@ -169,26 +185,39 @@ async fn peer(args: &NoticesArgs) -> anyhow::Result<Outcome> {
     std::fs::write(&config, entries.to_string())?;
     let user = format!("system:serviceaccount:coppice-system:{PEER_ACCOUNT}");
     let mut first = Witness::new(dir.join("audit.log"), &user)?;
-    let log = dir.join("log/ska-peer.log");
-    let program = Program::start_without_kubeconfig(&args.python, log, |command| {
-        command.arg(folder.join("ska_peer.py")).arg("--kubeconfig").arg(&kubeconfig);
-        command.arg("--config").arg(&config).args(["--slack-url", &slack.url]);
-    })
-    .await?;
+    let mut starts = 0;
+    let mut start = async || {
+        starts += 1;
+        Program::start_without_kubeconfig(
+            &args.python,
+            dir.join(format!("log/ska-peer-{starts}.log")),
+            |command| {
+                command.arg(folder.join("ska_peer.py")).arg("--kubeconfig").arg(&kubeconfig);
+                command.arg("--config").arg(&config).args(["--slack-url", &slack.url]);
+            },
+        )
+        .await
+    };
+    let program = start().await?;
     progress("notices: the first looks of the peer ...");
-    let begins = fleet.due(0) - SignedDuration::from_secs(1);
+    // By its own rule a namespace is due at its creation and ttl, though creation times are cut to whole seconds.
+    let lead = SignedDuration::from_secs(1);
+    let begins = fleet.due(0) - lead;
     // It adopts each namespace, and writes that it is well.
     let patches = 2 * (fleet.namespaces + fleet.others);
-    while first.seen.requests.get("patch namespaces").is_none_or(|n| *n < patches) {
-        ensure!(now() < begins - LEAD, "its first looks took too long; {}", program.last_lines());
-        pause(POLL_INTERVAL).await;
-        first.read()?;
-    }
-    let mut witness = wait(&testbed, &user, begins).await?;
-    let watched = watch(&testbed, &fleet, &mut witness, || program.sample(), args.drain).await?;
-    // By its own rule a namespace is due at its creation and ttl, though creation times are cut to whole seconds.
-    let owed = |n| fleet.due(n) - SignedDuration::from_secs(1);
-    Ok(Outcome::of("the peer", &fleet, owed, begins, &slack.posted(), &witness.seen, &watched))
+    let witness = until_interrupted(async {
+        while first.seen.requests.get("patch namespaces").is_none_or(|n| *n < patches) {
+            ensure!(now() < begins - LEAD, "its first looks took too long; {}", program.last_lines());
+            pause(POLL_INTERVAL).await;
+            first.read()?;
+        }
+        wait(&testbed, &user, begins).await
+    });
+    let path = report.folder().join("notices-peer.jsonl");
+    let witness = witness.await?;
+    let mut kept = Kept::new(program, start);
+    let mut measured = Measured::new("the peer", (fleet, lead), begins, (witness, slack.clone()), &path)?;
+    measure(args, &testbed, &mut measured, &mut kept, report).await
 }
 
 /// A plane with namespaces, of which the first is due after this notice and the time that it takes to look at them.
@@ -212,35 +241,60 @@ async fn wait(testbed: &Testbed, user: &str, begins: Timestamp) -> anyhow::Resul
     Witness::new(testbed.test_cluster.plane.dir().join("audit.log"), user)
 }
 
-/// Lets it do its work until everything is deleted or the time is over; returns its memory meanwhile, each with its instant.
-async fn watch(
+/// Watches a program; what was measured by then goes into the report, however that ends.
+async fn measure<P: Process, S: AsyncFnMut() -> anyhow::Result<P>>(
+    args: &NoticesArgs,
     testbed: &Testbed,
-    fleet: &Fleet,
-    witness: &mut Witness,
-    sample: impl Fn() -> anyhow::Result<Sample>,
-    drain: u32,
-) -> anyhow::Result<Vec<(Timestamp, Sample)>> {
-    let mut samples = vec![(now(), sample()?)];
-    let last = fleet.end() + SignedDuration::from_secs(drain.into());
-    let all = fleet.namespaces + fleet.others;
+    measured: &mut Measured,
+    kept: &mut Kept<P, S>,
+    report: &mut NoticesReport,
+) -> anyhow::Result<()> {
+    let watched = until_interrupted(watch(args, testbed, measured, kept, report)).await;
+    let incomplete = watched.as_ref().err().map(|error| format!("{error:#}"));
+    report.add(measured, incomplete.as_deref())?;
+    watched
+}
+
+/// Lets it do its work until everything is deleted or the time is over, and looks at its memory meanwhile.
+async fn watch<P: Process, S: AsyncFnMut() -> anyhow::Result<P>>(
+    args: &NoticesArgs,
+    testbed: &Testbed,
+    measured: &mut Measured,
+    kept: &mut Kept<P, S>,
+    report: &mut NoticesReport,
+) -> anyhow::Result<()> {
+    measured.look(kept.sample().await?)?;
+    let (mut looked, mut said) = (now(), now());
+    let last = measured.fleet.end() + SignedDuration::from_secs(args.drain.into());
+    let all = measured.fleet.namespaces + measured.fleet.others;
     let mut removals = FuturesUnordered::new();
-    let mut said = now();
-    while now() < last && witness.seen.deleted.len() < all {
+    while now() < last && measured.witness.seen.deleted.len() < all {
         let next = tokio::time::Instant::now() + POLL_INTERVAL;
         while tokio::time::timeout_at(next, next_of(&mut removals)).await.is_ok() {}
-        removals.extend(witness.read()?.into_iter().map(|name| remove(testbed, name)));
-        if samples.last().is_none_or(|(at, _)| now().duration_since(*at) >= SAMPLE_INTERVAL) {
-            samples.push((now(), sample()?));
+        removals.extend(measured.read()?.into_iter().map(|name| remove(testbed, name)));
+        if now().duration_since(looked) >= SAMPLE_INTERVAL {
+            looked = now();
+            measured.look(kept.sample().await?)?;
         }
         if now().duration_since(said) >= SignedDuration::from_mins(1) {
             said = now();
-            progress(&format!("notices: {} of {all} are deleted ...", witness.seen.deleted.len()));
+            progress(&format!("notices: {}", measured.state(all)));
+            report.save_meanwhile(measured)?;
         }
     }
     pause(LAST_WORDS).await;
-    witness.read()?;
-    samples.push((now(), sample()?));
-    Ok(samples)
+    measured.read()?;
+    measured.look(kept.sample().await?)
+}
+
+/// Ends with this work, or with an error when somebody interrupts or ends this program.
+async fn until_interrupted<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        done = work => done,
+        _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+        _ = terminate.recv() => bail!("interrupted by SIGTERM"),
+    }
 }
 
 /// The next end of one of them; never if there is none.

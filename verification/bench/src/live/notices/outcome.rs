@@ -3,53 +3,51 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use coppice_tests::scale::process::Sample;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use super::fleet::{Fleet, announced_name, other_name};
-use super::number_of;
-use super::slack::{Posted, names};
-use super::witness::Seen;
+use super::fleet::{announced_name, other_name};
+use super::kept::End;
+use super::measured::Measured;
+use super::slack::Posted;
 use crate::live::seconds;
 use crate::stats::{count, percentile};
 
 /// Everything about one program.
 #[derive(Clone, Debug, Serialize)]
-pub struct Outcome {
+pub(super) struct Outcome {
     /// Whose.
-    pub subject: &'static str,
+    pub(super) subject: &'static str,
     /// What is compared, in this order.
-    pub figures: Vec<Figure>,
+    pub(super) figures: Vec<Figure>,
     /// Messages that came in each whole minute.
-    pub per_minute: Vec<usize>,
+    pub(super) per_minute: Vec<usize>,
     /// Requests of each kind.
-    pub requests: Vec<(String, usize)>,
+    pub(super) requests: Vec<(String, usize)>,
     /// Resident memory in MiB, every five seconds.
-    pub memory: Vec<f64>,
+    pub(super) memory: Vec<f64>,
+    /// Its ends, after each of which it was started again.
+    pub(super) ends: Vec<End>,
+    /// Where and why the first line of the audit log is that could not be read.
+    pub(super) unreadable: Option<String>,
 }
 
 /// One figure; none where there is nothing to measure.
 #[derive(Clone, Debug, Serialize)]
-pub struct Figure {
+pub(super) struct Figure {
     /// What it says, with its unit.
-    pub what: &'static str,
+    pub(super) what: &'static str,
     /// The value.
-    pub value: Option<f64>,
+    pub(super) value: Option<f64>,
 }
 
 impl Outcome {
-    /// The figures of a program that owed the n-th message from that instant on.
-    pub(super) fn of(
-        subject: &'static str,
-        fleet: &Fleet,
-        owed: impl Fn(usize) -> Timestamp,
-        begins: Timestamp,
-        posted: &Posted,
-        seen: &Seen,
-        watched: &[(Timestamp, Sample)],
-    ) -> Self {
-        let told = first_told(posted);
+    /// The figures of what was measured so far.
+    pub(super) fn of(measured: &Measured) -> Self {
+        let Measured { subject, fleet, begins, looks, ends, .. } = measured;
+        let (seen, posted, begins) = (&measured.witness.seen, measured.posted(), *begins);
+        let owed = |n| fleet.due(n) - measured.lead;
+        let told = first_told(&posted);
         let told_at = |n: usize| told.get(&n).map(|(at, _)| *at);
         let since = |from: Timestamp, to: Timestamp| seconds(from, to);
         let announced = 0..fleet.namespaces;
@@ -64,8 +62,8 @@ impl Outcome {
         let late: Vec<f64> = announced.filter_map(|n| deleted(announced_name(n), fleet.due(n))).collect();
         let late_others: Vec<f64> =
             (0..fleet.others).filter_map(|n| deleted(other_name(n), fleet.other_due(n))).collect();
-        let ended = watched.last().map_or(begins, |(at, _)| *at);
-        let per_minute = per_minute(posted, begins);
+        let ended = looks.last().map_or(begins, |look| look.at);
+        let per_minute = per_minute(&posted, begins);
         let mut figures = Vec::new();
         let mut add = |what, value| figures.push(Figure { what, value });
         let messages = count(posted.messages.len());
@@ -102,17 +100,28 @@ impl Outcome {
         add("requests", Some(requests));
         add("requests a minute", Some(requests * 60.0 / time));
         add("requests for each deletion", Some(requests / count(seen.deleted.len().max(1))));
-        let memory: Vec<f64> = watched.iter().map(|(_, sample)| mib(sample.rss)).collect();
+        let memory: Vec<f64> = looks.iter().map(|look| mib(look.program.rss)).collect();
         add("resident memory at the start, MiB", memory.first().copied());
         add("resident memory in the middle, MiB", memory.get(memory.len() / 2).copied());
         add("resident memory at the end, MiB", memory.last().copied());
         add("resident memory, most of the samples, MiB", percentile(&memory, 100.0));
-        add("peak since its start, MiB", watched.last().map(|(_, sample)| mib(sample.peak)));
-        let cpu = |(first, last): (&(Timestamp, Sample), &(Timestamp, Sample))| last.1.cpu - first.1.cpu;
-        add("processor time, s", watched.first().zip(watched.last()).map(cpu));
+        add("peak since its start, MiB", looks.last().map(|look| mib(look.program.peak)));
+        let both = looks.first().zip(looks.last());
+        add("processor time, s", both.map(|(first, last)| last.program.cpu - first.program.cpu));
+        add("times that it ended and was started again", Some(count(ends.len())));
+        add("lines of the audit log that could not be read", Some(count(seen.unreadable)));
+        add(
+            "resident memory of the benchmark itself at the start, MiB",
+            looks.first().map(|look| mib(look.own)),
+        );
+        add(
+            "resident memory of the benchmark itself at the end, MiB",
+            looks.last().map(|look| mib(look.own)),
+        );
         let mut requests: Vec<(String, usize)> = seen.requests.clone().into_iter().collect();
         requests.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
-        Self { subject, figures, per_minute, requests, memory }
+        let (ends, unreadable) = (ends.clone(), seen.first_unreadable.clone());
+        Self { subject, figures, per_minute, requests, memory, ends, unreadable }
     }
 }
 
@@ -125,12 +134,8 @@ fn mib(kib: u64) -> f64 {
 fn first_told(posted: &Posted) -> HashMap<usize, (Timestamp, usize)> {
     let mut told = HashMap::new();
     for message in &posted.messages {
-        let mut about: Vec<usize> = names(&message.text).filter_map(number_of).collect();
-        // A message may name its namespace in several places.
-        about.sort_unstable();
-        about.dedup();
-        for n in about {
-            told.entry(n).or_insert((message.at, 0)).1 += 1;
+        for n in &message.about {
+            told.entry(*n).or_insert((message.at, 0)).1 += 1;
         }
     }
     told
@@ -150,7 +155,7 @@ fn per_minute(posted: &Posted, begins: Timestamp) -> Vec<usize> {
 }
 
 /// The figures of all programs side by side, and of two the second by the first.
-pub fn table(outcomes: &[Outcome]) -> String {
+pub(super) fn table(outcomes: &[Outcome]) -> String {
     let mut text = String::from("|");
     let Some(first) = outcomes.first() else { return String::new() };
     for outcome in outcomes {
@@ -178,6 +183,12 @@ pub fn table(outcomes: &[Outcome]) -> String {
         let kinds: Vec<String> = outcome.requests.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
         let _ = writeln!(text, "\nRequests of {}: {}.", outcome.subject, kinds.join(", "));
         let _ = writeln!(text, "Messages in each minute: {:?}.", outcome.per_minute);
+        for End { at, how } in &outcome.ends {
+            let _ = writeln!(text, "\nAt {at} {} ended: {how}", outcome.subject);
+        }
+        if let Some(why) = &outcome.unreadable {
+            let _ = writeln!(text, "\nThe first line that could not be read: {why}");
+        }
     }
     text
 }
@@ -192,25 +203,24 @@ mod tests {
     use super::super::slack::Message;
     use super::*;
 
-    fn posted(messages: &[(i64, &str)]) -> Posted {
-        let message = |(at, text): &(i64, &str)| Message {
+    fn posted(messages: &[(i64, &[usize])]) -> Posted {
+        let message = |(at, about): &(i64, &[usize])| Message {
             at: Timestamp::from_second(*at).unwrap(),
-            text: (*text).to_owned(),
+            about: about.to_vec(),
         };
         Posted { messages: messages.iter().map(message).collect(), refused: 0 }
     }
 
     #[test]
-    fn a_message_tells_of_every_namespace_that_it_names_once() {
-        let both = format!("{} and {}: {}", announced_name(1), announced_name(2), announced_name(1));
-        let told = first_told(&posted(&[(7, &both), (9, &announced_name(2)), (9, "team-000-preview-00001")]));
+    fn a_message_tells_of_every_namespace_that_it_names() {
+        let told = first_told(&posted(&[(7, &[1, 2]), (9, &[2]), (9, &[])]));
         let at = |second| Timestamp::from_second(second).unwrap();
         assert_eq!(told, HashMap::from([(1, (at(7), 1)), (2, (at(7), 2))]));
     }
 
     #[test]
     fn only_whole_minutes_are_counted() {
-        let posted = posted(&[(9, "before"), (10, "a"), (69, "b"), (70, "c"), (129, "d"), (150, "after")]);
+        let posted = posted(&[9, 10, 69, 70, 129, 150].map(|at| (at, &[][..])));
         let at = |second| Timestamp::from_second(second).unwrap();
         assert_eq!(per_minute(&posted, at(10)), [2, 2]);
     }
@@ -223,9 +233,12 @@ mod tests {
             per_minute: vec![1],
             requests: vec![("list namespaces".to_owned(), 3)],
             memory: Vec::new(),
+            ends: vec![End { at: Timestamp::UNIX_EPOCH, how: "exit status: 1".to_owned() }],
+            unreadable: None,
         };
         let text = table(&[outcome("Coppice", 2.0), outcome("the peer", 5.0)]);
         assert!(text.contains("| requests | 2 | 5 | 2.5 |\n| x |  |  |  |\n"), "{text}");
         assert!(text.contains("3 list namespaces"), "{text}");
+        assert!(text.contains("At 1970-01-01T00:00:00Z the peer ended: exit status: 1\n"), "{text}");
     }
 }

@@ -8,17 +8,18 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderName, StatusCode};
 use jiff::{SignedDuration, Timestamp};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
+use super::number_of;
 use crate::live::now;
 
 /// A message that was taken.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Message {
     /// When it came.
     pub(super) at: Timestamp,
-    /// What it says.
-    pub(super) text: String,
+    /// The numbers of the namespaces that it names, each once. Its text is not kept: it would be most of this program's memory.
+    pub(super) about: Vec<usize>,
 }
 
 /// Everything that was posted.
@@ -31,6 +32,7 @@ pub(super) struct Posted {
 }
 
 /// A running Slack on 127.0.0.1.
+#[derive(Clone)]
 pub(super) struct Slack {
     /// Where its API is.
     pub(super) url: String,
@@ -65,6 +67,12 @@ impl Slack {
     pub(super) fn posted(&self) -> Posted {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
     }
+
+    /// What was taken after so many messages.
+    pub(super) fn since(&self, messages: usize) -> Vec<Message> {
+        let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.0.messages.get(messages..).unwrap_or_default().to_vec()
+    }
 }
 
 type Answer = (StatusCode, [(HeaderName, &'static str); 1], &'static str);
@@ -84,7 +92,7 @@ async fn post(State(shared): State<Arc<Shared>>, body: Bytes) -> Answer {
         };
         *full_until = Some(until);
     }
-    posted.messages.push(Message { at, text });
+    posted.messages.push(Message { at, about: about(&text) });
     (StatusCode::OK, retry_after("0"), r#"{"ok":true}"#)
 }
 
@@ -95,14 +103,19 @@ fn admit(limit: Duration, until: Option<Timestamp>, at: Timestamp) -> Option<Tim
     (until.duration_since(at) <= limit.max(SignedDuration::from_secs(1))).then_some(until)
 }
 
-/// The words of a text that can be names of namespaces.
-pub(super) fn names(text: &str) -> impl Iterator<Item = &str> {
+/// The numbers of the namespaces that a text names. It may name each in several places.
+fn about(text: &str) -> Vec<usize> {
     let part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    text.split(move |c| !part(c)).filter(|word| word.contains("-preview-"))
+    let names = text.split(|c| !part(c)).filter(|word| word.contains("-preview-"));
+    let mut about: Vec<usize> = names.filter_map(number_of).collect();
+    about.sort_unstable();
+    about.dedup();
+    about
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::fleet::announced_name;
     use super::*;
 
     #[tokio::test]
@@ -113,12 +126,14 @@ mod tests {
                 .await
                 .0
         };
-        assert_eq!(send("*Namespace `team-001-preview-00001` will be deleted*").await, StatusCode::OK);
+        let both = format!("*Namespace `{0}`*, {1}, {0}", announced_name(7), announced_name(3));
+        assert_eq!(send(&both).await, StatusCode::OK);
         assert_eq!(send("another").await, StatusCode::TOO_MANY_REQUESTS);
         let posted = slack.posted();
         assert_eq!((posted.messages.len(), posted.refused), (1, 1));
-        let found: Vec<_> = names(&posted.messages[0].text).collect();
-        assert_eq!(found, ["team-001-preview-00001"]);
+        assert_eq!(posted.messages[0].about, [3, 7], "each once");
+        assert_eq!((slack.since(0).len(), slack.since(1).len(), slack.since(2).len()), (1, 0, 0));
+        assert!(about("team-000-preview-00001 is nobody's").is_empty());
     }
 
     #[test]
