@@ -201,7 +201,9 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
         )?;
         findings.extend(impurities(layer.name, &tree));
     }
-    for program in manifests::components(&Install::kubectl()).iter().map(|component| component.program) {
+    let programs: BTreeSet<&str> =
+        manifests::components(&Install::kubectl()).iter().map(|component| component.binary).collect();
+    for program in programs {
         let edges = "normal,features";
         let tree =
             cargo(root, &["tree", "--offline", "--locked", "-p", program, "-e", edges, "--prefix", "none"])?;

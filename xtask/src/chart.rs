@@ -45,7 +45,7 @@ const EVERYTHING: &str = "replicas=3,networkPolicy.enabled=true,serviceMonitor.e
     webhooks.caConfigMap=authorities,concurrency=4,log=info,priorityClassName=high,podLabels.team=platform,podAnnotations.a=b,\
     nodeSelector.a=b,tolerations[0].operator=Exists,imagePullSecrets[0].name=pull,rbac.aggregateToEdit=true,\
     networkPolicy.metricsFrom[0].ipBlock.cidr=10.0.0.0/8,networkPolicy.probesFrom[0].ipBlock.cidr=10.1.0.0/16,wakeOnUninstall.wait=1h5m30s,\
-    scaleKinds[0].apiVersion=argoproj.io/v1alpha1,scaleKinds[0].kind=Rollout,scaleKinds[0].plural=rollouts";
+    trees.enabled=true,scaleKinds[0].apiVersion=argoproj.io/v1alpha1,scaleKinds[0].kind=Rollout,scaleKinds[0].plural=rollouts";
 
 /// What is wrong with the chart.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
@@ -61,7 +61,12 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     findings.extend(options(&everything));
     let alerts = std::fs::read_to_string(root.join(ALERTS)).with_context(|| format!("read {ALERTS}"))?;
     findings.extend(rules(&everything, &serde_yaml::from_str(&alerts).context(ALERTS)?));
-    findings.extend(elsewhere(&helm.template(&["--namespace", "platform"])?));
+    findings.extend(elsewhere(&helm.template(&[
+        "--namespace",
+        "platform",
+        "--set",
+        "trees.enabled=true",
+    ])?));
     if !helm
         .template(&["--set", "crds.install=false"])?
         .iter()
@@ -69,10 +74,16 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     {
         findings.push("crds.install=false still installs CRDs".to_owned());
     }
-    for (value, kind) in
-        [("networkPolicy.enabled=false", "NetworkPolicy"), ("wakeOnUninstall.enabled=false", "Job")]
-    {
-        if helm.template(&["--set", value])?.iter().any(|object| object["kind"] == kind) {
+    for (value, kind) in [
+        ("networkPolicy.enabled=false", "NetworkPolicy"),
+        ("podDisruptionBudget.enabled=false", "PodDisruptionBudget"),
+        ("wakeOnUninstall.enabled=false", "Job"),
+    ] {
+        if helm
+            .template(&["--set", &format!("trees.enabled=true,{value}")])?
+            .iter()
+            .any(|object| object["kind"] == kind)
+        {
             findings.push(format!("{value} still installs a {kind}"));
         }
     }
@@ -248,6 +259,8 @@ fn options(rendered: &[Value]) -> Vec<String> {
     let find = |wanted: &str| rendered.iter().find(|object| name(object) == wanted).unwrap_or(&Value::Null);
     let container = "/spec/template/spec/containers/0";
     let deployment = find("Deployment coppice-operator");
+    let trees = find("Deployment coppice-trees");
+    let trees_pod = &trees["spec"]["template"]["spec"];
     let expectations = [
         (
             "the rights for scaleKinds",
@@ -307,6 +320,20 @@ fn options(rendered: &[Value]) -> Vec<String> {
             "the time of that Job",
             find("Job coppice-wake-all")["spec"]["activeDeadlineSeconds"].clone(),
             json!(3600 + 5 * 60 + 30 + 120),
+        ),
+        (
+            "what the pods of trees have of the operator's",
+            json!({
+                "replicas": trees["spec"]["replicas"], "tolerations": trees_pod["tolerations"],
+                "imagePullSecrets": trees_pod["imagePullSecrets"], "nodeSelector": trees_pod["nodeSelector"],
+                "priorityClassName": trees_pod["priorityClassName"],
+                "ingress": find("NetworkPolicy coppice-trees")["spec"]["ingress"]
+            }),
+            json!({
+                "replicas": 3, "tolerations": [{"operator": "Exists"}], "imagePullSecrets": [{"name": "pull"}],
+                "nodeSelector": {"a": "b"}, "priorityClassName": "high",
+                "ingress": find("NetworkPolicy coppice-operator")["spec"]["ingress"]
+            }),
         ),
         (
             "the ServiceMonitor",
@@ -394,7 +421,8 @@ sample:
     fn an_optional_component_that_is_on_by_default_is_found() {
         let (_copy, helm) = with_values_of_the_sample(&VALUES.replace("false", "true"));
         let findings = installed(&helm, with_sample).unwrap();
-        assert_eq!(findings.len(), 8, "{findings:#?}");
+        // By itself, and with the switch of another component.
+        assert_eq!(findings.len(), 2 * 8, "{findings:#?}");
         assert!(
             findings.contains(&"Deployment coppice-sample is in the chart and not in deploy/".to_owned())
         );
@@ -431,7 +459,7 @@ sample:
 
     #[test]
     fn options_without_effect_and_strange_namespaces_are_found() {
-        assert_eq!(options(&expected()).len(), 8);
+        assert_eq!(options(&expected()).len(), 9);
         assert!(!elsewhere(&expected()).is_empty());
     }
 

@@ -1,5 +1,6 @@
 //! Deletes a namespace: the most dangerous request of all.
 
+use coppice_api::steps::Action;
 use coppice_kinds::Namespaces;
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::settings::{PlatformSettings, Refusal};
@@ -64,7 +65,7 @@ pub async fn namespace(
     if namespace.uid != record.uid && !coppice_mutants::active(Mutant::KeyedByName) {
         return Ok(Deletion::Changed(reservation));
     }
-    if let Some(refusal) = settings.protection(namespace) {
+    if let Some(refusal) = settings.forbids(Action::Delete, namespace) {
         return Err(DeleteError::Protected(refusal));
     }
     let mut parameters = DeleteParams::background().preconditions(Preconditions {

@@ -15,6 +15,7 @@ pub mod losses;
 pub mod managed_namespace;
 pub mod manager;
 pub mod names;
+pub mod namespace_tree;
 pub mod notify;
 pub mod observed;
 pub mod owner;
@@ -23,6 +24,7 @@ pub mod scaled_down;
 pub mod schema;
 pub mod selector;
 pub mod steps;
+pub mod subnamespace;
 pub mod text;
 
 pub use cluster_manager::{
@@ -35,10 +37,12 @@ pub use limits::Limits;
 pub use losses::Losses;
 pub use managed_namespace::{ManagedNamespace, ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase};
 pub use manager::{NamespaceManager, NamespaceManagerSpec, NamespaceManagerStatus};
+pub use namespace_tree::{NamespaceTree, NamespaceTreeSpec, NamespaceTreeStatus};
 pub use reason::Reason;
 pub use scaled_down::{ScaledDown, ScaledWorkload};
 pub use selector::{Labels, Selector};
 pub use steps::Steps;
+pub use subnamespace::{Subnamespace, SubnamespacePhase, SubnamespaceSpec, SubnamespaceStatus};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
@@ -52,12 +56,20 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
     require_name(&mut config, names::CONFIG_NAME, there_is_one);
     let there_is_one = "there is one ManagedNamespace in a namespace, named coppice: edit that one";
     require_name(&mut record, names::MANAGED_NAMESPACE_NAME, there_is_one);
+    let mut subnamespace = crd::<Subnamespace>();
+    require(
+        &mut subnamespace,
+        "self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && size(self.metadata.name) <= 63",
+        "a Subnamespace creates the namespace of its name: write at most 63 lower-case letters, digits and '-', beginning and ending with a letter or digit",
+    );
     vec![
         crd::<ClusterNamespaceManager>(),
         config,
         crd::<DeletedNamespace>(),
         record,
         crd::<NamespaceManager>(),
+        crd::<NamespaceTree>(),
+        subnamespace,
     ]
 }
 
@@ -96,10 +108,15 @@ fn apply_api_conventions(schema: &mut JSONSchemaProps) {
 
 /// An object of another name would be silently ignored: it is refused instead.
 fn require_name(crd: &mut CustomResourceDefinition, name: &str, message: &str) {
+    require(crd, &format!("self.metadata.name == '{name}'"), message);
+}
+
+/// Refuses every object about which this is not true.
+fn require(crd: &mut CustomResourceDefinition, rule: &str, message: &str) {
     for version in &mut crd.spec.versions {
         if let Some(root) = version.schema.as_mut().and_then(|s| s.open_api_v3_schema.as_mut()) {
             root.x_kubernetes_validations = Some(vec![ValidationRule {
-                rule: format!("self.metadata.name == '{name}'"),
+                rule: rule.to_owned(),
                 message: Some(message.to_owned()),
                 ..ValidationRule::default()
             }]);

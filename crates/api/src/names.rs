@@ -28,3 +28,27 @@ pub const LABEL_NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 /// The verb on `managednamespaces` that lets an account write what others asked for: `spec.hold.by` and
 /// `spec.extendUntil.by` need not be its own name.
 pub const VERB_SET_REQUESTER: &str = "set-requester";
+/// The verb on `namespacetrees` that lets an account write what Coppice alone writes of a tree: to restore namespaces from a backup.
+pub const VERB_SET_TREE: &str = "set-tree";
+
+/// On every namespace that a `Subnamespace` created: the uid of that object.
+pub const LABEL_SUBNAMESPACE: &str = "coppice.dev/subnamespace";
+/// On every namespace of a tree but its root: the name of the namespace above it.
+pub const LABEL_PARENT: &str = "coppice.dev/parent";
+/// On every namespace of a tree: the name of the namespace at the top.
+pub const LABEL_ROOT: &str = "coppice.dev/root";
+/// On a namespace that other namespaces of its tree hang on: nobody but an administrator of trees deletes it. The value is the uid of
+/// the `Subnamespace` that was created in it last, so that whoever deletes the namespace as it was before that gets a conflict.
+pub const LABEL_CHILDREN: &str = "coppice.dev/has-children";
+/// With the name of a namespace in front of it, the key of a label: how far a namespace is below that one, `0` for itself.
+pub const LABEL_DEPTH_SUFFIX: &str = ".tree.coppice.dev/depth";
+/// On every namespace of a tree: the names from the root down to it, as `root/child/grandchild`.
+pub const ANNOTATION_PATH: &str = "coppice.dev/path";
+/// The native quota of every namespace of a tree.
+pub const TREE_QUOTA_NAME: &str = "coppice";
+/// On these quotas: the tree that they belong to.
+pub const LABEL_TREE: &str = "coppice.dev/tree";
+/// On these quotas: what the namespace was given, and what it gave.
+pub const ANNOTATION_LEDGER: &str = "coppice.dev/ledger";
+/// The program, the service account, and the Lease of the controllers of trees.
+pub const TREES_ACCOUNT: &str = "coppice-trees";

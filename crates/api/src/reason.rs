@@ -122,15 +122,16 @@ impl ReasonPlace {
             }
             Self::Fired => "the reason of the condition `Fired` of a NamespaceManager",
             Self::Ready => {
-                "the reason of the condition `Ready` of a NamespaceManager, ClusterNamespaceManager or ManagedNamespace"
+                "the reason of the condition `Ready` of a NamespaceManager, ClusterNamespaceManager, ManagedNamespace, NamespaceTree or \
+                 Subnamespace"
             }
             Self::Cause => {
                 "`status.intent.reason` and `status.lastFiring.reason` of a NamespaceManager or ManagedNamespace"
             }
             Self::Result => "`status.lastFiring.result` of a NamespaceManager or ManagedNamespace",
             Self::Event => {
-                "Events about the NamespaceManager, the ManagedNamespace, the ClusterNamespaceManager, the Namespace or CoppiceConfig; also in the \
-                 operator's log"
+                "Events about the NamespaceManager, the ManagedNamespace, the ClusterNamespaceManager, the NamespaceTree, the Subnamespace, the \
+                 Namespace or CoppiceConfig; also in the operator's log"
             }
             Self::Blocked => "the metric `coppice_blocked_total`, label `reason`",
             Self::Firings => "the metric `coppice_firings_total`, label `result`",
@@ -371,7 +372,7 @@ reasons! {
         NoticeUndelivered: [NextStep, Blocked],
             "Read what the message says of each channel; mend it, or let the namespace name an owner who can be reached.";
         /// The namespace is being deleted.
-        NamespaceTerminating: [NextStep], "If it takes long, `coppice doctor` says why.";
+        NamespaceTerminating: [NextStep, Ready], "If it takes long, `coppice doctor` says why.";
     }
     "What is impossible here" {
         /// The namespace is protected and a policy would delete or scale it down.
@@ -399,6 +400,39 @@ reasons! {
         UnsupportedStatus: [Event, Blocked], "Run the version that wrote it.";
         /// Working on the manager ended in a bug of Coppice. It is tried again.
         ReconcilePanicked: [Event], "Report it with the operator's log.";
+    }
+    "Trees of namespaces" {
+        /// The namespace that the Subnamespace is in belongs to no tree.
+        NotInTree: [Ready], "Ask the platform for a NamespaceTree, or create the Subnamespace in a namespace of a tree.";
+        /// The NamespaceTree names a namespace that does not exist.
+        RootMissing: [Ready], "Create the namespace that `spec.root` names.";
+        /// The namespace that the NamespaceTree names belongs to another tree already.
+        RootTaken: [Ready], "Delete this NamespaceTree, and create one for another namespace.";
+        /// The tree does not permit namespaces of this name.
+        NameNotAllowed: [Ready, Event], "Create a Subnamespace with a name as `spec.names` of the NamespaceTree has it.";
+        /// There is a namespace of this name that the Subnamespace did not create. Existing namespaces are never taken into a tree by
+        /// their name.
+        NameTaken: [Ready, Event], "Create a Subnamespace with another name.";
+        /// The namespace would be further below the root than `spec.maxDepth` of the NamespaceTree permits.
+        TooDeep: [Ready, Event], "Create the Subnamespace in a namespace further up, or ask the platform.";
+        /// The tree has as many namespaces as `spec.maxNamespaces` of the NamespaceTree permits.
+        TooManyNamespaces: [Ready, Event], "Delete a Subnamespace that nobody needs, or ask the platform.";
+        /// There is a ResourceQuota named `coppice` in the namespace that Coppice did not write.
+        QuotaTaken: [Ready, Event], "Give that ResourceQuota another name.";
+        /// The quota that is asked for cannot be given. The message has the numbers, and says what to ask for instead.
+        QuotaRefused: [Ready, Event], "Do what the message says.";
+        /// The quota is being changed, which takes until what becomes smaller is in force.
+        QuotaChanging: [Ready], nothing;
+        /// The namespace has the quota that was asked for.
+        QuotaGranted: [Event], nothing;
+        /// The namespace is being created.
+        CreatingNamespace: [Ready], nothing;
+        /// The namespace was created.
+        NamespaceCreated: [Event], nothing;
+        /// Other namespaces of the tree are below the namespace, so it is not deleted.
+        HasChildren: [NextStep, Accepted, Ready, Event], "Delete the Subnamespaces in the namespace first.";
+        /// The namespace is deleted because its Subnamespace was.
+        SubnamespaceDeleted: [Cause], nothing;
     }
     "The platform's settings" {
         /// The spec, an entry of `webhookHosts` or `protected.names`, or the webhook key cannot be understood.

@@ -24,6 +24,11 @@ const TOO_LONG: &str = "a duration is at most 36525d (a hundred years), in numbe
 /// The sentence for a bad entry of `webhookHosts`.
 const INVALID_HOST: &str = "write a host or address without a scheme or path: ci.example.org, ci.example.org:443, *.example.org, *.{namespace}.svc, 10.1.2.3:8080, [fd00::1]:8080 or 10.1.0.0/16";
 
+/// An amount that is not negative, in one of the forms that Kubernetes reads.
+const AMOUNT: &str = "^[+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?$";
+/// What the name of a resource looks like.
+const RESOURCE_NAME: &str = "^([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?$";
+
 /// An RFC 3339 instant with a zone. Not `format: date-time`: that lets a date without a zone pass.
 pub(crate) fn instant(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
@@ -167,6 +172,73 @@ pub(crate) fn name_globs(_: &mut SchemaGenerator) -> Schema {
             "x-kubernetes-validations": [{
                 "rule": "self.matches('^[a-z0-9*-]+$')",
                 "message": "a namespace's name has lower-case letters, digits and '-'; '*' stands for any of them: anything else would select nothing"
+            }]
+        }
+    })
+}
+
+/// Amounts of resources, as `spec.hard` of a ResourceQuota has them. What a quota counts is decided by the program, which has the
+/// list; that they are amounts at all is decided here.
+pub(crate) fn quota_hard(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "minProperties": 1,
+        "maxProperties": 64,
+        "additionalProperties": {
+            "x-kubernetes-int-or-string": true,
+            "maxLength": 32,
+            "x-kubernetes-validations": [{
+                "rule": format!("type(self) == int ? self >= 0 : self.matches('{AMOUNT}')"),
+                "message": "write an amount that is not negative, such as 2, 500m, 1.5 or 4Gi"
+            }]
+        },
+        "x-kubernetes-validations": [{
+            "rule": format!("self.all(key, size(key) <= 317 && key.matches('{RESOURCE_NAME}'))"),
+            "message": "write the name of a resource that quotas count, such as cpu, limits.memory, pods, count/deployments.apps or requests.example.com/gpu"
+        }]
+    })
+}
+
+/// The amounts of a tree, of which none may be taken away: without a limit there would be any amount of it.
+pub(crate) fn tree_hard(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = quota_hard(generator);
+    if let Some(rules) = schema.get_mut("x-kubernetes-validations").and_then(serde_json::Value::as_array_mut)
+    {
+        rules.push(serde_json::json!({
+            "rule": "oldSelf.all(key, key in self)",
+            "message": "a resource that the tree limits stays limited, or every namespace of it could use any amount: write 0 to give none of it"
+        }));
+    }
+    schema
+}
+
+/// Amounts in status.
+pub(crate) fn status_hard(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "maxProperties": 64,
+        "additionalProperties": { "type": "string", "maxLength": 64 },
+        "x-kubernetes-validations": [{
+            "rule": "self.all(key, size(key) <= 317)",
+            "message": "the name of a resource has at most 317 characters"
+        }]
+    })
+}
+
+/// Patterns for the names of subnamespaces.
+pub(crate) fn name_patterns(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "minItems": 1,
+        "maxItems": 32,
+        "x-kubernetes-list-type": "set",
+        "items": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 128,
+            "x-kubernetes-validations": [{
+                "rule": "self.matches('^([a-z0-9*-]|[{](parent|root)[}])+$')",
+                "message": "a namespace's name has lower-case letters, digits and '-'; '*' stands for any of them, {parent} and {root} for the names of these namespaces: write a pattern such as {parent}-*"
             }]
         }
     })

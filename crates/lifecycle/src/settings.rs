@@ -1,9 +1,8 @@
 //! What the platform allows: `CoppiceConfig` and the built-in settings, compiled.
 
-use std::cell::LazyCell;
-
 use coppice_api::config::CoppiceConfigSpec;
 use coppice_api::manager::WorkloadSelector;
+use coppice_api::steps::Action;
 use coppice_api::{Reason, names};
 use coppice_destination::AllowList;
 
@@ -68,8 +67,17 @@ impl PlatformSettings {
         Self { missing: true, ..Self::new(CoppiceConfigSpec::default(), own_namespace, scale_kinds) }
     }
 
-    /// Why this namespace must never be deleted or scaled down, if so. Checked when deciding, and again on a fresh read
+    /// Why this must not be done to the namespace, whoever asks for it, if so. Checked when deciding, and again on a fresh read
     /// before acting.
+    pub fn forbids(&self, action: Action, namespace: &NamespaceFacts) -> Option<Refusal> {
+        if !action.is_destructive() {
+            return None;
+        }
+        let children = || has_children(namespace).filter(|_| action == Action::Delete);
+        self.protection(namespace).or_else(children)
+    }
+
+    /// Why this namespace is never deleted or scaled down, if so.
     pub fn protection(&self, namespace: &NamespaceFacts) -> Option<Refusal> {
         if active(Mutant::ProtectionIgnored) {
             return None;
@@ -107,16 +115,10 @@ impl PlatformSettings {
                 ),
             });
         }
-        let protection = LazyCell::new(|| self.protection(namespace));
-        spec.policies().iter().find_map(|policy| self.refuse_policy(&protection, policy, &namespace.name))
+        spec.policies().iter().find_map(|policy| self.refuse_policy(policy, namespace))
     }
 
-    fn refuse_policy<F: FnOnce() -> Option<Refusal>>(
-        &self,
-        protection: &LazyCell<Option<Refusal>, F>,
-        policy: &ValidPolicy,
-        namespace: &str,
-    ) -> Option<Refusal> {
+    fn refuse_policy(&self, policy: &ValidPolicy, namespace: &NamespaceFacts) -> Option<Refusal> {
         let because = |reason, message: String| {
             Some(Refusal { reason, message: format!("policy {:?}: {message}", policy.name) })
         };
@@ -127,10 +129,8 @@ impl PlatformSettings {
                 format!("the action {action} is not among spec.tenants.actions of CoppiceConfig/coppice"),
             );
         }
-        if action.is_destructive()
-            && let Some(refusal) = &**protection
-        {
-            return because(refusal.reason, refusal.message.clone());
+        if let Some(refusal) = self.forbids(action, namespace) {
+            return because(refusal.reason, refusal.message);
         }
         match &policy.action {
             PolicyAction::Delete { .. } => None,
@@ -140,7 +140,7 @@ impl PlatformSettings {
             }
             PolicyAction::Webhook(webhook) => match &webhook.destination {
                 Ok(destination) => {
-                    let refusal = self.hosts.permits_host(destination, namespace).err()?;
+                    let refusal = self.hosts.permits_host(destination, &namespace.name).err()?;
                     because(Reason::HostNotAllowed, refusal.to_string())
                 }
                 Err(error) => because(Reason::InvalidSpec, error.to_string()),
@@ -178,6 +178,20 @@ impl PlatformSettings {
             ),
         })
     }
+}
+
+/// Why a namespace that others of its tree are below is not deleted: they would be left without it.
+fn has_children(namespace: &NamespaceFacts) -> Option<Refusal> {
+    if active(Mutant::ProtectionIgnored) {
+        return None;
+    }
+    let name = &namespace.name;
+    namespace.labels.get(names::LABEL_CHILDREN).map(|_| Refusal {
+        reason: Reason::HasChildren,
+        message: format!(
+            "namespace {name} has subnamespaces: it is not deleted before they are (kubectl get subnamespaces -n {name})"
+        ),
+    })
 }
 
 fn is_name(c: char) -> bool {

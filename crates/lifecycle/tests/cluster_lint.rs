@@ -71,6 +71,10 @@ fn nothing_is_destroyed_that_is_protected_or_while_something_says_no() {
         found(|scene, _| scene.namespace.name = "kube-system".to_owned()),
         [Protected, Forbidden, NotOfItsPolicy]
     );
+    let parent = |scene: &mut Scene, _: &mut NamespacePlan| {
+        scene.namespace.labels = [("coppice.dev/has-children", "")].into_iter().collect();
+    };
+    assert_eq!(found(parent), [Protected]);
     assert_eq!(found(|scene, _| scene.namespace.terminating = true), [Forbidden]);
     assert_eq!(found(|scene, _| scene.record_terminating = true), [Forbidden]);
     assert_eq!(found(|scene, _| scene.settings_missing = true), [Forbidden]);

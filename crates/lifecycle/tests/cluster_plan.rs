@@ -244,6 +244,14 @@ fn what_is_protected_held_or_suspended_stays_and_says_why() {
                     never deleted or scaled down";
     assert_eq!(says, expected);
     scene.config.protected.names.clear();
+    let labels = std::mem::replace(
+        &mut scene.namespace.labels,
+        [("coppice.dev/has-children", "")].into_iter().collect(),
+    );
+    let expected = "HasChildren: namespace ci-1 has subnamespaces: it is not deleted before they are (kubectl get subnamespaces \
+                    -n ci-1)";
+    assert_eq!(scene.says(500), expected);
+    scene.namespace.labels = labels;
     scene.spec = serde_yaml::from_str("{hold: {until: '2026-03-01T13:00:00Z', reason: debugging}}").unwrap();
     assert_eq!(scene.says(500), "Held: held until 2026-03-01T13:00:00Z (debugging)");
     assert_eq!(scene.settled(500).next_check, Some(at(3600)));

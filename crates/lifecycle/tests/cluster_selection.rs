@@ -297,6 +297,10 @@ fn the_budget_counts_what_a_policy_may_act_upon() {
     let protected = [("coppice.dev/protected", "")];
     assert_eq!(enforced(&format!("mode: Enforce, {POLICY}"), &protected, false), (0, 1));
     assert_eq!(enforced(&format!("mode: Enforce, {POLICY}"), &[], true), (0, 0), "it is going already");
+    let parent = [("coppice.dev/has-children", "")];
+    assert_eq!(enforced(&format!("mode: Enforce, {POLICY}"), &parent, false), (0, 1), "it has subnamespaces");
+    let scale_down = POLICY.replace("delete", "scaleDown");
+    assert_eq!(enforced(&format!("mode: Enforce, {scale_down}"), &parent, false), (1, 1));
 }
 
 #[test]

@@ -65,6 +65,10 @@ fn an_intent_says_why_what_and_about_which_namespace() {
 #[test]
 fn nothing_is_destroyed_that_is_protected_or_while_something_says_no() {
     assert_eq!(found(|scene, _| scene.namespace.name = "kube-system".to_owned()), [Protected]);
+    let parent = |scene: &mut Scene, _: &mut Plan| {
+        scene.namespace.labels = [("coppice.dev/has-children", "")].into_iter().collect();
+    };
+    assert_eq!(found(parent), [Protected]);
     assert_eq!(found(|scene, _| scene.spec.suspend = true), [Forbidden]);
     assert_eq!(found(|scene, _| scene.namespace.terminating = true), [Forbidden]);
     assert_eq!(found(|scene, _| scene.terminating = true), [Forbidden]);

@@ -21,6 +21,11 @@ fn impossible_policies_are_refused_with_the_reason() {
             |s| s.namespace.labels = [("coppice.dev/protected", "true")].into_iter().collect(),
             "NamespaceProtected",
         ),
+        (
+            "{delete: {}}",
+            |s| s.namespace.labels = [("coppice.dev/has-children", "uid")].into_iter().collect(),
+            "HasChildren",
+        ),
         ("{delete: {}}", |s| s.config.tenants.actions = vec![], "ActionNotAllowed"),
         (webhook, |_| {}, "HostNotAllowed"),
         ("{webhook: {url: 'http://hook.team-b.svc/'}}", |_| {}, "HostNotAllowed"),
@@ -47,6 +52,25 @@ fn impossible_policies_are_refused_with_the_reason() {
     let mut protected = Scene::policy("{ttl: {after: 40s}}", "{webhook: {url: 'http://r.default.svc/'}}");
     protected.namespace.name = "default".to_owned();
     assert!(protected.settle(41).step.is_some(), "a webhook takes nothing away");
+}
+
+#[test]
+fn a_namespace_with_subnamespaces_is_scaled_down_and_not_deleted() {
+    let parent = |then: &str| {
+        let mut scene = Scene::policy("{ttl: {after: 40s}}", then);
+        // Any value counts.
+        scene.namespace.labels = [("coppice.dev/has-children", "")].into_iter().collect();
+        scene
+    };
+    assert!(parent("{scaleDown: {}}").settle(41).step.is_some(), "scaling down takes no namespace away");
+    let mut scene = parent("{delete: {}}");
+    assert_eq!((scene.settle(100).step, scene.next_reason()), (None, "HasChildren"));
+    let message = "namespace team-a has subnamespaces: it is not deleted before they are (kubectl get subnamespaces -n team-a)";
+    let said = &scene.status.next.as_ref().unwrap().message;
+    assert!(said.ends_with(message), "{said}");
+    // The last of them is gone.
+    scene.namespace.labels = coppice_api::Labels::default();
+    assert!(scene.settle(200).step.is_some());
 }
 
 #[test]

@@ -43,6 +43,9 @@ const KINDS: &[(&str, &str, &str, &str, bool)] = &[
     ("ManagedNamespace", "managednamespaces", "mns", "coppice.dev/v1alpha1", true),
     ("CoppiceConfig", "coppiceconfigs", "coppiceconfig", "coppice.dev/v1alpha1", false),
     ("DeletedNamespace", "deletednamespaces", "delns", "coppice.dev/v1alpha1", false),
+    ("NamespaceTree", "namespacetrees", "nstree", "coppice.dev/v1alpha1", false),
+    ("Subnamespace", "subnamespaces", "sns", "coppice.dev/v1alpha1", true),
+    ("ResourceQuota", "resourcequotas", "quota", "v1", true),
     ("NamespaceExpiry", "namespaceexpiries", "namespaceexpiry", "sample.coppice.dev/v1alpha1", false),
     ("Widget", "widgets", "widget", "example.com/v1", true),
 ];

@@ -62,7 +62,11 @@ pub fn binary(name: &str) -> anyhow::Result<PathBuf> {
 
 /// `deploy/install.yaml` without the Deployment: the tests and the demo run the operator themselves.
 pub fn manifest() -> anyhow::Result<String> {
-    let path = repository().join("deploy/install.yaml");
+    without_deployment("install")
+}
+
+fn without_deployment(name: &str) -> anyhow::Result<String> {
+    let path = repository().join(format!("deploy/{name}.yaml"));
     let manifest = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let documents = manifest.split("\n---").filter(|d| !d.contains("\nkind: Deployment"));
     Ok(documents.collect::<Vec<_>>().join("\n---"))
@@ -80,6 +84,13 @@ impl TestCluster {
     pub async fn start_without_pods() -> anyhow::Result<Self> {
         let test_cluster = Self::bare(Options { pods: Pods::Pending, ..Options::default() }).await?;
         test_cluster.install().await?;
+        Ok(test_cluster)
+    }
+
+    /// The same with `deploy/trees.yaml`, but for the Deployment in it.
+    pub async fn start_with_trees() -> anyhow::Result<Self> {
+        let test_cluster = Self::start_without_pods().await?;
+        test_cluster.install_trees().await?;
         Ok(test_cluster)
     }
 
@@ -140,6 +151,8 @@ impl TestCluster {
                 "deletednamespaces",
                 "managednamespaces",
                 "namespacemanagers",
+                "namespacetrees",
+                "subnamespaces",
             ];
             for kind in kinds {
                 let name = format!("{kind}.coppice.dev");
@@ -158,6 +171,26 @@ impl TestCluster {
             refused.is_err_and(|error| error.to_string().contains("precondition")).then_some(())
         })
         .await
+    }
+
+    /// Installs `deploy/trees.yaml`, without the Deployment, and waits until its policies are in force.
+    pub async fn install_trees(&self) -> anyhow::Result<()> {
+        let manifest = without_deployment("trees")?;
+        self.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], &manifest).await?;
+        let (admin, operator) = (self.admin().await?, self.requests(OPERATOR).await?);
+        // What is wanted of the last of them: the others came before.
+        let probe = json!({"apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": "tree-probe", "labels": {"coppice.dev/has-children": "probe"}}});
+        let probe = admin.create(&probe).await?;
+        let preconditions =
+            json!({"uid": probe["metadata"]["uid"], "resourceVersion": probe["metadata"]["resourceVersion"]});
+        let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["All"], "preconditions": preconditions});
+        self.until("the admission policies of trees are in force", async || {
+            let refused = operator.delete("namespace", "", "tree-probe", &options).await;
+            refused.is_err_and(|error| error.to_string().contains("has subnamespaces")).then_some(())
+        })
+        .await?;
+        admin.delete("namespace", "", "tree-probe", &json!({})).await
     }
 
     /// Runs kubectl as a user; its output, or its complaint as the error.

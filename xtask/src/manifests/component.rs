@@ -3,6 +3,7 @@
 //! The generator knows no component by itself: `deploy/`, RBAC, admission policies and the parts of the chart follow from
 //! values of [`Component`]. The tests below run for each of them, and for one that only they know.
 
+use coppice_api::names::SERVICE_ACCOUNT;
 use serde_json::{Value, json};
 
 use super::Install;
@@ -16,8 +17,10 @@ const ADMISSION_VERSION: &str = "admissionregistration.k8s.io/v1";
 pub(crate) struct Component {
     /// Its name in the chart's values and in the names of files, such as `lifecycle`.
     pub(crate) name: &'static str,
-    /// The name of its program, and of its roles and its Deployment.
+    /// The name of its roles and its Deployment; that of its program, too, unless it is another's that runs with an argument.
     pub(crate) program: &'static str,
+    /// The program that its pods run: a crate, and the image of its name.
+    pub(crate) binary: &'static str,
     /// The service account that it runs as: its own.
     pub(crate) account: &'static str,
     /// `false`: every installation has it; it is in `deploy/install.yaml`, and its workload in the chart is written by hand.
@@ -114,6 +117,22 @@ impl Policy {
             binding,
         ]
     }
+}
+
+/// Whether a request comes from the operator's account, or from that of another component, which is called `coppice-NAME`.
+pub(crate) fn is_ours(install: &Install) -> String {
+    let user = install.user(SERVICE_ACCOUNT);
+    format!("(request.userInfo.username == '{user}' || request.userInfo.username.startsWith('{user}-'))")
+}
+
+/// A variable of a policy.
+pub(crate) fn variable(name: &str, expression: &str) -> Value {
+    json!({"name": name, "expression": expression})
+}
+
+/// What a policy demands, and what it says otherwise.
+pub(crate) fn validation(expression: &str, message: &str) -> Value {
+    json!({"expression": expression, "message": message})
 }
 
 /// A rule of a role. `why` is written above it.

@@ -7,7 +7,9 @@ pub(crate) mod component;
 pub(crate) mod crds;
 mod lifecycle;
 mod pod;
+mod replicas;
 pub(crate) mod sample;
+mod trees;
 
 use coppice_api::names;
 use serde_json::{Value, json};
@@ -23,7 +25,7 @@ pub(crate) type Components = fn(&Install) -> Vec<Component>;
 
 /// Every component of the product. Nothing else knows which there are.
 pub(crate) fn components(install: &Install) -> Vec<Component> {
-    vec![lifecycle::component(install)]
+    vec![lifecycle::component(install), trees::component(install)]
 }
 
 /// What differs between one installation and another.
@@ -37,8 +39,8 @@ pub(crate) struct Install {
     pub(crate) managed_by: String,
     /// `true` if who may edit a namespace may write managers there.
     pub(crate) aggregate_to_edit: String,
-    /// Whether images are those that the values of a chart name.
-    pub(crate) images_of_values: bool,
+    /// Whether images, and what else installations choose, are those that the values of a chart name.
+    pub(crate) by_values: bool,
 }
 
 impl Install {
@@ -49,7 +51,7 @@ impl Install {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             managed_by: "kubectl".to_owned(),
             aggregate_to_edit: "false".to_owned(),
-            images_of_values: false,
+            by_values: false,
         }
     }
 
@@ -60,7 +62,7 @@ impl Install {
             version: "{{ .Chart.AppVersion }}".to_owned(),
             managed_by: "{{ .Release.Service }}".to_owned(),
             aggregate_to_edit: "{{ .Values.rbac.aggregateToEdit }}".to_owned(),
-            images_of_values: true,
+            by_values: true,
         }
     }
 
@@ -71,11 +73,16 @@ impl Install {
 
     /// The image of a program. `values`: where the values of a chart have it, such as `history.image`.
     pub(crate) fn image(&self, values: &str, program: &str) -> String {
-        if self.images_of_values {
+        if self.by_values {
             format!("{{{{ include `coppice.image` (list .Values.{values} $) }}}}")
         } else {
             format!("{REGISTRY}/{program}:{}", self.version)
         }
+    }
+
+    /// What the values of a chart have, such as `image.pullPolicy`, or this where there are none.
+    pub(crate) fn value(&self, values: &str, otherwise: Value) -> Value {
+        if self.by_values { json!(format!("{{{{ toJson .Values.{values} }}}}")) } else { otherwise }
     }
 
     /// Metadata of a cluster-scoped object.

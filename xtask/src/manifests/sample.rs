@@ -24,6 +24,7 @@ pub(crate) fn component(install: &Install) -> Component {
     Component {
         name: "sample",
         program: PROGRAM,
+        binary: PROGRAM,
         account: PROGRAM,
         optional: true,
         cluster_rules: cluster_rules(),

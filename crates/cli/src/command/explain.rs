@@ -8,6 +8,7 @@ mod text;
 use anyhow::{Result, bail};
 use clap::Args;
 use coppice_api::manager::{Firing, NextStep, Notice, Phase, Verdict};
+use coppice_api::steps::Action;
 use coppice_api::{Losses, Reason, ScaledWorkload};
 use coppice_lifecycle::condition::evaluate;
 use coppice_lifecycle::{DigestComparison, ValidPolicy, governor};
@@ -210,8 +211,10 @@ fn nothing(cluster_snapshot: &LifecycleSnapshot, namespace: &str, io: &mut Io<'_
         io.screen(),
         "Namespace {namespace} has no NamespaceManager, and there is no ClusterNamespaceManager: nothing is done to it."
     )?;
-    if let Some(protection) =
-        cluster_snapshot.namespaces.get(namespace).and_then(|n| cluster_snapshot.settings.protection(n))
+    if let Some(protection) = cluster_snapshot
+        .namespaces
+        .get(namespace)
+        .and_then(|n| cluster_snapshot.settings.forbids(Action::Delete, n))
     {
         writeln!(io.screen(), "And it could not: {}.", protection.message)?;
     }

@@ -159,10 +159,12 @@ fn count<'a>(
         None => Cow::Owned(compare(&governed, managers, now).ok()?),
     };
     for (counted, winner) in governed {
-        let takes = |policy: &ValidClusterPolicy| policy.enforces && policy.action.is_destructive();
+        let takes = |policy: &ValidClusterPolicy| {
+            let forbidden = || settings.forbids(policy.action.kind(), counted.namespace).is_some();
+            policy.enforces && policy.action.is_destructive() && !forbidden()
+        };
         let may_act = !winner.spec.suspend && winner.spec.policies().iter().any(takes);
-        let protected = settings.protection(counted.namespace).is_some();
-        census.enforced += u64::from(may_act && !protected && !counted.managed);
+        census.enforced += u64::from(may_act && !counted.managed);
         let ttl = winner.spec.ttl.as_ref().map(|ttl| ttl_of(ttl, counted.namespace)).transpose().ok()?;
         let counts = census.managers.entry(winner.name.to_owned()).or_default();
         let superseded = successors.get(&counted.namespace.name);
@@ -288,7 +290,9 @@ fn count_due(
     let since = governs.map_or(now, |recorded| recorded.since);
     let fired = record.filter(|_| recorded.is_some_and(|known| known.uid == manager.uid));
     let fired = fired.map(|record| &*record.status.fired).unwrap_or_default();
-    let waiting = manager.spec.policies().iter().filter(|policy| !has_fired(policy, fired));
+    let forbidden = |policy: &ValidClusterPolicy| settings.forbids(policy.action.kind(), namespace).is_some();
+    let waiting =
+        manager.spec.policies().iter().filter(|policy| !has_fired(policy, fired) && !forbidden(policy));
     let (mut due, mut next, mut first) = (false, None, None);
     for policy in waiting.clone() {
         let of_policy = finding.due(policy).filter(|due| due.paused.is_none());

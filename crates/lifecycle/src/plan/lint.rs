@@ -116,8 +116,7 @@ impl Linter<'_> {
         if policy != expected {
             findings.push(Finding::NotOfItsPolicy);
         }
-        let protection = || self.observed.settings.protection(snapshot.namespace);
-        if intent.action.is_destructive() && protection().is_some() {
+        if self.observed.settings.forbids(intent.action, snapshot.namespace).is_some() {
             findings.push(Finding::Protected);
         }
         findings

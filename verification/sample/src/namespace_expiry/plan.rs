@@ -75,7 +75,7 @@ impl ExpiryPlan {
             self.status.steps.notice = None;
             return (Reason::NamespaceTerminating, "the namespace is being deleted".to_owned());
         }
-        if let Some(refusal) = observation.settings.protection(namespace) {
+        if let Some(refusal) = observation.settings.forbids(Action::Delete, namespace) {
             if self.status.reason != refusal.reason.as_str() {
                 let message = refusal.message.clone();
                 self.events.push(PlannedEvent { warning: true, reason: refusal.reason, message });
@@ -161,7 +161,7 @@ impl ExpiryPlan {
             self.events.extend(record::apply(&mut self.status.steps, intent, &StepOutcome::AlreadyGone, now));
             return self.decide(observation);
         };
-        if let Some(refusal) = observation.settings.protection(namespace) {
+        if let Some(refusal) = observation.settings.forbids(Action::Delete, namespace) {
             return self.abandon(intent, refusal.reason, &refusal.message, now);
         }
         if intent.digest != digest(&observation.expiry) {

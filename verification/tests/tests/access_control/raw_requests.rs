@@ -38,6 +38,8 @@ pub(crate) struct Wire {
     client: reqwest::Client,
     url: String,
     token: String,
+    /// Whom the holder of the token impersonates, with which groups: user and groups, by header.
+    impersonated: Vec<(&'static str, String)>,
 }
 
 /// What the API server answers.
@@ -65,7 +67,25 @@ impl Wire {
             client,
             url: test_cluster.plane.url().to_owned(),
             token: test_cluster.plane.token(user)?.to_owned(),
+            impersonated: Vec::new(),
         })
+    }
+
+    /// In the name of any user, with these groups besides those that the API server adds.
+    pub(crate) fn impersonating(
+        test_cluster: &TestCluster,
+        user: &str,
+        groups: &[&str],
+    ) -> anyhow::Result<Self> {
+        let mut impersonated = vec![("impersonate-user", user.to_owned())];
+        impersonated.extend(groups.iter().map(|&group| ("impersonate-group", group.to_owned())));
+        Ok(Self { impersonated, ..Self::new(test_cluster, ADMIN)? })
+    }
+
+    fn request(&self, method: reqwest::Method, path: &str) -> reqwest::RequestBuilder {
+        let request = self.client.request(method, format!("{}{path}", self.url)).bearer_auth(&self.token);
+        let headers = self.impersonated.iter();
+        headers.fold(request, |request, (header, value)| request.header(*header, value))
     }
 
     pub(crate) async fn send(
@@ -75,14 +95,13 @@ impl Wire {
         media: &str,
         body: Value,
     ) -> anyhow::Result<WireResponse> {
-        let request = self.client.request(method.parse()?, format!("{}{path}", self.url));
-        let request = request.bearer_auth(&self.token).header("content-type", media);
+        let request = self.request(method.parse()?, path).header("content-type", media);
         let answer = request.body(body.to_string()).send().await?;
         Ok(WireResponse { code: answer.status().as_u16(), text: answer.text().await? })
     }
 
     pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Value> {
-        let answer = self.client.get(format!("{}{path}", self.url)).bearer_auth(&self.token).send().await?;
+        let answer = self.request(reqwest::Method::GET, path).send().await?;
         let text = answer.text().await?;
         serde_json::from_str(&text).with_context(|| format!("{path}: {text}"))
     }

@@ -10,13 +10,14 @@ use super::Install;
 use super::component::Component;
 
 /// The name of the program, of its roles, and of its Deployment with Service and `PodDisruptionBudget`.
-const PROGRAM: &str = "coppice-operator";
+pub(super) const PROGRAM: &str = "coppice-operator";
 
 /// The component of one installation.
 pub(crate) fn component(install: &Install) -> Component {
     Component {
         name: "lifecycle",
         program: PROGRAM,
+        binary: PROGRAM,
         account: SERVICE_ACCOUNT,
         optional: false,
         cluster_rules: rules::cluster(),

@@ -16,7 +16,7 @@ use coppice_api::names::{
 use serde_json::{Value, json};
 
 use crate::manifests::Install;
-use crate::manifests::component::Policy;
+use crate::manifests::component::{Policy, is_ours, validation, variable};
 
 /// Every policy.
 pub(super) fn policies(install: &Install) -> Vec<Policy> {
@@ -45,12 +45,6 @@ fn destructive() -> Value {
     ]})
 }
 
-/// The operator's account, or that of another component, which is called `coppice-NAME`.
-fn is_ours(install: &Install) -> String {
-    let user = install.user(SERVICE_ACCOUNT);
-    format!("(request.userInfo.username == '{user}' || request.userInfo.username.startsWith('{user}-'))")
-}
-
 fn by_us(install: &Install) -> Value {
     json!([{"name": "by-coppice", "expression": is_ours(install)}])
 }
@@ -65,7 +59,6 @@ fn by_the_operator(install: &Install) -> Value {
 
 /// What expressions of both guards are made of.
 fn variables() -> Vec<Value> {
-    let variable = |name: &str, expression: &str| json!({"name": name, "expression": expression});
     vec![
         variable("deletes", "request.operation == 'DELETE'"),
         variable(
@@ -80,10 +73,6 @@ fn variables() -> Vec<Value> {
             "variables.deletes ? oldObject.metadata.?labels.orValue({}) : namespaceObject.metadata.?labels.orValue({})",
         ),
     ]
-}
-
-fn validation(expression: &str, message: &str) -> Value {
-    json!({"expression": expression, "message": message})
 }
 
 /// A validation whose message names the namespace; the fixed one is for when that fails.
@@ -294,7 +283,6 @@ fn status(install: &Install) -> Value {
 fn identity(install: &Install) -> Value {
     const FIELDS: [&str; 8] =
         ["project", "environment", "job", "mergeRequest", "branch", "commit", "pipeline", "run"];
-    let variable = |name: &str, expression: &str| json!({"name": name, "expression": expression});
     let keys = FIELDS.map(|field| format!("params.?spec.?identity.?{field}.orValue('')")).join(",\n");
     let unchanged = |now: &str, before: &str| {
         format!(
@@ -341,7 +329,6 @@ fn identity(install: &Install) -> Value {
 /// What is compared are whole parts of spec, so that nobody changes what stands under another's name.
 fn records(install: &Install) -> Value {
     const NAMESPACE_CONTROLLER: &str = "system:serviceaccount:kube-system:namespace-controller";
-    let variable = |name: &str, expression: &str| json!({"name": name, "expression": expression});
     let now = |part: &str| format!("variables.deletes ? {{}} : dyn(object).?spec.?{part}.orValue({{}})");
     let before =
         |part: &str| format!("oldObject == null ? {{}} : dyn(oldObject).?spec.?{part}.orValue({{}})");

@@ -11,6 +11,7 @@ use coppice_api::managed_namespace::{
 use coppice_api::manager::{Firing, Notice};
 use coppice_api::notify::OwnerNotice;
 use coppice_api::observed::WouldHaveActed;
+use coppice_api::steps::Action;
 use coppice_api::{ManagedNamespaceStatus, Reason, ScaledWorkload};
 use coppice_lifecycle::cluster::ClusterAction;
 use coppice_lifecycle::cluster::selection::{Candidate, Criterion, Selection, selects};
@@ -395,10 +396,13 @@ fn stops(
         stops.push(BlockingCondition { reason: reason.to_string(), message });
     };
     let facts = snapshot.namespaces.get(namespace);
-    if let Some(refusal) = facts.and_then(|facts| snapshot.settings.protection(facts)) {
+    let winner = snapshot.contest(namespace).and_then(Result::ok).and_then(|contest| contest.winner);
+    let mut policies = winner.iter().flat_map(|winner| winner.spec.policies());
+    let deletes = policies.any(|policy| policy.action.kind() == Action::Delete);
+    let action = if deletes { Action::Delete } else { Action::ScaleDown };
+    if let Some(refusal) = facts.and_then(|facts| snapshot.settings.forbids(action, facts)) {
         add(refusal.reason, refusal.message);
     }
-    let winner = snapshot.contest(namespace).and_then(Result::ok).and_then(|contest| contest.winner);
     if let Some(winner) = winner.filter(|winner| winner.spec.suspend) {
         let why = "is true: nothing is done until it is false";
         add(Reason::Suspended, format!("spec.suspend of ClusterNamespaceManager {} {why}", winner.name));

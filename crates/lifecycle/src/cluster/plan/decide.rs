@@ -486,8 +486,7 @@ impl Builder<'_> {
             );
             return Ruling::Stopped(Reason::Suspended, message, None);
         }
-        let protection = self.observed.settings.protection(namespace);
-        if let Some(refusal) = protection.filter(|_| policy.action.is_destructive()) {
+        if let Some(refusal) = self.observed.settings.forbids(policy.action.kind(), namespace) {
             return Ruling::Stopped(refusal.reason, refusal.message, None);
         }
         if let ClusterAction::Webhook(ValidWebhook { destination: Err(error), .. }) = &policy.action {

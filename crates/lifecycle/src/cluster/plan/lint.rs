@@ -89,7 +89,7 @@ fn destructive(
     let ClusterObserved { settings, budget, managed, stale, .. } = observed;
     let now = time.now();
     let mut findings = Vec::new();
-    if settings.protection(namespace).is_some() {
+    if settings.forbids(intent.action, namespace).is_some() {
         findings.push(Finding::Protected);
     }
     let governing = contest(observed.managers.iter().copied(), namespace).ok().and_then(|known| known.winner);

@@ -1,0 +1,138 @@
+//! `NamespaceTree`: a namespace whose users may create namespaces below it, and the quota that all of them have together.
+//! Cluster-scoped.
+
+#![allow(clippy::duplicated_attributes, reason = "printer columns of one type")]
+
+use std::collections::BTreeMap;
+
+use coppice_quantity::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::schema;
+
+/// A tree of namespaces.
+///
+/// Whoever may create Subnamespaces in the root, or in a namespace below it, creates namespaces there. All of them together never
+/// have more quota than the tree: what one is given leaves the namespace above it.
+#[derive(CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "coppice.dev",
+    version = "v1alpha1",
+    kind = "NamespaceTree",
+    plural = "namespacetrees",
+    shortname = "nstree",
+    category = "coppice",
+    status = "NamespaceTreeStatus",
+    derive = "PartialEq",
+    doc = "A namespace whose users may create namespaces below it, and the quota that all of them have together.",
+    printcolumn(name = "Root", type_ = "string", json_path = ".spec.root"),
+    printcolumn(
+        name = "Namespaces",
+        type_ = "integer",
+        json_path = ".status.namespaces",
+        description = "The root and all namespaces below it"
+    ),
+    printcolumn(
+        name = "Quota",
+        type_ = "string",
+        json_path = ".status.allotted",
+        description = "What all of them have together"
+    ),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
+    printcolumn(
+        name = "Why",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].message",
+        priority = 1
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NamespaceTreeSpec {
+    /// The namespace at the top, which has to exist. It cannot be changed: writing the NamespaceTree is how an administrator takes an
+    /// existing namespace into a tree.
+    #[schemars(
+        length(min = 1, max = 63),
+        extend("x-kubernetes-validations" = [{
+            "rule": "self == oldSelf",
+            "message": "the root of a tree cannot be changed: delete the NamespaceTree, and create one for the other namespace"
+        }, {
+            "rule": "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+            "message": "write the name of a namespace: lower-case letters, digits and '-', beginning and ending with a letter or digit"
+        }])
+    )]
+    pub root: String,
+    /// What the namespaces of the tree have together.
+    pub quota: TreeQuota,
+    /// How far below the root namespaces may be: 1 permits namespaces right below it. Default: 5, so that paths stay readable.
+    #[serde(default = "max_depth")]
+    #[schemars(range(min = 1, max = 30), default = "max_depth")]
+    pub max_depth: u32,
+    /// How many namespaces the tree has at most, its root included. Default: 100, so that a loop in somebody's script ends.
+    #[serde(default = "max_namespaces")]
+    #[schemars(range(min = 1, max = 10_000), default = "max_namespaces")]
+    pub max_namespaces: u32,
+    /// Which names Subnamespaces may have: patterns, of which one has to match. `*` stands for any characters, `{parent}` for the name
+    /// of the namespace that the Subnamespace is in, `{root}` for that of the root. Default: `{parent}-*`, so that nobody takes a name
+    /// that others expect to be theirs.
+    #[serde(default = "names")]
+    #[schemars(schema_with = "schema::name_patterns", default = "names")]
+    pub names: Vec<String>,
+}
+
+/// The quota of a tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TreeQuota {
+    /// Amounts of resources, as in `spec.hard` of a ResourceQuota; `cpu` and `requests.cpu` are the same. Of what is not named here
+    /// namespaces of the tree may use any amount. A resource that is named stays named.
+    #[schemars(schema_with = "schema::tree_hard")]
+    pub hard: BTreeMap<String, Quantity>,
+}
+
+const fn max_depth() -> u32 {
+    5
+}
+
+const fn max_namespaces() -> u32 {
+    100
+}
+
+fn names() -> Vec<String> {
+    vec!["{parent}-*".to_owned()]
+}
+
+/// What is known of the tree. Only Coppice writes it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NamespaceTreeStatus {
+    /// The generation of the spec that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// The uid of the root when the tree was set up: a later namespace of its name is no root. Absent: not yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
+    pub root_uid: Option<String>,
+    /// How many namespaces the tree has, its root included.
+    #[serde(default)]
+    pub namespaces: u32,
+    /// What the tree has, as it is in force.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "schema::status_hard")]
+    pub allotment: BTreeMap<String, Quantity>,
+    /// The same on one line, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 4096))]
+    pub allotted: String,
+    /// `Ready`: whether spec is in force.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::conditions")]
+    pub conditions: Vec<Condition>,
+}

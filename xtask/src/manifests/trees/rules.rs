@@ -1,0 +1,184 @@
+//! What the account of trees may do, and what trees mean for the roles that users have.
+
+use coppice_api::names::{GROUP, TREE_QUOTA_NAME, TREES_ACCOUNT};
+use serde_json::{Value, json};
+
+use crate::manifests::Install;
+use crate::manifests::component::{rule, user_role};
+
+/// In the whole cluster.
+pub(super) fn cluster() -> Vec<Value> {
+    let mut rules = of_kubernetes();
+    rules.extend(of_coppice());
+    rules.push(rule(
+        "Events in the namespaces of the objects that they are about.",
+        "events.k8s.io",
+        &["events"],
+        &["create", "patch"],
+    ));
+    rules
+}
+
+/// On Kubernetes' own kinds.
+fn of_kubernetes() -> Vec<Value> {
+    vec![
+        rule(
+            "Namespaces are created for Subnamespaces, labelled, and deleted, always with uid and revision. The policy\n\
+             coppice-tree-account leaves this account nothing else of them; coppice-guard and coppice-guard-settings bind it, too.",
+            "",
+            &["namespaces"],
+            &["get", "list", "watch", "create", "patch", "delete"],
+        ),
+        rule(
+            "The quota of each namespace of a tree, which has the ledger: read with those of others, which are never changed.\n\
+             Creation cannot be limited to a name; the policy coppice-tree-own does it.",
+            "",
+            &["resourcequotas"],
+            &["get", "list", "watch", "create"],
+        ),
+        json!({
+            "apiGroups": [""], "resources": ["resourcequotas"], "resourceNames": [TREE_QUOTA_NAME],
+            "verbs": ["patch", "delete"]
+        }),
+        json!({
+            "#": "A new limit is in force once it is in status: written at once, with the revision that was read.",
+            "apiGroups": [""], "resources": ["resourcequotas/status"], "resourceNames": [TREE_QUOTA_NAME],
+            "verbs": ["patch", "update"]
+        }),
+    ]
+}
+
+/// On our own kinds.
+fn of_coppice() -> Vec<Value> {
+    vec![
+        rule(
+            "The platform's trees: spec is only read.",
+            GROUP,
+            &["namespacetrees"],
+            &["get", "list", "watch"],
+        ),
+        rule(
+            "Tenants' Subnamespaces: spec is only read; patched is the finalizer, and deleted are those whose namespace somebody\n\
+             deleted. The policy coppice-tree-own leaves this account nothing else of them.",
+            GROUP,
+            &["subnamespaces"],
+            &["get", "list", "watch", "patch", "delete"],
+        ),
+        rule(
+            "What was observed, decided and done.",
+            GROUP,
+            &["namespacetrees/status", "subnamespaces/status"],
+            &["update"],
+        ),
+        rule(
+            "The settings: what is protected, and the budget.",
+            GROUP,
+            &["coppiceconfigs"],
+            &["get", "list", "watch"],
+        ),
+        rule(
+            "Each deletion is reserved in the budget's ledger.",
+            GROUP,
+            &["coppiceconfigs/status"],
+            &["update"],
+        ),
+        rule(
+            "The records of deletions, stored before a namespace is deleted. What becomes of them is the operator's work.",
+            GROUP,
+            &["deletednamespaces"],
+            &["create", "get", "update"],
+        ),
+    ]
+}
+
+/// In Coppice's own namespace.
+pub(super) fn local() -> Vec<Value> {
+    vec![
+        rule(
+            "The Lease by which replicas agree on who writes. Creation cannot be limited to a name.",
+            "coordination.k8s.io",
+            &["leases"],
+            &["create"],
+        ),
+        json!({
+            "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [TREES_ACCOUNT],
+            "verbs": ["get", "update", "watch"]
+        }),
+    ]
+}
+
+/// What trees mean for the roles that users have.
+pub(super) fn user_roles(install: &Install) -> Vec<Value> {
+    vec![
+        user_role(
+            install,
+            "coppice-tree-view",
+            &[("view", "true")],
+            &[rule(
+                "Who may view a namespace may view its Subnamespaces; who may view all namespaces also the trees.",
+                GROUP,
+                &["namespacetrees", "subnamespaces"],
+                &["get", "list", "watch"],
+            )],
+        ),
+        user_role(
+            install,
+            "coppice-tree-user",
+            &[("admin", "true"), ("edit", &install.aggregate_to_edit)],
+            &[rule(
+                "Who administers a namespace of a tree may create and delete namespaces below it, within its quota. The role edit\n\
+                 does not include deleting a namespace; with the label aggregate-to-edit set to \"true\" it does.",
+                GROUP,
+                &["subnamespaces"],
+                &["get", "list", "watch", "create", "update", "patch", "delete"],
+            )],
+        ),
+        user_role(
+            install,
+            "coppice-tree-admin",
+            &[],
+            &[rule(
+                "For the platform, by a ClusterRoleBinding: which trees there are, and what each of them has. Not the verb\n\
+                 set-tree, with which labels of trees can be written by hand.",
+                GROUP,
+                &["namespacetrees"],
+                &["get", "list", "watch", "create", "update", "patch", "delete"],
+            )],
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_quotas_those_of_trees_alone_are_changed() {
+        for rule in cluster() {
+            let text = rule.to_string();
+            let changes =
+                ["patch", "update", "delete"].iter().any(|verb| rule["verbs"].to_string().contains(verb));
+            if text.contains("\"resourcequotas") && changes {
+                assert_eq!(rule["resourceNames"], json!(["coppice"]), "{rule}");
+            }
+        }
+    }
+
+    #[test]
+    fn trees_are_written_by_the_platform_and_subnamespaces_by_admins() {
+        let roles = user_roles(&Install::kubectl());
+        let of = |name: &str, role: &str| {
+            let found = roles.iter().find(|o| o["metadata"]["name"] == name).unwrap();
+            found["metadata"]["labels"][format!("rbac.authorization.k8s.io/aggregate-to-{role}")].clone()
+        };
+        assert_eq!(of("coppice-tree-user", "admin"), "true");
+        assert_eq!(of("coppice-tree-user", "edit"), "false");
+        assert_eq!(of("coppice-tree-user", "view"), Value::Null);
+        assert_eq!(of("coppice-tree-view", "view"), "true");
+        for role in ["admin", "edit", "view"] {
+            assert_eq!(of("coppice-tree-admin", role), Value::Null);
+        }
+        let all = json!(roles).to_string();
+        assert!(!all.contains("\"set-tree\"") && !all.contains("/status"), "{all}");
+    }
+}
