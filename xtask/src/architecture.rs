@@ -26,7 +26,7 @@ const fn layer(name: &'static str, may_use: &'static [&'static str]) -> Layer {
 }
 
 /// The workspace, from the bottom up: a crate may use only crates above it in this list.
-const LAYERS: [Layer; 23] = [
+const LAYERS: [Layer; 24] = [
     pure("coppice-mutants", &[]),
     pure("coppice-quantity", &["coppice-mutants"]),
     pure("coppice-api", &["coppice-quantity"]),
@@ -37,7 +37,7 @@ const LAYERS: [Layer; 23] = [
     pure("coppice-schema", &[]),
     // Knows no domain: what is watched, decided and done is above it.
     layer("coppice-runtime", &["coppice-api", "coppice-mutants", "coppice-quantity"]),
-    layer("coppice-kinds", &["coppice-api", "coppice-lifecycle", "coppice-runtime"]),
+    layer("coppice-kinds", &["coppice-api", "coppice-hierarchy", "coppice-lifecycle", "coppice-runtime"]),
     layer("coppice-notify", &["coppice-api", "coppice-destination"]),
     layer(
         "coppice-actions",
@@ -66,6 +66,19 @@ const LAYERS: [Layer; 23] = [
         ],
     ),
     layer(
+        "coppice-trees",
+        &[
+            "coppice-actions",
+            "coppice-api",
+            "coppice-controllers",
+            "coppice-hierarchy",
+            "coppice-kinds",
+            "coppice-lifecycle",
+            "coppice-quantity",
+            "coppice-runtime",
+        ],
+    ),
+    layer(
         "coppice-operator",
         &[
             "coppice-api",
@@ -74,6 +87,7 @@ const LAYERS: [Layer; 23] = [
             "coppice-notify",
             "coppice-quantity",
             "coppice-runtime",
+            "coppice-trees",
         ],
     ),
     // The simulator runs the real operator.

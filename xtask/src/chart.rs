@@ -254,13 +254,36 @@ fn hooks(rendered: &[Value]) -> Vec<String> {
     wrong.map(|job| format!("{} is no pre-delete hook", name(job))).collect()
 }
 
-/// What the options must lead to.
-fn options(rendered: &[Value]) -> Vec<String> {
-    let find = |wanted: &str| rendered.iter().find(|object| name(object) == wanted).unwrap_or(&Value::Null);
-    let container = "/spec/template/spec/containers/0";
-    let deployment = find("Deployment coppice-operator");
+fn find<'a>(rendered: &'a [Value], wanted: &str) -> &'a Value {
+    rendered.iter().find(|object| name(object) == wanted).unwrap_or(&Value::Null)
+}
+
+/// What is asked of the pods of trees: what, how it is, and how it is to be.
+fn of_trees(rendered: &[Value]) -> (&'static str, Value, Value) {
+    let find = |wanted: &str| find(rendered, wanted);
     let trees = find("Deployment coppice-trees");
     let trees_pod = &trees["spec"]["template"]["spec"];
+    (
+        "what the pods of trees have of the operator's",
+        json!({
+            "replicas": trees["spec"]["replicas"], "tolerations": trees_pod["tolerations"],
+            "imagePullSecrets": trees_pod["imagePullSecrets"], "nodeSelector": trees_pod["nodeSelector"],
+            "priorityClassName": trees_pod["priorityClassName"],
+            "ingress": find("NetworkPolicy coppice-trees")["spec"]["ingress"]
+        }),
+        json!({
+            "replicas": 3, "tolerations": [{"operator": "Exists"}], "imagePullSecrets": [{"name": "pull"}],
+            "nodeSelector": {"a": "b"}, "priorityClassName": "high",
+            "ingress": find("NetworkPolicy coppice-operator")["spec"]["ingress"]
+        }),
+    )
+}
+
+/// What the options must lead to.
+fn options(rendered: &[Value]) -> Vec<String> {
+    let find = |wanted: &str| find(rendered, wanted);
+    let container = "/spec/template/spec/containers/0";
+    let deployment = find("Deployment coppice-operator");
     let expectations = [
         (
             "the rights for scaleKinds",
@@ -321,20 +344,7 @@ fn options(rendered: &[Value]) -> Vec<String> {
             find("Job coppice-wake-all")["spec"]["activeDeadlineSeconds"].clone(),
             json!(3600 + 5 * 60 + 30 + 120),
         ),
-        (
-            "what the pods of trees have of the operator's",
-            json!({
-                "replicas": trees["spec"]["replicas"], "tolerations": trees_pod["tolerations"],
-                "imagePullSecrets": trees_pod["imagePullSecrets"], "nodeSelector": trees_pod["nodeSelector"],
-                "priorityClassName": trees_pod["priorityClassName"],
-                "ingress": find("NetworkPolicy coppice-trees")["spec"]["ingress"]
-            }),
-            json!({
-                "replicas": 3, "tolerations": [{"operator": "Exists"}], "imagePullSecrets": [{"name": "pull"}],
-                "nodeSelector": {"a": "b"}, "priorityClassName": "high",
-                "ingress": find("NetworkPolicy coppice-operator")["spec"]["ingress"]
-            }),
-        ),
+        of_trees(rendered),
         (
             "the ServiceMonitor",
             find("ServiceMonitor coppice-operator")["kind"].clone(),

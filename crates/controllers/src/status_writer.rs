@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coppice_api::manager::{Intent, NamespaceManagerStatus, NextStep};
-use coppice_api::{ManagedNamespaceStatus, Reason, Steps};
-use coppice_kinds::{ManagedNamespaces, Managers};
+use coppice_api::{ManagedNamespaceStatus, Reason, Steps, SubnamespaceStatus};
+use coppice_kinds::{ManagedNamespaces, Managers, Subnamespaces};
 use coppice_lifecycle::plan::PlannedEvent;
 use coppice_lifecycle::record::{self, StepOutcome};
 use coppice_lifecycle::steps;
@@ -88,6 +88,20 @@ impl SteppedKind for ManagedNamespaces {
         now: Timestamp,
     ) -> Vec<PlannedEvent> {
         record::apply_to_record(status, intent, outcome, now)
+    }
+}
+
+impl SteppedKind for Subnamespaces {
+    fn steps(status: &SubnamespaceStatus) -> &Steps {
+        &status.steps
+    }
+
+    fn steps_mut(status: &mut SubnamespaceStatus) -> &mut Steps {
+        &mut status.steps
+    }
+
+    fn next(_: &SubnamespaceStatus) -> Option<&NextStep> {
+        None
     }
 }
 

@@ -329,7 +329,8 @@ fn start_root(
     now: Timestamp,
 ) -> QuotaDecision {
     let ledger = &quota.ledger;
-    if *total == ledger.allotment {
+    // A resource that the tree limits to nothing is limited, too.
+    if total.limits_like(&ledger.allotment) {
         return QuotaDecision::Done;
     }
     if smaller == ledger.allotment {

@@ -57,6 +57,11 @@ impl Resources {
         Ok(Self(amounts))
     }
 
+    /// The same, of what an object of our own kinds has.
+    pub fn of(written: &BTreeMap<String, Quantity>) -> Result<Self, ResourcesError> {
+        Self::parse(written.iter().map(|(name, amount)| (name.as_str(), *amount)))
+    }
+
     /// The amount of one resource.
     pub fn get(&self, name: &ResourceName) -> Quantity {
         self.0.get(name).copied().unwrap_or_default()

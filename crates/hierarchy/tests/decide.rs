@@ -388,6 +388,19 @@ fn a_root_whose_smaller_quota_is_not_in_force_in_time_keeps_what_it_has() {
 }
 
 #[test]
+fn a_root_limits_a_resource_that_it_has_nothing_of() {
+    let server = tree();
+    let none = Resources::parse([("pods", "0".parse().unwrap())]).unwrap();
+    let total = resources([10, 40]).plus(&none).unwrap();
+    let QuotaDecision::Write(QuotaStep::Decide, Write::Own(ledger)) =
+        decide_root("0", Some(quota(&server, 0)), &total, at(0))
+    else {
+        panic!("it is not limited")
+    };
+    assert_eq!(ledger.own().to_string(), "10 cpu, 40 memory, 0 pods");
+}
+
+#[test]
 fn a_parent_changes_a_bounded_number_of_children_at_once() {
     let mut ledger = Ledger::new(resources([10, 40]), resources([0, 0]));
     let server = tree();

@@ -3,7 +3,7 @@
 
 use coppice_kinds::{
     Claims, ClusterManagers, Configs, DaemonSets, DeletedNamespaces, Deployments, Jobs, ManagedNamespaces,
-    Managers, Namespaces, Pods, ReplicaSets, StatefulSets,
+    Managers, NamespaceTrees, Namespaces, Pods, ReplicaSets, StatefulSets, Subnamespaces, TreeQuotas,
 };
 use coppice_lifecycle::health::facts::{Report, WorkloadFacts};
 use coppice_runtime::decode::{self, Event, Item, MAX_KEPT_BYTES};
@@ -27,6 +27,7 @@ pub(crate) fn hold(data: &[u8]) {
     each::<StatefulSets>(data, set);
     each::<DaemonSets>(data, set);
     each::<Claims>(data, |_| 0);
+    each::<TreeQuotas>(data, |_| 0);
     // Of these the size of spec is limited, and whatever they are, they are there.
     let own = [
         each::<ClusterManagers>(data, |_| 0),
@@ -34,6 +35,8 @@ pub(crate) fn hold(data: &[u8]) {
         each::<DeletedNamespaces>(data, |_| 0),
         each::<ManagedNamespaces>(data, |_| 0),
         each::<Managers>(data, |_| 0),
+        each::<NamespaceTrees>(data, |_| 0),
+        each::<Subnamespaces>(data, |_| 0),
     ];
     for object_ref in own.into_iter().flatten() {
         assert!(object_ref.name.is_empty(), "{object_ref:?} is not kept");
@@ -45,7 +48,7 @@ fn each<K: Kind>(data: &[u8], kept: impl Fn(&K::Object) -> usize) -> Option<deco
     let context = K::Context::default();
     let (_, _) = (decode::page::<K>(data, &context).is_ok(), decode::event::<K>(data, &context).is_ok());
     let object: Value = serde_json::from_slice(data).ok().filter(Value::is_object)?;
-    let neighbour = json!({"metadata": {"name": "neighbour", "namespace": "n", "generation": 1}, "spec": {"replicas": 3},
+    let neighbour = json!({"metadata": {"name": "coppice", "namespace": "n", "generation": 1}, "spec": {"replicas": 3},
         "status": {"observedGeneration": 1, "desiredNumberScheduled": 3}});
     let list = json!({"metadata": {"resourceVersion": "1"}, "items": [neighbour, object, neighbour]});
     let page =

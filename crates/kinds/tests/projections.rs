@@ -2,7 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 use coppice_api::Reason;
-use coppice_kinds::{Configs, DecidedIn, DeletedNamespaces, Jobs, Manager, Managers, Namespaces, Pods};
+use coppice_kinds::{
+    Configs, DecidedIn, DeletedNamespaces, Jobs, Manager, Managers, Namespaces, Pods, TreeQuotaWire,
+    TreeQuotas,
+};
 use coppice_lifecycle::facts::{AnnotationKeys, JobState, NotRead, PodPhase};
 use coppice_runtime::decode::{Event, Item, MAX_KEPT_BYTES, ObjectRef, event, item, page};
 use coppice_runtime::kind::Kind;
@@ -204,4 +207,31 @@ fn a_cache_keeps_how_many_workloads_are_scaled_down_and_not_which() {
     assert_eq!((manager.status.steps.scaled_down.len(), listed(&manager)), (3, Some(3)));
     Managers::compact(&mut manager);
     assert_eq!((manager.status.steps.scaled_down.len(), listed(&manager)), (3, None));
+}
+
+#[test]
+fn the_quota_of_a_tree_is_read_with_its_ledger_or_says_why_not() {
+    let quota = |labels: Value, ledger: &str| {
+        let metadata = json!({"name": "coppice", "namespace": "n", "uid": "u", "resourceVersion": "1", "labels": labels,
+            "annotations": {"coppice.dev/ledger": ledger}});
+        let limits = json!({"hard": {"pods": "3"}, "used": {"pods": "1"}});
+        read::<TreeQuotas>(&json!({"metadata": metadata, "spec": {"hard": {"pods": "4"}}, "status": limits}))
+    };
+    let tree = json!({"coppice.dev/tree": "shop"});
+    let whole =
+        quota(tree.clone(), r#"{"allotment": {"pods": "6"}, "given": {"pods": "2"}}"#).object.unwrap();
+    assert_eq!(whole.tree.as_deref(), Some("shop"));
+    let read = whole.quota.unwrap();
+    assert!(read.is_as_recorded());
+    assert_eq!((read.own().to_string(), read.unused().to_string()), ("4 pods".into(), "3 pods".into()));
+    // It is there, and nothing is decided about it.
+    for (ledger, said) in
+        [("", "coppice.dev/ledger"), ("{}", "missing field"), (r#"{"allotment": 1}"#, "invalid")]
+    {
+        let why = quota(tree.clone(), ledger).object.unwrap().quota.unwrap_err();
+        assert!(why.contains(said), "{why}");
+    }
+    assert_eq!(quota(json!({}), "{}").object.unwrap().tree, None);
+    let other: TreeQuotaWire = serde_json::from_value(json!({"metadata": {"name": "theirs"}})).unwrap();
+    assert!(!TreeQuotas::keep(&other, &()));
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use coppice_api::names::{LEASE_NAME, SYSTEM_NAMESPACE};
+use coppice_api::names::{LEASE_NAME, SYSTEM_NAMESPACE, TREES_ACCOUNT};
 use coppice_lifecycle::settings::ScaleKind;
 use coppice_runtime::lease::LeaseSettings;
 
@@ -54,9 +54,9 @@ pub(crate) struct Args {
     #[arg(long, global = true, env = "POD_NAME", value_name = "NAME")]
     pub(crate) identity: Option<String>,
 
-    /// The Lease by which replicas agree on who writes.
-    #[arg(long, global = true, env = "COPPICE_LEASE_NAME", value_name = "NAME", default_value = LEASE_NAME)]
-    pub(crate) lease_name: String,
+    /// The Lease by which replicas agree on who writes; by default that of the program's name.
+    #[arg(long, global = true, env = "COPPICE_LEASE_NAME", value_name = "NAME")]
+    pub(crate) lease_name: Option<String>,
 
     /// How long a replica that does not answer keeps the Lease.
     #[arg(long, global = true, env = "COPPICE_LEASE_DURATION", value_name = "TIME", default_value = "15s", value_parser = time)]
@@ -103,6 +103,9 @@ pub(crate) struct Args {
 /// What the program does besides running as the operator.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Runs the controllers of NamespaceTree and Subnamespace instead of the operator's: a Deployment of its own, with an account and
+    /// a Lease of its own (--lease-name; by default coppice-trees).
+    Trees,
     /// Gives every workload that was scaled down its replicas back, before Coppice is uninstalled. It takes the Lease from the
     /// operator that leads, which then does nothing any more, lists what cannot be woken and why, and fails if anything is left.
     WakeAll {
@@ -120,8 +123,13 @@ impl Args {
             renew_deadline: self.lease_renew_deadline,
             retry: self.lease_retry_period,
             seed,
-            ..LeaseSettings::new(&self.namespace, &self.lease_name, identity)
+            ..LeaseSettings::new(&self.namespace, self.lease_name(), identity)
         }
+    }
+
+    fn lease_name(&self) -> &str {
+        let own = if matches!(self.command, Some(Command::Trees)) { TREES_ACCOUNT } else { LEASE_NAME };
+        self.lease_name.as_deref().unwrap_or(own)
     }
 }
 
@@ -173,11 +181,19 @@ mod tests {
     #[test]
     fn waking_takes_the_operators_flags_before_and_after() {
         let args = parse(&["--namespace", "own", "wake-all", "--wait", "5m", "--lease-name", "l"]).unwrap();
-        assert_eq!((args.namespace.as_str(), args.lease_name.as_str()), ("own", "l"));
+        assert_eq!((args.namespace.as_str(), args.lease_name()), ("own", "l"));
         let Some(Command::WakeAll { wait }) = args.command else { panic!("{:?}", args.command) };
         assert_eq!(wait, Duration::from_mins(5));
         assert!(parse(&["wake-all", "--wait", "600"]).unwrap_err().contains("no unit"));
         assert!(parse(&[]).unwrap().command.is_none());
+    }
+
+    #[test]
+    fn each_program_has_a_lease_of_its_own() {
+        assert_eq!(parse(&[]).unwrap().lease_name(), "coppice-operator");
+        assert_eq!(parse(&["trees"]).unwrap().lease_name(), "coppice-trees");
+        assert_eq!(parse(&["wake-all"]).unwrap().lease_name(), "coppice-operator");
+        assert_eq!(parse(&["trees", "--lease-name", "other"]).unwrap().lease_name(), "other");
     }
 
     #[test]

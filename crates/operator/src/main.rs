@@ -2,6 +2,7 @@
 
 mod args;
 mod process;
+mod trees;
 mod wake_all;
 
 use std::process::ExitCode;
@@ -40,13 +41,11 @@ fn start(args: args::Args) -> anyhow::Result<()> {
         anyhow::bail!("a TLS provider is installed already");
     }
     let runtime = Builder::new_multi_thread().enable_all().build()?;
+    // The lease and the probes have a thread of their own: work that tenants cause can keep the others busy.
+    let vital = || Builder::new_multi_thread().worker_threads(1).thread_name("vital").enable_all().build();
     match args.command {
-        None => {
-            // The lease and the probes have a thread of their own: work that tenants cause can keep the others busy.
-            let vital =
-                Builder::new_multi_thread().worker_threads(1).thread_name("vital").enable_all().build()?;
-            runtime.block_on(process::run(args, vital.handle()))
-        }
+        None => runtime.block_on(process::run(args, vital()?.handle())),
+        Some(args::Command::Trees) => runtime.block_on(trees::run(args, vital()?.handle())),
         Some(args::Command::WakeAll { wait }) => runtime.block_on(wake_all::run(args, wait)),
     }
 }

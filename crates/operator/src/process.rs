@@ -14,6 +14,7 @@ use coppice_runtime::admin::{Admin, Pages, PortLimits, Readiness};
 use coppice_runtime::client::{Clients, Deadlines, load_config};
 use coppice_runtime::clock::{Clock, SeededRng};
 use coppice_runtime::events::Events;
+use coppice_runtime::leader::Gate;
 use coppice_runtime::lease::{Election, identity};
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::queue::QueueSettings;
@@ -27,45 +28,73 @@ use crate::args::Args;
 
 /// Runs until a signal stops it, or until the lease is lost. The lease and the probes run on the runtime `vital`.
 pub(crate) async fn run(args: Args, vital: &Handle) -> anyhow::Result<()> {
-    let clock = Clock::system();
-    let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
-    let server_clock = ServerClock::new(clock.clone());
-    let readiness = Readiness::new();
-    let probes = admin("--listen-probes", args.listen_probes, vital).await?;
-    tracing::info!(address = %probes.address()?, "serving /livez and /readyz");
-    let scrapes = Admin::bind("--listen", args.listen).await?;
-    tracing::info!(address = %scrapes.address()?, "serving /metrics");
-    let kube_config = load_config(args.kubeconfig.clone(), args.context.clone()).await?;
-    tracing::info!(api_server = %kube_config.cluster_url, version = env!("CARGO_PKG_VERSION"), "starting");
-    let unusable = "the API server's address or certificates";
-    let clients = Clients::new(kube_config.clone(), &server_clock, &metrics).context(unusable)?;
-    let for_lease = {
-        let _on = vital.enter();
-        clients.with_own_connections(kube_config, &server_clock, &metrics).context(unusable)?
-    };
-    let name = args.identity.clone().unwrap_or_else(|| "coppice-operator".to_owned());
-    let mut rng = SeededRng::entropy();
-    let me = identity(&name, &mut rng);
-    let lease = args.lease(&me, rng.next_u64());
-    lease.validate_writes(Deadlines::default().write)?;
-    let (election, gate) = Election::new(for_lease, lease, clock.clone(), metrics.clone())?;
-    let events = Events::new(&clients, clock.clone(), metrics.clone(), &name, SeededRng::new(rng.next_u64()));
+    let Started { clients, server_clock, metrics, readiness, election, gate, name, mut rng, ports: _ports } =
+        Started::new(&args, "coppice-operator", vital).await?;
+    let events = Events::new(
+        &clients,
+        server_clock.clock().clone(),
+        metrics.clone(),
+        &name,
+        SeededRng::new(rng.next_u64()),
+    );
     let setup =
         OperatorOptions { own_namespace: args.namespace.clone(), scale_kinds: args.scale_kinds.clone() };
-    let shared =
-        Arc::new(ControllerContext::new(setup, clients, server_clock, gate, metrics.clone(), events));
+    let shared = Arc::new(ControllerContext::new(setup, clients, server_clock, gate, metrics, events));
     let queue =
         QueueSettings { concurrency: args.concurrency, seed: rng.next_u64(), ..QueueSettings::default() };
-    let replica = Replica::new(shared, queue, readiness.clone(), deliverer_factory(&args)?);
-    // Probes are answered until the very end: everything else stops first.
-    let _probes = serve_probes(probes, readiness, vital);
-    let mut ports = JoinSet::new();
-    ports.spawn(scrapes.serve(
-        Pages::Metrics(Arc::new(metrics)),
-        PortLimits::default(),
-        CancellationToken::new(),
-    ));
+    let replica = Replica::new(shared, queue, readiness, deliverer_factory(&args)?);
     replica.serve(election, vital.clone(), shutdown_signal()).await
+}
+
+/// What every program of this binary has before its controllers run: ports, clients, and its part in the election.
+pub(crate) struct Started {
+    pub(crate) clients: Clients,
+    pub(crate) server_clock: ServerClock,
+    pub(crate) metrics: Metrics,
+    pub(crate) readiness: Readiness,
+    pub(crate) election: Election,
+    pub(crate) gate: Gate,
+    /// This replica's name in Events.
+    pub(crate) name: String,
+    pub(crate) rng: SeededRng,
+    /// Served as long as this is kept. Probes are answered until the very end: everything else stops first.
+    pub(crate) ports: [JoinSet<()>; 2],
+}
+
+impl Started {
+    /// `default_name`: where the pod's own is not known.
+    pub(crate) async fn new(args: &Args, default_name: &str, vital: &Handle) -> anyhow::Result<Self> {
+        let clock = Clock::system();
+        let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
+        let server_clock = ServerClock::new(clock.clone());
+        let readiness = Readiness::new();
+        let probes = admin("--listen-probes", args.listen_probes, vital).await?;
+        tracing::info!(address = %probes.address()?, "serving /livez and /readyz");
+        let pages = Admin::bind("--listen", args.listen).await?;
+        tracing::info!(address = %pages.address()?, "serving /metrics");
+        let kube_config = load_config(args.kubeconfig.clone(), args.context.clone()).await?;
+        tracing::info!(api_server = %kube_config.cluster_url, version = env!("CARGO_PKG_VERSION"), "starting");
+        let unusable = "the API server's address or certificates";
+        let clients = Clients::new(kube_config.clone(), &server_clock, &metrics).context(unusable)?;
+        let for_lease = {
+            let _on = vital.enter();
+            clients.with_own_connections(kube_config, &server_clock, &metrics).context(unusable)?
+        };
+        let name = args.identity.clone().unwrap_or_else(|| default_name.to_owned());
+        let mut rng = SeededRng::entropy();
+        let me = identity(&name, &mut rng);
+        let lease = args.lease(&me, rng.next_u64());
+        lease.validate_writes(Deadlines::default().write)?;
+        let (election, gate) = Election::new(for_lease, lease, clock, metrics.clone())?;
+        let mut serving = JoinSet::new();
+        serving.spawn(pages.serve(
+            Pages::Metrics(Arc::new(metrics.clone())),
+            PortLimits::default(),
+            CancellationToken::new(),
+        ));
+        let ports = [serve_probes(probes, readiness.clone(), vital), serving];
+        Ok(Self { clients, server_clock, metrics, readiness, election, gate, name, rng, ports })
+    }
 }
 
 fn deliverer_factory(args: &Args) -> anyhow::Result<DelivererFactory> {

@@ -163,13 +163,8 @@ pub async fn delete<K: OwnKind>(
     permit: &Permit,
     object: &Object<K::Spec, K::Status>,
 ) -> Result<(), WriteError> {
-    let options = json!({
-        "apiVersion": "v1", "kind": "DeleteOptions",
-        "preconditions": { "uid": object.uid, "resourceVersion": object.resource_version },
-    });
-    let path = format!("{}/{}", read::path::<K>(&object.namespace), object.name);
-    let body = options.to_string().into_bytes();
-    send(clients, permit, (http::Method::DELETE, path), (JSON, body)).await.map(drop)
+    let revision = Revision { uid: &object.uid, resource_version: Some(&object.resource_version) };
+    delete_object::<K>(clients, permit, (&object.namespace, &object.name), revision).await
 }
 
 /// Applies an object that is ours, whatever its kind: sets these fields, and removes those that were applied before and are
@@ -189,6 +184,63 @@ pub async fn apply<K: Kind>(
     let request = request((http::Method::PATCH, path), ("application/apply-patch+yaml", body))?;
     permit.client(clients).request_text(request).await?;
     Ok(())
+}
+
+/// Creates an object of whatever kind; as it is then. [`WriteError::Conflict`] means that there is one of that name, and
+/// [`WriteError::Gone`] that there is no such namespace.
+pub async fn create_object<K: Kind>(
+    clients: &Clients,
+    permit: &Permit,
+    namespace: &str,
+    object: &impl Serialize,
+) -> Result<K::Object, WriteError> {
+    let path = format!("{}?fieldManager={FIELD_MANAGER}", read::path::<K>(namespace));
+    let body = serde_json::to_vec(object).map_err(|e| WriteError::Refused(e.to_string()))?;
+    let created = send(clients, permit, (http::Method::POST, path), (JSON, body)).await?;
+    Ok(read::decoded::<K>(created.as_bytes(), &K::Context::default())?)
+}
+
+/// The revision of an object that a write is decided on.
+#[derive(Clone, Copy, Debug)]
+pub struct Revision<'a> {
+    /// Its uid.
+    pub uid: &'a str,
+    /// Its resource version; none where the write is right on whatever revision there is.
+    pub resource_version: Option<&'a str>,
+}
+
+/// Merges fields into an object of whatever kind (as a JSON merge patch: null removes), if it is as it was read; as it is then.
+pub async fn merge<K: Kind>(
+    clients: &Clients,
+    permit: &Permit,
+    (namespace, name): (&str, &str),
+    revision: Revision<'_>,
+    mut fields: serde_json::Value,
+) -> Result<K::Object, WriteError> {
+    fields["metadata"]["uid"] = json!(revision.uid);
+    if let Some(resource_version) = revision.resource_version {
+        fields["metadata"]["resourceVersion"] = json!(resource_version);
+    }
+    let path = format!("{}/{name}?fieldManager={FIELD_MANAGER}", read::path::<K>(namespace));
+    let body = ("application/merge-patch+json", fields.to_string().into_bytes());
+    let written = send(clients, permit, (http::Method::PATCH, path), body).await?;
+    Ok(read::decoded::<K>(written.as_bytes(), &K::Context::default())?)
+}
+
+/// Deletes an object of whatever kind, if it is as it was read.
+pub async fn delete_object<K: Kind>(
+    clients: &Clients,
+    permit: &Permit,
+    (namespace, name): (&str, &str),
+    revision: Revision<'_>,
+) -> Result<(), WriteError> {
+    let options = json!({
+        "apiVersion": "v1", "kind": "DeleteOptions",
+        "preconditions": { "uid": revision.uid, "resourceVersion": revision.resource_version },
+    });
+    let path = format!("{}/{name}", read::path::<K>(namespace));
+    let body = options.to_string().into_bytes();
+    send(clients, permit, (http::Method::DELETE, path), (JSON, body)).await.map(drop)
 }
 
 /// Puts our [finalizer](FINALIZER) on one of our own objects, if it is as it was read. Returns the object as it is then.

@@ -175,3 +175,53 @@ async fn a_finalizer_is_set_on_what_was_read_alone() {
     let lost = finalized(true, found(), None).await.0;
     assert!(matches!(lost, Err(WriteError::Ambiguous(_))), "{lost:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_object_of_any_kind_is_created_once_and_changed_and_deleted_as_it_was_read() {
+    let of_it = "/apis/coppice.dev/v1/namespaces/n/gadgets";
+    let object = json!({"metadata": {"name": "g"}});
+    let create = async |clients: &Clients, permit: &Permit| {
+        create_object::<Gadgets>(clients, permit, "n", &object).await
+    };
+    let (created, sent) = with(|_| Some((201, gadget("1", &[]))), create).await;
+    assert_eq!(&*created.unwrap().resource_version, "1");
+    assert_eq!(
+        sent,
+        [(Method::POST, format!("{of_it}?fieldManager=coppice"), JSON.to_owned(), object.clone())]
+    );
+    let there = with(|_| Some(refusal(409, "AlreadyExists", &json!([]))), create).await.0;
+    assert!(matches!(there, Err(WriteError::Conflict)), "{there:?}");
+    let no_namespace = with(|_| Some(refusal(404, "NotFound", &json!([]))), create).await.0;
+    assert!(matches!(no_namespace, Err(WriteError::Gone)), "{no_namespace:?}");
+    let lost = with(|_| None, create).await.0;
+    assert!(matches!(lost, Err(WriteError::Ambiguous(_))), "{lost:?}");
+
+    let fields = json!({"metadata": {"labels": {"a": null}}});
+    for (resource_version, metadata) in [
+        (Some("7"), json!({"uid": "u", "resourceVersion": "7", "labels": {"a": null}})),
+        (None, json!({"uid": "u", "labels": {"a": null}})),
+    ] {
+        let revision = Revision { uid: "u", resource_version };
+        let change = async |clients: &Clients, permit: &Permit| {
+            merge::<Gadgets>(clients, permit, ("n", "g"), revision, fields.clone()).await
+        };
+        let (changed, sent) = with(|_| Some((200, gadget("8", &[]))), change).await;
+        assert_eq!(&*changed.unwrap().resource_version, "8");
+        let (_, path, media_type, body) = &sent[0];
+        assert_eq!(
+            (path.as_str(), media_type.as_str()),
+            (format!("{of_it}/g?fieldManager=coppice").as_str(), "application/merge-patch+json")
+        );
+        assert_eq!(*body, json!({"metadata": metadata}));
+        let behind = with(|_| Some(refusal(409, "Conflict", &json!([]))), change).await.0;
+        assert!(matches!(behind, Err(WriteError::Conflict)), "{behind:?}");
+    }
+
+    let delete = async |clients: &Clients, permit: &Permit| {
+        let revision = Revision { uid: "u", resource_version: Some("7") };
+        delete_object::<Gadgets>(clients, permit, ("n", "g"), revision).await
+    };
+    let (deleted, sent) = with(|_| Some((200, json!({"kind": "Status"}))), delete).await;
+    assert!(deleted.is_ok() && sent[0].0 == Method::DELETE && sent[0].1 == format!("{of_it}/g"), "{sent:?}");
+    assert_eq!(sent[0].3["preconditions"], json!({"uid": "u", "resourceVersion": "7"}));
+}

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, anyhow, bail};
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::{Stream, StreamExt as _, TryStreamExt as _};
 use http::{Method, Request};
 use kube::Client;
+use kube::api::WatchEvent;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde::Deserialize as _;
 use serde_json::{Map, Value};
@@ -168,6 +169,16 @@ impl Requests {
             item
         };
         Ok(items.into_iter().map(whole).collect())
+    }
+
+    /// What happens to the objects of a kind, wherever they are, in the order in which it happens: first those that are there.
+    pub async fn watch(
+        &self,
+        of: &str,
+    ) -> anyhow::Result<impl Stream<Item = kube::Result<WatchEvent<Value>>> + use<>> {
+        let uri = format!("{}?watch=true&timeoutSeconds=3600", kind(of)?.collection(""));
+        let events = self.0.request_events(Request::get(uri).body(Vec::new())?).await;
+        events.map_err(|error| status_error(error, of))
     }
 
     /// Creates an object.

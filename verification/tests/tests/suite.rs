@@ -30,6 +30,7 @@ mod service_accounts;
 mod settings;
 mod sim;
 mod stopped_scale_down;
+mod trees;
 mod trees_access;
 mod uninstall;
 mod unreadable_objects;

@@ -12,7 +12,7 @@ use crate::access_control::raw_requests::{JSON, MERGE, PLAIN, Wire, WireResponse
 type Test = anyhow::Result<()>;
 
 /// The account of trees.
-const TREES: &str = "system:serviceaccount:coppice-system:coppice-trees";
+pub(crate) const TREES: &str = "system:serviceaccount:coppice-system:coppice-trees";
 /// Whoever has this group may do everything: what is refused all the same, is refused by policy.
 const MASTERS: &[&str] = &["system:masters"];
 const COPPICE: &str = "/apis/coppice.dev/v1alpha1";
@@ -22,7 +22,7 @@ const NAMESPACES: &str = "/api/v1/namespaces";
 struct Trees {
     test_cluster: TestCluster,
     /// The account of trees, with exactly its rights.
-    trees: Wire,
+    account: Wire,
     /// Its token, in the hands of somebody who has got it every right.
     stolen: Wire,
     admin: Wire,
@@ -53,7 +53,7 @@ async fn start() -> anyhow::Result<Trees> {
         }
     }
     Ok(Trees {
-        trees: Wire::impersonating(&test_cluster, TREES, &[])?,
+        account: Wire::impersonating(&test_cluster, TREES, &[])?,
         stolen: Wire::impersonating(&test_cluster, TREES, MASTERS)?,
         admin: Wire::new(&test_cluster, ADMIN)?,
         gitops: Wire::impersonating(&test_cluster, "gitops", &[])?,
@@ -85,7 +85,7 @@ fn of_tree(name: &str) -> (Value, Value) {
 /// A namespace of a tree, as Coppice creates it.
 async fn child(on: &Trees, name: &str) -> Test {
     let (labels, annotations) = of_tree(name);
-    let created = on.trees.send("POST", NAMESPACES, PLAIN, namespace(name, &labels, &annotations)).await?;
+    let created = on.account.send("POST", NAMESPACES, PLAIN, namespace(name, &labels, &annotations)).await?;
     ensure!(created.accepted(), "{created:?}");
     on.test_cluster.account(name).await
 }
@@ -116,7 +116,7 @@ async fn delete_exactly(wire: &Wire, path: &str, dry: bool) -> anyhow::Result<Wi
 }
 
 /// Gives a user a role in a namespace, and waits until it is in force there for Subnamespaces.
-async fn bind(test_cluster: &TestCluster, namespace: &str, user: &str, role: &str) -> Test {
+pub(crate) async fn bind(test_cluster: &TestCluster, namespace: &str, user: &str, role: &str) -> Test {
     let (name, role, of) =
         (format!("{user}-{role}"), format!("--clusterrole={role}"), format!("--user={user}"));
     test_cluster.kubectl(ADMIN, &["create", "rolebinding", &name, "-n", namespace, &role, &of]).await?;
@@ -175,7 +175,7 @@ fn where_a_namespace_is_in_a_tree_is_written_by_coppice_alone() -> Test {
             ensure!(answer.accepted(), "{answer:?}");
         }
         let last = json!({"metadata": {"labels": {"coppice.dev/has-children": null}}});
-        let answer = on.trees.send("PATCH", &path("labels-child"), MERGE, last).await?;
+        let answer = on.account.send("PATCH", &path("labels-child"), MERGE, last).await?;
         ensure!(answer.accepted(), "{answer:?}");
         Ok(())
     })
@@ -243,23 +243,23 @@ fn a_stolen_token_changes_nothing_of_a_namespace_but_where_it_is_in_a_tree() -> 
 }
 
 #[test]
-fn a_stolen_token_writes_only_what_is_of_trees() -> Test {
+fn a_stolen_token_writes_no_quota_of_others() -> Test {
     on_trees(async |on| {
-        child(on, "own-child").await?;
-        on.test_cluster.namespace("own-plain").await?;
+        child(on, "quota-child").await?;
+        on.test_cluster.namespace("quota-plain").await?;
         let tree = json!({"coppice.dev/tree": "t"});
         // Of the quotas of others none, whatever they are called.
         for (name, labels) in [("other", &tree), ("coppice", &json!({}))] {
             let answer = on
                 .stolen
-                .send("POST", &of("own-child", "resourcequotas"), PLAIN, quota(name, labels, "1"))
+                .send("POST", &of("quota-child", "resourcequotas"), PLAIN, quota(name, labels, "1"))
                 .await?;
             ensure!(answer.refused("no ResourceQuota but coppice with the label"), "{name}: {answer:?}");
         }
-        let theirs = of("own-plain", "resourcequotas/coppice");
+        let theirs = of("quota-plain", "resourcequotas/coppice");
         let answer = on
             .admin
-            .send("POST", &of("own-plain", "resourcequotas"), PLAIN, quota("coppice", &json!({}), "1"))
+            .send("POST", &of("quota-plain", "resourcequotas"), PLAIN, quota("coppice", &json!({}), "1"))
             .await?;
         ensure!(answer.accepted(), "{answer:?}");
         for answer in [
@@ -272,6 +272,15 @@ fn a_stolen_token_writes_only_what_is_of_trees() -> Test {
         ] {
             ensure!(answer.refused("no ResourceQuota but coppice with the label"), "{answer:?}");
         }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_stolen_token_writes_of_our_kinds_the_finalizer_alone() -> Test {
+    on_trees(async |on| {
+        child(on, "own-child").await?;
+        on.test_cluster.namespace("own-plain").await?;
         let all = of("own-child", "subnamespaces");
         ensure!(
             on.stolen
@@ -281,46 +290,54 @@ fn a_stolen_token_writes_only_what_is_of_trees() -> Test {
         );
         ensure!(on.admin.send("POST", &all, PLAIN, subnamespace("own-a")).await?.accepted());
         let path = format!("{all}/own-a");
-        for change in [
-            json!({"spec": {"quota": {"hard": {"pods": "1"}}}}),
-            json!({"metadata": {"labels": {"a": "b"}}}),
-            json!({"metadata": {"annotations": {"a": "b"}}}),
-            json!({"metadata": {"finalizers": ["example.org/never"]}}),
+        let trees = format!("{COPPICE}/namespacetrees");
+        let tree = json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "NamespaceTree", "metadata": {"name": "own-tree"},
+            "spec": {"root": "own-plain", "quota": {"hard": {"pods": "1"}}}});
+        ensure!(on.admin.send("POST", &trees, PLAIN, tree).await?.accepted());
+        let tree = format!("{trees}/own-tree");
+        for (path, change) in [
+            (&path, json!({"spec": {"quota": {"hard": {"pods": "1"}}}})),
+            (&path, json!({"metadata": {"labels": {"a": "b"}}})),
+            (&path, json!({"metadata": {"annotations": {"a": "b"}}})),
+            (&path, json!({"metadata": {"finalizers": ["example.org/never"]}})),
+            (&tree, json!({"spec": {"maxDepth": 7}})),
+            (&tree, json!({"metadata": {"labels": {"a": "b"}}})),
+            (&tree, json!({"metadata": {"finalizers": ["example.org/never"]}})),
         ] {
-            for answer in on.stolen.every_write(&path, &change).await? {
-                ensure!(
-                    answer.refused("nothing of a Subnamespace but its finalizer"),
-                    "{change}: {answer:?}"
-                );
+            for answer in on.stolen.every_write(path, &change).await? {
+                let nothing = "nothing of a Subnamespace or a NamespaceTree but its finalizer";
+                ensure!(answer.refused(nothing), "{change}: {answer:?}");
             }
         }
         // With the rights that it has.
-        for finalizers in [json!(["coppice.dev/cleanup"]), json!([])] {
-            let change = json!({"metadata": {"finalizers": finalizers}});
-            let answer = on.trees.send("PATCH", &path, MERGE, change).await?;
-            ensure!(answer.accepted(), "{answer:?}");
+        for path in [&path, &tree] {
+            for finalizers in [json!(["coppice.dev/cleanup"]), json!([])] {
+                let change = json!({"metadata": {"finalizers": finalizers}});
+                let answer = on.account.send("PATCH", path, MERGE, change).await?;
+                ensure!(answer.accepted(), "{answer:?}");
+            }
         }
-        let by_name = on.trees.send("DELETE", &path, PLAIN, json!({})).await?;
+        let by_name = on.account.send("DELETE", &path, PLAIN, json!({})).await?;
         ensure!(by_name.refused("deletes a Subnamespace only with the uid"), "{by_name:?}");
-        ensure!(delete_exactly(&on.trees, &path, false).await?.accepted());
+        ensure!(delete_exactly(&on.account, &path, false).await?.accepted());
         let leases = "/apis/coordination.k8s.io/v1/namespaces/coppice-system/leases";
         let lease = |name: &str| json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}});
         ensure!(
-            on.trees
+            on.account
                 .send("POST", leases, PLAIN, lease("coppice-operator"))
                 .await?
                 .refused("no Lease but coppice-trees")
         );
-        ensure!(on.trees.send("POST", leases, PLAIN, lease("coppice-trees")).await?.accepted());
+        ensure!(on.account.send("POST", leases, PLAIN, lease("coppice-trees")).await?.accepted());
         let event = |name: &str, reporter: &str| {
             json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"name": name, "namespace": "own-child"},
                 "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": reporter, "reportingInstance": "i",
                 "action": "a", "reason": "R", "type": "Normal", "regarding": {"kind": "ConfigMap", "namespace": "own-child", "name": "x"}})
         };
         let events = "/apis/events.k8s.io/v1/namespaces/own-child/events";
-        let forged = on.trees.send("POST", events, PLAIN, event("forged", "kubelet")).await?;
+        let forged = on.account.send("POST", events, PLAIN, event("forged", "kubelet")).await?;
         ensure!(forged.refused("Coppice writes Events in its own name only"), "{forged:?}");
-        ensure!(on.trees.send("POST", events, PLAIN, event("ours", "coppice")).await?.accepted());
+        ensure!(on.account.send("POST", events, PLAIN, event("ours", "coppice")).await?.accepted());
         Ok(())
     })
 }
@@ -338,9 +355,9 @@ fn the_quota_of_a_tree_is_written_by_coppice_alone_and_goes_with_its_namespace()
             let taken = on.admin.send("POST", &all, PLAIN, quota("coppice", labels, "9")).await?;
             ensure!(taken.refused("give yours another name") || taken.refused(REFUSED), "{taken:?}");
         }
-        ensure!(on.trees.send("POST", &all, PLAIN, quota("coppice", &tree, "5")).await?.accepted());
+        ensure!(on.account.send("POST", &all, PLAIN, quota("coppice", &tree, "5")).await?.accepted());
         let raise = json!({"spec": {"hard": {"pods": "6"}}, "metadata": {"annotations": {"coppice.dev/ledger": "{\"a\": 1}"}}});
-        ensure!(on.trees.send("PATCH", &path, MERGE, raise).await?.accepted());
+        ensure!(on.account.send("PATCH", &path, MERGE, raise).await?.accepted());
         let in_force =
             async || (on.admin.get(&path).await.ok()?["status"]["hard"]["pods"] == "6").then_some(());
         on.test_cluster.until("the quota controller has written status", in_force).await?;
@@ -364,7 +381,7 @@ fn the_quota_of_a_tree_is_written_by_coppice_alone_and_goes_with_its_namespace()
         }
         // The API server's own accounting goes on, and so does what changes nothing.
         let status = json!({"status": {"hard": {"pods": "6"}, "used": {"pods": "0"}}});
-        for wire in [&on.admin, &on.trees] {
+        for wire in [&on.admin, &on.account] {
             let answer = wire.send("PATCH", &format!("{path}/status"), MERGE, status.clone()).await?;
             ensure!(answer.accepted(), "{answer:?}");
         }
@@ -378,11 +395,11 @@ fn the_quota_of_a_tree_is_written_by_coppice_alone_and_goes_with_its_namespace()
         ensure!(on.admin.send("POST", &plain, PLAIN, quota("coppice", &json!({}), "1")).await?.accepted());
         let last = json!({"metadata": {"labels": {"coppice.dev/has-children": null}}});
         let namespace = format!("{NAMESPACES}/quota-child");
-        ensure!(on.trees.send("PATCH", &namespace, MERGE, last).await?.accepted());
+        ensure!(on.account.send("PATCH", &namespace, MERGE, last).await?.accepted());
         // Held up, so that it is there while its namespace is being deleted: then it holds nobody up.
         let finalizers = |list: Value| json!({"metadata": {"finalizers": list}});
         let hold = finalizers(json!(["example.org/hold"]));
-        ensure!(on.trees.send("PATCH", &path, MERGE, hold).await?.accepted());
+        ensure!(on.account.send("PATCH", &path, MERGE, hold).await?.accepted());
         ensure!(on.admin.send("PATCH", &path, MERGE, finalizers(json!([]))).await?.refused(REFUSED));
         ensure!(on.gitops.send("DELETE", &namespace, PLAIN, json!({})).await?.accepted());
         let going = async || {
@@ -415,7 +432,7 @@ fn a_namespace_with_subnamespaces_is_deleted_by_administrators_of_trees_alone() 
                 .kubectl(ADMIN, &["create", "clusterrolebinding", name, &role, "--user=platform"])
                 .await?;
         }
-        for wire in [&on.gitops, &operator, &on.trees, &on.stolen] {
+        for wire in [&on.gitops, &operator, &on.account, &on.stolen] {
             let answer = delete_exactly(wire, &path, true).await?;
             ensure!(answer.refused(refused), "{answer:?}");
         }
@@ -423,8 +440,8 @@ fn a_namespace_with_subnamespaces_is_deleted_by_administrators_of_trees_alone() 
         on.test_cluster.until("the role is in force", may).await?;
         ensure!(delete_exactly(&on.admin, &path, true).await?.accepted());
         let last = json!({"metadata": {"labels": {"coppice.dev/has-children": null}}});
-        ensure!(on.trees.send("PATCH", &path, MERGE, last).await?.accepted());
-        for wire in [&on.gitops, &on.trees] {
+        ensure!(on.account.send("PATCH", &path, MERGE, last).await?.accepted());
+        for wire in [&on.gitops, &on.account] {
             let answer = delete_exactly(wire, &path, true).await?;
             ensure!(answer.accepted(), "{answer:?}");
         }
@@ -448,7 +465,7 @@ fn a_tree_with_namespaces_is_not_deleted_and_a_subnamespace_returns_its_quota() 
             wire.send("PUT", &format!("{path}/status"), PLAIN, tree).await
         };
         ensure!(counted(&on.admin, 1).await?.refused("Only Coppice writes status"));
-        ensure!(counted(&on.trees, 3).await?.accepted());
+        ensure!(counted(&on.account, 3).await?.accepted());
         let answer = on.admin.send("DELETE", &path, PLAIN, json!({})).await?;
         ensure!(
             answer.refused(
@@ -456,7 +473,7 @@ fn a_tree_with_namespaces_is_not_deleted_and_a_subnamespace_returns_its_quota() 
             ),
             "{answer:?}"
         );
-        ensure!(counted(&on.trees, 1).await?.accepted());
+        ensure!(counted(&on.account, 1).await?.accepted());
         let answer = on.admin.send("DELETE", &path, PLAIN, json!({})).await?;
         ensure!(answer.accepted(), "{answer:?}");
 
@@ -467,12 +484,12 @@ fn a_tree_with_namespaces_is_not_deleted_and_a_subnamespace_returns_its_quota() 
         let status = json!({"status": {"phase": "Ready"}});
         let forged = on.admin.send("PATCH", &format!("{path}/status"), MERGE, status).await?;
         ensure!(forged.refused("Only Coppice writes status"), "{forged:?}");
-        let mut written = on.trees.get(&path).await?;
+        let mut written = on.account.get(&path).await?;
         written["status"] = json!({"phase": "Ready", "depth": 1, "children": 0});
-        ensure!(on.trees.send("PUT", &format!("{path}/status"), PLAIN, written).await?.accepted());
+        ensure!(on.account.send("PUT", &format!("{path}/status"), PLAIN, written).await?.accepted());
         let finalizers = |list: Value| json!({"metadata": {"finalizers": list}});
         let ours = finalizers(json!(["coppice.dev/cleanup"]));
-        ensure!(on.trees.send("PATCH", &path, MERGE, ours).await?.accepted());
+        ensure!(on.account.send("PATCH", &path, MERGE, ours).await?.accepted());
         let own = finalizers(json!(["coppice.dev/cleanup", "example.org/own"]));
         for (change, accepted) in [
             (own, true),

@@ -56,7 +56,7 @@ impl Replicas<'_> {
         })
     }
 
-    pub(crate) fn deployment(&self, pod: Value) -> Value {
+    pub(crate) fn deployment(&self, pod: &Value) -> Value {
         let mut labels = self.selector();
         labels["app.kubernetes.io/part-of"] = json!("coppice");
         labels["app.kubernetes.io/version"] = json!(self.install.version);
@@ -78,7 +78,7 @@ impl Replicas<'_> {
         })
     }
 
-    pub(crate) fn pod(&self, container: Value) -> Value {
+    pub(crate) fn pod(&self, container: &Value) -> Value {
         json!({
             "serviceAccountName": self.account,
             "automountServiceAccountToken": true,

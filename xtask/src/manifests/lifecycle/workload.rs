@@ -28,7 +28,7 @@ pub(super) fn workload(install: &Install) -> Vec<Value> {
         replicas.service(),
         replicas.network_policy("What goes out is not limited: webhooks go where CoppiceConfig allows."),
         replicas.disruption_budget(),
-        replicas.deployment(pod(install, &replicas)),
+        replicas.deployment(&pod(install, &replicas)),
     ]
 }
 
@@ -82,7 +82,7 @@ fn pod(install: &Install, replicas: &Replicas<'_>) -> Value {
     let mut container = replicas.container(&install.image("image", PROGRAM), env);
     container["volumeMounts"] =
         json!([{"name": "credentials", "mountPath": CREDENTIALS_DIR, "readOnly": true}]);
-    let mut pod = replicas.pod(container);
+    let mut pod = replicas.pod(&container);
     pod["dnsConfig"] = json!({
         "#": "With the usual ndots:5 an outside host such as ci.example.org is first looked for below the cluster's own\n\
               domain, where a tenant who owns the namespace org could answer for it. With 1 it is asked for as it is.",

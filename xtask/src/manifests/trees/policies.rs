@@ -2,7 +2,7 @@
 //!
 //! - `coppice-tree-labels`: the labels and the path by which a namespace belongs to a tree are Coppice's.
 //! - `coppice-tree-account` leaves the account of trees nothing of a namespace but these.
-//! - `coppice-tree-own` leaves it its own quotas, the finalizer of Subnamespaces, its own Events and one Lease.
+//! - `coppice-tree-own` leaves it its own quotas, the finalizer of our kinds, its own Events and one Lease.
 //! - `coppice-tree-quotas` keeps everybody else from the quotas of trees.
 //! - `coppice-tree-objects` keeps what returns the quota of a Subnamespace, and a tree that has namespaces.
 //! - `coppice-tree-parents` keeps a namespace while there are others below it.
@@ -103,7 +103,7 @@ fn touched(map: &str, which: &str) -> String {
     format!("{} +\n{}", changed(map, &before, which), changed(&before, map, which))
 }
 
-/// Quotas, NetworkPolicies and deletions rest on these labels.
+/// Quotas, network policies and deletions rest on these labels.
 fn labels(install: &Install) -> Value {
     let mut variables = metadata().to_vec();
     let path = format!("k == '{ANNOTATION_PATH}'");
@@ -180,7 +180,6 @@ fn account(install: &Install) -> Value {
 
 /// What RBAC grants by kind only, because the name is not known yet or the object is another's.
 fn own(install: &Install) -> Value {
-    let is = |resource: &str| format!("request.resource.resource == '{resource}'");
     let not = |resource: &str| format!("request.resource.resource != '{resource}'");
     let ours = |object: &str| {
         format!(
@@ -188,15 +187,9 @@ fn own(install: &Install) -> Value {
              '{LABEL_TREE}' in {object}.metadata.?labels.orValue({{}}))"
         )
     };
-    let metadata = |object: &str| {
-        format!("{} && request.operation == 'UPDATE' ? dyn({object}).metadata : {{}}", is("subnamespaces"))
-    };
-    let spec_of = |object: &str| {
-        format!(
-            "{} && request.operation == 'UPDATE' ? dyn({object}).?spec.orValue({{}}) : {{}}",
-            is("subnamespaces")
-        )
-    };
+    let changed = format!("request.resource.group == '{GROUP}' && request.operation == 'UPDATE'");
+    let metadata = |object: &str| format!("{changed} ? dyn({object}).metadata : {{}}");
+    let spec_of = |object: &str| format!("{changed} ? dyn({object}).?spec.orValue({{}}) : {{}}");
     let free = "k in ['managedFields', 'resourceVersion', 'generation', 'finalizers']";
     let finalizers =
         |side: &str| format!("variables.{side}.?finalizers.orValue([]).filter(f, f != '{FINALIZER}')");
@@ -206,6 +199,7 @@ fn own(install: &Install) -> Value {
         &[
             resources("", &["CREATE", "UPDATE", "DELETE"], &["resourcequotas", "resourcequotas/status"]),
             resources(GROUP, &["CREATE", "UPDATE", "DELETE"], &["subnamespaces"]),
+            resources(GROUP, &["UPDATE"], &["namespacetrees"]),
             resources("coordination.k8s.io", &["CREATE"], &["leases"]),
             resources("events.k8s.io", &["CREATE", "UPDATE"], &["events"]),
         ],
@@ -245,7 +239,9 @@ fn own(install: &Install) -> Value {
                     finalizers("now"),
                     finalizers("before")
                 ),
-                &format!("Coppice changes nothing of a Subnamespace but its finalizer {FINALIZER}."),
+                &format!(
+                    "Coppice changes nothing of a Subnamespace or a NamespaceTree but its finalizer {FINALIZER}."
+                ),
             ),
             validation(
                 &format!("{} || object.metadata.name == '{TREES_ACCOUNT}'", not("leases")),

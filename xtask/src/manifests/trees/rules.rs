@@ -52,10 +52,11 @@ fn of_kubernetes() -> Vec<Value> {
 fn of_coppice() -> Vec<Value> {
     vec![
         rule(
-            "The platform's trees: spec is only read.",
+            "The platform's trees: spec is only read; patched is the finalizer. The policy coppice-tree-own leaves this account\n\
+             nothing else of them.",
             GROUP,
             &["namespacetrees"],
-            &["get", "list", "watch"],
+            &["get", "list", "watch", "patch"],
         ),
         rule(
             "Tenants' Subnamespaces: spec is only read; patched is the finalizer, and deleted are those whose namespace somebody\n\

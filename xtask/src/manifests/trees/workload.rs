@@ -25,12 +25,12 @@ fn deployment(install: &Install, replicas: &Replicas<'_>) -> Value {
     for (field, values) in [("imagePullPolicy", "image.pullPolicy"), ("resources", "resources")] {
         container[field] = install.value(values, container[field].clone());
     }
-    let mut pod = replicas.pod(container);
+    let mut pod = replicas.pod(&container);
     pod["imagePullSecrets"] = install.value("imagePullSecrets", json!([]));
     pod["nodeSelector"] = install.value("nodeSelector", json!({}));
     pod["priorityClassName"] = install.value("priorityClassName", json!(""));
     pod["tolerations"] = install.value("tolerations", json!([]));
-    let mut deployment = replicas.deployment(pod);
+    let mut deployment = replicas.deployment(&pod);
     deployment["spec"]["replicas"] = install.value("replicas", deployment["spec"]["replicas"].clone());
     deployment
 }

@@ -1,0 +1,23 @@
+//! `NamespaceTree`.
+
+use coppice_api::{NamespaceTreeSpec, NamespaceTreeStatus};
+use coppice_runtime::object::{Object, OwnKind};
+use coppice_runtime::own_kind;
+
+/// A `NamespaceTree`.
+pub type Tree = Object<NamespaceTreeSpec, NamespaceTreeStatus>;
+
+/// Every `NamespaceTree`.
+#[derive(Debug)]
+pub struct NamespaceTrees;
+
+own_kind!(NamespaceTrees, "/apis/coppice.dev/v1alpha1", "namespacetrees");
+
+impl OwnKind for NamespaceTrees {
+    type Spec = NamespaceTreeSpec;
+    type Status = NamespaceTreeStatus;
+    const KIND: &'static str = "NamespaceTree";
+    const NAMESPACED: bool = false;
+    /// 64 amounts and 32 patterns, each as long as it may be.
+    const MAX_SPEC_BYTES: usize = 64 << 10;
+}

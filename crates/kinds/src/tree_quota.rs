@@ -1,0 +1,130 @@
+//! The native quotas of namespaces of trees: `ResourceQuota` named [`TREE_QUOTA_NAME`], with a ledger beside its limits.
+
+use coppice_api::names::{ANNOTATION_LEDGER, LABEL_TREE, TREE_QUOTA_NAME};
+use coppice_hierarchy::{Ledger, Quota, Resources};
+use coppice_runtime::decode::{ObjectRef, Unreadable};
+use coppice_runtime::kind::{Kind, Meta, is_later};
+use serde::Deserialize;
+
+/// Every native quota of a namespace of a tree.
+#[derive(Debug)]
+pub struct TreeQuotas;
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TreeQuota {
+    /// The namespace.
+    pub namespace: Box<str>,
+    /// The name.
+    pub name: Box<str>,
+    /// The uid.
+    pub uid: Box<str>,
+    /// The revision that was read.
+    pub resource_version: Box<str>,
+    /// The tree that it belongs to. None of a quota that somebody else wrote.
+    pub tree: Option<Box<str>>,
+    /// What it says; or why that cannot be understood.
+    pub quota: Result<Quota, String>,
+}
+
+/// One of them on the wire.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct TreeQuotaWire {
+    metadata: QuotaMeta,
+    spec: Limits,
+    status: Limits,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct QuotaMeta {
+    #[serde(flatten)]
+    meta: Meta,
+    labels: QuotaLabels,
+    annotations: QuotaAnnotations,
+}
+
+/// The labels that are read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct QuotaLabels {
+    #[serde(rename = "coppice.dev/tree")]
+    tree: Option<Box<str>>,
+}
+
+/// The annotations that are read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct QuotaAnnotations {
+    #[serde(rename = "coppice.dev/ledger")]
+    ledger: Option<Box<str>>,
+}
+
+/// Amounts as they are on the wire: understood later, so that one odd quota cannot stop the watch.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Limits {
+    hard: serde_json::Value,
+    used: serde_json::Value,
+}
+
+impl TreeQuotaWire {
+    fn quota(&self) -> Result<Quota, String> {
+        let resources = |what: &str, amounts: &serde_json::Value| {
+            if amounts.is_null() {
+                return Ok(Resources::default());
+            }
+            serde_json::from_value(amounts.clone()).map_err(|error| format!("{what}: {error}"))
+        };
+        let ledger = self.metadata.annotations.ledger.as_deref();
+        let ledger: Ledger = serde_json::from_str(ledger.unwrap_or("null"))
+            .map_err(|error| format!("the annotation {ANNOTATION_LEDGER}: {error}"))?;
+        Ok(Quota {
+            hard: resources("spec.hard", &self.spec.hard)?,
+            enforced: resources("status.hard", &self.status.hard)?,
+            used: resources("status.used", &self.status.used)?,
+            ledger,
+        })
+    }
+}
+
+impl Kind for TreeQuotas {
+    type Object = TreeQuota;
+    type Wire = TreeQuotaWire;
+    type Context = ();
+    const RESOURCE: &'static str = "resourcequotas";
+    const GROUP_PATH: &'static str = "/api/v1";
+    const LABEL_SELECTOR: &'static str = LABEL_TREE;
+    /// Where a quota is missing, nothing is deleted.
+    const CAN_COLLAPSE: bool = false;
+
+    fn object_ref(wire: &TreeQuotaWire) -> ObjectRef {
+        wire.metadata.meta.object_ref()
+    }
+
+    fn keep(wire: &TreeQuotaWire, (): &()) -> bool {
+        &*wire.metadata.meta.name == TREE_QUOTA_NAME
+    }
+
+    fn project(wire: TreeQuotaWire, (): &()) -> Result<TreeQuota, Unreadable> {
+        let quota = wire.quota();
+        let QuotaMeta { meta, labels, .. } = wire.metadata;
+        Ok(TreeQuota {
+            namespace: meta.namespace,
+            name: meta.name,
+            uid: meta.uid,
+            resource_version: meta.resource_version,
+            tree: labels.tree,
+            quota,
+        })
+    }
+
+    fn name(object: &TreeQuota) -> &str {
+        &object.name
+    }
+
+    fn is_newer(object: &TreeQuota, other: &TreeQuota) -> bool {
+        object.uid == other.uid && is_later(&object.resource_version, &other.resource_version)
+    }
+}

@@ -1,0 +1,148 @@
+//! What the controllers of trees share.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use coppice_api::Reason;
+use coppice_api::names::LABEL_PARENT;
+use coppice_controllers::{ControllerContext, first_stale};
+use coppice_kinds::{NamespaceTrees, SubnamespaceObject, Subnamespaces, Tree, TreeQuotas};
+use coppice_lifecycle::facts::NamespaceFacts;
+use coppice_runtime::store::{Freshness, Store};
+use tokio::sync::{Mutex as Lock, OwnedMutexGuard};
+
+use crate::position::Position;
+
+/// No path has more names: a tree is at most 30 deep.
+const MAX_PATH: usize = 64;
+
+/// Why something is not known, or not done.
+pub(crate) type Why = (Reason, String);
+
+/// What all controllers share, and the caches of trees.
+pub struct TreeContext {
+    /// What controllers of every program share.
+    pub shared: ControllerContext,
+    /// Every `NamespaceTree`.
+    pub(crate) trees: Store<NamespaceTrees>,
+    /// Every `Subnamespace`.
+    pub(crate) subnamespaces: Store<Subnamespaces>,
+    /// The native quotas of their namespaces.
+    pub(crate) quotas: Store<TreeQuotas>,
+    turns: Turns,
+}
+
+impl TreeContext {
+    /// With empty caches.
+    pub fn new(shared: ControllerContext) -> Self {
+        Self {
+            shared,
+            trees: Store::default(),
+            subnamespaces: Store::default(),
+            quotas: Store::default(),
+            turns: Turns::default(),
+        }
+    }
+
+    /// Whether everything that decisions need has been listed.
+    pub(crate) fn synced(&self) -> bool {
+        let synced = |freshness| !matches!(freshness, Freshness::NotSynced(_));
+        synced(self.trees.freshness())
+            && synced(self.subnamespaces.freshness())
+            && synced(self.quotas.freshness())
+            && synced(self.shared.namespaces.freshness())
+            && synced(self.shared.configs.freshness())
+    }
+
+    /// Why what the caches know cannot be trusted, if so.
+    pub(crate) fn stale(&self) -> Option<Why> {
+        first_stale(&[
+            (self.trees.freshness(), "namespacetrees"),
+            (self.subnamespaces.freshness(), "subnamespaces"),
+            (self.quotas.freshness(), "resourcequotas"),
+            (self.shared.namespaces.freshness(), "namespaces"),
+            (self.shared.configs.freshness(), "coppiceconfigs"),
+        ])
+    }
+
+    /// Waits until nobody else changes the quota of this namespace. Whoever holds it does not wait for another.
+    pub(crate) async fn turn(&self, namespace: &str) -> OwnedMutexGuard<()> {
+        self.turns.of(namespace).lock_owned().await
+    }
+
+    /// The tree that this namespace is the root of. Of several trees the oldest counts.
+    pub(crate) fn tree_of_root(&self, namespace: &str) -> Option<Arc<Tree>> {
+        let mut oldest: Option<(jiff::Timestamp, Box<str>)> = None;
+        self.trees.for_each(|tree| {
+            let is_root = tree.spec.as_ref().is_ok_and(|spec| spec.root == namespace);
+            let this = (tree.created, tree.name.clone());
+            if is_root && oldest.as_ref().is_none_or(|oldest| this < *oldest) {
+                oldest = Some(this);
+            }
+        });
+        self.trees.get("", &oldest?.1)
+    }
+
+    /// The Subnamespace that created a namespace. Labels say where to look, and its uid whether it is the one.
+    pub(crate) fn creator(&self, namespace: &NamespaceFacts) -> Option<Arc<SubnamespaceObject>> {
+        let parent = namespace.labels.get(LABEL_PARENT)?;
+        let found = self.subnamespaces.get(parent, &namespace.name)?;
+        (found.status.namespace_uid.as_deref() == Some(namespace.uid.as_str())).then_some(found)
+    }
+
+    /// Where a namespace is in its tree; or why it is in none.
+    pub(crate) fn position(&self, name: &str) -> Result<Position, Why> {
+        let mut path: Vec<Box<str>> = Vec::new();
+        let mut at: Box<str> = name.into();
+        while path.len() < MAX_PATH {
+            let Some(namespace) = self.shared.namespaces.get("", &at) else { break };
+            path.push(at.clone());
+            if let Some(creator) = self.creator(&namespace) {
+                at = creator.namespace.clone();
+                continue;
+            }
+            let Some(tree) = self.tree_of_root(&at) else { break };
+            if tree.status.root_uid.as_deref() != Some(namespace.uid.as_str()) {
+                let why =
+                    format!("NamespaceTree {} is not set up yet: its condition Ready says why", tree.name);
+                return Err((Reason::NotInTree, why));
+            }
+            if let Err(why) = tree.decoded() {
+                return Err((Reason::NotInTree, format!("NamespaceTree {}: {why}", tree.name)));
+            }
+            path.reverse();
+            return Ok(Position::new(tree, path));
+        }
+        let why = format!(
+            "namespace {name} belongs to no tree: an administrator creates a NamespaceTree with it as its root, or a Subnamespace \
+             creates it"
+        );
+        Err((Reason::NotInTree, why))
+    }
+
+    /// How many namespaces a tree has, its root included.
+    pub(crate) fn size(&self, tree: &str) -> u32 {
+        let mut namespaces = 1;
+        self.subnamespaces.for_each(|object| {
+            namespaces += u32::from(object.status.tree == tree && object.status.namespace_uid.is_some());
+        });
+        namespaces
+    }
+}
+
+/// One lock for each namespace whose quota is being changed.
+#[derive(Default)]
+struct Turns(Mutex<BTreeMap<Box<str>, Weak<Lock<()>>>>);
+
+impl Turns {
+    fn of(&self, namespace: &str) -> Arc<Lock<()>> {
+        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(turn) = turns.get(namespace).and_then(Weak::upgrade) {
+            return turn;
+        }
+        turns.retain(|_, turn| turn.strong_count() > 0);
+        let turn = Arc::default();
+        turns.insert(namespace.into(), Arc::downgrade(&turn));
+        turn
+    }
+}

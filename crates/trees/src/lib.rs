@@ -1,0 +1,13 @@
+//! Trees of namespaces: users of a namespace create namespaces below it, and all of them together stay inside the quota of the tree.
+//!
+//! What is decided about quota is in `coppice-hierarchy`; the controllers here read what that needs, in the order in which it needs
+//! it, and carry out the one next write. A program of its own runs them: `coppice-operator trees`.
+
+mod context;
+pub mod namespace_tree;
+mod position;
+pub mod replica;
+pub mod subnamespace;
+mod writes;
+
+pub use context::TreeContext;

@@ -1,0 +1,102 @@
+//! Carries out the one next write of a plan that was made on fresh reads.
+
+use coppice_api::names::TREE_QUOTA_NAME;
+use coppice_kinds::{NamespaceTrees, TreeQuotas};
+use coppice_runtime::leader::Permit;
+use coppice_runtime::write::{self, Revision, WriteError};
+use jiff::Timestamp;
+
+use super::observe::{self, Observation};
+use super::plan::{self, Step, TreePlan};
+use super::report;
+use crate::context::TreeContext;
+use crate::writes;
+
+/// How carrying out a plan went.
+pub(super) enum Progress {
+    /// Everything is read and decided again.
+    Again,
+    /// There is nothing to do until then, or until something changes.
+    CheckAt(Option<Timestamp>),
+    /// It is tried again with backoff.
+    Failed(String),
+}
+
+/// Reads, decides, and does the one thing that is next.
+pub(super) async fn next(context: &TreeContext, permit: &Permit, name: &str) -> Progress {
+    let observation = match observe::fresh(context, name).await {
+        Ok(Some(observation)) => observation,
+        Ok(None) => return Progress::CheckAt(None),
+        Err(error) => return Progress::Failed(error.to_string()),
+    };
+    let (tree, clients) = (&observation.tree, &context.shared.clients);
+    if let Some(error) = &tree.status_error {
+        return Progress::Failed(error.clone());
+    }
+    let TreePlan { status, step, next_check, events } = plan::plan(&observation);
+    // The uid is durable before anything is done to the namespace.
+    let durable = status.root_uid == tree.status.root_uid;
+    if !durable || step == Step::Nothing && status != *tree.status {
+        let written = write::status::<NamespaceTrees>(clients, permit, tree, &status).await;
+        if written.is_ok() {
+            report::events(&context.shared, tree, &events);
+        }
+        return outcome(written.map(drop));
+    }
+    if step == Step::Nothing {
+        return Progress::CheckAt(next_check);
+    }
+    let done = carry_out(context, permit, &observation, step).await;
+    if let Err(WriteError::Refused(error)) = &done {
+        let status = report::refused(tree, error, context.shared.now());
+        if status != *tree.status {
+            // What cannot be written is in the log.
+            let _ = write::status::<NamespaceTrees>(clients, permit, tree, &status).await;
+        }
+    }
+    outcome(done)
+}
+
+/// Whether it happened is seen by who reads again.
+fn outcome(written: Result<(), WriteError>) -> Progress {
+    match written {
+        Ok(()) | Err(WriteError::Conflict | WriteError::Gone) => Progress::Again,
+        Err(error @ (WriteError::Ambiguous(_) | WriteError::Refused(_))) => {
+            Progress::Failed(error.to_string())
+        }
+    }
+}
+
+async fn carry_out(
+    context: &TreeContext,
+    permit: &Permit,
+    observation: &Observation,
+    step: Step,
+) -> Result<(), WriteError> {
+    let (clients, tree) = (&context.shared.clients, &*observation.tree);
+    let Some(root) = &observation.root else {
+        return match step {
+            Step::RemoveFinalizer => {
+                write::remove_finalizer::<NamespaceTrees>(clients, permit, tree).await.map(drop)
+            }
+            _ => Err(WriteError::Gone),
+        };
+    };
+    match step {
+        Step::Nothing => Ok(()),
+        Step::AddFinalizer => write::add_finalizer::<NamespaceTrees>(clients, permit, tree).await.map(drop),
+        Step::RemoveFinalizer => {
+            write::remove_finalizer::<NamespaceTrees>(clients, permit, tree).await.map(drop)
+        }
+        Step::Label(changes, path) => writes::labels(context, permit, root, &changes, path.as_deref()).await,
+        Step::Quota(ledger) => {
+            let now = observation.quota.as_deref();
+            writes::quota(context, permit, (&tree.name, &root.name), now, &ledger).await
+        }
+        Step::DeleteQuota => {
+            let Some(quota) = &observation.quota else { return Err(WriteError::Gone) };
+            let revision = Revision { uid: &quota.uid, resource_version: Some(&quota.resource_version) };
+            write::delete_object::<TreeQuotas>(clients, permit, (&root.name, TREE_QUOTA_NAME), revision).await
+        }
+    }
+}

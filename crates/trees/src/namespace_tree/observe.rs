@@ -1,0 +1,98 @@
+//! A `NamespaceTree`, its root and the quota in it: from caches, or straight from the API server.
+
+use std::sync::Arc;
+
+use coppice_api::names::{LABEL_CHILDREN, TREE_QUOTA_NAME};
+use coppice_kinds::{NamespaceTrees, Namespaces, Subnamespaces, Tree, TreeQuota, TreeQuotas};
+use coppice_lifecycle::facts::NamespaceFacts;
+use coppice_quantity::time::ServerTime;
+use coppice_runtime::read::{self, ListError};
+
+use crate::context::{TreeContext, Why};
+
+/// What a plan is made from.
+pub(super) struct Observation {
+    pub(super) tree: Arc<Tree>,
+    /// The namespace that spec names.
+    pub(super) root: Option<Arc<NamespaceFacts>>,
+    /// Its quota.
+    pub(super) quota: Option<Arc<TreeQuota>>,
+    /// The other tree that the namespace belongs to.
+    pub(super) other: Option<String>,
+    /// How many Subnamespaces are in the root.
+    pub(super) children: usize,
+    /// How many namespaces the tree has.
+    pub(super) size: u32,
+    /// Why the caches cannot be trusted.
+    pub(super) stale: Option<Why>,
+    pub(super) time: ServerTime,
+}
+
+/// Why something could not be read again.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error("{}", coppice_runtime::error::chain(.0))]
+    Get(#[from] kube::Error),
+    #[error("the Subnamespaces in the root: {0}")]
+    List(#[from] ListError),
+}
+
+/// What the caches know; none if there is no such object.
+pub(super) fn cached(context: &TreeContext, name: &str) -> Option<Observation> {
+    let tree = context.trees.get("", name)?;
+    let root = tree.spec.as_ref().map(|spec| spec.root.clone()).unwrap_or_default();
+    let namespace = context.shared.namespaces.get("", &root);
+    let quota = context.quotas.get(&root, TREE_QUOTA_NAME);
+    let children = context.subnamespaces.list(&root).len();
+    Some(observation(context, tree, namespace, quota, children))
+}
+
+/// The same from fresh reads.
+pub(super) async fn fresh(context: &TreeContext, name: &str) -> Result<Option<Observation>, ReadError> {
+    let client = &context.shared.clients.reads;
+    let Some(tree) = read::get::<NamespaceTrees>(client, "", name).await? else { return Ok(None) };
+    let root = tree.spec.as_ref().map(|spec| spec.root.clone()).unwrap_or_default();
+    let namespace = if root.is_empty() { None } else { read::get::<Namespaces>(client, "", &root).await? };
+    let quota = match &namespace {
+        Some(_) => read::get::<TreeQuotas>(client, &root, TREE_QUOTA_NAME).await?,
+        None => None,
+    };
+    let known = context.subnamespaces.list(&root).len();
+    let marked = |namespace: &NamespaceFacts| namespace.labels.get(LABEL_CHILDREN).is_some();
+    // Whether there are none has to be certain where something is removed for it.
+    let children = if known == 0 && namespace.as_ref().is_some_and(marked) || tree.terminating {
+        read::list::<Subnamespaces>(client, &root).await?.len()
+    } else {
+        known
+    };
+    Ok(Some(observation(context, Arc::new(tree), namespace.map(Arc::new), quota.map(Arc::new), children)))
+}
+
+fn observation(
+    context: &TreeContext,
+    tree: Arc<Tree>,
+    root: Option<Arc<NamespaceFacts>>,
+    quota: Option<Arc<TreeQuota>>,
+    children: usize,
+) -> Observation {
+    let name = tree.spec.as_ref().map(|spec| spec.root.clone()).unwrap_or_default();
+    let unreadable = || {
+        let unreadable = context.shared.namespaces.unreadable_object(&name)?;
+        Some((unreadable.reason, format!("the root is not known: {unreadable}")))
+    };
+    let older = context.tree_of_root(&name).filter(|older| older.uid != tree.uid);
+    let above = root.as_ref().and_then(|root| context.creator(root));
+    let other = older.map(|older| format!("it is the root of NamespaceTree {}", older.name)).or_else(|| {
+        above.map(|object| format!("Subnamespace {} in {} created it", object.name, object.namespace))
+    });
+    Observation {
+        other,
+        size: context.size(&tree.name),
+        stale: context.stale().or_else(unreadable),
+        time: context.shared.time(),
+        tree,
+        root,
+        quota,
+        children,
+    }
+}

@@ -1,0 +1,232 @@
+//! What becomes of a `NamespaceTree`: the one next write, or why there is none. Pure.
+
+use std::collections::BTreeMap;
+
+use coppice_api::condition::{self, ConditionState, READY};
+use coppice_api::names::TREE_QUOTA_NAME;
+use coppice_api::{NamespaceTreeSpec, NamespaceTreeStatus, Reason};
+use coppice_hierarchy::{Ledger, QuotaDecision, Resources, Write, decide_root};
+use coppice_lifecycle::facts::NamespaceFacts;
+use coppice_lifecycle::plan::PlannedEvent;
+use jiff::Timestamp;
+
+use super::observe::Observation;
+use crate::context::Why;
+use crate::position::{Position, label_changes};
+
+/// Why a tree waits for somebody to do something.
+const NEED_SOMEBODY: [Reason; 4] =
+    [Reason::RootTaken, Reason::QuotaTaken, Reason::QuotaRefused, Reason::HasChildren];
+
+/// What to do: take the step, or else make `status` durable, and look again at `next_check` at the latest.
+pub(super) struct TreePlan {
+    pub(super) status: NamespaceTreeStatus,
+    pub(super) step: Step,
+    /// When time alone can change the plan.
+    pub(super) next_check: Option<Timestamp>,
+    /// To publish once the status is durable.
+    pub(super) events: Vec<PlannedEvent>,
+}
+
+/// One write besides status.
+#[derive(Debug, PartialEq)]
+pub(super) enum Step {
+    Nothing,
+    AddFinalizer,
+    /// Sets and removes labels of the root; with its path, if that is to be written.
+    Label(BTreeMap<String, Option<String>>, Option<String>),
+    /// Writes the quota of the root.
+    Quota(Ledger),
+    /// Deletes it, with the tree.
+    DeleteQuota,
+    RemoveFinalizer,
+}
+
+/// Decides. Depends on nothing but its argument.
+pub(super) fn plan(observation: &Observation) -> TreePlan {
+    let status = (*observation.tree.status).clone();
+    let mut plan = TreePlan { status, step: Step::Nothing, next_check: None, events: Vec::new() };
+    let state = match &observation.stale {
+        Some(why) => Err(why.clone()),
+        None => plan.decide(observation),
+    };
+    plan.describe(observation, state);
+    plan
+}
+
+impl TreePlan {
+    /// Whether there is nothing to do and nothing to write.
+    pub(super) fn is_steady(&self, stored: &NamespaceTreeStatus) -> bool {
+        self.step == Step::Nothing && self.status == *stored
+    }
+
+    /// Whether spec is in force; or why not.
+    fn decide(&mut self, observation: &Observation) -> Result<(), Why> {
+        let tree = &observation.tree;
+        if tree.terminating {
+            return self.end(observation);
+        }
+        let spec = tree.decoded().map_err(|why| (Reason::InvalidSpec, why.to_owned()))?;
+        let total = Resources::of(&spec.quota.hard)
+            .map_err(|why| (Reason::InvalidSpec, format!("spec.quota.hard: {why}")))?;
+        let root = self.root(observation, spec)?;
+        if !tree.has_finalizer {
+            self.step = Step::AddFinalizer;
+            return Err(setting_up());
+        }
+        if self.status.root_uid.is_none() {
+            self.status.root_uid = Some(root.uid.clone());
+        }
+        let position = Position::new(std::sync::Arc::clone(tree), vec![root.name.as_str().into()]);
+        let changes = label_changes(&root.labels, &position.labels(None), observation.children);
+        if !changes.is_empty() {
+            self.step = Step::Label(changes, Some(position.path()));
+            return Err(setting_up());
+        }
+        self.quota(observation, root, &total)
+    }
+
+    /// The root, if the tree may have it.
+    fn root<'a>(
+        &self,
+        observation: &'a Observation,
+        spec: &NamespaceTreeSpec,
+    ) -> Result<&'a NamespaceFacts, Why> {
+        let Some(root) = observation.root.as_deref() else {
+            let message = format!("there is no namespace {}: create it", spec.root);
+            return Err((Reason::RootMissing, message));
+        };
+        if let Some(other) = &observation.other {
+            let message = format!("namespace {} cannot be the root of another tree: {other}", root.name);
+            return Err((Reason::RootTaken, message));
+        }
+        if self.status.root_uid.as_ref().is_some_and(|uid| *uid != root.uid) {
+            let message = format!(
+                "namespace {} is another one than when the tree was set up: delete this NamespaceTree, and create one for it",
+                root.name
+            );
+            return Err((Reason::RootMissing, message));
+        }
+        if root.terminating {
+            return Err((Reason::NamespaceTerminating, format!("namespace {} is being deleted", root.name)));
+        }
+        Ok(root)
+    }
+
+    /// One step toward the quota that the tree has in total.
+    fn quota(
+        &mut self,
+        observation: &Observation,
+        root: &NamespaceFacts,
+        total: &Resources,
+    ) -> Result<(), Why> {
+        let quota = match observation.quota.as_deref().map(|quota| (quota, &quota.quota)) {
+            None => None,
+            Some((_, Ok(quota))) => Some(quota),
+            Some((quota, Err(why))) => {
+                let message = if quota.tree.is_none() {
+                    format!(
+                        "namespace {} has a ResourceQuota {TREE_QUOTA_NAME} that Coppice did not write: give it another name",
+                        root.name
+                    )
+                } else {
+                    format!(
+                        "ResourceQuota {TREE_QUOTA_NAME} in namespace {} cannot be understood ({why}): nothing is given or taken until \
+                         it is as it was",
+                        root.name
+                    )
+                };
+                return Err((Reason::QuotaTaken, message));
+            }
+        };
+        if let Some(quota) = quota {
+            let hard = quota.ledger.allotment.iter();
+            self.status.allotment = hard.map(|(name, amount)| (name.as_str().to_owned(), amount)).collect();
+        }
+        match decide_root(&root.name, quota, total, observation.time.now()) {
+            QuotaDecision::Done => Ok(()),
+            QuotaDecision::Refused(refusal) => Err((Reason::QuotaRefused, refusal.to_string())),
+            QuotaDecision::Wait(at) => {
+                self.next_check = at;
+                let message =
+                    "the quota of the root is being changed: what becomes smaller has to be in force first";
+                Err((Reason::QuotaChanging, message.to_owned()))
+            }
+            QuotaDecision::Write(_, Write::Own(ledger)) => {
+                self.step = Step::Quota(ledger);
+                Err((Reason::QuotaChanging, "the quota of the root is being changed".to_owned()))
+            }
+            // A root has nobody above it.
+            QuotaDecision::Write(_, Write::Parent(_) | Write::Record(_)) => Err(setting_up()),
+        }
+    }
+
+    /// The tree is being deleted: its namespace stays, with nothing of it.
+    fn end(&mut self, observation: &Observation) -> Result<(), Why> {
+        let tree = &observation.tree;
+        if !tree.has_finalizer {
+            return Err(ending());
+        }
+        let ours = self.status.root_uid.as_deref();
+        let root = observation.root.as_deref().filter(|root| ours == Some(root.uid.as_str()));
+        let Some(root) = root else {
+            self.step = Step::RemoveFinalizer;
+            return Err(ending());
+        };
+        if observation.children > 0 {
+            let message = format!(
+                "namespace {0} has Subnamespaces, and the tree stays: delete these first (kubectl get subnamespaces -n {0})",
+                root.name
+            );
+            return Err((Reason::HasChildren, message));
+        }
+        let quota = observation.quota.as_deref();
+        if quota.is_some_and(|quota| quota.tree.as_deref() == Some(&*tree.name)) {
+            self.step = Step::DeleteQuota;
+            return Err(ending());
+        }
+        let changes = label_changes(&root.labels, &BTreeMap::new(), 0);
+        self.step = if changes.is_empty() { Step::RemoveFinalizer } else { Step::Label(changes, None) };
+        Err(ending())
+    }
+
+    /// Says in status what there is, and why.
+    fn describe(&mut self, observation: &Observation, state: Result<(), Why>) {
+        let (tree, now) = (&observation.tree, observation.time.now());
+        let ready = match (&state, &observation.stale) {
+            (Ok(()), _) => "True",
+            (Err(_), Some(_)) => "Unknown",
+            (Err(_), None) => "False",
+        };
+        let in_force = || (Reason::Reconciled, "the tree has the quota that spec gives it".to_owned());
+        let (reason, mut message) = state.err().unwrap_or_else(in_force);
+        let before = condition::find(&self.status.conditions, READY);
+        if let Some(before) = before.filter(|before| before.reason == reason.as_str()) {
+            // What is used changes all the time: the numbers are those of when it was refused.
+            let same = before.observed_generation == Some(tree.generation);
+            if same && reason == Reason::QuotaRefused {
+                message.clone_from(&before.message);
+            }
+        } else if NEED_SOMEBODY.contains(&reason) {
+            self.events.push(PlannedEvent { warning: true, reason, message: message.clone() });
+        }
+        let state = ConditionState { status: ready, reason: reason.to_string(), message };
+        condition::set(&mut self.status.conditions, READY, state, tree.generation, now);
+        self.status.observed_generation = Some(tree.generation);
+        self.status.namespaces = if self.status.root_uid.is_some() { observation.size } else { 0 };
+        let has = Resources::of(&self.status.allotment).unwrap_or_default();
+        self.status.allotted = if has.is_empty() { String::new() } else { has.to_string() };
+    }
+}
+
+fn setting_up() -> Why {
+    (Reason::QuotaChanging, "the tree is being set up".to_owned())
+}
+
+fn ending() -> Why {
+    (Reason::NamespaceTerminating, "the tree is being deleted; its namespace stays".to_owned())
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -1,0 +1,204 @@
+//! Carries out the one next write of a plan that was made on fresh reads.
+
+use std::collections::BTreeSet;
+
+use coppice_actions::decision::{self, DecidedBy, Decision, Deleted, StepContext, Stopped};
+use coppice_actions::governor::{Reservation, ReservationError};
+use coppice_api::steps::Intent;
+use coppice_controllers::{Applied, StatusWriter};
+use coppice_kinds::{SubnamespaceObject, Subnamespaces};
+use coppice_lifecycle::record::StepOutcome;
+use coppice_runtime::leader::Permit;
+use coppice_runtime::object::OwnKind as _;
+use coppice_runtime::write::{self, WriteError};
+use jiff::{SignedDuration, Timestamp};
+
+use super::observe::{self, Observation, ReadError};
+use super::plan::{self, Step, SubnamespacePlan};
+use super::{SubnamespaceKey, report};
+use crate::context::TreeContext;
+use crate::writes;
+
+/// How carrying out a plan went.
+pub(super) enum Progress {
+    /// Everything is read and decided again.
+    Again,
+    /// There is nothing to do until then, or until something changes.
+    CheckAt(Option<Timestamp>),
+    /// It is tried again with backoff.
+    Failed(String),
+}
+
+/// Reads, decides, and does the one thing that is next.
+pub(super) async fn next(context: &TreeContext, permit: &Permit, key: &SubnamespaceKey) -> Progress {
+    let observation = match observe::fresh(context, key).await {
+        Ok(Some(observation)) => observation,
+        Ok(None) => return Progress::CheckAt(None),
+        Err(error) => return Progress::Failed(error.to_string()),
+    };
+    let SubnamespacePlan { status, step, next_check, events } = plan::plan(&observation);
+    let object = &observation.object;
+    if let Some(error) = &object.status_error {
+        return Progress::Failed(error.clone());
+    }
+    let nothing_to_do = step == Step::Nothing && status != *object.status;
+    if !plan::is_durable(&status, &object.status) || nothing_to_do {
+        let written = write::status::<Subnamespaces>(&context.shared.clients, permit, object, &status).await;
+        if written.is_ok() {
+            report::events(&context.shared, object, &events);
+        }
+        return outcome(written.map(drop));
+    }
+    match step {
+        Step::Nothing => Progress::CheckAt(next_check),
+        Step::DeleteNamespace(intent) => delete(context, permit, key, intent).await,
+        step => {
+            let done = carry_out(context, permit, &observation, step).await;
+            if let Err(WriteError::Refused(error)) = &done {
+                say(context, permit, object, error).await;
+            }
+            outcome(done)
+        }
+    }
+}
+
+/// Whether it happened is seen by who reads again.
+fn outcome(written: Result<(), WriteError>) -> Progress {
+    match written {
+        Ok(()) | Err(WriteError::Conflict | WriteError::Gone) => Progress::Again,
+        Err(error @ (WriteError::Ambiguous(_) | WriteError::Refused(_))) => {
+            Progress::Failed(error.to_string())
+        }
+    }
+}
+
+async fn carry_out(
+    context: &TreeContext,
+    permit: &Permit,
+    observation: &Observation,
+    step: Step,
+) -> Result<(), WriteError> {
+    let (clients, object) = (&context.shared.clients, &*observation.object);
+    let tree = observation.parent_position.as_ref().map_or("", |position| &position.tree.name);
+    match step {
+        Step::Nothing | Step::DeleteNamespace(_) => Ok(()),
+        Step::AddFinalizer => write::add_finalizer::<Subnamespaces>(clients, permit, object).await.map(drop),
+        Step::RemoveFinalizer => {
+            write::remove_finalizer::<Subnamespaces>(clients, permit, object).await.map(drop)
+        }
+        Step::DeleteObject => write::delete::<Subnamespaces>(clients, permit, object).await,
+        Step::CreateNamespace(place) => {
+            let Some(parent) = &observation.parent else { return Err(WriteError::Gone) };
+            writes::mark_parent(context, permit, parent, &object.uid).await?;
+            writes::create_namespace(context, permit, (&object.name, &object.uid), &place.0).await
+        }
+        Step::Label(changes, path) => {
+            let Some(namespace) = observation.own_namespace() else { return Err(WriteError::Gone) };
+            writes::labels(context, permit, namespace, &changes, path.as_deref()).await
+        }
+        Step::ParentQuota(ledger) => {
+            let now = observation.parent_quota.as_deref();
+            writes::quota(context, permit, (tree, &object.namespace), now, &ledger).await
+        }
+        Step::OwnQuota(ledger) => {
+            let now = observation.quota.as_deref();
+            writes::quota(context, permit, (tree, &object.name), now, &ledger).await
+        }
+    }
+}
+
+/// Says in status what the API server has refused.
+async fn say(context: &TreeContext, permit: &Permit, object: &SubnamespaceObject, error: &str) {
+    let status = report::refused(object, error, context.shared.now());
+    if status != *object.status {
+        // What cannot be written is in the log.
+        let _ = write::status::<Subnamespaces>(&context.shared.clients, permit, object, &status).await;
+    }
+}
+
+/// Why a decision is not carried out.
+enum Interruption {
+    /// Fresh reads ask for something else.
+    Changed,
+    /// What it rests on could not be read.
+    Failed(ReadError),
+}
+
+/// The decision of a Subnamespace, in the intent of its status.
+struct DeleteDecision<'a> {
+    context: &'a TreeContext,
+    key: &'a SubnamespaceKey,
+    intent: &'a Intent,
+}
+
+async fn delete(context: &TreeContext, permit: &Permit, key: &SubnamespaceKey, intent: Intent) -> Progress {
+    let shared = &context.shared;
+    let step = StepContext { managed: context.subnamespaces.len() as u64, ..shared.step(permit) };
+    let decision = DeleteDecision { context, key, intent: &intent };
+    let (outcome, verified) = match decision::delete_namespace(step, &decision).await {
+        Ok((Deleted::Accepted(_), verified)) => (StepOutcome::Deleted, verified),
+        Ok((Deleted::AlreadyGone, verified)) => (StepOutcome::AlreadyGone, verified),
+        Err(Stopped::Interrupted(Interruption::Changed) | Stopped::NoNamespace) => return Progress::Again,
+        Err(Stopped::Interrupted(Interruption::Failed(error))) => {
+            return Progress::Failed(format!("the facts could not be read again: {error}"));
+        }
+        Err(Stopped::NotReserved(_, ReservationError::Denied(denied))) => {
+            // The plan says why as soon as the cache knows.
+            let soon = shared.now().saturating_add(SignedDuration::from_secs(1)).unwrap_or(Timestamp::MAX);
+            return Progress::CheckAt(Some(denied.retry_at.map_or(soon, |at| at.min(soon))));
+        }
+        Err(Stopped::NotReserved(verified, error @ ReservationError::Unavailable(_))) => {
+            (StepOutcome::failed(error.to_string()), verified)
+        }
+        Err(Stopped::Failed(verified, error)) => (StepOutcome::failed(error), verified),
+    };
+    let with_next_plan = |_: &SubnamespaceObject, status| status;
+    let writer = StatusWriter { shared, permit, store: &context.subnamespaces, with_next_plan };
+    let object = SubnamespaceObject::clone(&verified.object);
+    let (applied, batch) = writer.record_outcome(intent, outcome, object, &BTreeSet::new()).await;
+    report::events(shared, &verified.object, &batch.events);
+    match applied {
+        Applied::Replan(_) | Applied::CacheBehind => Progress::Again,
+        Applied::CheckAt(at) => Progress::CheckAt(at),
+        Applied::Failed(error) => Progress::Failed(error.to_string()),
+    }
+}
+
+impl DeleteDecision<'_> {
+    fn require_same_step(&self, observation: Observation) -> Result<Observation, Interruption> {
+        let same =
+            matches!(plan::plan(&observation).step, Step::DeleteNamespace(intent) if intent == *self.intent);
+        if same { Ok(observation) } else { Err(Interruption::Changed) }
+    }
+}
+
+impl Decision for DeleteDecision<'_> {
+    type Observation = Observation;
+    type Interruption = Interruption;
+
+    fn intent(&self) -> &Intent {
+        self.intent
+    }
+
+    async fn reverify(&self, reservation: Option<&Reservation>) -> Result<Observation, Interruption> {
+        let fresh = observe::fresh(self.context, self.key).await.map_err(Interruption::Failed)?;
+        let fresh = fresh.ok_or(Interruption::Changed)?;
+        match reservation {
+            Some(reservation) => self.reverify_under(fresh, reservation),
+            None => self.require_same_step(fresh),
+        }
+    }
+
+    fn reverify_under(
+        &self,
+        observation: Observation,
+        reservation: &Reservation,
+    ) -> Result<Observation, Interruption> {
+        self.require_same_step(observation.under(self.context, reservation))
+    }
+
+    fn decided_by(&self, observation: &Observation) -> DecidedBy {
+        let name = format!("{}/{}", observation.object.namespace, observation.object.name);
+        DecidedBy { kind: Subnamespaces::KIND, name, losses: None, owed: None }
+    }
+}

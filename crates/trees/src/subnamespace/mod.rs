@@ -1,0 +1,177 @@
+//! Creates the namespace of each `Subnamespace`, gives it the quota that is asked for, and deletes it with the `Subnamespace`.
+//!
+//! Watches `Subnamespace`, `NamespaceTree`, namespaces and their native quotas; acts on the leader alone. `observe → plan → apply →
+//! report`, with one write each time, until there is nothing to do. Caches say whether there is anything to do; every write is decided
+//! again on what was just read, the quota of the namespace above first.
+//!
+//! *Relies on*: the policies of the installation, which keep everybody else from writing the quotas and labels of trees. *Guarantees*:
+//! at every revision a namespace's own quota and the allotments of its children are together at most its allotment; no namespace that
+//! existed before is touched; none is deleted that other namespaces are below, or without an intent, fresh facts, budget and a record.
+//!
+//! Errors: retried with backoff by the queue, and said in the condition `Ready`.
+
+mod apply;
+mod observe;
+mod plan;
+mod report;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coppice_api::SubnamespacePhase;
+use coppice_runtime::controller::Controller;
+use coppice_runtime::queue::{Queue, ReconcileResult};
+use coppice_runtime::watches::{Subscription, Watches};
+use tokio::time::Instant;
+
+use crate::context::TreeContext;
+use apply::Progress;
+
+/// Writes in a row for one object; then others have their turn.
+const MAX_ROUNDS: usize = 40;
+
+/// The controller of `Subnamespace`.
+pub struct SubnamespaceController {
+    context: Arc<TreeContext>,
+}
+
+/// Namespace and name of a `Subnamespace`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SubnamespaceKey {
+    /// The namespace above, which it is in.
+    pub parent: Arc<str>,
+    /// Its name, which is that of its own namespace.
+    pub name: Arc<str>,
+}
+
+impl SubnamespaceKey {
+    fn new(parent: &str, name: &str) -> Self {
+        Self { parent: parent.into(), name: name.into() }
+    }
+}
+
+impl fmt::Display for SubnamespaceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.parent, self.name)
+    }
+}
+
+impl SubnamespaceController {
+    /// The controller, on what those of trees share.
+    pub fn new(context: Arc<TreeContext>) -> Self {
+        Self { context }
+    }
+
+    /// The Subnamespaces of this name, wherever they are: there is one at most that created the namespace of that name.
+    fn wake_named(&self, name: &str, queue: &Queue<SubnamespaceKey>) {
+        self.context.subnamespaces.for_each(|object| {
+            if &*object.name == name {
+                queue.add(SubnamespaceKey::new(&object.namespace, name));
+            }
+        });
+    }
+
+    /// Those in this namespace that wait for something.
+    fn wake_waiting(&self, parent: &str, queue: &Queue<SubnamespaceKey>) {
+        for object in self.context.subnamespaces.list(parent) {
+            if object.status.phase != Some(SubnamespacePhase::Ready) {
+                queue.add(SubnamespaceKey::new(parent, &object.name));
+            }
+        }
+    }
+}
+
+impl Controller for SubnamespaceController {
+    type Key = SubnamespaceKey;
+    const NAME: &'static str = "subnamespace";
+
+    fn subscribe(self: &Arc<Self>, watches: &Watches, queue: &Queue<SubnamespaceKey>) -> Vec<Subscription> {
+        let context = &self.context;
+        let with = || (Arc::clone(self), queue.clone());
+        vec![
+            // Only looked up: the resync each minute is soon enough for what waits for other settings.
+            watches.subscribe(&context.shared.configs, |_, _| {}),
+            watches.subscribe(&context.trees, {
+                let (this, queue) = with();
+                move |_, _| {
+                    this.context.subnamespaces.for_each(|object| {
+                        if object.status.phase != Some(SubnamespacePhase::Ready) {
+                            queue.add(SubnamespaceKey::new(&object.namespace, &object.name));
+                        }
+                    });
+                }
+            }),
+            watches.subscribe(&context.shared.namespaces, {
+                let (this, queue) = with();
+                move |_, name| {
+                    this.wake_named(name, &queue);
+                    this.wake_waiting(name, &queue);
+                }
+            }),
+            watches.subscribe(&context.quotas, {
+                let (this, queue) = with();
+                move |namespace, _| {
+                    this.wake_named(namespace, &queue);
+                    this.wake_waiting(namespace, &queue);
+                }
+            }),
+            watches.subscribe(&context.subnamespaces, {
+                let (this, queue) = with();
+                move |parent, name| {
+                    queue.add(SubnamespaceKey::new(parent, name));
+                    // How many children there are is said by the namespace above.
+                    this.wake_named(parent, &queue);
+                }
+            }),
+        ]
+    }
+
+    fn synced(&self) -> bool {
+        self.context.synced()
+    }
+
+    fn all(&self) -> Vec<SubnamespaceKey> {
+        let keys = self.context.subnamespaces.keys();
+        keys.into_iter().map(|(parent, name)| SubnamespaceKey::new(&parent, &name)).collect()
+    }
+
+    async fn reconcile(self: Arc<Self>, key: SubnamespaceKey) -> ReconcileResult {
+        let context = &self.context;
+        let Ok(permit) = context.shared.gate.permit() else { return ReconcileResult::Done };
+        let Some(observation) = observe::cached(context, &key) else { return ReconcileResult::Done };
+        if let Some(error) = &observation.object.status_error {
+            // Status says what was given: without it nothing can be decided, and it must not be overwritten.
+            report::status_not_understood(&key, error);
+            return ReconcileResult::Done;
+        }
+        let plan = plan::plan(&observation);
+        if plan.is_steady(&observation.object.status) {
+            return self.at(plan.next_check);
+        }
+        for _ in 0..MAX_ROUNDS {
+            // One at a time for each namespace above: two that change its quota at once would only conflict.
+            let turn = context.turn(&key.parent).await;
+            let progress = apply::next(context, &permit, &key).await;
+            drop(turn);
+            match progress {
+                Progress::Again => {}
+                Progress::CheckAt(at) => return self.at(at),
+                Progress::Failed(error) => {
+                    report::failed(&key, &error);
+                    let at_least = context.shared.clients.backpressure.remaining();
+                    return ReconcileResult::Retry { category: "api", at_least };
+                }
+            }
+        }
+        ReconcileResult::Retry { category: "rounds", at_least: Duration::ZERO }
+    }
+}
+
+impl SubnamespaceController {
+    fn at(&self, next: Option<jiff::Timestamp>) -> ReconcileResult {
+        next.map_or(ReconcileResult::Done, |at| {
+            ReconcileResult::At(self.context.shared.instant(at).max(Instant::now()))
+        })
+    }
+}

@@ -1,0 +1,210 @@
+//! A `Subnamespace`, its namespace, the namespace above and the quotas of both: from caches, or straight from the API server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coppice_actions::decision::FreshFacts;
+use coppice_actions::governor::Reservation;
+use coppice_api::config::GovernorStatus;
+use coppice_api::names::{LABEL_CHILDREN, TREE_QUOTA_NAME};
+use coppice_hierarchy::Resources;
+use coppice_kinds::{Namespaces, SubnamespaceObject, Subnamespaces, TreeQuota, TreeQuotas};
+use coppice_lifecycle::PlatformSettings;
+use coppice_lifecycle::circumstances::Circumstances;
+use coppice_lifecycle::facts::NamespaceFacts;
+use coppice_quantity::time::ServerTime;
+use coppice_runtime::read::{self, ListError};
+use tokio::time::Instant;
+
+use super::SubnamespaceKey;
+use crate::context::{TreeContext, Why};
+use crate::position::Position;
+
+/// As many siblings are looked at for the way out of a refusal.
+const MAX_SIBLINGS: usize = 64;
+
+/// What a plan is made from.
+pub(super) struct Observation {
+    pub(super) object: Arc<SubnamespaceObject>,
+    /// Where the namespace above is.
+    pub(super) parent_position: Result<Position, Why>,
+    /// The namespace above.
+    pub(super) parent: Option<Arc<NamespaceFacts>>,
+    /// Its quota.
+    pub(super) parent_quota: Option<Arc<TreeQuota>>,
+    /// The namespace of the object's name, whoever created it.
+    pub(super) namespace: Option<Arc<NamespaceFacts>>,
+    /// The quota in it.
+    pub(super) quota: Option<Arc<TreeQuota>>,
+    /// The Subnamespaces in it.
+    pub(super) children: Vec<Arc<SubnamespaceObject>>,
+    /// What the siblings do not use.
+    pub(super) siblings: Vec<(String, Resources)>,
+    /// How many namespaces the tree has.
+    pub(super) tree_size: u32,
+    /// Why the caches cannot be trusted.
+    pub(super) stale: Option<Why>,
+    pub(super) settings: Arc<PlatformSettings>,
+    pub(super) budget: GovernorStatus,
+    /// How many namespaces this controller manages: its budget an hour is a share of them.
+    pub(super) managed: u64,
+    pub(super) time: ServerTime,
+    /// When the first read was sent: nothing in here is older.
+    pub(super) started: Instant,
+}
+
+/// What was read of the objects themselves.
+struct Objects {
+    object: Arc<SubnamespaceObject>,
+    parent: Option<Arc<NamespaceFacts>>,
+    parent_quota: Option<Arc<TreeQuota>>,
+    namespace: Option<Arc<NamespaceFacts>>,
+    quota: Option<Arc<TreeQuota>>,
+    children: Vec<Arc<SubnamespaceObject>>,
+}
+
+/// Why something could not be read again.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error("{}", coppice_runtime::error::chain(.0))]
+    Get(#[from] kube::Error),
+    #[error("the Subnamespaces in its namespace: {0}")]
+    List(#[from] ListError),
+}
+
+/// What the caches know; none if there is no such object.
+pub(super) fn cached(context: &TreeContext, key: &SubnamespaceKey) -> Option<Observation> {
+    let (parent, name) = (&*key.parent, &*key.name);
+    let object = context.subnamespaces.get(parent, name)?;
+    let objects = Objects {
+        object,
+        parent: context.shared.namespaces.get("", parent),
+        parent_quota: context.quotas.get(parent, TREE_QUOTA_NAME),
+        namespace: context.shared.namespaces.get("", name),
+        quota: context.quotas.get(name, TREE_QUOTA_NAME),
+        children: context.subnamespaces.list(name),
+    };
+    Some(observation(context, objects, Instant::now()))
+}
+
+/// The same from fresh reads, in this order: while the quota of the namespace above has no change of this one, nobody changes what is
+/// read after it, so a write to it at the revision that was read proves all of them.
+pub(super) async fn fresh(
+    context: &TreeContext,
+    key: &SubnamespaceKey,
+) -> Result<Option<Observation>, ReadError> {
+    let (started, client) = (Instant::now(), &context.shared.clients.reads);
+    let (parent, name) = (&*key.parent, &*key.name);
+    let parent_quota = read::get::<TreeQuotas>(client, parent, TREE_QUOTA_NAME).await?;
+    let Some(object) = read::get::<Subnamespaces>(client, parent, name).await? else { return Ok(None) };
+    let namespace = read::get::<Namespaces>(client, "", name).await?;
+    let quota = match &namespace {
+        Some(_) => read::get::<TreeQuotas>(client, name, TREE_QUOTA_NAME).await?,
+        None => None,
+    };
+    let above = read::get::<Namespaces>(client, "", parent).await?;
+    // What its children have counts where its quota has to be made again; and whether there are any where it is deleted, or where
+    // its label no longer says so: whoever creates one marks the namespace after that, so its revision is another then.
+    let known = context.subnamespaces.list(name);
+    let marked = |namespace: &NamespaceFacts| namespace.labels.get(LABEL_CHILDREN).is_some();
+    let must_be_certain = |namespace: &NamespaceFacts| {
+        quota.is_none() || object.terminating || known.is_empty() && marked(namespace)
+    };
+    let children = if namespace.as_ref().is_some_and(must_be_certain) {
+        read::list::<Subnamespaces>(client, name).await?.into_iter().map(Arc::new).collect()
+    } else {
+        known
+    };
+    let objects = Objects {
+        object: Arc::new(object),
+        parent: above.map(Arc::new),
+        parent_quota: parent_quota.map(Arc::new),
+        namespace: namespace.map(Arc::new),
+        quota: quota.map(Arc::new),
+        children,
+    };
+    Ok(Some(observation(context, objects, started)))
+}
+
+fn observation(context: &TreeContext, objects: Objects, started: Instant) -> Observation {
+    let shared = &context.shared;
+    let Objects { object, parent, parent_quota, namespace, quota, children } = objects;
+    let unreadable = || {
+        let names = [&object.name, &object.namespace];
+        let unreadable = names.into_iter().find_map(|name| shared.namespaces.unreadable_object(name))?;
+        Some((unreadable.reason, format!("a namespace is not known: {unreadable}")))
+    };
+    let parent_position = context.position(&object.namespace);
+    let tree_size = parent_position.as_ref().map_or(0, |position| context.size(&position.tree.name));
+    let (settings, budget) = shared.settings();
+    Observation {
+        siblings: siblings(context, &object),
+        stale: context.stale().or_else(unreadable),
+        parent_position,
+        parent,
+        parent_quota,
+        namespace,
+        quota,
+        children,
+        tree_size,
+        settings,
+        budget,
+        managed: context.subnamespaces.len() as u64,
+        time: shared.time(),
+        started,
+        object,
+    }
+}
+
+/// What the siblings do not use, as far as the caches know: for people.
+fn siblings(context: &TreeContext, object: &SubnamespaceObject) -> Vec<(String, Resources)> {
+    let all = context.subnamespaces.list(&object.namespace);
+    let others = all.iter().filter(|other| other.uid != object.uid).take(MAX_SIBLINGS);
+    let unused = |other: &Arc<SubnamespaceObject>| {
+        let quota = context.quotas.get(&other.name, TREE_QUOTA_NAME)?;
+        Some((other.name.to_string(), quota.quota.as_ref().ok()?.unused()))
+    };
+    others.filter_map(unused).collect()
+}
+
+impl Observation {
+    /// The namespace, if it is the one that this object has created.
+    pub(super) fn own_namespace(&self) -> Option<&Arc<NamespaceFacts>> {
+        let uid = self.object.status.namespace_uid.as_deref()?;
+        self.namespace.as_ref().filter(|namespace| namespace.uid == uid)
+    }
+
+    /// The same, under the settings and the budget that were reserved under.
+    pub(super) fn under(mut self, context: &TreeContext, reservation: &Reservation) -> Self {
+        (self.settings, self.budget) = context.shared.reserved(reservation);
+        self
+    }
+
+    /// What stops steps, whatever asks for them.
+    pub(super) fn circumstances(&self) -> Circumstances<'_> {
+        Circumstances {
+            time: self.time,
+            stale: self.stale.as_ref(),
+            other: None,
+            webhook: None,
+            unknown_limits: None,
+            settings: &self.settings,
+            budget: &self.budget,
+            managed: self.managed,
+        }
+    }
+}
+
+impl FreshFacts for Observation {
+    fn namespace(&self) -> Option<&NamespaceFacts> {
+        self.own_namespace().map(|namespace| &**namespace)
+    }
+
+    fn settings(&self) -> &PlatformSettings {
+        &self.settings
+    }
+
+    fn age(&self) -> Duration {
+        self.started.elapsed()
+    }
+}

@@ -1,0 +1,552 @@
+//! What becomes of a `Subnamespace`: the one next write, or why there is none. Pure.
+
+mod creation;
+
+use std::collections::BTreeMap;
+
+use coppice_api::condition::{self, ConditionState, READY};
+use coppice_api::names::{LABEL_CHILDREN, LABEL_SUBNAMESPACE};
+use coppice_api::steps::{Action, Intent};
+use coppice_api::subnamespace::{Allotment, GrantedRequest, RefusedChange};
+use coppice_api::{Reason, SubnamespacePhase, SubnamespaceStatus};
+use coppice_hierarchy::{
+    Child, Parent, Quota, QuotaDecision, QuotaRefusal, QuotaStep, Record, Resources, Write, decide,
+};
+use coppice_kinds::{SubnamespaceObject, TreeQuota};
+use coppice_lifecycle::facts::NamespaceFacts;
+use coppice_lifecycle::governor::Denied;
+use coppice_lifecycle::plan::PlannedEvent;
+use coppice_lifecycle::record::{self, StepOutcome};
+use coppice_lifecycle::steps::{self, Decided};
+use coppice_quantity::Quantity;
+use jiff::{SignedDuration, Timestamp};
+
+use self::creation::{fits, may_be_created};
+use super::observe::Observation;
+use crate::context::Why;
+use crate::position::{Position, label_changes};
+
+/// The name of what deletes a namespace with its Subnamespace, in intents and records.
+pub(super) const POLICY: &str = "delete with the Subnamespace";
+/// How long a change that was begun and could not be carried out is not tried again, unless something else is asked for.
+const TRY_AGAIN_AFTER: SignedDuration = SignedDuration::from_mins(5);
+/// The largest number that JSON has exactly; changes are counted one by one.
+const MAX_NUMBER: u64 = (1 << 53) - 1;
+
+/// What to do: first make `status` durable as far as it has to be, then take the step, and look again at `next_check` at the latest.
+pub(super) struct SubnamespacePlan {
+    pub(super) status: SubnamespaceStatus,
+    pub(super) step: Step,
+    /// When time alone can change the plan.
+    pub(super) next_check: Option<Timestamp>,
+    /// To publish once the status is durable.
+    pub(super) events: Vec<PlannedEvent>,
+}
+
+/// One write besides status.
+#[derive(Debug, PartialEq)]
+pub(super) enum Step {
+    Nothing,
+    AddFinalizer,
+    /// Marks the namespace above, and creates this one.
+    CreateNamespace(Place),
+    /// Sets and removes labels of the namespace; with its path, if that is to be written.
+    Label(BTreeMap<String, Option<String>>, Option<String>),
+    /// Writes the quota of the namespace above.
+    ParentQuota(coppice_hierarchy::Ledger),
+    /// Writes the quota of the namespace.
+    OwnQuota(coppice_hierarchy::Ledger),
+    /// Always an intent that already was in the observed status.
+    DeleteNamespace(Intent),
+    /// Deletes the Subnamespace, whose namespace somebody else has deleted.
+    DeleteObject,
+    RemoveFinalizer,
+}
+
+/// Where a namespace is created. Equal are equal paths.
+#[derive(Debug)]
+pub(super) struct Place(pub(super) Position);
+
+impl PartialEq for Place {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.path() == other.0.path()
+    }
+}
+
+/// What is reported of the state.
+struct State {
+    phase: SubnamespacePhase,
+    reason: Reason,
+    message: String,
+}
+
+impl State {
+    fn pending(reason: Reason, message: impl Into<String>) -> Self {
+        Self { phase: SubnamespacePhase::Pending, reason, message: message.into() }
+    }
+
+    fn refused((reason, message): Why) -> Self {
+        Self { phase: SubnamespacePhase::Refused, reason, message }
+    }
+
+    fn deleting(reason: Reason, message: impl Into<String>) -> Self {
+        Self { phase: SubnamespacePhase::Deleting, reason, message: message.into() }
+    }
+}
+
+/// Decides. Depends on nothing but its argument.
+pub(super) fn plan(observation: &Observation) -> SubnamespacePlan {
+    let object = &observation.object;
+    let status = (*object.status).clone();
+    let mut plan = SubnamespacePlan { status, step: Step::Nothing, next_check: None, events: Vec::new() };
+    let state = match &observation.stale {
+        Some(why) => State {
+            phase: object.status.phase.unwrap_or(SubnamespacePhase::Pending),
+            reason: why.0,
+            message: why.1.clone(),
+        },
+        None => plan.decide(observation),
+    };
+    plan.describe(observation, state);
+    plan
+}
+
+/// Whether what must be durable before a step differs.
+pub(super) fn is_durable(planned: &SubnamespaceStatus, stored: &SubnamespaceStatus) -> bool {
+    planned.namespace_uid == stored.namespace_uid
+        && planned.allotment == stored.allotment
+        && planned.request == stored.request
+        && planned.refused == stored.refused
+        && planned.steps == stored.steps
+}
+
+impl SubnamespacePlan {
+    /// Whether there is nothing to do and nothing to write.
+    pub(super) fn is_steady(&self, stored: &SubnamespaceStatus) -> bool {
+        self.step == Step::Nothing && self.status == *stored
+    }
+
+    fn decide(&mut self, observation: &Observation) -> State {
+        let object = &observation.object;
+        if object.terminating {
+            return self.end(observation);
+        }
+        if !object.has_finalizer {
+            self.step = Step::AddFinalizer;
+            return State::pending(Reason::CreatingNamespace, "the namespace is being created");
+        }
+        let Some(uid) = object.status.namespace_uid.as_deref() else { return self.create(observation) };
+        match observation.namespace.as_deref() {
+            Some(namespace) if namespace.uid == uid && namespace.terminating => being_deleted(),
+            Some(namespace) if namespace.uid == uid => self.maintain(observation, namespace),
+            _ => self.gone(observation),
+        }
+    }
+
+    /// There is no namespace yet.
+    fn create(&mut self, observation: &Observation) -> State {
+        let (object, name) = (&observation.object, &*observation.object.name);
+        if let Some(namespace) = observation.namespace.as_deref() {
+            if is_created_by(namespace, object) && !namespace.terminating {
+                self.status.namespace_uid = Some(namespace.uid.clone());
+                let message = format!("namespace {name} was created");
+                self.events.push(PlannedEvent { warning: false, reason: Reason::NamespaceCreated, message });
+                return State::pending(Reason::CreatingNamespace, "the namespace was created");
+            }
+            let message = format!(
+                "there is a namespace {name} already, which this Subnamespace did not create: existing namespaces are never taken into a \
+                 tree by their name; create a Subnamespace with another name"
+            );
+            return State::refused((Reason::NameTaken, message));
+        }
+        let position = match may_be_created(observation) {
+            Ok(position) => position,
+            Err(why) => return State::refused(why),
+        };
+        let Some(parent_quota) = &observation.parent_quota else {
+            let message = format!("namespace {} has no quota of its tree yet", object.namespace);
+            return State::pending(Reason::QuotaChanging, message);
+        };
+        let asked = match understood(parent_quota).and_then(|quota| Ok((quota, asked(object)?))) {
+            Ok((quota, asked)) => fits(observation, quota, &asked),
+            Err(why) => Err(why),
+        };
+        if let Err(why) = asked {
+            return State::refused(why);
+        }
+        self.step = Step::CreateNamespace(Place(position));
+        State::pending(Reason::CreatingNamespace, "the namespace is being created")
+    }
+
+    /// The namespace is there.
+    fn maintain(&mut self, observation: &Observation, namespace: &NamespaceFacts) -> State {
+        let object = &observation.object;
+        let position = match &observation.parent_position {
+            Ok(position) => position.below(&object.name),
+            Err(why) => return State::refused(why.clone()),
+        };
+        let changes =
+            label_changes(&namespace.labels, &position.labels(Some(&object.uid)), observation.children.len());
+        if !changes.is_empty() {
+            self.step = Step::Label(changes, Some(position.path()));
+            return self.unchanged("the labels of the namespace are being written");
+        }
+        let asked = asked(object);
+        let want = match &asked {
+            Ok(asked) => asked.clone(),
+            // What cannot be understood changes nothing.
+            Err(_) => allotment(object).unwrap_or_default(),
+        };
+        let (reason, state) = self.toward(observation, &want);
+        match asked {
+            Err(why) if state.phase == SubnamespacePhase::Ready => State::refused(why),
+            _ => {
+                if reason == Some(Granted) {
+                    self.granted(object, &want);
+                }
+                state
+            }
+        }
+    }
+
+    /// One step toward the quota that is wanted.
+    fn toward(&mut self, observation: &Observation, want: &Resources) -> (Option<Granted>, State) {
+        let object = &observation.object;
+        let granted = granted_request(object);
+        let has = allotment(object).unwrap_or_default();
+        let now = observation.time.now();
+        if granted.as_ref() == Some(want) {
+            // It was granted, and transfers may have changed it since.
+            let state = self.quota_step(observation, &has, now).unwrap_or_else(ready);
+            return (None, state);
+        }
+        if let Some(refused) = self.status.refused.clone()
+            && Resources::of(&refused.hard).as_ref() == Ok(want)
+            && now < refused.until
+        {
+            self.next_check = Some(refused.until);
+            // What was begun is ended first.
+            let state = self.quota_step(observation, &has, now);
+            let why =
+                (Reason::QuotaRefused, format!("{}; tried again at {:.0}", refused.message, refused.until));
+            return (None, state.unwrap_or_else(|| State::refused(why)));
+        }
+        match self.quota_step(observation, want, now) {
+            Some(state) => (None, state),
+            None => (Some(Granted), ready()),
+        }
+    }
+
+    /// The next write for the namespace to have a quota; none if it has.
+    fn quota_step(&mut self, observation: &Observation, want: &Resources, now: Timestamp) -> Option<State> {
+        let (object, exists) = (&observation.object, observation.own_namespace().is_some());
+        let parent_quota = match observation.parent_quota.as_deref().map(understood) {
+            Some(Ok(quota)) => quota,
+            Some(Err(why)) => return Some(State::refused(why)),
+            None => {
+                let message = format!("the quota of namespace {} is missing", object.namespace);
+                return Some(State::pending(Reason::QuotaChanging, message));
+            }
+        };
+        let quota = match observation.quota.as_deref().filter(|_| exists).map(understood).transpose() {
+            Ok(quota) => quota,
+            Err(why) => return Some(State::refused(why)),
+        };
+        let parent = Parent { name: &object.namespace, quota: parent_quota, siblings: &observation.siblings };
+        let (record, below) = (recorded(object), below(&observation.children));
+        let child =
+            Child { id: &object.uid, name: &object.name, exists, quota, record: &record, below: &below };
+        let (step, write) = match decide(&parent, &child, want, now) {
+            QuotaDecision::Done => return None,
+            QuotaDecision::Refused(refusal) => {
+                return Some(State::refused((Reason::QuotaRefused, refusal.to_string())));
+            }
+            QuotaDecision::Wait(at) => {
+                self.next_check = at;
+                let message = "the quota is being changed: what becomes smaller has to be in force first";
+                return Some(self.unchanged(message));
+            }
+            QuotaDecision::Write(step, write) => (step, write),
+        };
+        if let QuotaStep::Refuse(refusal) = &step
+            && **refusal != QuotaRefusal::Superseded
+        {
+            // Written down first: what is refused is not wanted any more, and is ended then.
+            let until = now.saturating_add(TRY_AGAIN_AFTER).unwrap_or(Timestamp::MAX);
+            let until = until.round(jiff::Unit::Second).unwrap_or(until);
+            let (hard, message) = (amounts(want), refusal.to_string());
+            self.status.refused = Some(RefusedChange { hard, message, until });
+            return Some(self.unchanged("the change of the quota is given up"));
+        }
+        match write {
+            Write::Parent(ledger) => self.step = Step::ParentQuota(ledger),
+            Write::Own(ledger) => self.step = Step::OwnQuota(ledger),
+            Write::Record(record) => {
+                let decided = i64::try_from(record.decided.min(MAX_NUMBER)).unwrap_or(i64::MAX);
+                self.status.allotment = Some(Allotment { hard: amounts(&record.allotment), decided });
+            }
+        }
+        Some(self.unchanged("the quota is being changed"))
+    }
+
+    /// The namespace has what was asked for.
+    fn granted(&mut self, object: &SubnamespaceObject, asked: &Resources) {
+        let hard = amounts(asked);
+        if self.status.request.as_ref().is_none_or(|request| request.hard != hard) {
+            let message = format!("namespace {} has {asked}", object.name);
+            self.events.push(PlannedEvent { warning: false, reason: Reason::QuotaGranted, message });
+            self.status.request = Some(GrantedRequest { hard });
+        }
+        self.status.refused = None;
+    }
+
+    /// The Subnamespace is being deleted.
+    fn end(&mut self, observation: &Observation) -> State {
+        let object = &observation.object;
+        if !object.has_finalizer {
+            return being_deleted();
+        }
+        if self.status.namespace_uid.is_none()
+            && let Some(namespace) = observation.namespace.as_deref()
+            && is_created_by(namespace, object)
+        {
+            self.status.namespace_uid = Some(namespace.uid.clone());
+            return being_deleted();
+        }
+        match observation.own_namespace() {
+            Some(namespace) if namespace.terminating => being_deleted(),
+            Some(_) if !observation.children.is_empty() => {
+                let message = format!(
+                    "namespace {0} has {1} below it, and stays: delete these first (kubectl get subnamespaces -n {0})",
+                    object.name,
+                    count(observation.children.len())
+                );
+                State::deleting(Reason::HasChildren, message)
+            }
+            Some(namespace) if namespace.labels.get(LABEL_CHILDREN).is_some() => {
+                // There are none any more, and with the label nobody deletes it.
+                self.step = Step::Label(BTreeMap::from([(LABEL_CHILDREN.to_owned(), None)]), None);
+                being_deleted()
+            }
+            Some(namespace) => self.delete(observation, namespace),
+            None => {
+                if let Some(state) = self.return_quota(observation) {
+                    return state;
+                }
+                self.step = Step::RemoveFinalizer;
+                being_deleted()
+            }
+        }
+    }
+
+    /// Somebody else has deleted the namespace: its quota returns, and the Subnamespace goes, too.
+    fn gone(&mut self, observation: &Observation) -> State {
+        if let Some(state) = self.return_quota(observation) {
+            return state;
+        }
+        self.step = Step::DeleteObject;
+        being_deleted()
+    }
+
+    /// Returns what the namespace had, now that it is gone; nothing if all of it is back.
+    fn return_quota(&mut self, observation: &Observation) -> Option<State> {
+        // By this decision or by somebody else.
+        if let Some(intent) = self.status.steps.intent.clone() {
+            let now = observation.time.now();
+            self.events.extend(record::apply(
+                &mut self.status.steps,
+                &intent,
+                &StepOutcome::AlreadyGone,
+                now,
+            ));
+        }
+        let parent_ends = observation.parent.as_ref().is_none_or(|parent| parent.terminating);
+        if parent_ends && observation.parent_quota.is_none() {
+            // All that the namespace above was given returns with it.
+            return None;
+        }
+        let state = self.quota_step(observation, &Resources::default(), observation.time.now())?;
+        Some(State { phase: SubnamespacePhase::Deleting, ..state })
+    }
+
+    /// Deletes the namespace, as its Subnamespace was: decides it, writes it down, and decides it again before every attempt.
+    fn delete(&mut self, observation: &Observation, namespace: &NamespaceFacts) -> State {
+        let (object, circumstances) = (&observation.object, observation.circumstances());
+        if observation.parent.as_ref().is_none_or(|parent| parent.terminating) {
+            let message = format!(
+                "namespace {} is being deleted, which deletes this Subnamespace; namespace {} stays until somebody deletes it",
+                object.namespace, object.name
+            );
+            return State::deleting(Reason::NamespaceTerminating, message);
+        }
+        if let Some(refusal) = observation.settings.protection(namespace) {
+            if let Some(intent) = self.status.steps.intent.clone() {
+                steps::abandon(&mut self.status.steps, &intent, &refusal.message, &mut self.events);
+            }
+            return State::deleting(refusal.reason, refusal.message);
+        }
+        let now = observation.time.now();
+        let denied = circumstances.block(Action::Delete);
+        let Some(intent) = self.status.steps.intent.clone().filter(|intent| intent.uid == namespace.uid)
+        else {
+            if let Some(denied) = denied {
+                return self.waits(denied);
+            }
+            let evidence = BTreeMap::from([("subnamespace".to_owned(), object.uid.to_string())]);
+            let decided = Decided {
+                object_uid: &object.uid,
+                action: Action::Delete,
+                policy: POLICY,
+                digest: "v1",
+                namespace,
+                reason: Reason::SubnamespaceDeleted,
+                evidence: &evidence,
+            };
+            self.status.steps.intent = Some(steps::intent(&self.status.steps, decided, now));
+            return being_deleted();
+        };
+        if let Some(denied) = denied.or_else(|| steps::wait_for_retry(&intent, now)) {
+            return self.waits(denied);
+        }
+        self.step = Step::DeleteNamespace(intent);
+        being_deleted()
+    }
+
+    fn waits(&mut self, denied: Denied) -> State {
+        self.next_check = denied.retry_at;
+        State::deleting(denied.reason, denied.message)
+    }
+
+    /// While one write follows another the state is what it was: each of them is short.
+    fn unchanged(&self, message: &str) -> State {
+        let ready = condition::find(&self.status.conditions, READY);
+        match (self.status.phase, ready) {
+            (Some(phase @ (SubnamespacePhase::Ready | SubnamespacePhase::Refused)), Some(ready))
+                if self.step != Step::Nothing || self.next_check.is_none() =>
+            {
+                let reason = reason_of(&ready.reason).unwrap_or(Reason::QuotaChanging);
+                State { phase, reason, message: ready.message.clone() }
+            }
+            _ => State::pending(Reason::QuotaChanging, message),
+        }
+    }
+
+    /// Says in status what there is, and why.
+    fn describe(&mut self, observation: &Observation, state: State) {
+        let (object, now) = (&observation.object, observation.time.now());
+        let State { phase, reason, mut message } = state;
+        let before = condition::find(&self.status.conditions, READY).cloned();
+        if let Some(before) = before.as_ref().filter(|before| before.reason == reason.as_str()) {
+            let same = before.observed_generation == Some(object.generation);
+            if same && reason == Reason::QuotaRefused {
+                // What is used changes all the time: the numbers are those of when it was refused.
+                message.clone_from(&before.message);
+            }
+        } else if phase == SubnamespacePhase::Refused {
+            let message = message.clone();
+            self.events.push(PlannedEvent { warning: true, reason, message });
+        }
+        let ready = if observation.stale.is_some() {
+            "Unknown"
+        } else if phase == SubnamespacePhase::Ready {
+            "True"
+        } else {
+            "False"
+        };
+        let state = ConditionState { status: ready, reason: reason.to_string(), message };
+        condition::set(&mut self.status.conditions, READY, state, object.generation, now);
+        let status = &mut self.status;
+        status.phase = Some(phase);
+        status.observed_generation = Some(object.generation);
+        status.requested = asked(object).map_or_else(|(_, why)| why, |asked| asked.to_string());
+        status.allotted = allotment(object).map_or_else(String::new, |has| has.to_string());
+        status.children = u32::try_from(observation.children.len()).unwrap_or(u32::MAX);
+        if let Ok(above) = &observation.parent_position {
+            let position = above.below(&object.name);
+            status.tree = position.tree.name.to_string();
+            status.path = position.path();
+            status.depth = position.depth();
+        }
+        if observation.own_namespace().is_none() {
+            status.children = 0;
+        }
+    }
+}
+
+/// What is asked for has just been granted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Granted;
+
+fn being_deleted() -> State {
+    State::deleting(Reason::NamespaceTerminating, "the namespace is being deleted, and its quota returned")
+}
+
+fn ready() -> State {
+    let message = "the namespace has the quota that was asked for".to_owned();
+    State { phase: SubnamespacePhase::Ready, reason: Reason::Reconciled, message }
+}
+
+fn count(children: usize) -> String {
+    if children == 1 { "a Subnamespace".to_owned() } else { format!("{children} Subnamespaces") }
+}
+
+/// Whether a namespace has the label of this very object, which a policy lets nobody else set.
+fn is_created_by(namespace: &NamespaceFacts, object: &SubnamespaceObject) -> bool {
+    namespace.labels.get(LABEL_SUBNAMESPACE) == Some(&*object.uid)
+}
+
+/// What spec asks for; or what is wrong with it.
+fn asked(object: &SubnamespaceObject) -> Result<Resources, Why> {
+    let spec = object.decoded().map_err(|why| (Reason::InvalidSpec, why.to_owned()))?;
+    let Some(quota) = &spec.quota else { return Ok(Resources::default()) };
+    Resources::of(&quota.hard).map_err(|why| (Reason::InvalidSpec, format!("spec.quota.hard: {why}")))
+}
+
+/// What a quota says; or why it cannot be understood.
+fn understood(quota: &TreeQuota) -> Result<&Quota, Why> {
+    quota.quota.as_ref().map_err(|why| {
+        let (namespace, name) = (&quota.namespace, &quota.name);
+        let message = if quota.tree.is_none() {
+            format!("namespace {namespace} has a ResourceQuota {name} that Coppice did not write: give it another name")
+        } else {
+            format!("ResourceQuota {name} in namespace {namespace} cannot be understood ({why}): nothing is given or taken until it is \
+                     as it was")
+        };
+        (Reason::QuotaTaken, message)
+    })
+}
+
+/// The last request that was granted.
+fn granted_request(object: &SubnamespaceObject) -> Option<Resources> {
+    Resources::of(&object.status.request.as_ref()?.hard).ok()
+}
+
+/// What the namespace has, by its record.
+fn allotment(object: &SubnamespaceObject) -> Option<Resources> {
+    Resources::of(&object.status.allotment.as_ref()?.hard).ok()
+}
+
+fn recorded(object: &SubnamespaceObject) -> Record {
+    let decided = object.status.allotment.as_ref().map_or(0, |allotment| allotment.decided);
+    Record { allotment: allotment(object).unwrap_or_default(), decided: u64::try_from(decided).unwrap_or(0) }
+}
+
+/// What these have together, by their records.
+fn below(children: &[std::sync::Arc<SubnamespaceObject>]) -> Resources {
+    let all = children.iter().filter_map(|child| allotment(child));
+    all.fold(Resources::default(), |sum, has| sum.plus(&has).unwrap_or(sum))
+}
+
+/// Amounts as an object has them.
+fn amounts(resources: &Resources) -> BTreeMap<String, Quantity> {
+    resources.iter().map(|(name, amount)| (name.as_str().to_owned(), amount)).collect()
+}
+
+/// The reason that is written so.
+fn reason_of(text: &str) -> Option<Reason> {
+    Reason::GROUPS.iter().flat_map(|(_, reasons)| *reasons).copied().find(|reason| reason.as_str() == text)
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

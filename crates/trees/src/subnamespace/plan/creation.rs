@@ -1,0 +1,83 @@
+//! Whether the namespace of a `Subnamespace` may be created. Pure.
+
+use coppice_api::Reason;
+use coppice_hierarchy::{Child, Ledger, Parent, Quota, QuotaDecision, Record, Resources, decide};
+use coppice_lifecycle::facts::{Annotations, NamespaceFacts};
+use jiff::Timestamp;
+
+use super::super::observe::Observation;
+use crate::context::Why;
+use crate::position::{Position, permits};
+
+/// Where the namespace would be; or why it may not be created.
+pub(super) fn may_be_created(observation: &Observation) -> Result<Position, Why> {
+    let (name, above) = (&*observation.object.name, observation.parent_position.clone()?);
+    if observation.parent.as_ref().is_none_or(|parent| parent.terminating) || above.tree.terminating {
+        let message = format!("namespace {} is being deleted", observation.object.namespace);
+        return Err((Reason::NamespaceTerminating, message));
+    }
+    let (tree, position) = (&above.tree, above.below(name));
+    let spec =
+        tree.decoded().map_err(|why| (Reason::NotInTree, format!("NamespaceTree {}: {why}", tree.name)))?;
+    if !permits(&spec.names, &above, name) {
+        let message = format!(
+            "NamespaceTree {} permits no namespace {name} in {}: name it by one of spec.names, which are {}",
+            tree.name,
+            observation.object.namespace,
+            spec.names.join(", ")
+        );
+        return Err((Reason::NameNotAllowed, message));
+    }
+    let unmade = NamespaceFacts {
+        name: name.to_owned(),
+        uid: String::new(),
+        resource_version: String::new(),
+        created: Timestamp::MAX,
+        labels: [("", ""); 0].into_iter().collect(),
+        annotations: Annotations::default(),
+        terminating: false,
+    };
+    if let Some(refusal) = observation.settings.protection(&unmade) {
+        let message = format!("{}; create a Subnamespace with another name", refusal.message);
+        return Err((refusal.reason, message));
+    }
+    if position.depth() > spec.max_depth {
+        let message = format!(
+            "namespace {name} would be {} below the root, and NamespaceTree {} permits {} (spec.maxDepth): create it further up",
+            position.depth(),
+            tree.name,
+            spec.max_depth
+        );
+        return Err((Reason::TooDeep, message));
+    }
+    if observation.tree_size >= spec.max_namespaces {
+        let message = format!(
+            "NamespaceTree {} has {} namespaces and permits {} (spec.maxNamespaces): delete a Subnamespace that nobody needs",
+            tree.name, observation.tree_size, spec.max_namespaces
+        );
+        return Err((Reason::TooManyNamespaces, message));
+    }
+    Ok(position)
+}
+
+/// Whether the namespace above can give what is asked for: nothing is created for what would be refused.
+pub(super) fn fits(observation: &Observation, parent_quota: &Quota, asked: &Resources) -> Result<(), Why> {
+    let object = &observation.object;
+    let parent = Parent { name: &object.namespace, quota: parent_quota, siblings: &observation.siblings };
+    let nothing = parent_quota.ledger.allotment.emptied();
+    let quota =
+        Quota { ledger: Ledger::new(nothing.clone(), nothing.clone()), hard: nothing, ..Quota::default() };
+    let record = Record { allotment: quota.ledger.allotment.clone(), decided: 0 };
+    let child = Child {
+        id: &object.uid,
+        name: &object.name,
+        exists: true,
+        quota: Some(&quota),
+        record: &record,
+        below: &Resources::default(),
+    };
+    match decide(&parent, &child, asked, observation.time.now()) {
+        QuotaDecision::Refused(refusal) => Err((Reason::QuotaRefused, refusal.to_string())),
+        QuotaDecision::Done | QuotaDecision::Write(..) | QuotaDecision::Wait(_) => Ok(()),
+    }
+}

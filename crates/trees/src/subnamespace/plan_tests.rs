@@ -1,0 +1,292 @@
+use std::sync::Arc;
+
+use coppice_api::Labels;
+use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
+use coppice_api::names::LABEL_PROTECTED;
+use coppice_kinds::{NamespaceTrees, Subnamespaces, TreeQuotas};
+use coppice_lifecycle::PlatformSettings;
+use coppice_lifecycle::facts::Annotations;
+use coppice_quantity::time::ServerTime;
+use coppice_runtime::kind::Kind;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::*;
+
+fn now() -> Timestamp {
+    "2026-01-01T00:00:00Z".parse().unwrap()
+}
+
+fn read<K: Kind<Context = ()>>(object: Value) -> Arc<K::Object> {
+    Arc::new(K::project(serde_json::from_value(object).unwrap(), &()).unwrap())
+}
+
+fn namespace(name: &str, labels: &[(&str, &str)]) -> NamespaceFacts {
+    NamespaceFacts {
+        name: name.to_owned(),
+        uid: format!("uid-of-{name}"),
+        resource_version: "7".to_owned(),
+        created: now(),
+        labels: labels.iter().copied().collect::<Labels>(),
+        annotations: Annotations::default(),
+        terminating: false,
+    }
+}
+
+/// A quota that is in force, as its ledger says.
+fn quota(namespace: &str, allotment: &str, given: &str, used: &str) -> Arc<TreeQuota> {
+    let own = allotment.parse::<Quantity>().unwrap().checked_sub(given.parse().unwrap()).unwrap();
+    let ledger = json!({"allotment": {"pods": allotment}, "given": {"pods": given}}).to_string();
+    read::<TreeQuotas>(json!({
+        "metadata": {
+            "name": "coppice", "namespace": namespace, "uid": "q", "resourceVersion": "3", "labels": {"coppice.dev/tree": "shop"},
+            "annotations": {"coppice.dev/ledger": ledger}
+        },
+        "spec": {"hard": {"pods": own}}, "status": {"hard": {"pods": own}, "used": {"pods": used}}
+    }))
+}
+
+fn object(pods: &str, metadata: &Value, status: &Value) -> Arc<SubnamespaceObject> {
+    let mut all = json!({
+        "name": "shop-web", "namespace": "shop", "uid": "u-1", "resourceVersion": "5", "generation": 1,
+        "creationTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["coppice.dev/cleanup"]
+    });
+    for (key, value) in metadata.as_object().into_iter().flatten() {
+        all[key] = value.clone();
+    }
+    read::<Subnamespaces>(
+        json!({"metadata": all, "spec": {"quota": {"hard": {"pods": pods}}}, "status": status}),
+    )
+}
+
+fn tree(spec: &Value) -> Position {
+    let mut all = json!({"root": "shop", "quota": {"hard": {"pods": "10"}}});
+    for (key, value) in spec.as_object().into_iter().flatten() {
+        all[key] = value.clone();
+    }
+    let metadata = json!({"name": "shop", "uid": "t", "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"});
+    let tree = read::<NamespaceTrees>(
+        json!({"metadata": metadata, "spec": all, "status": {"rootUid": "uid-of-shop"}}),
+    );
+    Position::new(tree, vec!["shop".into()])
+}
+
+/// A Subnamespace that asks for 4 of the 10 pods of its root, and was just created.
+fn observation() -> Observation {
+    Observation {
+        object: object("4", &json!({}), &json!({})),
+        parent_position: Ok(tree(&json!({}))),
+        parent: Some(Arc::new(namespace("shop", &[]))),
+        parent_quota: Some(quota("shop", "10", "0", "0")),
+        namespace: None,
+        quota: None,
+        children: Vec::new(),
+        siblings: Vec::new(),
+        tree_size: 1,
+        stale: None,
+        settings: Arc::new(PlatformSettings::new(CoppiceConfigSpec::default(), "coppice-system", Vec::new())),
+        budget: GovernorStatus::default(),
+        managed: 1,
+        time: ServerTime::certain(now()),
+        started: Instant::now(),
+    }
+}
+
+/// The same once it has its namespace and what it asked for.
+fn ready() -> Observation {
+    let status = json!({
+        "namespaceUid": "uid-of-shop-web", "request": {"hard": {"pods": "4"}}, "allotment": {"hard": {"pods": "4"}, "decided": 0},
+        "phase": "Ready"
+    });
+    let mut own = namespace("shop-web", &[]);
+    let position = tree(&json!({})).below("shop-web");
+    own.labels =
+        position.labels(Some("u-1")).iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    Observation {
+        object: object("4", &json!({}), &status),
+        namespace: Some(Arc::new(own)),
+        quota: Some(quota("shop-web", "4", "0", "1")),
+        parent_quota: Some(quota("shop", "10", "4", "0")),
+        tree_size: 2,
+        ..observation()
+    }
+}
+
+/// The same while it is being deleted.
+fn deleted() -> Observation {
+    let ready = ready();
+    let status = serde_json::to_value(&*ready.object.status).unwrap();
+    let metadata = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0});
+    Observation { object: object("4", &metadata, &status), ..ready }
+}
+
+/// The reason and the message of `Ready`.
+fn why(plan: &SubnamespacePlan) -> (Reason, String) {
+    let ready = condition::find(&plan.status.conditions, READY).unwrap();
+    (reason_of(&ready.reason).unwrap(), ready.message.clone())
+}
+
+/// Nothing is done for this reason, which is said in these words.
+#[track_caller]
+fn refused(observation: &Observation, reason: Reason, words: &str) {
+    let plan = plan(observation);
+    assert_eq!(plan.step, Step::Nothing);
+    let (said, message) = why(&plan);
+    assert!(said == reason && message.contains(words), "{said}: {message}");
+    assert!(plan.status.intent().is_none());
+}
+
+trait Intended {
+    fn intent(&self) -> Option<&Intent>;
+}
+
+impl Intended for SubnamespaceStatus {
+    fn intent(&self) -> Option<&Intent> {
+        self.steps.intent.as_ref()
+    }
+}
+
+#[test]
+fn a_finalizer_comes_first_and_then_the_namespace() {
+    let mut seen = observation();
+    let place = match plan(&seen).step {
+        Step::CreateNamespace(place) => place.0,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((place.path().as_str(), place.depth()), ("shop/shop-web", 1));
+    seen.object = object("4", &json!({"finalizers": []}), &json!({}));
+    assert_eq!(plan(&seen).step, Step::AddFinalizer);
+}
+
+#[test]
+fn the_uid_of_what_was_created_is_durable_before_anything_is_given() {
+    let mut seen = ready();
+    seen.object = object("4", &json!({}), &json!({}));
+    let plan = plan(&seen);
+    assert_eq!(plan.status.namespace_uid.as_deref(), Some("uid-of-shop-web"));
+    assert!(!is_durable(&plan.status, &seen.object.status));
+    assert_eq!(plan.step, Step::Nothing);
+}
+
+#[test]
+fn a_namespace_that_was_there_before_is_not_touched() {
+    let mut seen = observation();
+    for labels in [&[][..], &[(LABEL_SUBNAMESPACE, "somebody-else")]] {
+        seen.namespace = Some(Arc::new(namespace("shop-web", labels)));
+        refused(&seen, Reason::NameTaken, "existing namespaces are never taken into a tree by their name");
+    }
+}
+
+#[test]
+fn what_the_tree_does_not_permit_is_not_created() {
+    let with = |spec: Value| Observation { parent_position: Ok(tree(&spec)), ..observation() };
+    refused(&with(json!({"names": ["{root}-x*"]})), Reason::NameNotAllowed, "{root}-x*");
+    let full = Observation { tree_size: 2, ..with(json!({"maxNamespaces": 2})) };
+    refused(&full, Reason::TooManyNamespaces, "has 2 namespaces and permits 2");
+    let below = tree(&json!({"maxDepth": 1, "names": ["*"]})).below("deep");
+    let deep = Observation { parent_position: Ok(below), ..observation() };
+    refused(&deep, Reason::TooDeep, "would be 2 below the root");
+    let nowhere = (Reason::NotInTree, "namespace shop belongs to no tree".to_owned());
+    refused(&Observation { parent_position: Err(nowhere), ..observation() }, Reason::NotInTree, "no tree");
+    let leaving = NamespaceFacts { terminating: true, ..namespace("shop", &[]) };
+    let leaving = Observation { parent: Some(Arc::new(leaving)), ..observation() };
+    refused(&leaving, Reason::NamespaceTerminating, "shop is being deleted");
+}
+
+#[test]
+fn nothing_is_created_for_what_would_be_refused() {
+    let mut seen = observation();
+    seen.parent_quota = Some(quota("shop", "10", "3", "5"));
+    refused(&seen, Reason::QuotaRefused, "pods: needs 4 more, and shop can give 2");
+    seen.object = object("1.5", &json!({}), &json!({}));
+    refused(&seen, Reason::InvalidSpec, "1500m is not a whole number");
+}
+
+#[test]
+fn of_what_is_not_known_nothing_is_decided() {
+    let stale = || Some((Reason::NotSynced, "the watch of namespaces has not synced".to_owned()));
+    for seen in [observation(), ready(), deleted()] {
+        let seen = Observation { stale: stale(), ..seen };
+        refused(&seen, Reason::NotSynced, "not synced");
+        let plan = plan(&seen);
+        assert_eq!(condition::find(&plan.status.conditions, READY).unwrap().status, "Unknown");
+    }
+}
+
+#[test]
+fn a_ready_one_has_nothing_to_do_and_a_larger_request_is_taken_from_above() {
+    let mut seen = ready();
+    let steady = plan(&seen);
+    assert_eq!((why(&steady).0, steady.step), (Reason::Reconciled, Step::Nothing));
+    let status = serde_json::to_value(&*seen.object.status).unwrap();
+    seen.object = object("6", &json!({}), &status);
+    let Step::ParentQuota(ledger) = plan(&seen).step else { panic!("{:?}", plan(&seen).step) };
+    assert_eq!(
+        (ledger.own().to_string(), ledger.given.to_string()),
+        ("4 pods".to_owned(), "6 pods".to_owned())
+    );
+}
+
+#[test]
+fn a_quota_that_cannot_be_understood_gives_and_takes_nothing() {
+    let metadata = json!({"name": "coppice", "namespace": "shop", "uid": "q", "resourceVersion": "3"});
+    let foreign = read::<TreeQuotas>(json!({"metadata": metadata, "spec": {"hard": {"pods": "5"}}}));
+    let status = serde_json::to_value(&*ready().object.status).unwrap();
+    let seen =
+        Observation { parent_quota: Some(foreign), object: object("6", &json!({}), &status), ..ready() };
+    refused(&seen, Reason::QuotaTaken, "that Coppice did not write");
+}
+
+#[test]
+fn a_deletion_is_written_down_before_it_is_carried_out() {
+    let mut seen = deleted();
+    let decided = plan(&seen);
+    assert_eq!(decided.step, Step::Nothing);
+    let intent = decided.status.intent().unwrap().clone();
+    assert_eq!((intent.uid.as_str(), intent.action), ("uid-of-shop-web", Action::Delete));
+    assert!(!is_durable(&decided.status, &seen.object.status));
+    let metadata = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0});
+    seen.object = object("4", &metadata, &serde_json::to_value(&decided.status).unwrap());
+    assert_eq!(plan(&seen).step, Step::DeleteNamespace(intent));
+}
+
+#[test]
+fn what_others_are_below_or_what_is_protected_is_not_deleted() {
+    let below = object("1", &json!({"name": "shop-web-a", "namespace": "shop-web"}), &json!({}));
+    let parent = Observation { children: vec![below], ..deleted() };
+    refused(&parent, Reason::HasChildren, "has a Subnamespace below it, and stays");
+    let mut shielded = deleted();
+    let own = shielded.namespace.take().unwrap();
+    let labels = own.labels.iter().chain([(LABEL_PROTECTED, "")]).collect::<Labels>();
+    shielded.namespace = Some(Arc::new(NamespaceFacts { labels, ..(*own).clone() }));
+    refused(&shielded, Reason::NamespaceProtected, "protected");
+    let gone = Observation { parent: None, ..deleted() };
+    refused(&gone, Reason::NamespaceTerminating, "namespace shop-web stays until somebody deletes it");
+}
+
+#[test]
+fn what_is_gone_returns_its_quota_before_its_object_goes() {
+    let seen = Observation { namespace: None, quota: None, ..deleted() };
+    let Step::ParentQuota(ledger) = plan(&seen).step else { panic!("{:?}", plan(&seen).step) };
+    assert_eq!(ledger.changes["u-1"].to, Resources::default());
+    // Deleted by somebody else, with the object still there: it goes, too, once everything is back.
+    let status = json!({"namespaceUid": "uid-of-shop-web", "allotment": {"hard": {}, "decided": 1}});
+    let returned = Observation {
+        object: object("4", &json!({}), &status),
+        namespace: None,
+        quota: None,
+        parent_quota: Some(quota("shop", "10", "0", "0")),
+        ..ready()
+    };
+    assert_eq!(plan(&returned).step, Step::DeleteObject);
+}
+
+#[test]
+fn a_namespace_of_the_same_name_that_came_later_is_another() {
+    let mut seen = deleted();
+    let own = seen.namespace.take().unwrap();
+    seen.namespace = Some(Arc::new(NamespaceFacts { uid: "another".to_owned(), ..(*own).clone() }));
+    seen.quota = None;
+    assert!(!matches!(plan(&seen).step, Step::DeleteNamespace(_)));
+    assert!(plan(&seen).status.intent().is_none());
+}

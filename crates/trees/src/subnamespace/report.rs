@@ -1,0 +1,41 @@
+//! Reports what has happened: Events, log, and what the API server has refused.
+
+use coppice_api::condition::{self, ConditionState, READY};
+use coppice_api::{Reason, SubnamespacePhase, SubnamespaceStatus};
+use coppice_controllers::{ControllerContext, reference};
+use coppice_kinds::{SubnamespaceObject, Subnamespaces};
+use coppice_lifecycle::plan::PlannedEvent;
+use jiff::Timestamp;
+
+use super::SubnamespaceKey;
+
+/// What Events of trees say was being done.
+const ACTION: &str = "GrowTree";
+
+/// Publishes what is durable now.
+pub(super) fn events(shared: &ControllerContext, object: &SubnamespaceObject, events: &[PlannedEvent]) {
+    for PlannedEvent { warning, reason, message } in events {
+        tracing::info!(parent = %object.namespace, subnamespace = %object.name, %reason, "{message}");
+        shared.events.publish(reference::<Subnamespaces>(object), *warning, reason.as_str(), ACTION, message);
+    }
+}
+
+/// The status that says what the API server has refused.
+pub(super) fn refused(object: &SubnamespaceObject, error: &str, now: Timestamp) -> SubnamespaceStatus {
+    let mut status = (*object.status).clone();
+    let reason = Reason::Retrying.to_string();
+    let state = ConditionState { status: "False", reason, message: error.to_owned() };
+    condition::set(&mut status.conditions, READY, state, object.generation, now);
+    status.phase.get_or_insert(SubnamespacePhase::Pending);
+    status
+}
+
+/// Reports an object that is left alone because its status was written by another version.
+pub(super) fn status_not_understood(key: &SubnamespaceKey, error: &str) {
+    tracing::error!(subnamespace = %key, "{error}; nothing is done: run the version of Coppice that wrote it");
+}
+
+/// Reports that something was not done.
+pub(super) fn failed(key: &SubnamespaceKey, error: &str) {
+    tracing::warn!(subnamespace = %key, error, "not done; it is tried again");
+}

@@ -1,0 +1,112 @@
+//! Writes of the objects of Kubernetes that trees consist of: quotas and namespaces. Caches learn of them by their watches, which wake
+//! whoever else waits for them.
+
+use std::collections::BTreeMap;
+
+use coppice_api::names::{ANNOTATION_LEDGER, ANNOTATION_PATH, LABEL_CHILDREN, LABEL_TREE, TREE_QUOTA_NAME};
+use coppice_hierarchy::{Ledger, Resources};
+use coppice_kinds::{Namespaces, TreeQuota, TreeQuotas};
+use coppice_lifecycle::facts::NamespaceFacts;
+use coppice_runtime::leader::Permit;
+use coppice_runtime::write::{self, Revision, WriteError};
+use serde_json::{Value, json};
+
+use crate::context::TreeContext;
+use crate::position::Position;
+
+fn ledger_text(ledger: &Ledger) -> Result<String, WriteError> {
+    serde_json::to_string(ledger).map_err(|error| WriteError::Refused(error.to_string()))
+}
+
+/// Writes limits and ledger of a namespace's quota, which is created if there is none, and otherwise is as it was read.
+pub(crate) async fn quota(
+    context: &TreeContext,
+    permit: &Permit,
+    (tree, namespace): (&str, &str),
+    now: Option<&TreeQuota>,
+    ledger: &Ledger,
+) -> Result<(), WriteError> {
+    let (clients, own) = (&context.shared.clients, ledger.own());
+    let annotations = json!({ANNOTATION_LEDGER: ledger_text(ledger)?});
+    match now {
+        None => {
+            let object = json!({
+                "apiVersion": "v1", "kind": "ResourceQuota",
+                "metadata": {"name": TREE_QUOTA_NAME, "labels": {LABEL_TREE: tree}, "annotations": annotations},
+                "spec": {"hard": own}
+            });
+            write::create_object::<TreeQuotas>(clients, permit, namespace, &object).await.map(drop)
+        }
+        Some(now) => {
+            let hard = now.quota.as_ref().map_or_else(|_| json!(own), |quota| replaced(&quota.hard, &own));
+            let fields = json!({"metadata": {"annotations": annotations}, "spec": {"hard": hard}});
+            let revision = Revision { uid: &now.uid, resource_version: Some(&now.resource_version) };
+            let target = (namespace, TREE_QUOTA_NAME);
+            write::merge::<TreeQuotas>(clients, permit, target, revision, fields).await.map(drop)
+        }
+    }
+}
+
+/// New amounts as a merge: what is not among them is removed.
+fn replaced(before: &Resources, after: &Resources) -> Value {
+    let mut hard: BTreeMap<&str, Value> =
+        before.iter().map(|(name, _)| (name.as_str(), Value::Null)).collect();
+    hard.extend(after.iter().map(|(name, amount)| (name.as_str(), json!(amount))));
+    json!(hard)
+}
+
+/// Sets and removes labels of a namespace, and says its path, if that is given.
+pub(crate) async fn labels(
+    context: &TreeContext,
+    permit: &Permit,
+    namespace: &NamespaceFacts,
+    changes: &BTreeMap<String, Option<String>>,
+    path: Option<&str>,
+) -> Result<(), WriteError> {
+    let revision = Revision { uid: &namespace.uid, resource_version: Some(&namespace.resource_version) };
+    let mut fields = json!({"metadata": {"labels": changes}});
+    if let Some(path) = path {
+        fields["metadata"]["annotations"][ANNOTATION_PATH] = json!(path);
+    }
+    merge_namespace(context, permit, &namespace.name, revision, fields).await
+}
+
+/// Says on a namespace that there are namespaces below it: whoever has decided to delete it as it was before gets a conflict.
+pub(crate) async fn mark_parent(
+    context: &TreeContext,
+    permit: &Permit,
+    parent: &NamespaceFacts,
+    child_uid: &str,
+) -> Result<(), WriteError> {
+    // Of whatever revision it is: the value is another for each child, so the revision changes.
+    let revision = Revision { uid: &parent.uid, resource_version: None };
+    let fields = json!({"metadata": {"labels": {LABEL_CHILDREN: child_uid}}});
+    merge_namespace(context, permit, &parent.name, revision, fields).await
+}
+
+async fn merge_namespace(
+    context: &TreeContext,
+    permit: &Permit,
+    name: &str,
+    revision: Revision<'_>,
+    fields: Value,
+) -> Result<(), WriteError> {
+    let clients = &context.shared.clients;
+    write::merge::<Namespaces>(clients, permit, ("", name), revision, fields).await.map(drop)
+}
+
+/// Creates the namespace of a Subnamespace with this uid.
+pub(crate) async fn create_namespace(
+    context: &TreeContext,
+    permit: &Permit,
+    (name, uid): (&str, &str),
+    position: &Position,
+) -> Result<(), WriteError> {
+    let object = json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": {
+            "name": name, "labels": position.labels(Some(uid)), "annotations": {ANNOTATION_PATH: position.path()}
+        }
+    });
+    write::create_object::<Namespaces>(&context.shared.clients, permit, "", &object).await.map(drop)
+}

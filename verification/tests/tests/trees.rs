@@ -1,0 +1,391 @@
+//! Trees of namespaces as their users hold them, on a real API server with its own quota admission, and with a program that is killed.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context as _, ensure};
+use coppice_plane::{ADMIN, ALICE};
+use coppice_quantity::Quantity;
+use coppice_tests::{Operator, TestCluster, condition, on_own_plane};
+use futures::StreamExt as _;
+use kube::api::WatchEvent;
+use serde_json::{Value, json};
+
+use crate::trees_access::{TREES, bind};
+
+type Test = anyhow::Result<()>;
+
+/// Deletions of many namespaces at once: what is tried here is their quota.
+const GENEROUS: &str = "{apiVersion: coppice.dev/v1alpha1, kind: CoppiceConfig, metadata: {name: coppice},
+    spec: {governor: {perMinute: 1000, perHour: 1000, maxShare: 100%, atLeast: 1000}}}";
+
+/// A cluster with the operator and with trees.
+struct Setup {
+    test_cluster: TestCluster,
+    account: PathBuf,
+    operator: Operator,
+    quotas: Quotas,
+}
+
+impl Setup {
+    async fn start() -> anyhow::Result<Self> {
+        let test_cluster = TestCluster::start_with_trees().await?;
+        test_cluster.apply(GENEROUS).await?;
+        let operator = Operator::start(&test_cluster).await?;
+        let account = test_cluster.service_account("coppice-system", "coppice-trees").await?;
+        let quotas = Quotas::watch(&test_cluster).await?;
+        Ok(Self { test_cluster, account, operator, quotas })
+    }
+
+    /// Starts the program of trees.
+    async fn program(&self) -> anyhow::Result<Operator> {
+        Operator::spawn_by(&self.test_cluster, &self.account, &["trees"]).await
+    }
+
+    /// Starts it after another was killed, whose lease is taken away so that no test waits for it to expire.
+    async fn next_life(&self) -> anyhow::Result<Operator> {
+        let lease = ["delete", "lease", "-n", "coppice-system", "coppice-trees", "--ignore-not-found"];
+        self.test_cluster.kubectl(ADMIN, &lease).await?;
+        self.program().await
+    }
+
+    /// Creates a namespace, and a tree with it as its root.
+    async fn tree(&self, root: &str, hard: &Value) -> Test {
+        self.test_cluster.namespace(root).await?;
+        let tree = json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "NamespaceTree", "metadata": {"name": root},
+            "spec": {"root": root, "quota": {"hard": hard}}});
+        self.test_cluster.admin().await?.create(&tree).await.map(drop)
+    }
+
+    /// Waits until an object about trees is as described; returns it.
+    async fn until(
+        &self,
+        (kind, namespace, name): (&str, &str, &str),
+        what: &str,
+        is: impl Fn(&Value) -> bool,
+    ) -> anyhow::Result<Value> {
+        let last = Mutex::new(Value::Null);
+        let reached = async || {
+            let object = self.test_cluster.get(kind, namespace, name).await.ok()??;
+            let current = object["status"]["observedGeneration"] == object["metadata"]["generation"];
+            if current && is(&object) {
+                return Some(object);
+            }
+            *last.lock().unwrap_or_else(PoisonError::into_inner) = object;
+            None
+        };
+        let found = self.test_cluster.until(&format!("{kind} {name}: {what}"), reached).await;
+        found.with_context(|| {
+            format!("its status is {:#}", last.lock().unwrap_or_else(PoisonError::into_inner)["status"])
+        })
+    }
+
+    async fn ready(&self, parent: &str, name: &str) -> anyhow::Result<Value> {
+        self.until(("sns", parent, name), "Ready", |object| object["status"]["phase"] == "Ready").await
+    }
+
+    /// Waits until a Subnamespace is refused; why.
+    async fn refused(&self, parent: &str, name: &str) -> anyhow::Result<(String, String)> {
+        let refused = |object: &Value| object["status"]["phase"] == "Refused";
+        let object = self.until(("sns", parent, name), "Refused", refused).await?;
+        let ready = condition(&object, "Ready");
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        Ok((text(&ready["reason"]), text(&ready["message"])))
+    }
+
+    /// What the API server limits a namespace to.
+    async fn limits(&self, namespace: &str) -> anyhow::Result<Value> {
+        let quota = self.test_cluster.get("quota", namespace, "coppice").await?;
+        Ok(quota.with_context(|| format!("{namespace} has no quota"))?["spec"]["hard"].clone())
+    }
+
+    async fn request(&self, user: &str, parent: &str, name: &str, hard: &Value) -> Test {
+        self.test_cluster.requests(user).await?.create(&subnamespace(parent, name, hard)).await.map(drop)
+    }
+
+    async fn change(&self, parent: &str, name: &str, hard: &Value) -> Test {
+        let patch = json!({"spec": {"quota": {"hard": hard}}});
+        self.test_cluster.admin().await?.patch("sns", parent, name, &patch).await.map(drop)
+    }
+
+    async fn delete(&self, user: &str, parent: &str, name: &str) -> Test {
+        self.test_cluster.requests(user).await?.delete("sns", parent, name, &json!({})).await
+    }
+
+    /// Waits until there is neither the Subnamespace nor its namespace.
+    async fn gone(&self, parent: &str, name: &str) -> Test {
+        self.test_cluster
+            .until(&format!("{name} is gone"), async || {
+                let object = self.test_cluster.get("sns", parent, name).await.ok()?;
+                let namespace = self.test_cluster.get("namespace", "", name).await.ok()?;
+                (object.is_none() && namespace.is_none()).then_some(())
+            })
+            .await
+    }
+
+    /// How many writes of trees there have been, leases left out.
+    fn writes(&self) -> anyhow::Result<usize> {
+        let events = self.test_cluster.plane.audit()?.into_iter();
+        let ours = events.filter(|event| event.user == TREES && event.is_write());
+        Ok(ours.filter(|event| !["leases", "events"].contains(&event.resource.as_str())).count())
+    }
+}
+
+fn subnamespace(parent: &str, name: &str, hard: &Value) -> Value {
+    json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "Subnamespace", "metadata": {"name": name, "namespace": parent},
+        "spec": {"quota": {"hard": hard}}})
+}
+
+/// The most pods that the namespaces of a tree may have together, at every revision since it was watched.
+struct Quotas {
+    seen: Arc<Mutex<Seen>>,
+    watching: tokio::task::JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// Of each namespace: the larger of what is asked for and what is in force.
+    own: BTreeMap<String, Quantity>,
+    /// The largest sum, and of what.
+    most: (Quantity, String),
+    revisions: usize,
+    error: Option<String>,
+}
+
+impl Seen {
+    fn see(&mut self, event: WatchEvent<Value>) {
+        let (quota, deleted) = match event {
+            WatchEvent::Added(quota) | WatchEvent::Modified(quota) => (quota, false),
+            WatchEvent::Deleted(quota) => (quota, true),
+            WatchEvent::Bookmark(_) => return,
+            WatchEvent::Error(error) => return self.error = Some(error.to_string()),
+        };
+        let namespace = quota["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+        let amount = |part: &str| quota[part]["hard"]["pods"].as_str().and_then(|text| text.parse().ok());
+        let own: Quantity = amount("spec").max(amount("status")).unwrap_or(Quantity::ZERO);
+        if deleted {
+            self.own.remove(&namespace);
+        } else {
+            self.own.insert(namespace, own);
+        }
+        self.revisions += 1;
+        let sum = self.own.values().try_fold(Quantity::ZERO, |sum, own| sum.checked_add(*own));
+        if let Some(sum) = sum.filter(|sum| *sum > self.most.0) {
+            self.most = (sum, format!("{:?}", self.own));
+        }
+    }
+}
+
+impl Quotas {
+    async fn watch(test_cluster: &TestCluster) -> anyhow::Result<Self> {
+        let mut events = test_cluster.admin().await?.watch("quota").await?.boxed();
+        let seen: Arc<Mutex<Seen>> = Arc::default();
+        let watching = tokio::spawn({
+            let seen = Arc::clone(&seen);
+            async move {
+                while let Some(event) = events.next().await {
+                    let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                    match event {
+                        Ok(event) => seen.see(event),
+                        Err(error) => seen.error = Some(error.to_string()),
+                    }
+                }
+            }
+        });
+        Ok(Self { seen, watching })
+    }
+
+    /// Whether at no revision there was more than that, and at one there was as much: then all of it had been seen.
+    fn never_beyond(&self, pods: &str) -> Test {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        ensure!(seen.error.is_none() && !self.watching.is_finished(), "not all was seen: {:?}", seen.error);
+        ensure!(
+            seen.most.0 == pods.parse()?,
+            "{} pods: {} of {} revisions",
+            seen.most.0,
+            seen.most.1,
+            seen.revisions
+        );
+        Ok(())
+    }
+}
+
+#[test]
+fn a_team_grows_a_tree_inside_its_quota_and_is_told_why_not() -> Test {
+    on_own_plane(async {
+        let cluster = Setup::start().await?;
+        let program = cluster.program().await?;
+        let story = async {
+            cluster.tree("shop", &json!({"cpu": "10", "pods": "10"})).await?;
+            let is_ready = |tree: &Value| condition(tree, "Ready")["status"] == "True";
+            let tree = cluster.until(("nstree", "", "shop"), "Ready", is_ready).await?;
+            ensure!(tree["status"]["allotted"] == "10 cpu, 10 pods", "{tree:#}");
+            bind(&cluster.test_cluster, "shop", ALICE, "admin").await?;
+            grows(&cluster).await?;
+            refusals(&cluster).await?;
+            ends(&cluster).await
+        };
+        story.await.with_context(|| program.last_lines())?;
+        cluster.quotas.never_beyond("10")
+    })
+}
+
+/// A tenant creates namespaces, which have what leaves the root.
+async fn grows(cluster: &Setup) -> Test {
+    cluster.request(ALICE, "shop", "shop-web", &json!({"cpu": "4", "pods": "4"})).await?;
+    let web = cluster.ready("shop", "shop-web").await?;
+    ensure!(web["status"]["path"] == "shop/shop-web" && web["status"]["depth"] == 1, "{web:#}");
+    ensure!(web["status"]["allotted"] == "4 cpu, 4 pods", "{web:#}");
+    let namespace = cluster.test_cluster.get("namespace", "", "shop-web").await?.context("shop-web")?;
+    ensure!(namespace["metadata"]["labels"]["shop.tree.coppice.dev/depth"] == "1", "{namespace:#}");
+    ensure!(cluster.limits("shop").await? == json!({"cpu": "6", "pods": "6"}));
+    ensure!(cluster.limits("shop-web").await? == json!({"cpu": "4", "pods": "4"}));
+    // More, while something else becomes less: it leaves where it was first.
+    cluster.change("shop", "shop-web", &json!({"cpu": "2", "pods": "6"})).await?;
+    let changed = |object: &Value| object["status"]["request"]["hard"] == json!({"cpu": "2", "pods": "6"});
+    cluster.until(("sns", "shop", "shop-web"), "granted", changed).await?;
+    ensure!(cluster.limits("shop").await? == json!({"cpu": "8", "pods": "4"}));
+    // Further down, from what the namespace above has.
+    cluster.request(ADMIN, "shop-web", "shop-web-test", &json!({"pods": "2"})).await?;
+    cluster.ready("shop-web", "shop-web-test").await?;
+    ensure!(cluster.limits("shop-web").await? == json!({"cpu": "2", "pods": "4"}));
+    ensure!(cluster.limits("shop-web-test").await? == json!({"cpu": "0", "pods": "2"}));
+    ensure!(cluster.limits("shop").await? == json!({"cpu": "8", "pods": "4"}));
+    Ok(())
+}
+
+/// Everything that is not given says why, and what would be.
+async fn refusals(cluster: &Setup) -> Test {
+    let expect = async |name: &str, hard: &Value, reason: &str, parts: &[&str]| -> Test {
+        cluster.request(ALICE, "shop", name, hard).await?;
+        let (why, message) = cluster.refused("shop", name).await?;
+        ensure!(why == reason && parts.iter().all(|part| message.contains(part)), "{why}: {message}");
+        ensure!(cluster.test_cluster.get("namespace", "", name).await?.is_none_or(|namespace| {
+            namespace["metadata"]["labels"]["coppice.dev/subnamespace"].is_null()
+        }));
+        cluster.delete(ALICE, "shop", name).await?;
+        let gone = async || cluster.test_cluster.get("sns", "shop", name).await.ok()?.is_none().then_some(());
+        cluster.test_cluster.until(&format!("{name} is gone"), gone).await
+    };
+    let beyond = [
+        "pods: needs 5 more",
+        "shop can give 4",
+        "ask for at most 4",
+        "shop-web made smaller",
+        "does not use 4",
+    ];
+    expect("shop-api", &json!({"pods": "5"}), "QuotaRefused", &beyond).await?;
+    let unknown = ["memory: the tree has no quota of it", "cpu, pods"];
+    expect("shop-api", &json!({"memory": "1Gi"}), "QuotaRefused", &unknown).await?;
+    expect("else", &json!({"pods": "1"}), "NameNotAllowed", &["{parent}-*"]).await?;
+    // Namespaces are never taken into a tree by their name.
+    let uid = cluster.test_cluster.namespace("shop-old").await?;
+    expect("shop-old", &json!({"pods": "1"}), "NameTaken", &["did not create"]).await?;
+    ensure!(!cluster.test_cluster.is_deleted("shop-old", &uid).await);
+    // What is in use stays.
+    for n in 0..3 {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("p-{n}"), "namespace": "shop-web"},
+            "spec": {"containers": [{"name": "c", "image": "busybox", "resources": {"requests": {"cpu": "100m"}}}]}});
+        cluster.test_cluster.admin().await?.create(&pod).await?;
+    }
+    let counted = async || {
+        let quota = cluster.test_cluster.get("quota", "shop-web", "coppice").await.ok()??;
+        (quota["status"]["used"]["pods"] == "3").then_some(())
+    };
+    cluster.test_cluster.until("the pods are counted", counted).await?;
+    cluster.change("shop", "shop-web", &json!({"cpu": "2", "pods": "4"})).await?;
+    let (why, message) = cluster.refused("shop", "shop-web").await?;
+    let numbers = "pods: shop-web uses 3 and gave 2 to its children: ask for at least 5";
+    ensure!(why == "QuotaRefused" && message.contains(numbers), "{why}: {message}");
+    ensure!(cluster.limits("shop-web").await? == json!({"cpu": "2", "pods": "4"}));
+    Ok(())
+}
+
+/// What is deleted returns its quota; what has namespaces below it stays.
+async fn ends(cluster: &Setup) -> Test {
+    cluster.delete(ALICE, "shop", "shop-web").await?;
+    let has_children = |object: &Value| condition(object, "Ready")["reason"] == "HasChildren";
+    cluster.until(("sns", "shop", "shop-web"), "HasChildren", has_children).await?;
+    cluster.delete(ADMIN, "shop-web", "shop-web-test").await?;
+    cluster.gone("shop-web", "shop-web-test").await?;
+    cluster.gone("shop", "shop-web").await?;
+    ensure!(cluster.limits("shop").await? == json!({"cpu": "10", "pods": "10"}));
+    let records = cluster.test_cluster.list("delns", "").await?;
+    let of_web =
+        records.iter().find(|record| record["spec"]["namespace"] == "shop-web").context("no record")?;
+    ensure!(of_web["spec"]["managerKind"] == "Subnamespace", "{of_web:#}");
+    // The tree goes, and its namespace stays as it was before.
+    let empty = |tree: &Value| tree["status"]["namespaces"] == 1;
+    cluster.until(("nstree", "", "shop"), "only its root is left", empty).await?;
+    cluster.test_cluster.admin().await?.delete("nstree", "", "shop", &json!({})).await?;
+    let detached = async || {
+        let tree = cluster.test_cluster.get("nstree", "", "shop").await.ok()?;
+        let quota = cluster.test_cluster.get("quota", "shop", "coppice").await.ok()?;
+        (tree.is_none() && quota.is_none()).then_some(())
+    };
+    cluster.test_cluster.until("the tree is gone", detached).await?;
+    let root = cluster.test_cluster.get("namespace", "", "shop").await?.context("shop")?;
+    ensure!(root["metadata"]["deletionTimestamp"].is_null(), "{root:#}");
+    ensure!(!root["metadata"]["labels"].to_string().contains("coppice.dev/"), "{root:#}");
+    Ok(())
+}
+
+#[test]
+fn killed_at_every_write_nothing_is_given_twice_and_nothing_is_lost() -> Test {
+    on_own_plane(async {
+        let cluster = Setup::start().await?;
+        cluster.tree("shop", &json!({"pods": "10"})).await?;
+        cluster.request(ADMIN, "shop", "shop-a", &json!({"pods": "4"})).await?;
+        cluster.request(ADMIN, "shop", "shop-b", &json!({"pods": "6"})).await?;
+        let phase = async |name: &str, hard: &Value| {
+            let object = cluster.test_cluster.get("sns", "shop", name).await.ok()??;
+            (object["status"]["request"]["hard"] == *hard && object["status"]["phase"] == "Ready")
+                .then_some(())
+        };
+        killed(&cluster, async || {
+            phase("shop-a", &json!({"pods": "4"})).await?;
+            phase("shop-b", &json!({"pods": "6"})).await
+        })
+        .await?;
+        // One can grow by what the other gives back alone.
+        cluster.change("shop", "shop-b", &json!({"pods": "1"})).await?;
+        killed(&cluster, async || phase("shop-b", &json!({"pods": "1"})).await).await?;
+        cluster.change("shop", "shop-a", &json!({"pods": "9"})).await?;
+        cluster.delete(ADMIN, "shop", "shop-b").await?;
+        killed(&cluster, async || {
+            phase("shop-a", &json!({"pods": "9"})).await?;
+            cluster.test_cluster.get("sns", "shop", "shop-b").await.ok()?.is_none().then_some(())
+        })
+        .await?;
+        ensure!(cluster.limits("shop").await? == json!({"pods": "1"}));
+        ensure!(cluster.limits("shop-a").await? == json!({"pods": "9"}));
+        let quota = cluster.test_cluster.get("quota", "shop", "coppice").await?.context("shop")?;
+        let ledger = quota["metadata"]["annotations"]["coppice.dev/ledger"].as_str().unwrap_or_default();
+        ensure!(!ledger.contains("changes"), "nothing is under way: {ledger}");
+        ensure!(cluster.test_cluster.get("namespace", "", "shop-b").await?.is_none());
+        cluster.quotas.never_beyond("10")?;
+        drop(cluster.operator);
+        Ok(())
+    })
+}
+
+/// Kills the program after each write until something is there, and sees the writes that were needed.
+async fn killed(cluster: &Setup, done: impl AsyncFn() -> Option<()>) -> Test {
+    for life in 0..60 {
+        let before = cluster.writes()?;
+        let mut program = cluster.next_life().await?;
+        let next = async || {
+            let wrote = cluster.writes().ok()? > before;
+            let done = done().await.is_some();
+            (wrote || done).then_some(done)
+        };
+        let next = cluster.test_cluster.until("one more write, or the end", next).await;
+        program.kill().await?;
+        if next.with_context(|| format!("life {life}: {}", program.last_lines()))? {
+            ensure!(life > 1, "killed {life} times");
+            return Ok(());
+        }
+    }
+    anyhow::bail!("60 lives were not enough")
+}
