@@ -143,6 +143,8 @@ fn the_definitions_are_printed_as_yaml() {
         "deletednamespaces",
         "managednamespaces",
         "namespacemanagers",
+        "namespacetrees",
+        "subnamespaces",
     ];
     assert_eq!(names, plurals.map(|plural| format!("{plural}.coppice.dev")));
 }

@@ -300,13 +300,17 @@ mod tests {
         let mut output = child.stdout.take().unwrap();
         std::io::copy(&mut output, &mut std::io::sink()).unwrap();
         let pid = child.id();
+        // Its memory goes a moment before it is a zombie.
+        let gone = format!("process {pid} has no memory any more");
         let error = loop {
-            match Sample::of(pid, Instant::now()) {
-                Ok(_) => std::thread::yield_now(),
-                Err(error) => break format!("{error:#}"),
+            match Sample::of(pid, Instant::now()).map_err(|error| format!("{error:#}")) {
+                Err(error) if error.contains("(state Z") => break error,
+                Err(error) => assert!(error.contains(&gone), "{error}"),
+                Ok(_) => {}
             }
+            std::thread::yield_now();
         };
-        assert!(error.contains(&format!("process {pid} has no memory any more")), "{error}");
+        assert!(error.contains(&gone), "{error}");
         assert!(error.contains("VmRSS: (state Z (zombie))"), "{error}");
         child.wait().unwrap();
     }
