@@ -108,6 +108,7 @@ const LAYERS: [Layer; 24] = [
         &[
             "coppice-api",
             "coppice-destination",
+            "coppice-hierarchy",
             "coppice-lifecycle",
             "coppice-messages",
             "coppice-quantity",

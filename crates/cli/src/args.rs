@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use crate::command::{
     acknowledge, completion, crds, doctor, explain, extend, hold, import, list, message, plan, preview,
-    rearm, release, simulate, version, wake,
+    rearm, release, simulate, tree, version, wake,
 };
 
 /// Deletes namespaces on schedule: shows what will happen, when and why, and lets you hold, extend or undo it.
@@ -43,6 +43,7 @@ pub(crate) enum Command {
     Explain(explain::ExplainArgs),
     Message(message::MessageArgs),
     List(list::ListArgs),
+    Tree(tree::TreeArgs),
     Hold(hold::HoldArgs),
     Release(release::ReleaseArgs),
     Extend(extend::ExtendArgs),

@@ -15,6 +15,7 @@ pub(crate) mod preview;
 pub(crate) mod rearm;
 pub(crate) mod release;
 pub(crate) mod simulate;
+pub(crate) mod tree;
 pub(crate) mod version;
 pub(crate) mod wake;
 
@@ -33,6 +34,7 @@ pub(crate) async fn dispatch(cli: Cli, io: &mut Io<'_>) -> Result<Exit> {
         Command::Explain(args) => explain::run(&args, connection, io).await,
         Command::Message(args) => message::run(&args, connection, io).await,
         Command::List(args) => list::run(&args, connection, io).await,
+        Command::Tree(args) => tree::run(&args, connection, io).await,
         Command::Hold(args) => hold::run(&args, connection, io).await,
         Command::Release(args) => release::run(&args, connection, io).await,
         Command::Extend(args) => extend::run(&args, connection, io).await,

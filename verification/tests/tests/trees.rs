@@ -12,6 +12,7 @@ use futures::StreamExt as _;
 use kube::api::WatchEvent;
 use serde_json::{Value, json};
 
+use crate::cli::coppice;
 use crate::trees_access::{TREES, bind};
 
 type Test = anyhow::Result<()>;
@@ -223,6 +224,7 @@ fn a_team_grows_a_tree_inside_its_quota_and_is_told_why_not() -> Test {
             ensure!(tree["status"]["allotted"] == "10 cpu, 10 pods", "{tree:#}");
             bind(&cluster.test_cluster, "shop", ALICE, "admin").await?;
             grows(&cluster).await?;
+            shows(&cluster).await?;
             refusals(&cluster).await?;
             ends(&cluster).await
         };
@@ -252,6 +254,24 @@ async fn grows(cluster: &Setup) -> Test {
     ensure!(cluster.limits("shop-web").await? == json!({"cpu": "2", "pods": "4"}));
     ensure!(cluster.limits("shop-web-test").await? == json!({"cpu": "0", "pods": "2"}));
     ensure!(cluster.limits("shop").await? == json!({"cpu": "8", "pods": "4"}));
+    Ok(())
+}
+
+/// `coppice tree` shows the platform all of it, and a tenant what they may read.
+async fn shows(cluster: &Setup) -> Test {
+    let args = ["tree", "shop", "--no-headers", "--resource", "pods"];
+    let (code, out, err) = coppice(&cluster.test_cluster, ADMIN, &args).await?;
+    let all = "shop                  Ready   pods   10   10   6   0   4\n\
+               └─ shop-web           Ready   pods   6    6    2   0   4\n   \
+                  └─ shop-web-test   Ready   pods   2    2    0   0   2\n";
+    ensure!(code == 0 && out == all && err.is_empty(), "{code}: {out}{err}");
+    let (code, out, err) = coppice(&cluster.test_cluster, ALICE, &args).await?;
+    let hers =
+        "shop          -       pods   -   10   6   0   4\n└─ shop-web   Ready   pods   6   6    -   -   -\n";
+    ensure!(code == 0 && out == hers, "{code}: {out}{err}");
+    ensure!(err.contains("warning: what is below namespace shop-web cannot be read"), "{err}");
+    let (code, _, err) = coppice(&cluster.test_cluster, ALICE, &["tree"]).await?;
+    ensure!(code == 1 && err.contains("coppice tree NAMESPACE"), "{code}: {err}");
     Ok(())
 }
 
