@@ -221,9 +221,13 @@ pub(crate) fn installed(began: Timestamp) -> anyhow::Result<&'static Server> {
     Ok(INSTALLED.get_or_init(|| server))
 }
 
+/// Of these the operator reads nothing: they come with the program of trees.
+const OF_TREES: [&str; 2] = ["NamespaceTree", "Subnamespace"];
+
 /// What is there before the operator is: its kinds, its namespace, and its key for webhooks, which would be random otherwise.
 fn installation() -> Vec<Request> {
-    let crds = coppice_api::crds().into_iter().map(|crd| {
+    let crds = coppice_api::crds().into_iter();
+    let crds = crds.filter(|crd| !OF_TREES.contains(&crd.spec.names.kind.as_str())).map(|crd| {
         Request::post(
             "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
             &serde_json::to_value(&crd).unwrap_or(Value::Null),

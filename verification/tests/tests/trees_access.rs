@@ -245,21 +245,21 @@ fn a_stolen_token_changes_nothing_of_a_namespace_but_where_it_is_in_a_tree() -> 
 #[test]
 fn a_stolen_token_writes_no_quota_of_others() -> Test {
     on_trees(async |on| {
-        child(on, "quota-child").await?;
-        on.test_cluster.namespace("quota-plain").await?;
+        child(on, "theirs-child").await?;
+        on.test_cluster.namespace("theirs-plain").await?;
         let tree = json!({"coppice.dev/tree": "t"});
         // Of the quotas of others none, whatever they are called.
         for (name, labels) in [("other", &tree), ("coppice", &json!({}))] {
             let answer = on
                 .stolen
-                .send("POST", &of("quota-child", "resourcequotas"), PLAIN, quota(name, labels, "1"))
+                .send("POST", &of("theirs-child", "resourcequotas"), PLAIN, quota(name, labels, "1"))
                 .await?;
             ensure!(answer.refused("no ResourceQuota but coppice with the label"), "{name}: {answer:?}");
         }
-        let theirs = of("quota-plain", "resourcequotas/coppice");
+        let theirs = of("theirs-plain", "resourcequotas/coppice");
         let answer = on
             .admin
-            .send("POST", &of("quota-plain", "resourcequotas"), PLAIN, quota("coppice", &json!({}), "1"))
+            .send("POST", &of("theirs-plain", "resourcequotas"), PLAIN, quota("coppice", &json!({}), "1"))
             .await?;
         ensure!(answer.accepted(), "{answer:?}");
         for answer in [
