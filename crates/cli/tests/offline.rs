@@ -107,8 +107,8 @@ fn all_mistakes_are_reported_with_file_document_and_path() {
         ("a: [", "document 1 cannot be read"),
         ("[]", "expected an object"),
         (
-            "{apiVersion: coppice.dev/v1alpha1, kind: NamespaceTree, metadata: {name: x}}",
-            "knows no kind NamespaceTree",
+            "{apiVersion: coppice.dev/v1alpha1, kind: NamespaceGarden, metadata: {name: x}}",
+            "knows no kind NamespaceGarden",
         ),
         ("{apiVersion: v1, kind: Pod, metadata: []}", "document 1: not a Pod"),
         (

@@ -46,12 +46,19 @@ pub struct Sample {
 
 impl Sample {
     /// Memory and processor time of a process now, which was started then.
+    ///
+    /// # Errors
+    ///
+    /// There is no such process, or it has ended and nobody has waited for it yet: then it has no memory any more.
     pub fn of(pid: u32, started: Instant) -> anyhow::Result<Self> {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let field = |name: &str| -> anyhow::Result<u64> {
-            let line =
-                status.lines().find_map(|line| line.strip_prefix(name)).context("a field is missing")?;
-            Ok(line.trim().trim_end_matches(" kB").trim().parse()?)
+            let line = line(name).with_context(|| {
+                let state = line("State:").unwrap_or("unknown");
+                format!("process {pid} has no memory any more, its status lacks {name} (state {state})")
+            })?;
+            Ok(line.trim_end_matches(" kB").trim().parse()?)
         };
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
         // The name in parentheses may have blanks; utime and stime are the 12th and 13th field after it.
