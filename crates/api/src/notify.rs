@@ -225,6 +225,11 @@ pub struct OwnerNotice {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub to: Option<String>,
+    /// Which address that is, where several look the same in `to`: a digest of it for messages about this namespace, by a key that
+    /// follows from the operator's signing key. Absent where `to` is, and in what earlier versions have written, of which `to` has to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub to_digest: Option<String>,
     /// Whether it goes to the fallback, since each of the owner's own addresses was refused for good.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fallback: bool,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use coppice_lifecycle::cluster::AddressKey;
 use coppice_messages::{DigestLine, Rendered, digest};
 use coppice_mutants::{Mutant, active};
 use coppice_notify::channel::{EmailRequest, Headline, SlackRequest};
@@ -28,6 +29,8 @@ pub struct Outboxes {
     pub messages: Outbox<WebhookSubject>,
     /// Hides addresses in the records of deletions.
     pub seal: Arc<Seal>,
+    /// Tells addresses apart that look the same in the records of namespaces.
+    pub address_key: Arc<AddressKey>,
 }
 
 impl Outboxes {
@@ -51,7 +54,8 @@ impl Outboxes {
             }),
         };
         let messages = Outbox::with_rules(Arc::clone(deliver), by_channel, rules, wake);
-        Self { webhooks, messages, seal: Arc::new(seal) }
+        let address_key = Arc::new(AddressKey::new(seal.digest_secret()));
+        Self { webhooks, messages, seal: Arc::new(seal), address_key }
     }
 
     /// Ends both, and gives attempts that are under way until `grace` has passed.

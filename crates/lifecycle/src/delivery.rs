@@ -4,6 +4,7 @@ use coppice_api::notify::{NoticeAbout, NoticeState, OwnerNotice};
 use coppice_quantity::Duration;
 use jiff::{SignedDuration, Timestamp};
 
+use crate::cluster::RecordedRecipient;
 use crate::condition::{later, whole_second_after};
 use crate::plan::Delivery;
 use crate::record::truncate_text;
@@ -25,13 +26,15 @@ pub(crate) fn pending(
     key: String,
     (about, given_at): (NoticeAbout, Timestamp),
     channel: &str,
-    to: Option<String>,
+    to: RecordedRecipient,
 ) -> OwnerNotice {
+    let RecordedRecipient { to, digest: to_digest } = to;
     OwnerNotice {
         key,
         about,
         channel: channel.to_owned(),
         to,
+        to_digest,
         fallback: false,
         state: NoticeState::Pending,
         attempts: 0,
@@ -129,7 +132,8 @@ mod tests {
     }
 
     fn message(about: NoticeAbout) -> OwnerNotice {
-        pending("notice-1".to_owned(), (about, at(0)), "slack", Some("U02***".to_owned()))
+        let to = RecordedRecipient { to: Some("U02***".to_owned()), digest: None };
+        pending("notice-1".to_owned(), (about, at(0)), "slack", to)
     }
 
     /// Attempts that fail, each as soon as it may be made; how long after the first the last one is, and how many there are.

@@ -6,7 +6,7 @@ use coppice_api::Losses;
 use coppice_api::notify::{NoticeAbout, NoticeState, OwedMessage, OwedMessages, OwnerNotice};
 use jiff::Timestamp;
 
-use crate::cluster::ValidHours;
+use crate::cluster::{RecordedRecipient, ValidHours};
 use crate::delivery::{pending, record_attempt};
 use crate::message::{DeletionContent, MessageContent, OwedWhenGone, OwnerMessage};
 use crate::plan::Delivery;
@@ -87,7 +87,9 @@ pub struct OwedPlan {
 /// What is to be sent about a namespace that was seen to be gone at `gone_at`.
 pub fn begin(owed: &OwedMessages, gone_at: Timestamp) -> Vec<OwnerNotice> {
     let about = (NoticeAbout::Deleted, gone_at);
-    owed.messages.iter().map(|one| pending(one.key.clone(), about, &one.channel, one.to.clone())).collect()
+    // Its address is sealed: nobody needs to tell it from others.
+    let to = |one: &OwedMessage| RecordedRecipient { to: one.to.clone(), digest: None };
+    owed.messages.iter().map(|one| pending(one.key.clone(), about, &one.channel, to(one))).collect()
 }
 
 /// Records what came of attempts, and says which are due.

@@ -280,6 +280,7 @@ fn a_full_list_delays_the_deletion_and_says_so() {
             about: NoticeAbout::NoticeWithdrawn,
             channel: "mail".to_owned(),
             to: Some("g***@example.org".to_owned()),
+            to_digest: None,
             fallback: false,
             state: NoticeState::Pending,
             attempts: 0,

@@ -6,9 +6,9 @@ mod cluster;
 #[path = "support/notices.rs"]
 mod notices;
 
-use coppice_api::Reason;
 use coppice_api::managed_namespace::Extension;
 use coppice_api::notify::{NoticeAbout, NoticeState, OwnerNotice};
+use coppice_api::{ManagedNamespaceStatus, Reason};
 
 use cluster::at;
 use notices::{MAIL, SKA, delivered, ends, messages, only, owned, refused, scene};
@@ -37,8 +37,62 @@ fn what_is_refused_for_good_is_a_dead_letter_until_there_is_another_recipient() 
 }
 
 #[test]
+fn what_is_refused_for_one_address_does_not_count_for_another_that_looks_the_same_in_records() {
+    let (first, second) = (("mail", "jon@example.org"), ("mail", "john@example.org"));
+    let refused_for_first = || {
+        let mut scene = scene("channels: [mail]", &[first]);
+        scene.managers[0].1.owner.as_mut().unwrap().fallback = None;
+        messages(&mut scene, 41);
+        ends(&mut scene, &refused(true), 43);
+        scene
+    };
+    let mut scene = refused_for_first();
+    let dead = only(&scene);
+    assert_eq!(dead.to_digest.as_ref().unwrap().len(), 16, "{dead:?}");
+    owned(&mut scene, &[second]);
+    let sent = messages(&mut scene, 200);
+    assert_eq!((sent.len(), sent[0].to.as_deref()), (1, Some(second.1)));
+    let other = only(&scene);
+    assert_eq!((&other.to, other.attempts), (&dead.to, 0));
+    assert_ne!(other.to_digest, dead.to_digest);
+
+    // Nothing is sent to the other one before that is written down.
+    let mut scene = self::scene("channels: [mail]", &[first]);
+    messages(&mut scene, 41);
+    owned(&mut scene, &[second]);
+    assert_eq!(scene.plan(at(41)).messages, []);
+    assert_eq!(messages(&mut scene, 41)[0].to.as_deref(), Some(second.1));
+
+    // What an earlier version has written is compared by what it shows, and has a digest when it is tried again.
+    let mut scene = refused_for_first();
+    scene.record.as_mut().unwrap().notices[0].to_digest = None;
+    owned(&mut scene, &[second]);
+    assert_eq!(messages(&mut scene, 200), []);
+    assert_eq!(messages(&mut scene, 86_500)[0].to.as_deref(), Some(second.1));
+    assert_eq!(only(&scene).to_digest, other.to_digest);
+
+    // Without the signing key for a while, nothing is known to be another address, and what was known stays.
+    let mut scene = self::scene("channels: [mail]", &[first]);
+    messages(&mut scene, 41);
+    let key = scene.address_key.take();
+    assert_eq!(messages(&mut scene, 42).len(), 1);
+    assert_eq!(only(&scene).to_digest, dead.to_digest);
+    scene.address_key = key;
+    owned(&mut scene, &[second]);
+    assert_eq!((messages(&mut scene, 43).len(), only(&scene).to_digest), (1, other.to_digest));
+
+    // Whoever reads the records of two namespaces does not see that they have one owner.
+    let mut scene = self::scene("channels: [mail]", &[first]);
+    scene.namespace.uid = "ns-2".to_owned();
+    scene.record = Some(ManagedNamespaceStatus::default());
+    scene.settled(1);
+    messages(&mut scene, 41);
+    assert!(only(&scene).to == dead.to && only(&scene).to_digest != dead.to_digest, "{:?}", only(&scene));
+}
+
+#[test]
 fn what_a_deletion_waits_for_is_tried_again_a_day_after_it_was_refused_for_good() {
-    // An address that looks the same in records, or a server that was wrong.
+    // A server that was wrong.
     let mut scene = scene("channels: [mail]", &[MAIL]);
     scene.managers[0].1.owner.as_mut().unwrap().fallback = None;
     let first = messages(&mut scene, 41);

@@ -10,12 +10,15 @@ use crate::key::SigningKey;
 
 /// What keys are derived for: others from the same secret have other names.
 const PURPOSE: &[u8] = b"coppice.dev/recipients/v1";
+/// The same for digests of addresses.
+const DIGESTS: &[u8] = b"coppice.dev/recipient-digests/v1";
 
 /// Seals and opens addresses. Another signing key opens none of them.
 pub struct Seal {
     cipher: LessSafeKey,
     /// Makes nonces: the same for the same address and message, so that nothing random is needed, and never one for two texts.
     nonces: hmac::Key,
+    digest_secret: [u8; 32],
 }
 
 /// A length of what is derived.
@@ -33,9 +36,16 @@ impl Seal {
         let mut derived = [0; 64];
         let secret = Salt::new(HKDF_SHA256, &[]).extract(key.seed());
         secret.expand(&[PURPOSE], Bytes(derived.len())).ok()?.fill(&mut derived).ok()?;
+        let mut digest_secret = [0; 32];
+        secret.expand(&[DIGESTS], Bytes(digest_secret.len())).ok()?.fill(&mut digest_secret).ok()?;
         let (cipher, nonces) = derived.split_at(32);
         let cipher = LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, cipher).ok()?);
-        Some(Self { cipher, nonces: hmac::Key::new(hmac::HMAC_SHA256, nonces) })
+        Some(Self { cipher, nonces: hmac::Key::new(hmac::HMAC_SHA256, nonces), digest_secret })
+    }
+
+    /// The secret for digests of addresses, by which records tell them apart.
+    pub const fn digest_secret(&self) -> &[u8; 32] {
+        &self.digest_secret
     }
 
     /// Seals the address of the message with this id, as base64; none if it cannot be, which does not happen.

@@ -244,8 +244,8 @@ impl LifecycleSnapshot {
             jobs: self.jobs.fact(name),
             pods_heard: now,
             delivery: Delivery::None,
-
             deliveries: &coppice_lifecycle::plan::NO_DELIVERIES,
+            address_key: None,
             namespace,
             record,
             successor,

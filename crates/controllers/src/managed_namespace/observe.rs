@@ -10,6 +10,7 @@ use coppice_api::config::GovernorStatus;
 use coppice_api::names::MANAGED_NAMESPACE_NAME;
 use coppice_api::steps::Intent;
 use coppice_kinds::{ClusterManager, ManagedNamespaces, Managers, NamespaceRecord, Namespaces};
+use coppice_lifecycle::cluster::AddressKey;
 use coppice_lifecycle::cluster::census::Census;
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::other_deletion::OtherDeletion;
@@ -58,6 +59,8 @@ pub(super) struct Observation {
     pub(super) delivery: Delivery,
     /// The attempts to tell the owner, by the keys of the notices in the record.
     pub(super) deliveries: BTreeMap<String, Delivery>,
+    /// Tells recipients in the record apart.
+    pub(super) address_key: Option<Arc<AddressKey>>,
     pub(super) at: ServerTime,
     /// When the first read was sent: nothing in here is older.
     started: Instant,
@@ -112,6 +115,7 @@ fn observation(
         pods,
         delivery,
         deliveries,
+        address_key: shared.outboxes().map(|outboxes| outboxes.address_key),
         settings,
         budget,
         managed: shared.managed(),

@@ -26,6 +26,7 @@ pub(super) fn plan(observation: &Observation) -> NamespacePlan {
         webhook: observation.webhook.clone(),
         delivery: observation.delivery.clone(),
         deliveries: &observation.deliveries,
+        address_key: observation.address_key.as_deref(),
     };
     cluster::plan(&observed, observation.at)
 }

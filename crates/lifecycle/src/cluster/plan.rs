@@ -33,7 +33,7 @@ use jiff::Timestamp;
 use super::census::Census;
 use super::phase::{Due, DueCause, PhaseFinding, phase};
 use super::selection::{Candidate, ClusterManagerFacts, contest};
-use super::{SuccessorFacts, ValidClusterPolicy, ttl_of};
+use super::{AddressKey, SuccessorFacts, ValidClusterPolicy, ttl_of};
 use crate::circumstances::Circumstances;
 use crate::condition::{later, whole_second_after};
 use crate::facts::{Fact, JobFacts, NamespaceFacts, ObjectSlice, PodFacts};
@@ -103,6 +103,8 @@ pub struct ClusterObserved<'a> {
     pub delivery: Delivery,
     /// The attempts to tell the owner, by the keys of the notices in the record.
     pub deliveries: &'a BTreeMap<String, Delivery>,
+    /// Tells recipients in the record apart; none if there is no signing key at present.
+    pub address_key: Option<&'a AddressKey>,
 }
 
 /// What to do now: one step, after which everything is decided again.

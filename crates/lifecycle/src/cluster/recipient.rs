@@ -1,12 +1,15 @@
 //! Who is told what becomes of a namespace.
 
 use coppice_api::channel::RecipientKind;
+use coppice_api::notify::OwnerNotice;
 use coppice_api::owner::{FallbackRecipient, OwnerAnnotation, OwnerFormat, OwnerSource};
 use coppice_mutants::{Mutant, active};
+use ring::hmac;
 
 use super::owner::ska;
 use super::selection::annotation;
 use crate::annotations::is_cut;
+use crate::digest::hex;
 use crate::facts::{NamespaceFacts, NotRead};
 
 /// The longest address, which is that of a mailbox by RFC 5321.
@@ -123,6 +126,67 @@ pub fn masked(kind: RecipientKind, address: &str) -> String {
             let shown: String = address.chars().take(3).collect();
             format!("{shown}***")
         }
+    }
+}
+
+/// Tells addresses apart that look the same in records, and shows no more of them.
+#[derive(Clone, Debug)]
+pub struct AddressKey(hmac::Key);
+
+impl AddressKey {
+    /// With a secret that is used for nothing else.
+    pub fn new(secret: &[u8; 32]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
+    }
+
+    /// The digest of an address for messages about one namespace. Those about another one do not show that it is the same address.
+    fn digest(&self, namespace_uid: &str, address: &str) -> String {
+        let mut context = hmac::Context::with_key(&self.0);
+        // Uids have no zero in them.
+        for part in [namespace_uid.as_bytes(), &[0], address.as_bytes()] {
+            context.update(part);
+        }
+        hex(&context.sign().as_ref()[..8])
+    }
+}
+
+/// A recipient as records have it; neither if the channel itself says who that is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RecordedRecipient {
+    /// The address, masked.
+    pub(crate) to: Option<String>,
+    /// Which of those that look the same; none if there is no key, or the version that wrote it knew of none.
+    pub(crate) digest: Option<String>,
+}
+
+impl RecordedRecipient {
+    /// This address, for a message about the namespace with this uid.
+    pub(crate) fn at(
+        (kind, address): (RecipientKind, &str),
+        namespace_uid: &str,
+        key: Option<&AddressKey>,
+    ) -> Self {
+        let digest = key.map(|key| key.digest(namespace_uid, address));
+        Self { to: Some(masked(kind, address)), digest }
+    }
+
+    /// To whom this message goes.
+    pub(crate) fn of(notice: &OwnerNotice) -> Self {
+        Self { to: notice.to.clone(), digest: notice.to_digest.clone() }
+    }
+
+    /// Whether both are one, by what is known of both.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let differ = self.digest.is_some() && other.digest.is_some() && self.digest != other.digest;
+        self.to == other.to && !differ
+    }
+
+    /// Writes down that the message goes to this one. A digest that cannot be made at present stays.
+    pub(crate) fn write_to(self, notice: &mut OwnerNotice) {
+        if self.digest.is_some() || self.to != notice.to {
+            notice.to_digest = self.digest;
+        }
+        notice.to = self.to;
     }
 }
 

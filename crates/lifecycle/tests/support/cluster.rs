@@ -19,7 +19,7 @@ use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::cluster::census::{Census, Counted, Counts, census};
 use coppice_lifecycle::cluster::recreated::{PastDeletion, Recreated};
 use coppice_lifecycle::cluster::{
-    ClusterManagerFacts, ClusterObserved, HealthFacts, NamespacePlan, NamespaceStep, RecordFacts,
+    AddressKey, ClusterManagerFacts, ClusterObserved, HealthFacts, NamespacePlan, NamespaceStep, RecordFacts,
     SuccessorFacts, ValidClusterManager, lint, plan,
 };
 use coppice_lifecycle::facts::{Annotations, Fact, NamespaceFacts, ObjectSlice, PodFacts};
@@ -75,6 +75,8 @@ pub(crate) struct Scene {
     pub delivery: Delivery,
     /// What is known of the attempts to tell the owner, by key.
     pub deliveries: BTreeMap<String, Delivery>,
+    /// Tells recipients in the record apart.
+    pub address_key: Option<AddressKey>,
     /// How many other namespaces there are, as old as this one, and without records; none if they are not counted.
     pub others: Option<usize>,
     /// Whether these have the same record instead.
@@ -119,6 +121,7 @@ impl Scene {
             pods_unknown: None,
             delivery: Delivery::None,
             deliveries: BTreeMap::new(),
+            address_key: Some(AddressKey::new(&[7; 32])),
             others: Some(0),
             others_alike: false,
             certain: true,
@@ -240,6 +243,7 @@ impl Scene {
             webhook: self.webhook.clone(),
             delivery: self.delivery.clone(),
             deliveries: &self.deliveries,
+            address_key: self.address_key.as_ref(),
         };
         let time = if self.certain {
             ServerTime::certain(now)

@@ -327,8 +327,8 @@ impl Fleet {
             other: None,
             webhook: None,
             delivery: Delivery::None,
-
             deliveries: &coppice_lifecycle::plan::NO_DELIVERIES,
+            address_key: None,
         };
         plan(&observed, ServerTime::certain(at(self.now)))
     }

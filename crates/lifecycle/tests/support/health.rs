@@ -147,6 +147,7 @@ impl Scene {
             pods_heard: at(self.now),
             delivery: Delivery::None,
             deliveries: &coppice_lifecycle::plan::NO_DELIVERIES,
+            address_key: None,
         };
         plan(&observed, ServerTime::certain(at(self.now)))
     }

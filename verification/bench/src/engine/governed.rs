@@ -141,8 +141,8 @@ impl GovernedFleet {
             other: None,
             webhook: None,
             delivery: Delivery::None,
-
             deliveries: &coppice_lifecycle::plan::NO_DELIVERIES,
+            address_key: None,
         };
         plan(&observed, ServerTime::certain(self.now)).step
     }

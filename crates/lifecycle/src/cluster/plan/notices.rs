@@ -10,7 +10,7 @@ use coppice_mutants::{Mutant, active};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Builder, Governed};
-use crate::cluster::recipient::{Recipients, masked, recipients_of};
+use crate::cluster::recipient::{AddressKey, Recipients, RecordedRecipient, recipients_of};
 use crate::cluster::selection::Candidate;
 use crate::condition::{later, whole_second_after};
 use crate::delivery::{FailureCause, begin_anew, failed, pending, record_attempt};
@@ -34,6 +34,7 @@ pub(super) struct Telling<'a> {
     settled_at: Timestamp,
     /// By name, what each channel needs to know of a recipient; none if there is no such channel.
     channels: Vec<(&'a str, Option<RecipientKind>)>,
+    address_key: Option<&'a AddressKey>,
 }
 
 /// To whom a message goes.
@@ -45,16 +46,6 @@ enum Recipient<'a> {
     OfChannel,
     /// To this address.
     At(RecipientKind, &'a str),
-}
-
-impl Recipient<'_> {
-    /// As records show it.
-    fn masked(self) -> Option<String> {
-        match self {
-            Self::Nobody | Self::OfChannel => None,
-            Self::At(kind, to) => Some(masked(kind, to)),
-        }
-    }
 }
 
 impl<'a> Telling<'a> {
@@ -70,7 +61,8 @@ impl<'a> Telling<'a> {
             (&**name, channel.map(coppice_api::channel::Channel::recipient_kind))
         });
         let (recipients, channels) = (recipients.unwrap_or_default(), channels.collect());
-        Some(Self { manager, notify, namespace, recipients, settled_at, channels })
+        let address_key = builder.observed.address_key;
+        Some(Self { manager, notify, namespace, recipients, settled_at, channels, address_key })
     }
 
     /// To whom a message goes by a channel of this kind.
@@ -87,6 +79,16 @@ impl<'a> Telling<'a> {
         match self.recipients.fallback(kind).filter(|_| notice.fallback) {
             Some(to) => Recipient::At(kind, to),
             None => self.recipient(kind),
+        }
+    }
+
+    /// As records have it.
+    fn recorded(&self, recipient: Recipient<'_>) -> RecordedRecipient {
+        match recipient {
+            Recipient::Nobody | Recipient::OfChannel => RecordedRecipient::default(),
+            Recipient::At(kind, to) => {
+                RecordedRecipient::at((kind, to), &self.namespace.uid, self.address_key)
+            }
         }
     }
 
@@ -214,11 +216,15 @@ impl Builder<'_> {
                 }
                 Some(Recipient::Nobody) => "there is no address of the owner for it any more",
                 Some(to) => {
-                    notice.to = to.masked();
+                    telling.recorded(to).write_to(notice);
                     // An attempt is known by its number: it is written down before it is made.
-                    let attempt = |one: &OwnerNotice| (one.state, one.attempts, one.fallback, one.to.clone());
+                    let attempt = |one: &OwnerNotice| (one.state, one.attempts, one.fallback);
                     let known = self.record.status.notices.iter().find(|known| known.key == notice.key);
-                    if known.is_some_and(|known| attempt(known) == attempt(notice)) {
+                    let is_known = |known: &OwnerNotice| {
+                        let same = RecordedRecipient::of(known).is_same(&RecordedRecipient::of(notice));
+                        attempt(known) == attempt(notice) && same
+                    };
+                    if known.is_some_and(is_known) {
                         let to = if let Recipient::At(_, to) = to { Some(to.to_owned()) } else { None };
                         due.push((notice.key.clone(), to));
                     }
@@ -244,8 +250,8 @@ impl Builder<'_> {
                 // What came of the last attempt must not be taken for what comes of the next one.
                 continue;
             }
-            let to = telling.kind(&one.channel).and_then(|kind| telling.recipient_of(one, kind).masked());
-            let other = to.is_some() && to != one.to;
+            let to = telling.kind(&one.channel).map(|kind| telling.recorded(telling.recipient_of(one, kind)));
+            let other = to.is_some_and(|to| to.to.is_some() && !to.is_same(&RecordedRecipient::of(one)));
             let begins_anew = match one.state {
                 NoticeState::Delivered => false,
                 NoticeState::Pending => other && one.attempts > 0,
@@ -290,12 +296,13 @@ impl Builder<'_> {
             else {
                 continue;
             };
-            let to = Some(masked(kind, to));
+            let to = telling.recorded(Recipient::At(kind, to));
             let notices = &mut self.status.notices;
             match notices.iter_mut().find(|one| announcing.contains(&one.key) && one.channel == *channel) {
-                Some(one) if one.fallback || one.to == to => {}
+                Some(one) if one.fallback || to.is_same(&RecordedRecipient::of(one)) => {}
                 Some(one) => {
-                    (one.to, one.fallback) = (to, true);
+                    one.fallback = true;
+                    to.write_to(one);
                     begin_anew(one);
                 }
                 None => {
@@ -364,7 +371,7 @@ impl Builder<'_> {
             let about = NoticeAbout::NoticeWithdrawn;
             let key = key(&self.status, about, &one.key, &one.channel);
             let given_at = whole_second_after(self.now);
-            let twin = pending(key, (about, given_at), &one.channel, one.to);
+            let twin = pending(key, (about, given_at), &one.channel, RecordedRecipient::of(&one));
             self.push(OwnerNotice { fallback: one.fallback, ..twin });
         }
     }
@@ -440,7 +447,7 @@ impl Builder<'_> {
             if matches!(to, Recipient::Nobody) || self.status.notices.iter().any(|known| known.key == key) {
                 continue;
             }
-            self.push(pending(key, (about, given_at), channel, to.masked()));
+            self.push(pending(key, (about, given_at), channel, telling.recorded(to)));
         }
     }
 
