@@ -108,7 +108,8 @@ pub enum NotifyOn {
     Recovered,
     /// Its time to live ends soon: see `reminders`.
     Expiring,
-    /// It is gone: Coppice has deleted it.
+    /// It is gone: Coppice has deleted it. By a channel by which something else was still to be said, owners are notified of that in
+    /// any case.
     Deleted,
 }
 
@@ -284,6 +285,30 @@ pub struct OwedMessages {
     /// One for each channel.
     #[schemars(length(max = 4), extend("x-kubernetes-list-type" = "atomic"))]
     pub messages: Vec<OwedMessage>,
+    /// Messages about the namespace that were still to be delivered by these channels when its deletion was decided, and are superseded by
+    /// `Deleted`: they are not sent any more, since that says what came of it. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20), extend("x-kubernetes-list-type" = "atomic"))]
+    pub superseded: Vec<SupersededNotice>,
+}
+
+/// A message that is not sent any more, since its namespace is gone and another one says so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SupersededNotice {
+    /// Its id.
+    #[schemars(length(max = 128))]
+    pub key: String,
+    /// What it was about.
+    #[serde(rename = "for")]
+    pub about: NoticeAbout,
+    /// The channel.
+    #[schemars(length(max = 63))]
+    pub channel: String,
+    /// Why it had not been delivered before, if an attempt says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1024))]
+    pub last_error: Option<String>,
 }
 
 /// A link in a message.

@@ -24,7 +24,8 @@ use crate::webhook::{delivery_of, when_there_is_room};
 
 /// Why a mail cannot be sent.
 const NO_ADDRESS: Problem = Problem::Message(
-    "there is no address for the message: the operator had no signing key to seal it with, or has another one by now",
+    "there is no address for the message: the owner had none any more, or the operator had no signing key to seal it with, or has another \
+     one by now",
 );
 const FOREIGN_DOMAIN: Problem =
     Problem::Message("the owner's address is of a domain that recipientDomains of the channel does not list");

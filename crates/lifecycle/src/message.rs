@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use coppice_api::health::HealthReason;
 use coppice_api::identity::LinkKeys;
 pub use coppice_api::notify::MessageLink;
-use coppice_api::notify::{NoticeAbout, WorkingHours};
+use coppice_api::notify::{NoticeAbout, SupersededNotice, WorkingHours};
 use coppice_api::steps::Notice;
 use coppice_api::text::acts_on_terminal;
 use coppice_api::{FailingObject, Losses, ManagedNamespaceStatus, NamespacePhase, Reason};
@@ -43,6 +43,8 @@ pub struct OwnerMessage {
 pub struct OwedWhenGone {
     /// One message for each channel.
     pub messages: Vec<OwnerMessage>,
+    /// What was still to be sent by these channels, and is not any more.
+    pub superseded: Vec<SupersededNotice>,
     /// When it is sent; none for at any time.
     pub working_hours: Option<WorkingHours>,
 }

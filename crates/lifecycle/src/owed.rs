@@ -42,6 +42,7 @@ pub fn kept(owed: &OwedWhenGone, message: impl FnMut(&OwnerMessage) -> OwedMessa
         links: first.links.clone(),
         working_hours: owed.working_hours.clone(),
         messages: owed.messages.iter().map(message).collect(),
+        superseded: owed.superseded.clone(),
     })
 }
 
@@ -142,6 +143,7 @@ mod tests {
             expires_at: None,
             links: Vec::new(),
             working_hours: serde_json::from_str(r#"{"timeZone": "UTC"}"#).unwrap(),
+            superseded: Vec::new(),
             messages: vec![message("mail", Some("a***@b")), message("hook", None)],
         };
         let (sunday, monday) = (at("2026-03-01T12:00:00Z"), at("2026-03-02T08:00:00Z"));

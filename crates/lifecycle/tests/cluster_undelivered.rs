@@ -10,6 +10,9 @@ use coppice_api::managed_namespace::Extension;
 use coppice_api::notify::{NoticeAbout, NoticeState, OwnerNotice};
 use coppice_api::{ManagedNamespaceStatus, Reason};
 
+use coppice_lifecycle::cluster::NamespaceStep;
+use coppice_lifecycle::message::OwnerMessage;
+
 use cluster::at;
 use notices::{MAIL, SKA, delivered, ends, messages, only, owned, refused, scene};
 
@@ -182,6 +185,59 @@ fn a_message_to_nobody_does_not_keep_the_fallback_from_hearing() {
     owned(&mut scene, &[MAIL]);
     let sent = messages(&mut scene, 100);
     assert_eq!(sent.last().unwrap().to.as_deref(), Some("platform@example.org"));
+}
+
+#[test]
+fn whoever_was_still_to_hear_of_a_namespace_hears_that_it_is_gone() {
+    let deletes = |scene: &mut cluster::Scene, seconds| {
+        let plan = scene.settled(seconds);
+        assert!(matches!(plan.step, NamespaceStep::Delete(_)), "{plan:?}");
+        let to = |one: &OwnerMessage| (one.channel.clone(), one.to.clone(), one.content.about);
+        let messages: Vec<_> = plan.owed.messages.iter().map(to).collect();
+        (messages, plan.owed.superseded)
+    };
+    // Nobody could be reached, and nobody asked for the message that it is gone. By the webhook nothing is open.
+    let notify = "channels: [slack, mail, hook], on: [Stale], undelivered: {after: 30s, then: Proceed}";
+    let mut scene = scene(notify, &[SKA, MAIL]);
+    messages(&mut scene, 41);
+    let keys: Vec<_> = scene.status().notices.iter().map(|one| one.key.clone()).collect();
+    let ends = [refused(false), refused(true), delivered()];
+    scene.deliveries = keys.iter().cloned().zip(ends).collect();
+    let NamespaceStep::WriteStatus(status) = scene.plan(at(43)).step else { panic!("{:?}", scene.record) };
+    scene.record = Some(*status);
+    scene.deliveries.clear();
+    let (messages, superseded) = deletes(&mut scene, 200);
+    let gone = NoticeAbout::Deleted;
+    let to = |channel: &str, to: &str| (channel.to_owned(), Some(to.to_owned()), gone);
+    assert_eq!(messages[..2], [to("slack", "U024BE7LH"), to("mail", MAIL.1)]);
+    assert_eq!(messages[2], ("hook".to_owned(), None, gone), "that it has expired was not said");
+    let listed: Vec<_> = superseded.iter().map(|one| (&*one.channel, one.about)).collect();
+    let (announced, stale) = (NoticeAbout::DeletionAnnounced, NoticeAbout::Stale);
+    assert_eq!(
+        listed,
+        [("slack", announced), ("slack", stale), ("mail", announced), ("mail", stale), ("hook", stale)]
+    );
+    let because: Vec<_> = superseded.iter().map(|one| one.last_error.as_deref()).collect();
+    let error = Some("the server answered 451");
+    assert_eq!(because, [error, None, error, None, None]);
+    assert_eq!(superseded[0].key, keys[0]);
+
+    // What everybody has heard needs no answer.
+    for one in &mut scene.record.as_mut().unwrap().notices {
+        (one.state, one.next_attempt, one.delivered_at) = (NoticeState::Delivered, None, Some(at(44)));
+    }
+    assert_eq!(deletes(&mut scene, 200), (Vec::new(), Vec::new()));
+
+    // There is no address any more, and no such channel: both have to be dead letters that say so.
+    let channels = "channels: [slack, mail], undelivered: {after: 30s, then: Proceed}";
+    let mut scene = self::scene(channels, &[SKA, MAIL]);
+    self::messages(&mut scene, 41);
+    owned(&mut scene, &[MAIL]);
+    scene.config.channels.retain(|channel| channel.name != "mail");
+    let (messages, superseded) = deletes(&mut scene, 200);
+    let nobody = |channel: &str| (channel.to_owned(), None, gone);
+    assert_eq!(messages, [nobody("slack"), nobody("mail")]);
+    assert!(superseded.iter().all(|one| one.last_error.is_some()), "{superseded:?}");
 }
 
 #[test]

@@ -150,7 +150,7 @@ impl NamespacePlan {
         events: Vec::new(),
         goes_on: false,
         messages: Vec::new(),
-        owed: OwedWhenGone { messages: Vec::new(), working_hours: None },
+        owed: OwedWhenGone { messages: Vec::new(), superseded: Vec::new(), working_hours: None },
     };
 }
 

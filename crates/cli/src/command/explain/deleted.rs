@@ -242,6 +242,10 @@ fn deletion(record: &DeletedRecord, now: Timestamp, to: &mut Screen<'_>) -> Resu
         to.put("  Notified:   ", PLAIN)?;
         notice_line(notice, now, to)?;
     }
+    for notice in spec.owed.iter().flat_map(|owed| &owed.superseded) {
+        let why = notice.last_error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default();
+        writeln!(to, "  Not sent:   {} by {}, superseded by Deleted{why}", notice.about, notice.channel)?;
+    }
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use coppice_api::channel::RecipientKind;
 use coppice_api::notify::{
     MAX_NOTICES, NoticeAbout, NoticeState, Notify, NotifyOn, OwnerNotice, UndeliveredThen,
 };
-use coppice_api::steps::{Intent, Notice};
+use coppice_api::steps::Notice;
 use coppice_api::{ManagedNamespaceStatus, NamespacePhase, Reason};
 use coppice_mutants::{Mutant, active};
 use jiff::{SignedDuration, Timestamp};
@@ -16,9 +16,11 @@ use crate::condition::{later, whole_second_after};
 use crate::delivery::{FailureCause, begin_anew, failed, pending, record_attempt};
 use crate::digest::id_of;
 use crate::facts::NamespaceFacts;
-use crate::message::{MessageSource, OwedWhenGone, OwnerMessage};
+use crate::message::{MessageSource, OwnerMessage};
 use crate::plan::{Delivery, earlier};
 use crate::steps::Heard;
+
+mod when_gone;
 
 /// Why a message is not sent now.
 const HELD_BACK: &str = "held back until working hours";
@@ -473,34 +475,6 @@ impl Builder<'_> {
             self.status.notices.remove(at);
         }
         self.status.notices.push(notice);
-    }
-
-    /// What the owner is told once a deletion has been carried out, if that is asked for: by whom the deletion was announced to, if it
-    /// was. Nothing of it is left to say so then.
-    pub(super) fn owed_when_gone(&self, intent: &Intent) -> OwedWhenGone {
-        let Some(telling) = self.telling.as_ref().filter(|telling| telling.tells(NotifyOn::Deleted)) else {
-            return OwedWhenGone::default();
-        };
-        let (manager, spec) = (telling.manager.name, telling.manager.spec);
-        let source = MessageSource { status: &self.status, manager, spec, namespace: telling.namespace };
-        let content = source.when_gone(&intent.reason, intent.decided_at);
-        let announcing = self.announcing();
-        let mut messages = Vec::new();
-        for (channel, kind) in &telling.channels {
-            let Some(kind) = *kind else { continue };
-            let mut known = self.status.notices.iter().filter(|one| announcing.contains(&one.key));
-            let announced = known.find(|one| one.channel == *channel);
-            let to = match announced
-                .map_or_else(|| telling.recipient(kind), |one| telling.recipient_of(one, kind))
-            {
-                Recipient::Nobody => continue,
-                Recipient::OfChannel => None,
-                Recipient::At(_, to) => Some(to.to_owned()),
-            };
-            let key = key(&self.status, NoticeAbout::Deleted, &intent.id, channel);
-            messages.push(OwnerMessage { key, channel: (*channel).to_owned(), to, content: content.clone() });
-        }
-        OwedWhenGone { messages, working_hours: telling.notify.working_hours.clone() }
     }
 
     /// Nobody is left to say by which channel: what was not told is given up.
