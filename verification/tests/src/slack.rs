@@ -1,4 +1,4 @@
-//! What answers as Slack does: `chat.postMessage` of its Web API, for one token. It remembers what it got.
+//! What answers as Slack does: `chat.postMessage` of its Web API, for one token, and one incoming webhook. It remembers what it got.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,11 +13,14 @@ use crate::test_cluster::until;
 /// One message that was accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Posted {
-    /// The channel or member that it is for.
+    /// The channel or member that it is for; empty by the incoming webhook, which has a channel of its own.
     pub to: String,
     /// What it says.
     pub text: String,
 }
+
+/// Where its incoming webhook is.
+const WEBHOOK: &str = "/services/T00000000/B00000000/XXXXXXXX";
 
 struct SlackState {
     token: String,
@@ -31,6 +34,8 @@ struct SlackState {
 pub struct Slack {
     /// Where its API is: the `apiUrl` of a channel.
     pub api_url: String,
+    /// The URL of its incoming webhook, which is a secret.
+    pub webhook_url: String,
     state: Arc<Mutex<SlackState>>,
 }
 
@@ -40,10 +45,11 @@ impl Slack {
         let state = SlackState { token: token.to_owned(), busy, posted: Vec::new() };
         let state = Arc::new(Mutex::new(state));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-        let api_url = format!("http://{}/api", listener.local_addr()?);
+        let address = listener.local_addr()?;
+        let (api_url, webhook_url) = (format!("http://{address}/api"), format!("http://{address}{WEBHOOK}"));
         let router = Router::new().fallback(answer).with_state(Arc::clone(&state));
         tokio::spawn(async move { axum::serve(listener, router).await });
-        Ok(Self { api_url, state })
+        Ok(Self { api_url, webhook_url, state })
     }
 
     /// The messages that it has accepted so far.
@@ -57,7 +63,8 @@ impl Slack {
     }
 }
 
-/// As <https://docs.slack.dev/reference/methods/chat.postMessage> has it.
+/// As <https://docs.slack.dev/reference/methods/chat.postMessage> has it, and
+/// <https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks>, where a webhook that was removed is `no_service`.
 async fn answer(
     State(state): State<Arc<Mutex<SlackState>>>,
     uri: Uri,
@@ -71,6 +78,14 @@ async fn answer(
     }
     let said: Value = serde_json::from_slice(&body).unwrap_or_default();
     let text = |field: &str| said[field].as_str().unwrap_or_default().to_owned();
+    let plain = [("content-type", "text/html")];
+    if uri.path() == WEBHOOK {
+        state.posted.push(Posted { to: text("channel"), text: text("text") });
+        return (StatusCode::OK, plain, "ok");
+    }
+    if uri.path().starts_with("/services/") {
+        return (StatusCode::NOT_FOUND, plain, "no_service");
+    }
     let right =
         headers.get("authorization").is_some_and(|given| *given == *format!("Bearer {}", state.token));
     let answer = match (uri.path(), right) {

@@ -13,7 +13,7 @@ use super::cli::coppice;
 type Test = anyhow::Result<()>;
 
 /// A cluster manager that notifies owners by the channel of its name, and deletes after two seconds of notice.
-fn manager(name: &str, owner: &str) -> String {
+pub(super) fn manager(name: &str, owner: &str) -> String {
     format!(
         "{{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {{name: {name}}}, spec: {{mode: Enforce, \
          selector: {{names: ['{name}-*']}}, settle: 1s, ttl: {{after: 3s}}, owner: {owner}, notify: {{channels: [{name}], on: []}}, \
@@ -22,7 +22,11 @@ fn manager(name: &str, owner: &str) -> String {
 }
 
 /// Creates a namespace, and gives back its uid.
-async fn namespace(test_cluster: &TestCluster, name: &str, metadata: &str) -> anyhow::Result<String> {
+pub(super) async fn namespace(
+    test_cluster: &TestCluster,
+    name: &str,
+    metadata: &str,
+) -> anyhow::Result<String> {
     let namespace = format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}, {metadata}}}}}");
     let [namespace] =
         requests::documents(&namespace)?.try_into().map_err(|_| anyhow::anyhow!("one object"))?;
@@ -32,7 +36,7 @@ async fn namespace(test_cluster: &TestCluster, name: &str, metadata: &str) -> an
 }
 
 /// The first entry of the notices of a namespace that is as wanted.
-async fn notice(
+pub(super) async fn notice(
     test_cluster: &TestCluster,
     namespace: &str,
     what: &str,
@@ -47,7 +51,7 @@ async fn notice(
 }
 
 /// The record of the deletion of the namespace with this uid, once what it owes has been delivered.
-async fn notice_when_gone(test_cluster: &TestCluster, uid: &str) -> anyhow::Result<Value> {
+pub(super) async fn notice_when_gone(test_cluster: &TestCluster, uid: &str) -> anyhow::Result<Value> {
     test_cluster
         .until("the message that the namespace is gone is delivered", async || {
             let records = test_cluster.list("deletednamespace", "").await.ok()?;

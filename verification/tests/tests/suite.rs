@@ -8,6 +8,7 @@ mod alerts;
 mod breaker;
 mod cli;
 mod clock;
+mod cluster_channels;
 mod cluster_health;
 mod cluster_input;
 mod cluster_limits;
