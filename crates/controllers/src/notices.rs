@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use coppice_api::channel::Channel;
 use coppice_api::names::MANAGED_NAMESPACE_NAME;
-use coppice_api::notify::{NoticeState, OwnerNotice};
+use coppice_api::notify::{NoticeState, OwnerNotice, SupersededNotice};
 use coppice_destination::Destination;
 use coppice_kinds::{DeletedNamespaces, ManagedNamespaces};
 use coppice_lifecycle::PlatformSettings;
@@ -99,6 +99,17 @@ pub(crate) async fn submit_owed(
         Ok(record.map(|record| record.status.notices.clone()))
     })
     .await
+}
+
+/// Drops messages that wait for their channel and are not to be sent any more.
+pub(crate) fn withdraw<'a>(
+    shared: &ControllerContext,
+    superseded: impl IntoIterator<Item = &'a SupersededNotice>,
+) {
+    let Some(outboxes) = shared.outboxes() else { return };
+    for notice in superseded {
+        outboxes.messages.withdraw(&notice.key);
+    }
 }
 
 /// Makes one attempt at each of these messages that an object has, whose notices `fresh` reads.

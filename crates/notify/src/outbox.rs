@@ -295,6 +295,19 @@ impl<K: Send + 'static> Outbox<K> {
         }
     }
 
+    /// Drops a request that waits for its turn, because its message is not to be sent any more. What is being attempted continues, and
+    /// wakes nobody.
+    pub fn withdraw(&self, id: &str) {
+        let mut locked = self.inner.locked();
+        if locked.fair_queue.remove(id) {
+            locked.entries.remove(id);
+            return;
+        }
+        drop(locked);
+        // What is held for its recipient is not sent if nobody waits for it.
+        self.acknowledge(id);
+    }
+
     /// How many requests are waiting or being attempted.
     pub fn in_flight(&self) -> usize {
         self.inner.locked().in_flight()

@@ -309,6 +309,33 @@ async fn what_is_acknowledged_in_flight_wakes_nothing_unless_requested_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_withdrawn_before_its_turn_is_never_sent() {
+    let mut bench = TestOutbox::with_rules();
+    bench.message("m0", "U0");
+    bench.scripted.under_way(1).await;
+    let why = NoConnection::Refused;
+    let refused = SendError::Connect { why, cause: String::new() };
+    bench.deliver("m0", Err(DeliverError::Webhook(refused))).await;
+    // The channel waits, and with it what comes next.
+    for id in ["stale", "other"] {
+        bench.message(id, "U1");
+    }
+    bench.outbox.withdraw("stale");
+    assert_eq!(bench.outbox.state("stale"), None);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    bench.scripted.under_way(1).await;
+    assert!(bench.scripted.is_waiting("other"));
+    // What is being attempted is not cut off.
+    bench.outbox.withdraw("other");
+    bench.scripted.complete("other", Ok(OK));
+    bench.message("last", "U2");
+    bench.scripted.under_way(1).await;
+    assert!(bench.scripted.is_waiting("last"), "the group goes on");
+    bench.deliver("last", Ok(OK)).await;
+    assert_eq!((bench.outbox.state("other"), bench.outbox.in_flight()), (None, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_shutdown_finishes_what_it_can_and_aborts_the_others() {
     let mut bench = bench(OutboxLimits { concurrency: 2, per_host: 1, ..OutboxLimits::default() });
     bench.accept("quick", "http://a.svc/");

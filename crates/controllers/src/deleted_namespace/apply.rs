@@ -76,6 +76,7 @@ pub(super) async fn apply(
             let owed = record.spec.as_deref().ok().and_then(|fields| fields.owed.as_deref());
             let message = |key: &String| owed_message(shared, record, owed?, key);
             let messages: Vec<_> = due.iter().filter_map(message).collect();
+            notices::withdraw(shared, owed.into_iter().flat_map(|owed| &owed.superseded));
             return Ok(notices::submit_owed(shared, &record.name, &messages).await);
         }
         DeletedNamespaceStep::Withdraw => {

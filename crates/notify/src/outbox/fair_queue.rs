@@ -151,6 +151,22 @@ impl<K> FairQueue<K> {
         evicted
     }
 
+    /// Drops the request with this id, if it waits, and by itself. Returns whether it did.
+    pub(super) fn remove(&mut self, id: &str) -> bool {
+        let is = |one: &QueuedRequest<K>| one.parts.len() == 1 && one.ids().any(|part| part == id);
+        let found = self.queues.iter_mut().find_map(|(group, queue)| {
+            let position = queue.waiting.iter().position(is)?;
+            queue.waiting.remove(position);
+            Some((group.clone(), queue.waiting.is_empty()))
+        });
+        let Some((group, nothing_waits)) = found else { return false };
+        if nothing_waits {
+            self.order.retain(|waiting| *waiting != group);
+        }
+        self.remove_if_empty(&group);
+        true
+    }
+
     /// Drops everything that waits.
     pub(super) fn clear(&mut self) -> Vec<QueuedRequest<K>> {
         self.order.clear();
