@@ -28,6 +28,8 @@ impl Received {
 struct ReceiverState {
     received: Vec<Received>,
     responses: VecDeque<StatusCode>,
+    /// What contains this text is answered with 503, however often it comes.
+    unavailable_for: Option<String>,
 }
 
 /// A running receiver on 127.0.0.1.
@@ -42,7 +44,17 @@ impl Receiver {
     /// Starts one that answers with these codes in turn, and with 200 after that.
     pub async fn start(responses: &[u16]) -> anyhow::Result<Self> {
         let responses = responses.iter().map(|code| StatusCode::from_u16(*code)).collect::<Result<_, _>>()?;
-        let state = Arc::new(Mutex::new(ReceiverState { received: Vec::new(), responses }));
+        Self::listen(ReceiverState { responses, ..ReceiverState::default() }).await
+    }
+
+    /// Starts one that answers with 503 whatever contains `text`, and with 200 everything else.
+    pub async fn start_unavailable_for(text: &str) -> anyhow::Result<Self> {
+        Self::listen(ReceiverState { unavailable_for: Some(text.to_owned()), ..ReceiverState::default() })
+            .await
+    }
+
+    async fn listen(state: ReceiverState) -> anyhow::Result<Self> {
+        let state = Arc::new(Mutex::new(state));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}/hook", listener.local_addr()?);
         let router = Router::new().fallback(receive).with_state(Arc::clone(&state));
@@ -67,6 +79,11 @@ async fn receive(
     body: Bytes,
 ) -> StatusCode {
     let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+    let text = String::from_utf8_lossy(&body);
+    let unavailable = state.unavailable_for.as_ref().is_some_and(|part| text.contains(part));
     state.received.push(Received { headers, body: body.to_vec() });
+    if unavailable {
+        return StatusCode::SERVICE_UNAVAILABLE;
+    }
     state.responses.pop_front().unwrap_or(StatusCode::OK)
 }

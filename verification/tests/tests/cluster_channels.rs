@@ -59,7 +59,7 @@ fn many_messages_to_one_recipient_become_one_that_names_each_namespace() -> Test
 #[test]
 fn a_deletion_that_nobody_could_be_told_of_proceeds_where_it_may_and_says_so() -> Test {
     on_shared_plane(async |test_cluster, _| {
-        let receiver = Receiver::start(&[503; 3]).await?;
+        let receiver = Receiver::start_unavailable_for("DeletionAnnounced").await?;
         test_cluster.channel(&json!({"name": "unheard", "webhook": {"url": receiver.url}})).await?;
         let proceeds = manager("unheard", "{labels: [team]}")
             .replace("on: []", "on: [], undelivered: {after: 1s, then: Proceed}");
