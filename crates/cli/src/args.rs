@@ -5,9 +5,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use coppice_api::notify::NoticeAbout;
 use coppice_lifecycle::settings::ScaleKind;
-use coppice_quantity::Duration;
+use coppice_quantity::{Duration, DurationError};
 use jiff::Timestamp;
+use thiserror::Error;
 
 use crate::command::{
     acknowledge, completion, crds, doctor, explain, extend, hold, import, list, message, plan, preview,
@@ -102,6 +104,33 @@ pub(crate) struct ConnectionArgs {
     pub(crate) tls_server_name: Option<String>,
 }
 
+/// Why an argument is not accepted: what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(crate) enum ArgumentError {
+    #[error(transparent)]
+    Duration(#[from] DurationError),
+    #[error("zero changes nothing: write at least 1s")]
+    Zero,
+    #[error("write at most {0}")]
+    TooFarAhead(Duration),
+    #[error("write an instant with its zone, such as 2026-12-01T18:00:00Z or 2026-12-01T18:00:00+01:00")]
+    Instant,
+    #[error("{}, or a time from now such as +2h or -30m", Self::Instant)]
+    Time,
+    #[error("write NAMESPACE or NAMESPACE/NAME, in lower-case letters, digits, '-' and '.'")]
+    Target,
+    #[error("messages are about a namespace as a whole: write its name alone")]
+    OneManager,
+    #[error("write a namespace's name: lower-case letters, digits and '-', at most 63")]
+    Namespace,
+    #[error("write GROUP/VERSION/KIND, such as argoproj.io/v1alpha1/Rollout")]
+    ScaleKind,
+    #[error("the kinds are {}", NoticeAbout::ALL.map(NoticeAbout::as_str).join(", "))]
+    NoticeAbout,
+    #[error("it has {length} characters; at most {most} are accepted")]
+    TooLong { length: usize, most: usize },
+}
+
 /// What to look at: the cluster, or files.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SourceArgs {
@@ -132,14 +161,12 @@ pub(crate) enum TimeArg {
 }
 
 impl TimeArg {
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let relative = |rest: &str| rest.parse::<Duration>().map_err(|e| e.to_string());
+    pub(crate) fn parse(text: &str) -> Result<Self, ArgumentError> {
+        let relative = |rest: &str| rest.parse::<Duration>().map_err(ArgumentError::from);
         match (text.strip_prefix('+'), text.strip_prefix('-')) {
             (Some(rest), _) => relative(rest).map(Self::Ahead),
             (_, Some(rest)) => relative(rest).map(Self::Ago),
-            _ => instant(text)
-                .map(Self::Instant)
-                .map_err(|e| format!("{e}, or a time from now such as +2h or -30m")),
+            _ => instant(text).map(Self::Instant).map_err(|_| ArgumentError::Time),
         }
     }
 
@@ -210,7 +237,7 @@ pub(crate) struct NamespaceOrManager {
 
 impl NamespaceOrManager {
     /// Reads `NAMESPACE` or `NAMESPACE/NAME`.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, ArgumentError> {
         let (namespace, name) = match text.split_once('/') {
             None => (text, None),
             Some((namespace, name)) => (namespace, Some(name)),
@@ -220,47 +247,40 @@ impl NamespaceOrManager {
                 && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b))
         };
         if !good(namespace) || !name.is_none_or(good) {
-            return Err(
-                "write NAMESPACE or NAMESPACE/NAME, in lower-case letters, digits, '-' and '.'".to_owned()
-            );
+            return Err(ArgumentError::Target);
         }
         Ok(Self { namespace: namespace.to_owned(), name: name.map(str::to_owned) })
     }
 }
 
 /// Reads a length of time that is not zero.
-pub(crate) fn positive_duration(text: &str) -> Result<Duration, String> {
-    match text.parse::<Duration>() {
-        Ok(time) if time.is_zero() => Err("zero changes nothing: write at least 1s".to_owned()),
-        Ok(time) => Ok(time),
-        Err(error) => Err(error.to_string()),
-    }
+pub(crate) fn positive_duration(text: &str) -> Result<Duration, ArgumentError> {
+    let time: Duration = text.parse()?;
+    if time.is_zero() { Err(ArgumentError::Zero) } else { Ok(time) }
 }
 
 /// Reads a length of time.
-pub(crate) fn any_duration(text: &str) -> Result<Duration, String> {
-    text.parse().map_err(|e: coppice_quantity::DurationError| e.to_string())
+pub(crate) fn any_duration(text: &str) -> Result<Duration, DurationError> {
+    text.parse()
 }
 
-fn timeout(text: &str) -> Result<Duration, String> {
+fn timeout(text: &str) -> Result<Duration, DurationError> {
     if text == "0" { Ok(Duration::ZERO) } else { any_duration(text) }
 }
 
 /// Reads an instant with its zone.
-pub(crate) fn instant(text: &str) -> Result<Timestamp, String> {
-    text.parse().map_err(|_| {
-        "write an instant with its zone, such as 2026-12-01T18:00:00Z or 2026-12-01T18:00:00+01:00".to_owned()
-    })
+pub(crate) fn instant(text: &str) -> Result<Timestamp, ArgumentError> {
+    text.parse().map_err(|_| ArgumentError::Instant)
 }
 
-fn scale_kind(text: &str) -> Result<ScaleKind, String> {
+fn scale_kind(text: &str) -> Result<ScaleKind, ArgumentError> {
     match text.split('/').collect::<Vec<_>>().as_slice() {
         [group, version, kind, ..] if ![group, version, kind].iter().any(|p| p.is_empty()) => Ok(ScaleKind {
             api_version: format!("{group}/{version}"),
             kind: (*kind).to_owned(),
             plural: String::new(),
         }),
-        _ => Err("write GROUP/VERSION/KIND, such as argoproj.io/v1alpha1/Rollout".to_owned()),
+        _ => Err(ArgumentError::ScaleKind),
     }
 }
 

@@ -25,7 +25,7 @@ use crate::facts::{Config, Manager};
 use crate::refused_pods::RefusedPods;
 use crate::{Io, files, print, with_progress};
 use documents::Reading;
-pub(crate) use governed::{Governed, GovernedPlan};
+pub(crate) use governed::{Governed, GovernedPlan, UnknownManagers};
 pub(crate) use resolved_plan::{ResolvedPlan, resolved_plan};
 
 /// A plan needs a few passes to unfold (a notice or an intent is written first); no plan needs more than this.

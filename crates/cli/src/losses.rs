@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use coppice_api::losses::{ForeignFinalizer, Losses, MAX_LISTED};
 use coppice_lifecycle::losses::{AtStake, is_foreign, losses, volume_of};
@@ -12,6 +13,7 @@ use kube::core::PartialObjectMeta;
 use kube::discovery::{ApiGroup, Discovery, Scope, verbs};
 use kube::{Api, Client, ResourceExt as _};
 use serde::de::DeserializeOwned;
+use thiserror::Error;
 
 use crate::connect::failed;
 use crate::live;
@@ -31,6 +33,29 @@ const LEFT_OUT: [(&str, &str); 5] = [
 const MAX_NAMED: usize = 8;
 /// Of more namespaces than this, everything is listed at once.
 const MANY: usize = 20;
+
+/// Why something was not read, in words that are the same for each kind.
+#[derive(Clone, Debug, Error)]
+enum NotRead {
+    #[error("you may not read them")]
+    Forbidden,
+    #[error("the API server answers {code} {reason}")]
+    Refused { code: u16, reason: String },
+    #[error("{:#}", failed("not read", .0))]
+    Failed(Arc<kube::Error>),
+    #[error("it does not exist any more")]
+    Gone,
+}
+
+impl From<kube::Error> for NotRead {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) if status.code == 403 => Self::Forbidden,
+            kube::Error::Api(status) => Self::Refused { code: status.code, reason: status.reason },
+            error => Self::Failed(Arc::new(error)),
+        }
+    }
+}
 
 /// What is lost with each of these namespaces. Of finalizers only those of namespaces, claims and Services.
 pub(crate) async fn of_namespaces(client: &Client, wanted: &BTreeSet<String>) -> BTreeMap<String, Losses> {
@@ -61,8 +86,7 @@ async fn of_many(client: &Client, wanted: &BTreeSet<String>) -> BTreeMap<String,
         let namespace = namespaces.as_ref().map_err(Clone::clone);
         let namespace = namespace.map(|all| all.get(name).and_then(|found| found.first()).cloned());
         let at_stake = AtStake {
-            namespace: namespace
-                .and_then(|found| found.ok_or_else(|| "it does not exist any more".to_owned())),
+            namespace: namespace.and_then(|found| found.ok_or(NotRead::Gone)),
             claims: of(&claims, name),
             volumes: bound.collect(),
             services: of(&services, name),
@@ -73,32 +97,23 @@ async fn of_many(client: &Client, wanted: &BTreeSet<String>) -> BTreeMap<String,
 }
 
 /// Everything of a kind.
-async fn all<K>(client: &Client) -> Result<Vec<K>, String>
+async fn all<K>(client: &Client) -> Result<Vec<K>, NotRead>
 where
     K: kube::Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
-    live::list(&Api::<K>::all(client.clone()), None).await.map_err(|error| not_read(&error))
+    Ok(live::list(&Api::<K>::all(client.clone()), None).await?)
 }
 
-type Grouped<K> = Result<BTreeMap<String, Vec<K>>, String>;
+type Grouped<K> = Result<BTreeMap<String, Vec<K>>, NotRead>;
 
-fn by<K>(all: Result<Vec<K>, String>, key: impl Fn(&K) -> Option<String>) -> Grouped<K> {
+fn by<K>(all: Result<Vec<K>, NotRead>, key: impl Fn(&K) -> Option<String>) -> Grouped<K> {
     let mut grouped = BTreeMap::<String, Vec<K>>::new();
     all?.into_iter().for_each(|one| grouped.entry(key(&one).unwrap_or_default()).or_default().push(one));
     Ok(grouped)
 }
 
-fn of<K: Clone>(grouped: &Grouped<K>, name: &str) -> Result<Vec<K>, String> {
+fn of<K: Clone>(grouped: &Grouped<K>, name: &str) -> Result<Vec<K>, NotRead> {
     grouped.as_ref().map(|all| all.get(name).cloned().unwrap_or_default()).map_err(Clone::clone)
-}
-
-/// Why something was not read, in words that are the same for each kind.
-fn not_read(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) if status.code == 403 => "you may not read them".to_owned(),
-        kube::Error::Api(status) => format!("the API server answers {} {}", status.code, status.reason),
-        error => format!("{:#}", failed("not read", error)),
-    }
 }
 
 /// What is lost with a namespace, with the finalizers of everything in it.
@@ -116,7 +131,7 @@ pub(crate) async fn of_namespace(client: &Client, name: &str) -> Losses {
     losses
 }
 
-async fn at_stake(client: &Client, name: &str) -> AtStake {
+async fn at_stake(client: &Client, name: &str) -> AtStake<NotRead> {
     let claims = Api::<PersistentVolumeClaim>::namespaced(client.clone(), name);
     let services = Api::<Service>::namespaced(client.clone(), name);
     let namespaces = Api::<Namespace>::all(client.clone());
@@ -124,22 +139,22 @@ async fn at_stake(client: &Client, name: &str) -> AtStake {
         futures::join!(namespaces.get(name), live::list(&claims, None), live::list(&services, None));
     let volumes = volumes(client, claims.as_deref().unwrap_or_default()).await;
     AtStake {
-        namespace: namespace.map_err(|error| not_read(&error)),
-        claims: claims.map_err(|error| not_read(&error)),
+        namespace: namespace.map_err(NotRead::from),
+        claims: claims.map_err(NotRead::from),
         volumes,
-        services: services.map_err(|error| not_read(&error)),
+        services: services.map_err(NotRead::from),
     }
 }
 
 async fn volumes(
     client: &Client,
     claims: &[PersistentVolumeClaim],
-) -> BTreeMap<String, Result<PersistentVolume, String>> {
+) -> BTreeMap<String, Result<PersistentVolume, NotRead>> {
     let api = Api::<PersistentVolume>::all(client.clone());
     let names = claims.iter().filter_map(volume_of).map(str::to_owned);
     let reads = names.map(async |name| (api.get_opt(&name).await, name));
     let found = stream::iter(reads).buffer_unordered(CONCURRENT).filter_map(async |(volume, name)| {
-        let volume = volume.map_err(|error| not_read(&error)).transpose()?;
+        let volume = volume.map_err(NotRead::from).transpose()?;
         Some((name, volume))
     });
     found.collect().await
@@ -149,7 +164,7 @@ async fn volumes(
 async fn finalizers(client: &Client, namespace: &str) -> (Vec<ForeignFinalizer>, Vec<String>) {
     let discovery = match Discovery::new(client.clone()).run_aggregated().await {
         Ok(discovery) => discovery,
-        Err(error) => return (Vec::new(), vec![format!("finalizers: {}", not_read(&error))]),
+        Err(error) => return (Vec::new(), vec![format!("finalizers: {}", NotRead::from(error))]),
     };
     let kinds = discovery.groups().flat_map(ApiGroup::recommended_resources);
     let kinds = kinds.filter(|(kind, capabilities)| {
@@ -164,7 +179,7 @@ async fn finalizers(client: &Client, namespace: &str) -> (Vec<ForeignFinalizer>,
     while let Some((kind, of_kind)) = reads.next().await {
         match of_kind {
             Ok(more) => found.extend(more),
-            Err(why) => drop(not_read.entry(why).or_default().insert(kind)),
+            Err(why) => drop(not_read.entry(why.to_string()).or_default().insert(kind)),
         }
     }
     let unknown = not_read.into_iter().map(|(why, kinds)| {
@@ -182,7 +197,7 @@ async fn of_kind(
     client: &Client,
     namespace: &str,
     kind: ApiResource,
-) -> (String, Result<Vec<ForeignFinalizer>, String>) {
+) -> (String, Result<Vec<ForeignFinalizer>, NotRead>) {
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &kind);
     let (mut found, params) = (Vec::new(), ListParams::default());
     let page = async |params: &ListParams| api.list_metadata(params).await;
@@ -195,6 +210,6 @@ async fn of_kind(
             name: name.clone(),
         }));
     });
-    let read = read.await.map_err(|error| not_read(&error));
+    let read = read.await.map_err(NotRead::from);
     (kind.plural.clone(), read.map(|()| found))
 }

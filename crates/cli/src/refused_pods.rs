@@ -1,6 +1,7 @@
 //! Why the pods of workloads are refused, by Events. They explain what fails, where the status of a kind says nothing, and decide
 //! nothing: Events may be lost, and Kubernetes forgets them after an hour.
 
+use anyhow::Result;
 use coppice_api::HealthReason;
 use coppice_api::health::FailingObject;
 use jiff::Timestamp;
@@ -68,14 +69,14 @@ pub(crate) fn latest(events: &[RefusedPods], failing: &[FailingObject]) -> Vec<R
 }
 
 /// The Events of a namespace, by one request; or why they cannot be read.
-pub(crate) async fn of_namespace(client: &Client, namespace: &str) -> Result<Vec<RefusedPods>, String> {
+pub(crate) async fn of_namespace(client: &Client, namespace: &str) -> Result<Vec<RefusedPods>> {
     let events: Api<Event> = Api::namespaced(client.clone(), namespace);
     let params = ListParams::default().fields(&format!("reason={REASON},type=Warning")).limit(MOST);
     match events.list(&params).await {
         Ok(found) => Ok(found.items.into_iter().filter_map(RefusedPods::of).collect()),
         Err(error) => {
             let what = format!("the Events in namespace {namespace} cannot be read");
-            Err(format!("{:#}", failed(&what, &error)))
+            Err(failed(&what, &error))
         }
     }
 }

@@ -32,7 +32,7 @@ use entries::{ActionEntry, ActionSettings, Collect, CollectEntry};
 use input::{Component, Installation};
 use manager::{Common, Written};
 use pairing::Paired;
-use problems::Problems;
+use problems::{NotWritten, Problems};
 
 /// The namespace in which the examples of that system's documentation run it. Its chart has no default of its own.
 const DOCUMENTED_NAMESPACE: &str = "ska-ser-namespace-manager";
@@ -170,9 +170,6 @@ fn managers(
 }
 
 /// What the managers are that an entry becomes.
-///
-/// # Errors
-/// Why none is written.
 fn entry_managers<'a>(
     entry: &CollectEntry,
     collect: &Collect,
@@ -180,13 +177,13 @@ fn entry_managers<'a>(
     priority: usize,
     common: &Common<'_>,
     remarks: &mut Remarks,
-) -> Result<Made<'a>, String> {
+) -> Result<Made<'a>, NotWritten> {
     if entry.matcher.is_empty() {
         remarks.note(format!("{}: it matches no namespace, and is left out", entry.path));
         return Ok(Made::default());
     }
     if !entry.matcher.exact {
-        return Err("it cannot be expressed".to_owned());
+        return Err(NotWritten::Inexpressible);
     }
     if let Some(winner) = pairing::winner(entry, &collect.entries) {
         remarks

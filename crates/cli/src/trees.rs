@@ -12,6 +12,7 @@ use coppice_hierarchy::{Ledger, Resources};
 use coppice_quantity::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
+use thiserror::Error;
 
 use crate::facts::Object;
 use crate::files::Document;
@@ -33,7 +34,7 @@ pub(crate) struct TreeSnapshot {
     /// By the namespace that they are in, and name.
     subnamespaces: BTreeMap<(String, String), Subnamespace>,
     /// The quotas of trees by namespace; or why they cannot be understood.
-    quotas: BTreeMap<String, Result<NamespaceQuota, String>>,
+    quotas: BTreeMap<String, Result<NamespaceQuota, QuotaError>>,
     /// Remarks on how the snapshot was made.
     pub(crate) warnings: Vec<String>,
 }
@@ -44,6 +45,15 @@ struct NamespaceQuota {
     own: Resources,
     used: Resources,
     ledger: Ledger,
+}
+
+/// What of a quota cannot be understood.
+#[derive(Debug, Error)]
+enum QuotaError {
+    #[error("{path}: {error}")]
+    Amounts { path: &'static str, error: serde_json::Error },
+    #[error("the annotation {ANNOTATION_LEDGER} of its ResourceQuota: {0}")]
+    Ledger(serde_json::Error),
 }
 
 /// A namespace of a tree, with those below it.
@@ -205,7 +215,7 @@ impl TreeSnapshot {
                 node.free = Some(own.minus(used));
                 node.used = Some(used.clone());
             }
-            Some(Err(why)) => node.message.clone_from(why),
+            Some(Err(why)) => node.message = why.to_string(),
             None => {}
         }
         // Objects that name each other in a ring are no tree.
@@ -252,16 +262,15 @@ impl Node {
 }
 
 impl NamespaceQuota {
-    fn of(object: &Value) -> Result<Self, String> {
-        let amounts = |path: &str| match object.pointer(path) {
+    fn of(object: &Value) -> Result<Self, QuotaError> {
+        let amounts = |path: &'static str| match object.pointer(path) {
             None => Ok(Resources::default()),
             Some(amounts) => {
-                serde_json::from_value(amounts.clone()).map_err(|error| format!("{path}: {error}"))
+                serde_json::from_value(amounts.clone()).map_err(|error| QuotaError::Amounts { path, error })
             }
         };
         let ledger = object["metadata"]["annotations"][ANNOTATION_LEDGER].as_str().unwrap_or("null");
-        let ledger = serde_json::from_str(ledger)
-            .map_err(|error| format!("the annotation {ANNOTATION_LEDGER} of its ResourceQuota: {error}"))?;
+        let ledger = serde_json::from_str(ledger).map_err(QuotaError::Ledger)?;
         Ok(Self { own: amounts("/spec/hard")?, used: amounts("/status/used")?, ledger })
     }
 }

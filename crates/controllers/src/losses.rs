@@ -15,6 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
+use thiserror::Error;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -32,6 +33,19 @@ const PAGE: u32 = 500;
 const MAX_OBJECTS: usize = 2000;
 /// Of one object so many finalizers count: one more than are listed.
 const MAX_FINALIZERS: usize = 17;
+
+/// Why something is not known.
+#[derive(Debug, Error)]
+enum NotRead {
+    #[error("{}", chain(.0))]
+    Failed(kube::Error),
+    #[error("not read within {} s", MAX_TIME.as_secs())]
+    NotInTime,
+    #[error("not read: there are too many")]
+    TooManyVolumes,
+    #[error("there are more than {MAX_OBJECTS}")]
+    TooManyObjects,
+}
 
 /// Reads what is lost with namespaces, a few at a time.
 #[derive(Debug)]
@@ -51,12 +65,12 @@ impl LossReader {
     }
 }
 
-async fn at_stake(client: &Client, namespace: &str) -> AtStake {
+async fn at_stake(client: &Client, namespace: &str) -> AtStake<NotRead> {
     let deadline = Instant::now() + MAX_TIME;
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let claims = Api::<PersistentVolumeClaim>::namespaced(client.clone(), namespace);
     let services = Api::<Service>::namespaced(client.clone(), namespace);
-    let found = async { namespaces.get(namespace).await.map_err(|error| chain(&error)) };
+    let found = async { namespaces.get(namespace).await.map_err(NotRead::Failed) };
     let (found, claims, services) = futures::join!(
         in_time(deadline, found),
         in_time(deadline, list(&claims, claim)),
@@ -70,12 +84,8 @@ async fn at_stake(client: &Client, namespace: &str) -> AtStake {
 }
 
 /// What is read by then.
-async fn in_time<T>(deadline: Instant, read: impl Future<Output = Result<T, String>>) -> Result<T, String> {
-    tokio::time::timeout_at(deadline, read).await.unwrap_or_else(|_| Err(not_in_time()))
-}
-
-fn not_in_time() -> String {
-    format!("not read within {} s", MAX_TIME.as_secs())
+async fn in_time<T>(deadline: Instant, read: impl Future<Output = Result<T, NotRead>>) -> Result<T, NotRead> {
+    tokio::time::timeout_at(deadline, read).await.unwrap_or(Err(NotRead::NotInTime))
 }
 
 /// The volumes of claims.
@@ -83,13 +93,13 @@ async fn volumes(
     client: &Client,
     claims: &[PersistentVolumeClaim],
     deadline: Instant,
-) -> BTreeMap<String, Result<PersistentVolume, String>> {
+) -> BTreeMap<String, Result<PersistentVolume, NotRead>> {
     let api: Api<PersistentVolume> = Api::all(client.clone());
     let names: Vec<String> = claims.iter().filter_map(volume_of).map(str::to_owned).collect();
-    let not_read = |name: &String| (name.clone(), Err("not read: there are too many".to_owned()));
+    let not_read = |name: &String| (name.clone(), Err(NotRead::TooManyVolumes));
     let mut found: BTreeMap<_, _> = names.iter().skip(MAX_VOLUMES).map(not_read).collect();
     let reads = names.into_iter().take(MAX_VOLUMES).map(async |name| {
-        let read = async { api.get_opt(&name).await.map_err(|error| chain(&error)) };
+        let read = async { api.get_opt(&name).await.map_err(NotRead::Failed) };
         (in_time(deadline, read).await, name)
     });
     let mut reads = stream::iter(reads).buffer_unordered(CONCURRENT);
@@ -105,14 +115,14 @@ async fn volumes(
 async fn list<K: Clone + Debug + DeserializeOwned>(
     api: &Api<K>,
     reduced: impl Fn(K) -> K,
-) -> Result<Vec<K>, String> {
+) -> Result<Vec<K>, NotRead> {
     let mut params = ListParams::default().limit(PAGE);
     let mut all = Vec::new();
     loop {
-        let page = api.list(&params).await.map_err(|error| chain(&error))?;
+        let page = api.list(&params).await.map_err(NotRead::Failed)?;
         all.extend(page.items.into_iter().map(&reduced));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(_) if all.len() >= MAX_OBJECTS => return Err(format!("there are more than {MAX_OBJECTS}")),
+            Some(_) if all.len() >= MAX_OBJECTS => return Err(NotRead::TooManyObjects),
             Some(token) => params.continue_token = Some(token),
             None => return Ok(all),
         }

@@ -1,6 +1,7 @@
 //! What is lost with a namespace, from the objects that say so. It decides nothing: people read it before it happens.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 pub use coppice_api::losses::Losses;
 use coppice_api::losses::{ForeignFinalizer, LostLoadBalancer, LostVolume, MAX_LISTED};
@@ -29,17 +30,17 @@ const OF_KUBERNETES: [&str; 7] = [
 /// Our own are removed as soon as their objects are deleted.
 const OURS: &str = "coppice.dev/";
 
-/// What there is that may be lost, or why it is not known.
+/// What there is that may be lost, or why it is not known: whoever reads it has errors of its own.
 #[derive(Debug)]
-pub struct AtStake {
+pub struct AtStake<E> {
     /// The namespace.
-    pub namespace: Result<Namespace, String>,
+    pub namespace: Result<Namespace, E>,
     /// The claims in it.
-    pub claims: Result<Vec<PersistentVolumeClaim>, String>,
+    pub claims: Result<Vec<PersistentVolumeClaim>, E>,
     /// The volumes that they are bound to, by name. One that is not among them is not there.
-    pub volumes: BTreeMap<String, Result<PersistentVolume, String>>,
+    pub volumes: BTreeMap<String, Result<PersistentVolume, E>>,
     /// The Services in it.
-    pub services: Result<Vec<Service>, String>,
+    pub services: Result<Vec<Service>, E>,
 }
 
 /// The volume that a claim is bound to, if it is. `spec.volumeName` alone is what users ask for, whosever that volume is.
@@ -61,7 +62,7 @@ pub fn is_foreign(finalizer: &str) -> bool {
 }
 
 /// What is lost with a namespace.
-pub fn losses(at_stake: &AtStake) -> Losses {
+pub fn losses<E: Display>(at_stake: &AtStake<E>) -> Losses {
     let mut found = Found::default();
     match &at_stake.namespace {
         Ok(namespace) => {
@@ -86,10 +87,10 @@ pub fn losses(at_stake: &AtStake) -> Losses {
 struct Found(Losses);
 
 impl Found {
-    fn claim(
+    fn claim<E: Display>(
         &mut self,
         claim: &PersistentVolumeClaim,
-        volumes: &BTreeMap<String, Result<PersistentVolume, String>>,
+        volumes: &BTreeMap<String, Result<PersistentVolume, E>>,
     ) {
         self.finalizers_of("PersistentVolumeClaim", &claim.metadata);
         let Some(name) = volume_of(claim) else { return };
@@ -150,8 +151,8 @@ impl Found {
         }));
     }
 
-    fn unknown(&mut self, what: &str, error: &str) {
-        let error: String = error.chars().take(MAX_ERROR - what.len().min(MAX_ERROR)).collect();
+    fn unknown(&mut self, what: &str, error: &impl Display) {
+        let error: String = error.to_string().chars().take(MAX_ERROR - what.len().min(MAX_ERROR)).collect();
         self.0.unknown.push(format!("{what}: {error}"));
     }
 

@@ -13,7 +13,7 @@ fn object<K: DeserializeOwned>(json: Value) -> K {
 }
 
 /// A namespace with nothing in it.
-fn nothing() -> AtStake {
+fn nothing() -> AtStake<String> {
     let namespace = json!({"metadata": {"name": "e2e"}, "spec": {"finalizers": ["kubernetes"]}});
     AtStake {
         namespace: Ok(object(namespace)),

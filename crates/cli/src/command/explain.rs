@@ -201,7 +201,7 @@ async fn explain_refused_pods(
     };
     match events {
         Ok(events) => governed.refused_pods = refused_pods::latest(&events, &governed.failing),
-        Err(why) => io.print_note(&format!("note: {why}; why pods are refused is not shown"))?,
+        Err(why) => io.print_note(&format!("note: {why:#}; why pods are refused is not shown"))?,
     }
     Ok(())
 }

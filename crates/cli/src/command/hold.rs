@@ -8,7 +8,9 @@ use coppice_quantity::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use crate::args::{ConnectionArgs, NamespaceOrManager, Target, WriteArgs, instant, positive_duration};
+use crate::args::{
+    ArgumentError, ConnectionArgs, NamespaceOrManager, Target, WriteArgs, instant, positive_duration,
+};
 use crate::connect::connect;
 use crate::facts::NamespaceRecord;
 use crate::write::{Edit, change, dry_run_suffix, resource_name};
@@ -44,10 +46,13 @@ pub(crate) struct HoldArgs {
     write: WriteArgs,
 }
 
-fn reason(text: &str) -> Result<String, String> {
+/// The longest reason that the API accepts.
+const MAX_REASON: usize = 200;
+
+fn reason(text: &str) -> Result<String, ArgumentError> {
     match text.chars().count() {
-        ..=200 => Ok(text.to_owned()),
-        length => Err(format!("it has {length} characters; at most 200 are accepted")),
+        ..=MAX_REASON => Ok(text.to_owned()),
+        length => Err(ArgumentError::TooLong { length, most: MAX_REASON }),
     }
 }
 

@@ -18,7 +18,7 @@ use coppice_messages::{Overrides, Rendered, Templates};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::args::{ConnectionArgs, NamespaceOrManager, SourceArgs};
+use crate::args::{ArgumentError, ConnectionArgs, NamespaceOrManager, SourceArgs};
 use crate::lifecycle::{self, JudgedManagers, LifecycleSnapshot, Wanted};
 use crate::namespace_record::record_of;
 use crate::terminal::Paragraph;
@@ -72,21 +72,16 @@ enum Part {
     Json,
 }
 
-fn namespace(text: &str) -> Result<String, String> {
+fn namespace(text: &str) -> Result<String, ArgumentError> {
     match NamespaceOrManager::parse(text)? {
         NamespaceOrManager { namespace, name: None } => Ok(namespace),
-        NamespaceOrManager { name: Some(_), .. } => {
-            Err("messages are about a namespace as a whole: write its name alone".to_owned())
-        }
+        NamespaceOrManager { name: Some(_), .. } => Err(ArgumentError::OneManager),
     }
 }
 
-fn about(text: &str) -> Result<NoticeAbout, String> {
+fn about(text: &str) -> Result<NoticeAbout, ArgumentError> {
     let known = NoticeAbout::ALL.iter().find(|about| about.as_str().eq_ignore_ascii_case(text));
-    known.copied().ok_or_else(|| {
-        let all: Vec<_> = NoticeAbout::ALL.iter().map(|about| about.as_str()).collect();
-        format!("the kinds are {}", all.join(", "))
-    })
+    known.copied().ok_or(ArgumentError::NoticeAbout)
 }
 
 /// The namespace that messages are about, and the cluster manager that sends them.

@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::args::{ConnectionArgs, SourceArgs, positive_duration};
+use crate::args::{ArgumentError, ConnectionArgs, SourceArgs, positive_duration};
 use crate::connect::connect;
 use crate::files::Document;
 use crate::lifecycle::LifecycleSnapshot;
@@ -73,11 +73,11 @@ struct Report<'a> {
 }
 
 /// The longest time to simulate.
-const MAX_LOOKAHEAD_SECONDS: i64 = 366 * 24 * 3600;
+const MAX_LOOKAHEAD: Duration = Duration::from_secs(366 * 24 * 3600);
 
-fn ahead(text: &str) -> Result<Duration, String> {
+fn ahead(text: &str) -> Result<Duration, ArgumentError> {
     let time = positive_duration(text)?;
-    if time.as_secs_i64() > MAX_LOOKAHEAD_SECONDS { Err("write at most 366d".to_owned()) } else { Ok(time) }
+    if time > MAX_LOOKAHEAD { Err(ArgumentError::TooFarAhead(MAX_LOOKAHEAD)) } else { Ok(time) }
 }
 
 pub(crate) async fn run(args: &SimulateArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {

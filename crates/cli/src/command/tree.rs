@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anstyle::{AnsiColor, Style};
 use anyhow::{Result, bail};
 use clap::Args;
-use coppice_hierarchy::{ResourceName, Resources};
+use coppice_hierarchy::{ResourceName, ResourceNameError, Resources};
 use serde_json::{Value, json};
 
 use crate::args::{ConnectionArgs, OutputArgs, OutputFormat};
@@ -47,8 +47,8 @@ pub(crate) struct TreeArgs {
     output: OutputArgs,
 }
 
-fn resource(text: &str) -> Result<ResourceName, String> {
-    text.parse().map_err(|error: coppice_hierarchy::ResourceNameError| error.to_string())
+fn resource(text: &str) -> Result<ResourceName, ResourceNameError> {
+    text.parse()
 }
 
 pub(crate) async fn run(args: &TreeArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {

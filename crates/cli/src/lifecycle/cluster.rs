@@ -16,8 +16,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
-    Governed, JudgedManagers, LifecycleSnapshot, Wanted, excess_managers, managed_by_limit, own_managers,
-    settings,
+    Governed, JudgedManagers, LifecycleSnapshot, UnknownManagers, Wanted, excess_managers, managed_by_limit,
+    own_managers, settings,
 };
 use crate::args::SourceArgs;
 use crate::by_namespace::ByNamespace;
@@ -94,7 +94,7 @@ async fn governed(client: &Client, wanted: Wanted<'_>, warnings: &mut Vec<String
         // Of a manager only the limits matter.
         let governs = records.is_ok_and(|records| !records.is_empty());
         governed.managers = managers.map_err(|error| {
-            let why = format!("{:#}", failed("cluster managers cannot be listed", &error));
+            let why = UnknownManagers::managers(error);
             if governs {
                 warnings.push(format!("{why}; which of their limits bind managers here is not known"));
             }
@@ -107,7 +107,7 @@ async fn governed(client: &Client, wanted: Wanted<'_>, warnings: &mut Vec<String
         Ok(records) => {
             governed.records = records.into_iter().map(|r| (r.namespace().to_owned(), r)).collect();
             governed.managers = managers.map_err(|error| {
-                let why = format!("{:#}", failed("cluster managers cannot be listed", &error));
+                let why = UnknownManagers::managers(error);
                 if !governed.records.is_empty() {
                     warnings.push(format!(
                         "{why}; of governed namespaces is shown what the operator last reported"
@@ -117,7 +117,7 @@ async fn governed(client: &Client, wanted: Wanted<'_>, warnings: &mut Vec<String
             });
         }
         Err(error) => {
-            let why = format!("{:#}", failed("the records of namespaces cannot be listed", &error));
+            let why = UnknownManagers::records(error);
             warnings.push(format!("{why}; what cluster managers do is not shown"));
             governed.managers = Err(why);
         }

@@ -1,6 +1,7 @@
 //! What cluster managers do to namespaces: the operator's own plan for a record, unfolded without doing anything.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use coppice_api::condition::{self, READY};
 use coppice_api::{ManagedNamespaceSpec, ManagedNamespaceStatus, Reason};
@@ -16,15 +17,38 @@ use coppice_lifecycle::pending_webhook::PendingWebhook;
 use coppice_lifecycle::plan::Delivery;
 use coppice_quantity::time::ServerTime;
 use jiff::Timestamp;
+use thiserror::Error;
 
 use super::{LifecycleSnapshot, MAX_PASSES};
+use crate::connect::failed;
 use crate::facts::{ClusterManager, Manager, NamespaceRecord};
+
+/// Why the cluster managers, and what they do, are not known.
+#[derive(Clone, Debug, Error)]
+pub(crate) enum UnknownManagers {
+    #[error("{:#}", failed("cluster managers cannot be listed", .0))]
+    Managers(Arc<kube::Error>),
+    #[error("{:#}", failed("the records of namespaces cannot be listed", .0))]
+    Records(Arc<kube::Error>),
+}
+
+impl UnknownManagers {
+    /// They cannot be listed.
+    pub(super) fn managers(error: kube::Error) -> Self {
+        Self::Managers(Arc::new(error))
+    }
+
+    /// Nor can their records.
+    pub(super) fn records(error: kube::Error) -> Self {
+        Self::Records(Arc::new(error))
+    }
+}
 
 /// The cluster managers, and the records of the namespaces.
 #[derive(Clone, Debug)]
 pub(crate) struct Governed {
     /// By name; or why they are not known: then records are shown as the operator reports them.
-    pub(crate) managers: Result<Vec<ClusterManager>, String>,
+    pub(crate) managers: Result<Vec<ClusterManager>, UnknownManagers>,
     /// By namespace.
     pub(crate) records: BTreeMap<String, NamespaceRecord>,
 }

@@ -1,18 +1,30 @@
 //! Durations as that system writes them: `5m`, `1h30m`, `1.5h`, in any case, with spaces and in any order.
 
 use coppice_quantity::{DURATION_UNITS, Duration, LONGEST_SECONDS};
+use thiserror::Error;
+
+/// What is wrong, what that system made of it, and what to write.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(super) enum SkaDurationError {
+    #[error("{0:?} has no unit, and that system takes it for zero: write 5m for minutes or 300s for seconds")]
+    NoUnit(String),
+    #[error(
+        "{0:?} is no duration: that system reads what it can of it (1y is zero, 500ms are 500 minutes); write numbers with the units w, d, \
+         h, m and s, such as 90s, 1h30m or 7d"
+    )]
+    Malformed(String),
+    #[error("{text:?} has the unit {unit} twice, and that system reads only the last: write it once")]
+    UnitTwice { text: String, unit: char },
+    #[error("{0:?} is too long: at most 36525d")]
+    TooLong(String),
+}
 
 /// A duration, and whether it had a fraction of a second, which is rounded up.
-///
-/// # Errors
-/// What is wrong, what that system made of it, and what to write.
-pub(super) fn parse(text: &str) -> Result<(Duration, bool), String> {
+pub(super) fn parse(text: &str) -> Result<(Duration, bool), SkaDurationError> {
     let compact: String =
         text.chars().filter(|c| !c.is_whitespace()).collect::<String>().to_ascii_lowercase();
     if compact.is_empty() || compact.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
-        return Err(format!(
-            "{text:?} has no unit, and that system takes it for zero: write 5m for minutes or 300s for seconds"
-        ));
+        return Err(SkaDurationError::NoUnit(text.to_owned()));
     }
     let (mut nanoseconds, mut seen) = (0_u128, Vec::new());
     let mut rest = compact.as_str();
@@ -23,15 +35,10 @@ pub(super) fn parse(text: &str) -> Result<(Duration, bool), String> {
         let (Some((_, size)), Some(value)) =
             (DURATION_UNITS.iter().find(|(name, _)| *name == unit), billionths(number))
         else {
-            return Err(format!(
-                "{text:?} is no duration: that system reads what it can of it (1y is zero, 500ms are 500 minutes); write numbers with \
-                 the units w, d, h, m and s, such as 90s, 1h30m or 7d"
-            ));
+            return Err(SkaDurationError::Malformed(text.to_owned()));
         };
         if seen.contains(&unit) {
-            return Err(format!(
-                "{text:?} has the unit {unit} twice, and that system reads only the last: write it once"
-            ));
+            return Err(SkaDurationError::UnitTwice { text: text.to_owned(), unit });
         }
         seen.push(unit);
         nanoseconds = nanoseconds.saturating_add(value.saturating_mul(u128::from(*size)));
@@ -42,7 +49,7 @@ pub(super) fn parse(text: &str) -> Result<(Duration, bool), String> {
         Ok(seconds) if seconds <= LONGEST_SECONDS => {
             Ok((Duration::from_secs(seconds), !nanoseconds.is_multiple_of(BILLION)))
         }
-        _ => Err(format!("{text:?} is too long: at most 36525d")),
+        _ => Err(SkaDurationError::TooLong(text.to_owned())),
     }
 }
 
@@ -96,7 +103,7 @@ mod tests {
             (".h", "is no duration"),
             ("99999999999999w", "too long"),
         ] {
-            let found = parse(text).unwrap_err();
+            let found = parse(text).unwrap_err().to_string();
             assert!(found.contains(expected), "{text}: {found}");
         }
     }

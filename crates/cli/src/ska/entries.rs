@@ -272,7 +272,7 @@ fn duration_of(fields: &Fields<'_>, key: &str, reader: &mut Reader<'_>) -> Resul
         // A number has no unit; anything else is no duration either.
         Some(other) => other.to_string(),
     };
-    let read = duration::parse(&text).map_err(|why| fields.wrong(key, &why));
+    let read = duration::parse(&text).map_err(|why| fields.wrong(key, &why.to_string()));
     let (duration, rounded) = reader.keep(read).ok_or(Noted)?;
     if rounded {
         let path = fields.path_of(key);

@@ -2,11 +2,21 @@
 
 use k8s_openapi::ByteString;
 use serde_json::Value;
+use thiserror::Error;
 
 use crate::files;
 
 /// The file that the chart writes: what lies beside it is laid over it.
 const BASE: &str = "00-base.yml";
+
+/// Why a file cannot be read: without what is in it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
+pub(super) enum FileError {
+    #[error("{field}.{name} is not {expected}")]
+    Encoding { field: &'static str, name: String, expected: &'static str },
+    #[error("{name} cannot be read as YAML{}", .line.map_or_else(String::new, |line| format!(" (line {line})")))]
+    Yaml { name: String, line: Option<usize> },
+}
 
 /// Whether it is an object that can hold files.
 pub(super) fn holds_files(object: &Value) -> bool {
@@ -25,7 +35,7 @@ pub(super) fn name_of(object: &Value) -> String {
 }
 
 /// The configuration files in an object, by their names in the order in which that system reads them; or why one cannot be read.
-pub(super) fn files(object: &Value) -> Vec<(String, Result<Value, String>)> {
+pub(super) fn files(object: &Value) -> Vec<(String, Result<Value, FileError>)> {
     let mut files = Vec::new();
     for (key, text) in texts(object) {
         let documents = text.and_then(|text| {
@@ -33,9 +43,8 @@ pub(super) fn files(object: &Value) -> Vec<(String, Result<Value, String>)> {
                 let at = |cause: &(dyn std::error::Error + 'static)| {
                     cause.downcast_ref::<serde_yaml::Error>()?.location()
                 };
-                let line = error.chain().find_map(at);
-                let line = line.map_or_else(String::new, |at| format!(" (line {})", at.line()));
-                format!("{key} cannot be read as YAML{line}")
+                let line = error.chain().find_map(at).map(|at| at.line());
+                FileError::Yaml { name: key.clone(), line }
             })
         });
         match documents {
@@ -49,17 +58,17 @@ pub(super) fn files(object: &Value) -> Vec<(String, Result<Value, String>)> {
 }
 
 /// The texts in an object that are configuration files.
-fn texts(object: &Value) -> Vec<(String, Result<String, String>)> {
+fn texts(object: &Value) -> Vec<(String, Result<String, FileError>)> {
     let is_secret = object["kind"] == "Secret";
     let fields = |key: &str| object[key].as_object().into_iter().flatten().filter(|(name, _)| is_file(name));
-    let plain = |value: &Value| value.as_str().map(str::to_owned).ok_or("a string");
-    let data = fields("data").map(|(name, value)| {
-        let text = if is_secret { decoded(value) } else { plain(value) };
-        (name.clone(), text.map_err(|what| format!("data.{name} is not {what}")))
-    });
-    let more = fields("stringData").map(|(name, value)| {
-        (name.clone(), plain(value).map_err(|what| format!("stringData.{name} is not {what}")))
-    });
+    let text = |field: &'static str, name: &String, encoded: bool, value: &Value| {
+        let plain = || value.as_str().map(str::to_owned).ok_or("a string");
+        let text = if encoded { decoded(value) } else { plain() };
+        let wrong = |expected| FileError::Encoding { field, name: name.clone(), expected };
+        (name.clone(), text.map_err(wrong))
+    };
+    let data = fields("data").map(|(name, value)| text("data", name, is_secret, value));
+    let more = fields("stringData").map(|(name, value)| text("stringData", name, false, value));
     let mut texts: Vec<_> = data.chain(more).collect();
     texts.sort();
     texts

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::entries::{ActionEntry, Block, CollectEntry};
+use super::problems::NotWritten;
 use crate::validate;
 
 /// The channel that the managers name.
@@ -66,15 +67,12 @@ enum Line {
 
 /// The managers for an entry and what the action controller does to its namespaces: one, or two where namespaces supersede each
 /// other, because namespaces of merge requests and of branches are not compared with each other there.
-///
-/// # Errors
-/// Why the API would refuse it.
 pub(super) fn managers(
     collect: &CollectEntry,
     action: Option<&ActionEntry>,
     priority: usize,
     common: &Common<'_>,
-) -> Result<Vec<Written>, String> {
+) -> Result<Vec<Written>, NotWritten> {
     let lines: &[Line] =
         if collect.superseded { &[Line::MergeRequest, Line::Branch] } else { &[Line::Nothing] };
     lines.iter().map(|line| manager(collect, action, priority, common, *line)).collect()
@@ -86,7 +84,7 @@ fn manager(
     priority: usize,
     common: &Common<'_>,
     line: Line,
-) -> Result<Written, String> {
+) -> Result<Written, NotWritten> {
     let labelled = |operator: &str| json!([{ "key": "cicd.skao.int/mrId", "operator": operator }]);
     let (suffix, requirement) = match line {
         Line::Nothing => ("", Value::Null),
@@ -197,18 +195,14 @@ fn policies(collect: &CollectEntry, action: &ActionEntry, gitlab: bool, notifies
 }
 
 /// The spec, if the API and the operator accept it.
-fn accepted(name: &str, spec: Value) -> Result<ClusterNamespaceManagerSpec, String> {
-    let read: ClusterNamespaceManagerSpec =
-        serde_json::from_value(spec).map_err(|error| error.to_string())?;
-    let object = serde_json::to_value(object(name, &read)).map_err(|error| error.to_string())?;
-    let problems: Vec<String> = validate::check(&object).iter().map(ToString::to_string).collect();
+fn accepted(name: &str, spec: Value) -> Result<ClusterNamespaceManagerSpec, NotWritten> {
+    let read: ClusterNamespaceManagerSpec = serde_json::from_value(spec)?;
+    let problems = validate::check(&serde_json::to_value(object(name, &read))?);
     if !problems.is_empty() {
-        return Err(problems.join("; "));
+        return Err(NotWritten::Refused(problems));
     }
-    match ValidClusterManager::try_from(read.clone()) {
-        Ok(_) => Ok(read),
-        Err(error) => Err(error.to_string()),
-    }
+    ValidClusterManager::try_from(read.clone())?;
+    Ok(read)
 }
 
 fn object<'a>(name: &'a str, spec: &'a ClusterNamespaceManagerSpec) -> Object<'a> {

@@ -3,6 +3,7 @@
 
 use super::entries::{ActionEntry, ActionSettings, CollectEntry};
 use super::matcher::Matcher;
+use super::problems::NotWritten;
 
 /// What the action controller does to the namespaces of an entry.
 pub(super) enum Paired<'a> {
@@ -11,7 +12,7 @@ pub(super) enum Paired<'a> {
     /// Nothing: none of its entries is about them.
     Nothing,
     /// That differs between the namespaces, or is not known.
-    Unclear(String),
+    Unclear(NotWritten),
 }
 
 /// Which entry of the action controller decides about the namespaces that this entry of the collect controller wins.
@@ -37,12 +38,8 @@ pub(super) fn paired<'a>(
         (true, _) => Paired::Nothing,
         (false, Some(one)) => Paired::With(one),
         (false, None) => {
-            let paths: Vec<&str> = candidates.iter().map(|one| one.path.as_str()).collect();
-            Paired::Unclear(format!(
-                "it cannot be said for all of its namespaces which entry of the action controller decides about them ({}): give both \
-                 controllers entries with the same names, any and all, and import again",
-                paths.join(", ")
-            ))
+            let candidates = candidates.iter().map(|one| one.path.clone()).collect();
+            Paired::Unclear(NotWritten::UnclearAction { candidates })
         }
     }
 }
@@ -53,27 +50,23 @@ pub(super) fn winner<'a>(entry: &CollectEntry, all: &'a [CollectEntry]) -> Optio
 }
 
 /// Why no priority makes this entry win the namespaces that it wins there, if so.
-pub(super) fn unclear_rank(entry: &CollectEntry, all: &[CollectEntry]) -> Option<String> {
+pub(super) fn unclear_rank(entry: &CollectEntry, all: &[CollectEntry]) -> Option<NotWritten> {
     let other = all.iter().find(|other| {
         let (one, two) = (&entry.matcher, &other.matcher);
         other.path != entry.path && one.overlaps(two) && !one.outranks(two) && !two.outranks(one)
     })?;
-    Some(format!(
-        "which of it and {} wins a namespace that both match depends on how many kinds of selectors match: give each kind (names, \
-         any, all) an entry of its own, and import again",
-        other.path
-    ))
+    Some(NotWritten::UnclearRank { other: other.path.clone() })
 }
 
 /// Adds to the entries that are not written those that would govern their namespaces instead: `failed[n]` says why number n is
 /// not written.
-pub(super) fn withhold(entries: &[CollectEntry], failed: &mut [Option<String>]) {
+pub(super) fn withhold(entries: &[CollectEntry], failed: &mut [Option<NotWritten>]) {
     loop {
         let loser = entries.iter().enumerate().find_map(|(at, entry)| {
             if failed.get(at)?.is_some() || entry.matcher.is_empty() {
                 return None;
             }
-            let blocks = |(other, why): &(&CollectEntry, &Option<String>)| {
+            let blocks = |(other, why): &(&CollectEntry, &Option<NotWritten>)| {
                 why.is_some()
                     && other.matcher.overlaps(&entry.matcher)
                     && !entry.matcher.outranks(&other.matcher)
@@ -83,7 +76,7 @@ pub(super) fn withhold(entries: &[CollectEntry], failed: &mut [Option<String>]) 
         });
         let Some((at, winner)) = loser else { return };
         if let Some(reason) = failed.get_mut(at) {
-            *reason = Some(format!("it would govern namespaces of {winner}, which is not written"));
+            *reason = Some(NotWritten::WouldGovern { winner: winner.clone() });
         }
     }
 }

@@ -7,12 +7,51 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
+use thiserror::Error;
+
 /// The most globs that one expression becomes.
 const MAX_GLOBS: usize = 256;
 /// The most groups in groups that are looked into.
 const MAX_DEPTH: usize = 20;
 /// The longest name of a namespace.
 const MAX_NAME: usize = 63;
+
+/// Why no glob matches exactly what an expression matches.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(super) enum PatternError {
+    #[error("it is no regular expression: a ( has no )")]
+    GroupNotClosed,
+    #[error("it is no regular expression: a ) has no (")]
+    GroupNotOpened,
+    #[error("it is no regular expression: a [ has no ]")]
+    ClassNotClosed,
+    #[error("it is no regular expression: it ends with \\")]
+    EndsWithBackslash,
+    #[error("it is no regular expression: {0} repeats nothing")]
+    RepeatsNothing(char),
+    #[error("{0} repeats the one character before it (for any characters write .*)")]
+    RepeatsCharacter(char),
+    #[error("{0} repeats the group before it")]
+    RepeatsGroup(char),
+    #[error("{0} repeats what is before it")]
+    Repeats(char),
+    #[error("{0} stands in the middle")]
+    AnchorInside(char),
+    #[error("{0} stands for some characters and not for others")]
+    SomeCharacters(String),
+    #[error(". stands for exactly one character")]
+    ExactlyOne,
+    #[error(".+ stands for one character at least, * also for none")]
+    OneOrMore,
+    #[error(".+.+ stands for two characters at least")]
+    TwoOrMore,
+    #[error("(? begins what a glob does not have")]
+    Extension,
+    #[error("it has more than {MAX_DEPTH} groups in each other")]
+    TooDeep,
+    #[error("it has more than {MAX_GLOBS} alternatives")]
+    TooManyAlternatives,
+}
 
 /// A part of a text that an expression matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,14 +67,11 @@ enum Token {
 type Branches = Vec<Vec<Token>>;
 
 /// The globs that match exactly the names that an expression matches; none if it matches no name of a namespace.
-///
-/// # Errors
-/// Why no glob does.
-pub(super) fn globs(expression: &str) -> Result<Vec<String>, String> {
+pub(super) fn globs(expression: &str) -> Result<Vec<String>, PatternError> {
     let mut parser = Parser { chars: expression.chars().peekable(), depth: 0 };
     let branches = parser.alternatives(true)?;
     if parser.chars.peek().is_some() {
-        return Err("it is no regular expression: a ) has no (".to_owned());
+        return Err(PatternError::GroupNotOpened);
     }
     let mut globs = Vec::new();
     for branch in branches {
@@ -76,7 +112,7 @@ struct Parser<'a> {
 
 impl Parser<'_> {
     /// Alternatives until the end or the `)` of a group. `first`: whether nothing comes before them.
-    fn alternatives(&mut self, first: bool) -> Result<Branches, String> {
+    fn alternatives(&mut self, first: bool) -> Result<Branches, PatternError> {
         let mut all = self.sequence(first)?;
         while self.chars.next_if_eq(&'|').is_some() {
             all.append(&mut self.sequence(first)?);
@@ -85,7 +121,7 @@ impl Parser<'_> {
         Ok(all)
     }
 
-    fn sequence(&mut self, first: bool) -> Result<Branches, String> {
+    fn sequence(&mut self, first: bool) -> Result<Branches, PatternError> {
         let mut all: Branches = vec![Vec::new()];
         while let Some(c) = self.chars.next_if(|c| !matches!(c, '|' | ')')) {
             let begins = first && all.iter().all(Vec::is_empty);
@@ -100,9 +136,9 @@ impl Parser<'_> {
                     None => continue,
                 },
                 '*' | '+' | '?' | '{' => {
-                    return Err(format!("it is no regular expression: {c} repeats nothing"));
+                    return Err(PatternError::RepeatsNothing(c));
                 }
-                '^' | '$' => return Err(format!("{c} stands in the middle")),
+                '^' | '$' => return Err(PatternError::AnchorInside(c)),
                 c => self.quantified(vec![vec![Token::Char(c)]])?,
             };
             all = all.iter().flat_map(|left| atom.iter().map(|right| [&left[..], right].concat())).collect();
@@ -117,41 +153,41 @@ impl Parser<'_> {
     }
 
     /// What a `.` that was read stands for.
-    fn of_any_character(&mut self) -> Result<Token, String> {
+    fn of_any_character(&mut self) -> Result<Token, PatternError> {
         let token = match self.chars.next_if(|c| matches!(c, '*' | '+')) {
             Some('*') => Token::AnyNumber,
             Some(_) => Token::OneOrMore,
-            None => return Err(". stands for exactly one character".to_owned()),
+            None => return Err(PatternError::ExactlyOne),
         };
         // A lazy one matches the same whole names.
         self.chars.next_if_eq(&'?');
         Ok(token)
     }
 
-    fn group(&mut self, first: bool) -> Result<Branches, String> {
+    fn group(&mut self, first: bool) -> Result<Branches, PatternError> {
         if self.chars.next_if_eq(&'?').is_some() && self.chars.next_if_eq(&':').is_none() {
-            return Err("(? begins what a glob does not have".to_owned());
+            return Err(PatternError::Extension);
         }
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(format!("it has more than {MAX_DEPTH} groups in each other"));
+            return Err(PatternError::TooDeep);
         }
         let all = self.alternatives(first)?;
         self.depth -= 1;
         if self.chars.next_if_eq(&')').is_none() {
-            return Err("it is no regular expression: a ( has no )".to_owned());
+            return Err(PatternError::GroupNotClosed);
         }
         self.quantified(all)
     }
 
     /// A class of characters, which only stands for any number of characters if it has every character of names.
-    fn class(&mut self) -> Result<Branches, String> {
+    fn class(&mut self) -> Result<Branches, PatternError> {
         let mut written = String::new();
         loop {
             match self.chars.next() {
                 Some(']') if !written.is_empty() => break,
                 Some(c) => written.push(c),
-                None => return Err("it is no regular expression: a [ has no ]".to_owned()),
+                None => return Err(PatternError::ClassNotClosed),
             }
         }
         let every = [
@@ -167,22 +203,22 @@ impl Parser<'_> {
         if every.contains(&&*written) && matches!(self.chars.peek(), Some('*' | '+')) {
             return Ok(vec![vec![self.of_any_character()?]]);
         }
-        Err(format!("[{written}] stands for some characters and not for others"))
+        Err(PatternError::SomeCharacters(format!("[{written}]")))
     }
 
     /// The character that a backslash stands before; none if it is an anchor.
-    fn escape(&mut self, begins: bool) -> Result<Option<char>, String> {
+    fn escape(&mut self, begins: bool) -> Result<Option<char>, PatternError> {
         match self.chars.next() {
             Some('A') if begins => Ok(None),
             Some('Z') if self.at_end() => Ok(None),
             Some(c) if !c.is_ascii_alphanumeric() => Ok(Some(c)),
-            Some(c) => Err(format!("\\{c} stands for some characters and not for others")),
-            None => Err("it is no regular expression: it ends with \\".to_owned()),
+            Some(c) => Err(PatternError::SomeCharacters(format!("\\{c}"))),
+            None => Err(PatternError::EndsWithBackslash),
         }
     }
 
     /// What was read, or nothing, if a `?` follows. Other repetitions are none of a glob.
-    fn quantified(&mut self, mut all: Branches) -> Result<Branches, String> {
+    fn quantified(&mut self, mut all: Branches) -> Result<Branches, PatternError> {
         match self.chars.next_if(|c| matches!(c, '*' | '+' | '?' | '{')) {
             None => Ok(all),
             Some('?') if !matches!(self.chars.peek(), Some('*' | '+' | '?' | '{')) => {
@@ -190,30 +226,28 @@ impl Parser<'_> {
                 Ok(all)
             }
             Some(c @ ('*' | '+')) => Err(match all.as_slice() {
-                [last] if last.len() == 1 => {
-                    format!("{c} repeats the one character before it (for any characters write .*)")
-                }
-                _ => format!("{c} repeats the group before it"),
+                [last] if last.len() == 1 => PatternError::RepeatsCharacter(c),
+                _ => PatternError::RepeatsGroup(c),
             }),
-            Some(c) => Err(format!("{c} repeats what is before it")),
+            Some(c) => Err(PatternError::Repeats(c)),
         }
     }
 }
 
-fn limit(all: &Branches) -> Result<(), String> {
+fn limit(all: &Branches) -> Result<(), PatternError> {
     if all.len() > MAX_GLOBS {
-        return Err(format!("it has more than {MAX_GLOBS} alternatives"));
+        return Err(PatternError::TooManyAlternatives);
     }
     Ok(())
 }
 
 /// A glob for one alternative; none if no name matches it.
-fn glob(branch: &[Token]) -> Result<Option<String>, String> {
+fn glob(branch: &[Token]) -> Result<Option<String>, PatternError> {
     let mut tokens: Vec<Token> = Vec::new();
     for token in branch {
         let both = match (tokens.last(), token) {
             (Some(Token::OneOrMore), Token::OneOrMore) => {
-                return Err(".+.+ stands for two characters at least".to_owned());
+                return Err(PatternError::TwoOrMore);
             }
             (Some(Token::AnyNumber), Token::AnyNumber | Token::OneOrMore)
             | (Some(Token::OneOrMore), Token::AnyNumber) => {
@@ -242,7 +276,7 @@ fn glob(branch: &[Token]) -> Result<Option<String>, String> {
                 glob.push('*');
             }
             Token::OneOrMore => {
-                return Err(".+ stands for one character at least, * also for none".to_owned());
+                return Err(PatternError::OneOrMore);
             }
         }
     }
@@ -323,7 +357,7 @@ mod tests {
             ("a??", "? repeats what is before it"),
             ("(a|b)(a|b)(a|b)(a|b)(a|b)(a|b)(a|b)(a|b)(a|b)", "more than 256 alternatives"),
         ] {
-            let found = globs(expression).unwrap_err();
+            let found = globs(expression).unwrap_err().to_string();
             assert!(found.contains(why), "{expression}: {found}");
         }
     }
@@ -331,7 +365,7 @@ mod tests {
     #[test]
     fn groups_without_end_are_refused() {
         let deep = "(".repeat(100_000);
-        assert!(globs(&deep).unwrap_err().contains("more than 20 groups"));
+        assert!(globs(&deep).unwrap_err().to_string().contains("more than 20 groups"));
     }
 
     #[test]

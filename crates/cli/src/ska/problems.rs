@@ -1,11 +1,14 @@
 //! Mistakes in settings: reading goes on after each, so that all of them are shown at once.
 
 use anyhow::{Result, anyhow};
+use coppice_lifecycle::cluster::InvalidClusterManager;
+use thiserror::Error;
 
 use crate::import::Remarks;
 use crate::import::fields::FieldError;
 use crate::print::count;
 use crate::terminal::Paragraph;
+use crate::validate::Problem;
 
 /// What is wrong, one line each, with its place.
 #[derive(Debug, Default)]
@@ -31,6 +34,32 @@ impl Problems {
             }
         }
     }
+}
+
+/// Why nothing is written for an entry.
+#[derive(Debug, Error)]
+pub(super) enum NotWritten {
+    #[error("it cannot be expressed")]
+    Inexpressible,
+    #[error(
+        "which of it and {other} wins a namespace that both match depends on how many kinds of selectors match: give each kind (names, any, \
+         all) an entry of its own, and import again"
+    )]
+    UnclearRank { other: String },
+    #[error(
+        "it cannot be said for all of its namespaces which entry of the action controller decides about them ({}): give both controllers \
+         entries with the same names, any and all, and import again",
+        .candidates.join(", ")
+    )]
+    UnclearAction { candidates: Vec<String> },
+    #[error("it would govern namespaces of {winner}, which is not written")]
+    WouldGovern { winner: String },
+    #[error(transparent)]
+    Encoding(#[from] serde_json::Error),
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Refused(Vec<Problem>),
+    #[error(transparent)]
+    Invalid(#[from] InvalidClusterManager),
 }
 
 /// A mistake that has been written down.

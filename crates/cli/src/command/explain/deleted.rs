@@ -79,7 +79,7 @@ struct Report<'a> {
 }
 
 /// What was found, or why it cannot be read.
-type Found<T> = Result<Vec<T>, String>;
+type Found<T> = Result<Vec<T>>;
 
 pub(super) async fn run(
     client: &Client,
@@ -138,24 +138,22 @@ pub(super) async fn note_earlier(client: &Client, now: &Namespace, io: &mut Io<'
 /// Why there is nothing to show.
 fn absence<T>(found: &Found<T>, none: &str) -> Option<String> {
     match found {
-        Err(why) => Some(why.clone()),
+        Err(why) => Some(format!("{why:#}")),
         Ok(all) => all.is_empty().then(|| none.to_owned()),
     }
 }
 
 async fn records(client: &Client, namespace: &str) -> Found<DeletedRecord> {
     let found = records::list(client, Some(&records::of_namespace(namespace))).await;
-    found.map_err(|error| format!("{:#}", records::unreadable(&error)))
+    found.map_err(|error| records::unreadable(&error))
 }
 
 async fn events(client: &Client, namespace: &str) -> Found<RecordedEvent> {
     let events: Api<Event> = Api::namespaced(client.clone(), "default");
     let about = ListParams::default()
         .fields(&format!("involvedObject.kind=Namespace,involvedObject.name={namespace}"));
-    let found = events.list(&about).await.map_err(|error| {
-        let what = "the Events about it in namespace default cannot be read";
-        format!("{:#}", failed(what, &error))
-    })?;
+    let what = "the Events about it in namespace default cannot be read";
+    let found = events.list(&about).await.map_err(|error| failed(what, &error))?;
     let mut events: Vec<RecordedEvent> = found.items.into_iter().map(recorded_events).collect();
     events.sort_by_key(|e| e.at);
     Ok(events)

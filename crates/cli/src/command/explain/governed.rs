@@ -328,7 +328,7 @@ fn policy(policy: &ValidClusterPolicy, fired: &[FiredPolicy]) -> ExplainedPolicy
 fn contest(snapshot: &LifecycleSnapshot, namespace: &str) -> (Vec<Contestant>, Option<String>) {
     let managers = match &snapshot.governed.managers {
         Ok(managers) => managers,
-        Err(why) => return (Vec::new(), Some(why.clone())),
+        Err(why) => return (Vec::new(), Some(why.to_string())),
     };
     let decided = match snapshot.contest(namespace) {
         None => return (Vec::new(), Some("the namespace could not be read".to_owned())),

@@ -4,6 +4,7 @@ use anyhow::Result;
 use clap::Args;
 
 use super::{InputArgs, print_remarks};
+use crate::args::ArgumentError;
 use crate::ska::{self, Options};
 use crate::{Exit, Io, validate};
 
@@ -35,11 +36,11 @@ pub(super) struct SkaArgs {
     input: InputArgs,
 }
 
-fn namespace(text: &str) -> Result<String, String> {
+fn namespace(text: &str) -> Result<String, ArgumentError> {
     if validate::is_dns_label(text) {
         return Ok(text.to_owned());
     }
-    Err("write a namespace's name: lower-case letters, digits and '-', at most 63".to_owned())
+    Err(ArgumentError::Namespace)
 }
 
 pub(super) fn run(args: &SkaArgs, io: &mut Io<'_>) -> Result<Exit> {
