@@ -29,7 +29,7 @@ mod terminal;
 mod trees;
 mod validate;
 mod write;
-mod yaml;
+pub mod yaml;
 
 use std::ffi::OsString;
 use std::io::{Read, Write};

@@ -8,70 +8,138 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use coppice_api::text::acts_on_terminal;
 use serde::Serialize;
-use serde_yaml::Value;
+use serde_yaml::{Mapping, Value};
 
 use crate::terminal;
 
+/// The key whose value is a comment on its map, in a file with comments.
+pub const COMMENT: &str = "#";
+/// In a file with comments, lists of scalars up to this width stay on one line.
+const FLOW_WIDTH: usize = 100;
+
 /// A value as YAML, its fields in their order.
-pub(crate) fn to_string(value: &impl Serialize) -> Result<String> {
-    let value = serde_yaml::to_value(value)?;
-    let mut text = String::new();
-    match &value {
-        Value::Mapping(fields) if !fields.is_empty() => mapping(&mut text, fields, 0),
-        Value::Sequence(items) if !items.is_empty() => sequence(&mut text, items, 0),
+pub fn to_string(value: &impl Serialize) -> Result<String> {
+    Ok(write(&serde_yaml::to_value(value)?, false))
+}
+
+/// A value as a file for people to read: what is under [`COMMENT`] is a comment above its map, and short lists stay on one line.
+pub fn with_comments(value: &Value) -> String {
+    write(value, true)
+}
+
+fn write(value: &Value, comments: bool) -> String {
+    let mut writer = Writer { text: String::new(), comments };
+    writer.comment(value, 0);
+    match value {
+        Value::Mapping(fields) if !writer.is_empty(fields) => writer.mapping(fields, 0),
+        Value::Sequence(items) if !items.is_empty() => writer.sequence(items, 0),
         scalar => {
-            inline(&mut text, scalar, 0);
-            text.push('\n');
+            inline(&mut writer.text, scalar, 0);
+            writer.text.push('\n');
         }
     }
-    Ok(text)
+    writer.text
+}
+
+struct Writer {
+    text: String,
+    /// Whether the file has comments, and short lists on one line.
+    comments: bool,
+}
+
+impl Writer {
+    /// Begins a line. What comes first in an item of a list follows its dash.
+    fn begin(&mut self, depth: usize) {
+        if !self.text.ends_with("- ") {
+            indent(&mut self.text, depth);
+        }
+    }
+
+    fn is_comment(&self, key: &Value) -> bool {
+        self.comments && key.as_str() == Some(COMMENT)
+    }
+
+    fn is_empty(&self, fields: &Mapping) -> bool {
+        fields.keys().all(|key| self.is_comment(key))
+    }
+
+    fn comment(&mut self, value: &Value, depth: usize) {
+        let Value::Mapping(fields) = value else { return };
+        let comment = fields.get(COMMENT).and_then(Value::as_str).filter(|_| self.comments);
+        for line in comment.into_iter().flat_map(str::lines) {
+            self.begin(depth);
+            // Writing to a String cannot fail.
+            let _ = writeln!(self.text, "# {line}");
+        }
+    }
+
+    fn mapping(&mut self, fields: &Mapping, depth: usize) {
+        for (key, value) in fields {
+            if self.is_comment(key) {
+                continue;
+            }
+            self.comment(value, depth);
+            self.begin(depth);
+            inline(&mut self.text, key, depth);
+            self.text.push(':');
+            match value {
+                Value::Mapping(fields) if !self.is_empty(fields) => {
+                    self.text.push('\n');
+                    self.mapping(fields, depth + 1);
+                }
+                Value::Sequence(items) if !items.is_empty() => {
+                    if let Some(flow) = flow(items).filter(|_| self.comments) {
+                        let _ = writeln!(self.text, " {flow}");
+                    } else {
+                        self.text.push('\n');
+                        self.sequence(items, depth);
+                    }
+                }
+                scalar => {
+                    self.text.push(' ');
+                    inline(&mut self.text, scalar, depth + 1);
+                    self.text.push('\n');
+                }
+            }
+        }
+    }
+
+    fn sequence(&mut self, items: &[Value], depth: usize) {
+        for item in items {
+            self.comment(item, depth);
+            self.begin(depth);
+            self.text.push_str("- ");
+            match item {
+                Value::Mapping(fields) if !self.is_empty(fields) => self.mapping(fields, depth + 1),
+                Value::Sequence(items) if !items.is_empty() => self.sequence(items, depth + 1),
+                scalar => {
+                    inline(&mut self.text, scalar, depth + 1);
+                    self.text.push('\n');
+                }
+            }
+        }
+    }
 }
 
 fn indent(text: &mut String, depth: usize) {
     text.extend(std::iter::repeat_n("  ", depth));
 }
 
-fn mapping(text: &mut String, fields: &serde_yaml::Mapping, depth: usize) {
-    for (index, (key, value)) in fields.iter().enumerate() {
-        // The first field of an item of a list follows its dash.
-        if index > 0 || !text.ends_with("- ") {
-            indent(text, depth);
-        }
-        inline(text, key, depth);
-        text.push(':');
-        match value {
-            Value::Mapping(fields) if !fields.is_empty() => {
-                text.push('\n');
-                mapping(text, fields, depth + 1);
-            }
-            Value::Sequence(items) if !items.is_empty() => {
-                text.push('\n');
-                sequence(text, items, depth);
-            }
-            scalar => {
-                text.push(' ');
-                inline(text, scalar, depth + 1);
-                text.push('\n');
-            }
-        }
-    }
-}
-
-fn sequence(text: &mut String, items: &[Value], depth: usize) {
-    for item in items {
-        if !text.ends_with("- ") {
-            indent(text, depth);
-        }
-        text.push_str("- ");
+/// Scalars as a list on one line, if it is short.
+fn flow(items: &[Value]) -> Option<String> {
+    let mut flow = "[".to_owned();
+    for (index, item) in items.iter().enumerate() {
+        flow.push_str(if index > 0 { ", " } else { "" });
         match item {
-            Value::Mapping(fields) if !fields.is_empty() => mapping(text, fields, depth + 1),
-            Value::Sequence(items) if !items.is_empty() => sequence(text, items, depth + 1),
-            scalar => {
-                inline(text, scalar, depth + 1);
-                text.push('\n');
-            }
+            Value::Mapping(_) | Value::Sequence(_) => return None,
+            Value::String(s) if s.contains('\n') => return None,
+            // In such a list a comma ends an item.
+            Value::String(s) if s.contains(',') => quoted(&mut flow, s),
+            scalar => inline(&mut flow, scalar, 0),
         }
     }
+    flow.push(']');
+    (flow.len() <= FLOW_WIDTH).then_some(flow)
 }
 
 fn inline(text: &mut String, value: &Value, depth: usize) {
@@ -84,10 +152,14 @@ fn inline(text: &mut String, value: &Value, depth: usize) {
         Value::Number(n) => drop(write!(text, "{n}")),
         Value::String(s) if is_block(s) => block(text, s, depth),
         Value::String(s) if is_plain(s) => text.push_str(s),
-        // A JSON string is a YAML string in double quotes.
-        Value::String(s) => text.push_str(&terminal::json(&serde_json::Value::from(s.as_str()).to_string())),
+        Value::String(s) => quoted(text, s),
         Value::Tagged(tagged) => inline(text, &tagged.value, depth),
     }
+}
+
+/// A JSON string is a YAML string in double quotes.
+fn quoted(text: &mut String, s: &str) {
+    text.push_str(&terminal::json(&serde_json::Value::from(s).to_string()));
 }
 
 /// Text of several lines that a literal block can hold as it is.
@@ -169,6 +241,26 @@ mod tests {
         });
         let text = to_string(&value).unwrap();
         assert_eq!(serde_yaml::from_str::<serde_json::Value>(&text).unwrap(), value, "{text}");
+    }
+
+    #[test]
+    fn comments_stand_above_what_they_are_about() {
+        let value = json!({
+            COMMENT: "top", "only": {COMMENT: "nothing below"}, "short": ["yes", "a, b", 1], "long": ["x".repeat(60), "y".repeat(60)],
+            "rules": [{COMMENT: "one\ntwo", "a": {COMMENT: "inner", "b": []}, "c": 1}, {COMMENT: "none"}, [[1], ["x"]]],
+        });
+        let (x, y) = ("x".repeat(60), "y".repeat(60));
+        let expected = format!(
+            "# top\nlong:\n- {x}\n- {y}\n# nothing below\nonly: {{}}\nrules:\n# one\n# two\n- # inner\n  a:\n    b: []\n  c: 1\n# none\n\
+             - {{}}\n- - - 1\n  - - x\nshort: [\"yes\", \"a, b\", 1]\n"
+        );
+        let text = with_comments(&serde_yaml::to_value(&value).unwrap());
+        assert_eq!(text, expected);
+        let without = json!({
+            "only": {}, "short": ["yes", "a, b", 1], "long": [x, y],
+            "rules": [{"a": {"b": []}, "c": 1}, {}, [[1], ["x"]]],
+        });
+        assert_eq!(serde_yaml::from_str::<serde_json::Value>(&text).unwrap(), without);
     }
 
     #[test]
