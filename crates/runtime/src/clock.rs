@@ -145,6 +145,9 @@ fn read<T: Copy>(mutex: &Mutex<T>) -> T {
     *lock(mutex)
 }
 
+/// What the state of [`SeededRng`] grows by with each number.
+const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+
 /// Pseudorandom numbers from a seed (`SplitMix64`). For spreading retries, not for secrets.
 #[derive(Debug, Clone)]
 pub struct SeededRng(u64);
@@ -161,9 +164,14 @@ impl SeededRng {
         Self(RandomState::new().build_hasher().finish())
     }
 
+    /// The number that comes after so many others; for each count another one.
+    pub fn nth(&self, count: u64) -> u64 {
+        Self(self.0.wrapping_add(count.wrapping_mul(STEP))).next_u64()
+    }
+
     /// The next number; every value is as likely as any other.
     pub fn next_u64(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        self.0 = self.0.wrapping_add(STEP);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -186,6 +194,16 @@ mod tests {
 
     fn start() -> Timestamp {
         "2026-01-01T00:00:00Z".parse().unwrap()
+    }
+
+    #[test]
+    fn a_number_is_found_without_those_before_it_and_stays_the_same_for_ever() {
+        let mut rng = SeededRng::new(7);
+        let first: Vec<u64> = (0..4).map(|n| SeededRng::new(7).nth(n)).collect();
+        assert_eq!(first, [(); 4].map(|()| rng.next_u64()));
+        // The first numbers of SplitMix64 for the seed 0, as its author published them.
+        let numbers = [0_u64, 1].map(|n| SeededRng::new(0).nth(n));
+        assert_eq!(numbers, [0xE220_A839_7B1D_CDAF, 0x6E78_9E6A_A1B9_65F4]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! Wrong objects from right ones, by the schema: what people mistype, leave out, mix up, and what lies at the edges.
 //!
 //! [`mutations`] lists every change of one place, in an order that depends on its arguments alone. [`pick`] draws from
-//! them by a seed, several at once if asked.
+//! them by random numbers, several at once if asked.
 
 use std::fmt;
 
@@ -59,10 +59,10 @@ pub fn mutations(schema: &Value, valid: &Value) -> Vec<Mutation> {
     mutator.found
 }
 
-/// `count` changed objects, drawn from [`mutations`] by a seed: each with one change, or with a second or third one made
-/// on top. The same arguments give the same objects.
-pub fn pick(schema: &Value, valid: &Value, seed: u64, count: usize) -> Vec<Mutation> {
-    let mut random = SeededRng(seed);
+/// `count` changed objects, drawn from [`mutations`] by random numbers: each with one change, or with a second or third one
+/// made on top. The same numbers give the same objects.
+pub fn pick(schema: &Value, valid: &Value, random: impl FnMut() -> u64, count: usize) -> Vec<Mutation> {
+    let mut random = Choices(random);
     let first = mutations(schema, valid);
     let mut picked = Vec::with_capacity(count);
     for _ in 0..count {
@@ -78,20 +78,12 @@ pub fn pick(schema: &Value, valid: &Value, seed: u64, count: usize) -> Vec<Mutat
     picked
 }
 
-/// `SplitMix64`: no more than a number that is different each time, and the same for the same seed.
-struct SeededRng(u64);
+/// Choices by random numbers.
+struct Choices<R>(R);
 
-impl SeededRng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
+impl<R: FnMut() -> u64> Choices<R> {
     fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+        (self.0)() % bound
     }
 
     fn choose<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
@@ -415,8 +407,19 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_gives_the_same_objects() {
-        let draw = |seed| pick(&schema(), &valid(), seed, 50);
+    fn the_same_numbers_give_the_same_objects() {
+        use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+        let numbers = |seed: u64| {
+            (0_u64..).map(move |count| {
+                let mut hasher = DefaultHasher::new();
+                (seed, count).hash(&mut hasher);
+                hasher.finish()
+            })
+        };
+        let draw = |seed| {
+            let mut numbers = numbers(seed);
+            pick(&schema(), &valid(), || numbers.next().unwrap(), 50)
+        };
         assert_eq!(draw(1), draw(1));
         assert_ne!(draw(1), draw(2));
         assert_eq!(draw(3).len(), 50);

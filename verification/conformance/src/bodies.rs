@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use coppice_runtime::clock::SeededRng;
 use coppice_schema::mutate;
 use serde_json::{Map, Value, json};
 
@@ -118,7 +119,8 @@ impl Resource {
     pub(super) fn mutant(&self, name: &str, choices: &mut Choices) -> Value {
         let object = self.object(name, choices);
         let schema = schema(self.plural);
-        let mutated = mutate::pick(&schema, &object, choices.next_u64(), 1).pop();
+        let mut of_object = SeededRng::new(choices.next_u64());
+        let mutated = mutate::pick(&schema, &object, || of_object.next_u64(), 1).pop();
         mutated.map_or(object, |mutation| mutation.value)
     }
 

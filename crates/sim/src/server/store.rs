@@ -6,6 +6,7 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use coppice_runtime::clock::SeededRng;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -399,10 +400,7 @@ fn from_text(bound: &Bound<String>) -> &str {
     }
 }
 
-/// A permutation of 64-bit numbers without visible order (the finalizer of `SplitMix64`).
+/// A permutation of 64-bit numbers without visible order.
 fn mix(number: u64) -> u64 {
-    let mut z = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    SeededRng::new(0).nth(number.wrapping_sub(1))
 }

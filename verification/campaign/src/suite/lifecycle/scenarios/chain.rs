@@ -26,7 +26,8 @@ pub fn wrong_input(seed: Option<u64>) -> Scenario {
             let (kind, right) =
                 if of_settings { ("CoppiceConfig", &settings) } else { ("NamespaceManager", &managers) };
             let object = json!({ "spec": right });
-            let wrong = mutate::pick(&schema(kind), &object, rng.next_u64(), 1).pop();
+            let mut of_object = SeededRng::new(rng.next_u64());
+            let wrong = mutate::pick(&schema(kind), &object, || of_object.next_u64(), 1).pop();
             let wrong = wrong.map_or_else(|| object.clone(), |mutation| mutation.value);
             script.push(ScriptStep::at(end, move |_| replace(of_settings, wrong.get("spec"))).or_not());
             end += APART;
