@@ -30,11 +30,10 @@ use coppice_runtime::store::{Freshness, Store};
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-use crate::deleted_namespace::RecordKey;
+use crate::delivery_waiters::DeliveryWaiters;
 use crate::health::WorkloadStores;
 use crate::known_breaker::{KnownBreaker, SettingsSeen};
 use crate::losses::LossReader;
-use crate::managed_namespace::NamespaceKey;
 use crate::message_texts::MessageTexts;
 use crate::metrics::LifecycleMetrics;
 use crate::outboxes::Outboxes;
@@ -98,23 +97,6 @@ impl WebhookSubject {
     pub(crate) fn of_deletion(decision: &str) -> Self {
         Self { kind: DeletedNamespaces::KIND, namespace: "".into(), name: decision.into() }
     }
-
-    /// The namespace whose record it is, if it is one.
-    pub fn record(&self) -> Option<NamespaceKey> {
-        (self.kind == ManagedNamespaces::KIND).then(|| NamespaceKey::new(&self.namespace))
-    }
-
-    /// The record of a deletion, if it is one.
-    pub fn deletion(&self) -> Option<RecordKey> {
-        (self.kind == DeletedNamespaces::KIND).then(|| RecordKey::new(&self.name))
-    }
-
-    /// The `NamespaceManager`, if it is one.
-    pub fn manager(&self) -> Option<ManagerKey> {
-        let Self { kind, namespace, name } = self;
-        (*kind == Managers::KIND)
-            .then(|| ManagerKey { namespace: Arc::clone(namespace), name: Arc::clone(name) })
-    }
 }
 
 /// The startup configuration of this operator.
@@ -171,6 +153,8 @@ pub struct ControllerContext {
     listed_managers: SharedRead<Vec<Arc<ClusterManager>>, ListError>,
     census: RwLock<Option<(LeaderState, Arc<Census>)>>,
     outboxes: RwLock<Option<(String, Outboxes)>>,
+    /// Who waits for what is sent.
+    pub delivery_waiters: Arc<DeliveryWaiters>,
     settings: RwLock<Option<CompiledSettings>>,
     /// Reads what is lost with namespaces.
     pub(crate) losses: LossReader,
@@ -213,6 +197,7 @@ impl ControllerContext {
             listed_managers: SharedRead::default(),
             census: RwLock::new(None),
             outboxes: RwLock::new(None),
+            delivery_waiters: Arc::default(),
             settings: RwLock::new(None),
             losses: LossReader::default(),
             texts: MessageTexts::default(),

@@ -8,6 +8,7 @@ pub mod cluster_manager;
 pub mod config;
 mod context;
 pub mod deleted_namespace;
+mod delivery_waiters;
 mod health;
 mod known_breaker;
 mod losses;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use coppice_controllers::cluster_manager::ClusterNamespaceManagers;
 use coppice_controllers::config::Settings;
-use coppice_controllers::deleted_namespace::{DeletionRecords, RecordKey};
-use coppice_controllers::managed_namespace::{NamespaceKey, NamespaceRecords};
+use coppice_controllers::deleted_namespace::DeletionRecords;
+use coppice_controllers::managed_namespace::NamespaceRecords;
 use coppice_controllers::namespace_manager::NamespaceManagers;
-use coppice_controllers::{ControllerContext, ManagerKey, Outboxes, WebhookSubject};
+use coppice_controllers::{ControllerContext, Outboxes};
 use coppice_notify::key::SigningKey;
 use coppice_notify::outbox::Deliver;
 use coppice_notify::seal::Seal;
@@ -17,7 +17,7 @@ use coppice_runtime::admin::Readiness;
 use coppice_runtime::controller::Runner;
 use coppice_runtime::intervals::ResyncIntervals;
 use coppice_runtime::lease::Election;
-use coppice_runtime::queue::{Queue, QueueSettings};
+use coppice_runtime::queue::QueueSettings;
 use coppice_runtime::watches::WatchEnvironment;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -92,47 +92,28 @@ impl Replica {
         };
         let mut runner =
             Runner::new(environment, shared.gate.clone(), self.queue.clone(), CancellationToken::new());
-        let managers = runner.add(NamespaceManagers::new(Arc::clone(shared)));
+        runner.add(NamespaceManagers::new(Arc::clone(shared)));
+        runner.add(DeletionRecords::new(Arc::clone(shared)));
+        runner.add(Settings::new(Arc::clone(shared), self.open_outboxes()));
         let records = Arc::new(OnceLock::new());
-        let deletions = runner.add(DeletionRecords::new(Arc::clone(shared)));
-        let open_outboxes = self.open_outboxes(managers, deletions, Arc::clone(&records));
-        runner.add(Settings::new(Arc::clone(shared), open_outboxes));
         let counts = runner.add(ClusterNamespaceManagers::new(Arc::clone(shared), Arc::clone(&records)));
         // Added once.
         let _ = records.set(runner.add(NamespaceRecords::new(Arc::clone(shared), counts)));
         runner
     }
 
-    /// Sends webhooks as soon as there is a key to sign them with; their ends wake the objects that they were sent for.
-    fn open_outboxes(
-        &self,
-        managers: Queue<ManagerKey>,
-        deletions: Queue<RecordKey>,
-        records: Arc<OnceLock<Queue<NamespaceKey>>>,
-    ) -> impl Fn(SigningKey) + Send + Sync + 'static {
+    /// Sends webhooks as soon as there is a key to sign them with; their ends wake those who wait for them.
+    fn open_outboxes(&self) -> impl Fn(SigningKey) + Send + Sync + 'static {
         let (shared, deliverer_factory) = (Arc::clone(&self.shared), Arc::clone(&self.deliverer_factory));
         move |key| {
             let opened = shared.set_outboxes(&key.public().to_string(), || {
-                let (managers, deletions, records) =
-                    (managers.clone(), deletions.clone(), Arc::clone(&records));
-                // A further kind with webhooks has a queue of its own here.
-                let wake = move |subject: WebhookSubject| {
-                    if let Some(manager) = subject.manager() {
-                        managers.add(manager);
-                    } else if let Some(deletion) = subject.deletion() {
-                        deletions.add(deletion);
-                    } else if let (Some(record), Some(records)) = (subject.record(), records.get()) {
-                        records.add(record);
-                    } else {
-                        tracing::error!(kind = subject.kind, "nobody waits for its webhooks");
-                    }
-                };
                 let seal = Seal::new(&key).context("no key for addresses can be derived")?;
+                let waiters = Arc::clone(&shared.delivery_waiters);
+                let wake = move |subject| waiters.ended(&subject);
                 anyhow::Ok(Outboxes::new(&deliverer_factory(key)?, seal, wake))
             });
             match opened {
-                // Those that wait for it.
-                Ok(true) => shared.manager_keys().into_iter().for_each(|key| managers.add(key)),
+                Ok(true) => shared.delivery_waiters.opened(&shared),
                 Ok(false) => {}
                 Err(error) => tracing::error!(%error, "webhooks cannot be sent"),
             }

@@ -19,7 +19,9 @@ mod report;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use coppice_kinds::DeletedNamespaces;
 use coppice_runtime::controller::Controller;
+use coppice_runtime::object::OwnKind as _;
 use coppice_runtime::queue::{Queue, ReconcileResult};
 use coppice_runtime::store::Freshness;
 use coppice_runtime::watches::{Subscription, Watches};
@@ -34,13 +36,6 @@ pub struct RecordKey(Arc<str>);
 impl fmt::Display for RecordKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-impl RecordKey {
-    /// The key of a record.
-    pub fn new(name: &str) -> Self {
-        Self(name.into())
     }
 }
 
@@ -66,7 +61,10 @@ impl Controller for DeletionRecords {
     /// from an answer before.
     fn subscribe(self: &Arc<Self>, watches: &Watches, queue: &Queue<RecordKey>) -> Vec<Subscription> {
         let (shared, of_record) = (Arc::clone(&self.shared), queue.clone());
-        let of_namespace = queue.clone();
+        let (of_namespace, sent) = (queue.clone(), queue.clone());
+        shared
+            .delivery_waiters
+            .wakes(DeletedNamespaces::KIND, move |subject| sent.add(RecordKey(Arc::clone(&subject.name))));
         let wake_namespace = move |_: &str, name: &str| {
             if shared.namespaces.get("", name).is_none_or(|namespace| namespace.terminating) {
                 for key in observe::open_records(&shared, name) {

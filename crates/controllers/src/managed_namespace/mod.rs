@@ -25,7 +25,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use coppice_api::names::CONFIG_NAME;
+use coppice_kinds::ManagedNamespaces;
 use coppice_runtime::controller::Controller;
+use coppice_runtime::object::OwnKind as _;
 use coppice_runtime::queue::{Queue, ReconcileResult};
 use coppice_runtime::store::Freshness;
 use coppice_runtime::watches::{Subscription, Watches};
@@ -112,6 +114,10 @@ impl Controller for NamespaceRecords {
         let shared = &self.shared;
         // Called once.
         let _ = self.begin.set((watches.clone(), queue.clone()));
+        let sent = queue.clone();
+        shared.delivery_waiters.wakes(ManagedNamespaces::KIND, move |subject| {
+            sent.add(NamespaceKey(Arc::clone(&subject.namespace)));
+        });
         let wake_all = |this: &Arc<Self>| {
             let (this, queue) = (Arc::clone(this), queue.clone());
             move || this.all().into_iter().for_each(|key| queue.add(key))

@@ -21,8 +21,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use coppice_api::names::CONFIG_NAME;
+use coppice_kinds::Managers;
 use coppice_mutants::Mutant;
 use coppice_runtime::controller::Controller;
+use coppice_runtime::object::OwnKind as _;
 use coppice_runtime::queue::{Queue, ReconcileResult};
 use coppice_runtime::store::Freshness;
 use coppice_runtime::watches::{Subscription, Watches};
@@ -58,6 +60,16 @@ impl Controller for NamespaceManagers {
 
     fn subscribe(self: &Arc<Self>, watches: &Watches, queue: &Queue<ManagerKey>) -> Vec<Subscription> {
         let shared = &self.shared;
+        let (sent, waits) = (queue.clone(), queue.clone());
+        shared.delivery_waiters.wakes(Managers::KIND, move |subject| {
+            sent.add(ManagerKey {
+                namespace: Arc::clone(&subject.namespace),
+                name: Arc::clone(&subject.name),
+            });
+        });
+        shared.delivery_waiters.wakes_when_opened(move |shared| {
+            shared.manager_keys().into_iter().for_each(|key| waits.add(key));
+        });
         let wake_namespace = |of_object: bool| {
             let (shared, queue) = (Arc::clone(shared), queue.clone());
             move |namespace: &str, name: &str| {
