@@ -26,7 +26,7 @@ const fn layer(name: &'static str, may_use: &'static [&'static str]) -> Layer {
 }
 
 /// The workspace, from the bottom up: a crate may use only crates above it in this list.
-const LAYERS: [Layer; 24] = [
+const LAYERS: [Layer; 25] = [
     pure("coppice-mutants", &[]),
     pure("coppice-quantity", &["coppice-mutants"]),
     pure("coppice-api", &["coppice-quantity"]),
@@ -37,6 +37,8 @@ const LAYERS: [Layer; 24] = [
     pure("coppice-schema", &[]),
     // Knows no domain: what is watched, decided and done is above it.
     layer("coppice-runtime", &["coppice-api", "coppice-mutants", "coppice-quantity"]),
+    // For tests alone.
+    layer("coppice-scripted", &["coppice-runtime"]),
     layer("coppice-kinds", &["coppice-api", "coppice-hierarchy", "coppice-lifecycle", "coppice-runtime"]),
     layer("coppice-notify", &["coppice-api", "coppice-destination"]),
     layer(
@@ -234,12 +236,13 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
 const IN_IMAGE: &str = "coppice-operator";
 
 /// What only tests and simulations need, and a program in a cluster must not have.
-const TESTING: [&str; 7] = [
+const TESTING: [&str; 8] = [
     "tokio feature \"test-util\"",
     "coppice-campaign ",
     "coppice-conformance ",
     "coppice-plane ",
     "coppice-sample ",
+    "coppice-scripted ",
     "coppice-sim ",
     "coppice-tests ",
 ];

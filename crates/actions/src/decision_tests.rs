@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use coppice_lifecycle::facts::Annotations;
 
 use super::*;
-use crate::scripted::{Answer, scripted};
+use coppice_scripted::{Answer, scripted};
 
 const NOW: &str = "2026-01-01T00:00:00Z";
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use coppice_lifecycle::facts::Annotations;
 
 use super::*;
-use crate::scripted::{Answer, Sent, scripted};
+use coppice_scripted::{Answer, Sent, scripted};
 
 /// What the API server has when it is asked after the DELETE.
 enum Then {

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use super::*;
-use crate::scripted::{Answer, scripted};
+use coppice_scripted::{Answer, scripted};
 
 fn spec(attempted_at: &str) -> DeletedNamespaceSpec {
     DeletedNamespaceSpec {

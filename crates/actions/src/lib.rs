@@ -19,6 +19,4 @@ pub mod governor;
 mod reverted;
 pub mod scale;
 pub mod scale_down;
-#[cfg(test)]
-mod scripted;
 pub mod wake;

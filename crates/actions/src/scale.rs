@@ -387,7 +387,7 @@ mod tests {
     use coppice_runtime::leader::Gate;
 
     use super::*;
-    use crate::scripted::{Answer, scripted};
+    use coppice_scripted::{Answer, scripted};
 
     fn rollout() -> ScaleKind {
         ScaleKind {

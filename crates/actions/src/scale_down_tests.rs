@@ -12,7 +12,7 @@ use super::*;
 use crate::decision::tests::{Carrier, intent, namespace, settings};
 use crate::decision::{DecidedBy, FreshFacts};
 use crate::governor::Reservation;
-use crate::scripted::{Answer, scripted};
+use coppice_scripted::{Answer, scripted};
 
 /// The decision of some object, which records what is scaled down. It does not stand any more once it is held.
 struct Decided {

@@ -21,10 +21,6 @@ mod outboxes;
 mod owed;
 mod pods;
 mod reference;
-#[cfg(test)]
-#[path = "../../actions/src/scripted.rs"]
-#[allow(dead_code, reason = "not every test looks at all that was sent")]
-mod scripted;
 mod staleness;
 mod status_writer;
 mod successor;

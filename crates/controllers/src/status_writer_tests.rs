@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::OperatorOptions;
-use crate::scripted::{Answer, scripted};
+use coppice_scripted::{Answer, scripted};
 
 type Manager = <Managers as Kind>::Object;
 

@@ -1,6 +1,6 @@
-//! Clients of an API server that answers as a test says.
+//! Clients of an API server that answers as a test says. For the tests of other crates; no program has it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use coppice_runtime::client::{Clients, Deadlines};
 use coppice_runtime::clock::Clock;
@@ -14,8 +14,12 @@ use kube::core::Status;
 use serde_json::Value;
 use tower::BoxError;
 
+/// When the clock of the clients starts, which follows tokio's.
+pub const NOW: Timestamp = Timestamp::constant(1_767_225_600, 0); // 2026-01-01T00:00:00Z
+
 /// An answer.
-pub(crate) enum Answer {
+#[derive(Clone, Debug)]
+pub enum Answer {
     /// This object, with this code.
     Object(u16, Value),
     /// This code.
@@ -25,14 +29,18 @@ pub(crate) enum Answer {
 }
 
 /// A request that was made.
-pub(crate) struct Sent {
-    pub(crate) method: Method,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Value,
+#[derive(Clone, Debug)]
+pub struct Sent {
+    /// Its verb.
+    pub method: Method,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body; null if it has none.
+    pub body: Value,
 }
 
 /// Clients whose requests are answered by method, path and body, and what they have sent.
-pub(crate) fn scripted(
+pub fn scripted(
     answer: impl Fn(&Method, &str, &Value) -> Answer + Send + Sync + 'static,
 ) -> (Clients, Arc<Mutex<Vec<Sent>>>) {
     let requests: Arc<Mutex<Vec<Sent>>> = Arc::default();
@@ -43,7 +51,11 @@ pub(crate) fn scripted(
             let (parts, body) = request.into_parts();
             let body = serde_json::from_slice(&body.collect().await?.to_bytes()).unwrap_or(Value::Null);
             let answer = answer(&parts.method, parts.uri.path(), &body);
-            log.lock().unwrap().push(Sent { method: parts.method, headers: parts.headers, body });
+            log.lock().unwrap_or_else(PoisonError::into_inner).push(Sent {
+                method: parts.method,
+                headers: parts.headers,
+                body,
+            });
             let (code, body) = match answer {
                 Answer::Object(code, object) => (code, object),
                 Answer::Refused(code) => {
@@ -55,8 +67,7 @@ pub(crate) fn scripted(
             Ok::<_, BoxError>(Response::builder().status(code).body(body)?)
         }
     });
-    let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-    let server_clock = ServerClock::new(Clock::following_tokio(now));
+    let server_clock = ServerClock::new(Clock::following_tokio(NOW));
     let clients = Clients::over(&service, Deadlines::default(), &server_clock, &Metrics::new("test"));
     (clients, requests)
 }
