@@ -23,6 +23,7 @@ pub mod glob;
 pub mod governor;
 pub mod health;
 pub mod limits;
+pub mod lint;
 pub mod losses;
 pub mod message;
 pub mod other_deletion;

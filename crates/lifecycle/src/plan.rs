@@ -188,7 +188,7 @@ pub struct PlannedEvent {
 pub fn plan(observed: &Observed<'_>, now: ServerTime) -> Plan {
     let mut plan = plan_untruncated(observed, now);
     record::truncate_texts(&mut plan.status);
-    debug_assert_eq!(lint::lint(observed, now, &plan), Vec::<lint::Finding>::new(), "{plan:#?}");
+    debug_assert_eq!(lint::lint(observed, now, &plan), Vec::new(), "{plan:#?}");
     plan
 }
 

@@ -6,7 +6,7 @@ mod cluster;
 
 use coppice_api::manager::Intent;
 use coppice_lifecycle::cluster::{NamespacePlan, NamespaceStep};
-use coppice_lifecycle::plan::lint::Finding::{self, *};
+use coppice_lifecycle::lint::Finding::{self, *};
 
 use cluster::{Scene, at};
 

@@ -4,8 +4,8 @@
 
 use coppice_api::manager::{Action, Intent};
 use coppice_lifecycle::Plan;
+use coppice_lifecycle::lint::Finding::{self, *};
 use coppice_lifecycle::plan::Step;
-use coppice_lifecycle::plan::lint::Finding::{self, *};
 use jiff::SignedDuration;
 
 mod support;

@@ -23,9 +23,9 @@ use coppice_lifecycle::cluster::{
     SuccessorFacts, ValidClusterManager, lint, plan,
 };
 use coppice_lifecycle::facts::{Annotations, Fact, NamespaceFacts, ObjectSlice, PodFacts};
+use coppice_lifecycle::lint::Finding;
 use coppice_lifecycle::other_deletion::OtherDeletion;
 use coppice_lifecycle::plan::Delivery;
-use coppice_lifecycle::plan::lint::Finding;
 use coppice_lifecycle::record::{self, StepOutcome};
 use coppice_quantity::time::{ClockUncertainty, ServerTime};
 use jiff::{SignedDuration, Timestamp};

@@ -11,9 +11,10 @@ use coppice_lifecycle::facts::{
     Annotations, Fact, JobFacts, JobState, NamespaceFacts, NamespaceSnapshot, ObjectSlice, PodFacts, PodPhase,
 };
 use coppice_lifecycle::limits::NamespaceLimits;
+use coppice_lifecycle::lint::Finding;
 use coppice_lifecycle::other_deletion::OtherDeletion;
 use coppice_lifecycle::pending_webhook::PendingWebhook;
-use coppice_lifecycle::plan::lint::{Finding, lint};
+use coppice_lifecycle::plan::lint::lint;
 use coppice_lifecycle::plan::{Delivery, ManagerFacts, Observed, PlannedEvent};
 use coppice_lifecycle::record::{self, StepOutcome};
 use coppice_lifecycle::{Plan, PlatformSettings, Steady, ValidSpec};

@@ -1,16 +1,15 @@
-//! What holds for every plan for a namespace under a cluster manager: the rules of [`plan::lint`](crate::plan::lint), for records. The
-//! tests of cluster managers check the plans that they make by them.
+//! What holds for every plan for a namespace under a cluster manager: the rules of [`crate::lint`], for records. The tests of cluster
+//! managers check the plans that they make by them.
 
 use coppice_api::ManagedNamespaceStatus;
-use coppice_api::manager::{Action, Intent, Notice};
+use coppice_api::manager::{Action, Intent};
 use coppice_quantity::time::ServerTime;
 
 use super::{ClusterObserved, NamespacePlan, NamespaceStep};
 use crate::cluster::RecordFacts;
 use crate::cluster::selection::contest;
 use crate::facts::NamespaceFacts;
-use crate::governor;
-use crate::plan::lint::Finding;
+use crate::lint::{self, Destructive, Finding};
 
 /// The rules that this plan breaks; [`plan`](super::plan) breaks none.
 pub fn lint(observed: &ClusterObserved<'_>, time: ServerTime, plan: &NamespacePlan) -> Vec<Finding> {
@@ -35,9 +34,7 @@ pub fn lint(observed: &ClusterObserved<'_>, time: ServerTime, plan: &NamespacePl
         findings.push(Finding::Forbidden);
         return findings;
     };
-    if intent.uid.is_empty() || intent.uid != namespace.uid {
-        findings.push(Finding::NoPrecondition);
-    }
+    findings.extend(lint::precondition(intent, namespace));
     if kind.is_destructive() {
         findings.extend(destructive(observed, (record, namespace), intent, time));
     }
@@ -46,36 +43,18 @@ pub fn lint(observed: &ClusterObserved<'_>, time: ServerTime, plan: &NamespacePl
 
 /// What a status says of notice only moves later, and it says why nothing is done.
 fn written(before: &ManagedNamespaceStatus, after: &ManagedNamespaceStatus) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let same = |old: &Notice, new: &Notice| {
-        old.policy == new.policy && old.uid == new.uid && old.given_at == new.given_at
-    };
-    if let (Some(old), Some(new)) = (&before.steps.notice, &after.steps.notice)
-        && same(old, new)
-        && new.not_before < old.not_before
-    {
-        findings.push(Finding::NoticeMovedEarlier);
-    }
-    if !after.next.as_ref().is_some_and(|next| !next.reason.is_empty() && !next.message.is_empty()) {
-        findings.push(Finding::Silent);
-    }
-    findings
+    let moved = after.steps.notice.as_ref().and_then(|new| {
+        let before = before.steps.notice.as_ref().filter(|old| old.given_at == new.given_at);
+        lint::moved_earlier(before, new)
+    });
+    moved.into_iter().chain(lint::silent(after.next.as_ref())).collect()
 }
 
 /// A step is that of the intent in the record, which explains it.
 fn step(record: RecordFacts<'_>, intent: &Intent, kind: Action) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    if record.status.steps.intent.as_ref() != Some(intent) {
-        findings.push(Finding::StepWithoutIntent);
-    }
+    let mut findings = lint::step(intent, kind, record.status.steps.intent.as_ref());
     // Nobody may govern the namespace whose workloads are woken.
-    let by_nobody = intent.digest.is_empty() && kind != Action::Wake;
-    if intent.id.is_empty() || intent.reason.is_empty() || by_nobody {
-        findings.push(Finding::Unexplained);
-    }
-    if intent.action != kind {
-        findings.push(Finding::NotOfItsPolicy);
-    }
+    findings.extend(lint::explained(intent, kind == Action::Wake));
     findings
 }
 
@@ -87,31 +66,25 @@ fn destructive(
     time: ServerTime,
 ) -> Vec<Finding> {
     let ClusterObserved { settings, budget, managed, stale, .. } = observed;
-    let now = time.now();
     let mut findings = Vec::new();
-    if settings.forbids(intent.action, namespace).is_some() {
-        findings.push(Finding::Protected);
-    }
+    findings.extend(lint::protected(intent, settings, namespace));
     let governing = contest(observed.managers.iter().copied(), namespace).ok().and_then(|known| known.winner);
     let policy = governing.and_then(|manager| {
         let mut policies = manager.spec.policies().iter();
         policies.find(|policy| policy.name == intent.policy && policy.enforces)
     });
+    let destructive =
+        Destructive { namespace, settings, budget, managed: *managed, stale: stale.is_some(), time };
     let forbidden = record.terminating
-        || namespace.terminating
-        || stale.is_some()
-        || time.uncertainty().is_some()
-        || settings.missing
         || governing.is_none_or(|manager| manager.spec.suspend)
-        || governor::allow(&settings.config.governor, budget, *managed, now).is_err();
+        || destructive.is_forbidden();
     if forbidden {
         findings.push(Finding::Forbidden);
     }
     match policy.map(|policy| &policy.action) {
         Some(action) if action.kind() == intent.action => {
             let notice = record.status.steps.notice.as_ref();
-            let run = |n: &Notice| n.policy == intent.policy && n.uid == intent.uid && n.not_before <= now;
-            if !action.notice().is_zero() && !notice.is_some_and(run) {
+            if !action.notice().is_zero() && !lint::notice_has_run(notice, intent, time) {
                 findings.push(Finding::BeforeNotice);
             }
         }

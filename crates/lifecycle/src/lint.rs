@@ -1,0 +1,112 @@
+//! What holds for every plan, whatever was observed: the rules that the plans of managers ([`plan::lint`](crate::plan::lint)) and those
+//! for the records of namespaces (`cluster::plan::lint`) have in common.
+//!
+//! Nothing here is needed for a decision: the rules are said a second time, by what a plan looks like and not by how it
+//! is made, so that a mistake has to be made twice.
+
+use coppice_api::config::GovernorStatus;
+use coppice_api::manager::{Action, Intent, NextStep, Notice};
+use coppice_quantity::time::ServerTime;
+
+use crate::facts::NamespaceFacts;
+use crate::{PlatformSettings, governor};
+
+/// A rule that a plan breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// A step without the intent that was observed, or a plan that drops the intent of its step.
+    StepWithoutIntent,
+    /// An intent, of a step or new, without an id, a reason or the digest of the policies.
+    Unexplained,
+    /// An intent, of a step or new, that does not name the namespace's uid: its requests would have no precondition.
+    NoPrecondition,
+    /// An intent whose action is not that of its policy.
+    NotOfItsPolicy,
+    /// A destructive intent, of a step or new, in a namespace that is protected.
+    Protected,
+    /// A destructive step while something says that there is none: spec, namespace, facts, settings or budget.
+    Forbidden,
+    /// A deletion before its notice has run.
+    BeforeNotice,
+    /// A notice with an earlier date than before.
+    NoticeMovedEarlier,
+    /// A notice of a policy that does not delete.
+    NoticeOfNothing,
+    /// What has been done is not what status says: firings, or workloads that are scaled down.
+    HistoryChanged,
+    /// Nothing is done, and status does not say why.
+    Silent,
+}
+
+/// A step is that of the intent that was observed, and of its action.
+pub(crate) fn step(intent: &Intent, kind: Action, observed: Option<&Intent>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if observed != Some(intent) {
+        findings.push(Finding::StepWithoutIntent);
+    }
+    if kind != intent.action {
+        findings.push(Finding::NotOfItsPolicy);
+    }
+    findings
+}
+
+/// An intent says what it is and why. The policies are those of nobody only where `by_nobody` is admitted.
+pub(crate) fn explained(intent: &Intent, by_nobody: bool) -> Option<Finding> {
+    let by_nobody = intent.digest.is_empty() && !by_nobody;
+    (intent.id.is_empty() || intent.reason.is_empty() || by_nobody).then_some(Finding::Unexplained)
+}
+
+/// An intent names the namespace that was observed.
+pub(crate) fn precondition(intent: &Intent, namespace: &NamespaceFacts) -> Option<Finding> {
+    (intent.uid.is_empty() || intent.uid != namespace.uid).then_some(Finding::NoPrecondition)
+}
+
+/// Nothing destructive is done to what is protected.
+pub(crate) fn protected(
+    intent: &Intent,
+    settings: &PlatformSettings,
+    namespace: &NamespaceFacts,
+) -> Option<Finding> {
+    settings.forbids(intent.action, namespace).is_some().then_some(Finding::Protected)
+}
+
+/// What every destructive step depends on, whoever asks for it.
+pub(crate) struct Destructive<'a> {
+    pub(crate) namespace: &'a NamespaceFacts,
+    pub(crate) settings: &'a PlatformSettings,
+    pub(crate) budget: &'a GovernorStatus,
+    pub(crate) managed: u64,
+    pub(crate) stale: bool,
+    pub(crate) time: ServerTime,
+}
+
+impl Destructive<'_> {
+    /// Whether the namespace, the facts, the settings or the budget say that there is none now.
+    pub(crate) fn is_forbidden(&self) -> bool {
+        let Self { namespace, settings, budget, managed, stale, time } = *self;
+        namespace.terminating
+            || stale
+            || time.uncertainty().is_some()
+            || settings.missing
+            || governor::allow(&settings.config.governor, budget, managed, time.now()).is_err()
+    }
+}
+
+/// Whether the notice of this intent has run.
+pub(crate) fn notice_has_run(notice: Option<&Notice>, intent: &Intent, time: ServerTime) -> bool {
+    notice.is_some_and(|notice| {
+        notice.policy == intent.policy && notice.uid == intent.uid && notice.not_before <= time.now()
+    })
+}
+
+/// A notice only moves later.
+pub(crate) fn moved_earlier(before: Option<&Notice>, after: &Notice) -> Option<Finding> {
+    let before = before.filter(|before| before.policy == after.policy && before.uid == after.uid)?;
+    (after.not_before < before.not_before).then_some(Finding::NoticeMovedEarlier)
+}
+
+/// A status says why nothing is done.
+pub(crate) fn silent(next: Option<&NextStep>) -> Option<Finding> {
+    let says_why = next.is_some_and(|next| !next.reason.is_empty() && !next.message.is_empty());
+    (!says_why).then_some(Finding::Silent)
+}
