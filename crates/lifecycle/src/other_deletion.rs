@@ -4,6 +4,7 @@
 use coppice_api::manager::NextStep;
 use coppice_api::steps::Action;
 use coppice_api::{Reason, Steps};
+use coppice_mutants::{Mutant, active};
 use coppice_quantity::Duration;
 use jiff::{SignedDuration, Timestamp};
 
@@ -54,7 +55,7 @@ impl OtherDeletion {
     ) -> Option<Self> {
         const GOES_ON: [Reason; 4] =
             [Reason::NoticeRunning, Reason::InProgress, Reason::Retrying, Reason::BudgetSpent];
-        let next = next?;
+        let next = next.filter(|_| !active(Mutant::OtherDeletionIgnored))?;
         let is = |reasons: &[Reason]| reasons.iter().any(|reason| next.reason == reason.as_str());
         let (at, state) = if is(&GOES_ON) {
             let intent = steps.intent.as_ref();

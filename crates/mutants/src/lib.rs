@@ -15,7 +15,7 @@ pub enum Mutant {
     InitialDelayIgnored,
     /// `podsSucceed` need not hold for the time of its `settle`.
     SettleIgnored,
-    /// `settle` also counts the time in which nothing was observed.
+    /// `settle`, and the clocks of the health, also count the time in which nothing was observed.
     GapIgnored,
     /// All pods count, whatever `podsSucceed` selects.
     PodSelectorIgnored,
@@ -45,6 +45,14 @@ pub enum Mutant {
     RecreationIgnored,
     /// A policy of a cluster manager that has scaled down does so again as soon as its users have woken the workloads.
     FiredAgain,
+    /// The record of a namespace that no cluster manager selects any more says that one governs it.
+    GovernedForEver,
+    /// The record of a namespace keeps the date of its end that it said first.
+    ExpiryKept,
+    /// The record of a namespace that has recovered keeps the phase from before.
+    PhaseKept,
+    /// Of two objects that would delete one namespace none stands back for the other.
+    OtherDeletionIgnored,
     /// What fails is `Failed` at once, whatever `settlingPeriod` and `gracePeriod` say.
     HealthClocksIgnored,
     /// Namespaces are deleted for their health while nothing fails in them any more.

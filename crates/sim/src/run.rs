@@ -12,7 +12,7 @@ use crate::fault::{DateFault, Fault, FaultRates, Faults, PlannedFault};
 use crate::receiver::{Received, Receiver};
 use crate::replica::{Program, ReplicaSettings, keep_running};
 use crate::scenario::objects::{config, done, namespace};
-use crate::scenario::{Scenario, ScriptAction};
+use crate::scenario::{ReadFault, Scenario, ScriptAction};
 use crate::server::{Change, Request, Server};
 use crate::simulation::{Done, Incarnation, Simulation, code_of, describe};
 use crate::trace::{Actor, Trace};
@@ -70,6 +70,8 @@ pub struct RunRecord<'a> {
     pub emptied: &'a [(usize, Duration)],
     /// When a replica read something, the opening of watches and Leases apart.
     pub reads: &'a [Duration],
+    /// What was wrong with reads for a time.
+    pub read_fault: Option<ReadFault>,
     /// What the receiver of webhooks got.
     pub received: &'a [Received],
     /// Requests, answers and faults, in order.
@@ -165,6 +167,7 @@ async fn run_async<R>(plan: &RunPlan, judge: impl FnOnce(&RunRecord<'_>) -> R) -
             done: &state.done,
             emptied: &state.emptied,
             reads: &state.reads,
+            read_fault: plan.scenario.read_fault,
             received: state.receiver.received(),
             trace: &state.trace,
             replicas: &plan.replicas,
@@ -191,13 +194,20 @@ async fn play(simulation: &Simulation, plan: &RunPlan, refused: &mut Vec<String>
         while !simulation.away().is_zero() {
             tokio::time::sleep(simulation.away()).await;
         }
-        let ScriptAction::Request(asks) = &act.action else {
-            for (n, replica) in plan.replicas.iter().enumerate() {
-                if simulation.leader(replica.program.lease()) == Some(n) {
-                    simulation.kill(n);
+        let asks = match &act.action {
+            ScriptAction::Request(asks) => asks,
+            ScriptAction::KillLeader => {
+                for (n, replica) in plan.replicas.iter().enumerate() {
+                    if simulation.leader(replica.program.lease()) == Some(n) {
+                        simulation.kill(n);
+                    }
                 }
+                continue;
             }
-            continue;
+            ScriptAction::CompactHistory => {
+                simulation.compact_history();
+                continue;
+            }
         };
         let request = simulation.with(|state| asks(&state.server));
         let answer = simulation.request(Actor::User(act.who), &request);

@@ -73,6 +73,8 @@ pub enum ScriptAction {
     Request(Arc<dyn Fn(&Server) -> Request + Send + Sync>),
     /// The replica that holds the lease is killed, of each program.
     KillLeader,
+    /// The API server compacts its history: every watch of every replica ends, and none can go on from where it was.
+    CompactHistory,
 }
 
 impl ScriptStep {
@@ -86,6 +88,12 @@ impl ScriptStep {
     pub fn kill_leader(seconds: u64) -> Self {
         let at = Duration::from_secs(seconds);
         Self { at, once: None, who: "alice", action: ScriptAction::KillLeader, may_fail: false }
+    }
+
+    /// The end of all watches.
+    pub fn compact_history(seconds: u64) -> Self {
+        let at = Duration::from_secs(seconds);
+        Self { at, once: None, who: "alice", action: ScriptAction::CompactHistory, may_fail: false }
     }
 
     /// The same, but once the condition holds.

@@ -13,8 +13,8 @@ use coppice_campaign::oracle::rule::{
 };
 use coppice_campaign::run::{RunPlan, run, run_without};
 use coppice_campaign::suite::cluster::rule::{
-    APPROVED, DELIVERED, GOVERNED, HEALTH, HEARD, HOURS, JOINED, OBSERVES, ONE_KEY, RECIPIENT, RECREATED,
-    SUPERSEDED, TOLD,
+    AGREES, APPROVED, DELIVERED, GOVERNED, HEALTH, HEARD, HOURS, JOINED, OBSERVES, ONE_DELETION, ONE_KEY,
+    RECIPIENT, RECREATED, SUPERSEDED, TOLD,
 };
 use coppice_campaign::suite::lifecycle::rule::{
     HELD, INITIAL_DELAY, JOBS, LIMITS, ORIGINAL_REPLICAS, PODS, REVERTED, SELECTED, SETTLE, SUSPENDED, TTL,
@@ -29,7 +29,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 82] = [
+const CASES: [(Mutant, &str, Rule); 88] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -112,6 +112,12 @@ const CASES: [(Mutant, &str, Rule); 82] = [
     (Mutant::TenantLimitsIgnored, "limited-notice", NOTICE),
     (Mutant::TenantLimitsIgnored, "limited-actions", LIMITS),
     (Mutant::HoldLimitedAtOnce, "cluster-limited", HELD),
+    (Mutant::GovernedForEver, "cluster-unselected", AGREES),
+    (Mutant::ExpiryKept, "cluster-extended", AGREES),
+    (Mutant::PhaseKept, "cluster-recovers", AGREES),
+    (Mutant::OtherDeletionIgnored, "cluster-two-sources", ONE_DELETION),
+    (Mutant::PerHourIgnored, "cluster-hourly", PER_HOUR),
+    (Mutant::GapIgnored, "cluster-pods-unfollowed", HEALTH),
 ];
 
 /// A scenario without faults, then with faults by chance.

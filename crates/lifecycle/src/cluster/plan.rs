@@ -26,6 +26,7 @@ use coppice_api::managed_namespace::{FiredPolicy, GoverningManager, NextStep, Su
 use coppice_api::manager::ScaleDown;
 use coppice_api::steps::{Action, Intent};
 use coppice_api::{ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase, Reason};
+use coppice_mutants::{Mutant, active};
 use coppice_quantity::Duration;
 use coppice_quantity::time::ServerTime;
 use jiff::Timestamp;
@@ -434,7 +435,9 @@ impl<'a> Builder<'a> {
         self.status.policies.clear();
         self.status.fired.clear();
         self.remember_observed();
-        (self.status.manager, self.status.owner) = (None, None);
+        if !active(Mutant::GovernedForEver) {
+            (self.status.manager, self.status.owner) = (None, None);
+        }
         self.status.phase = None;
         self.status.phase_since = None;
         self.status.ttl = None;
@@ -535,13 +538,6 @@ impl<'a> Builder<'a> {
         if begun {
             self.status.wakes_from = Some(self.status.steps.firings);
         }
-    }
-
-    fn set_phase(&mut self, phase: NamespacePhase, since: Option<Timestamp>) {
-        self.remember_phase(phase);
-        let unchanged = self.status.phase_since.filter(|_| self.status.phase == Some(phase));
-        self.status.phase = Some(phase);
-        self.status.phase_since = since.or(unchanged).or_else(|| Some(whole_second_after(self.now)));
     }
 
     fn check_no_later_than(&mut self, at: Option<Timestamp>) {

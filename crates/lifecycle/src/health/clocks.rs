@@ -109,7 +109,7 @@ impl Clocks<'_> {
             }
             return;
         }
-        if followed > self.record.seen_since {
+        if followed > self.record.seen_since && !active(Mutant::GapIgnored) {
             self.missed = true;
             (self.record.failing_seconds, self.record.recovery_seconds) = (0, 0);
             self.begin_states_again();

@@ -28,9 +28,13 @@ pub(super) fn check(
 fn recorded(record: &RunRecord<'_>, history: &History, step: &DestructiveStep<'_>, found: &mut Findings) {
     let (what, uid) = (step.what(), history.uid_of(step.namespace, step.change.revision - 1));
     let before = history.list("deletednamespaces", "", step.change.revision - 1);
-    // That there is an intent is a rule of its own.
-    let decided =
-        |record: &Value| step.intent.is_none_or(|intent| intent["id"] == record["metadata"]["name"]);
+    // That there is an intent is a rule of its own. Of two which one it was does not show in the request.
+    let intents = history.intents(step.namespace, step.change.revision - 1);
+    let intents: Vec<&Value> = intents
+        .filter(|intent| intent["action"] == step.action.name() && Some(&intent["uid"]) == uid)
+        .map(|intent| &intent["id"])
+        .collect();
+    let decided = |record: &Value| intents.is_empty() || intents.contains(&&record["metadata"]["name"]);
     let about = before.into_iter().find(|record| Some(&record["spec"]["uid"]) == uid && decided(record));
     let Some(decision) = about.and_then(|record| record["metadata"]["name"].as_str()) else {
         found.add(RECORDED, &format!("{what} without a record of the decision"));

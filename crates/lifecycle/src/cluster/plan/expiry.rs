@@ -2,6 +2,7 @@
 
 use coppice_api::Reason;
 use coppice_api::managed_namespace::ExpiryChange;
+use coppice_mutants::{Mutant, active};
 use jiff::Timestamp;
 
 use super::Builder;
@@ -63,6 +64,7 @@ impl Builder<'_> {
         by: Option<String>,
     ) {
         let from = self.status.expires_at;
+        let to = if active(Mutant::ExpiryKept) { from.or(to) } else { to };
         let known = self.record.status;
         let begins = known.manager.is_none() || known.namespace_uid != self.status.namespace_uid;
         let first = from.is_none() && begins && reason != Reason::Extended;

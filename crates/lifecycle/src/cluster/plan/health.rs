@@ -3,6 +3,7 @@
 use coppice_api::health::HealthSeen;
 use coppice_api::managed_namespace::PastPhase;
 use coppice_api::{HealthRecord, HealthState, NamespacePhase, Reason};
+use coppice_mutants::{Mutant, active};
 use coppice_quantity::Duration;
 use jiff::Timestamp;
 
@@ -10,7 +11,7 @@ use super::decide::Ruling;
 use super::{Builder, Governed, Judged, NamespacePlan};
 use crate::cluster::ValidHealth;
 use crate::cluster::phase::{DueCause, Pause};
-use crate::condition::later;
+use crate::condition::{later, whole_second_after};
 use crate::health::{self, Findings, Health, Known, Workloads};
 use crate::message::failing_text;
 
@@ -175,8 +176,19 @@ impl Builder<'_> {
         failing_text(&self.status)
     }
 
+    /// Writes down the phase; since when, if that is not known, is since now.
+    pub(super) fn set_phase(&mut self, phase: NamespacePhase, since: Option<Timestamp>) {
+        if active(Mutant::PhaseKept) && phase == NamespacePhase::Ok && self.status.phase.is_some() {
+            return;
+        }
+        self.remember_phase(phase);
+        let unchanged = self.status.phase_since.filter(|_| self.status.phase == Some(phase));
+        self.status.phase = Some(phase);
+        self.status.phase_since = since.or(unchanged).or_else(|| Some(whole_second_after(self.now)));
+    }
+
     /// Remembers the phase before this one.
-    pub(super) fn remember_phase(&mut self, phase: NamespacePhase) {
+    fn remember_phase(&mut self, phase: NamespacePhase) {
         let status = &mut self.status;
         let before = status.phase.filter(|before| *before != phase).zip(status.phase_since);
         if let Some((phase, since)) = before {

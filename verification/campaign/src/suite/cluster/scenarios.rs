@@ -3,8 +3,10 @@
 mod health;
 mod heard;
 mod reverted;
+mod shared;
 mod superseded;
 mod told;
+mod unfollowed;
 
 use std::time::Duration;
 
@@ -71,6 +73,10 @@ pub(super) fn apart() -> Vec<Scenario> {
         told::fallback(),
         told::many(),
         heard::tenant_heard_first(),
+        shared::two_sources(),
+        shared::hourly(),
+        unfollowed::pods(),
+        unfollowed::namespaces(),
     ]
 }
 

@@ -10,6 +10,7 @@ use coppice_sim::Operator;
 pub(super) use self::oracle::end;
 pub(super) use self::oracle::evidence::{EvidenceScope, holds as evidence_holds, matches};
 pub(super) use self::oracle::firings::scalings;
+pub(super) use self::oracle::justified::by_managers;
 pub use self::oracle::rule;
 pub(super) use self::scenarios::unavailable;
 pub use self::scenarios::wrong_input;

@@ -9,11 +9,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::rule::{GOVERNED, HELD, OBSERVES, RECREATED, SUSPENDED, TTL};
-use super::{approved, health, superseded, told, webhooks};
+use super::{approved, health, one_deletion, superseded, told, webhooks};
 use crate::oracle::notice::{self, RESOLUTION, span};
 use crate::oracle::rule::{ONCE, REQUESTED};
 use crate::oracle::{Broken, DestructiveAction, DestructiveStep, Findings, HONOURED, History, instant};
-use crate::suite::lifecycle::{EvidenceScope, evidence_holds, matches, scalings};
+use crate::suite::lifecycle::{EvidenceScope, by_managers, evidence_holds, matches, scalings};
 
 /// A decision may rest on what was read so long before its request is sent: two seconds (H3), and what it takes to send it.
 const READ: Duration = Duration::from_millis(2200);
@@ -46,6 +46,10 @@ pub(super) fn check(
         }
     }
     for step in steps {
+        if one_deletion::of_manager(history, step) {
+            by_managers(record, history, step, found);
+            continue;
+        }
         let age = if step.action == DestructiveAction::Delete { READ } else { HONOURED };
         let revisions = history.revisions_between(step.done.sent.saturating_sub(age), step.done.sent);
         let mut last = found.require(REQUESTED, false, || "no cluster manager governs it".to_owned());
@@ -205,7 +209,7 @@ fn held_since(record: &RunRecord<'_>, history: &History, namespace: &str) -> Tim
 }
 
 /// In the scenarios a duration, if it is there.
-fn annotation<'a>(object: &'a Value, key: &str) -> &'a Value {
+pub(super) fn annotation<'a>(object: &'a Value, key: &str) -> &'a Value {
     &object["metadata"]["annotations"][key]
 }
 

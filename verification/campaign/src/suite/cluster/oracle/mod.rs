@@ -1,9 +1,11 @@
 //! Judges what becomes of namespaces under cluster managers.
 
+mod agrees;
 mod approved;
 pub(super) mod end;
 mod governed;
 mod health;
+mod one_deletion;
 pub mod rule;
 mod superseded;
 mod told;
@@ -23,4 +25,6 @@ pub(super) fn check(
     found: &mut Findings,
 ) {
     governed::check(record, history, steps, found);
+    one_deletion::check(record, history, steps, found);
+    agrees::check(record, history, found);
 }

@@ -21,6 +21,11 @@ pub const SUPERSEDED: Rule = Rule("SUPERSEDED");
 /// Nothing is done for the health of a namespace before something has been failing in it for its periods, and while nothing
 /// fails.
 pub const HEALTH: Rule = Rule("HEALTH");
+/// A namespace is deleted once, whoever asks for it: by one request, of which one record tells; and where nothing goes wrong, one object
+/// announces it, and each step takes one unit of the budget.
+pub const ONE_DELETION: Rule = Rule("ONE DELETION");
+/// When all is quiet, the record of each namespace says who governs it, how it is and when it expires, as it follows from what there is.
+pub const AGREES: Rule = Rule("AGREES");
 /// Where the owner is told, a namespace is deleted only when notice has run since its announcement was received.
 pub const TOLD: Rule = Rule("TOLD");
 /// What is told is told under one key.

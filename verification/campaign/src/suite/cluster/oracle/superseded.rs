@@ -22,12 +22,6 @@ pub(super) fn check(
         return found.require(SUPERSEDED, false, nobody);
     };
     let all = history.list("namespaces", "", revision);
-    let follows = |later: &Value, older: &Value| {
-        let label = |object: &Value, key: &str| object["metadata"]["labels"][key].as_str().map(str::to_owned);
-        let number = |object: &Value| label(object, "pipeline").and_then(|text| text.parse::<u64>().ok());
-        let same = |key| label(later, key).is_some() && label(later, key) == label(older, key);
-        number(later) > number(older) && same("project") && (same("branch") || same("commit"))
-    };
     let stands = |later: &Value| {
         let name = later["metadata"]["name"].as_str().unwrap_or_default();
         let record = history.at("managednamespaces", name, "coppice", revision);
@@ -43,4 +37,12 @@ pub(super) fn check(
     };
     let successor = all.iter().find(|later| follows(later, older) && stands(later));
     found.require(SUPERSEDED, successor.is_some(), nobody)
+}
+
+/// Whether a namespace is of a later pipeline than another one, and for the same.
+pub(super) fn follows(later: &Value, older: &Value) -> bool {
+    let label = |object: &Value, key: &str| object["metadata"]["labels"][key].as_str().map(str::to_owned);
+    let number = |object: &Value| label(object, "pipeline").and_then(|text| text.parse::<u64>().ok());
+    let same = |key| label(later, key).is_some() && label(later, key) == label(older, key);
+    number(later) > number(older) && same("project") && (same("branch") || same("commit"))
 }

@@ -9,7 +9,7 @@ use super::{ci, scenario};
 use crate::suite::lifecycle::unavailable;
 
 /// Deletes what has failed for 10 and for 5 seconds, with this notice.
-fn by_health(recovery: &str, notice: &str) -> Value {
+pub(super) fn by_health(recovery: &str, notice: &str) -> Value {
     let mut spec = ci("Enforce", "1h", notice);
     spec["settle"] = "5s".into();
     spec["health"] = json!({ "settlingPeriod": "10s", "gracePeriod": "5s", "recoveryPeriod": recovery });

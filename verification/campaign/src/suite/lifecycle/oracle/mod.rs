@@ -3,7 +3,7 @@
 pub(in crate::suite) mod end;
 pub(super) mod evidence;
 pub(super) mod firings;
-mod justified;
+pub(super) mod justified;
 pub mod rule;
 
 use coppice_sim::run::RunRecord;

@@ -1,0 +1,76 @@
+//! Watches that end, and what happens before everything is listed again.
+
+use std::time::Duration;
+
+use coppice_sim::scenario::objects::{cluster_manager, exists, namespace, pod, pod_phase};
+use coppice_sim::scenario::{Scenario, ScriptStep};
+use coppice_sim::server::Request;
+use serde_json::json;
+
+use super::health::by_health;
+use super::scenario;
+use crate::suite::lifecycle::unavailable;
+
+/// In both namespaces something fails from 20 s on, so that by what was known it is `Failed` at 35 s. Nobody sees that it is removed at
+/// 30 s, and in one of them something fails again at 58 s.
+pub(super) fn pods() -> Scenario {
+    let mut scenario = scenario(
+        "cluster-pods-unfollowed",
+        "what fails in two namespaces is removed while nobody follows pods, and in one of them something else fails then",
+    );
+    for name in ["ci-bad", "ci-good"] {
+        scenario.setup.extend([namespace(name), pod(name, "p")]);
+    }
+    scenario.setup.push(cluster_manager("ci", &by_health("5s", "5s")));
+    scenario.read_fault = Some(unavailable("/pods", 21, 60));
+    let remove = |name: &str| Request::delete(&format!("/api/v1/namespaces/{name}/pods/p"));
+    scenario.script = vec![
+        ScriptStep::at(20, |_| pod_phase("ci-bad", "p", "Failed")),
+        ScriptStep::at(20, |_| pod_phase("ci-good", "p", "Failed")),
+        ScriptStep::compact_history(22),
+        ScriptStep::at(30, move |_| remove("ci-bad")),
+        ScriptStep::at(30, move |_| remove("ci-good")),
+        ScriptStep::at(31, |_| pod("ci-bad", "another")),
+        ScriptStep::at(58, |_| pod_phase("ci-bad", "another", "Failed")),
+    ];
+    scenario.lasts = Duration::from_mins(2);
+    scenario.ends =
+        vec!["ci-bad: gone, deleted 1x", "ci-good: there, Ok Watching", "ci: governs 1, due 0, Reconciled"];
+    scenario
+}
+
+/// Something fails in three namespaces from 20 s on, and namespaces are not followed. Of one nothing changes; one is protected; one is
+/// made again, and something fails in it, too.
+pub(super) fn namespaces() -> Scenario {
+    let mut scenario = scenario(
+        "cluster-namespaces-unfollowed",
+        "of three namespaces in which something fails one is protected and one made again while nobody follows namespaces",
+    );
+    for name in ["ci-bad", "ci-dear", "ci-twin"] {
+        scenario.setup.extend([namespace(name), pod(name, "p")]);
+    }
+    scenario.setup.push(cluster_manager("ci", &by_health("5s", "5s")));
+    scenario.read_fault = Some(unavailable("/namespaces", 21, 70));
+    let protect = json!({ "metadata": { "labels": { "coppice.dev/protected": "true" } } });
+    scenario.script = ["ci-bad", "ci-dear", "ci-twin"]
+        .map(|name| ScriptStep::at(20, move |_| pod_phase(name, "p", "Failed")))
+        .into();
+    scenario.script.extend([
+        ScriptStep::compact_history(22),
+        ScriptStep::at(25, move |_| {
+            Request::patch("/api/v1/namespaces/ci-dear", "application/merge-patch+json", &protect)
+        }),
+        ScriptStep::at(25, |_| Request::delete("/api/v1/namespaces/ci-twin")),
+        ScriptStep::at(26, |_| namespace("ci-twin")).once(|server| !exists(server, "ci-twin")),
+        ScriptStep::at(27, |_| pod("ci-twin", "p")),
+        ScriptStep::at(29, |_| pod_phase("ci-twin", "p", "Failed")),
+    ]);
+    scenario.lasts = Duration::from_mins(2);
+    scenario.ends = vec![
+        "ci-bad: gone, deleted 1x",
+        "ci-dear: there, Failed NamespaceProtected",
+        "ci-twin: gone, deleted 1x",
+        "ci: governs 1, due 0, Reconciled",
+    ];
+    scenario
+}
