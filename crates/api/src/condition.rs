@@ -25,6 +25,8 @@ pub const OWNERS_KNOWN: &str = "OwnersKnown";
 pub const FIRED: &str = "Fired";
 /// Whether spec is in force and nothing that the object asks for is failing.
 pub const READY: &str = "Ready";
+/// Of a namespace in a tree: whether it has what is copied from the namespaces above.
+pub const PROPAGATED: &str = "Propagated";
 
 /// Whether the annotation by which whoever created a namespace gives it a ttl is understood, if it has one.
 pub const TTL_UNDERSTOOD: &str = "TtlUnderstood";

@@ -50,5 +50,11 @@ pub const TREE_QUOTA_NAME: &str = "coppice";
 pub const LABEL_TREE: &str = "coppice.dev/tree";
 /// On these quotas: what the namespace was given, and what it gave.
 pub const ANNOTATION_LEDGER: &str = "coppice.dev/ledger";
+/// On every copy of an object of a namespace further up in the tree: the name of that namespace.
+pub const LABEL_PROPAGATED_FROM: &str = "coppice.dev/propagated-from";
+/// On every such copy: the uid of the object that it is a copy of.
+pub const ANNOTATION_PROPAGATED_UID: &str = "coppice.dev/propagated-uid";
+/// The ClusterRoles that the account of trees may bind: `RoleBinding`s to them are copied, unless a tree says otherwise.
+pub const PROPAGATED_ROLES: [&str; 3] = ["admin", "edit", "view"];
 /// The program, the service account, and the Lease of the controllers of trees.
 pub const TREES_ACCOUNT: &str = "coppice-trees";

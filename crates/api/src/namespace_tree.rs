@@ -11,6 +11,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::names::PROPAGATED_ROLES;
 use crate::schema;
 
 /// A tree of namespaces.
@@ -85,6 +86,52 @@ pub struct NamespaceTreeSpec {
     #[serde(default = "names")]
     #[schemars(schema_with = "schema::name_patterns", default = "names")]
     pub names: Vec<String>,
+    /// Which objects of a namespace are copied to every namespace below it.
+    #[serde(default)]
+    pub propagate: Propagation,
+}
+
+/// Which objects of a namespace are copied to every namespace below it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Propagation {
+    /// RoleBindings: who has a role in a namespace has it in every namespace below.
+    #[serde(default)]
+    pub role_bindings: RoleBindingPropagation,
+}
+
+/// Which RoleBindings of a namespace are copied to every namespace below it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RoleBindingPropagation {
+    /// `Propagate`: those of these ClusterRoles are copied, and copies of what is gone are deleted. `Remove`: all copies are deleted.
+    /// `Ignore`: copies are left as they are, and no more are made. Default: `Propagate`, so that whoever creates a namespace can work
+    /// in it.
+    #[serde(default)]
+    pub mode: PropagationMode,
+    /// The ClusterRoles whose RoleBindings are copied. Coppice may bind `admin`, `edit` and `view`; for another one a cluster
+    /// administrator grants it the verb `bind` on that ClusterRole. RoleBindings to Roles are never copied. Default: these three.
+    #[serde(default = "cluster_roles")]
+    #[schemars(schema_with = "schema::cluster_roles", default = "cluster_roles")]
+    pub cluster_roles: Vec<String>,
+}
+
+impl Default for RoleBindingPropagation {
+    fn default() -> Self {
+        Self { mode: PropagationMode::default(), cluster_roles: cluster_roles() }
+    }
+}
+
+/// What becomes of the copies of a kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum PropagationMode {
+    /// They are as their sources are.
+    #[default]
+    Propagate,
+    /// They are deleted.
+    Remove,
+    /// They are left as they are, and no more are made.
+    Ignore,
 }
 
 /// The quota of a tree.
@@ -107,6 +154,10 @@ const fn max_namespaces() -> u32 {
 
 fn names() -> Vec<String> {
     vec!["{parent}-*".to_owned()]
+}
+
+fn cluster_roles() -> Vec<String> {
+    PROPAGATED_ROLES.map(str::to_owned).into()
 }
 
 /// What is known of the tree. Only Coppice writes it.

@@ -51,13 +51,15 @@ pub enum ReasonPlace {
     Limits,
     /// Whether it is known what a namespace was made for.
     Identity,
+    /// Whether a namespace of a tree has what is copied from those above.
+    Propagated,
     /// The operator's log.
     Log,
 }
 
 impl ReasonPlace {
     /// Every place, in the order of the page.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Verdict,
         Self::NextStep,
         Self::Accepted,
@@ -80,6 +82,7 @@ impl ReasonPlace {
         Self::Expiry,
         Self::Limits,
         Self::Identity,
+        Self::Propagated,
         Self::Log,
     ];
 
@@ -108,6 +111,7 @@ impl ReasonPlace {
             Self::Expiry => "expiry",
             Self::Limits => "WithinLimits",
             Self::Identity => "Identified",
+            Self::Propagated => "Propagated",
             Self::Log => "log",
         }
     }
@@ -147,6 +151,7 @@ impl ReasonPlace {
             Self::Expiry => "`status.expiryChanges[].reason` of a ManagedNamespace",
             Self::Limits => "the reason of the condition `WithinLimits` of a ManagedNamespace",
             Self::Identity => "the reason of the condition `Identified` of a ManagedNamespace",
+            Self::Propagated => "the reason of the condition `Propagated` of a Subnamespace",
             Self::Log => "the operator's log, at `warn` or `error`",
         }
     }
@@ -268,7 +273,7 @@ reasons! {
         /// The spec is valid and permitted by the platform settings.
         Accepted: [Accepted], nothing;
         /// The spec is in force and nothing that it asks for is failing.
-        Reconciled: [Ready, Settings], nothing;
+        Reconciled: [Ready, Settings, Propagated], nothing;
         /// No policy has fired since the policies were changed or the manager was re-armed.
         NotFired: [Fired], nothing;
         /// Policies are being watched.
@@ -431,6 +436,12 @@ reasons! {
         NamespaceCreated: [Event], nothing;
         /// Other namespaces of the tree are below the namespace, so it is not deleted.
         HasChildren: [NextStep, Accepted, Ready, Event], "Delete the Subnamespaces in the namespace first.";
+        /// The namespace has an object of the same name as one that would be copied into it, and Coppice did not write it. It is left as
+        /// it is; everything else is copied.
+        CopyNameTaken: [Propagated, Event], "Delete the object, or rename it or its source.";
+        /// The API server refuses a copy, or its source has too many subjects to be copied. Everything else is copied. A RoleBinding
+        /// to a ClusterRole other than `admin`, `edit` and `view` needs the verb `bind` on that ClusterRole.
+        CopyRefused: [Propagated, Event], "Do what the message says.";
         /// The namespace is deleted because its Subnamespace was.
         SubnamespaceDeleted: [Cause], nothing;
     }

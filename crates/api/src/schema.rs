@@ -244,6 +244,25 @@ pub(crate) fn name_patterns(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Names of ClusterRoles.
+pub(crate) fn cluster_roles(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "minItems": 1,
+        "maxItems": 32,
+        "x-kubernetes-list-type": "set",
+        "items": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 253,
+            "x-kubernetes-validations": [{
+                "rule": "self.matches('^[^/%* ]+$') && self != '.' && self != '..'",
+                "message": "write the name of a ClusterRole, such as admin or edit; to copy no RoleBindings, write mode: Remove or mode: Ignore"
+            }]
+        }
+    })
+}
+
 /// The key of a label.
 pub(crate) fn label_key(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

@@ -145,7 +145,8 @@ pub struct SubnamespaceStatus {
     /// The deletion of the namespace, while it is decided and carried out.
     #[serde(flatten)]
     pub steps: Steps,
-    /// `Ready`: whether the namespace is there with the quota that spec asks for.
+    /// `Ready`: whether the namespace is there with the quota that spec asks for. `Propagated`: whether it has what is copied from the
+    /// namespaces above.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,

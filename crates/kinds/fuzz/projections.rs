@@ -3,7 +3,8 @@
 
 use coppice_kinds::{
     Claims, ClusterManagers, Configs, DaemonSets, DeletedNamespaces, Deployments, Jobs, ManagedNamespaces,
-    Managers, NamespaceTrees, Namespaces, Pods, ReplicaSets, StatefulSets, Subnamespaces, TreeQuotas,
+    Managers, NamespaceTrees, Namespaces, Pods, ReplicaSets, RoleBindings, StatefulSets, Subnamespaces,
+    TreeQuotas,
 };
 use coppice_lifecycle::health::facts::{Report, WorkloadFacts};
 use coppice_runtime::decode::{self, Event, Item, MAX_KEPT_BYTES};
@@ -28,6 +29,7 @@ pub(crate) fn hold(data: &[u8]) {
     each::<DaemonSets>(data, set);
     each::<Claims>(data, |_| 0);
     each::<TreeQuotas>(data, |_| 0);
+    each::<RoleBindings>(data, |binding| binding.content.as_ref().map_or(0, |content| content.len()));
     // Of these the size of spec is limited, and whatever they are, they are there.
     let own = [
         each::<ClusterManagers>(data, |_| 0),

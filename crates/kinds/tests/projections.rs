@@ -3,8 +3,8 @@
 
 use coppice_api::Reason;
 use coppice_kinds::{
-    Configs, DecidedIn, DeletedNamespaces, Jobs, Manager, Managers, Namespaces, Pods, TreeQuotaWire,
-    TreeQuotas,
+    Configs, DecidedIn, DeletedNamespaces, Jobs, Manager, Managers, Namespaces, Pods, RoleBindings,
+    TreeQuotaWire, TreeQuotas,
 };
 use coppice_lifecycle::facts::{AnnotationKeys, JobState, NotRead, PodPhase};
 use coppice_runtime::decode::{Event, Item, MAX_KEPT_BYTES, ObjectRef, event, item, page};
@@ -234,4 +234,37 @@ fn the_quota_of_a_tree_is_read_with_its_ledger_or_says_why_not() {
     assert_eq!(quota(json!({}), "{}").object.unwrap().tree, None);
     let other: TreeQuotaWire = serde_json::from_value(json!({"metadata": {"name": "theirs"}})).unwrap();
     assert!(!TreeQuotas::keep(&other, &()));
+}
+
+#[test]
+fn of_a_role_binding_what_a_copy_has_of_it_is_kept() {
+    let binding = |metadata: &Value, kind: &str, subjects: Value| {
+        let mut all = json!({"name": "b", "namespace": "n", "uid": "u", "resourceVersion": "3"});
+        for (key, value) in metadata.as_object().into_iter().flatten() {
+            all[key] = value.clone();
+        }
+        let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": "admin"});
+        read::<RoleBindings>(&json!({"metadata": all, "roleRef": role, "subjects": subjects})).object.unwrap()
+    };
+    let user = |name: &str| json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}]);
+    let source =
+        binding(&json!({"labels": {"team": "a"}, "annotations": {"a": "b"}}), "ClusterRole", user("alice"));
+    assert_eq!((source.cluster_role.as_deref(), source.origin.as_ref()), (Some("admin"), None));
+    let content: Value = serde_json::from_str(source.content.as_deref().unwrap()).unwrap();
+    assert_eq!((&content["roleRef"]["name"], &content["subjects"]), (&json!("admin"), &user("alice")));
+    // A copy has the same, and says of what.
+    let metadata = source.copy_metadata();
+    let copy = binding(&metadata, "ClusterRole", user("alice"));
+    assert_eq!(copy.content, source.content);
+    let origin = copy.origin.unwrap();
+    assert_eq!((&*origin.namespace, &*origin.uid), ("n", "u"));
+    assert!(!metadata.to_string().contains("team"), "{metadata}");
+    // Somebody has taken the annotation away: it is still ours.
+    let bare = binding(&json!({"labels": metadata["labels"]}), "ClusterRole", user("alice"));
+    assert_eq!(&*bare.origin.unwrap().uid, "");
+    // Nothing is copied of these.
+    let of_role = binding(&json!({}), "Role", user("alice"));
+    assert_eq!((of_role.cluster_role, of_role.content), (None, None));
+    let large = binding(&json!({}), "ClusterRole", user(&"a".repeat(MAX_KEPT_BYTES)));
+    assert_eq!((large.cluster_role.as_deref(), large.content), (Some("admin"), None));
 }

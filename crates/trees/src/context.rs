@@ -6,15 +6,17 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use coppice_api::Reason;
 use coppice_api::names::LABEL_PARENT;
 use coppice_controllers::{ControllerContext, first_stale};
-use coppice_kinds::{NamespaceTrees, SubnamespaceObject, Subnamespaces, Tree, TreeQuotas};
+use coppice_kinds::{NamespaceTrees, RoleBindings, SubnamespaceObject, Subnamespaces, Tree, TreeQuotas};
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_runtime::store::{Freshness, Store};
 use tokio::sync::{Mutex as Lock, OwnedMutexGuard};
 
-use crate::position::Position;
+use crate::position::{Above, Place, Position, above};
 
 /// No path has more names: a tree is at most 30 deep.
-const MAX_PATH: usize = 64;
+pub(crate) const MAX_PATH: usize = 64;
+/// No tree has more namespaces.
+const MAX_BELOW: usize = 10_000;
 
 /// Why something is not known, or not done.
 pub(crate) type Why = (Reason, String);
@@ -29,6 +31,8 @@ pub struct TreeContext {
     pub(crate) subnamespaces: Store<Subnamespaces>,
     /// The native quotas of their namespaces.
     pub(crate) quotas: Store<TreeQuotas>,
+    /// Every `RoleBinding`.
+    pub(crate) role_bindings: Store<RoleBindings>,
     turns: Turns,
 }
 
@@ -40,6 +44,7 @@ impl TreeContext {
             trees: Store::default(),
             subnamespaces: Store::default(),
             quotas: Store::default(),
+            role_bindings: Store::default(),
             turns: Turns::default(),
         }
     }
@@ -70,6 +75,26 @@ impl TreeContext {
         self.turns.of(namespace).lock_owned().await
     }
 
+    /// Those below this namespace, however far.
+    pub(crate) fn below(&self, namespace: &str) -> Vec<Arc<str>> {
+        let mut below: Vec<Arc<str>> = Vec::new();
+        let mut next: Box<str> = namespace.into();
+        let mut at = 0;
+        loop {
+            let children = self.subnamespaces.list(&next);
+            below.extend(
+                children
+                    .iter()
+                    .filter(|child| child.status.namespace_uid.is_some())
+                    .map(|child| child.name.as_ref().into()),
+            );
+            // Names of namespaces are unique: in a cluster that is in order nobody comes twice.
+            let Some(name) = below.get(at).filter(|_| below.len() <= MAX_BELOW) else { return below };
+            next = name.as_ref().into();
+            at += 1;
+        }
+    }
+
     /// The tree that this namespace is the root of. Of several trees the oldest counts.
     pub(crate) fn tree_of_root(&self, namespace: &str) -> Option<Arc<Tree>> {
         let mut oldest: Option<(jiff::Timestamp, Box<str>)> = None;
@@ -92,32 +117,37 @@ impl TreeContext {
 
     /// Where a namespace is in its tree; or why it is in none.
     pub(crate) fn position(&self, name: &str) -> Result<Position, Why> {
+        match self.place(name) {
+            Place::In(position) => Ok(position),
+            Place::Out => {
+                let why = format!(
+                    "namespace {name} belongs to no tree: an administrator creates a NamespaceTree with it as its root, or a \
+                     Subnamespace creates it"
+                );
+                Err((Reason::NotInTree, why))
+            }
+            Place::Unknown(why) => Err((Reason::NotInTree, why)),
+        }
+    }
+
+    /// Where a namespace is, as the caches have it.
+    pub(crate) fn place(&self, name: &str) -> Place {
         let mut path: Vec<Box<str>> = Vec::new();
         let mut at: Box<str> = name.into();
         while path.len() < MAX_PATH {
-            let Some(namespace) = self.shared.namespaces.get("", &at) else { break };
+            let Some(namespace) = self.shared.namespaces.get("", &at) else {
+                let unreadable = self.shared.namespaces.unreadable_object(&at);
+                return Place::without(&path, &at, unreadable.map(|why| why.to_string()));
+            };
             path.push(at.clone());
-            if let Some(creator) = self.creator(&namespace) {
-                at = creator.namespace.clone();
-                continue;
+            let creator = namespace.labels.get(LABEL_PARENT).and_then(|p| self.subnamespaces.get(p, &at));
+            match above(&namespace, creator.as_deref()) {
+                Above::Namespace(next) => at = next,
+                Above::Nothing => return Place::at_root(self.tree_of_root(&at), &namespace, path),
+                Above::Unknown(why) => return Place::Unknown(why),
             }
-            let Some(tree) = self.tree_of_root(&at) else { break };
-            if tree.status.root_uid.as_deref() != Some(namespace.uid.as_str()) {
-                let why =
-                    format!("NamespaceTree {} is not set up yet: its condition Ready says why", tree.name);
-                return Err((Reason::NotInTree, why));
-            }
-            if let Err(why) = tree.decoded() {
-                return Err((Reason::NotInTree, format!("NamespaceTree {}: {why}", tree.name)));
-            }
-            path.reverse();
-            return Ok(Position::new(tree, path));
         }
-        let why = format!(
-            "namespace {name} belongs to no tree: an administrator creates a NamespaceTree with it as its root, or a Subnamespace \
-             creates it"
-        );
-        Err((Reason::NotInTree, why))
+        Place::Unknown(format!("there are more than {MAX_PATH} namespaces above namespace {name}"))
     }
 
     /// How many namespaces a tree has, its root included.

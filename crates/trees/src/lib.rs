@@ -6,6 +6,7 @@
 mod context;
 pub mod namespace_tree;
 mod position;
+pub mod propagation;
 pub mod replica;
 pub mod subnamespace;
 mod writes;

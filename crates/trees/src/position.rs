@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use coppice_api::Labels;
 use coppice_api::names::{LABEL_CHILDREN, LABEL_DEPTH_SUFFIX, LABEL_PARENT, LABEL_ROOT, LABEL_SUBNAMESPACE};
-use coppice_kinds::Tree;
+use coppice_kinds::{SubnamespaceObject, Tree};
+use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::glob;
 
 /// Where a namespace is.
@@ -17,7 +18,74 @@ pub(crate) struct Position {
     path: Vec<Box<str>>,
 }
 
+/// Whether a namespace is in a tree.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    /// There.
+    In(Position),
+    /// In none.
+    Out,
+    /// It is not known: nothing that rests on it is done or undone.
+    Unknown(String),
+}
+
+/// What is above a namespace.
+pub(crate) enum Above {
+    /// The namespace with the Subnamespace that created it.
+    Namespace(Box<str>),
+    /// Nothing: no Subnamespace created it.
+    Nothing,
+    /// It is not known.
+    Unknown(String),
+}
+
+/// What is above a namespace. `named`: the Subnamespace that its labels name, if there is one; its uid says whether it is the one.
+pub(crate) fn above(namespace: &NamespaceFacts, named: Option<&SubnamespaceObject>) -> Above {
+    let Some(named) = named else { return Above::Nothing };
+    if let Some(error) = &named.status_error {
+        return Above::Unknown(format!("Subnamespace {}/{}: {error}", named.namespace, named.name));
+    }
+    match named.status.namespace_uid.as_deref() {
+        Some(uid) if uid == namespace.uid => Above::Namespace(named.namespace.clone()),
+        Some(_) => Above::Nothing,
+        None => Above::Unknown(format!(
+            "Subnamespace {}/{} has not taken up its namespace yet",
+            named.namespace, named.name
+        )),
+    }
+}
+
+impl Place {
+    /// Of a namespace that is not there, or (with why) cannot be understood, as are the last above those of the path.
+    pub(crate) fn without(path: &[Box<str>], name: &str, unreadable: Option<String>) -> Self {
+        match (unreadable, path.is_empty()) {
+            (Some(why), _) => Self::Unknown(format!("a namespace is not known: {why}")),
+            (None, true) => Self::Out,
+            (None, false) => Self::Unknown(format!("namespace {name}, which is above, is missing")),
+        }
+    }
+
+    /// Of the lowest namespace of a path that ends with a namespace which no Subnamespace created, and that is the root of this tree.
+    pub(crate) fn at_root(tree: Option<Arc<Tree>>, root: &NamespaceFacts, mut path: Vec<Box<str>>) -> Self {
+        let Some(tree) = tree else { return Self::Out };
+        if tree.status.root_uid.as_deref() != Some(root.uid.as_str()) {
+            let why = format!("NamespaceTree {} is not set up yet: its condition Ready says why", tree.name);
+            return Self::Unknown(why);
+        }
+        if let Err(why) = tree.decoded() {
+            return Self::Unknown(format!("NamespaceTree {}: {why}", tree.name));
+        }
+        path.reverse();
+        Self::In(Position::new(tree, path))
+    }
+}
+
 impl Position {
+    /// The names of the namespaces above, the nearest first.
+    pub(crate) fn ancestors(&self) -> impl Iterator<Item = &str> {
+        self.path.iter().rev().skip(1).map(|name| &**name)
+    }
+
     /// Of a namespace below the root, by the names from the root on.
     pub(crate) fn new(tree: Arc<Tree>, path: Vec<Box<str>>) -> Self {
         Self { tree, path }

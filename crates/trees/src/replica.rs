@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::TreeContext;
 use crate::namespace_tree::NamespaceTreeController;
+use crate::propagation::PropagationController;
 use crate::subnamespace::SubnamespaceController;
 
 /// The service account, the Lease and the Deployment.
@@ -93,7 +94,8 @@ pub async fn run(
     let context = Arc::new(TreeContext::new(shared));
     let mut runner = Runner::new(environment, gate, queue, CancellationToken::new());
     runner.add(NamespaceTreeController::new(Arc::clone(&context)));
-    runner.add(SubnamespaceController::new(context));
+    runner.add(SubnamespaceController::new(Arc::clone(&context)));
+    runner.add(PropagationController::new(context));
     let flush = async { drop(tokio::time::timeout(EVENTS_GRACE, events.flush()).await) };
     Ok(runner.serve(election, on, until, flush).await?)
 }

@@ -33,6 +33,8 @@ mod sim;
 mod stopped_scale_down;
 mod trees;
 mod trees_access;
+mod trees_copies;
+mod trees_propagation;
 mod uninstall;
 mod unreadable_objects;
 mod user_controls;

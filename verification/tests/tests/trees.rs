@@ -1,11 +1,12 @@
 //! Trees of namespaces as their users hold them, on a real API server with its own quota admission, and with a program that is killed.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, ensure};
-use coppice_plane::{ADMIN, ALICE};
+use coppice_plane::proxy::{Active, Fault, FaultRule, Match, Proxy, TraceEntry};
+use coppice_plane::{ADMIN, ALICE, BOB};
 use coppice_quantity::Quantity;
 use coppice_tests::{Operator, TestCluster, condition, on_own_plane};
 use futures::StreamExt as _;
@@ -13,7 +14,7 @@ use kube::api::WatchEvent;
 use serde_json::{Value, json};
 
 use crate::cli::coppice;
-use crate::trees_access::{TREES, bind};
+use crate::trees_access::bind;
 
 type Test = anyhow::Result<()>;
 
@@ -22,15 +23,15 @@ const GENEROUS: &str = "{apiVersion: coppice.dev/v1alpha1, kind: CoppiceConfig, 
     spec: {governor: {perMinute: 1000, perHour: 1000, maxShare: 100%, atLeast: 1000}}}";
 
 /// A cluster with the operator and with trees.
-struct Setup {
-    test_cluster: TestCluster,
+pub(crate) struct Setup {
+    pub(crate) test_cluster: TestCluster,
     account: PathBuf,
     operator: Operator,
     quotas: Quotas,
 }
 
 impl Setup {
-    async fn start() -> anyhow::Result<Self> {
+    pub(crate) async fn start() -> anyhow::Result<Self> {
         let test_cluster = TestCluster::start_with_trees().await?;
         test_cluster.apply(GENEROUS).await?;
         let operator = Operator::start(&test_cluster).await?;
@@ -40,19 +41,19 @@ impl Setup {
     }
 
     /// Starts the program of trees.
-    async fn program(&self) -> anyhow::Result<Operator> {
+    pub(crate) async fn program(&self) -> anyhow::Result<Operator> {
         Operator::spawn_by(&self.test_cluster, &self.account, &["trees"]).await
     }
 
     /// Starts it after another was killed, whose lease is taken away so that no test waits for it to expire.
-    async fn next_life(&self) -> anyhow::Result<Operator> {
+    async fn next_life(&self, account: &Path) -> anyhow::Result<Operator> {
         let lease = ["delete", "lease", "-n", "coppice-system", "coppice-trees", "--ignore-not-found"];
         self.test_cluster.kubectl(ADMIN, &lease).await?;
-        self.program().await
+        Operator::spawn_by(&self.test_cluster, account, &["trees"]).await
     }
 
     /// Creates a namespace, and a tree with it as its root.
-    async fn tree(&self, root: &str, hard: &Value) -> Test {
+    pub(crate) async fn tree(&self, root: &str, hard: &Value) -> Test {
         self.test_cluster.namespace(root).await?;
         let tree = json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "NamespaceTree", "metadata": {"name": root},
             "spec": {"root": root, "quota": {"hard": hard}}});
@@ -60,7 +61,7 @@ impl Setup {
     }
 
     /// Waits until an object about trees is as described; returns it.
-    async fn until(
+    pub(crate) async fn until(
         &self,
         (kind, namespace, name): (&str, &str, &str),
         what: &str,
@@ -82,7 +83,7 @@ impl Setup {
         })
     }
 
-    async fn ready(&self, parent: &str, name: &str) -> anyhow::Result<Value> {
+    pub(crate) async fn ready(&self, parent: &str, name: &str) -> anyhow::Result<Value> {
         self.until(("sns", parent, name), "Ready", |object| object["status"]["phase"] == "Ready").await
     }
 
@@ -101,7 +102,7 @@ impl Setup {
         Ok(quota.with_context(|| format!("{namespace} has no quota"))?["spec"]["hard"].clone())
     }
 
-    async fn request(&self, user: &str, parent: &str, name: &str, hard: &Value) -> Test {
+    pub(crate) async fn request(&self, user: &str, parent: &str, name: &str, hard: &Value) -> Test {
         self.test_cluster.requests(user).await?.create(&subnamespace(parent, name, hard)).await.map(drop)
     }
 
@@ -123,13 +124,6 @@ impl Setup {
                 (object.is_none() && namespace.is_none()).then_some(())
             })
             .await
-    }
-
-    /// How many writes of trees there have been, leases left out.
-    fn writes(&self) -> anyhow::Result<usize> {
-        let events = self.test_cluster.plane.audit()?.into_iter();
-        let ours = events.filter(|event| event.user == TREES && event.is_write());
-        Ok(ours.filter(|event| !["leases", "events"].contains(&event.resource.as_str())).count())
     }
 }
 
@@ -265,12 +259,17 @@ async fn shows(cluster: &Setup) -> Test {
                └─ shop-web           Ready   pods   6    6    2   0   4\n   \
                   └─ shop-web-test   Ready   pods   2    2    0   0   2\n";
     ensure!(code == 0 && out == all && err.is_empty(), "{code}: {out}{err}");
-    let (code, out, err) = coppice(&cluster.test_cluster, ALICE, &args).await?;
-    let hers =
+    // RoleBindings to other roles are not copied.
+    let kubectl = async |args: &[&str]| cluster.test_cluster.kubectl(ADMIN, args).await.map(drop);
+    let resources = "--resource=subnamespaces.coppice.dev,resourcequotas";
+    kubectl(&["create", "clusterrole", "shop-reader", "--verb=get,list", resources]).await?;
+    bind(&cluster.test_cluster, "shop", BOB, "shop-reader").await?;
+    let (code, out, err) = coppice(&cluster.test_cluster, BOB, &args).await?;
+    let his =
         "shop          -       pods   -   10   6   0   4\n└─ shop-web   Ready   pods   6   6    -   -   -\n";
-    ensure!(code == 0 && out == hers, "{code}: {out}{err}");
+    ensure!(code == 0 && out == his, "{code}: {out}{err}");
     ensure!(err.contains("warning: what is below namespace shop-web cannot be read"), "{err}");
-    let (code, _, err) = coppice(&cluster.test_cluster, ALICE, &["tree"]).await?;
+    let (code, _, err) = coppice(&cluster.test_cluster, BOB, &["tree"]).await?;
     ensure!(code == 1 && err.contains("coppice tree NAMESPACE"), "{code}: {err}");
     Ok(())
 }
@@ -390,22 +389,54 @@ fn killed_at_every_write_nothing_is_given_twice_and_nothing_is_lost() -> Test {
     })
 }
 
-/// Kills the program after each write until something is there, and sees the writes that were needed.
-async fn killed(cluster: &Setup, done: impl AsyncFn() -> Option<()>) -> Test {
+/// Kills the program after its first write, the next time after its second, and so on, until something is there; and sees
+/// that this took several lives.
+///
+/// A deletion is begun anew by each life, with its record and its reservation: one write in each would never get there.
+pub(crate) async fn killed(cluster: &Setup, done: impl AsyncFn() -> Option<()>) -> Test {
+    let proxy = Proxy::start(&cluster.test_cluster.plane, None).await?;
+    let account = proxy.kubeconfig(&cluster.account)?;
     for life in 0..60 {
-        let before = cluster.writes()?;
-        let mut program = cluster.next_life().await?;
-        let next = async || {
-            let wrote = cluster.writes().ok()? > before;
-            let done = done().await.is_some();
-            (wrote || done).then_some(done)
+        let held = proxy.add(FaultRule::new(writes(), Fault::HoldRequest));
+        let mut program = cluster.next_life(&account).await?;
+        let ended = tokio::select! {
+            () = let_pass(&proxy, &held, life % 4 + 1) => Ok(false),
+            done = cluster.test_cluster.until("one more write, or the end", &done) => done.map(|()| true),
         };
-        let next = cluster.test_cluster.until("one more write, or the end", next).await;
         program.kill().await?;
-        if next.with_context(|| format!("life {life}: {}", program.last_lines()))? {
+        held.discard();
+        proxy.clear();
+        if ended.with_context(|| format!("life {life}: {}", program.last_lines()))? {
             ensure!(life > 1, "killed {life} times");
             return Ok(());
         }
     }
-    anyhow::bail!("60 lives were not enough")
+    anyhow::bail!("60 lives were not enough: {:#?}", answers(&proxy.trace().entries()))
+}
+
+/// Lets held writes pass one by one until so many of them took effect, and ends when there is one more.
+async fn let_pass(proxy: &Proxy, held: &Active, effects: usize) {
+    let before = answers(&proxy.trace().entries()).len();
+    for passed in 0.. {
+        held.held(passed + 1).await;
+        let new = answers(&proxy.trace().entries()).split_off(before);
+        if new.iter().filter(|answer| answer.0 < 300).count() >= effects {
+            return;
+        }
+        held.release_one();
+        let answered = |entries: &[TraceEntry]| (answers(entries).len() > before + new.len()).then_some(());
+        proxy.trace().wait_until(answered).await;
+    }
+}
+
+/// Of the writes that were answered: the status, and what was written.
+fn answers(entries: &[TraceEntry]) -> Vec<(u16, String)> {
+    let answer = |entry: &TraceEntry| {
+        Some((entry.status?, format!("{} {} {}", entry.verb, entry.resource, entry.name)))
+    };
+    entries.iter().filter(|entry| writes().selects(entry)).filter_map(answer).collect()
+}
+
+fn writes() -> Match {
+    Match::writes().when(|entry| !["leases", "events"].contains(&entry.resource.as_str()))
 }

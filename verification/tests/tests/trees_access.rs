@@ -19,15 +19,15 @@ const COPPICE: &str = "/apis/coppice.dev/v1alpha1";
 const NAMESPACES: &str = "/api/v1/namespaces";
 
 /// The plane that the tests here share, each with namespaces of its own, and who makes requests to it.
-struct Trees {
-    test_cluster: TestCluster,
+pub(crate) struct Trees {
+    pub(crate) test_cluster: TestCluster,
     /// The account of trees, with exactly its rights.
-    account: Wire,
+    pub(crate) account: Wire,
     /// Its token, in the hands of somebody who has got it every right.
-    stolen: Wire,
-    admin: Wire,
+    pub(crate) stolen: Wire,
+    pub(crate) admin: Wire,
     /// May do with namespaces what they want, as tools that apply files from a repository do.
-    gitops: Wire,
+    pub(crate) gitops: Wire,
     /// The same, and has the verb `set-tree`.
     restorer: Wire,
 }
@@ -62,7 +62,7 @@ async fn start() -> anyhow::Result<Trees> {
     })
 }
 
-fn on_trees(test: impl AsyncFnOnce(&Trees) -> Test) -> Test {
+pub(crate) fn on_trees(test: impl AsyncFnOnce(&Trees) -> Test) -> Test {
     static SHARED: OnceCell<Trees> = OnceCell::const_new();
     on_own_plane(async { test(SHARED.get_or_try_init(start).await?).await })
 }
@@ -83,7 +83,7 @@ fn of_tree(name: &str) -> (Value, Value) {
 }
 
 /// A namespace of a tree, as Coppice creates it.
-async fn child(on: &Trees, name: &str) -> Test {
+pub(crate) async fn child(on: &Trees, name: &str) -> Test {
     let (labels, annotations) = of_tree(name);
     let created = on.account.send("POST", NAMESPACES, PLAIN, namespace(name, &labels, &annotations)).await?;
     ensure!(created.accepted(), "{created:?}");
@@ -105,7 +105,7 @@ fn subnamespace(name: &str) -> Value {
 }
 
 /// Deletes what is there now and has not changed.
-async fn delete_exactly(wire: &Wire, path: &str, dry: bool) -> anyhow::Result<WireResponse> {
+pub(crate) async fn delete_exactly(wire: &Wire, path: &str, dry: bool) -> anyhow::Result<WireResponse> {
     let metadata = wire.get(path).await?["metadata"].clone();
     let preconditions = json!({"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]});
     let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions});

@@ -4,13 +4,15 @@
 //! - `coppice-tree-account` leaves the account of trees nothing of a namespace but these.
 //! - `coppice-tree-own` leaves it its own quotas, the finalizer of our kinds, its own Events and one Lease.
 //! - `coppice-tree-quotas` keeps everybody else from the quotas of trees.
+//! - `coppice-tree-copies` keeps everybody else from the RoleBindings that are copied down a tree.
+//! - `coppice-tree-account-copies` leaves the account of trees no RoleBindings but these.
 //! - `coppice-tree-objects` keeps what returns the quota of a Subnamespace, and a tree that has namespaces.
 //! - `coppice-tree-parents` keeps a namespace while there are others below it.
 
 use coppice_api::names::{
-    ANNOTATION_PATH, FIELD_MANAGER, FINALIZER, GROUP, LABEL_CHILDREN, LABEL_DEPTH_SUFFIX,
-    LABEL_NAMESPACE_NAME, LABEL_PARENT, LABEL_ROOT, LABEL_SUBNAMESPACE, LABEL_TREE, SYSTEM_NAMESPACE,
-    TREE_QUOTA_NAME, TREES_ACCOUNT, VERB_SET_TREE,
+    ANNOTATION_PATH, ANNOTATION_PROPAGATED_UID, FIELD_MANAGER, FINALIZER, GROUP, LABEL_CHILDREN,
+    LABEL_DEPTH_SUFFIX, LABEL_NAMESPACE_NAME, LABEL_PARENT, LABEL_PROPAGATED_FROM, LABEL_ROOT,
+    LABEL_SUBNAMESPACE, LABEL_TREE, SYSTEM_NAMESPACE, TREE_QUOTA_NAME, TREES_ACCOUNT, VERB_SET_TREE,
 };
 use serde_json::{Value, json};
 
@@ -20,6 +22,9 @@ use crate::manifests::component::{Policy, is_ours, validation, variable};
 /// Deletes what is in a namespace that is being deleted, perhaps before an admission policy knows that it is.
 const NAMESPACE_CONTROLLER: &str = "system:serviceaccount:kube-system:namespace-controller";
 
+/// Deletes what its owners are gone of.
+const GARBAGE_COLLECTOR: &str = "system:serviceaccount:kube-system:generic-garbage-collector";
+
 /// Every policy.
 pub(super) fn policies(install: &Install) -> Vec<Policy> {
     let policy = |name, spec| Policy { name, spec, param: None };
@@ -28,6 +33,8 @@ pub(super) fn policies(install: &Install) -> Vec<Policy> {
         policy("coppice-tree-account", account(install)),
         policy("coppice-tree-own", own(install)),
         policy("coppice-tree-quotas", quotas(install)),
+        policy("coppice-tree-copies", copies(install)),
+        policy("coppice-tree-account-copies", account_copies(install)),
         policy("coppice-tree-objects", objects(install)),
         policy("coppice-tree-parents", parents(install)),
     ]
@@ -164,6 +171,16 @@ fn account(install: &Install) -> Value {
                 &format!("oldObject != null || '{LABEL_SUBNAMESPACE}' in variables.labels"),
                 &format!(
                     "Coppice creates a namespace for a Subnamespace only: this one has no label {LABEL_SUBNAMESPACE}."
+                ),
+            ),
+            validation(
+                &format!(
+                    "oldObject == null || !('{LABEL_SUBNAMESPACE}' in variables.labels) ||\n\
+                     variables.labelsBefore[?'{LABEL_SUBNAMESPACE}'].orValue('') == variables.labels['{LABEL_SUBNAMESPACE}']"
+                ),
+                &format!(
+                    "Coppice sets the label {LABEL_SUBNAMESPACE} when it creates a namespace, and on none that exists: RoleBindings are \
+                     copied into namespaces with it."
                 ),
             ),
             validation(
@@ -313,6 +330,113 @@ fn quotas(install: &Install) -> Value {
          first; its ledger may then promise what is not there."
     );
     policy
+}
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// Whether an object, or what was there before it, is a copy.
+fn is_copy(object: &str) -> String {
+    format!("{object} != null && '{LABEL_PROPAGATED_FROM}' in {object}.metadata.?labels.orValue({{}})")
+}
+
+/// Who has rights in a namespace because of a copy has them by what it is a copy of.
+fn copies(install: &Install) -> Value {
+    let same = ["labels", "annotations"]
+        .map(|of| format!("object.metadata.?{of}.orValue({{}}) == oldObject.metadata.?{of}.orValue({{}})"));
+    let kept = ["finalizers", "ownerReferences"]
+        .map(|of| format!("object.metadata.?{of}.orValue([]) == oldObject.metadata.?{of}.orValue([])"));
+    let exactly = [same, kept].concat().join(" &&\n");
+    let (object, before) = (is_copy("object"), is_copy("oldObject"));
+    let why = format!(
+        "a namespace further up, and Coppice alone writes it: change the RoleBinding there. {}.",
+        exempt()
+    );
+    spec(
+        &[resources(RBAC, &["CREATE", "UPDATE", "DELETE"], &["rolebindings"])],
+        &[
+            by_others(install),
+            json!({"name": "a-copy", "expression": format!("({object}) || ({before})")}),
+            json!({"name": "by-nobody-who-clears-up", "expression": format!(
+                "!(request.userInfo.username in ['{NAMESPACE_CONTROLLER}', '{GARBAGE_COLLECTOR}'])"
+            )}),
+        ],
+        // Match conditions do not see the namespace.
+        &[
+            variable("leaving", "namespaceObject.metadata.?deletionTimestamp.hasValue()"),
+            variable("copy", &format!("({before}) ? oldObject : object")),
+        ],
+        &[json!({
+            "expression": format!(
+                "variables.leaving && request.operation != 'CREATE' ||\n\
+                 request.operation == 'UPDATE' && object.?subjects == oldObject.?subjects &&\n{exactly} ||\n{}",
+                may_set()
+            ),
+            "message": format!("This RoleBinding is that of {why}"),
+            "messageExpression": format!(
+                "'RoleBinding ' + variables.copy.metadata.name + ' is that of namespace ' +\n\
+                 variables.copy.metadata.labels['{LABEL_PROPAGATED_FROM}'] + ', {why}'"
+            ),
+        })],
+    )
+}
+
+/// So that its token binds nobody in a namespace that was not created in a tree.
+fn account_copies(install: &Install) -> Value {
+    let above = format!("variables.labels[?'{LABEL_PROPAGATED_FROM}'].orValue('') + '{LABEL_DEPTH_SUFFIX}'");
+    // What somebody else has put there does not keep a copy from being put right.
+    let before = |field: &str, none: &str| {
+        format!("(oldObject == null ? {none} : oldObject.metadata.?{field}.orValue({none}))")
+    };
+    let only = |field: &str, key: &str| {
+        format!("object.metadata.?{field}.orValue({{}}).all(k, k == '{key}' || k in {})", before(field, "{}"))
+    };
+    let same = |field: &str| format!("object.metadata.?{field}.orValue([]) == {}", before(field, "[]"));
+    spec(
+        &[resources(RBAC, &["CREATE", "UPDATE", "DELETE"], &["rolebindings"])],
+        &[by_trees(install)],
+        &[
+            variable("labels", "object == null ? {} : object.metadata.?labels.orValue({})"),
+            variable("namespaceLabels", "namespaceObject.metadata.?labels.orValue({})"),
+        ],
+        &[
+            validation(
+                &format!(
+                    "(object == null || {}) && (oldObject == null || {})",
+                    is_copy("object"),
+                    is_copy("oldObject")
+                ),
+                &format!("Coppice writes no RoleBinding without the label {LABEL_PROPAGATED_FROM}."),
+            ),
+            validation(
+                &format!(
+                    "request.operation == 'DELETE' || '{LABEL_SUBNAMESPACE}' in variables.namespaceLabels &&\n\
+                     variables.labels[?'{LABEL_PROPAGATED_FROM}'].orValue('') != request.namespace &&\n\
+                     {above} in variables.namespaceLabels"
+                ),
+                "Coppice copies RoleBindings from a namespace of a tree into those that were created below it, and into no others.",
+            ),
+            validation(
+                "request.operation == 'DELETE' || object.roleRef.kind == 'ClusterRole'",
+                "Coppice copies no RoleBindings to Roles.",
+            ),
+            validation(
+                &format!(
+                    "request.operation == 'DELETE' ||\n{} &&\n{} &&\n{} &&\n{}",
+                    only("labels", LABEL_PROPAGATED_FROM),
+                    only("annotations", ANNOTATION_PROPAGATED_UID),
+                    same("finalizers"),
+                    same("ownerReferences")
+                ),
+                "Coppice writes nothing of the metadata of a RoleBinding but what it is a copy of.",
+            ),
+            validation(
+                "request.operation != 'DELETE' ||\n\
+                 request.?options.?preconditions.?resourceVersion.orValue('') != '' &&\n\
+                 request.?options.?preconditions.?uid.orValue('') == oldObject.metadata.uid",
+                "Coppice deletes a RoleBinding only with the uid and the resourceVersion that it has read as preconditions.",
+            ),
+        ],
+    )
 }
 
 /// What of our own kinds others may not do, though roles grant it.

@@ -1,10 +1,12 @@
 //! What the account of trees may do, and what trees mean for the roles that users have.
 
-use coppice_api::names::{GROUP, TREE_QUOTA_NAME, TREES_ACCOUNT};
+use coppice_api::names::{GROUP, PROPAGATED_ROLES, TREE_QUOTA_NAME, TREES_ACCOUNT};
 use serde_json::{Value, json};
 
 use crate::manifests::Install;
 use crate::manifests::component::{rule, user_role};
+
+const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// In the whole cluster.
 pub(super) fn cluster() -> Vec<Value> {
@@ -44,6 +46,18 @@ fn of_kubernetes() -> Vec<Value> {
             "#": "A new limit is in force once it is in status: written at once, with the revision that was read.",
             "apiGroups": [""], "resources": ["resourcequotas/status"], "resourceNames": [TREE_QUOTA_NAME],
             "verbs": ["patch", "update"]
+        }),
+        rule(
+            "RoleBindings are copied to the namespaces below. The policy coppice-tree-account-copies leaves this account none but\n\
+             its copies, and these only in namespaces that were created for Subnamespaces.",
+            RBAC,
+            &["rolebindings"],
+            &["get", "list", "watch", "create", "patch", "delete"],
+        ),
+        json!({
+            "#": "The API server lets an account bind a role that it does not have itself only with this verb: to copy RoleBindings to\n\
+                  further ClusterRoles, grant it on these in a ClusterRole of your own (docs/guides/trees.md).",
+            "apiGroups": [RBAC], "resources": ["clusterroles"], "resourceNames": PROPAGATED_ROLES, "verbs": ["bind"]
         }),
     ]
 }

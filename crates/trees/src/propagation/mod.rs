@@ -1,0 +1,114 @@
+//! Copies the `RoleBinding`s of each namespace of a tree that refer to `ClusterRole`s to every namespace below it, so that whoever has a
+//! role in a namespace has it below.
+//!
+//! Watches `RoleBinding`s, `NamespaceTree`, `Subnamespace`, namespaces and their native quotas; acts on the leader alone. A key is a
+//! namespace that copies are made in: `observe → plan → apply → report` for all that it is to have, however often, until it has that.
+//! Copies are made on what the caches know; nothing is deleted but on what was just read, and as it was read.
+//!
+//! *Relies on*: the policies of the installation, which keep everybody else from writing copies. *Guarantees*: only objects with our
+//! label are changed or deleted; a copy is never a source; nothing is deleted while anything that says so is stale or unknown; a new
+//! namespace has its quota before anybody has rights in it.
+//!
+//! Errors: one object that is refused does not stop the others. Retried with backoff by the queue, and said in the condition
+//! `Propagated` of the `Subnamespace`.
+
+mod apply;
+mod observe;
+mod plan;
+mod report;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use coppice_runtime::controller::Controller;
+use coppice_runtime::queue::{Queue, ReconcileResult};
+use coppice_runtime::store::Freshness;
+use coppice_runtime::watches::{Subscription, Watches};
+
+use crate::context::TreeContext;
+use apply::Progress;
+
+/// The controller of copies; its keys are names of namespaces.
+pub struct PropagationController {
+    context: Arc<TreeContext>,
+}
+
+impl PropagationController {
+    /// The controller, on what those of trees share.
+    pub fn new(context: Arc<TreeContext>) -> Self {
+        Self { context }
+    }
+
+    /// A namespace and all below it.
+    fn wake_from(&self, namespace: &str, queue: &Queue<Arc<str>>) {
+        queue.add(namespace.into());
+        self.context.below(namespace).into_iter().for_each(|below| queue.add(below));
+    }
+}
+
+impl Controller for PropagationController {
+    type Key = Arc<str>;
+    const NAME: &'static str = "propagation";
+
+    fn subscribe(self: &Arc<Self>, watches: &Watches, queue: &Queue<Arc<str>>) -> Vec<Subscription> {
+        let context = &self.context;
+        let with = || (Arc::clone(self), queue.clone());
+        vec![
+            watches.subscribe(&context.role_bindings, {
+                let (this, queue) = with();
+                move |namespace, _| this.wake_from(namespace, &queue)
+            }),
+            watches.subscribe(&context.subnamespaces, {
+                let (this, queue) = with();
+                move |_, name| this.wake_from(name, &queue)
+            }),
+            watches.subscribe(&context.trees, {
+                let (this, queue) = with();
+                move |_, _| this.all().into_iter().for_each(|key| queue.add(key))
+            }),
+            watches.subscribe(&context.shared.namespaces, {
+                let queue = queue.clone();
+                move |_, name| queue.add(name.into())
+            }),
+            watches.subscribe(&context.quotas, {
+                let queue = queue.clone();
+                move |namespace, _| queue.add(namespace.into())
+            }),
+        ]
+    }
+
+    fn synced(&self) -> bool {
+        let bindings = self.context.role_bindings.freshness();
+        self.context.synced() && !matches!(bindings, Freshness::NotSynced(_))
+    }
+
+    /// Those that copies belong into, and those that have some.
+    fn all(&self) -> Vec<Arc<str>> {
+        let mut all: BTreeSet<Arc<str>> = BTreeSet::new();
+        self.context.subnamespaces.for_each(|object| {
+            if object.status.namespace_uid.is_some() {
+                all.insert(object.name.as_ref().into());
+            }
+        });
+        self.context.role_bindings.for_each(|binding| {
+            if binding.origin.is_some() {
+                all.insert(binding.namespace.as_ref().into());
+            }
+        });
+        all.into_iter().collect()
+    }
+
+    async fn reconcile(self: Arc<Self>, namespace: Arc<str>) -> ReconcileResult {
+        let context = &self.context;
+        let Ok(permit) = context.shared.gate.permit() else { return ReconcileResult::Done };
+        match apply::apply(context, &permit, &namespace).await {
+            Progress::Done => ReconcileResult::Done,
+            Progress::Outdated => ReconcileResult::retry("conflict"),
+            Progress::Failed(error) => {
+                report::failed(&namespace, &error);
+                let at_least = context.shared.clients.backpressure.remaining();
+                ReconcileResult::Retry { category: "api", at_least }
+            }
+        }
+    }
+}

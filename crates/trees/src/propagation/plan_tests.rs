@@ -1,0 +1,306 @@
+use coppice_api::Labels;
+use coppice_kinds::{NamespaceTrees, RoleBindings};
+use coppice_lifecycle::facts::{Annotations, NamespaceFacts};
+use coppice_runtime::kind::Kind;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::position::Position;
+
+fn read<K: Kind<Context = ()>>(object: Value) -> Arc<K::Object> {
+    Arc::new(K::project(serde_json::from_value(object).unwrap(), &()).unwrap())
+}
+
+/// A `RoleBinding` of a user; a copy says of what.
+fn binding(namespace: &str, name: &str, role: &str, user: &str, of: Option<(&str, &str)>) -> Arc<Propagated> {
+    let kind = if role == "own" { "Role" } else { "ClusterRole" };
+    let mut metadata = json!({"name": name, "namespace": namespace, "uid": format!("{namespace}/{name}/{role}"),
+        "resourceVersion": "1"});
+    if let Some((namespace, uid)) = of {
+        metadata["labels"] = json!({"coppice.dev/propagated-from": namespace});
+        metadata["annotations"] = json!({"coppice.dev/propagated-uid": uid});
+    }
+    read::<RoleBindings>(json!({"metadata": metadata, "roleRef": {"kind": kind, "name": role},
+        "subjects": [{"kind": "User", "name": user}]}))
+}
+
+fn source(namespace: &str, name: &str, role: &str, user: &str) -> Arc<Propagated> {
+    binding(namespace, name, role, user, None)
+}
+
+/// A faithful copy in the namespace that is looked at.
+fn copy(of: &Propagated) -> Arc<Propagated> {
+    let here: Box<str> = "a-b-c".into();
+    let origin = Some(Origin { namespace: of.namespace.clone(), uid: of.uid.clone() });
+    Arc::new(Propagated { namespace: here, uid: format!("copy-of-{}", of.uid).into(), origin, ..of.clone() })
+}
+
+fn in_tree(propagate: &Value) -> Place {
+    let metadata = json!({"name": "t", "uid": "t", "resourceVersion": "1"});
+    let spec = json!({"root": "a", "quota": {"hard": {"pods": "1"}}, "propagate": propagate});
+    let tree = read::<NamespaceTrees>(json!({"metadata": metadata, "spec": spec}));
+    assert!(tree.decoded().is_ok(), "{:?}", tree.spec);
+    Place::In(Position::new(tree, vec!["a".into(), "a-b".into(), "a-b-c".into()]))
+}
+
+/// A namespace with two above it.
+fn observation(above: [Vec<Arc<Propagated>>; 2], own: Vec<Arc<Propagated>>) -> Observation {
+    let namespace = NamespaceFacts {
+        name: "a-b-c".to_owned(),
+        uid: "u".to_owned(),
+        resource_version: "1".to_owned(),
+        created: jiff::Timestamp::UNIX_EPOCH,
+        labels: [("", ""); 0].into_iter().collect::<Labels>(),
+        annotations: Annotations::default(),
+        terminating: false,
+    };
+    Observation {
+        namespace: Some(Arc::new(namespace)),
+        place: in_tree(&json!({})),
+        creator: None,
+        limited: true,
+        above: above.into(),
+        own,
+        stale: None,
+    }
+}
+
+fn steps(observation: &Observation) -> Vec<Step> {
+    plan(observation).steps
+}
+
+/// Status, reason and message.
+fn said(observation: &Observation) -> Option<(&'static str, String, String)> {
+    plan(observation).state().map(|state| (state.status, state.reason, state.message))
+}
+
+#[test]
+fn role_bindings_to_the_roles_of_the_tree_are_copied_and_no_others() {
+    let (admin, view) = (source("a", "admins", "admin", "alice"), source("a-b", "viewers", "view", "bob"));
+    let others = [source("a", "x", "cluster-admin", "eve"), source("a-b", "y", "own", "eve")];
+    let above = [vec![view.clone(), others[1].clone()], vec![admin.clone(), others[0].clone()]];
+    let before = observation(above.clone(), Vec::new());
+    let wanted = [Step::Create(admin.clone()), Step::Create(view.clone())];
+    assert_eq!(steps(&before), wanted);
+    let after = observation(above, vec![copy(&admin), copy(&view)]);
+    assert_eq!(steps(&after), []);
+    assert_eq!(said(&after).unwrap().0, "True");
+    // With other roles, others.
+    let place = in_tree(&json!({"roleBindings": {"clusterRoles": ["cluster-admin"]}}));
+    let other = Observation { place, ..after };
+    let step_of = |step: &Step| matches!(step, Step::Delete(copy) if copy.origin.is_some());
+    let planned = steps(&other);
+    assert_eq!(planned[0], Step::Create(others[0].clone()));
+    assert!(planned.len() == 3 && planned[1..].iter().all(step_of), "{planned:?}");
+}
+
+#[test]
+fn the_nearest_of_a_name_wins_and_a_copy_is_no_source() {
+    let (far, near) = (source("a", "team", "admin", "alice"), source("a-b", "team", "admin", "bob"));
+    let passed_on = binding("a-b", "other", "admin", "alice", Some(("a", "gone")));
+    let above = [vec![near.clone(), passed_on], vec![far.clone()]];
+    assert_eq!(steps(&observation(above.clone(), Vec::new())), [Step::Create(near.clone())]);
+    let own = copy(&far);
+    let update = Step::Update { copy: own.clone(), source: near };
+    assert_eq!(steps(&observation(above, vec![own])), [update]);
+}
+
+#[test]
+fn what_somebody_made_of_a_copy_is_put_right() {
+    let admin = source("a", "team", "admin", "alice");
+    let above = || [Vec::new(), vec![admin.clone()]];
+    let subjects = Arc::new(Propagated {
+        content: source("a", "team", "admin", "eve").content.clone(),
+        ..(*copy(&admin)).clone()
+    });
+    let update = Step::Update { copy: subjects.clone(), source: admin.clone() };
+    assert_eq!(steps(&observation(above(), vec![subjects])), [update]);
+    // The role of a RoleBinding cannot be changed.
+    let role = Arc::new(Propagated { cluster_role: Some("edit".into()), ..(*copy(&admin)).clone() });
+    let replaced = observation(above(), vec![Arc::new(Propagated { content: None, ..(*role).clone() })]);
+    assert!(matches!(&steps(&replaced)[..], [Step::Delete(_)]), "{:?}", plan(&replaced));
+    assert_eq!(said(&replaced), None, "it is not done yet");
+    // Another of the same name has taken the place of the source.
+    let again = Arc::new(Propagated { uid: "again".into(), ..(*admin).clone() });
+    let planned = steps(&observation([Vec::new(), vec![again]], vec![copy(&admin)]));
+    assert!(matches!(&planned[..], [Step::Update { .. }]), "{planned:?}");
+}
+
+#[test]
+fn what_others_wrote_is_left_alone_and_said() {
+    let admin = source("a", "team", "admin", "alice");
+    let viewers = source("a", "viewers", "view", "bob");
+    let theirs = source("a-b-c", "team", "own", "carol");
+    let above = [Vec::new(), vec![admin, viewers.clone()]];
+    let observed = observation(above, vec![theirs, source("a-b-c", "more", "admin", "carol")]);
+    assert_eq!(steps(&observed), [Step::Create(viewers)]);
+    let (status, reason, message) = said(&observed).unwrap();
+    assert_eq!((status, reason.as_str()), ("False", "CopyNameTaken"));
+    assert!(message.contains("RoleBinding team of namespace a ") && message.contains("a-b-c"), "{message}");
+}
+
+#[test]
+fn a_copy_goes_with_its_source_and_with_the_tree() {
+    let admin = source("a", "team", "admin", "alice");
+    let delete = vec![Step::Delete(copy(&admin))];
+    assert_eq!(steps(&observation([Vec::new(), Vec::new()], vec![copy(&admin)])), delete);
+    let out = Observation {
+        place: Place::Out,
+        above: Vec::new(),
+        ..observation([Vec::new(), Vec::new()], vec![copy(&admin), source("a-b-c", "own", "admin", "bob")])
+    };
+    assert_eq!(steps(&out), delete);
+    for (mode, planned, status) in [("Remove", delete, "True"), ("Ignore", Vec::new(), "True")] {
+        let place = in_tree(&json!({"roleBindings": {"mode": mode}}));
+        let above = [Vec::new(), vec![admin.clone(), source("a", "new", "admin", "bob")]];
+        let observed = Observation { place, ..observation(above, vec![copy(&admin)]) };
+        assert_eq!(steps(&observed), planned, "{mode}");
+        assert_eq!(said(&observed).unwrap().0, status);
+    }
+}
+
+#[test]
+fn unknown_is_no_reason_to_do_anything() {
+    let gone = copy(&source("a", "team", "admin", "alice"));
+    let new = source("a", "new", "admin", "bob");
+    let observed = || observation([Vec::new(), vec![new.clone()]], vec![gone.clone()]);
+    assert_eq!(steps(&observed()).len(), 2);
+    let unknown = Place::Unknown("namespace a is missing".to_owned());
+    let stale = Some((Reason::Stale, "nothing has been heard".to_owned()));
+    let mut terminating = observed();
+    terminating.namespace = terminating
+        .namespace
+        .map(|namespace| Arc::new(NamespaceFacts { terminating: true, ..(*namespace).clone() }));
+    for observed in [
+        Observation { stale, ..observed() },
+        Observation { place: unknown, ..observed() },
+        Observation { namespace: None, place: Place::Out, ..observed() },
+        terminating,
+    ] {
+        assert_eq!((steps(&observed), said(&observed)), (Vec::new(), None));
+    }
+}
+
+#[test]
+fn nobody_has_rights_in_a_namespace_before_it_has_its_quota() {
+    let admin = source("a", "team", "admin", "alice");
+    let observed =
+        Observation { limited: false, ..observation([Vec::new(), vec![admin.clone()]], Vec::new()) };
+    assert_eq!((steps(&observed), said(&observed)), (Vec::new(), None));
+    // What is there is kept right all the same.
+    let observed =
+        Observation { limited: false, ..observation([Vec::new(), Vec::new()], vec![copy(&admin)]) };
+    assert_eq!(steps(&observed).len(), 1);
+}
+
+#[test]
+fn what_is_too_large_is_not_copied_and_said() {
+    let large = Arc::new(Propagated { content: None, ..(*source("a", "team", "admin", "alice")).clone() });
+    let observed = observation([Vec::new(), vec![large.clone()]], Vec::new());
+    let (status, reason, message) = said(&observed).unwrap();
+    assert_eq!((steps(&observed).len(), status, reason.as_str()), (0, "False", "CopyRefused"));
+    assert!(message.contains("8 KiB"), "{message}");
+    let old = copy(&source("a", "team", "admin", "alice"));
+    let observed = observation([Vec::new(), vec![large]], vec![old.clone()]);
+    assert_eq!(steps(&observed), [Step::Delete(old)], "who is no subject any more has no role any more");
+}
+
+/// What there is after a plan was carried out.
+fn carried_out(mut observation: Observation) -> Observation {
+    for step in steps(&observation) {
+        let own = &mut observation.own;
+        match step {
+            Step::Create(source) => {
+                assert!(own.iter().all(|object| object.name != source.name), "{} is taken", source.name);
+                own.push(copy(&source));
+            }
+            Step::Update { copy: old, source } => {
+                let at = own.iter().position(|object| *object == old).expect("it is there");
+                assert_eq!(own[at].cluster_role, source.cluster_role, "a role cannot be changed");
+                own[at] = copy(&source);
+            }
+            Step::Delete(old) => {
+                let at = own.iter().position(|object| *object == old).expect("it is there");
+                own.remove(at);
+            }
+        }
+    }
+    observation
+}
+
+/// Of few names, so that they meet.
+fn objects(namespace: &'static str, copies: bool) -> impl Strategy<Value = Vec<Arc<Propagated>>> {
+    let roles = prop::sample::select(vec!["admin", "view", "cluster-admin", "own"]);
+    let users = prop::sample::select(vec!["alice", "bob"]);
+    let of = prop::option::of(prop::sample::select(vec![
+        ("a", "a/n0/admin"),
+        ("a-b", "a-b/n1/view"),
+        ("elsewhere", "u"),
+    ]));
+    let objects = prop::collection::btree_map(0..4_u8, (roles, users, of), 0..4);
+    objects.prop_map(move |objects| {
+        let of_names = objects.into_iter();
+        of_names
+            .map(|(n, (role, user, of))| {
+                binding(namespace, &format!("n{n}"), role, user, of.filter(|_| copies))
+            })
+            .collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn whatever_there_is_two_plans_lead_to_what_stays_and_nothing_foreign_is_touched(
+        near in objects("a-b", true),
+        far in objects("a", true),
+        own in objects("a-b-c", true),
+        seed in any::<usize>(),
+    ) {
+        let foreign = |own: &[Arc<Propagated>]| -> Vec<Arc<Propagated>> {
+            own.iter().filter(|object| object.origin.is_none()).cloned().collect()
+        };
+        let before = observation([near.clone(), far.clone()], own.clone());
+        let theirs = foreign(&own);
+        for step in steps(&before) {
+            match step {
+                Step::Create(source) => prop_assert!(source.origin.is_none()),
+                Step::Update { copy, source } => {
+                    prop_assert!(copy.origin.is_some() && source.origin.is_none());
+                }
+                Step::Delete(copy) => prop_assert!(copy.origin.is_some()),
+            }
+        }
+        // In whatever order they are.
+        let turned = |all: &[Arc<Propagated>]| {
+            let mut all = all.to_vec();
+            let by = seed % all.len().max(1);
+            all.rotate_left(by);
+            all
+        };
+        let sorted = |mut plan: PropagationPlan| {
+            plan.steps.sort_by_key(|step| format!("{step:?}"));
+            plan.problems.sort();
+            plan
+        };
+        let other = observation([turned(&near), turned(&far)], turned(&own));
+        prop_assert_eq!(sorted(plan(&before)), sorted(plan(&other)));
+        // A role that changed takes a second one.
+        let after = carried_out(carried_out(before));
+        prop_assert_eq!(steps(&after), Vec::new());
+        prop_assert_eq!(foreign(&after.own), theirs);
+        let qualify = |object: &&Arc<Propagated>| {
+            object.origin.is_none() && matches!(object.cluster_role.as_deref(), Some("admin" | "view"))
+        };
+        for source in far.iter().filter(qualify) {
+            let nearer = near.iter().filter(qualify).find(|nearer| nearer.name == source.name);
+            let wanted = nearer.unwrap_or(source);
+            let found = after.own.iter().find(|object| object.name == source.name).expect("it is there");
+            prop_assert!(found.origin.is_none() || found.content == wanted.content);
+        }
+        for object in after.own.iter().filter(|object| object.origin.is_some()) {
+            let of = near.iter().chain(&far).filter(qualify).find(|source| source.name == object.name);
+            prop_assert_eq!(of.map(|source| &source.content), Some(&object.content));
+        }
+    }
+}
