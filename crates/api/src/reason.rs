@@ -438,10 +438,10 @@ reasons! {
         HasChildren: [NextStep, Accepted, Ready, Event], "Delete the Subnamespaces in the namespace first.";
         /// The namespace has an object of the same name as one that would be copied into it, and Coppice did not write it. It is left as
         /// it is; everything else is copied.
-        CopyNameTaken: [Propagated, Event], "Delete the object, or rename it or its source.";
+        CopyNameTaken: [Event, Propagated], "Delete the object, or rename it or its source.";
         /// The API server refuses a copy, or its source has too many subjects to be copied. Everything else is copied. A RoleBinding
         /// to a ClusterRole other than `admin`, `edit` and `view` needs the verb `bind` on that ClusterRole.
-        CopyRefused: [Propagated, Event], "Do what the message says.";
+        CopyRefused: [Event, Propagated], "Do what the message says.";
         /// The namespace is deleted because its Subnamespace was.
         SubnamespaceDeleted: [Cause], nothing;
     }
