@@ -89,6 +89,15 @@ const FINDINGS: &[(&str, &str, u64, i64, &str)] = &[
         0,
         "read:10=no-answer,lease:4=killed-after",
     ),
+    (
+        "a webhook that is sent before the pods are listed again",
+        "rearm",
+        4_133_523_244_406_232_844,
+        0,
+        "read:2=late:2771ms,read:8=refused:500,read:16=refused:429,read:34=refused:503,\
+         read:42=answer-lost,write:2=killed-after,read:47=no-answer,read:56=refused:500,\
+         read:57=refused:503,write:3=refused:503,lease:7=late:14569ms,write:8=cut-off:56747ms",
+    ),
 ];
 
 #[test]

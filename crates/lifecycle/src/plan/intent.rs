@@ -1,7 +1,7 @@
 //! A step that has been decided: resume it, wait, or give it up.
 
 use coppice_api::Reason;
-use coppice_api::manager::{Action, Intent, NamespaceManagerStatus, Phase};
+use coppice_api::manager::{Action, Intent, NamespaceManagerStatus, Phase, PolicyStatus, Verdict};
 
 use super::decide::dormant;
 use super::{Delivery, Plan, PlanBuilder, Step, WebhookMessage};
@@ -78,7 +78,11 @@ pub(super) fn resume(
             format!("{message}; {} was decided and waits", intent.action),
         );
     }
+    let before = builder.status.policies.clone();
     let evaluations = builder.evaluate(spec, snapshot);
+    if !intent.action.is_destructive() {
+        builder.keep_verdicts(&before);
+    }
     let evaluation = &evaluations[index];
     match &policy.action {
         PolicyAction::Delete { .. } => {
@@ -89,6 +93,18 @@ pub(super) fn resume(
             resume_destructive(builder, policy, evaluation, step)
         }
         PolicyAction::Webhook(what) => webhook(builder, policy, what, intent),
+    }
+}
+
+impl PlanBuilder<'_> {
+    /// Keeps the verdicts of which nothing is known at present as they were. The intent of a webhook is carried out
+    /// nevertheless, and a manager that has fired is dormant: status would tell for ever that nothing is known.
+    fn keep_verdicts(&mut self, before: &[PolicyStatus]) {
+        for policy in self.status.policies.iter_mut().filter(|policy| policy.result == Verdict::Unknown) {
+            if let Some(known) = before.iter().find(|known| known.name == policy.name) {
+                policy.clone_from(known);
+            }
+        }
     }
 }
 
