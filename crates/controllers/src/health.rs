@@ -9,6 +9,7 @@ use coppice_lifecycle::cluster::HealthFacts;
 use coppice_lifecycle::facts::{JobFacts, ObjectSlice, PodFacts};
 use coppice_lifecycle::health::Workloads;
 use coppice_lifecycle::health::facts::{ClaimFacts, WorkloadFacts};
+use coppice_mutants::{Mutant, active};
 use coppice_runtime::kind::Kind;
 use coppice_runtime::read;
 use coppice_runtime::store::{Freshness, Store};
@@ -116,12 +117,32 @@ fn freshness(shared: &ControllerContext) -> [(Freshness, &'static str); 7] {
     ]
 }
 
+/// Of what events may have been missed since everything was listed, if of anything.
+fn interrupted(shared: &ControllerContext) -> Option<&'static str> {
+    fn of<K: Kind>(store: &Store<K>) -> Option<&'static str> {
+        (!store.is_followed()).then_some(K::RESOURCE)
+    }
+    let WorkloadStores { deployments, replica_sets, stateful_sets, daemon_sets, claims } = &shared.workloads;
+    let all = [
+        of(deployments),
+        of(replica_sets),
+        of(stateful_sets),
+        of(daemon_sets),
+        of(&shared.jobs),
+        of(&shared.pods),
+        of(claims),
+    ];
+    all.into_iter().flatten().next()
+}
+
 /// What is known of the workloads of a namespace.
 pub(crate) enum HealthObservation {
     /// Nothing: nobody asks.
     NotWatched,
     /// Everything, followed without a gap since then.
     Known(Box<Lists>, Timestamp),
+    /// The same as it was just read, after what was followed without a gap since then.
+    Read(Box<[Lists; 2]>, Timestamp),
     /// Not everything: why.
     Unknown(Reason, String),
 }
@@ -154,12 +175,21 @@ impl HealthObservation {
     }
 
     /// What the API server says now. Only the watches know for how long the workloads were followed without a gap: what they
-    /// do not know, a list cannot show either.
+    /// do not know, a list cannot show either. After a gap everything is listed again first.
     pub(crate) async fn fresh(shared: &ControllerContext, namespace: &str) -> Result<Self, FactsError> {
         let lists = Lists::fresh(shared, namespace).await?;
-        Ok(match Self::followed(shared) {
-            Ok(followed) => Self::Known(Box::new(lists), followed),
-            Err(unknown) => unknown,
+        let followed = match Self::followed(shared) {
+            Ok(followed) => followed,
+            Err(unknown) => return Ok(unknown),
+        };
+        if let Some(resource) = interrupted(shared).filter(|_| !active(Mutant::GapsUnseen)) {
+            let message =
+                format!("events of {resource} may have been missed, and they have not been listed again yet");
+            return Ok(Self::Unknown(Reason::Stale, message));
+        }
+        Ok(match Lists::cached(shared, namespace) {
+            Ok(cached) => Self::Read(Box::new([lists, cached]), followed),
+            Err((reason, message)) => Self::Unknown(reason, message),
         })
     }
 
@@ -183,7 +213,11 @@ impl HealthObservation {
         match self {
             Self::NotWatched => HealthFacts::NotWatched,
             Self::Known(lists, followed) => {
-                HealthFacts::Known { workloads: lists.workloads(), followed: *followed }
+                HealthFacts::Known { workloads: lists.workloads(), followed: *followed, before: None }
+            }
+            Self::Read(lists, followed) => {
+                let [workloads, before] = lists.each_ref().map(Lists::workloads);
+                HealthFacts::Known { workloads, followed: *followed, before: Some(Box::new(before)) }
             }
             Self::Unknown(reason, message) => {
                 HealthFacts::Unknown { reason: *reason, message: message.clone() }

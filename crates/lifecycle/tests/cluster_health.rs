@@ -81,6 +81,23 @@ fn nothing_is_deleted_while_nothing_fails_though_its_notice_has_run() {
 }
 
 #[test]
+fn what_was_read_and_fails_for_the_first_time_has_not_been_failing_for_long() {
+    let mut scene = Scene::new(&spec("{in: [Failed]}", "0s"));
+    scene.fails(true).pass(200);
+    let deletes = |scene: &Scene| matches!(scene.plan().step, NamespaceStep::Delete(_));
+    assert!(scene.deleted.is_some() && deletes(&scene), "decided, and about to be carried out");
+    // Something else had failed, by what the watches have shown until now.
+    scene.before = Some("api");
+    assert!(!deletes(&scene), "{:?}", scene.plan());
+    scene.before = Some("web");
+    assert!(deletes(&scene), "they have shown it meanwhile");
+    scene.before = Some("api");
+    scene.look();
+    let next = scene.status.next.as_ref().unwrap();
+    assert!(next.reason == "Stale" && next.message.contains("not what the watches have shown"), "{next:?}");
+}
+
+#[test]
 fn what_is_unknown_is_never_acted_upon_and_the_clocks_continue_after_it() {
     let mut scene = Scene::new(&spec("{in: [Failed]}", "0s"));
     scene.fails(true).pass(120);

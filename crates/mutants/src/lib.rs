@@ -131,6 +131,8 @@ pub enum Mutant {
     DeleteByCaches,
     /// Namespaces are deleted for their health by what the caches contain of their workloads, without a fresh read.
     WorkloadsByCaches,
+    /// For how long something has been failing is believed though events may have been missed.
+    GapsUnseen,
     /// Workloads are scaled down by what the caches contain, without a fresh read.
     ScaleByCaches,
     /// A namespace is deleted before the webhooks that are due at the same time are sent.

@@ -38,6 +38,8 @@ struct Inner<K: Kind> {
     since: Option<Duration>,
     seen: Option<Instant>,
     problem: Option<WatchProblem>,
+    /// Whether events may have been missed since the last list.
+    interrupted: bool,
     /// For how long the watch is trusted without a sign of life.
     stale_after: Duration,
 }
@@ -79,6 +81,7 @@ impl<K: Kind> Default for Inner<K> {
             since: None,
             seen: None,
             problem: None,
+            interrupted: false,
             stale_after: ResyncIntervals::default().fresh,
         }
     }
@@ -191,6 +194,17 @@ impl<K: Kind> Store<K> {
     /// How long ago anything was heard of the kind, a list or a sign of life from the watch; none if nothing was.
     pub fn heard_ago(&self) -> Option<Duration> {
         self.read(|inner| inner.seen.map(|seen| seen.elapsed()))
+    }
+
+    /// Whether no event can have been missed since the last list, as far as the watch knows. What was missed is known once everything
+    /// is listed again; until then the content is still [trusted](Self::freshness) for a while.
+    pub fn is_followed(&self) -> bool {
+        self.read(|inner| inner.since.is_some() && !inner.interrupted)
+    }
+
+    /// The watch has ended in a way that lets events be missed.
+    pub(crate) fn interrupted(&self) {
+        self.write(|inner| inner.interrupted = true);
     }
 
     /// A sign of life from the watch.
@@ -348,6 +362,7 @@ impl<K: Kind> Store<K> {
             inner.listed = Some(list.context);
             inner.seen = Some(Instant::now());
             inner.problem = None;
+            inner.interrupted = false;
             let mut keys = differing::<K>(&old, &inner.namespaces);
             keys.extend(unread.only_here(&inner.unreadable).chain(inner.unreadable.only_here(&unread)));
             keys

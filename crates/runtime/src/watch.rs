@@ -145,6 +145,9 @@ impl<K: Kind> Watch<K> {
         progress.gap = false;
         let ended = self.watch_on(&mut revision, progress).await;
         progress.gap = ended.is_err();
+        if progress.gap {
+            self.store.interrupted();
+        }
         match ended {
             Ok(()) => {}
             Err(WatchError::Expired) => {

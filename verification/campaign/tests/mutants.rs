@@ -29,7 +29,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 88] = [
+const CASES: [(Mutant, &str, Rule); 89] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -93,6 +93,7 @@ const CASES: [(Mutant, &str, Rule); 88] = [
     (Mutant::RecoveryIgnored, "cluster-recovers", HEALTH),
     (Mutant::WorkloadsByCaches, "cluster-recovers", HEALTH),
     (Mutant::WorkloadsByCaches, "cluster-pods-run-again", PODS),
+    (Mutant::GapsUnseen, "cluster-pods-unfollowed", HEALTH),
     (Mutant::NoticeSkipped, "cluster-pods-succeed", NOTICE),
     (Mutant::DeletedBeforeWebhooks, "cluster-heard-first", HEARD),
     (Mutant::WebhooksLost, "cluster-tenant-heard-first", HEARD),

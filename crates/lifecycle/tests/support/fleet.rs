@@ -291,7 +291,7 @@ impl Fleet {
         let health = if environment.unknown {
             HealthFacts::Unknown { reason: unknown.0, message: unknown.1 }
         } else {
-            HealthFacts::Known { workloads, followed: at(-1000) }
+            HealthFacts::Known { workloads, followed: at(-1000), before: None }
         };
         let namespace = environment.facts(name);
         let later = counts.successors.as_ref().unwrap().get(name);
@@ -304,7 +304,8 @@ impl Fleet {
             _ if !self.compared => SuccessorFacts::Unknown,
             None => SuccessorFacts::None,
             Some((namespace, record)) => {
-                let known = |_| Box::new(HealthFacts::Known { workloads: again, followed: at(-1000) });
+                let known =
+                    |_| Box::new(HealthFacts::Known { workloads: again, followed: at(-1000), before: None });
                 let workloads = self.read_again.map(known);
                 SuccessorFacts::Found { namespace, record: *record, workloads }
             }

@@ -50,6 +50,8 @@ pub(crate) struct Scene {
     pub(crate) fails: bool,
     pub(crate) known: bool,
     pub(crate) followed: Timestamp,
+    /// If its workloads were just read: what the watches had shown to be failing until then.
+    pub(crate) before: Option<&'static str>,
     pub(crate) stale: Option<(Reason, String)>,
     pub(crate) events: Vec<Reason>,
     pub(crate) deleted: Option<i64>,
@@ -70,6 +72,7 @@ impl Scene {
             fails: false,
             known: true,
             followed: at(-1000),
+            before: None,
             stale: None,
             events: Vec::new(),
             deleted: None,
@@ -103,20 +106,28 @@ impl Scene {
     }
 
     pub(crate) fn plan(&self) -> NamespacePlan {
-        let report =
-            Report { since: at(0), reason: "ProgressDeadlineExceeded".into(), message: "late".into() };
-        let web = [WorkloadFacts {
-            name: "web".into(),
+        let failing = |name: &str| WorkloadFacts {
+            name: name.into(),
             created_at: at(0),
             owner: None,
             short: false,
             refused: None,
-            rollout: Rollout::Stopped(report),
-        }];
+            rollout: Rollout::Stopped(Report {
+                since: at(0),
+                reason: "ProgressDeadlineExceeded".into(),
+                message: "late".into(),
+            }),
+        };
+        let web = [failing("web")];
+        let before = self.before.map(|name| [failing(name)]);
+        let before = before.as_ref().map(|failing| {
+            let deployments = ObjectSlice::Slice(failing);
+            Box::new(Workloads { deployments, ..Workloads::EMPTY })
+        });
         let deployments = if self.fails { ObjectSlice::Slice(&web) } else { ObjectSlice::EMPTY };
         let health = if self.known {
             let workloads = Workloads { deployments, ..Workloads::EMPTY };
-            HealthFacts::Known { workloads, followed: self.followed }
+            HealthFacts::Known { workloads, followed: self.followed, before }
         } else {
             let message = "nothing has been heard of pods for 90 seconds".to_owned();
             HealthFacts::Unknown { reason: Reason::Stale, message }

@@ -128,7 +128,7 @@ impl GovernedFleet {
             namespace: Ok(&self.namespaces[n]),
             record: Some(self.record(n)),
             managers,
-            health: HealthFacts::Known { workloads, followed: Timestamp::MIN },
+            health: HealthFacts::Known { workloads, followed: Timestamp::MIN, before: None },
             pods: Fact::Known { value: ObjectSlice::Slice(&self.pods), since: Timestamp::MIN },
             jobs: Fact::Known { value: ObjectSlice::EMPTY, since: Timestamp::MIN },
             pods_heard: self.now,

@@ -1,6 +1,6 @@
 //! The health of a namespace in its record.
 
-use coppice_api::health::HealthSeen;
+use coppice_api::health::{FailingObject, HealthSeen, ShortWorkload};
 use coppice_api::managed_namespace::PastPhase;
 use coppice_api::{HealthRecord, HealthState, NamespacePhase, Reason};
 use coppice_mutants::{Mutant, active};
@@ -12,7 +12,7 @@ use super::{Builder, Governed, Judged, NamespacePlan};
 use crate::cluster::ValidHealth;
 use crate::cluster::phase::{DueCause, Pause};
 use crate::condition::{later, whole_second_after};
-use crate::health::{self, Findings, Health, Known, Workloads};
+use crate::health::{self, Findings, Health, HealthSettings, Known, Workloads};
 use crate::message::failing_text;
 
 /// So many phases before the present one are remembered.
@@ -60,6 +60,9 @@ pub enum HealthFacts<'a> {
         workloads: Workloads<'a>,
         /// Since when all of them have been followed without a gap.
         followed: Timestamp,
+        /// Of workloads that were just read: what the watches had shown until then. Only they know for how long something has been
+        /// failing.
+        before: Option<Box<Workloads<'a>>>,
     },
     /// What the record says, as if nothing had changed since: for whoever does not watch them.
     AsRecorded,
@@ -78,11 +81,18 @@ impl Builder<'_> {
         let Some(ValidHealth { settings, ignore, .. }) = settings else { return self.forget_health() };
         let mut short = self.status.health.as_ref().map(|health| health.short.clone()).unwrap_or_default();
         let health = match &self.observed.health {
-            HealthFacts::Known { workloads, followed } => {
+            HealthFacts::Known { workloads, followed, before } => {
                 // What was short before a gap may not have been since.
                 short.retain(|one| *followed <= one.since);
                 let known = Known { failing: &self.status.failing, short: &short };
                 let found = health::failing(workloads, ignore, known, self.now);
+                let before = before.as_ref().map(|before| health::failing(before, ignore, known, self.now));
+                if before.is_some_and(|before| !goes_on(&before, &found)) && !active(Mutant::GapsUnseen) {
+                    let message =
+                        "what is failing now is not what the watches have shown until now".to_owned();
+                    let unknown = self.health_unknown(Reason::Stale, message);
+                    return self.advance_health(settings, short, unknown);
+                }
                 let Findings { failing, more, short: now_short, next_check } = found;
                 self.check_no_later_than(next_check);
                 let fails = !failing.is_empty();
@@ -98,6 +108,10 @@ impl Builder<'_> {
             }
             HealthFacts::Unknown { reason, message } => self.health_unknown(*reason, message.clone()),
         };
+        self.advance_health(settings, short, health);
+    }
+
+    fn advance_health(&mut self, settings: &HealthSettings, short: Vec<ShortWorkload>, health: Health) {
         let (mut record, next_check) =
             health::advance(self.status.health.as_ref(), settings, health, self.now);
         record.short = short;
@@ -196,4 +210,13 @@ impl Builder<'_> {
             status.past_phases.truncate(PAST_PHASES);
         }
     }
+}
+
+/// Whether some of what was failing is failing still; also if nothing is any more, or more than is listed.
+fn goes_on(before: &Findings, now: &Findings) -> bool {
+    let still = |one: &FailingObject| {
+        let is = |other: &FailingObject| (&one.kind, &one.name) == (&other.kind, &other.name);
+        before.failing.iter().any(is)
+    };
+    now.failing.is_empty() || before.more + now.more > 0 || now.failing.iter().any(still)
 }
