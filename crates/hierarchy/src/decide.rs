@@ -14,7 +14,7 @@
 
 use jiff::Timestamp;
 
-use crate::ledger::{AllotmentChange, Ledger, Lowering, Quota, Record};
+use crate::ledger::{AllotmentChange, Held, Ledger, Lowering, Quota, Record};
 use crate::refusal::QuotaRefusal;
 use crate::resources::Resources;
 
@@ -136,7 +136,8 @@ fn start(parent: &Parent<'_>, child: &Child<'_>, want: &Resources, now: Timestam
     let quota = child.quota.filter(|_| child.exists);
     let decided = quota.map_or(0, |quota| quota.ledger.decided).max(child.record.decided);
     let begin = |to| {
-        begin(ledger, child.id, AllotmentChange { number: decided + 1, from: has.clone(), to, since: now })
+        let number = decided + 1;
+        begin(ledger, child.id, AllotmentChange { number, from: has.clone(), to, since: now, transfer: None })
     };
     // Somebody else has written the quota, or the tree limits more than it did. Only with a change in the parent's ledger it is
     // certain that this is not one that was carried out meanwhile.
@@ -201,7 +202,8 @@ fn refusal(
 
 /// Why a namespace cannot have as little as that.
 fn in_use(namespace: &str, quota: &Quota, to: &Resources) -> Option<QuotaRefusal> {
-    let Ledger { allotment, given, .. } = &quota.ledger;
+    let allotment = &quota.ledger.allotment;
+    let given = &quota.ledger.given.plus(&quota.ledger.on_the_way())?;
     let least = quota.used.plus(given)?;
     // Only of what becomes smaller: what is overdrawn already may stay as it is.
     let smaller = |name| to.get(name) < allotment.get(name);
@@ -231,6 +233,12 @@ fn resume(
     }
     if quota.ledger.allotment != change.from {
         return refuse(quota, change, QuotaRefusal::Disturbed { namespace: child.name.to_owned() });
+    }
+    if let Some(transfer) = &change.transfer {
+        return match moved(quota, change, transfer) {
+            Some(ledger) => QuotaDecision::Write(QuotaStep::Decide, Write::Own(ledger)),
+            None => refuse(quota, change, QuotaRefusal::Disturbed { namespace: child.name.to_owned() }),
+        };
     }
     // Of what is not wanted any more nothing is carried out: the next change takes or leaves the right amount.
     let wanted =
@@ -264,6 +272,23 @@ fn resume(
     QuotaDecision::Wait(Some(change.given_up()))
 }
 
+/// The ledger of a child once the amount of a transfer has moved into it, or out of it. The own quota of neither end changes: before
+/// the first such change, what was taken was not in use any more.
+fn moved(quota: &Quota, change: &AllotmentChange, transfer: &str) -> Option<Ledger> {
+    let ledger = &quota.ledger;
+    let mut moved = Ledger { allotment: change.to.clone(), decided: change.number, ..ledger.clone() };
+    if change.grows() {
+        moved.held.insert(transfer.to_owned(), held(change));
+    } else {
+        moved.held.remove(transfer)?;
+    }
+    Some(moved)
+}
+
+fn held(change: &AllotmentChange) -> Held {
+    Held { amount: change.taken(), since: change.since }
+}
+
 /// The change cannot be carried out any more, and its amount is what it was.
 fn refuse(quota: &Quota, change: &AllotmentChange, refusal: QuotaRefusal) -> QuotaDecision {
     let ledger = Ledger {
@@ -276,7 +301,7 @@ fn refuse(quota: &Quota, change: &AllotmentChange, refusal: QuotaRefusal) -> Quo
 }
 
 /// Why what was lowered is not lower.
-fn not_shrunk(namespace: &str, quota: &Quota, taken: &Resources) -> QuotaRefusal {
+pub(crate) fn not_shrunk(namespace: &str, quota: &Quota, taken: &Resources) -> QuotaRefusal {
     let namespace = namespace.to_owned();
     let Some(name) = quota.still_used(taken) else { return QuotaRefusal::NotInForce { namespace } };
     let (used, own) = (quota.used.get(name), quota.hard.get(name));
@@ -290,6 +315,13 @@ fn settle(parent: &Parent<'_>, child: &Child<'_>, change: &AllotmentChange) -> Q
     let given = ledger.given.minus(&change.larger().minus(&child.record.allotment));
     let mut settled = Ledger { given, ..ledger.clone() };
     settled.changes.remove(child.id);
+    if let Some(transfer) = &change.transfer {
+        // What comes back is what did not move down, or what moved up; also from a namespace that is gone.
+        let comes_back = if change.grows() { &change.to } else { &change.from } != &child.record.allotment;
+        if comes_back {
+            settled.held.insert(transfer.clone(), held(change));
+        }
+    }
     QuotaDecision::Write(QuotaStep::Settle, Write::Parent(settled))
 }
 

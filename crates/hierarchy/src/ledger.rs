@@ -28,6 +28,19 @@ pub struct Ledger {
     /// Changes of its children's allotments that are under way, by the child's id.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub changes: BTreeMap<String, AllotmentChange>,
+    /// Amounts of its allotment that are here on their way to another namespace, by the transfer's id: nobody can use them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub held: BTreeMap<String, Held>,
+}
+
+/// An amount that a transfer has brought this far.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Held {
+    /// How much.
+    pub amount: Resources,
+    /// When it was taken, or began to move here.
+    pub since: Timestamp,
 }
 
 /// What is known of a namespace's allotment without its quota, which goes with the namespace.
@@ -60,6 +73,9 @@ pub struct AllotmentChange {
     pub to: Resources,
     /// When it was begun.
     pub since: Timestamp,
+    /// The transfer whose amount it moves, between what both of them hold. None: the child asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transfer: Option<String>,
 }
 
 impl Ledger {
@@ -76,7 +92,14 @@ impl Ledger {
     /// The own quota, which has to be the `spec.hard` of the native one.
     pub fn own(&self) -> Resources {
         let allotment = self.lowering.as_ref().map_or(&self.allotment, |lowering| &lowering.to);
-        allotment.minus(&self.given)
+        allotment.minus(&self.given).minus(&self.on_the_way())
+    }
+
+    /// What it holds for transfers, together.
+    pub fn on_the_way(&self) -> Resources {
+        let amounts = self.held.values().map(|held| &held.amount);
+        // What is held is part of the allotment, so the sum is a quantity.
+        amounts.fold(Resources::default(), |sum, amount| sum.plus(amount).unwrap_or(sum))
     }
 }
 
@@ -97,6 +120,13 @@ impl AllotmentChange {
     }
 
     /// When it is given up, if what it takes is not free until then.
+    pub fn given_up(&self) -> Timestamp {
+        given_up(self.since)
+    }
+}
+
+impl Held {
+    /// When it returns, if what was taken is not free until then.
     pub fn given_up(&self) -> Timestamp {
         given_up(self.since)
     }

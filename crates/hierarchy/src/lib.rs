@@ -2,7 +2,7 @@
 //!
 //! Each namespace of a tree has a native quota, of which `spec.hard` is its own quota: its allotment without what its children
 //! have. The API server enforces that with or without Coppice. [`decide`] says which one write comes next for a child to have
-//! another allotment, [`decide_root`] the same for a root.
+//! another allotment, [`decide_root`] the same for a root, and [`Transfer::decide`] for an amount to move to another namespace.
 //!
 //! At every revision, for every namespace and resource: its own quota (the larger of `spec.hard` and `status.hard`), the
 //! allotments of its children, and what is on its way between them are together at most its own allotment.
@@ -14,9 +14,11 @@ mod ledger;
 mod refusal;
 mod resource_name;
 mod resources;
+mod transfer;
 
 pub use decide::{Child, MAX_CHANGES, Parent, QuotaDecision, QuotaStep, Write, decide, decide_root};
-pub use ledger::{AllotmentChange, Ledger, Lowering, Quota, Record};
+pub use ledger::{AllotmentChange, Held, Ledger, Lowering, Quota, Record};
 pub use refusal::QuotaRefusal;
 pub use resource_name::{ResourceName, ResourceNameError};
 pub use resources::{Resources, ResourcesError};
+pub use transfer::{Stop, Transfer, TransferDecision, TransferStep, release};

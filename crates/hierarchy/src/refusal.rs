@@ -54,6 +54,33 @@ pub enum QuotaRefusal {
         /// and both together.
         least: Quantity,
     },
+    /// The source of a transfer uses what it was to give.
+    #[error(
+        "{name}: {namespace} can give {unused}: {used} of its own {own} are used; transfer at most {unused} of the {amount}"
+    )]
+    CannotGive {
+        /// The resource.
+        name: ResourceName,
+        /// Who would give it.
+        namespace: String,
+        /// How much was to be transferred.
+        amount: Quantity,
+        /// The own quota of the source,
+        own: Quantity,
+        /// what of that is used,
+        used: Quantity,
+        /// and what is not.
+        unused: Quantity,
+    },
+    /// Somebody has deleted the transfer.
+    #[error("the QuotaTransfer was deleted before the quota had arrived")]
+    Cancelled,
+    /// A namespace on the way of a transfer is gone.
+    #[error("namespace {namespace} is gone")]
+    Gone {
+        /// Which.
+        namespace: String,
+    },
     /// More was used while the quota became smaller.
     #[error(
         "{name}: {namespace} still uses {used} of the {own} that it would keep; the quota is what it was, ask again when less is used"

@@ -1,12 +1,16 @@
 //! Quotas on a server in memory: revisions, compare-and-swap, the quota controller, and what is true whatever ledgers say.
 #![allow(dead_code, reason = "each test uses its part of it")]
 
+pub(crate) mod transfers;
+
 use std::collections::BTreeMap;
 
 use coppice_hierarchy::{
     Child, Ledger, Parent, Quota, QuotaDecision, Record, Resources, Write, decide, decide_root,
 };
 use jiff::Timestamp;
+
+use transfers::{Status, Transferred};
 
 /// The resources of these tests. Amounts are whole numbers below 1000, so they print as they are.
 pub(crate) const NAMES: [&str; 2] = ["cpu", "memory"];
@@ -67,12 +71,15 @@ pub(crate) enum Content {
     Ledger(Ledger),
     Enforced(Resources),
     Record(Record),
+    /// Of a transfer, whose place the message names.
+    Transfer(Status),
 }
 
 /// The API server.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     pub(crate) nodes: Vec<Node>,
+    pub(crate) transfers: Vec<Transferred>,
     revision: u64,
 }
 
@@ -98,7 +105,7 @@ impl Server {
         };
         let mut nodes = vec![node(None, total)];
         nodes.extend(parents.iter().map(|parent| node(Some(*parent), [0, 0])));
-        let mut server = Self { nodes, revision: 0 };
+        let mut server = Self { nodes, transfers: Vec::new(), revision: 0 };
         let QuotaDecision::Write(_, Write::Own(ledger)) = decide_root("0", None, &resources(total), at(0))
         else {
             panic!("a root without a quota gets one");
@@ -176,8 +183,12 @@ impl Server {
     /// Carries a write out, if its revision is the newest. Each object is written by its own messages only.
     pub(crate) fn deliver(&mut self, message: Message) -> bool {
         self.revision += 1;
+        if let Content::Transfer(status) = message.content {
+            return self.transfers[message.node].write(message.revision, self.revision, status);
+        }
         let (revision, node) = (self.revision, &mut self.nodes[message.node]);
         match message.content {
+            Content::Transfer(_) => false,
             Content::Record(object) => {
                 let newest = message.revision == Some(node.record.revision);
                 if newest {
@@ -228,7 +239,7 @@ impl Server {
                 self.children(place).map(|child| self.nodes[child].has).fold([0, 0], added);
             let (hard, enforced) = (amounts(&quota.hard), amounts(&quota.enforced));
             let counted = amounts(&quota.ledger.given);
-            let returning = self.returning(place, quota);
+            let returning = added(self.returning(place, quota), self.passing(place, quota));
             for at in 0..NAMES.len() {
                 let has = node.has[at];
                 if hard[at].max(enforced[at]) + children[at] + returning[at] > has {
@@ -237,7 +248,10 @@ impl Server {
                         NAMES[at]
                     ));
                 }
-                if hard[at] + counted[at] > has || children[at] + returning[at] > counted[at] {
+                let held = amounts(&quota.ledger.on_the_way())[at];
+                let passing = self.passing(place, quota)[at];
+                if hard[at] + counted[at] + held > has || children[at] + returning[at] - passing > counted[at]
+                {
                     return Err(format!(
                         "{place} has {has} {}: own {hard:?}, children {children:?}, counted {counted:?}",
                         NAMES[at]
@@ -246,6 +260,15 @@ impl Server {
             }
         }
         Ok(())
+    }
+
+    /// What is held here for transfers from elsewhere: what was just taken here may still be in force.
+    fn passing(&self, place: usize, quota: &Quota) -> Amounts {
+        let from_elsewhere = quota.ledger.held.iter().filter(|(id, _)| {
+            let transfer: usize = id.parse().unwrap();
+            self.transfers[transfer].path[0] != place
+        });
+        from_elsewhere.map(|(_, held)| amounts(&held.amount)).fold([0, 0], added)
     }
 
     /// What children do not have any more and their parent does not have again.
@@ -279,6 +302,7 @@ impl Server {
                 self.check()?;
                 last.insert(node, decision);
             }
+            quiet &= self.continue_transfers(*now)?;
             if quiet {
                 return Ok(last);
             }
@@ -294,7 +318,7 @@ impl Server {
                 self.children(place).map(|child| self.nodes[child].has).fold([0, 0], added);
             let own = [node.has[0] - children[0], node.has[1] - children[1]];
             let ledger = &quota.ledger;
-            let quiet = ledger.changes.is_empty() && ledger.lowering.is_none();
+            let quiet = ledger.changes.is_empty() && ledger.lowering.is_none() && ledger.held.is_empty();
             let limits = [amounts(&quota.hard), amounts(&quota.enforced)];
             if !quiet || limits != [own, own] || amounts(&ledger.given) != children {
                 return Err(format!("{place} has {:?}, its children {children:?}: {quota:?}", node.has));
