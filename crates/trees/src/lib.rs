@@ -3,6 +3,7 @@
 //! What is decided about quota is in `coppice-hierarchy`; the controllers here read what that needs, in the order in which it needs
 //! it, and carry out the one next write. A program of its own runs them: `coppice-operator trees`.
 
+mod allotment;
 mod context;
 pub mod namespace_tree;
 mod position;

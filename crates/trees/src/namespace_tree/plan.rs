@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use coppice_api::condition::{self, ConditionState, READY};
-use coppice_api::names::TREE_QUOTA_NAME;
 use coppice_api::{NamespaceTreeSpec, NamespaceTreeStatus, Reason};
 use coppice_hierarchy::{Ledger, QuotaDecision, Resources, Write, decide_root};
 use coppice_lifecycle::facts::NamespaceFacts;
@@ -11,6 +10,7 @@ use coppice_lifecycle::plan::PlannedEvent;
 use jiff::Timestamp;
 
 use super::observe::Observation;
+use crate::allotment::{amounts, understood};
 use crate::context::Why;
 use crate::position::{Position, label_changes};
 
@@ -120,28 +120,9 @@ impl TreePlan {
         root: &NamespaceFacts,
         total: &Resources,
     ) -> Result<(), Why> {
-        let quota = match observation.quota.as_deref().map(|quota| (quota, &quota.quota)) {
-            None => None,
-            Some((_, Ok(quota))) => Some(quota),
-            Some((quota, Err(why))) => {
-                let message = if quota.tree.is_none() {
-                    format!(
-                        "namespace {} has a ResourceQuota {TREE_QUOTA_NAME} that Coppice did not write: give it another name",
-                        root.name
-                    )
-                } else {
-                    format!(
-                        "ResourceQuota {TREE_QUOTA_NAME} in namespace {} cannot be understood ({why}): nothing is given or taken until \
-                         it is as it was",
-                        root.name
-                    )
-                };
-                return Err((Reason::QuotaTaken, message));
-            }
-        };
+        let quota = observation.quota.as_deref().map(understood).transpose()?;
         if let Some(quota) = quota {
-            let hard = quota.ledger.allotment.iter();
-            self.status.allotment = hard.map(|(name, amount)| (name.as_str().to_owned(), amount)).collect();
+            self.status.allotment = amounts(&quota.ledger.allotment);
         }
         match decide_root(&root.name, quota, total, observation.time.now()) {
             QuotaDecision::Done => Ok(()),

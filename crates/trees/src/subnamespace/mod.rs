@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coppice_api::SubnamespacePhase;
+use coppice_api::names::TREE_QUOTA_NAME;
 use coppice_runtime::controller::Controller;
 use coppice_runtime::queue::{Queue, ReconcileResult};
 use coppice_runtime::watches::{Subscription, Watches};
@@ -72,10 +73,14 @@ impl SubnamespaceController {
         });
     }
 
-    /// Those in this namespace that wait for something.
+    /// Those in this namespace that wait for something, and those whose allotments its ledger says are being changed: transfers begin
+    /// such changes, too.
     fn wake_waiting(&self, parent: &str, queue: &Queue<SubnamespaceKey>) {
+        let quota = self.context.quotas.get(parent, TREE_QUOTA_NAME);
+        let ledger = quota.as_deref().and_then(|quota| quota.quota.as_ref().ok()).map(|quota| &quota.ledger);
+        let changes = |uid: &str| ledger.is_some_and(|ledger| ledger.changes.contains_key(uid));
         for object in self.context.subnamespaces.list(parent) {
-            if object.status.phase != Some(SubnamespacePhase::Ready) {
+            if object.status.phase != Some(SubnamespacePhase::Ready) || changes(&object.uid) {
                 queue.add(SubnamespaceKey::new(parent, &object.name));
             }
         }

@@ -9,20 +9,18 @@ use coppice_api::names::{LABEL_CHILDREN, LABEL_SUBNAMESPACE};
 use coppice_api::steps::{Action, Intent};
 use coppice_api::subnamespace::{Allotment, GrantedRequest, RefusedChange};
 use coppice_api::{Reason, SubnamespacePhase, SubnamespaceStatus};
-use coppice_hierarchy::{
-    Child, Parent, Quota, QuotaDecision, QuotaRefusal, QuotaStep, Record, Resources, Write, decide,
-};
-use coppice_kinds::{SubnamespaceObject, TreeQuota};
+use coppice_hierarchy::{Child, Parent, QuotaDecision, QuotaRefusal, QuotaStep, Resources, Write, decide};
+use coppice_kinds::SubnamespaceObject;
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::governor::Denied;
 use coppice_lifecycle::plan::PlannedEvent;
 use coppice_lifecycle::record::{self, StepOutcome};
 use coppice_lifecycle::steps::{self, Decided};
-use coppice_quantity::Quantity;
 use jiff::{SignedDuration, Timestamp};
 
 use self::creation::{fits, may_be_created};
 use super::observe::Observation;
+use crate::allotment::{allotment, amounts, recorded, understood};
 use crate::context::Why;
 use crate::position::{Position, label_changes};
 
@@ -269,7 +267,7 @@ impl SubnamespacePlan {
             QuotaDecision::Write(step, write) => (step, write),
         };
         if let QuotaStep::Refuse(refusal) = &step
-            && **refusal != QuotaRefusal::Superseded
+            && !matches!(**refusal, QuotaRefusal::Superseded | QuotaRefusal::Disturbed { .. })
         {
             // Written down first: what is refused is not wanted any more, and is ended then.
             let until = now.saturating_add(TRY_AGAIN_AFTER).unwrap_or(Timestamp::MAX);
@@ -502,44 +500,15 @@ fn asked(object: &SubnamespaceObject) -> Result<Resources, Why> {
     Resources::of(&quota.hard).map_err(|why| (Reason::InvalidSpec, format!("spec.quota.hard: {why}")))
 }
 
-/// What a quota says; or why it cannot be understood.
-fn understood(quota: &TreeQuota) -> Result<&Quota, Why> {
-    quota.quota.as_ref().map_err(|why| {
-        let (namespace, name) = (&quota.namespace, &quota.name);
-        let message = if quota.tree.is_none() {
-            format!("namespace {namespace} has a ResourceQuota {name} that Coppice did not write: give it another name")
-        } else {
-            format!("ResourceQuota {name} in namespace {namespace} cannot be understood ({why}): nothing is given or taken until it is \
-                     as it was")
-        };
-        (Reason::QuotaTaken, message)
-    })
-}
-
 /// The last request that was granted.
 fn granted_request(object: &SubnamespaceObject) -> Option<Resources> {
     Resources::of(&object.status.request.as_ref()?.hard).ok()
-}
-
-/// What the namespace has, by its record.
-fn allotment(object: &SubnamespaceObject) -> Option<Resources> {
-    Resources::of(&object.status.allotment.as_ref()?.hard).ok()
-}
-
-fn recorded(object: &SubnamespaceObject) -> Record {
-    let decided = object.status.allotment.as_ref().map_or(0, |allotment| allotment.decided);
-    Record { allotment: allotment(object).unwrap_or_default(), decided: u64::try_from(decided).unwrap_or(0) }
 }
 
 /// What these have together, by their records.
 fn below(children: &[std::sync::Arc<SubnamespaceObject>]) -> Resources {
     let all = children.iter().filter_map(|child| allotment(child));
     all.fold(Resources::default(), |sum, has| sum.plus(&has).unwrap_or(sum))
-}
-
-/// Amounts as an object has them.
-fn amounts(resources: &Resources) -> BTreeMap<String, Quantity> {
-    resources.iter().map(|(name, amount)| (name.as_str().to_owned(), amount)).collect()
 }
 
 /// The reason that is written so.

@@ -3,9 +3,10 @@ use std::sync::Arc;
 use coppice_api::Labels;
 use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
 use coppice_api::names::LABEL_PROTECTED;
-use coppice_kinds::{NamespaceTrees, Subnamespaces, TreeQuotas};
+use coppice_kinds::{NamespaceTrees, Subnamespaces, TreeQuota, TreeQuotas};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::facts::Annotations;
+use coppice_quantity::Quantity;
 use coppice_quantity::time::ServerTime;
 use coppice_runtime::kind::Kind;
 use serde_json::{Value, json};
@@ -225,6 +226,58 @@ fn a_ready_one_has_nothing_to_do_and_a_larger_request_is_taken_from_above() {
         (ledger.own().to_string(), ledger.given.to_string()),
         ("4 pods".to_owned(), "6 pods".to_owned())
     );
+}
+
+/// The quota of `shop` while a change of the allotment of `shop-web` is under way.
+fn changing(from: &str, to: &str, transfer: Option<&str>) -> Arc<TreeQuota> {
+    let change = json!({
+        "number": 1, "from": {"pods": from}, "to": {"pods": to}, "since": "2026-01-01T00:00:00Z", "transfer": transfer
+    });
+    let ledger =
+        json!({"allotment": {"pods": "10"}, "given": {"pods": "6"}, "changes": {"u-1": change}}).to_string();
+    read::<TreeQuotas>(json!({
+        "metadata": {
+            "name": "coppice", "namespace": "shop", "uid": "q", "resourceVersion": "3", "labels": {"coppice.dev/tree": "shop"},
+            "annotations": {"coppice.dev/ledger": ledger}
+        },
+        "spec": {"hard": {"pods": "4"}}, "status": {"hard": {"pods": "4"}, "used": {"pods": "0"}}
+    }))
+}
+
+#[test]
+fn a_change_that_somebody_else_disturbed_is_given_up_at_once_and_not_remembered() {
+    let status = serde_json::to_value(&*ready().object.status).unwrap();
+    // Whether it was asked for, was granted before, or is a transfer's.
+    for (pods, transfer) in [("6", None), ("4", None), ("4", Some("shop/t/u"))] {
+        let seen = Observation {
+            object: object(pods, &json!({}), &status),
+            parent_quota: Some(changing("5", "6", transfer)),
+            ..ready()
+        };
+        let plan = plan(&seen);
+        let Step::OwnQuota(ledger) = &plan.step else { panic!("{pods} {transfer:?}: {:?}", plan.step) };
+        assert_eq!((ledger.decided, ledger.allotment.to_string().as_str()), (1, "5 pods"));
+        assert_eq!(plan.status.refused, None);
+    }
+}
+
+#[test]
+fn a_change_that_was_begun_and_is_refused_is_written_down_first() {
+    let seen = ready();
+    let status = serde_json::to_value(&*seen.object.status).unwrap();
+    // Too much is in use for what is asked for.
+    let seen = Observation {
+        object: object("0", &json!({}), &status),
+        parent_quota: Some(changing("4", "0", None)),
+        ..seen
+    };
+    let decided = plan(&seen);
+    assert_eq!(decided.step, Step::Nothing);
+    let refused = decided.status.refused.as_ref().unwrap();
+    assert!(refused.message.contains("shop-web uses 1"), "{}", refused.message);
+    let status = serde_json::to_value(&decided.status).unwrap();
+    let seen = Observation { object: object("0", &json!({}), &status), ..seen };
+    assert!(matches!(plan(&seen).step, Step::OwnQuota(_)));
 }
 
 #[test]

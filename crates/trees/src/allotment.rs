@@ -1,0 +1,40 @@
+//! Quotas and allotments, as objects have them and as the engine has them. Pure.
+
+use std::collections::BTreeMap;
+
+use coppice_api::Reason;
+use coppice_hierarchy::{Quota, Record, Resources};
+use coppice_kinds::{SubnamespaceObject, TreeQuota};
+use coppice_quantity::Quantity;
+
+use crate::context::Why;
+
+/// What a quota says; or why it cannot be understood.
+pub(crate) fn understood(quota: &TreeQuota) -> Result<&Quota, Why> {
+    quota.quota.as_ref().map_err(|why| {
+        let (namespace, name) = (&quota.namespace, &quota.name);
+        let message = if quota.tree.is_none() {
+            format!("namespace {namespace} has a ResourceQuota {name} that Coppice did not write: give it another name")
+        } else {
+            format!("ResourceQuota {name} in namespace {namespace} cannot be understood ({why}): nothing is given or taken until it is \
+                     as it was")
+        };
+        (Reason::QuotaTaken, message)
+    })
+}
+
+/// What the namespace has, by its record.
+pub(crate) fn allotment(object: &SubnamespaceObject) -> Option<Resources> {
+    Resources::of(&object.status.allotment.as_ref()?.hard).ok()
+}
+
+/// The record of its allotment as the engine has it.
+pub(crate) fn recorded(object: &SubnamespaceObject) -> Record {
+    let decided = object.status.allotment.as_ref().map_or(0, |allotment| allotment.decided);
+    Record { allotment: allotment(object).unwrap_or_default(), decided: u64::try_from(decided).unwrap_or(0) }
+}
+
+/// Amounts as an object has them.
+pub(crate) fn amounts(resources: &Resources) -> BTreeMap<String, Quantity> {
+    resources.iter().map(|(name, amount)| (name.as_str().to_owned(), amount)).collect()
+}
