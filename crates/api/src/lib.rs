@@ -19,6 +19,7 @@ pub mod namespace_tree;
 pub mod notify;
 pub mod observed;
 pub mod owner;
+pub mod quota_transfer;
 pub mod reason;
 pub mod scaled_down;
 pub mod schema;
@@ -38,6 +39,9 @@ pub use losses::Losses;
 pub use managed_namespace::{ManagedNamespace, ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase};
 pub use manager::{NamespaceManager, NamespaceManagerSpec, NamespaceManagerStatus};
 pub use namespace_tree::{NamespaceTree, NamespaceTreeSpec, NamespaceTreeStatus};
+pub use quota_transfer::{
+    QuotaTransfer, QuotaTransferSpec, QuotaTransferStatus, TransferPhase, TransferStop,
+};
 pub use reason::Reason;
 pub use scaled_down::{ScaledDown, ScaledWorkload};
 pub use selector::{Labels, Selector};
@@ -69,6 +73,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
         record,
         crd::<NamespaceManager>(),
         crd::<NamespaceTree>(),
+        crd::<QuotaTransfer>(),
         subnamespace,
     ]
 }

@@ -126,8 +126,8 @@ impl ReasonPlace {
             }
             Self::Fired => "the reason of the condition `Fired` of a NamespaceManager",
             Self::Ready => {
-                "the reason of the condition `Ready` of a NamespaceManager, ClusterNamespaceManager, ManagedNamespace, NamespaceTree or \
-                 Subnamespace"
+                "the reason of the condition `Ready` of a NamespaceManager, ClusterNamespaceManager, ManagedNamespace, NamespaceTree, \
+                 Subnamespace or QuotaTransfer"
             }
             Self::Cause => {
                 "`status.intent.reason` and `status.lastFiring.reason` of a NamespaceManager or ManagedNamespace"
@@ -135,7 +135,7 @@ impl ReasonPlace {
             Self::Result => "`status.lastFiring.result` of a NamespaceManager or ManagedNamespace",
             Self::Event => {
                 "Events about the NamespaceManager, the ManagedNamespace, the ClusterNamespaceManager, the NamespaceTree, the Subnamespace, the \
-                 Namespace or CoppiceConfig; also in the operator's log"
+                 QuotaTransfer, the Namespace or CoppiceConfig; also in the operator's log"
             }
             Self::Blocked => "the metric `coppice_blocked_total`, label `reason`",
             Self::Firings => "the metric `coppice_firings_total`, label `result`",
@@ -430,6 +430,16 @@ reasons! {
         QuotaChanging: [Ready], nothing;
         /// The namespace has the quota that was asked for.
         QuotaGranted: [Event], nothing;
+        /// The QuotaTransfer needs `spec.approvedBy`.
+        PendingApproval: [Ready, Event], "Have it approved with `coppice transfer approve`, as the message says.";
+        /// The quota is on its way to the namespace that `spec.to` of the QuotaTransfer names, or back.
+        QuotaMoving: [Ready], nothing;
+        /// The namespace that `spec.to` of the QuotaTransfer names has the quota.
+        QuotaMoved: [Ready, Event], nothing;
+        /// Nothing was taken for the QuotaTransfer. The message says why, and what to ask for instead.
+        TransferRefused: [Ready, Event], "Do what the message says, and create another QuotaTransfer.";
+        /// The quota could not arrive, and returned.
+        TransferReversed: [Ready, Event], "Do what the message says, and create another QuotaTransfer.";
         /// The namespace is being created.
         CreatingNamespace: [Ready], nothing;
         /// The namespace was created.

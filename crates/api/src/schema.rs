@@ -225,6 +225,19 @@ pub(crate) fn status_hard(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// The name of a namespace.
+pub(crate) fn namespace_name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 63,
+        "x-kubernetes-validations": [{
+            "rule": "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+            "message": "write the name of a namespace: lower-case letters, digits and '-', beginning and ending with a letter or digit"
+        }]
+    })
+}
+
 /// Patterns for the names of subnamespaces.
 pub(crate) fn name_patterns(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

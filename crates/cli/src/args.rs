@@ -12,9 +12,10 @@ use jiff::Timestamp;
 use thiserror::Error;
 
 use crate::command::{
-    acknowledge, completion, crds, doctor, explain, extend, hold, import, list, message, plan, preview,
-    rearm, release, simulate, tree, version, wake,
+    acknowledge, completion, crds, doctor, explain, extend, give_back, hold, import, list, message, plan,
+    preview, rearm, release, simulate, transfer, tree, version, wake,
 };
+use crate::validate;
 
 /// Deletes namespaces on schedule: shows what will happen, when and why, and lets you hold, extend or undo it.
 #[derive(Debug, Parser)]
@@ -46,6 +47,8 @@ pub(crate) enum Command {
     Message(message::MessageArgs),
     List(list::ListArgs),
     Tree(tree::TreeArgs),
+    Transfer(transfer::TransferArgs),
+    GiveBack(give_back::GiveBackArgs),
     Hold(hold::HoldArgs),
     Release(release::ReleaseArgs),
     Extend(extend::ExtendArgs),
@@ -123,6 +126,10 @@ pub(crate) enum ArgumentError {
     OneManager,
     #[error("write a namespace's name: lower-case letters, digits and '-', at most 63")]
     Namespace,
+    #[error("write NAMESPACE/NAME of a QuotaTransfer, in lower-case letters, digits, '-' and '.'")]
+    Transfer,
+    #[error("write what for")]
+    NoReason,
     #[error("write GROUP/VERSION/KIND, such as argoproj.io/v1alpha1/Rollout")]
     ScaleKind,
     #[error("the kinds are {}", NoticeAbout::ALL.map(NoticeAbout::as_str).join(", "))]
@@ -251,6 +258,11 @@ impl NamespaceOrManager {
         }
         Ok(Self { namespace: namespace.to_owned(), name: name.map(str::to_owned) })
     }
+}
+
+/// Reads the name of a namespace.
+pub(crate) fn namespace_name(text: &str) -> Result<String, ArgumentError> {
+    if validate::is_dns_label(text) { Ok(text.to_owned()) } else { Err(ArgumentError::Namespace) }
 }
 
 /// Reads a length of time that is not zero.

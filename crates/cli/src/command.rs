@@ -6,6 +6,7 @@ pub(crate) mod crds;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod extend;
+pub(crate) mod give_back;
 pub(crate) mod hold;
 pub(crate) mod import;
 pub(crate) mod list;
@@ -15,6 +16,7 @@ pub(crate) mod preview;
 pub(crate) mod rearm;
 pub(crate) mod release;
 pub(crate) mod simulate;
+pub(crate) mod transfer;
 pub(crate) mod tree;
 pub(crate) mod version;
 pub(crate) mod wake;
@@ -35,6 +37,8 @@ pub(crate) async fn dispatch(cli: Cli, io: &mut Io<'_>) -> Result<Exit> {
         Command::Message(args) => message::run(&args, connection, io).await,
         Command::List(args) => list::run(&args, connection, io).await,
         Command::Tree(args) => tree::run(&args, connection, io).await,
+        Command::Transfer(args) => transfer::run(&args, connection, io).await,
+        Command::GiveBack(args) => give_back::run(&args, connection, io).await,
         Command::Hold(args) => hold::run(&args, connection, io).await,
         Command::Release(args) => release::run(&args, connection, io).await,
         Command::Extend(args) => extend::run(&args, connection, io).await,

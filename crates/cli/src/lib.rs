@@ -26,6 +26,7 @@ mod records;
 mod refused_pods;
 mod ska;
 mod terminal;
+mod transfers;
 mod trees;
 mod validate;
 mod write;

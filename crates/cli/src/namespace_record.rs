@@ -1,19 +1,17 @@
 //! What users ask for a namespace as a whole: the spec of its record, `ManagedNamespace/coppice`.
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use coppice_api::managed_namespace::RecordHold;
 use coppice_api::names::MANAGED_NAMESPACE_NAME;
 use coppice_lifecycle::cluster::selection::contest;
 use coppice_lifecycle::cluster::{held, hold_end};
 use coppice_lifecycle::facts::NamespaceFacts;
 use jiff::Timestamp;
-use k8s_openapi::api::authentication::v1::SelfSubjectReview;
-use kube::api::PostParams;
-use kube::{Api, Client};
+use kube::Client;
 
 use crate::connect::{code, failed};
 use crate::facts::{self, Manager, NamespaceRecord};
-use crate::write::{Edit, MAX_ATTEMPTS, create_record, merge, overtaken};
+use crate::write::{Edit, MAX_ATTEMPTS, create_record, merge, overtaken, user_name};
 use crate::{Io, live, print};
 
 /// What the record of a namespace is called in messages.
@@ -28,13 +26,7 @@ pub(crate) fn resource_name() -> String {
 
 /// The name by which the API server knows this user.
 pub(crate) async fn requester(client: &Client) -> Result<String> {
-    let review = Api::<SelfSubjectReview>::all(client.clone());
-    let reviewed = review
-        .create(&PostParams::default(), &SelfSubjectReview::default())
-        .await
-        .map_err(|e| failed("who you are (`by` in the record) cannot be read", &e))?;
-    let user = reviewed.status.and_then(|status| status.user_info).and_then(|user| user.username);
-    user.context("the API server does not say who you are, and the record has to name you in `by`")
+    user_name(client, "`by` in the record").await
 }
 
 /// Computes a change of what users ask for a namespace and writes it into its record, which is created if there is none;

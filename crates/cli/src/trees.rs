@@ -41,15 +41,15 @@ pub(crate) struct TreeSnapshot {
 
 /// What the native quota of a namespace says.
 #[derive(Debug)]
-struct NamespaceQuota {
-    own: Resources,
-    used: Resources,
-    ledger: Ledger,
+pub(crate) struct NamespaceQuota {
+    pub(crate) own: Resources,
+    pub(crate) used: Resources,
+    pub(crate) ledger: Ledger,
 }
 
 /// What of a quota cannot be understood.
 #[derive(Debug, Error)]
-enum QuotaError {
+pub(crate) enum QuotaError {
     #[error("{path}: {error}")]
     Amounts { path: &'static str, error: serde_json::Error },
     #[error("the annotation {ANNOTATION_LEDGER} of its ResourceQuota: {0}")]
@@ -262,7 +262,8 @@ impl Node {
 }
 
 impl NamespaceQuota {
-    fn of(object: &Value) -> Result<Self, QuotaError> {
+    /// Of a ResourceQuota.
+    pub(crate) fn of(object: &Value) -> Result<Self, QuotaError> {
         let amounts = |path: &'static str| match object.pointer(path) {
             None => Ok(Resources::default()),
             Some(amounts) => {

@@ -3,8 +3,9 @@
 //! Each change is computed from what was just read and carries its revision, so that nobody's change is overwritten
 //! unseen; after a conflict it is computed again.
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use coppice_api::names;
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams, ValidationDirective};
 use kube::{Api, Client};
@@ -17,7 +18,7 @@ use crate::live::{self, managers_api};
 use crate::namespace_record::record_of;
 
 /// The field manager of everything that the command line writes.
-const FIELD_MANAGER: &str = "coppice-cli";
+pub(crate) const FIELD_MANAGER: &str = "coppice-cli";
 /// How often a change is computed again.
 pub(crate) const MAX_ATTEMPTS: usize = 5;
 
@@ -61,6 +62,17 @@ pub(crate) async fn existing(client: &Client, target: &Target) -> Result<Manager
             target.namespace
         )
     })
+}
+
+/// The name by which the API server knows this user, for a field that has to be it.
+pub(crate) async fn user_name(client: &Client, field: &str) -> Result<String> {
+    let review = Api::<SelfSubjectReview>::all(client.clone());
+    let reviewed = review
+        .create(&PostParams::default(), &SelfSubjectReview::default())
+        .await
+        .map_err(|e| failed(&format!("who you are ({field}) cannot be read"), &e))?;
+    let user = reviewed.status.and_then(|status| status.user_info).and_then(|user| user.username);
+    user.with_context(|| format!("the API server does not say who you are, and {field} has to name you"))
 }
 
 /// Computes a change and writes it, again if somebody else was faster. Gives back what was computed last, and whether

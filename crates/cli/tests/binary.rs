@@ -144,6 +144,7 @@ fn the_definitions_are_printed_as_yaml() {
         "managednamespaces",
         "namespacemanagers",
         "namespacetrees",
+        "quotatransfers",
         "subnamespaces",
     ];
     assert_eq!(names, plurals.map(|plural| format!("{plural}.coppice.dev")));

@@ -101,4 +101,11 @@ fn objects_that_name_each_other_end() {
 fn other_commands_read_files_with_trees() {
     let ran = run("coppice plan -f -", TREES);
     assert_eq!(ran.code, 0, "{}", ran.all());
+    let transfer = "---\n{apiVersion: coppice.dev/v1alpha1, kind: QuotaTransfer, metadata: {name: t, namespace: shop}, spec: {to: shop-web, \
+                    through: shop, amount: {pods: '1'}, reason: r, requester: u}}\n";
+    let ran = run("coppice plan -f -", &format!("{TREES}{transfer}"));
+    assert_eq!(ran.code, 0, "{}", ran.all());
+    let ran = run("coppice plan -f -", &format!("{TREES}{transfer}").replace("through: shop", "above: shop"));
+    assert_eq!(ran.code, 1, "{}", ran.all());
+    assert!(ran.err.contains("(QuotaTransfer t): spec.above: unknown field"), "{}", ran.err);
 }

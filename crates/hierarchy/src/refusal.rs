@@ -18,7 +18,7 @@ pub enum QuotaRefusal {
     /// The parent has too little that it does not use itself.
     #[error(
         "{name}: needs {needed} more, and {parent} can give {unused}: {used} of its own {own} are used; ask for at most \
-         {most}{}", from(.sibling.as_ref())
+         {most}{}", from(.sibling.as_ref(), name, *needed, *unused)
     )]
     TooLittle {
         /// The resource.
@@ -117,8 +117,16 @@ pub enum QuotaRefusal {
     },
 }
 
-fn from(sibling: Option<&(String, Quantity)>) -> String {
-    sibling.map_or_else(String::new, |(name, unused)| {
-        format!(", or have the quota of {name} made smaller, which does not use {unused}")
-    })
+/// The way out: what the parent lacks, or a part of it, comes back from a sibling.
+fn from(
+    sibling: Option<&(String, Quantity)>,
+    name: &ResourceName,
+    needed: Quantity,
+    unused: Quantity,
+) -> String {
+    let Some((sibling, has)) = sibling else { return String::new() };
+    let lacks = needed.checked_sub(unused).unwrap_or(needed).min(*has);
+    format!(
+        ", or have {sibling}, which does not use {has}, give {lacks} back (coppice give-back {sibling} --amount {name}={lacks})"
+    )
 }

@@ -294,8 +294,8 @@ fn refusals_have_numbers_and_a_way_out() {
     };
     assert_eq!(
         ask(1, resources([6, 10])),
-        "cpu: needs 2 more, and team can give 1: 0 of its own 1 are used; ask for at most 5, or have the quota of db made \
-         smaller, which does not use 3"
+        "cpu: needs 2 more, and team can give 1: 0 of its own 1 are used; ask for at most 5, or have db, which does \
+         not use 3, give 1 back (coppice give-back db --amount cpu=1)"
     );
     assert_eq!(
         ask(1, resources([0, 10])),

@@ -220,7 +220,7 @@ impl World {
     fn happen(&mut self, event: Event) {
         match event {
             Event::Begin { replica, transfer } => {
-                self.replicas[replica] = self.server.begin_reading(transfer)
+                self.replicas[replica] = self.server.begin_reading(transfer);
             }
             Event::ReadMore { replica } => drop(self.server.read_more(&mut self.replicas[replica])),
             Event::Decide { replica } => {

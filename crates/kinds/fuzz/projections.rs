@@ -3,8 +3,8 @@
 
 use coppice_kinds::{
     Claims, ClusterManagers, Configs, DaemonSets, DeletedNamespaces, Deployments, Jobs, ManagedNamespaces,
-    Managers, NamespaceTrees, Namespaces, Pods, ReplicaSets, RoleBindings, StatefulSets, Subnamespaces,
-    TreeQuotas,
+    Managers, NamespaceTrees, Namespaces, Pods, QuotaTransfers, ReplicaSets, RoleBindings, StatefulSets,
+    Subnamespaces, TreeQuotas,
 };
 use coppice_lifecycle::health::facts::{Report, WorkloadFacts};
 use coppice_runtime::decode::{self, Event, Item, MAX_KEPT_BYTES};
@@ -38,6 +38,7 @@ pub(crate) fn hold(data: &[u8]) {
         each::<ManagedNamespaces>(data, |_| 0),
         each::<Managers>(data, |_| 0),
         each::<NamespaceTrees>(data, |_| 0),
+        each::<QuotaTransfers>(data, |_| 0),
         each::<Subnamespaces>(data, |_| 0),
     ];
     for object_ref in own.into_iter().flatten() {

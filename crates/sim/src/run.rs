@@ -232,7 +232,7 @@ pub(crate) fn installed(began: Timestamp) -> anyhow::Result<&'static Server> {
 }
 
 /// Of these the operator reads nothing: they come with the program of trees.
-const OF_TREES: [&str; 2] = ["NamespaceTree", "Subnamespace"];
+const OF_TREES: [&str; 3] = ["NamespaceTree", "QuotaTransfer", "Subnamespace"];
 
 /// What is there before the operator is: its kinds, its namespace, and its key for webhooks, which would be random otherwise.
 fn installation() -> Vec<Request> {

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use coppice_api::Reason;
 use coppice_api::names::LABEL_PARENT;
 use coppice_controllers::{ControllerContext, first_stale};
-use coppice_kinds::{NamespaceTrees, RoleBindings, SubnamespaceObject, Subnamespaces, Tree, TreeQuotas};
+use coppice_kinds::{
+    NamespaceTrees, QuotaTransfers, RoleBindings, SubnamespaceObject, Subnamespaces, Tree, TreeQuotas,
+};
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_runtime::store::{Freshness, Store};
 use tokio::sync::{Mutex as Lock, OwnedMutexGuard};
@@ -31,6 +33,8 @@ pub struct TreeContext {
     pub(crate) subnamespaces: Store<Subnamespaces>,
     /// The native quotas of their namespaces.
     pub(crate) quotas: Store<TreeQuotas>,
+    /// Every `QuotaTransfer`.
+    pub(crate) transfers: Store<QuotaTransfers>,
     /// Every `RoleBinding`.
     pub(crate) role_bindings: Store<RoleBindings>,
     turns: Turns,
@@ -44,6 +48,7 @@ impl TreeContext {
             trees: Store::default(),
             subnamespaces: Store::default(),
             quotas: Store::default(),
+            transfers: Store::default(),
             role_bindings: Store::default(),
             turns: Turns::default(),
         }

@@ -8,6 +8,7 @@ mod context;
 pub mod namespace_tree;
 mod position;
 pub mod propagation;
+pub mod quota_transfer;
 pub mod replica;
 pub mod subnamespace;
 mod writes;

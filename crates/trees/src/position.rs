@@ -102,6 +102,11 @@ impl Position {
         u32::try_from(self.path.len().saturating_sub(1)).unwrap_or(u32::MAX)
     }
 
+    /// The names from the root down to the namespace.
+    pub(crate) fn names(&self) -> &[Box<str>] {
+        &self.path
+    }
+
     /// The name of the root.
     pub(crate) fn root(&self) -> &str {
         self.path.first().map_or("", |name| name)

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::context::TreeContext;
 use crate::namespace_tree::NamespaceTreeController;
 use crate::propagation::PropagationController;
+use crate::quota_transfer::QuotaTransferController;
 use crate::subnamespace::SubnamespaceController;
 
 /// The service account, the Lease and the Deployment.
@@ -95,6 +96,7 @@ pub async fn run(
     let mut runner = Runner::new(environment, gate, queue, CancellationToken::new());
     runner.add(NamespaceTreeController::new(Arc::clone(&context)));
     runner.add(SubnamespaceController::new(Arc::clone(&context)));
+    runner.add(QuotaTransferController::new(Arc::clone(&context)));
     runner.add(PropagationController::new(context));
     let flush = async { drop(tokio::time::timeout(EVENTS_GRACE, events.flush()).await) };
     Ok(runner.serve(election, on, until, flush).await?)

@@ -46,6 +46,7 @@ const KINDS: &[(&str, &str, &str, &str, bool)] = &[
     ("DeletedNamespace", "deletednamespaces", "delns", "coppice.dev/v1alpha1", false),
     ("NamespaceTree", "namespacetrees", "nstree", "coppice.dev/v1alpha1", false),
     ("Subnamespace", "subnamespaces", "sns", "coppice.dev/v1alpha1", true),
+    ("QuotaTransfer", "quotatransfers", "qtr", "coppice.dev/v1alpha1", true),
     ("ResourceQuota", "resourcequotas", "quota", "v1", true),
     ("NamespaceExpiry", "namespaceexpiries", "namespaceexpiry", "sample.coppice.dev/v1alpha1", false),
     ("Widget", "widgets", "widget", "example.com/v1", true),

@@ -152,6 +152,7 @@ impl TestCluster {
                 "managednamespaces",
                 "namespacemanagers",
                 "namespacetrees",
+                "quotatransfers",
                 "subnamespaces",
             ];
             for kind in kinds {

@@ -35,6 +35,8 @@ mod trees;
 mod trees_access;
 mod trees_copies;
 mod trees_propagation;
+mod trees_transfers;
+mod trees_transfers_access;
 mod uninstall;
 mod unreadable_objects;
 mod user_controls;

@@ -25,9 +25,9 @@ const GENEROUS: &str = "{apiVersion: coppice.dev/v1alpha1, kind: CoppiceConfig, 
 /// A cluster with the operator and with trees.
 pub(crate) struct Setup {
     pub(crate) test_cluster: TestCluster,
-    account: PathBuf,
+    pub(crate) account: PathBuf,
     operator: Operator,
-    quotas: Quotas,
+    pub(crate) quotas: Quotas,
 }
 
 impl Setup {
@@ -46,7 +46,7 @@ impl Setup {
     }
 
     /// Starts it after another was killed, whose lease is taken away so that no test waits for it to expire.
-    async fn next_life(&self, account: &Path) -> anyhow::Result<Operator> {
+    pub(crate) async fn next_life(&self, account: &Path) -> anyhow::Result<Operator> {
         let lease = ["delete", "lease", "-n", "coppice-system", "coppice-trees", "--ignore-not-found"];
         self.test_cluster.kubectl(ADMIN, &lease).await?;
         Operator::spawn_by(&self.test_cluster, account, &["trees"]).await
@@ -97,7 +97,7 @@ impl Setup {
     }
 
     /// What the API server limits a namespace to.
-    async fn limits(&self, namespace: &str) -> anyhow::Result<Value> {
+    pub(crate) async fn limits(&self, namespace: &str) -> anyhow::Result<Value> {
         let quota = self.test_cluster.get("quota", namespace, "coppice").await?;
         Ok(quota.with_context(|| format!("{namespace} has no quota"))?["spec"]["hard"].clone())
     }
@@ -106,17 +106,17 @@ impl Setup {
         self.test_cluster.requests(user).await?.create(&subnamespace(parent, name, hard)).await.map(drop)
     }
 
-    async fn change(&self, parent: &str, name: &str, hard: &Value) -> Test {
+    pub(crate) async fn change(&self, parent: &str, name: &str, hard: &Value) -> Test {
         let patch = json!({"spec": {"quota": {"hard": hard}}});
         self.test_cluster.admin().await?.patch("sns", parent, name, &patch).await.map(drop)
     }
 
-    async fn delete(&self, user: &str, parent: &str, name: &str) -> Test {
+    pub(crate) async fn delete(&self, user: &str, parent: &str, name: &str) -> Test {
         self.test_cluster.requests(user).await?.delete("sns", parent, name, &json!({})).await
     }
 
     /// Waits until there is neither the Subnamespace nor its namespace.
-    async fn gone(&self, parent: &str, name: &str) -> Test {
+    pub(crate) async fn gone(&self, parent: &str, name: &str) -> Test {
         self.test_cluster
             .until(&format!("{name} is gone"), async || {
                 let object = self.test_cluster.get("sns", parent, name).await.ok()?;
@@ -133,7 +133,7 @@ fn subnamespace(parent: &str, name: &str, hard: &Value) -> Value {
 }
 
 /// The most pods that the namespaces of a tree may have together, at every revision since it was watched.
-struct Quotas {
+pub(crate) struct Quotas {
     seen: Arc<Mutex<Seen>>,
     watching: tokio::task::JoinHandle<()>,
 }
@@ -192,7 +192,7 @@ impl Quotas {
     }
 
     /// Whether at no revision there was more than that, and at one there was as much: then all of it had been seen.
-    fn never_beyond(&self, pods: &str) -> Test {
+    pub(crate) fn never_beyond(&self, pods: &str) -> Test {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         ensure!(seen.error.is_none() && !self.watching.is_finished(), "not all was seen: {:?}", seen.error);
         ensure!(
@@ -291,8 +291,8 @@ async fn refusals(cluster: &Setup) -> Test {
         "pods: needs 5 more",
         "shop can give 4",
         "ask for at most 4",
-        "shop-web made smaller",
-        "does not use 4",
+        "or have shop-web, which does not use 4, give 1 back",
+        "coppice give-back shop-web --amount pods=1",
     ];
     expect("shop-api", &json!({"pods": "5"}), "QuotaRefused", &beyond).await?;
     let unknown = ["memory: the tree has no quota of it", "cpu, pods"];
@@ -415,7 +415,7 @@ pub(crate) async fn killed(cluster: &Setup, done: impl AsyncFn() -> Option<()>) 
 }
 
 /// Lets held writes pass one by one until so many of them took effect, and ends when there is one more.
-async fn let_pass(proxy: &Proxy, held: &Active, effects: usize) {
+pub(crate) async fn let_pass(proxy: &Proxy, held: &Active, effects: usize) {
     let before = answers(&proxy.trace().entries()).len();
     for passed in 0.. {
         held.held(passed + 1).await;
@@ -437,6 +437,6 @@ fn answers(entries: &[TraceEntry]) -> Vec<(u16, String)> {
     entries.iter().filter(|entry| writes().selects(entry)).filter_map(answer).collect()
 }
 
-fn writes() -> Match {
+pub(crate) fn writes() -> Match {
     Match::writes().when(|entry| !["leases", "events"].contains(&entry.resource.as_str()))
 }

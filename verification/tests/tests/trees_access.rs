@@ -29,7 +29,7 @@ pub(crate) struct Trees {
     /// May do with namespaces what they want, as tools that apply files from a repository do.
     pub(crate) gitops: Wire,
     /// The same, and has the verb `set-tree`.
-    restorer: Wire,
+    pub(crate) restorer: Wire,
 }
 
 async fn start() -> anyhow::Result<Trees> {
@@ -39,7 +39,8 @@ async fn start() -> anyhow::Result<Trees> {
     test_cluster.install_trees().await?;
     let of_namespaces = ["--verb=*", "--resource=namespaces,namespaces/status"];
     let of_trees = ["--verb=set-tree", "--resource=namespacetrees.coppice.dev"];
-    let of_subnamespaces = ["--verb=get,patch", "--resource=subnamespaces.coppice.dev"];
+    let of_subnamespaces =
+        ["--verb=get,patch", "--resource=subnamespaces.coppice.dev,quotatransfers.coppice.dev"];
     for (role, users, rule) in [
         ("all-of-namespaces", &["gitops", "restorer"][..], of_namespaces),
         ("set-tree", &["restorer"], of_trees),
@@ -95,8 +96,9 @@ fn quota(name: &str, labels: &Value, pods: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": {"pods": pods}}})
 }
 
-fn of(namespace: &str, resource: &str) -> String {
-    let group = if resource.starts_with("subnamespaces") { COPPICE } else { "/api/v1" };
+pub(crate) fn of(namespace: &str, resource: &str) -> String {
+    let ours = ["subnamespaces", "quotatransfers"].iter().any(|kind| resource.starts_with(kind));
+    let group = if ours { COPPICE } else { "/api/v1" };
     format!("{group}/namespaces/{namespace}/{resource}")
 }
 
@@ -305,7 +307,8 @@ fn a_stolen_token_writes_of_our_kinds_the_finalizer_alone() -> Test {
             (&tree, json!({"metadata": {"finalizers": ["example.org/never"]}})),
         ] {
             for answer in on.stolen.every_write(path, &change).await? {
-                let nothing = "nothing of a Subnamespace or a NamespaceTree but its finalizer";
+                let nothing =
+                    "nothing of a Subnamespace, a QuotaTransfer or a NamespaceTree but its finalizer";
                 ensure!(answer.refused(nothing), "{change}: {answer:?}");
             }
         }

@@ -111,7 +111,7 @@ impl Server {
                 Some(Message { node, revision, content: Content::Ledger(ledger) })
             });
         }
-        let decision = self.transfer_decision(reading, transferred, now);
+        let decision = Self::transfer_decision(reading, transferred, now);
         // Only if all of it was so at one time.
         let unchanged = |(place, quota, _): &(usize, Option<Stored<Quota>>, Record)| {
             let current = self.nodes[transferred.path[*place]].quota.as_ref();
@@ -135,12 +135,7 @@ impl Server {
         }
     }
 
-    fn transfer_decision(
-        &self,
-        reading: &TransferReading,
-        transferred: &Transferred,
-        now: i64,
-    ) -> TransferDecision {
+    fn transfer_decision(reading: &TransferReading, transferred: &Transferred, now: i64) -> TransferDecision {
         let names: Vec<String> = transferred.path.iter().map(ToString::to_string).collect();
         let nothing = Record::default();
         let stop = |place: usize| {

@@ -259,6 +259,7 @@ const RESOURCES: &[&str] = &[
     "persistentvolumeclaims",
     "persistentvolumes",
     "pods",
+    "quotatransfers",
     "replicasets",
     "resourcequotas",
     "secrets",

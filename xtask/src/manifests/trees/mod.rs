@@ -2,6 +2,7 @@
 
 mod policies;
 mod rules;
+mod transfers;
 mod workload;
 
 use coppice_api::names::TREES_ACCOUNT;

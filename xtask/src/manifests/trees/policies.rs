@@ -6,8 +6,9 @@
 //! - `coppice-tree-quotas` keeps everybody else from the quotas of trees.
 //! - `coppice-tree-copies` keeps everybody else from the RoleBindings that are copied down a tree.
 //! - `coppice-tree-account-copies` leaves the account of trees no RoleBindings but these.
-//! - `coppice-tree-objects` keeps what returns the quota of a Subnamespace, and a tree that has namespaces.
+//! - `coppice-tree-objects` keeps what returns the quota of a Subnamespace or a QuotaTransfer, and a tree that has namespaces.
 //! - `coppice-tree-parents` keeps a namespace while there are others below it.
+//! - `coppice-tree-transfers` has everybody ask and approve in their own name, and with rights where quota goes.
 
 use coppice_api::names::{
     ANNOTATION_PATH, ANNOTATION_PROPAGATED_UID, FIELD_MANAGER, FINALIZER, GROUP, LABEL_CHILDREN,
@@ -36,6 +37,7 @@ pub(super) fn policies(install: &Install) -> Vec<Policy> {
         policy("coppice-tree-copies", copies(install)),
         policy("coppice-tree-account-copies", account_copies(install)),
         policy("coppice-tree-objects", objects(install)),
+        policy("coppice-tree-transfers", super::transfers::transfers(install)),
         policy("coppice-tree-parents", parents(install)),
     ]
 }
@@ -44,15 +46,20 @@ fn by_trees(install: &Install) -> Value {
     json!({"name": "by-trees", "expression": format!("request.userInfo.username == '{}'", install.user(TREES_ACCOUNT))})
 }
 
-fn by_others(install: &Install) -> Value {
+pub(super) fn by_others(install: &Install) -> Value {
     json!({"name": "by-others", "expression": format!("request.userInfo.username != '{}'", install.user(TREES_ACCOUNT))})
 }
 
-fn resources(group: &str, operations: &[&str], resources: &[&str]) -> Value {
+pub(super) fn resources(group: &str, operations: &[&str], resources: &[&str]) -> Value {
     json!({"apiGroups": [group], "apiVersions": ["*"], "operations": operations, "resources": resources})
 }
 
-fn spec(rules: &[Value], conditions: &[Value], variables: &[Value], validations: &[Value]) -> Value {
+pub(super) fn spec(
+    rules: &[Value],
+    conditions: &[Value],
+    variables: &[Value],
+    validations: &[Value],
+) -> Value {
     json!({
         "failurePolicy": "Fail",
         "matchConstraints": {"resourceRules": rules},
@@ -195,6 +202,17 @@ fn account(install: &Install) -> Value {
     )
 }
 
+/// What the account of trees may write, but for namespaces and RoleBindings, which have policies of their own.
+fn written_by_trees() -> [Value; 5] {
+    [
+        resources("", &["CREATE", "UPDATE", "DELETE"], &["resourcequotas", "resourcequotas/status"]),
+        resources(GROUP, &["CREATE", "UPDATE", "DELETE"], &["quotatransfers", "subnamespaces"]),
+        resources(GROUP, &["UPDATE"], &["namespacetrees"]),
+        resources("coordination.k8s.io", &["CREATE"], &["leases"]),
+        resources("events.k8s.io", &["CREATE", "UPDATE"], &["events"]),
+    ]
+}
+
 /// What RBAC grants by kind only, because the name is not known yet or the object is another's.
 fn own(install: &Install) -> Value {
     let not = |resource: &str| format!("request.resource.resource != '{resource}'");
@@ -213,13 +231,7 @@ fn own(install: &Install) -> Value {
     let reporter =
         |object: &str| format!("dyn({object}).?reportingController.orValue('') == '{FIELD_MANAGER}'");
     spec(
-        &[
-            resources("", &["CREATE", "UPDATE", "DELETE"], &["resourcequotas", "resourcequotas/status"]),
-            resources(GROUP, &["CREATE", "UPDATE", "DELETE"], &["subnamespaces"]),
-            resources(GROUP, &["UPDATE"], &["namespacetrees"]),
-            resources("coordination.k8s.io", &["CREATE"], &["leases"]),
-            resources("events.k8s.io", &["CREATE", "UPDATE"], &["events"]),
-        ],
+        &written_by_trees(),
         &[by_trees(install)],
         &[
             variable("now", &metadata("object")),
@@ -235,8 +247,12 @@ fn own(install: &Install) -> Value {
                 ),
             ),
             validation(
-                &format!("{} || request.operation != 'CREATE'", not("subnamespaces")),
-                "Coppice creates no Subnamespace: their users do.",
+                &format!(
+                    "({0} && {1} || request.operation != 'CREATE') && ({0} || request.operation != 'DELETE')",
+                    not("quotatransfers"),
+                    not("subnamespaces")
+                ),
+                "Coppice creates no Subnamespace and no QuotaTransfer, and deletes no QuotaTransfer: their users do.",
             ),
             validation(
                 &format!(
@@ -257,7 +273,7 @@ fn own(install: &Install) -> Value {
                     finalizers("before")
                 ),
                 &format!(
-                    "Coppice changes nothing of a Subnamespace or a NamespaceTree but its finalizer {FINALIZER}."
+                    "Coppice changes nothing of a Subnamespace, a QuotaTransfer or a NamespaceTree but its finalizer {FINALIZER}."
                 ),
             ),
             validation(
@@ -446,7 +462,7 @@ fn objects(install: &Install) -> Value {
     let tree = "NamespaceTree cannot be deleted while there are namespaces below its root: delete their Subnamespaces first";
     spec(
         &[
-            resources(GROUP, &["UPDATE"], &["subnamespaces"]),
+            resources(GROUP, &["UPDATE"], &["quotatransfers", "subnamespaces"]),
             resources(GROUP, &["DELETE"], &["namespacetrees"]),
         ],
         &[by_others(install)],
@@ -462,6 +478,19 @@ fn objects(install: &Install) -> Value {
                 &format!(
                     "The finalizer {FINALIZER} returns the quota of the Subnamespace, and Coppice removes it once its namespace is \
                      gone: `coppice doctor` says what keeps the namespace. {}.",
+                    exempt()
+                ),
+            ),
+            validation(
+                &format!(
+                    "request.resource.resource != 'quotatransfers' || !({}) ||\n{} ||\n{}",
+                    with("oldObject"),
+                    with("object"),
+                    may_set()
+                ),
+                &format!(
+                    "The finalizer {FINALIZER} keeps the QuotaTransfer until its quota has arrived or returned, and Coppice removes it \
+                     then: the condition Ready says what it waits for. {}.",
                     exempt()
                 ),
             ),

@@ -80,9 +80,16 @@ fn of_coppice() -> Vec<Value> {
             &["get", "list", "watch", "patch", "delete"],
         ),
         rule(
+            "Tenants' QuotaTransfers: spec is only read; patched is the finalizer. The policy coppice-tree-own leaves this account\n\
+             nothing else of them.",
+            GROUP,
+            &["quotatransfers"],
+            &["get", "list", "watch", "patch"],
+        ),
+        rule(
             "What was observed, decided and done.",
             GROUP,
-            &["namespacetrees/status", "subnamespaces/status"],
+            &["namespacetrees/status", "quotatransfers/status", "subnamespaces/status"],
             &["update"],
         ),
         rule(
@@ -130,9 +137,9 @@ pub(super) fn user_roles(install: &Install) -> Vec<Value> {
             "coppice-tree-view",
             &[("view", "true")],
             &[rule(
-                "Who may view a namespace may view its Subnamespaces; who may view all namespaces also the trees.",
+                "Who may view a namespace may view its Subnamespaces and QuotaTransfers; who may view all namespaces also the trees.",
                 GROUP,
-                &["namespacetrees", "subnamespaces"],
+                &["namespacetrees", "quotatransfers", "subnamespaces"],
                 &["get", "list", "watch"],
             )],
         ),
@@ -141,10 +148,11 @@ pub(super) fn user_roles(install: &Install) -> Vec<Value> {
             "coppice-tree-user",
             &[("admin", "true"), ("edit", &install.aggregate_to_edit)],
             &[rule(
-                "Who administers a namespace of a tree may create and delete namespaces below it, within its quota. The role edit\n\
-                 does not include deleting a namespace; with the label aggregate-to-edit set to \"true\" it does.",
+                "Who administers a namespace of a tree may create and delete namespaces below it, within its quota, and transfer\n\
+                 quota that it does not use (the policy coppice-tree-transfers says who approves that). The role edit does not\n\
+                 include deleting a namespace; with the label aggregate-to-edit set to \"true\" it does.",
                 GROUP,
-                &["subnamespaces"],
+                &["quotatransfers", "subnamespaces"],
                 &["get", "list", "watch", "create", "update", "patch", "delete"],
             )],
         ),

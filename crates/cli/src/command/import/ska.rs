@@ -4,9 +4,9 @@ use anyhow::Result;
 use clap::Args;
 
 use super::{InputArgs, print_remarks};
-use crate::args::ArgumentError;
+use crate::args::namespace_name;
 use crate::ska::{self, Options};
-use crate::{Exit, Io, validate};
+use crate::{Exit, Io};
 
 /// Translate the settings of the SKA Namespace Manager (0.3.1 and later)
 ///
@@ -27,20 +27,13 @@ Exit codes: 0 everything is carried over, 3 something is not (see the warnings),
 pub(super) struct SkaArgs {
     /// The namespace that the SKA Namespace Manager runs in, which it never deletes: no manager selects it [default: what the files say]
     // The flag of all commands, with a meaning of its own.
-    #[arg(short, long, value_name = "NAME", value_parser = namespace)]
+    #[arg(short, long, value_name = "NAME", value_parser = namespace_name)]
     namespace: Option<String>,
     /// Leave spec.notify out, and nothing else: while that system runs, too, owners would get the messages of both
     #[arg(long)]
     without_notify: bool,
     #[command(flatten)]
     input: InputArgs,
-}
-
-fn namespace(text: &str) -> Result<String, ArgumentError> {
-    if validate::is_dns_label(text) {
-        return Ok(text.to_owned());
-    }
-    Err(ArgumentError::Namespace)
 }
 
 pub(super) fn run(args: &SkaArgs, io: &mut Io<'_>) -> Result<Exit> {
