@@ -446,29 +446,6 @@ fn a_webhook_keeps_its_id_until_it_is_delivered_or_given_up() {
 }
 
 #[test]
-fn what_a_webhook_was_decided_on_stays_in_status_while_nothing_is_known() {
-    let mut scene = Scene::policy(PODS, "{webhook: {url: 'http://r.team-a.svc/hook'}}");
-    scene.pod("a", PodPhase::Succeeded);
-    scene.settle(61);
-    let verdicts = |scene: &Scene| {
-        let policies = scene.status.policies.iter();
-        policies.map(|policy| (policy.result, policy.reason.clone())).collect::<Vec<_>>()
-    };
-    let decided = verdicts(&scene);
-    assert_eq!(decided, [(Verdict::True, "PodsSucceeded".to_owned())]);
-    // Another replica carries the step out before it has listed the pods. The manager is dormant afterwards.
-    scene.unknown = Some(Reason::NotSynced);
-    assert!(matches!(scene.settle(62).step, Some(Step::Webhook(..))));
-    assert_eq!((verdicts(&scene), scene.ready()), (decided.clone(), ("Unknown", "NotSynced")));
-    scene.delivery = Delivery::Delivered("204".to_owned());
-    scene.status = scene.plan(63).status;
-    scene.unknown = None;
-    scene.settle(64);
-    assert_eq!((scene.phase(), verdicts(&scene)), (Phase::Fired, decided));
-    assert_eq!(scene.ready(), ("True", "Reconciled"));
-}
-
-#[test]
 fn a_terminating_namespace_is_skipped_and_a_deletion_counted_once() {
     let mut scene = ttl();
     scene.namespace.terminating = true;

@@ -1,9 +1,12 @@
-//! Texts in status: bounded, and in good English.
+//! What status says: texts bounded, and in good English; verdicts as they were decided on.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod support;
 
 use coppice_api::Reason;
+use coppice_api::manager::{Phase, Verdict};
+use coppice_lifecycle::facts::PodPhase;
+use coppice_lifecycle::plan::{Delivery, Step};
 use coppice_lifecycle::record::StepOutcome;
 use support::Scene;
 
@@ -39,4 +42,28 @@ fn one_attempt_is_one() {
     scene.outcome(&StepOutcome::Failed { error: "410".to_owned(), permanent: true, min_delay }, 42);
     let message = scene.status.steps.last_firing.as_ref().unwrap().message.clone();
     assert_eq!(message.as_deref(), Some("given up after 1 attempt, the last: 410"));
+}
+
+#[test]
+fn what_a_webhook_was_decided_on_stays_in_status_while_nothing_is_known() {
+    let mut scene =
+        Scene::policy("{podsSucceed: {initialDelay: 60s}}", "{webhook: {url: 'http://r.team-a.svc/hook'}}");
+    scene.pod("a", PodPhase::Succeeded);
+    scene.settle(61);
+    let verdicts = |scene: &Scene| {
+        let policies = scene.status.policies.iter();
+        policies.map(|policy| (policy.result, policy.reason.clone())).collect::<Vec<_>>()
+    };
+    let decided = verdicts(&scene);
+    assert_eq!(decided, [(Verdict::True, "PodsSucceeded".to_owned())]);
+    // Another replica carries the step out before it has listed the pods. The manager is dormant afterwards.
+    scene.unknown = Some(Reason::NotSynced);
+    assert!(matches!(scene.settle(62).step, Some(Step::Webhook(..))));
+    assert_eq!((verdicts(&scene), scene.ready()), (decided.clone(), ("Unknown", "NotSynced")));
+    scene.delivery = Delivery::Delivered("204".to_owned());
+    scene.status = scene.plan(63).status;
+    scene.unknown = None;
+    scene.settle(64);
+    assert_eq!((scene.phase(), verdicts(&scene)), (Phase::Fired, decided));
+    assert_eq!(scene.ready(), ("True", "Reconciled"));
 }
