@@ -7,6 +7,7 @@ mod marker;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use coppice_campaign::campaign::{Campaign, Failure};
 use coppice_campaign::digest::Digest;
@@ -105,7 +106,7 @@ fn random_faults_do_no_harm() {
 }
 
 /// So many seeds for each scenario that seeds do not choose, each time others.
-const SEEDS_APART: u64 = 200;
+const SEEDS_APART: usize = 200;
 
 /// Where the events of deletions are lost, those of one name are counted too low until everything is listed again.
 const COUNTED_BY_CACHES: &str = "cluster-recreated-often";
@@ -115,16 +116,27 @@ const COUNTED_BY_CACHES: &str = "cluster-recreated-often";
 #[test]
 fn random_faults_break_no_rule_in_scenarios_that_seeds_do_not_choose() {
     let (suite, fresh) = (suite::cluster::SUITE, SeededRng::entropy().next_u64() >> 1);
-    let mut broken = Vec::new();
-    for scenario in (suite.apart)().into_iter().filter(|scenario| scenario.name != COUNTED_BY_CACHES) {
-        for seed in fresh..fresh + SEEDS_APART {
-            let violations = run(&suite, &suite.random_of(scenario.clone(), seed)).unwrap().violations;
+    let scenarios = (suite.apart)().into_iter().filter(|scenario| scenario.name != COUNTED_BY_CACHES);
+    let runs: Vec<_> = scenarios
+        .flat_map(|scenario| (fresh..).take(SEEDS_APART).map(move |seed| (scenario.clone(), seed)))
+        .collect();
+    let (next, broken) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let judge = || {
+        while let Some((scenario, seed)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let violations = run(&suite, &suite.random_of(scenario.clone(), *seed)).unwrap().violations;
             let ends = [SCRIPT, QUIET].map(|rule| format!("{rule}: "));
             let rules =
                 violations.into_iter().filter(|violation| !ends.iter().any(|end| violation.starts_with(end)));
-            broken.extend(rules.map(|rule| format!("{} with seed {seed}: {rule}", scenario.name)));
+            let said = rules.map(|rule| format!("{} with seed {seed}: {rule}", scenario.name));
+            broken.lock().unwrap().extend(said);
         }
-    }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads() {
+            scope.spawn(judge);
+        }
+    });
+    let broken = broken.into_inner().unwrap();
     assert_eq!(broken, [""; 0]);
 }
 
