@@ -54,6 +54,8 @@ pub const ANNOTATION_LEDGER: &str = "coppice.dev/ledger";
 pub const LABEL_PROPAGATED_FROM: &str = "coppice.dev/propagated-from";
 /// On every such copy: the uid of the object that it is a copy of.
 pub const ANNOTATION_PROPAGATED_UID: &str = "coppice.dev/propagated-uid";
+/// On an object that is copied down a tree: a label selector of the namespaces that it is copied into, or `none`.
+pub const ANNOTATION_PROPAGATE_TO: &str = "coppice.dev/propagate-to";
 /// The ClusterRoles that the account of trees may bind: `RoleBinding`s to them are copied, unless a tree says otherwise.
 pub const PROPAGATED_ROLES: [&str; 3] = ["admin", "edit", "view"];
 /// The program, the service account, and the Lease of the controllers of trees.

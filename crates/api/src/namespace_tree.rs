@@ -98,6 +98,34 @@ pub struct Propagation {
     /// RoleBindings: who has a role in a namespace has it in every namespace below.
     #[serde(default)]
     pub role_bindings: RoleBindingPropagation,
+    /// LimitRanges: what containers request that do not say it, and how much they may. Where the tree limits `cpu` or `memory`, one in
+    /// the root with `Propagate` is what pods without requests need.
+    #[serde(default)]
+    pub limit_ranges: ObjectPropagation,
+    /// NetworkPolicies: what pods may talk to.
+    #[serde(default)]
+    pub network_policies: ObjectPropagation,
+}
+
+/// Whether the objects of a kind are copied to every namespace below theirs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ObjectPropagation {
+    /// `Propagate`: each one is copied, and copies of what is gone are deleted. `Remove`: all copies are deleted. `Ignore`: copies are
+    /// left as they are, and no more are made. Default: `Ignore`, so that nothing of this kind is copied unless the platform says so.
+    #[serde(default = "ignore")]
+    #[schemars(default = "ignore")]
+    pub mode: PropagationMode,
+}
+
+impl Default for ObjectPropagation {
+    fn default() -> Self {
+        Self { mode: ignore() }
+    }
+}
+
+const fn ignore() -> PropagationMode {
+    PropagationMode::Ignore
 }
 
 /// Which RoleBindings of a namespace are copied to every namespace below it.

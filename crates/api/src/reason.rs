@@ -449,8 +449,9 @@ reasons! {
         /// The namespace has an object of the same name as one that would be copied into it, and Coppice did not write it. It is left as
         /// it is; everything else is copied.
         CopyNameTaken: [Event, Propagated], "Delete the object, or rename it or its source.";
-        /// The API server refuses a copy, or its source has too many subjects to be copied. Everything else is copied. A RoleBinding
-        /// to a ClusterRole other than `admin`, `edit` and `view` needs the verb `bind` on that ClusterRole.
+        /// The API server refuses a copy; or its source is too large to be copied, or has an annotation `coppice.dev/propagate-to` that is
+        /// no label selector. Everything else is copied. A RoleBinding to a ClusterRole other than `admin`, `edit` and `view` needs the
+        /// verb `bind` on that ClusterRole.
         CopyRefused: [Event, Propagated], "Do what the message says.";
         /// The namespace is deleted because its Subnamespace was.
         SubnamespaceDeleted: [Cause], nothing;

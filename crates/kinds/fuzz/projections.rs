@@ -2,9 +2,9 @@
 //! over what the fuzzer thinks of by `make fuzz`.
 
 use coppice_kinds::{
-    Claims, ClusterManagers, Configs, DaemonSets, DeletedNamespaces, Deployments, Jobs, ManagedNamespaces,
-    Managers, NamespaceTrees, Namespaces, Pods, QuotaTransfers, ReplicaSets, RoleBindings, StatefulSets,
-    Subnamespaces, TreeQuotas,
+    Claims, ClusterManagers, Configs, DaemonSets, DeletedNamespaces, Deployments, Jobs, LimitRanges,
+    MAX_PROPAGATE_TO, ManagedNamespaces, Managers, NamespaceTrees, Namespaces, NetworkPolicies, Pods,
+    Propagated, QuotaTransfers, ReplicaSets, RoleBindings, StatefulSets, Subnamespaces, TreeQuotas,
 };
 use coppice_lifecycle::health::facts::{Report, WorkloadFacts};
 use coppice_runtime::decode::{self, Event, Item, MAX_KEPT_BYTES};
@@ -29,7 +29,13 @@ pub(crate) fn hold(data: &[u8]) {
     each::<DaemonSets>(data, set);
     each::<Claims>(data, |_| 0);
     each::<TreeQuotas>(data, |_| 0);
-    each::<RoleBindings>(data, |binding| binding.content.as_ref().map_or(0, |content| content.len()));
+    let copied = |object: &Propagated| {
+        assert!(object.propagate_to.as_ref().is_none_or(|to| to.len() <= MAX_PROPAGATE_TO + 4));
+        object.content.as_ref().map_or(0, |content| content.len())
+    };
+    each::<LimitRanges>(data, copied);
+    each::<NetworkPolicies>(data, copied);
+    each::<RoleBindings>(data, copied);
     // Of these the size of spec is limited, and whatever they are, they are there.
     let own = [
         each::<ClusterManagers>(data, |_| 0),

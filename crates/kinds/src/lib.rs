@@ -29,7 +29,10 @@ pub use manager::{Manager, Managers};
 pub use namespace::{NamespaceWire, Namespaces};
 pub use namespace_tree::{NamespaceTrees, Tree};
 pub use pod::{PodWire, Pods};
-pub use propagated::{Origin, Propagated, RoleBindingWire, RoleBindings};
+pub use propagated::{
+    CopiedKind, LimitRanges, MAX_PROPAGATE_TO, NetworkPolicies, Origin, Propagated, RoleBindingWire,
+    RoleBindings, SpecWire,
+};
 pub use quota_transfer::{QuotaTransferObject, QuotaTransfers};
 pub use subnamespace::{SubnamespaceObject, Subnamespaces};
 pub use tree_quota::{TreeQuota, TreeQuotaWire, TreeQuotas};

@@ -3,8 +3,8 @@
 
 use coppice_api::Reason;
 use coppice_kinds::{
-    Configs, DecidedIn, DeletedNamespaces, Jobs, Manager, Managers, Namespaces, Pods, RoleBindings,
-    TreeQuotaWire, TreeQuotas,
+    Configs, CopiedKind, DecidedIn, DeletedNamespaces, Jobs, LimitRanges, Manager, Managers, Namespaces,
+    NetworkPolicies, Pods, RoleBindings, TreeQuotaWire, TreeQuotas,
 };
 use coppice_lifecycle::facts::{AnnotationKeys, JobState, NotRead, PodPhase};
 use coppice_runtime::decode::{Event, Item, MAX_KEPT_BYTES, ObjectRef, event, item, page};
@@ -267,4 +267,27 @@ fn of_a_role_binding_what_a_copy_has_of_it_is_kept() {
     assert_eq!((of_role.cluster_role, of_role.content), (None, None));
     let large = binding(&json!({}), "ClusterRole", user(&"a".repeat(MAX_KEPT_BYTES)));
     assert_eq!((large.cluster_role.as_deref(), large.content), (Some("admin"), None));
+}
+
+#[test]
+fn of_a_limit_range_and_a_network_policy_the_spec_is_kept() {
+    let spec = json!({"podSelector": {"matchLabels": {"a": "b"}}, "policyTypes": ["Ingress"]});
+    let metadata = json!({"name": "deny", "namespace": "n", "uid": "u", "resourceVersion": "3", "labels": {"team": "a"}});
+    let of = |spec: &Value| json!({"metadata": metadata, "spec": spec});
+    let network = read::<NetworkPolicies>(&of(&spec)).object.unwrap();
+    let limits = read::<LimitRanges>(&of(&spec)).object.unwrap();
+    assert_eq!((network.kind, limits.kind), (CopiedKind::NetworkPolicy, CopiedKind::LimitRange));
+    for source in [&network, &limits] {
+        let content: Value = serde_json::from_str(source.content.as_deref().unwrap()).unwrap();
+        assert_eq!((content, source.origin.as_ref()), (json!({"spec": spec}), None));
+    }
+    let mut copy = of(&spec);
+    copy["metadata"] = network.copy_metadata();
+    for (key, value) in [("name", "deny"), ("namespace", "below"), ("uid", "v"), ("resourceVersion", "4")] {
+        copy["metadata"][key] = json!(value);
+    }
+    let copy = read::<NetworkPolicies>(&copy).object.unwrap();
+    assert_eq!((copy.content, &*copy.origin.unwrap().uid), (network.content, "u"));
+    let large = read::<LimitRanges>(&of(&json!({"limits": "a".repeat(MAX_KEPT_BYTES)}))).object.unwrap();
+    assert_eq!(large.content, None);
 }

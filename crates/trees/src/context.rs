@@ -6,13 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use coppice_api::Reason;
 use coppice_api::names::LABEL_PARENT;
 use coppice_controllers::{ControllerContext, first_stale};
-use coppice_kinds::{
-    NamespaceTrees, QuotaTransfers, RoleBindings, SubnamespaceObject, Subnamespaces, Tree, TreeQuotas,
-};
+use coppice_kinds::{NamespaceTrees, QuotaTransfers, SubnamespaceObject, Subnamespaces, Tree, TreeQuotas};
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_runtime::store::{Freshness, Store};
 use tokio::sync::{Mutex as Lock, OwnedMutexGuard};
 
+use crate::copies::CopyStores;
 use crate::position::{Above, Place, Position, above};
 
 /// No path has more names: a tree is at most 30 deep.
@@ -35,8 +34,8 @@ pub struct TreeContext {
     pub(crate) quotas: Store<TreeQuotas>,
     /// Every `QuotaTransfer`.
     pub(crate) transfers: Store<QuotaTransfers>,
-    /// Every `RoleBinding`.
-    pub(crate) role_bindings: Store<RoleBindings>,
+    /// What is copied down trees.
+    pub(crate) copies: CopyStores,
     turns: Turns,
 }
 
@@ -49,7 +48,7 @@ impl TreeContext {
             subnamespaces: Store::default(),
             quotas: Store::default(),
             transfers: Store::default(),
-            role_bindings: Store::default(),
+            copies: CopyStores::default(),
             turns: Turns::default(),
         }
     }

@@ -5,6 +5,7 @@
 
 mod allotment;
 mod context;
+mod copies;
 pub mod namespace_tree;
 mod position;
 pub mod propagation;

@@ -38,6 +38,8 @@ const KINDS: &[(&str, &str, &str, &str, bool)] = &[
     ("Event", "events", "ev", "events.k8s.io/v1", true),
     ("ClusterRole", "clusterroles", "clusterrole", "rbac.authorization.k8s.io/v1", false),
     ("RoleBinding", "rolebindings", "rolebinding", "rbac.authorization.k8s.io/v1", true),
+    ("LimitRange", "limitranges", "limitrange", "v1", true),
+    ("NetworkPolicy", "networkpolicies", "networkpolicy", "networking.k8s.io/v1", true),
     ("CustomResourceDefinition", "customresourcedefinitions", "crd", "apiextensions.k8s.io/v1", false),
     ("NamespaceManager", "namespacemanagers", "nsman", "coppice.dev/v1alpha1", true),
     ("ClusterNamespaceManager", "clusternamespacemanagers", "cnsman", "coppice.dev/v1alpha1", false),

@@ -1,11 +1,11 @@
-//! What the API server refuses about the copies of RoleBindings in trees, and to whom, while no program of ours runs.
+//! What the API server refuses about the copies of objects in trees, and to whom, while no program of ours runs.
 
 use anyhow::ensure;
 use coppice_plane::ADMIN;
 use serde_json::{Value, json};
 
 use crate::access_control::raw_requests::{JSON, MERGE, PLAIN, Wire};
-use crate::trees_access::{child, delete_exactly, on_trees};
+use crate::trees_access::{Trees, child, delete_exactly, on_trees};
 
 type Test = anyhow::Result<()>;
 
@@ -39,7 +39,7 @@ fn subject(name: &str) -> Value {
 
 #[test]
 fn a_copy_is_written_by_coppice_alone_and_goes_with_its_namespace() -> Test {
-    const REFUSED: &str = "Coppice alone writes it: change the RoleBinding there";
+    const REFUSED: &str = "Coppice alone writes it: change the one there";
     on_trees(async |on| {
         child(on, "copies-child").await?;
         let of_child = all("copies-child");
@@ -115,7 +115,7 @@ fn a_copy_is_written_by_coppice_alone_and_goes_with_its_namespace() -> Test {
 #[test]
 fn a_stolen_token_binds_nobody_but_in_namespaces_that_were_created_in_a_tree() -> Test {
     const BELOW: &str = "into those that were created below it, and into no others";
-    const UNLABELLED: &str = "no RoleBinding without the label coppice.dev/propagated-from";
+    const UNLABELLED: &str = "or RoleBinding without the label coppice.dev/propagated-from";
     on_trees(async |on| {
         child(on, "bound-child").await?;
         on.test_cluster.namespace("bound-plain").await?;
@@ -171,9 +171,134 @@ fn a_stolen_token_binds_nobody_but_in_namespaces_that_were_created_in_a_tree() -
         }
         let path = format!("{of_child}/view");
         let by_name = on.account.send("DELETE", &path, PLAIN, json!({})).await?;
-        ensure!(by_name.refused("deletes a RoleBinding only with the uid"), "{by_name:?}");
+        ensure!(by_name.refused("deletes a copy only with the uid"), "{by_name:?}");
         let answer = delete_exactly(&on.account, &path, false).await?;
         ensure!(answer.accepted(), "{answer:?}");
         Ok(())
     })
+}
+
+/// A kind whose copies limit those who work in a namespace.
+struct Limiting {
+    group: &'static str,
+    resource: &'static str,
+    kind: &'static str,
+    spec: Value,
+    /// What Coppice, and what a tenant, would change it to.
+    changes: [Value; 2],
+}
+
+impl Limiting {
+    fn both() -> [Self; 2] {
+        let labelled = |key: &str| json!({"podSelector": {"matchLabels": {key: "b"}}});
+        [
+            Self {
+                group: "/apis/networking.k8s.io/v1",
+                resource: "networkpolicies",
+                kind: "NetworkPolicy",
+                spec: json!({"podSelector": {}, "policyTypes": ["Ingress"]}),
+                changes: [labelled("ours"), labelled("theirs")],
+            },
+            Self {
+                group: "/api/v1",
+                resource: "limitranges",
+                kind: "LimitRange",
+                spec: json!({"limits": []}),
+                changes: [json!({"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}), json!({"limits": []})],
+            },
+        ]
+    }
+
+    fn all(&self, namespace: &str) -> String {
+        format!("{}/namespaces/{namespace}/{}", self.group, self.resource)
+    }
+
+    fn object(&self, metadata: &Value) -> Value {
+        let version = self.group.trim_start_matches("/apis/").trim_start_matches("/api/");
+        json!({"apiVersion": version, "kind": self.kind, "metadata": metadata, "spec": self.spec})
+    }
+
+    fn copy(&self, name: &str) -> Value {
+        self.object(&json!({"name": name, "labels": {FROM: "root"}, "annotations": {UID: "u"}}))
+    }
+}
+
+#[test]
+fn copies_of_what_limits_a_namespace_are_guarded_as_those_of_rights() -> Test {
+    on_trees(async |on| {
+        child(on, "limited-child").await?;
+        on.test_cluster.namespace("limited-plain").await?;
+        let create = async |what: &str| {
+            let args: Vec<&str> = ["create"].into_iter().chain(what.split(' ')).collect();
+            on.test_cluster.kubectl(ADMIN, &args).await.map(drop)
+        };
+        create("rolebinding tenants -n limited-child --clusterrole=admin --user=limited").await?;
+        // The role admin of Kubernetes reads LimitRanges only.
+        create("role limits -n limited-child --verb=* --resource=limitranges").await?;
+        create("rolebinding limits -n limited-child --role=limits --user=limited").await?;
+        let tenant = Wire::impersonating(&on.test_cluster, "limited", &[])?;
+        for kind in Limiting::both() {
+            let path = format!("{}/deny", kind.all("limited-child"));
+            let created =
+                on.account.send("POST", &kind.all("limited-child"), PLAIN, kind.copy("deny")).await?;
+            ensure!(created.accepted(), "{created:?}");
+            let updated = on.account.send("PATCH", &path, MERGE, json!({"spec": kind.changes[0]})).await?;
+            ensure!(updated.accepted(), "{updated:?}");
+            the_tenants_own_are_theirs(on, &tenant, &kind, &path).await?;
+            the_account_has_its_copies_alone(on, &kind).await?;
+            let by_name = on.account.send("DELETE", &path, PLAIN, json!({})).await?;
+            ensure!(by_name.refused("deletes a copy only with the uid"), "{by_name:?}");
+            ensure!(delete_exactly(&on.account, &path, false).await?.accepted());
+        }
+        Ok(())
+    })
+}
+
+/// And what they make of a copy is refused.
+async fn the_tenants_own_are_theirs(on: &Trees, tenant: &Wire, kind: &Limiting, copy: &str) -> Test {
+    let all = kind.all("limited-child");
+    let own = kind.object(&json!({"name": "theirs"}));
+    let may = async || tenant.send("POST", &all, PLAIN, own.clone()).await.ok()?.accepted().then_some(());
+    on.test_cluster.until("the role is in force", may).await?;
+    let mut answers = vec![
+        tenant.send("POST", &all, PLAIN, kind.copy("forged")).await?,
+        tenant.send("PATCH", copy, MERGE, json!({"spec": kind.changes[1]})).await?,
+        tenant.send("PATCH", copy, MERGE, json!({"metadata": {"labels": {FROM: null}}})).await?,
+        tenant.send("DELETE", copy, PLAIN, json!({})).await?,
+    ];
+    let label = json!({"metadata": {"labels": {FROM: "root"}}});
+    answers.extend(tenant.every_write(&format!("{all}/theirs"), &label).await?);
+    for answer in answers {
+        ensure!(answer.refused("Coppice alone writes it: change the one there"), "{answer:?}");
+    }
+    let found = tenant.get(copy).await?;
+    ensure!(tenant.send("PUT", copy, PLAIN, found).await?.accepted(), "what changes nothing passes");
+    Ok(())
+}
+
+/// Whatever rights its token has.
+async fn the_account_has_its_copies_alone(on: &Trees, kind: &Limiting) -> Test {
+    const UNLABELLED: &str = "or RoleBinding without the label";
+    let all = kind.all("limited-child");
+    let more = json!({"name": "x", "labels": {FROM: "root", "a": "b"}});
+    for (path, object, why) in [
+        (
+            kind.all("limited-plain"),
+            kind.copy("x"),
+            "into those that were created below it, and into no others",
+        ),
+        (all.clone(), kind.object(&json!({"name": "x"})), UNLABELLED),
+        (all.clone(), kind.object(&more), "nothing of the metadata"),
+    ] {
+        let answer = on.stolen.send("POST", &path, PLAIN, object).await?;
+        ensure!(answer.refused(why), "{answer:?}");
+    }
+    let theirs = format!("{all}/theirs");
+    for answer in [
+        on.stolen.send("PATCH", &theirs, MERGE, json!({"spec": kind.changes[0]})).await?,
+        delete_exactly(&on.stolen, &theirs, false).await?,
+    ] {
+        ensure!(answer.refused(UNLABELLED), "{answer:?}");
+    }
+    Ok(())
 }

@@ -43,6 +43,23 @@ impl Setup {
         Ok(condition(&object, "Propagated")["message"].as_str().unwrap_or_default().to_owned())
     }
 
+    /// Waits until the copy in a namespace has the spec that its source has now.
+    async fn has_spec(&self, (kind, from, name): (&str, &str, &str), to: &str) -> anyhow::Result<Value> {
+        let copied = async || {
+            let source = self.test_cluster.get(kind, from, name).await.ok()??;
+            let copy = self.test_cluster.get(kind, to, name).await.ok()??;
+            let ours =
+                copy["metadata"]["annotations"]["coppice.dev/propagated-uid"] == source["metadata"]["uid"];
+            (ours && copy["spec"] == source["spec"]).then_some(copy)
+        };
+        self.test_cluster.until(&format!("{to} has the {kind} {name} of {from}"), copied).await
+    }
+
+    async fn without(&self, (kind, namespace, name): (&str, &str, &str)) -> Test {
+        let gone = async || self.test_cluster.get(kind, namespace, name).await.ok()?.is_none().then_some(());
+        self.test_cluster.until(&format!("{namespace} has no {kind} {name}"), gone).await
+    }
+
     async fn bind_role(&self, namespace: &str, name: &str, role: &str, user: &str) -> Test {
         let group = "rbac.authorization.k8s.io";
         let binding = json!({
@@ -86,7 +103,10 @@ fn whoever_is_admin_in_a_namespace_is_admin_below_it() -> Test {
             foreign(&cluster).await?;
             modes(&cluster).await?;
             further_roles(&cluster).await?;
-            revoked(&cluster).await
+            revoked(&cluster).await?;
+            limits(&cluster).await?;
+            networks(&cluster).await?;
+            exceptions(&cluster).await
         };
         story.await.with_context(|| program.last_lines())
     })
@@ -221,6 +241,109 @@ async fn revoked(cluster: &Setup) -> Test {
     let deletes =
         audit.iter().filter(|event| event.user == TREES && event.verb == "delete").collect::<Vec<_>>();
     ensure!(!deletes.is_empty() && deletes.iter().all(|event| event.resource == "rolebindings"));
+    Ok(())
+}
+
+fn pod(namespace: &str, name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace},
+        "spec": {"containers": [{"name": "c", "image": "busybox"}]}})
+}
+
+/// Where a tree limits `cpu`, pods without requests are refused until a `LimitRange` says what they request.
+async fn limits(cluster: &Setup) -> Test {
+    let admin = cluster.test_cluster.admin().await?;
+    cluster.tree("depot", &json!({"cpu": "2", "pods": "10"})).await?;
+    cluster.request(ADMIN, "depot", "depot-a", &json!({"cpu": "1", "pods": "4"})).await?;
+    cluster.ready("depot", "depot-a").await?;
+    let refused = admin.create(&pod("depot-a", "no-requests")).await.err().context("it is refused")?;
+    ensure!(format!("{refused:#}").contains("must specify"), "{refused:#}");
+    let limit = |cpu: &str| {
+        json!({"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "defaults", "namespace": "depot"},
+            "spec": {"limits": [{"type": "Container", "defaultRequest": {"cpu": cpu}}]}})
+    };
+    admin.create(&limit("100m")).await?;
+    let rules = json!({"spec": {"propagate": {"limitRanges": {"mode": "Propagate"}, "networkPolicies": {"mode": "Propagate"}}}});
+    admin.patch("nstree", "", "depot", &rules).await?;
+    let works = async || admin.create(&pod("depot-a", "defaulted")).await.ok();
+    let created = cluster.test_cluster.until("a pod without requests is created", works).await?;
+    let requests = &created["spec"]["containers"][0]["resources"]["requests"]["cpu"];
+    ensure!(requests == "100m", "{created:#}");
+    cluster.propagated("depot", "depot-a", "Reconciled").await?;
+    // Changes arrive, and those of others do not stay.
+    admin.patch("limitrange", "depot", "defaults", &json!({"spec": limit("200m")["spec"]})).await?;
+    cluster.has_spec(("limitrange", "depot", "defaults"), "depot-a").await?;
+    let edited = json!({"spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}});
+    admin.patch("limitrange", "depot-a", "defaults", &edited).await?;
+    cluster.has_spec(("limitrange", "depot", "defaults"), "depot-a").await.map(drop)
+}
+
+async fn networks(cluster: &Setup) -> Test {
+    let admin = cluster.test_cluster.admin().await?;
+    let inside = json!({"namespaceSelector": {"matchExpressions": [
+        {"key": "depot.tree.coppice.dev/depth", "operator": "Exists"}
+    ]}});
+    let policy = |spec: Value| {
+        json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "spec": spec,
+            "metadata": {"name": "inside", "namespace": "depot", "labels": {"team": "a"}}})
+    };
+    let spec = json!({"podSelector": {"matchLabels": {"a": "b", "c": "d"}}, "policyTypes": ["Ingress", "Egress"],
+        "ingress": [{"from": [inside]}], "egress": [{}]});
+    admin.create(&policy(spec)).await?;
+    cluster.request(ADMIN, "depot-a", "depot-a-test", &json!({"cpu": "100m", "pods": "1"})).await?;
+    for namespace in ["depot-a", "depot-a-test"] {
+        cluster.has_spec(("networkpolicy", "depot", "inside"), namespace).await?;
+    }
+    let copy =
+        cluster.test_cluster.get("networkpolicy", "depot-a-test", "inside").await?.context("the copy")?;
+    ensure!(copy["metadata"]["labels"] == json!({FROM: "depot"}), "{copy:#}");
+    // What the source has not any more, copies have not either.
+    let less = json!({"spec": {"podSelector": {"matchLabels": {"c": null}}, "egress": null, "policyTypes": ["Ingress"]}});
+    admin.patch("networkpolicy", "depot", "inside", &less).await?;
+    let copy = cluster.has_spec(("networkpolicy", "depot", "inside"), "depot-a-test").await?;
+    ensure!(copy["spec"]["podSelector"] == json!({"matchLabels": {"a": "b"}}), "{copy:#}");
+    ensure!(copy["spec"]["egress"].is_null(), "{copy:#}");
+    // Deleted by somebody, it is there again; deleted with its source, it is gone.
+    admin.delete("networkpolicy", "depot-a-test", "inside", &json!({})).await?;
+    cluster.has_spec(("networkpolicy", "depot", "inside"), "depot-a-test").await?;
+    admin.delete("networkpolicy", "depot", "inside", &json!({})).await?;
+    for namespace in ["depot-a", "depot-a-test"] {
+        cluster.without(("networkpolicy", namespace, "inside")).await?;
+    }
+    // The other kind stays.
+    ensure!(cluster.test_cluster.get("limitrange", "depot-a-test", "defaults").await?.is_some());
+    Ok(())
+}
+
+/// An object says where it is copied to.
+async fn exceptions(cluster: &Setup) -> Test {
+    const TO: &str = "coppice.dev/propagate-to";
+    let admin = cluster.test_cluster.admin().await?;
+    let to = async |value: Value| {
+        let patch = json!({"metadata": {"annotations": {TO: value}}});
+        admin.patch("limitrange", "depot", "defaults", &patch).await.map(drop)
+    };
+    to(json!("depot-a.tree.coppice.dev/depth,depot-a.tree.coppice.dev/depth!=0")).await?;
+    cluster.without(("limitrange", "depot-a", "defaults")).await?;
+    ensure!(cluster.test_cluster.get("limitrange", "depot-a-test", "defaults").await?.is_some());
+    to(json!("team in")).await?;
+    let message = cluster.propagated("depot-a", "depot-a-test", "CopyRefused").await?;
+    let expected =
+        "LimitRange defaults of namespace depot is not copied: its annotation coppice.dev/propagate-to";
+    ensure!(message.starts_with(expected), "{message}");
+    ensure!(cluster.test_cluster.get("limitrange", "depot-a-test", "defaults").await?.is_some());
+    to(json!("none")).await?;
+    cluster.without(("limitrange", "depot-a-test", "defaults")).await?;
+    to(Value::Null).await?;
+    for namespace in ["depot-a", "depot-a-test"] {
+        cluster.has_spec(("limitrange", "depot", "defaults"), namespace).await?;
+    }
+    // With the mode Remove all copies go, and the source stays.
+    let rules = json!({"spec": {"propagate": {"limitRanges": {"mode": "Remove"}}}});
+    admin.patch("nstree", "", "depot", &rules).await?;
+    for namespace in ["depot-a", "depot-a-test"] {
+        cluster.without(("limitrange", namespace, "defaults")).await?;
+    }
+    ensure!(cluster.test_cluster.get("limitrange", "depot", "defaults").await?.is_some());
     Ok(())
 }
 

@@ -1,13 +1,14 @@
 //! Carries out a plan. What it deletes was decided on fresh reads.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 use coppice_api::Reason;
-use coppice_kinds::{Namespaces, Propagated, RoleBindings};
+use coppice_kinds::{CopiedKind, LimitRanges, Namespaces, NetworkPolicies, Propagated, RoleBindings};
+use coppice_runtime::kind::Kind;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::read;
 use coppice_runtime::write::{self, Revision, WriteError};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::observe;
 use super::plan::{self, Problem, Step};
@@ -31,20 +32,32 @@ pub(super) enum Progress {
 pub(super) async fn apply(context: &TreeContext, permit: &Permit, namespace: &str) -> Progress {
     let mut observation = observe::cached(context, namespace);
     let mut plan = plan::plan(&observation);
-    if plan.steps.iter().any(|step| matches!(step, Step::Delete(_))) {
-        observation = match observe::fresh(context, namespace).await {
+    let deletes = kinds_of_deletions(&plan.steps);
+    if !deletes.is_empty() {
+        observation = match observe::fresh(context, namespace, &deletes).await {
             Ok(observation) => observation,
             Err(error) => return Progress::Failed(error.to_string()),
         };
         plan = plan::plan(&observation);
     }
-    let (mut outdated, mut failed) = (false, None);
+    let (mut outdated, mut failed, mut unsure) = (false, None, false);
     for step in std::mem::take(&mut plan.steps) {
+        match &step {
+            // Nobody has rights in a namespace before what limits them is there; what the API server refuses does not come.
+            Step::Create(source) if source.kind == CopiedKind::RoleBinding && (outdated || unsure) => {
+                plan.modes = None;
+                continue;
+            }
+            // Of these nothing has been read again.
+            Step::Delete(copy) if !deletes.contains(&copy.kind) => {
+                outdated = true;
+                continue;
+            }
+            _ => {}
+        }
         match carry_out(context, permit, namespace, &step).await {
             Ok(()) => {}
-            Err(WriteError::Gone)
-                if matches!(step, Step::Create(_)) && is_there(context, namespace).await =>
-            {
+            Err(WriteError::Gone) if creates_binding(&step) && is_there(context, namespace).await => {
                 plan.problems.push(no_role(&step));
             }
             Err(WriteError::Conflict | WriteError::Gone) => outdated = true,
@@ -55,7 +68,7 @@ pub(super) async fn apply(context: &TreeContext, permit: &Permit, namespace: &st
             }
             Err(error @ WriteError::Ambiguous(_)) => {
                 failed.get_or_insert(error.to_string());
-                plan.mode = None;
+                (unsure, plan.modes) = (true, None);
             }
         }
     }
@@ -80,23 +93,40 @@ async fn carry_out(
     namespace: &str,
     step: &Step,
 ) -> Result<(), WriteError> {
+    let (Step::Create(object) | Step::Update { source: object, .. } | Step::Delete(object)) = step;
+    match object.kind {
+        CopiedKind::LimitRange => carry_out_for::<LimitRanges>(context, permit, namespace, step).await,
+        CopiedKind::NetworkPolicy => carry_out_for::<NetworkPolicies>(context, permit, namespace, step).await,
+        CopiedKind::RoleBinding => carry_out_for::<RoleBindings>(context, permit, namespace, step).await,
+    }
+}
+
+async fn carry_out_for<K: Kind>(
+    context: &TreeContext,
+    permit: &Permit,
+    namespace: &str,
+    step: &Step,
+) -> Result<(), WriteError> {
     let clients = &context.shared.clients;
     match step {
         Step::Create(source) => {
-            let mut object = copied(source)?;
-            object["apiVersion"] = json!("rbac.authorization.k8s.io/v1");
-            object["kind"] = json!("RoleBinding");
+            let mut object = content(source)?;
+            object["metadata"] = source.copy_metadata();
+            object["apiVersion"] = json!(source.kind.api_version());
+            object["kind"] = json!(source.kind.as_str());
             object["metadata"]["name"] = json!(source.name);
-            write::create_object::<RoleBindings>(clients, permit, namespace, &object).await.map(drop)
+            write::create_object::<K>(clients, permit, namespace, &object).await.map(drop)
         }
         Step::Update { copy, source } => {
-            let fields = copied(source)?;
+            let before = content(copy).unwrap_or_default();
+            let mut fields = merge_patch(&before, &content(source)?);
+            fields["metadata"] = source.copy_metadata();
             let target = (namespace, &*copy.name);
-            write::merge::<RoleBindings>(clients, permit, target, revision(copy), fields).await.map(drop)
+            write::merge::<K>(clients, permit, target, revision(copy), fields).await.map(drop)
         }
         Step::Delete(copy) => {
             let target = (namespace, &*copy.name);
-            write::delete_object::<RoleBindings>(clients, permit, target, revision(copy)).await
+            write::delete_object::<K>(clients, permit, target, revision(copy)).await
         }
     }
 }
@@ -105,13 +135,37 @@ fn revision(copy: &Propagated) -> Revision<'_> {
     Revision { uid: &copy.uid, resource_version: Some(&copy.resource_version) }
 }
 
-/// What a copy has of its source, and what it says of it.
-fn copied(source: &Arc<Propagated>) -> Result<Value, WriteError> {
-    let content = source.content.as_deref().unwrap_or("null");
-    let mut object: Value =
-        serde_json::from_str(content).map_err(|error| WriteError::Refused(error.to_string()))?;
-    object["metadata"] = source.copy_metadata();
-    Ok(object)
+/// What a copy has of its source.
+fn content(source: &Propagated) -> Result<Value, WriteError> {
+    let content = source.content.as_deref().unwrap_or("{}");
+    serde_json::from_str(content).map_err(|error| WriteError::Refused(error.to_string()))
+}
+
+/// What has to be merged into the one for it to become the other: what only the one has is removed (RFC 7386).
+fn merge_patch(before: &Value, after: &Value) -> Value {
+    let (Value::Object(before), Value::Object(after)) = (before, after) else { return after.clone() };
+    let gone = before.keys().filter(|key| !after.contains_key(*key));
+    let mut patch: Map<String, Value> = gone.map(|key| (key.clone(), Value::Null)).collect();
+    for (key, value) in after {
+        let now = before.get(key).unwrap_or(&Value::Null);
+        if now != value {
+            patch.insert(key.clone(), merge_patch(now, value));
+        }
+    }
+    Value::Object(patch)
+}
+
+/// Of which kinds something is to be deleted.
+fn kinds_of_deletions(steps: &[Step]) -> BTreeSet<CopiedKind> {
+    let kind = |step: &Step| match step {
+        Step::Delete(copy) => Some(copy.kind),
+        Step::Create(_) | Step::Update { .. } => None,
+    };
+    steps.iter().filter_map(kind).collect()
+}
+
+fn creates_binding(step: &Step) -> bool {
+    matches!(step, Step::Create(source) if source.kind == CopiedKind::RoleBinding)
 }
 
 /// What a step is about, and the role that it binds.
@@ -139,9 +193,10 @@ fn no_role(step: &Step) -> Problem {
 fn refused(step: &Step, error: &str) -> Problem {
     let (source, role) = subject(step);
     let what = match step {
-        Step::Delete(copy) => format!("the copy {} is not deleted", copy.name),
+        Step::Delete(copy) => format!("the copy {} {} is not deleted", copy.kind.as_str(), copy.name),
         Step::Create(_) | Step::Update { .. } => {
-            format!("RoleBinding {} of namespace {} is not copied", source.name, source.namespace)
+            let kind = source.kind.as_str();
+            format!("{kind} {} of namespace {} is not copied", source.name, source.namespace)
         }
     };
     // The message of the API server has every rule of the role.
@@ -154,4 +209,27 @@ fn refused(step: &Step, error: &str) -> Problem {
         format!("{what}: {error}")
     };
     Problem { reason: Reason::CopyRefused, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_merge_leaves_nothing_of_what_was_there() {
+        for (before, after, patch) in [
+            (json!({"a": 1}), json!({"a": 1}), json!({})),
+            (json!({"a": 1, "b": 2}), json!({"a": 3}), json!({"a": 3, "b": null})),
+            (
+                json!({"spec": {"podSelector": {"matchLabels": {"a": "b", "c": "d"}}, "egress": [1]}}),
+                json!({"spec": {"podSelector": {"matchLabels": {"a": "x"}}}}),
+                json!({"spec": {"podSelector": {"matchLabels": {"a": "x", "c": null}}, "egress": null}}),
+            ),
+            (json!({"l": [{"a": 1}]}), json!({"l": [{"b": 1}]}), json!({"l": [{"b": 1}]})),
+            (json!({"spec": null}), json!({"spec": {"a": 1}}), json!({"spec": {"a": 1}})),
+            (json!({"spec": {"a": 1}}), json!({"spec": null}), json!({"spec": null})),
+        ] {
+            assert_eq!(merge_patch(&before, &after), patch, "{before} to {after}");
+        }
+    }
 }

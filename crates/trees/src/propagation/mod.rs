@@ -1,13 +1,13 @@
-//! Copies the `RoleBinding`s of each namespace of a tree that refer to `ClusterRole`s to every namespace below it, so that whoever has a
-//! role in a namespace has it below.
+//! Copies objects of each namespace of a tree to every namespace below it, as the tree says for each kind: its `RoleBinding`s that refer to
+//! `ClusterRole`s, so that whoever has a role in a namespace has it below; its `LimitRange`s; its `NetworkPolicy`s.
 //!
-//! Watches `RoleBinding`s, `NamespaceTree`, `Subnamespace`, namespaces and their native quotas; acts on the leader alone. A key is a
+//! Watches these, `NamespaceTree`, `Subnamespace`, namespaces and their native quotas; acts on the leader alone. A key is a
 //! namespace that copies are made in: `observe → plan → apply → report` for all that it is to have, however often, until it has that.
 //! Copies are made on what the caches know; nothing is deleted but on what was just read, and as it was read.
 //!
 //! *Relies on*: the policies of the installation, which keep everybody else from writing copies. *Guarantees*: only objects with our
 //! label are changed or deleted; a copy is never a source; nothing is deleted while anything that says so is stale or unknown; a new
-//! namespace has its quota before anybody has rights in it.
+//! namespace has its quota, and what limits those who work in it, before anybody has rights in it.
 //!
 //! Errors: one object that is refused does not stop the others. Retried with backoff by the queue, and said in the condition
 //! `Propagated` of the `Subnamespace`.
@@ -16,13 +16,13 @@ mod apply;
 mod observe;
 mod plan;
 mod report;
+mod targets;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use coppice_runtime::controller::Controller;
 use coppice_runtime::queue::{Queue, ReconcileResult};
-use coppice_runtime::store::Freshness;
 use coppice_runtime::watches::{Subscription, Watches};
 
 use crate::context::TreeContext;
@@ -53,11 +53,11 @@ impl Controller for PropagationController {
     fn subscribe(self: &Arc<Self>, watches: &Watches, queue: &Queue<Arc<str>>) -> Vec<Subscription> {
         let context = &self.context;
         let with = || (Arc::clone(self), queue.clone());
-        vec![
-            watches.subscribe(&context.role_bindings, {
-                let (this, queue) = with();
-                move |namespace, _| this.wake_from(namespace, &queue)
-            }),
+        let copied = context.copies.subscribe(watches, &{
+            let (this, queue) = with();
+            Arc::new(move |namespace: &str| this.wake_from(namespace, &queue))
+        });
+        let others = [
             watches.subscribe(&context.subnamespaces, {
                 let (this, queue) = with();
                 move |_, name| this.wake_from(name, &queue)
@@ -74,12 +74,12 @@ impl Controller for PropagationController {
                 let queue = queue.clone();
                 move |namespace, _| queue.add(namespace.into())
             }),
-        ]
+        ];
+        copied.into_iter().chain(others).collect()
     }
 
     fn synced(&self) -> bool {
-        let bindings = self.context.role_bindings.freshness();
-        self.context.synced() && !matches!(bindings, Freshness::NotSynced(_))
+        self.context.synced() && self.context.copies.synced()
     }
 
     /// Those that copies belong into, and those that have some.
@@ -90,9 +90,9 @@ impl Controller for PropagationController {
                 all.insert(object.name.as_ref().into());
             }
         });
-        self.context.role_bindings.for_each(|binding| {
-            if binding.origin.is_some() {
-                all.insert(binding.namespace.as_ref().into());
+        self.context.copies.for_each(|object| {
+            if object.origin.is_some() {
+                all.insert(object.namespace.as_ref().into());
             }
         });
         all.into_iter().collect()

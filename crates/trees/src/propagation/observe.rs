@@ -1,15 +1,17 @@
 //! A namespace, where it is in its tree, what there is in it and above it: from caches, or straight from the API server.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use coppice_api::names::{LABEL_PARENT, TREE_QUOTA_NAME};
 use coppice_kinds::{
-    NamespaceTrees, Namespaces, Propagated, RoleBindings, SubnamespaceObject, Subnamespaces, Tree, TreeQuota,
+    CopiedKind, NamespaceTrees, Namespaces, Propagated, SubnamespaceObject, Subnamespaces, Tree, TreeQuota,
 };
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_runtime::read::{self, ListError};
 
 use crate::context::{MAX_PATH, TreeContext, Why};
+use crate::copies::listed;
 use crate::position::{Above, Place, above};
 
 /// What a plan is made from.
@@ -36,6 +38,8 @@ pub(super) enum ReadError {
     Get(#[from] kube::Error),
     #[error("{0}")]
     List(#[from] ListError),
+    #[error("{0}")]
+    Unreadable(String),
 }
 
 /// What the caches know.
@@ -43,13 +47,15 @@ pub(super) fn cached(context: &TreeContext, name: &str) -> Observation {
     let place = context.place(name);
     let mut unreadable = None;
     let mut of = |namespace: &str| {
-        context.role_bindings.decoded(namespace).unwrap_or_else(|why| {
-            unreadable = Some((
-                why.reason,
-                format!("RoleBinding {} in namespace {namespace} {}", why.name, why.detail),
-            ));
-            Vec::new()
-        })
+        CopiedKind::ALL
+            .into_iter()
+            .flat_map(|kind| {
+                context.copies.decoded(kind, namespace).unwrap_or_else(|why| {
+                    unreadable = Some(why);
+                    Vec::new()
+                })
+            })
+            .collect::<Vec<_>>()
     };
     let own = of(name);
     let above = match &place {
@@ -68,11 +74,15 @@ pub(super) fn cached(context: &TreeContext, name: &str) -> Observation {
     }
 }
 
-/// The same, read again: what is deleted is decided on this.
-pub(super) async fn fresh(context: &TreeContext, name: &str) -> Result<Observation, ReadError> {
+/// The same, with these kinds read again: what of them is deleted is decided on this.
+pub(super) async fn fresh(
+    context: &TreeContext,
+    name: &str,
+    kinds: &BTreeSet<CopiedKind>,
+) -> Result<Observation, ReadError> {
     let client = &context.shared.clients.reads;
     // What is in it first: what has been copied since is not among it.
-    let own = bindings(context, name).await?;
+    let own = objects(context, name, kinds).await?;
     let (mut lowest, mut lowest_creator) = (None, None);
     let mut path: Vec<Box<str>> = Vec::new();
     let mut at: Box<str> = name.into();
@@ -105,7 +115,7 @@ pub(super) async fn fresh(context: &TreeContext, name: &str) -> Result<Observati
     let mut above = Vec::new();
     if let Place::In(position) = &place {
         for ancestor in position.ancestors() {
-            above.push(bindings(context, ancestor).await?);
+            above.push(objects(context, ancestor, kinds).await?);
         }
     }
     Ok(Observation {
@@ -119,9 +129,20 @@ pub(super) async fn fresh(context: &TreeContext, name: &str) -> Result<Observati
     })
 }
 
-async fn bindings(context: &TreeContext, namespace: &str) -> Result<Vec<Arc<Propagated>>, ReadError> {
-    let all = read::list::<RoleBindings>(&context.shared.clients.reads, namespace).await?;
-    Ok(all.into_iter().map(Arc::new).collect())
+async fn objects(
+    context: &TreeContext,
+    namespace: &str,
+    again: &BTreeSet<CopiedKind>,
+) -> Result<Vec<Arc<Propagated>>, ReadError> {
+    let mut all = Vec::new();
+    for kind in CopiedKind::ALL {
+        all.extend(if again.contains(&kind) {
+            listed(&context.shared.clients.reads, kind, namespace).await?
+        } else {
+            context.copies.decoded(kind, namespace).map_err(|(_, why)| ReadError::Unreadable(why))?
+        });
+    }
+    Ok(all)
 }
 
 async fn tree_of_root(context: &TreeContext, root: &str) -> Result<Option<Arc<Tree>>, ReadError> {
@@ -132,9 +153,7 @@ async fn tree_of_root(context: &TreeContext, root: &str) -> Result<Option<Arc<Tr
 }
 
 fn stale(context: &TreeContext) -> Option<Why> {
-    context
-        .stale()
-        .or_else(|| coppice_controllers::first_stale(&[(context.role_bindings.freshness(), "rolebindings")]))
+    context.stale().or_else(|| context.copies.stale())
 }
 
 /// Whether the API server holds a namespace to what its quota says.

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use coppice_api::Reason;
 use coppice_api::condition::ConditionState;
-use coppice_api::namespace_tree::{PropagationMode, RoleBindingPropagation};
-use coppice_kinds::{Origin, Propagated};
+use coppice_api::names::ANNOTATION_PROPAGATE_TO;
+use coppice_api::namespace_tree::{Propagation, PropagationMode};
+use coppice_kinds::{CopiedKind, Origin, Propagated};
 
 use super::observe::Observation;
+use super::targets;
 use crate::position::Place;
 
 /// How many problems a condition has in full.
@@ -17,12 +19,12 @@ const MAX_PROBLEMS: usize = 3;
 /// What to do, and what to say.
 #[derive(Debug, PartialEq)]
 pub(super) struct PropagationPlan {
-    /// In whatever order: none depends on another.
+    /// Kind by kind, in their order; otherwise none depends on another.
     pub(super) steps: Vec<Step>,
     /// What cannot be done.
     pub(super) problems: Vec<Problem>,
-    /// What the tree says about copies here; none while nothing can be said.
-    pub(super) mode: Option<PropagationMode>,
+    /// What the tree says about the copies of each kind here; none while nothing can be said.
+    pub(super) modes: Option<BTreeMap<CopiedKind, PropagationMode>>,
 }
 
 /// One write.
@@ -46,7 +48,7 @@ pub(super) struct Problem {
 
 /// Decides. Depends on nothing but its argument.
 pub(super) fn plan(observation: &Observation) -> PropagationPlan {
-    let mut plan = PropagationPlan { steps: Vec::new(), problems: Vec::new(), mode: None };
+    let mut plan = PropagationPlan { steps: Vec::new(), problems: Vec::new(), modes: None };
     let there = observation.namespace.as_ref().is_some_and(|namespace| !namespace.terminating);
     if !there || observation.stale.is_some() {
         return plan;
@@ -57,19 +59,24 @@ pub(super) fn plan(observation: &Observation) -> PropagationPlan {
         Place::In(position) => {
             // A tree that is not understood is no place.
             let Ok(spec) = position.tree.decoded() else { return plan };
-            plan.decide(observation, &spec.propagate.role_bindings);
+            plan.decide(observation, &spec.propagate);
         }
     }
     plan
 }
 
 impl PropagationPlan {
-    fn decide(&mut self, observation: &Observation, rules: &RoleBindingPropagation) {
-        self.mode = Some(rules.mode);
-        match rules.mode {
-            PropagationMode::Ignore => {}
-            PropagationMode::Remove => self.remove(&observation.own),
-            PropagationMode::Propagate => self.propagate(observation, &rules.cluster_roles),
+    fn decide(&mut self, observation: &Observation, rules: &Propagation) {
+        let modes = CopiedKind::ALL.map(|kind| (kind, mode(rules, kind)));
+        self.modes = Some(modes.into_iter().collect());
+        for (kind, mode) in modes {
+            match mode {
+                PropagationMode::Ignore => {}
+                PropagationMode::Remove => self.remove(of_kind(&observation.own, kind)),
+                PropagationMode::Propagate => {
+                    self.propagate(observation, kind, &rules.role_bindings.cluster_roles);
+                }
+            }
         }
     }
 
@@ -78,32 +85,29 @@ impl PropagationPlan {
         self.steps.extend(copies.map(|copy| Step::Delete(Arc::clone(copy))));
     }
 
-    fn propagate(&mut self, observation: &Observation, cluster_roles: &[String]) {
-        let qualifies = |object: &Propagated| {
-            let role = object.cluster_role.as_deref();
-            object.origin.is_none() && role.is_some_and(|role| cluster_roles.iter().any(|name| name == role))
-        };
-        let mut wanted: BTreeMap<&str, &Arc<Propagated>> = BTreeMap::new();
-        for source in observation.above.iter().flatten().filter(|object| qualifies(object)) {
-            // The nearest came first.
-            wanted.entry(&source.name).or_insert(source);
-        }
+    fn propagate(&mut self, observation: &Observation, kind: CopiedKind, cluster_roles: &[String]) {
+        let wanted = wanted(observation, kind, cluster_roles);
         let own: BTreeMap<&str, &Arc<Propagated>> =
-            observation.own.iter().map(|object| (&*object.name, object)).collect();
-        for (name, source) in &wanted {
+            of_kind(&observation.own, kind).map(|object| (&*object.name, object)).collect();
+        for (name, (source, unclear)) in &wanted {
+            if let Some(why) = unclear {
+                // Whether it is to be here is not known: a copy stays as it is, and none is made.
+                self.problems.push(not_a_selector(source, why));
+                continue;
+            }
             match own.get(name) {
                 None if source.content.is_none() => self.problems.push(too_large(source)),
                 // Nobody has rights in a namespace before it has its quota.
-                None if !observation.limited => self.mode = None,
+                None if kind == CopiedKind::RoleBinding && !observation.limited => self.modes = None,
                 None => self.steps.push(Step::Create(Arc::clone(source))),
                 Some(object) if object.origin.is_none() => self.problems.push(name_taken(object, source)),
                 // It comes again once it is gone.
-                Some(copy) if copy.terminating => self.mode = None,
+                Some(copy) if copy.terminating => self.modes = None,
                 Some(_) if source.content.is_none() => self.problems.push(too_large(source)),
                 Some(copy) if is_copy(copy, source) => {}
-                // The role of a RoleBinding cannot be changed: without this one there is room for another.
-                Some(copy) if copy.cluster_role != source.cluster_role => {
-                    self.mode = None;
+                // Without this one there is room for another.
+                Some(copy) if !can_become(copy, source) => {
+                    self.modes = None;
                     self.steps.push(Step::Delete(Arc::clone(copy)));
                 }
                 Some(copy) => {
@@ -113,9 +117,11 @@ impl PropagationPlan {
             }
         }
         // What cannot be copied any more is not left as it was either.
-        let is_wanted =
-            |copy: &Propagated| wanted.get(&*copy.name).is_some_and(|source| source.content.is_some());
-        self.remove(observation.own.iter().filter(|object| !is_wanted(object)));
+        let is_wanted = |copy: &Propagated| {
+            let source = wanted.get(&*copy.name);
+            source.is_some_and(|(source, unclear)| unclear.is_some() || source.content.is_some())
+        };
+        self.remove(of_kind(&observation.own, kind).filter(|object| !is_wanted(object)));
     }
 
     /// What to say of it: nothing while it is not known or not done.
@@ -126,17 +132,82 @@ impl PropagationPlan {
         if let Some(first) = self.problems.iter().min() {
             return state("False", first.reason, sentence(&self.problems));
         }
-        let message = match self.mode? {
-            PropagationMode::Propagate => "the namespace has what is copied from those above it",
-            PropagationMode::Remove => {
-                "nothing is copied from the namespaces above (spec.propagate of the NamespaceTree)"
-            }
-            PropagationMode::Ignore => {
-                "copies are left as they are, and no more are made (spec.propagate of the NamespaceTree)"
-            }
-        };
-        state("True", Reason::Reconciled, message.to_owned())
+        state("True", Reason::Reconciled, what_is_there(self.modes.as_ref()?))
     }
+}
+
+/// What a tree says about the copies of a kind.
+const fn mode(rules: &Propagation, kind: CopiedKind) -> PropagationMode {
+    match kind {
+        CopiedKind::LimitRange => rules.limit_ranges.mode,
+        CopiedKind::NetworkPolicy => rules.network_policies.mode,
+        CopiedKind::RoleBinding => rules.role_bindings.mode,
+    }
+}
+
+fn of_kind(objects: &[Arc<Propagated>], kind: CopiedKind) -> impl Iterator<Item = &Arc<Propagated>> {
+    objects.iter().filter(move |object| object.kind == kind)
+}
+
+/// What a namespace is to have of those above it, by name; with why that is not clear. Of a name the nearest counts.
+fn wanted<'a>(
+    observation: &'a Observation,
+    kind: CopiedKind,
+    cluster_roles: &[String],
+) -> BTreeMap<&'a str, (&'a Arc<Propagated>, Option<String>)> {
+    let qualifies = |object: &Propagated| match &object.cluster_role {
+        Some(role) => cluster_roles.iter().any(|name| **name == **role),
+        None => kind != CopiedKind::RoleBinding,
+    };
+    let mut wanted = BTreeMap::new();
+    let Some(namespace) = &observation.namespace else { return wanted };
+    for source in observation.above.iter().flat_map(|objects| of_kind(objects, kind)) {
+        if source.origin.is_some() || !qualifies(source) {
+            continue;
+        }
+        match targets::includes(source.propagate_to.as_deref(), &namespace.labels) {
+            Ok(false) => {}
+            Ok(true) => drop(wanted.entry(&*source.name).or_insert((source, None))),
+            Err(why) => drop(wanted.entry(&*source.name).or_insert((source, Some(why)))),
+        }
+    }
+    wanted
+}
+
+/// Whether an update makes a copy as its source is.
+fn can_become(copy: &Propagated, source: &Propagated) -> bool {
+    // The role of a RoleBinding cannot be changed; what has been made too large is not known, so it is not known what to remove.
+    copy.cluster_role == source.cluster_role
+        && (copy.kind == CopiedKind::RoleBinding || copy.content.is_some())
+}
+
+/// What a namespace has because of these modes, for people. That nothing is copied of a kind is the default for all but one.
+fn what_is_there(modes: &BTreeMap<CopiedKind, PropagationMode>) -> String {
+    let with =
+        |mode| modes.iter().filter(move |(_, its)| **its == mode).map(|(kind, _)| *kind).collect::<Vec<_>>();
+    let names = |kinds: &[CopiedKind]| kinds.iter().map(|kind| kind.plural()).collect::<Vec<_>>().join(", ");
+    let fields = |kinds: &[CopiedKind]| {
+        let fields = kinds.iter().map(|kind| format!("spec.propagate.{}", kind.field()));
+        fields.collect::<Vec<_>>().join(", ")
+    };
+    let mut parts = Vec::new();
+    let copied = with(PropagationMode::Propagate);
+    if !copied.is_empty() {
+        parts.push(format!("the namespace has the {} that are copied from those above it", names(&copied)));
+    }
+    let removed = with(PropagationMode::Remove);
+    if !removed.is_empty() {
+        let why = fields(&removed);
+        parts.push(format!("it has no copies of {} ({why} of the NamespaceTree: Remove)", names(&removed)));
+    }
+    let ignored: Vec<CopiedKind> = with(PropagationMode::Ignore);
+    if ignored.contains(&CopiedKind::RoleBinding) {
+        let (names, why) = (names(&ignored), fields(&ignored));
+        parts.push(format!(
+            "copies of {names} are left as they are, and no more are made ({why} of the NamespaceTree: Ignore)"
+        ));
+    }
+    parts.join("; ")
 }
 
 /// Whether a copy is as it has to be.
@@ -147,17 +218,37 @@ fn is_copy(copy: &Propagated, source: &Propagated) -> bool {
 
 fn name_taken(object: &Propagated, source: &Propagated) -> Problem {
     let message = format!(
-        "RoleBinding {0} of namespace {1} is not copied: namespace {2} has a RoleBinding {0} that Coppice did not write; delete that one, \
+        "{3} {0} of namespace {1} is not copied: namespace {2} has a {3} {0} that Coppice did not write; delete that one, \
          or give one of them another name",
-        source.name, source.namespace, object.namespace
+        source.name,
+        source.namespace,
+        object.namespace,
+        source.kind.as_str()
     );
     Problem { reason: Reason::CopyNameTaken, message }
 }
 
-fn too_large(source: &Propagated) -> Problem {
+fn not_a_selector(source: &Propagated, why: &str) -> Problem {
     let message = format!(
-        "RoleBinding {} of namespace {} is not copied: it has more than 8 KiB of subjects; bind a group, or split it",
-        source.name, source.namespace
+        "{} {} of namespace {} is not copied: its annotation {ANNOTATION_PROPAGATE_TO} {why}; write a label selector of namespaces, such \
+         as team=a or !test, or none, or remove the annotation",
+        source.kind.as_str(),
+        source.name,
+        source.namespace
+    );
+    Problem { reason: Reason::CopyRefused, message }
+}
+
+fn too_large(source: &Propagated) -> Problem {
+    let (of, instead) = match source.kind {
+        CopiedKind::RoleBinding => ("subjects", "bind a group, or split it"),
+        CopiedKind::LimitRange | CopiedKind::NetworkPolicy => ("spec", "split it"),
+    };
+    let message = format!(
+        "{} {} of namespace {} is not copied: it has more than 8 KiB of {of}; {instead}",
+        source.kind.as_str(),
+        source.name,
+        source.namespace
     );
     Problem { reason: Reason::CopyRefused, message }
 }

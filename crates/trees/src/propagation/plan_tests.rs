@@ -1,5 +1,5 @@
 use coppice_api::Labels;
-use coppice_kinds::{NamespaceTrees, RoleBindings};
+use coppice_kinds::{LimitRanges, NamespaceTrees, NetworkPolicies, RoleBindings};
 use coppice_lifecycle::facts::{Annotations, NamespaceFacts};
 use coppice_runtime::kind::Kind;
 use proptest::prelude::*;
@@ -125,6 +125,105 @@ fn what_somebody_made_of_a_copy_is_put_right() {
     let again = Arc::new(Propagated { uid: "again".into(), ..(*admin).clone() });
     let planned = steps(&observation([Vec::new(), vec![again]], vec![copy(&admin)]));
     assert!(matches!(&planned[..], [Step::Update { .. }]), "{planned:?}");
+}
+
+/// A `LimitRange` or a `NetworkPolicy`.
+fn limiting(kind: CopiedKind, namespace: &str, name: &str, spec: &Value) -> Arc<Propagated> {
+    let uid = format!("{namespace}/{name}/{}", kind.as_str());
+    let metadata = json!({"name": name, "namespace": namespace, "uid": uid, "resourceVersion": "1"});
+    let object = json!({"metadata": metadata, "spec": spec});
+    match kind {
+        CopiedKind::LimitRange => read::<LimitRanges>(object),
+        CopiedKind::NetworkPolicy => read::<NetworkPolicies>(object),
+        CopiedKind::RoleBinding => unreachable!("it has no spec"),
+    }
+}
+
+#[test]
+fn limit_ranges_and_network_policies_are_copied_where_the_tree_says_so_and_before_anybody_has_rights() {
+    let limits = limiting(CopiedKind::LimitRange, "a", "team", &json!({"limits": []}));
+    let network = limiting(CopiedKind::NetworkPolicy, "a-b", "team", &json!({"podSelector": {}}));
+    let admin = source("a", "team", "admin", "alice");
+    let above = || [vec![network.clone()], vec![admin.clone(), limits.clone()]];
+    // By default they stay where they are; and what has been copied does, too.
+    assert_eq!(steps(&observation(above(), vec![copy(&limits)])), [Step::Create(admin.clone())]);
+    let place =
+        || in_tree(&json!({"limitRanges": {"mode": "Propagate"}, "networkPolicies": {"mode": "Propagate"}}));
+    let new = Observation { place: place(), ..observation(above(), Vec::new()) };
+    let created = [&limits, &network, &admin].map(|source| Step::Create(source.clone()));
+    assert_eq!(steps(&new), created, "one name, three kinds, rights last");
+    let limited = Observation { limited: false, ..new };
+    assert_eq!(steps(&limited), created[..2], "without a quota there are limits, and no rights");
+    assert_eq!(said(&limited), None, "it is not all there");
+    let all = vec![copy(&limits), copy(&network), copy(&admin)];
+    let there = Observation { place: place(), ..observation(above(), all) };
+    assert_eq!((steps(&there).len(), said(&there).unwrap().0), (0, "True"));
+    let message = said(&there).unwrap().2;
+    assert_eq!(
+        message,
+        "the namespace has the LimitRanges, NetworkPolicies, RoleBindings that are copied from those above it"
+    );
+    // Each kind by itself.
+    let place =
+        in_tree(&json!({"limitRanges": {"mode": "Remove"}, "networkPolicies": {"mode": "Propagate"}}));
+    let removed = Observation { place, ..there };
+    assert_eq!(steps(&removed), [Step::Delete(copy(&limits))]);
+    let message = said(&removed).unwrap().2;
+    let expected = "no copies of LimitRanges (spec.propagate.limitRanges of the NamespaceTree: Remove)";
+    assert!(message.contains(expected), "{message}");
+}
+
+#[test]
+fn an_object_says_into_which_namespaces_it_is_copied() {
+    let to = |source: &Arc<Propagated>, text: &str| {
+        Arc::new(Propagated { propagate_to: Some(text.into()), ..(**source).clone() })
+    };
+    let (near, far) = (source("a-b", "team", "admin", "alice"), source("a", "team", "admin", "bob"));
+    let observed = |near: &Arc<Propagated>, own: &[Arc<Propagated>]| {
+        let mut observed = observation([vec![near.clone()], vec![far.clone()]], own.to_vec());
+        let namespace = NamespaceFacts {
+            labels: [("stage", "test")].into_iter().collect(),
+            ..(**observed.namespace.as_ref().unwrap()).clone()
+        };
+        observed.namespace = Some(Arc::new(namespace));
+        observed
+    };
+    for text in ["stage=test", "stage", "!other"] {
+        let near = to(&near, text);
+        assert_eq!(steps(&observed(&near, &[])), [Step::Create(near.clone())], "{text}");
+    }
+    // What is not for this namespace does not hide one further up.
+    for text in ["stage!=test", "none"] {
+        assert_eq!(steps(&observed(&to(&near, text), &[])), [Step::Create(far.clone())], "{text}");
+        let without =
+            Observation { above: vec![vec![to(&near, text)], Vec::new()], ..observed(&near, &[copy(&near)]) };
+        assert_eq!(steps(&without), [Step::Delete(copy(&near))], "{text}");
+    }
+    // Unknown is no verdict: nothing is copied, nothing is deleted, and it is said.
+    let unclear = to(&near, "stage in test");
+    for own in [vec![], vec![copy(&near)]] {
+        let observed = observed(&unclear, &own);
+        assert_eq!(steps(&observed), []);
+        let (status, reason, message) = said(&observed).unwrap();
+        assert_eq!((status, reason.as_str()), ("False", "CopyRefused"));
+        let expected = "RoleBinding team of namespace a-b is not copied: its annotation coppice.dev/propagate-to has \"stage in test\"";
+        assert!(message.starts_with(expected) && message.contains("write a label selector"), "{message}");
+    }
+}
+
+#[test]
+fn of_a_spec_that_was_made_too_large_a_new_copy_is_made() {
+    let network = limiting(CopiedKind::NetworkPolicy, "a", "team", &json!({"podSelector": {}}));
+    let place = || in_tree(&json!({"networkPolicies": {"mode": "Propagate"}}));
+    let of = |own: Arc<Propagated>| Observation {
+        place: place(),
+        ..observation([Vec::new(), vec![network.clone()]], vec![own])
+    };
+    let edited = Propagated { content: Some("{}".into()), ..(*copy(&network)).clone() };
+    assert!(matches!(&steps(&of(Arc::new(edited)))[..], [Step::Update { .. }]));
+    let large = Arc::new(Propagated { content: None, ..(*copy(&network)).clone() });
+    assert_eq!(steps(&of(large.clone())), [Step::Delete(large.clone())]);
+    assert_eq!(said(&of(large)), None, "it is not done yet");
 }
 
 #[test]

@@ -4,8 +4,8 @@
 //! - `coppice-tree-account` leaves the account of trees nothing of a namespace but these.
 //! - `coppice-tree-own` leaves it its own quotas, the finalizer of our kinds, its own Events and one Lease.
 //! - `coppice-tree-quotas` keeps everybody else from the quotas of trees.
-//! - `coppice-tree-copies` keeps everybody else from the RoleBindings that are copied down a tree.
-//! - `coppice-tree-account-copies` leaves the account of trees no RoleBindings but these.
+//! - `coppice-tree-copies` keeps everybody else from the objects that are copied down a tree.
+//! - `coppice-tree-account-copies` leaves the account of trees no objects of these kinds but its copies.
 //! - `coppice-tree-objects` keeps what returns the quota of a Subnamespace or a QuotaTransfer, and a tree that has namespaces.
 //! - `coppice-tree-parents` keeps a namespace while there are others below it.
 //! - `coppice-tree-transfers` has everybody ask and approve in their own name, and with rights where quota goes.
@@ -186,7 +186,7 @@ fn account(install: &Install) -> Value {
                      variables.labelsBefore[?'{LABEL_SUBNAMESPACE}'].orValue('') == variables.labels['{LABEL_SUBNAMESPACE}']"
                 ),
                 &format!(
-                    "Coppice sets the label {LABEL_SUBNAMESPACE} when it creates a namespace, and on none that exists: RoleBindings are \
+                    "Coppice sets the label {LABEL_SUBNAMESPACE} when it creates a namespace, and on none that exists: objects are \
                      copied into namespaces with it."
                 ),
             ),
@@ -202,7 +202,7 @@ fn account(install: &Install) -> Value {
     )
 }
 
-/// What the account of trees may write, but for namespaces and RoleBindings, which have policies of their own.
+/// What the account of trees may write, but for namespaces and copies, which have policies of their own.
 fn written_by_trees() -> [Value; 5] {
     [
         resources("", &["CREATE", "UPDATE", "DELETE"], &["resourcequotas", "resourcequotas/status"]),
@@ -350,12 +350,18 @@ fn quotas(install: &Install) -> Value {
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
+/// The kinds that are copied.
+fn copied_kinds() -> [Value; 3] {
+    let of = |group: &str, resource: &str| resources(group, &["CREATE", "UPDATE", "DELETE"], &[resource]);
+    [of("", "limitranges"), of("networking.k8s.io", "networkpolicies"), of(RBAC, "rolebindings")]
+}
+
 /// Whether an object, or what was there before it, is a copy.
 fn is_copy(object: &str) -> String {
     format!("{object} != null && '{LABEL_PROPAGATED_FROM}' in {object}.metadata.?labels.orValue({{}})")
 }
 
-/// Who has rights in a namespace because of a copy has them by what it is a copy of.
+/// Whoever has rights in a namespace because of a copy, or is limited by one, has it so by what it is a copy of.
 fn copies(install: &Install) -> Value {
     let same = ["labels", "annotations"]
         .map(|of| format!("object.metadata.?{of}.orValue({{}}) == oldObject.metadata.?{of}.orValue({{}})"));
@@ -363,12 +369,10 @@ fn copies(install: &Install) -> Value {
         .map(|of| format!("object.metadata.?{of}.orValue([]) == oldObject.metadata.?{of}.orValue([])"));
     let exactly = [same, kept].concat().join(" &&\n");
     let (object, before) = (is_copy("object"), is_copy("oldObject"));
-    let why = format!(
-        "a namespace further up, and Coppice alone writes it: change the RoleBinding there. {}.",
-        exempt()
-    );
+    let why =
+        format!("a namespace further up, and Coppice alone writes it: change the one there. {}.", exempt());
     spec(
-        &[resources(RBAC, &["CREATE", "UPDATE", "DELETE"], &["rolebindings"])],
+        &copied_kinds(),
         &[
             by_others(install),
             json!({"name": "a-copy", "expression": format!("({object}) || ({before})")}),
@@ -380,23 +384,29 @@ fn copies(install: &Install) -> Value {
         &[
             variable("leaving", "namespaceObject.metadata.?deletionTimestamp.hasValue()"),
             variable("copy", &format!("({before}) ? oldObject : object")),
+            // No kind has both of these, and each kind is checked for all of them: hence dyn.
+            variable(
+                "sameContent",
+                "oldObject != null && object != null && dyn(object).?subjects == dyn(oldObject).?subjects &&\n\
+                 dyn(object).?spec == dyn(oldObject).?spec",
+            ),
         ],
         &[json!({
             "expression": format!(
                 "variables.leaving && request.operation != 'CREATE' ||\n\
-                 request.operation == 'UPDATE' && object.?subjects == oldObject.?subjects &&\n{exactly} ||\n{}",
+                 request.operation == 'UPDATE' && variables.sameContent &&\n{exactly} ||\n{}",
                 may_set()
             ),
-            "message": format!("This RoleBinding is that of {why}"),
+            "message": format!("This is the copy of an object of {why}"),
             "messageExpression": format!(
-                "'RoleBinding ' + variables.copy.metadata.name + ' is that of namespace ' +\n\
+                "request.kind.kind + ' ' + variables.copy.metadata.name + ' is that of namespace ' +\n\
                  variables.copy.metadata.labels['{LABEL_PROPAGATED_FROM}'] + ', {why}'"
             ),
         })],
     )
 }
 
-/// So that its token binds nobody in a namespace that was not created in a tree.
+/// So that its token binds and limits nobody in a namespace that was not created in a tree.
 fn account_copies(install: &Install) -> Value {
     let above = format!("variables.labels[?'{LABEL_PROPAGATED_FROM}'].orValue('') + '{LABEL_DEPTH_SUFFIX}'");
     // What somebody else has put there does not keep a copy from being put right.
@@ -408,7 +418,7 @@ fn account_copies(install: &Install) -> Value {
     };
     let same = |field: &str| format!("object.metadata.?{field}.orValue([]) == {}", before(field, "[]"));
     spec(
-        &[resources(RBAC, &["CREATE", "UPDATE", "DELETE"], &["rolebindings"])],
+        &copied_kinds(),
         &[by_trees(install)],
         &[
             variable("labels", "object == null ? {} : object.metadata.?labels.orValue({})"),
@@ -421,7 +431,9 @@ fn account_copies(install: &Install) -> Value {
                     is_copy("object"),
                     is_copy("oldObject")
                 ),
-                &format!("Coppice writes no RoleBinding without the label {LABEL_PROPAGATED_FROM}."),
+                &format!(
+                    "Coppice writes no LimitRange, NetworkPolicy or RoleBinding without the label {LABEL_PROPAGATED_FROM}."
+                ),
             ),
             validation(
                 &format!(
@@ -429,10 +441,11 @@ fn account_copies(install: &Install) -> Value {
                      variables.labels[?'{LABEL_PROPAGATED_FROM}'].orValue('') != request.namespace &&\n\
                      {above} in variables.namespaceLabels"
                 ),
-                "Coppice copies RoleBindings from a namespace of a tree into those that were created below it, and into no others.",
+                "Coppice copies objects from a namespace of a tree into those that were created below it, and into no others.",
             ),
             validation(
-                "request.operation == 'DELETE' || object.roleRef.kind == 'ClusterRole'",
+                "request.operation == 'DELETE' || request.resource.resource != 'rolebindings' ||\n\
+                 dyn(object).roleRef.kind == 'ClusterRole'",
                 "Coppice copies no RoleBindings to Roles.",
             ),
             validation(
@@ -443,13 +456,13 @@ fn account_copies(install: &Install) -> Value {
                     same("finalizers"),
                     same("ownerReferences")
                 ),
-                "Coppice writes nothing of the metadata of a RoleBinding but what it is a copy of.",
+                "Coppice writes nothing of the metadata of a copy but what it is a copy of.",
             ),
             validation(
                 "request.operation != 'DELETE' ||\n\
                  request.?options.?preconditions.?resourceVersion.orValue('') != '' &&\n\
                  request.?options.?preconditions.?uid.orValue('') == oldObject.metadata.uid",
-                "Coppice deletes a RoleBinding only with the uid and the resourceVersion that it has read as preconditions.",
+                "Coppice deletes a copy only with the uid and the resourceVersion that it has read as preconditions.",
             ),
         ],
     )

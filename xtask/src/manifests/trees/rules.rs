@@ -48,12 +48,14 @@ fn of_kubernetes() -> Vec<Value> {
             "verbs": ["patch", "update"]
         }),
         rule(
-            "RoleBindings are copied to the namespaces below. The policy coppice-tree-account-copies leaves this account none but\n\
+            "What a tree has copied to the namespaces below. The policy coppice-tree-account-copies leaves this account nothing but\n\
              its copies, and these only in namespaces that were created for Subnamespaces.",
-            RBAC,
-            &["rolebindings"],
-            &["get", "list", "watch", "create", "patch", "delete"],
+            "",
+            &["limitranges"],
+            COPIED,
         ),
+        rule("The same.", "networking.k8s.io", &["networkpolicies"], COPIED),
+        rule("The same.", RBAC, &["rolebindings"], COPIED),
         json!({
             "#": "The API server lets an account bind a role that it does not have itself only with this verb: to copy RoleBindings to\n\
                   further ClusterRoles, grant it on these in a ClusterRole of your own (docs/guides/trees.md).",
@@ -61,6 +63,9 @@ fn of_kubernetes() -> Vec<Value> {
         }),
     ]
 }
+
+/// What is done with the kinds that are copied.
+const COPIED: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
 
 /// On our own kinds.
 fn of_coppice() -> Vec<Value> {
