@@ -34,6 +34,7 @@ mod stopped_scale_down;
 mod trees;
 mod trees_access;
 mod trees_copies;
+mod trees_expiry;
 mod trees_propagation;
 mod trees_transfers;
 mod trees_transfers_access;
