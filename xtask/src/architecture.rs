@@ -129,6 +129,7 @@ const LAYERS: [Layer; 25] = [
             "coppice-messages",
             "coppice-plane",
             "coppice-runtime",
+            "coppice-trees",
         ],
     ),
     // What checks the rest, in verification/, from here on.

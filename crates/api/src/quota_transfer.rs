@@ -101,6 +101,10 @@ pub enum TransferPhase {
 }
 
 impl TransferPhase {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::PendingApproval, Self::Pending, Self::Moving, Self::Reversing, Self::Completed, Self::Refused];
+
     /// The phase as written in status.
     pub const fn as_str(self) -> &'static str {
         match self {

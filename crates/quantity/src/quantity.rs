@@ -86,6 +86,12 @@ impl Quantity {
         self.nanos % (NANOS / 1000) == 0
     }
 
+    /// The nearest floating-point number: for metrics, and for nothing that is decided.
+    #[expect(clippy::cast_precision_loss, reason = "metrics have no other numbers")]
+    pub fn as_f64(self) -> f64 {
+        self.nanos as f64 / NANOS as f64
+    }
+
     /// Whether it is less than nothing.
     pub const fn is_negative(self) -> bool {
         self.nanos < 0

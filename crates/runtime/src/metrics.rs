@@ -41,6 +41,11 @@ pub struct Metrics {
 type Seconds = Gauge<f64, AtomicU64>;
 
 #[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByLease {
+    lease: String,
+}
+
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ByController {
     controller: &'static str,
 }
@@ -96,7 +101,7 @@ type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 #[derive(Debug, Clone)]
 struct Families {
-    leader: Gauge,
+    leader: Family<ByLease, Gauge>,
     reconciles: Family<ByOutcome, Counter>,
     reconcile_duration: Histograms<ByController>,
     reconcile_panics: Family<ByController, Counter>,
@@ -123,7 +128,7 @@ fn work_time() -> Histogram {
 impl Default for Families {
     fn default() -> Self {
         Self {
-            leader: Gauge::default(),
+            leader: Family::default(),
             reconciles: Family::default(),
             reconcile_duration: Family::new_with_constructor(work_time),
             reconcile_panics: Family::default(),
@@ -147,7 +152,11 @@ impl Default for Families {
 impl Families {
     /// Names and help texts: they are part of the interface, dashboards and alerts depend on them.
     fn register(&self, to: &mut Registrar<'_>) {
-        to.register("leader", "1 while this replica holds the Lease, else 0", self.leader.clone());
+        to.register(
+            "leader",
+            "1 while this replica holds the Lease of its program, else 0",
+            self.leader.clone(),
+        );
         self.register_work(to);
         self.register_inputs(to);
         self.register_effects(to);
@@ -258,9 +267,9 @@ impl Metrics {
         text
     }
 
-    /// Whether this replica holds the lease.
-    pub fn leader(&self, leads: bool) {
-        self.families.leader.set(i64::from(leads));
+    /// Whether this replica holds this lease: programs that run beside each other have one each.
+    pub fn leader(&self, lease: &str, leads: bool) {
+        self.families.leader.get_or_create(&ByLease { lease: lease.to_owned() }).set(i64::from(leads));
     }
 
     /// The metrics of one controller's queue; hand it to [`Queue::run`](crate::queue::Queue::run).

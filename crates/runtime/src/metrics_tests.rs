@@ -9,7 +9,7 @@ use crate::queue::{Depths, QueueObserver, ReconcileResult, RunOutcome};
 fn everything() -> Metrics {
     let metrics = Metrics::new("1.2.3");
     let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-    metrics.leader(true);
+    metrics.leader("coppice-operator", true);
     let controller = metrics.controller("managers");
     let took = Duration::from_millis(20);
     QueueObserver::<u8>::finished(&controller, &1, &RunOutcome::Completed(ReconcileResult::Done), took);
@@ -43,7 +43,7 @@ fn every_metric_has_its_name_and_value() {
     let text = everything().encode();
     let expected = [
         "coppice_build_info{version=\"1.2.3\"} 1",
-        "coppice_leader 1",
+        "coppice_leader{lease=\"coppice-operator\"} 1",
         "coppice_reconciles_total{controller=\"managers\",outcome=\"done\"} 1",
         "coppice_reconciles_total{controller=\"managers\",outcome=\"later\"} 1",
         "coppice_reconciles_total{controller=\"managers\",outcome=\"retry\"} 0",

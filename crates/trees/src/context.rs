@@ -12,6 +12,7 @@ use coppice_runtime::store::{Freshness, Store};
 use tokio::sync::{Mutex as Lock, OwnedMutexGuard};
 
 use crate::copies::CopyStores;
+use crate::metrics::TreeMetrics;
 use crate::position::{Above, Place, Position, above};
 
 /// No path has more names: a tree is at most 30 deep.
@@ -36,6 +37,8 @@ pub struct TreeContext {
     pub(crate) transfers: Store<QuotaTransfers>,
     /// What is copied down trees.
     pub(crate) copies: CopyStores,
+    /// What is measured of trees.
+    pub(crate) metrics: TreeMetrics,
     turns: Turns,
 }
 
@@ -43,6 +46,7 @@ impl TreeContext {
     /// With empty caches.
     pub fn new(shared: ControllerContext) -> Self {
         Self {
+            metrics: TreeMetrics::new(&shared.metrics),
             shared,
             trees: Store::default(),
             subnamespaces: Store::default(),

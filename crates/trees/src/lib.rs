@@ -6,6 +6,7 @@
 mod allotment;
 mod context;
 mod copies;
+mod metrics;
 pub mod namespace_tree;
 mod position;
 pub mod propagation;
@@ -15,3 +16,4 @@ pub mod subnamespace;
 mod writes;
 
 pub use context::TreeContext;
+pub use metrics::TreeMetrics;

@@ -129,8 +129,14 @@ impl Operator {
 
     /// Waits until it leads.
     pub async fn leads(&self, test_cluster: &TestCluster) -> anyhow::Result<()> {
-        let leads = async || (self.metric("coppice_leader").await.ok()?? > 0.5).then_some(());
+        let leads = async || self.leads_now().await.then_some(());
         test_cluster.until("the operator leads", leads).await.with_context(|| self.last_lines())
+    }
+
+    /// Whether it says that it leads.
+    pub async fn leads_now(&self) -> bool {
+        let text = self.http("/metrics").await.unwrap_or_default();
+        text.lines().any(|line| line.starts_with("coppice_leader{") && line.ends_with(" 1"))
     }
 
     /// What it answers to a GET, if with success.

@@ -120,8 +120,7 @@ fn of_two_operators_one_acts_and_the_other_takes_over() -> Test {
     on_own_plane(async {
         let test_cluster = TestCluster::start_without_pods().await?;
         test_cluster.apply(GENEROUS).await?;
-        let leads =
-            async |operator: &Operator| operator.metric("coppice_leader").await.ok().flatten() == Some(1.0);
+        let leads = async |operator: &Operator| operator.leads_now().await;
         let mut first = Operator::spawn(&test_cluster, &SHORT_LEASE).await?;
         first.ready(&test_cluster).await?;
         first.leads(&test_cluster).await?;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, ensure};
 use coppice_plane::ADMIN;
-use coppice_tests::on_own_plane;
+use coppice_tests::{Operator, on_own_plane};
 use serde_json::json;
 
 use crate::cluster_managers::record;
@@ -70,9 +70,27 @@ fn what_expires_in_a_tree_goes_from_the_bottom_up_and_returns_its_quota() -> Tes
             // There is room again.
             test_cluster.admin().await?.delete("cnsman", "", "expire", &json!({})).await?;
             cluster.request(ADMIN, "shop", "shop-api", &json!({"pods": "10"})).await?;
-            cluster.ready("shop", "shop-api").await.map(drop)
+            cluster.ready("shop", "shop-api").await?;
+            counted(&cluster, &program).await
         };
         story.await.with_context(|| program.last_lines())?;
         cluster.quotas.never_beyond("10")
     })
+}
+
+/// The program counts what there is once a minute.
+async fn counted(cluster: &Setup, program: &Operator) -> Test {
+    let expected = [
+        r#"coppice_tree_quota{tree="shop",resource="pods",state="allotted"} 10.0"#,
+        r#"coppice_tree_quota{tree="shop",resource="pods",state="free"} 0.0"#,
+        r#"coppice_tree_quota{tree="shop",resource="pods",state="overdraft"} 0.0"#,
+        r#"coppice_tree_namespaces{tree="shop",phase="Ready"} 1"#,
+        r#"coppice_quota_transfers{phase="Moving"} 0"#,
+        r#"coppice_leader{lease="coppice-trees"} 1"#,
+    ];
+    let all = async || {
+        let text = program.http("/metrics").await.ok()?;
+        expected.iter().all(|line| text.lines().any(|l| l == *line)).then_some(())
+    };
+    cluster.test_cluster.until("the metrics have all of the tree", all).await
 }

@@ -117,7 +117,7 @@ fn wake_all_takes_over_wakes_everything_and_fails_where_something_stays_scaled_d
 
         // The Lease was given back, so that the operator goes on at once; then it is fixed, and tried again.
         let mut operator = Operator::spawn(&test_cluster, &SHORT_LEASE).await?;
-        let leads = async || (operator.metric("coppice_leader").await.ok()?? > 0.5).then_some(());
+        let leads = async || operator.leads_now().await.then_some(());
         test_cluster.until("the operator goes on", leads).await?;
         test_cluster.kubectl(ADMIN, &["scale", "deployment", "again", "-n", "two", "--replicas=1"]).await?;
         let output = wake_all(&test_cluster).await?;

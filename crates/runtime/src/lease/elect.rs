@@ -44,7 +44,7 @@ impl Election {
             clock,
             gate_handle,
         };
-        metrics.leader(false);
+        metrics.leader(&candidate.settings.name, false);
         let Some(term) = candidate.follow(&release).await else { return Ok(ElectionEnd::Followed) };
         candidate.lead(term, &release, &metrics).await
     }
@@ -202,9 +202,9 @@ impl Candidate {
         metrics: &Metrics,
     ) -> Result<ElectionEnd, LeaseLost> {
         tracing::info!(lease = self.name(), identity = self.settings.identity, "this replica leads");
-        metrics.leader(true);
+        metrics.leader(&self.settings.name, true);
         let ended = self.hold(&mut term, release).await;
-        metrics.leader(false);
+        metrics.leader(&self.settings.name, false);
         match &ended {
             Ok(ended) => tracing::info!(lease = self.name(), ?ended, "this replica leads no longer"),
             Err(lost) => tracing::error!("{lost}"),

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::hash::Hash;
+use std::ops::AddAssign;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus_client::encoding::{
@@ -95,13 +97,31 @@ impl<S: Clone + Eq + Hash + Ord> DynamicFamily<S, Gauge> {
         for ((value, _), count) in counts {
             *totals.entry(value).or_default() += count;
         }
-        let mut most: Vec<_> = totals.into_iter().collect();
-        most.sort_by_key(|(value, total)| (-total, *value));
+        self.replace(&totals, counts, |gauge, count| _ = gauge.set(count));
+    }
+}
+
+impl<S: Clone + Eq + Hash + Ord> DynamicFamily<S, Gauge<f64, AtomicU64>> {
+    /// The same for amounts, which say nothing of how much one value matters: `weights` do.
+    pub fn set_amounts(&self, weights: &BTreeMap<&str, i64>, amounts: &BTreeMap<(String, S), f64>) {
+        self.replace(weights, amounts, |gauge, amount| _ = gauge.set(amount));
+    }
+}
+
+impl<S: Clone + Eq + Hash + Ord, M: Default> DynamicFamily<S, M> {
+    fn replace<N: Copy + Default + AddAssign>(
+        &self,
+        weights: &BTreeMap<&str, i64>,
+        all: &BTreeMap<(String, S), N>,
+        set: impl Fn(&M, N),
+    ) {
+        let mut most: Vec<(&str, i64)> = weights.iter().map(|(value, weight)| (*value, *weight)).collect();
+        most.sort_by_key(|(value, weight)| (-weight, *value));
         let own: HashSet<&str> = most.iter().take(MAX_VALUES).map(|(value, _)| *value).collect();
-        let mut now: BTreeMap<(Arc<str>, S), i64> = BTreeMap::new();
-        for ((value, others), count) in counts {
+        let mut now: BTreeMap<(Arc<str>, S), N> = BTreeMap::new();
+        for ((value, others), number) in all {
             let value = if own.contains(&**value) { value } else { OTHER };
-            *now.entry((Arc::from(value), others.clone())).or_default() += count;
+            *now.entry((Arc::from(value), others.clone())).or_default() += *number;
         }
         let label = |value: &Arc<str>| DynamicLabel { label: self.label, value: Arc::clone(value) };
         let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
@@ -113,8 +133,8 @@ impl<S: Clone + Eq + Hash + Ord> DynamicFamily<S, Gauge> {
             }
         }
         series.clear();
-        for ((value, others), count) in now {
-            self.family.get_or_create(&(label(&value), others.clone())).set(count);
+        for ((value, others), number) in now {
+            set(&*self.family.get_or_create(&(label(&value), others.clone())), number);
             series.entry(value).or_default().insert(others);
         }
     }

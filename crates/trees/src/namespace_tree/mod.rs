@@ -89,6 +89,10 @@ impl Controller for NamespaceTreeController {
         self.context.trees.keys().into_iter().map(|(_, name)| name.into()).collect()
     }
 
+    fn resync(&self) {
+        self.context.metrics.count(&self.context);
+    }
+
     async fn reconcile(self: Arc<Self>, name: Arc<str>) -> ReconcileResult {
         let context = &self.context;
         let Ok(permit) = context.shared.gate.permit() else { return ReconcileResult::Done };
