@@ -86,6 +86,12 @@ pub struct NamespaceTreeSpec {
     #[serde(default = "names")]
     #[schemars(schema_with = "schema::name_patterns", default = "names")]
     pub names: Vec<String>,
+    /// Namespaces right below the root whose quota stands for something that the others have not, such as nodes with GPUs. No
+    /// QuotaTransfer leads from one of these branches to another branch, or from another branch into one; those that begin or end at
+    /// the root do. Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::partitions")]
+    pub partitions: Vec<String>,
     /// Which objects of a namespace are copied to every namespace below it.
     #[serde(default)]
     pub propagate: Propagation,
@@ -165,11 +171,20 @@ pub enum PropagationMode {
 /// The quota of a tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "!has(self.required) || self.required.all(name, name in self.hard)",
+    "message": "a resource that Subnamespaces have to name has to be one that the tree limits: write in required names as they are in hard"
+}]))]
 pub struct TreeQuota {
     /// Amounts of resources, as in `spec.hard` of a ResourceQuota; `cpu` and `requests.cpu` are the same. Of what is not named here
     /// namespaces of the tree may use any amount. A resource that is named stays named.
     #[schemars(schema_with = "schema::tree_hard")]
     pub hard: BTreeMap<String, Quantity>,
+    /// Resources that a Subnamespace has to name in its `spec.quota.hard` to be granted anything, written as in `hard`; one that was
+    /// granted before stays as it is. Default: none, and of what a Subnamespace does not name it gets nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::required_resources")]
+    pub required: Vec<String>,
 }
 
 const fn max_depth() -> u32 {

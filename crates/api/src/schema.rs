@@ -212,6 +212,26 @@ pub(crate) fn tree_hard(generator: &mut SchemaGenerator) -> Schema {
     schema
 }
 
+/// Names of resources that subnamespaces have to name.
+pub(crate) fn required_resources(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 64,
+        "x-kubernetes-list-type": "set",
+        "items": { "type": "string", "minLength": 1, "maxLength": 317 }
+    })
+}
+
+/// Names of namespaces that are partitions of a tree.
+pub(crate) fn partitions(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 64,
+        "x-kubernetes-list-type": "set",
+        "items": namespace_name(generator)
+    })
+}
+
 /// Amounts in status.
 pub(crate) fn status_hard(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

@@ -87,7 +87,9 @@ fn quota_moves_to_whom_it_was_promised_with_approval_or_back() -> Test {
             moves(&cluster).await?;
             needs_approval(&cluster).await?;
             returns(&cluster).await?;
-            is_refused(&cluster).await
+            is_refused(&cluster).await?;
+            keeps_to_partitions(&cluster).await?;
+            names_what_is_required(&cluster).await
         };
         story.await.with_context(|| program.last_lines())?;
         cluster.quotas.never_beyond("10")
@@ -202,6 +204,43 @@ async fn is_refused(cluster: &Setup) -> Test {
         ensure!(reason == "TransferRefused" && all, "{name}: {reason}: {message}");
     }
     cluster.own(&[("shop", "1"), ("shop-a", "2"), ("shop-b", "7")]).await
+}
+
+/// Quota of a partition goes to the root, and to nobody beside it.
+async fn keeps_to_partitions(cluster: &Setup) -> Test {
+    let admin = cluster.test_cluster.admin().await?;
+    admin.patch("nstree", "", "shop", &json!({"spec": {"partitions": ["shop-a"]}})).await?;
+    cluster.until(("nstree", "", "shop"), "with its partition", |_| true).await?;
+    let way = ("shop-b", "shop-a", "shop");
+    cluster.transfers(ADMIN, &approved(ADMIN, "in", way, "1")).await?;
+    let (reason, message) = cluster.phase("shop-b", "in", "Refused").await?;
+    let said = message.starts_with("namespace shop-a is a partition of NamespaceTree shop (spec.partitions)");
+    ensure!(reason == "TransferRefused" && said, "{reason}: {message}");
+    cluster.transfers(ADMIN, &approved(ADMIN, "up", ("shop-a", "shop", "shop"), "1")).await?;
+    cluster.phase("shop-a", "up", "Completed").await?;
+    cluster.own(&[("shop", "2"), ("shop-a", "1"), ("shop-b", "7")]).await
+}
+
+/// A new request names what the tree requires.
+async fn names_what_is_required(cluster: &Setup) -> Test {
+    let admin = cluster.test_cluster.admin().await?;
+    let unknown = json!({"spec": {"quota": {"required": ["memory"]}}});
+    let refused = admin.patch("nstree", "", "shop", &unknown).await.err().context("it is refused")?;
+    ensure!(format!("{refused:#}").contains("has to be one that the tree limits"), "{refused:#}");
+    admin.patch("nstree", "", "shop", &json!({"spec": {"quota": {"required": ["pods"]}}})).await?;
+    cluster.until(("nstree", "", "shop"), "with what it requires", |_| true).await?;
+    let nothing = json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "Subnamespace", "spec": {},
+        "metadata": {"name": "shop-c", "namespace": "shop"}});
+    admin.create(&nothing).await?;
+    let unnamed = |object: &Value| condition(object, "Ready")["reason"] == "InvalidSpec";
+    let object = cluster.until(("sns", "shop", "shop-c"), "InvalidSpec", unnamed).await?;
+    let message = &condition(&object, "Ready")["message"];
+    let said = message.as_str().unwrap_or_default().starts_with("spec.quota.hard does not name pods");
+    ensure!(said && cluster.test_cluster.get("namespace", "", "shop-c").await?.is_none(), "{message}");
+    cluster.change("shop", "shop-c", &json!({"pods": "1"})).await?;
+    cluster.ready("shop", "shop-c").await?;
+    // Those that were granted something before have it.
+    cluster.ready("shop", "shop-a").await.map(drop)
 }
 
 #[test]

@@ -57,6 +57,13 @@ pub(super) fn route(
             spec.through, spec.to
         )));
     }
+    if let Some(partition) = partition_between(&from, &to) {
+        let (tree, root) = (&from.tree.name, from.root());
+        return Err(NoRoute::Never(format!(
+            "namespace {partition} is a partition of NamespaceTree {tree} (spec.partitions), whose quota stands for something that other \
+             branches have not: give quota back to {root} instead, whose administrators decide who gets it"
+        )));
+    }
     let stop = |names: &[Box<str>], at: usize| {
         let missing =
             || NoRoute::Unknown((Reason::NotInTree, format!("namespace {} is not known", names[at])));
@@ -68,6 +75,15 @@ pub(super) fn route(
     let down = (common..to.names().len()).map(|at| stop(to.names(), at));
     let path = up.chain(turn).chain(down).collect::<Result<_, _>>()?;
     Ok(Route { tree: from.tree.name.to_string(), path })
+}
+
+/// The partition that one of these is in, or is, and the other is not; none if one of them is the root.
+fn partition_between<'a>(one: &'a Position, other: &'a Position) -> Option<&'a str> {
+    let (one_branch, other_branch) = (one.names().get(1)?, other.names().get(1)?);
+    let partitions = one.tree.decoded().map(|spec| spec.partitions.as_slice()).unwrap_or_default();
+    let is_partition = |branch: &str| partitions.iter().any(|name| name == branch);
+    let branches = [one_branch, other_branch].into_iter().filter(|_| one_branch != other_branch);
+    branches.map(|branch| &**branch).find(|branch| is_partition(branch))
 }
 
 /// How many namespaces from the root down both ways have.

@@ -9,16 +9,17 @@ use super::*;
 fn tree(name: &str) -> Arc<Tree> {
     let tree = json!({
         "metadata": {"name": name, "uid": name, "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"},
-        "spec": {"root": name, "quota": {"hard": {"pods": "10"}}}
+        "spec": {"root": name, "quota": {"hard": {"pods": "10"}}, "partitions": ["gpu", "gone"]}
     });
     Arc::new(NamespaceTrees::project(serde_json::from_value(tree).unwrap(), &()).unwrap())
 }
 
-/// `shop` with `web` (and `web-a`, `web-b` below it) and `data`; another tree `bank`; a namespace `free` in none; and `odd`.
+/// `shop` with `web` (and `web-a`, `web-b` below it), `data` and the partition `gpu` (and `gpu-a` below it); another tree `bank`; a namespace `free` in none; and `odd`.
 fn place(name: &str) -> Place {
     let path: &[&str] = match name {
         "shop" => &["shop"],
-        "web" | "data" => &["shop", name],
+        "web" | "data" | "gpu" => &["shop", name],
+        "gpu-a" => &["shop", "gpu", name],
         "web-a" | "web-b" => &["shop", "web", name],
         "bank" => &["bank"],
         "odd" => return Place::Unknown("namespace odd is being set up".to_owned()),
@@ -61,6 +62,20 @@ fn there_is_none_for_what_is_not_in_one_tree_or_not_what_the_requester_thinks() 
     never("web", "bank", "shop", "NamespaceTree shop, and namespace bank to bank");
     never("web-a", "data", "web", "is shop: create the QuotaTransfer with through: shop");
     never("web-a", "web", "shop", "with through: web");
+}
+
+#[test]
+fn between_a_partition_and_other_branches_there_is_none() {
+    for (source, to) in [("web-a", "gpu"), ("gpu-a", "data"), ("gpu", "web"), ("web", "gpu-a")] {
+        let Err(NoRoute::Never(why)) = find(source, to, "shop") else { panic!("{source} {to}") };
+        let words = "namespace gpu is a partition of NamespaceTree shop (spec.partitions)";
+        assert!(why.starts_with(words) && why.contains("give quota back to shop"), "{why}");
+    }
+    // Inside of it, and to and from the root.
+    for (source, to, through) in [("gpu", "gpu-a", "gpu"), ("gpu-a", "shop", "shop"), ("shop", "gpu", "shop")]
+    {
+        assert!(find(source, to, through).is_ok(), "{source} {to}");
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ use coppice_lifecycle::record::{self, StepOutcome};
 use coppice_lifecycle::steps::{self, Decided};
 use jiff::{SignedDuration, Timestamp};
 
-use self::creation::{fits, may_be_created};
+use self::creation::{fits, may_be_created, names_required};
 use super::observe::Observation;
 use crate::allotment::{allotment, amounts, recorded, understood};
 use crate::context::Why;
@@ -166,7 +166,9 @@ impl SubnamespacePlan {
             return State::pending(Reason::QuotaChanging, message);
         };
         let asked = match understood(parent_quota).and_then(|quota| Ok((quota, asked(object)?))) {
-            Ok((quota, asked)) => fits(observation, quota, &asked),
+            Ok((quota, asked)) => {
+                names_required(&position, &asked).and_then(|()| fits(observation, quota, &asked))
+            }
             Err(why) => Err(why),
         };
         if let Err(why) = asked {
@@ -189,7 +191,12 @@ impl SubnamespacePlan {
             self.step = Step::Label(changes, Some(position.path()));
             return self.unchanged("the labels of the namespace are being written");
         }
-        let asked = asked(object);
+        let asked = asked(object).and_then(|asked| {
+            if granted_request(object).as_ref() != Some(&asked) {
+                names_required(&position, &asked)?;
+            }
+            Ok(asked)
+        });
         let want = match &asked {
             Ok(asked) => asked.clone(),
             // What cannot be understood changes nothing.

@@ -343,3 +343,24 @@ fn a_namespace_of_the_same_name_that_came_later_is_another() {
     assert!(!matches!(plan(&seen).step, Step::DeleteNamespace(_)));
     assert!(plan(&seen).status.intent().is_none());
 }
+
+#[test]
+fn what_the_tree_requires_is_named_by_every_new_request() {
+    let requires = || {
+        Ok(tree(
+            &json!({"quota": {"hard": {"pods": "10", "cpu": "4"}, "required": ["pods", "requests.cpu"]}}),
+        ))
+    };
+    let new = Observation { parent_position: requires(), ..observation() };
+    let object = SubnamespaceObject { has_finalizer: true, ..(*new.object).clone() };
+    let new = Observation { object: Arc::new(object), ..new };
+    let planned = plan(&new);
+    let ready = condition::find(&planned.status.conditions, READY).unwrap();
+    assert_eq!((planned.step, ready.reason.as_str()), (Step::Nothing, "InvalidSpec"));
+    let words = "spec.quota.hard does not name cpu, which NamespaceTree shop requires (spec.quota.required)";
+    assert!(ready.message.starts_with(words), "{}", ready.message);
+    // What was granted before stays granted.
+    let granted = Observation { parent_position: requires(), ..super::tests::ready() };
+    let planned = plan(&granted);
+    assert_eq!(planned.status.phase, Some(SubnamespacePhase::Ready), "{:?}", planned.status.conditions);
+}

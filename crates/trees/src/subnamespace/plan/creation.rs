@@ -3,6 +3,7 @@
 use coppice_api::Reason;
 use coppice_hierarchy::{Child, Ledger, Parent, Quota, QuotaDecision, Record, Resources, decide};
 use coppice_lifecycle::facts::{Annotations, NamespaceFacts};
+use coppice_quantity::Quantity;
 use jiff::Timestamp;
 
 use super::super::observe::Observation;
@@ -58,6 +59,26 @@ pub(super) fn may_be_created(observation: &Observation) -> Result<Position, Why>
         return Err((Reason::TooManyNamespaces, message));
     }
     Ok(position)
+}
+
+/// Whether a request names what the tree requires of every one.
+pub(super) fn names_required(position: &Position, asked: &Resources) -> Result<(), Why> {
+    let tree = &position.tree;
+    // Of a tree that is not understood nothing is known to be required; what it limits, its quotas say.
+    let Ok(spec) = tree.decoded() else { return Ok(()) };
+    let required = Resources::parse(spec.quota.required.iter().map(|name| (name.as_str(), Quantity::ZERO)));
+    let required = required.unwrap_or_default();
+    let missing: Vec<&str> =
+        required.iter().filter(|(name, _)| !asked.names(name)).map(|(name, _)| name.as_str()).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "spec.quota.hard does not name {}, which NamespaceTree {} requires (spec.quota.required): write an amount of each, 0 for none of it",
+        missing.join(", "),
+        tree.name
+    );
+    Err((Reason::InvalidSpec, message))
 }
 
 /// Whether the namespace above can give what is asked for: nothing is created for what would be refused.
