@@ -326,6 +326,22 @@ async fn ends(cluster: &Setup) -> Test {
     cluster.delete(ALICE, "shop", "shop-web").await?;
     let has_children = |object: &Value| condition(object, "Ready")["reason"] == "HasChildren";
     cluster.until(("sns", "shop", "shop-web"), "HasChildren", has_children).await?;
+    let (code, out, err) =
+        coppice(&cluster.test_cluster, ADMIN, &["doctor", "--older-than", "0s", "-o", "json"]).await?;
+    ensure!(code == 3, "{code}: {out}{err}");
+    let sections: Value = serde_json::from_str(&out).context(out)?;
+    let sections = sections.as_array().context("no list")?;
+    let trees = sections.iter().find(|section| section["title"] == "Trees").context("nothing of trees")?;
+    let found = |about: &str, state: &str, words: &str| {
+        let found = trees["findings"].as_array().into_iter().flatten().find(|found| found["about"] == about);
+        found.is_some_and(|found| found["state"] == state && found.to_string().contains(words))
+    };
+    ensure!(found("Lease coppice-system/coppice-trees", "Ok", "held by"), "{trees:#}");
+    ensure!(found("NamespaceTree shop", "Ok", "3 namespaces, 10 cpu, 10 pods"), "{trees:#}");
+    ensure!(
+        found("Subnamespaces", "Problem", "shop/shop-web: Deleting: namespace shop-web has"),
+        "{trees:#}"
+    );
     cluster.delete(ADMIN, "shop-web", "shop-web-test").await?;
     cluster.gone("shop-web", "shop-web-test").await?;
     cluster.gone("shop", "shop-web").await?;

@@ -4,6 +4,7 @@ mod cluster_managers;
 mod install;
 mod remaining;
 mod stuck;
+mod trees;
 
 use anyhow::Result;
 use clap::Args;
@@ -16,7 +17,7 @@ use crate::print::{self, ERROR, HEADING, OK, WARNING};
 use crate::terminal::PLAIN;
 use crate::{Exit, Io};
 
-/// Find out what is wrong: the installation, and deletions that are stuck
+/// Find out what is wrong: the installation, trees that stand still, and deletions that are stuck
 ///
 /// Says which finalizer, resource or API service blocks the deletion of a namespace, and what to do. Repairs nothing.
 #[derive(Debug, Args)]
@@ -24,7 +25,7 @@ use crate::{Exit, Io};
     after_help = "Exit codes: 0 all is well, 3 something is wrong or could not be looked at, 1 error, 2 usage."
 )]
 pub(crate) struct DoctorArgs {
-    /// A deletion that takes longer than this is stuck
+    /// What takes longer than this is stuck: a deletion, a Subnamespace, a QuotaTransfer
     #[arg(long, value_name = "DURATION", value_parser = any_duration, default_value = "5m")]
     older_than: Duration,
     /// The namespace that Coppice is installed in
@@ -91,7 +92,7 @@ pub(crate) async fn run(args: &DoctorArgs, connection: &ConnectionArgs, io: &mut
     // No other check makes sense without an answer of the server: reported once, not for every check.
     client.apiserver_version().await.map_err(|e| failed("the API server does not answer", &e))?;
     let services = stuck::api_services(&client).await;
-    let sections = [
+    let mut sections = vec![
         Section {
             title: "Installation",
             findings: install::check(&client, &args.system_namespace, io.now).await,
@@ -102,6 +103,10 @@ pub(crate) async fn run(args: &DoctorArgs, connection: &ConnectionArgs, io: &mut
         },
         Section { title: "API services", findings: services },
     ];
+    let trees = trees::check(&client, &args.system_namespace, args.older_than, io.now).await;
+    if !trees.is_empty() {
+        sections.insert(1, Section { title: "Trees", findings: trees });
+    }
     match args.output.output {
         OutputFormat::Json => print::json(io.out, &sections)?,
         OutputFormat::Yaml => print::yaml(io.out, &sections)?,

@@ -4,7 +4,7 @@ use coppice_api::Reason;
 use coppice_api::condition::{self, READY};
 use coppice_api::config::Blocked;
 use coppice_api::manager::Phase;
-use coppice_api::names::{CONFIG_NAME, LEASE_NAME};
+use coppice_api::names::{CONFIG_NAME, LEASE_NAME, TREES_ACCOUNT};
 use coppice_lifecycle::breaker;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -31,7 +31,7 @@ pub(super) async fn check(client: &Client, system: &str, now: Timestamp) -> Vec<
         served &= finding.state != State::Problem;
         findings.push(finding);
     }
-    let lease = lease(client, system, now).await;
+    let lease = lease(client, system, Holder::OPERATOR, now).await;
     let alive = lease.state == State::Ok;
     findings.push(lease);
     findings.extend(deployments(client, system, alive).await);
@@ -68,13 +68,34 @@ async fn definition(client: &Client, ours: &CustomResourceDefinition) -> Finding
     Finding::new(State::Ok, about, format!("served as {wanted}"))
 }
 
-async fn lease(client: &Client, system: &str, now: Timestamp) -> Finding {
-    let about = format!("Lease {system}/{LEASE_NAME}");
-    let lease = match Api::<Lease>::namespaced(client.clone(), system).get_opt(LEASE_NAME).await {
+/// A program that holds a Lease.
+#[derive(Clone, Copy)]
+pub(super) struct Holder {
+    lease: &'static str,
+    /// What it is called, after "no" or "the".
+    program: &'static str,
+    /// How to get it.
+    install: &'static str,
+}
+
+impl Holder {
+    const OPERATOR: Self = Self { lease: LEASE_NAME, program: "operator", install: "install the operator" };
+    pub(super) const TREES: Self = Self {
+        lease: TREES_ACCOUNT,
+        program: "program of trees",
+        install: "install deploy/trees.yaml, or the chart with trees.enabled",
+    };
+}
+
+pub(super) async fn lease(client: &Client, system: &str, holder: Holder, now: Timestamp) -> Finding {
+    let Holder { lease: name, program, install } = holder;
+    let about = format!("Lease {system}/{name}");
+    let lease = match Api::<Lease>::namespaced(client.clone(), system).get_opt(name).await {
         Ok(Some(lease)) => lease.spec.unwrap_or_default(),
         Ok(None) => {
-            return Finding::new(State::Problem, about, "it does not exist: no operator has ever run here")
-                .advise("install the operator, or name its namespace with --system-namespace");
+            let message = format!("it does not exist: no {program} has ever run here");
+            return Finding::new(State::Problem, about, message)
+                .advise(format!("{install}, or name its namespace with --system-namespace"));
         }
         Err(error) => return Finding::unreadable(&about, &error),
     };
@@ -82,16 +103,21 @@ async fn lease(client: &Client, system: &str, now: Timestamp) -> Finding {
     let renewed = lease.renew_time.map(|t| t.0);
     let length = SignedDuration::from_secs(lease.lease_duration_seconds.unwrap_or(15).into());
     match renewed.filter(|_| !holder.is_empty()) {
-        None => Finding::new(State::Problem, about, "no operator holds it: nothing is decided or done")
-            .advise(format!("look at the operator's pods: `kubectl get pods -n {system}`")),
+        None => {
+            let message = format!("no {program} holds it: nothing is decided or done");
+            Finding::new(State::Problem, about, message)
+                .advise(format!("look at the pods of the {program}: `kubectl get pods -n {system}`"))
+        }
         Some(at) if now.duration_since(at) > length => {
             let when = print::relative(at, now);
             Finding::new(
                 State::Problem,
                 about,
-                format!("{holder} renewed it last {when}: the operator does not run or cannot write"),
+                format!("{holder} renewed it last {when}: the {program} does not run or cannot write"),
             )
-            .advise(format!("look at the operator's log: `kubectl logs -n {system} -l {COMPONENT_SELECTOR}`"))
+            .advise(format!(
+                "look at the log of the {program}: `kubectl logs -n {system} -l {COMPONENT_SELECTOR}`"
+            ))
         }
         Some(at) => {
             Finding::new(State::Ok, about, format!("held by {holder}, renewed {}", print::relative(at, now)))
