@@ -1,11 +1,11 @@
 //! What people do with cluster managers, and how it ends.
 
 mod health;
-mod heard;
+mod notices;
+mod receivers;
 mod reverted;
 mod shared;
 mod superseded;
-mod told;
 mod unfollowed;
 
 use std::time::Duration;
@@ -38,9 +38,9 @@ pub(super) fn all() -> Vec<Scenario> {
         manager_gone(),
         recreated(),
         leader_killed(),
-        heard::pods_succeed(),
-        heard::pods_run_again(),
-        heard::heard_first(),
+        receivers::pods_succeed(),
+        receivers::pods_run_again(),
+        receivers::heard_first(),
     ]
 }
 
@@ -62,17 +62,17 @@ pub(super) fn apart() -> Vec<Scenario> {
         superseded::never_ready(),
         superseded::successor_goes(),
         superseded::superseded_in_turn(),
-        told::heard_late(),
-        told::unheard(),
-        told::proceeds(),
-        told::leader_killed(),
-        told::withdrawn(),
-        told::gone(),
-        told::within_hours(),
-        told::another_owner(),
-        told::fallback(),
-        told::many(),
-        heard::tenant_heard_first(),
+        notices::heard_late(),
+        notices::unheard(),
+        notices::proceeds(),
+        notices::leader_killed(),
+        notices::withdrawn(),
+        notices::gone(),
+        notices::within_hours(),
+        notices::another_owner(),
+        notices::fallback(),
+        notices::many(),
+        receivers::tenant_heard_first(),
         shared::two_sources(),
         shared::hourly(),
         unfollowed::pods(),

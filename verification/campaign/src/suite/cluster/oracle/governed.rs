@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::rule::{GOVERNED, HELD, OBSERVES, RECREATED, SUSPENDED, TTL};
-use super::{approved, health, one_deletion, superseded, told, webhooks};
+use super::{approved, health, notices, one_deletion, superseded, webhooks};
 use crate::oracle::notice::{self, RESOLUTION, span};
 use crate::oracle::rule::{ONCE, REQUESTED};
 use crate::oracle::{Broken, DestructiveAction, DestructiveStep, Findings, HONOURED, History, instant};
@@ -28,11 +28,11 @@ pub(super) fn check(
 ) {
     fired_once(history, found);
     webhooks::check(record, history, steps, found);
-    told::once(record, found);
-    told::delivered(record, history, found);
-    told::within_hours(record, history, found);
-    told::addressed(record, history, found);
-    told::joined(record, history, found);
+    notices::once(record, found);
+    notices::delivered(record, history, found);
+    notices::within_hours(record, history, found);
+    notices::addressed(record, history, found);
+    notices::joined(record, history, found);
     scalings("managednamespaces", record, history, found);
     let deletions: Vec<_> = steps.iter().filter(|step| step.action == DestructiveAction::Delete).collect();
     for (n, step) in deletions.iter().enumerate() {
@@ -196,7 +196,7 @@ fn justified(
     let notice = span(&policy["then"]["delete"]["notice"]);
     let place = ("managednamespaces", noticed);
     notice::has_run((record, history), place, (&policy["name"], notice), now, found)?;
-    told::check(record, (spec, noticed), step, notice, found)
+    notices::check(record, (spec, noticed), step, notice, found)
 }
 
 /// When a namespace was held for the first time: in the scenarios no day goes by without a hold.

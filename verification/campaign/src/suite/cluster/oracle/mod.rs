@@ -5,10 +5,10 @@ mod approved;
 pub(super) mod end;
 mod governed;
 mod health;
+mod notices;
 mod one_deletion;
 pub mod rule;
 mod superseded;
-mod told;
 mod webhooks;
 
 pub(in crate::suite) use governed::governing;
