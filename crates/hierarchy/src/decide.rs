@@ -12,6 +12,7 @@
 //! Nothing else is remembered: who finds a change continues it. What is counted for a child is never less than it has, so
 //! two that carry out the same change, with steps of one delayed, lost or repeated, give nothing twice.
 
+use coppice_mutants::{Mutant, active};
 use jiff::Timestamp;
 
 use crate::ledger::{AllotmentChange, Held, Ledger, Lowering, Quota, Record};
@@ -202,6 +203,9 @@ fn refusal(
 
 /// Why a namespace cannot have as little as that.
 fn in_use(namespace: &str, quota: &Quota, to: &Resources) -> Option<QuotaRefusal> {
+    if active(Mutant::UsedQuotaTaken) {
+        return None;
+    }
     let allotment = &quota.ledger.allotment;
     let given = &quota.ledger.given.plus(&quota.ledger.on_the_way())?;
     let least = quota.used.plus(given)?;
@@ -312,7 +316,9 @@ pub(crate) fn not_shrunk(namespace: &str, quota: &Quota, taken: &Resources) -> Q
 /// change: who has seen the namespace, and who knows that it is gone, would settle the same change differently.
 fn settle(parent: &Parent<'_>, child: &Child<'_>, change: &AllotmentChange) -> QuotaDecision {
     let ledger = &parent.quota.ledger;
-    let given = ledger.given.minus(&change.larger().minus(&child.record.allotment));
+    let back = change.larger().minus(&child.record.allotment);
+    let given =
+        if active(Mutant::QuotaNotReturned) { ledger.given.clone() } else { ledger.given.minus(&back) };
     let mut settled = Ledger { given, ..ledger.clone() };
     settled.changes.remove(child.id);
     if let Some(transfer) = &change.transfer {

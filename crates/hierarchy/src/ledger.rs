@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use coppice_mutants::{Mutant, active};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -179,7 +180,9 @@ impl Quota {
 
     /// Whether a quota that became smaller is in force, and what is used of what was taken from it is within it.
     pub fn is_shrunk(&self, taken: &Resources) -> bool {
-        self.is_as_recorded() && self.enforced.limits_like(&self.hard) && self.still_used(taken).is_none()
+        self.is_as_recorded()
+            && (self.enforced.limits_like(&self.hard) || active(Mutant::QuotaGivenAtOnce))
+            && (self.still_used(taken).is_none() || active(Mutant::UsedQuotaTaken))
     }
 
     /// What is used beyond the own quota, of what was taken from it.

@@ -12,6 +12,7 @@
 //! How far it has come is written down before the next step. Whoever reads all quotas before that record takes nothing a second
 //! time: a quota that was written meanwhile has another revision, and what has ended is recorded.
 
+use coppice_mutants::{Mutant, active};
 use jiff::Timestamp;
 
 use crate::decide::{MAX_CHANGES, not_shrunk};
@@ -146,7 +147,7 @@ impl<'a> Transfer<'a> {
             return TransferDecision::Wait(None);
         };
         let next = place + 1;
-        if place == 0 && !quota.is_shrunk(self.amount) {
+        if place == 0 && !quota.is_shrunk(self.amount) && !active(Mutant::TransferAtOnce) {
             if now < held.given_up() {
                 return TransferDecision::Wait(Some(held.given_up()));
             }

@@ -182,7 +182,7 @@ impl PlatformSettings {
 
 /// Why a namespace that others of its tree are below is not deleted: they would be left without it.
 fn has_children(namespace: &NamespaceFacts) -> Option<Refusal> {
-    if active(Mutant::ProtectionIgnored) {
+    if active(Mutant::ProtectionIgnored) || active(Mutant::ChildrenIgnored) {
         return None;
     }
     let name = &namespace.name;

@@ -77,6 +77,22 @@ pub enum Mutant {
     HoursIgnored,
     /// Every evaluation gives a message to an owner a key of its own.
     NoticeKeyChanges,
+    /// A child is given quota before what was taken for it is in force.
+    QuotaGivenAtOnce,
+    /// Quota is taken from a namespace that uses it.
+    UsedQuotaTaken,
+    /// What a change of a quota took, and does not give, does not return.
+    QuotaNotReturned,
+    /// The quota of a namespace returns while that is being deleted.
+    QuotaReturnedAtOnce,
+    /// A transfer moves on before what it took is in force.
+    TransferAtOnce,
+    /// A Subnamespace has its namespace deleted, whatever is below it.
+    ChildrenIgnored,
+    /// A Subnamespace takes up a namespace that it did not create.
+    NamespaceTakenUp,
+    /// Copies of role bindings bind another role than their source.
+    OtherRoleBound,
     /// Namespaces are deleted without notice.
     NoticeSkipped,
     /// A `NamespaceExpiry` of the sample has its namespace deleted without notice.

@@ -52,8 +52,8 @@ impl Default for Operator {
     }
 }
 
-/// The program's, with as many lists of bulk kinds as of others: a run in which an event was lost ends after the next one.
-fn intervals() -> ResyncIntervals {
+/// The intervals of programs, with as many lists of bulk kinds as of others: a run in which an event was lost ends after the next one.
+pub fn intervals() -> ResyncIntervals {
     let program = ResyncIntervals::default();
     ResyncIntervals { relist_bulk: program.relist, ..program }
 }

@@ -13,9 +13,12 @@ use tokio::task::AbortHandle;
 use crate::fault::{DateFault, Faults, rng};
 use crate::receiver::Receiver;
 use crate::scenario::ReadFault;
-use crate::server::models::Models;
+use crate::server::models::{ControllerStep, Models};
 use crate::server::{Request, Server, ServerReply};
 use crate::trace::{Actor, Trace, TraceLine};
+
+/// The quota controller is late by up to so long, now and then.
+const QUOTA_LAG: Duration = Duration::from_secs(5);
 
 /// Clones are the same simulation.
 #[derive(Clone)]
@@ -299,6 +302,12 @@ impl Simulation {
                         let Some(last) = ready.len().checked_sub(1) else { return };
                         let one = usize::try_from(rng.next_u64() % ready.len() as u64).unwrap_or(last);
                         let State { models, server, .. } = state;
+                        if matches!(ready[one], ControllerStep::Quota(_)) && rng.next_u64().is_multiple_of(4)
+                        {
+                            let lag = rng.between(Duration::ZERO, QUOTA_LAG);
+                            let at = now.saturating_add(lag).unwrap_or(Timestamp::MAX);
+                            return models.postpone(&ready[one], at);
+                        }
                         models.run(server, now, &ready[one]);
                     });
                 }

@@ -11,6 +11,7 @@ pub mod namespace_tree;
 mod position;
 pub mod propagation;
 pub mod quota_transfer;
+mod reads;
 pub mod replica;
 pub mod subnamespace;
 mod writes;

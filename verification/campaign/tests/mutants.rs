@@ -19,6 +19,7 @@ use coppice_campaign::suite::cluster::rule::{
 use coppice_campaign::suite::lifecycle::rule::{
     HELD, INITIAL_DELAY, JOBS, LIMITS, ORIGINAL_REPLICAS, PODS, REVERTED, SELECTED, SETTLE, SUSPENDED, TTL,
 };
+use coppice_campaign::suite::trees::rule::{CHILDREN, CREATED_HERE, LIMIT, NOTHING_LOST, RIGHTS, USED};
 use coppice_campaign::suite::{self, Suite};
 use coppice_mutants::Mutant;
 use coppice_sim::scenario::Scenario;
@@ -29,7 +30,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 89] = [
+const CASES: [(Mutant, &str, Rule); 97] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -119,6 +120,14 @@ const CASES: [(Mutant, &str, Rule); 89] = [
     (Mutant::OtherDeletionIgnored, "cluster-two-sources", ONE_DELETION),
     (Mutant::PerHourIgnored, "cluster-hourly", PER_HOUR),
     (Mutant::GapIgnored, "cluster-pods-unfollowed", HEALTH),
+    (Mutant::QuotaGivenAtOnce, "tree-siblings", LIMIT),
+    (Mutant::TransferAtOnce, "tree-pods-and-transfer", USED),
+    (Mutant::QuotaReturnedAtOnce, "tree-slow-deletion", LIMIT),
+    (Mutant::UsedQuotaTaken, "tree-pods", USED),
+    (Mutant::QuotaNotReturned, "tree-deep", NOTHING_LOST),
+    (Mutant::ChildrenIgnored, "tree-deleted", CHILDREN),
+    (Mutant::NamespaceTakenUp, "tree-name-taken", CREATED_HERE),
+    (Mutant::OtherRoleBound, "tree-bindings", RIGHTS),
 ];
 
 /// A scenario without faults, then with faults by chance.

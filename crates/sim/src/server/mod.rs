@@ -30,6 +30,7 @@ mod list;
 pub(crate) mod meta;
 mod names;
 mod patch;
+mod quota;
 mod request;
 mod rest;
 mod reviews;

@@ -148,6 +148,7 @@ impl Server {
         if let Some(there) = self.store.get(kind.store, key.as_str()) {
             return Err(StatusError::already_exists(kind, &name, meta::deleting(there)));
         }
+        self.admit_by_quota(caller, kind, target.namespace, &name)?;
         if caller.dry_run {
             if !given_revision.is_empty() {
                 meta::set(&mut object, "resourceVersion", given_revision);

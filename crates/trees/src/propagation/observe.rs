@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use coppice_api::names::{LABEL_PARENT, TREE_QUOTA_NAME};
-use coppice_kinds::{
-    CopiedKind, NamespaceTrees, Namespaces, Propagated, SubnamespaceObject, Subnamespaces, Tree, TreeQuota,
-};
+use coppice_api::names::TREE_QUOTA_NAME;
+use coppice_kinds::{CopiedKind, Propagated, SubnamespaceObject, TreeQuota};
 use coppice_lifecycle::facts::NamespaceFacts;
-use coppice_runtime::read::{self, ListError};
+use coppice_mutants::{Mutant, active};
+use coppice_runtime::read::ListError;
 
-use crate::context::{MAX_PATH, TreeContext, Why};
+use crate::context::{TreeContext, Why};
 use crate::copies::listed;
-use crate::position::{Above, Place, above};
+use crate::position::Place;
+use crate::reads::{self, FreshPlace};
 
 /// What a plan is made from.
 pub(super) struct Observation {
@@ -34,8 +34,6 @@ pub(super) struct Observation {
 /// Why something could not be read again.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
-    #[error("{}", coppice_runtime::error::chain(.0))]
-    Get(#[from] kube::Error),
     #[error("{0}")]
     List(#[from] ListError),
     #[error("{0}")]
@@ -59,7 +57,7 @@ pub(super) fn cached(context: &TreeContext, name: &str) -> Observation {
     };
     let own = of(name);
     let above = match &place {
-        Place::In(position) => position.ancestors().map(&mut of).collect(),
+        Place::In(position) => position.ancestors().map(|above| sources(of(above))).collect(),
         Place::Out | Place::Unknown(_) => Vec::new(),
     };
     let namespace = context.shared.namespaces.get("", name);
@@ -83,44 +81,16 @@ pub(super) async fn fresh(
     let client = &context.shared.clients.reads;
     // What is in it first: what has been copied since is not among it.
     let own = objects(context, name, kinds).await?;
-    let (mut lowest, mut lowest_creator) = (None, None);
-    let mut path: Vec<Box<str>> = Vec::new();
-    let mut at: Box<str> = name.into();
-    let place = loop {
-        let Some(namespace) = read::get::<Namespaces>(client, "", &at).await? else {
-            break Place::without(&path, &at, None);
-        };
-        if path.len() >= MAX_PATH {
-            break Place::Unknown(format!(
-                "there are more than {MAX_PATH} namespaces above namespace {name}"
-            ));
-        }
-        let named = match namespace.labels.get(LABEL_PARENT) {
-            Some(parent) => read::get::<Subnamespaces>(client, parent, &at).await?.map(Arc::new),
-            None => None,
-        };
-        let next = above(&namespace, named.as_deref());
-        path.push(at.clone());
-        let namespace = Arc::new(namespace);
-        if path.len() == 1 {
-            lowest = Some(Arc::clone(&namespace));
-            lowest_creator = named.filter(|_| matches!(next, Above::Namespace(_)));
-        }
-        match next {
-            Above::Namespace(next) => at = next,
-            Above::Nothing => break Place::at_root(tree_of_root(context, &at).await?, &namespace, path),
-            Above::Unknown(why) => break Place::Unknown(why),
-        }
-    };
+    let FreshPlace { namespace, place, creators } = reads::place(client, name).await?;
     let mut above = Vec::new();
     if let Place::In(position) = &place {
         for ancestor in position.ancestors() {
-            above.push(objects(context, ancestor, kinds).await?);
+            above.push(sources(objects(context, ancestor, kinds).await?));
         }
     }
     Ok(Observation {
-        namespace: lowest,
-        creator: lowest_creator,
+        namespace,
+        creator: creators.into_iter().next(),
         limited: context.quotas.get(name, TREE_QUOTA_NAME).is_some_and(|quota| is_in_force(&quota)),
         place,
         above,
@@ -145,11 +115,15 @@ async fn objects(
     Ok(all)
 }
 
-async fn tree_of_root(context: &TreeContext, root: &str) -> Result<Option<Arc<Tree>>, ReadError> {
-    let all = read::list::<NamespaceTrees>(&context.shared.clients.reads, "").await?;
-    let of_root = all.into_iter().filter(|tree| tree.spec.as_ref().is_ok_and(|spec| spec.root == root));
-    let oldest = of_root.min_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
-    Ok(oldest.map(Arc::new))
+/// What is copied of what is above.
+fn sources(mut above: Vec<Arc<Propagated>>) -> Vec<Arc<Propagated>> {
+    if active(Mutant::OtherRoleBound) {
+        for object in &mut above {
+            let content = object.content.as_deref().map(|content| content.replace("edit", "admin").into());
+            *object = Arc::new(Propagated { content, ..(**object).clone() });
+        }
+    }
+    above
 }
 
 fn stale(context: &TreeContext) -> Option<Why> {

@@ -30,7 +30,7 @@ pub(super) async fn next(context: &TreeContext, permit: &Permit, key: &QuotaTran
         Ok(Some(observation)) => observation,
         // Whatever has changed wakes this again.
         Ok(None) => return Progress::CheckAt(None),
-        Err(error) => return Progress::Failed(coppice_runtime::error::chain(&error)),
+        Err(error) => return Progress::Failed(error.to_string()),
     };
     let object = &*observation.object;
     if let Some(error) = &object.status_error {
@@ -42,7 +42,7 @@ pub(super) async fn next(context: &TreeContext, permit: &Permit, key: &QuotaTran
         match observe::fresh(context, key).await {
             Ok(Some(again)) if again.revisions() == observation.revisions() => {}
             Ok(_) => return Progress::Again,
-            Err(error) => return Progress::Failed(coppice_runtime::error::chain(&error)),
+            Err(error) => return Progress::Failed(error.to_string()),
         }
     }
     let TransferPlan { status, step, next_check, events, .. } = plan;

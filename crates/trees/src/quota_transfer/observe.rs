@@ -9,13 +9,14 @@ use coppice_kinds::{
     QuotaTransferObject, QuotaTransfers, SubnamespaceObject, Subnamespaces, TreeQuota, TreeQuotas,
 };
 use coppice_quantity::time::ServerTime;
-use coppice_runtime::read;
+use coppice_runtime::read::{self, ListError};
 
 use super::QuotaTransferKey;
 use super::plan::{progress, top};
 use super::route::{self, NoRoute, Route};
 use crate::allotment::recorded;
 use crate::context::{TreeContext, Why};
+use crate::reads;
 
 /// What a plan is made from.
 pub(super) struct Observation {
@@ -87,11 +88,12 @@ pub(super) fn cached(context: &TreeContext, key: &QuotaTransferKey) -> Option<Ob
 
 /// The same from fresh reads; none if there is no such object, or it has changed meanwhile. A quota that is nearer to where the way turns is
 /// read first, each before the record of its namespace, and the object again after all of them: what it says has not been done yet
-/// had not been done when they were read.
+/// had not been done when they were read. The way of one that has not begun is read, too: that there is none is final, and caches that
+/// are behind would say so of namespaces that were created a moment ago.
 pub(super) async fn fresh(
     context: &TreeContext,
     key: &QuotaTransferKey,
-) -> Result<Option<Observation>, kube::Error> {
+) -> Result<Option<Observation>, ListError> {
     let client = &context.shared.clients.reads;
     let get = || read::get::<QuotaTransfers>(client, &key.source, &key.name);
     let Some(object) = get().await? else { return Ok(None) };
@@ -105,12 +107,26 @@ pub(super) async fn fresh(
         };
         seen.insert(place, near(&stop.uid, subnamespace.as_ref(), quota.map(Arc::new)));
     }
-    let again = if seen.is_empty() {
-        Some(object)
-    } else {
-        get().await?.filter(|again| again.resource_version == object.resource_version)
+    if !seen.is_empty() {
+        let again = get().await?.filter(|again| again.resource_version == object.resource_version);
+        return Ok(again.map(|object| observation(context, Arc::new(object), seen)));
+    }
+    let way = match object.decoded() {
+        Ok(spec) if object.status.path.is_empty() && object.status.ended_at.is_none() => {
+            let (source, to) = (&*object.namespace, &*spec.to);
+            let (from, target) = (reads::place(client, source).await?, reads::place(client, to).await?);
+            let place = |name: &str| if name == source { from.place.clone() } else { target.place.clone() };
+            let uid = |above: &str, name: &str| {
+                let mut creators = from.creators.iter().chain(&target.creators);
+                let found = creators.find(|one| &*one.namespace == above && &*one.name == name);
+                found.map(|one| one.uid.to_string())
+            };
+            Some(route::route(source, spec, place, uid))
+        }
+        _ => None,
     };
-    Ok(again.map(|object| observation(context, Arc::new(object), seen)))
+    let observation = observation(context, Arc::new(object), seen);
+    Ok(Some(Observation { route: way.or(observation.route), ..observation }))
 }
 
 fn observation(

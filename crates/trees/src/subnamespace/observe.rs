@@ -12,6 +12,7 @@ use coppice_kinds::{Namespaces, SubnamespaceObject, Subnamespaces, TreeQuota, Tr
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::circumstances::Circumstances;
 use coppice_lifecycle::facts::NamespaceFacts;
+use coppice_mutants::{Mutant, active};
 use coppice_quantity::time::ServerTime;
 use coppice_runtime::read::{self, ListError};
 use tokio::time::Instant;
@@ -171,7 +172,8 @@ impl Observation {
     /// The namespace, if it is the one that this object has created.
     pub(super) fn own_namespace(&self) -> Option<&Arc<NamespaceFacts>> {
         let uid = self.object.status.namespace_uid.as_deref()?;
-        self.namespace.as_ref().filter(|namespace| namespace.uid == uid)
+        let gone = |namespace: &NamespaceFacts| namespace.terminating && active(Mutant::QuotaReturnedAtOnce);
+        self.namespace.as_ref().filter(|namespace| namespace.uid == uid && !gone(namespace))
     }
 
     /// The same, under the settings and the budget that were reserved under.

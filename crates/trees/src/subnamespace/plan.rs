@@ -16,9 +16,10 @@ use coppice_lifecycle::governor::Denied;
 use coppice_lifecycle::plan::PlannedEvent;
 use coppice_lifecycle::record::{self, StepOutcome};
 use coppice_lifecycle::steps::{self, Decided};
+use coppice_mutants::{Mutant, active};
 use jiff::{SignedDuration, Timestamp};
 
-use self::creation::{fits, may_be_created, names_required};
+use self::creation::{has_room, may_be_adopted, may_be_created, names_required};
 use super::observe::Observation;
 use crate::allotment::{allotment, amounts, recorded, understood};
 use crate::context::Why;
@@ -145,7 +146,11 @@ impl SubnamespacePlan {
     fn create(&mut self, observation: &Observation) -> State {
         let (object, name) = (&observation.object, &*observation.object.name);
         if let Some(namespace) = observation.namespace.as_deref() {
-            if is_created_by(namespace, object) && !namespace.terminating {
+            let ours = is_created_by(namespace, object) || active(Mutant::NamespaceTakenUp);
+            if ours && !namespace.terminating {
+                if let Err(why) = may_be_adopted(observation, namespace) {
+                    return State::refused(why);
+                }
                 self.status.namespace_uid = Some(namespace.uid.clone());
                 let message = format!("namespace {name} was created");
                 self.events.push(PlannedEvent { warning: false, reason: Reason::NamespaceCreated, message });
@@ -153,7 +158,9 @@ impl SubnamespacePlan {
             }
             let message = format!(
                 "there is a namespace {name} already, which this Subnamespace did not create: existing namespaces are never taken into a \
-                 tree by their name; create a Subnamespace with another name"
+                 tree by their name; create a Subnamespace with another name, or have a cluster administrator adopt the namespace \
+                 (coppice tree adopt {}/{name})",
+                object.namespace
             );
             return State::refused((Reason::NameTaken, message));
         }
@@ -165,12 +172,7 @@ impl SubnamespacePlan {
             let message = format!("namespace {} has no quota of its tree yet", object.namespace);
             return State::pending(Reason::QuotaChanging, message);
         };
-        let asked = match understood(parent_quota).and_then(|quota| Ok((quota, asked(object)?))) {
-            Ok((quota, asked)) => {
-                names_required(&position, &asked).and_then(|()| fits(observation, quota, &asked))
-            }
-            Err(why) => Err(why),
-        };
+        let asked = has_room(observation, &position, parent_quota);
         if let Err(why) = asked {
             return State::refused(why);
         }
@@ -320,7 +322,7 @@ impl SubnamespacePlan {
         }
         match observation.own_namespace() {
             Some(namespace) if namespace.terminating => being_deleted(),
-            Some(_) if !observation.children.is_empty() => {
+            Some(_) if !observation.children.is_empty() && !active(Mutant::ChildrenIgnored) => {
                 let message = format!(
                     "namespace {0} has {1} below it, and stays: delete these first (kubectl get subnamespaces -n {0})",
                     object.name,
@@ -328,7 +330,9 @@ impl SubnamespacePlan {
                 );
                 State::deleting(Reason::HasChildren, message)
             }
-            Some(namespace) if namespace.labels.get(LABEL_CHILDREN).is_some() => {
+            Some(namespace)
+                if namespace.labels.get(LABEL_CHILDREN).is_some() && !active(Mutant::ChildrenIgnored) =>
+            {
                 // There are none any more, and with the label nobody deletes it.
                 self.step = Step::Label(BTreeMap::from([(LABEL_CHILDREN.to_owned(), None)]), None);
                 being_deleted()

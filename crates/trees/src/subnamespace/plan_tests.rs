@@ -179,6 +179,31 @@ fn a_namespace_that_was_there_before_is_not_touched() {
 }
 
 #[test]
+fn a_namespace_that_an_administrator_has_marked_is_adopted_if_there_is_room_for_what_it_is_to_have() {
+    let marked = |labels: &[(&str, &str)]| {
+        let labels = [&[(LABEL_SUBNAMESPACE, "u-1")], labels].concat();
+        let created = now().checked_sub(SignedDuration::from_hours(1)).unwrap();
+        Some(Arc::new(NamespaceFacts { created, ..namespace("shop-web", &labels) }))
+    };
+    let observation = || Observation { namespace: marked(&[]), ..observation() };
+    let adopted = plan(&observation());
+    assert_eq!(adopted.status.namespace_uid.as_deref(), Some("uid-of-shop-web"));
+    assert_eq!(adopted.step, Step::Nothing);
+    // What limits it holds from then on: without room for it nothing would start there any more.
+    let full = Observation { parent_quota: Some(quota("shop", "10", "8", "0")), ..observation() };
+    refused(&full, Reason::QuotaRefused, "2 pods");
+    let with = |spec: Value| Observation { parent_position: Ok(tree(&spec)), ..observation() };
+    refused(&with(json!({"names": ["{root}-x*"]})), Reason::NameNotAllowed, "{root}-x*");
+    let protected = Observation { namespace: marked(&[(LABEL_PROTECTED, "")]), ..observation() };
+    refused(&protected, Reason::NamespaceProtected, "it cannot be adopted");
+    let mut others = quota("shop-web", "4", "0", "0");
+    Arc::get_mut(&mut others).unwrap().quota = Err("the annotation is missing".to_owned());
+    Arc::get_mut(&mut others).unwrap().tree = None;
+    let others = Observation { quota: Some(others), ..observation() };
+    refused(&others, Reason::QuotaTaken, "that Coppice did not write: give it another name");
+}
+
+#[test]
 fn what_the_tree_does_not_permit_is_not_created() {
     let with = |spec: Value| Observation { parent_position: Ok(tree(&spec)), ..observation() };
     refused(&with(json!({"names": ["{root}-x*"]})), Reason::NameNotAllowed, "{root}-x*");

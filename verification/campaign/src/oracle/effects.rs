@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use coppice_api::names::{FINALIZER, GROUP};
 use coppice_sim::Done;
 use coppice_sim::run::RunRecord;
-use coppice_sim::server::Verb;
+use coppice_sim::server::{Change, Verb};
 use coppice_sim::trace::Actor;
 use serde_json::Value;
 
@@ -75,20 +76,23 @@ fn needs_lease(done: &Done) -> bool {
 /// Nothing that we wrote keeps anything from going away.
 fn cleanliness(record: &RunRecord<'_>, found: &mut Findings) {
     let ours = record.changes.iter().filter(|change| record.is_own(change));
-    let field = |object: &Option<std::sync::Arc<Value>>, field: &str| {
-        object.as_deref().map_or(Value::Null, |object| object["metadata"][field].clone())
-    };
     let left = ours.filter(|change| {
         // An update that removes an object has taken away its last finalizer.
         let deletes = matches!(change.verb, Verb::Delete | Verb::DeleteCollection);
-        let differs = |f: &&str| field(&change.before, f) != field(&change.after, f);
-        match change.after {
-            Some(_) => ["finalizers", "ownerReferences"].iter().any(differs),
-            None => !deletes,
-        }
+        let differs = || holds(change.before.as_deref(), change) != holds(change.after.as_deref(), change);
+        if change.after.is_some() { differs() } else { !deletes && differs() }
     });
     for change in left {
         let (kind, name) = (&change.kind.plural, change.name());
         found.add(NO_FOREIGN_CHANGES, &format!("finalizers or owners of {kind} {name} were changed"));
     }
+}
+
+/// What keeps an object from going away: owners and finalizers, but that by which our own kinds are cleaned up after.
+fn holds(object: Option<&Value>, change: &Change) -> [Value; 2] {
+    let metadata = object.map_or(&Value::Null, |object| &object["metadata"]);
+    let is_ours = |finalizer: &Value| change.kind.group == GROUP && *finalizer == FINALIZER;
+    let finalizers = metadata["finalizers"].as_array().into_iter().flatten();
+    let others: Vec<Value> = finalizers.filter(|finalizer| !is_ours(finalizer)).cloned().collect();
+    [others.into(), metadata["ownerReferences"].clone()]
 }

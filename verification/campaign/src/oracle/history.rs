@@ -90,9 +90,13 @@ impl History {
         self.at("namespaces", "", namespace, revision).map(|namespace| &namespace["metadata"]["uid"])
     }
 
-    /// The intents that stood at a revision in the status of the objects in a namespace, and of those that are in none.
+    /// The intents that stood at a revision in the status of the objects in a namespace, of those that are in none, and of those that
+    /// have its name and are in the namespace above.
     pub fn intents(&self, namespace: &str, revision: u64) -> impl Iterator<Item = &Value> {
-        let places = self.intended.iter().filter(move |place| place.1.is_empty() || place.1 == namespace);
+        let about = move |place: &&ObjectId| {
+            place.1.is_empty() || place.1 == namespace || place.0 == "subnamespaces" && place.2 == namespace
+        };
+        let places = self.intended.iter().filter(about);
         let versions = places.filter_map(|place| self.objects.get(place));
         let objects =
             versions.filter_map(move |versions| versions.iter().rfind(|(r, _)| *r <= revision)?.1.as_ref());

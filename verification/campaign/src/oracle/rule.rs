@@ -38,7 +38,7 @@ pub const NOTICE_DATE: Rule = Rule("NOTICE DATE");
 pub const ONCE: Rule = Rule("ONCE");
 /// Who writes holds the lease.
 pub const LEASE: Rule = Rule("LEASE");
-/// No finalizer or owner is touched.
+/// No finalizer or owner is touched, but the one finalizer by which our own kinds are cleaned up after.
 pub const NO_FOREIGN_CHANGES: Rule = Rule("LEAVES CLEANLY");
 /// Nothing is written or asked in vain when all is done.
 pub const QUIET: Rule = Rule("QUIET");
@@ -74,6 +74,11 @@ impl Findings {
     /// Asks whether a rule is kept: always, if it is switched off.
     pub fn require(&self, rule: Rule, kept: bool, or: impl FnOnce() -> String) -> Result<(), Broken> {
         if kept || self.without == Some(rule) { Ok(()) } else { Err((rule, or())) }
+    }
+
+    /// How much was found so far.
+    pub(crate) fn count(&self) -> usize {
+        self.found.len()
     }
 
     pub(super) fn all(self) -> Vec<String> {

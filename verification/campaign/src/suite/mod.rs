@@ -4,6 +4,7 @@
 pub mod cluster;
 pub mod lifecycle;
 pub mod sample;
+pub mod trees;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use jiff::SignedDuration;
 use crate::oracle::{DestructiveStep, EndState, Findings, History};
 
 /// Every suite.
-pub const ALL: &[Suite] = &[lifecycle::SUITE, cluster::SUITE, sample::SUITE];
+pub const ALL: &[Suite] = &[lifecycle::SUITE, cluster::SUITE, sample::SUITE, trees::SUITE];
 
 /// What people do, which programs run meanwhile, and how that is judged.
 #[derive(Clone, Copy)]

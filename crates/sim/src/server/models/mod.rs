@@ -10,7 +10,7 @@ mod garbage;
 mod jobs;
 mod namespaces;
 mod pods;
-mod quotas;
+pub(super) mod quotas;
 mod replicas;
 mod statefulsets;
 mod support;
@@ -168,6 +168,12 @@ impl Models {
                 self.add(step.clone(), now.saturating_add(pause).unwrap_or(Timestamp::MAX));
             }
         }
+    }
+
+    /// Makes a step due later, unless something happens before.
+    pub fn postpone(&mut self, step: &ControllerStep, at: Timestamp) {
+        self.remove(step);
+        self.add(step.clone(), at);
     }
 
     /// Runs the step that has been due for longest, if one could run now; whether there was one.

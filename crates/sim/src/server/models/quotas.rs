@@ -1,5 +1,5 @@
 //! The quota controller, for numbers of objects: `pods`, `configmaps`, `count/jobs.batch`. Amounts such as
-//! `requests.cpu` are not summed up, and nothing is said of them; nor are creations refused.
+//! `requests.cpu` are not summed up, and nothing is said of them.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -45,16 +45,33 @@ pub(super) fn count(server: &mut Server, now: Timestamp, key: &ObjectKey) -> Req
     if done.is_ok() { Requeue::No } else { Requeue::AfterFailure }
 }
 
+/// Objects that a resource of a quota is the number of.
+pub(in super::super) struct Counted<'a> {
+    /// The group of their kind.
+    pub(in super::super) group: &'a str,
+    /// The plural of their kind.
+    pub(in super::super) plural: &'a str,
+    /// Whether pods that have ended count.
+    ended: bool,
+}
+
+impl<'a> Counted<'a> {
+    /// By the name of the resource; none if it is not a number of objects.
+    pub(in super::super) fn of(resource: &'a str) -> Option<Self> {
+        match resource.strip_prefix("count/") {
+            Some(counted) => {
+                let (plural, group) = counted.split_once('.').unwrap_or((counted, ""));
+                Some(Self { group, plural, ended: true })
+            }
+            None if PLAIN.contains(&resource) => Some(Self { group: "", plural: resource, ended: false }),
+            None => None,
+        }
+    }
+}
+
 /// How many objects of a resource there are in a namespace; none if the resource is not a number of objects.
 fn number(server: &Server, namespace: &str, resource: &str) -> Option<usize> {
-    let (plural, group, ended) = match resource.strip_prefix("count/") {
-        Some(counted) => {
-            let (plural, group) = counted.split_once('.').unwrap_or((counted, ""));
-            (plural, group, true)
-        }
-        None if PLAIN.contains(&resource) => (resource, "", false),
-        None => return None,
-    };
+    let Counted { group, plural, ended } = Counted::of(resource)?;
     let store = match kind(server, group, plural) {
         Some(kind) => kind.store,
         None => server.kinds.served().find(|k| k.group == group && k.plural == plural)?.store,

@@ -2,11 +2,14 @@
 
 use coppice_api::Reason;
 use coppice_hierarchy::{Child, Ledger, Parent, Quota, QuotaDecision, Record, Resources, decide};
+use coppice_kinds::TreeQuota;
 use coppice_lifecycle::facts::{Annotations, NamespaceFacts};
 use coppice_quantity::Quantity;
 use jiff::Timestamp;
 
 use super::super::observe::Observation;
+use super::asked;
+use crate::allotment::understood;
 use crate::context::Why;
 use crate::position::{Position, permits};
 
@@ -81,8 +84,40 @@ pub(super) fn names_required(position: &Position, asked: &Resources) -> Result<(
     Err((Reason::InvalidSpec, message))
 }
 
+/// Whether an existing namespace that an administrator has marked for this Subnamespace may be taken into the tree. One that it created
+/// was asked about before.
+pub(super) fn may_be_adopted(observation: &Observation, namespace: &NamespaceFacts) -> Result<(), Why> {
+    if namespace.created >= observation.object.created {
+        return Ok(());
+    }
+    if let Some(refusal) = observation.settings.protection(namespace) {
+        return Err((refusal.reason, format!("{}; it cannot be adopted", refusal.message)));
+    }
+    if let Some(quota) = &observation.quota {
+        understood(quota)?;
+    }
+    let position = may_be_created(observation)?;
+    let Some(parent_quota) = &observation.parent_quota else {
+        let message = format!("namespace {} has no quota of its tree yet", observation.object.namespace);
+        return Err((Reason::QuotaChanging, message));
+    };
+    // Its quota holds from the moment that it is in the tree: without room for it, nothing new would run there.
+    has_room(observation, &position, parent_quota)
+}
+
+/// Whether what is asked for is understood, complete, and there.
+pub(super) fn has_room(
+    observation: &Observation,
+    position: &Position,
+    parent_quota: &TreeQuota,
+) -> Result<(), Why> {
+    let (quota, asked) = (understood(parent_quota)?, asked(&observation.object)?);
+    names_required(position, &asked)?;
+    fits(observation, quota, &asked)
+}
+
 /// Whether the namespace above can give what is asked for: nothing is created for what would be refused.
-pub(super) fn fits(observation: &Observation, parent_quota: &Quota, asked: &Resources) -> Result<(), Why> {
+fn fits(observation: &Observation, parent_quota: &Quota, asked: &Resources) -> Result<(), Why> {
     let object = &observation.object;
     let parent = Parent { name: &object.namespace, quota: parent_quota, siblings: &observation.siblings };
     let nothing = parent_quota.ledger.allotment.emptied();

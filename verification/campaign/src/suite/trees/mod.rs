@@ -1,0 +1,83 @@
+//! Trees of namespaces: their program beside the operator, and the quotas that must hold at every revision.
+
+mod end;
+mod oracle;
+mod requests;
+mod scenarios;
+
+use std::sync::Arc;
+
+use coppice_api::names::SYSTEM_NAMESPACE;
+use coppice_runtime::admin::Readiness;
+use coppice_runtime::lease::{Election, LeaseSettings};
+use coppice_runtime::metrics::Metrics;
+use coppice_runtime::server_clock::ServerClock;
+use coppice_sim::{Operator, Program, ReplicaContext};
+use coppice_trees::replica::{self, NAME, Setup};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use tokio::runtime::Handle;
+
+pub use self::oracle::rule;
+use super::Suite;
+use super::lifecycle::end::effects;
+
+/// The suite.
+pub const SUITE: Suite = Suite {
+    name: "trees",
+    about: "trees of namespaces, whose quotas hold",
+    programs: || vec![Arc::new(Operator::default()), Arc::new(Trees)],
+    scenarios: scenarios::all,
+    small: scenarios::small,
+    apart: Vec::new,
+    rules: oracle::check,
+    end_state: end::end_state,
+    end_lines: end::end_lines,
+    effects,
+    one_place_in: 61,
+    fixed_seeds: 200,
+    fresh_seeds: 50,
+    digests: "src/suite/trees/digests.txt",
+};
+
+/// The program of trees.
+struct Trees;
+
+/// Its account.
+const ACCOUNT: &str = "system:serviceaccount:coppice-system:coppice-trees";
+
+impl Program for Trees {
+    fn account(&self) -> &'static str {
+        ACCOUNT
+    }
+
+    fn lease(&self) -> (&str, &str) {
+        (SYSTEM_NAMESPACE, NAME)
+    }
+
+    fn run(&self, context: ReplicaContext) -> BoxFuture<'static, anyhow::Result<()>> {
+        run(context).boxed()
+    }
+}
+
+async fn run(context: ReplicaContext) -> anyhow::Result<()> {
+    let metrics = Metrics::new("sim");
+    let server_clock = ServerClock::new(context.clock.clone());
+    let clients = context.clients(&server_clock, &metrics);
+    let ReplicaContext { identity, clock, mut rng, .. } = context;
+    let lease =
+        LeaseSettings { seed: rng.next_u64(), ..LeaseSettings::new(SYSTEM_NAMESPACE, NAME, &identity) };
+    let (election, gate) = Election::new(clients.clone(), lease, clock, metrics.clone())?;
+    let setup = Setup {
+        own_namespace: SYSTEM_NAMESPACE.to_owned(),
+        clients,
+        server_clock,
+        metrics,
+        readiness: Readiness::new(),
+        gate,
+        identity,
+        rng,
+        intervals: coppice_sim::intervals(),
+    };
+    replica::run(setup, election, Handle::current(), std::future::pending()).await
+}

@@ -1,0 +1,22 @@
+//! Judges trees by what the API server saw. Uses neither the crate that decides about quotas nor its types.
+
+mod limits;
+mod namespaces;
+mod rights;
+pub mod rule;
+
+use coppice_sim::run::RunRecord;
+
+use crate::oracle::{DestructiveStep, Findings, History};
+
+/// Notes what broke the rules of trees.
+pub(super) fn check(
+    record: &RunRecord<'_>,
+    history: &History,
+    steps: &[DestructiveStep<'_>],
+    found: &mut Findings,
+) {
+    limits::check(record, found);
+    namespaces::check(record, history, steps, found);
+    rights::check(record, history, found);
+}

@@ -1,0 +1,62 @@
+//! Whether the namespaces that the program of trees deletes are its own.
+
+use coppice_sim::run::RunRecord;
+use serde_json::Value;
+
+use super::super::ACCOUNT;
+use super::rule::{CHILDREN, CREATED_HERE};
+use crate::oracle::{DestructiveAction, DestructiveStep, Findings, History};
+
+pub(super) fn check(
+    record: &RunRecord<'_>,
+    history: &History,
+    steps: &[DestructiveStep<'_>],
+    found: &mut Findings,
+) {
+    for step in steps.iter().filter(|step| step.action == DestructiveAction::Delete) {
+        let (namespace, revision) = (step.namespace, step.change.revision - 1);
+        let uid = history.uid_of(namespace, revision);
+        // By what the API server had when it deleted: a namespace is created only after its parent was marked, and the deletion names
+        // the revision from before.
+        let below = history.list("namespaces", "", revision).into_iter().find(|other| {
+            let labels = &other["metadata"]["labels"];
+            labels["coppice.dev/parent"] == namespace
+                && other["metadata"]["deletionTimestamp"].is_null()
+                && created_by(history, other, namespace, revision).is_some()
+        });
+        if let Some(below) = below {
+            let below = below["metadata"]["name"].as_str().unwrap_or_default();
+            found.add(CHILDREN, &format!("{} with {below} below it", step.what()));
+        }
+        if &*step.change.user != ACCOUNT {
+            continue;
+        }
+        let namespace = history.at("namespaces", "", namespace, revision);
+        let parent =
+            namespace.and_then(|namespace| namespace["metadata"]["labels"]["coppice.dev/parent"].as_str());
+        let creator = namespace
+            .zip(parent)
+            .and_then(|(namespace, parent)| created_by(history, namespace, parent, revision));
+        let asked = creator.is_some_and(|creator| {
+            creator["metadata"]["deletionTimestamp"].is_string()
+                && Some(&creator["status"]["namespaceUid"]) == uid
+        });
+        let mut created = record.changes.iter().filter(|change| change.before.is_none());
+        let ours = created.any(|change| {
+            Some(change.uid.as_ref()) == uid.and_then(Value::as_str) && &*change.user == ACCOUNT
+        });
+        if !asked || !ours {
+            found.add(
+                CREATED_HERE,
+                &format!("{}, and no Subnamespace is deleted that created it", step.what()),
+            );
+        }
+    }
+}
+
+/// The `Subnamespace` that created a namespace.
+fn created_by<'a>(history: &'a History, namespace: &Value, parent: &str, revision: u64) -> Option<&'a Value> {
+    let metadata = &namespace["metadata"];
+    let creator = history.at("subnamespaces", parent, metadata["name"].as_str()?, revision)?;
+    (creator["metadata"]["uid"] == metadata["labels"]["coppice.dev/subnamespace"]).then_some(creator)
+}

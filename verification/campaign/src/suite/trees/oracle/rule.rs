@@ -1,0 +1,17 @@
+//! The rules of trees. They are about what the API server had at each revision: native quotas, namespaces, objects.
+
+use crate::oracle::Rule;
+
+/// At every revision the quotas of a tree's namespaces, each the larger of what is asked for and what is in force, are together at
+/// most what the tree has. So are those of each namespace below the root and all below it: at most what that one was allotted.
+pub const LIMIT: Rule = Rule("LIMIT");
+/// When all is done, all of what a tree has is the own quota of one of its namespaces.
+pub const NOTHING_LOST: Rule = Rule("NOTHING LOST");
+/// At every revision the pods of a tree's namespaces are together at most as many as the tree has.
+pub const USED: Rule = Rule("USED");
+/// The program of trees deletes a namespace only if it created it for a `Subnamespace` that is being deleted.
+pub const CREATED_HERE: Rule = Rule("CREATED HERE");
+/// No namespace is deleted that has namespaces below it.
+pub const CHILDREN: Rule = Rule("CHILDREN");
+/// A role binding that is copied down a tree is one that a namespace above has, or had a moment ago.
+pub const RIGHTS: Rule = Rule("RIGHTS");

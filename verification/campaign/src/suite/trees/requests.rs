@@ -1,0 +1,154 @@
+//! Requests about trees, and what people wait for before they send the next one.
+
+use std::sync::OnceLock;
+
+use coppice_api::names::{ANNOTATION_LEDGER, TREE_QUOTA_NAME};
+use coppice_sim::scenario::objects::namespace;
+use coppice_sim::server::{Request, Server};
+use serde_json::json;
+
+/// The kinds of trees. Made once, because generating the schemas takes longer than a run.
+pub(super) fn definitions() -> &'static [Request] {
+    static DEFINITIONS: OnceLock<Vec<Request>> = OnceLock::new();
+    DEFINITIONS.get_or_init(|| {
+        let of_trees = ["NamespaceTree", "QuotaTransfer", "Subnamespace"];
+        let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        let definitions = coppice_api::crds().into_iter();
+        let definitions = definitions.filter(|crd| of_trees.contains(&crd.spec.names.kind.as_str()));
+        definitions.map(|crd| Request::post(path, &json!(crd))).collect()
+    })
+}
+
+const API: &str = "/apis/coppice.dev/v1alpha1";
+const MERGE: &str = "application/merge-patch+json";
+
+/// A namespace, and the tree with it as its root.
+pub(super) fn tree(root: &str, pods: u32) -> [Request; 2] {
+    let tree = json!({
+        "apiVersion": "coppice.dev/v1alpha1", "kind": "NamespaceTree", "metadata": { "name": root },
+        "spec": { "root": root, "quota": { "hard": { "pods": pods.to_string() } } },
+    });
+    [namespace(root), Request::post(&format!("{API}/namespacetrees"), &tree)]
+}
+
+pub(super) fn change_total(root: &str, pods: u32) -> Request {
+    let patch = json!({ "spec": { "quota": { "hard": { "pods": pods.to_string() } } } });
+    Request::patch(&format!("{API}/namespacetrees/{root}"), MERGE, &patch)
+}
+
+pub(super) fn subnamespace(parent: &str, name: &str, pods: u32) -> Request {
+    let object = json!({
+        "apiVersion": "coppice.dev/v1alpha1", "kind": "Subnamespace",
+        "metadata": { "name": name, "namespace": parent },
+        "spec": { "quota": { "hard": { "pods": pods.to_string() } } },
+    });
+    Request::post(&format!("{API}/namespaces/{parent}/subnamespaces"), &object)
+}
+
+pub(super) fn change(parent: &str, name: &str, pods: u32) -> Request {
+    let patch = json!({ "spec": { "quota": { "hard": { "pods": pods.to_string() } } } });
+    Request::patch(&format!("{API}/namespaces/{parent}/subnamespaces/{name}"), MERGE, &patch)
+}
+
+pub(super) fn delete_subnamespace(parent: &str, name: &str) -> Request {
+    Request::delete(&format!("{API}/namespaces/{parent}/subnamespaces/{name}"))
+}
+
+pub(super) fn delete_namespace(name: &str) -> Request {
+    Request::delete(&format!("/api/v1/namespaces/{name}"))
+}
+
+/// Approved by the one who asks.
+pub(super) fn transfer(source: &str, name: &str, to: &str, through: &str, pods: u32) -> Request {
+    let object = json!({
+        "apiVersion": "coppice.dev/v1alpha1", "kind": "QuotaTransfer",
+        "metadata": { "name": name, "namespace": source },
+        "spec": {
+            "to": to, "through": through, "amount": { "pods": pods.to_string() }, "reason": "a load test",
+            "requester": "alice", "approvedBy": "alice",
+        },
+    });
+    Request::post(&format!("{API}/namespaces/{source}/quotatransfers"), &object)
+}
+
+pub(super) fn delete_transfer(source: &str, name: &str) -> Request {
+    Request::delete(&format!("{API}/namespaces/{source}/quotatransfers/{name}"))
+}
+
+pub(super) fn bind(namespace: &str, name: &str, user: &str) -> Request {
+    let object = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": { "name": name, "namespace": namespace },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit" },
+        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user }],
+    });
+    Request::post(&format!("{BINDINGS}/{namespace}/rolebindings"), &object)
+}
+
+const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces";
+
+pub(super) fn unbind(namespace: &str, name: &str) -> Request {
+    Request::delete(&format!("{BINDINGS}/{namespace}/rolebindings/{name}"))
+}
+
+pub(super) fn delete_pod(namespace: &str, name: &str) -> Request {
+    Request::delete(&format!("/api/v1/namespaces/{namespace}/pods/{name}"))
+}
+
+/// Whether a namespace has what was last asked for it, and the API server holds it to that: before, everybody who has rights there, as
+/// the people of scenarios have and tenants have not, may create anything.
+pub(super) fn ready(server: &Server, parent: &str, name: &str) -> bool {
+    let given = server.object("coppice.dev", "subnamespaces", parent, name).is_some_and(|object| {
+        let current = object["status"]["observedGeneration"] == object["metadata"]["generation"];
+        current && object["status"]["phase"] == "Ready"
+    });
+    let quota = server.object("", "resourcequotas", name, TREE_QUOTA_NAME);
+    given && quota.is_some_and(|quota| quota["status"]["hard"] == quota["spec"]["hard"])
+}
+
+/// Whether what was last asked for a namespace is refused.
+pub(super) fn refused(server: &Server, parent: &str, name: &str) -> bool {
+    server.object("coppice.dev", "subnamespaces", parent, name).is_some_and(|object| {
+        let current = object["status"]["observedGeneration"] == object["metadata"]["generation"];
+        current && object["status"]["phase"] == "Refused"
+    })
+}
+
+/// Whether a `Subnamespace` is gone.
+pub(super) fn gone(server: &Server, parent: &str, name: &str) -> bool {
+    server.object("coppice.dev", "subnamespaces", parent, name).is_none()
+}
+
+/// Whether a transfer has ended.
+pub(super) fn ended(server: &Server, source: &str, name: &str) -> bool {
+    server
+        .object("coppice.dev", "quotatransfers", source, name)
+        .is_none_or(|transfer| transfer["status"]["endedAt"].is_string())
+}
+
+/// Whether a namespace has put aside what it is to give, which may not be in force yet; or the transfer has ended.
+pub(super) fn holds_or_ended(server: &Server, source: &str, name: &str) -> bool {
+    let quota = server.object("", "resourcequotas", source, TREE_QUOTA_NAME);
+    let ledger = quota.and_then(|quota| quota["metadata"]["annotations"][ANNOTATION_LEDGER].as_str());
+    ledger.is_some_and(|ledger| ledger.contains("held")) || ended(server, source, name)
+}
+
+/// Whether a transfer has begun.
+pub(super) fn begun(server: &Server, source: &str, name: &str) -> bool {
+    server
+        .object("coppice.dev", "quotatransfers", source, name)
+        .is_none_or(|transfer| transfer["status"]["begunAt"].is_string())
+}
+
+/// A pod that takes its time to stop.
+pub(super) fn slow_pod(namespace: &str, name: &str, delay: &str) -> Request {
+    let object = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": name, "namespace": namespace,
+            "labels": { "plane.coppice.dev/delete-delay": delay },
+        },
+        "spec": { "containers": [{ "name": "main", "image": "test" }], "restartPolicy": "Never" },
+    });
+    Request::post(&format!("/api/v1/namespaces/{namespace}/pods"), &object)
+}
