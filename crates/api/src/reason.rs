@@ -417,7 +417,7 @@ reasons! {
         NameNotAllowed: [Ready, Event], "Create a Subnamespace with a name as `spec.names` of the NamespaceTree has it.";
         /// There is a namespace of this name that the Subnamespace did not create. Existing namespaces are never taken into a tree by
         /// their name.
-        NameTaken: [Ready, Event], "Create a Subnamespace with another name.";
+        NameTaken: [Ready, Event], "Create a Subnamespace with another name, or have a cluster administrator adopt the namespace (`coppice tree adopt`).";
         /// The namespace would be further below the root than `spec.maxDepth` of the NamespaceTree permits.
         TooDeep: [Ready, Event], "Create the Subnamespace in a namespace further up, or ask the platform.";
         /// The tree has as many namespaces as `spec.maxNamespaces` of the NamespaceTree permits.

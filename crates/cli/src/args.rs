@@ -128,6 +128,8 @@ pub(crate) enum ArgumentError {
     Namespace,
     #[error("write NAMESPACE/NAME of a QuotaTransfer, in lower-case letters, digits, '-' and '.'")]
     Transfer,
+    #[error("write PARENT/NAME of a Subnamespace, in lower-case letters, digits and '-'")]
+    Subnamespace,
     #[error("write what for")]
     NoReason,
     #[error("write GROUP/VERSION/KIND, such as argoproj.io/v1alpha1/Rollout")]

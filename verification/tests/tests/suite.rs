@@ -33,6 +33,7 @@ mod sim;
 mod stopped_scale_down;
 mod trees;
 mod trees_access;
+mod trees_adopt;
 mod trees_copies;
 mod trees_expiry;
 mod trees_propagation;

@@ -88,7 +88,7 @@ impl Setup {
     }
 
     /// Waits until a Subnamespace is refused; why.
-    async fn refused(&self, parent: &str, name: &str) -> anyhow::Result<(String, String)> {
+    pub(crate) async fn refused(&self, parent: &str, name: &str) -> anyhow::Result<(String, String)> {
         let refused = |object: &Value| object["status"]["phase"] == "Refused";
         let object = self.until(("sns", parent, name), "Refused", refused).await?;
         let ready = condition(&object, "Ready");

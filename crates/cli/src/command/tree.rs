@@ -1,11 +1,13 @@
 //! `coppice tree`: the namespaces of trees, what each of them has, and why one is not ready.
 #![allow(clippy::doc_markdown, reason = "comments on arguments are the help that people read in a terminal")]
 
+mod adopt;
+
 use std::path::PathBuf;
 
 use anstyle::{AnsiColor, Style};
 use anyhow::{Result, bail};
-use clap::Args;
+use clap::{Args, Subcommand};
 use coppice_hierarchy::{ResourceName, ResourceNameError, Resources};
 use serde_json::{Value, json};
 
@@ -19,17 +21,21 @@ use crate::{Exit, Io, files, with_progress};
 ///
 /// Whoever may read a namespace of a tree alone names it, and sees what is below it.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Examples:
   coppice tree                       every tree (needs the right to list Subnamespaces of all namespaces)
   coppice tree shop                  the tree shop, or the namespace shop with all below it
   coppice tree shop --resource cpu   one resource alone
   kubectl get nstree,sns,quota -A -o yaml | coppice tree -f -
+  coppice tree adopt shop/shop-legacy   an existing namespace becomes one of the tree
 
 Columns: REQUESTED, what spec asks for; ALLOTTED, what the namespace and all below it have; GIVEN, what of that those below it
 have; USED, what its own workloads use; FREE, what these may use besides, or the namespace may give.
 
 Exit codes: 0 every namespace is ready, 1 error, 2 usage, 3 one is not ready: why is below the table.")]
 pub(crate) struct TreeArgs {
+    #[command(subcommand)]
+    command: Option<TreeCommand>,
     /// A tree, or a namespace in one
     #[arg(value_name = "NAME")]
     name: Option<String>,
@@ -47,11 +53,19 @@ pub(crate) struct TreeArgs {
     output: OutputArgs,
 }
 
+#[derive(Debug, Subcommand)]
+enum TreeCommand {
+    Adopt(adopt::AdoptArgs),
+}
+
 fn resource(text: &str) -> Result<ResourceName, ResourceNameError> {
     text.parse()
 }
 
 pub(crate) async fn run(args: &TreeArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
+    if let Some(TreeCommand::Adopt(args)) = &args.command {
+        return adopt::run(args, connection, io).await;
+    }
     let name = args.name.as_deref();
     let snapshot = if args.files.is_empty() {
         let api = connect(connection, io).await?;
