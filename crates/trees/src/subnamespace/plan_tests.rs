@@ -191,7 +191,7 @@ fn a_namespace_that_an_administrator_has_marked_is_adopted_if_there_is_room_for_
     assert_eq!(adopted.step, Step::Nothing);
     // What limits it holds from then on: without room for it nothing would start there any more.
     let full = Observation { parent_quota: Some(quota("shop", "10", "8", "0")), ..observation() };
-    refused(&full, Reason::QuotaRefused, "2 pods");
+    refused(&full, Reason::QuotaRefused, "needs 4 more, and shop can give 2");
     let with = |spec: Value| Observation { parent_position: Ok(tree(&spec)), ..observation() };
     refused(&with(json!({"names": ["{root}-x*"]})), Reason::NameNotAllowed, "{root}-x*");
     let protected = Observation { namespace: marked(&[(LABEL_PROTECTED, "")]), ..observation() };
