@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, ensure};
 use coppice_plane::{ADMIN, ALICE};
-use coppice_tests::on_own_plane;
+use coppice_tests::{condition, on_own_plane};
 use serde_json::{Value, json};
 
 use crate::cli::coppice;
@@ -73,7 +73,7 @@ async fn adopts(cluster: &Setup, uid: &str) -> Test {
     // Without room for what it is to have it would be limited to nothing: it is not taken in.
     let (code, out, err) = coppice(&cluster.test_cluster, ADMIN, &ADOPT).await?;
     ensure!(code == 0 && out.ends_with("namespace/shop-old adopted\n"), "{code}: {out}{err}");
-    let refused = |object: &Value| object["status"]["conditions"][0]["reason"] == "QuotaRefused";
+    let refused = |object: &Value| condition(object, "Ready")["reason"] == "QuotaRefused";
     cluster.until(("sns", "shop", "shop-old"), "no room", refused).await?;
     let quota = cluster.test_cluster.get("quota", "shop-old", "coppice").await?;
     ensure!(quota.is_none(), "{quota:?}");

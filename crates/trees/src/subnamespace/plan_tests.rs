@@ -182,8 +182,7 @@ fn a_namespace_that_was_there_before_is_not_touched() {
 fn a_namespace_that_an_administrator_has_marked_is_adopted_if_there_is_room_for_what_it_is_to_have() {
     let marked = |labels: &[(&str, &str)]| {
         let labels = [&[(LABEL_SUBNAMESPACE, "u-1")], labels].concat();
-        let created = now().checked_sub(SignedDuration::from_hours(1)).unwrap();
-        Some(Arc::new(NamespaceFacts { created, ..namespace("shop-web", &labels) }))
+        Some(Arc::new(namespace("shop-web", &labels)))
     };
     let observation = || Observation { namespace: marked(&[]), ..observation() };
     let adopted = plan(&observation());

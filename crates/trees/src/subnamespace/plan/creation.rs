@@ -1,6 +1,7 @@
 //! Whether the namespace of a `Subnamespace` may be created. Pure.
 
 use coppice_api::Reason;
+use coppice_api::names::LABEL_ROOT;
 use coppice_hierarchy::{Child, Ledger, Parent, Quota, QuotaDecision, Record, Resources, decide};
 use coppice_kinds::TreeQuota;
 use coppice_lifecycle::facts::{Annotations, NamespaceFacts};
@@ -87,7 +88,8 @@ pub(super) fn names_required(position: &Position, asked: &Resources) -> Result<(
 /// Whether an existing namespace that an administrator has marked for this Subnamespace may be taken into the tree. One that it created
 /// was asked about before.
 pub(super) fn may_be_adopted(observation: &Observation, namespace: &NamespaceFacts) -> Result<(), Why> {
-    if namespace.created >= observation.object.created {
+    // What it created has had all labels of the tree from the beginning.
+    if namespace.labels.get(LABEL_ROOT).is_some() {
         return Ok(());
     }
     if let Some(refusal) = observation.settings.protection(namespace) {
