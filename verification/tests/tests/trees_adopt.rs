@@ -59,7 +59,7 @@ async fn refusals(cluster: &Setup) -> Test {
     kubectl(&["label", "namespace", "shop-old", "coppice.dev/protected=yes"]).await?;
     expect(ADMIN, "namespace shop-old is protected").await?;
     kubectl(&["label", "namespace", "shop-old", "coppice.dev/protected-"]).await?;
-    kubectl(&["create", "quota", "coppice", "-n", "shop-old", "--hard=pods=50"]).await?;
+    kubectl(&["create", "quota", "coppice", "-n", "shop-old", "--hard=services=50"]).await?;
     expect(ADMIN, "has a ResourceQuota coppice, which is the name of that of the tree").await?;
     kubectl(&["delete", "quota", "coppice", "-n", "shop-old"]).await
 }
