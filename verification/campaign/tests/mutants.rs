@@ -125,7 +125,7 @@ const CASES: [(Mutant, &str, Rule); 97] = [
     (Mutant::QuotaReturnedAtOnce, "tree-slow-deletion", LIMIT),
     (Mutant::UsedQuotaTaken, "tree-pods", USED),
     (Mutant::QuotaNotReturned, "tree-deep", NOTHING_LOST),
-    (Mutant::ChildrenIgnored, "tree-deleted", CHILDREN),
+    (Mutant::ChildrenIgnored, "tree-child-in-the-way", CHILDREN),
     (Mutant::NamespaceTakenUp, "tree-name-taken", CREATED_HERE),
     (Mutant::OtherRoleBound, "tree-bindings", RIGHTS),
 ];

@@ -1,5 +1,6 @@
 //! Trees of namespaces: their program beside the operator, and the quotas that must hold at every revision.
 
+mod apart;
 mod end;
 mod oracle;
 mod requests;
@@ -29,7 +30,7 @@ pub const SUITE: Suite = Suite {
     programs: || vec![Arc::new(Operator::default()), Arc::new(Trees)],
     scenarios: scenarios::all,
     small: scenarios::small,
-    apart: Vec::new,
+    apart: apart::all,
     rules: oracle::check,
     end_state: end::end_state,
     end_lines: end::end_lines,

@@ -55,7 +55,7 @@ pub(super) fn small() -> Scenario {
 }
 
 /// One replica of each program, which is started again when it is killed.
-fn scenario(name: &'static str, about: &'static str) -> Scenario {
+pub(super) fn scenario(name: &'static str, about: &'static str) -> Scenario {
     Scenario {
         name,
         about,
