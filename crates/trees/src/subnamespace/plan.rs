@@ -9,7 +9,9 @@ use coppice_api::names::{LABEL_CHILDREN, LABEL_SUBNAMESPACE};
 use coppice_api::steps::{Action, Intent};
 use coppice_api::subnamespace::{Allotment, GrantedRequest, RefusedChange};
 use coppice_api::{Reason, SubnamespacePhase, SubnamespaceStatus};
-use coppice_hierarchy::{Child, Parent, QuotaDecision, QuotaRefusal, QuotaStep, Resources, Write, decide};
+use coppice_hierarchy::{
+    Child, Parent, Quota, QuotaDecision, QuotaRefusal, QuotaStep, Resources, Write, decide,
+};
 use coppice_kinds::SubnamespaceObject;
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::governor::Denied;
@@ -191,7 +193,7 @@ impl SubnamespacePlan {
             label_changes(&namespace.labels, &position.labels(Some(&object.uid)), observation.children.len());
         if !changes.is_empty() {
             self.step = Step::Label(changes, Some(position.path()));
-            return self.unchanged("the labels of the namespace are being written");
+            return self.unchanged(object, "the labels of the namespace are being written");
         }
         let asked = asked(object).and_then(|asked| {
             if granted_request(object).as_ref() != Some(&asked) {
@@ -224,7 +226,7 @@ impl SubnamespacePlan {
         let now = observation.time.now();
         if granted.as_ref() == Some(want) {
             // It was granted, and transfers may have changed it since.
-            let state = self.quota_step(observation, &has, now).unwrap_or_else(ready);
+            let state = self.quota_step(observation, &has, now).unwrap_or_else(|| self.in_force(observation));
             return (None, state);
         }
         if let Some(refused) = self.status.refused.clone()
@@ -240,8 +242,20 @@ impl SubnamespacePlan {
         }
         match self.quota_step(observation, want, now) {
             Some(state) => (None, state),
-            None => (Some(Granted), ready()),
+            None => (Some(Granted), self.in_force(observation)),
         }
+    }
+
+    /// The namespace has its quota: ready, once the API server limits by it. Until then it admits nothing of what is new, or limits
+    /// nothing where the namespace had no quota.
+    fn in_force(&self, observation: &Observation) -> State {
+        let in_force = |quota: &Quota| quota.enforced.limits_like(&quota.hard);
+        if !observation.quota.as_deref().map(understood).is_some_and(|quota| quota.is_ok_and(in_force)) {
+            let message = "Kubernetes has not put the quota of the namespace in force yet";
+            return self.unchanged(&observation.object, message);
+        }
+        let message = "the namespace has the quota that was asked for".to_owned();
+        State { phase: SubnamespacePhase::Ready, reason: Reason::Reconciled, message }
     }
 
     /// The next write for the namespace to have a quota; none if it has.
@@ -271,7 +285,7 @@ impl SubnamespacePlan {
             QuotaDecision::Wait(at) => {
                 self.next_check = at;
                 let message = "the quota is being changed: what becomes smaller has to be in force first";
-                return Some(self.unchanged(message));
+                return Some(self.unchanged(object, message));
             }
             QuotaDecision::Write(step, write) => (step, write),
         };
@@ -283,7 +297,7 @@ impl SubnamespacePlan {
             let until = until.round(jiff::Unit::Second).unwrap_or(until);
             let (hard, message) = (amounts(want), refusal.to_string());
             self.status.refused = Some(RefusedChange { hard, message, until });
-            return Some(self.unchanged("the change of the quota is given up"));
+            return Some(self.unchanged(object, "the change of the quota is given up"));
         }
         match write {
             Write::Parent(ledger) => self.step = Step::ParentQuota(ledger),
@@ -293,7 +307,7 @@ impl SubnamespacePlan {
                 self.status.allotment = Some(Allotment { hard: amounts(&record.allotment), decided });
             }
         }
-        Some(self.unchanged("the quota is being changed"))
+        Some(self.unchanged(object, "the quota is being changed"))
     }
 
     /// The namespace has what was asked for.
@@ -426,12 +440,14 @@ impl SubnamespacePlan {
         State::deleting(denied.reason, denied.message)
     }
 
-    /// While one write follows another the state is what it was: each of them is short.
-    fn unchanged(&self, message: &str) -> State {
+    /// While one write follows another the state is what it was, each of them is short; but what was said of another spec says
+    /// nothing of this one.
+    fn unchanged(&self, object: &SubnamespaceObject, message: &str) -> State {
         let ready = condition::find(&self.status.conditions, READY);
         match (self.status.phase, ready) {
             (Some(phase @ (SubnamespacePhase::Ready | SubnamespacePhase::Refused)), Some(ready))
-                if self.step != Step::Nothing || self.next_check.is_none() =>
+                if ready.observed_generation == Some(object.generation)
+                    && (self.step != Step::Nothing || self.next_check.is_none()) =>
             {
                 let reason = reason_of(&ready.reason).unwrap_or(Reason::QuotaChanging);
                 State { phase, reason, message: ready.message.clone() }
@@ -488,11 +504,6 @@ struct Granted;
 
 fn being_deleted() -> State {
     State::deleting(Reason::NamespaceTerminating, "the namespace is being deleted, and its quota returned")
-}
-
-fn ready() -> State {
-    let message = "the namespace has the quota that was asked for".to_owned();
-    State { phase: SubnamespacePhase::Ready, reason: Reason::Reconciled, message }
 }
 
 fn count(children: usize) -> String {

@@ -252,6 +252,40 @@ fn a_ready_one_has_nothing_to_do_and_a_larger_request_is_taken_from_above() {
     );
 }
 
+#[test]
+fn it_is_ready_once_the_quota_is_in_force_and_another_request_is_not_said_to_be() {
+    let pending = |seen: &Observation| {
+        let plan = plan(seen);
+        assert_eq!((plan.status.phase, &plan.step), (Some(SubnamespacePhase::Pending), &Step::Nothing));
+        assert_eq!(
+            why(&plan),
+            (
+                Reason::QuotaChanging,
+                "Kubernetes has not put the quota of the namespace in force yet".to_owned()
+            )
+        );
+    };
+    let mut seen = ready();
+    Arc::get_mut(seen.quota.as_mut().unwrap()).unwrap().quota.as_mut().unwrap().enforced =
+        Resources::default();
+    pending(&seen);
+    // What was said of the spec before says nothing of this one; what was said of this one stays, also while a transfer changes it.
+    for (said_of, is_pending) in [(1, true), (2, false)] {
+        let mut status = serde_json::to_value(&*seen.object.status).unwrap();
+        status["conditions"] = json!([{
+            "type": "Ready", "status": "True", "reason": "Reconciled", "message": "it was", "observedGeneration": said_of,
+            "lastTransitionTime": "2026-01-01T00:00:00Z"
+        }]);
+        let object = object("4", &json!({"generation": 2}), &status);
+        let later = Observation { object, quota: seen.quota.clone(), ..ready() };
+        if is_pending {
+            pending(&later);
+        } else {
+            assert_eq!(plan(&later).status.phase, Some(SubnamespacePhase::Ready));
+        }
+    }
+}
+
 /// The quota of `shop` while a change of the allotment of `shop-web` is under way.
 fn changing(from: &str, to: &str, transfer: Option<&str>) -> Arc<TreeQuota> {
     let change = json!({

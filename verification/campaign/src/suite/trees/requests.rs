@@ -95,15 +95,12 @@ pub(super) fn delete_pod(namespace: &str, name: &str) -> Request {
     Request::delete(&format!("/api/v1/namespaces/{namespace}/pods/{name}"))
 }
 
-/// Whether a namespace has what was last asked for it, and the API server holds it to that: before, everybody who has rights there, as
-/// the people of scenarios have and tenants have not, may create anything.
+/// Whether a namespace has what was last asked for it.
 pub(super) fn ready(server: &Server, parent: &str, name: &str) -> bool {
-    let given = server.object("coppice.dev", "subnamespaces", parent, name).is_some_and(|object| {
+    server.object("coppice.dev", "subnamespaces", parent, name).is_some_and(|object| {
         let current = object["status"]["observedGeneration"] == object["metadata"]["generation"];
         current && object["status"]["phase"] == "Ready"
-    });
-    let quota = server.object("", "resourcequotas", name, TREE_QUOTA_NAME);
-    given && quota.is_some_and(|quota| quota["status"]["hard"] == quota["spec"]["hard"])
+    })
 }
 
 /// Whether what was last asked for a namespace is refused.
