@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use thiserror::Error;
 
 use crate::command::{
-    acknowledge, completion, crds, doctor, explain, extend, give_back, hold, import, list, message, plan,
-    preview, rearm, release, simulate, transfer, tree, version, wake,
+    acknowledge, completion, crds, create, doctor, explain, extend, give_back, hold, import, list, message,
+    plan, preview, quota, rearm, release, simulate, transfer, tree, version, wake,
 };
 use crate::validate;
 
@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Message(message::MessageArgs),
     List(list::ListArgs),
     Tree(tree::TreeArgs),
+    Quota(quota::QuotaArgs),
+    Create(create::CreateArgs),
     Transfer(transfer::TransferArgs),
     GiveBack(give_back::GiveBackArgs),
     Hold(hold::HoldArgs),
@@ -128,7 +130,9 @@ pub(crate) enum ArgumentError {
     Namespace,
     #[error("write NAMESPACE/NAME of a QuotaTransfer, in lower-case letters, digits, '-' and '.'")]
     Transfer,
-    #[error("write PARENT/NAME of a Subnamespace, in lower-case letters, digits and '-'")]
+    #[error(
+        "write PARENT/NAME of a Subnamespace: two names of namespaces, in lower-case letters, digits and '-', at most 63 each"
+    )]
     Subnamespace,
     #[error("write what for")]
     NoReason,
@@ -229,6 +233,18 @@ pub(crate) struct WriteArgs {
 pub(crate) struct Target {
     pub(crate) namespace: String,
     pub(crate) name: String,
+}
+
+impl Target {
+    /// Reads `PARENT/NAME` of a Subnamespace, whose namespace has its name.
+    pub(crate) fn subnamespace(text: &str) -> Result<Self, ArgumentError> {
+        match text.split_once('/') {
+            Some((namespace, name)) if validate::is_dns_label(namespace) && validate::is_dns_label(name) => {
+                Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() })
+            }
+            _ => Err(ArgumentError::Subnamespace),
+        }
+    }
 }
 
 impl std::fmt::Display for Target {

@@ -3,6 +3,7 @@
 pub(crate) mod acknowledge;
 pub(crate) mod completion;
 pub(crate) mod crds;
+pub(crate) mod create;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod extend;
@@ -13,6 +14,7 @@ pub(crate) mod list;
 pub(crate) mod message;
 pub(crate) mod plan;
 pub(crate) mod preview;
+pub(crate) mod quota;
 pub(crate) mod rearm;
 pub(crate) mod release;
 pub(crate) mod simulate;
@@ -37,6 +39,8 @@ pub(crate) async fn dispatch(cli: Cli, io: &mut Io<'_>) -> Result<Exit> {
         Command::Message(args) => message::run(&args, connection, io).await,
         Command::List(args) => list::run(&args, connection, io).await,
         Command::Tree(args) => tree::run(&args, connection, io).await,
+        Command::Quota(args) => quota::run(&args, connection, io).await,
+        Command::Create(args) => create::run(&args, connection, io).await,
         Command::Transfer(args) => transfer::run(&args, connection, io).await,
         Command::GiveBack(args) => give_back::run(&args, connection, io).await,
         Command::Hold(args) => hold::run(&args, connection, io).await,

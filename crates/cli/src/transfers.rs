@@ -9,8 +9,8 @@ use coppice_api::{QuotaTransferSpec, QuotaTransferStatus, TransferPhase};
 use coppice_hierarchy::{QuotaRefusal, ResourceName, Resources};
 use coppice_quantity::Quantity;
 
-pub(crate) use amount::{Amount, together};
-pub(crate) use way::Way;
+pub(crate) use amount::{Amount, together, transferable};
+pub(crate) use way::{NoWay, Way, path};
 
 use crate::Exit;
 use crate::facts::Object;

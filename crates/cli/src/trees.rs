@@ -1,6 +1,8 @@
 //! What is read of trees of namespaces, at one instant: of a cluster or of files; and what there is of each namespace.
 
+pub(crate) mod creation;
 mod live;
+pub(crate) mod sources;
 
 use std::collections::{BTreeMap, BTreeSet};
 

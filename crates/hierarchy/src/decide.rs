@@ -125,6 +125,16 @@ pub fn decide(parent: &Parent<'_>, child: &Child<'_>, want: &Resources, now: Tim
     }
 }
 
+/// Why a namespace that is still to be created would not get what is asked for; none if it would, or if that is decided once the quota
+/// of its parent is what its ledger says.
+pub fn refused_to_new(parent: &Parent<'_>, name: &str, asked: &Resources) -> Option<QuotaRefusal> {
+    let nothing = parent.quota.ledger.allotment.emptied();
+    let (record, below) = (Record { allotment: nothing.clone(), decided: 0 }, Resources::default());
+    let child = Child { id: name, name, exists: true, quota: None, record: &record, below: &below };
+    let refusal = || refusal(parent, &child, &nothing, &nothing.larger(asked));
+    parent.quota.is_as_recorded().then(refusal).flatten()
+}
+
 /// Without a change under way: what is recorded is what the namespace has, and what its parent counts.
 fn start(parent: &Parent<'_>, child: &Child<'_>, want: &Resources, now: Timestamp) -> QuotaDecision {
     let ledger = &parent.quota.ledger;

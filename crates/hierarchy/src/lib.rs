@@ -16,7 +16,9 @@ mod resource_name;
 mod resources;
 mod transfer;
 
-pub use decide::{Child, MAX_CHANGES, Parent, QuotaDecision, QuotaStep, Write, decide, decide_root};
+pub use decide::{
+    Child, MAX_CHANGES, Parent, QuotaDecision, QuotaStep, Write, decide, decide_root, refused_to_new,
+};
 pub use ledger::{AllotmentChange, Held, Ledger, Lowering, Quota, Record};
 pub use refusal::QuotaRefusal;
 pub use resource_name::{ResourceName, ResourceNameError};

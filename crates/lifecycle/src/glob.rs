@@ -14,9 +14,34 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     rest.ends_with(last)
 }
 
+/// Whether one of the patterns of a NamespaceTree permits a Subnamespace of this name in namespace `parent`, below the root `root`.
+pub fn permits(patterns: &[String], (root, parent): (&str, &str), name: &str) -> bool {
+    let mut patterns =
+        patterns.iter().map(|pattern| pattern.replace("{parent}", parent).replace("{root}", root));
+    patterns.any(|pattern| matches(&pattern, name))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::matches;
+    use super::{matches, permits};
+
+    #[test]
+    fn names_of_subnamespaces_follow_those_above() {
+        let patterns = |pattern: &str| vec!["other".to_owned(), pattern.to_owned()];
+        for (pattern, name, expected) in [
+            ("{parent}-*", "shop-web-a", true),
+            ("{parent}-*", "shop-a", false),
+            ("{root}-*", "shop-a", true),
+            ("x-{root}", "x-shop-web", false),
+        ] {
+            assert_eq!(
+                permits(&patterns(pattern), ("shop", "shop-web"), name),
+                expected,
+                "{pattern}: {name}"
+            );
+        }
+        assert!(!permits(&[], ("shop", "shop-web"), "shop-web-a"));
+    }
 
     #[test]
     fn a_pattern_covers_the_whole_name() {

@@ -7,7 +7,6 @@ use coppice_api::Labels;
 use coppice_api::names::{LABEL_CHILDREN, LABEL_DEPTH_SUFFIX, LABEL_PARENT, LABEL_ROOT, LABEL_SUBNAMESPACE};
 use coppice_kinds::{SubnamespaceObject, Tree};
 use coppice_lifecycle::facts::NamespaceFacts;
-use coppice_lifecycle::glob;
 
 /// Where a namespace is.
 #[derive(Clone, Debug)]
@@ -159,13 +158,4 @@ pub(crate) fn label_changes(
         changes.insert(LABEL_CHILDREN.to_owned(), Some("true".to_owned()));
     }
     changes
-}
-
-/// Whether one of these patterns permits a Subnamespace of this name.
-pub(crate) fn permits(patterns: &[String], position: &Position, name: &str) -> bool {
-    let parent = position.path.last().map_or("", |name| name);
-    patterns.iter().any(|pattern| {
-        let pattern = pattern.replace("{parent}", parent).replace("{root}", position.root());
-        glob::matches(&pattern, name)
-    })
 }

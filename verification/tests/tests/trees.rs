@@ -229,7 +229,16 @@ fn a_team_grows_a_tree_inside_its_quota_and_is_told_why_not() -> Test {
 
 /// A tenant creates namespaces, which have what leaves the root.
 async fn grows(cluster: &Setup) -> Test {
-    cluster.request(ALICE, "shop", "shop-web", &json!({"cpu": "4", "pods": "4"})).await?;
+    let create = ["create", "shop/shop-web", "--quota", "cpu=4,pods=4"];
+    let (code, out, err) =
+        coppice(&cluster.test_cluster, ALICE, &[&create[..], &["--dry-run"]].concat()).await?;
+    ensure!(code == 0 && out.contains("shop would keep   6 cpu, 6 pods\n"), "{code}: {out}{err}");
+    let (code, out, err) =
+        coppice(&cluster.test_cluster, ALICE, &[&create[..], &["--wait"]].concat()).await?;
+    ensure!(code == 0 && out.ends_with("subnamespace.coppice.dev/shop-web is Ready\n"), "{code}: {out}{err}");
+    // What is ready is in force, and has its rights.
+    let quota = cluster.test_cluster.get("quota", "shop-web", "coppice").await?.context("no quota")?;
+    ensure!(quota["status"]["hard"] == json!({"cpu": "4", "pods": "4"}), "{quota:#}");
     let web = cluster.ready("shop", "shop-web").await?;
     ensure!(web["status"]["path"] == "shop/shop-web" && web["status"]["depth"] == 1, "{web:#}");
     ensure!(web["status"]["allotted"] == "4 cpu, 4 pods", "{web:#}");
@@ -259,6 +268,11 @@ async fn shows(cluster: &Setup) -> Test {
                └─ shop-web           Ready   pods   6    6    2   0   4\n   \
                   └─ shop-web-test   Ready   pods   2    2    0   0   2\n";
     ensure!(code == 0 && out == all && err.is_empty(), "{code}: {out}{err}");
+    let (code, out, err) =
+        coppice(&cluster.test_cluster, ALICE, &["quota", "shop-web", "--resource", "pods"]).await?;
+    let more = "ask for up to 4 more in spec.quota.hard of Subnamespace shop/shop-web";
+    ensure!(code == 0 && out.contains("pods       6          2       0      4\n"), "{code}: {out}{err}");
+    ensure!(out.contains(more), "{out}{err}");
     // RoleBindings to other roles are not copied.
     let kubectl = async |args: &[&str]| cluster.test_cluster.kubectl(ADMIN, args).await.map(drop);
     let resources = "--resource=subnamespaces.coppice.dev,resourcequotas";

@@ -3,7 +3,7 @@
 
 mod approve;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::{Args, Subcommand};
 use coppice_hierarchy::Resources;
 use coppice_quantity::Duration;
@@ -13,7 +13,7 @@ use crate::args::{ArgumentError, ConnectionArgs, WriteArgs, namespace_name, posi
 use crate::connect::connect;
 use crate::print::Table;
 use crate::transfers::live;
-use crate::transfers::{Amount, Approval, Way, free, refusals, resource_name, spec, together};
+use crate::transfers::{Amount, Approval, Way, free, refusals, resource_name, spec, together, transferable};
 use crate::write::dry_run_suffix;
 use crate::{Exit, Io};
 
@@ -67,7 +67,7 @@ struct NewArgs {
 #[derive(Debug, Args)]
 pub(super) struct RequestArgs {
     /// How much, such as pods=5 or memory=2Gi; may be repeated, or separated by commas
-    #[arg(long = "amount", value_name = "RESOURCE=AMOUNT", required = true, value_delimiter = ',')]
+    #[arg(long = "amount", value_name = "RESOURCE=AMOUNT", required = true, value_delimiter = ',', value_parser = transferable)]
     amounts: Vec<Amount>,
     /// The name of the QuotaTransfer [default: to-, the namespace that gets the quota, and the time]
     #[arg(long, value_name = "NAME")]
@@ -115,7 +115,7 @@ pub(crate) async fn run(args: &TransferArgs, connection: &ConnectionArgs, io: &m
 impl RequestArgs {
     /// How much.
     pub(super) fn amount(&self) -> Result<Resources> {
-        Ok(together(&self.amounts)?)
+        together(&self.amounts).map_err(|why| anyhow!("--amount: {why}"))
     }
 }
 

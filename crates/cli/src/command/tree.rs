@@ -58,7 +58,7 @@ enum TreeCommand {
     Adopt(adopt::AdoptArgs),
 }
 
-fn resource(text: &str) -> Result<ResourceName, ResourceNameError> {
+pub(super) fn resource(text: &str) -> Result<ResourceName, ResourceNameError> {
     text.parse()
 }
 

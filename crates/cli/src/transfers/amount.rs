@@ -1,4 +1,4 @@
-//! Amounts of resources, as `--amount` takes them. Pure.
+//! Amounts of resources, as arguments have them. Pure.
 
 use std::str::FromStr;
 
@@ -13,7 +13,7 @@ pub(crate) struct Amount {
     amount: Quantity,
 }
 
-/// Why a text is no amount that can be transferred: what to write instead.
+/// Why a text is no amount: what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum AmountError {
     #[error("write RESOURCE=AMOUNT, such as pods=5 or memory=2Gi")]
@@ -26,7 +26,7 @@ pub(crate) enum AmountError {
     Nothing(ResourceName, Quantity),
     #[error(transparent)]
     Resources(#[from] ResourcesError),
-    #[error("--amount: {0} is there twice: write one amount of each resource")]
+    #[error("{0} is there twice: write one amount of each resource")]
     Twice(ResourceName),
 }
 
@@ -40,11 +40,19 @@ impl FromStr for Amount {
         }
         let name: ResourceName = name.parse()?;
         let amount: Quantity = amount.parse().map_err(|why| AmountError::Quantity(name.clone(), why))?;
-        if amount <= Quantity::ZERO {
-            return Err(AmountError::Nothing(name, amount));
-        }
         Resources::parse([(name.as_str(), amount)])?;
         Ok(Self { name, amount })
+    }
+}
+
+/// Reads an amount that can be transferred.
+pub(crate) fn transferable(text: &str) -> Result<Amount, AmountError> {
+    match text.parse() {
+        Ok(Amount { name, amount }) if amount.is_zero() => Err(AmountError::Nothing(name, amount)),
+        Err(AmountError::Resources(ResourcesError::Negative(name, amount))) => {
+            Err(AmountError::Nothing(name, amount))
+        }
+        parsed => parsed,
     }
 }
 
@@ -73,7 +81,8 @@ mod tests {
             amount("pods=5,requests.cpu=1500m,memory=2Gi").to_string(),
             "1500m cpu, 2Gi memory, 5 pods"
         );
-        let error = |text: &str| text.parse::<Amount>().unwrap_err().to_string();
+        assert_eq!(amount("pods=0").to_string(), "0 pods");
+        let error = |text: &str| transferable(text).unwrap_err().to_string();
         for text in ["pods", "=5"] {
             assert_eq!(error(text), "write RESOURCE=AMOUNT, such as pods=5 or memory=2Gi");
         }
@@ -104,7 +113,7 @@ mod tests {
         let twice: Vec<Amount> = ["pods=1", "cpu=1", "requests.cpu=2"].map(|one| one.parse().unwrap()).into();
         assert_eq!(
             together(&twice).unwrap_err().to_string(),
-            "--amount: cpu is there twice: write one amount of each resource"
+            "cpu is there twice: write one amount of each resource"
         );
     }
 }

@@ -44,7 +44,7 @@ pub(crate) enum NoWay {
 }
 
 /// The names from the root of its tree down to a namespace, by its labels, which Coppice alone writes.
-pub(super) fn path(namespace: &Namespace) -> Result<Vec<String>, NoWay> {
+pub(crate) fn path(namespace: &Namespace) -> Result<Vec<String>, NoWay> {
     let name = namespace.metadata.name.as_deref().unwrap_or_default();
     let labels = namespace.metadata.labels.iter().flatten();
     let above = labels.filter_map(|(key, depth)| Some((depth, key.strip_suffix(LABEL_DEPTH_SUFFIX)?)));

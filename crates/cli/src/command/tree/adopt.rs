@@ -14,7 +14,7 @@ use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 
-use crate::args::{ArgumentError, ConnectionArgs, NamespaceOrManager, Target, WriteArgs};
+use crate::args::{ConnectionArgs, Target, WriteArgs};
 use crate::connect::{code, connect, failed};
 use crate::trees::Subnamespace;
 use crate::write::{FIELD_MANAGER, MAX_ATTEMPTS, dry_run_suffix, overtaken};
@@ -37,17 +37,10 @@ use crate::{Exit, Io};
 Exit codes: 0 adopted, also if it was before; 1 error, 2 usage.")]
 pub(super) struct AdoptArgs {
     /// A Subnamespace, in the namespace that the existing one is to be below
-    #[arg(value_name = "PARENT/NAME", value_parser = subnamespace)]
+    #[arg(value_name = "PARENT/NAME", value_parser = Target::subnamespace)]
     target: Target,
     #[command(flatten)]
     write: WriteArgs,
-}
-
-fn subnamespace(text: &str) -> Result<Target, ArgumentError> {
-    match NamespaceOrManager::parse(text) {
-        Ok(NamespaceOrManager { namespace, name: Some(name) }) => Ok(Target { namespace, name }),
-        _ => Err(ArgumentError::Subnamespace),
-    }
 }
 
 pub(super) async fn run(args: &AdoptArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {

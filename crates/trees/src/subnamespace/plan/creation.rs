@@ -2,9 +2,10 @@
 
 use coppice_api::Reason;
 use coppice_api::names::LABEL_ROOT;
-use coppice_hierarchy::{Child, Ledger, Parent, Quota, QuotaDecision, Record, Resources, decide};
+use coppice_hierarchy::{Parent, Resources, refused_to_new};
 use coppice_kinds::TreeQuota;
 use coppice_lifecycle::facts::{Annotations, NamespaceFacts};
+use coppice_lifecycle::glob::permits;
 use coppice_quantity::Quantity;
 use jiff::Timestamp;
 
@@ -12,7 +13,7 @@ use super::super::observe::Observation;
 use super::asked;
 use crate::allotment::understood;
 use crate::context::Why;
-use crate::position::{Position, permits};
+use crate::position::Position;
 
 /// Where the namespace would be; or why it may not be created.
 pub(super) fn may_be_created(observation: &Observation) -> Result<Position, Why> {
@@ -24,7 +25,7 @@ pub(super) fn may_be_created(observation: &Observation) -> Result<Position, Why>
     let (tree, position) = (&above.tree, above.below(name));
     let spec =
         tree.decoded().map_err(|why| (Reason::NotInTree, format!("NamespaceTree {}: {why}", tree.name)))?;
-    if !permits(&spec.names, &above, name) {
+    if !permits(&spec.names, (above.root(), &observation.object.namespace), name) {
         let message = format!(
             "NamespaceTree {} permits no namespace {name} in {}: name it by one of spec.names, which are {}",
             tree.name,
@@ -115,27 +116,11 @@ pub(super) fn has_room(
 ) -> Result<(), Why> {
     let (quota, asked) = (understood(parent_quota)?, asked(&observation.object)?);
     names_required(position, &asked)?;
-    fits(observation, quota, &asked)
-}
-
-/// Whether the namespace above can give what is asked for: nothing is created for what would be refused.
-fn fits(observation: &Observation, parent_quota: &Quota, asked: &Resources) -> Result<(), Why> {
+    // Nothing is created for what would be refused.
     let object = &observation.object;
-    let parent = Parent { name: &object.namespace, quota: parent_quota, siblings: &observation.siblings };
-    let nothing = parent_quota.ledger.allotment.emptied();
-    let quota =
-        Quota { ledger: Ledger::new(nothing.clone(), nothing.clone()), hard: nothing, ..Quota::default() };
-    let record = Record { allotment: quota.ledger.allotment.clone(), decided: 0 };
-    let child = Child {
-        id: &object.uid,
-        name: &object.name,
-        exists: true,
-        quota: Some(&quota),
-        record: &record,
-        below: &Resources::default(),
-    };
-    match decide(&parent, &child, asked, observation.time.now()) {
-        QuotaDecision::Refused(refusal) => Err((Reason::QuotaRefused, refusal.to_string())),
-        QuotaDecision::Done | QuotaDecision::Write(..) | QuotaDecision::Wait(_) => Ok(()),
+    let parent = Parent { name: &object.namespace, quota, siblings: &observation.siblings };
+    match refused_to_new(&parent, &object.name, &asked) {
+        Some(refusal) => Err((Reason::QuotaRefused, refusal.to_string())),
+        None => Ok(()),
     }
 }

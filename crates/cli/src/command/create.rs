@@ -1,0 +1,96 @@
+//! `coppice create`: a namespace below another one.
+#![allow(clippy::doc_markdown, reason = "comments on arguments are the help that people read in a terminal")]
+
+use anyhow::{Result, anyhow};
+use clap::Args;
+use coppice_api::names::GROUP;
+use coppice_hierarchy::Resources;
+use coppice_quantity::Duration;
+use kube::Client;
+
+use crate::args::{ConnectionArgs, Target, WriteArgs, positive_duration};
+use crate::connect::connect;
+use crate::print::Table;
+use crate::transfers::{Amount, together};
+use crate::trees::creation::{self, Parent};
+use crate::write::dry_run_suffix;
+use crate::{Exit, Io};
+
+/// Create a namespace below one that you administer, with a part of its quota
+///
+/// Creates the Subnamespace NAME in namespace PARENT. Coppice creates the namespace of that name, if PARENT has the quota that is
+/// asked for and does not use it; whoever administers PARENT administers it, too. Deleting the Subnamespace deletes the
+/// namespace and returns its quota. With --dry-run it shows what would change, and warns if it would be refused.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  coppice create shop/shop-web --quota pods=10,memory=8Gi --dry-run
+  coppice create shop/shop-web --quota pods=10 --quota memory=8Gi --wait
+  coppice tree shop                      what each namespace has; coppice quota shop-web: and who could give it more
+  kubectl delete sns shop-web -n shop    deletes the namespace; its quota returns to shop
+
+Exit codes: 0 created, with --wait ready; 1 error, 2 usage; 3 with --wait: it was refused, or is not
+ready in time; with --dry-run: it would be refused.")]
+pub(crate) struct CreateArgs {
+    /// The namespace above, which is in a tree, and the name of the new one
+    #[arg(value_name = "PARENT/NAME", value_parser = Target::subnamespace)]
+    target: Target,
+    /// How much of a resource the namespace is to have, such as pods=10 or memory=8Gi; may be repeated, or separated by
+    /// commas. Of what is not named and the tree limits, it gets nothing
+    #[arg(long = "quota", value_name = "RESOURCE=AMOUNT", value_delimiter = ',')]
+    quota: Vec<Amount>,
+    /// Wait until it is ready or refused, at most so long; 60s if no time is given
+    #[arg(
+        long,
+        value_name = "DURATION",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "60s",
+        value_parser = positive_duration
+    )]
+    wait: Option<Duration>,
+    #[command(flatten)]
+    write: WriteArgs,
+}
+
+pub(crate) async fn run(args: &CreateArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
+    let asked = together(&args.quota).map_err(|why| anyhow!("--quota: {why}"))?;
+    let client = connect(connection, io).await?.client;
+    let (target, dry_run) = (&args.target, args.write.dry_run);
+    creation::create(&client, target, &asked, dry_run).await?;
+    let shown = format!("subnamespace.{GROUP}/{}", target.name);
+    let has = if asked.is_empty() { "nothing of what the tree limits".to_owned() } else { asked.to_string() };
+    let below = &target.namespace;
+    writeln!(io.screen(), "{shown} created{}: below {below}, with {has}", dry_run_suffix(dry_run))?;
+    if dry_run {
+        return forecast(&client, target, &asked, io).await;
+    }
+    let Some(most) = args.wait else { return Ok(Exit::Ok) };
+    io.print_note(&format!("{shown}: waiting until it is ready ..."))?;
+    let (exit, state) = creation::wait(&client, target, most).await?;
+    writeln!(io.screen(), "{shown} is {state}")?;
+    Ok(exit)
+}
+
+/// Says what it would change, and what stands against it at present.
+async fn forecast(client: &Client, target: &Target, asked: &Resources, io: &mut Io<'_>) -> Result<Exit> {
+    let parent = Parent::read(client, &target.namespace).await;
+    let mut table = Table::new(&["", ""]);
+    if let Some(path) = &parent.path {
+        table.row(vec!["  path".into(), format!("{}/{}", path.join("/"), target.name).into()]);
+    }
+    if let Some(quota) = &parent.quota {
+        let unused = quota.own.minus(&quota.used);
+        table.row(vec![format!("  {} has free", target.namespace).into(), unused.to_string().into()]);
+        let left = unused.minus(asked).to_string();
+        table.row(vec![format!("  {} would keep", target.namespace).into(), left.into()]);
+    }
+    table.write(&mut io.screen(), false)?;
+    for unknown in &parent.unknown {
+        io.print_note(&format!("warning: {unknown}"))?;
+    }
+    let refusals = parent.refusals(target, asked);
+    for refusal in &refusals {
+        io.print_note(&format!("warning: it would be refused: {refusal}"))?;
+    }
+    Ok(if refusals.is_empty() { Exit::Ok } else { Exit::Attention })
+}
