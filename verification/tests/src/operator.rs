@@ -79,11 +79,11 @@ impl Operator {
         Self::run(kubeconfig, &test_cluster.plane.dir().join("log"), args).await
     }
 
-    /// Starts it for any API server, with its log and its credentials in a folder, and waits until it is ready.
-    pub async fn start_by(kubeconfig: &Path, folder: &Path) -> anyhow::Result<Self> {
+    /// Starts it for any API server with further arguments, its log and its credentials in a folder, and waits until it is ready.
+    pub async fn start_by(kubeconfig: &Path, folder: &Path, args: &[&str]) -> anyhow::Result<Self> {
         let logs = folder.join("log");
         std::fs::create_dir_all(&logs)?;
-        let operator = Self::run(kubeconfig, &logs, &[]).await?;
+        let operator = Self::run(kubeconfig, &logs, args).await?;
         let ready = until("the operator is ready", async || operator.http("/readyz").await.ok()).await;
         ready.with_context(|| operator.last_lines())?;
         Ok(operator)

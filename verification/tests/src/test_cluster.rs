@@ -65,6 +65,11 @@ pub fn manifest() -> anyhow::Result<String> {
     without_deployment("install")
 }
 
+/// The objects of `deploy/trees.yaml`, without the Deployment in it.
+pub fn trees_manifest() -> anyhow::Result<String> {
+    without_deployment("trees")
+}
+
 fn without_deployment(name: &str) -> anyhow::Result<String> {
     let path = repository().join(format!("deploy/{name}.yaml"));
     let manifest = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -176,7 +181,7 @@ impl TestCluster {
 
     /// Installs `deploy/trees.yaml`, without the Deployment, and waits until its policies are in force.
     pub async fn install_trees(&self) -> anyhow::Result<()> {
-        let manifest = without_deployment("trees")?;
+        let manifest = trees_manifest()?;
         self.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], &manifest).await?;
         let (admin, operator) = (self.admin().await?, self.requests(OPERATOR).await?);
         // What is wanted of the last of them: the others came before.

@@ -34,10 +34,11 @@ fn without_go_the_demo_says_so_and_sees_every_outcome_in_memory() -> anyhow::Res
     let (said, complaint) = (String::from_utf8_lossy(&demo.stdout), String::from_utf8_lossy(&demo.stderr));
     ensure!(demo.status.success(), "{said}{complaint}");
     ensure!(said.contains("the demo runs on the API server in memory (coppice-sim) instead"), "{said}");
-    // Six examples; four outcomes of what is superseded, without a mail; ten namespaces, what is due, and that it waits for approval.
-    ensure!(said.matches("  as expected  ").count() == 22, "{said}");
+    // Six examples; four outcomes of what is superseded, without a mail; ten namespaces, what is due, and that it waits for approval;
+    // six of the tree.
+    ensure!(said.matches("  as expected  ").count() == 28, "{said}");
     ensure!(said.contains("The owner gets no mail"), "{said}");
-    shows_in_order(&said, &[MESSAGE, END])?;
+    shows_in_order(&said, &[MESSAGE, END, TREE])?;
     ensure!(said.contains("Every expected outcome was seen"), "{said}");
     Ok(())
 }
@@ -73,6 +74,24 @@ const END: &[&str] = &[
     "still there: nothing later has taken its place",
     "$ coppice explain review-1",
     "  |   Because:    Superseded",
+];
+
+/// What it shows of a tree.
+const TREE: &[&str] = &[
+    "Third act",
+    "$ coppice create shop/shop-web --quota pods=4 --wait",
+    "  | subnamespace.coppice.dev/shop-web is Ready",
+    "the API server refuses a fourth pod",
+    "$ coppice quota shop-web",
+    "  | pods       shop-api        6      coppice transfer shop-api --to shop-web --amount pods=6 --reason TEXT",
+    "$ coppice transfer shop-api --to shop-web --amount pods=2",
+    "-              killed",
+    "-              started",
+    "its fourth pod starts",
+    "shop-web-test  is gone",
+    "the pod that shop-web-test had is back",
+    "$ coppice tree shop",
+    "  | shop",
 ];
 
 /// Whether all of these are there, each after the one before.

@@ -126,7 +126,7 @@ fn the_operator_deletes_a_namespace_when_its_time_is_over() -> anyhow::Result<()
         let sim = Sim::start(&[]).await?;
         let installed = sim.kubectl(&["apply", "--server-side", "-f", "-"], &manifest()?).await?;
         ensure!(installed.contains("namespacemanagers.coppice.dev serverside-applied"), "{installed}");
-        let operator = Operator::start_by(&sim.server.kubeconfig, sim.server.dir()).await?;
+        let operator = Operator::start_by(&sim.server.kubeconfig, sim.server.dir(), &[]).await?;
         sim.kubectl(&["create", "namespace", "preview"], "").await?;
         let manager = "---\n{apiVersion: coppice.dev/v1alpha1, kind: NamespaceManager, metadata: {name: ttl, namespace: preview}, \
                        spec: {policies: [{name: p, when: {ttl: {after: 3s}}, then: {delete: {}}}]}}";

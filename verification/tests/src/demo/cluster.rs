@@ -7,7 +7,7 @@ use coppice_plane::{ADMIN, Binaries, Error};
 use kube::Client;
 
 use crate::memory::client;
-use crate::test_cluster::manifest;
+use crate::test_cluster::{manifest, trees_manifest};
 use crate::{InMemory, Operator, TestCluster};
 
 pub(super) enum Cluster {
@@ -67,8 +67,29 @@ impl Cluster {
             }
             Self::InMemory(server) => {
                 println!("  installed deploy/install.yaml; starting the operator ...");
-                Operator::start_by(&server.kubeconfig, server.dir()).await
+                Operator::start_by(&server.kubeconfig, server.dir(), &[]).await
             }
+        }
+    }
+
+    /// Installs what trees need, but for the program.
+    pub(super) async fn install_trees(&self) -> anyhow::Result<()> {
+        match self {
+            Self::Plane(test_cluster) => test_cluster.install_trees().await,
+            Self::InMemory(server) => server.apply(&trees_manifest()?).await,
+        }
+    }
+
+    /// Starts the program of trees, which leads soon after another one was killed, and waits until it is ready.
+    pub(super) async fn trees(&self) -> anyhow::Result<Operator> {
+        let args = "trees --lease-duration 12s --lease-renew-deadline 6s --lease-retry-period 1s";
+        let args: Vec<&str> = args.split(' ').collect();
+        match self {
+            Self::Plane(test_cluster) => {
+                let account = test_cluster.service_account("coppice-system", "coppice-trees").await?;
+                Operator::start_by(&account, test_cluster.plane.dir(), &args).await
+            }
+            Self::InMemory(server) => Operator::start_by(&server.kubeconfig, server.dir(), &args).await,
         }
     }
 

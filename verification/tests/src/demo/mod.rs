@@ -1,5 +1,5 @@
-//! The examples on an API server of their own, and then namespaces under a cluster manager, followed until every expected outcome
-//! was seen on the API server.
+//! The examples on an API server of their own, then namespaces under a cluster manager, and then a tree of namespaces, followed until
+//! every expected outcome was seen on the API server.
 #![allow(clippy::print_stdout, reason = "this is what the demo is for")]
 
 mod cluster;
@@ -8,14 +8,16 @@ pub mod screen;
 mod second_act;
 pub mod superseded;
 mod table;
+mod third_act;
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
 use crate::on_own_plane;
 use crate::receiver::Receiver;
-use crate::test_cluster::repository;
+use crate::test_cluster::{binary, repository};
 use cluster::Cluster;
 use expected_outcomes::ExpectedOutcome;
 use screen::Screen;
@@ -71,7 +73,8 @@ async fn demo() -> anyhow::Result<bool> {
         receiver.url
     );
     let finished = follow(&cluster, &receiver, &screen).await?
-        && second_act::run(&cluster, &operator, &stand_ins, &screen).await?;
+        && second_act::run(&cluster, &operator, &stand_ins, &screen).await?
+        && third_act::run(&cluster, &screen).await?;
     if finished {
         println!("Every expected outcome was seen on the API server.");
     }
@@ -104,6 +107,20 @@ async fn apply_until_taken(cluster: &Cluster, yaml: &str) -> anyhow::Result<()> 
             Err(_) => pause().await,
         }
     }
+}
+
+/// Runs the command line, which has to succeed, and prints what it says.
+async fn coppice(kubeconfig: &Path, args: &[&str], screen: &Screen) -> anyhow::Result<()> {
+    let mut coppice = tokio::process::Command::new(binary("coppice")?);
+    let output = coppice.args(args).env("KUBECONFIG", kubeconfig).output().await?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let quoted = |arg: &&str| if arg.contains(' ') { format!("'{arg}'") } else { (*arg).to_owned() };
+    let line = format!("coppice {}", args.iter().map(quoted).collect::<Vec<_>>().join(" "));
+    let said = text(&output.stdout);
+    anyhow::ensure!(output.status.success(), "{line}: {said}{}", text(&output.stderr));
+    screen.quote(&format!("$ {line}"), &said);
+    screen.say("");
+    Ok(())
 }
 
 /// Until the API server is looked at again.

@@ -18,11 +18,10 @@ use serde_json::json;
 
 use super::screen::Screen;
 use super::table::Table;
-use super::{TIMEOUT, pause};
+use super::{TIMEOUT, coppice, pause};
 use crate::mail_server::{Mail, MailServer, MailServerOptions};
 use crate::memory::{apply_all, client};
 use crate::slack::{Posted, Slack};
-use crate::test_cluster::binary;
 use crate::{Operator, memory};
 
 /// The namespace of the first pipeline, and that of the second one.
@@ -276,14 +275,7 @@ impl Scene<'_> {
 
     /// Prints what the command line says about the older namespace.
     async fn explain(&self) -> anyhow::Result<()> {
-        let mut coppice = tokio::process::Command::new(binary("coppice")?);
-        let output = coppice.args(["explain", OLDER]).env("KUBECONFIG", &self.kubeconfig).output().await?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let said = text(&output.stdout);
-        anyhow::ensure!(output.status.success(), "coppice explain {OLDER}: {said}{}", text(&output.stderr));
-        self.screen.quote(&format!("$ coppice explain {OLDER}"), &said);
-        self.screen.say("");
-        Ok(())
+        coppice(&self.kubeconfig, &["explain", OLDER], &self.screen).await
     }
 
     /// Looks at everything, and prints what is new, until something is there; none if it is not in time. Each outcome has that time

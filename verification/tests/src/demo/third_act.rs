@@ -1,0 +1,243 @@
+//! The third act: a team grows a tree of namespaces inside one quota, reaches a limit, and gets quota from elsewhere in the tree,
+//! though the program of trees is killed on the way; then a namespace expires, and its quota returns.
+#![allow(clippy::print_stdout, reason = "this is what the demo is for")]
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context as _, bail, ensure};
+use coppice_api::condition::{self, READY};
+use coppice_api::names::{LABEL_TREE, TREE_QUOTA_NAME};
+use coppice_api::{NamespaceTree, QuotaTransfer, Subnamespace, TransferPhase};
+use coppice_plane::OUTCOME_LABEL;
+use k8s_openapi::api::core::v1::{Namespace, Pod, ResourceQuota};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::api::{ListParams, PostParams};
+use kube::{Api, Client};
+use serde_json::json;
+
+use super::cluster::Cluster;
+use super::screen::Screen;
+use super::table::Table;
+use super::{TIMEOUT, coppice, pause};
+use crate::Operator;
+
+/// The root of the tree.
+const ROOT: &str = "shop";
+/// What the tree has.
+const PODS: i64 = 12;
+const TREE: &str = "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}\n---\n{apiVersion: coppice.dev/v1alpha1, kind: \
+                    NamespaceTree, metadata: {name: shop}, spec: {root: shop, quota: {hard: {pods: '12'}}}}";
+/// Those below the root, with their quotas.
+const NAMESPACES: [(&str, &str); 3] =
+    [("shop/shop-web", "pods=4"), ("shop/shop-api", "pods=6"), ("shop-web/shop-web-test", "pods=1")];
+const LEAF: &str = "shop-web-test";
+/// Deletes the lowest namespace a moment after this is applied.
+const EXPIRES: &str = "{apiVersion: coppice.dev/v1alpha1, kind: NamespaceManager, metadata: {name: test, namespace: shop-web-test}, \
+                       spec: {policies: [{name: its time is over, when: {ttl: {after: 5s}}, then: {delete: {}}}]}}";
+const TRANSFER: &[&str] = &[
+    "transfer",
+    "shop-api",
+    "--to",
+    "shop-web",
+    "--amount",
+    "pods=2",
+    "--reason",
+    "load test",
+    "--name",
+    "more",
+];
+
+/// Whether every outcome was seen.
+pub(super) async fn run(cluster: &Cluster, screen: &Screen) -> anyhow::Result<bool> {
+    println!("\nThird act: a team grows a tree of namespaces inside one quota, {PODS} pods.\n");
+    cluster.install_trees().await?;
+    let trees = cluster.trees().await?;
+    cluster.apply(TREE).await?;
+    let client = cluster.client().await?;
+    let table = Table::new(screen, ROOT);
+    let (kubeconfig, screen) = (cluster.kubeconfig(), screen.clone());
+    let mut act = Act { cluster, client, kubeconfig, screen, table, trees };
+    match act.play().await {
+        Ok(()) => Ok(true),
+        Err(missed) => {
+            act.screen.say(&format!("\nNOT SEEN  {missed:#}\n{}", act.trees.last_lines()));
+            Ok(false)
+        }
+    }
+}
+
+struct Act<'a> {
+    cluster: &'a Cluster,
+    client: Client,
+    kubeconfig: PathBuf,
+    screen: Screen,
+    table: Table,
+    trees: Operator,
+}
+
+impl Act<'_> {
+    async fn play(&mut self) -> anyhow::Result<()> {
+        self.grows().await?;
+        self.reaches_its_limit().await?;
+        self.gets_more().await?;
+        self.expires().await
+    }
+
+    async fn coppice(&self, args: &[&str]) -> anyhow::Result<()> {
+        coppice(&self.kubeconfig, args, &self.screen).await
+    }
+
+    async fn grows(&mut self) -> anyhow::Result<()> {
+        self.until("the tree is set up", async |act| {
+            let tree = Api::<NamespaceTree>::all(act.client.clone()).get(ROOT).await?;
+            let status = tree.status.unwrap_or_default();
+            let ready = condition::find(&status.conditions, READY);
+            Ok(ready.is_some_and(|ready| ready.status == "True").then_some(()))
+        })
+        .await?;
+        for (target, quota) in NAMESPACES {
+            self.coppice(&["create", target, "--quota", quota, "--wait"]).await?;
+        }
+        self.own(&[(ROOT, 2), ("shop-web", 3), ("shop-api", 6), (LEAF, 1)]).await?;
+        self.table.row(
+            ROOT,
+            "as expected",
+            "three namespaces below it have what they asked for; 2 of its pods are left",
+        );
+        Ok(())
+    }
+
+    async fn reaches_its_limit(&mut self) -> anyhow::Result<()> {
+        for number in 1..=3 {
+            self.starts(number).await?;
+        }
+        match self.pod(4).await {
+            Ok(()) => bail!("shop-web: a fourth pod is refused"),
+            Err(error) if error.to_string().contains("exceeded quota") => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.table.row(
+            "shop-web",
+            "as expected",
+            "the API server refuses a fourth pod: it has 3, and gave 1",
+        );
+        self.coppice(&["quota", "shop-web"]).await
+    }
+
+    /// Quota moves from another branch, though the program is killed.
+    async fn gets_more(&mut self) -> anyhow::Result<()> {
+        self.coppice(TRANSFER).await?;
+        let phase = self.until("the transfer is looked at", async |act| Ok(act.transfer().await?)).await?;
+        self.trees.kill().await?;
+        self.table.row("-", "killed", &format!("coppice-trees, when the transfer is {}", phase.as_str()));
+        let own = self.sum_of_own().await?;
+        ensure!(own <= PODS, "the namespaces may have {PODS} pods together; they may have {own}");
+        let holds = format!(
+            "without it the API server goes on to limit the namespaces: to {own} pods of {PODS} together"
+        );
+        self.table.row("-", "as expected", &holds);
+        self.trees = self.cluster.trees().await?;
+        self.table.row("-", "started", "coppice-trees again: it goes on where the other one was");
+        self.until("the transfer is completed", async |act| {
+            Ok(act.transfer().await?.filter(|phase| *phase == TransferPhase::Completed))
+        })
+        .await?;
+        self.own(&[(ROOT, 2), ("shop-web", 5), ("shop-api", 4), (LEAF, 1)]).await?;
+        self.table.row("shop-web", "as expected", "it has 2 pods more, which shop-api gave");
+        self.starts(4).await?;
+        self.table.row("shop-web", "as expected", "its fourth pod starts");
+        Ok(())
+    }
+
+    async fn expires(&mut self) -> anyhow::Result<()> {
+        self.cluster.apply(EXPIRES).await?;
+        self.until("shop-web-test goes, with its Subnamespace", async |act| {
+            let namespace = Api::<Namespace>::all(act.client.clone()).get_opt(LEAF).await?;
+            let object =
+                Api::<Subnamespace>::namespaced(act.client.clone(), "shop-web").get_opt(LEAF).await?;
+            Ok((namespace.is_none() && object.is_none()).then_some(()))
+        })
+        .await?;
+        self.own(&[(ROOT, 2), ("shop-web", 6), ("shop-api", 4)]).await?;
+        self.table.row("shop-web", "as expected", "the pod that shop-web-test had is back");
+        self.coppice(&["tree", ROOT]).await
+    }
+
+    /// Looks at everything, and prints what is new, until something is there.
+    async fn until<T>(
+        &mut self,
+        what: &str,
+        found: impl AsyncFn(&Self) -> anyhow::Result<Option<T>>,
+    ) -> anyhow::Result<T> {
+        let deadline = Instant::now() + TIMEOUT;
+        while Instant::now() < deadline {
+            let found = found(self).await?;
+            self.table.update(&self.client).await?;
+            if let Some(found) = found {
+                return Ok(found);
+            }
+            pause().await;
+        }
+        bail!("{what}")
+    }
+
+    async fn transfer(&self) -> anyhow::Result<Option<TransferPhase>> {
+        let transfer = Api::<QuotaTransfer>::namespaced(self.client.clone(), "shop-api").get("more").await?;
+        Ok(transfer.status.and_then(|status| status.phase))
+    }
+
+    /// Waits until the API server limits these namespaces to so many pods.
+    async fn own(&mut self, expected: &[(&str, i64)]) -> anyhow::Result<()> {
+        for (namespace, pods) in expected {
+            let is = format!("{namespace} is limited to {pods} pods");
+            self.until(&is, async |act| {
+                let quotas = Api::<ResourceQuota>::namespaced(act.client.clone(), namespace);
+                let quota = quotas.get_opt(TREE_QUOTA_NAME).await?.with_context(|| is.clone())?;
+                Ok((limit(&quota) == *pods).then_some(()))
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// How many pods the namespaces of the tree may have together.
+    async fn sum_of_own(&self) -> anyhow::Result<i64> {
+        let quotas = Api::<ResourceQuota>::all(self.client.clone());
+        let quotas = quotas.list(&ListParams::default().labels(LABEL_TREE)).await?;
+        Ok(quotas.iter().map(limit).sum())
+    }
+
+    /// Creates a pod, as soon as its namespace has its service account.
+    async fn starts(&mut self, number: u32) -> anyhow::Result<()> {
+        self.until(&format!("shop-web: pod {number} starts"), async |act| {
+            match act.pod(number).await {
+                Ok(()) => Ok(Some(())),
+                // The quota may be a moment old, and the service account not there yet.
+                Err(kube::Error::Api(status)) if status.code == 403 => Ok(None),
+                Err(error) => Err(error.into()),
+            }
+        })
+        .await
+    }
+
+    async fn pod(&self, number: u32) -> Result<(), kube::Error> {
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": format!("web-{number}"), "labels": {OUTCOME_LABEL: "run"}},
+            "spec": {"containers": [{"name": "main", "image": "example.com/none"}]}
+        });
+        let pod = serde_json::from_value(pod).map_err(kube::Error::SerdeError)?;
+        let pods = Api::<Pod>::namespaced(self.client.clone(), "shop-web");
+        pods.create(&PostParams::default(), &pod).await.map(drop)
+    }
+}
+
+/// To how many pods a quota limits its namespace: to the larger of what is written and what is in force.
+fn limit(quota: &ResourceQuota) -> i64 {
+    let of = |hard: Option<&BTreeMap<String, Quantity>>| hard?.get("pods")?.0.parse().ok();
+    let written = of(quota.spec.as_ref().and_then(|spec| spec.hard.as_ref()));
+    let in_force = of(quota.status.as_ref().and_then(|status| status.hard.as_ref()));
+    written.max(in_force).unwrap_or(0)
+}
