@@ -37,6 +37,7 @@ mod trees_adopt;
 mod trees_copies;
 mod trees_expiry;
 mod trees_propagation;
+mod trees_race;
 mod trees_transfers;
 mod trees_transfers_access;
 mod uninstall;

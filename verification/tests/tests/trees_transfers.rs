@@ -62,7 +62,7 @@ impl Setup {
     }
 
     /// Starts the program through a proxy, and kills it once so many of its writes have taken effect.
-    async fn writes(&self, effects: usize) -> Test {
+    pub(crate) async fn writes(&self, effects: usize) -> Test {
         let proxy = Proxy::start(&self.test_cluster.plane, None).await?;
         let held = proxy.add(FaultRule::new(writes(), Fault::HoldRequest));
         let mut program = self.next_life(&proxy.kubeconfig(&self.account)?).await?;

@@ -1,0 +1,249 @@
+//! Many clients race for the last pods of a tree on a real API server, while quota moves between their namespaces and the program that
+//! moves it is killed: they get what the tree has, and not more than beyond a native quota in the same run.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use coppice_plane::ADMIN;
+use coppice_tests::on_own_plane;
+use coppice_tests::requests::Requests;
+use futures::StreamExt as _;
+use kube::api::WatchEvent;
+use serde_json::{Value, json};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::trees::Setup;
+
+type Test = anyhow::Result<()>;
+
+const CLIENTS: usize = 64;
+/// The pods of the tree, and of a namespace outside it with a quota of its own.
+const TREE: usize = 40;
+const PLAIN: usize = 20;
+/// In whose namespaces clients create pods. Nothing runs in a fourth one, `shop-c`, whose quota moves away.
+const RACED: [&str; 3] = ["shop-a", "shop-b", "plain"];
+/// After so many of its writes the program is killed, one life after the other.
+const LIVES: [usize; 4] = [2, 5, 9, 14];
+/// One client attempts so often.
+const PACE: Duration = Duration::from_millis(100);
+
+#[test]
+fn clients_that_race_while_quota_moves_get_what_there_is_and_no_pod_more() -> Test {
+    on_own_plane(async {
+        let cluster = Setup::start().await?;
+        let program = cluster.program().await?;
+        prepare(&cluster).await.with_context(|| program.last_lines())?;
+        drop(program);
+        let pods = Pods::watch(&cluster).await?;
+        let clients = Clients::start(&cluster).await?;
+        let transfers = transfers(&cluster).await?;
+        for effects in LIVES {
+            cluster.writes(effects).await?;
+        }
+        let program = cluster.next_life(&cluster.account).await?;
+        let end = async {
+            for (source, name) in &transfers {
+                let ended = |object: &Value| object["status"]["endedAt"].is_string();
+                cluster.until(("qtr", source, name), "has ended", ended).await?;
+            }
+            full(&cluster, &pods).await
+        };
+        end.await.with_context(|| program.last_lines())?;
+        let (created, refused) = clients.stop().await?;
+        ensure!(created == TREE + PLAIN - spare(&cluster).await?, "{created} were created");
+        ensure!(refused > CLIENTS, "{refused} were refused: there was no race");
+        pods.never_beyond()?;
+        cluster.quotas.never_beyond(&(TREE + PLAIN).to_string())
+    })
+}
+
+async fn prepare(cluster: &Setup) -> Test {
+    cluster.tree("shop", &json!({"pods": TREE.to_string()})).await?;
+    for (name, pods) in [("shop-a", "16"), ("shop-b", "12"), ("shop-c", "12")] {
+        cluster.request(ADMIN, "shop", name, &json!({"pods": pods})).await?;
+        cluster.ready("shop", name).await?;
+    }
+    cluster.test_cluster.namespace("plain").await?;
+    let hard = format!("--hard=pods={PLAIN}");
+    cluster.test_cluster.kubectl(ADMIN, &["create", "quota", "plain", "-n", "plain", &hard]).await?;
+    for namespace in RACED {
+        cluster.test_cluster.account(namespace).await?;
+    }
+    Ok(())
+}
+
+/// Quota that nobody uses moves to where it is raced for; and some from where it is raced for, too, if it gets away in time.
+async fn transfers(cluster: &Setup) -> anyhow::Result<Vec<(&'static str, String)>> {
+    let mut transfers = Vec::new();
+    for number in 0..12 {
+        let source = if number % 2 == 0 { "shop-a" } else { "shop-c" };
+        let name = format!("more-{number}");
+        let transfer = json!({
+            "apiVersion": "coppice.dev/v1alpha1", "kind": "QuotaTransfer", "metadata": {"name": name, "namespace": source},
+            "spec": {"to": "shop-b", "through": "shop", "amount": {"pods": "2"}, "reason": "race", "requester": ADMIN, "approvedBy": ADMIN}
+        });
+        cluster.test_cluster.admin().await?.create(&transfer).await?;
+        transfers.push((source, name));
+    }
+    Ok(transfers)
+}
+
+/// To how many pods the API server limits a namespace.
+async fn limit(cluster: &Setup, namespace: &str) -> anyhow::Result<usize> {
+    let limits = cluster.limits(namespace).await?;
+    let pods = limits["pods"].as_str().with_context(|| format!("{namespace} has no quota of pods"))?;
+    Ok(pods.parse()?)
+}
+
+/// What is left where nothing runs.
+async fn spare(cluster: &Setup) -> anyhow::Result<usize> {
+    Ok(limit(cluster, "shop").await? + limit(cluster, "shop-c").await?)
+}
+
+/// Waits until clients have all that their namespaces have, and sees that the tree has lost nothing.
+async fn full(cluster: &Setup, pods: &Pods) -> Test {
+    let all = async || {
+        let (a, b) = (limit(cluster, "shop-a").await.ok()?, limit(cluster, "shop-b").await.ok()?);
+        (pods.now("shop-a") == a && pods.now("shop-b") == b && pods.now("plain") == PLAIN).then_some(a + b)
+    };
+    let raced = cluster.test_cluster.until("clients have all that there is", all).await?;
+    let spare = spare(cluster).await?;
+    ensure!(raced + spare == TREE, "{raced} are raced for and {spare} are not: that is not {TREE}");
+    Ok(())
+}
+
+/// Clients that create pods until they are stopped.
+struct Clients {
+    stopped: Arc<AtomicBool>,
+    created: Arc<AtomicUsize>,
+    refused: Arc<AtomicUsize>,
+    running: JoinSet<Test>,
+}
+
+impl Clients {
+    async fn start(cluster: &Setup) -> anyhow::Result<Self> {
+        let requests = Arc::new(cluster.test_cluster.admin().await?);
+        let mut clients = Self {
+            stopped: Arc::default(),
+            created: Arc::default(),
+            refused: Arc::default(),
+            running: JoinSet::new(),
+        };
+        for client in 0..CLIENTS {
+            let (stopped, requests) = (Arc::clone(&clients.stopped), Arc::clone(&requests));
+            let (created, refused) = (Arc::clone(&clients.created), Arc::clone(&clients.refused));
+            clients.running.spawn(async move {
+                let mut pace = tokio::time::interval(PACE);
+                for attempt in client.. {
+                    pace.tick().await;
+                    if stopped.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let namespace = RACED[attempt % RACED.len()];
+                    let counter = if create(&requests, namespace, &format!("p-{client}-{attempt}")).await? {
+                        &created
+                    } else {
+                        &refused
+                    };
+                    counter.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(())
+            });
+        }
+        Ok(clients)
+    }
+
+    /// How many pods they have created, and how many were refused.
+    async fn stop(mut self) -> anyhow::Result<(usize, usize)> {
+        self.stopped.store(true, Ordering::Relaxed);
+        while let Some(ended) = self.running.join_next().await {
+            ended??;
+        }
+        Ok((self.created.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed)))
+    }
+}
+
+/// Whether a pod is created, or refused because of a quota.
+async fn create(requests: &Requests, namespace: &str, name: &str) -> anyhow::Result<bool> {
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace},
+        "spec": {"containers": [{"name": "c", "image": "busybox"}]}});
+    match requests.create(&pod).await {
+        Ok(_) => Ok(true),
+        // Of those that write the same quota at once the API server gives up some, too.
+        Err(error) if format!("{error:#}").to_lowercase().contains("quota") => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The pods that there are, and the most that there ever were.
+struct Pods {
+    seen: Arc<Mutex<Seen>>,
+    watching: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Seen {
+    now: BTreeMap<String, usize>,
+    most_in_tree: usize,
+    most_in_plain: usize,
+    error: Option<String>,
+}
+
+impl Seen {
+    fn of(&self, namespace: &str) -> usize {
+        self.now.get(namespace).copied().unwrap_or(0)
+    }
+
+    fn see(&mut self, event: WatchEvent<Value>) {
+        match event {
+            WatchEvent::Added(pod) => {
+                let namespace = pod["metadata"]["namespace"].as_str().unwrap_or_default();
+                *self.now.entry(namespace.to_owned()).or_default() += 1;
+            }
+            WatchEvent::Deleted(pod) => {
+                self.error = Some(format!("a pod is gone: {}", pod["metadata"]["name"]));
+            }
+            WatchEvent::Error(error) => self.error = Some(error.to_string()),
+            WatchEvent::Modified(_) | WatchEvent::Bookmark(_) => {}
+        }
+        self.most_in_plain = self.most_in_plain.max(self.of("plain"));
+        self.most_in_tree = self.most_in_tree.max(self.of("shop-a") + self.of("shop-b"));
+    }
+}
+
+impl Pods {
+    async fn watch(cluster: &Setup) -> anyhow::Result<Self> {
+        let mut events = cluster.test_cluster.admin().await?.watch("pod").await?.boxed();
+        let seen: Arc<Mutex<Seen>> = Arc::default();
+        let watching = tokio::spawn({
+            let seen = Arc::clone(&seen);
+            async move {
+                while let Some(event) = events.next().await {
+                    let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+                    match event {
+                        Ok(event) => seen.see(event),
+                        Err(error) => seen.error = Some(error.to_string()),
+                    }
+                }
+            }
+        });
+        Ok(Self { seen, watching })
+    }
+
+    fn now(&self, namespace: &str) -> usize {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).of(namespace)
+    }
+
+    /// Whether the tree was never used beyond its limit by more than a native quota was.
+    fn never_beyond(&self) -> Test {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        ensure!(seen.error.is_none() && !self.watching.is_finished(), "not all was seen: {:?}", seen.error);
+        let beyond = |most: usize, limit: usize| most.saturating_sub(limit);
+        let (tree, plain) = (beyond(seen.most_in_tree, TREE), beyond(seen.most_in_plain, PLAIN));
+        ensure!(tree <= plain, "{tree} pods beyond the limit of the tree, {plain} beyond a native quota");
+        Ok(())
+    }
+}
