@@ -11,6 +11,7 @@ const CREATE: &str = "POST /apis/coppice.dev/v1alpha1/namespaces/shop/subnamespa
 const READ: &str = "GET /apis/coppice.dev/v1alpha1/namespaces/shop/subnamespaces/shop-web";
 const PARENT: &str = "GET /api/v1/namespaces/shop";
 const QUOTA: &str = "GET /api/v1/namespaces/shop/resourcequotas/coppice";
+const QUOTAS: &str = "GET /api/v1/namespaces/shop-web/resourcequotas";
 const TREES: &str = "GET /apis/coppice.dev/v1alpha1/namespacetrees";
 const LINE: &str = "coppice create shop/shop-web --quota pods=5";
 
@@ -234,7 +235,45 @@ fn whole() -> Script {
                 quota("shop-api", (3, 2, 0)),
             ]),
         ),
+        (QUOTAS, 200, list(&[quota("shop-web", (5, 3, 2))])),
     ]
+}
+
+#[test]
+fn other_quotas_and_what_is_used_beyond_the_own_one_are_shown() {
+    let other = json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "batch", "namespace": "shop-web"},
+        "spec": {"hard": {"pods": "2", "requests.cpu": "1"}, "scopes": ["NotTerminating"]}, "status": {"used": {"pods": "2"}}
+    });
+    let script = || {
+        let mut script = whole();
+        script.retain(|(path, ..)| *path != QUOTAS && *path != "GET /api/v1/resourcequotas");
+        script.push(("GET /api/v1/resourcequotas", 200, list(&[quota("shop-web", (5, 4, 2))])));
+        script.push((QUOTAS, 200, list(&[quota("shop-web", (5, 4, 2)), other.clone()])));
+        script
+    };
+    let (ran, _) = against("coppice quota shop-web", script());
+    assert_eq!(
+        (ran.code, ran.err.as_str()),
+        (
+            0,
+            "warning: pods: 4 are used and 3 are its own: nothing more starts there until 1 of it are gone, or the namespace gets more\n\
+             Nobody that you may read has anything to give.\n"
+        )
+    );
+    assert!(
+        ran.out.ends_with(
+            "OTHER QUOTA   RESOURCE       HARD   USED   SCOPES\n\
+             batch         pods           2      2      NotTerminating\n\
+             batch         requests.cpu   1      -      NotTerminating\n"
+        ),
+        "{}",
+        ran.out
+    );
+    let (ran, _) = against("coppice quota shop-web --resource pods -o json", script());
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    let expected = json!([{"quota": "batch", "resource": "pods", "hard": "2", "used": "2", "scopes": ["NotTerminating"]}]);
+    assert_eq!(report["otherQuotas"], expected);
 }
 
 #[test]
@@ -278,12 +317,14 @@ fn a_tenant_sees_what_is_below_the_namespaces_that_it_may_read() {
             ("GET /apis/coppice.dev/v1alpha1/namespaces/shop/subnamespaces", 403, no()),
             ("GET /apis/coppice.dev/v1alpha1/namespaces/shop-web/subnamespaces", 200, list(&[])),
             ("GET /api/v1/namespaces/shop-web/resourcequotas/coppice", 200, quota("shop-web", (5, 3, 0))),
+            (QUOTAS, 403, no()),
         ],
     );
     assert_eq!(ran.code, 0, "{ran:?}");
     assert_eq!(
         ran.err,
         "warning: you may not read shop: who could give more there is not known\n\
+         warning: other quotas in namespace shop-web cannot be read: not you\n\
          Nobody that you may read has anything to give.\n"
     );
     assert!(ran.out.contains("pods       5          0       3      2\n"), "{}", ran.out);

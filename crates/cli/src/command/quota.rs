@@ -4,16 +4,21 @@
 use anyhow::{Result, bail};
 use clap::Args;
 use coppice_api::NamespaceTreeSpec;
+use coppice_api::names::LABEL_TREE;
 use coppice_hierarchy::{ResourceName, Resources};
-use kube::Client;
+use k8s_openapi::api::core::v1::ResourceQuota;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::{Api, Client, ResourceExt as _};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::tree::resource;
 use crate::args::{ConnectionArgs, OutputArgs, OutputFormat, namespace_name};
-use crate::connect::connect;
+use crate::connect::{connect, failed};
+use crate::live::list;
 use crate::print::{self, Cell, Table};
 use crate::trees::sources::{QuotaSource, Relation, Seen};
-use crate::trees::{TreeSnapshot, live};
+use crate::trees::{Node, TreeSnapshot, live};
 use crate::{Exit, Io, transfers, with_progress};
 
 /// As many sources of one resource are shown to people.
@@ -21,7 +26,8 @@ const MAX_SOURCES: usize = 5;
 
 /// Show what quota a namespace of a tree has, and who could give it more
 ///
-/// Of namespaces that you may not read nothing is shown: they may have more to give.
+/// Of namespaces that you may not read nothing is shown: they may have more to give. Quotas in the namespace that are not its
+/// tree's limit it besides, and are shown, too.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   coppice quota shop-web
@@ -67,9 +73,16 @@ pub(crate) async fn run(args: &QuotaArgs, connection: &ConnectionArgs, io: &mut 
     let tree =
         snapshot.trees.iter().filter_map(|tree| tree.spec.as_ref().ok()).find(|tree| tree.root == path[0]);
     let rows = rows(&seen, tree, args)?;
+    let others = match OtherLimit::read(&client, name, &args.resources).await {
+        Ok(others) => others,
+        Err(error) => {
+            io.print_note(&format!("warning: {error:#}"))?;
+            Vec::new()
+        }
+    };
     match args.output.output {
-        OutputFormat::Json => print::json(io.out, &report(&seen, &rows))?,
-        OutputFormat::Yaml => print::yaml(io.out, &report(&seen, &rows))?,
+        OutputFormat::Json => print::json(io.out, &report(&seen, &rows, &others))?,
+        OutputFormat::Yaml => print::yaml(io.out, &report(&seen, &rows, &others))?,
         OutputFormat::Name => {
             let mut names: Vec<&str> = rows
                 .iter()
@@ -81,9 +94,88 @@ pub(crate) async fn run(args: &QuotaArgs, connection: &ConnectionArgs, io: &mut 
                 writeln!(io.screen(), "namespace/{name}")?;
             }
         }
-        OutputFormat::Table | OutputFormat::Wide => table(&seen, &rows, args, io)?,
+        OutputFormat::Table | OutputFormat::Wide => {
+            table(&seen, &rows, args, io)?;
+            limits(&others, args, io)?;
+        }
     }
     Ok(Exit::Ok)
+}
+
+/// What a quota in the namespace that is not its tree's limits it to.
+#[derive(Debug, Serialize)]
+struct OtherLimit {
+    quota: String,
+    resource: String,
+    hard: String,
+    used: Option<String>,
+    /// Of which pods or claims it is about, if not of all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    scopes: Vec<String>,
+}
+
+impl OtherLimit {
+    /// All of a namespace, or those of these resources.
+    async fn read(client: &Client, namespace: &str, asked: &[ResourceName]) -> Result<Vec<Self>> {
+        let quotas = list(&Api::<ResourceQuota>::namespaced(client.clone(), namespace), None).await;
+        let what = format!("other quotas in namespace {namespace} cannot be read");
+        let quotas = quotas.map_err(|error| failed(&what, &error))?;
+        let others = quotas.iter().filter(|quota| !quota.labels().contains_key(LABEL_TREE));
+        Ok(others.flat_map(|quota| Self::of(quota, asked)).collect())
+    }
+
+    fn of(quota: &ResourceQuota, asked: &[ResourceName]) -> Vec<Self> {
+        let Some(spec) = &quota.spec else { return Vec::new() };
+        let used = quota.status.as_ref().and_then(|status| status.used.as_ref());
+        let selected =
+            spec.scope_selector.iter().flat_map(|selector| selector.match_expressions.iter().flatten());
+        let scopes: Vec<String> =
+            spec.scopes.iter().flatten().cloned().chain(selected.map(|one| one.scope_name.clone())).collect();
+        let is_asked = |name: &str| {
+            asked.is_empty() || name.parse::<ResourceName>().is_ok_and(|name| asked.contains(&name))
+        };
+        let hard = spec.hard.iter().flatten().filter(|(name, _)| is_asked(name));
+        let limit = |(name, hard): (&String, &Quantity)| Self {
+            quota: quota.name_any(),
+            resource: name.clone(),
+            hard: hard.0.clone(),
+            used: used.and_then(|used| used.get(name)).map(|used| used.0.clone()),
+            scopes: scopes.clone(),
+        };
+        hard.map(limit).collect()
+    }
+}
+
+fn limits(others: &[OtherLimit], args: &QuotaArgs, io: &mut Io<'_>) -> Result<()> {
+    if others.is_empty() {
+        return Ok(());
+    }
+    writeln!(io.screen())?;
+    let mut table = Table::new(&["OTHER QUOTA", "RESOURCE", "HARD", "USED", "SCOPES"]);
+    for OtherLimit { quota, resource, hard, used, scopes } in others {
+        let (used, scopes) = (used.as_deref().unwrap_or("-"), scopes.join(", "));
+        table.row([quota.as_str(), resource, hard, used, &scopes].map(Cell::from).into());
+    }
+    table.write(&mut io.screen(), !args.output.no_headers)
+}
+
+/// What is used beyond what the namespace has for itself.
+fn overdrafts(node: &Node, rows: &[Row]) -> Vec<String> {
+    let (Some(allotted), Some(given), Some(used)) = (&node.allotted, &node.given, &node.used) else {
+        return Vec::new();
+    };
+    let own = allotted.minus(given);
+    let beyond = used.minus(&own);
+    let rows = rows.iter().map(|(name, _)| name).filter(|name| !beyond.get(name).is_zero());
+    rows.map(|name| {
+        format!(
+            "{name}: {} are used and {} are its own: nothing more starts there until {} of it are gone, or the namespace gets more",
+            used.get(name),
+            own.get(name),
+            beyond.get(name)
+        )
+    })
+    .collect()
 }
 
 /// What is below the highest namespace above that this user may read: its place in the path, and the snapshot.
@@ -121,6 +213,9 @@ fn table(seen: &Seen<'_>, rows: &[Row], args: &QuotaArgs, io: &mut Io<'_>) -> Re
         table.row(cells);
     }
     table.write(&mut io.screen(), !args.output.no_headers)?;
+    for overdraft in overdrafts(seen.node, rows) {
+        io.print_note(&format!("warning: {overdraft}"))?;
+    }
     writeln!(io.screen())?;
     if rows.iter().all(|(_, sources)| sources.is_empty()) {
         return Ok(io.print_note("Nobody that you may read has anything to give.")?);
@@ -160,7 +255,7 @@ fn how(seen: &Seen<'_>, name: &ResourceName, source: &QuotaSource) -> String {
 }
 
 /// For programs.
-fn report(seen: &Seen<'_>, rows: &[Row]) -> Value {
+fn report(seen: &Seen<'_>, rows: &[Row], others: &[OtherLimit]) -> Value {
     let amount = |of: &Option<Resources>, name: &ResourceName| of.as_ref().map(|of| json!(of.get(name)));
     let node = seen.node;
     let items: Vec<Value> = rows
@@ -175,5 +270,5 @@ fn report(seen: &Seen<'_>, rows: &[Row]) -> Value {
             })
         })
         .collect();
-    json!({"namespace": node.namespace, "path": seen.path.join("/"), "resources": items})
+    json!({"namespace": node.namespace, "path": seen.path.join("/"), "resources": items, "otherQuotas": others})
 }
