@@ -2,6 +2,7 @@
 
 pub(crate) mod creation;
 mod live;
+pub(crate) mod picture;
 pub(crate) mod sources;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -51,6 +51,22 @@ fn programs_get_every_amount_by_its_name() {
 }
 
 #[test]
+fn a_picture_has_a_bar_for_each_resource_of_each_namespace() {
+    let picture = run("coppice tree shop -o svg -f -", TREES);
+    assert_eq!(picture.code, 3, "one is not ready: {}", picture.err);
+    assert!(picture.out.starts_with("<svg ") && picture.out.ends_with("</svg>\n"), "{}", picture.out);
+    for of in ["shop · cpu: 10", "shop · pods: 20", ">shop-web</text>"] {
+        assert!(picture.out.contains(of), "{of}: {}", picture.out);
+    }
+    let cpu = run("coppice tree shop-web -o svg --resource cpu -f -", TREES);
+    assert!(
+        cpu.code == 0 && cpu.out.contains("shop-web · cpu: 4") && !cpu.out.contains("pods"),
+        "{}",
+        cpu.out
+    );
+}
+
+#[test]
 fn bad_input_says_what_is_wrong_and_what_to_write() {
     let ran = run("coppice tree nothing -f -", TREES);
     assert_eq!(ran.code, 1);

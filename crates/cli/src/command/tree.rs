@@ -7,14 +7,14 @@ use std::path::PathBuf;
 
 use anstyle::{AnsiColor, Style};
 use anyhow::{Result, bail};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use coppice_hierarchy::{ResourceName, ResourceNameError, Resources};
 use serde_json::{Value, json};
 
-use crate::args::{ConnectionArgs, OutputArgs, OutputFormat};
+use crate::args::ConnectionArgs;
 use crate::connect::connect;
 use crate::print::{self, Cell, Table};
-use crate::trees::{Node, TreeSnapshot, live};
+use crate::trees::{Node, TreeSnapshot, live, picture};
 use crate::{Exit, Io, files, with_progress};
 
 /// Show the namespaces of trees, and what each of them was given, gave and uses
@@ -26,6 +26,7 @@ use crate::{Exit, Io, files, with_progress};
   coppice tree                       every tree (needs the right to list Subnamespaces of all namespaces)
   coppice tree shop                  the tree shop, or the namespace shop with all below it
   coppice tree shop --resource cpu   one resource alone
+  coppice tree shop -o svg > shop.svg   a picture: who has how much of each resource, and uses it
   kubectl get nstree,sns,quota -A -o yaml | coppice tree -f -
   coppice tree adopt shop/shop-legacy   an existing namespace becomes one of the tree
 
@@ -49,8 +50,29 @@ pub(crate) struct TreeArgs {
     /// With -f: also directories below directories
     #[arg(short = 'R', long, requires = "files")]
     recursive: bool,
-    #[command(flatten)]
-    output: OutputArgs,
+    /// How to print
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    output: TreeOutput,
+    /// Without the line of column names
+    #[arg(long)]
+    no_headers: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum TreeOutput {
+    /// For people
+    #[default]
+    Table,
+    /// For people with a wide terminal
+    Wide,
+    /// For programs
+    Json,
+    /// For programs and people
+    Yaml,
+    /// Only the names
+    Name,
+    /// A picture: for each resource a bar for each namespace, as wide as what it has
+    Svg,
 }
 
 #[derive(Debug, Subcommand)]
@@ -88,10 +110,10 @@ pub(crate) async fn run(args: &TreeArgs, connection: &ConnectionArgs, io: &mut I
             ready &= node.message.is_empty() && node.phase.is_none_or(|phase| phase == "Ready");
         });
     }
-    match args.output.output {
-        OutputFormat::Json => print::json(io.out, &report(&nodes, args))?,
-        OutputFormat::Yaml => print::yaml(io.out, &report(&nodes, args))?,
-        OutputFormat::Name => {
+    match args.output {
+        TreeOutput::Json => print::json(io.out, &report(&nodes, args))?,
+        TreeOutput::Yaml => print::yaml(io.out, &report(&nodes, args))?,
+        TreeOutput::Name => {
             for (_, node) in &nodes {
                 let mut names = Vec::new();
                 node.walk("", &mut |node, _| names.push(&node.namespace));
@@ -100,7 +122,11 @@ pub(crate) async fn run(args: &TreeArgs, connection: &ConnectionArgs, io: &mut I
                 }
             }
         }
-        OutputFormat::Table | OutputFormat::Wide => table(&nodes, args, io)?,
+        TreeOutput::Svg => {
+            let nodes: Vec<&Node> = nodes.iter().map(|(_, node)| node).collect();
+            write!(io.out, "{}", picture::svg(&nodes, &args.resources))?;
+        }
+        TreeOutput::Table | TreeOutput::Wide => table(&nodes, args, io)?,
     }
     Ok(if ready { Exit::Ok } else { Exit::Attention })
 }
@@ -109,7 +135,7 @@ fn table(nodes: &[(Option<&str>, Node)], args: &TreeArgs, io: &mut Io<'_>) -> Re
     if nodes.is_empty() {
         return Ok(io.print_note("No trees found: an administrator creates a NamespaceTree.")?);
     }
-    let wide = args.output.output == OutputFormat::Wide;
+    let wide = args.output == TreeOutput::Wide;
     let mut headers =
         vec!["NAMESPACE", "PHASE", "RESOURCE", "REQUESTED", "ALLOTTED", "GIVEN", "USED", "FREE"];
     if wide {
@@ -131,7 +157,7 @@ fn table(nodes: &[(Option<&str>, Node)], args: &TreeArgs, io: &mut Io<'_>) -> Re
             args,
         );
     }
-    table.write(&mut io.screen(), !args.output.no_headers)?;
+    table.write(&mut io.screen(), !args.no_headers)?;
     let mut why = Vec::new();
     for (_, node) in nodes {
         node.walk("", &mut |node, path| {
