@@ -4,8 +4,7 @@ set -uo pipefail
 # The errors of tests name their causes; a backtrace through the test harness would only push them out of sight.
 export RUST_LIB_BACKTRACE=0
 logs=$(mktemp -d)
-beside=
-trap '[ -z "$beside" ] || kill -- "-$beside" 2>/dev/null; rm -rf "$logs"' EXIT
+trap 'rm -rf "$logs"' EXIT
 
 echo "== building the control plane's binaries (once, about 5 minutes on two cores)"
 cargo run -q --locked -p coppice-plane -- build || { echo "0 passed, 1 failed"; exit 1; }
@@ -26,19 +25,12 @@ run() {
     grep --line-buffered -E '^(test |error|failures:| +(Compiling|Finished|Running|Doc-tests) )' | sed -u "s/^/$name | /"
   [ "${PIPESTATUS[0]}" -eq 0 ] || touch "$logs/$name.failed"
 }
-# Thousands of runs, so optimised; and on what the tests on real control planes leave of the processors: those mostly wait.
-simulate() {
-  run simulation nice -n 15 cargo test --locked --profile sim -p coppice-sim -p coppice-campaign --no-fail-fast
-}
-echo "== testing, and simulating beside it"
-# With a process group of its own, so that it ends with this script, however that ends.
-set -m
-simulate &
-beside=$!
-set +m
-run tests cargo test --locked --workspace --exclude coppice-sim --exclude coppice-campaign --no-fail-fast -- --test-threads="${COPPICE_TEST_THREADS:-64}"
-wait "$beside"
-beside=
+echo "== testing"
+# As many at once as two processors serve with control planes that answer in time: tests mostly wait.
+run tests cargo test --locked --workspace --exclude coppice-sim --exclude coppice-campaign --no-fail-fast -- --test-threads="${COPPICE_TEST_THREADS:-32}"
+echo "== simulating"
+# Thousands of runs, so optimised. Not beside the tests: together they keep two processors so busy that control planes answer late.
+run simulation cargo test --locked --profile sim -p coppice-sim -p coppice-campaign --no-fail-fast
 
 sum() { cat "$logs"/* | awk -v field="$1" '/^test result:/ {n += $field} END {print n + 0}'; }
 passed=$(sum 4) failed=$(sum 6)
