@@ -32,7 +32,7 @@ const LAYERS: [Layer; 25] = [
     pure("coppice-api", &["coppice-quantity"]),
     pure("coppice-destination", &[]),
     pure("coppice-lifecycle", &["coppice-api", "coppice-destination", "coppice-mutants", "coppice-quantity"]),
-    pure("coppice-hierarchy", &["coppice-mutants", "coppice-quantity"]),
+    pure("coppice-hierarchy", &["coppice-api", "coppice-lifecycle", "coppice-mutants", "coppice-quantity"]),
     pure("coppice-messages", &["coppice-api", "coppice-lifecycle"]),
     pure("coppice-schema", &[]),
     // Knows no domain: what is watched, decided and done is above it.

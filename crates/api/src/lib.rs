@@ -14,6 +14,7 @@ pub mod limits;
 pub mod losses;
 pub mod managed_namespace;
 pub mod manager;
+pub mod metadata;
 pub mod names;
 pub mod namespace_tree;
 pub mod notify;
@@ -38,6 +39,7 @@ pub use limits::Limits;
 pub use losses::Losses;
 pub use managed_namespace::{ManagedNamespace, ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase};
 pub use manager::{NamespaceManager, NamespaceManagerSpec, NamespaceManagerStatus};
+pub use metadata::{MetadataKeys, MetadataSet, NamespaceMetadata, TreeMetadata};
 pub use namespace_tree::{NamespaceTree, NamespaceTreeSpec, NamespaceTreeStatus};
 pub use quota_transfer::{
     QuotaTransfer, QuotaTransferSpec, QuotaTransferStatus, TransferPhase, TransferStop,

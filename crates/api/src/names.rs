@@ -58,5 +58,15 @@ pub const ANNOTATION_PROPAGATED_UID: &str = "coppice.dev/propagated-uid";
 pub const ANNOTATION_PROPAGATE_TO: &str = "coppice.dev/propagate-to";
 /// The ClusterRoles that the account of trees may bind: `RoleBinding`s to them are copied, unless a tree says otherwise.
 pub const PROPAGATED_ROLES: [&str; 3] = ["admin", "edit", "view"];
+/// Domains, with those below them, whose labels and annotations of a namespace nobody sets through a tree: by these Kubernetes,
+/// OpenShift, Rancher, HNC and Coppice decide who may do what there.
+pub const RESERVED_DOMAINS: [&str; 6] =
+    ["kubernetes.io", "k8s.io", "x-k8s.io", "openshift.io", "cattle.io", GROUP];
 /// The program, the service account, and the Lease of the controllers of trees.
 pub const TREES_ACCOUNT: &str = "coppice-trees";
+
+/// A regular expression in the syntax of RE2, which matches the keys of [`RESERVED_DOMAINS`].
+pub fn reserved_keys() -> String {
+    let domains = RESERVED_DOMAINS.map(|domain| domain.replace('.', "[.]"));
+    format!("^([^/]*[.])?({})/", domains.join("|"))
+}

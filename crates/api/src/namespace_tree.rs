@@ -11,6 +11,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::metadata::TreeMetadata;
 use crate::names::PROPAGATED_ROLES;
 use crate::schema;
 
@@ -92,6 +93,9 @@ pub struct NamespaceTreeSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::partitions")]
     pub partitions: Vec<String>,
+    /// Which labels and annotations namespaces below the root may have of others than administrators.
+    #[serde(default, skip_serializing_if = "TreeMetadata::is_empty")]
+    pub metadata: TreeMetadata,
     /// Which objects of a namespace are copied to every namespace below it.
     #[serde(default)]
     pub propagate: Propagation,

@@ -415,6 +415,8 @@ reasons! {
         RootTaken: [Ready], "Delete this NamespaceTree, and create one for another namespace.";
         /// The tree does not permit namespaces of this name.
         NameNotAllowed: [Ready, Event], "Create a Subnamespace with a name as `spec.names` of the NamespaceTree has it.";
+        /// The tree does not permit a label or annotation that the Subnamespace asks for.
+        MetadataNotAllowed: [Ready, Event], "Take what the message names from `spec.metadata` of the Subnamespace, or have the platform add it to `spec.metadata.allowed` of the NamespaceTree.";
         /// There is a namespace of this name that the Subnamespace did not create. Existing namespaces are never taken into a tree by
         /// their name.
         NameTaken: [Ready, Event], "Create a Subnamespace with another name, or have a cluster administrator adopt the namespace (`coppice tree adopt`).";

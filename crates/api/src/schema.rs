@@ -2,6 +2,9 @@
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
+use crate::cluster_manager::MAX_ANNOTATION_VALUE;
+use crate::names::{RESERVED_DOMAINS, reserved_keys};
+
 /// The sentence for a bad instant.
 const INVALID_INSTANT: &str =
     "write an instant with its zone, such as 2026-12-01T18:00:00Z or 2026-12-01T18:00:00+01:00";
@@ -155,6 +158,64 @@ pub(crate) fn match_labels(_: &mut SchemaGenerator) -> Schema {
             "rule": format!("self.all(key, size(key) <= 317 && key.matches('{LABEL_KEY}'))"),
             "message": INVALID_LABEL_KEY
         }]
+    })
+}
+
+/// A rule against keys by which rights are given, with its sentence.
+fn settable(rule: &str) -> serde_json::Value {
+    serde_json::json!({
+        "rule": rule,
+        "message": format!(
+            "labels and annotations of {} say who may do what in a namespace, and are never set through a tree: only an \
+             administrator sets them, on the namespace itself",
+            RESERVED_DOMAINS.join(", ")
+        )
+    })
+}
+
+/// The same of all keys of a map.
+fn all_settable() -> serde_json::Value {
+    settable(&format!("self.all(key, !key.matches('{}'))", reserved_keys()))
+}
+
+/// Labels that a namespace is to have.
+pub(crate) fn set_labels(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = match_labels(generator);
+    if let Some(rules) = schema.get_mut("x-kubernetes-validations").and_then(serde_json::Value::as_array_mut)
+    {
+        rules.push(all_settable());
+    }
+    schema
+}
+
+/// Annotations that a namespace is to have.
+pub(crate) fn set_annotations(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "additionalProperties": { "type": "string", "maxLength": MAX_ANNOTATION_VALUE },
+        "maxProperties": 32,
+        "x-kubernetes-validations": [{
+            "rule": format!("self.all(key, size(key) <= 317 && key.matches('{LABEL_KEY}'))"),
+            "message": INVALID_ANNOTATION_KEY
+        }, all_settable()]
+    })
+}
+
+/// Keys of labels or annotations that a namespace may be given.
+pub(crate) fn settable_keys(generator: &mut SchemaGenerator) -> Schema {
+    let mut key = label_key(generator);
+    if let Some(rules) = key.get_mut("x-kubernetes-validations").and_then(serde_json::Value::as_array_mut) {
+        rules.push(settable(&format!("!self.matches('{}')", reserved_keys())));
+    }
+    json_schema!({ "type": "array", "maxItems": 32, "x-kubernetes-list-type": "set", "items": key })
+}
+
+/// Keys of labels or annotations in status: as many as are asked for and inherited.
+pub(crate) fn status_keys(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 64,
+        "items": { "type": "string", "maxLength": 317 }
     })
 }
 

@@ -10,6 +10,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::metadata::{MetadataSet, NamespaceMetadata};
 use crate::schema;
 use crate::steps::Steps;
 
@@ -57,6 +58,10 @@ pub struct SubnamespaceSpec {
     /// The quota of the namespace, and of all namespaces below it together. Default: nothing of what the tree limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<QuotaRequest>,
+    /// Labels and annotations of the namespace: those that `spec.metadata.allowed` of the NamespaceTree names. Default: none but
+    /// those that are inherited from the namespace above.
+    #[serde(default, skip_serializing_if = "NamespaceMetadata::is_empty")]
+    pub metadata: NamespaceMetadata,
 }
 
 /// A quota that is asked for.
@@ -139,6 +144,9 @@ pub struct SubnamespaceStatus {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 4096))]
     pub allotted: String,
+    /// The labels and annotations of `spec.metadata` and of the namespace above that the namespace was given.
+    #[serde(default, skip_serializing_if = "MetadataSet::is_empty")]
+    pub metadata: MetadataSet,
     /// How many Subnamespaces are in the namespace.
     #[serde(default)]
     pub children: u32,

@@ -73,6 +73,10 @@ fn a_namespace_is_asked_for_with_its_quota() {
     assert!(uri.contains("fieldManager=coppice-cli") && !uri.contains("dryRun"), "{uri}");
     assert_eq!(body["metadata"], json!({"name": "shop-web", "namespace": "shop"}));
     assert_eq!(body["spec"], json!({"quota": {"hard": {"cpu": "1500m", "pods": "5"}}}));
+    let line = "coppice create shop/shop-web --label tier=web,stage= --annotation note=a,b=c";
+    let (ran, requests) = against(line, vec![(CREATE, 201, state("Pending", &[]))]);
+    let metadata = json!({"labels": {"tier": "web", "stage": ""}, "annotations": {"note": "a,b=c"}});
+    assert_eq!((ran.code, &requests[0].2["spec"]), (0, &json!({"metadata": metadata})));
     let (ran, requests) = against("coppice create shop/shop-web", vec![(CREATE, 201, state("Pending", &[]))]);
     assert_eq!((ran.code, &requests[0].2["spec"]), (0, &json!({})));
     assert!(ran.out.ends_with("below shop, with nothing of what the tree limits\n"), "{}", ran.out);
@@ -102,6 +106,12 @@ fn what_cannot_be_created_is_said_with_what_to_do() {
         ("coppice create shop/web --quota pods", 2, "write RESOURCE=AMOUNT, such as pods=5 or memory=2Gi"),
         ("coppice create shop/web --quota pods=-1", 2, "pods: -1 is less than nothing: write 0 or more"),
         ("coppice create shop/web --quota pods=1,pods=2", 1, "--quota: pods is there twice"),
+        ("coppice create shop/web --label tier", 2, "write KEY=VALUE, such as team=web; \"tier\" has no '='"),
+        (
+            "coppice create shop/web --annotation a=1 --annotation a=2",
+            1,
+            "--annotation: a is given twice, as 1 and as 2",
+        ),
         ("coppice quota Shop", 2, "write a namespace's name"),
     ] {
         let ran = run(line, "");
@@ -139,7 +149,7 @@ fn a_dry_run_warns_of_what_the_controller_would_refuse() {
     refused(
         vec![parent(), (QUOTA, 200, quota("shop", (10, 4, 3))), trees(json!({"names": ["{root}-x*"]}))],
         &[
-            "NamespaceTree shop permits no namespace shop-web in shop: name it by one of shop-x*",
+            "NamespaceTree shop permits no namespace shop-web in shop: name it by one of spec.names, here shop-x*",
             "pods: needs 5 more, and shop can give 3: 4 of its own 7 are used; ask for at most 3",
         ],
     );
@@ -147,8 +157,9 @@ fn a_dry_run_warns_of_what_the_controller_would_refuse() {
     refused(
         vec![parent(), (QUOTA, 200, quota("shop", (10, 0, 0))), trees(required)],
         &[
-            "NamespaceTree shop has 1 namespaces and permits 1",
-            "NamespaceTree shop requires an amount of services, 0 for none of it",
+            "NamespaceTree shop has 1 namespaces and permits 1 (spec.maxNamespaces): delete a Subnamespace that nobody needs",
+            "spec.quota.hard does not name services, which NamespaceTree shop requires (spec.quota.required): write an amount of each, \
+             0 for none of it",
         ],
     );
     refused(
@@ -157,7 +168,9 @@ fn a_dry_run_warns_of_what_the_controller_would_refuse() {
             tree["spec"]["root"] = json!("a");
             (TREES, 200, list(&[tree]))
         }],
-        &["it would be 2 below the root, and NamespaceTree shop permits 1: create it further up"],
+        &[
+            "namespace shop-web would be 2 below the root, and NamespaceTree shop permits 1 (spec.maxDepth): create it further up",
+        ],
     );
     let alone = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "uid": "shop"}});
     let outside = "namespace shop belongs to no tree: `coppice tree` shows the namespaces of trees";

@@ -7,6 +7,8 @@
 //! At every revision, for every namespace and resource: its own quota (the larger of `spec.hard` and `status.hard`), the
 //! allotments of its children, and what is on its way between them are together at most its own allotment.
 //!
+//! What a tree permits besides: [`Rules`].
+//!
 //! Pure: no clock, no I/O.
 
 mod decide;
@@ -14,6 +16,7 @@ mod ledger;
 mod refusal;
 mod resource_name;
 mod resources;
+mod rules;
 mod transfer;
 
 pub use decide::{
@@ -23,4 +26,5 @@ pub use ledger::{AllotmentChange, Held, Ledger, Lowering, Quota, Record};
 pub use refusal::QuotaRefusal;
 pub use resource_name::{ResourceName, ResourceNameError};
 pub use resources::{Resources, ResourcesError};
+pub use rules::{BrokenRule, NewNamespace, Rules};
 pub use transfer::{Stop, Transfer, TransferDecision, TransferStep, release};

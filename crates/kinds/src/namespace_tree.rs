@@ -18,6 +18,6 @@ impl OwnKind for NamespaceTrees {
     type Status = NamespaceTreeStatus;
     const KIND: &'static str = "NamespaceTree";
     const NAMESPACED: bool = false;
-    /// 64 amounts, 32 patterns and 32 names of roles, each as long as it may be.
-    const MAX_SPEC_BYTES: usize = 64 << 10;
+    /// 64 amounts, 32 patterns, 32 names of roles and 128 keys, each as long as it may be.
+    const MAX_SPEC_BYTES: usize = 104 << 10;
 }

@@ -18,6 +18,6 @@ impl OwnKind for Subnamespaces {
     type Status = SubnamespaceStatus;
     const KIND: &'static str = "Subnamespace";
     const NAMESPACED: bool = true;
-    /// 64 amounts, each with a name as long as it may be.
-    const MAX_SPEC_BYTES: usize = 32 << 10;
+    /// 64 amounts, 32 labels and 32 annotations, each with a name as long as it may be, and escaped.
+    const MAX_SPEC_BYTES: usize = 96 << 10;
 }

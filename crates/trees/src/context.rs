@@ -12,6 +12,7 @@ use coppice_runtime::store::{Freshness, Store};
 use tokio::sync::{Mutex as Lock, OwnedMutexGuard};
 
 use crate::copies::CopyStores;
+use crate::metadata::annotations_to_read;
 use crate::metrics::TreeMetrics;
 use crate::position::{Above, Place, Position, above};
 
@@ -40,6 +41,8 @@ pub struct TreeContext {
     /// What is measured of trees.
     pub(crate) metrics: TreeMetrics,
     turns: Turns,
+    /// What was looked up later must not be replaced by what was looked up before.
+    reads_annotations: Mutex<()>,
 }
 
 impl TreeContext {
@@ -54,6 +57,7 @@ impl TreeContext {
             transfers: Store::default(),
             copies: CopyStores::default(),
             turns: Turns::default(),
+            reads_annotations: Mutex::default(),
         }
     }
 
@@ -76,6 +80,35 @@ impl TreeContext {
             (self.shared.namespaces.freshness(), "namespaces"),
             (self.shared.configs.freshness(), "coppiceconfigs"),
         ])
+    }
+
+    /// Has namespaces read with the annotations that trees name, and with those that were set because of them. Costs a list if there
+    /// is a new one among them; what nobody names any more goes with the next.
+    pub(crate) fn read_annotations(&self) {
+        let one_at_a_time = self.reads_annotations.lock().unwrap_or_else(PoisonError::into_inner);
+        let trees = self.trees.list("");
+        let specs = trees.iter().filter_map(|tree| tree.spec.as_ref().ok());
+        let named = specs.flat_map(|spec| [&spec.metadata.allowed, &spec.metadata.inherited]);
+        let mut set = Vec::new();
+        self.subnamespaces.for_each(|object| {
+            if !object.status.metadata.annotations.is_empty() {
+                set.push(object.status.metadata.clone());
+            }
+        });
+        let wanted = annotations_to_read(named, &set);
+        if !self.shared.namespaces.current_context().contains(&wanted) {
+            self.shared.namespaces.set_context(wanted);
+        }
+        drop(one_at_a_time);
+    }
+
+    /// The same, if there may be one among those that were set because of this Subnamespace.
+    pub(crate) fn read_annotations_of(&self, parent: &str, name: &str) {
+        let Some(object) = self.subnamespaces.get(parent, name) else { return };
+        let set = annotations_to_read([], [&object.status.metadata]);
+        if !self.shared.namespaces.current_context().contains(&set) {
+            self.read_annotations();
+        }
     }
 
     /// Waits until nobody else changes the quota of this namespace. Whoever holds it does not wait for another.

@@ -6,6 +6,7 @@
 mod allotment;
 mod context;
 mod copies;
+mod metadata;
 mod metrics;
 pub mod namespace_tree;
 mod position;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use coppice_api::metadata::NamespaceMetadata;
 use coppice_api::names::{ANNOTATION_LEDGER, ANNOTATION_PATH, LABEL_CHILDREN, LABEL_TREE, TREE_QUOTA_NAME};
 use coppice_hierarchy::{Ledger, Resources};
 use coppice_kinds::{Namespaces, TreeQuota, TreeQuotas};
@@ -12,6 +13,7 @@ use coppice_runtime::write::{self, Revision, WriteError};
 use serde_json::{Value, json};
 
 use crate::context::TreeContext;
+use crate::metadata::NamespaceChanges;
 use crate::position::Position;
 
 fn ledger_text(ledger: &Ledger) -> Result<String, WriteError> {
@@ -55,18 +57,17 @@ fn replaced(before: &Resources, after: &Resources) -> Value {
     json!(hard)
 }
 
-/// Sets and removes labels of a namespace, and says its path, if that is given.
-pub(crate) async fn labels(
+/// Sets and removes labels and annotations of a namespace.
+pub(crate) async fn metadata(
     context: &TreeContext,
     permit: &Permit,
     namespace: &NamespaceFacts,
-    changes: &BTreeMap<String, Option<String>>,
-    path: Option<&str>,
+    NamespaceChanges { labels, annotations }: &NamespaceChanges,
 ) -> Result<(), WriteError> {
     let revision = Revision { uid: &namespace.uid, resource_version: Some(&namespace.resource_version) };
-    let mut fields = json!({"metadata": {"labels": changes}});
-    if let Some(path) = path {
-        fields["metadata"]["annotations"][ANNOTATION_PATH] = json!(path);
+    let mut fields = json!({"metadata": {"labels": labels}});
+    if !annotations.is_empty() {
+        fields["metadata"]["annotations"] = json!(annotations);
     }
     merge_namespace(context, permit, &namespace.name, revision, fields).await
 }
@@ -95,18 +96,19 @@ async fn merge_namespace(
     write::merge::<Namespaces>(clients, permit, ("", name), revision, fields).await.map(drop)
 }
 
-/// Creates the namespace of a Subnamespace with this uid.
+/// Creates the namespace of a Subnamespace with this uid. What is said of the tree counts over what else it is to have.
 pub(crate) async fn create_namespace(
     context: &TreeContext,
     permit: &Permit,
     (name, uid): (&str, &str),
-    position: &Position,
+    (position, metadata): (&Position, &NamespaceMetadata),
 ) -> Result<(), WriteError> {
+    let NamespaceMetadata { mut labels, mut annotations } = metadata.clone();
+    labels.extend(position.labels(Some(uid)));
+    annotations.insert(ANNOTATION_PATH.to_owned(), position.path());
     let object = json!({
         "apiVersion": "v1", "kind": "Namespace",
-        "metadata": {
-            "name": name, "labels": position.labels(Some(uid)), "annotations": {ANNOTATION_PATH: position.path()}
-        }
+        "metadata": {"name": name, "labels": labels, "annotations": annotations}
     });
     write::create_object::<Namespaces>(&context.shared.clients, permit, "", &object).await.map(drop)
 }

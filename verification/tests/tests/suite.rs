@@ -36,6 +36,7 @@ mod trees_access;
 mod trees_adopt;
 mod trees_copies;
 mod trees_expiry;
+mod trees_metadata;
 mod trees_propagation;
 mod trees_race;
 mod trees_transfers;

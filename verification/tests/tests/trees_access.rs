@@ -185,18 +185,29 @@ fn where_a_namespace_is_in_a_tree_is_written_by_coppice_alone() -> Test {
 
 #[test]
 fn a_stolen_token_changes_nothing_of_a_namespace_but_where_it_is_in_a_tree() -> Test {
+    const OTHER: &str = "this request changes another one";
     on_trees(async |on| {
         child(on, "stolen-child").await?;
         on.test_cluster.namespace("stolen-plain").await?;
         let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "11111111-2222-3333-4444-555555555555"}]);
+        // What a tree may allow, it sets on namespaces that a Subnamespace created.
+        for change in [json!({"labels": {"team": "a"}}), json!({"annotations": {"example.org/a": "b"}})] {
+            let change = json!({"metadata": change});
+            let path = format!("{NAMESPACES}/stolen-child");
+            let answer = on.stolen.send("PATCH", &path, MERGE, change.clone()).await?;
+            ensure!(answer.accepted(), "{change}: {answer:?}");
+            for answer in on.stolen.every_write(&format!("{NAMESPACES}/stolen-plain"), &change).await? {
+                ensure!(answer.refused(OTHER), "{change}: {answer:?}");
+            }
+        }
         for (change, why) in [
-            (json!({"labels": {"team": "a"}}), "another label or annotation"),
-            (
-                json!({"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}),
-                "another label or annotation",
-            ),
-            (json!({"labels": {"coppice.dev/protected": "true"}}), "another label or annotation"),
-            (json!({"annotations": {"a": "b"}}), "another label or annotation"),
+            (json!({"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}), OTHER),
+            (json!({"labels": {"coppice.dev/protected": "true"}}), OTHER),
+            (json!({"labels": {"kubernetes.io/x": "a"}}), OTHER),
+            (json!({"labels": {"shop.tree.hnc.x-k8s.io/depth": "0"}}), OTHER),
+            (json!({"annotations": {"openshift.io/sa.scc.uid-range": "0/1"}}), OTHER),
+            (json!({"annotations": {"field.cattle.io/projectId": "p"}}), OTHER),
+            (json!({"annotations": {"scheduler.alpha.kubernetes.io/node-selector": "a=b"}}), OTHER),
             (json!({"finalizers": ["example.org/never"]}), "its finalizers or its owners"),
             (json!({"ownerReferences": owner}), "its finalizers or its owners"),
         ] {
@@ -221,8 +232,9 @@ fn a_stolen_token_changes_nothing_of_a_namespace_but_where_it_is_in_a_tree() -> 
         };
         let ours = json!({"coppice.dev/subnamespace": "u"});
         ensure!(create("stolen-new", json!({})).await?.refused("for a Subnamespace only"));
-        let more = json!({"coppice.dev/subnamespace": "u", "team": "a"});
-        ensure!(create("stolen-new", more).await?.refused("another label or annotation"));
+        let more =
+            json!({"coppice.dev/subnamespace": "u", "pod-security.kubernetes.io/enforce": "privileged"});
+        ensure!(create("stolen-new", more).await?.refused(OTHER));
         ensure!(create("kube-new", ours.clone()).await?.refused("are in no tree"));
         ensure!(create("stolen-new", ours).await?.accepted());
         let mark = json!({"metadata": {"labels": {"coppice.dev/root": "x"}}});

@@ -1,10 +1,12 @@
 //! `coppice create`: a namespace below another one.
 #![allow(clippy::doc_markdown, reason = "comments on arguments are the help that people read in a terminal")]
 
-use anyhow::{Result, anyhow};
+use std::collections::BTreeMap;
+
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
+use coppice_api::metadata::NamespaceMetadata;
 use coppice_api::names::GROUP;
-use coppice_hierarchy::Resources;
 use coppice_quantity::Duration;
 use kube::Client;
 
@@ -12,7 +14,7 @@ use crate::args::{ConnectionArgs, Target, WriteArgs, positive_duration};
 use crate::connect::connect;
 use crate::print::Table;
 use crate::transfers::{Amount, together};
-use crate::trees::creation::{self, Parent};
+use crate::trees::creation::{self, Asked, Parent};
 use crate::write::dry_run_suffix;
 use crate::{Exit, Io};
 
@@ -25,6 +27,7 @@ use crate::{Exit, Io};
 #[command(after_help = "Examples:
   coppice create shop/shop-web --quota pods=10,memory=8Gi --dry-run
   coppice create shop/shop-web --quota pods=10 --quota memory=8Gi --wait
+  coppice create shop/shop-web --quota pods=10 --label team=web
   coppice tree shop                      what each namespace has; coppice quota shop-web: and who could give it more
   kubectl delete sns shop-web -n shop    deletes the namespace; its quota returns to shop
 
@@ -38,6 +41,13 @@ pub(crate) struct CreateArgs {
     /// commas. Of what is not named and the tree limits, it gets nothing
     #[arg(long = "quota", value_name = "RESOURCE=AMOUNT", value_delimiter = ',')]
     quota: Vec<Amount>,
+    /// A label of the namespace, which the tree has to allow (spec.metadata.allowed.labels); may be repeated, or separated by
+    /// commas
+    #[arg(long = "label", value_name = "KEY=VALUE", value_delimiter = ',', value_parser = pair)]
+    labels: Vec<(String, String)>,
+    /// An annotation of the namespace, which the tree has to allow (spec.metadata.allowed.annotations); may be repeated
+    #[arg(long = "annotation", value_name = "KEY=VALUE", value_parser = pair)]
+    annotations: Vec<(String, String)>,
     /// Wait until it is ready or refused, at most so long; 60s if no time is given
     #[arg(
         long,
@@ -53,12 +63,21 @@ pub(crate) struct CreateArgs {
 }
 
 pub(crate) async fn run(args: &CreateArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
-    let asked = together(&args.quota).map_err(|why| anyhow!("--quota: {why}"))?;
+    let quota = together(&args.quota).map_err(|why| anyhow!("--quota: {why}"))?;
+    let metadata = NamespaceMetadata {
+        labels: once("--label", &args.labels)?,
+        annotations: once("--annotation", &args.annotations)?,
+    };
+    let asked = Asked { quota, metadata };
     let client = connect(connection, io).await?.client;
     let (target, dry_run) = (&args.target, args.write.dry_run);
     creation::create(&client, target, &asked, dry_run).await?;
     let shown = format!("subnamespace.{GROUP}/{}", target.name);
-    let has = if asked.is_empty() { "nothing of what the tree limits".to_owned() } else { asked.to_string() };
+    let has = if asked.quota.is_empty() {
+        "nothing of what the tree limits".to_owned()
+    } else {
+        asked.quota.to_string()
+    };
     let below = &target.namespace;
     writeln!(io.screen(), "{shown} created{}: below {below}, with {has}", dry_run_suffix(dry_run))?;
     if dry_run {
@@ -72,7 +91,7 @@ pub(crate) async fn run(args: &CreateArgs, connection: &ConnectionArgs, io: &mut
 }
 
 /// Says what it would change, and what stands against it at present.
-async fn forecast(client: &Client, target: &Target, asked: &Resources, io: &mut Io<'_>) -> Result<Exit> {
+async fn forecast(client: &Client, target: &Target, asked: &Asked, io: &mut Io<'_>) -> Result<Exit> {
     let parent = Parent::read(client, &target.namespace).await;
     let mut table = Table::new(&["", ""]);
     if let Some(path) = &parent.path {
@@ -81,7 +100,7 @@ async fn forecast(client: &Client, target: &Target, asked: &Resources, io: &mut 
     if let Some(quota) = &parent.quota {
         let unused = quota.own.minus(&quota.used);
         table.row(vec![format!("  {} has free", target.namespace).into(), unused.to_string().into()]);
-        let left = unused.minus(asked).to_string();
+        let left = unused.minus(&asked.quota).to_string();
         table.row(vec![format!("  {} would keep", target.namespace).into(), left.into()]);
     }
     table.write(&mut io.screen(), false)?;
@@ -93,4 +112,23 @@ async fn forecast(client: &Client, target: &Target, asked: &Resources, io: &mut 
         io.print_note(&format!("warning: it would be refused: {refusal}"))?;
     }
     Ok(if refusals.is_empty() { Exit::Ok } else { Exit::Attention })
+}
+
+/// A key and a value.
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text
+        .split_once('=')
+        .ok_or_else(|| format!("write KEY=VALUE, such as team=web; {text:?} has no '='"))?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+/// Each key once: of two values it is not known which one is meant.
+fn once(option: &str, pairs: &[(String, String)]) -> Result<BTreeMap<String, String>> {
+    let mut map = BTreeMap::new();
+    for (key, value) in pairs {
+        if let Some(other) = map.insert(key.clone(), value.clone()) {
+            bail!("{option}: {key} is given twice, as {other} and as {value}");
+        }
+    }
+    Ok(map)
 }

@@ -4,10 +4,10 @@ use std::time::Duration as Wait;
 
 use anyhow::{Result, anyhow, bail};
 use coppice_api::condition::{PROPAGATED, READY, find};
+use coppice_api::metadata::NamespaceMetadata;
 use coppice_api::{SubnamespacePhase, SubnamespaceStatus};
-use coppice_hierarchy::{Parent as QuotaParent, Quota, Resources, refused_to_new};
-use coppice_lifecycle::glob;
-use coppice_quantity::{Duration, Quantity};
+use coppice_hierarchy::{NewNamespace, Parent as QuotaParent, Quota, Resources, Rules, refused_to_new};
+use coppice_quantity::Duration;
 use kube::api::{ApiResource, DynamicObject, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -32,12 +32,25 @@ pub(crate) struct Parent {
     pub(crate) unknown: Vec<String>,
 }
 
+/// What is asked for.
+#[derive(Default)]
+pub(crate) struct Asked {
+    pub(crate) quota: Resources,
+    pub(crate) metadata: NamespaceMetadata,
+}
+
 /// Creates a `Subnamespace`.
-pub(crate) async fn create(client: &Client, target: &Target, quota: &Resources, dry_run: bool) -> Result<()> {
+pub(crate) async fn create(client: &Client, target: &Target, asked: &Asked, dry_run: bool) -> Result<()> {
     let Target { namespace, name } = target;
-    let hard: serde_json::Map<_, _> =
-        quota.iter().map(|(name, amount)| (name.as_str().to_owned(), json!(amount))).collect();
-    let spec = if hard.is_empty() { json!({}) } else { json!({"quota": {"hard": hard}}) };
+    let hard = asked.quota.iter().map(|(name, amount)| (name.as_str().to_owned(), json!(amount)));
+    let hard: serde_json::Map<_, _> = hard.collect();
+    let mut spec = json!({});
+    if !hard.is_empty() {
+        spec["quota"] = json!({"hard": hard});
+    }
+    if !asked.metadata.is_empty() {
+        spec["metadata"] = json!(asked.metadata);
+    }
     let resource = ApiResource::erase::<coppice_api::Subnamespace>(&());
     let object = DynamicObject::new(name, &resource).within(namespace).data(json!({ "spec": spec }));
     let params = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
@@ -103,7 +116,7 @@ impl Parent {
     }
 
     /// Why a namespace with this quota would not be created, as the controller says it; nothing if it would.
-    pub(crate) fn refusals(&self, target: &Target, asked: &Resources) -> Vec<String> {
+    pub(crate) fn refusals(&self, target: &Target, asked: &Asked) -> Vec<String> {
         let mut refusals: Vec<String> = self.refused.iter().cloned().collect();
         refusals.extend(self.rules(target, asked));
         if let Some(NamespaceQuota { own, used, ledger }) = &self.quota {
@@ -114,47 +127,33 @@ impl Parent {
                 ledger: ledger.clone(),
             };
             let parent = QuotaParent { name: &target.namespace, quota: &quota, siblings: &[] };
-            refusals.extend(refused_to_new(&parent, &target.name, asked).map(|refusal| refusal.to_string()));
+            refusals.extend(
+                refused_to_new(&parent, &target.name, &asked.quota).map(|refusal| refusal.to_string()),
+            );
         }
         refusals
     }
 
     /// What the tree does not permit.
-    fn rules(&self, Target { namespace, name }: &Target, asked: &Resources) -> Vec<String> {
+    fn rules(
+        &self,
+        Target { namespace, name }: &Target,
+        Asked { quota: asked, metadata }: &Asked,
+    ) -> Vec<String> {
         let (Some(path), Some(tree)) = (&self.path, &self.tree) else { return Vec::new() };
         let Ok(spec) = &tree.spec else { return Vec::new() };
         let root = path.first().map_or("", |root| root);
-        let (mut rules, tree_name) = (Vec::new(), tree.name());
-        if !glob::permits(&spec.names, (root, namespace), name) {
-            rules.push(format!(
-                "NamespaceTree {tree_name} permits no namespace {name} in {namespace}: name it by one of {}",
-                spec.names.join(", ").replace("{parent}", namespace).replace("{root}", root)
-            ));
-        }
-        if path.len() > usize::try_from(spec.max_depth).unwrap_or(usize::MAX) {
-            rules.push(format!(
-                "it would be {} below the root, and NamespaceTree {tree_name} permits {}: create it further up",
-                path.len(),
-                spec.max_depth
-            ));
-        }
-        if tree.status.namespaces >= spec.max_namespaces {
-            rules.push(format!(
-                "NamespaceTree {tree_name} has {} namespaces and permits {}",
-                tree.status.namespaces, spec.max_namespaces
-            ));
-        }
-        let required = spec.quota.required.iter().map(|name| (name.as_str(), Quantity::ZERO));
-        let required = Resources::parse(required).unwrap_or_default();
-        let missing: Vec<&str> =
-            required.iter().filter(|(name, _)| !asked.names(name)).map(|(name, _)| name.as_str()).collect();
-        if !missing.is_empty() {
-            rules.push(format!(
-                "NamespaceTree {tree_name} requires an amount of {}, 0 for none of it",
-                missing.join(", ")
-            ));
-        }
-        rules
+        let rules = Rules { tree: tree.name(), spec };
+        let new = NewNamespace {
+            root,
+            parent: namespace,
+            name,
+            depth: u32::try_from(path.len()).unwrap_or(u32::MAX),
+            namespaces: tree.status.namespaces,
+        };
+        let broken = rules.against(&new).into_iter();
+        let broken = broken.chain(rules.against_request(asked)).chain(rules.against_metadata(metadata));
+        broken.map(|rule| rule.message).collect()
     }
 }
 

@@ -88,7 +88,7 @@ async fn carry_out(
         Step::RemoveFinalizer => {
             write::remove_finalizer::<NamespaceTrees>(clients, permit, tree).await.map(drop)
         }
-        Step::Label(changes, path) => writes::labels(context, permit, root, &changes, path.as_deref()).await,
+        Step::Label(changes) => writes::metadata(context, permit, root, &changes).await,
         Step::Quota(ledger) => {
             let now = observation.quota.as_deref();
             writes::quota(context, permit, (&tree.name, &root.name), now, &ledger).await

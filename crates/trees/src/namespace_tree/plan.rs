@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use coppice_api::condition::{self, ConditionState, READY};
+use coppice_api::names::ANNOTATION_PATH;
 use coppice_api::{NamespaceTreeSpec, NamespaceTreeStatus, Reason};
 use coppice_hierarchy::{Ledger, QuotaDecision, Resources, Write, decide_root};
 use coppice_lifecycle::facts::NamespaceFacts;
@@ -12,6 +13,7 @@ use jiff::Timestamp;
 use super::observe::Observation;
 use crate::allotment::{amounts, understood};
 use crate::context::Why;
+use crate::metadata::NamespaceChanges;
 use crate::position::{Position, label_changes};
 
 /// Why a tree waits for somebody to do something.
@@ -33,8 +35,8 @@ pub(super) struct TreePlan {
 pub(super) enum Step {
     Nothing,
     AddFinalizer,
-    /// Sets and removes labels of the root; with its path, if that is to be written.
-    Label(BTreeMap<String, Option<String>>, Option<String>),
+    /// Sets and removes labels and annotations of the root.
+    Label(NamespaceChanges),
     /// Writes the quota of the root.
     Quota(Ledger),
     /// Deletes it, with the tree.
@@ -80,7 +82,8 @@ impl TreePlan {
         let position = Position::new(std::sync::Arc::clone(tree), vec![root.name.as_str().into()]);
         let changes = label_changes(&root.labels, &position.labels(None), observation.children);
         if !changes.is_empty() {
-            self.step = Step::Label(changes, Some(position.path()));
+            let path = BTreeMap::from([(ANNOTATION_PATH.to_owned(), Some(position.path()))]);
+            self.step = Step::Label(NamespaceChanges { labels: changes, annotations: path });
             return Err(setting_up());
         }
         self.quota(observation, root, &total)
@@ -167,7 +170,11 @@ impl TreePlan {
             return Err(ending());
         }
         let changes = label_changes(&root.labels, &BTreeMap::new(), 0);
-        self.step = if changes.is_empty() { Step::RemoveFinalizer } else { Step::Label(changes, None) };
+        self.step = if changes.is_empty() {
+            Step::RemoveFinalizer
+        } else {
+            Step::Label(NamespaceChanges::labels(changes))
+        };
         Err(ending())
     }
 

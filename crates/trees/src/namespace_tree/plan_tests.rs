@@ -1,1 +1,178 @@
+use coppice_api::Labels;
+use coppice_api::names::LABEL_CHILDREN;
+use coppice_kinds::{NamespaceTrees, TreeQuota, TreeQuotas};
+use coppice_lifecycle::facts::Annotations;
+use coppice_quantity::time::ServerTime;
+use coppice_runtime::kind::Kind;
+use serde_json::{Value, json};
+use std::sync::Arc;
 
+use super::*;
+
+fn now() -> Timestamp {
+    "2026-01-01T00:00:00Z".parse().unwrap()
+}
+
+fn read<K: Kind<Context = ()>>(object: Value) -> Arc<K::Object> {
+    Arc::new(K::project(serde_json::from_value(object).unwrap(), &()).unwrap())
+}
+
+/// The namespace `shop` with these labels.
+fn root(labels: &[(&str, &str)]) -> NamespaceFacts {
+    NamespaceFacts {
+        name: "shop".to_owned(),
+        uid: "uid-of-shop".to_owned(),
+        resource_version: "7".to_owned(),
+        created: now(),
+        labels: labels.iter().copied().collect::<Labels>(),
+        annotations: Annotations::default(),
+        terminating: false,
+    }
+}
+
+const LABELLED: &[(&str, &str)] = &[("coppice.dev/root", "shop"), ("shop.tree.coppice.dev/depth", "0")];
+
+/// A quota with a ledger that says it has these pods.
+fn quota(pods: &str) -> Arc<TreeQuota> {
+    let ledger = json!({"allotment": {"pods": pods}, "given": {}}).to_string();
+    read::<TreeQuotas>(json!({
+        "metadata": {
+            "name": "coppice", "namespace": "shop", "uid": "q", "resourceVersion": "3", "labels": {"coppice.dev/tree": "shop"},
+            "annotations": {"coppice.dev/ledger": ledger}
+        },
+        "spec": {"hard": {"pods": pods}}, "status": {"hard": {"pods": pods}, "used": {"pods": "2"}}
+    }))
+}
+
+/// A tree of 10 pods, whose metadata is this besides.
+fn tree(metadata: &Value, status: &Value) -> Arc<coppice_kinds::Tree> {
+    let mut all = json!({
+        "name": "shop", "uid": "t", "resourceVersion": "1", "generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z",
+        "finalizers": ["coppice.dev/cleanup"]
+    });
+    for (key, value) in metadata.as_object().into_iter().flatten() {
+        all[key] = value.clone();
+    }
+    let spec = json!({"root": "shop", "quota": {"hard": {"pods": "10"}}});
+    read::<NamespaceTrees>(json!({"metadata": all, "spec": spec, "status": status}))
+}
+
+/// A tree that is set up.
+fn ready() -> Observation {
+    Observation {
+        tree: tree(&json!({}), &json!({"rootUid": "uid-of-shop"})),
+        root: Some(Arc::new(root(LABELLED))),
+        quota: Some(quota("10")),
+        other: None,
+        children: 0,
+        size: 1,
+        stale: None,
+        time: ServerTime::certain(now()),
+    }
+}
+
+/// The same while it is being deleted.
+fn deleted() -> Observation {
+    let metadata = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0});
+    Observation { tree: tree(&metadata, &json!({"rootUid": "uid-of-shop"})), ..ready() }
+}
+
+/// Status, reason and message of `Ready`.
+fn said(plan: &TreePlan) -> (String, String, String) {
+    let ready = condition::find(&plan.status.conditions, READY).unwrap();
+    (ready.status.clone(), ready.reason.clone(), ready.message.clone())
+}
+
+/// Nothing is done for this reason, which is said in these words.
+#[track_caller]
+fn waits(seen: &Observation, reason: Reason, words: &str) {
+    let plan = plan(seen);
+    let (_, because, message) = said(&plan);
+    assert_eq!((plan.step, because.as_str()), (Step::Nothing, reason.as_str()), "{message}");
+    assert!(message.contains(words), "{message}");
+}
+
+fn removed(keys: &[&str]) -> Step {
+    Step::Label(NamespaceChanges::labels(keys.iter().map(|key| ((*key).to_owned(), None)).collect()))
+}
+
+#[test]
+fn a_tree_is_set_up_with_its_finalizer_first_and_its_quota_last() {
+    let mut seen = Observation {
+        tree: tree(&json!({"finalizers": []}), &json!({})),
+        root: Some(Arc::new(root(&[]))),
+        quota: None,
+        ..ready()
+    };
+    assert_eq!(plan(&seen).step, Step::AddFinalizer);
+    seen.tree = tree(&json!({}), &json!({}));
+    let labelled = plan(&seen);
+    assert_eq!(labelled.status.root_uid.as_deref(), Some("uid-of-shop"));
+    let Step::Label(changes) = labelled.step else { panic!("{:?}", labelled.step) };
+    let labels: Vec<_> = changes.labels.into_iter().collect();
+    let expected = LABELLED.iter().map(|(key, value)| ((*key).to_owned(), Some((*value).to_owned())));
+    assert_eq!(labels, expected.collect::<Vec<_>>());
+    assert_eq!(changes.annotations[ANNOTATION_PATH].as_deref(), Some("shop"));
+    seen.root = ready().root;
+    assert!(matches!(plan(&seen).step, Step::Quota(_)));
+    let done = plan(&ready());
+    assert_eq!(done.step, Step::Nothing);
+    assert_eq!(said(&done).0, "True", "{}", said(&done).2);
+    assert_eq!((done.status.allotted.as_str(), done.status.namespaces), ("10 pods", 1));
+}
+
+#[test]
+fn a_root_that_cannot_be_one_is_not_touched() {
+    waits(
+        &Observation { root: None, ..ready() },
+        Reason::RootMissing,
+        "there is no namespace shop: create it",
+    );
+    let other = Some("it is the root of NamespaceTree old".to_owned());
+    waits(&Observation { other, ..ready() }, Reason::RootTaken, "it is the root of NamespaceTree old");
+    let another = NamespaceFacts { uid: "another".to_owned(), ..root(&[]) };
+    let another = Observation { root: Some(Arc::new(another)), quota: None, ..ready() };
+    waits(&another, Reason::RootMissing, "is another one than when the tree was set up");
+    let leaving = NamespaceFacts { terminating: true, ..root(&[]) };
+    let leaving = Observation { root: Some(Arc::new(leaving)), ..ready() };
+    waits(&leaving, Reason::NamespaceTerminating, "namespace shop is being deleted");
+}
+
+#[test]
+fn what_is_not_known_changes_nothing() {
+    let stale = Some((Reason::NotSynced, "namespaces are not listed yet".to_owned()));
+    for seen in [ready(), deleted()] {
+        let plan = plan(&Observation { stale: stale.clone(), root: None, quota: None, ..seen });
+        assert_eq!(plan.step, Step::Nothing);
+        assert_eq!(said(&plan).0, "Unknown");
+    }
+}
+
+#[test]
+fn a_tree_stays_while_there_are_namespaces_below_its_root() {
+    let seen = Observation { children: 2, size: 3, ..deleted() };
+    waits(&seen, Reason::HasChildren, "kubectl get subnamespaces -n shop");
+    let events = plan(&seen).events;
+    assert!(events.iter().any(|event| event.warning && event.reason == Reason::HasChildren));
+}
+
+#[test]
+fn a_tree_that_ends_takes_its_quota_and_labels_away_before_its_finalizer() {
+    assert_eq!(plan(&deleted()).step, Step::DeleteQuota);
+    let labelled = [LABELLED, &[(LABEL_CHILDREN, "u"), ("team", "shop")]].concat();
+    let seen = Observation { quota: None, root: Some(Arc::new(root(&labelled))), ..deleted() };
+    assert_eq!(
+        plan(&seen).step,
+        removed(&[LABEL_CHILDREN, "coppice.dev/root", "shop.tree.coppice.dev/depth"])
+    );
+    let seen = Observation { root: Some(Arc::new(root(&[("team", "shop")]))), ..seen };
+    assert_eq!(plan(&seen).step, Step::RemoveFinalizer);
+    // Of another namespace of this name, and of a quota of another tree, nothing.
+    let another = NamespaceFacts { uid: "another".to_owned(), ..root(LABELLED) };
+    let seen = Observation { root: Some(Arc::new(another)), ..deleted() };
+    assert_eq!(plan(&seen).step, Step::RemoveFinalizer);
+    let mut theirs = quota("10");
+    Arc::get_mut(&mut theirs).unwrap().tree = Some("other".into());
+    let seen = Observation { quota: Some(theirs), ..deleted() };
+    assert!(matches!(plan(&seen).step, Step::Label(_)));
+}

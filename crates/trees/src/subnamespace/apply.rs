@@ -90,11 +90,11 @@ async fn carry_out(
         Step::CreateNamespace(place) => {
             let Some(parent) = &observation.parent else { return Err(WriteError::Gone) };
             writes::mark_parent(context, permit, parent, &object.uid).await?;
-            writes::create_namespace(context, permit, (&object.name, &object.uid), &place.0).await
+            writes::create_namespace(context, permit, (&object.name, &object.uid), (&place.0, &place.1)).await
         }
-        Step::Label(changes, path) => {
+        Step::Label(changes) => {
             let Some(namespace) = observation.own_namespace() else { return Err(WriteError::Gone) };
-            writes::labels(context, permit, namespace, &changes, path.as_deref()).await
+            writes::metadata(context, permit, namespace, &changes).await
         }
         Step::ParentQuota(ledger) => {
             let now = observation.parent_quota.as_deref();

@@ -15,6 +15,7 @@ mod observe;
 mod plan;
 mod report;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,6 +74,43 @@ impl SubnamespaceController {
         });
     }
 
+    /// Those in this namespace that do not have what they inherit from it.
+    fn wake_outdated(&self, parent: &str, queue: &Queue<SubnamespaceKey>) {
+        let context = &self.context;
+        let children = context.subnamespaces.list(parent);
+        let Some(above) = context.shared.namespaces.get("", parent).filter(|_| !children.is_empty()) else {
+            return;
+        };
+        let Ok(position) = context.position(parent) else { return };
+        let inherits = position.tree.decoded().is_ok_and(|spec| !spec.metadata.inherited.is_empty());
+        for object in children.iter().filter(|object| inherits || !object.status.metadata.is_empty()) {
+            let namespace = context.shared.namespaces.get("", &object.name);
+            let position = position.below(&object.name);
+            if namespace
+                .is_some_and(|namespace| plan::metadata_differs(object, &above, &namespace, &position))
+            {
+                queue.add(SubnamespaceKey::new(parent, &object.name));
+            }
+        }
+    }
+
+    /// The same, anywhere in a tree.
+    fn wake_outdated_of(&self, tree: &str, queue: &Queue<SubnamespaceKey>) {
+        let context = &self.context;
+        let tree_now = context.trees.get("", tree);
+        let spec = tree_now.as_deref().and_then(|tree| tree.spec.as_ref().ok());
+        let inherits = spec.is_some_and(|spec| !spec.metadata.inherited.is_empty());
+        let mut parents: BTreeSet<Box<str>> = BTreeSet::new();
+        context.subnamespaces.for_each(|object| {
+            if object.status.tree == tree && (inherits || !object.status.metadata.is_empty()) {
+                parents.insert(object.namespace.clone());
+            }
+        });
+        for parent in &parents {
+            self.wake_outdated(parent, queue);
+        }
+    }
+
     /// Those in this namespace that wait for something, and those whose allotments its ledger says are being changed: transfers begin
     /// such changes, too.
     fn wake_waiting(&self, parent: &str, queue: &Queue<SubnamespaceKey>) {
@@ -99,7 +137,9 @@ impl Controller for SubnamespaceController {
             watches.subscribe(&context.shared.configs, |_, _| {}),
             watches.subscribe(&context.trees, {
                 let (this, queue) = with();
-                move |_, _| {
+                move |_, name| {
+                    this.context.read_annotations();
+                    this.wake_outdated_of(name, &queue);
                     this.context.subnamespaces.for_each(|object| {
                         if object.status.phase != Some(SubnamespacePhase::Ready) {
                             queue.add(SubnamespaceKey::new(&object.namespace, &object.name));
@@ -112,6 +152,7 @@ impl Controller for SubnamespaceController {
                 move |_, name| {
                     this.wake_named(name, &queue);
                     this.wake_waiting(name, &queue);
+                    this.wake_outdated(name, &queue);
                 }
             }),
             watches.subscribe(&context.quotas, {
@@ -124,6 +165,7 @@ impl Controller for SubnamespaceController {
             watches.subscribe(&context.subnamespaces, {
                 let (this, queue) = with();
                 move |parent, name| {
+                    this.context.read_annotations_of(parent, name);
                     queue.add(SubnamespaceKey::new(parent, name));
                     // How many children there are is said by the namespace above.
                     this.wake_named(parent, &queue);

@@ -95,15 +95,16 @@ pub(super) async fn fresh(
     key: &SubnamespaceKey,
 ) -> Result<Option<Observation>, ReadError> {
     let (started, client) = (Instant::now(), &context.shared.clients.reads);
+    let annotations = context.shared.namespaces.current_context();
     let (parent, name) = (&*key.parent, &*key.name);
     let parent_quota = read::get::<TreeQuotas>(client, parent, TREE_QUOTA_NAME).await?;
     let Some(object) = read::get::<Subnamespaces>(client, parent, name).await? else { return Ok(None) };
-    let namespace = read::get::<Namespaces>(client, "", name).await?;
+    let namespace = read::get_with::<Namespaces>(client, "", name, &annotations).await?;
     let quota = match &namespace {
         Some(_) => read::get::<TreeQuotas>(client, name, TREE_QUOTA_NAME).await?,
         None => None,
     };
-    let above = read::get::<Namespaces>(client, "", parent).await?;
+    let above = read::get_with::<Namespaces>(client, "", parent, &annotations).await?;
     // What its children have counts where its quota has to be made again; and whether there are any where it is deleted, or where
     // its label no longer says so: whoever creates one marks the namespace after that, so its revision is another then.
     let known = context.subnamespaces.list(name);

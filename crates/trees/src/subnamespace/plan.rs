@@ -1,11 +1,13 @@
 //! What becomes of a `Subnamespace`: the one next write, or why there is none. Pure.
 
 mod creation;
+mod metadata;
 
 use std::collections::BTreeMap;
 
 use coppice_api::condition::{self, ConditionState, READY};
-use coppice_api::names::{LABEL_CHILDREN, LABEL_SUBNAMESPACE};
+use coppice_api::metadata::NamespaceMetadata;
+use coppice_api::names::{ANNOTATION_PATH, LABEL_CHILDREN, LABEL_SUBNAMESPACE};
 use coppice_api::steps::{Action, Intent};
 use coppice_api::subnamespace::{Allotment, GrantedRequest, RefusedChange};
 use coppice_api::{Reason, SubnamespacePhase, SubnamespaceStatus};
@@ -22,9 +24,11 @@ use coppice_mutants::{Mutant, active};
 use jiff::{SignedDuration, Timestamp};
 
 use self::creation::{has_room, may_be_adopted, may_be_created, names_required};
+pub(super) use self::metadata::differs as metadata_differs;
 use super::observe::Observation;
 use crate::allotment::{allotment, amounts, recorded, understood};
 use crate::context::Why;
+use crate::metadata::{NamespaceChanges, keys};
 use crate::position::{Position, label_changes};
 
 /// The name of what deletes a namespace with its Subnamespace, in intents and records.
@@ -51,8 +55,8 @@ pub(super) enum Step {
     AddFinalizer,
     /// Marks the namespace above, and creates this one.
     CreateNamespace(Place),
-    /// Sets and removes labels of the namespace; with its path, if that is to be written.
-    Label(BTreeMap<String, Option<String>>, Option<String>),
+    /// Sets and removes labels and annotations of the namespace.
+    Label(NamespaceChanges),
     /// Writes the quota of the namespace above.
     ParentQuota(coppice_hierarchy::Ledger),
     /// Writes the quota of the namespace.
@@ -64,13 +68,13 @@ pub(super) enum Step {
     RemoveFinalizer,
 }
 
-/// Where a namespace is created. Equal are equal paths.
+/// Where a namespace is created, and with which metadata besides. Equal are equal paths.
 #[derive(Debug)]
-pub(super) struct Place(pub(super) Position);
+pub(super) struct Place(pub(super) Position, pub(super) NamespaceMetadata);
 
 impl PartialEq for Place {
     fn eq(&self, other: &Self) -> bool {
-        self.0.path() == other.0.path()
+        self.0.path() == other.0.path() && self.1 == other.1
     }
 }
 
@@ -118,6 +122,7 @@ pub(super) fn is_durable(planned: &SubnamespaceStatus, stored: &SubnamespaceStat
         && planned.allotment == stored.allotment
         && planned.request == stored.request
         && planned.refused == stored.refused
+        && planned.metadata == stored.metadata
         && planned.steps == stored.steps
 }
 
@@ -178,7 +183,14 @@ impl SubnamespacePlan {
         if let Err(why) = asked {
             return State::refused(why);
         }
-        self.step = Step::CreateNamespace(Place(position));
+        let metadata = match metadata::wanted(object, observation.parent.as_deref(), &position) {
+            Ok(Some(wanted)) => wanted.metadata,
+            // It is given to the namespace once it is known.
+            Ok(None) => NamespaceMetadata::default(),
+            Err(why) => return State::refused(why),
+        };
+        self.status.metadata = keys(&metadata, &object.status.metadata, true);
+        self.step = Step::CreateNamespace(Place(position, metadata));
         State::pending(Reason::CreatingNamespace, "the namespace is being created")
     }
 
@@ -189,11 +201,19 @@ impl SubnamespacePlan {
             Ok(position) => position.below(&object.name),
             Err(why) => return State::refused(why.clone()),
         };
-        let changes =
-            label_changes(&namespace.labels, &position.labels(Some(&object.uid)), observation.children.len());
+        let labels = position.labels(Some(&object.uid));
+        let mut changes =
+            NamespaceChanges::labels(label_changes(&namespace.labels, &labels, observation.children.len()));
         if !changes.is_empty() {
-            self.step = Step::Label(changes, Some(position.path()));
-            return self.unchanged(object, "the labels of the namespace are being written");
+            changes.annotations.insert(ANNOTATION_PATH.to_owned(), Some(position.path()));
+        }
+        let metadata = self.metadata(observation, namespace, &position).map(|(more, note)| {
+            changes.extend(more);
+            note
+        });
+        if !changes.is_empty() {
+            self.step = Step::Label(changes);
+            return self.unchanged(object, "the labels and annotations of the namespace are being written");
         }
         let asked = asked(object).and_then(|asked| {
             if granted_request(object).as_ref() != Some(&asked) {
@@ -207,14 +227,17 @@ impl SubnamespacePlan {
             Err(_) => allotment(object).unwrap_or_default(),
         };
         let (reason, state) = self.toward(observation, &want);
-        match asked {
-            Err(why) if state.phase == SubnamespacePhase::Ready => State::refused(why),
-            _ => {
-                if reason == Some(Granted) {
-                    self.granted(object, &want);
-                }
-                state
+        if asked.is_ok() && reason == Some(Granted) {
+            self.granted(object, &want);
+        }
+        match (asked, metadata) {
+            (Err(why), _) | (Ok(_), Err(why)) if state.phase == SubnamespacePhase::Ready => {
+                State::refused(why)
             }
+            (_, Ok(Some(note))) if state.phase == SubnamespacePhase::Ready => {
+                State { message: format!("{}; {note}", state.message), ..state }
+            }
+            _ => state,
         }
     }
 
@@ -348,7 +371,8 @@ impl SubnamespacePlan {
                 if namespace.labels.get(LABEL_CHILDREN).is_some() && !active(Mutant::ChildrenIgnored) =>
             {
                 // There are none any more, and with the label nobody deletes it.
-                self.step = Step::Label(BTreeMap::from([(LABEL_CHILDREN.to_owned(), None)]), None);
+                let gone = BTreeMap::from([(LABEL_CHILDREN.to_owned(), None)]);
+                self.step = Step::Label(NamespaceChanges::labels(gone));
                 being_deleted()
             }
             Some(namespace) => self.delete(observation, namespace),

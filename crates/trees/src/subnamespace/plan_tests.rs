@@ -192,7 +192,11 @@ fn a_namespace_that_an_administrator_has_marked_is_adopted_if_there_is_room_for_
     let full = Observation { parent_quota: Some(quota("shop", "10", "8", "0")), ..observation() };
     refused(&full, Reason::QuotaRefused, "needs 4 more, and shop can give 2");
     let with = |spec: Value| Observation { parent_position: Ok(tree(&spec)), ..observation() };
-    refused(&with(json!({"names": ["{root}-x*"]})), Reason::NameNotAllowed, "{root}-x*");
+    refused(
+        &with(json!({"names": ["{root}-x*"]})),
+        Reason::NameNotAllowed,
+        "name it by one of spec.names, here shop-x*",
+    );
     let protected = Observation { namespace: marked(&[(LABEL_PROTECTED, "")]), ..observation() };
     refused(&protected, Reason::NamespaceProtected, "it cannot be adopted");
     let mut others = quota("shop-web", "4", "0", "0");
@@ -205,7 +209,11 @@ fn a_namespace_that_an_administrator_has_marked_is_adopted_if_there_is_room_for_
 #[test]
 fn what_the_tree_does_not_permit_is_not_created() {
     let with = |spec: Value| Observation { parent_position: Ok(tree(&spec)), ..observation() };
-    refused(&with(json!({"names": ["{root}-x*"]})), Reason::NameNotAllowed, "{root}-x*");
+    refused(
+        &with(json!({"names": ["{root}-x*"]})),
+        Reason::NameNotAllowed,
+        "name it by one of spec.names, here shop-x*",
+    );
     let full = Observation { tree_size: 2, ..with(json!({"maxNamespaces": 2})) };
     refused(&full, Reason::TooManyNamespaces, "has 2 namespaces and permits 2");
     let below = tree(&json!({"maxDepth": 1, "names": ["*"]})).below("deep");
@@ -421,4 +429,94 @@ fn what_the_tree_requires_is_named_by_every_new_request() {
     let granted = Observation { parent_position: requires(), ..super::tests::ready() };
     let planned = plan(&granted);
     assert_eq!(planned.status.phase, Some(SubnamespacePhase::Ready), "{:?}", planned.status.conditions);
+}
+
+/// With this in `spec.metadata`.
+fn asking(seen: Observation, metadata: &Value) -> Observation {
+    let status = serde_json::to_value(&*seen.object.status).unwrap();
+    let mut spec = json!({"quota": {"hard": {"pods": "4"}}});
+    spec["metadata"] = metadata.clone();
+    let all = json!({
+        "name": "shop-web", "namespace": "shop", "uid": "u-1", "resourceVersion": "5", "generation": 1,
+        "creationTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["coppice.dev/cleanup"]
+    });
+    let object = read::<Subnamespaces>(json!({"metadata": all, "spec": spec, "status": status}));
+    Observation { object, ..seen }
+}
+
+/// In a tree that says this of metadata, below a root with the label `team=shop`.
+fn in_tree(seen: Observation, metadata: &Value) -> Observation {
+    let parent_position = Ok(tree(&json!({"metadata": metadata})));
+    Observation { parent_position, parent: Some(Arc::new(namespace("shop", &[("team", "shop")]))), ..seen }
+}
+
+#[test]
+fn what_a_namespace_is_created_with_is_durable_before() {
+    let rules = json!({"allowed": {"labels": ["tier"]}, "inherited": {"labels": ["team"]}});
+    let mut seen = in_tree(asking(observation(), &json!({"labels": {"tier": "web"}})), &rules);
+    let planned = plan(&seen);
+    assert_eq!(planned.status.metadata.labels, ["team", "tier"]);
+    assert!(!is_durable(&planned.status, &seen.object.status));
+    let labels = |plan: &SubnamespacePlan| match &plan.step {
+        Step::CreateNamespace(place) => serde_json::to_value(&place.1.labels).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(labels(&planned), json!({"team": "shop", "tier": "web"}));
+    let mut object = SubnamespaceObject::clone(&seen.object);
+    object.status = Box::new(planned.status);
+    seen.object = Arc::new(object);
+    assert!(is_durable(&plan(&seen).status, &seen.object.status));
+}
+
+#[test]
+fn nothing_is_created_with_what_the_tree_does_not_allow() {
+    let asked = asking(observation(), &json!({"labels": {"owner": "me"}}));
+    refused(&asked, Reason::MetadataNotAllowed, "spec.metadata.labels names owner");
+    // Nor adopted.
+    let marked = Some(Arc::new(namespace("shop-web", &[(LABEL_SUBNAMESPACE, "u-1")])));
+    refused(&Observation { namespace: marked, ..asked }, Reason::MetadataNotAllowed, "names owner");
+}
+
+#[test]
+fn what_is_not_allowed_any_more_stays_and_the_quota_is_kept_all_the_same() {
+    let mut seen = asking(ready(), &json!({"labels": {"owner": "me"}}));
+    refused(&seen, Reason::MetadataNotAllowed, "spec.metadata.labels names owner");
+    seen.quota = Some(quota("shop-web", "3", "0", "1"));
+    assert!(!matches!(plan(&seen).step, Step::Nothing | Step::Label(_)), "{:?}", plan(&seen).step);
+}
+
+#[test]
+fn a_namespace_is_labelled_like_the_one_above_until_it_is() {
+    let seen = in_tree(ready(), &json!({"inherited": {"labels": ["team"]}}));
+    let planned = plan(&seen);
+    let expected = BTreeMap::from([("team".to_owned(), Some("shop".to_owned()))]);
+    assert_eq!(planned.step, Step::Label(NamespaceChanges::labels(expected)));
+    assert_eq!(planned.status.metadata.labels, ["team"]);
+    // While nothing is known of the namespace above, nothing changes.
+    let unknown = Observation { parent: None, ..seen };
+    assert_eq!(plan(&unknown).step, Step::Nothing);
+}
+
+#[test]
+fn what_is_too_long_to_be_inherited_is_said() {
+    let rules = json!({"inherited": {"annotations": ["example.org/note"]}});
+    let read = coppice_lifecycle::facts::AnnotationKeys::named(["example.org/note"]);
+    let long = "x".repeat(300);
+    let noted = |facts: &NamespaceFacts, note: Option<&str>| {
+        let annotations = Annotations::of(&read, note.map(|note| ("example.org/note", note)));
+        Some(Arc::new(NamespaceFacts { annotations, ..facts.clone() }))
+    };
+    let seen = in_tree(ready(), &rules);
+    let parent = noted(seen.parent.as_deref().unwrap(), Some(&long));
+    let namespace = noted(seen.namespace.as_deref().unwrap(), None);
+    let seen = Observation { parent, namespace, ..seen };
+    let planned = plan(&seen);
+    assert_eq!((&planned.step, planned.status.phase), (&Step::Nothing, Some(SubnamespacePhase::Ready)));
+    let (_, message) = why(&planned);
+    assert!(
+        message.ends_with(
+            "not inherited from shop: the annotation example.org/note, which is longer than 256 characters"
+        ),
+        "{message}"
+    );
 }

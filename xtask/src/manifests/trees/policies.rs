@@ -1,7 +1,8 @@
 //! What the API server refuses about trees, whatever the roles grant and whether or not our program runs.
 //!
 //! - `coppice-tree-labels`: the labels and the path by which a namespace belongs to a tree are Coppice's.
-//! - `coppice-tree-account` leaves the account of trees nothing of a namespace but these.
+//! - `coppice-tree-account` leaves the account of trees nothing of a namespace but these and, where a Subnamespace created it, labels and
+//!   annotations that give nobody rights.
 //! - `coppice-tree-own` leaves it its own quotas, the finalizer of our kinds, its own Events and one Lease.
 //! - `coppice-tree-quotas` keeps everybody else from the quotas of trees.
 //! - `coppice-tree-copies` keeps everybody else from the objects that are copied down a tree.
@@ -13,7 +14,8 @@
 use coppice_api::names::{
     ANNOTATION_PATH, ANNOTATION_PROPAGATED_UID, FIELD_MANAGER, FINALIZER, GROUP, LABEL_CHILDREN,
     LABEL_DEPTH_SUFFIX, LABEL_NAMESPACE_NAME, LABEL_PARENT, LABEL_PROPAGATED_FROM, LABEL_ROOT,
-    LABEL_SUBNAMESPACE, LABEL_TREE, SYSTEM_NAMESPACE, TREE_QUOTA_NAME, TREES_ACCOUNT, VERB_SET_TREE,
+    LABEL_SUBNAMESPACE, LABEL_TREE, RESERVED_DOMAINS, SYSTEM_NAMESPACE, TREE_QUOTA_NAME, TREES_ACCOUNT,
+    VERB_SET_TREE, reserved_keys,
 };
 use serde_json::{Value, json};
 
@@ -148,9 +150,13 @@ fn account(install: &Install) -> Value {
     };
     let same = |name: &str| format!("{} == {}", list(name, "object"), list(name, "oldObject"));
     let born = format!("(oldObject == null && k == '{LABEL_NAMESPACE_NAME}')");
-    variables.push(variable("others", &touched("labels", &format!("!{} && !{born}", is_label()))));
-    variables
-        .push(variable("otherAnnotations", &touched("annotations", &format!("k != '{ANNOTATION_PATH}'"))));
+    // What a tree allows is in its spec; whatever it says, never what gives rights.
+    let settable =
+        format!("('{LABEL_SUBNAMESPACE}' in variables.labels && !k.matches('{}'))", reserved_keys());
+    let others = format!("!{} && !{born} && !{settable}", is_label());
+    variables.push(variable("others", &touched("labels", &others)));
+    let others = format!("k != '{ANNOTATION_PATH}' && !{settable}");
+    variables.push(variable("otherAnnotations", &touched("annotations", &others)));
     variables.push(variable("name", "object.metadata.name"));
     spec(
         &[resources("", &["CREATE", "UPDATE"], &["namespaces", "namespaces/*"])],
@@ -163,7 +169,11 @@ fn account(install: &Install) -> Value {
             ),
             validation(
                 "size(variables.others) == 0 && size(variables.otherAnnotations) == 0",
-                "Coppice changes nothing of a namespace but where it is in a tree: this request changes another label or annotation.",
+                &format!(
+                    "Coppice changes nothing of a namespace but where it is in a tree and, if a Subnamespace created it, labels and \
+                     annotations by which nobody gets rights: this request changes another one, perhaps of {}.",
+                    RESERVED_DOMAINS.join(", ")
+                ),
             ),
             validation(
                 &format!("{} &&\n{}", same("finalizers"), same("ownerReferences")),

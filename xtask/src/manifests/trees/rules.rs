@@ -26,7 +26,7 @@ fn of_kubernetes() -> Vec<Value> {
     vec![
         rule(
             "Namespaces are created for Subnamespaces, labelled, and deleted, always with uid and revision. The policy\n\
-             coppice-tree-account leaves this account nothing else of them; coppice-guard and coppice-guard-settings bind it, too.",
+             coppice-tree-account leaves this account no label or annotation of them that gives somebody rights; coppice-guard and coppice-guard-settings bind it, too.",
             "",
             &["namespaces"],
             &["get", "list", "watch", "create", "patch", "delete"],

@@ -2,11 +2,9 @@
 
 use coppice_api::Reason;
 use coppice_api::names::LABEL_ROOT;
-use coppice_hierarchy::{Parent, Resources, refused_to_new};
+use coppice_hierarchy::{NewNamespace, Parent, Resources, Rules, refused_to_new};
 use coppice_kinds::TreeQuota;
 use coppice_lifecycle::facts::{Annotations, NamespaceFacts};
-use coppice_lifecycle::glob::permits;
-use coppice_quantity::Quantity;
 use jiff::Timestamp;
 
 use super::super::observe::Observation;
@@ -25,15 +23,6 @@ pub(super) fn may_be_created(observation: &Observation) -> Result<Position, Why>
     let (tree, position) = (&above.tree, above.below(name));
     let spec =
         tree.decoded().map_err(|why| (Reason::NotInTree, format!("NamespaceTree {}: {why}", tree.name)))?;
-    if !permits(&spec.names, (above.root(), &observation.object.namespace), name) {
-        let message = format!(
-            "NamespaceTree {} permits no namespace {name} in {}: name it by one of spec.names, which are {}",
-            tree.name,
-            observation.object.namespace,
-            spec.names.join(", ")
-        );
-        return Err((Reason::NameNotAllowed, message));
-    }
     let unmade = NamespaceFacts {
         name: name.to_owned(),
         uid: String::new(),
@@ -47,23 +36,17 @@ pub(super) fn may_be_created(observation: &Observation) -> Result<Position, Why>
         let message = format!("{}; create a Subnamespace with another name", refusal.message);
         return Err((refusal.reason, message));
     }
-    if position.depth() > spec.max_depth {
-        let message = format!(
-            "namespace {name} would be {} below the root, and NamespaceTree {} permits {} (spec.maxDepth): create it further up",
-            position.depth(),
-            tree.name,
-            spec.max_depth
-        );
-        return Err((Reason::TooDeep, message));
+    let new = NewNamespace {
+        root: above.root(),
+        parent: &observation.object.namespace,
+        name,
+        depth: position.depth(),
+        namespaces: observation.tree_size,
+    };
+    match (Rules { tree: &tree.name, spec }).against(&new).into_iter().next() {
+        Some(broken) => Err((broken.reason, broken.message)),
+        None => Ok(position),
     }
-    if observation.tree_size >= spec.max_namespaces {
-        let message = format!(
-            "NamespaceTree {} has {} namespaces and permits {} (spec.maxNamespaces): delete a Subnamespace that nobody needs",
-            tree.name, observation.tree_size, spec.max_namespaces
-        );
-        return Err((Reason::TooManyNamespaces, message));
-    }
-    Ok(position)
 }
 
 /// Whether a request names what the tree requires of every one.
@@ -71,19 +54,10 @@ pub(super) fn names_required(position: &Position, asked: &Resources) -> Result<(
     let tree = &position.tree;
     // Of a tree that is not understood nothing is known to be required; what it limits, its quotas say.
     let Ok(spec) = tree.decoded() else { return Ok(()) };
-    let required = Resources::parse(spec.quota.required.iter().map(|name| (name.as_str(), Quantity::ZERO)));
-    let required = required.unwrap_or_default();
-    let missing: Vec<&str> =
-        required.iter().filter(|(name, _)| !asked.names(name)).map(|(name, _)| name.as_str()).collect();
-    if missing.is_empty() {
-        return Ok(());
+    match (Rules { tree: &tree.name, spec }).against_request(asked) {
+        Some(broken) => Err((broken.reason, broken.message)),
+        None => Ok(()),
     }
-    let message = format!(
-        "spec.quota.hard does not name {}, which NamespaceTree {} requires (spec.quota.required): write an amount of each, 0 for none of it",
-        missing.join(", "),
-        tree.name
-    );
-    Err((Reason::InvalidSpec, message))
 }
 
 /// Whether an existing namespace that an administrator has marked for this Subnamespace may be taken into the tree. One that it created
@@ -100,6 +74,7 @@ pub(super) fn may_be_adopted(observation: &Observation, namespace: &NamespaceFac
         understood(quota)?;
     }
     let position = may_be_created(observation)?;
+    super::metadata::wanted(&observation.object, observation.parent.as_deref(), &position)?;
     let Some(parent_quota) = &observation.parent_quota else {
         let message = format!("namespace {} has no quota of its tree yet", observation.object.namespace);
         return Err((Reason::QuotaChanging, message));

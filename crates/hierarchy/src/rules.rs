@@ -1,0 +1,122 @@
+//! What a tree permits besides its quota: names, depth, number, what requests have to name, labels and annotations.
+
+use std::collections::BTreeMap;
+
+use coppice_api::metadata::NamespaceMetadata;
+use coppice_api::{NamespaceTreeSpec, Reason};
+use coppice_lifecycle::glob::permits;
+use coppice_quantity::Quantity;
+
+use crate::resources::Resources;
+
+/// The rules of a tree.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules<'a> {
+    /// The name of the `NamespaceTree`.
+    pub tree: &'a str,
+    /// What it says.
+    pub spec: &'a NamespaceTreeSpec,
+}
+
+/// A namespace that is to be created.
+#[derive(Clone, Copy, Debug)]
+pub struct NewNamespace<'a> {
+    /// The root of the tree.
+    pub root: &'a str,
+    /// The namespace right above.
+    pub parent: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// How far below the root it would be.
+    pub depth: u32,
+    /// How many namespaces the tree has without it, its root included.
+    pub namespaces: u32,
+}
+
+/// A rule that a Subnamespace breaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokenRule {
+    /// Which one.
+    pub reason: Reason,
+    /// What is wrong and what to do, for people.
+    pub message: String,
+}
+
+impl Rules<'_> {
+    /// Why a namespace may not be created, whatever quota it asks for; nothing if it may.
+    pub fn against(&self, new: &NewNamespace<'_>) -> Vec<BrokenRule> {
+        let Self { tree, spec } = self;
+        let NewNamespace { root, parent, name, depth, namespaces } = *new;
+        let mut broken = Vec::new();
+        if !permits(&spec.names, (root, parent), name) {
+            let patterns = spec.names.join(", ").replace("{parent}", parent).replace("{root}", root);
+            broken.push(BrokenRule {
+                reason: Reason::NameNotAllowed,
+                message: format!(
+                    "NamespaceTree {tree} permits no namespace {name} in {parent}: name it by one of spec.names, here {patterns}"
+                ),
+            });
+        }
+        if depth > spec.max_depth {
+            broken.push(BrokenRule {
+                reason: Reason::TooDeep,
+                message: format!(
+                    "namespace {name} would be {depth} below the root, and NamespaceTree {tree} permits {} (spec.maxDepth): create it \
+                     further up",
+                    spec.max_depth
+                ),
+            });
+        }
+        if namespaces >= spec.max_namespaces {
+            broken.push(BrokenRule {
+                reason: Reason::TooManyNamespaces,
+                message: format!(
+                    "NamespaceTree {tree} has {namespaces} namespaces and permits {} (spec.maxNamespaces): delete a Subnamespace that \
+                     nobody needs",
+                    spec.max_namespaces
+                ),
+            });
+        }
+        broken
+    }
+
+    /// Whether a request leaves out what the tree requires of every one.
+    pub fn against_request(&self, asked: &Resources) -> Option<BrokenRule> {
+        let required = self.spec.quota.required.iter().map(|name| (name.as_str(), Quantity::ZERO));
+        let required = Resources::parse(required).unwrap_or_default();
+        let missing: Vec<&str> =
+            required.iter().filter(|(name, _)| !asked.names(name)).map(|(name, _)| name.as_str()).collect();
+        let message = format!(
+            "spec.quota.hard does not name {}, which NamespaceTree {} requires (spec.quota.required): write an amount of each, 0 for none \
+             of it",
+            missing.join(", "),
+            self.tree
+        );
+        (!missing.is_empty()).then_some(BrokenRule { reason: Reason::InvalidSpec, message })
+    }
+
+    /// Whether labels or annotations are asked for that the tree does not allow.
+    pub fn against_metadata(&self, asked: &NamespaceMetadata) -> Option<BrokenRule> {
+        let allowed = &self.spec.metadata.allowed;
+        let kinds = [
+            ("labels", &asked.labels, &allowed.labels),
+            ("annotations", &asked.annotations, &allowed.annotations),
+        ];
+        let (field, keys, allowed) = kinds.into_iter().find_map(|(field, asked, allowed)| {
+            let keys = not_among(asked, allowed);
+            (!keys.is_empty()).then_some((field, keys, allowed))
+        })?;
+        let allowed = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
+        let message = format!(
+            "spec.metadata.{field} names {}, which NamespaceTree {} does not allow (spec.metadata.allowed.{field}: {allowed}): leave it \
+             out, or ask the platform to allow it",
+            keys.join(", "),
+            self.tree
+        );
+        Some(BrokenRule { reason: Reason::MetadataNotAllowed, message })
+    }
+}
+
+fn not_among<'a>(asked: &'a BTreeMap<String, String>, allowed: &[String]) -> Vec<&'a str> {
+    asked.keys().filter(|key| !allowed.contains(key)).map(String::as_str).collect()
+}
