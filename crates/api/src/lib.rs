@@ -40,7 +40,7 @@ pub use losses::Losses;
 pub use managed_namespace::{ManagedNamespace, ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase};
 pub use manager::{NamespaceManager, NamespaceManagerSpec, NamespaceManagerStatus};
 pub use metadata::{MetadataKeys, MetadataSet, NamespaceMetadata, TreeMetadata};
-pub use namespace_tree::{NamespaceTree, NamespaceTreeSpec, NamespaceTreeStatus};
+pub use namespace_tree::{DeletionPolicy, NamespaceTree, NamespaceTreeSpec, NamespaceTreeStatus};
 pub use quota_transfer::{
     QuotaTransfer, QuotaTransferSpec, QuotaTransferStatus, TransferPhase, TransferStop,
 };

@@ -93,12 +93,35 @@ pub struct NamespaceTreeSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::partitions")]
     pub partitions: Vec<String>,
+    /// What becomes of the namespaces below the root when the NamespaceTree is deleted. `Refuse`: it is not deleted while there are
+    /// any. `Detach`: all of them stay, as namespaces of no tree, each with its own quota and what was copied into it; what they had
+    /// together nothing limits any more. Default: `Refuse`, so that nobody takes a tree apart by deleting an object.
+    #[serde(default, skip_serializing_if = "DeletionPolicy::is_default")]
+    #[schemars(default)]
+    pub deletion_policy: DeletionPolicy,
     /// Which labels and annotations namespaces below the root may have of others than administrators.
     #[serde(default, skip_serializing_if = "TreeMetadata::is_empty")]
     pub metadata: TreeMetadata,
     /// Which objects of a namespace are copied to every namespace below it.
     #[serde(default)]
     pub propagate: Propagation,
+}
+
+/// What becomes of the namespaces below the root of a tree that is deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum DeletionPolicy {
+    /// As long as there are any, the tree is not deleted.
+    #[default]
+    Refuse,
+    /// They stay, as namespaces of no tree.
+    Detach,
+}
+
+impl DeletionPolicy {
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Which objects of a namespace are copied to every namespace below it.

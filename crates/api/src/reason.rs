@@ -424,6 +424,9 @@ reasons! {
         TooDeep: [Ready, Event], "Create the Subnamespace in a namespace further up, or ask the platform.";
         /// The tree has as many namespaces as `spec.maxNamespaces` of the NamespaceTree permits.
         TooManyNamespaces: [Ready, Event], "Delete a Subnamespace that nobody needs, or ask the platform.";
+        /// The NamespaceTree was deleted with `deletionPolicy: Detach`: its namespaces are being taken out of it, from the bottom up, and
+        /// stay.
+        Detaching: [Ready], "Wait. The message says what comes first.";
         /// There is a ResourceQuota named `coppice` in the namespace that Coppice did not write.
         QuotaTaken: [Ready, Event], "Give that ResourceQuota another name.";
         /// The quota that is asked for cannot be given. The message has the numbers, and says what to ask for instead.

@@ -88,6 +88,8 @@ pub enum SubnamespacePhase {
     Refused,
     /// The namespace is being deleted, and its quota returned.
     Deleting,
+    /// The tree was detached: the namespace is in none any more and stays, and the Subnamespace goes.
+    Detached,
 }
 
 impl SubnamespacePhase {
@@ -98,6 +100,7 @@ impl SubnamespacePhase {
             Self::Ready => "Ready",
             Self::Refused => "Refused",
             Self::Deleting => "Deleting",
+            Self::Detached => "Detached",
         }
     }
 }

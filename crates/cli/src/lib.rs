@@ -29,6 +29,7 @@ mod terminal;
 mod transfers;
 mod trees;
 mod validate;
+mod wait;
 mod write;
 pub mod yaml;
 

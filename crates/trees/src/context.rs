@@ -111,6 +111,11 @@ impl TreeContext {
         }
     }
 
+    /// The same of what else is looked at before a namespace is taken out of its tree.
+    pub(crate) fn stale_besides(&self) -> Option<Why> {
+        first_stale(&[(self.transfers.freshness(), "quotatransfers")]).or_else(|| self.copies.stale())
+    }
+
     /// Waits until nobody else changes the quota of this namespace. Whoever holds it does not wait for another.
     pub(crate) async fn turn(&self, namespace: &str) -> OwnedMutexGuard<()> {
         self.turns.of(namespace).lock_owned().await

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use coppice_api::Labels;
 use coppice_api::names::{LABEL_CHILDREN, LABEL_DEPTH_SUFFIX, LABEL_PARENT, LABEL_ROOT, LABEL_SUBNAMESPACE};
+use coppice_api::{DeletionPolicy, Labels};
 use coppice_kinds::{SubnamespaceObject, Tree};
 use coppice_lifecycle::facts::NamespaceFacts;
 
@@ -111,6 +111,11 @@ impl Position {
         self.path.first().map_or("", |name| name)
     }
 
+    /// Whether its namespaces are being taken out of the tree.
+    pub(crate) fn is_detaching(&self) -> bool {
+        is_detaching(&self.tree)
+    }
+
     /// As the annotation has it.
     pub(crate) fn path(&self) -> String {
         self.path.join("/")
@@ -130,6 +135,11 @@ impl Position {
         }
         labels
     }
+}
+
+/// Whether the namespaces of a tree are being taken out of it. It does not begin anew: nobody can take a deletion back.
+pub(crate) fn is_detaching(tree: &Tree) -> bool {
+    tree.terminating && tree.decoded().is_ok_and(|spec| spec.deletion_policy == DeletionPolicy::Detach)
 }
 
 /// Whether a label says something about trees: only we write these.

@@ -49,6 +49,19 @@ pub(crate) async fn quota(
     }
 }
 
+/// Takes a quota out of its tree. It stays as it is, without its ledger.
+pub(crate) async fn release_quota(
+    context: &TreeContext,
+    permit: &Permit,
+    quota: &TreeQuota,
+) -> Result<(), WriteError> {
+    let fields =
+        json!({"metadata": {"labels": {LABEL_TREE: null}, "annotations": {ANNOTATION_LEDGER: null}}});
+    let revision = Revision { uid: &quota.uid, resource_version: Some(&quota.resource_version) };
+    let target = (&*quota.namespace, TREE_QUOTA_NAME);
+    write::merge::<TreeQuotas>(&context.shared.clients, permit, target, revision, fields).await.map(drop)
+}
+
 /// New amounts as a merge: what is not among them is removed.
 fn replaced(before: &Resources, after: &Resources) -> Value {
     let mut hard: BTreeMap<&str, Value> =

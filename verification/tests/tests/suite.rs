@@ -35,6 +35,7 @@ mod trees;
 mod trees_access;
 mod trees_adopt;
 mod trees_copies;
+mod trees_detach;
 mod trees_expiry;
 mod trees_metadata;
 mod trees_propagation;

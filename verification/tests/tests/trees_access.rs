@@ -484,7 +484,8 @@ fn a_tree_with_namespaces_is_not_deleted_and_a_subnamespace_returns_its_quota() 
         let answer = on.admin.send("DELETE", &path, PLAIN, json!({})).await?;
         ensure!(
             answer.refused(
-                "delete their Subnamespaces first (kubectl get subnamespaces -n kept): it has 3 namespaces"
+                "delete their Subnamespaces first (kubectl get subnamespaces -n kept), or keep them without it (coppice tree detach kept): it \
+                 has 3 namespaces"
             ),
             "{answer:?}"
         );

@@ -7,14 +7,14 @@ use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use coppice_api::metadata::NamespaceMetadata;
 use coppice_api::names::GROUP;
-use coppice_quantity::Duration;
 use kube::Client;
 
-use crate::args::{ConnectionArgs, Target, WriteArgs, positive_duration};
+use crate::args::{ConnectionArgs, Target, WriteArgs};
 use crate::connect::connect;
 use crate::print::Table;
 use crate::transfers::{Amount, together};
 use crate::trees::creation::{self, Asked, Parent};
+use crate::wait::WaitArgs;
 use crate::write::dry_run_suffix;
 use crate::{Exit, Io};
 
@@ -48,16 +48,8 @@ pub(crate) struct CreateArgs {
     /// An annotation of the namespace, which the tree has to allow (spec.metadata.allowed.annotations); may be repeated
     #[arg(long = "annotation", value_name = "KEY=VALUE", value_parser = pair)]
     annotations: Vec<(String, String)>,
-    /// Wait until it is ready or refused, at most so long; 60s if no time is given
-    #[arg(
-        long,
-        value_name = "DURATION",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "60s",
-        value_parser = positive_duration
-    )]
-    wait: Option<Duration>,
+    #[command(flatten)]
+    wait: WaitArgs,
     #[command(flatten)]
     write: WriteArgs,
 }
@@ -83,7 +75,7 @@ pub(crate) async fn run(args: &CreateArgs, connection: &ConnectionArgs, io: &mut
     if dry_run {
         return forecast(&client, target, &asked, io).await;
     }
-    let Some(most) = args.wait else { return Ok(Exit::Ok) };
+    let Some(most) = args.wait.most else { return Ok(Exit::Ok) };
     io.print_note(&format!("{shown}: waiting until it is ready ..."))?;
     let (exit, state) = creation::wait(&client, target, most).await?;
     writeln!(io.screen(), "{shown} is {state}")?;

@@ -6,14 +6,14 @@ mod approve;
 use anyhow::{Result, anyhow, bail};
 use clap::{Args, Subcommand};
 use coppice_hierarchy::Resources;
-use coppice_quantity::Duration;
 use kube::Client;
 
-use crate::args::{ArgumentError, ConnectionArgs, WriteArgs, namespace_name, positive_duration};
+use crate::args::{ArgumentError, ConnectionArgs, WriteArgs, namespace_name};
 use crate::connect::connect;
 use crate::print::Table;
 use crate::transfers::live;
 use crate::transfers::{Amount, Approval, Way, free, refusals, resource_name, spec, together, transferable};
+use crate::wait::WaitArgs;
 use crate::write::dry_run_suffix;
 use crate::{Exit, Io};
 
@@ -72,16 +72,8 @@ pub(super) struct RequestArgs {
     /// The name of the QuotaTransfer [default: to-, the namespace that gets the quota, and the time]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Wait until it has ended or waits for approval, at most so long; 60s if no time is given
-    #[arg(
-        long,
-        value_name = "DURATION",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "60s",
-        value_parser = positive_duration
-    )]
-    wait: Option<Duration>,
+    #[command(flatten)]
+    wait: WaitArgs,
     #[command(flatten)]
     write: WriteArgs,
 }
@@ -141,7 +133,7 @@ pub(super) async fn ask(
         return forecast(client, way, amount, &approval, io).await;
     }
     writeln!(io.screen(), "{created}; {}", approval.state(way, &name))?;
-    let Some(most) = args.wait else { return Ok(Exit::Ok) };
+    let Some(most) = args.wait.most else { return Ok(Exit::Ok) };
     io.print_note(&format!("{shown}: waiting until it has ended ..."))?;
     let (exit, ended) = live::wait(client, source, &name, most).await?;
     writeln!(io.screen(), "{ended}")?;

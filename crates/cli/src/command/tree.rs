@@ -2,6 +2,7 @@
 #![allow(clippy::doc_markdown, reason = "comments on arguments are the help that people read in a terminal")]
 
 mod adopt;
+mod detach;
 
 use std::path::PathBuf;
 
@@ -29,6 +30,7 @@ use crate::{Exit, Io, files, with_progress};
   coppice tree shop -o svg > shop.svg   a picture: who has how much of each resource, and uses it
   kubectl get nstree,sns,quota -A -o yaml | coppice tree -f -
   coppice tree adopt shop/shop-legacy   an existing namespace becomes one of the tree
+  coppice tree detach shop --dry-run    the tree goes, and its namespaces stay
 
 Columns: REQUESTED, what spec asks for; ALLOTTED, what the namespace and all below it have; GIVEN, what of that those below it
 have; USED, what its own workloads use; FREE, what these may use besides, or the namespace may give.
@@ -78,6 +80,7 @@ enum TreeOutput {
 #[derive(Debug, Subcommand)]
 enum TreeCommand {
     Adopt(adopt::AdoptArgs),
+    Detach(detach::DetachArgs),
 }
 
 pub(super) fn resource(text: &str) -> Result<ResourceName, ResourceNameError> {
@@ -85,8 +88,10 @@ pub(super) fn resource(text: &str) -> Result<ResourceName, ResourceNameError> {
 }
 
 pub(crate) async fn run(args: &TreeArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
-    if let Some(TreeCommand::Adopt(args)) = &args.command {
-        return adopt::run(args, connection, io).await;
+    match &args.command {
+        Some(TreeCommand::Adopt(args)) => return adopt::run(args, connection, io).await,
+        Some(TreeCommand::Detach(args)) => return detach::run(args, connection, io).await,
+        None => {}
     }
     let name = args.name.as_deref();
     let snapshot = if args.files.is_empty() {

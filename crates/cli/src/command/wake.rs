@@ -1,7 +1,5 @@
 //! `coppice wake`: undoes a scale-down.
 
-use std::time::Duration as Wait;
-
 use anyhow::{Result, bail};
 use clap::Args;
 use coppice_api::manager::{Action, NextStep};
@@ -20,7 +18,7 @@ use crate::facts::NamespaceRecord;
 use crate::namespace_record::record_of;
 use crate::print::count;
 use crate::write::{Edit, change, dry_run_suffix, existing, resource_name};
-use crate::{Exit, Io, live, namespace_record};
+use crate::{Exit, Io, live, namespace_record, wait};
 
 /// Wake workloads that were scaled down
 ///
@@ -174,9 +172,12 @@ impl Woken {
             return Ok(Exit::Ok);
         }
         io.print_note(&format!("{name}: waiting until {workloads} have their replicas back ..."))?;
-        if let Ok(woken) = tokio::time::timeout(args.timeout.into(), until_woken(&steps)).await {
-            woken?;
-        } else {
+        let woken = wait::until(args.timeout, async || {
+            let (steps, _) = steps().await?;
+            let waking = steps.intent.as_ref().is_some_and(|intent| intent.action == Action::Wake);
+            Ok((steps.scaled_down.is_empty() && !waking).then_some(()))
+        });
+        if woken.await?.is_none() {
             let (steps, next) = steps().await?;
             bail!("{}", still_scaled_down(&steps, next.as_ref(), target, args.timeout));
         }
@@ -192,18 +193,6 @@ impl Woken {
                 Ok(Exit::Attention)
             }
         }
-    }
-}
-
-/// Waits until nothing is recorded as scaled down. Polls: only the state counts.
-async fn until_woken(steps: &impl AsyncFn() -> Result<(Steps, Option<NextStep>)>) -> Result<()> {
-    loop {
-        let (steps, _) = steps().await?;
-        let waking = steps.intent.as_ref().is_some_and(|i| i.action == Action::Wake);
-        if steps.scaled_down.is_empty() && !waking {
-            return Ok(());
-        }
-        tokio::time::sleep(Wait::from_millis(300)).await;
     }
 }
 

@@ -1,7 +1,5 @@
 //! What commands about transfers read of a cluster, and write to it.
 
-use std::time::Duration as Wait;
-
 use anyhow::{Result, anyhow, bail};
 use coppice_api::names::{GROUP, TREE_QUOTA_NAME};
 use coppice_api::{QuotaTransferSpec, QuotaTransferStatus};
@@ -19,7 +17,7 @@ use super::{Approval, QuotaTransfer, Way, end, resource_name, state};
 use crate::connect::{code, failed};
 use crate::trees::NamespaceQuota;
 use crate::write::{FIELD_MANAGER, user_name};
-use crate::{Exit, live};
+use crate::{Exit, live, wait};
 
 /// The transfers of a namespace, read without their type.
 pub(crate) fn transfers(client: &Client, namespace: &str) -> Api<DynamicObject> {
@@ -156,31 +154,17 @@ pub(crate) async fn wait(
 ) -> Result<(Exit, String)> {
     let shown = resource_name(name);
     let mut last = QuotaTransferStatus::default();
-    let waiting = until_ended(client, namespace, name, &mut last);
-    if let Ok(ended) = tokio::time::timeout(most.into(), waiting).await {
-        let exit = ended?;
-        return Ok((exit, format!("{shown} is {}", state(&last))));
-    }
-    let goes_on = format!("`kubectl get quotatransfer {name} -n {namespace} -o wide` shows how it goes on");
-    Ok((Exit::Attention, format!("after {most} {shown} is {}; {goes_on}", state(&last))))
-}
-
-/// Polls: only the state counts.
-async fn until_ended(
-    client: &Client,
-    namespace: &str,
-    name: &str,
-    last: &mut QuotaTransferStatus,
-) -> Result<Exit> {
-    loop {
+    let ended = wait::until(most, async || {
         let transfer = existing(client, namespace, name).await?;
         if let Some(error) = transfer.status_error {
             bail!("QuotaTransfer {namespace}/{name}: {error}");
         }
-        *last = transfer.status;
-        if let Some(exit) = end(last) {
-            return Ok(exit);
-        }
-        tokio::time::sleep(Wait::from_millis(300)).await;
+        last = transfer.status;
+        Ok(end(&last))
+    });
+    if let Some(exit) = ended.await? {
+        return Ok((exit, format!("{shown} is {}", state(&last))));
     }
+    let goes_on = format!("`kubectl get quotatransfer {name} -n {namespace} -o wide` shows how it goes on");
+    Ok((Exit::Attention, format!("after {most} {shown} is {}; {goes_on}", state(&last))))
 }

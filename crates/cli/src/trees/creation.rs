@@ -1,7 +1,5 @@
 //! A namespace that is to be created below another one: what stands against it, and how it goes.
 
-use std::time::Duration as Wait;
-
 use anyhow::{Result, anyhow, bail};
 use coppice_api::condition::{PROPAGATED, READY, find};
 use coppice_api::metadata::NamespaceMetadata;
@@ -17,7 +15,7 @@ use crate::args::Target;
 use crate::connect::{code, failed};
 use crate::transfers::{NoWay, path};
 use crate::write::FIELD_MANAGER;
-use crate::{Exit, live, transfers};
+use crate::{Exit, live, transfers, wait};
 
 /// What is known of the namespace above.
 #[derive(Default)]
@@ -160,40 +158,33 @@ impl Parent {
 /// Waits until a namespace is ready or refused: how it went, and in which words.
 pub(crate) async fn wait(client: &Client, target: &Target, most: Duration) -> Result<(Exit, String)> {
     let mut last = SubnamespaceStatus::default();
-    if let Ok(ended) = tokio::time::timeout(most.into(), until_ended(client, target, &mut last)).await {
-        let exit = ended?;
+    if let Some(exit) = wait::until(most, async || look(client, target, &mut last).await).await? {
         return Ok((exit, state(&last)));
     }
     let goes_on = format!("`coppice tree {}` shows how it goes on", target.namespace);
     Ok((Exit::Attention, format!("{} after {most}; {goes_on}", state(&last))))
 }
 
-/// Polls: only the state counts.
-async fn until_ended(client: &Client, target: &Target, last: &mut SubnamespaceStatus) -> Result<Exit> {
-    loop {
-        let found = subnamespaces(client, &target.namespace).get_opt(&target.name).await;
-        let found =
-            found.map_err(|error| failed(&format!("Subnamespace {target} cannot be read"), &error))?;
-        let Some(found) = found else { bail!("Subnamespace {target} was deleted meanwhile") };
-        let generation = found.metadata.generation;
-        let object = Subnamespace::from_json(serde_json::to_value(found)?)?;
-        if let Some(error) = object.status_error {
-            return Err(anyhow!("Subnamespace {target}: {error}"));
-        }
-        *last = object.status;
-        if last.observed_generation == generation
-            && let Some(exit) = end(last)
-        {
-            return Ok(exit);
-        }
-        tokio::time::sleep(Wait::from_millis(300)).await;
+/// How it went; none while it goes on.
+async fn look(client: &Client, target: &Target, last: &mut SubnamespaceStatus) -> Result<Option<Exit>> {
+    let found = subnamespaces(client, &target.namespace).get_opt(&target.name).await;
+    let found = found.map_err(|error| failed(&format!("Subnamespace {target} cannot be read"), &error))?;
+    let Some(found) = found else { bail!("Subnamespace {target} was deleted meanwhile") };
+    let generation = found.metadata.generation;
+    let object = Subnamespace::from_json(serde_json::to_value(found)?)?;
+    if let Some(error) = object.status_error {
+        return Err(anyhow!("Subnamespace {target}: {error}"));
     }
+    *last = object.status;
+    Ok(end(last).filter(|_| last.observed_generation == generation))
 }
 
 /// How it went; none while it goes on. Rights in a namespace are what is copied into it last.
 fn end(status: &SubnamespaceStatus) -> Option<Exit> {
     match status.phase {
-        Some(SubnamespacePhase::Refused | SubnamespacePhase::Deleting) => Some(Exit::Attention),
+        Some(SubnamespacePhase::Refused | SubnamespacePhase::Deleting | SubnamespacePhase::Detached) => {
+            Some(Exit::Attention)
+        }
         Some(SubnamespacePhase::Ready) => match find(&status.conditions, PROPAGATED)?.status.as_str() {
             "True" => Some(Exit::Ok),
             "False" => Some(Exit::Attention),

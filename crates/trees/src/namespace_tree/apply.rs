@@ -93,6 +93,10 @@ async fn carry_out(
             let now = observation.quota.as_deref();
             writes::quota(context, permit, (&tree.name, &root.name), now, &ledger).await
         }
+        Step::ReleaseQuota => {
+            let Some(quota) = observation.quota.as_deref() else { return Err(WriteError::Gone) };
+            writes::release_quota(context, permit, quota).await
+        }
         Step::DeleteQuota => {
             let Some(quota) = &observation.quota else { return Err(WriteError::Gone) };
             let revision = Revision { uid: &quota.uid, resource_version: Some(&quota.resource_version) };

@@ -14,7 +14,7 @@ use super::observe::Observation;
 use crate::allotment::{amounts, understood};
 use crate::context::Why;
 use crate::metadata::NamespaceChanges;
-use crate::position::{Position, label_changes};
+use crate::position::{Position, is_detaching, label_changes};
 
 /// Why a tree waits for somebody to do something.
 const NEED_SOMEBODY: [Reason; 4] =
@@ -41,6 +41,8 @@ pub(super) enum Step {
     Quota(Ledger),
     /// Deletes it, with the tree.
     DeleteQuota,
+    /// Takes it out of the tree: it stays as it is.
+    ReleaseQuota,
     RemoveFinalizer,
 }
 
@@ -157,6 +159,14 @@ impl TreePlan {
             self.step = Step::RemoveFinalizer;
             return Err(ending());
         };
+        let detaching = is_detaching(tree);
+        if observation.children > 0 && detaching {
+            let message = format!(
+                "the tree is being detached: {} namespaces first",
+                observation.size.saturating_sub(1)
+            );
+            return Err((Reason::Detaching, message));
+        }
         if observation.children > 0 {
             let message = format!(
                 "namespace {0} has Subnamespaces, and the tree stays: delete these first (kubectl get subnamespaces -n {0})",
@@ -166,14 +176,15 @@ impl TreePlan {
         }
         let quota = observation.quota.as_deref();
         if quota.is_some_and(|quota| quota.tree.as_deref() == Some(&*tree.name)) {
-            self.step = Step::DeleteQuota;
+            self.step = if detaching { Step::ReleaseQuota } else { Step::DeleteQuota };
             return Err(ending());
         }
         let changes = label_changes(&root.labels, &BTreeMap::new(), 0);
         self.step = if changes.is_empty() {
             Step::RemoveFinalizer
         } else {
-            Step::Label(NamespaceChanges::labels(changes))
+            let path = BTreeMap::from([(ANNOTATION_PATH.to_owned(), None)]);
+            Step::Label(NamespaceChanges { labels: changes, annotations: path })
         };
         Err(ending())
     }

@@ -93,7 +93,9 @@ fn waits(seen: &Observation, reason: Reason, words: &str) {
 }
 
 fn removed(keys: &[&str]) -> Step {
-    Step::Label(NamespaceChanges::labels(keys.iter().map(|key| ((*key).to_owned(), None)).collect()))
+    let labels = keys.iter().map(|key| ((*key).to_owned(), None)).collect();
+    let annotations = BTreeMap::from([(ANNOTATION_PATH.to_owned(), None)]);
+    Step::Label(NamespaceChanges { labels, annotations })
 }
 
 #[test]
@@ -154,6 +156,27 @@ fn a_tree_stays_while_there_are_namespaces_below_its_root() {
     waits(&seen, Reason::HasChildren, "kubectl get subnamespaces -n shop");
     let events = plan(&seen).events;
     assert!(events.iter().any(|event| event.warning && event.reason == Reason::HasChildren));
+}
+
+#[test]
+fn a_tree_that_is_detached_leaves_its_quota_and_takes_its_labels_away() {
+    let detached = |seen: Observation| {
+        let mut tree = coppice_kinds::Tree::clone(&seen.tree);
+        let mut spec = tree.spec.unwrap();
+        spec.deletion_policy = coppice_api::DeletionPolicy::Detach;
+        tree.spec = Ok(spec);
+        Observation { tree: Arc::new(tree), ..seen }
+    };
+    // The policy says what becomes of a tree that is deleted, and deletes none.
+    assert_eq!(plan(&detached(ready())).step, Step::Nothing);
+    let seen = Observation { children: 1, size: 4, ..detached(deleted()) };
+    waits(&seen, Reason::Detaching, "the tree is being detached: 3 namespaces first");
+    let seen = detached(deleted());
+    assert_eq!(plan(&seen).step, Step::ReleaseQuota);
+    let mut theirs = quota("10");
+    Arc::get_mut(&mut theirs).unwrap().tree = None;
+    let seen = Observation { quota: Some(theirs), ..seen };
+    assert_eq!(plan(&seen).step, removed(&["coppice.dev/root", "shop.tree.coppice.dev/depth"]));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use coppice_api::Reason;
+use coppice_api::names::{ANNOTATION_PROPAGATED_UID, LABEL_PROPAGATED_FROM};
 use coppice_kinds::{CopiedKind, LimitRanges, Namespaces, NetworkPolicies, Propagated, RoleBindings};
 use coppice_runtime::kind::Kind;
 use coppice_runtime::leader::Permit;
@@ -93,7 +94,10 @@ async fn carry_out(
     namespace: &str,
     step: &Step,
 ) -> Result<(), WriteError> {
-    let (Step::Create(object) | Step::Update { source: object, .. } | Step::Delete(object)) = step;
+    let (Step::Create(object)
+    | Step::Update { source: object, .. }
+    | Step::Delete(object)
+    | Step::Release(object)) = step;
     match object.kind {
         CopiedKind::LimitRange => carry_out_for::<LimitRanges>(context, permit, namespace, step).await,
         CopiedKind::NetworkPolicy => carry_out_for::<NetworkPolicies>(context, permit, namespace, step).await,
@@ -121,6 +125,13 @@ async fn carry_out_for<K: Kind>(
             let before = content(copy).unwrap_or_default();
             let mut fields = merge_patch(&before, &content(source)?);
             fields["metadata"] = source.copy_metadata();
+            let target = (namespace, &*copy.name);
+            write::merge::<K>(clients, permit, target, revision(copy), fields).await.map(drop)
+        }
+        Step::Release(copy) => {
+            let fields = json!({"metadata": {
+                "labels": {LABEL_PROPAGATED_FROM: null}, "annotations": {ANNOTATION_PROPAGATED_UID: null}
+            }});
             let target = (namespace, &*copy.name);
             write::merge::<K>(clients, permit, target, revision(copy), fields).await.map(drop)
         }
@@ -159,7 +170,7 @@ fn merge_patch(before: &Value, after: &Value) -> Value {
 fn kinds_of_deletions(steps: &[Step]) -> BTreeSet<CopiedKind> {
     let kind = |step: &Step| match step {
         Step::Delete(copy) => Some(copy.kind),
-        Step::Create(_) | Step::Update { .. } => None,
+        Step::Create(_) | Step::Update { .. } | Step::Release(_) => None,
     };
     steps.iter().filter_map(kind).collect()
 }
@@ -170,7 +181,8 @@ fn creates_binding(step: &Step) -> bool {
 
 /// What a step is about, and the role that it binds.
 fn subject(step: &Step) -> (&Propagated, &str) {
-    let (Step::Create(source) | Step::Update { source, .. } | Step::Delete(source)) = step;
+    let (Step::Create(source) | Step::Update { source, .. } | Step::Delete(source) | Step::Release(source)) =
+        step;
     (source, source.cluster_role.as_deref().unwrap_or_default())
 }
 
@@ -194,6 +206,7 @@ fn refused(step: &Step, error: &str) -> Problem {
     let (source, role) = subject(step);
     let what = match step {
         Step::Delete(copy) => format!("the copy {} {} is not deleted", copy.kind.as_str(), copy.name),
+        Step::Release(copy) => format!("the copy {} {} is not released", copy.kind.as_str(), copy.name),
         Step::Create(_) | Step::Update { .. } => {
             let kind = source.kind.as_str();
             format!("{kind} {} of namespace {} is not copied", source.name, source.namespace)

@@ -36,6 +36,8 @@ pub(super) enum Step {
     Update { copy: Arc<Propagated>, source: Arc<Propagated> },
     /// Deletes a copy.
     Delete(Arc<Propagated>),
+    /// Makes a copy an object as any other.
+    Release(Arc<Propagated>),
 }
 
 /// Why a namespace does not have something of those above it.
@@ -56,6 +58,11 @@ pub(super) fn plan(observation: &Observation) -> PropagationPlan {
     match &observation.place {
         Place::Unknown(_) => {}
         Place::Out => plan.remove(&observation.own),
+        Place::In(position) if position.is_detaching() => {
+            let copies =
+                observation.own.iter().filter(|object| object.origin.is_some() && !object.terminating);
+            plan.steps.extend(copies.map(|copy| Step::Release(Arc::clone(copy))));
+        }
         Place::In(position) => {
             // A tree that is not understood is no place.
             let Ok(spec) = position.tree.decoded() else { return plan };

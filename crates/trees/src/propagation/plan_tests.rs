@@ -260,6 +260,27 @@ fn a_copy_goes_with_its_source_and_with_the_tree() {
 }
 
 #[test]
+fn in_a_tree_that_is_being_detached_copies_become_objects_as_any_other() {
+    let (wanted, other) = (source("a", "admins", "admin", "alice"), source("a", "gone", "view", "bob"));
+    let foreign = source("a-b-c", "own", "admin", "carol");
+    let metadata =
+        json!({"name": "t", "uid": "t", "resourceVersion": "1", "deletionTimestamp": "2026-01-01T00:00:00Z"});
+    let tree = |policy: &str| {
+        let spec = json!({"root": "a", "quota": {"hard": {"pods": "1"}}, "deletionPolicy": policy});
+        let tree = read::<NamespaceTrees>(json!({"metadata": metadata, "spec": spec}));
+        Place::In(Position::new(tree, vec!["a".into(), "a-b".into(), "a-b-c".into()]))
+    };
+    let own = vec![copy(&wanted), copy(&other), foreign];
+    let observed = observation([Vec::new(), vec![wanted, source("a", "new", "admin", "dave")]], own.clone());
+    let detaching = Observation { place: tree("Detach"), ..observed };
+    // Also one that would be deleted otherwise; and none is made.
+    assert_eq!(steps(&detaching), [Step::Release(own[0].clone()), Step::Release(own[1].clone())]);
+    assert_eq!(said(&detaching), None);
+    let kept = Observation { place: tree("Refuse"), ..detaching };
+    assert!(!steps(&kept).iter().any(|step| matches!(step, Step::Release(_))));
+}
+
+#[test]
 fn unknown_is_no_reason_to_do_anything() {
     let gone = copy(&source("a", "team", "admin", "alice"));
     let new = source("a", "new", "admin", "bob");
@@ -323,6 +344,7 @@ fn carried_out(mut observation: Observation) -> Observation {
                 let at = own.iter().position(|object| *object == old).expect("it is there");
                 own.remove(at);
             }
+            Step::Release(_) => panic!("the tree is not being detached"),
         }
     }
     observation
@@ -367,7 +389,7 @@ proptest! {
                 Step::Update { copy, source } => {
                     prop_assert!(copy.origin.is_some() && source.origin.is_none());
                 }
-                Step::Delete(copy) => prop_assert!(copy.origin.is_some()),
+                Step::Delete(copy) | Step::Release(copy) => prop_assert!(copy.origin.is_some()),
             }
         }
         // In whatever order they are.

@@ -40,6 +40,12 @@ pub(super) fn route(
         Place::Unknown(why) => Err(NoRoute::Unknown((Reason::NotInTree, why))),
     };
     let (from, to) = (position(source)?, position(&spec.to)?);
+    if let Some(tree) = [&from.tree, &to.tree].into_iter().find(|tree| tree.terminating) {
+        return Err(NoRoute::Never(format!(
+            "NamespaceTree {} is being deleted: no transfer begins in it",
+            tree.name
+        )));
+    }
     if from.tree.name != to.tree.name {
         return Err(NoRoute::Never(format!(
             "namespace {source} belongs to NamespaceTree {}, and namespace {} to {}: quota is transferred between namespaces of one tree",

@@ -100,6 +100,10 @@ async fn carry_out(
             let now = observation.parent_quota.as_deref();
             writes::quota(context, permit, (tree, &object.namespace), now, &ledger).await
         }
+        Step::ReleaseQuota => {
+            let Some(quota) = observation.quota.as_deref() else { return Err(WriteError::Gone) };
+            writes::release_quota(context, permit, quota).await
+        }
         Step::OwnQuota(ledger) => {
             let now = observation.quota.as_deref();
             writes::quota(context, permit, (tree, &object.name), now, &ledger).await

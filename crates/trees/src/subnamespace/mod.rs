@@ -28,6 +28,7 @@ use coppice_runtime::watches::{Subscription, Watches};
 use tokio::time::Instant;
 
 use crate::context::TreeContext;
+use crate::position::is_detaching;
 use apply::Progress;
 
 /// Writes in a row for one object; then others have their turn.
@@ -70,6 +71,24 @@ impl SubnamespaceController {
         self.context.subnamespaces.for_each(|object| {
             if &*object.name == name {
                 queue.add(SubnamespaceKey::new(&object.namespace, name));
+            }
+        });
+    }
+
+    /// Those of trees that are being detached.
+    fn wake_detaching(&self, queue: &Queue<SubnamespaceKey>) {
+        let mut detaching = BTreeSet::new();
+        self.context.trees.for_each(|tree| {
+            if is_detaching(tree) {
+                detaching.insert(tree.name.clone());
+            }
+        });
+        if detaching.is_empty() {
+            return;
+        }
+        self.context.subnamespaces.for_each(|object| {
+            if detaching.contains(object.status.tree.as_str()) {
+                queue.add(SubnamespaceKey::new(&object.namespace, &object.name));
             }
         });
     }
@@ -132,7 +151,11 @@ impl Controller for SubnamespaceController {
     fn subscribe(self: &Arc<Self>, watches: &Watches, queue: &Queue<SubnamespaceKey>) -> Vec<Subscription> {
         let context = &self.context;
         let with = || (Arc::clone(self), queue.clone());
-        vec![
+        let copies = context.copies.subscribe(watches, &{
+            let (this, queue) = with();
+            Arc::new(move |_: &str| this.wake_detaching(&queue))
+        });
+        let others = [
             // Only looked up: the resync each minute is soon enough for what waits for other settings.
             watches.subscribe(&context.shared.configs, |_, _| {}),
             watches.subscribe(&context.trees, {
@@ -140,6 +163,7 @@ impl Controller for SubnamespaceController {
                 move |_, name| {
                     this.context.read_annotations();
                     this.wake_outdated_of(name, &queue);
+                    this.wake_detaching(&queue);
                     this.context.subnamespaces.for_each(|object| {
                         if object.status.phase != Some(SubnamespacePhase::Ready) {
                             queue.add(SubnamespaceKey::new(&object.namespace, &object.name));
@@ -162,6 +186,10 @@ impl Controller for SubnamespaceController {
                     this.wake_waiting(namespace, &queue);
                 }
             }),
+            watches.subscribe(&context.transfers, {
+                let (this, queue) = with();
+                move |_, _| this.wake_detaching(&queue)
+            }),
             watches.subscribe(&context.subnamespaces, {
                 let (this, queue) = with();
                 move |parent, name| {
@@ -171,7 +199,8 @@ impl Controller for SubnamespaceController {
                     this.wake_named(parent, &queue);
                 }
             }),
-        ]
+        ];
+        copies.into_iter().chain(others).collect()
     }
 
     fn synced(&self) -> bool {

@@ -8,7 +8,7 @@ use coppice_actions::governor::Reservation;
 use coppice_api::config::GovernorStatus;
 use coppice_api::names::{LABEL_CHILDREN, TREE_QUOTA_NAME};
 use coppice_hierarchy::Resources;
-use coppice_kinds::{Namespaces, SubnamespaceObject, Subnamespaces, TreeQuota, TreeQuotas};
+use coppice_kinds::{CopiedKind, Namespaces, SubnamespaceObject, Subnamespaces, TreeQuota, TreeQuotas};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::circumstances::Circumstances;
 use coppice_lifecycle::facts::NamespaceFacts;
@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use super::SubnamespaceKey;
 use crate::context::{TreeContext, Why};
+use crate::copies::listed;
 use crate::position::Position;
 
 /// As many siblings are looked at for the way out of a refusal.
@@ -41,6 +42,10 @@ pub(super) struct Observation {
     pub(super) children: Vec<Arc<SubnamespaceObject>>,
     /// What the siblings do not use.
     pub(super) siblings: Vec<(String, Resources)>,
+    /// How many objects in its namespace are copies, and how many transfers of the tree have begun and not ended: while the tree is
+    /// being detached; otherwise nobody asks.
+    pub(super) copies: usize,
+    pub(super) transfers: usize,
     /// How many namespaces the tree has.
     pub(super) tree_size: u32,
     /// Why the caches cannot be trusted.
@@ -109,8 +114,9 @@ pub(super) async fn fresh(
     // its label no longer says so: whoever creates one marks the namespace after that, so its revision is another then.
     let known = context.subnamespaces.list(name);
     let marked = |namespace: &NamespaceFacts| namespace.labels.get(LABEL_CHILDREN).is_some();
+    let detaching = context.position(parent).as_ref().is_ok_and(Position::is_detaching);
     let must_be_certain = |namespace: &NamespaceFacts| {
-        quota.is_none() || object.terminating || known.is_empty() && marked(namespace)
+        detaching || quota.is_none() || object.terminating || known.is_empty() && marked(namespace)
     };
     let children = if namespace.as_ref().is_some_and(must_be_certain) {
         read::list::<Subnamespaces>(client, name).await?.into_iter().map(Arc::new).collect()
@@ -125,7 +131,15 @@ pub(super) async fn fresh(
         quota: quota.map(Arc::new),
         children,
     };
-    Ok(Some(observation(context, objects, started)))
+    let mut observation = observation(context, objects, started);
+    if detaching {
+        observation.copies = 0;
+        for kind in CopiedKind::ALL {
+            let objects = listed(client, kind, name).await?;
+            observation.copies += objects.iter().filter(|object| object.origin.is_some()).count();
+        }
+    }
+    Ok(Some(observation))
 }
 
 fn observation(context: &TreeContext, objects: Objects, started: Instant) -> Observation {
@@ -137,11 +151,28 @@ fn observation(context: &TreeContext, objects: Objects, started: Instant) -> Obs
         Some((unreadable.reason, format!("a namespace is not known: {unreadable}")))
     };
     let parent_position = context.position(&object.namespace);
+    let detaching = parent_position.as_ref().ok().filter(|position| position.is_detaching());
+    let (mut copies, mut transfers) = (0, 0);
+    if let Some(position) = detaching {
+        let of = |kind| context.copies.decoded(kind, &object.name).unwrap_or_default();
+        let own = CopiedKind::ALL.into_iter().flat_map(of);
+        copies = own.filter(|object| object.origin.is_some()).count();
+        context.transfers.for_each(|transfer| {
+            let status = &transfer.status;
+            let begun = status.tree == *position.tree.name && !status.path.is_empty();
+            transfers += usize::from(begun && status.ended_at.is_none());
+        });
+    }
     let tree_size = parent_position.as_ref().map_or(0, |position| context.size(&position.tree.name));
     let (settings, budget) = shared.settings();
     Observation {
         siblings: siblings(context, &object),
-        stale: context.stale().or_else(unreadable),
+        stale: context
+            .stale()
+            .or_else(unreadable)
+            .or_else(|| detaching.and_then(|_| context.stale_besides())),
+        copies,
+        transfers,
         parent_position,
         parent,
         parent_quota,

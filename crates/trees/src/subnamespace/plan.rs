@@ -1,6 +1,7 @@
 //! What becomes of a `Subnamespace`: the one next write, or why there is none. Pure.
 
 mod creation;
+mod detach;
 mod metadata;
 
 use std::collections::BTreeMap;
@@ -61,6 +62,8 @@ pub(super) enum Step {
     ParentQuota(coppice_hierarchy::Ledger),
     /// Writes the quota of the namespace.
     OwnQuota(coppice_hierarchy::Ledger),
+    /// Takes the quota of the namespace out of the tree: it stays as it is, and is nobody's but the namespace's.
+    ReleaseQuota,
     /// Always an intent that already was in the observed status.
     DeleteNamespace(Intent),
     /// Deletes the Subnamespace, whose namespace somebody else has deleted.
@@ -118,7 +121,9 @@ pub(super) fn plan(observation: &Observation) -> SubnamespacePlan {
 
 /// Whether what must be durable before a step differs.
 pub(super) fn is_durable(planned: &SubnamespaceStatus, stored: &SubnamespaceStatus) -> bool {
+    let detached = |status: &SubnamespaceStatus| status.phase == Some(SubnamespacePhase::Detached);
     planned.namespace_uid == stored.namespace_uid
+        && detached(planned) == detached(stored)
         && planned.allotment == stored.allotment
         && planned.request == stored.request
         && planned.refused == stored.refused
@@ -134,6 +139,12 @@ impl SubnamespacePlan {
 
     fn decide(&mut self, observation: &Observation) -> State {
         let object = &observation.object;
+        if object.status.phase == Some(SubnamespacePhase::Detached) {
+            return self.detached(object);
+        }
+        if let Some(state) = self.detach(observation) {
+            return state;
+        }
         if object.terminating {
             return self.end(observation);
         }

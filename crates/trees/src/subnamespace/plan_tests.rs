@@ -83,6 +83,8 @@ fn observation() -> Observation {
         quota: None,
         children: Vec::new(),
         siblings: Vec::new(),
+        copies: 0,
+        transfers: 0,
         tree_size: 1,
         stale: None,
         settings: Arc::new(PlatformSettings::new(CoppiceConfigSpec::default(), "coppice-system", Vec::new())),
@@ -520,3 +522,6 @@ fn what_is_too_long_to_be_inherited_is_said() {
         "{message}"
     );
 }
+
+#[path = "plan_detach_tests.rs"]
+mod detach;

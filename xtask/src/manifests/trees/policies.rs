@@ -223,15 +223,30 @@ fn written_by_trees() -> [Value; 5] {
     ]
 }
 
-/// What RBAC grants by kind only, because the name is not known yet or the object is another's.
-fn own(install: &Install) -> Value {
-    let not = |resource: &str| format!("request.resource.resource != '{resource}'");
+/// Of the quotas those of trees alone, and of one that it takes out of its tree nothing else.
+fn own_quotas() -> Value {
     let ours = |object: &str| {
         format!(
             "({object} == null || {object}.metadata.name == '{TREE_QUOTA_NAME}' &&\n\
              '{LABEL_TREE}' in {object}.metadata.?labels.orValue({{}}))"
         )
     };
+    let released = format!(
+        "request.operation == 'UPDATE' && object.metadata.name == '{TREE_QUOTA_NAME}' && dyn(object).?spec == dyn(oldObject).?spec"
+    );
+    let (now, before) = (ours("object"), ours("oldObject"));
+    validation(
+        &format!("request.resource.resource != 'resourcequotas' ||\n({now} ||\n{released}) &&\n{before}"),
+        &format!(
+            "Coppice writes no ResourceQuota but {TREE_QUOTA_NAME} with the label {LABEL_TREE}, and changes nothing of one whose label it \
+             removes."
+        ),
+    )
+}
+
+/// What RBAC grants by kind only, because the name is not known yet or the object is another's.
+fn own(install: &Install) -> Value {
+    let not = |resource: &str| format!("request.resource.resource != '{resource}'");
     let changed = format!("request.resource.group == '{GROUP}' && request.operation == 'UPDATE'");
     let metadata = |object: &str| format!("{changed} ? dyn({object}).metadata : {{}}");
     let spec_of = |object: &str| format!("{changed} ? dyn({object}).?spec.orValue({{}}) : {{}}");
@@ -250,12 +265,7 @@ fn own(install: &Install) -> Value {
             variable("specBefore", &spec_of("oldObject")),
         ],
         &[
-            validation(
-                &format!("{} ||\n{} &&\n{}", not("resourcequotas"), ours("object"), ours("oldObject")),
-                &format!(
-                    "Coppice writes no ResourceQuota but {TREE_QUOTA_NAME} with the label {LABEL_TREE}."
-                ),
-            ),
+            own_quotas(),
             validation(
                 &format!(
                     "({0} && {1} || request.operation != 'CREATE') && ({0} || request.operation != 'DELETE')",
@@ -433,11 +443,23 @@ fn account_copies(install: &Install) -> Value {
         &[
             variable("labels", "object == null ? {} : object.metadata.?labels.orValue({})"),
             variable("namespaceLabels", "namespaceObject.metadata.?labels.orValue({})"),
+            // An object as any other from then on, with what it has.
+            variable(
+                "released",
+                &format!(
+                    "request.operation == 'UPDATE' && {} && !({}) &&\n{}",
+                    is_copy("oldObject"),
+                    is_copy("object"),
+                    ["spec", "subjects", "roleRef"]
+                        .map(|field| format!("dyn(object).?{field} == dyn(oldObject).?{field}"))
+                        .join(" && ")
+                ),
+            ),
         ],
         &[
             validation(
                 &format!(
-                    "(object == null || {}) && (oldObject == null || {})",
+                    "variables.released || (object == null || {}) && (oldObject == null || {})",
                     is_copy("object"),
                     is_copy("oldObject")
                 ),
@@ -447,7 +469,7 @@ fn account_copies(install: &Install) -> Value {
             ),
             validation(
                 &format!(
-                    "request.operation == 'DELETE' || '{LABEL_SUBNAMESPACE}' in variables.namespaceLabels &&\n\
+                    "variables.released || request.operation == 'DELETE' || '{LABEL_SUBNAMESPACE}' in variables.namespaceLabels &&\n\
                      variables.labels[?'{LABEL_PROPAGATED_FROM}'].orValue('') != request.namespace &&\n\
                      {above} in variables.namespaceLabels"
                 ),
@@ -482,6 +504,7 @@ fn account_copies(install: &Install) -> Value {
 fn objects(install: &Install) -> Value {
     let with = |object: &str| format!("'{FINALIZER}' in {object}.metadata.?finalizers.orValue([])");
     let namespaces = "dyn(oldObject).?status.?namespaces.orValue(0)";
+    let detaches = "dyn(oldObject).spec.?deletionPolicy.orValue('Refuse') == 'Detach'";
     let tree = "NamespaceTree cannot be deleted while there are namespaces below its root: delete their Subnamespaces first";
     spec(
         &[
@@ -518,10 +541,11 @@ fn objects(install: &Install) -> Value {
                 ),
             ),
             json!({
-                "expression": format!("request.resource.resource != 'namespacetrees' || {namespaces} <= 1"),
-                "message": format!("This {tree} (kubectl get subnamespaces -A)."),
+                "expression": format!("request.resource.resource != 'namespacetrees' || {namespaces} <= 1 ||\n{detaches}"),
+                "message": format!("This {tree} (kubectl get subnamespaces -A), or keep them without it (coppice tree detach)."),
                 "messageExpression": format!(
-                    "'This {tree} (kubectl get subnamespaces -n ' + dyn(oldObject).spec.root + '): it has ' +\n\
+                    "'This {tree} (kubectl get subnamespaces -n ' + dyn(oldObject).spec.root +\n\
+                     '), or keep them without it (coppice tree detach ' + oldObject.metadata.name + '): it has ' +\n\
                      string({namespaces}) + ' namespaces.'"
                 ),
             }),

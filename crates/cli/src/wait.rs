@@ -1,0 +1,44 @@
+//! Waiting for the outcome of what was asked for. Only the state counts, so it is read again and again.
+#![allow(clippy::doc_markdown, reason = "comments on arguments are the help that people read in a terminal")]
+
+use std::time::Duration as Time;
+
+use anyhow::Result;
+use clap::Args;
+use coppice_quantity::Duration;
+
+use crate::args::positive_duration;
+
+/// Between two reads.
+const PAUSE: Time = Time::from_millis(300);
+
+/// Whether a command waits.
+#[derive(Debug, Args)]
+pub(crate) struct WaitArgs {
+    /// Wait for the outcome, at most so long; 60s if no time is given
+    #[arg(
+        long = "wait",
+        value_name = "DURATION",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "60s",
+        value_parser = positive_duration
+    )]
+    pub(crate) most: Option<Duration>,
+}
+
+/// Looks until there is an outcome; none if there was none in time.
+pub(crate) async fn until<T>(
+    most: Duration,
+    mut look: impl AsyncFnMut() -> Result<Option<T>>,
+) -> Result<Option<T>> {
+    let looking = async {
+        loop {
+            if let Some(outcome) = look().await? {
+                return Ok(outcome);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    tokio::time::timeout(most.into(), looking).await.map_or(Ok(None), |outcome| outcome.map(Some))
+}
