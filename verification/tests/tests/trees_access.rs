@@ -91,7 +91,7 @@ pub(crate) async fn child(on: &Trees, name: &str) -> Test {
     on.test_cluster.account(name).await
 }
 
-fn quota(name: &str, labels: &Value, pods: &str) -> Value {
+pub(crate) fn quota(name: &str, labels: &Value, pods: &str) -> Value {
     let metadata = json!({"name": name, "labels": labels, "annotations": {"coppice.dev/ledger": "{}"}});
     json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": metadata, "spec": {"hard": {"pods": pods}}})
 }

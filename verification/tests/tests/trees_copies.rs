@@ -13,7 +13,7 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 const FROM: &str = "coppice.dev/propagated-from";
 const UID: &str = "coppice.dev/propagated-uid";
 
-fn all(namespace: &str) -> String {
+pub(crate) fn all(namespace: &str) -> String {
     format!("/apis/{GROUP}/v1/namespaces/{namespace}/rolebindings")
 }
 
@@ -28,12 +28,12 @@ fn binding(name: &str, role: (&str, &str), metadata: &Value) -> Value {
 }
 
 /// As Coppice writes it into a namespace below `root`.
-fn copy(name: &str) -> Value {
+pub(crate) fn copy(name: &str) -> Value {
     let metadata = json!({"labels": {FROM: "root"}, "annotations": {UID: "u"}});
     binding(name, ("ClusterRole", "view"), &metadata)
 }
 
-fn subject(name: &str) -> Value {
+pub(crate) fn subject(name: &str) -> Value {
     json!({"subjects": [{"apiGroup": GROUP, "kind": "User", "name": name}]})
 }
 

@@ -6,9 +6,11 @@ use coppice_plane::{ADMIN, ALICE};
 use coppice_tests::on_own_plane;
 use serde_json::{Value, json};
 
+use crate::access_control::raw_requests::{MERGE, PLAIN};
 use crate::cli::coppice;
 use crate::trees::{Setup, killed, writes};
-use crate::trees_access::bind;
+use crate::trees_access::{bind, child, of, on_trees, quota};
+use crate::trees_copies::{all, copy, subject};
 
 type Test = anyhow::Result<()>;
 
@@ -147,5 +149,65 @@ fn what_has_begun_in_a_tree_ends_before_it_comes_apart() -> Test {
         }
         ensure!(sum == 10, "{sum} pods: nothing is lost on its way");
         cluster.quotas.never_beyond("10")
+    })
+}
+
+/// Two changes in one.
+fn both(mut one: Value, other: &Value) -> Value {
+    for (key, value) in other.as_object().into_iter().flatten() {
+        if key == "metadata" {
+            one[key] = both(one[key].clone(), value);
+        } else if key == "labels" || key == "annotations" {
+            for (key_of, value) in value.as_object().into_iter().flatten() {
+                one[key][key_of] = value.clone();
+            }
+        } else {
+            one[key] = value.clone();
+        }
+    }
+    one
+}
+
+#[test]
+fn what_a_stolen_token_takes_out_of_a_tree_stays_as_it_is() -> Test {
+    const NOTHING_ELSE: &str = "changes nothing of one whose label it removes";
+    on_trees(async |on| {
+        child(on, "leaves-child").await?;
+        let quotas = of("leaves-child", "resourcequotas");
+        let tree = json!({"coppice.dev/tree": "t"});
+        ensure!(on.account.send("POST", &quotas, PLAIN, quota("coppice", &tree, "5")).await?.accepted());
+        let path = format!("{quotas}/coppice");
+        let out = json!({"metadata": {"labels": {"coppice.dev/tree": null}, "annotations": {"coppice.dev/ledger": null}}});
+        let raised = json!({"spec": {"hard": {"pods": "9"}}});
+        let answer = on.stolen.send("PATCH", &path, MERGE, both(out.clone(), &raised)).await?;
+        ensure!(answer.refused(NOTHING_ELSE), "{answer:?}");
+        ensure!(on.account.send("PATCH", &path, MERGE, out).await?.accepted());
+        // It is others' from then on.
+        for change in [raised.clone(), json!({"metadata": {"labels": tree}})] {
+            let answer = on.stolen.send("PATCH", &path, MERGE, change).await?;
+            ensure!(answer.refused("no ResourceQuota but coppice with the label"), "{answer:?}");
+        }
+        ensure!(on.admin.send("PATCH", &path, MERGE, raised).await?.accepted());
+
+        let copies = all("leaves-child");
+        ensure!(on.account.send("POST", &copies, PLAIN, copy("view")).await?.accepted());
+        let path = format!("{copies}/view");
+        let out = json!({"metadata": {
+            "labels": {"coppice.dev/propagated-from": null}, "annotations": {"coppice.dev/propagated-uid": null}
+        }});
+        for (change, why) in [
+            (subject("thief"), "without the label coppice.dev/propagated-from"),
+            (json!({"metadata": {"labels": {"a": "b"}}}), "nothing of the metadata of a copy"),
+            (json!({"metadata": {"annotations": {"a": "b"}}}), "nothing of the metadata of a copy"),
+            (json!({"metadata": {"finalizers": ["example.org/never"]}}), "nothing of the metadata of a copy"),
+        ] {
+            let answer = on.stolen.send("PATCH", &path, MERGE, both(out.clone(), &change)).await?;
+            ensure!(answer.refused(why), "{change}: {answer:?}");
+        }
+        ensure!(on.account.send("PATCH", &path, MERGE, out).await?.accepted());
+        let answer = on.stolen.send("PATCH", &path, MERGE, subject("thief")).await?;
+        ensure!(answer.refused("without the label coppice.dev/propagated-from"), "{answer:?}");
+        ensure!(on.admin.send("PATCH", &path, MERGE, subject("other")).await?.accepted());
+        Ok(())
     })
 }
