@@ -117,6 +117,18 @@ impl Rules<'_> {
     }
 }
 
+/// The partition that one of two namespaces is in, or is, and the other is not: no transfer leads from one to the other. None if one of
+/// them is the root. Each is given by the names from the root down to it.
+pub fn partition_between<'a, N: AsRef<str>>(
+    one: &'a [N],
+    other: &'a [N],
+    partitions: &[String],
+) -> Option<&'a str> {
+    let (one, other) = (one.get(1)?.as_ref(), other.get(1)?.as_ref());
+    let is_partition = |branch: &&str| partitions.iter().any(|name| name == branch);
+    [one, other].into_iter().filter(|_| one != other).find(is_partition)
+}
+
 fn not_among<'a>(asked: &'a BTreeMap<String, String>, allowed: &[String]) -> Vec<&'a str> {
     asked.keys().filter(|key| !allowed.contains(key)).map(String::as_str).collect()
 }

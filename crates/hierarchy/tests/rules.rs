@@ -3,7 +3,7 @@
 
 use coppice_api::metadata::NamespaceMetadata;
 use coppice_api::{NamespaceTreeSpec, Reason};
-use coppice_hierarchy::{NewNamespace, Resources, Rules};
+use coppice_hierarchy::{NewNamespace, Resources, Rules, partition_between};
 use serde_json::{Value, json};
 
 fn spec(more: &Value) -> NamespaceTreeSpec {
@@ -91,4 +91,20 @@ fn labels_and_annotations_have_to_be_allowed_each_by_its_own_list() {
              leave it out, or ask the platform to allow it"
         )
     );
+}
+
+#[test]
+fn a_partition_is_between_its_branch_and_every_other_but_not_the_root() {
+    let partitions = ["shop-gpu".to_owned(), "shop-arm".to_owned()];
+    let between = |one: &[&str], other: &[&str]| {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        partition_between(&owned(one), &owned(other), &partitions).map(str::to_owned)
+    };
+    let gpu = Some("shop-gpu".to_owned());
+    assert_eq!(between(&["shop", "shop-gpu", "x"], &["shop", "shop-web"]), gpu);
+    assert_eq!(between(&["shop", "shop-web", "x"], &["shop", "shop-gpu"]), gpu);
+    assert_eq!(between(&["shop", "shop-gpu"], &["shop", "shop-arm"]), gpu);
+    assert_eq!(between(&["shop", "shop-gpu", "x"], &["shop", "shop-gpu", "y"]), None);
+    assert_eq!(between(&["shop", "shop-web"], &["shop", "shop-api", "shop-gpu"]), None);
+    assert_eq!(between(&["shop"], &["shop", "shop-gpu"]), None);
 }

@@ -1,7 +1,7 @@
 //! Where a namespace of a tree could get more quota from. Pure.
 
 use coppice_api::NamespaceTreeSpec;
-use coppice_hierarchy::{ResourceName, Resources};
+use coppice_hierarchy::{ResourceName, Resources, partition_between};
 use coppice_quantity::Quantity;
 
 use super::Node;
@@ -88,7 +88,7 @@ impl<'a> Seen<'a> {
         let mut sources: Vec<QuotaSource> = self
             .others
             .iter()
-            .filter(|(path, _)| is_reachable(&self.path, path, partitions))
+            .filter(|(path, _)| partition_between(&self.path, path, partitions).is_none())
             .filter_map(|(path, free)| {
                 let source = QuotaSource {
                     namespace: path.last()?.clone(),
@@ -100,15 +100,6 @@ impl<'a> Seen<'a> {
             .collect();
         sources.sort_by(|a, b| (a.relation, b.free, &a.namespace).cmp(&(b.relation, a.free, &b.namespace)));
         sources
-    }
-}
-
-/// Whether a QuotaTransfer leads from one namespace to the other (`spec.partitions` of NamespaceTree).
-fn is_reachable(this: &[String], other: &[String], partitions: &[String]) -> bool {
-    match (this.get(1), other.get(1)) {
-        (Some(this), Some(other)) => this == other || ![this, other].iter().any(|b| partitions.contains(b)),
-        // One of them is the root.
-        _ => true,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use coppice_api::quota_transfer::TransferStop;
 use coppice_api::{QuotaTransferSpec, Reason};
+use coppice_hierarchy::partition_between;
 
 use crate::context::Why;
 use crate::position::{Place, Position};
@@ -63,7 +64,8 @@ pub(super) fn route(
             spec.through, spec.to
         )));
     }
-    if let Some(partition) = partition_between(&from, &to) {
+    let partitions = from.tree.decoded().map(|spec| spec.partitions.as_slice()).unwrap_or_default();
+    if let Some(partition) = partition_between(from.names(), to.names(), partitions) {
         let (tree, root) = (&from.tree.name, from.root());
         return Err(NoRoute::Never(format!(
             "namespace {partition} is a partition of NamespaceTree {tree} (spec.partitions), whose quota stands for something that other \
@@ -81,15 +83,6 @@ pub(super) fn route(
     let down = (common..to.names().len()).map(|at| stop(to.names(), at));
     let path = up.chain(turn).chain(down).collect::<Result<_, _>>()?;
     Ok(Route { tree: from.tree.name.to_string(), path })
-}
-
-/// The partition that one of these is in, or is, and the other is not; none if one of them is the root.
-fn partition_between<'a>(one: &'a Position, other: &'a Position) -> Option<&'a str> {
-    let (one_branch, other_branch) = (one.names().get(1)?, other.names().get(1)?);
-    let partitions = one.tree.decoded().map(|spec| spec.partitions.as_slice()).unwrap_or_default();
-    let is_partition = |branch: &str| partitions.iter().any(|name| name == branch);
-    let branches = [one_branch, other_branch].into_iter().filter(|_| one_branch != other_branch);
-    branches.map(|branch| &**branch).find(|branch| is_partition(branch))
 }
 
 /// How many namespaces from the root down both ways have.
