@@ -106,8 +106,12 @@ pub(crate) fn api_url(generator: &mut SchemaGenerator) -> Schema {
 }
 
 fn http_url_with(generator: &mut SchemaGenerator, more: &[(&str, &str)]) -> Schema {
-    let mut schema = http_url(generator);
     let more = more.iter().map(|(rule, message)| serde_json::json!({"rule": rule, "message": message}));
+    with_rules(http_url(generator), more)
+}
+
+/// A schema that has rules, with more of them.
+fn with_rules(mut schema: Schema, more: impl IntoIterator<Item = serde_json::Value>) -> Schema {
     if let Some(rules) = schema.get_mut("x-kubernetes-validations").and_then(serde_json::Value::as_array_mut)
     {
         rules.extend(more);
@@ -180,12 +184,7 @@ fn all_settable() -> serde_json::Value {
 
 /// Labels that a namespace is to have.
 pub(crate) fn set_labels(generator: &mut SchemaGenerator) -> Schema {
-    let mut schema = match_labels(generator);
-    if let Some(rules) = schema.get_mut("x-kubernetes-validations").and_then(serde_json::Value::as_array_mut)
-    {
-        rules.push(all_settable());
-    }
-    schema
+    with_rules(match_labels(generator), [all_settable()])
 }
 
 /// Annotations that a namespace is to have.
@@ -203,10 +202,8 @@ pub(crate) fn set_annotations(_: &mut SchemaGenerator) -> Schema {
 
 /// Keys of labels or annotations that a namespace may be given.
 pub(crate) fn settable_keys(generator: &mut SchemaGenerator) -> Schema {
-    let mut key = label_key(generator);
-    if let Some(rules) = key.get_mut("x-kubernetes-validations").and_then(serde_json::Value::as_array_mut) {
-        rules.push(settable(&format!("!self.matches('{}')", reserved_keys())));
-    }
+    let not_reserved = settable(&format!("!self.matches('{}')", reserved_keys()));
+    let key = with_rules(label_key(generator), [not_reserved]);
     json_schema!({ "type": "array", "maxItems": 32, "x-kubernetes-list-type": "set", "items": key })
 }
 
@@ -262,15 +259,11 @@ pub(crate) fn quota_hard(_: &mut SchemaGenerator) -> Schema {
 
 /// The amounts of a tree, of which none may be taken away: without a limit there would be any amount of it.
 pub(crate) fn tree_hard(generator: &mut SchemaGenerator) -> Schema {
-    let mut schema = quota_hard(generator);
-    if let Some(rules) = schema.get_mut("x-kubernetes-validations").and_then(serde_json::Value::as_array_mut)
-    {
-        rules.push(serde_json::json!({
-            "rule": "oldSelf.all(key, key in self)",
-            "message": "a resource that the tree limits stays limited, or every namespace of it could use any amount: write 0 to give none of it"
-        }));
-    }
-    schema
+    let stays = serde_json::json!({
+        "rule": "oldSelf.all(key, key in self)",
+        "message": "a resource that the tree limits stays limited, or every namespace of it could use any amount: write 0 to give none of it"
+    });
+    with_rules(quota_hard(generator), [stays])
 }
 
 /// Names of resources that subnamespaces have to name.

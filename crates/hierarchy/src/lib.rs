@@ -26,5 +26,5 @@ pub use ledger::{AllotmentChange, Held, Ledger, Lowering, Quota, Record};
 pub use refusal::QuotaRefusal;
 pub use resource_name::{ResourceName, ResourceNameError};
 pub use resources::{Resources, ResourcesError};
-pub use rules::{BrokenRule, NewNamespace, Rules, partition_between};
+pub use rules::{NewNamespace, Rules, partition_between};
 pub use transfer::{Stop, Transfer, TransferDecision, TransferStep, release};

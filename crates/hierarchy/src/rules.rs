@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use coppice_api::metadata::NamespaceMetadata;
 use coppice_api::{NamespaceTreeSpec, Reason};
 use coppice_lifecycle::glob::permits;
+use coppice_lifecycle::settings::Refusal;
 use coppice_quantity::Quantity;
 
 use crate::resources::Resources;
@@ -33,24 +34,15 @@ pub struct NewNamespace<'a> {
     pub namespaces: u32,
 }
 
-/// A rule that a Subnamespace breaks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BrokenRule {
-    /// Which one.
-    pub reason: Reason,
-    /// What is wrong and what to do, for people.
-    pub message: String,
-}
-
 impl Rules<'_> {
     /// Why a namespace may not be created, whatever quota it asks for; nothing if it may.
-    pub fn against(&self, new: &NewNamespace<'_>) -> Vec<BrokenRule> {
+    pub fn against(&self, new: &NewNamespace<'_>) -> Vec<Refusal> {
         let Self { tree, spec } = self;
         let NewNamespace { root, parent, name, depth, namespaces } = *new;
         let mut broken = Vec::new();
         if !permits(&spec.names, (root, parent), name) {
             let patterns = spec.names.join(", ").replace("{parent}", parent).replace("{root}", root);
-            broken.push(BrokenRule {
+            broken.push(Refusal {
                 reason: Reason::NameNotAllowed,
                 message: format!(
                     "NamespaceTree {tree} permits no namespace {name} in {parent}: name it by one of spec.names, here {patterns}"
@@ -58,7 +50,7 @@ impl Rules<'_> {
             });
         }
         if depth > spec.max_depth {
-            broken.push(BrokenRule {
+            broken.push(Refusal {
                 reason: Reason::TooDeep,
                 message: format!(
                     "namespace {name} would be {depth} below the root, and NamespaceTree {tree} permits {} (spec.maxDepth): create it \
@@ -68,7 +60,7 @@ impl Rules<'_> {
             });
         }
         if namespaces >= spec.max_namespaces {
-            broken.push(BrokenRule {
+            broken.push(Refusal {
                 reason: Reason::TooManyNamespaces,
                 message: format!(
                     "NamespaceTree {tree} has {namespaces} namespaces and permits {} (spec.maxNamespaces): delete a Subnamespace that \
@@ -81,7 +73,7 @@ impl Rules<'_> {
     }
 
     /// Whether a request leaves out what the tree requires of every one.
-    pub fn against_request(&self, asked: &Resources) -> Option<BrokenRule> {
+    pub fn against_request(&self, asked: &Resources) -> Option<Refusal> {
         let required = self.spec.quota.required.iter().map(|name| (name.as_str(), Quantity::ZERO));
         let required = Resources::parse(required).unwrap_or_default();
         let missing: Vec<&str> =
@@ -92,11 +84,11 @@ impl Rules<'_> {
             missing.join(", "),
             self.tree
         );
-        (!missing.is_empty()).then_some(BrokenRule { reason: Reason::InvalidSpec, message })
+        (!missing.is_empty()).then_some(Refusal { reason: Reason::InvalidSpec, message })
     }
 
     /// Whether labels or annotations are asked for that the tree does not allow.
-    pub fn against_metadata(&self, asked: &NamespaceMetadata) -> Option<BrokenRule> {
+    pub fn against_metadata(&self, asked: &NamespaceMetadata) -> Option<Refusal> {
         let allowed = &self.spec.metadata.allowed;
         let kinds = [
             ("labels", &asked.labels, &allowed.labels),
@@ -113,7 +105,7 @@ impl Rules<'_> {
             keys.join(", "),
             self.tree
         );
-        Some(BrokenRule { reason: Reason::MetadataNotAllowed, message })
+        Some(Refusal { reason: Reason::MetadataNotAllowed, message })
     }
 }
 

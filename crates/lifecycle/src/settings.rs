@@ -37,7 +37,7 @@ pub struct ScaleKind {
     pub plural: String,
 }
 
-/// Why something that a manager asks for is impossible.
+/// Why something that a manager or a Subnamespace asks for is impossible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The enumerated reason.

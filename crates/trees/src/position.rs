@@ -137,7 +137,7 @@ impl Position {
     }
 }
 
-/// Whether the namespaces of a tree are being taken out of it. It does not begin anew: nobody can take a deletion back.
+/// Whether the namespaces of a tree are being taken out of it. Nobody can take a deletion back, so this holds until the tree is gone.
 pub(crate) fn is_detaching(tree: &Tree) -> bool {
     tree.terminating && tree.decoded().is_ok_and(|spec| spec.deletion_policy == DeletionPolicy::Detach)
 }
