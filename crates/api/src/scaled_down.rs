@@ -78,12 +78,14 @@ impl ScaledDown {
         }
     }
 
-    /// Takes back what an attempt recorded of workloads that it has not scaled down, if they are listed: those with these uids. One that
-    /// something scaled up after earlier firings was recorded before, and how often that was stays known.
-    pub fn forget(&mut self, unchanged: &BTreeSet<String>) {
+    /// Takes back what an attempt at this firing recorded of workloads that it has not scaled down, if they are listed: those with
+    /// these uids. One that something scaled up after earlier firings was recorded before, and how often that was stays known. To do
+    /// so once more changes nothing: the answer to the write that did so may be lost.
+    pub fn forget(&mut self, unchanged: &BTreeSet<String>, firing: i64) {
         let Self::Listed(all) = self else { return };
-        all.retain(|entry| !unchanged.contains(&entry.uid) || entry.reverted > 0);
-        for entry in all.iter_mut().filter(|entry| unchanged.contains(&entry.uid)) {
+        let forgets = |entry: &ScaledWorkload| entry.firing == Some(firing) && unchanged.contains(&entry.uid);
+        all.retain(|entry| !forgets(entry) || entry.reverted > 0);
+        for entry in all.iter_mut().filter(|entry| forgets(entry)) {
             entry.reverted -= 1;
             entry.firing = entry.firing.map(|firing| firing - 1);
         }
@@ -166,14 +168,20 @@ mod tests {
 
     #[test]
     fn an_attempt_that_changes_nothing_does_not_lose_how_often_something_was_reverted() {
-        let ScaledDown::Listed(mut all) = listed(&["a", "b", "c"]) else { unreachable!("it is listed") };
-        // What the third firing records of one that something has scaled up after each of the first two.
-        (all[1].firing, all[1].reverted) = (Some(2), 2);
+        let ScaledDown::Listed(mut all) = listed(&["a", "b", "c", "d"]) else { unreachable!("it is listed") };
+        // What the third firing records of one that is new, of one that something has scaled up after each of the first two, and of
+        // one that it has scaled up once.
+        for (entry, reverted) in all.iter_mut().zip([0, 2, 1]) {
+            (entry.firing, entry.reverted) = (Some(2), reverted);
+        }
         let mut scaled_down = ScaledDown::from(all);
-        scaled_down.forget(&["uid-a".to_owned(), "uid-b".to_owned()].into());
-        let left = scaled_down.listed().unwrap();
-        let left: Vec<_> = left.iter().map(|one| (&*one.name, one.firing, one.reverted)).collect();
-        assert_eq!(left, [("b", Some(1), 1), ("c", None, 0)], "as it was before that attempt");
+        let unchanged = ["uid-a", "uid-b", "uid-c"].map(str::to_owned).into();
+        for time in ["once", "again, since the answer was lost"] {
+            scaled_down.forget(&unchanged, 2);
+            let left = scaled_down.listed().unwrap();
+            let left: Vec<_> = left.iter().map(|one| (&*one.name, one.firing, one.reverted)).collect();
+            assert_eq!(left, [("b", Some(1), 1), ("c", Some(1), 0), ("d", None, 0)], "{time}");
+        }
     }
 
     #[test]

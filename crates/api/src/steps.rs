@@ -1,6 +1,6 @@
 //! What has been decided, announced and done: the part of a status that is the same for every kind whose policies act.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -30,6 +30,13 @@ pub struct Steps {
     #[serde(default, skip_serializing_if = "ScaledDown::is_empty")]
     #[schemars(length(max = 4096), extend("x-kubernetes-list-type" = "atomic"))]
     pub scaled_down: ScaledDown,
+}
+
+impl Steps {
+    /// Takes back what was recorded of workloads that the firing under way has not scaled down: see [`ScaledDown::forget`].
+    pub fn forget(&mut self, unchanged: &BTreeSet<String>) {
+        self.scaled_down.forget(unchanged, self.firings);
+    }
 }
 
 /// A deletion that has been announced. Its date may move later, never earlier.

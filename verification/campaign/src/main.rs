@@ -98,6 +98,9 @@ enum Command {
     Seed {
         /// The seed
         seed: u64,
+        /// In this scenario, not in the one that the seed chooses
+        #[arg(long)]
+        scenario: Option<String>,
         /// Show the renewals of leases and the events of watches, too
         #[arg(long)]
         all: bool,
@@ -159,7 +162,11 @@ fn run_command(args: Args) -> anyhow::Result<ExitCode> {
             plan.replicas[0].clock_error = SignedDuration::from_millis(clock_error);
             run_one(&suite, &plan, all)
         }
-        Command::Seed { seed, all } => {
+        Command::Seed { seed, scenario: Some(name), all } => {
+            let (suite, scenario) = scenario_named(&suites, &name)?;
+            run_one(&suite, &suite.random_of(scenario, seed), all)
+        }
+        Command::Seed { seed, scenario: None, all } => {
             let suite = only(&suites)?;
             run_one(suite, &suite.random(seed), all)
         }

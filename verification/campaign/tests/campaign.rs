@@ -127,7 +127,8 @@ fn random_faults_break_no_rule_in_scenarios_that_seeds_do_not_choose() {
             let ends = [SCRIPT, QUIET].map(|rule| format!("{rule}: "));
             let rules =
                 violations.into_iter().filter(|violation| !ends.iter().any(|end| violation.starts_with(end)));
-            let said = rules.map(|rule| format!("{} with seed {seed}: {rule}", scenario.name));
+            let said = rules
+                .map(|rule| format!("{rule}: coppice-campaign seed {seed} --scenario {}", scenario.name));
             broken.lock().unwrap().extend(said);
         }
     };

@@ -98,6 +98,13 @@ const FINDINGS: &[(&str, &str, u64, i64, &str)] = &[
          read:42=answer-lost,write:2=killed-after,read:47=no-answer,read:56=refused:500,\
          read:57=refused:503,write:3=refused:503,lease:7=late:14569ms,write:8=cut-off:56747ms",
     ),
+    (
+        "a scale-down that is refused, and taken back twice since the answer was lost: a fourth was not the last",
+        "cluster-reverted",
+        0,
+        0,
+        "write:24=refused:429,write:25=refused-after:504",
+    ),
 ];
 
 #[test]

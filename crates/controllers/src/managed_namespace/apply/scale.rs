@@ -38,7 +38,7 @@ pub(super) async fn execute(
                 // The same write that says why the rest stays as it is also forgets what was not touched.
                 let unchanged = run.unchanged().await;
                 if let NamespaceStep::WriteStatus(status) = &mut plan.step {
-                    status.steps.scaled_down.forget(&unchanged);
+                    status.steps.forget(&unchanged);
                 }
                 return Err(Interruption::Replanned(record, plan));
             }

@@ -32,7 +32,7 @@ pub(super) async fn execute(
         Err(Unfinished::Interrupted(Interruption::Ended(StepResult::Replanned(manager, mut plan)), run)) => {
             // The same write that says why the rest stays as it is also forgets what was not touched.
             let unchanged = run.unchanged().await;
-            plan.status.steps.scaled_down.forget(&unchanged);
+            plan.status.steps.forget(&unchanged);
             Ok(StepResult::Replanned(manager, plan))
         }
         // By this attempt's manager: the one of a read that failed comes from a cache, which only counts workloads.
