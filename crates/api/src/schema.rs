@@ -200,18 +200,24 @@ pub(crate) fn set_annotations(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// So many keys of labels, and of annotations, a tree allows, and so many are inherited.
+const MAX_SETTABLE_KEYS: usize = 32;
+
 /// Keys of labels or annotations that a namespace may be given.
 pub(crate) fn settable_keys(generator: &mut SchemaGenerator) -> Schema {
     let not_reserved = settable(&format!("!self.matches('{}')", reserved_keys()));
     let key = with_rules(label_key(generator), [not_reserved]);
-    json_schema!({ "type": "array", "maxItems": 32, "x-kubernetes-list-type": "set", "items": key })
+    json_schema!({
+        "type": "array", "maxItems": MAX_SETTABLE_KEYS, "x-kubernetes-list-type": "set", "items": key
+    })
 }
 
-/// Keys of labels or annotations in status: as many as are asked for and inherited.
+/// Keys of labels or annotations in status: as many as can be asked for and inherited, and, while all of these are exchanged for
+/// others, as many again.
 pub(crate) fn status_keys(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
-        "maxItems": 64,
+        "maxItems": 4 * MAX_SETTABLE_KEYS,
         "items": { "type": "string", "maxLength": 317 }
     })
 }

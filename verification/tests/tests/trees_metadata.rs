@@ -21,7 +21,8 @@ fn namespaces_have_what_the_tree_allows_and_what_is_inherited() -> Test {
             inherits(&cluster).await?;
             sets(&cluster).await?;
             refusals(&cluster).await?;
-            ends(&cluster).await
+            ends(&cluster).await?;
+            exchanges(&cluster).await
         };
         story.await.with_context(|| program.last_lines())
     })
@@ -172,4 +173,42 @@ async fn ends(cluster: &Setup) -> Test {
     ensure!(condition(&object, "Ready")["reason"] == "Reconciled", "{object:#}");
     ensure!(object["status"]["metadata"].is_null(), "{object:#}");
     has(cluster, "shop", &json!({"team": "store", "stage": "prod"}), &json!({})).await
+}
+
+/// As many labels as a tree can name, all of them exchanged for others at once.
+async fn exchanges(cluster: &Setup) -> Test {
+    const MOST: usize = 32;
+    let keys = |prefix: &str| (0..MOST).map(|n| format!("{prefix}-{n}")).collect::<Vec<_>>();
+    let labels = |prefixes: &[&str], value: &Value| {
+        let keys = prefixes.iter().flat_map(|prefix| keys(prefix));
+        Value::Object(keys.map(|key| (key, value.clone())).collect())
+    };
+    let (there, gone) = (json!("x"), Value::Null);
+    let admin = cluster.test_cluster.admin().await?;
+    let names = async |allowed: &str, inherited: &str| {
+        let metadata =
+            json!({"allowed": {"labels": keys(allowed)}, "inherited": {"labels": keys(inherited)}});
+        admin.patch("nstree", "", "big", &json!({"spec": {"metadata": metadata}})).await
+    };
+    cluster.tree("big", &json!({"pods": "10"})).await?;
+    let above = json!({"metadata": {"labels": labels(&["above-a", "above-b"], &there)}});
+    admin.patch("namespace", "", "big", &above).await?;
+    names("asked-a", "above-a").await?;
+    let asked = json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "Subnamespace",
+        "metadata": {"name": "big-a", "namespace": "big"},
+        "spec": {"quota": {"hard": {"pods": "1"}}, "metadata": {"labels": labels(&["asked-a"], &there)}}});
+    admin.create(&asked).await?;
+    has(cluster, "big-a", &labels(&["asked-a", "above-a"], &there), &json!({})).await?;
+    // What is asked for is not allowed now, and everything stays as it is until that is put right.
+    names("asked-b", "above-b").await?;
+    let (reason, _) = cluster.refused("big", "big-a").await?;
+    ensure!(reason == "MetadataNotAllowed", "{reason}");
+    let mut others = labels(&["asked-a"], &gone);
+    others.as_object_mut().context("labels")?.extend(
+        labels(&["asked-b"], &there).as_object().into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())),
+    );
+    admin.patch("sns", "big", "big-a", &json!({"spec": {"metadata": {"labels": others}}})).await?;
+    has(cluster, "big-a", &labels(&["asked-b", "above-b"], &there), &json!({})).await?;
+    has(cluster, "big-a", &labels(&["asked-a", "above-a"], &gone), &json!({})).await?;
+    cluster.ready("big", "big-a").await.map(drop)
 }
