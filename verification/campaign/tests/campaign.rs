@@ -106,7 +106,7 @@ fn random_faults_do_no_harm() {
 }
 
 /// So many seeds for each scenario that seeds do not choose, each time others.
-const SEEDS_APART: usize = 200;
+const SEEDS_APART: usize = 40;
 
 /// Where the events of deletions are lost, those of one name are counted too low until everything is listed again.
 const COUNTED_BY_CACHES: &str = "cluster-recreated-often";
