@@ -450,7 +450,9 @@ reasons! {
         /// The namespace was created.
         NamespaceCreated: [Event], nothing;
         /// Other namespaces of the tree are below the namespace, so it is not deleted.
-        HasChildren: [NextStep, Accepted, Ready, Event], "Delete the Subnamespaces in the namespace first.";
+        HasChildren: [NextStep, Accepted, Ready, Event], "Delete the Subnamespaces in the namespace first, or all of them with it: coppice tree delete.";
+        /// The namespace is deleted with all below it, as `spec.cascadeUntil` consents to: those first, from the bottom up.
+        CascadingDeletion: [Ready, Event], "Wait. The message says which is next, and what it waits for.";
         /// The namespace has an object of the same name as one that would be copied into it, and Coppice did not write it. It is left as
         /// it is; everything else is copied.
         CopyNameTaken: [Event, Propagated], "Delete the object, or rename it or its source.";

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use coppice_quantity::Quantity;
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -62,6 +63,12 @@ pub struct SubnamespaceSpec {
     /// those that are inherited from the namespace above.
     #[serde(default, skip_serializing_if = "NamespaceMetadata::is_empty")]
     pub metadata: NamespaceMetadata,
+    /// Consent to a cascade, with an end: until this instant, deleting the Subnamespace first deletes all namespaces below its own, from
+    /// the bottom up. It counts in the 24 hours before that instant; what is not deleted by then stays. Default: a namespace
+    /// is not deleted while others are below it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::instant")]
+    pub cascade_until: Option<Timestamp>,
 }
 
 /// A quota that is asked for.

@@ -89,6 +89,8 @@ pub enum Mutant {
     TransferAtOnce,
     /// A Subnamespace has its namespace deleted, whatever is below it.
     ChildrenIgnored,
+    /// What is below a Subnamespace is deleted with it when the consent to that is over, too.
+    ConsentIgnored,
     /// A Subnamespace takes up a namespace that it did not create.
     NamespaceTakenUp,
     /// Copies of role bindings bind another role than their source.

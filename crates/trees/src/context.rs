@@ -141,6 +141,23 @@ impl TreeContext {
         }
     }
 
+    /// The Subnamespaces below this namespace, however far: each after all below it.
+    pub(crate) fn bottom_up(&self, namespace: &str) -> Vec<Arc<SubnamespaceObject>> {
+        let (mut found, mut at) = (self.subnamespaces.list(namespace), 0);
+        while let Some(object) = found.get(at).filter(|_| found.len() <= MAX_BELOW) {
+            // Another namespace of that name is none of its own.
+            let uid = object.status.namespace_uid.as_deref();
+            let own = self.shared.namespaces.get("", &object.name);
+            if uid.is_some() && own.is_some_and(|own| Some(own.uid.as_str()) == uid) {
+                let children = self.subnamespaces.list(&object.name);
+                found.extend(children);
+            }
+            at += 1;
+        }
+        found.reverse();
+        found
+    }
+
     /// The tree that this namespace is the root of. Of several trees the oldest counts.
     pub(crate) fn tree_of_root(&self, namespace: &str) -> Option<Arc<Tree>> {
         let mut oldest: Option<(jiff::Timestamp, Box<str>)> = None;

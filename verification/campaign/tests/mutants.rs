@@ -19,7 +19,9 @@ use coppice_campaign::suite::cluster::rule::{
 use coppice_campaign::suite::lifecycle::rule::{
     HELD, INITIAL_DELAY, JOBS, LIMITS, ORIGINAL_REPLICAS, PODS, REVERTED, SELECTED, SETTLE, SUSPENDED, TTL,
 };
-use coppice_campaign::suite::trees::rule::{CHILDREN, CREATED_HERE, LIMIT, NOTHING_LOST, RIGHTS, USED};
+use coppice_campaign::suite::trees::rule::{
+    CHILDREN, CONSENT, CREATED_HERE, LIMIT, NOTHING_LOST, RIGHTS, USED,
+};
 use coppice_campaign::suite::{self, Suite};
 use coppice_mutants::Mutant;
 use coppice_sim::scenario::Scenario;
@@ -30,7 +32,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 97] = [
+const CASES: [(Mutant, &str, Rule); 98] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -126,6 +128,7 @@ const CASES: [(Mutant, &str, Rule); 97] = [
     (Mutant::UsedQuotaTaken, "tree-pods", USED),
     (Mutant::QuotaNotReturned, "tree-deep", NOTHING_LOST),
     (Mutant::ChildrenIgnored, "tree-child-in-the-way", CHILDREN),
+    (Mutant::ConsentIgnored, "tree-cascade-over", CONSENT),
     (Mutant::NamespaceTakenUp, "tree-name-taken", CREATED_HERE),
     (Mutant::OtherRoleBound, "tree-bindings", RIGHTS),
 ];

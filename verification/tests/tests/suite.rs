@@ -34,6 +34,7 @@ mod stopped_scale_down;
 mod trees;
 mod trees_access;
 mod trees_adopt;
+mod trees_cascade;
 mod trees_copies;
 mod trees_detach;
 mod trees_expiry;

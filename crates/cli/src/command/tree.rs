@@ -2,6 +2,7 @@
 #![allow(clippy::doc_markdown, reason = "comments on arguments are the help that people read in a terminal")]
 
 mod adopt;
+mod delete;
 mod detach;
 
 use std::path::PathBuf;
@@ -30,6 +31,7 @@ use crate::{Exit, Io, files, with_progress};
   coppice tree shop -o svg > shop.svg   a picture: who has how much of each resource, and uses it
   kubectl get nstree,sns,quota -A -o yaml | coppice tree -f -
   coppice tree adopt shop/shop-legacy   an existing namespace becomes one of the tree
+  coppice tree delete shop/shop-web --cascade --dry-run   a namespace goes, with all below it
   coppice tree detach shop --dry-run    the tree goes, and its namespaces stay
 
 Columns: REQUESTED, what spec asks for; ALLOTTED, what the namespace and all below it have; GIVEN, what of that those below it
@@ -80,6 +82,7 @@ enum TreeOutput {
 #[derive(Debug, Subcommand)]
 enum TreeCommand {
     Adopt(adopt::AdoptArgs),
+    Delete(delete::DeleteArgs),
     Detach(detach::DetachArgs),
 }
 
@@ -90,6 +93,7 @@ pub(super) fn resource(text: &str) -> Result<ResourceName, ResourceNameError> {
 pub(crate) async fn run(args: &TreeArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
     match &args.command {
         Some(TreeCommand::Adopt(args)) => return adopt::run(args, connection, io).await,
+        Some(TreeCommand::Delete(args)) => return delete::run(args, connection, io).await,
         Some(TreeCommand::Detach(args)) => return detach::run(args, connection, io).await,
         None => {}
     }

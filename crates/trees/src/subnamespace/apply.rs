@@ -52,6 +52,17 @@ pub(super) async fn next(context: &TreeContext, permit: &Permit, key: &Subnamesp
     match step {
         Step::Nothing => Progress::CheckAt(next_check),
         Step::DeleteNamespace(intent) => delete(context, permit, key, intent).await,
+        Step::DeleteBelow(lowest) => {
+            match write::delete::<Subnamespaces>(&context.shared.clients, permit, &lowest.0).await {
+                // What came of it the watch says, before anything else is decided: only caches know what is far below.
+                Ok(()) => {
+                    report::events(&context.shared, object, &events);
+                    Progress::CheckAt(next_check)
+                }
+                Err(WriteError::Conflict | WriteError::Gone) => Progress::CheckAt(next_check),
+                failed => outcome(failed),
+            }
+        }
         step => {
             let done = carry_out(context, permit, &observation, step).await;
             if let Err(WriteError::Refused(error)) = &done {
@@ -81,7 +92,7 @@ async fn carry_out(
     let (clients, object) = (&context.shared.clients, &*observation.object);
     let tree = observation.parent_position.as_ref().map_or("", |position| &position.tree.name);
     match step {
-        Step::Nothing | Step::DeleteNamespace(_) => Ok(()),
+        Step::Nothing | Step::DeleteNamespace(_) | Step::DeleteBelow(_) => Ok(()),
         Step::AddFinalizer => write::add_finalizer::<Subnamespaces>(clients, permit, object).await.map(drop),
         Step::RemoveFinalizer => {
             write::remove_finalizer::<Subnamespaces>(clients, permit, object).await.map(drop)

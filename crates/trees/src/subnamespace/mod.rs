@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use coppice_api::SubnamespacePhase;
 use coppice_api::names::TREE_QUOTA_NAME;
+use coppice_kinds::SubnamespaceObject;
 use coppice_runtime::controller::Controller;
 use coppice_runtime::queue::{Queue, ReconcileResult};
 use coppice_runtime::watches::{Subscription, Watches};
@@ -66,11 +67,12 @@ impl SubnamespaceController {
         Self { context }
     }
 
-    /// The Subnamespaces of this name, wherever they are: there is one at most that created the namespace of that name.
+    /// The Subnamespaces of this name, wherever they are: there is one at most that created the namespace of that name. And those that
+    /// are deleted with all below them, of which this may be one.
     fn wake_named(&self, name: &str, queue: &Queue<SubnamespaceKey>) {
         self.context.subnamespaces.for_each(|object| {
-            if &*object.name == name {
-                queue.add(SubnamespaceKey::new(&object.namespace, name));
+            if &*object.name == name || cascades(object) {
+                queue.add(SubnamespaceKey::new(&object.namespace, &object.name));
             }
         });
     }
@@ -142,6 +144,11 @@ impl SubnamespaceController {
             }
         }
     }
+}
+
+/// Whether all below it may have to be deleted, too.
+fn cascades(object: &SubnamespaceObject) -> bool {
+    object.terminating && object.decoded().is_ok_and(|spec| spec.cascade_until.is_some())
 }
 
 impl Controller for SubnamespaceController {

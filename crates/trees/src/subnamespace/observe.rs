@@ -17,7 +17,7 @@ use coppice_quantity::time::ServerTime;
 use coppice_runtime::read::{self, ListError};
 use tokio::time::Instant;
 
-use super::SubnamespaceKey;
+use super::{SubnamespaceKey, cascades};
 use crate::context::{TreeContext, Why};
 use crate::copies::listed;
 use crate::position::Position;
@@ -40,6 +40,9 @@ pub(super) struct Observation {
     pub(super) quota: Option<Arc<TreeQuota>>,
     /// The Subnamespaces in it.
     pub(super) children: Vec<Arc<SubnamespaceObject>>,
+    /// Where its namespace may be deleted with all below it: the Subnamespaces there, each after all below it, with the namespaces that they
+    /// created. Otherwise nobody asks.
+    pub(super) below: Vec<Below>,
     /// What the siblings do not use.
     pub(super) siblings: Vec<(String, Resources)>,
     /// How many objects in its namespace are copies, and how many transfers of the tree have begun and not ended: while the tree is
@@ -58,6 +61,9 @@ pub(super) struct Observation {
     /// When the first read was sent: nothing in here is older.
     pub(super) started: Instant,
 }
+
+/// A Subnamespace, and its namespace if there is one.
+pub(super) type Below = (Arc<SubnamespaceObject>, Option<Arc<NamespaceFacts>>);
 
 /// What was read of the objects themselves.
 struct Objects {
@@ -163,9 +169,16 @@ fn observation(context: &TreeContext, objects: Objects, started: Instant) -> Obs
             transfers += usize::from(begun && status.ended_at.is_none());
         });
     }
+    let below = if cascades(&object) { context.bottom_up(&object.name) } else { Vec::new() };
+    let own = |object: &SubnamespaceObject| {
+        let namespace = shared.namespaces.get("", &object.name)?;
+        (object.status.namespace_uid.as_deref() == Some(namespace.uid.as_str())).then_some(namespace)
+    };
+    let below = below.into_iter().map(|object| (Arc::clone(&object), own(&object))).collect();
     let tree_size = parent_position.as_ref().map_or(0, |position| context.size(&position.tree.name));
     let (settings, budget) = shared.settings();
     Observation {
+        below,
         siblings: siblings(context, &object),
         stale: context
             .stale()

@@ -1,10 +1,12 @@
 //! What becomes of a `Subnamespace`: the one next write, or why there is none. Pure.
 
+mod cascade;
 mod creation;
 mod detach;
 mod metadata;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use coppice_api::condition::{self, ConditionState, READY};
 use coppice_api::metadata::NamespaceMetadata;
@@ -68,7 +70,19 @@ pub(super) enum Step {
     DeleteNamespace(Intent),
     /// Deletes the Subnamespace, whose namespace somebody else has deleted.
     DeleteObject,
+    /// Deletes one of those below, under which there is none.
+    DeleteBelow(Lowest),
     RemoveFinalizer,
+}
+
+/// A Subnamespace that is deleted since one above it is. Equal are the same.
+#[derive(Debug)]
+pub(super) struct Lowest(pub(super) Arc<SubnamespaceObject>);
+
+impl PartialEq for Lowest {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.uid == other.0.uid
+    }
 }
 
 /// Where a namespace is created, and with which metadata besides. Equal are equal paths.
@@ -370,13 +384,8 @@ impl SubnamespacePlan {
         }
         match observation.own_namespace() {
             Some(namespace) if namespace.terminating => being_deleted(),
-            Some(_) if !observation.children.is_empty() && !active(Mutant::ChildrenIgnored) => {
-                let message = format!(
-                    "namespace {0} has {1} below it, and stays: delete these first (kubectl get subnamespaces -n {0})",
-                    object.name,
-                    count(observation.children.len())
-                );
-                State::deleting(Reason::HasChildren, message)
+            Some(namespace) if !observation.children.is_empty() && !active(Mutant::ChildrenIgnored) => {
+                self.below_first(observation, namespace)
             }
             Some(namespace)
                 if namespace.labels.get(LABEL_CHILDREN).is_some() && !active(Mutant::ChildrenIgnored) =>
@@ -430,12 +439,8 @@ impl SubnamespacePlan {
     /// Deletes the namespace, as its Subnamespace was: decides it, writes it down, and decides it again before every attempt.
     fn delete(&mut self, observation: &Observation, namespace: &NamespaceFacts) -> State {
         let (object, circumstances) = (&observation.object, observation.circumstances());
-        if observation.parent.as_ref().is_none_or(|parent| parent.terminating) {
-            let message = format!(
-                "namespace {} is being deleted, which deletes this Subnamespace; namespace {} stays until somebody deletes it",
-                object.namespace, object.name
-            );
-            return State::deleting(Reason::NamespaceTerminating, message);
+        if let Some(state) = parent_ends(observation) {
+            return state;
         }
         if let Some(refusal) = observation.settings.protection(namespace) {
             if let Some(intent) = self.status.steps.intent.clone() {
@@ -537,6 +542,19 @@ impl SubnamespacePlan {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Granted;
 
+/// Nobody has asked for the deletion of a namespace whose Subnamespace goes with the namespace above.
+fn parent_ends(observation: &Observation) -> Option<State> {
+    let object = &observation.object;
+    let ends = observation.parent.as_ref().is_none_or(|parent| parent.terminating);
+    ends.then(|| {
+        let message = format!(
+            "namespace {} is being deleted, which deletes this Subnamespace; namespace {} stays until somebody deletes it",
+            object.namespace, object.name
+        );
+        State::deleting(Reason::NamespaceTerminating, message)
+    })
+}
+
 fn being_deleted() -> State {
     State::deleting(Reason::NamespaceTerminating, "the namespace is being deleted, and its quota returned")
 }
@@ -563,7 +581,7 @@ fn granted_request(object: &SubnamespaceObject) -> Option<Resources> {
 }
 
 /// What these have together, by their records.
-fn below(children: &[std::sync::Arc<SubnamespaceObject>]) -> Resources {
+fn below(children: &[Arc<SubnamespaceObject>]) -> Resources {
     let all = children.iter().filter_map(|child| allotment(child));
     all.fold(Resources::default(), |sum, has| sum.plus(&has).unwrap_or(sum))
 }

@@ -82,6 +82,7 @@ fn observation() -> Observation {
         namespace: None,
         quota: None,
         children: Vec::new(),
+        below: Vec::new(),
         siblings: Vec::new(),
         copies: 0,
         transfers: 0,
@@ -523,5 +524,7 @@ fn what_is_too_long_to_be_inherited_is_said() {
     );
 }
 
+#[path = "plan_cascade_tests.rs"]
+mod cascade;
 #[path = "plan_detach_tests.rs"]
 mod detach;

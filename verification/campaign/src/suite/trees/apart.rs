@@ -2,12 +2,13 @@
 
 use coppice_sim::scenario::{Scenario, ScriptStep};
 
+use super::cascades;
 use super::requests::{delete_subnamespace, gone, ready, subnamespace, tree};
 use super::scenarios::scenario;
 
 /// They run without faults, and for the rule that each is about.
 pub(super) fn all() -> Vec<Scenario> {
-    vec![child_in_the_way()]
+    vec![child_in_the_way(), cascades::over()]
 }
 
 /// Neither has quota that could be lost with it: only the rule about children can find that the upper one was deleted.

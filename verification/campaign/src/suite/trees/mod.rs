@@ -1,6 +1,7 @@
 //! Trees of namespaces: their program beside the operator, and the quotas that must hold at every revision.
 
 mod apart;
+mod cascades;
 mod end;
 mod oracle;
 mod requests;

@@ -54,6 +54,12 @@ pub(super) fn delete_subnamespace(parent: &str, name: &str) -> Request {
     Request::delete(&format!("{API}/namespaces/{parent}/subnamespaces/{name}"))
 }
 
+/// Consent to delete what is below it, too.
+pub(super) fn consent(parent: &str, name: &str, until: &str) -> Request {
+    let patch = json!({ "spec": { "cascadeUntil": until } });
+    Request::patch(&format!("{API}/namespaces/{parent}/subnamespaces/{name}"), MERGE, &patch)
+}
+
 pub(super) fn delete_namespace(name: &str) -> Request {
     Request::delete(&format!("/api/v1/namespaces/{name}"))
 }

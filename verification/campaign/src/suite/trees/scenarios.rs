@@ -34,6 +34,7 @@ pub(super) fn all() -> Vec<Scenario> {
         pods(),
         pods_and_transfer(),
         slow_deletion(),
+        super::cascades::cascade(),
     ]
 }
 

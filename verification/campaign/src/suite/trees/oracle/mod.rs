@@ -1,5 +1,6 @@
 //! Judges trees by what the API server saw. Uses neither the crate that decides about quotas nor its types.
 
+mod consent;
 mod limits;
 mod namespaces;
 mod rights;
@@ -16,6 +17,7 @@ pub(super) fn check(
     steps: &[DestructiveStep<'_>],
     found: &mut Findings,
 ) {
+    consent::check(record, history, found);
     limits::check(record, found);
     namespaces::check(record, history, steps, found);
     rights::check(record, history, found);

@@ -13,5 +13,8 @@ pub const USED: Rule = Rule("USED");
 pub const CREATED_HERE: Rule = Rule("CREATED HERE");
 /// No namespace is deleted that has namespaces below it.
 pub const CHILDREN: Rule = Rule("CHILDREN");
+/// The program of trees deletes a `Subnamespace` whose namespace is there only while one above it is being deleted that consents to that,
+/// and whose consent is not over.
+pub const CONSENT: Rule = Rule("CONSENT");
 /// A role binding that is copied down a tree is one that a namespace above has, or had a moment ago.
 pub const RIGHTS: Rule = Rule("RIGHTS");

@@ -1,0 +1,127 @@
+//! A Subnamespace is being deleted whose namespace others are below: it stays, or, where `spec.cascadeUntil` consents, those go first, from
+//! the bottom up and one after another. Pure.
+
+use std::collections::BTreeSet;
+
+use coppice_api::Reason;
+use coppice_api::steps::Action;
+use coppice_kinds::SubnamespaceObject;
+use coppice_lifecycle::facts::NamespaceFacts;
+use coppice_lifecycle::plan::PlannedEvent;
+use coppice_mutants::{Mutant, active};
+use jiff::{SignedDuration, Timestamp};
+
+use super::super::observe::{Below, Observation};
+use super::{Lowest, State, Step, SubnamespacePlan, count, parent_ends};
+
+/// For so long at most before it ends consent counts: nobody deletes by what was written once and for all.
+const CONSENT: SignedDuration = SignedDuration::from_hours(24);
+
+impl SubnamespacePlan {
+    /// Each of those below passes the governor twice: before its Subnamespace is deleted, which cannot be undone, and as any other, when its
+    /// namespace is.
+    pub(super) fn below_first(&mut self, observation: &Observation, namespace: &NamespaceFacts) -> State {
+        if let Some(state) = parent_ends(observation) {
+            return state;
+        }
+        let object = &observation.object;
+        let until = match consent(object, observation.time.now()) {
+            Ok(until) => until,
+            Err(NoConsent { why, from }) => {
+                self.next_check = from;
+                let message = format!(
+                    "namespace {0} has {1} below it, and stays: {why}delete these first (kubectl get subnamespaces -n {0}), or all below it \
+                     with it (coppice tree delete {2}/{0} --cascade)",
+                    object.name,
+                    count(observation.children.len()),
+                    object.namespace
+                );
+                return State::deleting(Reason::HasChildren, message);
+            }
+        };
+        self.next_check = Some(until);
+        // What is said of those below is that of the namespace itself, too: its label says the same.
+        let settings = &observation.settings;
+        let protection = |namespace: &NamespaceFacts| {
+            settings.protection(namespace).filter(|refusal| refusal.reason != Reason::HasChildren)
+        };
+        if let Some(refusal) = protection(namespace) {
+            return State::deleting(refusal.reason, refusal.message);
+        }
+        if let Some(denied) = observation.circumstances().block(Action::Delete) {
+            let state = self.waits(denied);
+            self.next_check = Some(self.next_check.map_or(until, |at| at.min(until)));
+            return state;
+        }
+        let left = observation.below.len();
+        let going = |what: String| {
+            let message = format!(
+                "namespace {} is deleted after the {left} below it, from the bottom up, which spec.cascadeUntil allows until {until}: {what}",
+                object.name
+            );
+            State::deleting(Reason::CascadingDeletion, message)
+        };
+        let mut lowest = lowest(&observation.below);
+        let waits_for = |(below, namespace): &&&Below| {
+            below.terminating && namespace.as_ref().is_some_and(|namespace| !namespace.terminating)
+        };
+        if let Some((below, _)) = lowest.iter().find(waits_for) {
+            // Its own status says what it waits for.
+            return going(format!("{} is next", below.name));
+        }
+        lowest.retain(|(below, _)| !below.terminating);
+        let Some((next, namespace)) = lowest.first() else {
+            return going("the lowest of these are being deleted".to_owned());
+        };
+        if let Some(refusal) = namespace.as_deref().and_then(protection) {
+            return State::deleting(
+                refusal.reason,
+                format!("below namespace {}: {}", object.name, refusal.message),
+            );
+        }
+        self.step = Step::DeleteBelow(Lowest(next.clone()));
+        let message = format!(
+            "Subnamespace {}/{} was deleted, since {} is and spec.cascadeUntil allows it",
+            next.namespace, next.name, object.name
+        );
+        self.events.push(PlannedEvent { warning: false, reason: Reason::CascadingDeletion, message });
+        going(format!("{} is next", next.name))
+    }
+}
+
+/// Those that none of the others is below.
+fn lowest(below: &[Below]) -> Vec<&Below> {
+    let with_children: BTreeSet<&str> = below.iter().map(|(object, _)| &*object.namespace).collect();
+    // A Subnamespace that created no namespace is above none, whatever its name is.
+    let is_above = |object: &SubnamespaceObject| {
+        object.status.namespace_uid.is_some() && with_children.contains(&*object.name)
+    };
+    below.iter().filter(|(object, _)| !is_above(object)).collect()
+}
+
+/// Nothing below is deleted.
+struct NoConsent {
+    /// Why, where there was consent or will be.
+    why: String,
+    /// When there is.
+    from: Option<Timestamp>,
+}
+
+/// Until when all below the namespace may be deleted.
+fn consent(object: &SubnamespaceObject, now: Timestamp) -> Result<Timestamp, NoConsent> {
+    let until = object.decoded().ok().and_then(|spec| spec.cascade_until);
+    let Some(until) = until else { return Err(NoConsent { why: String::new(), from: None }) };
+    if until <= now && !active(Mutant::ConsentIgnored) {
+        return Err(NoConsent {
+            why: format!("the consent of spec.cascadeUntil ended at {until}; "),
+            from: None,
+        });
+    }
+    match until.checked_sub(CONSENT) {
+        Ok(from) if from > now => Err(NoConsent {
+            why: format!("spec.cascadeUntil counts for its last 24 hours alone, from {from}; "),
+            from: Some(from),
+        }),
+        _ => Ok(until),
+    }
+}

@@ -1,0 +1,133 @@
+use super::*;
+use crate::subnamespace::observe::Below;
+
+const DELETED: &str = "2026-01-01T00:00:00Z";
+
+/// A Subnamespace below the one that is being deleted, with its namespace unless that is gone.
+fn below(parent: &str, name: &str, terminating: bool, own: Option<NamespaceFacts>) -> Below {
+    let mut metadata = json!({"name": name, "namespace": parent, "uid": format!("u-of-{name}")});
+    if terminating {
+        metadata["deletionTimestamp"] = json!(DELETED);
+    }
+    (object("1", &metadata, &json!({"namespaceUid": format!("uid-of-{name}")})), own.map(Arc::new))
+}
+
+/// One that nothing is done about yet.
+fn living(parent: &str, name: &str) -> Below {
+    below(parent, name, false, Some(namespace(name, &[])))
+}
+
+/// The Subnamespace while it is being deleted, with consent until then and with these below it.
+fn cascading(until: &str, below: Vec<Below>) -> Observation {
+    let seen = deleted();
+    let object = SubnamespaceObject::clone(&seen.object);
+    let spec = json!({"quota": {"hard": {"pods": "4"}}, "cascadeUntil": until});
+    let spec = serde_json::from_value(spec).map_err(|error| error.to_string());
+    let children = vec![living("shop-web", "shop-web-a").0];
+    Observation { object: Arc::new(SubnamespaceObject { spec, ..object }), children, below, ..seen }
+}
+
+/// In an hour.
+fn soon(below: Vec<Below>) -> Observation {
+    cascading("2026-01-01T01:00:00Z", below)
+}
+
+/// Which one is deleted now.
+#[track_caller]
+fn deletes(seen: &Observation) -> String {
+    let planned = plan(seen);
+    let Step::DeleteBelow(lowest) = planned.step else { panic!("{:?}: {:?}", planned.step, why(&planned)) };
+    let name = lowest.0.name.to_string();
+    let [event] = &planned.events[..] else { panic!("{:?}", planned.events) };
+    assert!(event.message.contains(&format!("{name} was deleted, since shop-web is")), "{}", event.message);
+    name
+}
+
+#[test]
+fn those_below_go_first_from_the_bottom_up_and_one_after_another() {
+    let (a, deep) = (living("shop-web", "shop-web-a"), living("shop-web-a", "shop-web-a-b"));
+    let c = living("shop-web", "shop-web-c");
+    let seen = soon(vec![deep.clone(), c.clone(), a.clone()]);
+    assert_eq!(deletes(&seen), "shop-web-a-b");
+    assert_eq!(plan(&seen).next_check, Some("2026-01-01T01:00:00Z".parse().unwrap()), "consent ends then");
+    // The next one not before the namespace of this one is being deleted.
+    let begun = below("shop-web-a", "shop-web-a-b", true, deep.1.as_deref().cloned());
+    let words = "is deleted after the 3 below it, from the bottom up, which spec.cascadeUntil allows until 2026-01-01T01:00:00Z: \
+                 shop-web-a-b is next";
+    refused(&soon(vec![begun, c.clone(), a.clone()]), Reason::CascadingDeletion, words);
+    let going = NamespaceFacts { terminating: true, ..namespace("shop-web-a-b", &[]) };
+    for namespace in [Some(going), None] {
+        let going = below("shop-web-a", "shop-web-a-b", true, namespace);
+        assert_eq!(deletes(&soon(vec![going.clone(), c.clone(), a.clone()])), "shop-web-c");
+        // The one above it only once it is gone.
+        let words = "the lowest of these are being deleted";
+        refused(&soon(vec![going, a.clone()]), Reason::CascadingDeletion, words);
+    }
+    assert_eq!(deletes(&soon(vec![a])), "shop-web-a");
+}
+
+#[test]
+fn one_that_somebody_has_deleted_waits_for_those_below_it_and_does_not_stop_them() {
+    let deleted = below("shop-web", "shop-web-a", true, Some(namespace("shop-web-a", &[])));
+    assert_eq!(deletes(&soon(vec![living("shop-web-a", "shop-web-a-b"), deleted])), "shop-web-a-b");
+}
+
+#[test]
+fn a_subnamespace_without_a_namespace_goes_and_is_above_none() {
+    // There is a namespace of its name elsewhere, with others below it.
+    let mut refused = living("shop-web", "shop-web-a-b");
+    refused.0 =
+        object("1", &json!({"name": "shop-web-a-b", "namespace": "shop-web", "uid": "u"}), &json!({}));
+    refused.1 = None;
+    let other = below("shop-web-a-b", "shop-web-a-b-c", true, None);
+    assert_eq!(deletes(&soon(vec![other, refused])), "shop-web-a-b");
+}
+
+#[test]
+fn without_consent_nothing_below_is_deleted() {
+    let all = || vec![living("shop-web", "shop-web-a")];
+    let none = Observation { below: all(), ..soon(Vec::new()) };
+    let none = Observation { object: deleted().object, ..none };
+    refused(
+        &none,
+        Reason::HasChildren,
+        "or all below it with it (coppice tree delete shop/shop-web --cascade)",
+    );
+    let ended = cascading("2026-01-01T00:00:00Z", all());
+    refused(&ended, Reason::HasChildren, "the consent of spec.cascadeUntil ended at 2026-01-01T00:00:00Z");
+    let early = cascading("2026-01-03T00:00:00Z", all());
+    let words = "spec.cascadeUntil counts for its last 24 hours alone, from 2026-01-02T00:00:00Z";
+    refused(&early, Reason::HasChildren, words);
+    assert_eq!(plan(&early).next_check, Some("2026-01-02T00:00:00Z".parse().unwrap()));
+    // Nobody has asked for it where it goes with the namespace above.
+    let above = NamespaceFacts { terminating: true, ..namespace("shop", &[]) };
+    for parent in [None, Some(Arc::new(above))] {
+        let gone = Observation { parent, ..soon(all()) };
+        refused(&gone, Reason::NamespaceTerminating, "stays until somebody deletes it");
+    }
+    // Before it is deleted itself, consent does nothing.
+    let mut there = soon(all());
+    Arc::get_mut(&mut there.object).unwrap().terminating = false;
+    assert!(!matches!(plan(&there).step, Step::DeleteBelow(_)));
+}
+
+#[test]
+fn what_stops_other_deletions_stops_those_below_before_they_begin() {
+    let all = || vec![living("shop-web", "shop-web-a")];
+    let stale = Some((Reason::Stale, "the cache is old".to_owned()));
+    let old = Observation { stale, ..soon(all()) };
+    assert_eq!(plan(&old).step, Step::Nothing);
+    let spec = serde_json::from_value(json!({"governor": {"paused": true}})).unwrap();
+    let paused = Arc::new(PlatformSettings::new(spec, "coppice-system", Vec::new()));
+    refused(&Observation { settings: paused, ..soon(all()) }, Reason::Paused, "paused");
+    let protected =
+        below("shop-web", "shop-web-a", false, Some(namespace("shop-web-a", &[(LABEL_PROTECTED, "")])));
+    refused(
+        &soon(vec![protected]),
+        Reason::NamespaceProtected,
+        "below namespace shop-web: namespace shop-web-a",
+    );
+    let mut own = soon(all());
+    own.namespace = Some(Arc::new(namespace("shop-web", &[(LABEL_PROTECTED, "")])));
+    refused(&own, Reason::NamespaceProtected, "namespace shop-web");
+}
