@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use coppice_bench::engine::{self, Fleet, Shape, Work};
 use coppice_bench::live::notices::{self, NoticesArgs, NoticesReport};
+use coppice_bench::live::trees::{self, TreesArgs};
 use coppice_bench::live::{self, Lease, Programs, Sizes};
 use coppice_bench::report::{Machine, Report, ReportWriter};
 use coppice_bench::{Benchmark, Group};
@@ -75,6 +76,8 @@ struct BenchArgs {
 enum Apart {
     /// Very many namespaces that are due with a notice to their owners, evenly over a time, beside a controller that polls.
     Notices(NoticesArgs),
+    /// Trees of namespaces: how soon those that many create at once are ready, and how soon all have what is copied down.
+    Trees(TreesArgs),
 }
 
 /// The engine's work and nothing else, for callgrind.
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
     let settings = BenchArgs::parse();
     let done = match (&settings.apart, settings.drive.drive) {
         (Some(Apart::Notices(args)), _) => measure_notices(args).map(|()| Vec::new()),
+        (Some(Apart::Trees(args)), _) => measure_trees(args).map(|()| Vec::new()),
         (None, Some(work)) => drive(&settings, work).map(|()| Vec::new()),
         (None, None) => measure(&settings),
     };
@@ -128,6 +132,16 @@ fn measure_notices(args: &NoticesArgs) -> anyhow::Result<()> {
     writeln!(out, "{}", report.text(incomplete.as_deref())?)?;
     eprintln!("written: {}", report.folder().join("notices.md").display());
     measured
+}
+
+/// Prints the same of trees.
+fn measure_trees(args: &TreesArgs) -> anyhow::Result<()> {
+    let programs = Programs { operator: binary("coppice-operator")?, peer: None };
+    let mut machine = Machine::detect(builds(Some(&programs))?, &repository(), now());
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let text = runtime.block_on(trees::run(args, &mut machine))?;
+    writeln!(std::io::stdout().lock(), "{text}")?;
+    Ok(())
 }
 
 /// Returns the names of what could not be measured as a whole.

@@ -9,6 +9,7 @@ pub mod notices;
 mod process;
 mod reaction;
 mod testbed;
+pub mod trees;
 mod ttl;
 
 use std::path::PathBuf;

@@ -1,0 +1,246 @@
+//! Trees of namespaces (`coppice-bench trees`): how soon Subnamespaces that many create at once are ready, as the tree grows, and how soon
+//! all namespaces of a tree have what is copied from its root. On one control plane with its own controllers, because the quotas of
+//! trees are put in force by one of them.
+//!
+//! It is no part of `make bench`: there is no peer in it.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use coppice_plane::{ADMIN, Options, Pods};
+use coppice_tests::requests::Requests;
+use coppice_tests::{Operator, TestCluster};
+use futures::stream::FuturesUnordered;
+use futures::{Stream, StreamExt as _, TryStreamExt as _};
+use kube::api::WatchEvent;
+use serde_json::{Value, json};
+
+use super::progress;
+use crate::report::Machine;
+use crate::stats::percentile;
+
+const ROOT: &str = "bench";
+/// Each namespace that is created asks for so many pods.
+const PODS: usize = 1;
+/// Generous: a busy machine is not a broken program.
+const TIMEOUT: Duration = Duration::from_mins(10);
+
+/// What is measured.
+#[derive(Clone, Debug, clap::Args)]
+pub struct TreesArgs {
+    /// Namespaces right below the root, in each of which somebody creates Subnamespaces.
+    #[arg(long, default_value_t = 16)]
+    tenants: usize,
+    /// How many Subnamespaces they create at once.
+    #[arg(long, default_value_t = 100)]
+    subnamespaces: usize,
+    /// How often; the tree grows by as many each time.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// How often a RoleBinding of the root is created and deleted.
+    #[arg(long, default_value_t = 3)]
+    bindings: usize,
+}
+
+/// One line of the report.
+struct Row {
+    what: String,
+    namespaces: usize,
+    /// Of each that had to get there, in seconds.
+    times: Vec<f64>,
+}
+
+/// Measures, and returns the figures as text.
+///
+/// # Errors
+/// If anything is not as it should be at the end, such as quota that two namespaces have.
+pub async fn run(args: &TreesArgs, machine: &mut Machine) -> anyhow::Result<String> {
+    let bench = TreesBench::start(args).await?;
+    let mut rows = Vec::new();
+    for round in 1..=args.rounds {
+        progress(&format!("round {round}: {} Subnamespaces by {} tenants", args.subnamespaces, args.tenants));
+        rows.push(bench.grow(round).await?);
+        bench.adds_up().await?;
+    }
+    for round in 1..=args.bindings {
+        progress(&format!("RoleBinding {round}: copied into all, and gone from all"));
+        rows.extend(bench.propagate(round).await?);
+    }
+    let memory = bench.program.metric("coppice_process_resident_memory_bytes").await?;
+    let memory = memory.context("the program does not say how much memory it has")?;
+    machine.measure_load_after();
+    let mut text = format!("{}\n\n", serde_json::to_string(machine)?);
+    writeln!(text, "| What | namespaces below the root | median s | p99 s | last s |")?;
+    writeln!(text, "| --- | ---: | ---: | ---: | ---: |")?;
+    for Row { what, namespaces, times } in rows {
+        let at = |percent| percentile(&times, percent).unwrap_or_default();
+        writeln!(text, "| {what} | {namespaces} | {:.2} | {:.2} | {:.2} |", at(50.0), at(99.0), at(100.0))?;
+    }
+    writeln!(text, "\nMemory of coppice-trees at the end: {:.1} MiB.", memory / f64::from(1 << 20))?;
+    Ok(text)
+}
+
+/// A tree that grows.
+struct TreesBench {
+    args: TreesArgs,
+    test_cluster: TestCluster,
+    admin: Requests,
+    program: Operator,
+    _operator: Operator,
+}
+
+impl TreesBench {
+    async fn start(args: &TreesArgs) -> anyhow::Result<Self> {
+        ensure!(args.tenants > 0 && args.subnamespaces >= args.tenants, "each tenant creates one at least");
+        // Otherwise writes are faster than on any real cluster.
+        let options = Options { fsync: true, pods: Pods::Pending, ..Options::default() };
+        let test_cluster = TestCluster::bare(options).await?;
+        test_cluster.install().await?;
+        test_cluster.install_trees().await?;
+        let operator = Operator::start(&test_cluster).await?;
+        let account = test_cluster.service_account("coppice-system", "coppice-trees").await?;
+        let program = Operator::spawn_by(&test_cluster, &account, &["trees"]).await?;
+        let admin = test_cluster.requests(ADMIN).await?;
+        let bench = Self { args: args.clone(), test_cluster, admin, program, _operator: operator };
+        bench.test_cluster.namespace(ROOT).await?;
+        let total = PODS * args.subnamespaces * args.rounds;
+        let tree = json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "NamespaceTree", "metadata": {"name": ROOT},
+            "spec": {"root": ROOT, "quota": {"hard": {"pods": total.to_string()}}, "maxNamespaces": total + args.tenants + 1}});
+        bench.admin.create(&tree).await?;
+        let lists = (0..args.tenants).map(|n| {
+            let pods = shares(args, n) * args.rounds * PODS;
+            vec![((ROOT.to_owned(), tenant(n)), pods)]
+        });
+        bench.create(lists.collect()).await?;
+        Ok(bench)
+    }
+
+    /// Creates Subnamespaces, those of one list one after another; when each was ready, in seconds from the first request on.
+    async fn create(&self, lists: Vec<Vec<((String, String), usize)>>) -> anyhow::Result<Vec<f64>> {
+        let mut waits: BTreeSet<(String, String)> =
+            lists.iter().flatten().map(|(place, _)| place.clone()).collect();
+        let events = self.admin.watch("sns").await?;
+        let began = Instant::now();
+        let creations: FuturesUnordered<_> = lists
+            .into_iter()
+            .map(|list| async {
+                for ((parent, name), pods) in list {
+                    let object = json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "Subnamespace",
+                        "metadata": {"name": name, "namespace": parent},
+                        "spec": {"quota": {"hard": {"pods": pods.to_string()}}}});
+                    self.admin.create(&object).await?;
+                }
+                anyhow::Ok(())
+            })
+            .collect();
+        let ready = follow(events, |object, gone| {
+            let place = place(object);
+            (!gone && object["status"]["phase"] == "Ready" && waits.remove(&place)).then_some(())?;
+            Some(waits.is_empty())
+        });
+        let measured = async { tokio::try_join!(creations.try_collect::<()>(), ready) };
+        let ((), at) = tokio::time::timeout(TIMEOUT, measured)
+            .await
+            .with_context(|| format!("not ready in time: {}", self.program.last_lines()))??;
+        Ok(at.into_iter().map(|at| at.duration_since(began).as_secs_f64()).collect())
+    }
+
+    async fn grow(&self, round: usize) -> anyhow::Result<Row> {
+        let mut lists = vec![Vec::new(); self.args.tenants];
+        for n in 0..self.args.subnamespaces {
+            let parent = tenant(n % self.args.tenants);
+            let name = format!("{parent}-{round}-{n}");
+            lists[n % self.args.tenants].push(((parent, name), PODS));
+        }
+        let times = self.create(lists).await?;
+        let namespaces = self.args.tenants + self.args.subnamespaces * round;
+        let what = format!("{} created at once by {} are ready", self.args.subnamespaces, self.args.tenants);
+        Ok(Row { what, namespaces, times })
+    }
+
+    /// The native quotas of all namespaces are together what the tree has.
+    async fn adds_up(&self) -> anyhow::Result<()> {
+        let total = PODS * self.args.subnamespaces * self.args.rounds;
+        let mut sum = 0;
+        for quota in self.admin.list("quota", "").await? {
+            let pods = quota["spec"]["hard"]["pods"].as_str().context("a quota of pods")?;
+            sum += pods.parse::<usize>()?;
+        }
+        ensure!(sum == total, "the quotas have {sum} pods together, the tree has {total}");
+        Ok(())
+    }
+
+    /// A RoleBinding is created in the root, and deleted: when the copy of each namespace is there, and gone.
+    async fn propagate(&self, round: usize) -> anyhow::Result<[Row; 2]> {
+        let name = format!("viewers-{round}");
+        let namespaces = self.args.tenants + self.args.subnamespaces * self.args.rounds;
+        let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"name": name, "namespace": ROOT},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+            "subjects": [{"kind": "User", "name": "somebody", "apiGroup": "rbac.authorization.k8s.io"}]});
+        let mut rows = Vec::new();
+        for deleted in [false, true] {
+            let events = self.admin.watch("rolebinding").await?;
+            let began = Instant::now();
+            if deleted {
+                self.admin.delete("rolebinding", ROOT, &name, &json!({})).await?;
+            } else {
+                self.admin.create(&binding).await?;
+            }
+            let mut done = BTreeSet::new();
+            let followed = follow(events, |object, gone| {
+                let (namespace, of) = place(object);
+                (of == name && namespace != ROOT && gone == deleted).then_some(())?;
+                done.insert(namespace).then_some(())?;
+                Some(done.len() == namespaces)
+            });
+            let at = tokio::time::timeout(TIMEOUT, followed)
+                .await
+                .with_context(|| format!("not everywhere in time: {}", self.program.last_lines()))??;
+            let times = at.into_iter().map(|at| at.duration_since(began).as_secs_f64()).collect();
+            let what = if deleted { "a deleted RoleBinding is gone" } else { "a RoleBinding is copied" };
+            rows.push(Row { what: what.to_owned(), namespaces, times });
+        }
+        rows.try_into().map_err(|_| anyhow::anyhow!("two rows"))
+    }
+}
+
+/// How many Subnamespaces this tenant creates in each round.
+fn shares(args: &TreesArgs, tenant: usize) -> usize {
+    (0..args.subnamespaces).filter(|n| n % args.tenants == tenant).count()
+}
+
+fn tenant(n: usize) -> String {
+    format!("{ROOT}-t{n}")
+}
+
+fn place(object: &Value) -> (String, String) {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    (text("namespace"), text("name"))
+}
+
+/// When each was seen that counts (some); ends with the one that is the last (true). What is seen is an object, and whether it is gone.
+async fn follow(
+    events: impl Stream<Item = kube::Result<WatchEvent<Value>>>,
+    mut counts: impl FnMut(&Value, bool) -> Option<bool>,
+) -> anyhow::Result<Vec<Instant>> {
+    let (mut events, mut at) = (pin!(events), Vec::new());
+    while let Some(event) = events.next().await {
+        let (object, gone) = match event? {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
+            WatchEvent::Deleted(object) => (object, true),
+            WatchEvent::Bookmark(_) => continue,
+            WatchEvent::Error(error) => bail!("the watch has ended: {error:?}"),
+        };
+        if let Some(last) = counts(&object, gone) {
+            at.push(Instant::now());
+            if last {
+                return Ok(at);
+            }
+        }
+    }
+    bail!("the watch has ended")
+}
