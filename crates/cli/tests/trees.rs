@@ -78,7 +78,9 @@ fn bad_input_says_what_is_wrong_and_what_to_write() {
     let ran = run("coppice tree -f -", &wrong);
     assert_eq!(ran.code, 1);
     assert!(
-        ran.err.contains("(Subnamespace shop-new): spec.quotas: unknown field; known here: metadata, quota"),
+        ran.err.contains(
+            "(Subnamespace shop-new): spec.quotas: unknown field; known here: cascadeUntil, metadata, quota"
+        ),
         "{}",
         ran.err
     );
