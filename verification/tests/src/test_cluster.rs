@@ -259,6 +259,20 @@ impl TestCluster {
         .await
     }
 
+    /// Gives a namespace a quota of so many pods, and waits until its status says so: before, it limits nothing.
+    pub async fn quota_of_pods(&self, namespace: &str, pods: usize) -> anyhow::Result<()> {
+        let hard = json!({"pods": pods.to_string()});
+        let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods", "namespace": namespace},
+            "spec": {"hard": hard}});
+        let admin = self.admin().await?;
+        admin.create(&quota).await?;
+        self.until("the quota is in force", async || {
+            let quota = admin.get("quota", namespace, "pods").await.ok()??;
+            (quota["status"]["hard"] == hard).then_some(())
+        })
+        .await
+    }
+
     /// Creates a namespace in which pods can be created.
     pub async fn namespace(&self, name: &str) -> anyhow::Result<String> {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});

@@ -76,9 +76,7 @@ fn what_fails_is_deleted_with_notice_and_what_recovers_or_starts_slowly_is_not()
             .await?;
         status(&test_cluster, "health-recovers", "Ok again", |status| status["phase"] == "Ok").await?;
 
-        let none = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: none, namespace: health-quota}, spec: {hard: \
-                    {pods: '0'}}}";
-        test_cluster.apply(none).await?;
+        test_cluster.quota_of_pods("health-quota", 0).await?;
         test_cluster.apply(&deployment("health-quota", "tier: web", "")).await?;
         let refused = |status: &Value| failing(status) == ["Deployment web PodsNotCreated"];
         let said = status(&test_cluster, "health-quota", "that no pods are created", refused).await?;

@@ -67,8 +67,7 @@ async fn prepare(cluster: &Setup) -> Test {
         cluster.ready("shop", name).await?;
     }
     cluster.test_cluster.namespace("plain").await?;
-    let hard = format!("--hard=pods={PLAIN}");
-    cluster.test_cluster.kubectl(ADMIN, &["create", "quota", "plain", "-n", "plain", &hard]).await?;
+    cluster.test_cluster.quota_of_pods("plain", PLAIN).await?;
     for namespace in RACED {
         cluster.test_cluster.account(namespace).await?;
     }
