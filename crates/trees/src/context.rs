@@ -18,6 +18,9 @@ use crate::position::{Above, Place, Position, above};
 
 /// No path has more names: a tree is at most 30 deep.
 pub(crate) const MAX_PATH: usize = 64;
+/// A Subnamespace, and the namespace that it created, if that is there.
+pub(crate) type Below = (Arc<SubnamespaceObject>, Option<Arc<NamespaceFacts>>);
+
 /// No tree has more namespaces.
 const MAX_BELOW: usize = 10_000;
 
@@ -141,16 +144,21 @@ impl TreeContext {
         }
     }
 
-    /// The Subnamespaces below this namespace, however far: each after all below it.
-    pub(crate) fn bottom_up(&self, namespace: &str) -> Vec<Arc<SubnamespaceObject>> {
-        let (mut found, mut at) = (self.subnamespaces.list(namespace), 0);
-        while let Some(object) = found.get(at).filter(|_| found.len() <= MAX_BELOW) {
-            // Another namespace of that name is none of its own.
+    /// The Subnamespaces below this namespace, however far, with the namespaces that they created: each after all below it.
+    pub(crate) fn bottom_up(&self, namespace: &str) -> Vec<Below> {
+        // Another namespace of that name is none of its own.
+        let with_own = |object: Arc<SubnamespaceObject>| {
             let uid = object.status.namespace_uid.as_deref();
             let own = self.shared.namespaces.get("", &object.name);
-            if uid.is_some() && own.is_some_and(|own| Some(own.uid.as_str()) == uid) {
-                let children = self.subnamespaces.list(&object.name);
-                found.extend(children);
+            let own = own.filter(|own| uid == Some(own.uid.as_str()));
+            (object, own)
+        };
+        let children = |name: &str| self.subnamespaces.list(name).into_iter().map(with_own);
+        let (mut found, mut at) = (children(namespace).collect::<Vec<_>>(), 0);
+        while let Some((object, own)) = found.get(at).filter(|_| found.len() <= MAX_BELOW) {
+            if own.is_some() {
+                let name = object.name.clone();
+                found.extend(children(&name));
             }
             at += 1;
         }

@@ -18,7 +18,7 @@ use coppice_runtime::read::{self, ListError};
 use tokio::time::Instant;
 
 use super::{SubnamespaceKey, cascades};
-use crate::context::{TreeContext, Why};
+use crate::context::{Below, TreeContext, Why};
 use crate::copies::listed;
 use crate::position::Position;
 
@@ -61,9 +61,6 @@ pub(super) struct Observation {
     /// When the first read was sent: nothing in here is older.
     pub(super) started: Instant,
 }
-
-/// A Subnamespace, and its namespace if there is one.
-pub(super) type Below = (Arc<SubnamespaceObject>, Option<Arc<NamespaceFacts>>);
 
 /// What was read of the objects themselves.
 struct Objects {
@@ -170,11 +167,6 @@ fn observation(context: &TreeContext, objects: Objects, started: Instant) -> Obs
         });
     }
     let below = if cascades(&object) { context.bottom_up(&object.name) } else { Vec::new() };
-    let own = |object: &SubnamespaceObject| {
-        let namespace = shared.namespaces.get("", &object.name)?;
-        (object.status.namespace_uid.as_deref() == Some(namespace.uid.as_str())).then_some(namespace)
-    };
-    let below = below.into_iter().map(|object| (Arc::clone(&object), own(&object))).collect();
     let tree_size = parent_position.as_ref().map_or(0, |position| context.size(&position.tree.name));
     let (settings, budget) = shared.settings();
     Observation {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::subnamespace::observe::Below;
+use crate::context::Below;
 
 const DELETED: &str = "2026-01-01T00:00:00Z";
 

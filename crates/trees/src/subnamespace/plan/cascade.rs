@@ -11,8 +11,9 @@ use coppice_lifecycle::plan::PlannedEvent;
 use coppice_mutants::{Mutant, active};
 use jiff::{SignedDuration, Timestamp};
 
-use super::super::observe::{Below, Observation};
+use super::super::observe::Observation;
 use super::{Lowest, State, Step, SubnamespacePlan, count, parent_ends};
+use crate::context::Below;
 
 /// For so long at most before it ends consent counts: nobody deletes by what was written once and for all.
 const CONSENT: SignedDuration = SignedDuration::from_hours(24);
@@ -40,7 +41,7 @@ impl SubnamespacePlan {
             }
         };
         self.next_check = Some(until);
-        // What is said of those below is that of the namespace itself, too: its label says the same.
+        // That others are below it stops managers and people; here these go first.
         let settings = &observation.settings;
         let protection = |namespace: &NamespaceFacts| {
             settings.protection(namespace).filter(|refusal| refusal.reason != Reason::HasChildren)
