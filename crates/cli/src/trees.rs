@@ -22,7 +22,7 @@ use crate::files::Document;
 use crate::terminal::Paragraph;
 use crate::{print, validate};
 
-pub(crate) use live::live;
+pub(crate) use live::{live, subnamespace, subnamespaces};
 
 /// A `NamespaceTree`.
 pub(crate) type NamespaceTree = Object<NamespaceTreeSpec, NamespaceTreeStatus>;

@@ -42,3 +42,17 @@ pub(crate) async fn until<T>(
     };
     tokio::time::timeout(most.into(), looking).await.map_or(Ok(None), |outcome| outcome.map(Some))
 }
+
+/// Looks until there is nothing any more: none. Otherwise it is still there, as it was seen last; not seen at all where the time was too
+/// short for one look.
+pub(crate) async fn until_gone<T>(
+    most: Duration,
+    mut look: impl AsyncFnMut() -> Result<Option<T>>,
+) -> Result<Option<Option<T>>> {
+    let mut last = None;
+    let gone = until(most, async || {
+        last = look().await?;
+        Ok(last.is_none().then_some(()))
+    });
+    Ok(if gone.await?.is_some() { None } else { Some(last) })
+}

@@ -10,7 +10,7 @@ use kube::api::{ApiResource, DynamicObject, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use super::{NamespaceQuota, NamespaceTree, Subnamespace};
+use super::{NamespaceQuota, NamespaceTree, subnamespace, subnamespaces};
 use crate::args::Target;
 use crate::connect::{code, failed};
 use crate::transfers::{NoWay, path};
@@ -52,7 +52,7 @@ pub(crate) async fn create(client: &Client, target: &Target, asked: &Asked, dry_
     let resource = ApiResource::erase::<coppice_api::Subnamespace>(&());
     let object = DynamicObject::new(name, &resource).within(namespace).data(json!({ "spec": spec }));
     let params = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
-    match subnamespaces(client, namespace).create(&params, &object).await {
+    match subnamespaces(client, Some(namespace)).create(&params, &object).await {
         Ok(_) => Ok(()),
         Err(error) if code(&error) == Some(409) && is_there(&error) => bail!(
             "Subnamespace {target} exists already: `coppice tree {name}` shows what it has; for another quota change its \
@@ -64,11 +64,6 @@ pub(crate) async fn create(client: &Client, target: &Target, asked: &Asked, dry_
 
 fn is_there(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.reason == "AlreadyExists")
-}
-
-fn subnamespaces(client: &Client, namespace: &str) -> Api<DynamicObject> {
-    let resource = ApiResource::erase::<coppice_api::Subnamespace>(&());
-    Api::namespaced_with(client.clone(), namespace, &resource)
 }
 
 impl Parent {
@@ -167,11 +162,9 @@ pub(crate) async fn wait(client: &Client, target: &Target, most: Duration) -> Re
 
 /// How it went; none while it goes on.
 async fn look(client: &Client, target: &Target, last: &mut SubnamespaceStatus) -> Result<Option<Exit>> {
-    let found = subnamespaces(client, &target.namespace).get_opt(&target.name).await;
-    let found = found.map_err(|error| failed(&format!("Subnamespace {target} cannot be read"), &error))?;
-    let Some(found) = found else { bail!("Subnamespace {target} was deleted meanwhile") };
-    let generation = found.metadata.generation;
-    let object = Subnamespace::from_json(serde_json::to_value(found)?)?;
+    let found = subnamespace(client, target).await?;
+    let Some(object) = found else { bail!("Subnamespace {target} was deleted meanwhile") };
+    let generation = object.meta.generation;
     if let Some(error) = object.status_error {
         return Err(anyhow!("Subnamespace {target}: {error}"));
     }

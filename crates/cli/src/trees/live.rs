@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use coppice_api::names::{LABEL_TREE, TREE_QUOTA_NAME};
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::api::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use serde_json::Value;
 
-use super::TreeSnapshot;
+use super::{Subnamespace, TreeSnapshot};
+use crate::args::Target;
 use crate::connect::{code, failed};
 use crate::live::list;
 
@@ -88,7 +89,17 @@ async fn walk(client: &Client, top: &str, snapshot: &mut TreeSnapshot) -> Result
     Ok(())
 }
 
-fn subnamespaces(client: &Client, namespace: Option<&str>) -> Api<DynamicObject> {
+/// One Subnamespace, if there is such a one.
+pub(crate) async fn subnamespace(client: &Client, target: &Target) -> Result<Option<Subnamespace>> {
+    let found = subnamespaces(client, Some(&target.namespace)).get_opt(&target.name).await;
+    let found = found.map_err(|error| failed(&format!("Subnamespace {target} cannot be read"), &error))?;
+    let Some(found) = found else { return Ok(None) };
+    let object = Subnamespace::from_json(serde_json::to_value(found)?);
+    object.map(Some).map_err(|error| anyhow!("Subnamespace {target} cannot be understood: {error}"))
+}
+
+/// Those in a namespace, or all.
+pub(crate) fn subnamespaces(client: &Client, namespace: Option<&str>) -> Api<DynamicObject> {
     let resource = ApiResource::erase::<coppice_api::Subnamespace>(&());
     match namespace {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),

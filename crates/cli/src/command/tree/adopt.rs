@@ -10,13 +10,13 @@ use coppice_api::names::{
 };
 use coppice_hierarchy::Resources;
 use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
-use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 
 use crate::args::{ConnectionArgs, Target, WriteArgs};
 use crate::connect::{code, connect, failed};
-use crate::trees::Subnamespace;
+use crate::trees::{Subnamespace, subnamespace};
 use crate::write::{FIELD_MANAGER, MAX_ATTEMPTS, dry_run_suffix, overtaken};
 use crate::{Exit, Io};
 
@@ -48,7 +48,12 @@ pub(super) async fn run(args: &AdoptArgs, connection: &ConnectionArgs, io: &mut 
     let Target { namespace: parent, name } = &args.target;
     let mut shown = false;
     for _ in 0..MAX_ATTEMPTS {
-        let object = read_subnamespace(&client, &args.target).await?;
+        let Some(object) = subnamespace(&client, &args.target).await? else {
+            bail!(
+                "there is no Subnamespace {}: create it first, with the quota that namespace {name} is to have",
+                args.target
+            );
+        };
         let namespace = read_namespace(&client, name).await?;
         let uid = object.meta.uid.as_deref().unwrap_or_default();
         if namespace.labels().get(LABEL_SUBNAMESPACE).is_some_and(|creator| creator == uid) {
@@ -80,21 +85,6 @@ pub(super) async fn run(args: &AdoptArgs, connection: &ConnectionArgs, io: &mut 
         }
     }
     Err(overtaken(&format!("namespace {name}")))
-}
-
-async fn read_subnamespace(client: &Client, target: &Target) -> Result<Subnamespace> {
-    let resource = ApiResource::erase::<coppice_api::Subnamespace>(&());
-    let api = Api::<DynamicObject>::namespaced_with(client.clone(), &target.namespace, &resource);
-    let found = api.get_opt(&target.name).await;
-    let found = found.map_err(|error| failed(&format!("Subnamespace {target} cannot be read"), &error))?;
-    let Some(found) = found else {
-        bail!(
-            "there is no Subnamespace {target}: create it first, with the quota that namespace {} is to have",
-            target.name
-        );
-    };
-    let object = Subnamespace::from_json(serde_json::to_value(found)?);
-    object.map_err(|error| anyhow!("Subnamespace {target} cannot be understood: {error}"))
 }
 
 async fn read_namespace(client: &Client, name: &str) -> Result<Namespace> {

@@ -6,15 +6,15 @@ use clap::Args;
 use coppice_api::condition::{READY, find};
 use coppice_quantity::Duration;
 use jiff::Timestamp;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
-use kube::{Api, Client};
+use kube::Client;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::json;
 
 use super::super::hold::ahead;
 use crate::args::{ArgumentError, ConnectionArgs, Target, WriteArgs, positive_duration};
 use crate::connect::{code, connect, failed};
 use crate::print::{Table, count};
-use crate::trees::{Node, Subnamespace, live};
+use crate::trees::{Node, Subnamespace, live, subnamespace, subnamespaces};
 use crate::wait::{self, WaitArgs};
 use crate::write::{FIELD_MANAGER, dry_run_suffix};
 use crate::{Exit, Io, with_progress};
@@ -59,7 +59,7 @@ pub(super) async fn run(args: &DeleteArgs, connection: &ConnectionArgs, io: &mut
     let until = args.cascade.map(|time| ahead(io.now, time));
     let client = connect(connection, io).await?.client;
     let (target, dry_run) = (&args.target, args.write.dry_run);
-    let Some(object) = read(&client, target).await? else {
+    let Some(object) = subnamespace(&client, target).await? else {
         bail!(
             "there is no Subnamespace {target}: `coppice tree {}` shows those that there are",
             target.namespace
@@ -91,18 +91,15 @@ pub(super) async fn run(args: &DeleteArgs, connection: &ConnectionArgs, io: &mut
     writeln!(io.screen(), "{shown} is being deleted{with}{}", dry_run_suffix(dry_run))?;
     let Some(most) = args.wait.most.filter(|_| !dry_run) else { return Ok(Exit::Ok) };
     io.print_note(&format!("{shown}: waiting until it is gone ..."))?;
-    let mut last = None;
-    let gone = wait::until(most, async || {
-        let found = read(&client, target).await?.filter(|found| found.meta.uid == object.meta.uid);
-        let gone = found.is_none();
-        last = found;
-        Ok(gone.then_some(()))
+    let left = wait::until_gone(most, async || {
+        let found = subnamespace(&client, target).await?;
+        Ok(found.filter(|found| found.meta.uid == object.meta.uid))
     });
-    if gone.await?.is_some() {
+    let Some(left) = left.await? else {
         writeln!(io.screen(), "{shown} deleted")?;
         return Ok(Exit::Ok);
-    }
-    let why = last.as_ref().map(why).unwrap_or_default();
+    };
+    let why = left.as_ref().map(why).unwrap_or_default();
     writeln!(io.screen(), "{shown} is still being deleted after {most}{why}")?;
     Ok(Exit::Attention)
 }
@@ -147,19 +144,6 @@ fn rows(node: &Node, table: &mut Table) -> usize {
     below + 1
 }
 
-fn subnamespaces(client: &Client, namespace: &str) -> Api<DynamicObject> {
-    let resource = ApiResource::erase::<coppice_api::Subnamespace>(&());
-    Api::namespaced_with(client.clone(), namespace, &resource)
-}
-
-async fn read(client: &Client, target: &Target) -> Result<Option<Subnamespace>> {
-    let found = subnamespaces(client, &target.namespace).get_opt(&target.name).await;
-    let found = found.map_err(|error| failed(&format!("Subnamespace {target} cannot be read"), &error))?;
-    let Some(found) = found else { return Ok(None) };
-    let object = Subnamespace::from_json(serde_json::to_value(found)?);
-    object.map(Some).map_err(|error| anyhow!("Subnamespace {target} cannot be understood: {error}"))
-}
-
 async fn consent(client: &Client, object: &Subnamespace, until: Timestamp, dry_run: bool) -> Result<()> {
     let params =
         PatchParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
@@ -168,7 +152,7 @@ async fn consent(client: &Client, object: &Subnamespace, until: Timestamp, dry_r
         "spec": {"cascadeUntil": until}
     }));
     let (namespace, name) = (object.namespace(), object.name());
-    let patched = subnamespaces(client, namespace).patch(name, &params, &patch).await;
+    let patched = subnamespaces(client, Some(namespace)).patch(name, &params, &patch).await;
     patched.map(drop).map_err(|error| match code(&error) {
         Some(409) => anyhow!("Subnamespace {namespace}/{name} was changed meanwhile: try again"),
         _ => failed(&format!("Subnamespace {namespace}/{name} cannot be changed"), &error),
@@ -179,7 +163,7 @@ async fn delete(client: &Client, object: &Subnamespace) -> Result<()> {
     let preconditions = Preconditions { uid: object.meta.uid.clone(), resource_version: None };
     let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
     let (namespace, name) = (object.namespace(), object.name());
-    let deleted = subnamespaces(client, namespace).delete(name, &params).await;
+    let deleted = subnamespaces(client, Some(namespace)).delete(name, &params).await;
     deleted.map(drop).map_err(|error| match code(&error) {
         Some(404) => anyhow!("Subnamespace {namespace}/{name} is gone already"),
         _ => failed(&format!("Subnamespace {namespace}/{name} cannot be deleted"), &error),

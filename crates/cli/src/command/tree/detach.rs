@@ -61,18 +61,15 @@ pub(super) async fn run(args: &DetachArgs, connection: &ConnectionArgs, io: &mut
     writeln!(io.screen(), "{shown} is being detached{}", dry_run_suffix(dry_run))?;
     let Some(most) = args.wait.most.filter(|_| !dry_run) else { return Ok(Exit::Ok) };
     io.print_note(&format!("{shown}: waiting until its namespaces are in no tree any more ..."))?;
-    let mut last = None;
-    let gone = wait::until(most, async || {
-        let found = read(&client, name).await?.filter(|found| found.uid() == tree.uid());
-        let gone = found.is_none();
-        last = found;
-        Ok(gone.then_some(()))
+    let left = wait::until_gone(most, async || {
+        let found = read(&client, name).await?;
+        Ok(found.filter(|found| found.uid() == tree.uid()))
     });
-    if gone.await?.is_some() {
+    let Some(left) = left.await? else {
         writeln!(io.screen(), "{shown} detached")?;
         return Ok(Exit::Ok);
-    }
-    let why = last.map(why).transpose()?.unwrap_or_default();
+    };
+    let why = left.map(why).transpose()?.unwrap_or_default();
     let goes_on = format!("`coppice tree {name}` shows how it goes on");
     writeln!(io.screen(), "{shown} is still being detached after {most}{why}; {goes_on}")?;
     Ok(Exit::Attention)
