@@ -1,7 +1,7 @@
 //! A schema as it is used: read once from JSON by `compile`.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use regex::Regex;
 use serde_json::Value;
@@ -89,7 +89,7 @@ pub(crate) struct Node {
 pub(crate) struct ValueChecks {
     pub(crate) format: Option<Format>,
     pub(crate) allowed: Vec<Value>,
-    pub(crate) pattern: Option<(String, Regex)>,
+    pub(crate) pattern: Option<(String, Arc<Regex>)>,
     pub(crate) min_length: Option<u64>,
     pub(crate) max_length: Option<u64>,
     pub(crate) min_items: Option<u64>,

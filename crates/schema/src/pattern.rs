@@ -1,10 +1,36 @@
 //! Regular expressions as Go reads them, for the `regex` crate.
 
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
 use regex::Regex;
+
+/// So many patterns are remembered: more than all schemas and policies of an installation have.
+const MAX_REMEMBERED: usize = 1_000;
+
+/// Compiles a Go regular expression, or takes it as it was compiled before: schemas are read again for each simulated API server, and
+/// to compile their patterns took a tenth of the simulation.
+///
+/// # Errors
+///
+/// What is wrong with the pattern, in one line.
+pub(crate) fn compile(pattern: &str) -> Result<Arc<Regex>, String> {
+    static REMEMBERED: LazyLock<Mutex<HashMap<String, Arc<Regex>>>> = LazyLock::new(Mutex::default);
+    let remembered = || REMEMBERED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = remembered().get(pattern) {
+        return Ok(Arc::clone(known));
+    }
+    let compiled = Arc::new(compile_go(pattern)?);
+    let mut remembered = remembered();
+    if remembered.len() < MAX_REMEMBERED {
+        remembered.insert(pattern.to_owned(), Arc::clone(&compiled));
+    }
+    Ok(compiled)
+}
 
 /// Compiles a Go regular expression. The crates' languages differ: here `\d`, `\s`, `\w` and `\b` mean ASCII, and a class
 /// has no sets within it.
-pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
+fn compile_go(pattern: &str) -> Result<Regex, String> {
     Regex::new(&translate(pattern)).map_err(|error| {
         // The crate draws its error; only the last line says what is wrong.
         let text = error.to_string();
@@ -112,6 +138,12 @@ mod tests {
         ] {
             assert_eq!(compile(pattern).unwrap().is_match(text), matches, "{pattern} {text}");
         }
+    }
+
+    #[test]
+    fn a_pattern_is_compiled_once() {
+        let pattern = "^compiled-once$";
+        assert!(Arc::ptr_eq(&compile(pattern).unwrap(), &compile(pattern).unwrap()));
     }
 
     #[test]

@@ -18,6 +18,6 @@ pub mod trace;
 mod transport;
 mod watch_stream;
 
-pub use operator::{Operator, intervals};
+pub use operator::{Operator, intervals, lease_of};
 pub use replica::{Program, ReplicaContext, ReplicaSettings};
 pub use simulation::Done;

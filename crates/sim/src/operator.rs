@@ -37,12 +37,12 @@ pub struct Operator {
     pub setup: OperatorOptions,
     /// How often it looks for missed events.
     pub intervals: ResyncIntervals,
-    /// The lease's duration, renew deadline and retry pause; none for the program's defaults.
+    /// The lease's duration, renew deadline and retry pause; none for those of [`lease_of`].
     pub lease: Option<[Duration; 3]>,
 }
 
 impl Default for Operator {
-    /// As the program is installed, except for lists of bulk kinds.
+    /// As the program is installed, except for how often it lists and renews its lease.
     fn default() -> Self {
         Self {
             setup: OperatorOptions { own_namespace: "coppice-system".to_owned(), scale_kinds: Vec::new() },
@@ -52,10 +52,19 @@ impl Default for Operator {
     }
 }
 
-/// The intervals of programs, with as many lists of bulk kinds as of others: a run in which an event was lost ends after the next one.
+/// How often programs list, of every kind.
+const RELIST: Duration = Duration::from_mins(4);
+
+/// The intervals of programs, with lists more often, and of bulk kinds as often as of others: a run in which an event was lost ends after
+/// the next one, and until then it renews leases.
 pub fn intervals() -> ResyncIntervals {
-    let program = ResyncIntervals::default();
-    ResyncIntervals { relist_bulk: program.relist, ..program }
+    ResyncIntervals { relist: RELIST, relist_bulk: RELIST, ..ResyncIntervals::default() }
+}
+
+/// The lease of a program, as long as by default, and renewed half as often: renewals are most of what a run does.
+pub fn lease_of(namespace: &str, name: &str, identity: &str, rng: &mut SeededRng) -> LeaseSettings {
+    let default = LeaseSettings::new(namespace, name, identity);
+    LeaseSettings { seed: rng.next_u64(), retry: default.retry * 2, ..default }
 }
 
 impl Program for Operator {
@@ -78,8 +87,7 @@ async fn run(operator: Operator, context: ReplicaContext) -> anyhow::Result<()> 
     let server_clock = ServerClock::new(context.clock.clone()).with_intervals(intervals);
     let clients = context.clients(&server_clock, &metrics);
     let ReplicaContext { identity, clock, mut rng, transport } = context;
-    let mut lease =
-        LeaseSettings { seed: rng.next_u64(), ..LeaseSettings::new(&setup.own_namespace, LEASE, &identity) };
+    let mut lease = lease_of(&setup.own_namespace, LEASE, &identity, &mut rng);
     if let Some([duration, renew_deadline, retry]) = times {
         lease = LeaseSettings { duration, renew_deadline, retry, ..lease };
     }

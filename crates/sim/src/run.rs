@@ -23,7 +23,7 @@ pub const RUN_START: &str = "2026-01-01T00:00:00Z";
 /// five minutes at most.
 const SETTLE_TIME: Duration = Duration::from_mins(6);
 /// Everything is listed again within this time.
-const RELISTED: Duration = Duration::from_mins(13);
+const RELISTED: Duration = Duration::from_mins(6);
 /// For this long nothing may be written at the end.
 pub const QUIET: Duration = Duration::from_secs(90);
 

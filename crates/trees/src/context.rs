@@ -15,6 +15,7 @@ use crate::copies::CopyStores;
 use crate::metadata::annotations_to_read;
 use crate::metrics::TreeMetrics;
 use crate::position::{Above, Place, Position, above};
+use crate::propagation::{Named, SharedAbove};
 
 /// No path has more names: a tree is at most 30 deep.
 pub(crate) const MAX_PATH: usize = 64;
@@ -43,7 +44,10 @@ pub struct TreeContext {
     pub(crate) copies: CopyStores,
     /// What is measured of trees.
     pub(crate) metrics: TreeMetrics,
-    turns: Turns,
+    /// One lock for each namespace whose quota is being changed.
+    turns: InUse<Box<str>, Lock<()>>,
+    /// One read of each namespace and those above it, with the objects of these names, for all right below it that need it.
+    reads_above: InUse<(Box<str>, Named), SharedAbove>,
     /// What was looked up later must not be replaced by what was looked up before.
     reads_annotations: Mutex<()>,
 }
@@ -59,7 +63,8 @@ impl TreeContext {
             quotas: Store::default(),
             transfers: Store::default(),
             copies: CopyStores::default(),
-            turns: Turns::default(),
+            turns: InUse::default(),
+            reads_above: InUse::default(),
             reads_annotations: Mutex::default(),
         }
     }
@@ -121,7 +126,12 @@ impl TreeContext {
 
     /// Waits until nobody else changes the quota of this namespace. Whoever holds it does not wait for another.
     pub(crate) async fn turn(&self, namespace: &str) -> OwnedMutexGuard<()> {
-        self.turns.of(namespace).lock_owned().await
+        self.turns.of(namespace.into()).lock_owned().await
+    }
+
+    /// The read of this namespace and those above it, with their objects of these names.
+    pub(crate) fn shared_above(&self, namespace: &str, named: &Named) -> Arc<SharedAbove> {
+        self.reads_above.of((namespace.into(), named.clone()))
     }
 
     /// Those below this namespace, however far.
@@ -231,19 +241,24 @@ impl TreeContext {
     }
 }
 
-/// One lock for each namespace whose quota is being changed.
-#[derive(Default)]
-struct Turns(Mutex<BTreeMap<Box<str>, Weak<Lock<()>>>>);
+/// One for each key, the same for all who use it at a time.
+struct InUse<K, T>(Mutex<BTreeMap<K, Weak<T>>>);
 
-impl Turns {
-    fn of(&self, namespace: &str) -> Arc<Lock<()>> {
-        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(turn) = turns.get(namespace).and_then(Weak::upgrade) {
-            return turn;
+impl<K, T> Default for InUse<K, T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Ord, T: Default> InUse<K, T> {
+    fn of(&self, key: K) -> Arc<T> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(used) = all.get(&key).and_then(Weak::upgrade) {
+            return used;
         }
-        turns.retain(|_, turn| turn.strong_count() > 0);
-        let turn = Arc::default();
-        turns.insert(namespace.into(), Arc::downgrade(&turn));
-        turn
+        all.retain(|_, used| used.strong_count() > 0);
+        let new = Arc::default();
+        all.insert(key, Arc::downgrade(&new));
+        new
     }
 }

@@ -89,3 +89,18 @@ pub(crate) async fn listed(
     };
     Ok(objects?.into_iter().map(Arc::new).collect())
 }
+
+/// One of them, read again.
+pub(crate) async fn named_object(
+    client: &kube::Client,
+    kind: CopiedKind,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Arc<Propagated>>, kube::Error> {
+    let object = match kind {
+        CopiedKind::LimitRange => read::get::<LimitRanges>(client, namespace, name).await,
+        CopiedKind::NetworkPolicy => read::get::<NetworkPolicies>(client, namespace, name).await,
+        CopiedKind::RoleBinding => read::get::<RoleBindings>(client, namespace, name).await,
+    };
+    Ok(object?.map(Arc::new))
+}

@@ -64,6 +64,15 @@ impl Place {
         }
     }
 
+    /// Of a namespace right below one of this place, which is there.
+    pub(crate) fn below(&self, name: &str) -> Self {
+        match self {
+            Self::In(position) => Self::In(position.below(name)),
+            Self::Out => Self::Out,
+            Self::Unknown(why) => Self::Unknown(why.clone()),
+        }
+    }
+
     /// Of the lowest namespace of a path that ends with a namespace which no Subnamespace created, and that is the root of this tree.
     pub(crate) fn at_root(tree: Option<Arc<Tree>>, root: &NamespaceFacts, mut path: Vec<Box<str>>) -> Self {
         let Some(tree) = tree else { return Self::Out };

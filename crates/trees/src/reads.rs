@@ -7,7 +7,7 @@ use coppice_kinds::{NamespaceTrees, Namespaces, SubnamespaceObject, Subnamespace
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_runtime::read::{self, ListError};
 
-use crate::context::MAX_PATH;
+use crate::context::{MAX_PATH, TreeContext};
 use crate::position::{Above, Place, above};
 
 /// A namespace, and where it is.
@@ -19,13 +19,33 @@ pub(crate) struct FreshPlace {
     pub(crate) creators: Vec<Arc<SubnamespaceObject>>,
 }
 
+/// A namespace, the Subnamespace that created it, and what is above it.
+pub(crate) struct Link {
+    pub(crate) namespace: Arc<NamespaceFacts>,
+    pub(crate) creator: Option<Arc<SubnamespaceObject>>,
+    pub(crate) above: Above,
+}
+
+/// Reads a namespace and the Subnamespace that created it; none if there is no such namespace.
+pub(crate) async fn link(client: &kube::Client, name: &str) -> Result<Option<Link>, kube::Error> {
+    let Some(namespace) = read::get::<Namespaces>(client, "", name).await? else { return Ok(None) };
+    let named = match namespace.labels.get(LABEL_PARENT) {
+        Some(parent) => read::get::<Subnamespaces>(client, parent, name).await?.map(Arc::new),
+        None => None,
+    };
+    let above = above(&namespace, named.as_deref());
+    let creator = named.filter(|_| matches!(above, Above::Namespace(_)));
+    Ok(Some(Link { namespace: Arc::new(namespace), creator, above }))
+}
+
 /// Reads a namespace, those above it, and their tree.
-pub(crate) async fn place(client: &kube::Client, name: &str) -> Result<FreshPlace, ListError> {
+pub(crate) async fn place(context: &TreeContext, name: &str) -> Result<FreshPlace, ListError> {
+    let client = &context.shared.clients.reads;
     let (mut lowest, mut creators) = (None, Vec::new());
     let mut path: Vec<Box<str>> = Vec::new();
     let mut at: Box<str> = name.into();
     let place = loop {
-        let Some(namespace) = read::get::<Namespaces>(client, "", &at).await? else {
+        let Some(Link { namespace, creator, above }) = link(client, &at).await? else {
             break Place::without(&path, &at, None);
         };
         if path.len() >= MAX_PATH {
@@ -33,21 +53,13 @@ pub(crate) async fn place(client: &kube::Client, name: &str) -> Result<FreshPlac
                 "there are more than {MAX_PATH} namespaces above namespace {name}"
             ));
         }
-        let named = match namespace.labels.get(LABEL_PARENT) {
-            Some(parent) => read::get::<Subnamespaces>(client, parent, &at).await?.map(Arc::new),
-            None => None,
-        };
-        let next = above(&namespace, named.as_deref());
         path.push(at);
-        let namespace = Arc::new(namespace);
+        creators.extend(creator);
         lowest.get_or_insert_with(|| Arc::clone(&namespace));
-        match next {
-            Above::Namespace(next) => {
-                creators.extend(named);
-                at = next;
-            }
+        match above {
+            Above::Namespace(next) => at = next,
             Above::Nothing => {
-                break Place::at_root(tree_of_root(client, &namespace.name).await?, &namespace, path);
+                break Place::at_root(tree_of_root(context, &namespace.name).await?, &namespace, path);
             }
             Above::Unknown(why) => break Place::Unknown(why),
         }
@@ -55,10 +67,18 @@ pub(crate) async fn place(client: &kube::Client, name: &str) -> Result<FreshPlac
     Ok(FreshPlace { namespace: lowest, place, creators })
 }
 
-/// The tree that this namespace is the root of. Of several trees the oldest counts.
-async fn tree_of_root(client: &kube::Client, root: &str) -> Result<Option<Arc<Tree>>, ListError> {
+/// The tree that this namespace is the root of. Of several trees the oldest counts: none that is older than a known one comes later.
+async fn tree_of_root(context: &TreeContext, root: &str) -> Result<Option<Arc<Tree>>, ListError> {
+    let client = &context.shared.clients.reads;
+    let is_of_root = |tree: &Tree| tree.spec.as_ref().is_ok_and(|spec| spec.root == root);
+    if let Some(known) = context.tree_of_root(root) {
+        let tree = read::get::<NamespaceTrees>(client, "", &known.name).await?;
+        if let Some(tree) = tree.filter(|tree| tree.uid == known.uid && is_of_root(tree)) {
+            return Ok(Some(Arc::new(tree)));
+        }
+    }
     let all = read::list::<NamespaceTrees>(client, "").await?;
-    let of_root = all.into_iter().filter(|tree| tree.spec.as_ref().is_ok_and(|spec| spec.root == root));
+    let of_root = all.into_iter().filter(is_of_root);
     let oldest = of_root.min_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
     Ok(oldest.map(Arc::new))
 }

@@ -20,14 +20,15 @@ fn ledger_text(ledger: &Ledger) -> Result<String, WriteError> {
     serde_json::to_string(ledger).map_err(|error| WriteError::Refused(error.to_string()))
 }
 
-/// Writes limits and ledger of a namespace's quota, which is created if there is none, and otherwise is as it was read.
+/// Writes limits and ledger of a namespace's quota, which is created if there is none, and otherwise is as it was read. Returns it as it
+/// is then.
 pub(crate) async fn quota(
     context: &TreeContext,
     permit: &Permit,
     (tree, namespace): (&str, &str),
     now: Option<&TreeQuota>,
     ledger: &Ledger,
-) -> Result<(), WriteError> {
+) -> Result<TreeQuota, WriteError> {
     let (clients, own) = (&context.shared.clients, ledger.own());
     let annotations = json!({ANNOTATION_LEDGER: ledger_text(ledger)?});
     match now {
@@ -37,14 +38,14 @@ pub(crate) async fn quota(
                 "metadata": {"name": TREE_QUOTA_NAME, "labels": {LABEL_TREE: tree}, "annotations": annotations},
                 "spec": {"hard": own}
             });
-            write::create_object::<TreeQuotas>(clients, permit, namespace, &object).await.map(drop)
+            write::create_object::<TreeQuotas>(clients, permit, namespace, &object).await
         }
         Some(now) => {
             let hard = now.quota.as_ref().map_or_else(|_| json!(own), |quota| replaced(&quota.hard, &own));
             let fields = json!({"metadata": {"annotations": annotations}, "spec": {"hard": hard}});
             let revision = Revision { uid: &now.uid, resource_version: Some(&now.resource_version) };
             let target = (namespace, TREE_QUOTA_NAME);
-            write::merge::<TreeQuotas>(clients, permit, target, revision, fields).await.map(drop)
+            write::merge::<TreeQuotas>(clients, permit, target, revision, fields).await
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Expressions, compiled once: names are places, functions are known, patterns are ready.
 
+use std::sync::Arc;
+
 use cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr as Ast, IdedExpr, LiteralValue, SelectExpr, operators,
 };
@@ -59,7 +61,7 @@ pub(crate) enum Expr {
     Map(Vec<(Expr, Expr, bool)>),
     Matches {
         text: Box<Expr>,
-        pattern: Regex,
+        pattern: Arc<Regex>,
     },
     Call {
         function: Function,

@@ -1,6 +1,8 @@
 //! Functions of strings. Positions count characters, not bytes.
 #![expect(clippy::unnecessary_wraps, reason = "all functions of a table have one type")]
 
+use std::sync::Arc;
+
 use super::functions::{FunctionEntry, FunctionResult};
 use super::value::{Error, List, Val};
 use crate::{go, pattern};
@@ -63,7 +65,7 @@ fn out_of_range(index: i64) -> Error {
     Error::new(format!("index out of range: {index}"))
 }
 
-fn regex(pattern: &str) -> Result<regex::Regex, Error> {
+fn regex(pattern: &str) -> Result<Arc<regex::Regex>, Error> {
     pattern::compile(pattern).map_err(|problem| Error::new(format!("Illegal regex: {problem}")))
 }
 

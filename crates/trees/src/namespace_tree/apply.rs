@@ -91,7 +91,7 @@ async fn carry_out(
         Step::Label(changes) => writes::metadata(context, permit, root, &changes).await,
         Step::Quota(ledger) => {
             let now = observation.quota.as_deref();
-            writes::quota(context, permit, (&tree.name, &root.name), now, &ledger).await
+            writes::quota(context, permit, (&tree.name, &root.name), now, &ledger).await.map(drop)
         }
         Step::ReleaseQuota => {
             let Some(quota) = observation.quota.as_deref() else { return Err(WriteError::Gone) };

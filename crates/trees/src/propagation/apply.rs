@@ -1,7 +1,5 @@
 //! Carries out a plan. What it deletes was decided on fresh reads.
 
-use std::collections::BTreeSet;
-
 use coppice_api::Reason;
 use coppice_api::names::{ANNOTATION_PROPAGATED_UID, LABEL_PROPAGATED_FROM};
 use coppice_kinds::{CopiedKind, LimitRanges, Namespaces, NetworkPolicies, Propagated, RoleBindings};
@@ -11,7 +9,7 @@ use coppice_runtime::read;
 use coppice_runtime::write::{self, Revision, WriteError};
 use serde_json::{Map, Value, json};
 
-use super::observe;
+use super::observe::{self, Named};
 use super::plan::{self, Problem, Step};
 use super::report;
 use crate::context::TreeContext;
@@ -33,7 +31,7 @@ pub(super) enum Progress {
 pub(super) async fn apply(context: &TreeContext, permit: &Permit, namespace: &str) -> Progress {
     let mut observation = observe::cached(context, namespace);
     let mut plan = plan::plan(&observation);
-    let deletes = kinds_of_deletions(&plan.steps);
+    let deletes = deletions(&plan.steps);
     if !deletes.is_empty() {
         observation = match observe::fresh(context, namespace, &deletes).await {
             Ok(observation) => observation,
@@ -49,8 +47,10 @@ pub(super) async fn apply(context: &TreeContext, permit: &Permit, namespace: &st
                 plan.modes = None;
                 continue;
             }
-            // Of these nothing has been read again.
-            Step::Delete(copy) if !deletes.contains(&copy.kind) => {
+            // It has not been read again.
+            Step::Delete(copy)
+                if !deletes.get(&copy.kind).is_some_and(|names| names.contains(&copy.name)) =>
+            {
                 outdated = true;
                 continue;
             }
@@ -166,13 +166,15 @@ fn merge_patch(before: &Value, after: &Value) -> Value {
     Value::Object(patch)
 }
 
-/// Of which kinds something is to be deleted.
-fn kinds_of_deletions(steps: &[Step]) -> BTreeSet<CopiedKind> {
-    let kind = |step: &Step| match step {
-        Step::Delete(copy) => Some(copy.kind),
-        Step::Create(_) | Step::Update { .. } | Step::Release(_) => None,
-    };
-    steps.iter().filter_map(kind).collect()
+/// What is to be deleted.
+fn deletions(steps: &[Step]) -> Named {
+    let mut named = Named::new();
+    for step in steps {
+        if let Step::Delete(copy) = step {
+            named.entry(copy.kind).or_default().insert(copy.name.clone());
+        }
+    }
+    named
 }
 
 fn creates_binding(step: &Step) -> bool {

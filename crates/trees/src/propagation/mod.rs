@@ -27,6 +27,7 @@ use coppice_runtime::watches::{Subscription, Watches};
 
 use crate::context::TreeContext;
 use apply::Progress;
+pub(crate) use observe::{Named, SharedAbove};
 
 /// The controller of copies; its keys are names of namespaces.
 pub struct PropagationController {

@@ -1,6 +1,6 @@
 //! A namespace, where it is in its tree, what there is in it and above it: from caches, or straight from the API server.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use coppice_api::names::TREE_QUOTA_NAME;
@@ -8,11 +8,12 @@ use coppice_kinds::{CopiedKind, Propagated, SubnamespaceObject, TreeQuota};
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_mutants::{Mutant, active};
 use coppice_runtime::read::ListError;
+use coppice_runtime::shared_read::SharedRead;
 
 use crate::context::{TreeContext, Why};
-use crate::copies::listed;
-use crate::position::Place;
-use crate::reads::{self, FreshPlace};
+use crate::copies::{listed, named_object};
+use crate::position::{Above, Place};
+use crate::reads::{self, FreshPlace, Link};
 
 /// What a plan is made from.
 pub(super) struct Observation {
@@ -33,12 +34,32 @@ pub(super) struct Observation {
 
 /// Why something could not be read again.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ReadError {
+pub(crate) enum ReadError {
     #[error("{0}")]
     List(#[from] ListError),
+    #[error("{}", coppice_runtime::error::chain(.0))]
+    Get(#[from] kube::Error),
     #[error("{0}")]
     Unreadable(String),
+    #[error("{0}")]
+    Above(#[source] Arc<ReadError>),
 }
+
+/// Where a namespace is, and the objects that are copied from it and from those above it, the nearest first.
+pub(crate) struct FreshAbove {
+    place: Place,
+    sources: Vec<Vec<Arc<Propagated>>>,
+}
+
+/// So many objects of a kind are read one by one; of more the kind is listed, which takes longer: the API server waits until its cache
+/// has everything that was written before.
+const MAX_SINGLE: usize = 4;
+
+/// Names of objects that are read again.
+pub(crate) type Named = BTreeMap<CopiedKind, BTreeSet<Box<str>>>;
+
+/// One such read for all that are right below a namespace.
+pub(crate) type SharedAbove = SharedRead<FreshAbove, ReadError>;
 
 /// What the caches know.
 pub(super) fn cached(context: &TreeContext, name: &str) -> Observation {
@@ -72,25 +93,33 @@ pub(super) fn cached(context: &TreeContext, name: &str) -> Observation {
     }
 }
 
-/// The same, with these kinds read again: what of them is deleted is decided on this.
+/// The same, with the objects of these names read again, in the namespace and in those above it: which of them are deleted is decided on
+/// this.
 pub(super) async fn fresh(
     context: &TreeContext,
     name: &str,
-    kinds: &BTreeSet<CopiedKind>,
+    named: &Named,
 ) -> Result<Observation, ReadError> {
     let client = &context.shared.clients.reads;
     // What is in it first: what has been copied since is not among it.
-    let own = objects(context, name, kinds).await?;
-    let FreshPlace { namespace, place, creators } = reads::place(client, name).await?;
-    let mut above = Vec::new();
-    if let Place::In(position) = &place {
-        for ancestor in position.ancestors() {
-            above.push(sources(objects(context, ancestor, kinds).await?));
+    let own = objects(context, name, named).await?;
+    let link = reads::link(client, name).await?;
+    let (place, above) = match &link {
+        None => (Place::Out, Vec::new()),
+        Some(Link { above: Above::Namespace(parent), .. }) => {
+            let shared = context.shared_above(parent, named);
+            let above = shared.read(fresh_above(context, parent, named)).await.map_err(ReadError::Above)?;
+            (above.place.below(name), above.sources.clone())
         }
-    }
+        // From a root nothing is above, and it is seldom asked for.
+        Some(Link { above: Above::Nothing | Above::Unknown(_), .. }) => {
+            (reads::place(context, name).await?.place, Vec::new())
+        }
+    };
+    let (namespace, creator) = link.map_or((None, None), |link| (Some(link.namespace), link.creator));
     Ok(Observation {
         namespace,
-        creator: creators.into_iter().next(),
+        creator,
         limited: context.quotas.get(name, TREE_QUOTA_NAME).is_some_and(|quota| is_in_force(&quota)),
         place,
         above,
@@ -99,18 +128,41 @@ pub(super) async fn fresh(
     })
 }
 
+/// Reads the place of a namespace that others are below, and what is copied from it and from those above it.
+async fn fresh_above(context: &TreeContext, parent: &str, named: &Named) -> Result<FreshAbove, ReadError> {
+    let FreshPlace { namespace, place, .. } = reads::place(context, parent).await?;
+    if namespace.is_none() {
+        // What is below it is in no other place for that.
+        let place = Place::Unknown(format!("namespace {parent}, which is above, is missing"));
+        return Ok(FreshAbove { place, sources: Vec::new() });
+    }
+    let mut all = Vec::new();
+    if let Place::In(position) = &place {
+        for namespace in position.names().iter().rev() {
+            all.push(sources(objects(context, namespace, named).await?));
+        }
+    }
+    Ok(FreshAbove { place, sources: all })
+}
+
 async fn objects(
     context: &TreeContext,
     namespace: &str,
-    again: &BTreeSet<CopiedKind>,
+    again: &Named,
 ) -> Result<Vec<Arc<Propagated>>, ReadError> {
+    let client = &context.shared.clients.reads;
     let mut all = Vec::new();
     for kind in CopiedKind::ALL {
-        all.extend(if again.contains(&kind) {
-            listed(&context.shared.clients.reads, kind, namespace).await?
-        } else {
-            context.copies.decoded(kind, namespace).map_err(|(_, why)| ReadError::Unreadable(why))?
-        });
+        let names = again.get(&kind);
+        if names.is_some_and(|names| names.len() > MAX_SINGLE) {
+            all.extend(listed(client, kind, namespace).await?);
+            continue;
+        }
+        let known = context.copies.decoded(kind, namespace).map_err(|(_, why)| ReadError::Unreadable(why))?;
+        all.extend(known.into_iter().filter(|known| names.is_none_or(|names| !names.contains(&known.name))));
+        for name in names.into_iter().flatten() {
+            all.extend(named_object(client, kind, namespace, name).await?);
+        }
     }
     Ok(all)
 }

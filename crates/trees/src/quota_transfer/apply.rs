@@ -94,7 +94,9 @@ async fn carry_out(
             let namespace = object.status.path.get(place).map(|stop| &*stop.namespace);
             let quota = observation.near.get(&place).and_then(|near| near.quota.as_deref());
             let (Some(namespace), Some(quota)) = (namespace, quota) else { return Err(WriteError::Gone) };
-            writes::quota(context, permit, (&object.status.tree, namespace), Some(quota), &ledger).await
+            writes::quota(context, permit, (&object.status.tree, namespace), Some(quota), &ledger)
+                .await
+                .map(drop)
         }
     }
 }

@@ -114,7 +114,7 @@ pub(super) async fn fresh(
     let way = match object.decoded() {
         Ok(spec) if object.status.path.is_empty() && object.status.ended_at.is_none() => {
             let (source, to) = (&*object.namespace, &*spec.to);
-            let (from, target) = (reads::place(client, source).await?, reads::place(client, to).await?);
+            let (from, target) = (reads::place(context, source).await?, reads::place(context, to).await?);
             let place = |name: &str| if name == source { from.place.clone() } else { target.place.clone() };
             let uid = |above: &str, name: &str| {
                 let mut creators = from.creators.iter().chain(&target.creators);

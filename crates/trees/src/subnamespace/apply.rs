@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use coppice_actions::decision::{self, DecidedBy, Decision, Deleted, StepContext, Stopped};
 use coppice_actions::governor::{Reservation, ReservationError};
+use coppice_api::SubnamespacePhase;
 use coppice_api::steps::Intent;
 use coppice_controllers::{Applied, StatusWriter};
 use coppice_kinds::{SubnamespaceObject, Subnamespaces};
@@ -13,7 +14,7 @@ use coppice_runtime::object::OwnKind as _;
 use coppice_runtime::write::{self, WriteError};
 use jiff::{SignedDuration, Timestamp};
 
-use super::observe::{self, Observation, ReadError};
+use super::observe::{self, Observation, ReadError, Written};
 use super::plan::{self, Step, SubnamespacePlan};
 use super::{SubnamespaceKey, report};
 use crate::context::TreeContext;
@@ -23,18 +24,28 @@ use crate::writes;
 pub(super) enum Progress {
     /// Everything is read and decided again.
     Again,
+    /// It is decided again on what is known after a write.
+    Written(Box<Observation>),
     /// There is nothing to do until then, or until something changes.
     CheckAt(Option<Timestamp>),
     /// It is tried again with backoff.
     Failed(String),
 }
 
-/// Reads, decides, and does the one thing that is next.
-pub(super) async fn next(context: &TreeContext, permit: &Permit, key: &SubnamespaceKey) -> Progress {
-    let observation = match observe::fresh(context, key).await {
-        Ok(Some(observation)) => observation,
-        Ok(None) => return Progress::CheckAt(None),
-        Err(error) => return Progress::Failed(error.to_string()),
+/// Decides, and does the one thing that is next, on what is known after a write or else on what is read now.
+pub(super) async fn next(
+    context: &TreeContext,
+    permit: &Permit,
+    key: &SubnamespaceKey,
+    known: Option<Box<Observation>>,
+) -> Progress {
+    let observation = match known {
+        Some(known) => known,
+        None => match observe::fresh(context, key).await {
+            Ok(Some(observation)) => Box::new(observation),
+            Ok(None) => return Progress::CheckAt(None),
+            Err(error) => return Progress::Failed(error.to_string()),
+        },
     };
     let SubnamespacePlan { status, step, next_check, events } = plan::plan(&observation);
     let object = &observation.object;
@@ -47,7 +58,7 @@ pub(super) async fn next(context: &TreeContext, permit: &Permit, key: &Subnamesp
         if written.is_ok() {
             report::events(&context.shared, object, &events);
         }
-        return outcome(written.map(drop));
+        return outcome(context, observation, written.map(Written::Object));
     }
     match step {
         Step::Nothing => Progress::CheckAt(next_check),
@@ -60,7 +71,7 @@ pub(super) async fn next(context: &TreeContext, permit: &Permit, key: &Subnamesp
                     Progress::CheckAt(next_check)
                 }
                 Err(WriteError::Conflict | WriteError::Gone) => Progress::CheckAt(next_check),
-                failed => outcome(failed),
+                Err(failed) => Progress::Failed(failed.to_string()),
             }
         }
         step => {
@@ -68,15 +79,22 @@ pub(super) async fn next(context: &TreeContext, permit: &Permit, key: &Subnamesp
             if let Err(WriteError::Refused(error)) = &done {
                 say(context, permit, object, error).await;
             }
-            outcome(done)
+            outcome(context, observation, done)
         }
     }
 }
 
-/// Whether it happened is seen by who reads again.
-fn outcome(written: Result<(), WriteError>) -> Progress {
+/// Whether what failed has happened is seen by who reads again.
+fn outcome(
+    context: &TreeContext,
+    observation: Box<Observation>,
+    written: Result<Written, WriteError>,
+) -> Progress {
     match written {
-        Ok(()) | Err(WriteError::Conflict | WriteError::Gone) => Progress::Again,
+        Ok(written) => observation
+            .after(context, written)
+            .map_or(Progress::Again, |known| Progress::Written(Box::new(known))),
+        Err(WriteError::Conflict | WriteError::Gone) => Progress::Again,
         Err(error @ (WriteError::Ambiguous(_) | WriteError::Refused(_))) => {
             Progress::Failed(error.to_string())
         }
@@ -88,38 +106,67 @@ async fn carry_out(
     permit: &Permit,
     observation: &Observation,
     step: Step,
-) -> Result<(), WriteError> {
+) -> Result<Written, WriteError> {
     let (clients, object) = (&context.shared.clients, &*observation.object);
     let tree = observation.parent_position.as_ref().map_or("", |position| &position.tree.name);
     match step {
-        Step::Nothing | Step::DeleteNamespace(_) | Step::DeleteBelow(_) => Ok(()),
-        Step::AddFinalizer => write::add_finalizer::<Subnamespaces>(clients, permit, object).await.map(drop),
-        Step::RemoveFinalizer => {
-            write::remove_finalizer::<Subnamespaces>(clients, permit, object).await.map(drop)
+        Step::Nothing | Step::DeleteNamespace(_) | Step::DeleteBelow(_) => Ok(Written::Other),
+        Step::AddFinalizer => {
+            write::add_finalizer::<Subnamespaces>(clients, permit, object).await.map(Written::Object)
         }
-        Step::DeleteObject => write::delete::<Subnamespaces>(clients, permit, object).await,
+        Step::RemoveFinalizer => {
+            let removed = write::remove_finalizer::<Subnamespaces>(clients, permit, object).await;
+            removed.map(|_| Written::Other)
+        }
+        Step::DeleteObject => {
+            write::delete::<Subnamespaces>(clients, permit, object).await.map(|()| Written::Other)
+        }
         Step::CreateNamespace(place) => {
             let Some(parent) = &observation.parent else { return Err(WriteError::Gone) };
             writes::mark_parent(context, permit, parent, &object.uid).await?;
-            writes::create_namespace(context, permit, (&object.name, &object.uid), (&place.0, &place.1)).await
+            let child = (&*object.name, &*object.uid);
+            writes::create_namespace(context, permit, child, (&place.0, &place.1))
+                .await
+                .map(|()| Written::Other)
         }
         Step::Label(changes) => {
             let Some(namespace) = observation.own_namespace() else { return Err(WriteError::Gone) };
-            writes::metadata(context, permit, namespace, &changes).await
+            writes::metadata(context, permit, namespace, &changes).await.map(|()| Written::Other)
         }
         Step::ParentQuota(ledger) => {
             let now = observation.parent_quota.as_deref();
-            writes::quota(context, permit, (tree, &object.namespace), now, &ledger).await
+            let written = writes::quota(context, permit, (tree, &object.namespace), now, &ledger).await;
+            written.map(Written::ParentQuota)
         }
         Step::ReleaseQuota => {
             let Some(quota) = observation.quota.as_deref() else { return Err(WriteError::Gone) };
-            writes::release_quota(context, permit, quota).await
+            writes::release_quota(context, permit, quota).await.map(|()| Written::Other)
         }
         Step::OwnQuota(ledger) => {
             let now = observation.quota.as_deref();
-            writes::quota(context, permit, (tree, &object.name), now, &ledger).await
+            let written = writes::quota(context, permit, (tree, &object.name), now, &ledger).await;
+            written.map(Written::OwnQuota)
         }
     }
+}
+
+/// Where all there is to do is to say that it is ready: says so on what the caches know, since nothing rests on it. Whether that was said.
+pub(super) async fn says_ready(
+    context: &TreeContext,
+    permit: &Permit,
+    object: &SubnamespaceObject,
+    plan: &SubnamespacePlan,
+) -> bool {
+    let SubnamespacePlan { status, step, events, .. } = plan;
+    let ready = status.phase == Some(SubnamespacePhase::Ready);
+    if !ready || *step != Step::Nothing || !plan::is_durable(status, &object.status) {
+        return false;
+    }
+    let said = write::status::<Subnamespaces>(&context.shared.clients, permit, object, status).await.is_ok();
+    if said {
+        report::events(&context.shared, object, events);
+    }
+    said
 }
 
 /// Says in status what the API server has refused.

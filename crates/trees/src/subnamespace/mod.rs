@@ -2,7 +2,8 @@
 //!
 //! Watches `Subnamespace`, `NamespaceTree`, namespaces and their native quotas; acts on the leader alone. `observe → plan → apply →
 //! report`, with one write each time, until there is nothing to do. Caches say whether there is anything to do; every write is decided
-//! again on what was just read, the quota of the namespace above first.
+//! on what was just read, the quota of the namespace above first, or on that and what our own writes have made of it since. Each is made
+//! at the revision it was decided on. Where something ends, all is read again before every write.
 //!
 //! *Relies on*: the policies of the installation, which keep everybody else from writing the quotas and labels of trees. *Guarantees*:
 //! at every revision a namespace's own quota and the allotments of its children are together at most its allotment; no namespace that
@@ -232,13 +233,19 @@ impl Controller for SubnamespaceController {
         if plan.is_steady(&observation.object.status) {
             return self.at(plan.next_check);
         }
+        if apply::says_ready(context, &permit, &observation.object, &plan).await {
+            return self.at(plan.next_check);
+        }
+        let (mut known, mut turn) = (None, None);
         for _ in 0..MAX_ROUNDS {
             // One at a time for each namespace above: two that change its quota at once would only conflict.
-            let turn = context.turn(&key.parent).await;
-            let progress = apply::next(context, &permit, &key).await;
-            drop(turn);
-            match progress {
-                Progress::Again => {}
+            if turn.is_none() {
+                turn = Some(context.turn(&key.parent).await);
+            }
+            match apply::next(context, &permit, &key, known.take()).await {
+                Progress::Again => turn = None,
+                // With what is known of the quota the turn is kept.
+                Progress::Written(after) => known = Some(after),
                 Progress::CheckAt(at) => return self.at(at),
                 Progress::Failed(error) => {
                     report::failed(&key, &error);

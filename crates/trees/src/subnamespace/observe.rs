@@ -25,6 +25,9 @@ use crate::position::Position;
 /// As many siblings are looked at for the way out of a refusal.
 const MAX_SIBLINGS: usize = 64;
 
+/// So long a run of writes goes on with what was read before the first of them.
+const KNOWN_FOR: Duration = Duration::from_secs(1);
+
 /// What a plan is made from.
 pub(super) struct Observation {
     pub(super) object: Arc<SubnamespaceObject>,
@@ -62,6 +65,15 @@ pub(super) struct Observation {
     pub(super) started: Instant,
 }
 
+/// What one of our own writes has made of an object, as the API server has answered it.
+pub(super) enum Written {
+    Object(SubnamespaceObject),
+    ParentQuota(TreeQuota),
+    OwnQuota(TreeQuota),
+    /// Of which too little is answered.
+    Other,
+}
+
 /// What was read of the objects themselves.
 struct Objects {
     object: Arc<SubnamespaceObject>,
@@ -96,8 +108,8 @@ pub(super) fn cached(context: &TreeContext, key: &SubnamespaceKey) -> Option<Obs
     Some(observation(context, objects, Instant::now()))
 }
 
-/// The same from fresh reads, in this order: while the quota of the namespace above has no change of this one, nobody changes what is
-/// read after it, so a write to it at the revision that was read proves all of them.
+/// The same from fresh reads, the quota of the namespace above first: while it has no change of this one, nobody changes what is read
+/// after it, so a write to it at the revision that was read proves all of them.
 pub(super) async fn fresh(
     context: &TreeContext,
     key: &SubnamespaceKey,
@@ -107,12 +119,13 @@ pub(super) async fn fresh(
     let (parent, name) = (&*key.parent, &*key.name);
     let parent_quota = read::get::<TreeQuotas>(client, parent, TREE_QUOTA_NAME).await?;
     let Some(object) = read::get::<Subnamespaces>(client, parent, name).await? else { return Ok(None) };
-    let namespace = read::get_with::<Namespaces>(client, "", name, &annotations).await?;
-    let quota = match &namespace {
-        Some(_) => read::get::<TreeQuotas>(client, name, TREE_QUOTA_NAME).await?,
-        None => None,
-    };
-    let above = read::get_with::<Namespaces>(client, "", parent, &annotations).await?;
+    // After the object: what its status says is there was created before that was said.
+    let (namespace, quota, above) = tokio::try_join!(
+        read::get_with::<Namespaces>(client, "", name, &annotations),
+        read::get::<TreeQuotas>(client, name, TREE_QUOTA_NAME),
+        read::get_with::<Namespaces>(client, "", parent, &annotations),
+    )?;
+    let quota = quota.filter(|_| namespace.is_some());
     // What its children have counts where its quota has to be made again; and whether there are any where it is deleted, or where
     // its label no longer says so: whoever creates one marks the namespace after that, so its revision is another then.
     let known = context.subnamespaces.list(name);
@@ -211,6 +224,27 @@ impl Observation {
         let uid = self.object.status.namespace_uid.as_deref()?;
         let gone = |namespace: &NamespaceFacts| namespace.terminating && active(Mutant::QuotaReturnedAtOnce);
         self.namespace.as_ref().filter(|namespace| namespace.uid == uid && !gone(namespace))
+    }
+
+    /// The same after one of our own writes; none where everything has to be read again: where something ends, or what was read is old.
+    /// What others have changed meanwhile the next write finds, since each is made at the revision that is known here.
+    pub(super) fn after(self, context: &TreeContext, written: Written) -> Option<Self> {
+        let ends = self.object.terminating
+            || self.parent_position.as_ref().map_or(true, Position::is_detaching)
+            || self.object.status.namespace_uid.is_some()
+                && self.own_namespace().is_none_or(|namespace| namespace.terminating);
+        if ends || self.age() > KNOWN_FOR {
+            return None;
+        }
+        let Self { object, parent, parent_quota, namespace, quota, children, started, .. } = self;
+        let mut objects = Objects { object, parent, parent_quota, namespace, quota, children };
+        match written {
+            Written::Object(object) => objects.object = Arc::new(object),
+            Written::ParentQuota(quota) => objects.parent_quota = Some(Arc::new(quota)),
+            Written::OwnQuota(quota) => objects.quota = Some(Arc::new(quota)),
+            Written::Other => return None,
+        }
+        Some(observation(context, objects, started))
     }
 
     /// The same, under the settings and the budget that were reserved under.

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use coppice_api::names::SYSTEM_NAMESPACE;
 use coppice_runtime::admin::Readiness;
-use coppice_runtime::intervals::ResyncIntervals;
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::server_clock::ServerClock;
 use coppice_sample::replica::{self, NAME, Setup};
@@ -58,7 +57,7 @@ impl Program for Sample {
         let server_clock = ServerClock::new(context.clock.clone());
         let clients = context.clients(&server_clock, &metrics);
         let ReplicaContext { identity, rng, .. } = context;
-        let intervals = ResyncIntervals::default();
+        let intervals = coppice_sim::intervals();
         let readiness = Readiness::new();
         let setup = Setup { clients, server_clock, metrics, readiness, identity, rng, intervals };
         replica::run(setup, std::future::pending()).boxed()

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use coppice_api::names::SYSTEM_NAMESPACE;
 use coppice_runtime::admin::Readiness;
-use coppice_runtime::lease::{Election, LeaseSettings};
+use coppice_runtime::lease::Election;
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::server_clock::ServerClock;
 use coppice_sim::{Operator, Program, ReplicaContext};
@@ -67,8 +67,7 @@ async fn run(context: ReplicaContext) -> anyhow::Result<()> {
     let server_clock = ServerClock::new(context.clock.clone());
     let clients = context.clients(&server_clock, &metrics);
     let ReplicaContext { identity, clock, mut rng, .. } = context;
-    let lease =
-        LeaseSettings { seed: rng.next_u64(), ..LeaseSettings::new(SYSTEM_NAMESPACE, NAME, &identity) };
+    let lease = coppice_sim::lease_of(SYSTEM_NAMESPACE, NAME, &identity, &mut rng);
     let (election, gate) = Election::new(clients.clone(), lease, clock, metrics.clone())?;
     let setup = Setup {
         own_namespace: SYSTEM_NAMESPACE.to_owned(),
