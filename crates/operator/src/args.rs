@@ -70,7 +70,7 @@ pub(crate) struct Args {
     #[arg(long, global = true, env = "COPPICE_LEASE_RETRY_PERIOD", value_name = "TIME", default_value = "2s", value_parser = time)]
     pub(crate) lease_retry_period: Duration,
 
-    /// How many managers are worked on at once.
+    /// How many managers, or of trees objects of a kind, are worked on at once.
     #[arg(long, env = "COPPICE_CONCURRENCY", value_name = "N", default_value = "16")]
     pub(crate) concurrency: std::num::NonZeroUsize,
 

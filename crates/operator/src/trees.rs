@@ -20,6 +20,7 @@ pub(crate) async fn run(args: Args, vital: &Handle) -> anyhow::Result<()> {
         readiness,
         gate,
         identity: name,
+        concurrency: args.concurrency,
         rng,
         intervals: ResyncIntervals::default(),
     };

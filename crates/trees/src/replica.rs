@@ -1,5 +1,6 @@
 //! One replica of the controllers of trees, on whatever API server and clock it is given.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub const NAME: &str = TREES_ACCOUNT;
 /// Events that are being written have this long to end at a shutdown.
 const EVENTS_GRACE: Duration = Duration::from_secs(1);
 
+const TWO: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1);
+
 /// What a replica runs on.
 pub struct Setup {
     /// The namespace that it lives in.
@@ -47,6 +50,8 @@ pub struct Setup {
     pub gate: Gate,
     /// The name by which it signs Events.
     pub identity: String,
+    /// How many objects of a kind are worked on at once. Those that wait for their turn are not counted: of siblings one at a time is.
+    pub concurrency: NonZeroUsize,
     /// Decides its random choices.
     pub rng: SeededRng,
     /// How often it looks for missed events.
@@ -72,13 +77,16 @@ pub async fn run(
         readiness,
         gate,
         identity,
+        concurrency,
         mut rng,
         intervals,
     } = setup;
     let clock = server_clock.clock().clone();
     let events =
         Events::new(&clients, clock.clone(), metrics.clone(), &identity, SeededRng::new(rng.next_u64()));
-    let queue = QueueSettings { seed: rng.next_u64(), ..QueueSettings::default() };
+    // About half of them wait, if those that are due have few parents.
+    let concurrency = concurrency.saturating_mul(TWO);
+    let queue = QueueSettings { seed: rng.next_u64(), concurrency, ..QueueSettings::default() };
     let environment = WatchEnvironment {
         clients: clients.clone(),
         clock,

@@ -1,8 +1,11 @@
 //! Carries out a plan. What it deletes was decided on fresh reads.
 
-use coppice_api::Reason;
+use coppice_api::condition::ConditionState;
 use coppice_api::names::{ANNOTATION_PROPAGATED_UID, LABEL_PROPAGATED_FROM};
-use coppice_kinds::{CopiedKind, LimitRanges, Namespaces, NetworkPolicies, Propagated, RoleBindings};
+use coppice_api::{Reason, SubnamespacePhase};
+use coppice_kinds::{
+    CopiedKind, LimitRanges, Namespaces, NetworkPolicies, Propagated, RoleBindings, SubnamespaceObject,
+};
 use coppice_runtime::kind::Kind;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::read;
@@ -77,6 +80,7 @@ pub(super) async fn apply(context: &TreeContext, permit: &Permit, namespace: &st
         return Progress::Outdated;
     }
     if let (Some(creator), Some(state)) = (&observation.creator, plan.state())
+        && !is_early(creator, &state)
         && let Err(error) = report::condition(context, permit, creator, state).await
     {
         return match error {
@@ -86,6 +90,11 @@ pub(super) async fn apply(context: &TreeContext, permit: &Permit, namespace: &st
         };
     }
     failed.map_or(Progress::Done, Progress::Failed)
+}
+
+/// Whether all is well in a namespace whose Subnamespace is being written all the time, until it is ready: this is said after that.
+fn is_early(creator: &SubnamespaceObject, state: &ConditionState) -> bool {
+    state.status == "True" && creator.status.phase == Some(SubnamespacePhase::Pending)
 }
 
 async fn carry_out(

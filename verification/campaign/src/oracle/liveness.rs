@@ -4,11 +4,11 @@ use super::history::since;
 use super::rule::{self, Findings};
 use coppice_sim::run::{QUIET, RunRecord};
 
-/// So many reads of each replica are in order in the quiet time at the end: the settings and the key, each minute, and now and then a
-/// list again.
-const READS: usize = 10;
-/// One replica alone may have so many, where all its lists are due again.
-const LEAST_READS: usize = 20;
+/// So many reads of each replica are in order in the quiet time at the end: the settings and the key, each minute, and the lists of up to
+/// nine kinds, which may all be due again.
+const READS: usize = 12;
+/// One replica alone may have so many.
+const LEAST_READS: usize = 24;
 
 pub(super) fn check(record: &RunRecord<'_>, found: &mut Findings) {
     let quiet = record.lasted.saturating_sub(QUIET);

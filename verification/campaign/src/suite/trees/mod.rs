@@ -7,6 +7,7 @@ mod oracle;
 mod requests;
 mod scenarios;
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use coppice_api::names::SYSTEM_NAMESPACE;
@@ -62,6 +63,9 @@ impl Program for Trees {
     }
 }
 
+/// That of the program, unless it is given another.
+const CONCURRENCY: NonZeroUsize = NonZeroUsize::MIN.saturating_add(15);
+
 async fn run(context: ReplicaContext) -> anyhow::Result<()> {
     let metrics = Metrics::new("sim");
     let server_clock = ServerClock::new(context.clock.clone());
@@ -77,6 +81,7 @@ async fn run(context: ReplicaContext) -> anyhow::Result<()> {
         readiness: Readiness::new(),
         gate,
         identity,
+        concurrency: CONCURRENCY,
         rng,
         intervals: coppice_sim::intervals(),
     };
