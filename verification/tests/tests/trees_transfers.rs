@@ -46,6 +46,9 @@ impl Setup {
         for name in ["shop-a", "shop-b"] {
             self.request(ADMIN, "shop", name, &json!({"pods": "4"})).await?;
             self.ready("shop", name).await?;
+            // The last that is written of it: whoever counts writes counts none of these.
+            let complete = |object: &Value| condition(object, "Propagated")["status"] == "True";
+            self.until(("sns", "shop", name), "Propagated", complete).await?;
         }
         Ok(())
     }
