@@ -17,6 +17,7 @@ mod plane;
 mod process;
 pub mod proxy;
 mod stages;
+mod template;
 mod tools;
 mod workdir;
 
@@ -25,4 +26,5 @@ pub use config::{ADMIN, ALICE, BOB, NODE, OPERATOR, User, VIEWER};
 pub use error::{Error, Result};
 pub use plane::{HISTORY_ARGS, Options, Plane, Pods};
 pub use stages::{DELAY_ANNOTATION, DELETE_DELAY_ANNOTATION, OUTCOME_LABEL, OUTCOMES};
+pub use template::Template;
 pub use tools::{BIN_VARIABLE, Binaries, CACHE_VARIABLE, TOOLS_VARIABLE, helm, mail_server, promtool};

@@ -20,6 +20,7 @@ use crate::{
     pki::{self, Pki},
     process::Process,
     stages,
+    template::Template,
     tools::Binaries,
     workdir::Workdir,
 };
@@ -59,6 +60,8 @@ pub struct Options {
     pub binaries: Option<PathBuf>,
     /// More arguments for the API server, such as [`HISTORY_ARGS`].
     pub apiserver_args: Vec<String>,
+    /// What to start from, other than nothing. Objects are stored in it as its plane stored them.
+    pub template: Option<Template>,
 }
 
 /// What becomes of the pods of a plane.
@@ -85,6 +88,7 @@ impl Default for Options {
             keep_dir: None,
             binaries: None,
             apiserver_args: Vec::new(),
+            template: None,
         }
     }
 }
@@ -196,15 +200,25 @@ impl Plane {
 
     /// Ends all processes politely, and removes the folder unless it is to be kept. Dropping does it less politely.
     pub async fn stop(mut self) -> Result<()> {
-        let end = move || {
-            // The database last: an API server that misses it would not end before it is killed.
-            let others = self.processes.split_off(self.processes.len().min(1));
-            for mut group in [others, std::mem::take(&mut self.processes)] {
-                group.iter_mut().for_each(Process::terminate);
-                group.iter_mut().for_each(Process::wait);
-            }
-        };
-        Ok(tokio::task::spawn_blocking(end).await?)
+        Ok(tokio::task::spawn_blocking(move || self.end()).await?)
+    }
+
+    /// The same; others can start from what it had.
+    pub async fn into_template(mut self) -> Result<Template> {
+        tokio::task::spawn_blocking(move || {
+            self.end();
+            Template::of(&self.dir)
+        })
+        .await?
+    }
+
+    fn end(&mut self) {
+        // The database last: an API server that misses it would not end before it is killed.
+        let others = self.processes.split_off(self.processes.len().min(1));
+        for mut group in [others, std::mem::take(&mut self.processes)] {
+            group.iter_mut().for_each(Process::terminate);
+            group.iter_mut().for_each(Process::wait);
+        }
     }
 }
 
@@ -236,7 +250,7 @@ impl<'a> Start<'a> {
             processes: Vec::new(),
             dir: Workdir::create(options.keep_dir.as_deref())?,
             ports: pick_ports()?,
-            pki: Pki::generate()?,
+            pki: options.template.as_ref().map_or_else(Pki::generate, Template::pki)?,
             accounts: config::accounts(&options.users)?,
         };
         start.write_files()?;
@@ -274,6 +288,9 @@ impl<'a> Start<'a> {
 
     fn write_files(&self) -> Result<()> {
         let (dir, pki) = (&self.dir, &self.pki);
+        if let Some(template) = &self.options.template {
+            template.fill(dir)?;
+        }
         dir.write("pki/ca.crt", &pki.ca_cert)?;
         dir.write("pki/ca.key", &pki.ca_key)?;
         dir.write("pki/server.crt", &pki.server_cert)?;

@@ -6,10 +6,10 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use coppice_plane::{ADMIN, AuditEvent, OPERATOR, Options, Plane, Pods};
+use coppice_plane::{ADMIN, AuditEvent, OPERATOR, Options, Plane, Pods, Template};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OnceCell, Semaphore, SemaphorePermit};
 
 use crate::change_feed::ChangeFeed;
 use crate::condition;
@@ -70,6 +70,24 @@ pub fn trees_manifest() -> anyhow::Result<String> {
     without_deployment("trees")
 }
 
+fn without_pods() -> Options {
+    Options { pods: Pods::Pending, ..Options::default() }
+}
+
+/// What is installed on a plane, with or without trees: installed once in this process, by whoever needs it first.
+async fn template(with_trees: bool) -> anyhow::Result<Template> {
+    static TEMPLATES: [OnceCell<Template>; 2] = [const { OnceCell::const_new() }; 2];
+    let install = async || {
+        let test_cluster = TestCluster::bare_at_once(without_pods()).await?;
+        test_cluster.install().await?;
+        if with_trees {
+            test_cluster.install_trees().await?;
+        }
+        anyhow::Ok(test_cluster.plane.into_template().await?)
+    };
+    TEMPLATES[usize::from(with_trees)].get_or_try_init(install).await.cloned()
+}
+
 fn without_deployment(name: &str) -> anyhow::Result<String> {
     let path = repository().join(format!("deploy/{name}.yaml"));
     let manifest = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -78,32 +96,35 @@ fn without_deployment(name: &str) -> anyhow::Result<String> {
 }
 
 impl TestCluster {
-    /// Starts a plane and installs `deploy/install.yaml` as a user would.
+    /// Starts a plane on which `deploy/install.yaml` has been installed as a user would.
     pub async fn start() -> anyhow::Result<Self> {
-        let test_cluster = Self::bare(Options::default()).await?;
-        test_cluster.install().await?;
-        Ok(test_cluster)
+        Self::start_from(template(false).await?, Options::default()).await
     }
 
     /// The same on a plane without scheduler and node, for tests in which no pod has to run: they stay `Pending`.
     pub async fn start_without_pods() -> anyhow::Result<Self> {
-        let test_cluster = Self::bare(Options { pods: Pods::Pending, ..Options::default() }).await?;
-        test_cluster.install().await?;
-        Ok(test_cluster)
+        Self::start_from(template(false).await?, without_pods()).await
     }
 
     /// The same with `deploy/trees.yaml`, but for the Deployment in it.
     pub async fn start_with_trees() -> anyhow::Result<Self> {
-        let test_cluster = Self::start_without_pods().await?;
-        test_cluster.install_trees().await?;
+        let test_cluster = Self::start_from(template(true).await?, without_pods()).await?;
+        test_cluster.trees_in_force().await?;
         Ok(test_cluster)
     }
 
     /// The same as `start`, however many other planes run: for tests that wait for long and do little meanwhile, so that they begin
     /// soon.
     pub async fn start_at_once() -> anyhow::Result<Self> {
-        let test_cluster = Self::bare_at_once(Options::default()).await?;
-        test_cluster.install().await?;
+        let options = Options { template: Some(template(false).await?), ..Options::default() };
+        let test_cluster = Self::bare_at_once(options).await?;
+        test_cluster.in_force().await?;
+        Ok(test_cluster)
+    }
+
+    async fn start_from(template: Template, options: Options) -> anyhow::Result<Self> {
+        let test_cluster = Self::bare(Options { template: Some(template), ..options }).await?;
+        test_cluster.in_force().await?;
         Ok(test_cluster)
     }
 
@@ -148,6 +169,11 @@ impl TestCluster {
     pub async fn install(&self) -> anyhow::Result<()> {
         let rest = manifest()?;
         self.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], &rest).await?;
+        self.in_force().await
+    }
+
+    /// Waits until what is installed is served and in force.
+    async fn in_force(&self) -> anyhow::Result<()> {
         let admin = self.admin().await?;
         self.until("the CRDs are served", async || {
             let kinds = [
@@ -164,6 +190,7 @@ impl TestCluster {
                 let name = format!("{kind}.coppice.dev");
                 let crd = admin.get("crd", "", &name).await.ok()??;
                 (condition(&crd, "Established")["status"] == "True").then_some(())?;
+                admin.list(kind, "").await.ok()?;
             }
             Some(())
         })
@@ -183,11 +210,18 @@ impl TestCluster {
     pub async fn install_trees(&self) -> anyhow::Result<()> {
         let manifest = trees_manifest()?;
         self.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], &manifest).await?;
+        self.trees_in_force().await
+    }
+
+    /// Waits until the policies of trees are in force.
+    async fn trees_in_force(&self) -> anyhow::Result<()> {
         let (admin, operator) = (self.admin().await?, self.requests(OPERATOR).await?);
         // What is wanted of the last of them: the others came before.
         let probe = json!({"apiVersion": "v1", "kind": "Namespace",
             "metadata": {"name": "tree-probe", "labels": {"coppice.dev/has-children": "probe"}}});
-        let probe = admin.create(&probe).await?;
+        // That of the template may still be going.
+        let probe =
+            self.until("there is a namespace to try it on", async || admin.create(&probe).await.ok()).await?;
         let preconditions =
             json!({"uid": probe["metadata"]["uid"], "resourceVersion": probe["metadata"]["resourceVersion"]});
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["All"], "preconditions": preconditions});

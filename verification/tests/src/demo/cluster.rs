@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use coppice_plane::{ADMIN, Binaries, Error};
+use coppice_plane::{ADMIN, Binaries, Error, Options};
 use kube::Client;
 
 use crate::memory::client;
@@ -24,7 +24,8 @@ impl Cluster {
                 println!(
                     "starting a control plane of its own (etcd, kube-apiserver, controller-manager, scheduler, KWOK) ..."
                 );
-                let test_cluster = TestCluster::start().await?;
+                let test_cluster = TestCluster::bare(Options::default()).await?;
+                test_cluster.install().await?;
                 println!("  up at {}; nothing else is touched", test_cluster.plane.url());
                 Self::Plane(test_cluster)
             }
