@@ -52,8 +52,8 @@ impl Default for Operator {
     }
 }
 
-/// How often programs list, of every kind.
-const RELIST: Duration = Duration::from_mins(4);
+/// How often programs list, of every kind; or up to a fifth later.
+pub(crate) const RELIST: Duration = Duration::from_mins(4);
 
 /// The intervals of programs, with lists more often, and of bulk kinds as often as of others: a run in which an event was lost ends after
 /// the next one, and until then it renews leases.

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::fault::{DateFault, Fault, FaultRates, Faults, PlannedFault};
+use crate::operator::RELIST;
 use crate::receiver::{Received, Receiver};
 use crate::replica::{Program, ReplicaSettings, keep_running};
 use crate::scenario::objects::{config, done, namespace};
@@ -23,7 +24,7 @@ pub const RUN_START: &str = "2026-01-01T00:00:00Z";
 /// five minutes at most.
 const SETTLE_TIME: Duration = Duration::from_mins(6);
 /// Everything is listed again within this time.
-const RELISTED: Duration = Duration::from_mins(6);
+const RELISTED: Duration = Duration::from_secs(RELIST.as_secs() * 3 / 2);
 /// For this long nothing may be written at the end.
 pub const QUIET: Duration = Duration::from_secs(90);
 

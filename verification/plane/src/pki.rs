@@ -7,6 +7,7 @@ use rcgen::{
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::error::{Error, Result};
+use crate::workdir::Workdir;
 
 /// Keys and certificates of one plane, in PEM.
 ///
@@ -48,6 +49,28 @@ impl Pki {
             server_key: server_key.serialize_pem(),
             account_key: account_key.serialize_pem(),
             account_public_key: account_key.public_key_pem(),
+        })
+    }
+
+    /// Writes them into the folder of a plane.
+    pub(crate) fn write(&self, dir: &Workdir) -> Result<()> {
+        dir.write("pki/ca.crt", &self.ca_cert)?;
+        dir.write("pki/ca.key", &self.ca_key)?;
+        dir.write("pki/server.crt", &self.server_cert)?;
+        dir.write("pki/server.key", &self.server_key)?;
+        dir.write("pki/account.key", &self.account_key)?;
+        dir.write("pki/account.pub", &self.account_public_key)
+    }
+
+    /// Those that were written into a folder.
+    pub(crate) fn read(dir: &Workdir) -> Result<Self> {
+        Ok(Self {
+            ca_cert: dir.read("pki/ca.crt")?,
+            ca_key: dir.read("pki/ca.key")?,
+            server_cert: dir.read("pki/server.crt")?,
+            server_key: dir.read("pki/server.key")?,
+            account_key: dir.read("pki/account.key")?,
+            account_public_key: dir.read("pki/account.pub")?,
         })
     }
 }

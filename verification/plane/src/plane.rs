@@ -291,12 +291,7 @@ impl<'a> Start<'a> {
         if let Some(template) = &self.options.template {
             template.fill(dir)?;
         }
-        dir.write("pki/ca.crt", &pki.ca_cert)?;
-        dir.write("pki/ca.key", &pki.ca_key)?;
-        dir.write("pki/server.crt", &pki.server_cert)?;
-        dir.write("pki/server.key", &pki.server_key)?;
-        dir.write("pki/account.key", &pki.account_key)?;
-        dir.write("pki/account.pub", &pki.account_public_key)?;
+        pki.write(dir)?;
         dir.write("tokens.csv", &config::token_file(&self.accounts))?;
         dir.write("audit-policy.yaml", include_str!("audit-policy.yaml"))?;
         dir.write("kwok.yaml", &stages::config())?;

@@ -29,18 +29,7 @@ impl Template {
 
     /// Its keys.
     pub(crate) fn pki(&self) -> Result<Pki> {
-        let read = |name: &str| {
-            let path = self.0.join("pki").join(name);
-            fs::read_to_string(&path).map_err(io(format!("read {}", path.display())))
-        };
-        Ok(Pki {
-            ca_cert: read("ca.crt")?,
-            ca_key: read("ca.key")?,
-            server_cert: read("server.crt")?,
-            server_key: read("server.key")?,
-            account_key: read("account.key")?,
-            account_public_key: read("account.pub")?,
-        })
+        Pki::read(&self.0)
     }
 
     /// Puts its database into the folder of a plane that is about to start.

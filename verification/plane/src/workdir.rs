@@ -83,6 +83,11 @@ impl Workdir {
         fs::write(&path, content).map_err(io(format!("write {}", path.display())))
     }
 
+    pub(crate) fn read(&self, name: &str) -> Result<String> {
+        let path = self.join(name);
+        fs::read_to_string(&path).map_err(io(format!("read {}", path.display())))
+    }
+
     /// Empties the folder for another attempt.
     pub(crate) fn clear(&self) -> Result<()> {
         let action = || format!("empty {}", self.path.display());

@@ -133,7 +133,7 @@ async fn fresh_above(context: &TreeContext, parent: &str, named: &Named) -> Resu
     let FreshPlace { namespace, place, .. } = reads::place(context, parent).await?;
     if namespace.is_none() {
         // What is below it is in no other place for that.
-        let place = Place::Unknown(format!("namespace {parent}, which is above, is missing"));
+        let place = Place::without(&["below".into()], parent, None);
         return Ok(FreshAbove { place, sources: Vec::new() });
     }
     let mut all = Vec::new();

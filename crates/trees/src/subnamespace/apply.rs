@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use coppice_actions::decision::{self, DecidedBy, Decision, Deleted, StepContext, Stopped};
 use coppice_actions::governor::{Reservation, ReservationError};
-use coppice_api::SubnamespacePhase;
 use coppice_api::steps::Intent;
+use coppice_api::{SubnamespacePhase, SubnamespaceStatus};
 use coppice_controllers::{Applied, StatusWriter};
 use coppice_kinds::{SubnamespaceObject, Subnamespaces};
+use coppice_lifecycle::plan::PlannedEvent;
 use coppice_lifecycle::record::StepOutcome;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::object::OwnKind as _;
@@ -54,10 +55,7 @@ pub(super) async fn next(
     }
     let nothing_to_do = step == Step::Nothing && status != *object.status;
     if !plan::is_durable(&status, &object.status) || nothing_to_do {
-        let written = write::status::<Subnamespaces>(&context.shared.clients, permit, object, &status).await;
-        if written.is_ok() {
-            report::events(&context.shared, object, &events);
-        }
+        let written = write_status(context, permit, object, &status, &events).await;
         return outcome(context, observation, written.map(Written::Object));
     }
     match step {
@@ -162,11 +160,20 @@ pub(super) async fn says_ready(
     if !ready || *step != Step::Nothing || !plan::is_durable(status, &object.status) {
         return false;
     }
-    let said = write::status::<Subnamespaces>(&context.shared.clients, permit, object, status).await.is_ok();
-    if said {
-        report::events(&context.shared, object, events);
-    }
-    said
+    write_status(context, permit, object, status, events).await.is_ok()
+}
+
+/// Makes a status durable, then publishes its Events. Returns the object as it is then.
+async fn write_status(
+    context: &TreeContext,
+    permit: &Permit,
+    object: &SubnamespaceObject,
+    status: &SubnamespaceStatus,
+    events: &[PlannedEvent],
+) -> Result<SubnamespaceObject, WriteError> {
+    let written = write::status::<Subnamespaces>(&context.shared.clients, permit, object, status).await?;
+    report::events(&context.shared, object, events);
+    Ok(written)
 }
 
 /// Says in status what the API server has refused.
