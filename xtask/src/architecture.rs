@@ -26,7 +26,7 @@ const fn layer(name: &'static str, may_use: &'static [&'static str]) -> Layer {
 }
 
 /// The workspace, from the bottom up: a crate may use only crates above it in this list.
-const LAYERS: [Layer; 25] = [
+const LAYERS: [Layer; 26] = [
     pure("coppice-mutants", &[]),
     pure("coppice-quantity", &["coppice-mutants"]),
     pure("coppice-api", &["coppice-quantity"]),
@@ -37,6 +37,7 @@ const LAYERS: [Layer; 25] = [
     pure("coppice-schema", &[]),
     // Knows no domain: what is watched, decided and done is above it.
     layer("coppice-runtime", &["coppice-api", "coppice-mutants", "coppice-quantity"]),
+    layer("coppice-serve", &["coppice-api", "coppice-runtime"]),
     // For tests alone.
     layer("coppice-scripted", &["coppice-runtime"]),
     layer("coppice-kinds", &["coppice-api", "coppice-hierarchy", "coppice-lifecycle", "coppice-runtime"]),
@@ -90,6 +91,7 @@ const LAYERS: [Layer; 25] = [
             "coppice-notify",
             "coppice-quantity",
             "coppice-runtime",
+            "coppice-serve",
             "coppice-trees",
         ],
     ),
@@ -130,6 +132,7 @@ const LAYERS: [Layer; 25] = [
             "coppice-messages",
             "coppice-plane",
             "coppice-runtime",
+            "coppice-serve",
             "coppice-trees",
         ],
     ),
@@ -146,6 +149,7 @@ const LAYERS: [Layer; 25] = [
             "coppice-mutants",
             "coppice-quantity",
             "coppice-runtime",
+            "coppice-serve",
         ],
     ),
     layer(

@@ -64,6 +64,9 @@ pub const RESERVED_DOMAINS: [&str; 6] =
     ["kubernetes.io", "k8s.io", "x-k8s.io", "openshift.io", "cattle.io", GROUP];
 /// The program, the service account, and the Lease of the controllers of trees.
 pub const TREES_ACCOUNT: &str = "coppice-trees";
+/// The Service of the admission webhook of trees, and the Secret, in Coppice's own namespace, that holds the certificate authority by
+/// which the API server trusts it.
+pub const TREES_ADMISSION: &str = "coppice-trees-admission";
 
 /// A regular expression in the syntax of RE2, which matches the keys of [`RESERVED_DOMAINS`].
 pub fn reserved_keys() -> String {

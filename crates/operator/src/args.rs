@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::BoolishValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
-use coppice_api::names::{LEASE_NAME, SYSTEM_NAMESPACE, TREES_ACCOUNT};
+use coppice_api::names::{LEASE_NAME, SYSTEM_NAMESPACE, TREES_ACCOUNT, TREES_ADMISSION};
 use coppice_lifecycle::settings::ScaleKind;
 use coppice_runtime::lease::LeaseSettings;
 
@@ -32,6 +33,16 @@ pub(crate) struct Args {
     /// Where to serve /metrics.
     #[arg(long, env = "COPPICE_LISTEN", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
+
+    /// Serve /metrics by http:// and to everybody. Otherwise it is served by https:// and to those alone whose token the API server
+    /// knows and who may get the path (ClusterRole coppice-metrics-reader).
+    #[arg(long, env = "COPPICE_METRICS_INSECURE", conflicts_with = "metrics_cert_dir", value_parser = BoolishValueParser::new())]
+    pub(crate) metrics_insecure: bool,
+
+    /// The directory with the certificate of /metrics, as files tls.crt and tls.key, which are read again when they change. By default
+    /// it is one that nobody can verify.
+    #[arg(long, env = "COPPICE_METRICS_CERT_DIR", value_name = "DIRECTORY")]
+    pub(crate) metrics_cert_dir: Option<PathBuf>,
 
     /// Where to serve /livez and /readyz.
     #[arg(
@@ -101,11 +112,11 @@ pub(crate) struct Args {
 }
 
 /// What the program does besides running as the operator.
-#[derive(Clone, Copy, Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
     /// Runs the controllers of NamespaceTree and Subnamespace instead of the operator's: a Deployment of its own, with an account and
     /// a Lease of its own (--lease-name; by default coppice-trees).
-    Trees,
+    Trees(TreesArgs),
     /// Gives every workload that was scaled down its replicas back, before Coppice is uninstalled. It takes the Lease from the
     /// operator that leads, which then does nothing any more, lists what cannot be woken and why, and fails if anything is left.
     WakeAll {
@@ -113,6 +124,40 @@ pub(crate) enum Command {
         #[arg(long, value_name = "TIME", default_value = "10m", value_parser = time)]
         wait: Duration,
     },
+}
+
+/// What the program of trees has besides.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct TreesArgs {
+    /// Where to serve the admission webhook; by default nowhere.
+    #[arg(long, env = "COPPICE_LISTEN_ADMISSION", value_name = "ADDRESS:PORT")]
+    pub(crate) listen_admission: Option<SocketAddr>,
+
+    /// A name or address by which the API server calls the admission webhook; may be repeated. By default that of its Service:
+    /// coppice-trees-admission.NAMESPACE.svc.
+    #[arg(
+        long = "admission-name",
+        env = "COPPICE_ADMISSION_NAMES",
+        value_name = "NAME",
+        value_delimiter = ',',
+        requires = "listen_admission"
+    )]
+    pub(crate) admission_names: Vec<String>,
+
+    /// The directory with the certificate of the admission webhook, as files tls.crt and tls.key, which are read again when they change;
+    /// who makes them also keeps caBundle of the webhook configuration coppice-trees. By default Coppice does both.
+    #[arg(long, env = "COPPICE_ADMISSION_CERT_DIR", value_name = "DIRECTORY", requires = "listen_admission")]
+    pub(crate) admission_cert_dir: Option<PathBuf>,
+}
+
+impl TreesArgs {
+    /// By which the API server calls the admission webhook of the program in this namespace.
+    pub(crate) fn admission_names(&self, namespace: &str) -> Vec<String> {
+        if self.admission_names.is_empty() {
+            return vec![format!("{TREES_ADMISSION}.{namespace}.svc")];
+        }
+        self.admission_names.clone()
+    }
 }
 
 impl Args {
@@ -128,7 +173,7 @@ impl Args {
     }
 
     fn lease_name(&self) -> &str {
-        let own = if matches!(self.command, Some(Command::Trees)) { TREES_ACCOUNT } else { LEASE_NAME };
+        let own = if matches!(self.command, Some(Command::Trees(_))) { TREES_ACCOUNT } else { LEASE_NAME };
         self.lease_name.as_deref().unwrap_or(own)
     }
 }
@@ -194,6 +239,25 @@ mod tests {
         assert_eq!(parse(&["trees"]).unwrap().lease_name(), "coppice-trees");
         assert_eq!(parse(&["wake-all"]).unwrap().lease_name(), "coppice-operator");
         assert_eq!(parse(&["trees", "--lease-name", "other"]).unwrap().lease_name(), "other");
+    }
+
+    #[test]
+    fn metrics_are_for_those_who_may_read_them_unless_they_are_for_everybody() {
+        assert!(!parse(&[]).unwrap().metrics_insecure);
+        assert!(parse(&["--metrics-insecure"]).unwrap().metrics_insecure);
+        assert!(parse(&["--metrics-insecure", "--metrics-cert-dir", "a"]).is_err());
+    }
+
+    #[test]
+    fn the_admission_webhook_is_called_by_the_name_of_its_service_unless_it_has_others() {
+        let names = |args: &[&str]| match parse(args)?.command {
+            Some(Command::Trees(trees)) => Ok(trees.admission_names("own")),
+            other => Err(format!("{other:?}")),
+        };
+        assert_eq!(names(&["trees"]).unwrap(), ["coppice-trees-admission.own.svc"]);
+        let listens = ["trees", "--listen-admission", "127.0.0.1:0", "--admission-name", "127.0.0.1,a"];
+        assert_eq!(names(&listens).unwrap(), ["127.0.0.1", "a"]);
+        assert!(names(&["trees", "--admission-name", "a"]).unwrap_err().contains("--listen-admission"));
     }
 
     #[test]

@@ -43,9 +43,9 @@ fn start(args: args::Args) -> anyhow::Result<()> {
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     // The lease and the probes have a thread of their own: work that tenants cause can keep the others busy.
     let vital = || Builder::new_multi_thread().worker_threads(1).thread_name("vital").enable_all().build();
-    match args.command {
+    match args.command.clone() {
         None => runtime.block_on(process::run(args, vital()?.handle())),
-        Some(args::Command::Trees) => runtime.block_on(trees::run(args, vital()?.handle())),
+        Some(args::Command::Trees(own)) => runtime.block_on(trees::run(args, own, vital()?.handle())),
         Some(args::Command::WakeAll { wait }) => runtime.block_on(wake_all::run(args, wait)),
     }
 }

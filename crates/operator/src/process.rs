@@ -10,7 +10,6 @@ use coppice_notify::credentials::Credentials;
 use coppice_notify::outbox::Deliver;
 use coppice_notify::webhook::WebhookSettings;
 use coppice_operator::{DelivererFactory, Replica};
-use coppice_runtime::admin::{Admin, Pages, PortLimits, Readiness};
 use coppice_runtime::client::{Clients, Deadlines, load_config};
 use coppice_runtime::clock::{Clock, SeededRng};
 use coppice_runtime::events::Events;
@@ -18,8 +17,14 @@ use coppice_runtime::leader::Gate;
 use coppice_runtime::lease::{Election, identity};
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::queue::QueueSettings;
+use coppice_runtime::readiness::Readiness;
 use coppice_runtime::replica::shutdown_signal;
 use coppice_runtime::server_clock::ServerClock;
+use coppice_serve::access::Access;
+use coppice_serve::certificate::{Certificate, FromDirectory, SelfSigned};
+use coppice_serve::metrics::MetricsPage;
+use coppice_serve::port::{Port, PortLimits};
+use coppice_serve::probes::Probes;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -68,10 +73,10 @@ impl Started {
         let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
         let server_clock = ServerClock::new(clock.clone());
         let readiness = Readiness::new();
-        let probes = admin("--listen-probes", args.listen_probes, vital).await?;
+        let probes = port("--listen-probes", args.listen_probes, vital).await?;
         tracing::info!(address = %probes.address()?, "serving /livez and /readyz");
-        let pages = Admin::bind("--listen", args.listen).await?;
-        tracing::info!(address = %pages.address()?, "serving /metrics");
+        let for_metrics = Port::bind("--listen", args.listen).await?;
+        tracing::info!(address = %for_metrics.address()?, tls = !args.metrics_insecure, "serving /metrics");
         let kube_config = load_config(args.kubeconfig.clone(), args.context.clone()).await?;
         tracing::info!(api_server = %kube_config.cluster_url, version = env!("CARGO_PKG_VERSION"), "starting");
         let unusable = "the API server's address or certificates";
@@ -86,12 +91,7 @@ impl Started {
         let lease = args.lease(&me, rng.next_u64());
         lease.validate_writes(Deadlines::default().write)?;
         let (election, gate) = Election::new(for_lease, lease, clock, metrics.clone())?;
-        let mut serving = JoinSet::new();
-        serving.spawn(pages.serve(
-            Pages::Metrics(Arc::new(metrics.clone())),
-            PortLimits::default(),
-            CancellationToken::new(),
-        ));
+        let serving = serve_metrics(for_metrics, args, &metrics, &clients)?;
         let ports = [serve_probes(probes, readiness.clone(), vital), serving];
         Ok(Self { clients, server_clock, metrics, readiness, election, gate, name, rng, ports })
     }
@@ -115,17 +115,39 @@ fn deliverer_factory(args: &Args) -> anyhow::Result<DelivererFactory> {
     }))
 }
 
-async fn admin(flag: &'static str, address: SocketAddr, on: &Handle) -> anyhow::Result<Admin> {
-    Ok(on.spawn(Admin::bind(flag, address)).await??)
+async fn port(flag: &'static str, address: SocketAddr, on: &Handle) -> anyhow::Result<Port> {
+    Ok(on.spawn(Port::bind(flag, address)).await??)
 }
 
-fn serve_probes(probes: Admin, readiness: Readiness, on: &Handle) -> JoinSet<()> {
+fn serve_probes(port: Port, readiness: Readiness, on: &Handle) -> JoinSet<()> {
     let mut ports = JoinSet::new();
-    ports.spawn_on(
-        probes.serve(Pages::Probes(readiness), PortLimits::default(), CancellationToken::new()),
-        on,
-    );
+    let (limits, stop) = (PortLimits::default(), CancellationToken::new());
+    ports.spawn_on(port.serve(Probes::new(readiness), None, limits, stop), on);
     ports
+}
+
+fn serve_metrics(
+    port: Port,
+    args: &Args,
+    metrics: &Metrics,
+    clients: &Clients,
+) -> anyhow::Result<JoinSet<()>> {
+    let (mut tasks, limits, stop) = (JoinSet::new(), PortLimits::default(), CancellationToken::new());
+    if args.metrics_insecure {
+        tasks.spawn(port.serve(MetricsPage::insecure(metrics.clone()), None, limits, stop));
+        return Ok(tasks);
+    }
+    let certificate = Certificate::default();
+    if let Some(directory) = &args.metrics_cert_dir {
+        let files = FromDirectory::read(directory, &certificate).context("--metrics-cert-dir")?;
+        tasks.spawn(files.keep());
+    } else {
+        let names = vec!["coppice".to_owned(), "localhost".to_owned()];
+        tasks.spawn(SelfSigned::make(names, &certificate, Clock::system())?.keep());
+    }
+    let page = MetricsPage::new(metrics.clone(), Access::new(clients.clone()));
+    tasks.spawn(port.serve(page, Some(certificate.tls()?), limits, stop));
+    Ok(tasks)
 }
 
 #[cfg(test)]
@@ -142,9 +164,9 @@ mod tests {
         let others = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let on = vital.handle();
         others.block_on(async {
-            let admin = admin("--listen-probes", "127.0.0.1:0".parse().unwrap(), on).await.unwrap();
-            let address = admin.address().unwrap();
-            let _probes = serve_probes(admin, Readiness::new(), on);
+            let port = port("--listen-probes", "127.0.0.1:0".parse().unwrap(), on).await.unwrap();
+            let address = port.address().unwrap();
+            let _probes = serve_probes(port, Readiness::new(), on);
             // Nothing else is done on this runtime until the answer is there.
             let mut connection = std::net::TcpStream::connect(address).unwrap();
             connection.set_read_timeout(Some(Duration::from_secs(20))).unwrap();

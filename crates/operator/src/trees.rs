@@ -1,18 +1,42 @@
 //! `coppice-operator trees`: the controllers of trees of namespaces, as a program of their own.
 
+use anyhow::Context as _;
+use coppice_api::names::{GROUP, TREES_ACCOUNT, TREES_ADMISSION};
+use coppice_runtime::client::Clients;
+use coppice_runtime::clock::Clock;
 use coppice_runtime::intervals::ResyncIntervals;
+use coppice_runtime::leader::Gate;
+use coppice_runtime::metrics::Metrics;
+use coppice_runtime::readiness::Readiness;
 use coppice_runtime::replica::shutdown_signal;
-use coppice_trees::replica::{self, NAME, Setup};
+use coppice_serve::admission::{
+    Admission, AdmissionMetrics, AdmissionRequest, LIMITS, PATH, Reviewer, Verdict,
+};
+use coppice_serve::certificate::{Certificate, FromDirectory};
+use coppice_serve::keeper::Keeper;
+use coppice_serve::port::Port;
+use coppice_trees::admission::{Review, Reviewed, Reviews};
+use coppice_trees::replica::{NAME, Replica, Setup};
+use serde_json::value::RawValue;
 use tokio::runtime::Handle;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
-use crate::args::Args;
+use crate::args::{Args, TreesArgs};
 use crate::process::Started;
 
 /// Runs until a signal stops it, or until the lease is lost. The lease and the probes run on the runtime `vital`.
-pub(crate) async fn run(args: Args, vital: &Handle) -> anyhow::Result<()> {
+pub(crate) async fn run(args: Args, own: TreesArgs, vital: &Handle) -> anyhow::Result<()> {
     let Started { clients, server_clock, metrics, readiness, election, gate, name, rng, ports: _ports } =
         Started::new(&args, NAME, vital).await?;
-    let setup = Setup {
+    let shown = AdmissionParts {
+        clients: clients.clone(),
+        gate: gate.clone(),
+        metrics: metrics.clone(),
+        readiness: readiness.clone(),
+        namespace: args.namespace.clone(),
+    };
+    let replica = Replica::new(Setup {
         own_namespace: args.namespace,
         clients,
         server_clock,
@@ -23,6 +47,67 @@ pub(crate) async fn run(args: Args, vital: &Handle) -> anyhow::Result<()> {
         concurrency: args.concurrency,
         rng,
         intervals: ResyncIntervals::default(),
-    };
-    replica::run(setup, election, vital.clone(), shutdown_signal()).await
+    });
+    let _admission = serve_admission(&own, shown, replica.reviews()).await?;
+    replica.run(election, vital.clone(), shutdown_signal()).await
+}
+
+/// What the admission webhook shares with the rest.
+struct AdmissionParts {
+    clients: Clients,
+    gate: Gate,
+    metrics: Metrics,
+    readiness: Readiness,
+    namespace: String,
+}
+
+/// Serves the admission webhook, if it is to be served, as long as what is returned is kept.
+async fn serve_admission(
+    args: &TreesArgs,
+    parts: AdmissionParts,
+    reviews: Reviews,
+) -> anyhow::Result<JoinSet<()>> {
+    let mut tasks = JoinSet::new();
+    let Some(address) = args.listen_admission else { return Ok(tasks) };
+    let port = Port::bind("--listen-admission", address).await?;
+    tracing::info!(address = %port.address()?, path = PATH, "serving the admission webhook");
+    let certificate = Certificate::default();
+    if let Some(directory) = &args.admission_cert_dir {
+        let files = FromDirectory::read(directory, &certificate).context("--admission-cert-dir")?;
+        tasks.spawn(files.keep());
+    } else {
+        let keeper = Keeper {
+            clients: parts.clients,
+            gate: parts.gate,
+            clock: Clock::system(),
+            names: args.admission_names(&parts.namespace),
+            namespace: parts.namespace,
+            secret: TREES_ADMISSION,
+            configuration: TREES_ACCOUNT,
+            certificate: certificate.clone(),
+            check: parts.readiness.register("certificate of the admission webhook"),
+        };
+        tasks.spawn(keeper.keep());
+    }
+    let admission = Admission::new(TreeReviewer(reviews), AdmissionMetrics::new(&parts.metrics));
+    tasks.spawn(port.serve(admission, Some(certificate.tls()?), LIMITS, CancellationToken::new()));
+    Ok(tasks)
+}
+
+/// What trees say of the objects that the API server asks about.
+struct TreeReviewer(Reviews);
+
+impl Reviewer for TreeReviewer {
+    async fn review(&self, request: &AdmissionRequest<'_>) -> Verdict {
+        let Some(object) = request.object.filter(|_| request.resource.group == GROUP) else {
+            return Verdict::Allowed;
+        };
+        let before = request.old_object.map(RawValue::get);
+        let reviewed = Reviewed { resource: &request.resource.resource, object: object.get(), before };
+        match self.0.review(reviewed).await {
+            Review::Allowed => Verdict::Allowed,
+            Review::Unknown => Verdict::Unknown,
+            Review::Denied { reason, message } => Verdict::Denied { reason: reason.to_string(), message },
+        }
+    }
 }

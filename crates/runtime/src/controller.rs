@@ -14,10 +14,10 @@ use futures::future::BoxFuture;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::{Check, Readiness};
 use crate::leader::{Gate, LeaderState};
 use crate::metrics::ControllerMetrics;
 use crate::queue::{Depths, Queue, QueueKey, QueueObserver, QueueSettings, ReconcileResult, RunOutcome};
+use crate::readiness::{Check, Readiness};
 use crate::watches::{Subscription, WatchEnvironment, WatchRunner, Watches};
 
 /// A queue whose first key has waited for this long is stuck.

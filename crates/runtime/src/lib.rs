@@ -6,9 +6,8 @@
 //! - Running: [`controller`] (what a controller is, and the runner of all of them), [`watches`] (shared by them), [`replica`] (from start
 //!   to shutdown).
 //! - Writing: [`lease`] and [`leader`] (who may), [`write`](mod@write) (how), [`events`].
-//! - Observability: [`metrics`], [`admin`], [`logging`], [`error`], [`panic`](mod@panic).
+//! - Observability: [`metrics`], [`readiness`], [`logging`], [`error`], [`panic`](mod@panic).
 
-pub mod admin;
 pub mod client;
 pub mod clock;
 pub mod collapse;
@@ -26,6 +25,7 @@ pub mod object;
 pub mod panic;
 pub mod queue;
 pub mod read;
+pub mod readiness;
 pub mod replica;
 pub mod server_clock;
 pub mod shared_read;

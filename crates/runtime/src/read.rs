@@ -233,7 +233,7 @@ pub async fn get_with<K: Kind>(
 }
 
 /// One object from an answer.
-pub(crate) fn decoded<K: Kind>(body: &[u8], context: &K::Context) -> Result<K::Object, kube::Error> {
+pub fn decoded<K: Kind>(body: &[u8], context: &K::Context) -> Result<K::Object, kube::Error> {
     let json = std::str::from_utf8(body).map_err(|error| kube::Error::Service(error.into()))?;
     let item = decode::item::<K>(json, context);
     let item = item.map_err(|_| kube::Error::Service("such an object is not kept".into()))?;

@@ -13,7 +13,6 @@ use kube::core::Status;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::Check;
 use crate::client::Clients;
 use crate::clock::Clock;
 use crate::collapse::{Collapse, OnCollapse};
@@ -22,6 +21,7 @@ use crate::intervals::ResyncIntervals;
 use crate::kind::Kind;
 use crate::metrics::Metrics;
 use crate::read;
+use crate::readiness::Check;
 use crate::store::{Freshness, Store, WatchProblem};
 
 /// How much longer than a watch lasts to wait for a sign of life before the connection is given up.

@@ -12,9 +12,9 @@ use tokio::sync::mpsc;
 use tower::{BoxError, Service};
 
 use super::*;
-use crate::admin::Readiness;
 use crate::client::Deadlines;
 use crate::kind::testing::{LabelledWidgets, Wanted, WebWidgets, Widget, Widgets};
+use crate::readiness::Readiness;
 use crate::server_clock::ServerClock;
 
 pub(super) fn widget(namespace: &str, name: &str, size: &Value) -> Value {

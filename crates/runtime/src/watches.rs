@@ -12,13 +12,13 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::Readiness;
 use crate::client::Clients;
 use crate::clock::Clock;
 use crate::collapse::OnCollapse;
 use crate::intervals::ResyncIntervals;
 use crate::kind::Kind;
 use crate::metrics::Metrics;
+use crate::readiness::Readiness;
 use crate::store::Store;
 use crate::watch::{Changed, Watch};
 

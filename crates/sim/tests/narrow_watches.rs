@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use coppice_runtime::admin::Readiness;
 use coppice_runtime::client::Clients;
 use coppice_runtime::clock::Clock;
 use coppice_runtime::decode::{ObjectRef, Unreadable};
@@ -12,6 +11,7 @@ use coppice_runtime::intervals::ResyncIntervals;
 use coppice_runtime::kind::{Kind, Meta};
 use coppice_runtime::leader::Gate;
 use coppice_runtime::metrics::Metrics;
+use coppice_runtime::readiness::Readiness;
 use coppice_runtime::server_clock::ServerClock;
 use coppice_runtime::store::Store;
 use coppice_runtime::watches::{WatchEnvironment, Watches};

@@ -3,6 +3,7 @@
 //! What is decided about quota is in `coppice-hierarchy`; the controllers here read what that needs, in the order in which it needs
 //! it, and carry out the one next write. A program of its own runs them: `coppice-operator trees`.
 
+pub mod admission;
 mod allotment;
 mod context;
 mod copies;

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use coppice_api::names::TREES_ACCOUNT;
 use coppice_controllers::{ControllerContext, OperatorOptions};
-use coppice_runtime::admin::Readiness;
 use coppice_runtime::client::Clients;
 use coppice_runtime::clock::SeededRng;
 use coppice_runtime::controller::Runner;
@@ -16,11 +15,13 @@ use coppice_runtime::leader::Gate;
 use coppice_runtime::lease::Election;
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::queue::QueueSettings;
+use coppice_runtime::readiness::Readiness;
 use coppice_runtime::server_clock::ServerClock;
 use coppice_runtime::watches::WatchEnvironment;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use crate::admission::Reviews;
 use crate::context::TreeContext;
 use crate::namespace_tree::NamespaceTreeController;
 use crate::propagation::PropagationController;
@@ -58,54 +59,64 @@ pub struct Setup {
     pub intervals: ResyncIntervals,
 }
 
-/// Runs a replica until `until` returns what stops it, or until the lease is lost. The election runs on the runtime `on`, so that no
-/// other work can keep it from renewing its lease.
-///
-/// # Errors
-/// Why it has ended without being stopped.
-pub async fn run(
-    setup: Setup,
-    election: Election,
-    on: Handle,
-    until: impl Future<Output = &'static str>,
-) -> anyhow::Result<()> {
-    let Setup {
-        own_namespace,
-        clients,
-        server_clock,
-        metrics,
-        readiness,
-        gate,
-        identity,
-        concurrency,
-        mut rng,
-        intervals,
-    } = setup;
-    let clock = server_clock.clock().clone();
-    let events =
-        Events::new(&clients, clock.clone(), metrics.clone(), &identity, SeededRng::new(rng.next_u64()));
-    // About half of them wait, if those that are due have few parents.
-    let concurrency = concurrency.saturating_mul(TWO);
-    let queue = QueueSettings { seed: rng.next_u64(), concurrency, ..QueueSettings::default() };
-    let environment = WatchEnvironment {
-        clients: clients.clone(),
-        clock,
-        metrics: metrics.clone(),
-        readiness,
-        intervals,
-        seed: queue.seed,
-        // The operator lists namespaces, too, and opens the breaker of the ledger, which stops deletions of this program as well.
-        on_collapse: Arc::new(|collapse| tracing::error!(?collapse, "a list has collapsed")),
-    };
-    let options = OperatorOptions { own_namespace, scale_kinds: Vec::new() };
-    let shared =
-        ControllerContext::new(options, clients, server_clock, gate.clone(), metrics, events.clone());
-    let context = Arc::new(TreeContext::new(shared));
-    let mut runner = Runner::new(environment, gate, queue, CancellationToken::new());
-    runner.add(NamespaceTreeController::new(Arc::clone(&context)));
-    runner.add(SubnamespaceController::new(Arc::clone(&context)));
-    runner.add(QuotaTransferController::new(Arc::clone(&context)));
-    runner.add(PropagationController::new(context));
-    let flush = async { drop(tokio::time::timeout(EVENTS_GRACE, events.flush()).await) };
-    Ok(runner.serve(election, on, until, flush).await?)
+/// A replica that does not run yet.
+pub struct Replica {
+    runner: Runner,
+    events: Events,
+    context: Arc<TreeContext>,
+}
+
+impl Replica {
+    /// With everything that runs: a further controller is a further line.
+    pub fn new(setup: Setup) -> Self {
+        let Setup { own_namespace, clients, server_clock, metrics, readiness, gate, identity, .. } = setup;
+        let (concurrency, mut rng, intervals) = (setup.concurrency, setup.rng, setup.intervals);
+        let clock = server_clock.clock().clone();
+        let events =
+            Events::new(&clients, clock.clone(), metrics.clone(), &identity, SeededRng::new(rng.next_u64()));
+        // About half of them wait, if those that are due have few parents.
+        let concurrency = concurrency.saturating_mul(TWO);
+        let queue = QueueSettings { seed: rng.next_u64(), concurrency, ..QueueSettings::default() };
+        let environment = WatchEnvironment {
+            clients: clients.clone(),
+            clock,
+            metrics: metrics.clone(),
+            readiness,
+            intervals,
+            seed: queue.seed,
+            // The operator lists namespaces, too, and opens the breaker of the ledger, which stops deletions of this program as well.
+            on_collapse: Arc::new(|collapse| tracing::error!(?collapse, "a list has collapsed")),
+        };
+        let options = OperatorOptions { own_namespace, scale_kinds: Vec::new() };
+        let shared =
+            ControllerContext::new(options, clients, server_clock, gate.clone(), metrics, events.clone());
+        let context = Arc::new(TreeContext::new(shared));
+        let mut runner = Runner::new(environment, gate, queue, CancellationToken::new());
+        runner.add(NamespaceTreeController::new(Arc::clone(&context)));
+        runner.add(SubnamespaceController::new(Arc::clone(&context)));
+        runner.add(QuotaTransferController::new(Arc::clone(&context)));
+        runner.add(PropagationController::new(Arc::clone(&context)));
+        Self { runner, events, context }
+    }
+
+    /// What answers requests to the API server, on the caches of this replica, whether it leads or not.
+    pub fn reviews(&self) -> Reviews {
+        Reviews::new(Arc::clone(&self.context))
+    }
+
+    /// Runs until `until` returns what stops it, or until the lease is lost. The election runs on the runtime `on`, so that no other
+    /// work can keep it from renewing its lease.
+    ///
+    /// # Errors
+    /// Why it has ended without being stopped.
+    pub async fn run(
+        self,
+        election: Election,
+        on: Handle,
+        until: impl Future<Output = &'static str>,
+    ) -> anyhow::Result<()> {
+        let Self { runner, events, .. } = self;
+        let flush = async { drop(tokio::time::timeout(EVENTS_GRACE, events.flush()).await) };
+        Ok(runner.serve(election, on, until, flush).await?)
+    }
 }

@@ -4,16 +4,18 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Parser;
-use coppice_runtime::admin::{Admin, Pages, PortLimits, Readiness};
 use coppice_runtime::client::{Clients, load_config};
 use coppice_runtime::clock::{Clock, SeededRng};
 use coppice_runtime::intervals::ResyncIntervals;
 use coppice_runtime::lease::identity;
 use coppice_runtime::logging::{self, LogFormat};
 use coppice_runtime::metrics::Metrics;
+use coppice_runtime::readiness::Readiness;
 use coppice_runtime::replica::shutdown_signal;
 use coppice_runtime::server_clock::ServerClock;
 use coppice_sample::replica::{NAME, Setup, run};
+use coppice_serve::port::{Port, PortLimits};
+use coppice_serve::probes::Probes;
 use tokio_util::sync::CancellationToken;
 
 /// Deletes namespaces by their `NamespaceExpiry`.
@@ -41,12 +43,9 @@ async fn main() -> anyhow::Result<()> {
     let config = load_config(args.kubeconfig, None).await?;
     let clients = Clients::new(config, &server_clock, &metrics)?;
     let readiness = Readiness::new();
-    let probes = Admin::bind("--listen-probes", args.listen_probes).await?;
-    tokio::spawn(probes.serve(
-        Pages::Probes(readiness.clone()),
-        PortLimits::default(),
-        CancellationToken::new(),
-    ));
+    let probes = Port::bind("--listen-probes", args.listen_probes).await?;
+    let page = Probes::new(readiness.clone());
+    tokio::spawn(probes.serve(page, None, PortLimits::default(), CancellationToken::new()));
     let mut rng = SeededRng::entropy();
     let identity = identity(NAME, &mut rng);
     let intervals = ResyncIntervals::default();

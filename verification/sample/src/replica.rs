@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use coppice_api::names::SYSTEM_NAMESPACE;
 use coppice_controllers::{ControllerContext, OperatorOptions};
-use coppice_runtime::admin::Readiness;
 use coppice_runtime::client::{Clients, Deadlines};
 use coppice_runtime::clock::SeededRng;
 use coppice_runtime::controller::Runner;
@@ -14,6 +13,7 @@ use coppice_runtime::intervals::ResyncIntervals;
 use coppice_runtime::lease::{Election, LeaseSettings};
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::queue::QueueSettings;
+use coppice_runtime::readiness::Readiness;
 use coppice_runtime::server_clock::ServerClock;
 use coppice_runtime::watches::WatchEnvironment;
 use tokio::runtime::Handle;

@@ -99,7 +99,7 @@ impl Operator {
                 .envs(LONG_LEASE)
                 .env("COPPICE_CREDENTIALS_DIR", &credentials)
                 // It takes free ports itself: one that is chosen here could be taken by others before it is used.
-                .args(["--listen", "127.0.0.1:0", "--listen-probes", "127.0.0.1:0"])
+                .args(["--listen", "127.0.0.1:0", "--metrics-insecure", "--listen-probes", "127.0.0.1:0"])
                 .args(["--log-format", "json", "--log", "info,coppice_controllers=debug"])
                 .args(args);
         })
@@ -149,6 +149,11 @@ impl Operator {
         Ok(text)
     }
 
+    /// Where it serves the admission webhook, once its log says so.
+    pub fn admission(&self) -> Option<String> {
+        address(&self.program.log, "serving the admission webhook")
+    }
+
     /// One figure of `/metrics`; none if there is no such series.
     pub async fn metric(&self, series: &str) -> anyhow::Result<Option<f64>> {
         let text = self.http("/metrics").await?;
@@ -173,11 +178,13 @@ impl DerefMut for Operator {
 
 /// Where it serves `/metrics`, and where its probes, once its log says so.
 fn addresses(log: &Path) -> Option<(String, String)> {
+    Some((address(log, "serving /metrics")?, address(log, "serving /livez and /readyz")?))
+}
+
+/// The address of which its log says this.
+fn address(log: &Path, message: &str) -> Option<String> {
     let text = std::fs::read_to_string(log).ok()?;
-    let lines: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    let address = |message: &str| {
-        let line = lines.iter().find(|line| line["message"] == message)?;
-        line["address"].as_str().map(str::to_owned)
-    };
-    Some((address("serving /metrics")?, address("serving /livez and /readyz")?))
+    let mut lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let line = lines.find(|line| line["message"] == message)?;
+    line["address"].as_str().map(str::to_owned)
 }

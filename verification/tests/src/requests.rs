@@ -40,6 +40,13 @@ const KINDS: &[(&str, &str, &str, &str, bool)] = &[
     ("RoleBinding", "rolebindings", "rolebinding", "rbac.authorization.k8s.io/v1", true),
     ("LimitRange", "limitranges", "limitrange", "v1", true),
     ("NetworkPolicy", "networkpolicies", "networkpolicy", "networking.k8s.io/v1", true),
+    (
+        "ValidatingWebhookConfiguration",
+        "validatingwebhookconfigurations",
+        "vwc",
+        "admissionregistration.k8s.io/v1",
+        false,
+    ),
     ("CustomResourceDefinition", "customresourcedefinitions", "crd", "apiextensions.k8s.io/v1", false),
     ("NamespaceManager", "namespacemanagers", "nsman", "coppice.dev/v1alpha1", true),
     ("ClusterNamespaceManager", "clusternamespacemanagers", "cnsman", "coppice.dev/v1alpha1", false),

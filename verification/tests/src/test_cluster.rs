@@ -91,7 +91,9 @@ async fn template(with_trees: bool) -> anyhow::Result<Template> {
 fn without_deployment(name: &str) -> anyhow::Result<String> {
     let path = repository().join(format!("deploy/{name}.yaml"));
     let manifest = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    let documents = manifest.split("\n---").filter(|d| !d.contains("\nkind: Deployment"));
+    // Nor is there a network by which the API server could call a Service.
+    let left_out = ["\nkind: Deployment", "\nkind: ValidatingWebhookConfiguration"];
+    let documents = manifest.split("\n---").filter(|d| !left_out.iter().any(|kind| d.contains(kind)));
     Ok(documents.collect::<Vec<_>>().join("\n---"))
 }
 

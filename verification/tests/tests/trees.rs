@@ -127,7 +127,7 @@ impl Setup {
     }
 }
 
-fn subnamespace(parent: &str, name: &str, hard: &Value) -> Value {
+pub(crate) fn subnamespace(parent: &str, name: &str, hard: &Value) -> Value {
     json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "Subnamespace", "metadata": {"name": name, "namespace": parent},
         "spec": {"quota": {"hard": hard}}})
 }

@@ -20,19 +20,24 @@ fn transfer(user: &str, name: &str, (source, to, through): (&str, &str, &str), p
 }
 
 /// The same, approved by the one who asks.
-fn approved(user: &str, name: &str, way: (&str, &str, &str), pods: &str) -> Value {
+pub(crate) fn approved(user: &str, name: &str, way: (&str, &str, &str), pods: &str) -> Value {
     let mut transfer = transfer(user, name, way, pods);
     transfer["spec"]["approvedBy"] = json!(user);
     transfer
 }
 
 impl Setup {
-    async fn transfers(&self, user: &str, transfer: &Value) -> Test {
+    pub(crate) async fn transfers(&self, user: &str, transfer: &Value) -> Test {
         self.test_cluster.requests(user).await?.create(transfer).await.map(drop)
     }
 
     /// Waits until a transfer has this phase; the reason and the message of its condition.
-    async fn phase(&self, source: &str, name: &str, phase: &str) -> anyhow::Result<(String, String)> {
+    pub(crate) async fn phase(
+        &self,
+        source: &str,
+        name: &str,
+        phase: &str,
+    ) -> anyhow::Result<(String, String)> {
         let has = |object: &Value| object["status"]["phase"] == phase;
         let object = self.until(("qtr", source, name), phase, has).await?;
         let ready = condition(&object, "Ready");

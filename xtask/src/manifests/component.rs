@@ -140,6 +140,24 @@ pub(crate) fn rule(why: &str, group: &str, resources: &[&str], verbs: &[&str]) -
     json!({"#": why, "apiGroups": [group], "resources": resources, "verbs": verbs})
 }
 
+/// What every program asks the API server about those who read its metrics.
+pub(crate) fn reviews() -> [Value; 2] {
+    [
+        rule(
+            "Who reads /metrics shows a token: whose it is, the API server says.",
+            "authentication.k8s.io",
+            &["tokenreviews"],
+            &["create"],
+        ),
+        rule(
+            "And whether they may get that path.",
+            "authorization.k8s.io",
+            &["subjectaccessreviews"],
+            &["create"],
+        ),
+    ]
+}
+
 /// A role for people. `into`: the roles of Kubernetes that this one is a part of, if the text is `true`.
 pub(crate) fn user_role(install: &Install, name: &str, into: &[(&str, &str)], rules: &[Value]) -> Value {
     let mut metadata = install.cluster(name);

@@ -14,6 +14,7 @@ mod apply;
 mod observe;
 mod plan;
 mod report;
+pub(crate) mod review;
 mod route;
 
 use std::collections::BTreeSet;

@@ -75,7 +75,11 @@ fn near(uid: &str, subnamespace: Option<&SubnamespaceObject>, quota: Option<Arc<
 
 /// What the caches know; none if there is no such object.
 pub(super) fn cached(context: &TreeContext, key: &QuotaTransferKey) -> Option<Observation> {
-    let object = context.transfers.get(&key.source, &key.name)?;
+    Some(cached_around(context, context.transfers.get(&key.source, &key.name)?))
+}
+
+/// What the caches know besides this object.
+pub(super) fn cached_around(context: &TreeContext, object: Arc<QuotaTransferObject>) -> Observation {
     let seen = places(&object).into_iter().map(|(place, above)| {
         let stop = &object.status.path[place];
         let subnamespace = above.and_then(|above| context.subnamespaces.get(above, &stop.namespace));
@@ -83,7 +87,7 @@ pub(super) fn cached(context: &TreeContext, key: &QuotaTransferKey) -> Option<Ob
         (place, near(&stop.uid, subnamespace.as_deref(), quota))
     });
     let seen = seen.collect();
-    Some(observation(context, object, seen))
+    observation(context, object, seen)
 }
 
 /// The same from fresh reads; none if there is no such object, or it has changed meanwhile. A quota that is nearer to where the way turns is
@@ -97,6 +101,22 @@ pub(super) async fn fresh(
     let client = &context.shared.clients.reads;
     let get = || read::get::<QuotaTransfers>(client, &key.source, &key.name);
     let Some(object) = get().await? else { return Ok(None) };
+    let began = !places(&object).is_empty();
+    let observation = fresh_around(context, Arc::new(object)).await?;
+    if began {
+        let again = get().await?;
+        let again = again.filter(|again| again.resource_version == observation.object.resource_version);
+        return Ok(again.map(|_| observation));
+    }
+    Ok(Some(observation))
+}
+
+/// The same of an object as it is here, which is not read.
+pub(super) async fn fresh_around(
+    context: &TreeContext,
+    object: Arc<QuotaTransferObject>,
+) -> Result<Observation, ListError> {
+    let client = &context.shared.clients.reads;
     let mut seen = BTreeMap::new();
     for (place, above) in places(&object) {
         let stop = &object.status.path[place];
@@ -106,10 +126,6 @@ pub(super) async fn fresh(
             None => None,
         };
         seen.insert(place, near(&stop.uid, subnamespace.as_ref(), quota.map(Arc::new)));
-    }
-    if !seen.is_empty() {
-        let again = get().await?.filter(|again| again.resource_version == object.resource_version);
-        return Ok(again.map(|object| observation(context, Arc::new(object), seen)));
     }
     let way = match object.decoded() {
         Ok(spec) if object.status.path.is_empty() && object.status.ended_at.is_none() => {
@@ -125,8 +141,8 @@ pub(super) async fn fresh(
         }
         _ => None,
     };
-    let observation = observation(context, Arc::new(object), seen);
-    Ok(Some(Observation { route: way.or(observation.route), ..observation }))
+    let observation = observation(context, object, seen);
+    Ok(Observation { route: way.or(observation.route), ..observation })
 }
 
 fn observation(

@@ -15,6 +15,7 @@ mod apply;
 mod observe;
 mod plan;
 mod report;
+pub(crate) mod review;
 
 use std::collections::BTreeSet;
 use std::fmt;

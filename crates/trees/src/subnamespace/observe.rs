@@ -86,7 +86,7 @@ struct Objects {
 
 /// Why something could not be read again.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ReadError {
+pub(crate) enum ReadError {
     #[error("{}", coppice_runtime::error::chain(.0))]
     Get(#[from] kube::Error),
     #[error("the Subnamespaces in its namespace: {0}")]
@@ -95,17 +95,21 @@ pub(super) enum ReadError {
 
 /// What the caches know; none if there is no such object.
 pub(super) fn cached(context: &TreeContext, key: &SubnamespaceKey) -> Option<Observation> {
-    let (parent, name) = (&*key.parent, &*key.name);
-    let object = context.subnamespaces.get(parent, name)?;
+    Some(cached_around(context, context.subnamespaces.get(&key.parent, &key.name)?))
+}
+
+/// What the caches know besides this object.
+pub(super) fn cached_around(context: &TreeContext, object: Arc<SubnamespaceObject>) -> Observation {
+    let (parent, name) = (&*object.namespace, &*object.name);
     let objects = Objects {
-        object,
         parent: context.shared.namespaces.get("", parent),
         parent_quota: context.quotas.get(parent, TREE_QUOTA_NAME),
         namespace: context.shared.namespaces.get("", name),
         quota: context.quotas.get(name, TREE_QUOTA_NAME),
         children: context.subnamespaces.list(name),
+        object,
     };
-    Some(observation(context, objects, Instant::now()))
+    observation(context, objects, Instant::now())
 }
 
 /// The same from fresh reads, the quota of the namespace above first: while it has no change of this one, nobody changes what is read
@@ -115,10 +119,32 @@ pub(super) async fn fresh(
     key: &SubnamespaceKey,
 ) -> Result<Option<Observation>, ReadError> {
     let (started, client) = (Instant::now(), &context.shared.clients.reads);
-    let annotations = context.shared.namespaces.current_context();
     let (parent, name) = (&*key.parent, &*key.name);
     let parent_quota = read::get::<TreeQuotas>(client, parent, TREE_QUOTA_NAME).await?;
     let Some(object) = read::get::<Subnamespaces>(client, parent, name).await? else { return Ok(None) };
+    around(context, Arc::new(object), parent_quota, started).await.map(Some)
+}
+
+/// The same of an object that is not stored yet, or not as it is here.
+pub(super) async fn fresh_around(
+    context: &TreeContext,
+    object: Arc<SubnamespaceObject>,
+) -> Result<Observation, ReadError> {
+    let started = Instant::now();
+    let client = &context.shared.clients.reads;
+    let parent_quota = read::get::<TreeQuotas>(client, &object.namespace, TREE_QUOTA_NAME).await?;
+    around(context, object, parent_quota, started).await
+}
+
+async fn around(
+    context: &TreeContext,
+    object: Arc<SubnamespaceObject>,
+    parent_quota: Option<TreeQuota>,
+    started: Instant,
+) -> Result<Observation, ReadError> {
+    let client = &context.shared.clients.reads;
+    let annotations = context.shared.namespaces.current_context();
+    let (parent, name) = (&*object.namespace, &*object.name);
     // After the object: what its status says is there was created before that was said.
     let (namespace, quota, above) = tokio::try_join!(
         read::get_with::<Namespaces>(client, "", name, &annotations),
@@ -139,23 +165,22 @@ pub(super) async fn fresh(
     } else {
         known
     };
+    let mut copies = 0;
+    if detaching {
+        for kind in CopiedKind::ALL {
+            let objects = listed(client, kind, name).await?;
+            copies += objects.iter().filter(|object| object.origin.is_some()).count();
+        }
+    }
     let objects = Objects {
-        object: Arc::new(object),
+        object,
         parent: above.map(Arc::new),
         parent_quota: parent_quota.map(Arc::new),
         namespace: namespace.map(Arc::new),
         quota: quota.map(Arc::new),
         children,
     };
-    let mut observation = observation(context, objects, started);
-    if detaching {
-        observation.copies = 0;
-        for kind in CopiedKind::ALL {
-            let objects = listed(client, kind, name).await?;
-            observation.copies += objects.iter().filter(|object| object.origin.is_some()).count();
-        }
-    }
-    Ok(Some(observation))
+    Ok(Observation { copies, ..observation(context, objects, started) })
 }
 
 fn observation(context: &TreeContext, objects: Objects, started: Instant) -> Observation {

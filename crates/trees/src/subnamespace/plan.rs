@@ -587,7 +587,7 @@ fn below(children: &[Arc<SubnamespaceObject>]) -> Resources {
 }
 
 /// The reason that is written so.
-fn reason_of(text: &str) -> Option<Reason> {
+pub(super) fn reason_of(text: &str) -> Option<Reason> {
     Reason::GROUPS.iter().flat_map(|(_, reasons)| *reasons).copied().find(|reason| reason.as_str() == text)
 }
 

@@ -86,7 +86,7 @@ impl Running {
         match subject {
             Subject::Coppice => {
                 command.arg(&programs.operator).arg("--kubeconfig").arg(kubeconfig);
-                command.args(["--listen", &metrics, "--listen-probes", &probe]);
+                command.args(["--listen", &metrics, "--metrics-insecure", "--listen-probes", &probe]);
                 command.args(["--log-format", "json", "--concurrency", CONCURRENCY]);
                 command.args(["--lease-renew-deadline", &time(lease.renew)]);
                 command.args(["--lease-retry-period", &time(lease.retry)]);

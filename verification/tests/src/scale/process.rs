@@ -84,7 +84,8 @@ impl Measured {
         let child = Command::new(program)
             .arg("--kubeconfig")
             .arg(test_cluster.plane.kubeconfig(OPERATOR)?)
-            .args(["--listen", &address, "--listen-probes", &probes, "--log-format", "json"])
+            .args(["--listen", &address, "--metrics-insecure", "--listen-probes", &probes])
+            .args(["--log-format", "json"])
             // The API server is restarted under it: nobody else wants the lease meanwhile.
             .args(["--lease-duration", "120s", "--lease-renew-deadline", "110s"])
             .stdin(Stdio::null())

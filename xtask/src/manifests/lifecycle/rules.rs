@@ -6,12 +6,13 @@ use coppice_api::names::{GROUP, LEASE_NAME, WEBHOOK_KEY_SECRET};
 use serde_json::{Value, json};
 
 use crate::manifests::Install;
-use crate::manifests::component::{rule, user_role};
+use crate::manifests::component::{reviews, rule, user_role};
 
 /// In the whole cluster.
 pub(super) fn cluster() -> Vec<Value> {
     let mut rules = of_kubernetes();
     rules.extend(of_coppice());
+    rules.extend(reviews());
     rules.push(rule(
         "Events in the namespaces of the objects that they are about.",
         "events.k8s.io",
@@ -186,6 +187,15 @@ pub(super) fn user_roles(install: &Install) -> Vec<Value> {
                 &["managednamespaces"],
                 &["create", "update", "patch"],
             )],
+        ),
+        user_role(
+            install,
+            "coppice-metrics-reader",
+            &[],
+            &[json!({
+                "#": "For Prometheus, by a ClusterRoleBinding: the metrics of every program of Coppice.",
+                "nonResourceURLs": ["/metrics"], "verbs": ["get"]
+            })],
         ),
     ]
 }

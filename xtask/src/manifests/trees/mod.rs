@@ -1,5 +1,6 @@
 //! Trees of namespaces: the operator's program with the argument `trees`, as a Deployment with an account and a Lease of its own.
 
+mod admission;
 mod policies;
 mod rules;
 mod transfers;

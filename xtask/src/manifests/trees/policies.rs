@@ -213,12 +213,13 @@ fn account(install: &Install) -> Value {
 }
 
 /// What the account of trees may write, but for namespaces and copies, which have policies of their own.
-fn written_by_trees() -> [Value; 5] {
+fn written_by_trees() -> [Value; 6] {
     [
         resources("", &["CREATE", "UPDATE", "DELETE"], &["resourcequotas", "resourcequotas/status"]),
         resources(GROUP, &["CREATE", "UPDATE", "DELETE"], &["quotatransfers", "subnamespaces"]),
         resources(GROUP, &["UPDATE"], &["namespacetrees"]),
         resources("coordination.k8s.io", &["CREATE"], &["leases"]),
+        resources("", &["CREATE"], &["secrets"]),
         resources("events.k8s.io", &["CREATE", "UPDATE"], &["events"]),
     ]
 }
@@ -300,6 +301,7 @@ fn own(install: &Install) -> Value {
                 &format!("{} || object.metadata.name == '{TREES_ACCOUNT}'", not("leases")),
                 &format!("The account of trees creates no Lease but {TREES_ACCOUNT}."),
             ),
+            super::admission::own_secret(),
             validation(
                 &format!(
                     "{} ||\n{} && (oldObject == null ||\n{})",

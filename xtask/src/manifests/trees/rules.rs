@@ -3,8 +3,9 @@
 use coppice_api::names::{GROUP, PROPAGATED_ROLES, TREE_QUOTA_NAME, TREES_ACCOUNT};
 use serde_json::{Value, json};
 
+use super::admission;
 use crate::manifests::Install;
-use crate::manifests::component::{rule, user_role};
+use crate::manifests::component::{reviews, rule, user_role};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -12,6 +13,8 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 pub(super) fn cluster() -> Vec<Value> {
     let mut rules = of_kubernetes();
     rules.extend(of_coppice());
+    rules.extend(reviews());
+    rules.push(admission::cluster_rule());
     rules.push(rule(
         "Events in the namespaces of the objects that they are about.",
         "events.k8s.io",
@@ -120,7 +123,10 @@ fn of_coppice() -> Vec<Value> {
 
 /// In Coppice's own namespace.
 pub(super) fn local() -> Vec<Value> {
+    let [secrets, own_secret] = admission::local_rules();
     vec![
+        secrets,
+        own_secret,
         rule(
             "The Lease by which replicas agree on who writes. Creation cannot be limited to a name.",
             "coordination.k8s.io",

@@ -7,8 +7,8 @@ mod scenarios;
 use std::sync::Arc;
 
 use coppice_api::names::SYSTEM_NAMESPACE;
-use coppice_runtime::admin::Readiness;
 use coppice_runtime::metrics::Metrics;
+use coppice_runtime::readiness::Readiness;
 use coppice_runtime::server_clock::ServerClock;
 use coppice_sample::replica::{self, NAME, Setup};
 use coppice_sim::{Operator, Program, ReplicaContext};

@@ -11,12 +11,12 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use coppice_api::names::SYSTEM_NAMESPACE;
-use coppice_runtime::admin::Readiness;
 use coppice_runtime::lease::Election;
 use coppice_runtime::metrics::Metrics;
+use coppice_runtime::readiness::Readiness;
 use coppice_runtime::server_clock::ServerClock;
 use coppice_sim::{Operator, Program, ReplicaContext};
-use coppice_trees::replica::{self, NAME, Setup};
+use coppice_trees::replica::{NAME, Replica, Setup};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::runtime::Handle;
@@ -85,5 +85,5 @@ async fn run(context: ReplicaContext) -> anyhow::Result<()> {
         rng,
         intervals: coppice_sim::intervals(),
     };
-    replica::run(setup, election, Handle::current(), std::future::pending()).await
+    Replica::new(setup).run(election, Handle::current(), std::future::pending()).await
 }

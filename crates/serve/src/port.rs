@@ -1,32 +1,44 @@
-//! HTTP for untrusted callers, who may open connections and send nothing.
+//! HTTP for untrusted callers, who may open connections and send nothing; with TLS or without.
 //!
-//! A connection serves one request, in bounded time and memory, and no body is read. The number of open connections is
-//! limited: a new one beyond the limit closes the oldest. So a caller that sends and reads at once gets an answer,
-//! however many others hang.
+//! A connection is served in bounded time and memory. The number of open connections is limited: a new one beyond the limit closes the
+//! oldest of whoever has the most. So a caller that sends and reads at once gets an answer, however many others hang.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use http::Request;
-use hyper::body::Incoming;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use super::Pages;
-
-/// How long requests in progress may take to end when the server stops.
+/// How long requests in progress may take to end when the server stops, or their connection is too old.
 const LINGER: Duration = Duration::from_secs(1);
 /// The pause after a connection could not be accepted, for example because the process has too many files open.
 const PAUSE: Duration = Duration::from_millis(100);
 /// The head of a request has to fit into it, in bytes; hyper's least.
 const BUFFER: usize = 8192;
+
+/// An answer.
+pub type Page = Response<Full<Bytes>>;
+
+/// What answers the requests on a port.
+pub trait Handler: Clone + Send + Sync + 'static {
+    /// The answer to a request that came from this address.
+    fn respond(&self, peer: IpAddr, request: Request<Incoming>) -> impl Future<Output = Page> + Send;
+}
 
 /// The port could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -46,25 +58,28 @@ pub struct BindError {
 pub struct PortLimits {
     /// Connections that are open at once, at least 1.
     pub connections: usize,
-    /// How long a connection may take until the head of its request is complete.
+    /// How long a connection may take until TLS is agreed on, and until the head of its next request is complete.
     pub head: Duration,
-    /// How long a connection may take until its answer is taken.
+    /// How long a connection may take until its answer is taken; where it serves several, how old it gets.
     pub whole: Duration,
+    /// Whether a connection serves several requests.
+    pub reuse: bool,
 }
 
 impl Default for PortLimits {
+    /// For callers that ask now and then: a connection for each request.
     fn default() -> Self {
-        Self { connections: 32, head: Duration::from_secs(5), whole: Duration::from_secs(10) }
+        Self { connections: 32, head: Duration::from_secs(5), whole: Duration::from_secs(10), reuse: false }
     }
 }
 
 /// The open port.
 #[derive(Debug)]
-pub struct Admin {
+pub struct Port {
     listener: TcpListener,
 }
 
-impl Admin {
+impl Port {
     /// Opens the port; port 0 takes a free one. `flag` is where the address comes from, for the error.
     pub async fn bind(flag: &'static str, address: SocketAddr) -> Result<Self, BindError> {
         let listener =
@@ -78,7 +93,14 @@ impl Admin {
     }
 
     /// Serves until `stop`, which comes last: during a shutdown the port still answers that the operator is not ready.
-    pub async fn serve(self, pages: Pages, limits: PortLimits, stop: CancellationToken) {
+    pub async fn serve(
+        self,
+        handler: impl Handler,
+        tls: Option<Arc<ServerConfig>>,
+        limits: PortLimits,
+        stop: CancellationToken,
+    ) {
+        let tls = tls.map(TlsAcceptor::from);
         let mut open = Connections::default();
         loop {
             tokio::select! {
@@ -86,9 +108,10 @@ impl Admin {
                 () = stop.cancelled() => break,
                 Some(id) = open.ended() => open.remove(id),
                 accepted = self.listener.accept() => match accepted {
-                    Ok((stream, _)) => {
+                    Ok((stream, peer)) => {
                         open.make_room(limits.connections).await;
-                        open.add(stream, pages.clone(), limits);
+                        let peer = peer.ip().to_canonical();
+                        open.add(peer, connection(stream, tls.clone(), peer, handler.clone(), limits));
                     }
                     Err(error) => {
                         tracing::debug!(%error, "a connection could not be accepted");
@@ -107,19 +130,26 @@ impl Admin {
 struct Connections {
     tasks: JoinSet<()>,
     /// The oldest first.
-    order: VecDeque<AbortHandle>,
+    order: VecDeque<(IpAddr, AbortHandle)>,
 }
 
 impl Connections {
-    fn add(&mut self, stream: TcpStream, pages: Pages, limits: PortLimits) {
-        self.order.push_back(self.tasks.spawn(one_request(stream, pages, limits)));
+    fn add(&mut self, peer: IpAddr, connection: impl Future<Output = ()> + Send + 'static) {
+        self.order.push_back((peer, self.tasks.spawn(connection)));
     }
 
-    /// Closes the oldest until there is room for one more.
+    /// Closes the oldest of whoever has the most, until there is room for one more.
     async fn make_room(&mut self, limit: usize) {
         while self.tasks.len() >= limit.max(1) {
-            if let Some(oldest) = self.order.pop_front() {
-                oldest.abort();
+            let mut of_each: BTreeMap<IpAddr, usize> = BTreeMap::new();
+            for (peer, _) in &self.order {
+                *of_each.entry(*peer).or_default() += 1;
+            }
+            let most = of_each.into_iter().max_by_key(|(_, open)| *open).map(|(peer, _)| peer);
+            if let Some(oldest) = self.order.iter().position(|(peer, _)| Some(*peer) == most)
+                && let Some((_, task)) = self.order.remove(oldest)
+            {
+                task.abort();
             }
             if let Some(id) = self.ended().await {
                 self.remove(id);
@@ -133,32 +163,60 @@ impl Connections {
     }
 
     fn remove(&mut self, id: Id) {
-        self.order.retain(|task| task.id() != id);
+        self.order.retain(|(_, task)| task.id() != id);
     }
 }
 
-/// Serves a connection: one request, whose caller may go away or be late at any moment, which is no error of ours.
-async fn one_request(stream: TcpStream, pages: Pages, limits: PortLimits) {
-    let service = service_fn(move |request: Request<Incoming>| {
-        std::future::ready(Ok::<_, Infallible>(pages.respond(request.method(), request.uri())))
+/// Serves a connection, whose caller may go away or be late at any moment, which is no error of ours.
+async fn connection(
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    peer: IpAddr,
+    handler: impl Handler,
+    limits: PortLimits,
+) {
+    let Some(tls) = tls else { return requests(stream, peer, handler, limits).await };
+    match timeout(limits.head, tls.accept(stream)).await {
+        Ok(Ok(stream)) => requests(stream, peer, handler, limits).await,
+        Ok(Err(error)) => tracing::debug!(%error, %peer, "TLS was not agreed on"),
+        Err(_) => tracing::debug!(%peer, "TLS took too long"),
+    }
+}
+
+async fn requests(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send,
+    peer: IpAddr,
+    handler: impl Handler,
+    limits: PortLimits,
+) {
+    let service = service_fn(|request: Request<Incoming>| {
+        let handler = handler.clone();
+        async move { Ok::<_, Infallible>(handler.respond(peer, request).await) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head)
-        .keep_alive(false)
+        .keep_alive(limits.reuse)
         .max_buf_size(BUFFER)
         .serve_connection(TokioIo::new(stream), service);
-    match timeout(limits.whole, served).await {
+    let mut served = pin!(served);
+    match timeout(limits.whole, served.as_mut()).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "a connection ended early"),
-        Err(_) => tracing::debug!("a connection took too long"),
+        Ok(Err(error)) => tracing::debug!(%error, %peer, "a connection ended early"),
+        // The request that is being answered is answered.
+        Err(_) if limits.reuse => {
+            served.as_mut().graceful_shutdown();
+            let _ = timeout(LINGER, served).await;
+        }
+        Err(_) => tracing::debug!(%peer, "a connection took too long"),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Admin, PortLimits};
-    use crate::admin::{Pages, Readiness};
+    use super::{Port, PortLimits};
+    use crate::probes::Probes;
+    use coppice_runtime::readiness::Readiness;
     use std::io::ErrorKind;
     use std::net::SocketAddr;
     use std::time::Duration;
@@ -169,10 +227,10 @@ mod tests {
     const LONG: Duration = Duration::from_mins(10);
 
     async fn serve(limits: PortLimits) -> (SocketAddr, DropGuard) {
-        let admin = Admin::bind("--listen", "127.0.0.1:0".parse().unwrap()).await.unwrap();
-        let address = admin.address().unwrap();
+        let port = Port::bind("--listen", "127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = port.address().unwrap();
         let stop = CancellationToken::new();
-        tokio::spawn(admin.serve(Pages::Probes(Readiness::new()), limits, stop.clone()));
+        tokio::spawn(port.serve(Probes::new(Readiness::new()), None, limits, stop.clone()));
         (address, stop.drop_guard())
     }
 
@@ -200,8 +258,8 @@ mod tests {
     async fn a_head_that_never_ends_closes_the_connection_and_holds_up_nobody() {
         let short = Duration::from_millis(300);
         for limits in [
-            PortLimits { connections: 100, head: short, whole: LONG },
-            PortLimits { connections: 100, head: LONG, whole: short },
+            PortLimits { connections: 100, head: short, whole: LONG, reuse: false },
+            PortLimits { connections: 100, head: LONG, whole: short, reuse: false },
         ] {
             let (address, _stop) = serve(limits).await;
             let mut slow = Vec::new();
@@ -219,7 +277,8 @@ mod tests {
     #[tokio::test]
     async fn one_connection_too_many_closes_the_oldest_and_is_answered() {
         let limit = 8;
-        let (address, _stop) = serve(PortLimits { connections: limit, head: LONG, whole: LONG }).await;
+        let (address, _stop) =
+            serve(PortLimits { connections: limit, head: LONG, whole: LONG, reuse: false }).await;
         let mut slow = Vec::new();
         for _ in 0..300 {
             slow.push(begin(address, "GET /livez HTTP/1.1\r\nhost: a\r\n").await);
@@ -256,17 +315,17 @@ mod tests {
 
     #[tokio::test]
     async fn a_port_in_use_is_an_error_that_names_it_and_the_flag() {
-        let first = Admin::bind("--listen", "127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let first = Port::bind("--listen", "127.0.0.1:0".parse().unwrap()).await.unwrap();
         let taken = first.address().unwrap();
-        let error = Admin::bind("--listen-probes", taken).await.unwrap_err();
+        let error = Port::bind("--listen-probes", taken).await.unwrap_err();
         assert_eq!(
             error.to_string(),
             format!("cannot listen on {taken}; choose another address with --listen-probes")
         );
 
         let stop = CancellationToken::new();
-        let served =
-            tokio::spawn(first.serve(Pages::Probes(Readiness::new()), PortLimits::default(), stop.clone()));
+        let probes = Probes::new(Readiness::new());
+        let served = tokio::spawn(first.serve(probes, None, PortLimits::default(), stop.clone()));
         stop.cancel();
         served.await.unwrap();
     }

@@ -1,0 +1,236 @@
+//! The admission webhook: what the API server asks before it stores an object. What is answered, a [`Reviewer`] decides.
+//!
+//! It only helps: where it does not answer, the API server admits (`failurePolicy: Ignore`), and controllers and policies hold what
+//! has to hold. So too many requests, too large ones and those that are not understood are errors, never verdicts.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coppice_runtime::metrics::Metrics;
+use http::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Unit;
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+
+use crate::page;
+use crate::port::{Handler, Page, PortLimits};
+use crate::rate::RateLimit;
+
+/// The path that the API server calls.
+pub const PATH: &str = "/validate";
+/// Bytes that a request may have: our objects are much smaller, before and after a change together.
+const MAX_BYTES: usize = 2 << 20;
+/// As many are in memory at once.
+const MAX_AT_ONCE: usize = 16;
+/// From each address.
+const PER_SECOND: u32 = 2000;
+/// The API server waits 2 s. What is not answered by then is not needed any more.
+const DEADLINE: Duration = Duration::from_millis(1900);
+
+/// The limits of the port: the API servers keep their connections for 90 s.
+pub const LIMITS: PortLimits = PortLimits {
+    connections: 128,
+    head: Duration::from_secs(100),
+    whole: Duration::from_mins(10),
+    reuse: true,
+};
+
+/// What is asked.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AdmissionRequest<'a> {
+    /// Names the request in the answer.
+    pub uid: String,
+    /// Of which kind the object is.
+    pub resource: Resource,
+    /// What is to be done.
+    pub operation: String,
+    /// As it would be stored; none if it is deleted.
+    #[serde(borrow, default)]
+    pub object: Option<&'a RawValue>,
+    /// As it is stored; none if it is created.
+    #[serde(borrow, default)]
+    pub old_object: Option<&'a RawValue>,
+}
+
+/// A kind, as URLs name it.
+#[derive(Debug, Deserialize)]
+pub struct Resource {
+    /// Its API group.
+    pub group: String,
+    /// Its plural.
+    pub resource: String,
+}
+
+/// What is answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing is known to be wrong with it.
+    Allowed,
+    /// Whether something is wrong is not known: it is admitted.
+    Unknown,
+    /// It would not be carried out.
+    Denied {
+        /// In one word, as in conditions.
+        reason: String,
+        /// A sentence: what is wrong, and what to do.
+        message: String,
+    },
+}
+
+/// Decides. It changes nothing, so that dry runs and repeated requests have no effect.
+pub trait Reviewer: Send + Sync + 'static {
+    /// What becomes of a request.
+    fn review<'a>(&'a self, request: &'a AdmissionRequest<'a>) -> impl Future<Output = Verdict> + Send + 'a;
+}
+
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByOutcome {
+    outcome: &'static str,
+}
+
+/// What is measured of it. Clones share it.
+#[derive(Clone, Debug)]
+pub struct AdmissionMetrics {
+    requests: Family<ByOutcome, Counter>,
+    seconds: Histogram,
+}
+
+impl AdmissionMetrics {
+    /// Everything at zero, registered in `metrics`.
+    pub fn new(metrics: &Metrics) -> Self {
+        let buckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.0];
+        let this = Self { requests: Family::default(), seconds: Histogram::new(buckets) };
+        for outcome in ["allowed", "denied", "unknown", "error"] {
+            drop(this.requests.get_or_create(&ByOutcome { outcome }));
+        }
+        metrics.register(|to| {
+            to.register("admission_requests", "Requests of the API server to the admission webhook of this replica by outcome: `allowed`, `denied`, `unknown` (the caches are not there yet, or the API server could not be read: admitted) and `error` (not understood, too large, or too many)", this.requests.clone());
+            to.register_with_unit("admission_duration", "How long the admission webhook took for a request", Unit::Seconds, this.seconds.clone());
+        });
+        this
+    }
+}
+
+/// What the webhook's port answers. Clones share its limits.
+pub struct Admission<R>(Arc<Inner<R>>);
+
+struct Inner<R> {
+    reviewer: R,
+    rate: RateLimit,
+    room: Semaphore,
+    metrics: AdmissionMetrics,
+}
+
+impl<R> Clone for Admission<R> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<R: Reviewer> Admission<R> {
+    /// Nothing is asked yet.
+    pub fn new(reviewer: R, metrics: AdmissionMetrics) -> Self {
+        Self::with_rate(reviewer, metrics, PER_SECOND)
+    }
+
+    /// The same with so many requests a second from each address.
+    pub fn with_rate(reviewer: R, metrics: AdmissionMetrics, per_second: u32) -> Self {
+        let (rate, room) = (RateLimit::new(per_second), Semaphore::new(MAX_AT_ONCE));
+        Self(Arc::new(Inner { reviewer, rate, room, metrics }))
+    }
+
+    async fn answer(&self, peer: IpAddr, request: Request<Incoming>) -> Result<(Page, &'static str), Page> {
+        if request.uri().path() != PATH {
+            return Err(page::nothing());
+        }
+        if request.method() != Method::POST {
+            let mut page = page::text(StatusCode::METHOD_NOT_ALLOWED, "only POST is answered\n");
+            page.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
+            return Err(page);
+        }
+        if !self.0.rate.allows(peer, Instant::now()) {
+            let text = format!("more than {} requests a second from {peer}\n", self.0.rate.per_second());
+            return Err(page::text(StatusCode::TOO_MANY_REQUESTS, text));
+        }
+        // Never closed.
+        let _room = self.0.room.acquire().await;
+        let body = Limited::new(request.into_body(), MAX_BYTES).collect().await;
+        let body = body.map_err(|error| {
+            if error.is::<http_body_util::LengthLimitError>() {
+                page::text(StatusCode::PAYLOAD_TOO_LARGE, format!("more than {MAX_BYTES} bytes\n"))
+            } else {
+                page::text(StatusCode::BAD_REQUEST, "the request has broken off\n")
+            }
+        })?;
+        let body = body.to_bytes();
+        let review: Review<'_> = serde_json::from_slice(&body).map_err(|error| {
+            let text = format!("this is no AdmissionReview of admission.k8s.io/v1: {error}\n");
+            page::text(StatusCode::BAD_REQUEST, text)
+        })?;
+        if review.api_version != API_VERSION {
+            let text = format!("apiVersion is {:?}: only {API_VERSION} is answered\n", review.api_version);
+            return Err(page::text(StatusCode::BAD_REQUEST, text));
+        }
+        let verdict = self.0.reviewer.review(&review.request).await;
+        let outcome = match &verdict {
+            Verdict::Allowed => "allowed",
+            Verdict::Unknown => "unknown",
+            Verdict::Denied { .. } => "denied",
+        };
+        Ok((answer(&review.request.uid, &verdict), outcome))
+    }
+}
+
+const API_VERSION: &str = "admission.k8s.io/v1";
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Review<'a> {
+    #[serde(default)]
+    api_version: String,
+    #[serde(borrow)]
+    request: AdmissionRequest<'a>,
+}
+
+fn answer(uid: &str, verdict: &Verdict) -> Page {
+    let response = match verdict {
+        Verdict::Allowed | Verdict::Unknown => json!({"uid": uid, "allowed": true}),
+        Verdict::Denied { reason, message } => json!({
+            "uid": uid, "allowed": false,
+            "status": {"code": 403, "reason": "Forbidden", "message": format!("{reason}: {message}")}
+        }),
+    };
+    let review = json!({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response});
+    let mut page = page::text(StatusCode::OK, review.to_string());
+    page.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    page
+}
+
+impl<R: Reviewer> Handler for Admission<R> {
+    async fn respond(&self, peer: IpAddr, request: Request<Incoming>) -> Page {
+        let started = Instant::now();
+        let (page, outcome) = match timeout(DEADLINE, self.answer(peer, request)).await {
+            Ok(Ok(answered)) => answered,
+            Ok(Err(page)) => (page, "error"),
+            Err(_) => {
+                let text = "there was no time left for an answer\n";
+                (page::text(StatusCode::SERVICE_UNAVAILABLE, text), "error")
+            }
+        };
+        self.0.metrics.requests.get_or_create(&ByOutcome { outcome }).inc();
+        self.0.metrics.seconds.observe(started.elapsed().as_secs_f64());
+        page
+    }
+}

@@ -1,0 +1,74 @@
+//! Whether a `Subnamespace` would be carried out as it is written. Decides by the same plan as the controller.
+
+use std::sync::Arc;
+
+use coppice_api::condition::{self, READY};
+use coppice_api::{Reason, SubnamespacePhase};
+use coppice_kinds::SubnamespaceObject;
+use tokio::sync::Semaphore;
+
+use super::observe::{self, Observation, ReadError};
+use super::plan::{plan, reason_of};
+use crate::admission::Review;
+use crate::context::{TreeContext, Why};
+
+/// What is known of it. `before`: what is stored, if anything is. What would be refused is read again: caches are behind now and then,
+/// and nobody is turned away for that.
+pub(crate) async fn review(
+    context: &TreeContext,
+    reads: &Semaphore,
+    object: SubnamespaceObject,
+    before: Option<SubnamespaceObject>,
+) -> Result<Review, ReadError> {
+    if object.terminating || before.as_ref().is_some_and(|before| before.spec == object.spec) {
+        return Ok(Review::Allowed);
+    }
+    // What does not say what it means to this version is left to the controller.
+    if object.decoded().is_err() {
+        return Ok(Review::Unknown);
+    }
+    let as_planned =
+        |object: SubnamespaceObject| Arc::new(SubnamespaceObject { has_finalizer: true, ..object });
+    let (object, before) = (as_planned(object), before.map(as_planned));
+    let cached = observe::cached_around(context, Arc::clone(&object));
+    if cached.stale.is_some() {
+        return Ok(Review::Unknown);
+    }
+    if refused(&cached).is_none() {
+        return Ok(Review::Allowed);
+    }
+    let Ok(_read) = reads.try_acquire() else { return Ok(Review::Unknown) };
+    let fresh = observe::fresh_around(context, object).await?;
+    let Some((reason, message)) = refused(&fresh) else { return Ok(Review::Allowed) };
+    // Who changes something else than what is refused anyway may do so.
+    if let Some(before) = before
+        && let Some((known, _)) = refused(&observe::cached_around(context, before))
+        && known == reason
+        && reason != Reason::QuotaRefused
+    {
+        return Ok(Review::Allowed);
+    }
+    Ok(Review::Denied { reason, message })
+}
+
+/// Why what is asked for would not be carried out; nothing where that is not so, or not for certain.
+fn refused(observation: &Observation) -> Option<Why> {
+    // Its tree may come a moment later, with all that is said in one file.
+    if observation.stale.is_some() || observation.parent_position.is_err() {
+        return None;
+    }
+    let object = &observation.object;
+    let plan = plan(observation);
+    if let Some(refused) =
+        plan.status.refused.filter(|refused| object.status.refused.as_ref() != Some(refused))
+    {
+        return Some((Reason::QuotaRefused, refused.message));
+    }
+    if plan.status.phase != Some(SubnamespacePhase::Refused) {
+        return None;
+    }
+    let ready = condition::find(&plan.status.conditions, READY)?;
+    let reason = reason_of(&ready.reason)?;
+    // So a namespace that exists is adopted: first there is the Subnamespace, then it is marked.
+    (reason != Reason::NameTaken).then(|| (reason, ready.message.clone()))
+}
