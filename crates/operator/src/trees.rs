@@ -85,7 +85,7 @@ async fn serve_admission(
             secret: TREES_ADMISSION,
             configuration: TREES_ACCOUNT,
             certificate: certificate.clone(),
-            check: parts.readiness.register("certificate of the admission webhook"),
+            check: parts.readiness.register("admission: certificate"),
         };
         tasks.spawn(keeper.keep());
     }

@@ -79,8 +79,20 @@ impl Readiness {
 
     /// What `/readyz` answers.
     pub fn ready(&self) -> Report {
+        self.ready_of(|_| true)
+    }
+
+    /// What `/readyz/GROUP` answers: of the checks that are called `GROUP: ...`; none if there are none.
+    pub fn ready_in(&self, group: &str) -> Option<Report> {
+        let belongs = |name: &str| name.strip_prefix(group).is_some_and(|rest| rest.starts_with(':'));
+        let known = self.checks().ready.keys().any(|name| belongs(name));
+        known.then(|| self.ready_of(belongs))
+    }
+
+    fn ready_of(&self, belongs: impl Fn(&str) -> bool) -> Report {
         let checks = self.checks();
-        let mut report = Report::of(checks.ready.iter().map(|(name, state)| (name.clone(), state.clone())));
+        let these = checks.ready.iter().filter(|(name, _)| belongs(name));
+        let mut report = Report::of(these.map(|(name, state)| (name.clone(), state.clone())));
         if checks.shutting_down {
             report.fail("shutting down");
         } else if checks.ready.is_empty() {
@@ -179,6 +191,22 @@ mod tests {
         assert!(readiness.is_ready());
         readiness.shut_down();
         assert_eq!(failing(&readiness).as_deref(), Some("shutting down\n"));
+    }
+
+    #[test]
+    fn a_group_is_ready_by_its_own_checks_and_a_shutdown_ends_all() {
+        let readiness = Readiness::new();
+        readiness.register("watch: pods").ready();
+        readiness.register("admission: certificate").not_ready("there is none yet");
+        let group = |name: &str| readiness.ready_in(name).map(|report| (report.ok, report.failing));
+        assert_eq!(group("watch"), Some((true, String::new())));
+        assert_eq!(
+            group("admission"),
+            Some((false, "admission: certificate: there is none yet\n".to_owned()))
+        );
+        assert_eq!((group("wat"), group(""), group("watch: pods")), (None, None, None));
+        readiness.shut_down();
+        assert_eq!(group("watch"), Some((false, "shutting down\n".to_owned())));
     }
 
     #[test]

@@ -42,6 +42,8 @@ struct Inner<K: Kind> {
     interrupted: bool,
     /// For how long the watch is trusted without a sign of life.
     stale_after: Duration,
+    /// Counts changes, and now and then what is none.
+    changes: u64,
 }
 
 /// Why a watch delivers nothing at present.
@@ -83,6 +85,7 @@ impl<K: Kind> Default for Inner<K> {
             problem: None,
             interrupted: false,
             stale_after: ResyncIntervals::default().fresh,
+            changes: 0,
         }
     }
 }
@@ -94,7 +97,14 @@ impl<K: Kind> Store<K> {
     }
 
     fn write<R>(&self, f: impl FnOnce(&mut Inner<K>) -> R) -> R {
-        f(&mut self.inner.write().unwrap_or_else(PoisonError::into_inner))
+        let mut inner = self.inner.write().unwrap_or_else(PoisonError::into_inner);
+        inner.changes += 1;
+        f(&mut inner)
+    }
+
+    /// What was found out of all objects still holds while this number is the same.
+    pub fn changes(&self) -> u64 {
+        self.read(|inner| inner.changes)
     }
 
     /// One object; cluster-scoped kinds have the namespace `""`.
@@ -327,8 +337,8 @@ impl<K: Kind> Store<K> {
     /// Nothing is known of the kind any more: nobody watches it.
     pub(crate) fn clear(&self) {
         self.write(|inner| {
-            let context = inner.context.clone();
-            *inner = Inner { context, stale_after: inner.stale_after, ..Inner::default() };
+            let (context, stale_after, changes) = (inner.context.clone(), inner.stale_after, inner.changes);
+            *inner = Inner { context, stale_after, changes, ..Inner::default() };
         });
     }
 

@@ -13,7 +13,8 @@ use crate::port::{Handler, Page};
 const INDEX: &str = "Coppice, a Kubernetes operator for namespaces.\n\
      \n\
      /livez    whether the process works (?verbose lists what was checked)\n\
-     /readyz   whether it knows the cluster's state (?verbose lists what was checked)\n";
+     /readyz   whether it knows the cluster's state (?verbose lists what was checked)\n\
+     /readyz/GROUP   the same of the checks that are called GROUP: ...\n";
 
 /// What the port for probes answers; nobody has to show who they are.
 #[derive(Debug, Clone)]
@@ -33,7 +34,10 @@ impl Probes {
             "/livez" => of(self.0.live(), uri),
             "/readyz" => of(self.0.ready(), uri),
             "/" => page::text(StatusCode::OK, INDEX),
-            _ => page::nothing(),
+            path => {
+                let group = path.strip_prefix("/readyz/").and_then(|group| self.0.ready_in(group));
+                group.map_or_else(page::nothing, |report| of(report, uri))
+            }
         }
     }
 }
@@ -86,6 +90,8 @@ mod tests {
         assert_eq!(get(&readiness, "/readyz").await, (NO, failing.to_owned()));
         let all = format!("[+] first pass: ok\n[-] {failing}not ok\n");
         assert_eq!(get(&readiness, "/readyz?verbose").await, (NO, all));
+        assert_eq!(get(&readiness, "/readyz/watch").await, (NO, failing.to_owned()));
+        assert_eq!(get(&readiness, "/readyz/other").await.0, StatusCode::NOT_FOUND);
         readiness.unregister("watch: pods");
         let all = "[+] first pass: ok\nok\n";
         assert_eq!(get(&readiness, "/readyz?verbose").await, (StatusCode::OK, all.to_owned()));

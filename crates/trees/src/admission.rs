@@ -40,7 +40,7 @@ pub enum Review {
 /// Reviews what is created and changed, on the caches of a replica.
 pub struct Reviews {
     context: Arc<TreeContext>,
-    reads: Semaphore,
+    at_once: Semaphore,
 }
 
 /// What is reviewed, as the API server sends it.
@@ -56,7 +56,7 @@ pub struct Reviewed<'a> {
 
 impl Reviews {
     pub(crate) fn new(context: Arc<TreeContext>) -> Self {
-        Self { context, reads: Semaphore::new(MAX_READS) }
+        Self { context, at_once: Semaphore::new(MAX_READS) }
     }
 
     /// What is known of it.
@@ -79,12 +79,12 @@ impl Reviews {
             Subnamespaces::RESOURCE => {
                 let decode = |text: &str| read::decoded::<Subnamespaces>(text.as_bytes(), &());
                 let (object, before) = (decode(object)?, before.map(decode).transpose()?);
-                subnamespace::review::review(&self.context, &self.reads, object, before).await?
+                subnamespace::review::review(&self.context, &self.at_once, object, before).await?
             }
             // What is asked for never changes.
             QuotaTransfers::RESOURCE if before.is_none() => {
                 let object = read::decoded::<QuotaTransfers>(object.as_bytes(), &())?;
-                quota_transfer::review::review(&self.context, &self.reads, object).await?
+                quota_transfer::review::review(&self.context, &self.at_once, object).await?
             }
             _ => Review::Allowed,
         })

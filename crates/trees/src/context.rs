@@ -48,6 +48,8 @@ pub struct TreeContext {
     turns: InUse<Box<str>, Lock<()>>,
     /// One read of each namespace and those above it, with the objects of these names, for all right below it that need it.
     reads_above: InUse<(Box<str>, Named), SharedAbove>,
+    /// How many namespaces below its root each tree has, after so many changes of Subnamespaces.
+    sizes: Mutex<(u64, BTreeMap<Box<str>, u32>)>,
     /// What was looked up later must not be replaced by what was looked up before.
     reads_annotations: Mutex<()>,
 }
@@ -65,6 +67,7 @@ impl TreeContext {
             copies: CopyStores::default(),
             turns: InUse::default(),
             reads_above: InUse::default(),
+            sizes: Mutex::default(),
             reads_annotations: Mutex::default(),
         }
     }
@@ -233,11 +236,24 @@ impl TreeContext {
 
     /// How many namespaces a tree has, its root included.
     pub(crate) fn size(&self, tree: &str) -> u32 {
-        let mut namespaces = 1;
-        self.subnamespaces.for_each(|object| {
-            namespaces += u32::from(object.status.tree == tree && object.status.namespace_uid.is_some());
-        });
-        namespaces
+        // Before they are counted: what changes meanwhile is counted again.
+        let changes = self.subnamespaces.changes();
+        let mut sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
+        if sizes.0 != changes {
+            let mut counts: BTreeMap<Box<str>, u32> = BTreeMap::new();
+            self.subnamespaces.for_each(|object| {
+                let tree = object.status.tree.as_str();
+                if object.status.namespace_uid.is_none() {
+                    return;
+                }
+                match counts.get_mut(tree) {
+                    Some(count) => *count += 1,
+                    None => drop(counts.insert(tree.into(), 1)),
+                }
+            });
+            *sizes = (changes, counts);
+        }
+        1 + sizes.1.get(tree).copied().unwrap_or_default()
     }
 }
 

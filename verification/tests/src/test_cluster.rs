@@ -78,10 +78,13 @@ fn without_pods() -> Options {
 async fn template(with_trees: bool) -> anyhow::Result<Template> {
     static TEMPLATES: [OnceCell<Template>; 2] = [const { OnceCell::const_new() }; 2];
     let install = async || {
-        let test_cluster = TestCluster::bare_at_once(without_pods()).await?;
-        test_cluster.install().await?;
+        let below = if with_trees { Some(Box::pin(template(false)).await?) } else { None };
+        let options = Options { template: below, ..without_pods() };
+        let test_cluster = TestCluster::bare_at_once(options).await?;
         if with_trees {
             test_cluster.install_trees().await?;
+        } else {
+            test_cluster.install().await?;
         }
         anyhow::Ok(test_cluster.plane.into_template().await?)
     };
@@ -100,34 +103,44 @@ fn without_deployment(name: &str) -> anyhow::Result<String> {
 impl TestCluster {
     /// Starts a plane on which `deploy/install.yaml` has been installed as a user would.
     pub async fn start() -> anyhow::Result<Self> {
-        Self::start_from(template(false).await?, Options::default()).await
+        let options = Options { template: Some(template(false).await?), ..Options::default() };
+        Self::bare(options).await?.installed().await
     }
 
     /// The same on a plane without scheduler and node, for tests in which no pod has to run: they stay `Pending`.
     pub async fn start_without_pods() -> anyhow::Result<Self> {
-        Self::start_from(template(false).await?, without_pods()).await
+        let options = Options { template: Some(template(false).await?), ..without_pods() };
+        Self::bare(options).await?.installed().await
     }
 
-    /// The same with `deploy/trees.yaml`, but for the Deployment in it.
+    /// The same with `deploy/trees.yaml`, but for what needs a network of pods in it.
     pub async fn start_with_trees() -> anyhow::Result<Self> {
-        let test_cluster = Self::start_from(template(true).await?, without_pods()).await?;
-        test_cluster.trees_in_force().await?;
-        Ok(test_cluster)
+        let options = Options { template: Some(template(true).await?), ..without_pods() };
+        Self::bare(options).await?.installed_with_trees().await
     }
 
     /// The same as `start`, however many other planes run: for tests that wait for long and do little meanwhile, so that they begin
     /// soon.
     pub async fn start_at_once() -> anyhow::Result<Self> {
         let options = Options { template: Some(template(false).await?), ..Options::default() };
-        let test_cluster = Self::bare_at_once(options).await?;
-        test_cluster.in_force().await?;
-        Ok(test_cluster)
+        Self::bare_at_once(options).await?.installed().await
     }
 
-    async fn start_from(template: Template, options: Options) -> anyhow::Result<Self> {
-        let test_cluster = Self::bare(Options { template: Some(template), ..options }).await?;
-        test_cluster.in_force().await?;
-        Ok(test_cluster)
+    /// The same as `start_with_trees`, however many other planes run.
+    pub async fn start_with_trees_at_once() -> anyhow::Result<Self> {
+        let options = Options { template: Some(template(true).await?), ..without_pods() };
+        Self::bare_at_once(options).await?.installed_with_trees().await
+    }
+
+    async fn installed(self) -> anyhow::Result<Self> {
+        self.in_force().await?;
+        Ok(self)
+    }
+
+    async fn installed_with_trees(self) -> anyhow::Result<Self> {
+        let this = self.installed().await?;
+        this.trees_in_force().await?;
+        Ok(this)
     }
 
     /// Starts a plane with nothing on it, as soon as not too many others run.

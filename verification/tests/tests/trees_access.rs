@@ -2,7 +2,7 @@
 //! `deploy/trees.yaml`.
 
 use anyhow::ensure;
-use coppice_plane::{ADMIN, ALICE, BOB, OPERATOR, Options, Pods, VIEWER};
+use coppice_plane::{ADMIN, ALICE, BOB, OPERATOR, VIEWER};
 use coppice_tests::{TestCluster, on_own_plane};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -33,10 +33,7 @@ pub(crate) struct Trees {
 }
 
 async fn start() -> anyhow::Result<Trees> {
-    let test_cluster =
-        TestCluster::bare_at_once(Options { pods: Pods::Pending, ..Options::default() }).await?;
-    test_cluster.install().await?;
-    test_cluster.install_trees().await?;
+    let test_cluster = TestCluster::start_with_trees_at_once().await?;
     let of_namespaces = ["--verb=*", "--resource=namespaces,namespaces/status"];
     let of_trees = ["--verb=set-tree", "--resource=namespacetrees.coppice.dev"];
     let of_subnamespaces =

@@ -8,8 +8,9 @@ use coppice_tests::test_cluster::repository;
 use coppice_tests::{Operator, condition, on_own_plane};
 use serde_json::{Value, json};
 
+use crate::access_control::raw_requests::{MERGE, PLAIN};
 use crate::trees::{Setup, subnamespace};
-use crate::trees_access::bind;
+use crate::trees_access::{bind, on_trees};
 use crate::trees_transfers::approved;
 
 type Test = anyhow::Result<()>;
@@ -92,9 +93,12 @@ fn what_would_be_refused_is_denied_at_once_and_nothing_relies_on_that() -> Test 
         // Nobody answers: it is admitted, and the next life says in status what the webhook would have said.
         program.kill().await?;
         cluster.request(ALICE, "shop", "shop-d", &json!({"cpu": "40"})).await?;
-        let _next = cluster.next_life(&cluster.account).await?;
+        let lease = ["delete", "lease", "-n", "coppice-system", "coppice-trees"];
+        cluster.test_cluster.kubectl(ADMIN, &lease).await?;
+        let next = cluster.asked().await?;
         let (reason, message) = cluster.refused("shop", "shop-d").await?;
         ensure!(reason == "QuotaRefused" && message.contains("cpu"), "{message}");
+        changes_of_what_is_refused(&cluster).await.with_context(|| next.last_lines())?;
         cluster.quotas.never_beyond("10")
     })
 }
@@ -123,6 +127,20 @@ async fn says_why(cluster: &Setup) -> Test {
     says(cluster.transfers(ADMIN, &too_much).await, &["TransferRefused", "pods"])?;
     let nowhere = approved(ADMIN, "nowhere", ("shop-a", "default", "shop"), "1");
     says(cluster.transfers(ADMIN, &nowhere).await, &["namespace default belongs to no tree"])
+}
+
+/// What is refused may be changed in everything else.
+async fn changes_of_what_is_refused(cluster: &Setup) -> Test {
+    cluster.denies(&subnamespace("shop", "shop-c", &json!({"cpu": "40"}))).await?;
+    let until = json!({"spec": {"cascadeUntil": "2027-01-01T00:00:00Z"}});
+    cluster.test_cluster.admin().await?.patch("sns", "shop", "shop-d", &until).await?;
+    says(
+        cluster.change("shop", "shop-d", &json!({"cpu": "50"})).await,
+        &["QuotaRefused: cpu: needs 50 more"],
+    )?;
+    // That it is smaller is what helps.
+    cluster.change("shop", "shop-d", &json!({"cpu": "1", "pods": "1"})).await?;
+    cluster.ready("shop", "shop-d").await.map(drop)
 }
 
 /// What is right, what is not known, and what is nobody's quota.
@@ -192,5 +210,39 @@ fn what_the_api_server_trusts_is_made_shared_and_put_right() -> Test {
         };
         story.await.with_context(|| first.last_lines())?;
         first.kill().await
+    })
+}
+
+#[test]
+fn a_stolen_token_has_of_secrets_and_webhooks_its_own_alone() -> Test {
+    on_trees(async |on| {
+        let secrets = "/api/v1/namespaces/coppice-system/secrets";
+        let secret = |name: &str, kind: &str| json!({"apiVersion": "v1", "kind": "Secret", "type": kind, "metadata": {"name": name}});
+        // Whatever rights somebody has given it.
+        for (name, kind) in [("other", "Opaque"), ("coppice-trees-admission", "example.org/other")] {
+            let answer = on.stolen.send("POST", secrets, PLAIN, secret(name, kind)).await?;
+            ensure!(answer.refused("creates no Secret but coppice-trees-admission"), "{answer:?}");
+        }
+        let own =
+            on.account.send("POST", secrets, PLAIN, secret("coppice-trees-admission", "Opaque")).await?;
+        ensure!(own.accepted(), "{own:?}");
+        let read =
+            on.account.send("GET", &format!("{secrets}/coppice-trees-admission"), PLAIN, Value::Null).await?;
+        ensure!(read.accepted(), "{read:?}");
+        let webhooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+        let patch = json!({"webhooks": []});
+        for refused in [
+            on.account.send("GET", secrets, PLAIN, Value::Null).await?,
+            on.account.send("GET", &format!("{secrets}/coppice-webhook-key"), PLAIN, Value::Null).await?,
+            on.account
+                .send("DELETE", &format!("{secrets}/coppice-trees-admission"), PLAIN, json!({}))
+                .await?,
+            on.account.send("GET", webhooks, PLAIN, Value::Null).await?,
+            on.account.send("PATCH", &format!("{webhooks}/others"), MERGE, patch).await?,
+            on.account.send("DELETE", &format!("{webhooks}/coppice-trees"), PLAIN, json!({})).await?,
+        ] {
+            ensure!(refused.code == 403 && refused.refused("is forbidden: User"), "{refused:?}");
+        }
+        Ok(())
     })
 }

@@ -16,7 +16,7 @@ use crate::context::TreeContext;
 /// What is known of one that is created. What would be refused is read again.
 pub(crate) async fn review(
     context: &TreeContext,
-    reads: &Semaphore,
+    at_once: &Semaphore,
     object: QuotaTransferObject,
 ) -> Result<Review, ListError> {
     if object.decoded().is_err() {
@@ -36,7 +36,7 @@ pub(crate) async fn review(
             }
         }
     }
-    let Ok(_read) = reads.try_acquire() else { return Ok(Review::Unknown) };
+    let Ok(_read) = at_once.try_acquire() else { return Ok(Review::Unknown) };
     let message = match begun(&observe::fresh_around(context, object).await?) {
         Begun::Refused(message) => Some(message),
         Begun::Waits => None,

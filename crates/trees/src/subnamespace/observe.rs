@@ -86,7 +86,7 @@ struct Objects {
 
 /// Why something could not be read again.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ReadError {
+pub(super) enum ReadError {
     #[error("{}", coppice_runtime::error::chain(.0))]
     Get(#[from] kube::Error),
     #[error("the Subnamespaces in its namespace: {0}")]

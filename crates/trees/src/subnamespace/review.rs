@@ -7,19 +7,21 @@ use coppice_api::{Reason, SubnamespacePhase};
 use coppice_kinds::SubnamespaceObject;
 use tokio::sync::Semaphore;
 
-use super::observe::{self, Observation, ReadError};
+use super::observe::{self, Observation};
 use super::plan::{plan, reason_of};
 use crate::admission::Review;
 use crate::context::{TreeContext, Why};
+use crate::position::Place;
+use crate::reads;
 
 /// What is known of it. `before`: what is stored, if anything is. What would be refused is read again: caches are behind now and then,
 /// and nobody is turned away for that.
 pub(crate) async fn review(
     context: &TreeContext,
-    reads: &Semaphore,
+    at_once: &Semaphore,
     object: SubnamespaceObject,
     before: Option<SubnamespaceObject>,
-) -> Result<Review, ReadError> {
+) -> anyhow::Result<Review> {
     if object.terminating || before.as_ref().is_some_and(|before| before.spec == object.spec) {
         return Ok(Review::Allowed);
     }
@@ -37,18 +39,36 @@ pub(crate) async fn review(
     if refused(&cached).is_none() {
         return Ok(Review::Allowed);
     }
-    let Ok(_read) = reads.try_acquire() else { return Ok(Review::Unknown) };
+    let Ok(_read) = at_once.try_acquire() else { return Ok(Review::Unknown) };
+    let above = reads::place(context, &object.namespace).await?;
+    let Place::In(position) = above.place else { return Ok(Review::Unknown) };
+    // What the namespace above has may not be there yet: it comes.
+    let comes = |above: &Arc<SubnamespaceObject>| above.status.phase == Some(SubnamespacePhase::Pending);
+    if above.creators.first().is_some_and(comes) {
+        return Ok(Review::Unknown);
+    }
     let fresh = observe::fresh_around(context, object).await?;
+    let fresh = Observation { parent_position: Ok(position), ..fresh };
     let Some((reason, message)) = refused(&fresh) else { return Ok(Review::Allowed) };
     // Who changes something else than what is refused anyway may do so.
-    if let Some(before) = before
-        && let Some((known, _)) = refused(&observe::cached_around(context, before))
-        && known == reason
-        && reason != Reason::QuotaRefused
-    {
+    if before.is_some_and(|before| is_nothing_new(context, &fresh.object, before, reason)) {
         return Ok(Review::Allowed);
     }
     Ok(Review::Denied { reason, message })
+}
+
+/// Whether what is stored is refused for this reason already, and not by what is changed.
+fn is_nothing_new(
+    context: &TreeContext,
+    object: &SubnamespaceObject,
+    before: Arc<SubnamespaceObject>,
+    reason: Reason,
+) -> bool {
+    if reason == Reason::QuotaRefused {
+        let quota = |object: &SubnamespaceObject| object.decoded().ok().map(|spec| spec.quota.clone());
+        return quota(object) == quota(&before);
+    }
+    refused(&observe::cached_around(context, before)).is_some_and(|(known, _)| known == reason)
 }
 
 /// Why what is asked for would not be carried out; nothing where that is not so, or not for certain.

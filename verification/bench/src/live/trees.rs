@@ -1,8 +1,10 @@
 //! Trees of namespaces (`coppice-bench trees`): how soon Subnamespaces that many create at once are ready, as the tree grows, and how soon
 //! all namespaces of a tree have what is copied from its root. On one control plane with its own controllers, because the quotas of
-//! trees are put in force by one of them.
+//! trees are put in force by one of them. And how long the admission webhook takes, before the tree grows and after it.
 //!
 //! It is no part of `make bench`: there is no peer in it.
+
+mod webhook;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -18,11 +20,18 @@ use futures::{Stream, StreamExt as _, TryStreamExt as _};
 use kube::api::WatchEvent;
 use serde_json::{Value, json};
 
+use self::webhook::Load;
 use super::progress;
 use crate::report::Machine;
 use crate::stats::percentile;
 
 const ROOT: &str = "bench";
+/// The program of trees; the API server itself does not call its webhook.
+const PROGRAM: [&str; 5] = ["trees", "--listen-admission", "127.0.0.1:0", "--admission-name", "127.0.0.1"];
+/// What each tenant has besides: what is asked of the webhook.
+const SPARE: usize = 1;
+/// The webhook is called so often a second, where it admits and where it denies.
+const WEBHOOK: [(u32, bool); 2] = [(500, true), (50, false)];
 /// Each namespace that is created asks for so many pods.
 const PODS: usize = 1;
 /// Generous: a busy machine is not a broken program.
@@ -43,6 +52,9 @@ pub struct TreesArgs {
     /// How often a RoleBinding of the root is created and deleted.
     #[arg(long, default_value_t = 3)]
     bindings: usize,
+    /// For how many seconds the admission webhook is called, each time.
+    #[arg(long, default_value_t = 20)]
+    webhook_seconds: u32,
 }
 
 /// One line of the report.
@@ -60,11 +72,13 @@ struct Row {
 pub async fn run(args: &TreesArgs, machine: &mut Machine) -> anyhow::Result<String> {
     let bench = TreesBench::start(args).await?;
     let mut rows = Vec::new();
+    let mut webhook = bench.webhook(0).await?;
     for round in 1..=args.rounds {
         progress(&format!("round {round}: {} Subnamespaces by {} tenants", args.subnamespaces, args.tenants));
         rows.push(bench.grow(round).await?);
         bench.adds_up().await?;
     }
+    webhook.extend(bench.webhook(args.rounds).await?);
     for round in 1..=args.bindings {
         progress(&format!("RoleBinding {round}: copied into all, and gone from all"));
         rows.extend(bench.propagate(round).await?);
@@ -77,6 +91,12 @@ pub async fn run(args: &TreesArgs, machine: &mut Machine) -> anyhow::Result<Stri
     writeln!(text, "| --- | ---: | ---: | ---: | ---: |")?;
     for Row { what, namespaces, times } in rows {
         let at = |percent| percentile(&times, percent).unwrap_or_default();
+        writeln!(text, "| {what} | {namespaces} | {:.2} | {:.2} | {:.2} |", at(50.0), at(99.0), at(100.0))?;
+    }
+    writeln!(text, "\n| The admission webhook | namespaces below the root | median ms | p99 ms | last ms |")?;
+    writeln!(text, "| --- | ---: | ---: | ---: | ---: |")?;
+    for Row { what, namespaces, times } in webhook {
+        let at = |percent| 1000.0 * percentile(&times, percent).unwrap_or_default();
         writeln!(text, "| {what} | {namespaces} | {:.2} | {:.2} | {:.2} |", at(50.0), at(99.0), at(100.0))?;
     }
     writeln!(text, "\nMemory of coppice-trees at the end: {:.1} MiB.", memory / f64::from(1 << 20))?;
@@ -102,16 +122,16 @@ impl TreesBench {
         test_cluster.install_trees().await?;
         let operator = Operator::start(&test_cluster).await?;
         let account = test_cluster.service_account("coppice-system", "coppice-trees").await?;
-        let program = Operator::spawn_by(&test_cluster, &account, &["trees"]).await?;
+        let program = Operator::spawn_by(&test_cluster, &account, &PROGRAM).await?;
         let admin = test_cluster.requests(ADMIN).await?;
         let bench = Self { args: args.clone(), test_cluster, admin, program, _operator: operator };
         bench.test_cluster.namespace(ROOT).await?;
-        let total = PODS * args.subnamespaces * args.rounds;
+        let total = total(args);
         let tree = json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "NamespaceTree", "metadata": {"name": ROOT},
-            "spec": {"root": ROOT, "quota": {"hard": {"pods": total.to_string()}}, "maxNamespaces": total + args.tenants + 1}});
+            "spec": {"root": ROOT, "quota": {"hard": {"pods": total.to_string()}}, "maxNamespaces": total + 1 + args.tenants}});
         bench.admin.create(&tree).await?;
         let lists = (0..args.tenants).map(|n| {
-            let pods = shares(args, n) * args.rounds * PODS;
+            let pods = shares(args, n) * args.rounds * PODS + SPARE;
             vec![((ROOT.to_owned(), tenant(n)), pods)]
         });
         bench.create(lists.collect()).await?;
@@ -163,7 +183,7 @@ impl TreesBench {
 
     /// The native quotas of all namespaces are together what the tree has.
     async fn adds_up(&self) -> anyhow::Result<()> {
-        let total = PODS * self.args.subnamespaces * self.args.rounds;
+        let total = total(&self.args);
         let mut sum = 0;
         for quota in self.admin.list("quota", "").await? {
             let pods = quota["spec"]["hard"]["pods"].as_str().context("a quota of pods")?;
@@ -171,6 +191,20 @@ impl TreesBench {
         }
         ensure!(sum == total, "the quotas have {sum} pods together, the tree has {total}");
         Ok(())
+    }
+
+    /// The webhook is asked about Subnamespaces that nobody creates, after so many rounds.
+    async fn webhook(&self, rounds: usize) -> anyhow::Result<Vec<Row>> {
+        let namespaces = self.args.tenants + self.args.subnamespaces * rounds;
+        let mut rows = Vec::new();
+        for (per_second, admitted) in WEBHOOK {
+            progress(&format!("the webhook with {namespaces} namespaces, {per_second} a second"));
+            let load = Load { per_second, seconds: self.args.webhook_seconds, admitted };
+            let times = webhook::measure(&self.program, load, |n| tenant(n % self.args.tenants)).await?;
+            let what = if admitted { "admitted, from caches" } else { "denied, read again" };
+            rows.push(Row { what: format!("{per_second} requests/s, {what}"), namespaces, times });
+        }
+        Ok(rows)
     }
 
     /// A RoleBinding is created in the root, and deleted: when the copy of each namespace is there, and gone.
@@ -206,6 +240,11 @@ impl TreesBench {
         }
         rows.try_into().map_err(|_| anyhow::anyhow!("two rows"))
     }
+}
+
+/// What the tree has, in pods.
+fn total(args: &TreesArgs) -> usize {
+    PODS * args.subnamespaces * args.rounds + SPARE * args.tenants
 }
 
 /// How many Subnamespaces this tenant creates in each round.
