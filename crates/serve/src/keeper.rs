@@ -111,8 +111,7 @@ impl Keeper {
 
     async fn look(&self, shown: &mut Option<Shown>) -> Result<(), KeeperError> {
         for _ in 0..MAX_WRITES {
-            let (secret, configuration) = (self.secret().await?, self.configuration().await?);
-            let Some(secret) = secret else {
+            let Some(secret) = self.secret().await? else {
                 self.create().await?;
                 continue;
             };
@@ -121,6 +120,7 @@ impl Keeper {
             if !self.gate.is_leader() {
                 return Ok(());
             }
+            let configuration = self.configuration().await?;
             let trusted = configuration.as_ref().map(published).unwrap_or_default();
             if let Some(change) = authority.due(&trusted, self.clock.now()) {
                 tracing::info!(?change, "the authority of the webhook is renewed");

@@ -3,6 +3,7 @@
 //! No wildcard, no `namespaces/finalize`, no pods to delete, no Secret but its own.
 
 use coppice_api::names::{GROUP, LEASE_NAME, WEBHOOK_KEY_SECRET};
+use coppice_serve::metrics::PATH;
 use serde_json::{Value, json};
 
 use crate::manifests::Install;
@@ -194,7 +195,7 @@ pub(super) fn user_roles(install: &Install) -> Vec<Value> {
             &[],
             &[json!({
                 "#": "For Prometheus, by a ClusterRoleBinding: the metrics of every program of Coppice.",
-                "nonResourceURLs": ["/metrics"], "verbs": ["get"]
+                "nonResourceURLs": [PATH], "verbs": ["get"]
             })],
         ),
     ]

@@ -1,6 +1,7 @@
 //! The admission webhook of trees: what the API server asks it, and what it needs of its own.
 
 use coppice_api::names::{GROUP, TREES_ACCOUNT, TREES_ADMISSION};
+use coppice_serve::admission::PATH;
 use serde_json::{Value, json};
 
 use crate::manifests::Install;
@@ -9,8 +10,6 @@ use crate::manifests::replicas::Replicas;
 
 /// The port of the pods.
 pub(super) const PORT: u16 = 9443;
-/// As the program serves it.
-const PATH: &str = "/validate";
 
 /// In the whole cluster: whom the API server trusts.
 pub(super) fn cluster_rule() -> Value {
