@@ -351,6 +351,11 @@ async fn ends(cluster: &Setup) -> Test {
         found.is_some_and(|found| found["state"] == state && found.to_string().contains(words))
     };
     ensure!(found("Lease coppice-system/coppice-trees", "Ok", "held by"), "{trees:#}");
+    // Test clusters are installed without it.
+    ensure!(
+        found("ValidatingWebhookConfiguration coppice-trees", "Problem", "install deploy/trees.yaml"),
+        "{trees:#}"
+    );
     ensure!(found("NamespaceTree shop", "Ok", "3 namespaces, 10 cpu, 10 pods"), "{trees:#}");
     ensure!(
         found("Subnamespaces", "Problem", "shop/shop-web: Deleting: namespace shop-web has"),

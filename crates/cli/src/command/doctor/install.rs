@@ -75,7 +75,7 @@ pub(super) struct Holder {
     /// What it is called, after "no" or "the".
     program: &'static str,
     /// How to get it.
-    install: &'static str,
+    pub(super) install: &'static str,
 }
 
 impl Holder {

@@ -7,6 +7,7 @@ use coppice_api::names::TREES_ACCOUNT;
 use coppice_api::{NamespaceTree, QuotaTransfer, Subnamespace, SubnamespacePhase, TransferPhase};
 use coppice_quantity::Duration;
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::admissionregistration::v1::{ValidatingWebhook, ValidatingWebhookConfiguration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
@@ -44,9 +45,36 @@ pub(super) async fn check(
         Some((phase.as_str(), still(&status.conditions, since)?))
     }));
     if !findings.is_empty() {
-        findings.insert(0, lease(client, system, Holder::TREES, now).await);
+        let (lease, webhook) = futures::join!(lease(client, system, Holder::TREES, now), webhook(client));
+        findings.splice(0..0, [lease, webhook]);
     }
     findings
+}
+
+/// Is what would be refused denied early?
+async fn webhook(client: &Client) -> Finding {
+    let about = format!("ValidatingWebhookConfiguration {TREES_ACCOUNT}");
+    let late = "the API server admits what the status of the object refuses a moment later";
+    match Api::<ValidatingWebhookConfiguration>::all(client.clone()).get_opt(TREES_ACCOUNT).await {
+        Ok(Some(found)) => admission(about, late, &found),
+        Ok(None) => Finding::new(State::Problem, about, format!("it does not exist: {late}"))
+            .advise(Holder::TREES.install),
+        Err(error) => Finding::unreadable(&about, &error),
+    }
+}
+
+fn admission(about: String, late: &str, found: &ValidatingWebhookConfiguration) -> Finding {
+    let trusts = |webhook: &ValidatingWebhook| {
+        webhook.client_config.ca_bundle.as_ref().is_some_and(|bundle| !bundle.0.is_empty())
+    };
+    let webhooks = found.webhooks.as_deref().unwrap_or_default();
+    if !webhooks.is_empty() && webhooks.iter().all(trusts) {
+        return Finding::new(State::Ok, about, "what cannot be granted is denied when it is applied");
+    }
+    Finding::new(State::Problem, about, format!("the API server trusts nobody as this webhook: {late}")).advise(
+        "the leader of coppice-trees writes caBundle within a minute: its log says what keeps it; with --admission-cert-dir whoever issues \
+         the certificate writes it",
+    )
 }
 
 /// All of a kind; none where the kind is not installed, which is said of its CRD.
@@ -151,6 +179,23 @@ mod tests {
             (bad.state, bad.message.as_str()),
             (State::Problem, "there is no namespace shop [RootMissing]")
         );
+    }
+
+    #[test]
+    fn the_webhook_is_well_if_the_api_server_trusts_somebody() {
+        let of = |webhooks: Value| {
+            let found = json!({"metadata": {"name": TREES_ACCOUNT}, "webhooks": webhooks});
+            admission("it".to_owned(), "it is late", &serde_json::from_value(found).unwrap())
+        };
+        let webhook = |client: Value| json!({"name": "trees.coppice.dev", "admissionReviewVersions": ["v1"], "sideEffects": "None", "clientConfig": client});
+        assert_eq!(of(json!([webhook(json!({"caBundle": "Y2E="}))])).state, State::Ok);
+        for without in [json!([]), json!([webhook(json!({}))]), json!([webhook(json!({"caBundle": ""}))])] {
+            let finding = of(without);
+            assert_eq!(
+                (finding.state, &*finding.message),
+                (State::Problem, "the API server trusts nobody as this webhook: it is late")
+            );
+        }
     }
 
     #[test]
