@@ -2,11 +2,12 @@
 //! all namespaces of a tree have what is copied from its root. On one control plane with its own controllers, because the quotas of
 //! trees are put in force by one of them. And how long the admission webhook takes, before the tree grows and after it.
 //!
-//! It is no part of `make bench`: there is no peer in it.
+//! It is no part of `make bench`: the one peer in it does not do most of it.
 
+mod hnc;
 mod webhook;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::pin::pin;
 use std::time::{Duration, Instant};
@@ -22,6 +23,7 @@ use serde_json::{Value, json};
 
 use self::webhook::Load;
 use super::progress;
+use super::testbed::pause;
 use crate::report::Machine;
 use crate::stats::percentile;
 
@@ -55,6 +57,16 @@ pub struct TreesArgs {
     /// For how many seconds the admission webhook is called, each time.
     #[arg(long, default_value_t = 20)]
     webhook_seconds: u32,
+    /// Measure how the Hierarchical Namespace Controller copies RoleBindings, too, in a tree with as many namespaces. Needs Go.
+    #[arg(long)]
+    hnc: bool,
+}
+
+impl TreesArgs {
+    /// Below the root, when the tree has grown.
+    fn namespaces(&self) -> usize {
+        self.tenants + self.subnamespaces * self.rounds
+    }
 }
 
 /// One line of the report.
@@ -81,10 +93,15 @@ pub async fn run(args: &TreesArgs, machine: &mut Machine) -> anyhow::Result<Stri
     webhook.extend(bench.webhook(args.rounds).await?);
     for round in 1..=args.bindings {
         progress(&format!("RoleBinding {round}: copied into all, and gone from all"));
-        rows.extend(bench.propagate(round).await?);
+        let (name, log) = (format!("viewers-{round}"), || bench.program.last_lines());
+        rows.extend(propagate(&bench.admin, &name, args.namespaces(), Duration::ZERO, &log).await?);
     }
     let memory = bench.program.metric("coppice_process_resident_memory_bytes").await?;
     let memory = memory.context("the program does not say how much memory it has")?;
+    drop(bench);
+    if args.hnc {
+        rows.extend(hnc::measure(args).await?);
+    }
     machine.measure_load_after();
     let mut text = format!("{}\n\n", serde_json::to_string(machine)?);
     writeln!(text, "| What | namespaces below the root | median s | p99 s | last s |")?;
@@ -140,42 +157,22 @@ impl TreesBench {
 
     /// Creates Subnamespaces, those of one list one after another; when each was ready, in seconds from the first request on.
     async fn create(&self, lists: Vec<Vec<((String, String), usize)>>) -> anyhow::Result<Vec<f64>> {
-        let mut waits: BTreeSet<(String, String)> =
-            lists.iter().flatten().map(|(place, _)| place.clone()).collect();
-        let events = self.admin.watch("sns").await?;
-        let began = Instant::now();
-        let creations: FuturesUnordered<_> = lists
-            .into_iter()
-            .map(|list| async {
-                for ((parent, name), pods) in list {
-                    let object = json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "Subnamespace",
-                        "metadata": {"name": name, "namespace": parent},
-                        "spec": {"quota": {"hard": {"pods": pods.to_string()}}}});
-                    self.admin.create(&object).await?;
-                }
-                anyhow::Ok(())
-            })
-            .collect();
-        let ready = follow(events, |object, gone| {
-            let place = place(object);
-            (!gone && object["status"]["phase"] == "Ready" && waits.remove(&place)).then_some(())?;
-            Some(waits.is_empty())
-        });
-        let measured = async { tokio::try_join!(creations.try_collect::<()>(), ready) };
-        let ((), at) = tokio::time::timeout(TIMEOUT, measured)
-            .await
-            .with_context(|| format!("not ready in time: {}", self.program.last_lines()))??;
-        Ok(at.into_iter().map(|at| at.duration_since(began).as_secs_f64()).collect())
+        let pods: BTreeMap<(String, String), usize> = lists.iter().flatten().cloned().collect();
+        let object = |place: &(String, String)| {
+            json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "Subnamespace",
+                "metadata": {"name": place.1, "namespace": place.0},
+                "spec": {"quota": {"hard": {"pods": pods[place].to_string()}}}})
+        };
+        let places = lists.into_iter().map(|list| list.into_iter().map(|(place, _)| place).collect());
+        let is_ready = |object: &Value| object["status"]["phase"] == "Ready";
+        let log = || self.program.last_lines();
+        created(&self.admin, "Subnamespace", places.collect(), object, is_ready, &log).await
     }
 
     async fn grow(&self, round: usize) -> anyhow::Result<Row> {
-        let mut lists = vec![Vec::new(); self.args.tenants];
-        for n in 0..self.args.subnamespaces {
-            let parent = tenant(n % self.args.tenants);
-            let name = format!("{parent}-{round}-{n}");
-            lists[n % self.args.tenants].push(((parent, name), PODS));
-        }
-        let times = self.create(lists).await?;
+        let lists = members(&self.args, round).into_iter();
+        let lists = lists.map(|list| list.into_iter().map(|place| (place, PODS)).collect());
+        let times = self.create(lists.collect()).await?;
         let namespaces = self.args.tenants + self.args.subnamespaces * round;
         let what = format!("{} created at once by {} are ready", self.args.subnamespaces, self.args.tenants);
         Ok(Row { what, namespaces, times })
@@ -206,40 +203,90 @@ impl TreesBench {
         }
         Ok(rows)
     }
+}
 
-    /// A RoleBinding is created in the root, and deleted: when the copy of each namespace is there, and gone.
-    async fn propagate(&self, round: usize) -> anyhow::Result<[Row; 2]> {
-        let name = format!("viewers-{round}");
-        let namespaces = self.args.tenants + self.args.subnamespaces * self.args.rounds;
-        let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
-            "metadata": {"name": name, "namespace": ROOT},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
-            "subjects": [{"kind": "User", "name": "somebody", "apiGroup": "rbac.authorization.k8s.io"}]});
-        let mut rows = Vec::new();
-        for deleted in [false, true] {
-            let events = self.admin.watch("rolebinding").await?;
-            let began = Instant::now();
-            if deleted {
-                self.admin.delete("rolebinding", ROOT, &name, &json!({})).await?;
-            } else {
-                self.admin.create(&binding).await?;
+/// Creates objects that make namespaces, those of one list one after another; when each had done it, in seconds from the first request on.
+async fn created(
+    admin: &Requests,
+    kind: &str,
+    lists: Vec<Vec<(String, String)>>,
+    object: impl Fn(&(String, String)) -> Value,
+    is_ready: impl Fn(&Value) -> bool,
+    log: &impl Fn() -> String,
+) -> anyhow::Result<Vec<f64>> {
+    let mut waits: BTreeSet<(String, String)> = lists.iter().flatten().cloned().collect();
+    let events = admin.watch(kind).await?;
+    let (began, object) = (Instant::now(), &object);
+    let creations: FuturesUnordered<_> = lists
+        .into_iter()
+        .map(|list| async move {
+            for place in list {
+                admin.create(&object(&place)).await?;
             }
-            let mut done = BTreeSet::new();
-            let followed = follow(events, |object, gone| {
-                let (namespace, of) = place(object);
-                (of == name && namespace != ROOT && gone == deleted).then_some(())?;
-                done.insert(namespace).then_some(())?;
-                Some(done.len() == namespaces)
-            });
-            let at = tokio::time::timeout(TIMEOUT, followed)
-                .await
-                .with_context(|| format!("not everywhere in time: {}", self.program.last_lines()))??;
-            let times = at.into_iter().map(|at| at.duration_since(began).as_secs_f64()).collect();
-            let what = if deleted { "a deleted RoleBinding is gone" } else { "a RoleBinding is copied" };
-            rows.push(Row { what: what.to_owned(), namespaces, times });
+            anyhow::Ok(())
+        })
+        .collect();
+    let ready = follow(events, |object, gone| {
+        (!gone && is_ready(object) && waits.remove(&place(object))).then_some(())?;
+        Some(waits.is_empty())
+    });
+    let measured = async { tokio::try_join!(creations.try_collect::<()>(), ready) };
+    let ((), at) = tokio::time::timeout(TIMEOUT, measured)
+        .await
+        .with_context(|| format!("not ready in time: {}", log()))??;
+    Ok(at.into_iter().map(|at| at.duration_since(began).as_secs_f64()).collect())
+}
+
+/// A RoleBinding is created in the root, and deleted after a rest: when the copy of each namespace is there, and gone.
+async fn propagate(
+    admin: &Requests,
+    name: &str,
+    namespaces: usize,
+    rest: Duration,
+    log: &impl Fn() -> String,
+) -> anyhow::Result<[Row; 2]> {
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+        "metadata": {"name": name, "namespace": ROOT},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"kind": "User", "name": "somebody", "apiGroup": "rbac.authorization.k8s.io"}]});
+    let mut rows = Vec::new();
+    for deleted in [false, true] {
+        let events = admin.watch("rolebinding").await?;
+        if deleted {
+            pause(rest).await;
         }
-        rows.try_into().map_err(|_| anyhow::anyhow!("two rows"))
+        let began = Instant::now();
+        if deleted {
+            admin.delete("rolebinding", ROOT, name, &json!({})).await?;
+        } else {
+            admin.create(&binding).await?;
+        }
+        let mut done = BTreeSet::new();
+        let followed = follow(events, |object, gone| {
+            let (namespace, of) = place(object);
+            (of == name && namespace != ROOT && gone == deleted).then_some(())?;
+            done.insert(namespace).then_some(())?;
+            Some(done.len() == namespaces)
+        });
+        let at = tokio::time::timeout(TIMEOUT, followed)
+            .await
+            .with_context(|| format!("not everywhere in time: {}", log()))??;
+        let times = at.into_iter().map(|at| at.duration_since(began).as_secs_f64()).collect();
+        let what = if deleted { "a deleted RoleBinding is gone" } else { "a RoleBinding is copied" };
+        rows.push(Row { what: what.to_owned(), namespaces, times });
     }
+    rows.try_into().map_err(|_| anyhow::anyhow!("two rows"))
+}
+
+/// Parent and name of each namespace that is created in a round, by the tenant in whose namespace that is.
+fn members(args: &TreesArgs, round: usize) -> Vec<Vec<(String, String)>> {
+    let mut lists = vec![Vec::new(); args.tenants];
+    for n in 0..args.subnamespaces {
+        let parent = tenant(n % args.tenants);
+        let name = format!("{parent}-{round}-{n}");
+        lists[n % args.tenants].push((parent, name));
+    }
+    lists
 }
 
 /// What the tree has, in pods.
