@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 
 type Test = anyhow::Result<()>;
 
-/// What `promtool` says about a file; whether it accepts it.
-fn promtool(command: [&str; 2], folder: &Path, file: &str) -> anyhow::Result<(bool, String)> {
-    let mut promtool = Command::new(coppice_plane::promtool()?);
+/// What `promtool` says about a file; whether it accepts it. It computes for half a minute and nobody waits for it: control planes come first.
+fn promtool(command: &[&str], folder: &Path, file: &str) -> anyhow::Result<(bool, String)> {
+    let mut promtool = Command::new("nice");
+    promtool.args(["-n", "19"]).arg(coppice_plane::promtool()?);
     let output = promtool.args(command).arg(file).current_dir(folder).output().context("run promtool")?;
     let text = [output.stdout, output.stderr].concat();
     Ok((output.status.success(), String::from_utf8_lossy(&text).into_owned()))
@@ -21,11 +22,11 @@ fn promtool(command: [&str; 2], folder: &Path, file: &str) -> anyhow::Result<(bo
 #[test]
 fn alert_rules_are_valid_and_fire_when_they_should() -> Test {
     let folder = repository().join("deploy/monitoring");
-    let (valid, said) = promtool(["check", "rules"], &folder, "alerts.yaml")?;
+    let (valid, said) = promtool(&["check", "rules"], &folder, "alerts.yaml")?;
     let names = std::fs::read_to_string(folder.join("alerts.yaml"))?;
     let count = names.lines().filter(|line| line.starts_with("  - alert: ")).count();
     ensure!(valid && count > 0 && said.contains(&format!("{count} rules found")), "{count} rules: {said}");
-    let (passed, said) = promtool(["test", "rules"], &folder, "alerts_test.yaml")?;
+    let (passed, said) = promtool(&["test", "rules"], &folder, "alerts_test.yaml")?;
     ensure!(passed, "{said}");
     Ok(())
 }
@@ -38,7 +39,8 @@ fn an_alert_that_fires_too_late_is_found() -> Test {
     ensure!(late != rules, "the rule that waits for two minutes is gone: change another one here");
     std::fs::write(changed.path().join("alerts.yaml"), late)?;
     std::fs::copy(folder.join("alerts_test.yaml"), changed.path().join("alerts_test.yaml"))?;
-    let (passed, said) = promtool(["test", "rules"], changed.path(), "alerts_test.yaml")?;
+    let tests = ["test", "rules", "--run", "^no leader for two minutes"];
+    let (passed, said) = promtool(&tests, changed.path(), "alerts_test.yaml")?;
     ensure!(!passed && said.contains("CoppiceHasNoLeader"), "{said}");
     Ok(())
 }
@@ -59,7 +61,7 @@ fn queries_of_the_dashboard_are_valid() -> Test {
     let file = json!({"groups": [{"name": "dashboard", "rules": rules}]});
     let folder = tempfile::tempdir()?;
     std::fs::write(folder.path().join("queries.yaml"), file.to_string())?;
-    let (valid, said) = promtool(["check", "rules"], folder.path(), "queries.yaml")?;
+    let (valid, said) = promtool(&["check", "rules"], folder.path(), "queries.yaml")?;
     let found = format!("{} rules found", targets.len());
     ensure!(valid && !targets.is_empty() && said.contains(&found), "{found}: {said}");
     Ok(())
