@@ -441,6 +441,8 @@ reasons! {
         QuotaMoving: [Ready], nothing;
         /// The namespace that `spec.to` of the QuotaTransfer names has the quota.
         QuotaMoved: [Ready, Event], nothing;
+        /// A QuotaTransfer of the same name, which is gone, has moved the same amount to the same namespace: nothing is transferred again.
+        AlreadyApplied: [Ready, Event], "Nothing; or create one with another name, if as much is to be transferred once more.";
         /// Nothing was taken for the QuotaTransfer. The message says why, and what to ask for instead.
         TransferRefused: [Ready, Event], "Do what the message says, and create another QuotaTransfer.";
         /// The quota could not arrive, and returned.

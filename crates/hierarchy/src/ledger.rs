@@ -12,6 +12,9 @@ use crate::resources::Resources;
 /// A change that takes longer to make a quota smaller is given up.
 const SHRINK_WITHIN: SignedDuration = SignedDuration::from_secs(30);
 
+/// How many transfers a source remembers; of more, the oldest are forgotten.
+const MAX_APPLIED: usize = 128;
+
 /// What is written down in a namespace's native quota beside its limits, so that one compare-and-swap changes both.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -32,6 +35,9 @@ pub struct Ledger {
     /// Amounts of its allotment that are here on their way to another namespace, by the transfer's id: nobody can use them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub held: BTreeMap<String, Held>,
+    /// Transfers from here that have arrived, by the name of the object, which may be gone: the same again does nothing.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub applied: BTreeMap<String, Applied>,
 }
 
 /// An amount that a transfer has brought this far.
@@ -42,6 +48,20 @@ pub struct Held {
     pub amount: Resources,
     /// When it was taken, or began to move here.
     pub since: Timestamp,
+}
+
+/// A transfer that has arrived.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Applied {
+    /// The namespace that has the amount,
+    pub to: String,
+    /// and its id: a later namespace of the same name is another one.
+    pub id: String,
+    /// How much.
+    pub amount: Resources,
+    /// When it arrived.
+    pub at: Timestamp,
 }
 
 /// What is known of a namespace's allotment without its quota, which goes with the namespace.
@@ -101,6 +121,25 @@ impl Ledger {
         let amounts = self.held.values().map(|held| &held.amount);
         // What is held is part of the allotment, so the sum is a quantity.
         amounts.fold(Resources::default(), |sum, amount| sum.plus(amount).unwrap_or(sum))
+    }
+
+    /// The ledger that remembers one more transfer.
+    pub(crate) fn remembering(&self, name: &str, applied: Applied) -> Self {
+        let mut ledger = self.clone();
+        ledger.applied.insert(name.to_owned(), applied);
+        while ledger.applied.len() > MAX_APPLIED {
+            let oldest = ledger.applied.iter().min_by_key(|(_, applied)| applied.at);
+            let Some(oldest) = oldest.map(|(name, _)| name.clone()) else { break };
+            ledger.applied.remove(&oldest);
+        }
+        ledger
+    }
+}
+
+impl Applied {
+    /// Whether both say the same, whenever they arrived.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (&self.to, &self.id, &self.amount) == (&other.to, &other.id, &other.amount)
     }
 }
 

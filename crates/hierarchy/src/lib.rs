@@ -22,7 +22,7 @@ mod transfer;
 pub use decide::{
     Child, MAX_CHANGES, Parent, QuotaDecision, QuotaStep, Write, decide, decide_root, refused_to_new,
 };
-pub use ledger::{AllotmentChange, Held, Ledger, Lowering, Quota, Record};
+pub use ledger::{AllotmentChange, Applied, Held, Ledger, Lowering, Quota, Record};
 pub use refusal::QuotaRefusal;
 pub use resource_name::{ResourceName, ResourceNameError};
 pub use resources::{Resources, ResourcesError};

@@ -8,6 +8,8 @@
 //! 2. *Move*: the ledger of the upper one of two neighbors records the change. [`decide`](crate::decide) carries it out, as any
 //!    other change of an allotment.
 //! 3. *Release*: the target holds nothing any more, and has the amount as its own quota.
+//! 4. *Remember*: the source writes down what has arrived, by the name of the object. One that says the same under that name later, when the
+//!    object is gone, does nothing: whoever applies all of a folder again transfers nothing twice.
 //!
 //! How far it has come is written down before the next step. Whoever reads all quotas before that record takes nothing a second
 //! time: a quota that was written meanwhile has another revision, and what has ended is recorded.
@@ -16,7 +18,7 @@ use coppice_mutants::{Mutant, active};
 use jiff::Timestamp;
 
 use crate::decide::{MAX_CHANGES, not_shrunk};
-use crate::ledger::{AllotmentChange, Held, Ledger, Quota, Record};
+use crate::ledger::{AllotmentChange, Applied, Held, Ledger, Quota, Record};
 use crate::refusal::QuotaRefusal;
 use crate::resources::Resources;
 
@@ -38,9 +40,11 @@ pub struct Stop<'a> {
 pub struct Transfer<'a> {
     /// No other transfer ever has the same.
     pub id: &'a str,
+    /// Its name, by which the source remembers it.
+    pub name: &'a str,
     /// How much.
     pub amount: &'a Resources,
-    /// The namespaces from the source to the target. Only those next to [`at`](Self::at) are looked at.
+    /// The namespaces from the source to the target. Only those at its [places](Self::places) are looked at.
     pub stops: &'a [Stop<'a>],
     /// The place of the ancestor, up to which the way leads up.
     pub top: usize,
@@ -61,6 +65,8 @@ pub enum TransferStep {
     Move,
     /// The namespace has it as its own.
     Release,
+    /// The source remembers that it has arrived.
+    Remember,
 }
 
 /// What is to be done now.
@@ -72,6 +78,8 @@ pub enum TransferDecision {
     At(usize),
     /// Nothing until something changes, or until then.
     Wait(Option<Timestamp>),
+    /// One of this name has moved the same amount to the same namespace then: nothing is taken.
+    AlreadyApplied(Timestamp),
     /// Nothing was taken.
     Refused(Box<QuotaRefusal>),
     /// It cannot arrive: to be recorded first.
@@ -92,8 +100,14 @@ enum Found<'a> {
 }
 
 impl<'a> Transfer<'a> {
-    /// The places whose quotas a decision rests on.
-    pub fn places(at: Option<usize>, count: usize) -> std::ops::Range<usize> {
+    /// The places whose quotas a decision rests on: those next to where the amount is and, once it is with the target, the source.
+    pub fn places(at: Option<usize>, count: usize) -> Vec<usize> {
+        let near = Self::near(at, count);
+        let source = (near.start > 0 && at == count.checked_sub(1)).then_some(0);
+        source.into_iter().chain(near).collect()
+    }
+
+    fn near(at: Option<usize>, count: usize) -> std::ops::Range<usize> {
         at.map_or(0..count.min(1), |at| at.saturating_sub(1)..at.saturating_add(2).min(count))
     }
 
@@ -121,7 +135,7 @@ impl<'a> Transfer<'a> {
 
     /// A change of an allotment comes first: while it is under way the child may have the amount already.
     fn find(&self) -> Found<'a> {
-        let places = Self::places(self.at, self.stops.len());
+        let places = Self::near(self.at, self.stops.len());
         for place in places.clone().skip(1) {
             let (above, below) = self.edge(place - 1, place);
             let change = self.quota(above).and_then(|quota| quota.ledger.changes.get(self.stops[below].id));
@@ -210,9 +224,32 @@ impl<'a> Transfer<'a> {
         match self.at {
             None if !self.reversing => self.take(now),
             None | Some(0) if self.reversing => TransferDecision::Returned,
-            Some(at) if at == self.last() && !self.reversing => TransferDecision::Arrived,
+            Some(at) if at == self.last() && !self.reversing => self.arrived(now),
             _ => TransferDecision::Dissolved,
         }
+    }
+
+    /// Where the source is gone there is nobody who could ask for the same.
+    fn arrived(&self, now: Timestamp) -> TransferDecision {
+        let Some(source) = self.quota(0) else { return TransferDecision::Arrived };
+        let applied = self.applied(now);
+        match source.ledger.applied.get(self.name) {
+            Some(known) if known.is_same(&applied) => TransferDecision::Arrived,
+            _ if !source.is_as_recorded() => TransferDecision::Wait(None),
+            _ => {
+                let ledger = source.ledger.remembering(self.name, applied);
+                TransferDecision::Write(TransferStep::Remember, 0, ledger)
+            }
+        }
+    }
+
+    fn applied(&self, at: Timestamp) -> Applied {
+        let (to, id) = self
+            .stops
+            .last()
+            .map(|target| (target.name.to_owned(), target.id.to_owned()))
+            .unwrap_or_default();
+        Applied { to, id, amount: self.amount.clone(), at }
     }
 
     fn take(&self, now: Timestamp) -> TransferDecision {
@@ -222,6 +259,10 @@ impl<'a> Transfer<'a> {
             return TransferDecision::Refused(Box::new(QuotaRefusal::Gone { namespace }));
         };
         let ledger = &quota.ledger;
+        let known = ledger.applied.get(self.name).filter(|_| !active(Mutant::AppliedForgotten));
+        if let Some(known) = known.filter(|known| known.is_same(&self.applied(now))) {
+            return TransferDecision::AlreadyApplied(known.at);
+        }
         if !quota.is_as_recorded() || ledger.held.len() >= MAX_CHANGES {
             return TransferDecision::Wait(None);
         }

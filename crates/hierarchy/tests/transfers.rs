@@ -4,6 +4,7 @@
 
 mod support;
 
+use coppice_hierarchy::{Applied, Quota, Record, Stop, Transfer, TransferDecision, TransferStep};
 use proptest::prelude::*;
 use support::transfers::{End, TransferReading};
 use support::{Amounts, Message, Server, added, amounts, at, resources};
@@ -75,6 +76,85 @@ fn an_amount_is_given_back_to_a_namespace_above() {
     settle(&mut server, &mut 0).unwrap();
     assert_eq!(ended(&server, transfer), Some(End::Arrived));
     assert_eq!(all(&server), [[8, 20], [4, 12], [4, 8], [0, 0]]);
+}
+
+#[test]
+fn the_same_again_under_the_same_name_does_nothing() {
+    let mut server = tree();
+    let ends = |server: &mut Server, name: &str, way: &[usize], amount: Amounts| {
+        let transfer = server.transfer_named(name, way, amount);
+        settle(server, &mut 0).unwrap();
+        ended(server, transfer)
+    };
+    assert_eq!(ends(&mut server, "more", WAYS[0], [1, 0]), Some(End::Arrived));
+    let moved = [[7, 20], [9, 20], [3, 8], [5, 8]];
+    assert_eq!(all(&server), moved);
+    assert_eq!(ends(&mut server, "more", WAYS[0], [1, 0]), Some(End::AlreadyApplied));
+    assert_eq!(all(&server), moved);
+    // Another amount, another target, and another name are other transfers.
+    assert_eq!(ends(&mut server, "more", WAYS[0], [0, 1]), Some(End::Arrived));
+    assert_eq!(ends(&mut server, "more", &[3, 1], [0, 1]), Some(End::Arrived));
+    assert_eq!(ends(&mut server, "again", &[3, 1], [0, 1]), Some(End::Arrived));
+    assert_eq!(all(&server), [[7, 19], [9, 21], [3, 5], [5, 9]]);
+    assert_eq!(ends(&mut server, "more", &[3, 1], [0, 1]), Some(End::AlreadyApplied));
+    // From somewhere else it is another one, too.
+    assert_eq!(ends(&mut server, "more", &[1, 0], [1, 0]), Some(End::Arrived));
+    assert_eq!(all(&server), [[6, 19], [9, 21], [3, 5], [5, 9]]);
+}
+
+#[test]
+fn what_did_not_arrive_may_be_asked_for_again() {
+    let mut server = tree();
+    server.update(3, |quota| quota.used = resources([2, 0]));
+    for end in [End::Refused, End::Refused] {
+        let transfer = server.transfer_named("more", WAYS[0], [3, 0]);
+        settle(&mut server, &mut 0).unwrap();
+        assert_eq!(ended(&server, transfer), Some(end));
+    }
+    server.update(3, |quota| quota.used = resources([0, 0]));
+    let returned = server.transfer_named("more", WAYS[0], [3, 0]);
+    server.continue_transfers(0).unwrap();
+    server.cancel(returned);
+    settle(&mut server, &mut 0).unwrap();
+    assert_eq!(ended(&server, returned), Some(End::Returned));
+    let transfer = server.transfer_named("more", WAYS[0], [3, 0]);
+    settle(&mut server, &mut 0).unwrap();
+    assert_eq!(ended(&server, transfer), Some(End::Arrived));
+}
+
+#[test]
+fn a_source_remembers_so_many_transfers_and_forgets_the_oldest() {
+    let amount = resources([1, 0]);
+    let mut source = tree().nodes[1].quota.as_ref().unwrap().object.clone();
+    let applied = |minute: i64| Applied {
+        to: "0".to_owned(),
+        id: String::new(),
+        amount: amount.clone(),
+        at: at(60 * minute),
+    };
+    // The names are in another order than the times.
+    source.ledger.applied = (0..128).map(|n| (format!("t-{n}"), applied((n + 28) % 128))).collect();
+    let (record, root) = (Record::default(), Quota::default());
+    let stops = [
+        Stop { id: "1", name: "1", quota: Some(&source), record: &record },
+        Stop { id: "", name: "0", quota: Some(&root), record: &record },
+    ];
+    let arrived = Transfer {
+        id: "u",
+        name: "new",
+        amount: &amount,
+        stops: &stops,
+        top: 1,
+        at: Some(1),
+        reversing: false,
+        cancelled: false,
+    };
+    let TransferDecision::Write(TransferStep::Remember, 0, ledger) = arrived.decide(at(60 * 128)) else {
+        panic!("it is not remembered")
+    };
+    let has = |name: &str| ledger.applied.contains_key(name);
+    assert_eq!((ledger.applied.len(), has("new"), has("t-100"), has("t-101")), (128, true, false, true));
+    assert_eq!(ledger.own(), source.ledger.own());
 }
 
 #[test]

@@ -87,6 +87,8 @@ pub enum Mutant {
     QuotaReturnedAtOnce,
     /// A transfer moves on before what it took is in force.
     TransferAtOnce,
+    /// A transfer moves the same amount again, although one of its name has moved it.
+    AppliedForgotten,
     /// A Subnamespace has its namespace deleted, whatever is below it.
     ChildrenIgnored,
     /// What is below a Subnamespace is deleted with it when the consent to that is over, too.

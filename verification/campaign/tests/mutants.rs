@@ -20,7 +20,7 @@ use coppice_campaign::suite::lifecycle::rule::{
     HELD, INITIAL_DELAY, JOBS, LIMITS, ORIGINAL_REPLICAS, PODS, REVERTED, SELECTED, SETTLE, SUSPENDED, TTL,
 };
 use coppice_campaign::suite::trees::rule::{
-    CHILDREN, CONSENT, CREATED_HERE, LIMIT, NOTHING_LOST, RIGHTS, USED,
+    CHILDREN, CONSENT, CREATED_HERE, LIMIT, MOVED_ONCE, NOTHING_LOST, RIGHTS, USED,
 };
 use coppice_campaign::suite::{self, Suite};
 use coppice_mutants::Mutant;
@@ -32,7 +32,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 98] = [
+const CASES: [(Mutant, &str, Rule); 99] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -124,6 +124,7 @@ const CASES: [(Mutant, &str, Rule); 98] = [
     (Mutant::GapIgnored, "cluster-pods-unfollowed", HEALTH),
     (Mutant::QuotaGivenAtOnce, "tree-siblings", LIMIT),
     (Mutant::TransferAtOnce, "tree-pods-and-transfer", USED),
+    (Mutant::AppliedForgotten, "tree-transferred-again", MOVED_ONCE),
     (Mutant::QuotaReturnedAtOnce, "tree-slow-deletion", LIMIT),
     (Mutant::UsedQuotaTaken, "tree-pods", USED),
     (Mutant::QuotaNotReturned, "tree-deep", NOTHING_LOST),

@@ -129,7 +129,14 @@ async fn moves(cluster: &Setup) -> Test {
     let transfer = cluster.test_cluster.get("qtr", "shop-a", "more").await?.context("more")?;
     ensure!(transfer["status"]["at"].is_null() && transfer["status"]["endedAt"].is_string(), "{transfer:#}");
     ensure!(transfer["metadata"]["finalizers"].is_null(), "{transfer:#}");
-    cluster.own(&[("shop-a", "2"), ("shop-b", "6")]).await
+    cluster.own(&[("shop-a", "2"), ("shop-b", "6")]).await?;
+    // Applied again by a tool that found it gone. There is as much left to give.
+    cluster.test_cluster.admin().await?.delete("qtr", "shop-a", "more", &json!({})).await?;
+    cluster.transfers(ALICE, &approved(ALICE, "more", ("shop-a", "shop-b", "shop"), "2")).await?;
+    let (reason, message) = cluster.phase("shop-a", "more", "Completed").await?;
+    let said = message.starts_with("namespace shop-b got 2 pods from namespace shop-a at 20");
+    ensure!(reason == "AlreadyApplied" && said && message.contains("another name"), "{reason}: {message}");
+    cluster.own(&[("shop", "2"), ("shop-a", "2"), ("shop-b", "6")]).await
 }
 
 /// Whoever has rights at the source alone waits for somebody else.

@@ -8,6 +8,7 @@ use super::{Amounts, Content, Message, Server, Stored, at, resources};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Refused,
+    AlreadyApplied,
     Arrived,
     Returned,
     Dissolved,
@@ -24,6 +25,8 @@ pub(crate) struct Status {
 /// A transfer.
 #[derive(Clone, Debug)]
 pub(crate) struct Transferred {
+    /// By what the source remembers it.
+    pub(crate) name: String,
     /// The nodes from the source to the target.
     pub(crate) path: Vec<usize>,
     pub(crate) top: usize,
@@ -55,11 +58,17 @@ pub(crate) struct TransferReading {
 impl Server {
     /// Something is to move along these nodes.
     pub(crate) fn transfer(&mut self, path: &[usize], amount: Amounts) -> usize {
+        self.transfer_named(&self.transfers.len().to_string(), path, amount)
+    }
+
+    /// The same under a name that another one may have had.
+    pub(crate) fn transfer_named(&mut self, name: &str, path: &[usize], amount: Amounts) -> usize {
         let depth = |node: usize| std::iter::successors(Some(node), |node| self.nodes[*node].parent).count();
         let top = (0..path.len()).min_by_key(|place| depth(path[*place])).unwrap();
         self.revision += 1;
         let status = Stored { revision: self.revision, object: Status::default() };
-        self.transfers.push(Transferred { path: path.to_vec(), top, amount, cancelled: false, status });
+        let (name, path) = (name.to_owned(), path.to_vec());
+        self.transfers.push(Transferred { name, path, top, amount, cancelled: false, status });
         self.transfers.len() - 1
     }
 
@@ -74,8 +83,7 @@ impl Server {
         let Transferred { path, top, status, .. } = &self.transfers[transfer];
         let places = Transfer::places(status.object.at, path.len());
         // Of one that has ended, whatever a late write has brought anywhere.
-        let places = if status.object.ended.is_some() { 0..path.len() } else { places };
-        let mut open: Vec<usize> = places.collect();
+        let mut open = if status.object.ended.is_some() { (0..path.len()).collect() } else { places };
         // The last is read first.
         open.sort_by_key(|place| std::cmp::Reverse(place.abs_diff(*top)));
         TransferReading { transfer, status: Some(status.revision), open, read: Vec::new() }
@@ -128,6 +136,7 @@ impl Server {
             TransferDecision::Reverse(_) => Some(record(Status { reversing: true, ..status.clone() })),
             TransferDecision::Wait(_) => None,
             TransferDecision::Refused(_) => ended(End::Refused),
+            TransferDecision::AlreadyApplied(_) => ended(End::AlreadyApplied),
             _ if !reading.read.iter().all(unchanged) => None,
             TransferDecision::Arrived => ended(End::Arrived),
             TransferDecision::Returned => ended(End::Returned),
@@ -153,6 +162,7 @@ impl Server {
         let amount = without_nothing(&amount);
         let transfer = Transfer {
             id: &id,
+            name: &transferred.name,
             amount: &amount,
             stops: &stops,
             top: transferred.top,

@@ -51,7 +51,7 @@ impl Observation {
 fn places(object: &QuotaTransferObject) -> Vec<(usize, Option<&str>)> {
     let path = &object.status.path;
     let Some(top) = top(object).filter(|_| object.status.ended_at.is_none()) else { return Vec::new() };
-    let mut places: Vec<usize> = Transfer::places(progress(object), path.len()).collect();
+    let mut places = Transfer::places(progress(object), path.len());
     places.sort_by_key(|place| place.abs_diff(top));
     let above = |place: usize| match place.cmp(&top) {
         std::cmp::Ordering::Less => Some(place + 1),

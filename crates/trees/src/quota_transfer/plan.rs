@@ -170,6 +170,7 @@ impl TransferPlan {
         let stops: Vec<Stop<'_>> = (0..path.len()).map(stop).collect();
         let transfer = Transfer {
             id: &id(object),
+            name: &object.name,
             amount,
             stops: &stops,
             top,
@@ -194,6 +195,15 @@ impl TransferPlan {
             TransferDecision::Wait(at) => self.next_check = at,
             TransferDecision::Reverse(why) => self.status.failure = Some(why.to_string()),
             TransferDecision::Refused(why) => return self.refused(observation, why.to_string()),
+            TransferDecision::AlreadyApplied(at) => {
+                let message = format!(
+                    "namespace {to} got {} from namespace {source} at {}, by a QuotaTransfer of this name that is gone: nothing is \
+                     transferred again. To transfer as much once more, give it another name",
+                    self.status.amount,
+                    seconds(at),
+                );
+                return self.end(observation, TransferPhase::Completed, Reason::AlreadyApplied, message);
+            }
             TransferDecision::Arrived => {
                 self.found_nowhere = true;
                 let message = format!("namespace {to} has {} from namespace {source}", self.status.amount);

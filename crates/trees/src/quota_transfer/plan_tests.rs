@@ -95,6 +95,12 @@ fn holding(namespace: &str) -> Arc<TreeQuota> {
     quota(namespace, "3", "0", &json!({"allotment": {"pods": "5"}, "given": {"pods": "0"}, "held": held}))
 }
 
+/// The quota of a source from which 2 have gone to a namespace under this name.
+fn remembering(to: &str) -> Arc<TreeQuota> {
+    let applied = json!({"more": {"to": to, "id": format!("u-{to}"), "amount": {"pods": "2"}, "at": "2025-12-31T00:00:00Z"}});
+    quota("web", "5", "0", &json!({"allotment": {"pods": "5"}, "given": {"pods": "0"}, "applied": applied}))
+}
+
 fn why(plan: &TransferPlan) -> (TransferPhase, String, String) {
     let ready = condition::find(&plan.status.conditions, READY).unwrap();
     (plan.status.phase.unwrap(), ready.reason.clone(), ready.message.clone())
@@ -214,7 +220,7 @@ fn the_amount_is_taken_recorded_moved_and_released() {
 #[test]
 fn it_has_arrived_returned_or_dissolved_only_where_it_is_found_nowhere() {
     let quotas =
-        || vec![(0, Some(five("web", "0"))), (1, Some(five("shop", "0"))), (2, Some(five("data", "0")))];
+        || vec![(0, Some(remembering("data"))), (1, Some(five("shop", "0"))), (2, Some(five("data", "0")))];
     let seen = |status: Value| observation(object(&NONE, &NONE, &begun(&status)), quotas());
     let (completed, refused) = (TransferPhase::Completed, TransferPhase::Refused);
     let arrived = seen(json!({"at": "data"}));
@@ -230,6 +236,34 @@ fn it_has_arrived_returned_or_dissolved_only_where_it_is_found_nowhere() {
         observation(object(&NONE, &NONE, &begun(&json!({}))), vec![(0, Some(five("web", "4")))]);
     ends(&refused_at_once, refused, Reason::TransferRefused, "web");
     assert!(!plan(&refused_at_once).found_nowhere);
+}
+
+#[test]
+fn the_source_remembers_it_before_it_has_ended_and_does_the_same_no_second_time() {
+    let arrived = object(&NONE, &NONE, &begun(&json!({"at": "data"})));
+    let quotas = |web| vec![(0, Some(web)), (1, Some(five("shop", "0"))), (2, Some(five("data", "0")))];
+    let remembers = plan(&observation(Arc::clone(&arrived), quotas(five("web", "0"))));
+    let Step::Quota(0, ledger) = &remembers.step else { panic!("{:?}", remembers.step) };
+    let (applied, own) = (&ledger.applied["more"], ledger.own().to_string());
+    assert_eq!(
+        (applied.to.as_str(), applied.id.as_str(), applied.amount.to_string(), applied.at, own),
+        ("data", "u-data", "2 pods".to_owned(), now(), "5 pods".to_owned())
+    );
+    // Where the source is gone nobody can ask for the same.
+    let alone =
+        observation(arrived, vec![(0, None), (1, Some(five("shop", "0"))), (2, Some(five("data", "0")))]);
+    ends(&alone, TransferPhase::Completed, Reason::QuotaMoved, "namespace data has 2 pods");
+
+    let begins = |web| observation(object(&NONE, &NONE, &begun(&json!({}))), vec![(0, Some(web))]);
+    let words = "namespace data got 2 pods from namespace web at 2025-12-31T00:00:00Z, by a QuotaTransfer of this name that is gone";
+    ends(&begins(remembering("data")), TransferPhase::Completed, Reason::AlreadyApplied, words);
+    // To another target it is another transfer.
+    let other = plan(&begins(remembering("search")));
+    assert!(
+        matches!(&other.step, Step::Quota(0, ledger) if ledger.held.contains_key(ID)),
+        "{:?}",
+        other.step
+    );
 }
 
 #[test]

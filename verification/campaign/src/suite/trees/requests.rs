@@ -129,6 +129,11 @@ pub(super) fn ended(server: &Server, source: &str, name: &str) -> bool {
         .is_none_or(|transfer| transfer["status"]["endedAt"].is_string())
 }
 
+/// Whether there is no such transfer, or not any more.
+pub(super) fn no_transfer(server: &Server, source: &str, name: &str) -> bool {
+    server.object("coppice.dev", "quotatransfers", source, name).is_none()
+}
+
 /// Whether a namespace has put aside what it is to give, which may not be in force yet; or the transfer has ended.
 pub(super) fn holds_or_ended(server: &Server, source: &str, name: &str) -> bool {
     let quota = server.object("", "resourcequotas", source, TREE_QUOTA_NAME);

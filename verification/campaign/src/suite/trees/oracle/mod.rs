@@ -3,6 +3,7 @@
 mod consent;
 mod limits;
 mod namespaces;
+mod once;
 mod rights;
 pub mod rule;
 
@@ -20,5 +21,6 @@ pub(super) fn check(
     consent::check(record, history, found);
     limits::check(record, found);
     namespaces::check(record, history, steps, found);
+    once::check(record, history, found);
     rights::check(record, history, found);
 }

@@ -18,3 +18,5 @@ pub const CHILDREN: Rule = Rule("CHILDREN");
 pub const CONSENT: Rule = Rule("CONSENT");
 /// A role binding that is copied down a tree is one that a namespace above has, or had a moment ago.
 pub const RIGHTS: Rule = Rule("RIGHTS");
+/// Of transfers with one name, source, target and amount, one has moved it, as long as both namespaces are the same.
+pub const MOVED_ONCE: Rule = Rule("MOVED ONCE");
