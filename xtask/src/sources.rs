@@ -1,5 +1,5 @@
-//! What must not be written anywhere: calls that are dangerous here, sleeping tests, traces of somebody's machine; and
-//! files too long to be read.
+//! What must not be written anywhere: calls that are dangerous here, sleeping tests, traces of somebody's machine, words that the
+//! documentation of Kubernetes would not use; and files too long to be read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,6 +27,8 @@ enum Where {
     Tests,
     /// In every line of every file, where a path begins.
     Paths,
+    /// In Rust and in documentation, as a whole word.
+    Words,
 }
 
 /// A text that must not be written.
@@ -40,7 +42,7 @@ const fn ban(text: &'static str, location: Where, why: &'static str) -> Ban {
     Ban { text, location, why }
 }
 
-const BANS: [Ban; 12] = [
+const BANS: [Ban; 17] = [
     ban("any_semantic", Where::Rust, "a list at resource version 0 may go back in time"),
     ban("ListSemantic::Any", Where::Rust, "a list at resource version 0 may go back in time"),
     ban("resourceVersion=0", Where::Rust, "a list at resource version 0 may go back in time"),
@@ -65,6 +67,11 @@ const BANS: [Ban; 12] = [
     ban("tokio::time::sleep", Where::Tests, "wait for a condition, not for a time"),
     ban("/work/", Where::Paths, "a path of somebody's machine"),
     ban("/root/", Where::Paths, "a path of somebody's machine"),
+    ban("afresh", Where::Words, "write \"again\""),
+    ban("anew", Where::Words, "write \"again\""),
+    ban("shall", Where::Words, "use the present tense"),
+    ban("told", Where::Words, "owners are notified, programs read or receive"),
+    ban("wishes", Where::Words, "say what is asked for"),
 ];
 
 /// The name of the rule about long files.
@@ -147,7 +154,8 @@ fn check_file(files: &[File], exceptions: &[Exception]) -> Vec<String> {
 
 /// Each finding with the rule that it breaks.
 fn banned(path: &Path, text: &str) -> Vec<(&'static str, String)> {
-    let rust = path.extension().is_some_and(|e| e == "rs");
+    let is = |extension| path.extension().is_some_and(|e| e == extension);
+    let (rust, prose) = (is("rs"), is("rs") || is("md"));
     let mut in_test = is_test(path);
     let mut found = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -158,11 +166,12 @@ fn banned(path: &Path, text: &str) -> Vec<(&'static str, String)> {
                 Where::Rust => rust && !comment,
                 Where::Tests => rust && !comment && in_test,
                 Where::Paths => true,
+                Where::Words => prose,
             };
-            let written = if ban.location == Where::Paths {
-                begins_a_path(line, ban.text)
-            } else {
-                line.contains(ban.text)
+            let written = match ban.location {
+                Where::Rust | Where::Tests => line.contains(ban.text),
+                Where::Paths => begins_a_path(line, ban.text),
+                Where::Words => has_word(line, ban.text),
             };
             if applies && written {
                 found.push((ban.text, format!(":{}: {:?} is banned: {}", number + 1, ban.text, ban.why)));
@@ -175,6 +184,11 @@ fn banned(path: &Path, text: &str) -> Vec<(&'static str, String)> {
 fn is_test(path: &Path) -> bool {
     let in_folder = path.iter().any(|part| part == "tests");
     in_folder || path.file_stem().is_some_and(|stem| stem.to_string_lossy().ends_with("tests"))
+}
+
+/// Whether a line has this word, however it begins.
+fn has_word(line: &str, word: &str) -> bool {
+    line.split(|c: char| !c.is_alphanumeric()).any(|part| part.eq_ignore_ascii_case(word))
 }
 
 /// Whether the folder is written as an absolute path, not as a part of a longer one.
@@ -220,6 +234,14 @@ mod tests {
         assert_eq!(findings("src/b.rs", "// see /work/x\n").len(), 1);
         assert_eq!(findings("README.md", "see /root/x\n").len(), 1);
         assert_eq!(findings("README.md", "a/work/b, ~/work/b, $HOME/root/b\n"), [""; 0]);
+    }
+
+    #[test]
+    fn words_count_as_a_whole_in_prose_and_names() {
+        assert_eq!(findings("docs/b.md", "Owners are told.\n").len(), 1);
+        assert_eq!(findings("src/b.rs", "/// Shall be.\nfn is_told() {}\n").len(), 2);
+        assert_eq!(findings("src/b.rs", "// shallow\n"), [""; 0]);
+        assert_eq!(findings("deploy/b.yaml", "told\n"), [""; 0]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use coppice_api::notify::OwedMessages;
+use coppice_api::notify::DeletionNotification;
 use coppice_api::steps::Intent;
 use coppice_api::{DeletedNamespaceSpec, Losses, Steps};
 use coppice_kinds::Configs;
@@ -65,7 +65,7 @@ pub struct DecidedBy {
     /// What the notice of the deletion says that is lost with the namespace; none without such a notice.
     pub losses: Option<Losses>,
     /// What its owner is notified of once the namespace is gone; none where nobody is.
-    pub owed: Option<OwedMessages>,
+    pub notification: Option<DeletionNotification>,
 }
 
 impl DecidedBy {
@@ -74,7 +74,7 @@ impl DecidedBy {
         let notice = steps.notice.as_ref();
         let notice = notice.filter(|notice| notice.policy == intent.policy && notice.uid == intent.uid);
         let losses = notice.and_then(|notice| notice.losses.clone());
-        Self { kind, name: name.into(), losses, owed: None }
+        Self { kind, name: name.into(), losses, notification: None }
     }
 }
 
@@ -186,7 +186,7 @@ pub async fn authorize<D: Decision>(
     let observation = decision.reverify(None).await.map_err(Stopped::Interrupted)?;
     let Some(namespace) = observation.namespace() else { return Err(Stopped::NoNamespace) };
     let intent = decision.intent();
-    let DecidedBy { kind, name: manager, losses, owed } = decision.decided_by(&observation);
+    let DecidedBy { kind, name: manager, losses, notification } = decision.decided_by(&observation);
     let spec = DeletedNamespaceSpec {
         namespace: namespace.name.clone(),
         uid: intent.uid.clone(),
@@ -199,7 +199,7 @@ pub async fn authorize<D: Decision>(
         reason: intent.reason.clone(),
         evidence: intent.evidence.clone(),
         losses,
-        owed,
+        notification,
     };
     let stored = deletion_record::store(context.clients, context.permit, &intent.id, &spec).await;
     let record = match stored {

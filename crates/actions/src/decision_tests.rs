@@ -64,7 +64,7 @@ impl Decision for Standing {
     }
 
     fn decided_by(&self, _: &Facts) -> DecidedBy {
-        DecidedBy { kind: "NamespaceManager", name: "m".to_owned(), losses: None, owed: None }
+        DecidedBy { kind: "NamespaceManager", name: "m".to_owned(), losses: None, notification: None }
     }
 }
 

@@ -20,7 +20,7 @@ fn spec(attempted_at: &str) -> DeletedNamespaceSpec {
         reason: "TtlElapsed".to_owned(),
         evidence: [("due".to_owned(), DECIDED.to_owned())].into(),
         losses: None,
-        owed: None,
+        notification: None,
     }
 }
 

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::losses::Losses;
-use crate::notify::{OwedMessages, OwnerNotice};
+use crate::notify::{DeletionNotification, OwnerNotice};
 use crate::schema;
 
 /// The record of a namespace that Coppice deleted, or is about to delete. Its name is the id of the decision, which is also
@@ -76,7 +76,7 @@ pub struct DeletedNamespaceSpec {
     pub losses: Option<Losses>,
     /// What its owner is notified of once it is gone; absent where nobody is notified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub owed: Option<OwedMessages>,
+    pub notification: Option<DeletionNotification>,
 }
 
 fn namespace_manager() -> String {

@@ -259,7 +259,7 @@ pub struct OwnerNotice {
 /// What the owner of a namespace is to be notified of once it is gone: written down before it is deleted, since nothing of it is left then.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct OwedMessages {
+pub struct DeletionNotification {
     /// Who owned the namespace; absent if nothing said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
@@ -284,7 +284,7 @@ pub struct OwedMessages {
     pub working_hours: Option<WorkingHours>,
     /// One for each channel.
     #[schemars(length(max = 4), extend("x-kubernetes-list-type" = "atomic"))]
-    pub messages: Vec<OwedMessage>,
+    pub messages: Vec<NotificationMessage>,
     /// Messages about the namespace that were still to be delivered by these channels when its deletion was decided, and are superseded by
     /// `Deleted`: they are not sent any more, since that says what came of it. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -326,7 +326,7 @@ pub struct MessageLink {
 /// A message that is to be sent once a namespace is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct OwedMessage {
+pub struct NotificationMessage {
     /// Its id.
     #[schemars(length(max = 128))]
     pub key: String,

@@ -88,7 +88,7 @@ pub(crate) async fn submit(
 }
 
 /// The same for messages about a namespace that is gone, which its record of this name has.
-pub(crate) async fn submit_owed(
+pub(crate) async fn submit_notification(
     shared: &ControllerContext,
     decision: &str,
     messages: &[OwnerMessage],

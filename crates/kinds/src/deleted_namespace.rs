@@ -1,6 +1,6 @@
 //! `DeletedNamespace`, of which caches keep little: there are thousands.
 
-use coppice_api::notify::OwedMessages;
+use coppice_api::notify::DeletionNotification;
 use coppice_api::{DeletedNamespaceStatus, Losses};
 use coppice_lifecycle::cluster::recreated::PastDeletion;
 use coppice_runtime::object::{Object, OwnKind};
@@ -39,7 +39,7 @@ pub struct DeletedNamespaceFields {
     pub losses: Option<Box<Losses>>,
     /// What its owner is notified of once it is gone.
     #[serde(default)]
-    pub owed: Option<Box<OwedMessages>>,
+    pub notification: Option<Box<DeletionNotification>>,
 }
 
 /// Where the decision to delete a namespace stands.

@@ -46,7 +46,7 @@ pub(crate) fn pending(
 }
 
 /// Attempts at a message begin again, as if none had been made.
-pub(crate) fn begin_anew(notice: &mut OwnerNotice) {
+pub(crate) fn begin_again(notice: &mut OwnerNotice) {
     (notice.state, notice.attempts) = (NoticeState::Pending, 0);
     (notice.next_attempt, notice.last_error) = (None, None);
 }

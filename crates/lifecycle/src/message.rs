@@ -1,4 +1,4 @@
-//! What owners of namespaces are told: the facts, from which each channel makes its text.
+//! What owners of namespaces are notified of: the facts, from which each channel makes its text.
 
 mod keep;
 
@@ -38,9 +38,9 @@ pub struct OwnerMessage {
     pub content: MessageContent,
 }
 
-/// What the owner of a namespace is told once it is gone.
+/// What the owner of a namespace is notified of once it is gone.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct OwedWhenGone {
+pub struct MessagesWhenGone {
     /// One message for each channel.
     pub messages: Vec<OwnerMessage>,
     /// What was still to be sent by these channels, and is not any more.
@@ -137,7 +137,7 @@ impl MessageSource<'_> {
             status.phase,
             Some(NamespacePhase::Unstable | NamespacePhase::Failing | NamespacePhase::Failed)
         );
-        // Of what is gone nothing fails, and what failed is why; the message is sent by what `owed` keeps.
+        // Of what is gone nothing fails, and what failed is why; the message is sent by what `notification` keeps.
         let fails = fails && !is_gone;
         let kept = Keep::of(self, about, announced, now);
         MessageContent {
@@ -165,7 +165,7 @@ impl MessageSource<'_> {
         }
     }
 
-    /// When a deletion takes place at the earliest that is told of now: its notice runs from there, also where it was to be told earlier.
+    /// When a deletion that is announced now takes place at the earliest: its notice runs from there, also where it was to be announced earlier.
     fn deletion_at(&self, notice: &Notice, now: Timestamp) -> Timestamp {
         let policy = self.spec.policies().iter().find(|policy| policy.name == notice.policy);
         policy.map_or(notice.not_before, |policy| {

@@ -186,13 +186,13 @@ pub struct Fired<'a> {
     pub due: Timestamp,
     /// What users can do to prevent it.
     pub prevent: &'a str,
-    /// Whether somebody has been told of it.
-    pub heard: &'a Heard,
+    /// Whether somebody has been notified of it.
+    pub delivery: &'a NoticeDelivery,
 }
 
-/// Whether somebody has been told of a deletion that was announced.
+/// Whether somebody has been notified of a deletion that was announced.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum NoticeDelivery {
     /// Nobody has to be.
     NotNeeded,
     /// Notice runs in full from this instant on.
@@ -201,7 +201,7 @@ pub enum Heard {
     Not(String, Option<Timestamp>),
 }
 
-impl Heard {
+impl NoticeDelivery {
     /// Why a deletion that needs this much notice waits now, if it does.
     fn denies(&self, notice: Duration, now: Timestamp) -> Option<Denied> {
         match self {
@@ -228,7 +228,7 @@ pub fn fire(
     circumstances: Circumstances<'_>,
     events: &mut Vec<PlannedEvent>,
 ) -> Result<(), Denied> {
-    let Fired { decided, message, notice, due, prevent, heard } = fired;
+    let Fired { decided, message, notice, due, prevent, delivery } = fired;
     let Decided { action, policy, namespace, .. } = decided;
     let now = circumstances.time.now();
     let announced = steps.notice.as_ref().is_some_and(|n| n.policy == policy && n.uid == namespace.uid);
@@ -251,7 +251,7 @@ pub fn fire(
         }
         let announcement = Announcement { policy, namespace, notice, due, reason: decided.reason, prevent };
         let mut until = give_notice(steps, announcement, now, events);
-        if let (Heard::At(at), Some(given)) = (heard, &mut steps.notice) {
+        if let (NoticeDelivery::At(at), Some(given)) = (delivery, &mut steps.notice) {
             until = until.max(later(*at, notice));
             given.not_before = until;
         }
@@ -259,7 +259,7 @@ pub fn fire(
             let message = format!("{message}; notice runs until {until:.0}");
             return Err(Denied { reason: Reason::NoticeRunning, message, retry_at: Some(until) });
         }
-        if let Some(denied) = heard.denies(notice, now) {
+        if let Some(denied) = delivery.denies(notice, now) {
             return Err(Denied { message: format!("{}; {}", fired.message, denied.message), ..denied });
         }
     } else {
@@ -325,13 +325,13 @@ pub enum Resumed {
     GoesOn,
 }
 
-/// Decides a destructive step again, before every attempt at it: by its policy, which needs so much notice that was heard, and by
+/// Decides a destructive step again, before every attempt at it: by its policy, which needs so much notice since it was delivered, and by
 /// the circumstances.
 pub fn resume(
     steps: &Steps,
     intent: &Intent,
     evaluation: &Evaluation,
-    (notice, heard): (Option<Duration>, &Heard),
+    (notice, delivery): (Option<Duration>, &NoticeDelivery),
     circumstances: Circumstances<'_>,
 ) -> Resumed {
     let now = circumstances.time.now();
@@ -353,7 +353,7 @@ pub fn resume(
             return Resumed::Waits(Denied::until_changed(why));
         }
     }
-    if let Some(denied) = notice.and_then(|notice| heard.denies(notice, now)) {
+    if let Some(denied) = notice.and_then(|notice| delivery.denies(notice, now)) {
         return Resumed::Waits(denied);
     }
     let other = circumstances.other.filter(|_| intent.action == Action::Delete);

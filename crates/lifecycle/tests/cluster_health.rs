@@ -19,7 +19,7 @@ use health::{Scene, at, spec};
 use scaled::web;
 
 /// Delivers every message of the record; what they are about.
-fn told(scene: &mut Scene) -> Vec<NoticeAbout> {
+fn notified(scene: &mut Scene) -> Vec<NoticeAbout> {
     for notice in &mut scene.status.notices {
         notice.state = NoticeState::Delivered;
     }
@@ -113,17 +113,17 @@ fn what_is_unknown_is_never_acted_upon_and_the_clocks_continue_after_it() {
 }
 
 #[test]
-fn owners_are_told_once_of_each_phase_of_a_failure_whatever_was_not_seen_in_between() {
+fn owners_are_notified_once_of_each_phase_of_a_failure_whatever_was_not_seen_in_between() {
     use NoticeAbout::{Failed, Failing, Recovered, Unstable};
     let notify = "notify: {channels: [hook], on: [Unstable, Failing, Failed, Recovered]}, policies:";
     let mut scene = Scene::new(&spec("{in: [Stale]}", "0s").replace("policies:", notify));
     scene.pass(20);
     scene.fails(true);
-    assert_eq!(told(&mut scene), [Unstable]);
+    assert_eq!(notified(&mut scene), [Unstable]);
     assert_eq!(scene.pass(150), [(120, NamespacePhase::Failing)]);
-    assert_eq!(told(&mut scene), [Unstable, Failing]);
+    assert_eq!(notified(&mut scene), [Unstable, Failing]);
     assert_eq!(scene.pass(200), [(170, NamespacePhase::Failed)]);
-    assert_eq!(told(&mut scene), [Unstable, Failing, Failed]);
+    assert_eq!(notified(&mut scene), [Unstable, Failing, Failed]);
     // A source of facts is silent; and then another replica leads, which has followed the workloads for a moment only.
     scene.known = false;
     scene.pass(300);
@@ -132,15 +132,19 @@ fn owners_are_told_once_of_each_phase_of_a_failure_whatever_was_not_seen_in_betw
     scene.pass(600);
     scene.followed = at(600);
     scene.pass(1000);
-    assert_eq!(told(&mut scene), [Unstable, Failing, Failed], "nothing else has begun to fail");
+    assert_eq!(notified(&mut scene), [Unstable, Failing, Failed], "nothing else has begun to fail");
     scene.fails(false).pass(1100);
-    assert_eq!(told(&mut scene), [Unstable, Failing, Failed, Recovered]);
+    assert_eq!(notified(&mut scene), [Unstable, Failing, Failed, Recovered]);
     scene.fails(true);
-    assert_eq!(told(&mut scene), [Unstable, Failing, Failed, Recovered, Unstable], "that is another failure");
+    assert_eq!(
+        notified(&mut scene),
+        [Unstable, Failing, Failed, Recovered, Unstable],
+        "that is another failure"
+    );
 }
 
 #[test]
-fn who_was_not_told_of_a_failure_is_not_told_that_it_is_over() {
+fn who_was_not_notified_of_a_failure_is_not_notified_that_it_is_over() {
     let notify = "notify: {channels: [hook], on: [Failing, Recovered]}, policies:";
     let mut scene = Scene::new(&spec("{in: [Stale]}", "0s").replace("policies:", notify));
     scene.pass(20);
@@ -148,7 +152,7 @@ fn who_was_not_told_of_a_failure_is_not_told_that_it_is_over() {
     scene.fails(true).pass(150);
     assert_eq!(scene.status.notices.len(), 1);
     scene.fails(false).pass(200);
-    assert_eq!((scene.status.phase, told(&mut scene)), (Some(NamespacePhase::Ok), Vec::new()));
+    assert_eq!((scene.status.phase, notified(&mut scene)), (Some(NamespacePhase::Ok), Vec::new()));
 }
 
 #[test]

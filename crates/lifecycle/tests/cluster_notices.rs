@@ -1,4 +1,4 @@
-//! What the owner of a governed namespace is told, and what waits for that.
+//! What the owner of a governed namespace is notified of, and what waits for that.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 #[path = "support/cluster.rs"]
@@ -19,7 +19,7 @@ use notices::{MAIL, SKA, channels, delivered, ends, messages, only, owned, refus
 fn a_deletion_waits_for_its_announcement_and_then_for_the_whole_notice() {
     let mut scene = scene("channels: [mail]", &[MAIL]);
     assert_eq!(scene.status().notices, [], "nothing is announced yet");
-    // 41 s before the end of the ttl notice is given, and written down with what the owner is to be told.
+    // 41 s before the end of the ttl notice is given, and written down with what the owner is to be notified of.
     let sent = messages(&mut scene, 41);
     let notice = only(&scene);
     assert_eq!(
@@ -42,7 +42,7 @@ fn a_deletion_waits_for_its_announcement_and_then_for_the_whole_notice() {
     let says = scene.says(259);
     assert!(says.starts_with("NoticeRunning: ") && says.contains("2026-03-01T12:04:20Z"), "{says}");
     assert_eq!(scene.reason(260), "delete");
-    assert_eq!(messages(&mut scene, 260), [], "nobody is told twice");
+    assert_eq!(messages(&mut scene, 260), [], "nobody is notified twice");
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_message_that_is_under_way_is_sent_once_and_a_failed_one_later() {
 }
 
 #[test]
-fn one_recipient_who_was_told_is_enough_and_one_bad_one_delays_nobody() {
+fn one_recipient_who_was_notified_is_enough_and_one_bad_one_delays_nobody() {
     let mut scene = scene("channels: [slack, mail, hook]", &[SKA, MAIL]);
     let sent = messages(&mut scene, 41);
     let to: Vec<_> = sent.iter().map(|one| (&*one.channel, one.to.as_deref())).collect();
@@ -86,19 +86,19 @@ fn one_recipient_who_was_told_is_enough_and_one_bad_one_delays_nobody() {
 
 #[test]
 fn the_fallback_hears_where_the_owner_has_no_address_for_any_channel() {
-    let told = |annotations: &[(&str, &str)]| {
+    let notified = |annotations: &[(&str, &str)]| {
         let mut scene = scene("channels: [slack, mail]", annotations);
         let sent = messages(&mut scene, 41);
         sent.into_iter().map(|one| (one.channel, one.to.unwrap())).collect::<Vec<_>>()
     };
     let (slack, mail) =
         (|to: &str| ("slack".to_owned(), to.to_owned()), |to: &str| ("mail".to_owned(), to.to_owned()));
-    assert_eq!(told(&[]), [mail("platform@example.org")]);
-    assert_eq!(told(&[SKA]), [slack("U024BE7LH")], "the owner hears: nobody else needs to");
-    assert_eq!(told(&[SKA, MAIL]), [slack("U024BE7LH"), mail(MAIL.1)]);
+    assert_eq!(notified(&[]), [mail("platform@example.org")]);
+    assert_eq!(notified(&[SKA]), [slack("U024BE7LH")], "the owner hears: nobody else needs to");
+    assert_eq!(notified(&[SKA, MAIL]), [slack("U024BE7LH"), mail(MAIL.1)]);
     // What cannot be understood spoils nothing else.
     for bad in ["%%%", "QWRh", "OjpVMDI0IGE=", ""] {
-        assert_eq!(told(&[("ska", bad), MAIL]), [mail(MAIL.1)], "{bad}");
+        assert_eq!(notified(&[("ska", bad), MAIL]), [mail(MAIL.1)], "{bad}");
     }
     for bad in [
         "nobody",
@@ -109,7 +109,7 @@ fn the_fallback_hears_where_the_owner_has_no_address_for_any_channel() {
         "@example.org",
         "a@",
     ] {
-        assert_eq!(told(&[("mail", bad)]), [mail("platform@example.org")], "{bad}");
+        assert_eq!(notified(&[("mail", bad)]), [mail("platform@example.org")], "{bad}");
     }
 }
 
@@ -144,7 +144,7 @@ fn a_channel_that_there_is_not_is_shown_as_what_fails() {
 }
 
 #[test]
-fn whoever_was_told_of_a_deletion_is_told_that_it_does_not_happen() {
+fn whoever_was_notified_of_a_deletion_is_notified_that_it_does_not_happen() {
     let mut scene = scene("channels: [mail]", &[MAIL]);
     let announced = messages(&mut scene, 41);
     ends(&mut scene, &delivered(), 42);
@@ -158,13 +158,13 @@ fn whoever_was_told_of_a_deletion_is_told_that_it_does_not_happen() {
     assert_ne!(sent[0].key, announced[0].key);
     ends(&mut scene, &delivered(), 51);
     assert_eq!(messages(&mut scene, 60), []);
-    // One who was not told of it is told nothing.
+    // One who was not notified of it is notified of nothing.
     let mut scene = self::scene("channels: [mail]", &[MAIL]);
     messages(&mut scene, 41);
     scene.spec.hold = Some(RecordHold { until: at(10_000), reason: None, by: None });
     assert_eq!(messages(&mut scene, 50), []);
     assert_eq!(scene.status().notices, []);
-    // One that is under way may have been told by the time that this is known.
+    // One that is under way may have been notified by the time that this is known.
     let mut scene = self::scene("channels: [mail]", &[MAIL]);
     let announced = messages(&mut scene, 41);
     scene.deliveries = [(announced[0].key.clone(), Delivery::InFlight)].into();
@@ -191,7 +191,7 @@ fn a_second_announcement_is_delivered_again() {
 }
 
 #[test]
-fn a_decided_deletion_waits_if_it_has_to_be_told_since() {
+fn a_decided_deletion_waits_if_its_owner_has_to_be_notified_since() {
     let mut scene = Scene::new(&spec("channels: [mail]").replace("notify: {channels: [mail]}, ", ""));
     scene.config.channels = channels();
     owned(&mut scene, &[MAIL]);
@@ -206,7 +206,7 @@ fn a_decided_deletion_waits_if_it_has_to_be_told_since() {
 }
 
 #[test]
-fn owners_are_told_of_phases_and_reminded_where_the_manager_says_so() {
+fn owners_are_notified_of_phases_and_reminded_where_the_manager_says_so() {
     let mut scene = scene("channels: [mail], on: [Stale, Expiring], reminders: [50s, 20s, 500s]", &[MAIL]);
     assert_eq!(messages(&mut scene, 40), []);
     let about = |scene: &mut Scene, seconds| {
@@ -243,7 +243,7 @@ fn while_observing_messages_say_that_nothing_will_be_deleted() {
         sent.iter().map(|one| (one.content.about, one.content.observing)).collect::<Vec<_>>(),
         [(NoticeAbout::Stale, true)]
     );
-    // Nothing is told before it has settled, nor while the manager is suspended.
+    // Nobody is notified before it has settled, nor while the manager is suspended.
     let mut scene = Scene::new(&observing);
     scene.config.channels = channels();
     owned(&mut scene, &[MAIL]);
@@ -315,7 +315,7 @@ fn a_full_list_delays_the_deletion_and_says_so() {
 }
 
 #[test]
-fn what_is_told_decides_nothing_else() {
+fn notices_decide_nothing_else() {
     let digest = |spec: &str| serde_yaml::from_str::<ValidClusterManager>(spec).unwrap().digest().to_owned();
     assert_eq!(digest(&spec("channels: [mail]")), digest(&spec("channels: [slack], on: []")));
     // A namespace that nobody governs any more has nobody who says by which channel.
@@ -324,14 +324,14 @@ fn what_is_told_decides_nothing_else() {
     scene.managers.clear();
     assert_eq!(messages(&mut scene, 42), []);
     assert_eq!(only(&scene).state, NoticeState::Failed);
-    // Another namespace of the name is told of nothing that was about this one.
+    // Another namespace of the name is notified of nothing that was about this one.
     let mut scene = self::scene("channels: [mail]", &[MAIL]);
     messages(&mut scene, 41);
     scene.namespace.uid = "another".to_owned();
     scene.namespace.created = at(41);
     assert_eq!(messages(&mut scene, 42), []);
     assert_eq!(scene.status().notices, []);
-    // Nor is anybody told of a deletion that has been accepted that it will not happen.
+    // Nor is anybody notified of a deletion that has been accepted that it will not happen.
     let mut scene = self::scene("channels: [mail]", &[MAIL]);
     messages(&mut scene, 41);
     ends(&mut scene, &delivered(), 42);
@@ -375,7 +375,7 @@ fn what_is_held_back_for_working_hours_does_not_proceed_before_they_begin() {
 }
 
 #[test]
-fn what_is_told_once_it_is_gone_goes_to_whom_it_was_announced() {
+fn messages_once_it_is_gone_go_to_whom_it_was_announced() {
     let notify = "channels: [slack, mail, hook], on: [Deleted]";
     let mut scene = scene(notify, &[MAIL]);
     messages(&mut scene, 41);
@@ -384,24 +384,28 @@ fn what_is_told_once_it_is_gone_goes_to_whom_it_was_announced() {
     scene.deliveries.clear();
     let plan = scene.settled(102);
     let coppice_lifecycle::cluster::NamespaceStep::Delete(intent) = &plan.step else { panic!("{plan:?}") };
-    let owed: Vec<_> =
-        plan.owed.messages.iter().map(|one| (&*one.channel, one.to.as_deref(), one.content.about)).collect();
+    let notification: Vec<_> = plan
+        .notification
+        .messages
+        .iter()
+        .map(|one| (&*one.channel, one.to.as_deref(), one.content.about))
+        .collect();
     let gone = NoticeAbout::Deleted;
-    assert_eq!(owed, [("mail", Some(MAIL.1), gone), ("hook", None, gone)]);
-    let content = &plan.owed.messages[0].content;
+    assert_eq!(notification, [("mail", Some(MAIL.1), gone), ("hook", None, gone)]);
+    let content = &plan.notification.messages[0].content;
     assert_eq!(
         (&*content.why, content.keep.as_deref()),
         ("its time to live ends at 2026-03-01T12:01:41Z", None)
     );
     assert_eq!(intent.reason, "TtlElapsed");
-    assert_eq!(plan.owed.working_hours, None);
+    assert_eq!(plan.notification.working_hours, None);
     // Nobody asked for it.
     let mut scene = self::scene("channels: [mail]", &[MAIL]);
     messages(&mut scene, 41);
     ends(&mut scene, &delivered(), 42);
     let plan = scene.settled(102);
     assert!(matches!(plan.step, coppice_lifecycle::cluster::NamespaceStep::Delete(_)), "{plan:?}");
-    assert_eq!(plan.owed.messages, []);
+    assert_eq!(plan.notification.messages, []);
     // The fallback, where that was notified.
     let mut scene = self::scene("channels: [mail], on: [Deleted]", &[MAIL]);
     messages(&mut scene, 41);
@@ -409,5 +413,5 @@ fn what_is_told_once_it_is_gone_goes_to_whom_it_was_announced() {
     messages(&mut scene, 44);
     ends(&mut scene, &delivered(), 45);
     let plan = scene.settled(200);
-    assert_eq!(plan.owed.messages[0].to.as_deref(), Some("platform@example.org"));
+    assert_eq!(plan.notification.messages[0].to.as_deref(), Some("platform@example.org"));
 }

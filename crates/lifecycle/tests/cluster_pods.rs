@@ -218,7 +218,7 @@ fn what_has_succeeded_before_a_spec_governs_needs_approval() {
     assert_eq!(scene.reason(1_000), "Settling");
     assert_eq!(scene.counts(1_000).enforce.newly_due, 13);
     assert_eq!(scene.reason(1_011), "ApprovalNeeded");
-    // What is not known for a time is no news afterwards.
+    // What was not known for a time is nothing new afterwards.
     not_known(&mut scene);
     assert_eq!(scene.reason(1_020), "Stale");
     (scene.pods_unknown, scene.pods_since) = (None, 1_030);

@@ -24,7 +24,7 @@ fn what_is_refused_for_good_is_a_dead_letter_until_there_is_another_recipient() 
     ends(&mut scene, &refused(true), 43);
     assert_eq!(only(&scene).state, NoticeState::Failed);
     assert!(scene.events.contains(&Reason::NoticeFailed), "{:?}", scene.events);
-    assert_eq!(scene.reason(80_000), "NoticeUndelivered", "nobody was told: it waits, for ever");
+    assert_eq!(scene.reason(80_000), "NoticeUndelivered", "nobody was notified: it waits, for ever");
     assert_eq!(messages(&mut scene, 80_000), []);
     let key = only(&scene).key;
     owned(&mut scene, &[("mail", "ada@example.org")]);
@@ -193,8 +193,8 @@ fn whoever_was_still_to_hear_of_a_namespace_hears_that_it_is_gone() {
         let plan = scene.settled(seconds);
         assert!(matches!(plan.step, NamespaceStep::Delete(_)), "{plan:?}");
         let to = |one: &OwnerMessage| (one.channel.clone(), one.to.clone(), one.content.about);
-        let messages: Vec<_> = plan.owed.messages.iter().map(to).collect();
-        (messages, plan.owed.superseded)
+        let messages: Vec<_> = plan.notification.messages.iter().map(to).collect();
+        (messages, plan.notification.superseded)
     };
     // Nobody could be reached, and nobody asked for the message that it is gone. By the webhook nothing is open.
     let notify = "channels: [slack, mail, hook], on: [Stale], undelivered: {after: 30s, then: Proceed}";
@@ -284,7 +284,7 @@ fn what_nothing_rests_on_is_tried_for_a_day_of_attempts_and_dropped_when_it_is_n
         (now, attempts) = (now + 4400, attempts + 1);
     }
     assert_eq!(attempts, 34);
-    // Not true any more: nobody is told of it.
+    // Not true any more: nobody is notified of it.
     let mut scene = self::scene(notify, &[MAIL]);
     scene.settled(101);
     assert_eq!(scene.status().notices.iter().filter(fails).count(), 1);

@@ -14,7 +14,7 @@ use coppice_lifecycle::condition::Evaluation;
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::governor::Denied;
 use coppice_lifecycle::plan::PlannedEvent;
-use coppice_lifecycle::steps::{self, Decided, Fired, Heard, Resumed};
+use coppice_lifecycle::steps::{self, Decided, Fired, NoticeDelivery, Resumed};
 use coppice_quantity::Duration;
 use coppice_quantity::time::ServerTime;
 use support::{Scene, at, yaml};
@@ -62,8 +62,14 @@ impl Subject {
             time,
         };
         let (due, prevent) = (at(seconds), steps::HOLD_TO_PREVENT);
-        let fired =
-            Fired { decided, message: "the ttl ended", notice, due, prevent, heard: &Heard::NotNeeded };
+        let fired = Fired {
+            decided,
+            message: "the ttl ended",
+            notice,
+            due,
+            prevent,
+            delivery: &NoticeDelivery::NotNeeded,
+        };
         steps::fire(steps, fired, circumstances, events)
     }
 
@@ -86,7 +92,7 @@ impl Subject {
             steps,
             steps.intent.as_ref()?,
             &evaluation,
-            (notice, &Heard::NotNeeded),
+            (notice, &NoticeDelivery::NotNeeded),
             circumstances,
         ))
     }

@@ -63,17 +63,17 @@ pub enum Mutant {
     SupersededSupersedes,
     /// A namespace that is superseded is deleted without looking at its successor again.
     SuccessorByCaches,
-    /// Namespaces are deleted for which notice has run, whether or not anybody has been told.
-    DeletedUnheard,
+    /// Namespaces are deleted for which notice has run, whether or not anybody has been notified.
+    DeletedUnnotified,
     /// A namespace is deleted while webhooks of its managers are under way.
     WebhooksLost,
-    /// Nobody is told that a namespace is gone, whatever its record owes.
-    OwedLost,
+    /// Nobody is notified that a namespace is gone, whatever its record says.
+    NotificationLost,
     /// Messages about a namespace go to the fallback, whoever owns it.
     FallbackFirst,
     /// However many messages somebody gets, each is sent by itself.
     NothingJoined,
-    /// Owners are told whenever something is to be told.
+    /// Owners are notified outside their working hours, too.
     HoursIgnored,
     /// Every evaluation gives a message to an owner a key of its own.
     NoticeKeyChanges,

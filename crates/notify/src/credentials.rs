@@ -1,4 +1,4 @@
-//! Credentials: files of mounted Secrets, read anew for every attempt, so that a rotated one is used at once.
+//! Credentials: files of mounted Secrets, read again for every attempt, so that a rotated one is used at once.
 
 use std::fmt;
 use std::io::ErrorKind;

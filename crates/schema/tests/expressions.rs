@@ -1,6 +1,6 @@
 //! CEL in rules. Each line of `recorded/expressions.txt` is true, to kube-apiserver 1.36.3 as well.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot read its cases shall fail")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot read its cases has failed")]
 
 use coppice_schema::Schema;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! What holds for every object, and for the examples.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot read its cases shall fail")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot read its cases has failed")]
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 

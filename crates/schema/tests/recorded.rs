@@ -5,7 +5,7 @@
 //! causes that were answered, sorted, since the API server looks at properties in no order. For updates the old object
 //! is given in the same way; it was written while the schema had no checks.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot read its cases shall fail")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot read its cases has failed")]
 
 use coppice_schema::Schema;
 use serde_json::Value;

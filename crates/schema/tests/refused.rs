@@ -1,6 +1,6 @@
 //! What people write wrong in our kinds, and what the API server says to it: the same words without one.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot read its cases shall fail")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot read its cases has failed")]
 
 use coppice_schema::{Schema, format_cause_list};
 use serde::Deserialize;

@@ -103,7 +103,7 @@ impl WatchStream {
             }
             if self.transport.simulation.with(|state| state.compactions) != self.compactions {
                 self.over = true;
-                self.trace("is told that its revision is gone");
+                self.trace("learns that its revision is gone");
                 return StreamItem::Line(expired_event().into());
             }
             let now = Instant::now();
@@ -144,7 +144,7 @@ impl WatchStream {
             let event = self.transport.simulation.with(|state| state.server.next(watch, u64::MAX))?;
             let line = Bytes::from(event.to_bytes());
             if event.event == EventType::Error {
-                self.trace("is told that its revision is gone");
+                self.trace("learns that its revision is gone");
                 return Some(StreamItem::Line(line));
             }
             let summary = summary(&event);

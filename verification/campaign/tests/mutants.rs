@@ -13,8 +13,8 @@ use coppice_campaign::oracle::rule::{
 };
 use coppice_campaign::run::{RunPlan, run, run_without};
 use coppice_campaign::suite::cluster::rule::{
-    AGREES, APPROVED, DELIVERED, GOVERNED, HEALTH, HEARD, HOURS, JOINED, OBSERVES, ONE_DELETION, ONE_KEY,
-    RECIPIENT, RECREATED, SUPERSEDED, TOLD,
+    AGREES, APPROVED, DELIVERED, GOVERNED, HEALTH, HEARD, HOURS, JOINED, NOTIFIED, OBSERVES, ONE_DELETION,
+    ONE_KEY, RECIPIENT, RECREATED, SUPERSEDED,
 };
 use coppice_campaign::suite::lifecycle::rule::{
     HELD, INITIAL_DELAY, JOBS, LIMITS, ORIGINAL_REPLICAS, PODS, REVERTED, SELECTED, SETTLE, SUSPENDED, TTL,
@@ -103,14 +103,14 @@ const CASES: [(Mutant, &str, Rule); 99] = [
     (Mutant::SuccessorNotReady, "cluster-never-ready", SUPERSEDED),
     (Mutant::SupersededSupersedes, "cluster-superseded-in-turn", SUPERSEDED),
     (Mutant::SuccessorByCaches, "cluster-successor-goes", SUPERSEDED),
-    (Mutant::DeletedUnheard, "cluster-told", TOLD),
-    (Mutant::DeletedUnheard, "cluster-unheard", TOLD),
-    (Mutant::NoticeKeyChanges, "cluster-told", ONE_KEY),
-    (Mutant::OwedLost, "cluster-told-gone", DELIVERED),
-    (Mutant::DeletedUnheard, "cluster-told-another", TOLD),
-    (Mutant::FallbackFirst, "cluster-told-fallback", RECIPIENT),
-    (Mutant::NothingJoined, "cluster-told-of-many", JOINED),
-    (Mutant::HoursIgnored, "cluster-told-at-work", HOURS),
+    (Mutant::DeletedUnnotified, "cluster-notified", NOTIFIED),
+    (Mutant::DeletedUnnotified, "cluster-unnotified", NOTIFIED),
+    (Mutant::NoticeKeyChanges, "cluster-notified", ONE_KEY),
+    (Mutant::NotificationLost, "cluster-notified-gone", DELIVERED),
+    (Mutant::DeletedUnnotified, "cluster-notified-another", NOTIFIED),
+    (Mutant::FallbackFirst, "cluster-notified-fallback", RECIPIENT),
+    (Mutant::NothingJoined, "cluster-notified-of-many", JOINED),
+    (Mutant::HoursIgnored, "cluster-notified-at-work", HOURS),
     (Mutant::UnreadIsAbsent, "cluster-newly-named", GOVERNED),
     (Mutant::ShortenedTtlAtOnce, "cluster-ttl-shortened", GOVERNED),
     (Mutant::TenantLimitsIgnored, "limited-notice", NOTICE),

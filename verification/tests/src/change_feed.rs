@@ -60,10 +60,10 @@ impl FeedState {
         // Answered when the watch is there.
         let mut answer = request.body(json!({"create_request": all}).to_string()).send().await?;
         let changes = watch::Sender::new(());
-        let news = changes.clone();
+        let notify = changes.clone();
         let reading = tokio::spawn(async move {
             while let Ok(Some(_)) = answer.chunk().await {
-                news.send_replace(());
+                notify.send_replace(());
             }
         });
         Ok(Self { changes, reading })

@@ -251,7 +251,7 @@ impl FaultTestbed {
         self.test_cluster.apply(&managers?).await.map(|_| ())
     }
 
-    /// Wishes that these be woken.
+    /// Asks for these to be woken.
     pub async fn wake<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> anyhow::Result<()> {
         let managers =
             names.into_iter().map(|name| self.manager(name, "wake: 1, ")).collect::<anyhow::Result<String>>();

@@ -126,12 +126,12 @@ fn simulate_predicts_from_the_live_cluster_what_the_operator_does_and_writes_not
             anyhow::bail!("a fate for each manager: {out}")
         };
         ensure!(stays["deleted"].is_null() && stays["phase"] == "Fired", "{stays:#}");
-        let foretold: jiff::Timestamp = ends["deleted"].as_str().unwrap_or_default().parse()?;
+        let forecast: jiff::Timestamp = ends["deleted"].as_str().unwrap_or_default().parse()?;
         let [(doomed, due), (kept, _)] = known.as_slice() else { anyhow::bail!("two namespaces: {known:?}") };
         // What the operator itself says; in virtual time it makes no difference how fast this machine is.
-        let late = foretold.duration_since(*due);
-        ensure!(!late.is_negative() && late.as_secs() < 5, "foretold for {foretold}, due at {due}");
-        // What was foretold is what happens when the time has come, which is made to come now.
+        let late = forecast.duration_since(*due);
+        ensure!(!late.is_negative() && late.as_secs() < 5, "forecast for {forecast}, due at {due}");
+        // What was forecast is what happens when the time has come, which is made to come now.
         for (namespace, action) in namespaces {
             test_cluster.manager(namespace, "m", &spec("1s", action)).await?;
         }

@@ -57,7 +57,7 @@ fn many_messages_to_one_recipient_become_one_that_names_each_namespace() -> Test
 }
 
 #[test]
-fn a_deletion_that_nobody_could_be_told_of_proceeds_where_it_may_and_says_so() -> Test {
+fn a_deletion_that_nobody_could_be_notified_of_proceeds_where_it_may_and_says_so() -> Test {
     on_shared_plane(async |test_cluster, _| {
         let receiver = Receiver::start_unavailable_for("DeletionAnnounced").await?;
         test_cluster.channel(&json!({"name": "unheard", "webhook": {"url": receiver.url}})).await?;
@@ -76,16 +76,16 @@ fn a_deletion_that_nobody_could_be_told_of_proceeds_where_it_may_and_says_so() -
         ensure!(given + Duration::from_secs(3) <= decided, "{given} {decided}");
 
         // The announcement is not sent any more. That the namespace is gone is, though nobody asked for that.
-        let superseded = &record["spec"]["owed"]["superseded"];
+        let superseded = &record["spec"]["notification"]["superseded"];
         ensure!(superseded.as_array().is_some_and(|all| all.len() == 1), "{record:#}");
         ensure!(superseded[0]["for"] == "DeletionAnnounced", "{superseded:#}");
         ensure!(superseded[0]["key"] == announced["notice"], "{superseded:#}");
         let error = superseded[0]["lastError"].as_str().unwrap_or_default();
         ensure!(error.contains("503"), "{superseded:#}");
-        let told = &record["status"]["notices"][0];
+        let notified = &record["status"]["notices"][0];
         let last = receiver.received().pop().context("nothing was received")?;
         let said: Value = serde_json::from_slice(&last.body)?;
-        ensure!(said["for"] == "Deleted" && said["notice"] == told["key"], "{said:#}");
+        ensure!(said["for"] == "Deleted" && said["notice"] == notified["key"], "{said:#}");
         ensure!(receiver.ids().len() == 2, "each under its key: {:?}", receiver.ids());
         let (code, said, error) = coppice(test_cluster, ADMIN, &["explain", "unheard-1"]).await?;
         let line = "Not sent:   DeletionAnnounced by unheard, superseded by Deleted (";

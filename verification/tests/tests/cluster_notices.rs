@@ -66,11 +66,11 @@ fn a_deletion_waits_until_its_owner_has_been_notified() -> Test {
     on_shared_plane(async |test_cluster, _| {
         let receiver = Receiver::start(&[503]).await?;
         // A loopback address, which the settings alone can permit.
-        test_cluster.channel(&json!({"name": "told", "webhook": {"url": receiver.url}})).await?;
-        let deletes = manager("told", "{labels: [team]}").replace("on: []", "on: [Deleted]");
+        test_cluster.channel(&json!({"name": "notified", "webhook": {"url": receiver.url}})).await?;
+        let deletes = manager("notified", "{labels: [team]}").replace("on: []", "on: [Deleted]");
         test_cluster.apply(&deletes).await?;
-        let uid = namespace(test_cluster, "told-1", "labels: {team: compilers}").await?;
-        test_cluster.deleted("told-1", &uid).await?;
+        let uid = namespace(test_cluster, "notified-1", "labels: {team: compilers}").await?;
+        test_cluster.deleted("notified-1", &uid).await?;
         let requests = receiver.received();
         ensure!(
             receiver.ids().len() == 1 && requests.len() >= 2,
@@ -78,26 +78,26 @@ fn a_deletion_waits_until_its_owner_has_been_notified() -> Test {
             receiver.ids()
         );
         let said: Value = serde_json::from_slice(&requests[1].body)?;
-        ensure!(said["namespace"] == "told-1" && said["owner"] == "compilers", "{said:#}");
-        ensure!(said["keep"] == "coppice extend told-1 --by 24h", "{said:#}");
+        ensure!(said["namespace"] == "notified-1" && said["owner"] == "compilers", "{said:#}");
+        ensure!(said["keep"] == "coppice extend notified-1 --by 24h", "{said:#}");
         ensure!(said["deletion"]["reason"] == "TtlElapsed" && said["observing"] == false, "{said:#}");
         ensure!(requests[1].header("webhook-signature").starts_with("v1a,"), "it is signed");
 
         // The record of the deletion tells that the namespace is gone.
         let record = notice_when_gone(test_cluster, &uid).await?;
-        let told = &record["status"]["notices"][0];
-        ensure!(told["for"] == "Deleted" && told["channel"] == "told", "{record:#}");
-        ensure!(record["spec"]["owed"]["owner"] == "compilers", "{record:#}");
+        let notified = &record["status"]["notices"][0];
+        ensure!(notified["for"] == "Deleted" && notified["channel"] == "notified", "{record:#}");
+        ensure!(record["spec"]["notification"]["owner"] == "compilers", "{record:#}");
         let requests = receiver.received();
         let said: Value = serde_json::from_slice(&requests[requests.len() - 1].body)?;
-        ensure!(said["for"] == "Deleted" && said["notice"] == told["key"], "{said:#}");
+        ensure!(said["for"] == "Deleted" && said["notice"] == notified["key"], "{said:#}");
         ensure!(
             said["deletion"]["at"] == record["status"]["deletedAt"] && said["keep"].is_null(),
             "{said:#}"
         );
         ensure!(receiver.ids().len() == 2, "each under its key: {:?}", receiver.ids());
-        let (code, said, error) = coppice(test_cluster, ADMIN, &["explain", "told-1"]).await?;
-        ensure!(code == 0 && said.contains("Notified:   Deleted by told: Delivered, "), "{said}{error}");
+        let (code, said, error) = coppice(test_cluster, ADMIN, &["explain", "notified-1"]).await?;
+        ensure!(code == 0 && said.contains("Notified:   Deleted by notified: Delivered, "), "{said}{error}");
         Ok(())
     })
 }

@@ -207,7 +207,7 @@ impl Quotas {
 }
 
 #[test]
-fn a_team_grows_a_tree_inside_its_quota_and_is_told_why_not() -> Test {
+fn a_team_grows_a_tree_inside_its_quota_and_learns_why_not() -> Test {
     on_own_plane(async {
         let cluster = Setup::start().await?;
         let program = cluster.program().await?;
@@ -427,7 +427,7 @@ fn killed_at_every_write_nothing_is_given_twice_and_nothing_is_lost() -> Test {
 /// Kills the program after its first write, the next time after its second, and so on, until something is there; and sees
 /// that this took several lives.
 ///
-/// A deletion is begun anew by each life, with its record and its reservation: one write in each would never get there.
+/// A deletion is begun again by each life, with its record and its reservation: one write in each would never get there.
 pub(crate) async fn killed(cluster: &Setup, done: impl AsyncFn() -> Option<()>) -> Test {
     let proxy = Proxy::start(&cluster.test_cluster.plane, None).await?;
     let account = proxy.kubeconfig(&cluster.account)?;

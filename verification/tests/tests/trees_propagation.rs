@@ -178,11 +178,11 @@ async fn foreign(cluster: &Setup) -> Test {
     cluster.copied("shop-web", "team", ("edit", BOB)).await?;
     let message = cluster.propagated("shop-web", "shop-web-test", "CopyNameTaken").await?;
     ensure!(message.contains("namespace shop-web-test has a RoleBinding team that Coppice"), "{message}");
-    let told = async || {
+    let notified = async || {
         let events = cluster.test_cluster.events("shop-web", "shop-web-test", "CopyNameTaken").await.ok()?;
         (!events.is_empty()).then_some(())
     };
-    cluster.test_cluster.until("an Event says so", told).await?;
+    cluster.test_cluster.until("an Event says so", notified).await?;
     ensure!(cluster.binding("shop-web-test", "team").await == Some(before));
     cluster.unbind("shop-web-test", "team").await?;
     cluster.copied("shop-web-test", "team", ("edit", BOB)).await?;

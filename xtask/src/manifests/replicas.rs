@@ -100,7 +100,7 @@ impl Replicas<'_> {
         })
     }
 
-    /// `env`: what the program is told besides what each of them is.
+    /// `env`: variables of the program, besides those that say which of them it is.
     pub(crate) fn container(&self, image: &str, env: impl IntoIterator<Item = Value>) -> Value {
         let probe = |path: &str, period: u32, failures: u32| {
             json!({

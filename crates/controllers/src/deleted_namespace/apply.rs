@@ -17,7 +17,7 @@ use super::observe::{self, Observation};
 use super::plan::DeletedNamespaceStep;
 use crate::context::ControllerContext;
 use crate::notices;
-use crate::owed::owed_message;
+use crate::notification::notification_message;
 
 /// Why a record is not as it should be yet.
 #[derive(Debug, thiserror::Error)]
@@ -72,12 +72,15 @@ pub(super) async fn apply(
             let status = DeletedNamespaceStatus { notices: notices.clone(), ..(*record.status).clone() };
             write::status::<DeletedNamespaces>(&shared.clients, permit, record, &status).await.map(drop)
         }
-        DeletedNamespaceStep::Tell(due) => {
-            let owed = record.spec.as_deref().ok().and_then(|fields| fields.owed.as_deref());
-            let message = |key: &String| owed_message(shared, record, owed?, key);
+        DeletedNamespaceStep::Deliver(due) => {
+            let notification = record.spec.as_deref().ok().and_then(|fields| fields.notification.as_deref());
+            let message = |key: &String| notification_message(shared, record, notification?, key);
             let messages: Vec<_> = due.iter().filter_map(message).collect();
-            notices::withdraw(shared, owed.into_iter().flat_map(|owed| &owed.superseded));
-            return Ok(notices::submit_owed(shared, &record.name, &messages).await);
+            notices::withdraw(
+                shared,
+                notification.into_iter().flat_map(|notification| &notification.superseded),
+            );
+            return Ok(notices::submit_notification(shared, &record.name, &messages).await);
         }
         DeletedNamespaceStep::Withdraw => {
             // In this order: a deletion that is accepted in between is seen in the namespace.

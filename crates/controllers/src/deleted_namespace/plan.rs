@@ -1,9 +1,9 @@
 //! What becomes of a record. Pure.
 
 use coppice_api::DeletionPhase;
-use coppice_api::notify::{NoticeState, OwedMessages, OwnerNotice};
+use coppice_api::notify::{DeletionNotification, NoticeState, OwnerNotice};
 use coppice_kinds::DeletionRecord;
-use coppice_lifecycle::owed::{self, OwedPlan};
+use coppice_lifecycle::notification::{self, NotificationPlan};
 use coppice_mutants::{Mutant, active};
 use jiff::{SignedDuration, Timestamp};
 
@@ -28,7 +28,7 @@ pub(super) enum DeletedNamespaceStep {
     /// Write what is known of the messages that it owes.
     Record(Vec<OwnerNotice>),
     /// Make one attempt at each of the messages with these keys.
-    Tell(Vec<String>),
+    Deliver(Vec<String>),
     /// Delete the record: the deletion was given up, and its namespace is there.
     Withdraw,
     /// Delete the record: it has been kept long enough.
@@ -77,9 +77,9 @@ pub(super) fn plan(observation: &Observation) -> DeletedNamespacePlan {
     match (record.status.phase, observation.namespace) {
         (Some(DeletionPhase::Deleted), _) => {
             let gone = record.status.deleted_at.unwrap_or(record.created);
-            // What is owed has an end: after a day of attempts at most.
-            if let Some(owed) = &fields.owed
-                && let Some(plan) = tell(observation, owed, gone)
+            // What could not be delivered has an end: after a day of attempts at most.
+            if let Some(notification) = &fields.notification
+                && let Some(plan) = deliver(observation, notification, gone)
             {
                 return plan;
             }
@@ -114,16 +114,20 @@ pub(super) fn plan(observation: &Observation) -> DeletedNamespacePlan {
 }
 
 /// What becomes of the messages that it owes; none if nothing does any more.
-fn tell(observation: &Observation, owed: &OwedMessages, gone_at: Timestamp) -> Option<DeletedNamespacePlan> {
-    if active(Mutant::OwedLost) {
+fn deliver(
+    observation: &Observation,
+    notification: &DeletionNotification,
+    gone_at: Timestamp,
+) -> Option<DeletedNamespacePlan> {
+    if active(Mutant::NotificationLost) {
         return None;
     }
     let known = &observation.record.status.notices;
-    if known.is_empty() && !owed.messages.is_empty() {
-        return Some(at_once(DeletedNamespaceStep::Record(owed::begin(owed, gone_at))));
+    if known.is_empty() && !notification.messages.is_empty() {
+        return Some(at_once(DeletedNamespaceStep::Record(notification::begin(notification, gone_at))));
     }
-    let OwedPlan { notices, due, next_check } =
-        owed::go_on(owed, known, &observation.deliveries, observation.now);
+    let NotificationPlan { notices, due, next_check } =
+        notification::go_on(notification, known, &observation.deliveries, observation.now);
     if notices != *known {
         return Some(at_once(DeletedNamespaceStep::Record(notices)));
     }
@@ -131,7 +135,7 @@ fn tell(observation: &Observation, owed: &OwedMessages, gone_at: Timestamp) -> O
     match due.is_empty() {
         true if !known.iter().any(is_pending) => None,
         true => Some(DeletedNamespacePlan { step: None, next_check }),
-        false => Some(DeletedNamespacePlan { step: Some(DeletedNamespaceStep::Tell(due)), next_check }),
+        false => Some(DeletedNamespacePlan { step: Some(DeletedNamespaceStep::Deliver(due)), next_check }),
     }
 }
 

@@ -139,13 +139,14 @@ fn a_record_that_somebody_deletes_is_left_alone() {
 }
 
 #[test]
-fn what_is_owed_is_told_once_the_namespace_is_gone_and_recorded_before_it_is_sent() {
+fn messages_are_sent_once_the_namespace_is_gone_and_recorded_before_that() {
     let gone_at = "2026-01-02T00:00:00Z";
-    let owed =
+    let notification =
         json!({"why": "it expired", "messages": [{"key": "notice-1", "channel": "mail", "to": "a***@b.c"}]});
     let planned_of = |surplus, notices: Value, namespace, delivery: Option<Delivery>, now: &str| {
         let mut known = record(&json!({"phase": "Deleted", "deletedAt": gone_at, "notices": notices}));
-        known.spec.as_mut().unwrap().owed = Some(serde_json::from_value(owed.clone()).unwrap());
+        known.spec.as_mut().unwrap().notification =
+            Some(serde_json::from_value(notification.clone()).unwrap());
         let deliveries = delivery.into_iter().map(|one| ("notice-1".to_owned(), one)).collect();
         let record = Arc::new(known);
         plan(&Observation { record, namespace, decided: true, surplus, deliveries, now: at(now) })
@@ -157,8 +158,8 @@ fn what_is_owed_is_told_once_the_namespace_is_gone_and_recorded_before_it_is_sen
     };
     assert_eq!((begun.len(), begun[0].given_at, begun[0].attempts), (1, at(gone_at), 0));
     let begun = serde_json::to_value(&begun).unwrap();
-    let tell = planned(begun.clone(), gone, None, gone_at);
-    assert_eq!(tell.step, Some(DeletedNamespaceStep::Tell(vec!["notice-1".to_owned()])));
+    let deliver = planned(begun.clone(), gone, None, gone_at);
+    assert_eq!(deliver.step, Some(DeletedNamespaceStep::Deliver(vec!["notice-1".to_owned()])));
     let waits = planned(begun.clone(), gone, Some(Delivery::InFlight), gone_at);
     assert_eq!((waits.step, waits.next_check), (None, None), "the end of the attempt wakes it");
     let refused =
@@ -171,13 +172,14 @@ fn what_is_owed_is_told_once_the_namespace_is_gone_and_recorded_before_it_is_sen
     let again = planned(serde_json::to_value(&failed).unwrap(), gone, None, gone_at);
     assert_eq!((again.step, again.next_check), (None, failed[0].next_attempt));
     let delivered = Delivery::Delivered("250".to_owned());
-    let Some(DeletedNamespaceStep::Record(told)) = planned(begun, gone, Some(delivered), gone_at).step else {
+    let Some(DeletedNamespaceStep::Record(notified)) = planned(begun, gone, Some(delivered), gone_at).step
+    else {
         panic!()
     };
-    let told = serde_json::to_value(&told).unwrap();
-    assert_eq!(planned(told.clone(), gone, None, gone_at), waits_until(Some("2026-02-01T00:00:00Z")));
+    let notified = serde_json::to_value(&notified).unwrap();
+    assert_eq!(planned(notified.clone(), gone, None, gone_at), waits_until(Some("2026-02-01T00:00:00Z")));
     // Where there are too many records, it goes once it owes nothing.
     let again = planned_of(true, serde_json::to_value(&failed).unwrap(), gone, None, gone_at);
     assert_eq!((again.step, again.next_check), (None, failed[0].next_attempt));
-    assert_eq!(planned_of(true, told, gone, None, gone_at).step, Some(DeletedNamespaceStep::MakeRoom));
+    assert_eq!(planned_of(true, notified, gone, None, gone_at).step, Some(DeletedNamespaceStep::MakeRoom));
 }

@@ -19,8 +19,8 @@ pub(super) fn report(observation: &Observation, step: &DeletedNamespaceStep) {
         }
     }
     let message = match step {
-        DeletedNamespaceStep::Tell(_) => return,
-        DeletedNamespaceStep::Record(notices) => return told(observation, notices),
+        DeletedNamespaceStep::Deliver(_) => return,
+        DeletedNamespaceStep::Record(notices) => return notified(observation, notices),
         DeletedNamespaceStep::Mark(DeletionPhase::Terminating) => "the namespace is being deleted",
         DeletedNamespaceStep::Mark(DeletionPhase::Deleted) => "the namespace is gone",
         DeletedNamespaceStep::Withdraw => "the deletion was given up: its record is withdrawn",
@@ -38,7 +38,7 @@ pub(super) fn report(observation: &Observation, step: &DeletedNamespaceStep) {
 }
 
 /// Reports what came of messages about the namespace.
-fn told(observation: &Observation, notices: &[OwnerNotice]) {
+fn notified(observation: &Observation, notices: &[OwnerNotice]) {
     let record = &observation.record;
     let known = &record.status.notices;
     let is_new = |one: &&OwnerNotice| {

@@ -33,8 +33,8 @@ pub(super) async fn apply(
     observation: &Observation,
     plan: NamespacePlan,
 ) -> (Applied<NamespaceRecord>, EventBatch) {
-    let NamespacePlan { step, next_check, events, goes_on: _, messages, owed: _ } = plan;
-    // What the owner is told comes first: the step may be the end of the namespace.
+    let NamespacePlan { step, next_check, events, goes_on: _, messages, notification: _ } = plan;
+    // What the owner is notified of comes first: the step may be the end of the namespace.
     let next_check = if messages.is_empty() {
         next_check
     } else {

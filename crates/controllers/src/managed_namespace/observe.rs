@@ -96,8 +96,8 @@ fn observation(
         if waited_for { PodsObservation::cached(shared, name) } else { PodsObservation::not_looked_at() };
     let intent = record.as_ref().and_then(|record| record.status.steps.intent.as_ref());
     let delivery = webhook::delivery(shared, intent);
-    let told = record.as_ref().map(|record| &*record.status.notices);
-    let deliveries = notices::deliveries(shared, told.unwrap_or_default());
+    let notified = record.as_ref().map(|record| &*record.status.notices);
+    let deliveries = notices::deliveries(shared, notified.unwrap_or_default());
     let stale = stale(shared);
     let other = namespace.as_deref().ok().and_then(|namespace| other_deletion(shared, namespace));
     let webhook = namespace

@@ -125,7 +125,7 @@ pub(super) fn count_phases(shared: &ControllerContext) {
             *owners.entry((owner.clone(), by_phase())).or_insert(0) += 1;
         }
     });
-    // What is owed of namespaces that are gone.
+    // Messages about namespaces that are gone.
     shared.deleted_namespaces.for_each(|record| {
         for notice in &record.status.notices {
             *notices.entry(notice.state).or_default() += 1;

@@ -38,7 +38,7 @@ use super::{AddressKey, SuccessorFacts, ValidClusterPolicy, ttl_of};
 use crate::circumstances::Circumstances;
 use crate::condition::{later, whole_second_after};
 use crate::facts::{Fact, JobFacts, NamespaceFacts, ObjectSlice, PodFacts};
-use crate::message::{OwedWhenGone, OwnerMessage};
+use crate::message::{MessagesWhenGone, OwnerMessage};
 use crate::other_deletion::OtherDeletion;
 use crate::pending_webhook::PendingWebhook;
 use crate::plan::{Delivery, PlannedEvent, WebhookMessage, earlier};
@@ -47,7 +47,7 @@ use crate::settings::PlatformSettings;
 use crate::steps;
 pub(super) use fired::has_fired;
 pub use health::HealthFacts;
-use notices::Telling;
+use notices::NotificationTargets;
 
 /// So long after something was due nothing is said of annotations that are being read.
 const LISTED: Duration = Duration::from_secs(30);
@@ -138,10 +138,10 @@ pub struct NamespacePlan {
     pub events: Vec<PlannedEvent>,
     /// Whether the step that has been decided is to be carried out, also where something else is written first.
     pub goes_on: bool,
-    /// What is to be told to the owner now, besides the step. It is in the record already.
+    /// What the owner is to be notified of now, besides the step. It is in the record already.
     pub messages: Vec<OwnerMessage>,
-    /// What is to be told to the owner once the namespace is gone, where the step deletes it.
-    pub owed: OwedWhenGone,
+    /// What the owner is to be notified of once the namespace is gone, where the step deletes it.
+    pub notification: MessagesWhenGone,
 }
 
 impl NamespacePlan {
@@ -151,7 +151,7 @@ impl NamespacePlan {
         events: Vec::new(),
         goes_on: false,
         messages: Vec::new(),
-        owed: OwedWhenGone { messages: Vec::new(), superseded: Vec::new(), working_hours: None },
+        notification: MessagesWhenGone { messages: Vec::new(), superseded: Vec::new(), working_hours: None },
     };
 }
 
@@ -226,7 +226,7 @@ pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> NamespacePlan {
     let now = builder.now;
     let governed =
         Governed { manager, namespace, spec, hold_end, since, settled_at, finding, failing, successor, now };
-    builder.telling = Telling::of(&builder, &governed);
+    builder.targets = NotificationTargets::of(&builder, &governed);
     if governed.manager.spec.notify.is_none() {
         builder.give_up_notices("the cluster manager notifies nobody any more");
     }
@@ -327,8 +327,8 @@ struct Builder<'a> {
     unknown: Option<(Reason, String)>,
     /// What was seen of the pods, for each policy that waits for them and is true.
     evidence: BTreeMap<String, BTreeMap<String, String>>,
-    /// Who is told, if somebody is.
-    telling: Option<Telling<'a>>,
+    /// Who is notified, if somebody is.
+    targets: Option<NotificationTargets<'a>>,
 }
 
 impl<'a> Builder<'a> {
@@ -343,7 +343,7 @@ impl<'a> Builder<'a> {
             events: Vec::new(),
             unknown: None,
             evidence: BTreeMap::new(),
-            telling: None,
+            targets: None,
         }
     }
 
@@ -583,7 +583,7 @@ impl<'a> Builder<'a> {
 
     /// What has been decided is written down, if it says anything new.
     fn write(mut self) -> NamespacePlan {
-        let messages = self.keep_notices();
+        let messages = self.update_notices();
         record::truncate_record_texts(&mut self.status);
         let step = if self.status == *self.record.status {
             NamespaceStep::Nothing

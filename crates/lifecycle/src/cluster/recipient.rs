@@ -1,4 +1,4 @@
-//! Who is told what becomes of a namespace.
+//! Who is notified of what becomes of a namespace.
 
 use coppice_api::channel::RecipientKind;
 use coppice_api::notify::OwnerNotice;

@@ -50,7 +50,7 @@ pub struct ValidClusterManager {
     pub owner: Option<OwnerSource>,
     /// Annotations with links for the owner.
     pub links: Option<LinkKeys>,
-    /// What owners are told; none: nothing.
+    /// What owners are notified of; none: nothing.
     pub notify: Option<Notify>,
     /// When owners are notified; none for at any time.
     pub hours: Option<ValidHours>,

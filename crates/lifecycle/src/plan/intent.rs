@@ -11,7 +11,7 @@ use crate::digest::DigestComparison;
 use crate::facts::NamespaceSnapshot;
 use crate::governor::Denied;
 use crate::record;
-use crate::steps::{self, Heard, Resumed};
+use crate::steps::{self, NoticeDelivery, Resumed};
 use crate::valid_spec::{PolicyAction, ValidPolicy, ValidSpec, ValidWebhook};
 
 /// The message while a step is carried out. The decision uses it, too, so that one write records both.
@@ -236,7 +236,7 @@ fn resume_destructive(
         steps,
         intent,
         evaluation,
-        (policy.action.notice(), &Heard::NotNeeded),
+        (policy.action.notice(), &NoticeDelivery::NotNeeded),
         builder.circumstances(),
     ) {
         Resumed::GivenUp(why) => builder.abandon(intent, Reason::NoLongerTrue, &why),

@@ -268,6 +268,6 @@ impl Decision for DeleteDecision<'_> {
 
     fn decided_by(&self, observation: &Observation) -> DecidedBy {
         let name = format!("{}/{}", observation.object.namespace, observation.object.name);
-        DecidedBy { kind: Subnamespaces::KIND, name, losses: None, owed: None }
+        DecidedBy { kind: Subnamespaces::KIND, name, losses: None, notification: None }
     }
 }

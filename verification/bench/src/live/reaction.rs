@@ -45,7 +45,7 @@ fn part(sizes: &Sizes) -> Part {
              the audit log: from the end of that PATCH to the arrival of the DELETE of the namespace. In between Coppice \
              writes its intent, reads everything again and books the deletion in the budget; the peer reads again, too, and has \
              neither an intent nor a stored budget. *In the API server*: the part of a reaction in which at least one request of the \
-             operator was being answered; the rest is its own work, and the way of news between the two. etcd writes to the disk."
+             operator was being answered; the rest is its own work, and the way between the two. etcd writes to the disk."
         ),
         bars: vec!["p50".to_owned(), "p99".to_owned()],
         ..Part::default()

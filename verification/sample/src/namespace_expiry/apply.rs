@@ -139,7 +139,7 @@ impl Decision for ExpiryDecision<'_> {
             kind: Expiries::KIND,
             name: observation.expiry.name.to_string(),
             losses: None,
-            owed: None,
+            notification: None,
         }
     }
 }

@@ -89,7 +89,7 @@ fn is_label() -> String {
     )
 }
 
-/// Labels and annotations of a namespace, as they shall be and as they were.
+/// Labels and annotations of a namespace, as they would be and as they were.
 fn metadata() -> [Value; 4] {
     let of = |name: &str, before: &str, field: &str| {
         [

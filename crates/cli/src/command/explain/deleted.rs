@@ -240,7 +240,7 @@ fn deletion(record: &DeletedRecord, now: Timestamp, to: &mut Screen<'_>) -> Resu
         to.put("  Notified:   ", PLAIN)?;
         notice_line(notice, now, to)?;
     }
-    for notice in spec.owed.iter().flat_map(|owed| &owed.superseded) {
+    for notice in spec.notification.iter().flat_map(|notification| &notification.superseded) {
         let why = notice.last_error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default();
         writeln!(to, "  Not sent:   {} by {}, superseded by Deleted{why}", notice.about, notice.channel)?;
     }

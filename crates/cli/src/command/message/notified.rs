@@ -110,8 +110,8 @@ pub(super) fn unheard(subject: &Subject, about: NoticeAbout, receivers: &[Receiv
         return Some(format!("spec.notify.on of {} does not name {about}", subject.manager()));
     }
     let fails = [NotifyOn::Unstable, NotifyOn::Failing, NotifyOn::Failed];
-    let never_told = kind == NotifyOn::Recovered && !fails.into_iter().any(asked);
-    never_told.then(|| {
+    let never_notified = kind == NotifyOn::Recovered && !fails.into_iter().any(asked);
+    never_notified.then(|| {
         format!(
             "spec.notify.on of {} names neither Unstable, Failing nor Failed: who did not hear of a failure does not hear that it is over",
             subject.manager()

@@ -12,7 +12,7 @@ use coppice_kinds::{ClusterManagers, NamespaceRecord};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::cluster::{NamespacePlan, NamespaceStep};
 use coppice_lifecycle::facts::NamespaceFacts;
-use coppice_lifecycle::message::OwedWhenGone;
+use coppice_lifecycle::message::MessagesWhenGone;
 use coppice_lifecycle::record::StepOutcome;
 use coppice_runtime::object::OwnKind as _;
 use jiff::{SignedDuration, Timestamp};
@@ -20,7 +20,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::super::observe::{self, Observation};
 use super::super::plan;
 use crate::context::ControllerContext;
-use crate::owed;
+use crate::notification;
 use crate::status_writer::StepError;
 
 /// How an attempt at a step ended.
@@ -90,8 +90,8 @@ pub(super) fn interruption(
 pub(super) struct Verified {
     pub(super) observation: Observation,
     pub(super) record: NamespaceRecord,
-    /// What its owner is told once it is gone.
-    owed: OwedWhenGone,
+    /// What its owner is notified of once it is gone.
+    notification: MessagesWhenGone,
 }
 
 impl Decision for RecordDecision<'_> {
@@ -140,7 +140,7 @@ impl Decision for RecordDecision<'_> {
         // A record with an intent has one.
         let manager = status.manager.as_ref().map(|manager| manager.name.clone()).unwrap_or_default();
         let decided = DecidedBy::new(ClusterManagers::KIND, manager, self.intent, &status.steps);
-        DecidedBy { owed: owed::owed(self.shared, &verified.owed), ..decided }
+        DecidedBy { notification: notification::notification(self.shared, &verified.notification), ..decided }
     }
 }
 
@@ -165,14 +165,14 @@ fn require_same_step(observation: Observation, intent: &Intent) -> Result<Verifi
     let plan = plan::plan(&observation);
     match &plan.step {
         NamespaceStep::Delete(same) if **same == *intent => {
-            Ok(Verified { observation, record, owed: plan.owed })
+            Ok(Verified { observation, record, notification: plan.notification })
         }
         // How the namespace is changes all the time where much of it fails, and by what is scaled down: that is written with the
         // outcome.
         _ if plan.goes_on => {
             let holds = record.status.steps.intent.as_ref() == Some(intent);
             if holds {
-                Ok(Verified { observation, record, owed: plan.owed })
+                Ok(Verified { observation, record, notification: plan.notification })
             } else {
                 Err(Interruption::Changed(record))
             }

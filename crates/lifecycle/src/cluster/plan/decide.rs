@@ -16,7 +16,7 @@ use crate::circumstances::inhibition;
 use crate::cluster::ClusterAction;
 use crate::condition::Evaluation;
 use crate::governor::Denied;
-use crate::message::OwedWhenGone;
+use crate::message::MessagesWhenGone;
 use crate::plan::earlier;
 use crate::record::POLICY_DIGEST;
 use crate::steps::{self, Decided, Fired, Resumed};
@@ -288,7 +288,7 @@ impl Builder<'_> {
             evidence: &evidence,
         };
         let message = condition_text(governed, judged);
-        let heard = self.heard(governed, &judged.policy.name);
+        let delivery = self.notice_delivery(governed, &judged.policy.name);
         let circumstances = self.circumstances();
         let (steps, events) = (&mut self.status.steps, &mut self.events);
         if !action.deletes() {
@@ -309,7 +309,7 @@ impl Builder<'_> {
             notice: Some(action.notice()),
             due,
             prevent: prevent(reason),
-            heard: &heard,
+            delivery: &delivery,
         };
         steps::fire(steps, fired, circumstances, events)
     }
@@ -346,13 +346,13 @@ impl Builder<'_> {
             Ok(()) => {
                 self.next_check = None;
                 let progress = progress_text(governed, &judged);
-                let owed = if policy.action.deletes() {
-                    self.owed_when_gone(intent)
+                let notification = if policy.action.deletes() {
+                    self.messages_when_gone(intent)
                 } else {
-                    OwedWhenGone::default()
+                    MessagesWhenGone::default()
                 };
                 let plan = self.finish(Some((&judged, None)), Reason::InProgress, progress);
-                let mut plan = NamespacePlan { goes_on: true, owed, ..plan };
+                let mut plan = NamespacePlan { goes_on: true, notification, ..plan };
                 if plan.step == NamespaceStep::Nothing {
                     let intent = Box::new(intent.clone());
                     plan.step = match &policy.action {
@@ -410,9 +410,9 @@ impl Builder<'_> {
         let denied = judged.due.and_then(|_| self.counted(governed, judged));
         let evaluation = Evaluation { verdict, ..Evaluation::unknown(Reason::NoLongerTrue, message) };
         let notice = Some(policy.action.notice()).filter(|notice| !notice.is_zero());
-        let heard = self.heard(governed, &policy.name);
+        let delivery = self.notice_delivery(governed, &policy.name);
         let resumed =
-            steps::resume(&self.status.steps, intent, &evaluation, (notice, &heard), self.circumstances());
+            steps::resume(&self.status.steps, intent, &evaluation, (notice, &delivery), self.circumstances());
         match (resumed, denied) {
             // Whoever approves it later gives every one of them its full notice.
             (_, Some(denied)) if denied.reason == Reason::ApprovalNeeded => {

@@ -1,4 +1,4 @@
-//! What the owner of a namespace is told, in its record: written down before it is sent, and kept until it is delivered.
+//! What the owner of a namespace is notified of, in its record: written down before it is sent, and kept until it is delivered.
 
 use coppice_api::channel::RecipientKind;
 use coppice_api::notify::{
@@ -13,26 +13,26 @@ use super::{Builder, Governed};
 use crate::cluster::recipient::{AddressKey, Recipients, RecordedRecipient, recipients_of};
 use crate::cluster::selection::Candidate;
 use crate::condition::{later, whole_second_after};
-use crate::delivery::{FailureCause, begin_anew, failed, pending, record_attempt};
+use crate::delivery::{FailureCause, begin_again, failed, pending, record_attempt};
 use crate::digest::id_of;
 use crate::facts::NamespaceFacts;
 use crate::message::{MessageSource, OwnerMessage};
 use crate::plan::{Delivery, earlier};
-use crate::steps::Heard;
+use crate::steps::NoticeDelivery;
 
 mod when_gone;
 
 /// Why a message is not sent now.
 const HELD_BACK: &str = "held back until working hours";
 
-/// Who is told, by what, under a cluster manager that has a namespace's owner told.
+/// Who is notified, by what, under a cluster manager that has a namespace's owner notified.
 #[derive(Clone, Debug)]
-pub(super) struct Telling<'a> {
+pub(super) struct NotificationTargets<'a> {
     manager: Candidate<'a>,
     notify: &'a Notify,
     namespace: &'a NamespaceFacts,
     recipients: Recipients,
-    /// Nothing is told before.
+    /// Nobody is notified before.
     settled_at: Timestamp,
     /// By name, what each channel needs to know of a recipient; none if there is no such channel.
     channels: Vec<(&'a str, Option<RecipientKind>)>,
@@ -50,8 +50,8 @@ enum Recipient<'a> {
     At(RecipientKind, &'a str),
 }
 
-impl<'a> Telling<'a> {
-    /// None where nobody is told, or where it is not known at present who would be.
+impl<'a> NotificationTargets<'a> {
+    /// None where nobody is notified, or where it is not known at present who would be.
     pub(super) fn of(builder: &Builder<'a>, governed: &Governed<'a>) -> Option<Self> {
         let Governed { manager, namespace, settled_at, .. } = *governed;
         let notify = manager.spec.notify.as_ref()?;
@@ -99,7 +99,7 @@ impl<'a> Telling<'a> {
         self.channels.iter().find(|(name, _)| *name == channel)?.1
     }
 
-    fn tells(&self, on: NotifyOn) -> bool {
+    fn notifies(&self, on: NotifyOn) -> bool {
         self.notify.on.contains(&on)
     }
 }
@@ -132,17 +132,19 @@ impl Builder<'_> {
         }
     }
 
-    /// Whether somebody has been told of the deletion that this policy has announced, so that its notice runs.
-    pub(super) fn heard(&self, governed: &Governed<'_>, policy: &str) -> Heard {
-        let Some(notify) = governed.manager.spec.notify.as_ref() else { return Heard::NotNeeded };
-        if active(Mutant::DeletedUnheard) {
-            return Heard::NotNeeded;
+    /// Whether somebody has been notified of the deletion that this policy has announced, so that its notice runs.
+    pub(super) fn notice_delivery(&self, governed: &Governed<'_>, policy: &str) -> NoticeDelivery {
+        let Some(notify) = governed.manager.spec.notify.as_ref() else { return NoticeDelivery::NotNeeded };
+        if active(Mutant::DeletedUnnotified) {
+            return NoticeDelivery::NotNeeded;
         }
         let notice = self.status.steps.notice.as_ref();
-        let Some(notice) = notice.filter(|notice| notice.policy == policy) else { return Heard::NotNeeded };
-        let told = || self.status.notices.iter().filter(|one| announces(&self.status, one, notice));
-        if let Some(at) = told().filter_map(|one| one.delivered_at).min() {
-            return Heard::At(at);
+        let Some(notice) = notice.filter(|notice| notice.policy == policy) else {
+            return NoticeDelivery::NotNeeded;
+        };
+        let notified = || self.status.notices.iter().filter(|one| announces(&self.status, one, notice));
+        if let Some(at) = notified().filter_map(|one| one.delivered_at).min() {
+            return NoticeDelivery::At(at);
         }
         // What is held back for working hours could not have been delivered before they begin.
         let hours = governed.manager.spec.hours.as_ref();
@@ -150,9 +152,9 @@ impl Builder<'_> {
         let deadline = later(sendable, notify.undelivered.after);
         let proceeds = notify.undelivered.then == UndeliveredThen::Proceed;
         if proceeds && deadline <= self.now {
-            return Heard::At(deadline);
+            return NoticeDelivery::At(deadline);
         }
-        let errors: Vec<_> = told()
+        let errors: Vec<_> = notified()
             .map(|one| match &one.last_error {
                 Some(error) if one.attempts == 0 => format!("channel {}: {error}", one.channel),
                 Some(error) => format!("channel {}, attempt {}: {error}", one.channel, one.attempts),
@@ -170,27 +172,27 @@ impl Builder<'_> {
         } else {
             format!("nobody has been notified yet ({})", errors.join("; "))
         };
-        Heard::Not(why, proceeds.then_some(deadline))
+        NoticeDelivery::Not(why, proceeds.then_some(deadline))
     }
 
-    /// Writes down what the owner is to be told, and drops what need not be told any more; what is due now is in the plan.
-    pub(super) fn keep_notices(&mut self) -> Vec<OwnerMessage> {
-        let Some(telling) = self.telling.clone() else { return Vec::new() };
+    /// Writes down what the owner is to be notified of, and drops what nobody needs to be notified of any more; what is due now is in the plan.
+    pub(super) fn update_notices(&mut self) -> Vec<OwnerMessage> {
+        let Some(targets) = self.targets.clone() else { return Vec::new() };
         self.withdraw_notices();
         if let Some(notice) = self.status.steps.notice.clone() {
             let about = NoticeAbout::DeletionAnnounced;
-            self.owe(&telling, about, &occasion_of(&notice.policy, notice.given_at), notice.given_at);
+            self.enqueue(&targets, about, &occasion_of(&notice.policy, notice.given_at), notice.given_at);
         }
-        if telling.settled_at <= self.now && !telling.manager.spec.suspend {
-            self.tell_phase(&telling);
-            self.remind(&telling);
+        if targets.settled_at <= self.now && !targets.manager.spec.suspend {
+            self.notify_phase(&targets);
+            self.remind(&targets);
         }
         // Reminders whose time has come are sent then.
-        self.check_no_later_than(Some(telling.settled_at).filter(|at| self.now < *at));
+        self.check_no_later_than(Some(targets.settled_at).filter(|at| self.now < *at));
         self.drop_outdated_notices();
-        self.tell_other_recipients(&telling);
-        self.tell_fallback(&telling);
-        let hours = telling.manager.spec.hours.as_ref().filter(|_| !active(Mutant::HoursIgnored));
+        self.notify_other_recipients(&targets);
+        self.notify_fallback(&targets);
+        let hours = targets.manager.spec.hours.as_ref().filter(|_| !active(Mutant::HoursIgnored));
         let begin = hours.and_then(|hours| hours.begin_after(self.now));
         let mut due = Vec::new();
         let mut checks = Vec::new();
@@ -212,13 +214,13 @@ impl Builder<'_> {
                 checks.push(begin);
                 continue;
             }
-            let problem = match telling.kind(&notice.channel).map(|kind| telling.recipient_of(notice, kind)) {
+            let problem = match targets.kind(&notice.channel).map(|kind| targets.recipient_of(notice, kind)) {
                 None => {
                     "CoppiceConfig/coppice has no such channel, or the cluster manager does not name it any more"
                 }
                 Some(Recipient::Nobody) => "there is no address of the owner for it any more",
                 Some(to) => {
-                    telling.recorded(to).write_to(notice);
+                    targets.recorded(to).write_to(notice);
                     // An attempt is known by its number: it is written down before it is made.
                     let attempt = |one: &OwnerNotice| (one.state, one.attempts, one.fallback);
                     let known = self.record.status.notices.iter().find(|known| known.key == notice.key);
@@ -237,13 +239,13 @@ impl Builder<'_> {
             checks.extend(notice.next_attempt);
         }
         self.check_no_later_than(checks.into_iter().min());
-        let messages = due.into_iter().filter_map(|(key, to)| self.message(&telling, &key, to));
+        let messages = due.into_iter().filter_map(|(key, to)| self.message(&targets, &key, to));
         messages.collect()
     }
 
     /// What could not be delivered to one recipient is tried with another one, at once. What a deletion waits for is also tried again
     /// with the same one, a day later.
-    fn tell_other_recipients(&mut self, telling: &Telling<'_>) {
+    fn notify_other_recipients(&mut self, targets: &NotificationTargets<'_>) {
         let (now, observed) = (self.now, self.observed);
         let announcing = self.announcing();
         let mut checks = Vec::new();
@@ -252,9 +254,9 @@ impl Builder<'_> {
                 // What came of the last attempt must not be taken for what comes of the next one.
                 continue;
             }
-            let to = telling.kind(&one.channel).map(|kind| telling.recorded(telling.recipient_of(one, kind)));
+            let to = targets.kind(&one.channel).map(|kind| targets.recorded(targets.recipient_of(one, kind)));
             let other = to.is_some_and(|to| to.to.is_some() && !to.is_same(&RecordedRecipient::of(one)));
-            let begins_anew = match one.state {
+            let begins_again = match one.state {
                 NoticeState::Delivered => false,
                 NoticeState::Pending => other && one.attempts > 0,
                 NoticeState::Failed if !announcing.contains(&one.key) => false,
@@ -262,50 +264,51 @@ impl Builder<'_> {
                     let due = one.next_attempt.is_some_and(|at| at <= now);
                     checks.extend(one.next_attempt.filter(|_| !due));
                     // The owner's own address comes first again, if there is one.
-                    let own = telling.kind(&one.channel).map(|kind| telling.recipient(kind));
+                    let own = targets.kind(&one.channel).map(|kind| targets.recipient(kind));
                     one.fallback &= !due || matches!(own, None | Some(Recipient::Nobody));
                     other || due
                 }
             };
-            if begins_anew {
-                begin_anew(one);
+            if begins_again {
+                begin_again(one);
             }
         }
         self.check_no_later_than(checks.into_iter().min());
     }
 
-    /// Where every one of the owner's addresses was refused for good, the fallback is told of a deletion.
-    fn tell_fallback(&mut self, telling: &Telling<'_>) {
+    /// Where every one of the owner's addresses was refused for good, the fallback is notified of a deletion.
+    fn notify_fallback(&mut self, targets: &NotificationTargets<'_>) {
         let Some(standing) = self.status.steps.notice.clone() else { return };
         let announcing = self.announcing();
         let known = || self.status.notices.iter().filter(|one| announcing.contains(&one.key));
-        let is_told = known().any(|one| one.state == NoticeState::Delivered);
+        let is_notified = known().any(|one| one.state == NoticeState::Delivered);
         if known().any(|one| self.observed.deliveries.contains_key(&one.key)) {
             // As above.
             return;
         }
         // One that has nobody to go to any more is no hope.
         let is_addressed = |one: &&OwnerNotice| {
-            let to = telling.kind(&one.channel).map(|kind| telling.recipient_of(one, kind));
+            let to = targets.kind(&one.channel).map(|kind| targets.recipient_of(one, kind));
             matches!(to, Some(Recipient::At(..)))
         };
         let mut addressed = known().filter(is_addressed).peekable();
-        if is_told || addressed.peek().is_none() || addressed.any(|one| one.state != NoticeState::Failed) {
+        if is_notified || addressed.peek().is_none() || addressed.any(|one| one.state != NoticeState::Failed)
+        {
             return;
         }
-        for (channel, kind) in &telling.channels {
-            let Some((kind, to)) = kind.and_then(|kind| Some((kind, telling.recipients.fallback(kind)?)))
+        for (channel, kind) in &targets.channels {
+            let Some((kind, to)) = kind.and_then(|kind| Some((kind, targets.recipients.fallback(kind)?)))
             else {
                 continue;
             };
-            let to = telling.recorded(Recipient::At(kind, to));
+            let to = targets.recorded(Recipient::At(kind, to));
             let notices = &mut self.status.notices;
             match notices.iter_mut().find(|one| announcing.contains(&one.key) && one.channel == *channel) {
                 Some(one) if one.fallback || to.is_same(&RecordedRecipient::of(one)) => {}
                 Some(one) => {
                     one.fallback = true;
                     to.write_to(one);
-                    begin_anew(one);
+                    begin_again(one);
                 }
                 None => {
                     let about = NoticeAbout::DeletionAnnounced;
@@ -331,7 +334,7 @@ impl Builder<'_> {
         let (status, now) = (&self.status, self.now);
         let phase = status.phase;
         let is_true = |one: &OwnerNotice| match one.about {
-            // What is told once it is gone is not in its record.
+            // Messages that are sent once it is gone are not in its record.
             NoticeAbout::DeletionAnnounced | NoticeAbout::NoticeWithdrawn | NoticeAbout::Deleted => true,
             NoticeAbout::Unstable => phase == Some(NamespacePhase::Unstable),
             NoticeAbout::Failing => phase == Some(NamespacePhase::Failing),
@@ -354,7 +357,7 @@ impl Builder<'_> {
         self.status.notices.retain(|one| !dropped.contains(&one.key));
     }
 
-    /// What was announced and is not to happen any more: whoever was told of it is told that, too.
+    /// What was announced and is not to happen any more: whoever was notified of it is notified of that, too.
     fn withdraw_notices(&mut self) {
         let status = &self.status;
         let standing = status.steps.notice.as_ref();
@@ -379,7 +382,7 @@ impl Builder<'_> {
     }
 
     /// A phase that has just begun.
-    fn tell_phase(&mut self, telling: &Telling<'_>) {
+    fn notify_phase(&mut self, targets: &NotificationTargets<'_>) {
         let (Some(phase), Some(since)) = (self.status.phase, self.status.phase_since) else { return };
         if self.record.status.phase == Some(phase) {
             return;
@@ -390,23 +393,23 @@ impl Builder<'_> {
             NamespacePhase::Failed => (NotifyOn::Failed, NoticeAbout::Failed),
             NamespacePhase::Stale => (NotifyOn::Stale, NoticeAbout::Stale),
             NamespacePhase::Superseded => (NotifyOn::Superseded, NoticeAbout::Superseded),
-            NamespacePhase::Ok if self.was_told_it_fails(telling) => {
+            NamespacePhase::Ok if self.was_notified_it_fails(targets) => {
                 (NotifyOn::Recovered, NoticeAbout::Recovered)
             }
             NamespacePhase::Ok | NamespacePhase::Unknown | NamespacePhase::Terminating => return,
         };
-        if telling.tells(on) {
+        if targets.notifies(on) {
             // After a time that nobody has seen the clocks begin again, and with them the phases: that is no other failure.
             let failure = self.status.health.as_ref().and_then(|health| health.not_ok_since);
             let fails = matches!(about, NoticeAbout::Unstable | NoticeAbout::Failing | NoticeAbout::Failed);
             let occasion = failure.filter(|_| fails).unwrap_or(since);
-            self.owe(telling, about, &occasion_of("", occasion), since);
+            self.enqueue(targets, about, &occasion_of("", occasion), since);
         }
     }
 
-    /// Whether something failed before, and that is something owners are told of. What was unknown in between is none, and what was
-    /// written down and not delivered was not told.
-    fn was_told_it_fails(&self, telling: &Telling<'_>) -> bool {
+    /// Whether something failed before, and that is something owners are notified of. What was unknown in between is none, and what was
+    /// written down and not delivered nobody was notified of.
+    fn was_notified_it_fails(&self, targets: &NotificationTargets<'_>) -> bool {
         let fails = [NoticeAbout::Unstable, NoticeAbout::Failing, NoticeAbout::Failed];
         let mut written =
             self.status.notices.iter().rev().filter(|one| fails.contains(&one.about)).peekable();
@@ -415,33 +418,39 @@ impl Builder<'_> {
         }
         let past = self.status.past_phases.iter().map(|past| past.phase);
         match past.into_iter().find(|phase| *phase != NamespacePhase::Unknown) {
-            Some(NamespacePhase::Unstable) => telling.tells(NotifyOn::Unstable),
-            Some(NamespacePhase::Failing) => telling.tells(NotifyOn::Failing),
-            Some(NamespacePhase::Failed) => telling.tells(NotifyOn::Failed),
+            Some(NamespacePhase::Unstable) => targets.notifies(NotifyOn::Unstable),
+            Some(NamespacePhase::Failing) => targets.notifies(NotifyOn::Failing),
+            Some(NamespacePhase::Failed) => targets.notifies(NotifyOn::Failed),
             _ => false,
         }
     }
 
     /// The latest reminder whose time has come.
-    fn remind(&mut self, telling: &Telling<'_>) {
+    fn remind(&mut self, targets: &NotificationTargets<'_>) {
         let Some(end) = self.status.expires_at.filter(|end| self.now < *end) else { return };
-        if !telling.tells(NotifyOn::Expiring) {
+        if !targets.notifies(NotifyOn::Expiring) {
             return;
         }
-        let created = telling.namespace.created;
-        let dates = telling.notify.reminders.iter().map(|before| earlier(end, *before));
+        let created = targets.namespace.created;
+        let dates = targets.notify.reminders.iter().map(|before| earlier(end, *before));
         let dates: Vec<_> = dates.filter(|at| created < *at).collect();
         if let Some(at) = dates.iter().filter(|at| **at <= self.now).max() {
-            self.owe(telling, NoticeAbout::Expiring, &occasion_of(&end.to_string(), *at), *at);
+            self.enqueue(targets, NoticeAbout::Expiring, &occasion_of(&end.to_string(), *at), *at);
         }
         self.check_no_later_than(dates.into_iter().filter(|at| self.now < *at).min());
     }
 
-    /// Writes down a message for each channel by which somebody can be told.
-    fn owe(&mut self, telling: &Telling<'_>, about: NoticeAbout, occasion: &str, given_at: Timestamp) {
-        for (channel, kind) in &telling.channels {
+    /// Writes down a message for each channel by which somebody can be notified.
+    fn enqueue(
+        &mut self,
+        targets: &NotificationTargets<'_>,
+        about: NoticeAbout,
+        occasion: &str,
+        given_at: Timestamp,
+    ) {
+        for (channel, kind) in &targets.channels {
             // A channel that there is not is shown as what fails.
-            let to = kind.map_or(Recipient::OfChannel, |kind| telling.recipient(kind));
+            let to = kind.map_or(Recipient::OfChannel, |kind| targets.recipient(kind));
             let mut key = key(&self.status, about, occasion, channel);
             if active(Mutant::NoticeKeyChanges) {
                 key = format!("{key}-{}", self.now.as_second());
@@ -449,7 +458,7 @@ impl Builder<'_> {
             if matches!(to, Recipient::Nobody) || self.status.notices.iter().any(|known| known.key == key) {
                 continue;
             }
-            self.push(pending(key, (about, given_at), channel, telling.recorded(to)));
+            self.push(pending(key, (about, given_at), channel, targets.recorded(to)));
         }
     }
 
@@ -459,7 +468,7 @@ impl Builder<'_> {
         pending.count() >= MAX_NOTICES
     }
 
-    /// Adds a message to the list, which drops the oldest that has been told and that nothing rests on. Without room it is not added:
+    /// Adds a message to the list, which drops the oldest that has been delivered and that nothing rests on. Without room it is not added:
     /// what waits for it waits.
     fn push(&mut self, notice: OwnerNotice) {
         if self.status.notices.len() >= MAX_NOTICES {
@@ -477,7 +486,7 @@ impl Builder<'_> {
         self.status.notices.push(notice);
     }
 
-    /// Nobody is left to say by which channel: what was not told is given up.
+    /// Nobody is left to say by which channel: what was not delivered is given up.
     pub(super) fn give_up_notices(&mut self, why: &str) {
         for notice in self.status.notices.iter_mut().filter(|notice| notice.state == NoticeState::Pending) {
             notice.state = NoticeState::Failed;
@@ -485,10 +494,15 @@ impl Builder<'_> {
         }
     }
 
-    fn message(&self, telling: &Telling<'_>, key: &str, to: Option<String>) -> Option<OwnerMessage> {
+    fn message(
+        &self,
+        targets: &NotificationTargets<'_>,
+        key: &str,
+        to: Option<String>,
+    ) -> Option<OwnerMessage> {
         let one = self.status.notices.iter().find(|one| one.key == key)?;
-        let (manager, spec) = (telling.manager.name, telling.manager.spec);
-        let source = MessageSource { status: &self.status, manager, spec, namespace: telling.namespace };
+        let (manager, spec) = (targets.manager.name, targets.manager.spec);
+        let source = MessageSource { status: &self.status, manager, spec, namespace: targets.namespace };
         let content = source.content(one.about, one.given_at, self.now);
         Some(OwnerMessage { key: one.key.clone(), channel: one.channel.clone(), to, content })
     }

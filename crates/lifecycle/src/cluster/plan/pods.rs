@@ -77,7 +77,7 @@ fn recorded(
         Verdict::True => succeeded.or(Some(since)),
         Verdict::False if *reason == Reason::Settling => succeeded.or(Some(since)),
         Verdict::False => None,
-        // They may have succeeded before this spec governed the namespace: what is seen later is no news.
+        // They may have succeeded before this spec governed the namespace: what is seen later says nothing new.
         Verdict::Unknown if before.is_none() => Some(whole_second_after(now)),
         Verdict::Unknown => succeeded,
     };

@@ -1,4 +1,4 @@
-//! The namespaces of which owners are told, and a few others: who is due when.
+//! The namespaces of which owners are notified, and a few others: who is due when.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 use super::Scale;
 use crate::live::Testbed;
 
-/// How old namespaces become, by their creation time: both programs are told the same.
+/// How old namespaces become, by their creation time: both programs have the same settings.
 pub(super) const TTL: Duration = Duration::from_hours(2);
 /// Where namespaces say whom to tell, as the SKA manager writes it.
 pub(super) const ADDRESS: &str = "cicd.skao.int/notificationAddress";
-/// One of those of which nobody is told is due in so many seconds.
+/// One of those of which nobody is notified is due in so many seconds.
 const OTHERS_APART: u64 = 3;
 
 /// What is due, from the first moment at which something is to be done.
@@ -25,7 +25,7 @@ pub(super) struct Fleet {
     pub(super) namespaces: usize,
     /// Their owners.
     owners: usize,
-    /// Those of which nobody is told, of another cluster manager.
+    /// Those of which nobody is notified, of another cluster manager.
     pub(super) others: usize,
     /// All are due within this time.
     lasts: Duration,
@@ -95,7 +95,7 @@ fn created(due: Timestamp) -> Value {
     json!((due - ttl).to_string())
 }
 
-/// The name of the n-th of those of which nobody is told.
+/// The name of the n-th of those of which nobody is notified.
 pub(super) fn other_name(n: usize) -> String {
     format!("other-{n:05}")
 }

@@ -22,7 +22,7 @@ pub(super) struct Measured {
     /// Whose.
     pub(super) subject: &'static str,
     pub(super) fleet: Fleet,
-    /// A message is owed so long before its namespace is due.
+    /// A message is due so long before its namespace is.
     pub(super) lead: SignedDuration,
     /// The first moment at which something is to be done.
     pub(super) begins: Timestamp,

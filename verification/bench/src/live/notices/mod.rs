@@ -1,5 +1,5 @@
 //! Very many namespaces that are due with a notice to their owners, evenly over a time (`coppice-bench notices`): when owners are
-//! told, whether namespaces of which nobody is told are late because of that, memory and requests. Beside it a controller that
+//! notified, whether namespaces of which nobody is notified are late because of that, memory and requests. Beside it a controller that
 //! polls as the SKA manager is documented to (`peer-python`).
 //!
 //! It is no part of `make bench`: it takes as long as namespaces are due.
@@ -55,7 +55,7 @@ const PEER: &str = "verification/bench/peer-python";
 /// How many are due in which time.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Scale {
-    /// Namespaces that are due, and of which owners are told.
+    /// Namespaces that are due, and of which owners are notified.
     #[arg(long, default_value_t = 10_000)]
     pub namespaces: usize,
     /// Within so many minutes, evenly.
@@ -143,7 +143,7 @@ async fn coppice(args: &NoticesArgs, operator: &Path, report: &mut NoticesReport
     let notify = format!(
         "owner: {{annotations: [{{key: {ADDRESS}, format: SKA}}]}}, notify: {{channels: [slack], on: []}}, "
     );
-    testbed.test_cluster.apply(&manager("told", "team-*", &notify, args.notice)).await?;
+    testbed.test_cluster.apply(&manager("notified", "team-*", &notify, args.notice)).await?;
     testbed.test_cluster.apply(&manager("others", "other-*", "", 0)).await?;
     let programs = Programs { operator: operator.to_owned(), peer: None };
     let start = async || Running::spawn(&testbed, &programs, Subject::Coppice);
@@ -236,7 +236,7 @@ async fn prepare(args: &NoticesArgs, notice: SignedDuration) -> anyhow::Result<(
 /// Waits until shortly before something is to be done, and counts from then on.
 async fn wait(testbed: &Testbed, user: &str, begins: Timestamp) -> anyhow::Result<Witness> {
     let time = (begins - LEAD).duration_since(now()).max(SignedDuration::ZERO);
-    progress(&format!("notices: the first is to be told in {} s ...", time.as_secs()));
+    progress(&format!("notices: the first is to be notified in {} s ...", time.as_secs()));
     pause(time.unsigned_abs()).await;
     Witness::new(testbed.test_cluster.plane.dir().join("audit.log"), user)
 }

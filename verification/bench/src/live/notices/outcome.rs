@@ -46,18 +46,18 @@ impl Outcome {
     pub(super) fn of(measured: &Measured) -> Self {
         let Measured { subject, fleet, begins, looks, ends, .. } = measured;
         let (seen, posted, begins) = (&measured.witness.seen, measured.posted(), *begins);
-        let owed = |n| fleet.due(n) - measured.lead;
-        let told = first_told(&posted);
-        let told_at = |n: usize| told.get(&n).map(|(at, _)| *at);
+        let expected = |n| fleet.due(n) - measured.lead;
+        let notified = first_notified(&posted);
+        let notified_at = |n: usize| notified.get(&n).map(|(at, _)| *at);
         let since = |from: Timestamp, to: Timestamp| seconds(from, to);
         let announced = 0..fleet.namespaces;
         let reactions: Vec<f64> =
-            announced.clone().filter_map(|n| Some(since(owed(n), told_at(n)?))).collect();
+            announced.clone().filter_map(|n| Some(since(expected(n), notified_at(n)?))).collect();
         let given = |n: usize| seen.given.get(&announced_name(n));
         let after_given: Vec<f64> =
-            announced.clone().filter_map(|n| Some(since(given(n)?.at, told_at(n)?))).collect();
+            announced.clone().filter_map(|n| Some(since(given(n)?.at, notified_at(n)?))).collect();
         let after_record: Vec<f64> =
-            announced.clone().filter_map(|n| Some(since(given(n)?.recorded, told_at(n)?))).collect();
+            announced.clone().filter_map(|n| Some(since(given(n)?.recorded, notified_at(n)?))).collect();
         let deleted = |name: String, due| seen.deleted.get(&name).map(|at| since(due, *at));
         let late: Vec<f64> = announced.filter_map(|n| deleted(announced_name(n), fleet.due(n))).collect();
         let late_others: Vec<f64> =
@@ -67,15 +67,15 @@ impl Outcome {
         let mut figures = Vec::new();
         let mut add = |what, value| figures.push(Figure { what, value });
         let messages = count(posted.messages.len());
-        add("namespaces of which the owner was told", Some(count(told.len())));
-        add("told more than once", Some(count(told.values().filter(|(_, times)| *times > 1).count())));
+        add("namespaces of which the owner was notified", Some(count(notified.len())));
+        add("notified more than once", Some(count(notified.values().filter(|one| one.1 > 1).count())));
         add("messages", Some(messages));
         add("messages that the channel refused", Some(count(posted.refused)));
         let minutes: Vec<f64> = per_minute.iter().copied().map(count).collect();
         add("messages in a minute, least", percentile(&minutes, 0.0));
         add("messages in a minute, median", percentile(&minutes, 50.0));
         add("messages in a minute, most", percentile(&minutes, 100.0));
-        add("reaction, from when it was owed to its arrival, p50, s", percentile(&reactions, 50.0));
+        add("reaction, from when it was expected to its arrival, p50, s", percentile(&reactions, 50.0));
         add("reaction, p99, s", percentile(&reactions, 99.0));
         add(
             "from `givenAt` (a whole second, rounded up) to its arrival, p50, s",
@@ -130,15 +130,15 @@ fn mib(kib: u64) -> f64 {
     kib as f64 / 1024.0
 }
 
-/// When the owner of each namespace was first told, and how often that was, by its number.
-fn first_told(posted: &Posted) -> HashMap<usize, (Timestamp, usize)> {
-    let mut told = HashMap::new();
+/// When the owner of each namespace was first notified, and how often that was, by its number.
+fn first_notified(posted: &Posted) -> HashMap<usize, (Timestamp, usize)> {
+    let mut notified = HashMap::new();
     for message in &posted.messages {
         for n in &message.about {
-            told.entry(*n).or_insert((message.at, 0)).1 += 1;
+            notified.entry(*n).or_insert((message.at, 0)).1 += 1;
         }
     }
-    told
+    notified
 }
 
 /// How many messages came in each whole minute until the last one. One that comes in the last second of a minute ends it.
@@ -213,9 +213,9 @@ mod tests {
 
     #[test]
     fn a_message_tells_of_every_namespace_that_it_names() {
-        let told = first_told(&posted(&[(7, &[1, 2]), (9, &[2]), (9, &[])]));
+        let notified = first_notified(&posted(&[(7, &[1, 2]), (9, &[2]), (9, &[])]));
         let at = |second| Timestamp::from_second(second).unwrap();
-        assert_eq!(told, HashMap::from([(1, (at(7), 1)), (2, (at(7), 2))]));
+        assert_eq!(notified, HashMap::from([(1, (at(7), 1)), (2, (at(7), 2))]));
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub(super) struct Seen {
     pub(super) first_unreadable: Option<String>,
 }
 
-/// What is news.
+/// What changes something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub(super) enum Fact {
@@ -150,7 +150,7 @@ impl Seen {
             self.given.insert(event.namespace.clone(), Given { at, recorded });
             return Some(Fact::Given { given: event.namespace, at, recorded });
         }
-        // Neither a second request for it nor one for no namespace is news.
+        // Neither a second request for it nor one for no namespace changes anything.
         let deletes = event.verb == "delete" && event.resource == "namespaces" && !event.name.is_empty();
         if !deletes || self.deleted.contains_key(&event.name) {
             return None;
@@ -194,7 +194,7 @@ mod tests {
         let delete = line("me", "delete", "namespaces", "null");
         write!(file, "{delete}\n{}", &delete[..30]).unwrap();
         let [Fact::Given { .. }, Fact::Deleted { deleted, .. }] = &*witness.read().unwrap() else {
-            panic!("other news")
+            panic!("something else")
         };
         assert_eq!(deleted, "x");
         writeln!(file, "{}", &delete[30..]).unwrap();

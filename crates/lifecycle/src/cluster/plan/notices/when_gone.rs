@@ -1,31 +1,31 @@
-//! What the owner is told once the namespace is gone, which nothing of it is left to say then.
+//! What the owner is notified of once the namespace is gone, which nothing of it is left to say then.
 
 use coppice_api::notify::{NoticeAbout, NoticeState, NotifyOn, OwnerNotice, SupersededNotice};
 use coppice_api::steps::Intent;
 
 use super::{Builder, Recipient, key};
-use crate::message::{MessageSource, OwedWhenGone, OwnerMessage};
+use crate::message::{MessageSource, MessagesWhenGone, OwnerMessage};
 
 impl Builder<'_> {
-    /// What the owner is told once a deletion has been carried out: by each channel, if that is asked for, and else by those by which
+    /// What the owner is notified of once a deletion has been carried out: by each channel, if that is asked for, and else by those by which
     /// something is still to be said that is not worth saying any more. It goes to whom the deletion was announced to, if it was.
-    pub(in super::super) fn owed_when_gone(&self, intent: &Intent) -> OwedWhenGone {
-        let Some(telling) = self.telling.as_ref() else { return OwedWhenGone::default() };
-        let (manager, spec) = (telling.manager.name, telling.manager.spec);
-        let source = MessageSource { status: &self.status, manager, spec, namespace: telling.namespace };
+    pub(in super::super) fn messages_when_gone(&self, intent: &Intent) -> MessagesWhenGone {
+        let Some(targets) = self.targets.as_ref() else { return MessagesWhenGone::default() };
+        let (manager, spec) = (targets.manager.name, targets.manager.spec);
+        let source = MessageSource { status: &self.status, manager, spec, namespace: targets.namespace };
         let content = source.when_gone(&intent.reason, intent.decided_at);
         let announcing = self.announcing();
-        let working_hours = telling.notify.working_hours.clone();
-        let mut owed = OwedWhenGone { working_hours, ..OwedWhenGone::default() };
-        for (channel, kind) in &telling.channels {
+        let working_hours = targets.notify.working_hours.clone();
+        let mut notification = MessagesWhenGone { working_hours, ..MessagesWhenGone::default() };
+        for (channel, kind) in &targets.channels {
             let notices = || self.status.notices.iter().filter(|one| one.channel == *channel);
             let superseded: Vec<_> = notices().filter(|one| is_to_be_sent(one)).map(superseded).collect();
-            if superseded.is_empty() && !telling.tells(NotifyOn::Deleted) {
+            if superseded.is_empty() && !targets.notifies(NotifyOn::Deleted) {
                 continue;
             }
             let announced = notices().find(|one| announcing.contains(&one.key));
             let recipient = kind.map(|kind| {
-                announced.map_or_else(|| telling.recipient(kind), |one| telling.recipient_of(one, kind))
+                announced.map_or_else(|| targets.recipient(kind), |one| targets.recipient_of(one, kind))
             });
             let to = match recipient {
                 Some(Recipient::At(_, to)) => Some(to.to_owned()),
@@ -35,10 +35,10 @@ impl Builder<'_> {
             };
             let key = key(&self.status, NoticeAbout::Deleted, &intent.id, channel);
             let message = OwnerMessage { key, channel: (*channel).to_owned(), to, content: content.clone() };
-            owed.messages.push(message);
-            owed.superseded.extend(superseded);
+            notification.messages.push(message);
+            notification.superseded.extend(superseded);
         }
-        owed
+        notification
     }
 }
 

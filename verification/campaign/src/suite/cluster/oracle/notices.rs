@@ -1,4 +1,4 @@
-//! Whether owners were told before their namespaces were deleted, by what a receiver got.
+//! Whether owners were notified before their namespaces were deleted, by what a receiver got.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::governed::governing;
-use super::rule::{DELIVERED, HOURS, JOINED, ONE_KEY, RECIPIENT, TOLD};
+use super::rule::{DELIVERED, HOURS, JOINED, NOTIFIED, ONE_KEY, RECIPIENT};
 use crate::oracle::notice::{RESOLUTION, span};
 use crate::oracle::{Broken, DestructiveStep, Findings, History, instant};
 
@@ -21,7 +21,7 @@ const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(5);
 const ONE_BY_ONE: usize = 20;
 /// ... within so long. What is more is held for as long, and joined.
 const WITHIN: Duration = Duration::from_mins(5);
-/// Who is told follows from what was read so long before at most.
+/// Who is notified follows from what was read so long before at most.
 const KNOWN: Duration = Duration::from_secs(31);
 
 /// Every message to an owner that a webhook brought, with what it says.
@@ -68,17 +68,17 @@ pub(super) fn check(
         let names = text(received).is_some_and(|text| text.contains(&headline));
         names && since <= time(record, received) + RESOLUTION
     });
-    let told = brought.chain(read).filter(|received| received.is_taken());
-    let told = told.map(|received| time(record, received)).min();
+    let notified = brought.chain(read).filter(|received| received.is_taken());
+    let notified = notified.map(|received| time(record, received)).min();
     let proceeds = (notify["undelivered"]["then"] == "Proceed")
         .then(|| instant(given).map(|given| given + span(&notify["undelivered"]["after"])))
         .flatten();
-    let from = told.into_iter().chain(proceeds).min();
+    let from = notified.into_iter().chain(proceeds).min();
     let heard = from.is_some_and(|from| from + notice - RESOLUTION <= now);
-    found.require(TOLD, heard, || format!("its owner was told at {told:?}, and it was {now}"))
+    found.require(NOTIFIED, heard, || format!("its owner was notified at {notified:?}, and it was {now}"))
 }
 
-/// One thing is told under one key.
+/// Owners are notified of one thing under one key.
 pub(super) fn once(record: &RunRecord<'_>, found: &mut Findings) {
     let mut keys: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for (received, said) in messages(record) {
@@ -86,7 +86,7 @@ pub(super) fn once(record: &RunRecord<'_>, found: &mut Findings) {
         keys.entry(what.join(" ")).or_default().insert(&received.id);
     }
     for (what, keys) in keys.iter().filter(|(_, keys)| keys.len() > 1) {
-        found.add(ONE_KEY, &format!("{what} was told under {} keys", keys.len()));
+        found.add(ONE_KEY, &format!("{what} was sent under {} keys", keys.len()));
     }
 }
 
@@ -152,7 +152,7 @@ pub(super) fn joined(record: &RunRecord<'_>, history: &History, found: &mut Find
     }
 }
 
-/// Everything that is owed at the end has been delivered, is a dead letter, or waits for its next attempt.
+/// Every message has been delivered at the end, is a dead letter, or waits for its next attempt.
 pub(super) fn delivered(record: &RunRecord<'_>, history: &History, found: &mut Findings) {
     let end = record.began + SignedDuration::try_from(record.lasted).unwrap_or_default();
     let last = |kind| history.all(kind).filter_map(|versions| versions.last()?.1.as_deref());
@@ -166,15 +166,17 @@ pub(super) fn delivered(record: &RunRecord<'_>, history: &History, found: &mut F
                 found.add(DELIVERED, &format!("{} of {name} was to be sent at {next:?}", notice["for"]));
             }
         }
-        let owed = object["spec"]["owed"]["messages"].as_array().map_or(0, Vec::len);
-        if status["phase"] == "Deleted" && notices.len() != owed {
-            found
-                .add(DELIVERED, &format!("of {owed} messages that {name} owes {} were begun", notices.len()));
+        let notification = object["spec"]["notification"]["messages"].as_array().map_or(0, Vec::len);
+        if status["phase"] == "Deleted" && notices.len() != notification {
+            found.add(
+                DELIVERED,
+                &format!("of {notification} messages of {name} {} were begun", notices.len()),
+            );
         }
     }
 }
 
-/// Nobody is told anything outside working hours. In these scenarios they are in UTC, and on each day.
+/// Nobody is notified outside working hours. In these scenarios they are in UTC, and on each day.
 pub(super) fn within_hours(record: &RunRecord<'_>, history: &History, found: &mut Findings) {
     for (received, said) in messages(record) {
         let name = said["manager"].as_str().unwrap_or_default();
@@ -185,7 +187,7 @@ pub(super) fn within_hours(record: &RunRecord<'_>, history: &History, found: &mu
         let at = record.began + SignedDuration::try_from(received.at).unwrap_or_default();
         let time = at.strftime("%H:%M").to_string();
         if &*time < from || &*time >= to {
-            found.add(HOURS, &format!("{} was told at {at}", said["namespace"]));
+            found.add(HOURS, &format!("{} was notified at {at}", said["namespace"]));
         }
     }
 }

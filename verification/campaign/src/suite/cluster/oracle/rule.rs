@@ -26,16 +26,16 @@ pub const HEALTH: Rule = Rule("HEALTH");
 pub const ONE_DELETION: Rule = Rule("ONE DELETION");
 /// When all is quiet, the record of each namespace says who governs it, how it is and when it expires, as it follows from what there is.
 pub const AGREES: Rule = Rule("AGREES");
-/// Where the owner is told, a namespace is deleted only when notice has run since its announcement was received.
-pub const TOLD: Rule = Rule("TOLD");
-/// What is told is told under one key.
+/// Where the owner is notified, a namespace is deleted only when notice has run since its announcement was received.
+pub const NOTIFIED: Rule = Rule("NOTIFIED");
+/// Owners are notified of one thing under one key.
 pub const ONE_KEY: Rule = Rule("ONE KEY");
-/// What is owed to owners is delivered, a dead letter, or waits for its next attempt.
+/// Every message to owners is delivered, a dead letter, or waits for its next attempt.
 pub const DELIVERED: Rule = Rule("DELIVERED");
 /// A message goes to an address that the namespace named when it was sent or shortly before, or to the fallback if there was none or
 /// each of the owner's own was refused.
 pub const RECIPIENT: Rule = Rule("RECIPIENT");
 /// Nobody gets more than 20 messages within five minutes, but for one that joins others.
 pub const JOINED: Rule = Rule("JOINED");
-/// Owners are told within working hours.
+/// Owners are notified within working hours.
 pub const HOURS: Rule = Rule("HOURS");

@@ -1,4 +1,4 @@
-//! Owners who are told that their namespaces will be deleted.
+//! Owners who are notified that their namespaces will be deleted.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use serde_json::{Value, json};
 
 use super::{ci, scenario};
 
-/// Owners are told by a webhook, 20 s before their namespace is 40 s old.
-fn told(name: &'static str, about: &'static str, undelivered: &Value) -> Scenario {
-    told_of(name, about, undelivered, &[])
+/// Owners are notified by a webhook, 20 s before their namespace is 40 s old.
+fn notified(name: &'static str, about: &'static str, undelivered: &Value) -> Scenario {
+    notified_of(name, about, undelivered, &[])
 }
 
-/// The same, and they are told of this besides.
-fn told_of(name: &'static str, about: &'static str, undelivered: &Value, on: &[&str]) -> Scenario {
+/// The same, and they are notified of this besides.
+fn notified_of(name: &'static str, about: &'static str, undelivered: &Value, on: &[&str]) -> Scenario {
     let notify = json!({ "channels": ["hook"], "on": on, "undelivered": undelivered });
-    told_by(name, about, &notify)
+    notified_by(name, about, &notify)
 }
 
 /// The same, by all that the manager says of it.
-fn told_by(name: &'static str, about: &'static str, notify: &Value) -> Scenario {
+fn notified_by(name: &'static str, about: &'static str, notify: &Value) -> Scenario {
     let mut scenario = scenario(name, about);
     let mut spec = ci("Enforce", "40s", "20s");
     spec["notify"] = notify.clone();
@@ -41,8 +41,11 @@ fn told_by(name: &'static str, about: &'static str, notify: &Value) -> Scenario 
 /// The third attempt reaches the receiver, whose answer to the second was lost.
 pub(super) fn heard_late() -> Scenario {
     let waits = json!({ "then": "Wait" });
-    let mut scenario =
-        told("cluster-told", "an owner is told at the third attempt, and notice runs from then", &waits);
+    let mut scenario = notified(
+        "cluster-notified",
+        "an owner is notified at the third attempt, and notice runs from then",
+        &waits,
+    );
     scenario.receiver = vec![ReceiverBehavior::Unavailable, ReceiverBehavior::TakesSilently];
     scenario.ends = vec!["ci-due: gone, deleted 1x", "ci: governs 0, due 0, Reconciled", "webhooks: 1"];
     scenario
@@ -51,7 +54,8 @@ pub(super) fn heard_late() -> Scenario {
 /// Nobody answers.
 pub(super) fn unheard() -> Scenario {
     let waits = json!({ "then": "Wait" });
-    let mut scenario = told("cluster-unheard", "an owner cannot be told, and the deletion waits", &waits);
+    let mut scenario =
+        notified("cluster-unnotified", "an owner cannot be notified, and the deletion waits", &waits);
     scenario.receiver = vec![ReceiverBehavior::Unavailable; 500];
     // Attempts are four minutes apart by then.
     scenario.lasts = Duration::from_mins(6);
@@ -63,9 +67,9 @@ pub(super) fn unheard() -> Scenario {
 /// afterwards, although it waits for the channel by then.
 pub(super) fn proceeds() -> Scenario {
     let proceeds = json!({ "after": "60s", "then": "Proceed" });
-    let mut scenario = told(
+    let mut scenario = notified(
         "cluster-proceeds",
-        "an owner cannot be told, and the deletion proceeds after a minute",
+        "an owner cannot be notified, and the deletion proceeds after a minute",
         &proceeds,
     );
     scenario.receiver = vec![ReceiverBehavior::Unavailable; 7];
@@ -73,12 +77,12 @@ pub(super) fn proceeds() -> Scenario {
     scenario
 }
 
-/// The leader is killed when the owner has been told, and again while notice runs.
+/// The leader is killed when the owner has been notified, and again while notice runs.
 pub(super) fn leader_killed() -> Scenario {
     let waits = json!({ "then": "Wait" });
-    let mut scenario = told(
-        "cluster-told-leader-killed",
-        "the replica that leads is killed before and after the owner is told",
+    let mut scenario = notified(
+        "cluster-notified-leader-killed",
+        "the replica that leads is killed before and after the owner is notified",
         &waits,
     );
     scenario.script = vec![ScriptStep::kill_leader(21), ScriptStep::kill_leader(45)];
@@ -86,10 +90,11 @@ pub(super) fn leader_killed() -> Scenario {
     scenario
 }
 
-/// An owner who was told keeps the namespace, and is told that it stays.
+/// An owner who was notified keeps the namespace, and is notified that it stays.
 pub(super) fn withdrawn() -> Scenario {
     let waits = json!({ "then": "Wait" });
-    let mut scenario = told("cluster-told-withdrawn", "an owner who was told holds the namespace", &waits);
+    let mut scenario =
+        notified("cluster-notified-withdrawn", "an owner who was notified holds the namespace", &waits);
     scenario.script = vec![
         ScriptStep::at(35, |_| {
             change_record("ci-due", &json!({ "hold": { "until": "2027-01-01T00:00:00Z" } }))
@@ -103,8 +108,8 @@ pub(super) fn withdrawn() -> Scenario {
 /// The receiver is not available at first when the namespace is gone, of which nothing else is left to say so.
 pub(super) fn gone() -> Scenario {
     let waits = json!({ "then": "Wait" });
-    let about = "an owner is told that a namespace will be deleted, and that it is gone";
-    let mut scenario = told_of("cluster-told-gone", about, &waits, &["Deleted"]);
+    let about = "an owner is notified that a namespace will be deleted, and that it is gone";
+    let mut scenario = notified_of("cluster-notified-gone", about, &waits, &["Deleted"]);
     scenario.receiver =
         vec![ReceiverBehavior::Takes, ReceiverBehavior::Unavailable, ReceiverBehavior::TakesSilently];
     scenario.script = vec![ScriptStep::kill_leader(50)];
@@ -114,13 +119,13 @@ pub(super) fn gone() -> Scenario {
 
 /// Notice is given before working hours begin, and runs from when they have begun.
 pub(super) fn within_hours() -> Scenario {
-    let about = "notice is given before people are at work, and runs from when they are told";
+    let about = "notice is given before people are at work, and runs from when they are notified";
     let hours = json!({
         "timeZone": "UTC", "from": "00:02", "to": "24:00",
         "days": ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"],
     });
-    let mut scenario = told_by(
-        "cluster-told-at-work",
+    let mut scenario = notified_by(
+        "cluster-notified-at-work",
         about,
         &json!({ "channels": ["hook"], "on": [], "workingHours": hours }),
     );
@@ -132,15 +137,15 @@ pub(super) fn within_hours() -> Scenario {
 /// The annotation by which namespaces name their owner.
 const OWNER: &str = "ci.example.org/slack";
 
-/// A namespace whose owner is told in Slack.
+/// A namespace whose owner is notified in Slack.
 fn owned(name: &str, owner: &str) -> Request {
     let metadata = json!({ "name": name, "annotations": { OWNER: owner } });
     let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
     Request::post("/api/v1/namespaces", &object)
 }
 
-/// Owners are told in Slack, 20 s before their namespaces are 40 s old.
-fn told_in_slack(name: &'static str, about: &'static str, fallback: Option<&str>) -> Scenario {
+/// Owners are notified in Slack, 20 s before their namespaces are 40 s old.
+fn notified_in_slack(name: &'static str, about: &'static str, fallback: Option<&str>) -> Scenario {
     let mut scenario = scenario(name, about);
     let mut spec = ci("Enforce", "40s", "20s");
     let fallback = fallback.map(|to| json!({ "slack": to }));
@@ -160,7 +165,7 @@ fn told_in_slack(name: &'static str, about: &'static str, fallback: Option<&str>
 /// There is no such member of Slack, which somebody puts right.
 pub(super) fn another_owner() -> Scenario {
     let about = "the owner whom a namespace names does not exist, until it names another one";
-    let mut scenario = told_in_slack("cluster-told-another", about, None);
+    let mut scenario = notified_in_slack("cluster-notified-another", about, None);
     scenario.setup.push(owned("ci-due", "U0LEFT"));
     scenario.receiver = vec![ReceiverBehavior::Refuses, ReceiverBehavior::Unavailable];
     scenario.script = vec![ScriptStep::at(70, |_| {
@@ -171,10 +176,10 @@ pub(super) fn another_owner() -> Scenario {
     scenario
 }
 
-/// There is no such member of Slack, and the platform is told in their place.
+/// There is no such member of Slack, and the platform is notified in their place.
 pub(super) fn fallback() -> Scenario {
-    let about = "the owner whom a namespace names does not exist, and the fallback is told";
-    let mut scenario = told_in_slack("cluster-told-fallback", about, Some("#platform"));
+    let about = "the owner whom a namespace names does not exist, and the fallback is notified";
+    let mut scenario = notified_in_slack("cluster-notified-fallback", about, Some("#platform"));
     scenario.setup.push(owned("ci-due", "U0LEFT"));
     scenario.receiver = vec![ReceiverBehavior::Refuses, ReceiverBehavior::TakesSilently];
     scenario.lasts = Duration::from_mins(4);
@@ -184,7 +189,7 @@ pub(super) fn fallback() -> Scenario {
 /// All namespaces of one owner are due at once.
 pub(super) fn many() -> Scenario {
     let about = "thirty namespaces of one owner are due at once: the owner gets twenty messages, and then one about ten";
-    let mut scenario = told_in_slack("cluster-told-of-many", about, None);
+    let mut scenario = notified_in_slack("cluster-notified-of-many", about, None);
     scenario.setup.extend((0..30).map(|n| owned(&format!("ci-{n:02}"), "U0MANY")));
     scenario.lasts = Duration::from_mins(8);
     // Each is deleted, once: none is governed any more.

@@ -1,37 +1,40 @@
 //! Messages about namespaces that are gone: how the records of deletions keep them.
 
 use coppice_api::channel::{Channel, RecipientKind};
-use coppice_api::notify::{OwedMessage, OwedMessages};
+use coppice_api::notify::{DeletionNotification, NotificationMessage};
 use coppice_kinds::DeletionRecord;
 use coppice_lifecycle::cluster::masked;
-use coppice_lifecycle::message::{OwedWhenGone, OwnerMessage};
-use coppice_lifecycle::owed::{self, CompletedDeletion};
+use coppice_lifecycle::message::{MessagesWhenGone, OwnerMessage};
+use coppice_lifecycle::notification::{self, CompletedDeletion};
 
 use crate::context::ControllerContext;
 
 /// What the record of a deletion says of messages that are to be sent once the namespace is gone; none if there are none.
-pub(crate) fn owed(shared: &ControllerContext, owed: &OwedWhenGone) -> Option<OwedMessages> {
+pub(crate) fn notification(
+    shared: &ControllerContext,
+    notification: &MessagesWhenGone,
+) -> Option<DeletionNotification> {
     let seal = shared.outboxes().map(|outboxes| outboxes.seal);
     let settings = shared.settings().0;
-    owed::kept(owed, |message| {
+    notification::kept(notification, |message| {
         let channel = settings.config.channels.iter().find(|channel| channel.name == message.channel);
         let kind = channel.map_or(RecipientKind::None, Channel::recipient_kind);
         // Without a key to seal it there is no address, which the attempt says.
         let sealed_to = message.to.as_deref().and_then(|to| seal.as_ref()?.seal(&message.key, to));
         let to = message.to.as_deref().map(|to| masked(kind, to));
-        OwedMessage { key: message.key.clone(), channel: message.channel.clone(), to, sealed_to }
+        NotificationMessage { key: message.key.clone(), channel: message.channel.clone(), to, sealed_to }
     })
 }
 
 /// The message about a namespace that is gone which the record of its deletion owes under this key.
-pub(crate) fn owed_message(
+pub(crate) fn notification_message(
     shared: &ControllerContext,
     record: &DeletionRecord,
-    owed: &OwedMessages,
+    notification: &DeletionNotification,
     key: &str,
 ) -> Option<OwnerMessage> {
     let fields = record.spec.as_deref().ok()?;
-    let message = owed.messages.iter().find(|message| message.key == key)?;
+    let message = notification.messages.iter().find(|message| message.key == key)?;
     let open = |sealed: &str| shared.outboxes()?.seal.open(key, sealed);
     let gone = CompletedDeletion {
         namespace: &fields.namespace,
@@ -44,6 +47,6 @@ pub(crate) fn owed_message(
     };
     // Without its address the attempt fails, and says so.
     let to = message.sealed_to.as_deref().and_then(open);
-    let content = owed::content(gone, owed);
+    let content = notification::content(gone, notification);
     Some(OwnerMessage { key: key.to_owned(), channel: message.channel.clone(), to, content })
 }

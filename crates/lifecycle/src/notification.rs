@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use coppice_api::Losses;
-use coppice_api::notify::{NoticeAbout, NoticeState, OwedMessage, OwedMessages, OwnerNotice};
+use coppice_api::notify::{DeletionNotification, NoticeAbout, NoticeState, NotificationMessage, OwnerNotice};
 use jiff::Timestamp;
 
 use crate::cluster::{RecordedRecipient, ValidHours};
 use crate::delivery::{pending, record_attempt};
-use crate::message::{DeletionContent, MessageContent, OwedWhenGone, OwnerMessage};
+use crate::message::{DeletionContent, MessageContent, MessagesWhenGone, OwnerMessage};
 use crate::plan::Delivery;
 
 /// A deletion that has been carried out, as its record has it.
@@ -32,22 +32,25 @@ pub struct CompletedDeletion<'a> {
 
 /// What the record of a deletion keeps of messages that are to be sent once the namespace is gone; none if there are none. Whom each
 /// goes to is hidden by `message`.
-pub fn kept(owed: &OwedWhenGone, message: impl FnMut(&OwnerMessage) -> OwedMessage) -> Option<OwedMessages> {
-    let first = &owed.messages.first()?.content;
-    Some(OwedMessages {
+pub fn kept(
+    notification: &MessagesWhenGone,
+    message: impl FnMut(&OwnerMessage) -> NotificationMessage,
+) -> Option<DeletionNotification> {
+    let first = &notification.messages.first()?.content;
+    Some(DeletionNotification {
         owner: first.owner.clone(),
         why: first.why.clone(),
         successor: first.successor.clone(),
         expires_at: first.expires_at,
         links: first.links.clone(),
-        working_hours: owed.working_hours.clone(),
-        messages: owed.messages.iter().map(message).collect(),
-        superseded: owed.superseded.clone(),
+        working_hours: notification.working_hours.clone(),
+        messages: notification.messages.iter().map(message).collect(),
+        superseded: notification.superseded.clone(),
     })
 }
 
 /// What a message says that the namespace is gone: as [`MessageSource::content`](crate::message::MessageSource::content) had it before.
-pub fn content(gone: CompletedDeletion<'_>, owed: &OwedMessages) -> MessageContent {
+pub fn content(gone: CompletedDeletion<'_>, notification: &DeletionNotification) -> MessageContent {
     let deletion = DeletionContent {
         policy: gone.policy.to_owned(),
         at: gone.at,
@@ -59,16 +62,16 @@ pub fn content(gone: CompletedDeletion<'_>, owed: &OwedMessages) -> MessageConte
         namespace: gone.namespace.to_owned(),
         uid: gone.uid.to_owned(),
         manager: gone.manager.to_owned(),
-        owner: owed.owner.clone(),
+        owner: notification.owner.clone(),
         given_at: gone.at,
-        why: owed.why.clone(),
+        why: notification.why.clone(),
         deletion: Some(deletion),
-        expires_at: owed.expires_at,
+        expires_at: notification.expires_at,
         failing: Vec::new(),
         advice: BTreeMap::new(),
-        successor: owed.successor.clone(),
+        successor: notification.successor.clone(),
         observing: false,
-        links: owed.links.clone(),
+        links: notification.links.clone(),
         keep: None,
         limit_reached: false,
     }
@@ -76,7 +79,7 @@ pub fn content(gone: CompletedDeletion<'_>, owed: &OwedMessages) -> MessageConte
 
 /// What becomes of messages now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwedPlan {
+pub struct NotificationPlan {
     /// What is known of the delivery: to be written down before anything is sent.
     pub notices: Vec<OwnerNotice>,
     /// The keys of those to make an attempt at, once that is durable.
@@ -86,24 +89,24 @@ pub struct OwedPlan {
 }
 
 /// What is to be sent about a namespace that was seen to be gone at `gone_at`.
-pub fn begin(owed: &OwedMessages, gone_at: Timestamp) -> Vec<OwnerNotice> {
+pub fn begin(notification: &DeletionNotification, gone_at: Timestamp) -> Vec<OwnerNotice> {
     let about = (NoticeAbout::Deleted, gone_at);
     // Its address is sealed: nobody needs to tell it from others.
-    let to = |one: &OwedMessage| RecordedRecipient { to: one.to.clone(), digest: None };
-    owed.messages.iter().map(|one| pending(one.key.clone(), about, &one.channel, to(one))).collect()
+    let to = |one: &NotificationMessage| RecordedRecipient { to: one.to.clone(), digest: None };
+    notification.messages.iter().map(|one| pending(one.key.clone(), about, &one.channel, to(one))).collect()
 }
 
 /// Records what came of attempts, and says which are due.
 pub fn go_on(
-    owed: &OwedMessages,
+    notification: &DeletionNotification,
     notices: &[OwnerNotice],
     deliveries: &BTreeMap<String, Delivery>,
     now: Timestamp,
-) -> OwedPlan {
+) -> NotificationPlan {
     // Hours that another version understands are no reason to say nothing.
-    let hours = owed.working_hours.as_ref().and_then(|hours| ValidHours::try_from(hours).ok());
+    let hours = notification.working_hours.as_ref().and_then(|hours| ValidHours::try_from(hours).ok());
     let begin = hours.and_then(|hours| hours.begin_after(now));
-    let mut plan = OwedPlan { notices: notices.to_vec(), due: Vec::new(), next_check: None };
+    let mut plan = NotificationPlan { notices: notices.to_vec(), due: Vec::new(), next_check: None };
     for notice in &mut plan.notices {
         let delivery = deliveries.get(&notice.key);
         if let Some(delivery) = delivery.filter(|_| notice.state == NoticeState::Pending) {
@@ -130,13 +133,13 @@ mod tests {
 
     #[test]
     fn each_message_is_delivered_or_a_dead_letter() {
-        let message = |key: &str, to: Option<&str>| OwedMessage {
+        let message = |key: &str, to: Option<&str>| NotificationMessage {
             key: key.to_owned(),
             channel: key.to_owned(),
             to: to.map(str::to_owned),
             sealed_to: None,
         };
-        let owed = OwedMessages {
+        let notification = DeletionNotification {
             owner: None,
             why: String::new(),
             successor: None,
@@ -147,10 +150,10 @@ mod tests {
             messages: vec![message("mail", Some("a***@b")), message("hook", None)],
         };
         let (sunday, monday) = (at("2026-03-01T12:00:00Z"), at("2026-03-02T08:00:00Z"));
-        let notices = begin(&owed, sunday);
-        let plan = go_on(&owed, &notices, &BTreeMap::new(), sunday);
+        let notices = begin(&notification, sunday);
+        let plan = go_on(&notification, &notices, &BTreeMap::new(), sunday);
         assert_eq!((plan.due, plan.next_check), (vec![], Some(monday)), "it is Sunday");
-        let plan = go_on(&owed, &notices, &BTreeMap::new(), monday);
+        let plan = go_on(&notification, &notices, &BTreeMap::new(), monday);
         assert_eq!((&*plan.due.join(" "), &plan.notices), ("mail hook", &notices));
         let failed = |permanent| Delivery::Failed {
             error: "no".to_owned(),
@@ -159,20 +162,24 @@ mod tests {
             by_channel: false,
         };
         let ends = [("mail".to_owned(), failed(true)), ("hook".to_owned(), Delivery::InFlight)].into();
-        let plan = go_on(&owed, &notices, &ends, monday);
+        let plan = go_on(&notification, &notices, &ends, monday);
         assert_eq!(plan.notices[0].state, NoticeState::Failed);
         assert_eq!((plan.notices[1].state, plan.due.len()), (NoticeState::Pending, 0));
         // The channel itself has refused: it is tried again, for a day of attempts.
         let (mut notices, mut now, mut attempts) = (plan.notices, monday, 0);
         while notices[1].state == NoticeState::Pending {
             let ends = [("hook".to_owned(), failed(true))].into();
-            notices = go_on(&owed, &notices, &ends, now).notices;
+            notices = go_on(&notification, &notices, &ends, now).notices;
             (now, attempts) = (now + jiff::SignedDuration::from_secs(4400), attempts + 1);
         }
         assert_eq!((attempts, notices[1].state), (34, NoticeState::Failed));
         let ends = [("hook".to_owned(), Delivery::Delivered("200".to_owned()))].into();
-        assert_eq!(go_on(&owed, &notices, &ends, now).notices, notices, "a late answer changes nothing");
-        let anytime = OwedMessages { working_hours: None, ..owed };
+        assert_eq!(
+            go_on(&notification, &notices, &ends, now).notices,
+            notices,
+            "a late answer changes nothing"
+        );
+        let anytime = DeletionNotification { working_hours: None, ..notification };
         let fresh = begin(&anytime, sunday);
         let plan = go_on(&anytime, &fresh, &ends, sunday);
         assert_eq!(plan.notices[1].state, NoticeState::Delivered);

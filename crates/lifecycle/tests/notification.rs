@@ -7,9 +7,9 @@ mod cluster;
 mod notices;
 
 use coppice_api::Losses;
-use coppice_api::notify::{MessageLink, OwedMessage};
+use coppice_api::notify::{MessageLink, NotificationMessage};
 use coppice_lifecycle::cluster::NamespaceStep;
-use coppice_lifecycle::owed::{CompletedDeletion, content, kept};
+use coppice_lifecycle::notification::{CompletedDeletion, content, kept};
 
 use cluster::at;
 use notices::{MAIL, delivered, ends, messages, owned, spec};
@@ -33,15 +33,15 @@ fn the_message_that_a_namespace_is_gone_says_where_to_read_more_and_what_is_lost
     ends(&mut scene, &delivered(), 42);
     let plan = scene.settled(102);
     let NamespaceStep::Delete(intent) = &plan.step else { panic!("{plan:?}") };
-    let mut before = plan.owed.messages[0].content.clone();
+    let mut before = plan.notification.messages[0].content.clone();
     // What is stored, and read again when the namespace is gone.
-    let hidden = |message: &coppice_lifecycle::message::OwnerMessage| OwedMessage {
+    let hidden = |message: &coppice_lifecycle::message::OwnerMessage| NotificationMessage {
         key: message.key.clone(),
         channel: message.channel.clone(),
         to: None,
         sealed_to: None,
     };
-    let stored = serde_json::to_value(kept(&plan.owed, hidden).unwrap()).unwrap();
+    let stored = serde_json::to_value(kept(&plan.notification, hidden).unwrap()).unwrap();
     let gone = CompletedDeletion {
         namespace: &before.namespace.clone(),
         uid: &before.uid.clone(),
