@@ -41,11 +41,9 @@ impl SubnamespacePlan {
             }
         };
         self.next_check = Some(until);
-        // That others are below it stops managers and people; here these go first.
+        // That others are below it stops managers and people by `forbids`, which `protection` knows nothing of: here these go first.
         let settings = &observation.settings;
-        let protection = |namespace: &NamespaceFacts| {
-            settings.protection(namespace).filter(|refusal| refusal.reason != Reason::HasChildren)
-        };
+        let protection = |namespace: &NamespaceFacts| settings.protection(namespace);
         if let Some(refusal) = protection(namespace) {
             return State::deleting(refusal.reason, refusal.message);
         }
