@@ -37,8 +37,9 @@ pub trait Decision: Sync {
     /// The intent.
     fn intent(&self) -> &Intent;
 
-    /// Reads everything again and decides again, once it is reserved under the settings and the budget of the reservation,
-    /// which includes this step. An observation only if exactly the same step results.
+    /// Reads everything again and decides again: before the step is reserved (none) by the settings and the budget that are read,
+    /// afterwards by those that it was reserved under, which do not count it yet. An observation only if exactly the same step
+    /// results.
     fn reverify(
         &self,
         reservation: Option<&Reservation>,

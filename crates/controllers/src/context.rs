@@ -246,7 +246,7 @@ impl ControllerContext {
         Instant::now() + ahead.min(FAR)
     }
 
-    /// The settings that were reserved under, compiled, and the budget with that reservation and the breaker that is open.
+    /// The settings that were reserved under, compiled, and the budget's ledger as it was before that, with the breaker that is open.
     pub fn reserved(&self, reservation: &Reservation) -> (Arc<PlatformSettings>, GovernorStatus) {
         let settings = self.settings_of(&reservation.settings);
         let budget = self.with_breaker(&settings, reservation.budget.clone());
