@@ -9,7 +9,9 @@
 //!    other change of an allotment.
 //! 3. *Release*: the target holds nothing any more, and has the amount as its own quota.
 //! 4. *Remember*: the source writes down what has arrived, by the name of the object. One that says the same under that name later, when the
-//!    object is gone, does nothing: whoever applies all of a folder again transfers nothing twice.
+//!    object is gone, does nothing: whoever applies all of a folder again transfers nothing twice, as far as the source remembers. It
+//!    remembers 128 names and forgets the oldest of more, and nothing of a transfer that did not arrive or whose object lost its finalizer
+//!    before that was written down. Its memory is in its quota, and goes with it (decision 0019).
 //!
 //! How far it has come is written down before the next step. Whoever reads all quotas before that record takes nothing a second
 //! time: a quota that was written meanwhile has another revision, and what has ended is recorded.
