@@ -197,10 +197,11 @@ pub enum RecipientKind {
 impl Channel {
     /// What it needs to know of a recipient. A channel that says nothing, which the API server refuses, needs nothing.
     pub fn recipient_kind(&self) -> RecipientKind {
-        match (&self.slack, &self.email) {
+        let Self { name: _, webhook: _, slack, email } = self;
+        match (slack, email) {
             (Some(slack), _) if slack.token_file.is_some() => RecipientKind::Slack,
             (None, Some(_)) => RecipientKind::Email,
-            _ => RecipientKind::None,
+            (Some(_), _) | (None, None) => RecipientKind::None,
         }
     }
 }

@@ -33,14 +33,19 @@ pub(crate) fn one_line(text: &str, most: usize) -> String {
 
 /// Writes a value into a part of a message.
 pub(crate) fn write(out: &mut impl std::fmt::Write, part: Part, value: &str) -> std::fmt::Result {
+    let (markup, quotes) = match part {
+        Part::Html => (true, true),
+        Part::Slack => (true, false),
+        Part::Subject | Part::Text => (false, false),
+    };
     for c in value.chars().filter_map(shown) {
-        match (part, c) {
-            (Part::Html | Part::Slack, '&') => out.write_str("&amp;")?,
-            (Part::Html | Part::Slack, '<') => out.write_str("&lt;")?,
-            (Part::Html | Part::Slack, '>') => out.write_str("&gt;")?,
-            (Part::Html, '"') => out.write_str("&quot;")?,
-            (Part::Html, '\'') => out.write_str("&#39;")?,
-            (_, c) => out.write_str(c.encode_utf8(&mut [0; 4]))?,
+        match c {
+            '&' if markup => out.write_str("&amp;")?,
+            '<' if markup => out.write_str("&lt;")?,
+            '>' if markup => out.write_str("&gt;")?,
+            '"' if quotes => out.write_str("&quot;")?,
+            '\'' if quotes => out.write_str("&#39;")?,
+            c => out.write_str(c.encode_utf8(&mut [0; 4]))?,
         }
     }
     Ok(())

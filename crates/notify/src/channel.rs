@@ -204,7 +204,13 @@ impl ChannelError {
             Self::Invalid { permanent, .. }
             | Self::Smtp { step: SmtpStep::Recipient | SmtpStep::Message, permanent, .. } => *permanent,
             Self::Slack { error, .. } => slack::is_permanent(error),
-            _ => false,
+            Self::Credential(_)
+            | Self::Roots { .. }
+            | Self::Connect { .. }
+            | Self::NoStartTls { .. }
+            | Self::Smtp { .. }
+            | Self::Broken { .. }
+            | Self::Timeout { .. } => false,
         }
     }
 
@@ -227,7 +233,17 @@ impl ChannelError {
 
     /// How long the receiver asked to wait.
     pub fn retry_after(&self) -> Option<Duration> {
-        if let Self::Slack { retry_after, .. } = self { *retry_after } else { None }
+        match self {
+            Self::Slack { retry_after, .. } => *retry_after,
+            Self::Credential(_)
+            | Self::Roots { .. }
+            | Self::Invalid { .. }
+            | Self::Connect { .. }
+            | Self::NoStartTls { .. }
+            | Self::Smtp { .. }
+            | Self::Broken { .. }
+            | Self::Timeout { .. } => None,
+        }
     }
 }
 

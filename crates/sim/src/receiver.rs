@@ -114,22 +114,27 @@ fn answer(request: &DeliveryRequest, behavior: ReceiverBehavior) -> Result<Deliv
             ReceiverBehavior::TakesSilently,
             DeliveryRequest::Webhook(_) | DeliveryRequest::ChannelWebhook(_),
         ) => SendError::Timeout { after: TIMEOUT }.into(),
-        (ReceiverBehavior::TakesSilently, _) => {
-            ChannelError::Timeout { server: server(), after: TIMEOUT }.into()
-        }
+        (
+            ReceiverBehavior::TakesSilently,
+            DeliveryRequest::Email(_) | DeliveryRequest::Slack(_) | DeliveryRequest::Invalid { .. },
+        ) => ChannelError::Timeout { server: server(), after: TIMEOUT }.into(),
         (ReceiverBehavior::Unavailable, DeliveryRequest::Webhook(_) | DeliveryRequest::ChannelWebhook(_)) => {
             status(503).into()
         }
         (ReceiverBehavior::Unavailable, DeliveryRequest::Email(_)) => {
             refused(SmtpStep::Greeting, "421", false).into()
         }
-        (ReceiverBehavior::Unavailable, _) => slack("status 503").into(),
+        (ReceiverBehavior::Unavailable, DeliveryRequest::Slack(_) | DeliveryRequest::Invalid { .. }) => {
+            slack("status 503").into()
+        }
         (ReceiverBehavior::Refuses, DeliveryRequest::Webhook(_) | DeliveryRequest::ChannelWebhook(_)) => {
             status(410).into()
         }
         (ReceiverBehavior::Refuses, DeliveryRequest::Email(_)) => {
             refused(SmtpStep::Recipient, "550 5.1.1", true).into()
         }
-        (ReceiverBehavior::Refuses, _) => slack("user_not_found").into(),
+        (ReceiverBehavior::Refuses, DeliveryRequest::Slack(_) | DeliveryRequest::Invalid { .. }) => {
+            slack("user_not_found").into()
+        }
     })
 }

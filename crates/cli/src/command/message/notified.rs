@@ -57,7 +57,8 @@ pub(super) fn receivers(subject: &Subject, config: &CoppiceConfigSpec) -> Vec<Re
         let Some(channel) = find(name) else {
             return of(Part::Content, None, Some("CoppiceConfig/coppice has no such channel"));
         };
-        let part = match (&channel.slack, &channel.email) {
+        let Channel { name: _, webhook: _, slack, email } = channel;
+        let part = match (slack, email) {
             (Some(_), _) => Part::Slack,
             (None, Some(_)) => Part::Mail,
             (None, None) => Part::Content,
@@ -147,14 +148,16 @@ fn unannounced(subject: &Subject) -> Option<String> {
 }
 /// Why nobody gets this part of a message, if so.
 pub(super) fn unsent(part: Part, receivers: &[Receiver]) -> Option<String> {
-    let of = |part: Part| match part {
+    let form = |part: Part| match part {
         // Both are parts of one mail.
-        Part::Mail | Part::Html => Part::Mail,
-        other => other,
+        Part::Mail | Part::Html => Some(Part::Mail),
+        Part::Slack => Some(Part::Slack),
+        // These are for programs.
+        Part::Content | Part::Json => None,
     };
-    let sent = || receivers.iter().filter(|one| one.hears());
-    let wanted = matches!(part, Part::Mail | Part::Html | Part::Slack);
-    if !wanted || sent().any(|one| of(one.part) == of(part)) {
+    let wanted = form(part)?;
+    let mut sent = receivers.iter().filter(|one| one.hears());
+    if sent.any(|one| form(one.part) == Some(wanted)) {
         return None;
     }
     Some(format!("nobody gets it in this form; messages go by {}", to_whom(receivers)?))
