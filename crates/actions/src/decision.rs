@@ -8,6 +8,7 @@ use coppice_api::steps::Intent;
 use coppice_api::{DeletedNamespaceSpec, Losses, Steps};
 use coppice_kinds::Configs;
 use coppice_lifecycle::facts::NamespaceFacts;
+use coppice_lifecycle::governor::Share;
 use coppice_lifecycle::settings::PlatformSettings;
 use coppice_quantity::time::in_milliseconds;
 use coppice_runtime::client::Clients;
@@ -100,8 +101,8 @@ pub struct StepContext<'a> {
     pub governor: &'a Governor,
     /// The cache of the settings.
     pub configs: &'a Store<Configs>,
-    /// How many namespaces are managed.
-    pub managed: u64,
+    /// What of the budget it takes from.
+    pub share: Share,
     /// The API server's time.
     pub clock: &'a ServerClock,
 }
@@ -165,7 +166,7 @@ pub async fn delete_namespace<D: Decision>(
                 Ok(Deletion::AlreadyGone) => return Ok((Deleted::AlreadyGone, observation)),
                 Ok(Deletion::Changed(unused)) => {
                     lost = "the namespace changed between reading and deleting it";
-                    reservation = unused;
+                    reservation = *unused;
                 }
                 Err(error) => return Err(Stopped::Failed(observation, error.to_string())),
             }
@@ -224,8 +225,8 @@ pub async fn reserve<D: Decision>(
     decision: &D,
     observation: D::Observation,
 ) -> Result<(D::Observation, Reservation), StoppedOf<D>> {
-    let StepContext { clients, permit, governor, configs, managed, clock } = context;
-    let reservation = match governor.reserve(clients, permit, configs, managed, || clock.now()).await {
+    let StepContext { clients, permit, governor, configs, share, clock } = context;
+    let reservation = match governor.reserve(clients, permit, configs, share, || clock.now()).await {
         Ok(reservation) => reservation,
         Err(error) => return Err(Stopped::NotReserved(observation, error)),
     };

@@ -11,6 +11,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use coppice_lifecycle::facts::Annotations;
+use coppice_lifecycle::governor::Share;
 
 use super::*;
 use coppice_scripted::{Answer, scripted};
@@ -121,7 +122,7 @@ impl Carrier {
 
     pub(crate) fn context(&self) -> StepContext<'_> {
         let Self { clients, permit, governor, configs, clock } = self;
-        StepContext { clients, permit, governor, configs, managed: 10, clock }
+        StepContext { clients, permit, governor, configs, share: Share::Managers(10), clock }
     }
 }
 

@@ -25,7 +25,7 @@ pub enum Deletion {
     /// The namespace is being deleted or gone, by this request, whose answer was lost, or by somebody else.
     AlreadyGone,
     /// It has changed since it was read: decide again. What was reserved is not used yet.
-    Changed(Reservation),
+    Changed(Box<Reservation>),
 }
 
 /// Why a deletion failed.
@@ -63,7 +63,7 @@ pub async fn namespace(
     namespace: &NamespaceFacts,
 ) -> Result<Deletion, DeleteError> {
     if namespace.uid != record.uid && !coppice_mutants::active(Mutant::KeyedByName) {
-        return Ok(Deletion::Changed(reservation));
+        return Ok(Deletion::Changed(Box::new(reservation)));
     }
     if let Some(refusal) = settings.forbids(Action::Delete, namespace) {
         return Err(DeleteError::Protected(refusal));
@@ -94,7 +94,7 @@ pub async fn namespace(
             Ok(if now.is_ok_and(|now| is_gone(now.as_ref(), namespace)) {
                 Deletion::AlreadyGone
             } else {
-                Deletion::Changed(reservation)
+                Deletion::Changed(Box::new(reservation))
             })
         }
         error @ WriteError::Refused(_) => Err(DeleteError::Refused(error)),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use coppice_api::config::GovernorStatus;
 use coppice_api::names::CONFIG_NAME;
 use coppice_kinds::{Config, Configs};
-use coppice_lifecycle::governor::{self, Denied};
+use coppice_lifecycle::governor::{self, Denied, Share};
 use coppice_quantity::time::ServerTime;
 use jiff::Timestamp;
 use tokio::sync::oneshot;
@@ -100,7 +100,7 @@ impl Governor {
         clients: &Clients,
         permit: &Permit,
         known: &Store<Configs>,
-        managed: u64,
+        share: Share,
         now: impl Fn() -> ServerTime,
     ) -> ReserveResult {
         loop {
@@ -118,7 +118,7 @@ impl Governor {
                 if let Some(denied) = time.uncertainty().map(governor::uncertain) {
                     return Err(ReservationError::Denied(denied));
                 }
-                self.grant_all(clients, permit, known, managed, time.now()).await;
+                self.grant_all(clients, permit, known, share, time.now()).await;
                 answer = response.try_recv();
             }
             drop(last_write);
@@ -134,13 +134,13 @@ impl Governor {
         clients: &Clients,
         permit: &Permit,
         known: &Store<Configs>,
-        managed: u64,
+        share: Share,
         now: Timestamp,
     ) {
         let mut waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
         // A cancelled caller needs no step.
         waiting.retain(|waiting| !waiting.is_closed());
-        let mut batch = reserve(clients, permit, known, managed, now, waiting.len()).await;
+        let mut batch = reserve(clients, permit, known, share, now, waiting.len()).await;
         for waiting in waiting {
             // The caller is gone: the step is spent and not used.
             drop(waiting.send(batch.as_mut().map_err(|error| error.clone()).and_then(Batch::next)));
@@ -174,13 +174,13 @@ async fn reserve(
     clients: &Clients,
     permit: &Permit,
     known: &Store<Configs>,
-    managed: u64,
+    share: Share,
     now: Timestamp,
     steps: usize,
 ) -> Result<Batch, ReservationError> {
     let steps = u32::try_from(steps).unwrap_or(u32::MAX);
     let started = Instant::now();
-    let mut cached = known.get("", CONFIG_NAME).filter(|config| allows(config, managed, now));
+    let mut cached = known.get("", CONFIG_NAME).filter(|config| allows(config, share, now));
     for _ in 0..MAX_ATTEMPTS {
         let settings = match cached.take() {
             Some(settings) => settings,
@@ -188,7 +188,7 @@ async fn reserve(
         };
         let spec = settings.decoded().map_err(|error| ReservationError::Unavailable(error.to_owned()))?;
         let before = &settings.status.governor;
-        let answer = governor::reserve(&spec.governor, before, managed, now, steps);
+        let answer = governor::reserve(&spec.governor, before, share, now, steps);
         if answer.granted > 0 || answer.budget != *before {
             let mut status = (*settings.status).clone();
             status.governor = answer.budget;
@@ -220,9 +220,9 @@ async fn read_settings(clients: &Clients) -> Result<Arc<Config>, ReservationErro
     read.map(Arc::new).ok_or_else(|| ReservationError::Unavailable("it does not exist".to_owned()))
 }
 
-fn allows(settings: &Config, managed: u64, now: Timestamp) -> bool {
+fn allows(settings: &Config, share: Share, now: Timestamp) -> bool {
     let budget = &settings.status.governor;
-    settings.decoded().is_ok_and(|spec| governor::allow(&spec.governor, budget, managed, now).is_ok())
+    settings.decoded().is_ok_and(|spec| governor::allow(&spec.governor, budget, share, now).is_ok())
 }
 
 #[cfg(test)]

@@ -286,23 +286,27 @@ pub struct CoppiceConfigStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GovernorStatus {
-    /// How many steps an hour are allowed at present.
+    /// How many steps an hour managers and cluster managers are allowed at present.
     #[serde(default)]
     pub hourly_limit: u32,
-    /// Steps reserved in the last hour; brought up to date once a minute.
+    /// Steps reserved for them in the last hour; brought up to date once a minute.
     #[serde(default)]
     pub last_hour: u32,
     /// The breaker that a collapse of facts has opened: no destructive step is taken until `spec.governor.acknowledge`
     /// names it. Absent while none is open; one that is opened by `spec.governor.paused` is not shown here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub breaker: Option<Breaker>,
-    /// What stops steps, and since when; absent while steps are allowed; brought up to date once a minute.
+    /// What stops their steps, and since when; absent while steps are allowed; brought up to date once a minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked: Option<Blocked>,
-    /// Steps reserved in the last hour, oldest first, those of one instant together.
+    /// Steps reserved for them in the last hour, oldest first, those of one instant together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024), extend("x-kubernetes-list-type" = "atomic"))]
     pub reservations: Vec<ReservationEntry>,
+    /// The same for trees of namespaces, whose hourly share is their own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1024), extend("x-kubernetes-list-type" = "atomic"))]
+    pub tree_reservations: Vec<ReservationEntry>,
 }
 
 /// A breaker that a collapse of facts has opened.

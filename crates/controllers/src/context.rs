@@ -14,6 +14,7 @@ use coppice_kinds::{
 };
 use coppice_lifecycle::breaker;
 use coppice_lifecycle::cluster::census::Census;
+use coppice_lifecycle::governor::Share;
 use coppice_lifecycle::settings::{PlatformSettings, ScaleKind};
 use coppice_quantity::time::ServerTime;
 use coppice_runtime::client::Clients;
@@ -224,7 +225,7 @@ impl ControllerContext {
             permit,
             governor: &self.governor,
             configs: &self.configs,
-            managed: self.managed(),
+            share: Share::Managers(self.managed()),
             clock: &self.server_clock,
         }
     }

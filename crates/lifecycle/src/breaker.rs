@@ -64,7 +64,9 @@ pub(crate) fn denied(breaker: &Breaker) -> Denied {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::governor::{allow, current_budget, reserve};
+    use crate::governor::{Share, allow, current_budget, reserve};
+
+    const MANAGERS: Share = Share::Managers(0);
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(1_790_000_000 + second).unwrap()
@@ -81,7 +83,7 @@ mod tests {
     #[test]
     fn an_open_breaker_stops_everything_without_a_date_and_says_how_to_close_it() {
         let breaker = opened("pods", 130, 120, false, at(0));
-        let denied = allow(&GovernorSpec::default(), &with(breaker), 0, at(9)).unwrap_err();
+        let denied = allow(&GovernorSpec::default(), &with(breaker), MANAGERS, at(9)).unwrap_err();
         assert_eq!((denied.reason, denied.retry_at), (Reason::BreakerOpen, None));
         let message = "the breaker is open since 2026-09-21T14:13:20Z: a list of pods lacked 120 of the 130 that were \
                        known, and no event said that they were deleted; find out why, then run `coppice acknowledge \
@@ -97,10 +99,13 @@ mod tests {
     fn an_acknowledgment_closes_the_breaker_that_it_names_and_no_other() {
         let (first, next) = (opened("pods", 50, 50, true, at(0)), opened("pods", 50, 50, true, at(600)));
         let settings = acknowledging(&first);
-        assert!(allow(&settings, &with(first.clone()), 0, at(1)).is_ok());
-        assert!(allow(&settings, &with(next.clone()), 0, at(601)).is_err());
+        assert!(allow(&settings, &with(first.clone()), MANAGERS, at(1)).is_ok());
+        assert!(allow(&settings, &with(next.clone()), MANAGERS, at(601)).is_err());
         let other = opened("jobs", 50, 50, true, at(0));
-        assert!(allow(&settings, &with(other), 0, at(1)).is_err(), "another source at the same instant");
+        assert!(
+            allow(&settings, &with(other), MANAGERS, at(1)).is_err(),
+            "another source at the same instant"
+        );
         let closed = with_known(&settings, with(first.clone()), std::slice::from_ref(&first));
         assert_eq!(closed.breaker, None, "it does not open again under its id");
         assert_eq!(with_known(&settings, closed, &[first, next.clone()]).breaker, Some(next));
@@ -118,13 +123,13 @@ mod tests {
     fn every_writer_of_the_ledger_keeps_it() {
         let (settings, breaker) = (GovernorSpec::default(), opened("pods", 50, 50, true, at(0)));
         let budget = with(breaker.clone());
-        let denied = reserve(&settings, &budget, 0, at(1), 3);
+        let denied = reserve(&settings, &budget, MANAGERS, at(1), 3);
         assert_eq!((denied.granted, denied.budget.breaker.as_ref()), (0, Some(&breaker)));
         assert_eq!(denied.budget.blocked.unwrap().reason, "BreakerOpen");
         let current = current_budget(&settings, &budget, 0, at(1));
         assert_eq!((current.breaker.as_ref(), current.blocked.is_some()), (Some(&breaker), true));
         // Who removes an acknowledged one, and says so, is the one who reviews the ledger.
-        let granted = reserve(&acknowledging(&breaker), &budget, 0, at(1), 3);
+        let granted = reserve(&acknowledging(&breaker), &budget, MANAGERS, at(1), 3);
         assert_eq!((granted.granted, granted.budget.breaker), (3, Some(breaker)));
     }
 

@@ -9,7 +9,7 @@ use coppice_mutants::{Mutant, active};
 use coppice_quantity::time::ServerTime;
 use jiff::Timestamp;
 
-use crate::governor::{self, Denied, clock_skew};
+use crate::governor::{self, Denied, Share, clock_skew};
 use crate::other_deletion::OtherDeletion;
 use crate::pending_webhook::PendingWebhook;
 use crate::settings::PlatformSettings;
@@ -21,8 +21,8 @@ pub struct Circumstances<'a> {
     pub settings: &'a PlatformSettings,
     /// The budget's ledger.
     pub budget: &'a GovernorStatus,
-    /// How many namespaces are managed.
-    pub managed: u64,
+    /// What of the budget it takes from.
+    pub share: Share,
     /// Why the facts cannot be trusted at present, if so.
     pub stale: Option<&'a (Reason, String)>,
     /// Who else deletes the namespace, if anybody does.
@@ -52,7 +52,7 @@ impl Circumstances<'_> {
         let unknown = self.unreliable_facts().or_else(|| self.settings_missing());
         unknown.or_else(|| self.unknown_limits.cloned()).map(Denied::until_changed).or_else(|| {
             let governor = &self.settings.config.governor;
-            governor::allow(governor, self.budget, self.managed, self.time.now()).err()
+            governor::allow(governor, self.budget, self.share, self.time.now()).err()
         })
     }
 

@@ -55,6 +55,32 @@ pub(crate) fn clock_skew(uncertainty: ClockUncertainty) -> (Reason, String) {
     (Reason::ClockSkew, format!("the API server's clock and Coppice's {wrong}"))
 }
 
+/// Whose steps they are, and how many namespaces these look after: what they may take an hour is a share of that number. The share of one
+/// leaves that of the other alone; the limits in numbers hold for both together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// Those of managers and cluster managers.
+    Managers(u64),
+    /// Those of trees of namespaces.
+    Trees(u64),
+}
+
+impl Share {
+    fn namespaces(self) -> u64 {
+        match self {
+            Self::Managers(namespaces) | Self::Trees(namespaces) => namespaces,
+        }
+    }
+
+    /// What was reserved for these steps.
+    fn reservations(self, budget: &GovernorStatus) -> &[ReservationEntry] {
+        match self {
+            Self::Managers(_) => &budget.reservations,
+            Self::Trees(_) => &budget.tree_reservations,
+        }
+    }
+}
+
 /// How many steps an hour are allowed with that many managed namespaces.
 pub fn hourly_limit(settings: &GovernorSpec, managed: u64) -> u32 {
     let share = settings.max_share.of(managed).max(u64::from(settings.at_least));
@@ -66,17 +92,17 @@ pub fn hourly_limit(settings: &GovernorSpec, managed: u64) -> u32 {
 pub fn allow(
     settings: &GovernorSpec,
     budget: &GovernorStatus,
-    managed: u64,
+    share: Share,
     now: Timestamp,
 ) -> Result<(), Denied> {
-    remaining(settings, budget, managed, now).map(drop)
+    remaining(settings, budget, share, now).map(drop)
 }
 
 /// How many more steps may be taken now: at least one, otherwise why none.
 fn remaining(
     settings: &GovernorSpec,
     budget: &GovernorStatus,
-    managed: u64,
+    share: Share,
     now: Timestamp,
 ) -> Result<u32, Denied> {
     if settings.paused && !active(Mutant::PauseIgnored) {
@@ -89,13 +115,17 @@ fn remaining(
     if let Some(open) = breaker::open(settings, budget).filter(|_| !active(Mutant::BreakerIgnored)) {
         return Err(breaker::denied(open));
     }
-    let hourly = hourly_limit(settings, managed);
+    let hourly = hourly_limit(settings, share.namespaces());
     let minutely = if active(Mutant::PerMinuteIgnored) { u32::MAX } else { settings.per_minute };
+    let together = if active(Mutant::PerHourIgnored) { u32::MAX } else { settings.per_hour };
+    let (own, all) = (share.reservations(budget), all(budget));
     let mut remaining = u32::MAX;
-    for (limit, window, what) in
-        [(minutely, MINUTE, "a minute (perMinute)"), (hourly, HOUR, "an hour (perHour, maxShare, atLeast)")]
-    {
-        match capacity(budget, limit, window, now) {
+    for (reservations, limit, window, what) in [
+        (&*all, minutely, MINUTE, "a minute (perMinute)"),
+        (own, hourly, HOUR, "an hour (perHour, maxShare, atLeast)"),
+        (&*all, together, HOUR, "an hour (perHour), of managers and trees together,"),
+    ] {
+        match capacity(reservations, limit, window, now) {
             Capacity::Free(steps) => remaining = remaining.min(steps),
             Capacity::Full(retry_at) => {
                 return Err(Denied {
@@ -124,19 +154,47 @@ pub struct Grant {
 pub fn reserve(
     settings: &GovernorSpec,
     budget: &GovernorStatus,
-    managed: u64,
+    share: Share,
     now: Timestamp,
     steps: u32,
 ) -> Grant {
-    let granted = match remaining(settings, budget, managed, now) {
+    let granted = match remaining(settings, budget, share, now) {
         Ok(remaining) => steps.min(remaining),
         Err(denied) => {
-            return Grant { budget: with_block(budget, &denied, now), granted: 0, denied: Some(denied) };
+            return Grant { budget: noted(budget, share, &denied, now), granted: 0, denied: Some(denied) };
         }
     };
-    let mut reservations: Vec<ReservationEntry> = Vec::with_capacity(budget.reservations.len() + 1);
+    let reservations = with_reservation(share.reservations(budget), granted, now);
+    let budget = match share {
+        Share::Managers(managed) => GovernorStatus {
+            hourly_limit: hourly_limit(settings, managed),
+            last_hour: sum(&reservations),
+            blocked: None,
+            reservations,
+            ..budget.clone()
+        },
+        Share::Trees(_) => GovernorStatus { tree_reservations: reservations, ..budget.clone() },
+    };
+    let denied = if granted < steps { allow(settings, &budget, share, now).err() } else { None };
+    match &denied {
+        Some(why) => Grant { budget: noted(&budget, share, why, now), granted, denied },
+        None => Grant { budget, granted, denied },
+    }
+}
+
+/// The ledger with a note of what stopped a step of managers; what stops one of trees, its Subnamespace says.
+fn noted(budget: &GovernorStatus, share: Share, denied: &Denied, now: Timestamp) -> GovernorStatus {
+    match share {
+        Share::Managers(_) => with_block(budget, denied, now),
+        Share::Trees(_) => budget.clone(),
+    }
+}
+
+/// The reservations of the last hour, and a new one.
+fn with_reservation(before: &[ReservationEntry], granted: u32, now: Timestamp) -> Vec<ReservationEntry> {
+    let mut reservations: Vec<ReservationEntry> = Vec::with_capacity(before.len() + 1);
     let at = round_up(now, 1);
-    let past = budget.reservations.iter().filter(|b| in_window(b.at, HOUR, now)).cloned();
+    let past = before.iter().filter(|b| in_window(b.at, HOUR, now)).cloned();
     let new =
         Some(ReservationEntry { at, steps: granted }).filter(|_| !active(Mutant::ReservationNotRecorded));
     for mut entry in past.chain(new) {
@@ -151,22 +209,21 @@ pub fn reserve(
             _ => reservations.push(entry),
         }
     }
-    let last_hour = reservations.iter().map(|b| b.steps).fold(0, u32::saturating_add);
-    let budget = GovernorStatus {
-        hourly_limit: hourly_limit(settings, managed),
-        last_hour,
-        breaker: budget.breaker.clone(),
-        blocked: None,
-        reservations,
-    };
-    let denied = if granted < steps { allow(settings, &budget, managed, now).err() } else { None };
-    match &denied {
-        Some(why) => Grant { budget: with_block(&budget, why, now), granted, denied },
-        None => Grant { budget, granted, denied },
-    }
+    reservations
 }
 
-/// The current ledger: what is allowed and spent, and whether steps are stopped.
+fn sum<'a>(reservations: impl IntoIterator<Item = &'a ReservationEntry>) -> u32 {
+    reservations.into_iter().map(|b| b.steps).fold(0, u32::saturating_add)
+}
+
+/// All that was reserved, by whomever, the oldest first.
+fn all(budget: &GovernorStatus) -> Vec<ReservationEntry> {
+    let mut all = [&budget.reservations[..], &budget.tree_reservations].concat();
+    all.sort_by_key(|b| b.at);
+    all
+}
+
+/// The current ledger: what managers are allowed and have spent, and whether their steps are stopped.
 pub fn current_budget(
     settings: &GovernorSpec,
     budget: &GovernorStatus,
@@ -174,12 +231,13 @@ pub fn current_budget(
     now: Timestamp,
 ) -> GovernorStatus {
     let within = budget.reservations.iter().filter(|b| in_window(b.at, HOUR, now));
+    let share = Share::Managers(managed);
     let reviewed = GovernorStatus {
         hourly_limit: hourly_limit(settings, managed),
-        last_hour: within.map(|b| b.steps).fold(0, u32::saturating_add),
+        last_hour: sum(within),
         ..budget.clone()
     };
-    match allow(settings, budget, managed, now) {
+    match allow(settings, budget, share, now) {
         Ok(()) => GovernorStatus { blocked: None, ..reviewed },
         Err(denied) => with_block(&reviewed, &denied, now),
     }
@@ -207,13 +265,18 @@ enum Capacity {
     Full(Option<Timestamp>),
 }
 
-fn capacity(budget: &GovernorStatus, limit: u32, window: SignedDuration, now: Timestamp) -> Capacity {
+fn capacity(
+    reservations: &[ReservationEntry],
+    limit: u32,
+    window: SignedDuration,
+    now: Timestamp,
+) -> Capacity {
     if limit == 0 {
         return Capacity::Full(None);
     }
     // From the newest back: the step that has `limit - 1` newer ones has to leave the window.
     let mut count = 0u32;
-    for entry in budget.reservations.iter().rev().filter(|b| in_window(b.at, window, now)) {
+    for entry in reservations.iter().rev().filter(|b| in_window(b.at, window, now)) {
         count = count.saturating_add(entry.steps);
         if count >= limit {
             return Capacity::Full(entry.at.checked_add(window).ok());
@@ -238,6 +301,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const MANAGERS: Share = Share::Managers(0);
+
     fn at(millis: i64) -> Timestamp {
         Timestamp::from_millisecond(1_790_000_000_000 + millis).unwrap()
     }
@@ -257,9 +322,9 @@ mod tests {
     #[test]
     fn paused_and_zero_stop_everything_without_a_date() {
         let paused = GovernorSpec { paused: true, ..settings(9, 9) };
-        let denied = allow(&paused, &GovernorStatus::default(), 0, at(0)).unwrap_err();
+        let denied = allow(&paused, &GovernorStatus::default(), MANAGERS, at(0)).unwrap_err();
         assert_eq!((denied.reason, denied.retry_at), (Reason::Paused, None));
-        let denied = allow(&settings(0, 9), &GovernorStatus::default(), 0, at(0)).unwrap_err();
+        let denied = allow(&settings(0, 9), &GovernorStatus::default(), MANAGERS, at(0)).unwrap_err();
         assert_eq!((denied.reason, denied.retry_at), (Reason::BudgetSpent, None));
     }
 
@@ -268,7 +333,7 @@ mod tests {
         let (mut budget, mut taken) = (GovernorStatus::default(), 0);
         for second in 0..3600 {
             loop {
-                let grant = reserve(&settings(30, 1_000_000), &budget, 0, at(second * 1000), 1);
+                let grant = reserve(&settings(30, 1_000_000), &budget, MANAGERS, at(second * 1000), 1);
                 budget = grant.budget;
                 taken += grant.granted;
                 assert!(budget.reservations.is_sorted_by_key(|b| b.at));
@@ -278,6 +343,36 @@ mod tests {
             }
         }
         assert!(taken >= 1740, "{taken} of 1800 an hour");
+    }
+
+    #[test]
+    fn trees_and_managers_have_shares_of_their_own_and_numbers_in_common() {
+        let settings =
+            GovernorSpec { per_minute: 1000, per_hour: 50, at_least: 10, ..GovernorSpec::default() };
+        let trees = Share::Trees(20);
+        let of_managers = reserve(&settings, &GovernorStatus::default(), Share::Managers(200), at(0), 100);
+        assert_eq!((of_managers.granted, of_managers.budget.hourly_limit), (40, 40));
+        assert!(of_managers.denied.unwrap().message.contains("budget of 40"));
+        let before = of_managers.budget;
+        let of_trees = reserve(&settings, &before, trees, at(1000), 4);
+        assert_eq!(
+            (of_trees.granted, of_trees.denied),
+            (4, None),
+            "managers have spent their share, not this one"
+        );
+        let known = |budget: &GovernorStatus| (budget.hourly_limit, budget.last_hour, budget.blocked.clone());
+        assert_eq!(known(&of_trees.budget), known(&before), "what is shown is about managers");
+        let more = reserve(&settings, &of_trees.budget, trees, at(2000), 20);
+        assert_eq!(more.granted, 6, "50 an hour together, and 10 of these");
+        assert_eq!(known(&more.budget), known(&before));
+        let denied = more.denied.unwrap();
+        assert_eq!((denied.reason, denied.retry_at), (Reason::BudgetSpent, Some(at(3_601_000))));
+        let settings = GovernorSpec { per_hour: 45, ..settings };
+        let of_trees = reserve(&settings, &of_trees.budget, trees, at(2000), 9);
+        assert_eq!(of_trees.granted, 1);
+        let spent =
+            "the budget of 45 destructive steps an hour (perHour), of managers and trees together, is spent";
+        assert_eq!(of_trees.denied.unwrap().message, spent);
     }
 
     proptest! {
@@ -295,10 +390,10 @@ mod tests {
             for (gap, steps) in asked {
                 now += gap;
                 let one_by_one = (0..steps).fold((budget.clone(), 0), |(budget, granted), _| {
-                    let grant = reserve(&settings, &budget, 0, at(now), 1);
+                    let grant = reserve(&settings, &budget, MANAGERS, at(now), 1);
                     (grant.budget, granted + grant.granted)
                 });
-                let grant = reserve(&settings, &budget, 0, at(now), steps);
+                let grant = reserve(&settings, &budget, MANAGERS, at(now), steps);
                 prop_assert_eq!((&grant.budget, grant.granted), (&one_by_one.0, one_by_one.1), "together as one by one");
                 budget = grant.budget;
                 taken.extend((0..grant.granted).map(|_| now));
@@ -307,7 +402,7 @@ mod tests {
                 if let Some(denied) = grant.denied {
                     let retry = denied.retry_at.unwrap();
                     prop_assert!(retry > at(now));
-                    if let Err(again) = allow(&settings, &budget, 0, retry) {
+                    if let Err(again) = allow(&settings, &budget, MANAGERS, retry) {
                         prop_assert!(again.retry_at.unwrap() > retry);
                     }
                 }

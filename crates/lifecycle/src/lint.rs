@@ -8,8 +8,9 @@ use coppice_api::config::GovernorStatus;
 use coppice_api::manager::{Action, Intent, NextStep, Notice};
 use coppice_quantity::time::ServerTime;
 
+use crate::PlatformSettings;
 use crate::facts::NamespaceFacts;
-use crate::{PlatformSettings, governor};
+use crate::governor::{self, Share};
 
 /// A rule that a plan breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +89,8 @@ impl Destructive<'_> {
             || stale
             || time.uncertainty().is_some()
             || settings.missing
-            || governor::allow(&settings.config.governor, budget, managed, time.now()).is_err()
+            || governor::allow(&settings.config.governor, budget, Share::Managers(managed), time.now())
+                .is_err()
     }
 }
 

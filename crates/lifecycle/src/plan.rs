@@ -20,7 +20,7 @@ use crate::circumstances::Circumstances;
 use crate::condition::{Evaluation, evaluate, whole_second_after};
 use crate::digest::DigestComparison;
 use crate::facts::NamespaceSnapshot;
-use crate::governor;
+use crate::governor::{self, Share};
 use crate::limits::NamespaceLimits;
 use crate::other_deletion::OtherDeletion;
 use crate::pending_webhook::PendingWebhook;
@@ -110,7 +110,7 @@ impl<'a> Observed<'a> {
         Circumstances {
             settings,
             budget,
-            managed: *managed,
+            share: Share::Managers(*managed),
             stale: stale.as_ref(),
             other: other.as_ref(),
             webhook: webhook.as_ref(),

@@ -12,7 +12,7 @@ use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::circumstances::{Circumstances, inhibition};
 use coppice_lifecycle::condition::Evaluation;
 use coppice_lifecycle::facts::NamespaceFacts;
-use coppice_lifecycle::governor::Denied;
+use coppice_lifecycle::governor::{Denied, Share};
 use coppice_lifecycle::plan::PlannedEvent;
 use coppice_lifecycle::steps::{self, Decided, Fired, NoticeDelivery, Resumed};
 use coppice_quantity::Duration;
@@ -54,7 +54,7 @@ impl Subject {
         let circumstances = Circumstances {
             settings,
             budget,
-            managed: 1,
+            share: Share::Managers(1),
             stale: None,
             other: None,
             webhook: None,
@@ -81,7 +81,7 @@ impl Subject {
         let circumstances = Circumstances {
             settings,
             budget,
-            managed: 1,
+            share: Share::Managers(1),
             stale: None,
             other: None,
             webhook: None,

@@ -15,7 +15,7 @@ use tower::BoxError;
 use coppice_api::Reason;
 use coppice_api::names::CONFIG_NAME;
 use coppice_kinds::Configs;
-use coppice_lifecycle::governor::Denied;
+use coppice_lifecycle::governor::{Denied, Share};
 use coppice_quantity::time::ServerTime;
 use jiff::Timestamp;
 
@@ -105,7 +105,9 @@ impl Plane {
         let service = tower::service_fn(move |request| plane.clone().answer(request));
         let clients = Clients::over(&service, Deadlines::default(), &server_clock, &Metrics::new("test"));
         let permit = Gate::always(Duration::ZERO).permit().unwrap();
-        governor.reserve(&clients, &permit, &self.known, 1, || ServerTime::certain(now)).await
+        governor
+            .reserve(&clients, &permit, &self.known, Share::Managers(1), || ServerTime::certain(now))
+            .await
     }
 
     async fn book_many(

@@ -11,7 +11,8 @@ use coppice_api::manager::{Firing, NextStep, Notice, Phase, Verdict};
 use coppice_api::steps::Action;
 use coppice_api::{Losses, Reason, ScaledWorkload};
 use coppice_lifecycle::condition::evaluate;
-use coppice_lifecycle::{DigestComparison, ValidPolicy, governor};
+use coppice_lifecycle::governor::{self, Share};
+use coppice_lifecycle::{DigestComparison, ValidPolicy};
 use jiff::Timestamp;
 use kube::Client;
 use serde::Serialize;
@@ -397,7 +398,8 @@ fn stops(
     let destructive = spec.policies().iter().any(|policy| policy.action.kind().is_destructive());
     let settings = &cluster_snapshot.settings.config.governor;
     if destructive
-        && let Err(denied) = governor::allow(settings, &cluster_snapshot.budget, cluster_snapshot.managed, at)
+        && let Err(denied) =
+            governor::allow(settings, &cluster_snapshot.budget, Share::Managers(cluster_snapshot.managed), at)
     {
         let until = denied
             .retry_at

@@ -38,6 +38,7 @@ use super::{AddressKey, SuccessorFacts, ValidClusterPolicy, ttl_of};
 use crate::circumstances::Circumstances;
 use crate::condition::{later, whole_second_after};
 use crate::facts::{Fact, JobFacts, NamespaceFacts, ObjectSlice, PodFacts};
+use crate::governor::Share;
 use crate::message::{MessagesWhenGone, OwnerMessage};
 use crate::other_deletion::OtherDeletion;
 use crate::pending_webhook::PendingWebhook;
@@ -353,7 +354,7 @@ impl<'a> Builder<'a> {
         Circumstances {
             settings,
             budget,
-            managed: *managed,
+            share: Share::Managers(*managed),
             stale: stale.as_ref(),
             other: other.as_ref(),
             webhook: webhook.as_ref(),

@@ -8,6 +8,7 @@ use coppice_api::steps::Intent;
 use coppice_api::{SubnamespacePhase, SubnamespaceStatus};
 use coppice_controllers::{Applied, StatusWriter};
 use coppice_kinds::{SubnamespaceObject, Subnamespaces};
+use coppice_lifecycle::governor::Share;
 use coppice_lifecycle::plan::PlannedEvent;
 use coppice_lifecycle::record::StepOutcome;
 use coppice_runtime::leader::Permit;
@@ -202,7 +203,7 @@ struct DeleteDecision<'a> {
 
 async fn delete(context: &TreeContext, permit: &Permit, key: &SubnamespaceKey, intent: Intent) -> Progress {
     let shared = &context.shared;
-    let step = StepContext { managed: context.subnamespaces.len() as u64, ..shared.step(permit) };
+    let step = StepContext { share: Share::Trees(context.subnamespaces.len() as u64), ..shared.step(permit) };
     let decision = DeleteDecision { context, key, intent: &intent };
     let (outcome, verified) = match decision::delete_namespace(step, &decision).await {
         Ok((Deleted::Accepted(_), verified)) => (StepOutcome::Deleted, verified),

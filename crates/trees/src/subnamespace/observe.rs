@@ -12,6 +12,7 @@ use coppice_kinds::{CopiedKind, Namespaces, SubnamespaceObject, Subnamespaces, T
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::circumstances::Circumstances;
 use coppice_lifecycle::facts::NamespaceFacts;
+use coppice_lifecycle::governor::Share;
 use coppice_mutants::{Mutant, active};
 use coppice_quantity::time::ServerTime;
 use coppice_runtime::read::{self, ListError};
@@ -58,7 +59,7 @@ pub(super) struct Observation {
     pub(super) stale: Option<Why>,
     pub(super) settings: Arc<PlatformSettings>,
     pub(super) budget: GovernorStatus,
-    /// How many namespaces this controller manages: its budget an hour is a share of them.
+    /// How many namespaces this controller looks after: its budget an hour is a share of them.
     pub(super) managed: u64,
     pub(super) time: ServerTime,
     /// When the first read was sent: nothing in here is older.
@@ -288,7 +289,7 @@ impl Observation {
             unknown_limits: None,
             settings: &self.settings,
             budget: &self.budget,
-            managed: self.managed,
+            share: Share::Trees(self.managed),
         }
     }
 }

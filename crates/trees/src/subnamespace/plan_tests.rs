@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use coppice_api::Labels;
-use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
+use coppice_api::config::{CoppiceConfigSpec, GovernorStatus, ReservationEntry};
 use coppice_api::names::LABEL_PROTECTED;
 use coppice_kinds::{NamespaceTrees, Subnamespaces, TreeQuota, TreeQuotas};
 use coppice_lifecycle::PlatformSettings;
@@ -528,3 +528,13 @@ fn what_is_too_long_to_be_inherited_is_said() {
 mod cascade;
 #[path = "plan_detach_tests.rs"]
 mod detach;
+
+#[test]
+fn managers_that_have_spent_their_share_delay_no_deletion() {
+    let spent = vec![ReservationEntry { at: now(), steps: 10 }];
+    let of_managers = GovernorStatus { reservations: spent.clone(), ..GovernorStatus::default() };
+    let planned = plan(&Observation { budget: of_managers, ..deleted() });
+    assert!(planned.status.steps.intent.is_some(), "{:?}", why(&planned));
+    let of_trees = GovernorStatus { tree_reservations: spent, ..GovernorStatus::default() };
+    assert_eq!(why(&plan(&Observation { budget: of_trees, ..deleted() })).0, Reason::BudgetSpent);
+}

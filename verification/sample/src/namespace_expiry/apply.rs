@@ -6,6 +6,7 @@ use coppice_actions::decision::{self, DecidedBy, Decision, Deleted, StepContext,
 use coppice_actions::governor::{Reservation, ReservationError};
 use coppice_api::steps::Intent;
 use coppice_controllers::{Applied, EventBatch, FactsError, StatusWriter, StepError};
+use coppice_lifecycle::governor::Share;
 use coppice_lifecycle::record::StepOutcome;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::object::OwnKind as _;
@@ -71,7 +72,8 @@ async fn delete(
     intent: Intent,
 ) -> (Applied<Expiry>, EventBatch) {
     let shared = &controller.shared;
-    let context = StepContext { managed: controller.expiries.len() as u64, ..shared.step(permit) };
+    let context =
+        StepContext { share: Share::Managers(controller.expiries.len() as u64), ..shared.step(permit) };
     let decision = ExpiryDecision { controller, name, intent: &intent };
     let nothing = |applied| (applied, EventBatch::default());
     let (outcome, verified) = match decision::delete_namespace(context, &decision).await {

@@ -12,6 +12,7 @@ use coppice_kinds::Namespaces;
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::circumstances::Circumstances;
 use coppice_lifecycle::facts::NamespaceFacts;
+use coppice_lifecycle::governor::Share;
 use coppice_quantity::time::ServerTime;
 use coppice_runtime::read;
 use tokio::time::Instant;
@@ -98,7 +99,7 @@ impl Observation {
             unknown_limits: None,
             settings: &self.settings,
             budget: &self.budget,
-            managed: self.managed,
+            share: Share::Managers(self.managed),
         }
     }
 }

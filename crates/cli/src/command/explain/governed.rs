@@ -13,14 +13,15 @@ use coppice_api::notify::OwnerNotice;
 use coppice_api::observed::WouldHaveActed;
 use coppice_api::steps::Action;
 use coppice_api::{ManagedNamespaceStatus, Reason, ScaledWorkload};
+use coppice_lifecycle::TtlEnd;
 use coppice_lifecycle::cluster::ClusterAction;
 use coppice_lifecycle::cluster::selection::{Candidate, Criterion, Selection, selects};
 use coppice_lifecycle::cluster::{
     ClusterCondition, TtlSource, ValidClusterManager, ValidClusterPolicy, extension_end, hold_end, ttl_of,
 };
 use coppice_lifecycle::facts::NamespaceFacts;
+use coppice_lifecycle::governor::{self, Share};
 use coppice_lifecycle::message;
-use coppice_lifecycle::{TtlEnd, governor};
 use coppice_quantity::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -421,7 +422,7 @@ fn stops(
         add(Reason::Settling, format!("its manager, as it is now, has to govern it until {when} (settle)"));
     }
     let settings = &snapshot.settings.config.governor;
-    if let Err(denied) = governor::allow(settings, &snapshot.budget, snapshot.managed, at) {
+    if let Err(denied) = governor::allow(settings, &snapshot.budget, Share::Managers(snapshot.managed), at) {
         let again = |at_: Timestamp| format!("; again at {}", print::instant_from(at_, at));
         let until = denied.retry_at.map_or_else(String::new, again);
         add(denied.reason, format!("{}{until}", denied.message));
