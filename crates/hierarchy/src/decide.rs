@@ -15,7 +15,8 @@
 use coppice_mutants::{Mutant, active};
 use jiff::Timestamp;
 
-use crate::ledger::{AllotmentChange, Held, Ledger, Lowering, Quota, Record};
+use crate::ledger::{AllotmentChange, Ledger, Lowering, Quota, Record};
+use crate::moves;
 use crate::refusal::QuotaRefusal;
 use crate::resources::Resources;
 
@@ -45,6 +46,9 @@ pub struct Child<'a> {
     pub name: &'a str,
     /// Whether there is such a namespace. If it is certain that there is none, all of its allotment returns.
     pub exists: bool,
+    /// Whether the namespace is being deleted. Its quota goes with it, and is left alone: what is under way is decided in the record, so that
+    /// what others have of its allotment can [leave](crate::Departure) it.
+    pub ends: bool,
     /// Its quota. One that was lost is made again as it was recorded; a policy has to keep others from deleting it.
     pub quota: Option<&'a Quota>,
     /// What is known of its allotment without its quota.
@@ -100,6 +104,12 @@ pub enum QuotaDecision {
 
 /// The next step for a namespace to have the allotment that is wanted.
 pub fn decide(parent: &Parent<'_>, child: &Child<'_>, want: &Resources, now: Timestamp) -> QuotaDecision {
+    // It comes to be below another namespace, and its allotment is changed there alone.
+    let fenced =
+        child.quota.and_then(|quota| quota.ledger.child.as_deref()).is_some_and(|only| only != child.id);
+    if child.exists && fenced {
+        return QuotaDecision::Wait(None);
+    }
     let nothing = parent.quota.ledger.allotment.emptied();
     // What is not asked for is limited to nothing; without a limit there would be any amount of it.
     let want = if child.exists { &nothing.larger(want) } else { &nothing };
@@ -107,6 +117,7 @@ pub fn decide(parent: &Parent<'_>, child: &Child<'_>, want: &Resources, now: Tim
         return QuotaDecision::Write(QuotaStep::Repair, Write::Parent(parent.quota.ledger.clone()));
     }
     if child.exists
+        && !child.ends
         && let Some(quota) = child.quota
         && !quota.is_as_recorded()
     {
@@ -117,11 +128,12 @@ pub fn decide(parent: &Parent<'_>, child: &Child<'_>, want: &Resources, now: Tim
     };
     if child.record.decided >= change.number {
         settle(parent, child, change)
-    } else if child.exists {
+    } else if child.exists && !child.ends {
         resume(parent, child, change, want, now)
     } else {
-        let gone = Record { allotment: nothing, decided: change.number };
-        QuotaDecision::Write(QuotaStep::Report, Write::Record(gone))
+        let allotment = if child.exists { moves::left(child, change) } else { nothing };
+        let last = Record { allotment, decided: change.number };
+        QuotaDecision::Write(QuotaStep::Report, Write::Record(last))
     }
 }
 
@@ -130,7 +142,8 @@ pub fn decide(parent: &Parent<'_>, child: &Child<'_>, want: &Resources, now: Tim
 pub fn refused_to_new(parent: &Parent<'_>, name: &str, asked: &Resources) -> Option<QuotaRefusal> {
     let nothing = parent.quota.ledger.allotment.emptied();
     let (record, below) = (Record { allotment: nothing.clone(), decided: 0 }, Resources::default());
-    let child = Child { id: name, name, exists: true, quota: None, record: &record, below: &below };
+    let child =
+        Child { id: name, name, exists: true, ends: false, quota: None, record: &record, below: &below };
     let refusal = || refusal(parent, &child, &nothing, &nothing.larger(asked));
     parent.quota.is_as_recorded().then(refusal).flatten()
 }
@@ -139,6 +152,12 @@ pub fn refused_to_new(parent: &Parent<'_>, name: &str, asked: &Resources) -> Opt
 fn start(parent: &Parent<'_>, child: &Child<'_>, want: &Resources, now: Timestamp) -> QuotaDecision {
     let ledger = &parent.quota.ledger;
     let has = ledger.allotment.emptied().larger(&child.record.allotment);
+    if let Some(decision) = moves::arrive(ledger, child, &has, now) {
+        return decision;
+    }
+    if child.ends {
+        return QuotaDecision::Done;
+    }
     if child.exists && child.quota.is_none() {
         let record = Record { allotment: has, decided: child.record.decided };
         let restored = Ledger::restored(record, child.below.clone());
@@ -148,7 +167,8 @@ fn start(parent: &Parent<'_>, child: &Child<'_>, want: &Resources, now: Timestam
     let decided = quota.map_or(0, |quota| quota.ledger.decided).max(child.record.decided);
     let begin = |to| {
         let number = decided + 1;
-        begin(ledger, child.id, AllotmentChange { number, from: has.clone(), to, since: now, transfer: None })
+        let (from, since) = (has.clone(), now);
+        begin(ledger, child.id, AllotmentChange { number, from, to, since, transfer: None, moves: None })
     };
     // Somebody else has written the quota, or the tree limits more than it did. Only with a change in the parent's ledger it is
     // certain that this is not one that was carried out meanwhile.
@@ -168,7 +188,7 @@ fn start(parent: &Parent<'_>, child: &Child<'_>, want: &Resources, now: Timestam
     begin(if smaller == has { want.clone() } else { smaller })
 }
 
-fn begin(ledger: &Ledger, id: &str, change: AllotmentChange) -> QuotaDecision {
+pub(crate) fn begin(ledger: &Ledger, id: &str, change: AllotmentChange) -> QuotaDecision {
     // What is given never exceeds the allotment, so the sum is a quantity.
     let given = ledger.given.plus(&change.larger().minus(&change.from));
     let Some(given) = given.filter(|_| ledger.changes.len() < MAX_CHANGES) else {
@@ -234,6 +254,9 @@ fn resume(
     want: &Resources,
     now: Timestamp,
 ) -> QuotaDecision {
+    if change.moves.is_some() {
+        return moves::take_up(child, change);
+    }
     let Some(quota) = child.quota else {
         // It was deleted by somebody. Nobody can say any more what it was: as before the change, which is refused.
         let record = Record { allotment: change.from.clone(), decided: change.number };
@@ -262,7 +285,7 @@ fn resume(
     }
     let (source, name) = if change.grows() { (parent.quota, parent.name) } else { (quota, child.name) };
     if !change.grows() && quota.ledger.lowering.is_none() {
-        let lowering = Some(Lowering { to: change.to.clone(), since: change.since });
+        let lowering = Some(Box::new(Lowering { to: change.to.clone(), since: change.since }));
         return match in_use(child.name, quota, &change.to) {
             Some(refusal) => refuse(quota, change, refusal),
             None => QuotaDecision::Write(
@@ -292,15 +315,11 @@ fn moved(quota: &Quota, change: &AllotmentChange, transfer: &str) -> Option<Ledg
     let ledger = &quota.ledger;
     let mut moved = Ledger { allotment: change.to.clone(), decided: change.number, ..ledger.clone() };
     if change.grows() {
-        moved.held.insert(transfer.to_owned(), held(change));
+        moved.held.insert(transfer.to_owned(), change.held());
     } else {
         moved.held.remove(transfer)?;
     }
     Some(moved)
-}
-
-fn held(change: &AllotmentChange) -> Held {
-    Held { amount: change.taken(), since: change.since }
 }
 
 /// The change cannot be carried out any more, and its amount is what it was.
@@ -331,12 +350,9 @@ fn settle(parent: &Parent<'_>, child: &Child<'_>, change: &AllotmentChange) -> Q
         if active(Mutant::QuotaNotReturned) { ledger.given.clone() } else { ledger.given.minus(&back) };
     let mut settled = Ledger { given, ..ledger.clone() };
     settled.changes.remove(child.id);
-    if let Some(transfer) = &change.transfer {
-        // What comes back is what did not move down, or what moved up; also from a namespace that is gone.
-        let comes_back = if change.grows() { &change.to } else { &change.from } != &child.record.allotment;
-        if comes_back {
-            settled.held.insert(transfer.clone(), held(change));
-        }
+    // What comes back is what did not move down, or what moved up; also from a namespace that is gone.
+    if if change.grows() { &change.to } else { &change.from } != &child.record.allotment {
+        settled.take_back(change);
     }
     QuotaDecision::Write(QuotaStep::Settle, Write::Parent(settled))
 }
@@ -387,7 +403,7 @@ fn start_root(
     if let Some(refusal) = in_use(name, quota, &smaller) {
         return QuotaDecision::Refused(Box::new(refusal));
     }
-    let lowering = Some(Lowering { to: smaller, since: now });
+    let lowering = Some(Box::new(Lowering { to: smaller, since: now }));
     QuotaDecision::Write(QuotaStep::Lower, Write::Own(Ledger { lowering, ..ledger.clone() }))
 }
 

@@ -28,19 +28,26 @@ pub struct Ledger {
     pub decided: u64,
     /// To what the allotment is being lowered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lowering: Option<Lowering>,
+    pub lowering: Option<Box<Lowering>>,
     /// Changes of its children's allotments that are under way, by the child's id.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub changes: BTreeMap<String, AllotmentChange>,
     /// Amounts of its allotment that are here on their way to another namespace, by the transfer's id: nobody can use them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub held: BTreeMap<String, Held>,
+    /// Allotments of namespaces that come to be right below this one, by the id that they have here: nobody can use them. One of nothing
+    /// is [expected](crate::Departure).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub arriving: BTreeMap<String, Held>,
+    /// By which id alone the allotment changes; none: by any. So what a namespace has stands still until it is below another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub child: Option<Box<str>>,
     /// Transfers from here that have arrived, by the name of the object, which may be gone: the same again does nothing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub applied: BTreeMap<String, Applied>,
 }
 
-/// An amount that a transfer has brought this far.
+/// An amount that has come this far on its way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Held {
@@ -97,6 +104,10 @@ pub struct AllotmentChange {
     /// The transfer whose amount it moves, between what both of them hold. None: the child asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transfer: Option<String>,
+    /// The child whose allotment it moves: out of one that is going away, or into the child itself, to or from what is
+    /// [arriving](Ledger::arriving).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moves: Option<String>,
 }
 
 impl Ledger {
@@ -116,11 +127,30 @@ impl Ledger {
         allotment.minus(&self.given).minus(&self.on_the_way())
     }
 
-    /// What it holds for transfers, together.
+    /// What it holds for transfers and for namespaces that come to be below it, together.
     pub fn on_the_way(&self) -> Resources {
-        let amounts = self.held.values().map(|held| &held.amount);
+        let arriving = self.arriving.values().filter(|_| !active(Mutant::ArrivingUncounted));
+        let amounts = self.held.values().chain(arriving).map(|held| &held.amount);
         // What is held is part of the allotment, so the sum is a quantity.
         amounts.fold(Resources::default(), |sum, amount| sum.plus(amount).unwrap_or(sum))
+    }
+
+    /// Whether something is on its way into the child with this id, out of one that is going away.
+    pub(crate) fn is_moving(&self, id: &str) -> bool {
+        self.changes.iter().any(|(child, change)| child != id && change.moves.as_deref() == Some(id))
+    }
+
+    /// Takes in what a change that has ended does not leave with the child.
+    pub(crate) fn take_back(&mut self, change: &AllotmentChange) {
+        let Held { amount, since } = change.held();
+        if let Some(transfer) = &change.transfer {
+            self.held.insert(transfer.clone(), Held { amount, since });
+        } else if let Some(child) = &change.moves {
+            let before = self.arriving.get(child).map(|held| held.amount.clone()).unwrap_or_default();
+            // Both are a part of the allotment, so the sum is a quantity.
+            let amount = before.plus(&amount).unwrap_or(amount);
+            self.arriving.insert(child.clone(), Held { amount, since });
+        }
     }
 
     /// The ledger that remembers one more transfer.
@@ -157,6 +187,11 @@ impl AllotmentChange {
     /// What one end has to give up before the other gets anything.
     pub fn taken(&self) -> Resources {
         self.larger().minus(&self.from.smaller(&self.to))
+    }
+
+    /// What moves, on its way.
+    pub(crate) fn held(&self) -> Held {
+        Held { amount: self.taken(), since: self.since }
     }
 
     /// When it is given up, if what it takes is not free until then.

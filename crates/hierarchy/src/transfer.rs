@@ -213,7 +213,7 @@ impl<'a> Transfer<'a> {
         let (true, Some(to), Some(given)) = (quiet, to, given) else { return wait };
         let number = quota.ledger.decided.max(child.record.decided) + 1;
         let transfer = Some(self.id.to_owned());
-        let change = AllotmentChange { number, from: has.clone(), to, since: now, transfer };
+        let change = AllotmentChange { number, from: has.clone(), to, since: now, transfer, moves: None };
         let mut ledger = Ledger { given, ..parent.ledger.clone() };
         if down {
             ledger.held.remove(self.id);

@@ -98,7 +98,8 @@ fn what_a_child_does_not_ask_for_is_limited_to_nothing() {
     let (record, below) = (Record::default(), resources([0, 0]));
     let parent = Parent { name: "team", quota: quota(&server, 0), siblings: &[] };
     let own = Some(quota(&server, 1));
-    let child = Child { id: "1", name: "ci", exists: true, quota: own, record: &record, below: &below };
+    let child =
+        Child { id: "1", name: "ci", exists: true, ends: false, quota: own, record: &record, below: &below };
     let want = Resources::parse([("requests.cpu", "4".parse().unwrap())]).unwrap();
     let QuotaDecision::Write(QuotaStep::Begin, Write::Parent(ledger)) = decide(&parent, &child, &want, at(0))
     else {
@@ -288,8 +289,15 @@ fn refusals_have_numbers_and_a_way_out() {
         let siblings = [("web".to_owned(), resources([2, 0])), ("db".to_owned(), resources([3, 0]))];
         let parent = Parent { name: "team", quota: quota(&server, 0), siblings: &siblings };
         let (id, own) = (node.to_string(), Some(quota(&server, node)));
-        let child =
-            Child { id: &id, name: "ci", exists: true, quota: own, record, below: &resources([0, 0]) };
+        let child = Child {
+            id: &id,
+            name: "ci",
+            exists: true,
+            ends: false,
+            quota: own,
+            record,
+            below: &resources([0, 0]),
+        };
         refusal(&decide(&parent, &child, &want, at(0)))
     };
     assert_eq!(
@@ -411,7 +419,15 @@ fn a_parent_changes_a_bounded_number_of_children_at_once() {
         let parent = Quota { hard: hard.clone(), enforced: hard, ledger: ledger.clone(), ..Quota::default() };
         let parent = Parent { name: "team", quota: &parent, siblings: &[] };
         let own = Some(quota(&server, 2));
-        let child = Child { id: &id, name: "ci", exists: true, quota: own, record: &record, below: &below };
+        let child = Child {
+            id: &id,
+            name: "ci",
+            exists: true,
+            ends: false,
+            quota: own,
+            record: &record,
+            below: &below,
+        };
         let small = Resources::parse([("memory", "1m".parse().unwrap())]).unwrap();
         match decide(&parent, &child, &small, now) {
             QuotaDecision::Write(QuotaStep::Begin, Write::Parent(begun)) => ledger = begun,

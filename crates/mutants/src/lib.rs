@@ -85,6 +85,10 @@ pub enum Mutant {
     QuotaNotReturned,
     /// The quota of a namespace returns while that is being deleted.
     QuotaReturnedAtOnce,
+    /// What comes with a namespace that moves up is in the own quota of the one above as well, until it has arrived.
+    ArrivingUncounted,
+    /// A namespace is deleted since the one above is.
+    ParentEndIgnored,
     /// A transfer moves on before what it took is in force.
     TransferAtOnce,
     /// A transfer moves the same amount again, although one of its name has moved it.

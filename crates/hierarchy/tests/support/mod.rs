@@ -1,6 +1,7 @@
 //! Quotas on a server in memory: revisions, compare-and-swap, the quota controller, and what is true whatever ledgers say.
 #![allow(dead_code, reason = "each test uses its part of it")]
 
+pub(crate) mod moves;
 pub(crate) mod transfers;
 
 use std::collections::BTreeMap;
@@ -149,6 +150,7 @@ impl Server {
                 id: &name,
                 name: &name,
                 exists: *exists,
+                ends: false,
                 quota: own,
                 record: &record.object,
                 below: &below,

@@ -1,0 +1,354 @@
+//! A namespace comes to be below its grandparent, because its parent is going away, while another replica's writes are
+//! late, its own allotment and that of a namespace beside are being changed, and it is perhaps deleted itself.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use coppice_hierarchy::{Departure, DepartureDecision, Held, Quota, Record};
+use proptest::prelude::*;
+use support::moves::{BESIDE, LEAF, Life, MOVED, Message, PARENT, TOP, TOTAL, Task, World};
+use support::{Amounts, added, amounts, at, resources};
+
+/// The server with what happened to it, and what it is to have been.
+struct Test {
+    world: World,
+    /// What namespaces had as their own when their quotas went: what was admitted by them is there until they are gone.
+    last: [Amounts; 4],
+}
+
+impl Test {
+    fn new() -> Self {
+        Self { world: World::new(), last: [[0, 0]; 4] }
+    }
+
+    /// What runs in a namespace at most.
+    fn own(&self, namespace: usize) -> Amounts {
+        match (self.world.quota(namespace), self.world.namespaces[namespace]) {
+            (Some(quota), _) => amounts(&quota.own()),
+            (None, Life::Gone) => [0, 0],
+            (None, _) => self.last[namespace],
+        }
+    }
+
+    fn drop_quota(&mut self, namespace: usize) {
+        if self.world.namespaces[namespace] == Life::Ends {
+            self.last[namespace] = self.own(namespace);
+            self.world.quotas[namespace] = None;
+        }
+    }
+
+    /// At every revision all of them are together within the total; and those below the grandparent within what that counts for them.
+    fn check(&self) -> Result<(), String> {
+        let below =
+            [PARENT, LEAF, BESIDE].map(|namespace| self.own(namespace)).into_iter().fold([0, 0], added);
+        let all = added(below, self.own(TOP));
+        let ledger = &self.world.quota(TOP).unwrap().ledger;
+        let counted = added(amounts(&ledger.given), amounts(&ledger.on_the_way()));
+        let beyond = |one: Amounts, limit: Amounts| one[0] > limit[0] || one[1] > limit[1];
+        if beyond(all, TOTAL) || beyond(below, counted) || beyond(counted, TOTAL) {
+            return Err(format!("{all:?} in all, {below:?} below, counted {counted:?}: {:?}", self.world));
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, task: Task) -> bool {
+        let message = World::next([&self.world; 3], task);
+        message.is_some_and(|message| self.world.deliver(message))
+    }
+
+    const TASKS: [Task; 6] = [
+        Task::Allot(PARENT),
+        Task::Allot(LEAF),
+        Task::Allot(BESIDE),
+        Task::Allot(MOVED),
+        Task::Leave,
+        Task::Arrive,
+    ];
+
+    /// Without faults, until nothing happens any more.
+    fn settle(&mut self) -> Result<(), String> {
+        self.world.delete_parent();
+        for _ in 0..300 {
+            let mut quiet = true;
+            self.world.delete_contents();
+            for namespace in [PARENT, LEAF] {
+                self.drop_quota(namespace);
+                self.world.finish(namespace);
+            }
+            for task in Self::TASKS {
+                (TOP..=BESIDE).for_each(|namespace| self.world.mirror(namespace));
+                quiet &= !self.step(task);
+                self.check()?;
+            }
+            if quiet && self.world.now > 40 {
+                return self.check_settled();
+            }
+            self.world.now += i64::from(quiet);
+        }
+        Err(format!("it does not come to an end: {:?}", self.world))
+    }
+
+    /// The parent is gone, the one that moved is below the grandparent with all that it had, or gone; nothing is missing.
+    fn check_settled(&self) -> Result<(), String> {
+        let world = &self.world;
+        let ledger = &world.quota(TOP).unwrap().ledger;
+        let sum = [TOP, LEAF, BESIDE].map(|namespace| self.own(namespace)).into_iter().fold([0, 0], added);
+        // That something is expected for one that is gone a late write may say: it is never more than nothing.
+        let quiet = ledger.changes.is_empty() && amounts(&ledger.on_the_way()) == [0, 0];
+        let gone = world.namespaces[PARENT] == Life::Gone && world.life(LEAF) == Some(Life::Gone);
+        let moved = match world.namespaces[LEAF] {
+            Life::There => {
+                let (quota, record) = (world.quota(LEAF).unwrap(), &world.records[MOVED].object);
+                world.label.object == MOVED && quota.ledger.allotment == record.allotment
+            }
+            _ => world.life(MOVED).is_none_or(|life| life == Life::Gone),
+        };
+        if sum == TOTAL && quiet && gone && moved {
+            return Ok(());
+        }
+        Err(format!("{sum:?} in the end, quiet {quiet}, gone {gone}, moved {moved}: {world:?}"))
+    }
+}
+
+#[test]
+fn a_namespace_takes_all_that_it_has_to_its_grandparent() {
+    let mut test = Test::new();
+    test.settle().unwrap();
+    let world = &test.world;
+    let has = amounts(&world.quota(LEAF).unwrap().ledger.allotment);
+    assert_eq!((has, amounts(&world.records[MOVED].object.allotment)), ([4, 8], [4, 8]));
+    assert_eq!(amounts(&world.quota(TOP).unwrap().hard), [12, 32], "all of the rest is back");
+}
+
+#[test]
+fn what_it_was_about_to_get_stays_with_the_parent_and_returns_with_it() {
+    let mut test = Test::new();
+    test.world.wants[LEAF] = [6, 8];
+    assert!(test.step(Task::Allot(LEAF)), "begun");
+    test.settle().unwrap();
+    assert_eq!(amounts(&test.world.quota(LEAF).unwrap().ledger.allotment), [4, 8]);
+    // What was carried out goes with it.
+    let mut test = Test::new();
+    test.world.wants[LEAF] = [6, 8];
+    for _ in 0..2 {
+        assert!(test.step(Task::Allot(LEAF)));
+        test.world.mirror(PARENT);
+    }
+    assert_eq!(amounts(&test.world.records[LEAF].object.allotment), [4, 8], "nobody has written that down");
+    test.settle().unwrap();
+    assert_eq!(amounts(&test.world.quota(LEAF).unwrap().ledger.allotment), [6, 8]);
+}
+
+#[test]
+fn one_that_is_deleted_at_any_point_of_its_way_returns_all_that_it_had() {
+    for steps in 0..40 {
+        let mut test = Test::new();
+        test.world.delete_parent();
+        test.world.delete_contents();
+        let mut done = 0;
+        'all: for _ in 0..20 {
+            for task in Test::TASKS {
+                if done == steps {
+                    break 'all;
+                }
+                done += usize::from(test.step(task));
+                test.check().unwrap();
+            }
+        }
+        test.world.delete_leaf();
+        test.settle().unwrap_or_else(|error| panic!("after {steps}: {error}"));
+        assert_eq!(amounts(&test.world.quota(TOP).unwrap().hard), [16, 40], "after {steps}");
+    }
+}
+
+/// Something of a second replica: it reads at one time, reads on and decides at a later one, and its write arrives even later.
+#[derive(Clone, Copy, Debug)]
+struct Late {
+    task: usize,
+    reads: u32,
+    reads_on: u32,
+    decides: u32,
+    arrives: u32,
+}
+
+/// What comes next for one that is itself above others and has this much to take along; something is arriving for those between.
+fn departs(above: &Quota, ends: bool, between: &[String]) -> DepartureDecision {
+    let mut quota = World::new().quotas[LEAF].take().unwrap().object;
+    quota.ledger.child = Some("4".into());
+    let record = Record { allotment: resources([9, 20]), decided: 0 };
+    let departure = Departure {
+        quota: Some(&quota).filter(|_| !ends),
+        ends,
+        record: &record,
+        below: &resources([0, 0]),
+        above,
+        id: "4",
+        leaving: "1",
+        leaving_record: &record,
+        between,
+    };
+    departure.decide(at(0))
+}
+
+#[test]
+fn one_between_that_has_begun_to_move_comes_first() {
+    let mut above = World::new().quotas[TOP].take().unwrap().object;
+    let arriving = |amount| Held { amount: resources(amount), since: at(0) };
+    above.ledger.arriving.insert("4".to_owned(), arriving([0, 0]));
+    above.ledger.arriving.insert("7".to_owned(), arriving([0, 0]));
+    let between = ["7".to_owned()];
+    let begun = departs(&above, false, &between);
+    assert!(
+        matches!(begun, DepartureDecision::Above(ref ledger) if ledger.changes.contains_key("1")),
+        "{begun:?}"
+    );
+    above.ledger.arriving.insert("7".to_owned(), arriving([1, 1]));
+    above.hard = above.ledger.own();
+    assert_eq!(departs(&above, false, &between), DepartureDecision::Wait);
+}
+
+#[test]
+fn one_that_ends_itself_moves_only_if_what_it_had_was_taken_out_before() {
+    let mut above = World::new().quotas[TOP].take().unwrap().object;
+    assert_eq!(departs(&above, true, &[]), DepartureDecision::Stays);
+    let arriving = |amount| Held { amount: resources(amount), since: at(0) };
+    above.ledger.arriving.insert("4".to_owned(), arriving([0, 0]));
+    assert_eq!(departs(&above, true, &[]), DepartureDecision::Stays);
+    above.ledger.arriving.insert("4".to_owned(), arriving([4, 8]));
+    above.hard = above.ledger.own();
+    assert_eq!(departs(&above, true, &[]), DepartureDecision::Arrived);
+}
+
+/// When something happens, while one replica does all that there is to do, one step after another.
+#[derive(Clone, Debug)]
+struct Story {
+    /// What the one replica does, again and again.
+    tasks: Vec<usize>,
+    late: Vec<Late>,
+    /// What is asked for the namespace that moves, and for the one beside its parent.
+    wants: Vec<(u32, usize, Amounts)>,
+    used: Vec<(u32, usize, Amounts)>,
+    parent_deleted: u32,
+    /// So much later what is in it is deleted,
+    contents_deleted: [u32; 2],
+    /// The namespace that moves is deleted, and so much later its quota, and then it is gone.
+    leaf_deleted: Option<[u32; 3]>,
+    /// How much time passes at a step.
+    seconds: i64,
+}
+
+/// The steps in which something is late.
+const STEPS: u32 = 70;
+
+fn story() -> impl Strategy<Value = Story> {
+    let some = [0..7_i64, 0..14_i64];
+    let late =
+        (0..6_usize, 0..STEPS, 0..8_u32, 0..25_u32, 0..30_u32).prop_map(|(task, reads, more, then, late)| {
+            let (reads_on, decides) = (reads + more, reads + more + then);
+            Late { task, reads, reads_on, decides, arrives: decides + late }
+        });
+    (
+        proptest::collection::vec(0..6_usize, 1..40),
+        proptest::collection::vec(late, 1..6),
+        proptest::collection::vec((0..STEPS / 2, 2..4_usize, some.clone()), 0..4),
+        proptest::collection::vec((0..STEPS, 0..4_usize, some), 0..3),
+        0..20_u32,
+        [0..10_u32, 0..10_u32],
+        proptest::option::of([0..STEPS, 0..20_u32, 0..20_u32]),
+        prop_oneof![4 => Just(0_i64), 1 => Just(2_i64)],
+    )
+        .prop_map(
+            |(tasks, late, wants, used, parent_deleted, contents_deleted, leaf_deleted, seconds)| Story {
+                tasks,
+                late,
+                wants,
+                used,
+                parent_deleted,
+                contents_deleted,
+                leaf_deleted,
+                seconds,
+            },
+        )
+}
+
+impl Test {
+    /// What happens at a step besides what replicas do.
+    fn people(&mut self, story: &Story, step: u32) {
+        for (_, namespace, wanted) in story.wants.iter().filter(|(when, ..)| *when == step) {
+            self.world.wants[*namespace] = *wanted;
+        }
+        for (_, namespace, used) in story.used.iter().filter(|(when, ..)| *when == step) {
+            let used = *used;
+            self.world.update(*namespace, |quota| {
+                let limit = amounts(&quota.enforced);
+                quota.used = resources([used[0].min(limit[0]), used[1].min(limit[1])]);
+            });
+        }
+        if step == story.parent_deleted {
+            self.world.delete_parent();
+        }
+        let contents = story.parent_deleted + story.contents_deleted[0];
+        if step == contents {
+            self.world.delete_contents();
+        }
+        if step >= contents + story.contents_deleted[1] {
+            self.drop_quota(PARENT);
+            self.world.finish(PARENT);
+        }
+        let Some([deleted, quota, gone]) = story.leaf_deleted else { return };
+        if step == deleted {
+            self.world.delete_leaf();
+        }
+        if step == deleted + quota {
+            self.drop_quota(LEAF);
+        }
+        if step == deleted + quota + gone {
+            self.world.finish(LEAF);
+        }
+    }
+
+    fn run(&mut self, story: &Story) -> Result<(), String> {
+        let mut late: Vec<(Late, Vec<World>, Option<Message>)> =
+            story.late.iter().map(|late| (*late, Vec::new(), None)).collect();
+        for step in 0..2 * STEPS {
+            self.people(story, step);
+            self.check()?;
+            for (Late { task, reads, reads_on, decides, arrives }, read, message) in &mut late {
+                if step == *reads || step == *reads_on {
+                    let times = usize::from(step == *reads) + usize::from(step == *reads_on);
+                    read.extend(std::iter::repeat_n(self.world.clone(), times));
+                }
+                if step == *decides
+                    && let [first, then] = &read[..]
+                {
+                    *message = World::next([first, then, &self.world], Self::TASKS[*task]);
+                }
+                if step == *arrives
+                    && let Some(message) = message.take()
+                {
+                    self.world.deliver(message);
+                    self.check()?;
+                }
+            }
+            self.world.mirror(usize::try_from(step % 4).unwrap());
+            self.step(Self::TASKS[story.tasks[usize::try_from(step).unwrap() % story.tasks.len()]]);
+            self.check()?;
+            self.world.now += story.seconds;
+        }
+        // What was used is not any more.
+        (TOP..=BESIDE)
+            .for_each(|namespace| self.world.update(namespace, |quota| quota.used = resources([0, 0])));
+        self.settle()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_given_twice_and_nothing_is_lost(story in story()) {
+        let mut test = Test::new();
+        test.run(&story).map_err(TestCaseError::fail)?;
+        prop_assert!(story.leaf_deleted.is_some() || test.world.namespaces[LEAF] == Life::There);
+    }
+}
