@@ -50,6 +50,9 @@ pub const TREE_QUOTA_NAME: &str = "coppice";
 pub const LABEL_TREE: &str = "coppice.dev/tree";
 /// On these quotas: what the namespace was given, and what it gave.
 pub const ANNOTATION_LEDGER: &str = "coppice.dev/ledger";
+/// On a `Subnamespace` that takes a namespace over from another one, whose own namespace is going away: the uid of that one. It never
+/// creates a namespace.
+pub const ANNOTATION_MOVED_FROM: &str = "coppice.dev/moved-from";
 /// On every copy of an object of a namespace further up in the tree: the name of that namespace.
 pub const LABEL_PROPAGATED_FROM: &str = "coppice.dev/propagated-from";
 /// On every such copy: the uid of the object that it is a copy of.

@@ -455,6 +455,9 @@ reasons! {
         HasChildren: [NextStep, Accepted, Ready, Event], "Delete the Subnamespaces in the namespace first, or all of them with it: coppice tree delete.";
         /// The namespace is deleted with all below it, as `spec.cascadeUntil` consents to: those first, from the bottom up.
         CascadingDeletion: [Ready, Event], "Wait. The message says which is next, and what it waits for.";
+        /// The namespace above is being deleted, and nobody has asked for the deletion of this one: it moves to the nearest one above that
+        /// stays, with its quota and all below it.
+        MovedToAncestor: [Ready, Event], "Nothing; unless the message says what to delete.";
         /// The namespace has an object of the same name as one that would be copied into it, and Coppice did not write it. It is left as
         /// it is; everything else is copied.
         CopyNameTaken: [Event, Propagated], "Delete the object, or rename it or its source.";

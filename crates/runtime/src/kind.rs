@@ -105,6 +105,17 @@ pub struct Meta {
     pub deletion_timestamp: Option<IgnoredAny>,
     /// Of its finalizers, whether ours is there.
     pub finalizers: OwnFinalizer,
+    /// Its annotations that are read.
+    pub annotations: OwnAnnotations,
+}
+
+/// The annotations of our own kinds that are read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct OwnAnnotations {
+    /// [`ANNOTATION_MOVED_FROM`](coppice_api::names::ANNOTATION_MOVED_FROM).
+    #[serde(rename = "coppice.dev/moved-from")]
+    pub moved_from: Option<Box<str>>,
 }
 
 impl Meta {

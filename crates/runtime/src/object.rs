@@ -49,6 +49,8 @@ pub struct Object<S, T> {
     pub terminating: bool,
     /// Whether our [finalizer](coppice_api::names::FINALIZER) keeps it.
     pub has_finalizer: bool,
+    /// The uid of the object that it takes over from, of those that do ([`ANNOTATION_MOVED_FROM`](coppice_api::names::ANNOTATION_MOVED_FROM)).
+    pub moved_from: Option<Box<str>>,
     /// Its spec, or why it cannot be understood (it was written past the API server's checks, or for a newer version).
     pub spec: Result<Box<S>, String>,
     /// Its status; the default if there is none or it cannot be understood.
@@ -128,6 +130,7 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Default> Object<S, T> {
             created: meta.creation_timestamp.0.unwrap_or(Timestamp::MAX),
             terminating: meta.deletion_timestamp.is_some(),
             has_finalizer: meta.finalizers.0,
+            moved_from: meta.annotations.moved_from,
             spec,
             status: Box::new(status),
             status_error,
@@ -153,6 +156,7 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Default> Object<S, T> {
             created: Timestamp::MAX,
             terminating: false,
             has_finalizer: false,
+            moved_from: None,
             spec: Err(format!("the object cannot be understood: {why}")),
             status: Box::default(),
             status_error: Some(format!("the object cannot be understood: {why}")),

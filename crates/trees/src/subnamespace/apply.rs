@@ -4,18 +4,23 @@ use std::collections::BTreeSet;
 
 use coppice_actions::decision::{self, DecidedBy, Decision, Deleted, StepContext, Stopped};
 use coppice_actions::governor::{Reservation, ReservationError};
+use coppice_api::names::{ANNOTATION_MOVED_FROM, FINALIZER, LABEL_CHILDREN, TREE_QUOTA_NAME};
 use coppice_api::steps::Intent;
 use coppice_api::{SubnamespacePhase, SubnamespaceStatus};
 use coppice_controllers::{Applied, StatusWriter};
-use coppice_kinds::{SubnamespaceObject, Subnamespaces};
+use coppice_kinds::{SubnamespaceObject, Subnamespaces, TreeQuotas};
 use coppice_lifecycle::governor::Share;
 use coppice_lifecycle::plan::PlannedEvent;
 use coppice_lifecycle::record::StepOutcome;
+use coppice_runtime::kind::Kind as _;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::object::OwnKind as _;
+use coppice_runtime::read;
 use coppice_runtime::write::{self, WriteError};
 use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
 
+use super::moving::Moving;
 use super::observe::{self, Observation, ReadError, Written};
 use super::plan::{self, Step, SubnamespacePlan};
 use super::{SubnamespaceKey, report};
@@ -109,11 +114,22 @@ async fn carry_out(
     let (clients, object) = (&context.shared.clients, &*observation.object);
     let tree = observation.parent_position.as_ref().map_or("", |position| &position.tree.name);
     match step {
-        Step::Nothing | Step::DeleteNamespace(_) | Step::DeleteBelow(_) => Ok(Written::Other),
+        Step::Nothing | Step::Read | Step::DeleteNamespace(_) | Step::DeleteBelow(_) => Ok(Written::Other),
+        step @ (Step::CreateSuccessor(_)
+        | Step::SuccessorStatus(_)
+        | Step::AncestorQuota(_)
+        | Step::MoveUp(_)) => move_up(context, permit, observation, step).await.map(|()| Written::Other),
         Step::AddFinalizer => {
             write::add_finalizer::<Subnamespaces>(clients, permit, object).await.map(Written::Object)
         }
         Step::RemoveFinalizer => {
+            // That nothing of it is left there is believed only if it is still as it was before the object was read.
+            let client = &context.shared.clients.reads;
+            let again = read::get::<TreeQuotas>(client, &object.namespace, TREE_QUOTA_NAME).await?;
+            let known = observation.parent_quota.as_ref().map(|quota| &quota.resource_version);
+            if again.as_ref().map(|quota| &quota.resource_version) != known {
+                return Err(WriteError::Conflict);
+            }
             let removed = write::remove_finalizer::<Subnamespaces>(clients, permit, object).await;
             removed.map(|_| Written::Other)
         }
@@ -146,6 +162,50 @@ async fn carry_out(
             let written = writes::quota(context, permit, (tree, &object.name), now, &ledger).await;
             written.map(Written::OwnQuota)
         }
+    }
+}
+
+/// A step of a namespace to the nearest one above that is not being deleted.
+async fn move_up(
+    context: &TreeContext,
+    permit: &Permit,
+    observation: &Observation,
+    step: Step,
+) -> Result<(), WriteError> {
+    let (clients, object) = (&context.shared.clients, &*observation.object);
+    let Some(Ok(moving)) = &observation.moving else { return Err(WriteError::Gone) };
+    let Moving { above, position, quota, successor, .. } = moving;
+    match step {
+        Step::CreateSuccessor(spec) => {
+            let annotations = json!({ANNOTATION_MOVED_FROM: object.uid});
+            let created = json!({
+                "apiVersion": Subnamespaces::GROUP_PATH.trim_start_matches("/apis/"), "kind": Subnamespaces::KIND,
+                "metadata": {
+                    "name": object.name, "namespace": above.name, "finalizers": [FINALIZER], "annotations": annotations
+                },
+                "spec": spec
+            });
+            write::create_object::<Subnamespaces>(clients, permit, &above.name, &created).await.map(drop)
+        }
+        Step::SuccessorStatus(status) => {
+            let Some(successor) = successor else { return Err(WriteError::Gone) };
+            write::status::<Subnamespaces>(clients, permit, successor, &status).await.map(drop)
+        }
+        Step::AncestorQuota(ledger) => {
+            let place = (&*position.tree.name, &*above.name);
+            writes::quota(context, permit, place, quota.as_deref(), &ledger).await.map(drop)
+        }
+        Step::MoveUp(changes) => {
+            let namespace = observation.own_namespace();
+            let (Some(namespace), Some(successor)) = (namespace, successor) else {
+                return Err(WriteError::Gone);
+            };
+            if above.labels.get(LABEL_CHILDREN) != Some(&*successor.uid) {
+                writes::mark_parent(context, permit, above, &successor.uid).await?;
+            }
+            writes::metadata(context, permit, namespace, &changes).await
+        }
+        _ => Ok(()),
     }
 }
 

@@ -12,6 +12,7 @@
 //! Errors: retried with backoff by the queue, and said in the condition `Ready`.
 
 mod apply;
+mod moving;
 mod observe;
 mod plan;
 mod report;
@@ -70,10 +71,10 @@ impl SubnamespaceController {
     }
 
     /// The Subnamespaces of this name, wherever they are: there is one at most that created the namespace of that name. And those that
-    /// are deleted with all below them, of which this may be one.
+    /// are deleted with all below them, of which this may be one, or whose namespaces move up.
     fn wake_named(&self, name: &str, queue: &Queue<SubnamespaceKey>) {
         self.context.subnamespaces.for_each(|object| {
-            if &*object.name == name || cascades(object) {
+            if &*object.name == name || cascades(object) || moving::moves(&self.context, object) {
                 queue.add(SubnamespaceKey::new(&object.namespace, &object.name));
             }
         });
@@ -97,7 +98,7 @@ impl SubnamespaceController {
         });
     }
 
-    /// Those in this namespace that do not have what they inherit from it.
+    /// Those in this namespace that do not have what they inherit from it, or do not say where they are now.
     fn wake_outdated(&self, parent: &str, queue: &Queue<SubnamespaceKey>) {
         let context = &self.context;
         let children = context.subnamespaces.list(parent);
@@ -106,6 +107,14 @@ impl SubnamespaceController {
         };
         let Ok(position) = context.position(parent) else { return };
         let inherits = position.tree.decoded().is_ok_and(|spec| !spec.metadata.inherited.is_empty());
+        let path = position.path();
+        for object in &children {
+            let above = object.status.path.strip_suffix(&*object.name);
+            let elsewhere = above.is_some_and(|above| above.strip_suffix('/') != Some(&path));
+            if elsewhere && object.status.namespace_uid.is_some() {
+                queue.add(SubnamespaceKey::new(parent, &object.name));
+            }
+        }
         for object in children.iter().filter(|object| inherits || !object.status.metadata.is_empty()) {
             let namespace = context.shared.namespaces.get("", &object.name);
             let position = position.below(&object.name);

@@ -18,6 +18,7 @@ use coppice_quantity::time::ServerTime;
 use coppice_runtime::read::{self, ListError};
 use tokio::time::Instant;
 
+use super::moving::{self, Moving};
 use super::{SubnamespaceKey, cascades};
 use crate::context::{Below, TreeContext, Why};
 use crate::copies::listed;
@@ -53,6 +54,11 @@ pub(super) struct Observation {
     /// being detached; otherwise nobody asks.
     pub(super) copies: usize,
     pub(super) transfers: usize,
+    /// Where its namespace goes, while that of the parent is being deleted and with it the Subnamespace; or why nowhere. Caches do not say
+    /// that.
+    pub(super) moving: Option<Result<Moving, Why>>,
+    /// Whether the Subnamespace that this one takes over from is still there, before anything else was read.
+    pub(super) predecessor: bool,
     /// How many namespaces the tree has.
     pub(super) tree_size: u32,
     /// Why the caches cannot be trusted.
@@ -83,6 +89,7 @@ struct Objects {
     namespace: Option<Arc<NamespaceFacts>>,
     quota: Option<Arc<TreeQuota>>,
     children: Vec<Arc<SubnamespaceObject>>,
+    predecessor: bool,
 }
 
 /// Why something could not be read again.
@@ -103,6 +110,7 @@ pub(super) fn cached(context: &TreeContext, key: &SubnamespaceKey) -> Option<Obs
 pub(super) fn cached_around(context: &TreeContext, object: Arc<SubnamespaceObject>) -> Observation {
     let (parent, name) = (&*object.namespace, &*object.name);
     let objects = Objects {
+        predecessor: moving::predecessor(context, &object),
         parent: context.shared.namespaces.get("", parent),
         parent_quota: context.quotas.get(parent, TREE_QUOTA_NAME),
         namespace: context.shared.namespaces.get("", name),
@@ -145,6 +153,8 @@ async fn around(
 ) -> Result<Observation, ReadError> {
     let client = &context.shared.clients.reads;
     let annotations = context.shared.namespaces.current_context();
+    // First: once that is gone, nobody says on the namespace any more whose it is.
+    let predecessor = moving::predecessor(context, &object);
     let (parent, name) = (&*object.namespace, &*object.name);
     // After the object: what its status says is there was created before that was said.
     let (namespace, quota, above) = tokio::try_join!(
@@ -173,20 +183,27 @@ async fn around(
             copies += objects.iter().filter(|object| object.origin.is_some()).count();
         }
     }
+    let own = |namespace: &NamespaceFacts| object.status.namespace_uid.as_ref() == Some(&namespace.uid);
+    let ends = object.terminating && above.as_ref().is_some_and(|above| above.terminating);
+    let moving = match namespace.as_ref().filter(|namespace| ends && own(namespace)) {
+        Some(_) => Some(moving::read(context, &object).await?),
+        None => None,
+    };
     let objects = Objects {
         object,
+        predecessor,
         parent: above.map(Arc::new),
         parent_quota: parent_quota.map(Arc::new),
         namespace: namespace.map(Arc::new),
         quota: quota.map(Arc::new),
         children,
     };
-    Ok(Observation { copies, ..observation(context, objects, started) })
+    Ok(Observation { copies, moving, ..observation(context, objects, started) })
 }
 
 fn observation(context: &TreeContext, objects: Objects, started: Instant) -> Observation {
     let shared = &context.shared;
-    let Objects { object, parent, parent_quota, namespace, quota, children } = objects;
+    let Objects { object, parent, parent_quota, namespace, quota, children, predecessor } = objects;
     let unreadable = || {
         let names = [&object.name, &object.namespace];
         let unreadable = names.into_iter().find_map(|name| shared.namespaces.unreadable_object(name))?;
@@ -210,6 +227,8 @@ fn observation(context: &TreeContext, objects: Objects, started: Instant) -> Obs
     let (settings, budget) = shared.settings();
     Observation {
         below,
+        moving: None,
+        predecessor,
         siblings: siblings(context, &object),
         stale: context
             .stale()
@@ -256,14 +275,16 @@ impl Observation {
     /// What others have changed meanwhile the next write finds, since each is made at the revision that is known here.
     pub(super) fn after(self, context: &TreeContext, written: Written) -> Option<Self> {
         let ends = self.object.terminating
+            || self.object.moved_from.is_some() && self.object.status.namespace_uid.is_none()
             || self.parent_position.as_ref().map_or(true, Position::is_detaching)
             || self.object.status.namespace_uid.is_some()
                 && self.own_namespace().is_none_or(|namespace| namespace.terminating);
         if ends || self.age() > KNOWN_FOR {
             return None;
         }
-        let Self { object, parent, parent_quota, namespace, quota, children, started, .. } = self;
-        let mut objects = Objects { object, parent, parent_quota, namespace, quota, children };
+        let Self { object, parent, parent_quota, namespace, quota, children, predecessor, started, .. } =
+            self;
+        let mut objects = Objects { object, parent, parent_quota, namespace, quota, children, predecessor };
         match written {
             Written::Object(object) => objects.object = Arc::new(object),
             Written::ParentQuota(quota) => objects.parent_quota = Some(Arc::new(quota)),

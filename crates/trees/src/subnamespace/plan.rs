@@ -3,26 +3,24 @@
 mod cascade;
 mod creation;
 mod detach;
+mod ending;
 mod metadata;
+mod moving;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use coppice_api::condition::{self, ConditionState, READY};
 use coppice_api::metadata::NamespaceMetadata;
-use coppice_api::names::{ANNOTATION_PATH, LABEL_CHILDREN, LABEL_SUBNAMESPACE};
-use coppice_api::steps::{Action, Intent};
+use coppice_api::names::{ANNOTATION_PATH, LABEL_SUBNAMESPACE};
+use coppice_api::steps::Intent;
 use coppice_api::subnamespace::{Allotment, GrantedRequest, RefusedChange};
-use coppice_api::{Reason, SubnamespacePhase, SubnamespaceStatus};
+use coppice_api::{Reason, SubnamespacePhase, SubnamespaceSpec, SubnamespaceStatus};
 use coppice_hierarchy::{
     Child, Parent, Quota, QuotaDecision, QuotaRefusal, QuotaStep, Resources, Write, decide,
 };
 use coppice_kinds::SubnamespaceObject;
 use coppice_lifecycle::facts::NamespaceFacts;
-use coppice_lifecycle::governor::Denied;
 use coppice_lifecycle::plan::PlannedEvent;
-use coppice_lifecycle::record::{self, StepOutcome};
-use coppice_lifecycle::steps::{self, Decided};
 use coppice_mutants::{Mutant, active};
 use jiff::{SignedDuration, Timestamp};
 
@@ -62,6 +60,16 @@ pub(super) enum Step {
     Label(NamespaceChanges),
     /// Writes the quota of the namespace above.
     ParentQuota(coppice_hierarchy::Ledger),
+    /// Writes the quota of the namespace that this one moves to.
+    AncestorQuota(coppice_hierarchy::Ledger),
+    /// Creates the Subnamespace in that one,
+    CreateSuccessor(Box<SubnamespaceSpec>),
+    /// and says in its status what the namespace was given.
+    SuccessorStatus(Box<SubnamespaceStatus>),
+    /// Says on the namespace that it is that one's.
+    MoveUp(NamespaceChanges),
+    /// Nothing, but what is read decides that, and no cache.
+    Read,
     /// Writes the quota of the namespace.
     OwnQuota(coppice_hierarchy::Ledger),
     /// Takes the quota of the namespace out of the tree: it stays as it is, and is nobody's but the namespace's.
@@ -166,9 +174,15 @@ impl SubnamespacePlan {
             self.step = Step::AddFinalizer;
             return State::pending(Reason::CreatingNamespace, "the namespace is being created");
         }
-        let Some(uid) = object.status.namespace_uid.as_deref() else { return self.create(observation) };
+        let Some(uid) = object.status.namespace_uid.as_deref() else {
+            return if object.moved_from.is_some() {
+                self.arrive(observation)
+            } else {
+                self.create(observation)
+            };
+        };
         match observation.namespace.as_deref() {
-            Some(namespace) if namespace.uid == uid && namespace.terminating => being_deleted(),
+            Some(namespace) if namespace.uid == uid && namespace.terminating => self.going(observation),
             Some(namespace) if namespace.uid == uid => self.maintain(observation, namespace),
             _ => self.gone(observation),
         }
@@ -323,8 +337,9 @@ impl SubnamespacePlan {
         };
         let parent = Parent { name: &object.namespace, quota: parent_quota, siblings: &observation.siblings };
         let (record, below) = (recorded(object), below(&observation.children));
-        let child =
-            Child { id: &object.uid, name: &object.name, exists, quota, record: &record, below: &below };
+        let ends = observation.own_namespace().is_some_and(|namespace| namespace.terminating);
+        let (id, name) = (&*object.uid, &*object.name);
+        let child = Child { id, name, exists, ends, quota, record: &record, below: &below };
         let (step, write) = match decide(&parent, &child, want, now) {
             QuotaDecision::Done => return None,
             QuotaDecision::Refused(refusal) => {
@@ -367,117 +382,6 @@ impl SubnamespacePlan {
             self.status.request = Some(GrantedRequest { hard });
         }
         self.status.refused = None;
-    }
-
-    /// The Subnamespace is being deleted.
-    fn end(&mut self, observation: &Observation) -> State {
-        let object = &observation.object;
-        if !object.has_finalizer {
-            return being_deleted();
-        }
-        if self.status.namespace_uid.is_none()
-            && let Some(namespace) = observation.namespace.as_deref()
-            && is_created_by(namespace, object)
-        {
-            self.status.namespace_uid = Some(namespace.uid.clone());
-            return being_deleted();
-        }
-        match observation.own_namespace() {
-            Some(namespace) if namespace.terminating => being_deleted(),
-            Some(namespace) if !observation.children.is_empty() && !active(Mutant::ChildrenIgnored) => {
-                self.below_first(observation, namespace)
-            }
-            Some(namespace)
-                if namespace.labels.get(LABEL_CHILDREN).is_some() && !active(Mutant::ChildrenIgnored) =>
-            {
-                // There are none any more, and with the label nobody deletes it.
-                let gone = BTreeMap::from([(LABEL_CHILDREN.to_owned(), None)]);
-                self.step = Step::Label(NamespaceChanges::labels(gone));
-                being_deleted()
-            }
-            Some(namespace) => self.delete(observation, namespace),
-            None => {
-                if let Some(state) = self.return_quota(observation) {
-                    return state;
-                }
-                self.step = Step::RemoveFinalizer;
-                being_deleted()
-            }
-        }
-    }
-
-    /// Somebody else has deleted the namespace: its quota returns, and the Subnamespace goes, too.
-    fn gone(&mut self, observation: &Observation) -> State {
-        if let Some(state) = self.return_quota(observation) {
-            return state;
-        }
-        self.step = Step::DeleteObject;
-        being_deleted()
-    }
-
-    /// Returns what the namespace had, now that it is gone; nothing if all of it is back.
-    fn return_quota(&mut self, observation: &Observation) -> Option<State> {
-        // By this decision or by somebody else.
-        if let Some(intent) = self.status.steps.intent.clone() {
-            let now = observation.time.now();
-            self.events.extend(record::apply(
-                &mut self.status.steps,
-                &intent,
-                &StepOutcome::AlreadyGone,
-                now,
-            ));
-        }
-        let parent_ends = observation.parent.as_ref().is_none_or(|parent| parent.terminating);
-        if parent_ends && observation.parent_quota.is_none() {
-            // All that the namespace above was given returns with it.
-            return None;
-        }
-        let state = self.quota_step(observation, &Resources::default(), observation.time.now())?;
-        Some(State { phase: SubnamespacePhase::Deleting, ..state })
-    }
-
-    /// Deletes the namespace, as its Subnamespace was: decides it, writes it down, and decides it again before every attempt.
-    fn delete(&mut self, observation: &Observation, namespace: &NamespaceFacts) -> State {
-        let (object, circumstances) = (&observation.object, observation.circumstances());
-        if let Some(state) = parent_ends(observation) {
-            return state;
-        }
-        if let Some(refusal) = observation.settings.protection(namespace) {
-            if let Some(intent) = self.status.steps.intent.clone() {
-                steps::abandon(&mut self.status.steps, &intent, &refusal.message, &mut self.events);
-            }
-            return State::deleting(refusal.reason, refusal.message);
-        }
-        let now = observation.time.now();
-        let denied = circumstances.block(Action::Delete);
-        let Some(intent) = self.status.steps.intent.clone().filter(|intent| intent.uid == namespace.uid)
-        else {
-            if let Some(denied) = denied {
-                return self.waits(denied);
-            }
-            let evidence = BTreeMap::from([("subnamespace".to_owned(), object.uid.to_string())]);
-            let decided = Decided {
-                object_uid: &object.uid,
-                action: Action::Delete,
-                policy: POLICY,
-                digest: "v1",
-                namespace,
-                reason: Reason::SubnamespaceDeleted,
-                evidence: &evidence,
-            };
-            self.status.steps.intent = Some(steps::intent(&self.status.steps, decided, now));
-            return being_deleted();
-        };
-        if let Some(denied) = denied.or_else(|| steps::wait_for_retry(&intent, now)) {
-            return self.waits(denied);
-        }
-        self.step = Step::DeleteNamespace(intent);
-        being_deleted()
-    }
-
-    fn waits(&mut self, denied: Denied) -> State {
-        self.next_check = denied.retry_at;
-        State::deleting(denied.reason, denied.message)
     }
 
     /// While one write follows another the state is what it was, each of them is short; but what was said of another spec says
@@ -541,19 +445,6 @@ impl SubnamespacePlan {
 /// What is asked for has just been granted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Granted;
-
-/// Nobody has asked for the deletion of a namespace whose Subnamespace goes with the namespace above.
-fn parent_ends(observation: &Observation) -> Option<State> {
-    let object = &observation.object;
-    let ends = observation.parent.as_ref().is_none_or(|parent| parent.terminating);
-    ends.then(|| {
-        let message = format!(
-            "namespace {} is being deleted, which deletes this Subnamespace; namespace {} stays until somebody deletes it",
-            object.namespace, object.name
-        );
-        State::deleting(Reason::NamespaceTerminating, message)
-    })
-}
 
 fn being_deleted() -> State {
     State::deleting(Reason::NamespaceTerminating, "the namespace is being deleted, and its quota returned")

@@ -1,8 +1,10 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use coppice_api::Labels;
 use coppice_api::config::{CoppiceConfigSpec, GovernorStatus, ReservationEntry};
 use coppice_api::names::LABEL_PROTECTED;
+use coppice_api::steps::Action;
 use coppice_kinds::{NamespaceTrees, Subnamespaces, TreeQuota, TreeQuotas};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::facts::Annotations;
@@ -86,6 +88,8 @@ fn observation() -> Observation {
         siblings: Vec::new(),
         copies: 0,
         transfers: 0,
+        moving: None,
+        predecessor: false,
         tree_size: 1,
         stale: None,
         settings: Arc::new(PlatformSettings::new(CoppiceConfigSpec::default(), "coppice-system", Vec::new())),
@@ -382,7 +386,8 @@ fn what_others_are_below_or_what_is_protected_is_not_deleted() {
     let labels = own.labels.iter().chain([(LABEL_PROTECTED, "")]).collect::<Labels>();
     shielded.namespace = Some(Arc::new(NamespaceFacts { labels, ..(*own).clone() }));
     refused(&shielded, Reason::NamespaceProtected, "protected");
-    let gone = Observation { parent: None, ..deleted() };
+    let moving = Some(Err((Reason::NotInTree, "the root is being deleted".to_owned())));
+    let gone = Observation { parent: None, moving, ..deleted() };
     refused(&gone, Reason::NamespaceTerminating, "namespace shop-web stays until somebody deletes it");
 }
 
@@ -524,11 +529,6 @@ fn what_is_too_long_to_be_inherited_is_said() {
     );
 }
 
-#[path = "plan_cascade_tests.rs"]
-mod cascade;
-#[path = "plan_detach_tests.rs"]
-mod detach;
-
 #[test]
 fn managers_that_have_spent_their_share_delay_no_deletion() {
     let spent = vec![ReservationEntry { at: now(), steps: 10 }];
@@ -538,3 +538,10 @@ fn managers_that_have_spent_their_share_delay_no_deletion() {
     let of_trees = GovernorStatus { tree_reservations: spent, ..GovernorStatus::default() };
     assert_eq!(why(&plan(&Observation { budget: of_trees, ..deleted() })).0, Reason::BudgetSpent);
 }
+
+#[path = "plan_cascade_tests.rs"]
+mod cascade;
+#[path = "plan_detach_tests.rs"]
+mod detach;
+#[path = "plan_moving_tests.rs"]
+mod moving;

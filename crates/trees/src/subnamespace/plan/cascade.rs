@@ -12,7 +12,8 @@ use coppice_mutants::{Mutant, active};
 use jiff::{SignedDuration, Timestamp};
 
 use super::super::observe::Observation;
-use super::{Lowest, State, Step, SubnamespacePlan, count, parent_ends};
+use super::moving::{parent_ends, stays};
+use super::{Lowest, State, Step, SubnamespacePlan, count};
 use crate::context::Below;
 
 /// For so long at most before it ends consent counts: nobody deletes by what was written once and for all.
@@ -22,8 +23,8 @@ impl SubnamespacePlan {
     /// Each of those below passes the governor twice: before its Subnamespace is deleted, which cannot be undone, and as any other, when its
     /// namespace is.
     pub(super) fn below_first(&mut self, observation: &Observation, namespace: &NamespaceFacts) -> State {
-        if let Some(state) = parent_ends(observation) {
-            return state;
+        if parent_ends(observation) {
+            return stays(observation);
         }
         let object = &observation.object;
         let until = match consent(object, observation.time.now()) {

@@ -10,6 +10,7 @@ use coppice_kinds::SubnamespaceObject;
 use coppice_lifecycle::facts::NamespaceFacts;
 
 use super::super::observe::Observation;
+use super::moving::parent_ends;
 use super::{State, Step, SubnamespacePlan, allotment, count, is_created_by};
 use crate::metadata::NamespaceChanges;
 use crate::position::{Position, label_changes};
@@ -19,6 +20,13 @@ impl SubnamespacePlan {
     pub(super) fn detach(&mut self, observation: &Observation) -> Option<State> {
         let object = &observation.object;
         if !observation.parent_position.as_ref().is_ok_and(Position::is_detaching) {
+            return None;
+        }
+        // What has begun to move comes to its end first.
+        let moves = object.terminating
+            && matches!(observation.moving, Some(Ok(_)) | None)
+            && parent_ends(observation);
+        if moves || object.moved_from.is_some() && object.status.namespace_uid.is_none() {
             return None;
         }
         let namespace = match (observation.own_namespace(), observation.namespace.as_deref()) {
