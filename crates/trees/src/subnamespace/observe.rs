@@ -184,7 +184,7 @@ async fn around(
         }
     }
     let own = |namespace: &NamespaceFacts| object.status.namespace_uid.as_ref() == Some(&namespace.uid);
-    let ends = object.terminating && above.as_ref().is_some_and(|above| above.terminating);
+    let ends = object.terminating && above.as_ref().is_none_or(|above| above.terminating);
     let moving = match namespace.as_ref().filter(|namespace| ends && own(namespace)) {
         Some(_) => Some(moving::read(context, &object).await?),
         None => None,

@@ -1,6 +1,7 @@
 //! Trees of namespaces: the operator's program with the argument `trees`, as a Deployment with an account and a Lease of its own.
 
 mod admission;
+mod copies;
 mod policies;
 mod rules;
 mod transfers;

@@ -9,13 +9,13 @@
 //! - `coppice-tree-account-copies` leaves the account of trees no objects of these kinds but its copies.
 //! - `coppice-tree-objects` keeps what returns the quota of a Subnamespace or a QuotaTransfer, and a tree that has namespaces.
 //! - `coppice-tree-parents` keeps a namespace while there are others below it.
+//! - `coppice-tree-moved` leaves it to Coppice to say which Subnamespace takes over from another.
 //! - `coppice-tree-transfers` has everybody ask and approve in their own name, and with rights where quota goes.
 
 use coppice_api::names::{
-    ANNOTATION_PATH, ANNOTATION_PROPAGATED_UID, FIELD_MANAGER, FINALIZER, GROUP, LABEL_CHILDREN,
-    LABEL_DEPTH_SUFFIX, LABEL_NAMESPACE_NAME, LABEL_PARENT, LABEL_PROPAGATED_FROM, LABEL_ROOT,
-    LABEL_SUBNAMESPACE, LABEL_TREE, RESERVED_DOMAINS, SYSTEM_NAMESPACE, TREE_QUOTA_NAME, TREES_ACCOUNT,
-    VERB_SET_TREE, reserved_keys,
+    ANNOTATION_MOVED_FROM, ANNOTATION_PATH, FIELD_MANAGER, FINALIZER, GROUP, LABEL_CHILDREN,
+    LABEL_DEPTH_SUFFIX, LABEL_NAMESPACE_NAME, LABEL_PARENT, LABEL_ROOT, LABEL_SUBNAMESPACE, LABEL_TREE,
+    RESERVED_DOMAINS, SYSTEM_NAMESPACE, TREE_QUOTA_NAME, TREES_ACCOUNT, VERB_SET_TREE, reserved_keys,
 };
 use serde_json::{Value, json};
 
@@ -23,10 +23,7 @@ use crate::manifests::Install;
 use crate::manifests::component::{Policy, is_ours, validation, variable};
 
 /// Deletes what is in a namespace that is being deleted, perhaps before an admission policy knows that it is.
-const NAMESPACE_CONTROLLER: &str = "system:serviceaccount:kube-system:namespace-controller";
-
-/// Deletes what its owners are gone of.
-const GARBAGE_COLLECTOR: &str = "system:serviceaccount:kube-system:generic-garbage-collector";
+pub(super) const NAMESPACE_CONTROLLER: &str = "system:serviceaccount:kube-system:namespace-controller";
 
 /// Every policy.
 pub(super) fn policies(install: &Install) -> Vec<Policy> {
@@ -36,15 +33,16 @@ pub(super) fn policies(install: &Install) -> Vec<Policy> {
         policy("coppice-tree-account", account(install)),
         policy("coppice-tree-own", own(install)),
         policy("coppice-tree-quotas", quotas(install)),
-        policy("coppice-tree-copies", copies(install)),
-        policy("coppice-tree-account-copies", account_copies(install)),
+        policy("coppice-tree-copies", super::copies::copies(install)),
+        policy("coppice-tree-account-copies", super::copies::account_copies(install)),
         policy("coppice-tree-objects", objects(install)),
         policy("coppice-tree-transfers", super::transfers::transfers(install)),
         policy("coppice-tree-parents", parents(install)),
+        policy("coppice-tree-moved", moved(install)),
     ]
 }
 
-fn by_trees(install: &Install) -> Value {
+pub(super) fn by_trees(install: &Install) -> Value {
     json!({"name": "by-trees", "expression": format!("request.userInfo.username == '{}'", install.user(TREES_ACCOUNT))})
 }
 
@@ -72,12 +70,12 @@ pub(super) fn spec(
 }
 
 /// Whether the requester may write what Coppice alone writes of trees.
-fn may_set() -> String {
+pub(super) fn may_set() -> String {
     format!("authorizer.group('{GROUP}').resource('namespacetrees').check('{VERB_SET_TREE}').allowed()")
 }
 
 /// Who that is.
-fn exempt() -> String {
+pub(super) fn exempt() -> String {
     format!("Accounts that restore backups need the verb {VERB_SET_TREE} on namespacetrees.{GROUP}")
 }
 
@@ -193,11 +191,11 @@ fn account(install: &Install) -> Value {
             validation(
                 &format!(
                     "oldObject == null || !('{LABEL_SUBNAMESPACE}' in variables.labels) ||\n\
-                     variables.labelsBefore[?'{LABEL_SUBNAMESPACE}'].orValue('') == variables.labels['{LABEL_SUBNAMESPACE}']"
+                     '{LABEL_SUBNAMESPACE}' in variables.labelsBefore"
                 ),
                 &format!(
-                    "Coppice sets the label {LABEL_SUBNAMESPACE} when it creates a namespace, and on none that exists: objects are \
-                     copied into namespaces with it."
+                    "Coppice sets the label {LABEL_SUBNAMESPACE} when it creates a namespace, and changes it where there is one, but puts it \
+                     on none that exists without: objects are copied into namespaces with it."
                 ),
             ),
             validation(
@@ -268,12 +266,17 @@ fn own(install: &Install) -> Value {
         &[
             own_quotas(),
             validation(
+                &format!("{} || request.operation == 'UPDATE'", not("quotatransfers")),
+                "Coppice creates and deletes no QuotaTransfer: their users do.",
+            ),
+            validation(
                 &format!(
-                    "({0} && {1} || request.operation != 'CREATE') && ({0} || request.operation != 'DELETE')",
-                    not("quotatransfers"),
+                    "{} || request.operation != 'CREATE' ||\n\
+                     '{ANNOTATION_MOVED_FROM}' in object.metadata.?annotations.orValue({{}}) &&\n\
+                     object.metadata.?finalizers.orValue([]) == ['{FINALIZER}']",
                     not("subnamespaces")
                 ),
-                "Coppice creates no Subnamespace and no QuotaTransfer, and deletes no QuotaTransfer: their users do.",
+                "Coppice creates no Subnamespace but one that takes over from another, whose own namespace is being deleted.",
             ),
             validation(
                 &format!(
@@ -370,138 +373,6 @@ fn quotas(install: &Install) -> Value {
     policy
 }
 
-const RBAC: &str = "rbac.authorization.k8s.io";
-
-/// The kinds that are copied.
-fn copied_kinds() -> [Value; 3] {
-    let of = |group: &str, resource: &str| resources(group, &["CREATE", "UPDATE", "DELETE"], &[resource]);
-    [of("", "limitranges"), of("networking.k8s.io", "networkpolicies"), of(RBAC, "rolebindings")]
-}
-
-/// Whether an object, or what was there before it, is a copy.
-fn is_copy(object: &str) -> String {
-    format!("{object} != null && '{LABEL_PROPAGATED_FROM}' in {object}.metadata.?labels.orValue({{}})")
-}
-
-/// Whoever has rights in a namespace because of a copy, or is limited by one, has it so by what it is a copy of.
-fn copies(install: &Install) -> Value {
-    let same = ["labels", "annotations"]
-        .map(|of| format!("object.metadata.?{of}.orValue({{}}) == oldObject.metadata.?{of}.orValue({{}})"));
-    let kept = ["finalizers", "ownerReferences"]
-        .map(|of| format!("object.metadata.?{of}.orValue([]) == oldObject.metadata.?{of}.orValue([])"));
-    let exactly = [same, kept].concat().join(" &&\n");
-    let (object, before) = (is_copy("object"), is_copy("oldObject"));
-    let why =
-        format!("a namespace further up, and Coppice alone writes it: change the one there. {}.", exempt());
-    spec(
-        &copied_kinds(),
-        &[
-            by_others(install),
-            json!({"name": "a-copy", "expression": format!("({object}) || ({before})")}),
-            json!({"name": "by-nobody-who-clears-up", "expression": format!(
-                "!(request.userInfo.username in ['{NAMESPACE_CONTROLLER}', '{GARBAGE_COLLECTOR}'])"
-            )}),
-        ],
-        // Match conditions do not see the namespace.
-        &[
-            variable("leaving", "namespaceObject.metadata.?deletionTimestamp.hasValue()"),
-            variable("copy", &format!("({before}) ? oldObject : object")),
-            // No kind has both of these, and each kind is checked for all of them: hence dyn.
-            variable(
-                "sameContent",
-                "oldObject != null && object != null && dyn(object).?subjects == dyn(oldObject).?subjects &&\n\
-                 dyn(object).?spec == dyn(oldObject).?spec",
-            ),
-        ],
-        &[json!({
-            "expression": format!(
-                "variables.leaving && request.operation != 'CREATE' ||\n\
-                 request.operation == 'UPDATE' && variables.sameContent &&\n{exactly} ||\n{}",
-                may_set()
-            ),
-            "message": format!("This is the copy of an object of {why}"),
-            "messageExpression": format!(
-                "request.kind.kind + ' ' + variables.copy.metadata.name + ' is that of namespace ' +\n\
-                 variables.copy.metadata.labels['{LABEL_PROPAGATED_FROM}'] + ', {why}'"
-            ),
-        })],
-    )
-}
-
-/// So that its token binds and limits nobody in a namespace that was not created in a tree.
-fn account_copies(install: &Install) -> Value {
-    let above = format!("variables.labels[?'{LABEL_PROPAGATED_FROM}'].orValue('') + '{LABEL_DEPTH_SUFFIX}'");
-    // What somebody else has put there does not keep a copy from being put right.
-    let before = |field: &str, none: &str| {
-        format!("(oldObject == null ? {none} : oldObject.metadata.?{field}.orValue({none}))")
-    };
-    let only = |field: &str, key: &str| {
-        format!("object.metadata.?{field}.orValue({{}}).all(k, k == '{key}' || k in {})", before(field, "{}"))
-    };
-    let same = |field: &str| format!("object.metadata.?{field}.orValue([]) == {}", before(field, "[]"));
-    spec(
-        &copied_kinds(),
-        &[by_trees(install)],
-        &[
-            variable("labels", "object == null ? {} : object.metadata.?labels.orValue({})"),
-            variable("namespaceLabels", "namespaceObject.metadata.?labels.orValue({})"),
-            // An object as any other from then on, with what it has.
-            variable(
-                "released",
-                &format!(
-                    "request.operation == 'UPDATE' && {} && !({}) &&\n{}",
-                    is_copy("oldObject"),
-                    is_copy("object"),
-                    ["spec", "subjects", "roleRef"]
-                        .map(|field| format!("dyn(object).?{field} == dyn(oldObject).?{field}"))
-                        .join(" && ")
-                ),
-            ),
-        ],
-        &[
-            validation(
-                &format!(
-                    "variables.released || (object == null || {}) && (oldObject == null || {})",
-                    is_copy("object"),
-                    is_copy("oldObject")
-                ),
-                &format!(
-                    "Coppice writes no LimitRange, NetworkPolicy or RoleBinding without the label {LABEL_PROPAGATED_FROM}."
-                ),
-            ),
-            validation(
-                &format!(
-                    "variables.released || request.operation == 'DELETE' || '{LABEL_SUBNAMESPACE}' in variables.namespaceLabels &&\n\
-                     variables.labels[?'{LABEL_PROPAGATED_FROM}'].orValue('') != request.namespace &&\n\
-                     {above} in variables.namespaceLabels"
-                ),
-                "Coppice copies objects from a namespace of a tree into those that were created below it, and into no others.",
-            ),
-            validation(
-                "request.operation == 'DELETE' || request.resource.resource != 'rolebindings' ||\n\
-                 dyn(object).roleRef.kind == 'ClusterRole'",
-                "Coppice copies no RoleBindings to Roles.",
-            ),
-            validation(
-                &format!(
-                    "request.operation == 'DELETE' ||\n{} &&\n{} &&\n{} &&\n{}",
-                    only("labels", LABEL_PROPAGATED_FROM),
-                    only("annotations", ANNOTATION_PROPAGATED_UID),
-                    same("finalizers"),
-                    same("ownerReferences")
-                ),
-                "Coppice writes nothing of the metadata of a copy but what it is a copy of.",
-            ),
-            validation(
-                "request.operation != 'DELETE' ||\n\
-                 request.?options.?preconditions.?resourceVersion.orValue('') != '' &&\n\
-                 request.?options.?preconditions.?uid.orValue('') == oldObject.metadata.uid",
-                "Coppice deletes a copy only with the uid and the resourceVersion that it has read as preconditions.",
-            ),
-        ],
-    )
-}
-
 /// What of our own kinds others may not do, though roles grant it.
 fn objects(install: &Install) -> Value {
     let with = |object: &str| format!("'{FINALIZER}' in {object}.metadata.?finalizers.orValue([])");
@@ -571,6 +442,29 @@ fn parents(install: &Install) -> Value {
             "messageExpression":
                 format!("'Namespace ' + oldObject.metadata.name + ' {what} ' + oldObject.metadata.name + ').'"),
         })],
+    )
+}
+
+/// A Subnamespace that takes over from another one creates no namespace, and gets the quota of that one.
+fn moved(install: &Install) -> Value {
+    let from =
+        |object: &str| format!("{object}.metadata.?annotations[?'{ANNOTATION_MOVED_FROM}'].orValue('')");
+    spec(
+        &[resources(GROUP, &["CREATE", "UPDATE"], &["subnamespaces"])],
+        &[by_others(install)],
+        &[],
+        &[validation(
+            &format!(
+                "{} == (oldObject == null ? '' : {}) ||\n{}",
+                from("object"),
+                from("oldObject"),
+                may_set()
+            ),
+            &format!(
+                "The annotation {ANNOTATION_MOVED_FROM} says that a Subnamespace takes over from another one, and Coppice alone writes it. {}.",
+                exempt()
+            ),
+        )],
     )
 }
 

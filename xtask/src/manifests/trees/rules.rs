@@ -82,10 +82,10 @@ fn of_coppice() -> Vec<Value> {
         ),
         rule(
             "Tenants' Subnamespaces: spec is only read; patched is the finalizer, and deleted are those whose namespace somebody\n\
-             deleted. The policy coppice-tree-own leaves this account nothing else of them.",
+             deleted. Where a namespace is deleted that others are below, one that takes over is created for each of these. The policy coppice-tree-own leaves this account nothing else of them.",
             GROUP,
             &["subnamespaces"],
-            &["get", "list", "watch", "patch", "delete"],
+            &["get", "list", "watch", "create", "patch", "delete"],
         ),
         rule(
             "Tenants' QuotaTransfers: spec is only read; patched is the finalizer. The policy coppice-tree-own leaves this account\n\
