@@ -20,7 +20,7 @@ use coppice_campaign::suite::lifecycle::rule::{
     HELD, INITIAL_DELAY, JOBS, LIMITS, ORIGINAL_REPLICAS, PODS, REVERTED, SELECTED, SETTLE, SUSPENDED, TTL,
 };
 use coppice_campaign::suite::trees::rule::{
-    CHILDREN, CONSENT, CREATED_HERE, LIMIT, MOVED_ONCE, NOTHING_LOST, RIGHTS, USED,
+    ASKED_FOR, CHILDREN, CONSENT, CREATED_HERE, LIMIT, MOVED_ONCE, NOTHING_LOST, RIGHTS, USED,
 };
 use coppice_campaign::suite::{self, Suite};
 use coppice_mutants::Mutant;
@@ -32,7 +32,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 99] = [
+const CASES: [(Mutant, &str, Rule); 101] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -130,6 +130,8 @@ const CASES: [(Mutant, &str, Rule); 99] = [
     (Mutant::QuotaNotReturned, "tree-deep", NOTHING_LOST),
     (Mutant::ChildrenIgnored, "tree-child-in-the-way", CHILDREN),
     (Mutant::ConsentIgnored, "tree-cascade-over", CONSENT),
+    (Mutant::ArrivingUncounted, "tree-parent-goes-away", LIMIT),
+    (Mutant::ParentEndIgnored, "tree-leaf-outlives-parent", ASKED_FOR),
     (Mutant::NamespaceTakenUp, "tree-name-taken", CREATED_HERE),
     (Mutant::OtherRoleBound, "tree-bindings", RIGHTS),
 ];

@@ -41,6 +41,7 @@ mod trees_copies;
 mod trees_detach;
 mod trees_expiry;
 mod trees_metadata;
+mod trees_parent;
 mod trees_propagation;
 mod trees_race;
 mod trees_transfers;

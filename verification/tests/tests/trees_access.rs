@@ -293,12 +293,12 @@ fn a_stolen_token_writes_of_our_kinds_the_finalizer_alone() -> Test {
         child(on, "own-child").await?;
         on.test_cluster.namespace("own-plain").await?;
         let all = of("own-child", "subnamespaces");
-        ensure!(
-            on.stolen
-                .send("POST", &all, PLAIN, subnamespace("own-a"))
-                .await?
-                .refused("creates no Subnamespace")
-        );
+        let mut without_finalizer = subnamespace("own-a");
+        without_finalizer["metadata"]["annotations"] = json!({"coppice.dev/moved-from": "u"});
+        for object in [subnamespace("own-a"), without_finalizer] {
+            let answer = on.stolen.send("POST", &all, PLAIN, object).await?;
+            ensure!(answer.refused("creates no Subnamespace but one that takes over"), "{answer:?}");
+        }
         ensure!(on.admin.send("POST", &all, PLAIN, subnamespace("own-a")).await?.accepted());
         let path = format!("{all}/own-a");
         let trees = format!("{COPPICE}/namespacetrees");

@@ -105,7 +105,7 @@ fn a_transfer_stays_until_coppice_has_ended_it_and_coppice_begins_none() -> Test
         let alice = Wire::new(&on.test_cluster, ALICE)?;
         let all = of("ending", "quotatransfers");
         let answer = on.stolen.send("POST", &all, PLAIN, transfer("forged", &json!({}))).await?;
-        ensure!(answer.refused("creates no Subnamespace and no QuotaTransfer"), "{answer:?}");
+        ensure!(answer.refused("creates and deletes no QuotaTransfer"), "{answer:?}");
         ensure!(alice.send("POST", &all, PLAIN, transfer("a", &json!({}))).await?.accepted());
         let path = format!("{all}/a");
         for change in [

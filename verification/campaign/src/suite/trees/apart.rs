@@ -4,13 +4,20 @@ use coppice_sim::scenario::{Scenario, ScriptStep};
 
 use super::cascades;
 use super::requests::{
-    delete_subnamespace, delete_transfer, ended, gone, no_transfer, ready, subnamespace, transfer, tree,
+    delete_namespace, delete_subnamespace, delete_transfer, ended, gone, no_transfer, ready, subnamespace,
+    transfer, tree,
 };
 use super::scenarios::scenario;
 
 /// They run without faults, and for the rule that each is about.
 pub(super) fn all() -> Vec<Scenario> {
-    vec![child_in_the_way(), cascades::over(), transferred_again()]
+    vec![
+        child_in_the_way(),
+        cascades::over(),
+        transferred_again(),
+        parent_goes_away(),
+        leaf_outlives_parent(),
+    ]
 }
 
 /// Neither has quota that could be lost with it: only the rule about children can find that the upper one was deleted.
@@ -61,6 +68,61 @@ fn transferred_again() -> Scenario {
         "subnamespace team/team-a: Ready, 3 pods",
         "subnamespace team/team-b: Ready, 5 pods",
         "transfer team-a/more: Completed",
+    ];
+    scenario
+}
+
+/// What is below moves to the root with all that it has, and the rest of what the one that was deleted had is the root's again.
+fn parent_goes_away() -> Scenario {
+    let about = "a namespace is deleted that others are below, and these move up, one of them with another one below it";
+    let mut scenario = scenario("tree-parent-goes-away", about);
+    scenario.replicas = 2;
+    scenario.setup.extend(tree("team", 8));
+    scenario.setup.push(subnamespace("team", "team-a", 5));
+    scenario.script = vec![
+        ScriptStep::at(1, |_| subnamespace("team-a", "team-a-b", 3)).once(|s| ready(s, "team", "team-a")),
+        ScriptStep::at(2, |_| subnamespace("team-a-b", "team-a-b-c", 1))
+            .once(|s| ready(s, "team-a", "team-a-b")),
+        ScriptStep::at(3, |_| subnamespace("team-a", "team-a-d", 1))
+            .once(|s| ready(s, "team-a-b", "team-a-b-c")),
+        ScriptStep::at(6, |_| delete_namespace("team-a")).once(|s| ready(s, "team-a", "team-a-d")),
+        ScriptStep::at(8, |_| subnamespace("team", "team-z", 4)).once(|s| gone(s, "team", "team-a")),
+    ];
+    scenario.ends = vec![
+        "team: there",
+        "team-a-b: there",
+        "team-a-b-c: there",
+        "team-a-d: there",
+        "team-z: there",
+        "own quota of team: 0 pods",
+        "own quota of team-a-b: 2 pods",
+        "own quota of team-a-b-c: 1 pods",
+        "own quota of team-a-d: 1 pods",
+        "own quota of team-z: 4 pods",
+        "subnamespace team/team-a-b: Ready, 3 pods",
+        "subnamespace team/team-a-d: Ready, 1 pods",
+        "subnamespace team/team-z: Ready, 4 pods",
+        "subnamespace team-a-b/team-a-b-c: Ready, 1 pods",
+    ];
+    scenario
+}
+
+/// None is below the lower one, so that nothing but this rule keeps it.
+fn leaf_outlives_parent() -> Scenario {
+    let about = "a namespace is deleted that one is below, which nobody has asked to delete";
+    let mut scenario = scenario("tree-leaf-outlives-parent", about);
+    scenario.setup.extend(tree("team", 4));
+    scenario.setup.push(subnamespace("team", "team-a", 3));
+    scenario.script = vec![
+        ScriptStep::at(1, |_| subnamespace("team-a", "team-a-b", 1)).once(|s| ready(s, "team", "team-a")),
+        ScriptStep::at(5, |_| delete_namespace("team-a")).once(|s| ready(s, "team-a", "team-a-b")),
+    ];
+    scenario.ends = vec![
+        "team: there",
+        "team-a-b: there",
+        "own quota of team: 3 pods",
+        "own quota of team-a-b: 1 pods",
+        "subnamespace team/team-a-b: Ready, 1 pods",
     ];
     scenario
 }

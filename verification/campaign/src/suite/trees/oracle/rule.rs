@@ -11,6 +11,8 @@ pub const NOTHING_LOST: Rule = Rule("NOTHING LOST");
 pub const USED: Rule = Rule("USED");
 /// The program of trees deletes a namespace only if it created it for a `Subnamespace` that is being deleted.
 pub const CREATED_HERE: Rule = Rule("CREATED HERE");
+/// The program of trees deletes no namespace since one above it is being deleted: its `Subnamespace` went with that, and nobody asked for it.
+pub const ASKED_FOR: Rule = Rule("ASKED FOR");
 /// No namespace is deleted that has namespaces below it.
 pub const CHILDREN: Rule = Rule("CHILDREN");
 /// The program of trees deletes a `Subnamespace` whose namespace is there only while one above it is being deleted that consents to that,
