@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use coppice_api::names::{ANNOTATION_LEDGER, TREE_QUOTA_NAME};
+use coppice_api::names::{ANNOTATION_LEDGER, ANNOTATION_MOVED_FROM, TREE_QUOTA_NAME};
 use coppice_quantity::Quantity;
 use coppice_sim::run::RunRecord;
 use coppice_sim::server::Change;
@@ -27,6 +27,8 @@ struct Trees {
     pods: BTreeMap<String, BTreeSet<String>>,
     /// By its name, the namespace above one, and what is recorded of its allotment.
     nodes: BTreeMap<String, (String, Amounts)>,
+    /// The uids of `Subnamespace`s whose namespaces others have taken over.
+    left: BTreeSet<String>,
 }
 
 #[derive(Default)]
@@ -94,9 +96,13 @@ impl Trees {
                 *limit = larger(limit, &total);
                 self.totals.insert(root, total);
             }
+            // What it says of a namespace that is not its own any more.
+            "subnamespaces" if self.left.contains(&*change.uid) => return false,
             "subnamespaces" => match after {
                 Some(object) if object["status"]["namespaceUid"].is_string() => {
                     let allotted = amounts(&object["status"]["allotment"]["hard"]);
+                    let from = &object["metadata"]["annotations"][ANNOTATION_MOVED_FROM];
+                    self.left.extend(from.as_str().map(str::to_owned));
                     self.nodes.insert(name.to_owned(), (change.namespace().to_owned(), allotted));
                 }
                 None if self.nodes.get(name).is_some_and(|(parent, _)| parent == change.namespace()) => {
