@@ -27,7 +27,7 @@ run() {
 }
 echo "== testing"
 # As many at once as two processors serve with control planes that answer in time: tests mostly wait.
-run tests cargo test --locked --workspace --exclude coppice-sim --exclude coppice-campaign --no-fail-fast -- --test-threads="${COPPICE_TEST_THREADS:-32}"
+run tests cargo test --locked --workspace --exclude coppice-sim --exclude coppice-campaign --no-fail-fast -- --test-threads="${COPPICE_TEST_THREADS:-24}"
 echo "== simulating"
 # Thousands of runs, so optimised. Not beside the tests: together they keep two processors so busy that control planes answer late.
 run simulation cargo test --locked --profile sim -p coppice-sim -p coppice-campaign --no-fail-fast
