@@ -10,7 +10,7 @@ use coppice_lifecycle::notification::{self, CompletedDeletion};
 use crate::context::ControllerContext;
 
 /// What the record of a deletion says of messages that are to be sent once the namespace is gone; none if there are none.
-pub(crate) fn notification(
+pub(crate) fn recorded(
     shared: &ControllerContext,
     notification: &MessagesWhenGone,
 ) -> Option<DeletionNotification> {
@@ -26,7 +26,7 @@ pub(crate) fn notification(
     })
 }
 
-/// The message about a namespace that is gone which the record of its deletion owes under this key.
+/// The message about a namespace that is gone that the record of its deletion has under this key.
 pub(crate) fn notification_message(
     shared: &ControllerContext,
     record: &DeletionRecord,

@@ -35,7 +35,7 @@ pub(super) struct Observation {
     pub(super) decided: bool,
     /// Whether it is one of the oldest, where there are too many.
     pub(super) surplus: bool,
-    /// The attempts at the messages that it owes, by their keys.
+    /// The attempts at its messages, by their keys.
     pub(super) deliveries: BTreeMap<String, Delivery>,
     pub(super) now: Timestamp,
 }

@@ -25,7 +25,7 @@ const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 pub(super) enum DeletedNamespaceStep {
     /// Write how far the deletion is.
     Mark(DeletionPhase),
-    /// Write what is known of the messages that it owes.
+    /// Write what is known of its messages.
     Record(Vec<OwnerNotice>),
     /// Make one attempt at each of the messages with these keys.
     Deliver(Vec<String>),
@@ -113,7 +113,7 @@ pub(super) fn plan(observation: &Observation) -> DeletedNamespacePlan {
     }
 }
 
-/// What becomes of the messages that it owes; none if nothing does any more.
+/// What becomes of its messages; none if nothing does any more.
 fn deliver(
     observation: &Observation,
     notification: &DeletionNotification,

@@ -178,7 +178,7 @@ fn messages_are_sent_once_the_namespace_is_gone_and_recorded_before_that() {
     };
     let notified = serde_json::to_value(&notified).unwrap();
     assert_eq!(planned(notified.clone(), gone, None, gone_at), waits_until(Some("2026-02-01T00:00:00Z")));
-    // Where there are too many records, it goes once it owes nothing.
+    // Where there are too many records, it goes once nothing is to be sent.
     let again = planned_of(true, serde_json::to_value(&failed).unwrap(), gone, None, gone_at);
     assert_eq!((again.step, again.next_check), (None, failed[0].next_attempt));
     assert_eq!(planned_of(true, notified, gone, None, gone_at).step, Some(DeletedNamespaceStep::MakeRoom));

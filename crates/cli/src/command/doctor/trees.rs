@@ -71,7 +71,7 @@ fn admission(about: String, late: &str, found: &ValidatingWebhookConfiguration) 
     if !webhooks.is_empty() && webhooks.iter().all(trusts) {
         return Finding::new(State::Ok, about, "what cannot be granted is denied when it is applied");
     }
-    Finding::new(State::Problem, about, format!("the API server trusts nobody as this webhook: {late}")).advise(
+    Finding::new(State::Problem, about, format!("it has no caBundle, so the API server trusts the authorities of its system alone: {late}")).advise(
         "the leader of coppice-trees writes caBundle within a minute: its log says what keeps it; with --admission-cert-dir whoever issues \
          the certificate writes it",
     )
@@ -193,7 +193,10 @@ mod tests {
             let finding = of(without);
             assert_eq!(
                 (finding.state, &*finding.message),
-                (State::Problem, "the API server trusts nobody as this webhook: it is late")
+                (
+                    State::Problem,
+                    "it has no caBundle, so the API server trusts the authorities of its system alone: it is late"
+                )
             );
         }
     }

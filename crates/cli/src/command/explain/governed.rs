@@ -232,7 +232,7 @@ pub(super) fn explain(
         failing_more: status.and_then(|status| status.failing_more),
         advice: status.map(|status| advice(snapshot, status)).unwrap_or_default(),
         notice: status.and_then(|status| status.steps.notice.clone()),
-        // What the record has: a plan for another instant owes what nobody sends.
+        // What the record has: a plan for another instant has messages that nobody sends.
         notices: record.map(|record| record.status.notices.clone()).unwrap_or_default(),
         budget: Budget { hourly_limit: budget.hourly_limit, last_hour: budget.last_hour },
         firings: status.map_or(0, |status| status.steps.firings),

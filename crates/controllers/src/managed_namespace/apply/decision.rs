@@ -140,7 +140,7 @@ impl Decision for RecordDecision<'_> {
         // A record with an intent has one.
         let manager = status.manager.as_ref().map(|manager| manager.name.clone()).unwrap_or_default();
         let decided = DecidedBy::new(ClusterManagers::KIND, manager, self.intent, &status.steps);
-        DecidedBy { notification: notification::notification(self.shared, &verified.notification), ..decided }
+        DecidedBy { notification: notification::recorded(self.shared, &verified.notification), ..decided }
     }
 }
 
