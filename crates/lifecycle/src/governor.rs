@@ -376,6 +376,41 @@ mod tests {
     }
 
     proptest! {
+        /// Managers and trees that ask in any order exceed no limit together, and none of its own; what one was denied by its share never
+        /// follows from the other.
+        #[test]
+        fn both_together_exceed_no_number(
+            asked in prop::collection::vec((0i64..120_000, 1u32..8, any::<bool>()), 1..150),
+            per_minute in 1u32..9,
+            per_hour in 1u32..30,
+            at_least in 1u32..20,
+        ) {
+            let settings = GovernorSpec { at_least, ..settings(per_minute, per_hour) };
+            let (mut budget, mut now, mut taken) = (GovernorStatus::default(), 0, Vec::new());
+            for (gap, steps, trees) in asked {
+                now += gap;
+                let share = if trees { Share::Trees(0) } else { MANAGERS };
+                let grant = reserve(&settings, &budget, share, at(now), steps);
+                let (own, shown) = (grant.budget.clone(), |budget: &GovernorStatus| (budget.hourly_limit, budget.last_hour));
+                if trees {
+                    prop_assert_eq!((&own.reservations, shown(&own)), (&budget.reservations, shown(&budget)));
+                } else {
+                    prop_assert_eq!(&own.tree_reservations, &budget.tree_reservations);
+                }
+                budget = own;
+                taken.extend((0..grant.granted).map(|_| (now, trees)));
+            }
+            for (i, (start, _)) in taken.iter().enumerate() {
+                let within = |window: i64, of: &[bool]| {
+                    taken[i..].iter().filter(|(t, trees)| t - start < window && of.contains(trees)).count()
+                };
+                prop_assert!(within(60_000, &[false, true]) <= per_minute as usize);
+                prop_assert!(within(3_600_000, &[false, true]) <= per_hour as usize);
+                prop_assert!(within(3_600_000, &[false]) <= at_least as usize);
+                prop_assert!(within(3_600_000, &[true]) <= at_least as usize);
+            }
+        }
+
         /// Whatever the times of asking, and however many steps are asked for at once, no window of a minute or an hour ever
         /// holds more than its limit; nobody is denied while there is budget, and the date given with a refusal is one at
         /// which asking succeeds.
