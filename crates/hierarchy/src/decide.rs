@@ -106,7 +106,7 @@ pub enum QuotaDecision {
 pub fn decide(parent: &Parent<'_>, child: &Child<'_>, want: &Resources, now: Timestamp) -> QuotaDecision {
     // It comes to be below another namespace, and its allotment is changed there alone.
     let fenced =
-        child.quota.and_then(|quota| quota.ledger.child.as_deref()).is_some_and(|only| only != child.id);
+        child.quota.and_then(|quota| quota.ledger.changed_by.as_deref()).is_some_and(|only| only != child.id);
     if child.exists && fenced {
         return QuotaDecision::Wait(None);
     }
@@ -351,7 +351,8 @@ fn settle(parent: &Parent<'_>, child: &Child<'_>, change: &AllotmentChange) -> Q
     let mut settled = Ledger { given, ..ledger.clone() };
     settled.changes.remove(child.id);
     // What comes back is what did not move down, or what moved up; also from a namespace that is gone.
-    if if change.grows() { &change.to } else { &change.from } != &child.record.allotment {
+    let comes_back = if change.grows() { &change.to } else { &change.from } != &child.record.allotment;
+    if comes_back {
         settled.take_back(change);
     }
     QuotaDecision::Write(QuotaStep::Settle, Write::Parent(settled))

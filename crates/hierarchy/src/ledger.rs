@@ -41,7 +41,7 @@ pub struct Ledger {
     pub arriving: BTreeMap<String, Held>,
     /// By which id alone the allotment changes; none: by any. So what a namespace has stands still until it is below another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub child: Option<Box<str>>,
+    pub changed_by: Option<Box<str>>,
     /// Transfers from here that have arrived, by the name of the object, which may be gone: the same again does nothing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub applied: BTreeMap<String, Applied>,
@@ -140,7 +140,8 @@ impl Ledger {
         self.changes.iter().any(|(child, change)| child != id && change.moves.as_deref() == Some(id))
     }
 
-    /// Takes in what a change that has ended does not leave with the child.
+    /// Takes in what a transfer or a move that has ended does not leave with the child; what the child itself had asked for is its own again
+    /// by what it gives.
     pub(crate) fn take_back(&mut self, change: &AllotmentChange) {
         let Held { amount, since } = change.held();
         if let Some(transfer) = &change.transfer {
@@ -158,7 +159,8 @@ impl Ledger {
         let mut ledger = self.clone();
         ledger.applied.insert(name.to_owned(), applied);
         while ledger.applied.len() > MAX_APPLIED {
-            let oldest = ledger.applied.iter().min_by_key(|(_, applied)| applied.at);
+            let others = ledger.applied.iter().filter(|(other, _)| *other != name);
+            let oldest = others.min_by_key(|(_, applied)| applied.at);
             let Some(oldest) = oldest.map(|(name, _)| name.clone()) else { break };
             ledger.applied.remove(&oldest);
         }

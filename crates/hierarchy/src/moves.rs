@@ -93,20 +93,24 @@ impl Departure<'_> {
 
     fn is_fenced(&self, quota: &Quota) -> bool {
         let ledger = &quota.ledger;
-        ledger.child.as_deref() == Some(self.id) && ledger.lowering.is_none() && quota.is_as_recorded()
+        ledger.changed_by.as_deref() == Some(self.id) && ledger.lowering.is_none() && quota.is_as_recorded()
     }
 
     /// What was being lowered is not: whoever asked for it cannot carry it out any more.
     fn fenced(&self, quota: Option<&Quota>) -> Ledger {
         let restored = || Ledger::restored(self.record.clone(), self.below.clone());
         let ledger = quota.map_or_else(restored, |quota| quota.ledger.clone());
-        Ledger { child: Some(self.id.into()), lowering: None, ..ledger }
+        Ledger { changed_by: Some(self.id.into()), lowering: None, ..ledger }
     }
 
     fn expect(&self, now: Timestamp) -> DepartureDecision {
         let ledger = &self.above.ledger;
         // It has been taken up, and who looks here has not seen that yet.
         if ledger.changes.contains_key(self.id) {
+            return DepartureDecision::Wait;
+        }
+        // The rest waits: a ledger is an annotation, which has an end.
+        if ledger.arriving.len() >= MAX_CHANGES {
             return DepartureDecision::Wait;
         }
         let mut expected = ledger.clone();
@@ -153,7 +157,8 @@ pub(crate) fn left(child: &Child<'_>, change: &AllotmentChange) -> Resources {
         return change.to.clone();
     }
     let decided = child.quota.map(|quota| &quota.ledger).filter(|ledger| ledger.decided >= change.number);
-    decided.map_or_else(|| change.larger(), |ledger| ledger.allotment.clone())
+    // No more than is counted for it: whoever writes the quota of a namespace that is being deleted gets nothing by that.
+    decided.map_or_else(|| change.larger(), |ledger| ledger.allotment.smaller(&change.larger()))
 }
 
 /// Whether something is arriving for a child, and what becomes of it; none where the child has all that it has.
@@ -167,7 +172,7 @@ pub(crate) fn arrive(
         return Some(QuotaDecision::Wait(None));
     }
     let Some(arrived) = ledger.arriving.get(child.id) else {
-        let fenced = child.quota.is_some_and(|quota| quota.ledger.child.as_deref() == Some(child.id));
+        let fenced = child.quota.is_some_and(|quota| quota.ledger.changed_by.as_deref() == Some(child.id));
         // What it has is nowhere: without it the namespace would have nothing.
         let nowhere = child.exists && fenced && child.record.decided == 0;
         return nowhere.then_some(QuotaDecision::Wait(None));
@@ -203,7 +208,7 @@ pub(crate) fn take_up(child: &Child<'_>, change: &AllotmentChange) -> QuotaDecis
         }
         Some(quota) => {
             let Record { allotment, decided } = record;
-            Ledger { allotment, decided, lowering: None, child: None, ..quota.ledger.clone() }
+            Ledger { allotment, decided, lowering: None, changed_by: None, ..quota.ledger.clone() }
         }
         // It was deleted by somebody: what is recorded is made again.
         None => Ledger::restored(record, child.below.clone()),

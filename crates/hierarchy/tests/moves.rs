@@ -174,7 +174,7 @@ struct Late {
 /// What comes next for one that is itself above others and has this much to take along; something is arriving for those between.
 fn departs(above: &Quota, ends: bool, between: &[String]) -> DepartureDecision {
     let mut quota = World::new().quotas[LEAF].take().unwrap().object;
-    quota.ledger.child = Some("4".into());
+    quota.ledger.changed_by = Some("4".into());
     let record = Record { allotment: resources([9, 20]), decided: 0 };
     let departure = Departure {
         quota: Some(&quota).filter(|_| !ends),
@@ -188,6 +188,17 @@ fn departs(above: &Quota, ends: bool, between: &[String]) -> DepartureDecision {
         between,
     };
     departure.decide(at(0))
+}
+
+#[test]
+fn no_more_arrive_in_a_ledger_at_a_time_than_fit_into_it() {
+    let mut above = World::new().quotas[TOP].take().unwrap().object;
+    for other in 0..coppice_hierarchy::MAX_CHANGES {
+        assert!(matches!(departs(&above, false, &[]), DepartureDecision::Above(_)), "{other}");
+        let nothing = Held { amount: resources([0, 0]), since: at(0) };
+        above.ledger.arriving.insert(format!("other-{other}"), nothing);
+    }
+    assert_eq!(departs(&above, false, &[]), DepartureDecision::Wait);
 }
 
 #[test]

@@ -11,6 +11,9 @@ use serde_json::value::RawValue;
 use crate::decode::{ObjectRef, Unreadable, short_error};
 use crate::kind::{Kind, Meta};
 
+/// A uid is no longer.
+const MAX_UID: usize = 128;
+
 /// A kind of our own. [`own_kind!`](crate::own_kind) declares one.
 pub trait OwnKind: Kind<Object = Object<Self::Spec, Self::Status>, Context = ()> {
     /// Its spec.
@@ -130,7 +133,8 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Default> Object<S, T> {
             created: meta.creation_timestamp.0.unwrap_or(Timestamp::MAX),
             terminating: meta.deletion_timestamp.is_some(),
             has_finalizer: meta.finalizers.0,
-            moved_from: meta.annotations.moved_from,
+            // A uid: what is longer is somebody else's, and not kept.
+            moved_from: meta.annotations.moved_from.filter(|uid| uid.len() <= MAX_UID),
             spec,
             status: Box::new(status),
             status_error,

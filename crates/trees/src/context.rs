@@ -234,8 +234,18 @@ impl TreeContext {
         Place::Unknown(format!("there are more than {MAX_PATH} namespaces above namespace {name}"))
     }
 
+    /// How many namespaces Subnamespaces have created, in all trees.
+    pub(crate) fn created(&self) -> u64 {
+        self.count(|sizes| sizes.values().copied().map(u64::from).sum())
+    }
+
     /// How many namespaces a tree has, its root included.
     pub(crate) fn size(&self, tree: &str) -> u32 {
+        1 + self.count(|sizes| sizes.get(tree).copied().unwrap_or_default())
+    }
+
+    /// What follows from how many namespaces below its root each tree has.
+    fn count<T>(&self, of: impl FnOnce(&BTreeMap<Box<str>, u32>) -> T) -> T {
         // Before they are counted: what changes meanwhile is counted again.
         let changes = self.subnamespaces.changes();
         let mut sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -253,7 +263,7 @@ impl TreeContext {
             });
             *sizes = (changes, counts);
         }
-        1 + sizes.1.get(tree).copied().unwrap_or_default()
+        of(&sizes.1)
     }
 }
 

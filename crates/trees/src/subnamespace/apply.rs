@@ -112,7 +112,11 @@ async fn carry_out(
     step: Step,
 ) -> Result<Written, WriteError> {
     let (clients, object) = (&context.shared.clients, &*observation.object);
-    let tree = observation.parent_position.as_ref().map_or("", |position| &position.tree.name);
+    let position = match &observation.moving {
+        Some(Ok(moving)) => Some(&moving.position),
+        _ => observation.parent_position.as_ref().ok(),
+    };
+    let tree = position.map_or("", |position| &*position.tree.name);
     match step {
         Step::Nothing | Step::Read | Step::DeleteNamespace(_) | Step::DeleteBelow(_) => Ok(Written::Other),
         step @ (Step::CreateSuccessor(_)
@@ -263,7 +267,7 @@ struct DeleteDecision<'a> {
 
 async fn delete(context: &TreeContext, permit: &Permit, key: &SubnamespaceKey, intent: Intent) -> Progress {
     let shared = &context.shared;
-    let step = StepContext { share: Share::Trees(context.subnamespaces.len() as u64), ..shared.step(permit) };
+    let step = StepContext { share: Share::Trees(context.created()), ..shared.step(permit) };
     let decision = DeleteDecision { context, key, intent: &intent };
     let (outcome, verified) = match decision::delete_namespace(step, &decision).await {
         Ok((Deleted::Accepted(_), verified)) => (StepOutcome::Deleted, verified),

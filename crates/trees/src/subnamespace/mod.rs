@@ -71,10 +71,10 @@ impl SubnamespaceController {
     }
 
     /// The Subnamespaces of this name, wherever they are: there is one at most that created the namespace of that name. And those that
-    /// are deleted with all below them, of which this may be one, or whose namespaces move up.
+    /// are deleted with all below them, of which this may be one, or whose namespaces move up past it.
     fn wake_named(&self, name: &str, queue: &Queue<SubnamespaceKey>) {
         self.context.subnamespaces.for_each(|object| {
-            if &*object.name == name || cascades(object) || moving::moves(&self.context, object) {
+            if &*object.name == name || cascades(object) || moving::moves_past(&self.context, object, name) {
                 queue.add(SubnamespaceKey::new(&object.namespace, &object.name));
             }
         });

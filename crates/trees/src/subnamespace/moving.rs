@@ -39,10 +39,10 @@ pub(super) fn predecessor(context: &TreeContext, object: &SubnamespaceObject) ->
     found
 }
 
-/// Whether a Subnamespace, as the caches know it, goes with the namespace above or takes over from one that does.
-pub(super) fn moves(context: &TreeContext, object: &SubnamespaceObject) -> bool {
+/// Whether a Subnamespace, as the caches know it, goes with the namespace above, on a way on which this namespace is.
+pub(super) fn moves_past(context: &TreeContext, object: &SubnamespaceObject, namespace: &str) -> bool {
     let ends = || context.shared.namespaces.get("", &object.namespace).is_some_and(|above| above.terminating);
-    object.terminating && ends() || object.moved_from.is_some() && object.status.namespace_uid.is_none()
+    object.terminating && object.status.path.split('/').any(|name| name == namespace) && ends()
 }
 
 /// Reads where this one goes; or why it can go nowhere.

@@ -65,7 +65,7 @@ pub(super) struct Observation {
     pub(super) stale: Option<Why>,
     pub(super) settings: Arc<PlatformSettings>,
     pub(super) budget: GovernorStatus,
-    /// How many namespaces this controller looks after: its budget an hour is a share of them.
+    /// How many namespaces Subnamespaces have created: its budget an hour is a share of them.
     pub(super) managed: u64,
     pub(super) time: ServerTime,
     /// When the first read was sent: nothing in here is older.
@@ -185,10 +185,13 @@ async fn around(
     }
     let own = |namespace: &NamespaceFacts| object.status.namespace_uid.as_ref() == Some(&namespace.uid);
     let ends = object.terminating && above.as_ref().is_none_or(|above| above.terminating);
-    let moving = match namespace.as_ref().filter(|namespace| ends && own(namespace)) {
-        Some(_) => Some(moving::read(context, &object).await?),
-        None => None,
-    };
+    let mut namespace = namespace;
+    let mut moving = None;
+    if namespace.as_ref().is_some_and(|namespace| ends && own(namespace)) {
+        moving = Some(moving::read(context, &object).await?);
+        // After the quota there: once it is being deleted, others may have taken out of it what this one would take out with it.
+        namespace = read::get_with::<Namespaces>(client, "", name, &annotations).await?;
+    }
     let objects = Objects {
         object,
         predecessor,
@@ -245,7 +248,7 @@ fn observation(context: &TreeContext, objects: Objects, started: Instant) -> Obs
         tree_size,
         settings,
         budget,
-        managed: context.subnamespaces.len() as u64,
+        managed: context.created(),
         time: shared.time(),
         started,
         object,
@@ -264,6 +267,18 @@ fn siblings(context: &TreeContext, object: &SubnamespaceObject) -> Vec<(String, 
 }
 
 impl Observation {
+    /// Whether what is known of the namespace's quota lets only this Subnamespace change what it has.
+    pub(super) fn is_fenced_for(&self, uid: &str) -> bool {
+        let quota = self.quota.as_deref().and_then(|quota| quota.quota.as_ref().ok());
+        quota.is_some_and(|quota| quota.ledger.changed_by.as_deref() == Some(uid))
+    }
+
+    /// Of one that takes over: whether the namespace may still come. Also where the one before is gone: a late write may have given it to
+    /// another one for now.
+    pub(super) fn may_come(&self) -> bool {
+        self.predecessor || self.object.moved_from.is_some() && self.is_fenced_for(&self.object.uid)
+    }
+
     /// The namespace, if it is the one that this object has created.
     pub(super) fn own_namespace(&self) -> Option<&Arc<NamespaceFacts>> {
         let uid = self.object.status.namespace_uid.as_deref()?;

@@ -70,7 +70,7 @@ fn on_the_way(child: Option<&str>, arriving: Option<&str>) -> Observation {
         }
     });
     let mut seen = orphan();
-    ledger(&mut seen.quota, &|ledger| ledger.child = child.map(Into::into));
+    ledger(&mut seen.quota, &|ledger| ledger.changed_by = child.map(Into::into));
     seen.moving = Some(Ok(moving));
     seen
 }
@@ -115,7 +115,7 @@ fn what_it_was_given_is_said_before_anything_moves() {
 #[test]
 fn the_quota_goes_first_and_then_the_namespace() {
     let Step::OwnQuota(fenced) = moves(&on_the_way(None, None)) else { panic!("it is not fenced") };
-    assert_eq!(fenced.child.as_deref(), Some("u-2"));
+    assert_eq!(fenced.changed_by.as_deref(), Some("u-2"));
     let Step::AncestorQuota(expected) = moves(&on_the_way(Some("u-2"), None)) else { panic!("not expected") };
     assert_eq!(expected.arriving["u-2"].amount, Resources::default());
     let Step::AncestorQuota(begun) = moves(&on_the_way(Some("u-2"), Some("0"))) else { panic!("not begun") };
@@ -150,7 +150,7 @@ fn where_it_cannot_go_it_stays_and_says_why() {
     let mut more = on_the_way(Some("u-2"), Some("0"));
     more.quota = Some(quota("shop-web-a", "5", "0", "0"));
     let quota = Arc::get_mut(more.quota.as_mut().unwrap()).unwrap().quota.as_mut().unwrap();
-    quota.ledger.child = Some("u-2".into());
+    quota.ledger.changed_by = Some("u-2".into());
     refused(&more, Reason::MovedToAncestor, "it has more than is recorded of Subnamespace shop/shop-web");
 }
 
@@ -192,6 +192,40 @@ fn a_successor_takes_up_its_namespace_and_never_creates_one() {
     assert_eq!(taken.status.namespace_uid.as_deref(), Some("uid-of-shop-web-a"));
     let [event] = &taken.events[..] else { panic!("{:?}", taken.events) };
     assert_eq!((event.reason, event.warning), (Reason::MovedToAncestor, false));
+}
+
+/// Its grandparent is deleted as well, so it is on its way further up; then a late write gives it to the first successor after all.
+#[test]
+fn where_a_late_write_gives_it_to_another_successor_that_one_passes_it_on() {
+    let own = namespace("shop-web-a", &[(LABEL_SUBNAMESPACE, "u-1")]);
+    let last = successor(&json!({"request": {"hard": {"pods": "3"}}}));
+    let last = SubnamespaceObject { moved_from: Some("u-0".into()), ..SubnamespaceObject::clone(&last) };
+    let mut seen = on_the_way(Some("u-2"), Some("3"));
+    if let Some(Ok(moving)) = &mut seen.moving {
+        moving.successor = Some(Arc::new(last.clone()));
+    }
+    // The one with the label:
+    assert!(matches!(moves(&seen), Step::MoveUp(_)));
+    let without = Observation { moving: on_the_way(None, None).moving, ..orphan() };
+    let Observation { moving: Some(Ok(mut moving)), .. } = without else { panic!("it moves") };
+    moving.successor = Some(Arc::new(last.clone()));
+    let taken = Observation { moving: Some(Ok(moving)), ..orphan() };
+    refused(&taken, Reason::MovedToAncestor, "there is another Subnamespace shop-web-a there");
+    // The other one, whose predecessor has seen the label and is gone:
+    let waits = Observation { object: Arc::new(last), quota: seen.quota, ..arriving(Some(own), false) };
+    refused(&waits, Reason::MovedToAncestor, "is being moved here");
+}
+
+#[test]
+fn a_successor_that_comes_back_from_a_backup_is_not_deleted() {
+    let Some(Ok(moving)) = on_the_way(None, None).moving else { panic!("it moves") };
+    let seen =
+        Observation { object: successor(&json!({})), parent_quota: moving.quota, ..arriving(None, false) };
+    refused(
+        &seen,
+        Reason::MovedToAncestor,
+        "create the Subnamespace again without the annotation coppice.dev/moved-from",
+    );
 }
 
 #[test]

@@ -31,7 +31,7 @@ impl SubnamespacePlan {
             self.status.namespace_uid = Some(namespace.uid.clone());
             return being_deleted();
         }
-        if self.status.namespace_uid.is_none() && observation.predecessor {
+        if self.status.namespace_uid.is_none() && observation.may_come() {
             return State::deleting(
                 Reason::MovedToAncestor,
                 "what the namespace was given is being moved here, and returns after that",

@@ -5,9 +5,9 @@
 //! ([`Departure`]), then the labels of the namespace say whose it is, and this one ends.
 
 use coppice_api::Reason;
-use coppice_api::names::{ANNOTATION_PATH, LABEL_SUBNAMESPACE};
+use coppice_api::names::{ANNOTATION_MOVED_FROM, ANNOTATION_PATH, LABEL_SUBNAMESPACE};
 use coppice_hierarchy::{Departure, DepartureDecision};
-use coppice_kinds::SubnamespaceObject;
+use coppice_kinds::{SubnamespaceObject, TreeQuota};
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::plan::PlannedEvent;
 use coppice_mutants::{Mutant, active};
@@ -55,7 +55,11 @@ impl SubnamespacePlan {
             }
         };
         let successor = moving.successor.as_deref();
-        match (successor.filter(|other| other.moved_from.as_ref() == Some(&object.uid)), successor) {
+        // That of another one before this, which a late write has given the namespace to, has what the namespace has already.
+        let takes_over = |other: &&SubnamespaceObject| {
+            other.moved_from.as_ref() == Some(&object.uid) || observation.is_fenced_for(&other.uid)
+        };
+        match (successor.filter(takes_over), successor) {
             (Some(successor), _) => self.depart(observation, namespace, moving, successor),
             _ if namespace.terminating => being_deleted(),
             (None, Some(_)) => waits(
@@ -160,11 +164,31 @@ impl SubnamespacePlan {
             });
             return State::pending(Reason::MovedToAncestor, message);
         }
-        if observation.predecessor {
+        if observation.may_come() {
             let message = format!("namespace {} is being moved here", object.name);
             return State::pending(Reason::MovedToAncestor, message);
         }
+        if object.status.request.is_none()
+            && observation.parent_quota.as_deref().is_some_and(no_entry_of(object))
+        {
+            let message = format!(
+                "namespace {0} was moved here, and nothing is known of it any more, as after a restore: create the Subnamespace again without \
+                 the annotation {ANNOTATION_MOVED_FROM} to have a namespace {0}",
+                object.name
+            );
+            return State::refused((Reason::MovedToAncestor, message));
+        }
         self.gone(observation)
+    }
+}
+
+/// Whether a ledger has nothing of this Subnamespace.
+fn no_entry_of(object: &SubnamespaceObject) -> impl Fn(&TreeQuota) -> bool {
+    |quota| {
+        understood(quota).is_ok_and(|quota| {
+            let ledger = &quota.ledger;
+            !ledger.arriving.contains_key(&*object.uid) && !ledger.changes.contains_key(&*object.uid)
+        })
     }
 }
 

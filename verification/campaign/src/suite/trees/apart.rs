@@ -1,6 +1,7 @@
 //! Scenarios of trees that seeds do not choose: each shows one rule alone.
 
 use coppice_sim::scenario::{Scenario, ScriptStep};
+use coppice_sim::server::Server;
 
 use super::cascades;
 use super::requests::{
@@ -16,6 +17,7 @@ pub(super) fn all() -> Vec<Scenario> {
         cascades::over(),
         transferred_again(),
         parent_goes_away(),
+        parents_go_away(),
         leaf_outlives_parent(),
     ]
 }
@@ -105,6 +107,40 @@ fn parent_goes_away() -> Scenario {
         "subnamespace team-a-b/team-a-b-c: Ready, 1 pods",
     ];
     scenario
+}
+
+/// Of two above one another the lower one is deleted while it moves up, or as soon as it has.
+fn parents_go_away() -> Scenario {
+    let about = "a namespace is deleted that others are below, and one of these a moment later, so that what is below both moves up";
+    let mut scenario = scenario("tree-parents-go-away", about);
+    scenario.replicas = 2;
+    scenario.setup.extend(tree("team", 8));
+    scenario.setup.push(subnamespace("team", "team-a", 6));
+    scenario.script = vec![
+        ScriptStep::at(1, |_| subnamespace("team-a", "team-a-b", 4)).once(|s| ready(s, "team", "team-a")),
+        ScriptStep::at(2, |_| subnamespace("team-a-b", "team-a-b-c", 2))
+            .once(|s| ready(s, "team-a", "team-a-b")),
+        ScriptStep::at(3, |_| subnamespace("team-a", "team-a-d", 1))
+            .once(|s| ready(s, "team-a-b", "team-a-b-c")),
+        ScriptStep::at(6, |_| delete_namespace("team-a")).once(|s| ready(s, "team-a", "team-a-d")),
+        ScriptStep::at(6, |_| delete_namespace("team-a-b")).once(|s| is_going(s, "team-a")),
+    ];
+    scenario.ends = vec![
+        "team: there",
+        "team-a-b-c: there",
+        "team-a-d: there",
+        "own quota of team: 5 pods",
+        "own quota of team-a-b-c: 2 pods",
+        "own quota of team-a-d: 1 pods",
+        "subnamespace team/team-a-b-c: Ready, 2 pods",
+        "subnamespace team/team-a-d: Ready, 1 pods",
+    ];
+    scenario
+}
+
+fn is_going(server: &Server, namespace: &str) -> bool {
+    let object = server.object("", "namespaces", "", namespace);
+    object.is_some_and(|object| object["metadata"]["deletionTimestamp"].is_string())
 }
 
 /// None is below the lower one, so that nothing but this rule keeps it.
