@@ -21,8 +21,8 @@ const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(5);
 const ONE_BY_ONE: usize = 20;
 /// ... within so long. What is more is held for as long, and joined.
 const WITHIN: Duration = Duration::from_mins(5);
-/// Who is notified follows from what was read so long before at most.
-const KNOWN: Duration = Duration::from_secs(31);
+/// Who is notified follows from what was read so long before at most: a cache of which nothing is heard is believed for 90 seconds.
+const KNOWN: Duration = Duration::from_secs(91);
 
 /// Every message to an owner that a webhook brought, with what it says.
 fn messages<'a>(record: &'a RunRecord<'_>) -> impl Iterator<Item = (&'a Received, Value)> {
