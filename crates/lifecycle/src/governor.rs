@@ -118,14 +118,18 @@ fn remaining(
     let hourly = hourly_limit(settings, share.namespaces());
     let minutely = if active(Mutant::PerMinuteIgnored) { u32::MAX } else { settings.per_minute };
     let together = if active(Mutant::PerHourIgnored) { u32::MAX } else { settings.per_hour };
-    let (own, all) = (share.reservations(budget), all(budget));
+    let own = share.reservations(budget).iter().rev();
     let mut remaining = u32::MAX;
-    for (reservations, limit, window, what) in [
-        (&*all, minutely, MINUTE, "a minute (perMinute)"),
-        (own, hourly, HOUR, "an hour (perHour, maxShare, atLeast)"),
-        (&*all, together, HOUR, "an hour (perHour), of managers and trees together,"),
+    for (capacity, limit, what) in [
+        (capacity(newest_first(budget), minutely, MINUTE, now), minutely, "a minute (perMinute)"),
+        (capacity(own, hourly, HOUR, now), hourly, "an hour (perHour, maxShare, atLeast)"),
+        (
+            capacity(newest_first(budget), together, HOUR, now),
+            together,
+            "an hour (perHour), of managers and trees together,",
+        ),
     ] {
-        match capacity(reservations, limit, window, now) {
+        match capacity {
             Capacity::Free(steps) => remaining = remaining.min(steps),
             Capacity::Full(retry_at) => {
                 return Err(Denied {
@@ -216,11 +220,15 @@ fn sum<'a>(reservations: impl IntoIterator<Item = &'a ReservationEntry>) -> u32 
     reservations.into_iter().map(|b| b.steps).fold(0, u32::saturating_add)
 }
 
-/// All that was reserved, by whomever, the oldest first.
-fn all(budget: &GovernorStatus) -> Vec<ReservationEntry> {
-    let mut all = [&budget.reservations[..], &budget.tree_reservations].concat();
-    all.sort_by_key(|b| b.at);
-    all
+/// All that was reserved, by whomever. Asked for each step that is planned, so nothing is copied.
+fn newest_first(budget: &GovernorStatus) -> impl Iterator<Item = &ReservationEntry> {
+    let mut managers = budget.reservations.iter().rev().peekable();
+    let mut trees = budget.tree_reservations.iter().rev().peekable();
+    std::iter::from_fn(move || match (managers.peek(), trees.peek()) {
+        (Some(one), Some(other)) if one.at < other.at => trees.next(),
+        (None, _) => trees.next(),
+        _ => managers.next(),
+    })
 }
 
 /// The current ledger: what managers are allowed and have spent, and whether their steps are stopped.
@@ -265,8 +273,8 @@ enum Capacity {
     Full(Option<Timestamp>),
 }
 
-fn capacity(
-    reservations: &[ReservationEntry],
+fn capacity<'a>(
+    newest_first: impl Iterator<Item = &'a ReservationEntry>,
     limit: u32,
     window: SignedDuration,
     now: Timestamp,
@@ -274,9 +282,9 @@ fn capacity(
     if limit == 0 {
         return Capacity::Full(None);
     }
-    // From the newest back: the step that has `limit - 1` newer ones has to leave the window.
+    // The step that has `limit - 1` newer ones has to leave the window.
     let mut count = 0u32;
-    for entry in reservations.iter().rev().filter(|b| in_window(b.at, window, now)) {
+    for entry in newest_first.filter(|b| in_window(b.at, window, now)) {
         count = count.saturating_add(entry.steps);
         if count >= limit {
             return Capacity::Full(entry.at.checked_add(window).ok());
