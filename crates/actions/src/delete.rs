@@ -13,7 +13,7 @@ use crate::governor::Reservation;
 use coppice_mutants::Mutant;
 use coppice_runtime::client::{Clients, USER_AGENT};
 use coppice_runtime::error::chain;
-use coppice_runtime::leader::Permit;
+use coppice_runtime::leader::{NotLeader, Permit};
 use coppice_runtime::read;
 use coppice_runtime::write::WriteError;
 
@@ -34,6 +34,9 @@ pub enum DeleteError {
     /// The namespace is protected. Decisions check this as well: seeing it here means that the settings have changed since.
     #[error("{}", .0.message)]
     Protected(Refusal),
+    /// The lease was lost since the permit was given: another replica may lead by now.
+    #[error("not deleted: {0}")]
+    NotLeading(#[from] NotLeader),
     /// The API server refused.
     #[error("{0}")]
     Refused(WriteError),
@@ -68,6 +71,8 @@ pub async fn namespace(
     if let Some(refusal) = settings.forbids(Action::Delete, namespace) {
         return Err(DeleteError::Protected(refusal));
     }
+    // Reads, the record and the reservation have taken their time since it was given.
+    permit.check()?;
     let mut parameters = DeleteParams::background().preconditions(Preconditions {
         uid: Some(namespace.uid.clone()),
         resource_version: Some(namespace.resource_version.clone()),

@@ -3,9 +3,10 @@ use std::time::Duration;
 use coppice_api::{CoppiceConfigSpec, Labels};
 use coppice_kinds::Configs;
 use coppice_runtime::decode;
-use coppice_runtime::leader::Gate;
+use coppice_runtime::leader::{Gate, gate};
 use http::Method;
 use serde_json::{Value, json};
+use tokio::time::{Instant, advance};
 
 use coppice_lifecycle::facts::Annotations;
 
@@ -22,6 +23,15 @@ enum Then {
 /// Deletes namespace `a` with uid `u` and revision `7`; the DELETE is answered with this code (none: not at all). What
 /// came of it, and the requests.
 async fn deletion(code: Option<u16>, then: Then) -> (Result<Deletion, DeleteError>, Vec<Sent>) {
+    deletion_by(&Gate::always(Duration::ZERO).permit().unwrap(), code, then).await
+}
+
+/// The same with a permit.
+async fn deletion_by(
+    permit: &Permit,
+    code: Option<u16>,
+    then: Then,
+) -> (Result<Deletion, DeleteError>, Vec<Sent>) {
     let (clients, requests) = scripted(move |method, _, _| match (method, code, &then) {
         (&Method::DELETE, None, _) | (&Method::GET, _, Then::NoAnswer) => Answer::Never,
         (&Method::DELETE, Some(200), _) => Answer::Object(200, namespace("u", true)),
@@ -29,7 +39,6 @@ async fn deletion(code: Option<u16>, then: Then) -> (Result<Deletion, DeleteErro
         (_, _, Then::Namespace { uid, terminating }) => Answer::Object(200, namespace(uid, *terminating)),
         (_, _, Then::Nothing | Then::NoAnswer) => Answer::Refused(404),
     });
-    let permit = Gate::always(Duration::ZERO).permit().unwrap();
     let settings = json!({"metadata": {"name": "coppice", "uid": "s"}, "spec": {}}).to_string();
     let reservation =
         Reservation::for_tests(decode::item::<Configs>(&settings, &()).unwrap().object.unwrap());
@@ -44,7 +53,7 @@ async fn deletion(code: Option<u16>, then: Then) -> (Result<Deletion, DeleteErro
         terminating: false,
     };
     let record = StoredRecord { decision: "fire-1".to_owned(), uid: "u".to_owned() };
-    let done = super::namespace(&clients, &permit, reservation, &platform, &record, &before).await;
+    let done = super::namespace(&clients, permit, reservation, &platform, &record, &before).await;
     let requests = std::mem::take(&mut *requests.lock().unwrap());
     (done, requests)
 }
@@ -73,6 +82,20 @@ async fn a_deletion_carries_the_uid_and_the_revision_that_were_read() {
         [&format!("{USER_AGENT} (decision fire-1)")],
         "it leads from the audit log to the record"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_sent_once_the_lease_was_not_renewed_in_time() {
+    let deadline = Duration::from_secs(10);
+    let (gate_handle, gate) = gate(deadline);
+    gate_handle.renewed(Instant::now(), Duration::ZERO, 0);
+    let permit = gate.permit().unwrap();
+    advance(Duration::from_millis(9_999)).await;
+    assert!(matches!(deletion_by(&permit, Some(200), THERE).await.0, Ok(Deletion::Done(_))));
+    advance(Duration::from_millis(1)).await;
+    let (done, requests) = deletion_by(&permit, Some(200), THERE).await;
+    assert!(matches!(done, Err(DeleteError::NotLeading(NotLeader::Expired { age })) if age == deadline));
+    assert_eq!(requests.len(), 0);
 }
 
 #[tokio::test(start_paused = true)]
