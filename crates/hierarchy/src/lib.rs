@@ -30,4 +30,4 @@ pub use refusal::QuotaRefusal;
 pub use resource_name::{ResourceName, ResourceNameError};
 pub use resources::{Resources, ResourcesError};
 pub use rules::{NewNamespace, Rules, partition_between};
-pub use transfer::{Stop, Transfer, TransferDecision, TransferStep, release};
+pub use transfer::{Stop, Transfer, TransferDecision, TransferStep, applied_before, release};

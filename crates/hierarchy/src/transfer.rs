@@ -261,9 +261,8 @@ impl<'a> Transfer<'a> {
             return TransferDecision::Refused(Box::new(QuotaRefusal::Gone { namespace }));
         };
         let ledger = &quota.ledger;
-        let known = ledger.applied.get(self.name).filter(|_| !active(Mutant::AppliedForgotten));
-        if let Some(known) = known.filter(|known| known.is_same(&self.applied(now))) {
-            return TransferDecision::AlreadyApplied(known.at);
+        if let Some(at) = applied_before(ledger, self.name, &self.applied(now)) {
+            return TransferDecision::AlreadyApplied(at);
         }
         if !quota.is_as_recorded() || ledger.held.len() >= MAX_CHANGES {
             return TransferDecision::Wait(None);
@@ -293,6 +292,12 @@ impl<'a> Transfer<'a> {
             unused: unused.get(name),
         })
     }
+}
+
+/// When an earlier transfer of this name did the same, as the ledger of its source remembers; none if none did.
+pub fn applied_before(ledger: &Ledger, name: &str, same: &Applied) -> Option<Timestamp> {
+    let known = ledger.applied.get(name).filter(|_| !active(Mutant::AppliedForgotten));
+    known.filter(|known| known.is_same(same)).map(|known| known.at)
 }
 
 /// The ledger of a namespace that holds nothing for a transfer any more; none if it does not.

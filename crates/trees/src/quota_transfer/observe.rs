@@ -12,7 +12,7 @@ use coppice_quantity::time::ServerTime;
 use coppice_runtime::read::{self, ListError};
 
 use super::QuotaTransferKey;
-use super::plan::{progress, top};
+use super::plan::{awaits_approval, progress, top};
 use super::route::{self, NoRoute, Route};
 use crate::allotment::recorded;
 use crate::context::{TreeContext, Why};
@@ -25,6 +25,8 @@ pub(super) struct Observation {
     pub(super) route: Option<Result<Route, NoRoute>>,
     /// By its place on the way, what is known of a namespace near the amount.
     pub(super) near: BTreeMap<usize, Near>,
+    /// The quota of the source, which remembers what it gave, while the transfer waits for approval.
+    pub(super) source: Option<Arc<TreeQuota>>,
     /// Why the caches cannot be trusted.
     pub(super) stale: Option<Why>,
     pub(super) time: ServerTime,
@@ -87,7 +89,8 @@ pub(super) fn cached_around(context: &TreeContext, object: Arc<QuotaTransferObje
         (place, near(&stop.uid, subnamespace.as_deref(), quota))
     });
     let seen = seen.collect();
-    observation(context, object, seen)
+    let source = awaits_approval(&object).then(|| context.quotas.get(&object.namespace, TREE_QUOTA_NAME));
+    observation(context, object, seen, source.flatten())
 }
 
 /// The same from fresh reads; none if there is no such object, or it has changed meanwhile. A quota that is nearer to where the way turns is
@@ -141,7 +144,12 @@ pub(super) async fn fresh_around(
         }
         _ => None,
     };
-    let observation = observation(context, object, seen);
+    let source = if awaits_approval(&object) {
+        read::get::<TreeQuotas>(client, &object.namespace, TREE_QUOTA_NAME).await?.map(Arc::new)
+    } else {
+        None
+    };
+    let observation = observation(context, object, seen, source);
     Ok(Observation { route: way.or(observation.route), ..observation })
 }
 
@@ -149,11 +157,12 @@ fn observation(
     context: &TreeContext,
     object: Arc<QuotaTransferObject>,
     near: BTreeMap<usize, Near>,
+    source: Option<Arc<TreeQuota>>,
 ) -> Observation {
     let uid = |above: &str, name: &str| Some(context.subnamespaces.get(above, name)?.uid.to_string());
     let route = object
         .decoded()
         .ok()
         .map(|spec| route::route(&object.namespace, spec, |name| context.place(name), uid));
-    Observation { route, near, stale: context.stale(), time: context.shared.time(), object }
+    Observation { route, near, source, stale: context.stale(), time: context.shared.time(), object }
 }

@@ -2,14 +2,16 @@
 
 use coppice_api::condition::{self, ConditionState, READY};
 use coppice_api::{QuotaTransferSpec, QuotaTransferStatus, Reason, TransferPhase};
-use coppice_hierarchy::{Ledger, Record, Resources, Stop, Transfer, TransferDecision};
+use coppice_hierarchy::{
+    Applied, Ledger, Record, Resources, Stop, Transfer, TransferDecision, applied_before,
+};
 use coppice_kinds::QuotaTransferObject;
 use coppice_lifecycle::plan::PlannedEvent;
 use jiff::Timestamp;
 
 use super::id;
 use super::observe::Observation;
-use super::route::NoRoute;
+use super::route::{NoRoute, Route};
 use crate::allotment::understood;
 use crate::context::Why;
 
@@ -57,6 +59,16 @@ pub(super) fn progress(object: &QuotaTransferObject) -> Option<usize> {
 /// The place where the way turns; none if it is not known.
 pub(super) fn top(object: &QuotaTransferObject) -> Option<usize> {
     object.status.path.iter().position(|stop| stop.uid.is_empty())
+}
+
+/// Whether it has not begun, and may not before somebody else agrees.
+pub(super) fn awaits_approval(object: &QuotaTransferObject) -> bool {
+    let asks = object.decoded().is_ok_and(|spec| !is_agreed(spec, &object.namespace));
+    asks && object.status.path.is_empty() && object.status.ended_at.is_none()
+}
+
+fn is_agreed(spec: &QuotaTransferSpec, source: &str) -> bool {
+    spec.approved_by.is_some() || spec.through == spec.to || spec.through == *source
 }
 
 /// Decides. Depends on nothing but its argument.
@@ -114,14 +126,14 @@ impl TransferPlan {
         };
         self.status.amount = amount.to_string();
         if object.status.path.is_empty() {
-            self.begin(observation, spec)
+            self.begin(observation, spec, &amount)
         } else {
             self.go_on(observation, spec, &amount)
         }
     }
 
     /// Nothing was taken yet.
-    fn begin(&mut self, observation: &Observation, spec: &QuotaTransferSpec) -> State {
+    fn begin(&mut self, observation: &Observation, spec: &QuotaTransferSpec, amount: &Resources) -> State {
         let object = &observation.object;
         let route = match &observation.route {
             Some(Ok(route)) => route.clone(),
@@ -129,9 +141,12 @@ impl TransferPlan {
             Some(Err(NoRoute::Unknown(why))) => return State::pending(why.clone()),
             None => return State::pending((Reason::InvalidSpec, "spec cannot be understood".to_owned())),
         };
-        let agreed =
-            spec.approved_by.is_some() || spec.through == spec.to || spec.through == *object.namespace;
-        if !agreed {
+        if !is_agreed(spec, &object.namespace) {
+            // Applied again from a file, it has nothing that anybody would have to agree to.
+            if let Some(at) = applied(observation, &route, amount) {
+                self.status.tree = route.tree;
+                return self.already_applied(observation, spec, at);
+            }
             let (source, name, QuotaTransferSpec { to, through, .. }) =
                 (&object.namespace, &object.name, spec);
             let message = format!(
@@ -196,13 +211,7 @@ impl TransferPlan {
             TransferDecision::Reverse(why) => self.status.failure = Some(why.to_string()),
             TransferDecision::Refused(why) => return self.refused(observation, why.to_string()),
             TransferDecision::AlreadyApplied(at) => {
-                let message = format!(
-                    "namespace {to} got {} from namespace {source} at {}, by a QuotaTransfer of this name that is gone: nothing is \
-                     transferred again. To transfer as much once more, give it another name",
-                    self.status.amount,
-                    seconds(at),
-                );
-                return self.end(observation, TransferPhase::Completed, Reason::AlreadyApplied, message);
+                return self.already_applied(observation, spec, at);
             }
             TransferDecision::Arrived => {
                 self.found_nowhere = true;
@@ -230,6 +239,23 @@ impl TransferPlan {
             None => format!("the quota moves to namespace {to}, and is in namespace {at}"),
         };
         self.moving(message)
+    }
+
+    fn already_applied(
+        &mut self,
+        observation: &Observation,
+        spec: &QuotaTransferSpec,
+        at: Timestamp,
+    ) -> State {
+        let message = format!(
+            "namespace {} got {} from namespace {} at {}, by a QuotaTransfer of this name that is gone: nothing is transferred again. To \
+             transfer as much once more, give it another name",
+            spec.to,
+            self.status.amount,
+            observation.object.namespace,
+            seconds(at),
+        );
+        self.end(observation, TransferPhase::Completed, Reason::AlreadyApplied, message)
     }
 
     fn phase(&self) -> TransferPhase {
@@ -287,6 +313,15 @@ impl TransferPlan {
             self.status = (*object.status).clone();
         }
     }
+}
+
+/// When the source gave the same under this name, before this object was there.
+fn applied(observation: &Observation, route: &Route, amount: &Resources) -> Option<Timestamp> {
+    let quota = observation.source.as_deref()?.quota.as_ref().ok()?;
+    let target = route.path.last()?;
+    let (to, id) = (target.namespace.clone(), target.uid.clone());
+    let same = Applied { to, id, amount: amount.clone(), at: observation.time.now() };
+    applied_before(&quota.ledger, &observation.object.name, &same)
 }
 
 /// What moves; or what is wrong with it.

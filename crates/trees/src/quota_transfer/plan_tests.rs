@@ -71,6 +71,7 @@ fn observation(object: Arc<QuotaTransferObject>, near: Vec<(usize, Option<Arc<Tr
         object,
         route: Some(Ok(Route { tree: "shop".to_owned(), path: way() })),
         near: near.collect(),
+        source: None,
         stale: None,
         time: ServerTime::certain(now()),
     }
@@ -257,6 +258,13 @@ fn the_source_remembers_it_before_it_has_ended_and_does_the_same_no_second_time(
     let begins = |web| observation(object(&NONE, &NONE, &begun(&json!({}))), vec![(0, Some(web))]);
     let words = "namespace data got 2 pods from namespace web at 2025-12-31T00:00:00Z, by a QuotaTransfer of this name that is gone";
     ends(&begins(remembering("data")), TransferPhase::Completed, Reason::AlreadyApplied, words);
+    // Nobody has to agree to what is done.
+    let unapproved = object(&NONE, &json!({"approvedBy": null}), &json!({}));
+    let waits = |web| Observation { source: Some(web), ..observation(Arc::clone(&unapproved), Vec::new()) };
+    ends(&waits(remembering("data")), TransferPhase::Completed, Reason::AlreadyApplied, words);
+    for other in [remembering("search"), five("web", "0")] {
+        assert_eq!(plan(&waits(other)).status.phase, Some(TransferPhase::PendingApproval));
+    }
     // To another target it is another transfer.
     let other = plan(&begins(remembering("search")));
     assert!(
