@@ -75,7 +75,7 @@ pub struct NamespaceTreeSpec {
     pub quota: TreeQuota,
     /// How far below the root namespaces may be: 1 permits namespaces right below it. Default: 5, so that paths stay readable.
     #[serde(default = "max_depth")]
-    #[schemars(range(min = 1, max = 30), default = "max_depth")]
+    #[schemars(range(min = 1, max = 50), default = "max_depth")]
     pub max_depth: u32,
     /// How many namespaces the tree has at most, its root included. Default: 100, so that a loop in somebody's script ends.
     #[serde(default = "max_namespaces")]

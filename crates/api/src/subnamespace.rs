@@ -128,7 +128,8 @@ pub struct SubnamespaceStatus {
     pub tree: String,
     /// The names from the root of the tree down to this namespace.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[schemars(length(max = 2048))]
+    // 51 names of 63 characters, and what is between them.
+    #[schemars(length(max = 4096))]
     pub path: String,
     /// How far the namespace is below the root.
     #[serde(default)]

@@ -17,7 +17,7 @@ use crate::metrics::TreeMetrics;
 use crate::position::{Above, Place, Position, above};
 use crate::propagation::{Named, SharedAbove};
 
-/// No path has more names: a tree is at most 30 deep.
+/// No path has more names: a tree is at most 50 deep.
 pub(crate) const MAX_PATH: usize = 64;
 /// A Subnamespace, and the namespace that it created, if that is there.
 pub(crate) type Below = (Arc<SubnamespaceObject>, Option<Arc<NamespaceFacts>>);

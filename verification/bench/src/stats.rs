@@ -66,6 +66,12 @@ pub(crate) fn sorted(values: &[f64]) -> Option<Vec<f64>> {
     Some(sorted)
 }
 
+/// Memory of a process, in MiB.
+#[expect(clippy::cast_precision_loss, reason = "memory of one process in KiB is far below 2^52")]
+pub fn mib(kib: u64) -> f64 {
+    kib as f64 / 1024.0
+}
+
 /// A count as a number to calculate with.
 #[expect(clippy::cast_precision_loss, reason = "counts of objects and runs are far below 2^52")]
 pub(crate) fn count(n: usize) -> f64 {

@@ -12,7 +12,7 @@ use super::testbed::pause;
 use super::{Programs, Running, Sizes, Testbed, audit, now, progress, seconds};
 use crate::Benchmark;
 use crate::report::{Goal, Part, RatioGoal, ReportWriter, Subject};
-use crate::stats::count;
+use crate::stats::{count, mib};
 
 /// What one subject showed with what was on the plane.
 #[derive(Clone, Debug)]
@@ -171,11 +171,6 @@ const PEAK: &str = "with pods, peak of the first pass";
 
 fn done_of(pods: bool) -> String {
     format!("{}: done", if pods { "with pods" } else { "without pods" })
-}
-
-#[expect(clippy::cast_precision_loss, reason = "memory of one process in KiB is far below 2^52")]
-fn mib(kib: u64) -> f64 {
-    kib as f64 / 1024.0
 }
 
 fn report_start(part: &mut Part, subject: Subject, measured: &SubjectRun, pods: bool) {

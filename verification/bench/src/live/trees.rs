@@ -1,14 +1,17 @@
 //! Trees of namespaces (`coppice-bench trees`): how soon Subnamespaces that many create at once are ready, as the tree grows, and how soon
 //! all namespaces of a tree have what is copied from its root. On one control plane with its own controllers, because the quotas of
-//! trees are put in force by one of them. And how long the admission webhook takes, before the tree grows and after it.
+//! trees are put in force by one of them. And how long the admission webhook takes, before the tree grows and after it, and how
+//! soon the program is ready again with the grown tree.
 //!
 //! It is no part of `make bench`: the one peer in it does not do most of it.
 
 mod hnc;
+mod start;
 mod webhook;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
@@ -54,6 +57,12 @@ pub struct TreesArgs {
     /// How often a RoleBinding of the root is created and deleted.
     #[arg(long, default_value_t = 3)]
     bindings: usize,
+    /// So many namespaces in a row, each in the one above, after that.
+    #[arg(long, default_value_t = 0)]
+    chain: usize,
+    /// How often the program is stopped and started again, with the grown tree.
+    #[arg(long, default_value_t = 3)]
+    starts: usize,
     /// For how many seconds the admission webhook is called, each time.
     #[arg(long, default_value_t = 20)]
     webhook_seconds: u32,
@@ -65,7 +74,7 @@ pub struct TreesArgs {
 impl TreesArgs {
     /// Below the root, when the tree has grown.
     fn namespaces(&self) -> usize {
-        self.tenants + self.subnamespaces * self.rounds
+        self.tenants + self.subnamespaces * self.rounds + self.chain
     }
 }
 
@@ -82,7 +91,7 @@ struct Row {
 /// # Errors
 /// If anything is not as it should be at the end, such as quota that two namespaces have.
 pub async fn run(args: &TreesArgs, machine: &mut Machine) -> anyhow::Result<String> {
-    let bench = TreesBench::start(args).await?;
+    let mut bench = TreesBench::start(args).await?;
     let mut rows = Vec::new();
     let mut webhook = bench.webhook(0).await?;
     for round in 1..=args.rounds {
@@ -91,13 +100,17 @@ pub async fn run(args: &TreesArgs, machine: &mut Machine) -> anyhow::Result<Stri
         bench.adds_up().await?;
     }
     webhook.extend(bench.webhook(args.rounds).await?);
+    if args.chain > 0 {
+        rows.push(bench.chain().await?);
+        bench.adds_up().await?;
+    }
     for round in 1..=args.bindings {
         progress(&format!("RoleBinding {round}: copied into all, and gone from all"));
         let (name, log) = (format!("viewers-{round}"), || bench.program.last_lines());
         rows.extend(propagate(&bench.admin, &name, args.namespaces(), Duration::ZERO, &log).await?);
     }
-    let memory = bench.program.metric("coppice_process_resident_memory_bytes").await?;
-    let memory = memory.context("the program does not say how much memory it has")?;
+    let grown = bench.program.sample()?;
+    let starts = bench.starts().await?;
     drop(bench);
     if args.hnc {
         rows.extend(hnc::measure(args).await?);
@@ -116,7 +129,7 @@ pub async fn run(args: &TreesArgs, machine: &mut Machine) -> anyhow::Result<Stri
         let at = |percent| 1000.0 * percentile(&times, percent).unwrap_or_default();
         writeln!(text, "| {what} | {namespaces} | {:.2} | {:.2} | {:.2} |", at(50.0), at(99.0), at(100.0))?;
     }
-    writeln!(text, "\nMemory of coppice-trees at the end: {:.1} MiB.", memory / f64::from(1 << 20))?;
+    text.push_str(&start::table(&grown, &starts, args.namespaces())?);
     Ok(text)
 }
 
@@ -125,6 +138,8 @@ struct TreesBench {
     args: TreesArgs,
     test_cluster: TestCluster,
     admin: Requests,
+    /// The kubeconfig of the program of trees.
+    account: PathBuf,
     program: Operator,
     _operator: Operator,
 }
@@ -141,11 +156,12 @@ impl TreesBench {
         let account = test_cluster.service_account("coppice-system", "coppice-trees").await?;
         let program = Operator::spawn_by(&test_cluster, &account, &PROGRAM).await?;
         let admin = test_cluster.requests(ADMIN).await?;
-        let bench = Self { args: args.clone(), test_cluster, admin, program, _operator: operator };
+        let bench = Self { args: args.clone(), test_cluster, admin, account, program, _operator: operator };
         bench.test_cluster.namespace(ROOT).await?;
         let total = total(args);
         let tree = json!({"apiVersion": "coppice.dev/v1alpha1", "kind": "NamespaceTree", "metadata": {"name": ROOT},
-            "spec": {"root": ROOT, "quota": {"hard": {"pods": total.to_string()}}, "maxNamespaces": total + 1 + args.tenants}});
+            "spec": {"root": ROOT, "quota": {"hard": {"pods": total.to_string()}}, "names": ["{root}-*"],
+                "maxDepth": args.chain.max(2), "maxNamespaces": args.namespaces() + 1}});
         bench.admin.create(&tree).await?;
         let lists = (0..args.tenants).map(|n| {
             let pods = shares(args, n) * args.rounds * PODS + SPARE;
@@ -176,6 +192,23 @@ impl TreesBench {
         let namespaces = self.args.tenants + self.args.subnamespaces * round;
         let what = format!("{} created at once by {} are ready", self.args.subnamespaces, self.args.tenants);
         Ok(Row { what, namespaces, times })
+    }
+
+    /// Creates the namespaces in a row, each once the one above is ready; how long each took.
+    async fn chain(&self) -> anyhow::Result<Row> {
+        let length = self.args.chain;
+        progress(&format!("{length} namespaces in a row"));
+        let (mut parent, mut times) = (ROOT.to_owned(), Vec::new());
+        for n in 1..=length {
+            let name = format!("{ROOT}-c{n}");
+            times.extend(self.create(vec![vec![((parent, name.clone()), (length + 1 - n) * PODS)]]).await?);
+            parent = name;
+        }
+        Ok(Row {
+            what: format!("the next of {length} in a row is ready"),
+            namespaces: self.args.namespaces(),
+            times,
+        })
     }
 
     /// The native quotas of all namespaces are together what the tree has.
@@ -291,7 +324,7 @@ fn members(args: &TreesArgs, round: usize) -> Vec<Vec<(String, String)>> {
 
 /// What the tree has, in pods.
 fn total(args: &TreesArgs) -> usize {
-    PODS * args.subnamespaces * args.rounds + SPARE * args.tenants
+    PODS * (args.subnamespaces * args.rounds + args.chain) + SPARE * args.tenants
 }
 
 /// How many Subnamespaces this tenant creates in each round.

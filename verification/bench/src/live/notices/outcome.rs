@@ -11,7 +11,7 @@ use super::kept::End;
 use super::measured::Measured;
 use super::slack::Posted;
 use crate::live::seconds;
-use crate::stats::{count, percentile};
+use crate::stats::{count, mib, percentile};
 
 /// Everything about one program.
 #[derive(Clone, Debug, Serialize)]
@@ -123,11 +123,6 @@ impl Outcome {
         let (ends, unreadable) = (ends.clone(), seen.first_unreadable.clone());
         Self { subject, figures, per_minute, requests, memory, ends, unreadable }
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "memory of one process in KiB is far below 2^52")]
-fn mib(kib: u64) -> f64 {
-    kib as f64 / 1024.0
 }
 
 /// When the owner of each namespace was first notified, and how often that was, by its number.
