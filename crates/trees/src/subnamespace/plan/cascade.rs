@@ -12,7 +12,6 @@ use coppice_mutants::{Mutant, active};
 use jiff::{SignedDuration, Timestamp};
 
 use super::super::observe::Observation;
-use super::moving::{parent_ends, stays};
 use super::{Lowest, State, Step, SubnamespacePlan, count};
 use crate::context::Below;
 
@@ -23,9 +22,6 @@ impl SubnamespacePlan {
     /// Each of those below passes the governor twice: before its Subnamespace is deleted, which cannot be undone, and as any other, when its
     /// namespace is.
     pub(super) fn below_first(&mut self, observation: &Observation, namespace: &NamespaceFacts) -> State {
-        if parent_ends(observation) {
-            return stays(observation);
-        }
         let object = &observation.object;
         let until = match consent(object, observation.time.now()) {
             Ok(until) => until,

@@ -13,7 +13,7 @@ use coppice_lifecycle::steps::{self, Decided};
 use coppice_mutants::{Mutant, active};
 
 use super::super::observe::Observation;
-use super::moving::{parent_ends, stays};
+use super::moving::parent_ends;
 use super::{POLICY, State, Step, SubnamespacePlan, being_deleted, is_created_by};
 use crate::metadata::NamespaceChanges;
 
@@ -102,9 +102,6 @@ impl SubnamespacePlan {
     /// Deletes the namespace, as its Subnamespace was: decides it, writes it down, and decides it again before every attempt.
     fn delete(&mut self, observation: &Observation, namespace: &NamespaceFacts) -> State {
         let (object, circumstances) = (&observation.object, observation.circumstances());
-        if parent_ends(observation) {
-            return stays(observation);
-        }
         if let Some(refusal) = observation.settings.protection(namespace) {
             if let Some(intent) = self.status.steps.intent.clone() {
                 steps::abandon(&mut self.status.steps, &intent, &refusal.message, &mut self.events);

@@ -25,7 +25,7 @@ pub(super) fn parent_ends(observation: &Observation) -> bool {
 }
 
 /// It cannot go anywhere, and is not deleted.
-pub(super) fn stays(observation: &Observation) -> State {
+fn stays(observation: &Observation) -> State {
     let object = &observation.object;
     let message = format!(
         "namespace {} is being deleted, which deletes this Subnamespace; namespace {} stays until somebody deletes it",
