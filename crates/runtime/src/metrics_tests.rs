@@ -73,20 +73,6 @@ fn every_metric_has_its_name_and_value() {
 }
 
 #[test]
-fn names_follow_the_conventions_of_prometheus() {
-    let text = everything().encode();
-    let described: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# HELP ")).collect();
-    assert!(described.len() > 15);
-    for line in described {
-        let (name, help) = line.split_once(' ').unwrap();
-        assert!(name.starts_with("coppice_"), "{name}");
-        assert!(!name.ends_with("_total") && !name.contains("__"), "{name}");
-        assert!(name.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{name}");
-        assert!(help.ends_with('.') && !help.ends_with(".."), "{help}");
-    }
-}
-
-#[test]
 fn registries_are_apart() {
     let (one, other) = (Metrics::new("1"), Metrics::new("1"));
     one.clone().event_written(true);

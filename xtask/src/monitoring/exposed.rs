@@ -119,6 +119,7 @@ fn sample(line: &str) -> Option<(String, Vec<String>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sources::files;
 
     #[test]
     fn the_registry_of_the_operator_is_read() {
@@ -131,6 +132,54 @@ mod tests {
         assert_eq!(labels("coppice_firing_lateness_seconds_count"), "action");
         assert_eq!(labels("coppice_api_requests_total"), "client code resource verb");
         assert_eq!(labels("coppice_process_memory_limit_bytes"), "");
+    }
+
+    /// The names that the sources of the programs register.
+    fn registered() -> BTreeSet<String> {
+        let files = files(&crate::root().unwrap()).unwrap().into_iter();
+        let sources = files.filter(|(path, _)| {
+            let name = path.to_string_lossy();
+            name.starts_with("crates/") && name.ends_with(".rs") && !name.ends_with("tests.rs")
+        });
+        let mut names = BTreeSet::new();
+        for (_, text) in sources {
+            let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+            for call in [".register(", ".register_with_unit("] {
+                let arguments = text.split(call).skip(1).map(str::trim_start);
+                let literals = arguments.filter_map(|rest| rest.strip_prefix('"')?.split('"').next());
+                let is_name = |name: &&str| name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+                names.extend(literals.filter(is_name).map(str::to_owned));
+            }
+        }
+        names
+    }
+
+    #[test]
+    fn every_metric_that_a_program_registers_is_on_the_page() {
+        let (described, registered) = (parse(&described()).unwrap(), registered());
+        assert!(registered.len() > 30, "{registered:?}");
+        for name in registered {
+            let suffixes = ["", "_bytes", "_info", "_seconds", "_seconds_total", "_total"];
+            let names = suffixes.map(|suffix| format!("coppice_{name}{suffix}"));
+            assert!(
+                described.iter().any(|metric| names.contains(&metric.name)),
+                "{name} is registered by a type that `described` in xtask/src/monitoring/exposed.rs does not make"
+            );
+        }
+    }
+
+    #[test]
+    fn names_follow_the_conventions_of_prometheus() {
+        let text = described();
+        let described: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# HELP ")).collect();
+        assert!(described.len() > 30, "{text}");
+        for line in described {
+            let (name, help) = line.split_once(' ').unwrap();
+            assert!(name.starts_with("coppice_"), "{name}");
+            assert!(!name.ends_with("_total") && !name.contains("__"), "{name}");
+            assert!(name.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{name}");
+            assert!(help.ends_with('.') && !help.ends_with(".."), "{help}");
+        }
     }
 
     #[test]
