@@ -3,6 +3,8 @@
 set -uo pipefail
 # The errors of tests name their causes; a backtrace through the test harness would only push them out of sight.
 export RUST_LIB_BACKTRACE=0
+# The API servers of control planes would spend a quarter of their time on collecting garbage, and memory is not what is short.
+export GOGC=${GOGC:-400}
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 
