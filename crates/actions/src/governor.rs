@@ -1,4 +1,5 @@
-//! Reserves destructive steps in the shared ledger: the status of `CoppiceConfig/coppice`.
+//! Reserves destructive steps in the shared ledger: the status of `CoppiceConfig/coppice`. How many there may be is decided by
+//! `coppice_lifecycle::governor`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

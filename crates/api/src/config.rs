@@ -299,7 +299,7 @@ pub struct GovernorStatus {
     /// What stops their steps, and since when; absent while steps are allowed; brought up to date once a minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked: Option<Blocked>,
-    /// Steps reserved for them in the last hour, oldest first, those of one instant together.
+    /// Steps reserved for managers and cluster managers in the last hour, oldest first, those of one instant together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024), extend("x-kubernetes-list-type" = "atomic"))]
     pub reservations: Vec<ReservationEntry>,

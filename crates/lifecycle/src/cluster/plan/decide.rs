@@ -413,6 +413,7 @@ impl Builder<'_> {
         let delivery = self.notice_delivery(governed, &policy.name);
         let resumed =
             steps::resume(&self.status.steps, intent, &evaluation, (notice, &delivery), self.circumstances());
+        // What has ended is given up, whatever stops it; what goes on waits for what either of them waits for.
         match (resumed, denied) {
             // Whoever approves it later gives every one of them its full notice.
             (_, Some(denied)) if denied.reason == Reason::ApprovalNeeded => {
@@ -476,6 +477,9 @@ impl Builder<'_> {
         Considered::Says(Said { comes_next: true, due, reason, message, paused: false })
     }
 
+    /// What a policy may do now, by what stops it, in this order: suspended, protected, a destination that is not permitted, held,
+    /// observing, not due, paused, settling, before its notice. Approval, the budget and what else stops every step are asked after it:
+    /// [`counted`](Self::counted), [`steps::fire`].
     pub(super) fn ruling(&self, governed: &Governed<'_>, judged: &Judged<'_>) -> Ruling {
         let Governed { manager, namespace, spec, hold_end, since, settled_at, .. } = governed;
         let policy = judged.policy;
