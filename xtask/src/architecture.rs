@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
 use crate::manifests::{self, Install};
+use crate::{dependencies, sources};
 
 /// A crate of ours and the crates of ours that it may depend on.
 struct Layer {
@@ -217,6 +218,7 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     findings.extend(out_of_context(&ignored, &metadata));
     findings.extend(mutant_features(&metadata));
     findings.extend(used_by_the_product(&metadata));
+    findings.extend(dependencies::unused(root, &metadata, &sources::files(root)?)?);
     for layer in LAYERS.iter().filter(|layer| layer.pure) {
         // With its own features only: what another crate switches on in a shared dependency is that crate's affair.
         let tree = cargo(

@@ -4,6 +4,7 @@
 mod architecture;
 mod chart;
 mod cli_docs;
+mod dependencies;
 mod fields;
 mod generate;
 mod hazards;
@@ -40,7 +41,7 @@ enum Action {
     Generate,
     /// All checks.
     Check,
-    /// The crates depend on each other as designed, and the pure ones are pure.
+    /// The crates depend on each other as designed, on nothing that they do not use, and the pure ones are pure.
     CheckArchitecture,
     /// What is generated is what would be generated now.
     CheckGenerated,
