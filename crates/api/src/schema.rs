@@ -218,6 +218,7 @@ pub(crate) fn status_keys(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
         "maxItems": 4 * MAX_SETTABLE_KEYS,
+        "x-kubernetes-list-type": "set",
         "items": { "type": "string", "maxLength": 317 }
     })
 }

@@ -1,4 +1,5 @@
-//! Every text, key, list and map in our kinds has a bound: what one object can hold, every operator keeps in memory.
+//! Every text, key, list and map in our kinds has a bound: what one object can hold, every operator keeps in memory. And every list
+//! of a status says how it is merged.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
@@ -49,4 +50,38 @@ fn every_text_key_list_and_map_has_a_bound() {
     }
     assert!(unbounded.is_empty(), "{}", unbounded.join("\n"));
     assert!(seen > 150, "{seen}");
+}
+
+/// Lists that do not say how server-side apply merges what several writers have.
+fn unmerged(schema: &JSONSchemaProps, path: &str, found: &mut Vec<String>, seen: &mut usize) {
+    if schema.type_.as_deref() == Some("array") {
+        *seen += 1;
+        if schema.x_kubernetes_list_type.is_none() {
+            found.push(path.to_owned());
+        }
+    }
+    if let Some(JSONSchemaPropsOrArray::Schema(item)) = &schema.items {
+        unmerged(item, &format!("{path}[]"), found, seen);
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(child)) = &schema.additional_properties {
+        unmerged(child, &format!("{path}[*]"), found, seen);
+    }
+    for (name, child) in schema.properties.iter().flatten() {
+        unmerged(child, &format!("{path}.{name}"), found, seen);
+    }
+}
+
+#[test]
+fn every_list_of_a_status_has_a_list_type() {
+    let (mut found, mut seen) = (Vec::new(), 0);
+    for crd in coppice_api::crds() {
+        for version in &crd.spec.versions {
+            let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
+            let status = schema.and_then(|schema| schema.properties.as_ref()?.get("status"));
+            let Some(status) = status else { continue };
+            unmerged(status, &format!("{}.status", crd.spec.names.kind), &mut found, &mut seen);
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    assert!(seen > 20, "{seen}");
 }
