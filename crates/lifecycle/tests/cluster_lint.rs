@@ -4,7 +4,7 @@
 #[path = "support/cluster.rs"]
 mod cluster;
 
-use coppice_api::manager::Intent;
+use coppice_api::manager::{Action, Intent};
 use coppice_lifecycle::cluster::{NamespacePlan, NamespaceStep};
 use coppice_lifecycle::lint::Finding::{self, *};
 
@@ -63,6 +63,35 @@ fn a_step_belongs_to_an_intent_that_is_written_down_and_explains_it() {
     assert_eq!(found(intent(|i| i.digest.clear())), [Unexplained]);
     assert_eq!(found(intent(|i| i.uid = "another".to_owned())), [NoPrecondition, BeforeNotice]);
     assert_eq!(found(intent(|i| i.policy = "another".to_owned())), [NotOfItsPolicy]);
+}
+
+/// What is found where the deletion is decided only now.
+fn decided(change: impl FnOnce(&mut Scene, &mut Intent)) -> Vec<Finding> {
+    found(|scene, plan| {
+        let mut after = scene.status().clone();
+        change(scene, after.steps.intent.as_mut().unwrap());
+        scene.record.as_mut().unwrap().steps.intent = None;
+        plan.step = NamespaceStep::WriteStatus(Box::new(after));
+    })
+}
+
+#[test]
+fn what_is_decided_explains_itself_and_is_what_a_policy_asks_for() {
+    assert_eq!(decided(|_, _| {}), []);
+    assert_eq!(decided(|_, i| i.id.clear()), [Unexplained]);
+    assert_eq!(decided(|_, i| i.reason.clear()), [Unexplained]);
+    assert_eq!(decided(|_, i| i.digest.clear()), [Unexplained]);
+    assert_eq!(decided(|_, i| i.uid = "another".to_owned()), [NoPrecondition]);
+    assert_eq!(decided(|_, i| i.policy = "another".to_owned()), [NotOfItsPolicy]);
+    assert_eq!(decided(|_, i| i.action = Action::Webhook), [NotOfItsPolicy]);
+    let observing =
+        |scene: &mut Scene, _: &mut Intent| scene.managers = Scene::new(&manager("Observe")).managers;
+    assert_eq!(decided(observing), [NotOfItsPolicy]);
+    let parent = |scene: &mut Scene, _: &mut Intent| {
+        scene.namespace.labels = [("coppice.dev/has-children", "")].into_iter().collect();
+    };
+    assert_eq!(decided(parent), [Protected]);
+    assert_eq!(decided(|scene, _| scene.undecodable = true), [Forbidden]);
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod counted;
 mod decide;
 mod expiry;
 mod fired;
+mod governed;
 mod health;
 mod limits;
 pub mod lint;
@@ -22,7 +23,7 @@ use std::collections::BTreeMap;
 
 use coppice_api::condition::{self, READY, TTL_UNDERSTOOD};
 use coppice_api::config::GovernorStatus;
-use coppice_api::managed_namespace::{FiredPolicy, GoverningManager, NextStep, Successor};
+use coppice_api::managed_namespace::{GoverningManager, NextStep};
 use coppice_api::manager::ScaleDown;
 use coppice_api::steps::{Action, Intent};
 use coppice_api::{ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase, Reason};
@@ -32,9 +33,9 @@ use coppice_quantity::time::ServerTime;
 use jiff::Timestamp;
 
 use super::census::Census;
-use super::phase::{Due, DueCause, PhaseFinding, phase};
+use super::phase::phase;
 use super::selection::{Candidate, ClusterManagerFacts, contest};
-use super::{AddressKey, SuccessorFacts, ValidClusterPolicy, ttl_of};
+use super::{AddressKey, SuccessorFacts, ttl_of};
 use crate::circumstances::Circumstances;
 use crate::condition::{later, whole_second_after};
 use crate::facts::{Fact, JobFacts, NamespaceFacts, ObjectSlice, PodFacts};
@@ -42,11 +43,12 @@ use crate::governor::Share;
 use crate::message::{MessagesWhenGone, OwnerMessage};
 use crate::other_deletion::OtherDeletion;
 use crate::pending_webhook::PendingWebhook;
-use crate::plan::{Delivery, PlannedEvent, WebhookMessage, earlier};
+use crate::plan::{Delivery, PlannedEvent, WebhookMessage};
 use crate::record;
 use crate::settings::PlatformSettings;
 use crate::steps;
 pub(super) use fired::has_fired;
+use governed::{Governed, Judged};
 pub use health::HealthFacts;
 use notices::NotificationTargets;
 
@@ -158,6 +160,12 @@ impl NamespacePlan {
 
 /// Decides about one namespace. Depends on nothing but its arguments.
 pub fn plan(observed: &ClusterObserved<'_>, time: ServerTime) -> NamespacePlan {
+    let plan = plan_unchecked(observed, time);
+    debug_assert_eq!(lint::lint(observed, time, &plan), Vec::new(), "{plan:#?}");
+    plan
+}
+
+fn plan_unchecked(observed: &ClusterObserved<'_>, time: ServerTime) -> NamespacePlan {
     let Some(record) = observed.record else { return without_record(observed) };
     let mut builder = Builder::new(observed, record, time);
     let ended = builder.record_attempt();
@@ -251,65 +259,6 @@ fn without_record(observed: &ClusterObserved<'_>) -> NamespacePlan {
     match contest(managers, namespace).map(|contest| contest.winner) {
         Ok(Some(_)) => NamespacePlan { step: NamespaceStep::Create, ..NamespacePlan::NOTHING },
         Ok(None) | Err(_) => NamespacePlan::NOTHING,
-    }
-}
-
-/// A namespace with the cluster manager that governs it.
-struct Governed<'a> {
-    manager: Candidate<'a>,
-    namespace: &'a NamespaceFacts,
-    spec: &'a ManagedNamespaceSpec,
-    /// When its hold ends, as far as it counts, if it has one.
-    hold_end: Option<Timestamp>,
-    /// Since when this very spec of the manager governs it.
-    since: Timestamp,
-    /// Nothing is done before this instant.
-    settled_at: Timestamp,
-    finding: PhaseFinding,
-    /// What is failing, in short.
-    failing: String,
-    /// Which namespace has taken its place, if one has.
-    successor: Option<Successor>,
-    now: Timestamp,
-}
-
-/// A policy, and when its condition is true.
-#[derive(Clone, Copy)]
-struct Judged<'a> {
-    policy: &'a ValidClusterPolicy,
-    /// None if time alone does not make it true.
-    due: Option<Due>,
-    /// When it acts at the earliest: its condition is true, and notice has run in full since the manager has settled.
-    acts_at: Option<Timestamp>,
-}
-
-impl Judged<'_> {
-    /// What acts first comes first.
-    const fn rank(&self) -> (bool, bool, Option<Timestamp>) {
-        (!self.policy.enforces, self.acts_at.is_none(), self.acts_at)
-    }
-}
-
-impl<'a> Governed<'a> {
-    /// Of what makes a policy true, one counts: a ttl that is over, which nothing that goes back and forth changes; then what may
-    /// be done now; then what is due first.
-    fn judge(&self, policy: &'a ValidClusterPolicy) -> Judged<'a> {
-        let notice = policy.action.notice();
-        let over = |due: &Due| due.cause == DueCause::Ttl && due.at <= self.now;
-        let open = |due: &Due| due.paused.is_none() && earlier(due.not_before, notice) <= self.now;
-        let due = self.finding.due(policy).min_by_key(|due| (!over(due), !open(due), due.at));
-        let acts_at = due.map(|due| due.not_before.max(later(self.settled_at, notice)));
-        Judged { policy, due, acts_at }
-    }
-
-    /// The policies that delete the namespace, or the others: what acts first comes first, and what observes last.
-    fn ranked(&self, deletes: bool, fired: &[FiredPolicy]) -> Vec<Judged<'a>> {
-        let policies = self.manager.spec.policies().iter();
-        let policies =
-            policies.filter(|policy| policy.action.deletes() == deletes && !has_fired(policy, fired));
-        let mut judged: Vec<_> = policies.map(|policy| self.judge(policy)).collect();
-        judged.sort_by_key(Judged::rank);
-        judged
     }
 }
 

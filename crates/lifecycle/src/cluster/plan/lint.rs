@@ -1,13 +1,13 @@
-//! What holds for every plan for a namespace under a cluster manager: the rules of [`crate::lint`], for records. The tests of cluster
-//! managers check the plans that they make by them.
+//! What holds for every plan for a namespace under a cluster manager: the rules of [`crate::lint`], for records. Builds with debug
+//! assertions check every plan that they make, so every plan of every test.
 
 use coppice_api::ManagedNamespaceStatus;
 use coppice_api::manager::{Action, Intent};
 use coppice_quantity::time::ServerTime;
 
 use super::{ClusterObserved, NamespacePlan, NamespaceStep};
-use crate::cluster::RecordFacts;
 use crate::cluster::selection::contest;
+use crate::cluster::{RecordFacts, ValidClusterPolicy};
 use crate::facts::NamespaceFacts;
 use crate::lint::{self, Destructive, Finding};
 
@@ -23,7 +23,7 @@ pub fn lint(observed: &ClusterObserved<'_>, time: ServerTime, plan: &NamespacePl
     };
     let (intent, kind) = match &plan.step {
         NamespaceStep::Nothing | NamespaceStep::Create => return Vec::new(),
-        NamespaceStep::WriteStatus(after) => return written(record.status, after),
+        NamespaceStep::WriteStatus(after) => return written(observed, record.status, after),
         NamespaceStep::Delete(intent) => (intent, Action::Delete),
         NamespaceStep::ScaleDown(intent, _) => (intent, Action::ScaleDown),
         NamespaceStep::Webhook(intent, _) => (intent, Action::Webhook),
@@ -41,13 +41,46 @@ pub fn lint(observed: &ClusterObserved<'_>, time: ServerTime, plan: &NamespacePl
     findings
 }
 
-/// What a status says of notice only moves later, and it says why nothing is done.
-fn written(before: &ManagedNamespaceStatus, after: &ManagedNamespaceStatus) -> Vec<Finding> {
+/// What a status says of notice only moves later, it says why nothing is done, and what it decides may be done.
+fn written(
+    observed: &ClusterObserved<'_>,
+    before: &ManagedNamespaceStatus,
+    after: &ManagedNamespaceStatus,
+) -> Vec<Finding> {
     let moved = after.steps.notice.as_ref().and_then(|new| {
         let before = before.steps.notice.as_ref().filter(|old| old.given_at == new.given_at);
         lint::moved_earlier(before, new)
     });
-    moved.into_iter().chain(lint::silent(after.next.as_ref())).collect()
+    let known = before.steps.intent.as_ref();
+    let decided = after.steps.intent.as_ref().filter(|new| known.is_none_or(|known| known.id != new.id));
+    let decided = decided.map(|intent| new_intent(observed, intent)).unwrap_or_default();
+    moved.into_iter().chain(lint::silent(after.next.as_ref())).chain(decided).collect()
+}
+
+/// What is decided explains itself, names the namespace, and is what a policy of the manager asks for.
+fn new_intent(observed: &ClusterObserved<'_>, intent: &Intent) -> Vec<Finding> {
+    let Ok(namespace) = observed.namespace else { return vec![Finding::Forbidden] };
+    let wakes = intent.action == Action::Wake;
+    let mut findings = Vec::new();
+    findings.extend(lint::explained(intent, wakes));
+    findings.extend(lint::precondition(intent, namespace));
+    findings.extend(lint::protected(intent, observed.settings, namespace));
+    let asks = |policy: &ValidClusterPolicy| policy.action.kind() == intent.action;
+    if !wakes && !policy(observed, namespace, intent).is_some_and(asks) {
+        findings.push(Finding::NotOfItsPolicy);
+    }
+    findings
+}
+
+/// The policy that an intent is of, if the manager that governs the namespace has it and enforces it.
+fn policy<'a>(
+    observed: &ClusterObserved<'a>,
+    namespace: &NamespaceFacts,
+    intent: &Intent,
+) -> Option<&'a ValidClusterPolicy> {
+    let governing = contest(observed.managers.iter().copied(), namespace).ok()?.winner?;
+    let mut policies = governing.spec.policies().iter();
+    policies.find(|policy| policy.name == intent.policy && policy.enforces)
 }
 
 /// A step is that of the intent in the record, which explains it.
@@ -69,10 +102,7 @@ fn destructive(
     let mut findings = Vec::new();
     findings.extend(lint::protected(intent, settings, namespace));
     let governing = contest(observed.managers.iter().copied(), namespace).ok().and_then(|known| known.winner);
-    let policy = governing.and_then(|manager| {
-        let mut policies = manager.spec.policies().iter();
-        policies.find(|policy| policy.name == intent.policy && policy.enforces)
-    });
+    let policy = policy(observed, namespace, intent);
     let destructive =
         Destructive { namespace, settings, budget, managed: *managed, stale: stale.is_some(), time };
     let forbidden = record.terminating
