@@ -1,5 +1,5 @@
-//! What holds for every plan, whatever was observed: the rules that the plans of managers ([`plan::lint`](crate::plan::lint)) and those
-//! for the records of namespaces (`cluster::plan::lint`) have in common.
+//! What holds for every plan, whatever was observed: the rules that the plans of managers ([`plan::lint`](crate::plan::lint)), those
+//! for the records of namespaces (`cluster::plan::lint`) and those of other kinds whose steps delete namespaces have in common.
 //!
 //! Nothing here is needed for a decision: the rules are said a second time, by what a plan looks like and not by how it
 //! is made, so that a mistake has to be made twice.
@@ -40,7 +40,7 @@ pub enum Finding {
 }
 
 /// A step is that of the intent that was observed, and of its action.
-pub(crate) fn step(intent: &Intent, kind: Action, observed: Option<&Intent>) -> Vec<Finding> {
+pub fn step(intent: &Intent, kind: Action, observed: Option<&Intent>) -> Vec<Finding> {
     let mut findings = Vec::new();
     if observed != Some(intent) {
         findings.push(Finding::StepWithoutIntent);
@@ -52,18 +52,18 @@ pub(crate) fn step(intent: &Intent, kind: Action, observed: Option<&Intent>) -> 
 }
 
 /// An intent says what it is and why. The policies are those of nobody only where `by_nobody` is admitted.
-pub(crate) fn explained(intent: &Intent, by_nobody: bool) -> Option<Finding> {
+pub fn explained(intent: &Intent, by_nobody: bool) -> Option<Finding> {
     let by_nobody = intent.digest.is_empty() && !by_nobody;
     (intent.id.is_empty() || intent.reason.is_empty() || by_nobody).then_some(Finding::Unexplained)
 }
 
 /// An intent names the namespace that was observed.
-pub(crate) fn precondition(intent: &Intent, namespace: &NamespaceFacts) -> Option<Finding> {
+pub fn precondition(intent: &Intent, namespace: &NamespaceFacts) -> Option<Finding> {
     (intent.uid.is_empty() || intent.uid != namespace.uid).then_some(Finding::NoPrecondition)
 }
 
 /// Nothing destructive is done to what is protected.
-pub(crate) fn protected(
+pub fn protected(
     intent: &Intent,
     settings: &PlatformSettings,
     namespace: &NamespaceFacts,

@@ -4,6 +4,7 @@ mod cascade;
 mod creation;
 mod detach;
 mod ending;
+mod lint;
 mod metadata;
 mod moving;
 
@@ -138,6 +139,7 @@ pub(super) fn plan(observation: &Observation) -> SubnamespacePlan {
         None => plan.decide(observation),
     };
     plan.describe(observation, state);
+    debug_assert_eq!(lint::lint(observation, &plan), Vec::new(), "{:?} of {:?}", plan.step, plan.status);
     plan
 }
 

@@ -543,5 +543,7 @@ fn managers_that_have_spent_their_share_delay_no_deletion() {
 mod cascade;
 #[path = "plan_detach_tests.rs"]
 mod detach;
+#[path = "plan_lint_tests.rs"]
+mod lint;
 #[path = "plan_moving_tests.rs"]
 mod moving;
