@@ -29,12 +29,20 @@ const GOODBYE: Duration = Duration::from_secs(2);
 /// How to log in, the best way first.
 const MECHANISMS: &[Mechanism] = &[Mechanism::Plain, Mechanism::Login];
 
+/// What came of a message.
+struct MailExchange {
+    /// To be closed, whatever was answered.
+    connection: AsyncSmtpConnection,
+    /// The server's answer to the message, or why there is none.
+    answer: Result<Response, ChannelError>,
+}
+
 impl Deliverer {
     pub(super) async fn send_email(&self, request: EmailRequest) -> Result<Delivered, ChannelError> {
         let server = server(&request.channel);
         let late = |_| ChannelError::Timeout { server: server.clone(), after: TIMEOUT };
         let exchange = timeout(TIMEOUT, Box::pin(self.exchange_mail(&request, &server)));
-        let (mut connection, answer) = exchange.await.map_err(late)??;
+        let MailExchange { mut connection, answer } = exchange.await.map_err(late)??;
         // Nobody depends on it any more: what was taken is taken.
         let _ = timeout(GOODBYE, connection.abort()).await;
         let code: u16 = answer?.code().into();
@@ -45,18 +53,17 @@ impl Deliverer {
         Ok(Delivered { status: code, address: None })
     }
 
-    /// The server's answer to the message, and the connection that is to be closed.
     async fn exchange_mail(
         &self,
         request: &EmailRequest,
         server: &str,
-    ) -> Result<(AsyncSmtpConnection, Result<Response, ChannelError>), ChannelError> {
+    ) -> Result<MailExchange, ChannelError> {
         let channel = &request.channel;
         let message = message(request)?;
         let login = self.login(channel).await?;
         let mut connection = self.connect(channel, server, &hello(&message)).await?;
         let answer = transaction(&mut connection, login.as_ref(), &message, server).await;
-        Ok((connection, answer))
+        Ok(MailExchange { connection, answer })
     }
 
     async fn login(&self, channel: &EmailChannel) -> Result<Option<Login>, ChannelError> {

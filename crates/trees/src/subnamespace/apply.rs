@@ -20,9 +20,9 @@ use coppice_runtime::write::{self, WriteError};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
-use super::moving::Moving;
+use super::moving::{MoveTarget, Moving};
 use super::observe::{self, Observation, ReadError, Written};
-use super::plan::{self, Step, SubnamespacePlan};
+use super::plan::{self, MoveStep, Step, SubnamespacePlan};
 use super::{SubnamespaceKey, report};
 use crate::context::TreeContext;
 use crate::writes;
@@ -113,16 +113,13 @@ async fn carry_out(
 ) -> Result<Written, WriteError> {
     let (clients, object) = (&context.shared.clients, &*observation.object);
     let position = match &observation.moving {
-        Some(Ok(moving)) => Some(&moving.position),
+        Some(MoveTarget::Found(moving)) => Some(&moving.position),
         _ => observation.parent_position.as_ref().ok(),
     };
     let tree = position.map_or("", |position| &*position.tree.name);
     match step {
         Step::Nothing | Step::Read | Step::DeleteNamespace(_) | Step::DeleteBelow(_) => Ok(Written::Other),
-        step @ (Step::CreateSuccessor(_)
-        | Step::SuccessorStatus(_)
-        | Step::AncestorQuota(_)
-        | Step::MoveUp(_)) => move_up(context, permit, observation, step).await.map(|()| Written::Other),
+        Step::Move(step) => move_up(context, permit, observation, step).await.map(|()| Written::Other),
         Step::AddFinalizer => {
             write::add_finalizer::<Subnamespaces>(clients, permit, object).await.map(Written::Object)
         }
@@ -174,13 +171,13 @@ async fn move_up(
     context: &TreeContext,
     permit: &Permit,
     observation: &Observation,
-    step: Step,
+    step: MoveStep,
 ) -> Result<(), WriteError> {
     let (clients, object) = (&context.shared.clients, &*observation.object);
-    let Some(Ok(moving)) = &observation.moving else { return Err(WriteError::Gone) };
+    let Some(MoveTarget::Found(moving)) = &observation.moving else { return Err(WriteError::Gone) };
     let Moving { above, position, quota, successor, .. } = moving;
     match step {
-        Step::CreateSuccessor(spec) => {
+        MoveStep::CreateSuccessor(spec) => {
             let annotations = json!({ANNOTATION_MOVED_FROM: object.uid});
             let created = json!({
                 "apiVersion": Subnamespaces::GROUP_PATH.trim_start_matches("/apis/"), "kind": Subnamespaces::KIND,
@@ -191,15 +188,15 @@ async fn move_up(
             });
             write::create_object::<Subnamespaces>(clients, permit, &above.name, &created).await.map(drop)
         }
-        Step::SuccessorStatus(status) => {
+        MoveStep::SuccessorStatus(status) => {
             let Some(successor) = successor else { return Err(WriteError::Gone) };
             write::status::<Subnamespaces>(clients, permit, successor, &status).await.map(drop)
         }
-        Step::AncestorQuota(ledger) => {
+        MoveStep::AncestorQuota(ledger) => {
             let place = (&*position.tree.name, &*above.name);
             writes::quota(context, permit, place, quota.as_deref(), &ledger).await.map(drop)
         }
-        Step::MoveUp(changes) => {
+        MoveStep::Label(changes) => {
             let namespace = observation.own_namespace();
             let (Some(namespace), Some(successor)) = (namespace, successor) else {
                 return Err(WriteError::Gone);
@@ -209,7 +206,6 @@ async fn move_up(
             }
             writes::metadata(context, permit, namespace, &changes).await
         }
-        _ => Ok(()),
     }
 }
 

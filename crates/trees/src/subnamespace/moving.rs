@@ -12,6 +12,14 @@ use crate::context::{MAX_PATH, TreeContext, Why};
 use crate::position::{Above, Position};
 use crate::reads::{self, Link};
 
+/// Where a namespace moves.
+pub(super) enum MoveTarget {
+    /// To the nearest one above that stays.
+    Found(Moving),
+    /// It cannot go anywhere: why.
+    Nowhere(Why),
+}
+
 /// What was read. The way up first, then the quota, then the rest.
 pub(super) struct Moving {
     /// The nearest namespace above that is not being deleted,
@@ -49,9 +57,9 @@ pub(super) fn moves_past(context: &TreeContext, object: &SubnamespaceObject, nam
 pub(super) async fn read(
     context: &TreeContext,
     object: &SubnamespaceObject,
-) -> Result<Result<Moving, Why>, kube::Error> {
+) -> Result<MoveTarget, kube::Error> {
     let client = &context.shared.clients.reads;
-    let unknown = |why: String| Ok(Err((Reason::NotInTree, why)));
+    let unknown = |why: String| Ok(MoveTarget::Nowhere((Reason::NotInTree, why)));
     let (mut going, mut at) = (Vec::new(), object.namespace.clone());
     let above = loop {
         let Some(Link { namespace, creator, above }) = reads::link(client, &at).await? else {
@@ -90,7 +98,7 @@ pub(super) async fn read(
     }
     let position = match context.position(name) {
         Ok(position) => position,
-        Err(why) => return Ok(Err(why)),
+        Err(why) => return Ok(MoveTarget::Nowhere(why)),
     };
-    Ok(Ok(Moving { above, position, quota, leaving: Arc::new(leaving), successor, between }))
+    Ok(MoveTarget::Found(Moving { above, position, quota, leaving: Arc::new(leaving), successor, between }))
 }

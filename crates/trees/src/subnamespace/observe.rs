@@ -18,7 +18,7 @@ use coppice_quantity::time::ServerTime;
 use coppice_runtime::read::{self, ListError};
 use tokio::time::Instant;
 
-use super::moving::{self, Moving};
+use super::moving::{self, MoveTarget};
 use super::{SubnamespaceKey, cascades};
 use crate::context::{Below, TreeContext, Why};
 use crate::copies::listed;
@@ -54,9 +54,8 @@ pub(super) struct Observation {
     /// being detached; otherwise nobody asks.
     pub(super) copies: usize,
     pub(super) transfers: usize,
-    /// Where its namespace goes, while that of the parent is being deleted and with it the Subnamespace; or why nowhere. Caches do not say
-    /// that.
-    pub(super) moving: Option<Result<Moving, Why>>,
+    /// Where its namespace goes, while that of the parent is being deleted and with it the Subnamespace. Caches do not say that.
+    pub(super) moving: Option<MoveTarget>,
     /// Whether the Subnamespace that this one takes over from is still there, before anything else was read.
     pub(super) predecessor: bool,
     /// How many namespaces the tree has.

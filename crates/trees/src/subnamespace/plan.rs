@@ -61,14 +61,8 @@ pub(super) enum Step {
     Label(NamespaceChanges),
     /// Writes the quota of the namespace above.
     ParentQuota(coppice_hierarchy::Ledger),
-    /// Writes the quota of the namespace that this one moves to.
-    AncestorQuota(coppice_hierarchy::Ledger),
-    /// Creates the Subnamespace in that one,
-    CreateSuccessor(Box<SubnamespaceSpec>),
-    /// and says in its status what the namespace was given.
-    SuccessorStatus(Box<SubnamespaceStatus>),
-    /// Says on the namespace that it is that one's.
-    MoveUp(NamespaceChanges),
+    /// The namespace moves to the nearest one above that is not being deleted.
+    Move(MoveStep),
     /// Nothing, but what is read decides that, and no cache.
     Read,
     /// Writes the quota of the namespace.
@@ -82,6 +76,19 @@ pub(super) enum Step {
     /// Deletes one of those below, under which there is none.
     DeleteBelow(Lowest),
     RemoveFinalizer,
+}
+
+/// A step of a move.
+#[derive(Debug, PartialEq)]
+pub(super) enum MoveStep {
+    /// Writes the quota of the namespace that this one moves to.
+    AncestorQuota(coppice_hierarchy::Ledger),
+    /// Creates the Subnamespace in that one,
+    CreateSuccessor(Box<SubnamespaceSpec>),
+    /// and says in its status what the namespace was given.
+    SuccessorStatus(Box<SubnamespaceStatus>),
+    /// Says on the namespace that it is that one's.
+    Label(NamespaceChanges),
 }
 
 /// A Subnamespace that is deleted since one above it is. Equal are the same.

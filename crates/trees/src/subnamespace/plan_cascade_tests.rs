@@ -102,7 +102,7 @@ fn without_consent_nothing_below_is_deleted() {
     // Nobody has asked for it where it goes with the namespace above.
     let above = NamespaceFacts { terminating: true, ..namespace("shop", &[]) };
     for parent in [None, Some(Arc::new(above))] {
-        let moving = Some(Err((Reason::NotInTree, "the root is being deleted".to_owned())));
+        let moving = Some(MoveTarget::Nowhere((Reason::NotInTree, "the root is being deleted".to_owned())));
         let gone = Observation { parent, moving, ..soon(all()) };
         refused(&gone, Reason::NamespaceTerminating, "stays until somebody deletes it");
     }

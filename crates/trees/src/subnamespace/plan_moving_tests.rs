@@ -1,7 +1,7 @@
 use coppice_api::names::{ANNOTATION_PATH, LABEL_PARENT};
 use coppice_hierarchy::Record;
 
-use super::super::super::moving::Moving;
+use super::super::super::moving::{MoveTarget, Moving};
 use super::*;
 
 const LEAVING: &str = "shop-web";
@@ -28,7 +28,7 @@ fn orphan() -> Observation {
         parent_quota: None,
         namespace: Some(Arc::new(own)),
         quota: Some(quota("shop-web-a", "3", "0", "1")),
-        moving: Some(Ok(above(None))),
+        moving: Some(MoveTarget::Found(above(None))),
         ..observation()
     }
 }
@@ -71,7 +71,7 @@ fn on_the_way(child: Option<&str>, arriving: Option<&str>) -> Observation {
     });
     let mut seen = orphan();
     ledger(&mut seen.quota, &|ledger| ledger.changed_by = child.map(Into::into));
-    seen.moving = Some(Ok(moving));
+    seen.moving = Some(MoveTarget::Found(moving));
     seen
 }
 
@@ -87,7 +87,7 @@ fn moves(seen: &Observation) -> Step {
 
 #[test]
 fn a_namespace_whose_parent_is_deleted_gets_a_successor_in_the_nearest_one_that_stays() {
-    let Step::CreateSuccessor(spec) = moves(&orphan()) else { panic!("it is not created") };
+    let Step::Move(MoveStep::CreateSuccessor(spec)) = moves(&orphan()) else { panic!("it is not created") };
     assert_eq!(spec.quota.unwrap().hard["pods"].to_string(), "3");
     // Consent to a cascade was for where it was.
     let mut seen = orphan();
@@ -95,7 +95,7 @@ fn a_namespace_whose_parent_is_deleted_gets_a_successor_in_the_nearest_one_that_
     let spec = json!({"cascadeUntil": "2026-01-01T01:00:00Z"});
     let spec = serde_json::from_value(spec).map_err(|error| error.to_string());
     seen.object = Arc::new(SubnamespaceObject { spec, ..object });
-    let Step::CreateSuccessor(spec) = moves(&seen) else { panic!("it is not created") };
+    let Step::Move(MoveStep::CreateSuccessor(spec)) = moves(&seen) else { panic!("it is not created") };
     assert_eq!(spec.cascade_until, None);
 }
 
@@ -107,8 +107,9 @@ fn caches_alone_move_nothing() {
 
 #[test]
 fn what_it_was_given_is_said_before_anything_moves() {
-    let seen = Observation { moving: Some(Ok(above(Some(successor(&json!({})))))), ..orphan() };
-    let Step::SuccessorStatus(status) = moves(&seen) else { panic!("it is not said") };
+    let seen =
+        Observation { moving: Some(MoveTarget::Found(above(Some(successor(&json!({})))))), ..orphan() };
+    let Step::Move(MoveStep::SuccessorStatus(status)) = moves(&seen) else { panic!("it is not said") };
     assert_eq!(status.request, seen.object.status.request);
 }
 
@@ -116,13 +117,19 @@ fn what_it_was_given_is_said_before_anything_moves() {
 fn the_quota_goes_first_and_then_the_namespace() {
     let Step::OwnQuota(fenced) = moves(&on_the_way(None, None)) else { panic!("it is not fenced") };
     assert_eq!(fenced.changed_by.as_deref(), Some("u-2"));
-    let Step::AncestorQuota(expected) = moves(&on_the_way(Some("u-2"), None)) else { panic!("not expected") };
+    let Step::Move(MoveStep::AncestorQuota(expected)) = moves(&on_the_way(Some("u-2"), None)) else {
+        panic!("not expected")
+    };
     assert_eq!(expected.arriving["u-2"].amount, Resources::default());
-    let Step::AncestorQuota(begun) = moves(&on_the_way(Some("u-2"), Some("0"))) else { panic!("not begun") };
+    let Step::Move(MoveStep::AncestorQuota(begun)) = moves(&on_the_way(Some("u-2"), Some("0"))) else {
+        panic!("not begun")
+    };
     let change = &begun.changes["u-leaving"];
     assert_eq!((change.number, change.moves.as_deref()), (6, Some("u-2")));
     assert_eq!((change.from.to_string(), change.to.to_string()), ("4 pods".to_owned(), "1 pods".to_owned()));
-    let Step::MoveUp(changes) = moves(&on_the_way(Some("u-2"), Some("3"))) else { panic!("it stays") };
+    let Step::Move(MoveStep::Label(changes)) = moves(&on_the_way(Some("u-2"), Some("3"))) else {
+        panic!("it stays")
+    };
     let label = |key: &str| changes.labels[key].as_deref();
     assert_eq!((label(LABEL_SUBNAMESPACE), label(LABEL_PARENT)), (Some("u-2"), Some("shop")));
     assert_eq!(label("shop-web.tree.coppice.dev/depth"), None);
@@ -140,12 +147,12 @@ fn once_the_namespace_is_the_successors_nothing_is_left_to_do() {
 #[test]
 fn where_it_cannot_go_it_stays_and_says_why() {
     let why = (Reason::NotInTree, "all namespaces above are being deleted, too".to_owned());
-    let nowhere = Observation { moving: Some(Err(why)), ..orphan() };
+    let nowhere = Observation { moving: Some(MoveTarget::Nowhere(why)), ..orphan() };
     let words =
         "namespace shop-web-a stays until somebody deletes it: all namespaces above are being deleted, too";
     refused(&nowhere, Reason::NamespaceTerminating, words);
     let other = object("1", &json!({"name": "shop-web-a", "uid": "u-3"}), &json!({}));
-    let taken = Observation { moving: Some(Ok(above(Some(other)))), ..orphan() };
+    let taken = Observation { moving: Some(MoveTarget::Found(above(Some(other)))), ..orphan() };
     refused(&taken, Reason::MovedToAncestor, "delete that (kubectl delete sns shop-web-a -n shop)");
     let mut more = on_the_way(Some("u-2"), Some("0"));
     more.quota = Some(quota("shop-web-a", "5", "0", "0"));
@@ -167,7 +174,7 @@ fn one_that_is_deleted_itself_ends_where_it_is_unless_its_quota_has_gone() {
     for seen in [orphan(), on_the_way(None, None), on_the_way(Some("u-2"), Some("0"))] {
         refused(&ends(seen), Reason::NamespaceTerminating, "is being deleted");
     }
-    assert!(matches!(moves(&ends(on_the_way(Some("u-2"), Some("3")))), Step::MoveUp(_)));
+    assert!(matches!(moves(&ends(on_the_way(Some("u-2"), Some("3")))), Step::Move(MoveStep::Label(_))));
     // All that the parent had returns with it, whether or not its quota is still there.
     let gone = Observation { namespace: None, quota: None, moving: None, ..orphan() };
     assert_eq!(plan(&gone).step, Step::RemoveFinalizer);
@@ -201,15 +208,15 @@ fn where_a_late_write_gives_it_to_another_successor_that_one_passes_it_on() {
     let last = successor(&json!({"request": {"hard": {"pods": "3"}}}));
     let last = SubnamespaceObject { moved_from: Some("u-0".into()), ..SubnamespaceObject::clone(&last) };
     let mut seen = on_the_way(Some("u-2"), Some("3"));
-    if let Some(Ok(moving)) = &mut seen.moving {
+    if let Some(MoveTarget::Found(moving)) = &mut seen.moving {
         moving.successor = Some(Arc::new(last.clone()));
     }
     // The one with the label:
-    assert!(matches!(moves(&seen), Step::MoveUp(_)));
+    assert!(matches!(moves(&seen), Step::Move(MoveStep::Label(_))));
     let without = Observation { moving: on_the_way(None, None).moving, ..orphan() };
-    let Observation { moving: Some(Ok(mut moving)), .. } = without else { panic!("it moves") };
+    let Observation { moving: Some(MoveTarget::Found(mut moving)), .. } = without else { panic!("it moves") };
     moving.successor = Some(Arc::new(last.clone()));
-    let taken = Observation { moving: Some(Ok(moving)), ..orphan() };
+    let taken = Observation { moving: Some(MoveTarget::Found(moving)), ..orphan() };
     refused(&taken, Reason::MovedToAncestor, "there is another Subnamespace shop-web-a there");
     // The other one, whose predecessor has seen the label and is gone:
     let waits = Observation { object: Arc::new(last), quota: seen.quota, ..arriving(Some(own), false) };
@@ -218,7 +225,7 @@ fn where_a_late_write_gives_it_to_another_successor_that_one_passes_it_on() {
 
 #[test]
 fn a_successor_that_comes_back_from_a_backup_is_not_deleted() {
-    let Some(Ok(moving)) = on_the_way(None, None).moving else { panic!("it moves") };
+    let Some(MoveTarget::Found(moving)) = on_the_way(None, None).moving else { panic!("it moves") };
     let seen =
         Observation { object: successor(&json!({})), parent_quota: moving.quota, ..arriving(None, false) };
     refused(
@@ -230,7 +237,7 @@ fn a_successor_that_comes_back_from_a_backup_is_not_deleted() {
 
 #[test]
 fn a_successor_returns_what_has_arrived_for_a_namespace_that_is_gone() {
-    let Some(Ok(moving)) = on_the_way(None, Some("3")).moving else { panic!("it moves") };
+    let Some(MoveTarget::Found(moving)) = on_the_way(None, Some("3")).moving else { panic!("it moves") };
     let seen = Observation { parent_quota: moving.quota, ..arriving(None, false) };
     let Step::ParentQuota(returned) = plan(&seen).step else { panic!("{:?}", plan(&seen).step) };
     assert!(returned.arriving.is_empty());

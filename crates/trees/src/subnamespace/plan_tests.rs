@@ -14,6 +14,7 @@ use coppice_runtime::kind::Kind;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::super::moving::MoveTarget;
 use super::*;
 
 fn now() -> Timestamp {
@@ -386,7 +387,7 @@ fn what_others_are_below_or_what_is_protected_is_not_deleted() {
     let labels = own.labels.iter().chain([(LABEL_PROTECTED, "")]).collect::<Labels>();
     shielded.namespace = Some(Arc::new(NamespaceFacts { labels, ..(*own).clone() }));
     refused(&shielded, Reason::NamespaceProtected, "protected");
-    let moving = Some(Err((Reason::NotInTree, "the root is being deleted".to_owned())));
+    let moving = Some(MoveTarget::Nowhere((Reason::NotInTree, "the root is being deleted".to_owned())));
     let gone = Observation { parent: None, moving, ..deleted() };
     refused(&gone, Reason::NamespaceTerminating, "namespace shop-web stays until somebody deletes it");
 }

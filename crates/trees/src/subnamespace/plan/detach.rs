@@ -9,6 +9,7 @@ use coppice_api::{Reason, SubnamespacePhase};
 use coppice_kinds::SubnamespaceObject;
 use coppice_lifecycle::facts::NamespaceFacts;
 
+use super::super::moving::MoveTarget;
 use super::super::observe::Observation;
 use super::moving::parent_ends;
 use super::{State, Step, SubnamespacePlan, allotment, count, is_created_by};
@@ -24,7 +25,7 @@ impl SubnamespacePlan {
         }
         // What has begun to move comes to its end first.
         let moves = object.terminating
-            && matches!(observation.moving, Some(Ok(_)) | None)
+            && matches!(observation.moving, Some(MoveTarget::Found(_)) | None)
             && parent_ends(observation);
         if moves || object.moved_from.is_some() && object.status.namespace_uid.is_none() {
             return None;

@@ -12,9 +12,9 @@ use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::plan::PlannedEvent;
 use coppice_mutants::{Mutant, active};
 
-use super::super::moving::Moving;
+use super::super::moving::{MoveTarget, Moving};
 use super::super::observe::Observation;
-use super::{State, Step, SubnamespacePlan, being_deleted, below, is_created_by};
+use super::{MoveStep, State, Step, SubnamespacePlan, being_deleted, below, is_created_by};
 use crate::allotment::{recorded, understood};
 use crate::metadata::NamespaceChanges;
 use crate::position::label_changes;
@@ -44,8 +44,8 @@ impl SubnamespacePlan {
             return being_deleted();
         }
         let moving = match &observation.moving {
-            Some(Ok(moving)) => moving,
-            Some(Err((_, why))) => {
+            Some(MoveTarget::Found(moving)) => moving,
+            Some(MoveTarget::Nowhere((_, why))) => {
                 let State { message, .. } = stays(observation);
                 return State::deleting(Reason::NamespaceTerminating, format!("{message}: {why}"));
             }
@@ -75,7 +75,7 @@ impl SubnamespacePlan {
                     let mut spec = spec.clone();
                     // Consent to delete what is below it was given for where it was.
                     spec.cascade_until = None;
-                    self.step = Step::CreateSuccessor(Box::new(spec));
+                    self.step = Step::Move(MoveStep::CreateSuccessor(Box::new(spec)));
                     waits(observation, moving, "")
                 }
                 Err(why) => waits(observation, moving, why),
@@ -98,7 +98,7 @@ impl SubnamespacePlan {
             let mut status = status.clone();
             status.request.clone_from(&object.status.request);
             status.metadata.clone_from(&object.status.metadata);
-            self.step = Step::SuccessorStatus(Box::new(status));
+            self.step = Step::Move(MoveStep::SuccessorStatus(Box::new(status)));
             return waits(observation, moving, "");
         }
         let above = moving.quota.as_deref().map(understood);
@@ -121,7 +121,7 @@ impl SubnamespacePlan {
         };
         match departure.decide(now) {
             DepartureDecision::Own(ledger) => self.step = Step::OwnQuota(ledger),
-            DepartureDecision::Above(ledger) => self.step = Step::AncestorQuota(ledger),
+            DepartureDecision::Above(ledger) => self.step = Step::Move(MoveStep::AncestorQuota(ledger)),
             DepartureDecision::Arrived => {
                 let position = moving.position.below(&object.name);
                 let labels = position.labels(Some(&successor.uid));
@@ -131,7 +131,7 @@ impl SubnamespacePlan {
                     observation.children.len(),
                 ));
                 changes.annotations.insert(ANNOTATION_PATH.to_owned(), Some(position.path()));
-                self.step = Step::MoveUp(changes);
+                self.step = Step::Move(MoveStep::Label(changes));
             }
             DepartureDecision::Stays => return being_deleted(),
             DepartureDecision::Wait => {}
