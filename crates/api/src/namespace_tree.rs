@@ -72,7 +72,7 @@ pub struct NamespaceTreeSpec {
     )]
     pub root: String,
     /// What the namespaces of the tree have together.
-    pub quota: TreeQuota,
+    pub quota: TreeQuotaSpec,
     /// How far below the root namespaces may be: 1 permits namespaces right below it. Default: 5, so that paths stay readable.
     #[serde(default = "max_depth")]
     #[schemars(range(min = 1, max = 50), default = "max_depth")]
@@ -202,7 +202,7 @@ pub enum PropagationMode {
     "rule": "!has(self.required) || self.required.all(name, name in self.hard)",
     "message": "a resource that Subnamespaces have to name has to be one that the tree limits: write in required names as they are in hard"
 }]))]
-pub struct TreeQuota {
+pub struct TreeQuotaSpec {
     /// Amounts of resources, as in `spec.hard` of a ResourceQuota; `cpu` and `requests.cpu` are the same. Of what is not named here
     /// namespaces of the tree may use any amount. A resource that is named stays named.
     #[schemars(schema_with = "schema::tree_hard")]

@@ -27,7 +27,7 @@ pub(crate) fn resource_name(name: &str) -> String {
 
 /// Who has to approve a transfer that is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Approval {
+pub(crate) enum TransferApproval {
     /// Nobody.
     NotNeeded,
     /// The user who asks may approve it, and does.
@@ -36,7 +36,7 @@ pub(crate) enum Approval {
     Waits,
 }
 
-impl Approval {
+impl TransferApproval {
     /// The state of a transfer that was just created.
     pub(crate) fn state(&self, way: &Way, name: &str) -> String {
         match self {
@@ -68,7 +68,7 @@ pub(crate) fn spec(
     way: &Way,
     amount: &Resources,
     reason: &str,
-    (requester, approval): (&str, &Approval),
+    (requester, approval): (&str, &TransferApproval),
 ) -> QuotaTransferSpec {
     QuotaTransferSpec {
         to: way.to().to_owned(),
@@ -77,8 +77,8 @@ pub(crate) fn spec(
         reason: reason.to_owned(),
         requester: requester.to_owned(),
         approved_by: match approval {
-            Approval::Own(user) => Some(user.clone()),
-            Approval::NotNeeded | Approval::Waits => None,
+            TransferApproval::Own(user) => Some(user.clone()),
+            TransferApproval::NotNeeded | TransferApproval::Waits => None,
         },
     }
 }
@@ -191,14 +191,14 @@ mod tests {
     fn only_who_may_approve_approves_at_once() {
         let way = Way::find(&names("web"), "api", &Target::Path(names("api")), None).unwrap();
         let spec = |approval| spec(&way, &amount("requests.cpu=2000m"), "test", ("bob", &approval));
-        let own = spec(Approval::Own("bob".to_owned()));
+        let own = spec(TransferApproval::Own("bob".to_owned()));
         assert_eq!(
             serde_json::to_value(&own).unwrap(),
             serde_json::json!({"to": "api", "through": "shop", "amount": {"cpu": "2"}, "reason": "test", "requester": "bob",
                 "approvedBy": "bob"})
         );
-        assert_eq!(spec(Approval::Waits).approved_by, None);
-        assert_eq!(spec(Approval::NotNeeded).approved_by, None);
+        assert_eq!(spec(TransferApproval::Waits).approved_by, None);
+        assert_eq!(spec(TransferApproval::NotNeeded).approved_by, None);
     }
 
     #[test]

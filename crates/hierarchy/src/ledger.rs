@@ -34,23 +34,23 @@ pub struct Ledger {
     pub changes: BTreeMap<String, AllotmentChange>,
     /// Amounts of its allotment that are here on their way to another namespace, by the transfer's id: nobody can use them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub held: BTreeMap<String, Held>,
+    pub held: BTreeMap<String, HeldAmount>,
     /// Allotments of namespaces that come to be right below this one, by the id that they have here: nobody can use them. One of nothing
     /// is [expected](crate::Departure).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub arriving: BTreeMap<String, Held>,
+    pub arriving: BTreeMap<String, HeldAmount>,
     /// By which id alone the allotment changes; none: by any. So what a namespace has stands still until it is below another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_by: Option<Box<str>>,
     /// Transfers from here that have arrived, by the name of the object, which may be gone: the same again does nothing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub applied: BTreeMap<String, Applied>,
+    pub applied: BTreeMap<String, AppliedTransfer>,
 }
 
 /// An amount that has come this far on its way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Held {
+pub struct HeldAmount {
     /// How much.
     pub amount: Resources,
     /// When it was taken, or began to move here.
@@ -60,7 +60,7 @@ pub struct Held {
 /// A transfer that has arrived.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Applied {
+pub struct AppliedTransfer {
     /// The namespace that has the amount,
     pub to: String,
     /// and its id: a later namespace of the same name is another one.
@@ -143,19 +143,19 @@ impl Ledger {
     /// Takes in what a transfer or a move that has ended does not leave with the child; what the child itself had asked for is its own again
     /// by what it gives.
     pub(crate) fn take_back(&mut self, change: &AllotmentChange) {
-        let Held { amount, since } = change.held();
+        let HeldAmount { amount, since } = change.held();
         if let Some(transfer) = &change.transfer {
-            self.held.insert(transfer.clone(), Held { amount, since });
+            self.held.insert(transfer.clone(), HeldAmount { amount, since });
         } else if let Some(child) = &change.moves {
             let before = self.arriving.get(child).map(|held| held.amount.clone()).unwrap_or_default();
             // Both are a part of the allotment, so the sum is a quantity.
             let amount = before.plus(&amount).unwrap_or(amount);
-            self.arriving.insert(child.clone(), Held { amount, since });
+            self.arriving.insert(child.clone(), HeldAmount { amount, since });
         }
     }
 
     /// The ledger that remembers one more transfer.
-    pub(crate) fn remembering(&self, name: &str, applied: Applied) -> Self {
+    pub(crate) fn remembering(&self, name: &str, applied: AppliedTransfer) -> Self {
         let mut ledger = self.clone();
         ledger.applied.insert(name.to_owned(), applied);
         while ledger.applied.len() > MAX_APPLIED {
@@ -168,7 +168,7 @@ impl Ledger {
     }
 }
 
-impl Applied {
+impl AppliedTransfer {
     /// Whether both say the same, whenever they arrived.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         (&self.to, &self.id, &self.amount) == (&other.to, &other.id, &other.amount)
@@ -192,8 +192,8 @@ impl AllotmentChange {
     }
 
     /// What moves, on its way.
-    pub(crate) fn held(&self) -> Held {
-        Held { amount: self.taken(), since: self.since }
+    pub(crate) fn held(&self) -> HeldAmount {
+        HeldAmount { amount: self.taken(), since: self.since }
     }
 
     /// When it is given up, if what it takes is not free until then.
@@ -202,7 +202,7 @@ impl AllotmentChange {
     }
 }
 
-impl Held {
+impl HeldAmount {
     /// When it returns, if what was taken is not free until then.
     pub fn given_up(&self) -> Timestamp {
         given_up(self.since)

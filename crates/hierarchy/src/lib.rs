@@ -24,7 +24,7 @@ mod transfer;
 pub use decide::{
     Child, MAX_CHANGES, Parent, QuotaDecision, QuotaStep, Write, decide, decide_root, refused_to_new,
 };
-pub use ledger::{AllotmentChange, Applied, Held, Ledger, Lowering, Quota, Record};
+pub use ledger::{AllotmentChange, AppliedTransfer, HeldAmount, Ledger, Lowering, Quota, Record};
 pub use moves::{Departure, DepartureDecision};
 pub use refusal::QuotaRefusal;
 pub use resource_name::{ResourceName, ResourceNameError};

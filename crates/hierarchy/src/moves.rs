@@ -16,7 +16,7 @@
 use jiff::Timestamp;
 
 use crate::decide::{Child, MAX_CHANGES, QuotaDecision, QuotaStep, Write, begin};
-use crate::ledger::{AllotmentChange, Held, Ledger, Quota, Record};
+use crate::ledger::{AllotmentChange, HeldAmount, Ledger, Quota, Record};
 use crate::resources::Resources;
 
 /// A namespace that is to be below another.
@@ -114,7 +114,7 @@ impl Departure<'_> {
             return DepartureDecision::Wait;
         }
         let mut expected = ledger.clone();
-        let nothing = Held { amount: Resources::default(), since: now };
+        let nothing = HeldAmount { amount: Resources::default(), since: now };
         expected.arriving.insert(self.id.to_owned(), nothing);
         DepartureDecision::Above(expected)
     }

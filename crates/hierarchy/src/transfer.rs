@@ -20,7 +20,7 @@ use coppice_mutants::{Mutant, active};
 use jiff::Timestamp;
 
 use crate::decide::{MAX_CHANGES, not_shrunk};
-use crate::ledger::{AllotmentChange, Applied, Held, Ledger, Quota, Record};
+use crate::ledger::{AllotmentChange, AppliedTransfer, HeldAmount, Ledger, Quota, Record};
 use crate::refusal::QuotaRefusal;
 use crate::resources::Resources;
 
@@ -96,7 +96,7 @@ pub enum TransferDecision {
 
 /// Where the amount is.
 enum Found<'a> {
-    Held(usize, &'a Held),
+    Held(usize, &'a HeldAmount),
     Moving,
     Nowhere,
 }
@@ -155,7 +155,7 @@ impl<'a> Transfer<'a> {
         if second <= self.top { (second, first) } else { (first, second) }
     }
 
-    fn forward(&self, place: usize, held: &Held, now: Timestamp) -> TransferDecision {
+    fn forward(&self, place: usize, held: &HeldAmount, now: Timestamp) -> TransferDecision {
         if place == self.last() {
             return self.release(place);
         }
@@ -245,13 +245,13 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    fn applied(&self, at: Timestamp) -> Applied {
+    fn applied(&self, at: Timestamp) -> AppliedTransfer {
         let (to, id) = self
             .stops
             .last()
             .map(|target| (target.name.to_owned(), target.id.to_owned()))
             .unwrap_or_default();
-        Applied { to, id, amount: self.amount.clone(), at }
+        AppliedTransfer { to, id, amount: self.amount.clone(), at }
     }
 
     fn take(&self, now: Timestamp) -> TransferDecision {
@@ -271,7 +271,7 @@ impl<'a> Transfer<'a> {
             return TransferDecision::Refused(Box::new(refusal));
         }
         let mut taken = ledger.clone();
-        taken.held.insert(self.id.to_owned(), Held { amount: self.amount.clone(), since: now });
+        taken.held.insert(self.id.to_owned(), HeldAmount { amount: self.amount.clone(), since: now });
         TransferDecision::Write(TransferStep::Take, 0, taken)
     }
 
@@ -295,7 +295,7 @@ impl<'a> Transfer<'a> {
 }
 
 /// When an earlier transfer of this name did the same, as the ledger of its source remembers; none if none did.
-pub fn applied_before(ledger: &Ledger, name: &str, same: &Applied) -> Option<Timestamp> {
+pub fn applied_before(ledger: &Ledger, name: &str, same: &AppliedTransfer) -> Option<Timestamp> {
     let known = ledger.applied.get(name).filter(|_| !active(Mutant::AppliedForgotten));
     known.filter(|known| known.is_same(same)).map(|known| known.at)
 }

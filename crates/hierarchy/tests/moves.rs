@@ -4,7 +4,7 @@
 
 mod support;
 
-use coppice_hierarchy::{Departure, DepartureDecision, Held, Quota, Record};
+use coppice_hierarchy::{Departure, DepartureDecision, HeldAmount, Quota, Record};
 use proptest::prelude::*;
 use support::moves::{BESIDE, LEAF, Life, MOVED, Message, PARENT, TOP, TOTAL, Task, World};
 use support::{Amounts, added, amounts, at, resources};
@@ -195,7 +195,7 @@ fn no_more_arrive_in_a_ledger_at_a_time_than_fit_into_it() {
     let mut above = World::new().quotas[TOP].take().unwrap().object;
     for other in 0..coppice_hierarchy::MAX_CHANGES {
         assert!(matches!(departs(&above, false, &[]), DepartureDecision::Above(_)), "{other}");
-        let nothing = Held { amount: resources([0, 0]), since: at(0) };
+        let nothing = HeldAmount { amount: resources([0, 0]), since: at(0) };
         above.ledger.arriving.insert(format!("other-{other}"), nothing);
     }
     assert_eq!(departs(&above, false, &[]), DepartureDecision::Wait);
@@ -204,7 +204,7 @@ fn no_more_arrive_in_a_ledger_at_a_time_than_fit_into_it() {
 #[test]
 fn one_between_that_has_begun_to_move_comes_first() {
     let mut above = World::new().quotas[TOP].take().unwrap().object;
-    let arriving = |amount| Held { amount: resources(amount), since: at(0) };
+    let arriving = |amount| HeldAmount { amount: resources(amount), since: at(0) };
     above.ledger.arriving.insert("4".to_owned(), arriving([0, 0]));
     above.ledger.arriving.insert("7".to_owned(), arriving([0, 0]));
     let between = ["7".to_owned()];
@@ -222,7 +222,7 @@ fn one_between_that_has_begun_to_move_comes_first() {
 fn one_that_ends_itself_moves_only_if_what_it_had_was_taken_out_before() {
     let mut above = World::new().quotas[TOP].take().unwrap().object;
     assert_eq!(departs(&above, true, &[]), DepartureDecision::Stays);
-    let arriving = |amount| Held { amount: resources(amount), since: at(0) };
+    let arriving = |amount| HeldAmount { amount: resources(amount), since: at(0) };
     above.ledger.arriving.insert("4".to_owned(), arriving([0, 0]));
     assert_eq!(departs(&above, true, &[]), DepartureDecision::Stays);
     above.ledger.arriving.insert("4".to_owned(), arriving([4, 8]));

@@ -4,7 +4,7 @@
 
 mod support;
 
-use coppice_hierarchy::{Applied, Quota, Record, Stop, Transfer, TransferDecision, TransferStep};
+use coppice_hierarchy::{AppliedTransfer, Quota, Record, Stop, Transfer, TransferDecision, TransferStep};
 use proptest::prelude::*;
 use support::transfers::{End, TransferReading};
 use support::{Amounts, Message, Server, added, amounts, at, resources};
@@ -126,7 +126,7 @@ fn what_did_not_arrive_may_be_asked_for_again() {
 fn a_source_remembers_so_many_transfers_and_forgets_the_oldest() {
     let amount = resources([1, 0]);
     let mut source = tree().nodes[1].quota.as_ref().unwrap().object.clone();
-    let applied = |minute: i64| Applied {
+    let applied = |minute: i64| AppliedTransfer {
         to: "0".to_owned(),
         id: String::new(),
         amount: amount.clone(),

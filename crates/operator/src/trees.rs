@@ -10,7 +10,7 @@ use coppice_runtime::metrics::Metrics;
 use coppice_runtime::readiness::Readiness;
 use coppice_runtime::replica::shutdown_signal;
 use coppice_serve::admission::{
-    Admission, AdmissionMetrics, AdmissionRequest, LIMITS, PATH, Reviewer, Verdict,
+    Admission, AdmissionMetrics, AdmissionRequest, AdmissionVerdict, LIMITS, PATH, Reviewer,
 };
 use coppice_serve::certificate::{Certificate, FromDirectory};
 use coppice_serve::keeper::Keeper;
@@ -98,16 +98,18 @@ async fn serve_admission(
 struct TreeReviewer(Reviews);
 
 impl Reviewer for TreeReviewer {
-    async fn review(&self, request: &AdmissionRequest<'_>) -> Verdict {
+    async fn review(&self, request: &AdmissionRequest<'_>) -> AdmissionVerdict {
         let Some(object) = request.object.filter(|_| request.resource.group == GROUP) else {
-            return Verdict::Allowed;
+            return AdmissionVerdict::Allowed;
         };
         let before = request.old_object.map(RawValue::get);
         let reviewed = Reviewed { resource: &request.resource.resource, object: object.get(), before };
         match self.0.review(reviewed).await {
-            Review::Allowed => Verdict::Allowed,
-            Review::Unknown => Verdict::Unknown,
-            Review::Denied { reason, message } => Verdict::Denied { reason: reason.to_string(), message },
+            Review::Allowed => AdmissionVerdict::Allowed,
+            Review::Unknown => AdmissionVerdict::Unknown,
+            Review::Denied { reason, message } => {
+                AdmissionVerdict::Denied { reason: reason.to_string(), message }
+            }
         }
     }
 }

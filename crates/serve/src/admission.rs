@@ -75,7 +75,7 @@ pub struct Resource {
 
 /// What is answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AdmissionVerdict {
     /// Nothing is known to be wrong with it.
     Allowed,
     /// Whether something is wrong is not known: it is admitted.
@@ -92,7 +92,10 @@ pub enum Verdict {
 /// Decides. It changes nothing, so that dry runs and repeated requests have no effect.
 pub trait Reviewer: Send + Sync + 'static {
     /// What becomes of a request.
-    fn review<'a>(&'a self, request: &'a AdmissionRequest<'a>) -> impl Future<Output = Verdict> + Send + 'a;
+    fn review<'a>(
+        &'a self,
+        request: &'a AdmissionRequest<'a>,
+    ) -> impl Future<Output = AdmissionVerdict> + Send + 'a;
 }
 
 #[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -185,9 +188,9 @@ impl<R: Reviewer> Admission<R> {
         }
         let verdict = self.0.reviewer.review(&review.request).await;
         let outcome = match &verdict {
-            Verdict::Allowed => "allowed",
-            Verdict::Unknown => "unknown",
-            Verdict::Denied { .. } => "denied",
+            AdmissionVerdict::Allowed => "allowed",
+            AdmissionVerdict::Unknown => "unknown",
+            AdmissionVerdict::Denied { .. } => "denied",
         };
         Ok((answer(&review.request.uid, &verdict), outcome))
     }
@@ -204,10 +207,10 @@ struct Review<'a> {
     request: AdmissionRequest<'a>,
 }
 
-fn answer(uid: &str, verdict: &Verdict) -> Page {
+fn answer(uid: &str, verdict: &AdmissionVerdict) -> Page {
     let response = match verdict {
-        Verdict::Allowed | Verdict::Unknown => json!({"uid": uid, "allowed": true}),
-        Verdict::Denied { reason, message } => json!({
+        AdmissionVerdict::Allowed | AdmissionVerdict::Unknown => json!({"uid": uid, "allowed": true}),
+        AdmissionVerdict::Denied { reason, message } => json!({
             "uid": uid, "allowed": false,
             "status": {"code": 403, "reason": "Forbidden", "message": format!("{reason}: {message}")}
         }),

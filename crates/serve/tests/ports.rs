@@ -9,7 +9,7 @@ use coppice_runtime::metrics::Metrics;
 use coppice_scripted::{Answer, scripted};
 use coppice_serve::access::Access;
 use coppice_serve::admission::{
-    Admission, AdmissionMetrics, AdmissionRequest, LIMITS, PATH, Reviewer, Verdict,
+    Admission, AdmissionMetrics, AdmissionRequest, AdmissionVerdict, LIMITS, PATH, Reviewer,
 };
 use coppice_serve::certificate::{Certificate, SelfSigned};
 use coppice_serve::metrics::MetricsPage;
@@ -37,14 +37,15 @@ async fn serve(handler: impl Handler, limits: PortLimits) -> (String, Client, Dr
 struct ByResource;
 
 impl Reviewer for ByResource {
-    async fn review(&self, request: &AdmissionRequest<'_>) -> Verdict {
+    async fn review(&self, request: &AdmissionRequest<'_>) -> AdmissionVerdict {
         match request.resource.resource.as_str() {
-            "bad" => {
-                Verdict::Denied { reason: "Bad".to_owned(), message: "it is bad: write another".to_owned() }
-            }
-            "unknown" => Verdict::Unknown,
+            "bad" => AdmissionVerdict::Denied {
+                reason: "Bad".to_owned(),
+                message: "it is bad: write another".to_owned(),
+            },
+            "unknown" => AdmissionVerdict::Unknown,
             "slow" => std::future::pending().await,
-            _ => Verdict::Allowed,
+            _ => AdmissionVerdict::Allowed,
         }
     }
 }

@@ -12,7 +12,9 @@ use crate::args::{ArgumentError, ConnectionArgs, WriteArgs, namespace_name};
 use crate::connect::connect;
 use crate::print::Table;
 use crate::transfers::live;
-use crate::transfers::{Amount, Approval, Way, free, refusals, resource_name, spec, together, transferable};
+use crate::transfers::{
+    Amount, TransferApproval, Way, free, refusals, resource_name, spec, together, transferable,
+};
 use crate::wait::WaitArgs;
 use crate::write::dry_run_suffix;
 use crate::{Exit, Io};
@@ -145,7 +147,7 @@ async fn forecast(
     client: &Client,
     way: &Way,
     amount: &Resources,
-    approval: &Approval,
+    approval: &TransferApproval,
     io: &mut Io<'_>,
 ) -> Result<Exit> {
     let quota = live::quota(client, way.source()).await;

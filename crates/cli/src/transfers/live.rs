@@ -13,7 +13,7 @@ use kube::{Api, Client};
 use serde_json::json;
 
 use super::way::{NoWay, Target, path};
-use super::{Approval, QuotaTransfer, Way, end, resource_name, state};
+use super::{QuotaTransfer, TransferApproval, Way, end, resource_name, state};
 use crate::connect::{code, failed};
 use crate::trees::NamespaceQuota;
 use crate::write::{FIELD_MANAGER, user_name};
@@ -82,14 +82,14 @@ fn living(found: Option<Namespace>, name: &str) -> Result<Namespace> {
 }
 
 /// Who asks, and who has to approve it.
-pub(crate) async fn approval(client: &Client, way: &Way) -> Result<(String, Approval)> {
+pub(crate) async fn approval(client: &Client, way: &Way) -> Result<(String, TransferApproval)> {
     let requester = user_name(client, "spec.requester").await?;
     if !way.needs_approval() {
-        return Ok((requester, Approval::NotNeeded));
+        return Ok((requester, TransferApproval::NotNeeded));
     }
     // The right in the source is needed to create it at all.
     let may = may_create(client, way.through()).await? || may_create(client, way.to()).await?;
-    let approval = if may { Approval::Own(requester.clone()) } else { Approval::Waits };
+    let approval = if may { TransferApproval::Own(requester.clone()) } else { TransferApproval::Waits };
     Ok((requester, approval))
 }
 

@@ -3,7 +3,7 @@
 use coppice_api::condition::{self, ConditionState, READY};
 use coppice_api::{QuotaTransferSpec, QuotaTransferStatus, Reason, TransferPhase};
 use coppice_hierarchy::{
-    Applied, Ledger, Record, Resources, Stop, Transfer, TransferDecision, applied_before,
+    AppliedTransfer, Ledger, Record, Resources, Stop, Transfer, TransferDecision, applied_before,
 };
 use coppice_kinds::QuotaTransferObject;
 use coppice_lifecycle::plan::PlannedEvent;
@@ -320,7 +320,7 @@ fn applied(observation: &Observation, route: &Route, amount: &Resources) -> Opti
     let quota = observation.source.as_deref()?.quota.as_ref().ok()?;
     let target = route.path.last()?;
     let (to, id) = (target.namespace.clone(), target.uid.clone());
-    let same = Applied { to, id, amount: amount.clone(), at: observation.time.now() };
+    let same = AppliedTransfer { to, id, amount: amount.clone(), at: observation.time.now() };
     applied_before(&quota.ledger, &observation.object.name, &same)
 }
 

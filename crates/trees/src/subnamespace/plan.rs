@@ -56,7 +56,7 @@ pub(super) enum Step {
     Nothing,
     AddFinalizer,
     /// Marks the namespace above, and creates this one.
-    CreateNamespace(Place),
+    CreateNamespace(NewNamespacePlace),
     /// Sets and removes labels and annotations of the namespace.
     Label(NamespaceChanges),
     /// Writes the quota of the namespace above.
@@ -103,9 +103,9 @@ impl PartialEq for Lowest {
 
 /// Where a namespace is created, and with which metadata besides. Equal are equal paths.
 #[derive(Debug)]
-pub(super) struct Place(pub(super) Position, pub(super) NamespaceMetadata);
+pub(super) struct NewNamespacePlace(pub(super) Position, pub(super) NamespaceMetadata);
 
-impl PartialEq for Place {
+impl PartialEq for NewNamespacePlace {
     fn eq(&self, other: &Self) -> bool {
         self.0.path() == other.0.path() && self.1 == other.1
     }
@@ -238,7 +238,7 @@ impl SubnamespacePlan {
             Err(why) => return State::refused(why),
         };
         self.status.metadata = keys(&metadata, &object.status.metadata, true);
-        self.step = Step::CreateNamespace(Place(position, metadata));
+        self.step = Step::CreateNamespace(NewNamespacePlace(position, metadata));
         State::pending(Reason::CreatingNamespace, "the namespace is being created")
     }
 

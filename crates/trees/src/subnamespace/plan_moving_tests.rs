@@ -64,7 +64,7 @@ fn on_the_way(child: Option<&str>, arriving: Option<&str>) -> Observation {
     };
     ledger(&mut moving.quota, &|ledger| {
         if let Some(pods) = arriving {
-            let held = coppice_hierarchy::Held { amount: amounts(pods), since: now() };
+            let held = coppice_hierarchy::HeldAmount { amount: amounts(pods), since: now() };
             ledger.given = ledger.given.minus(&held.amount);
             ledger.arriving.insert("u-2".to_owned(), held);
         }
