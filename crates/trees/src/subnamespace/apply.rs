@@ -332,3 +332,7 @@ impl Decision for DeleteDecision<'_> {
         DecidedBy { kind: Subnamespaces::KIND, name, losses: None, notification: None }
     }
 }
+
+#[cfg(test)]
+#[path = "apply_tests.rs"]
+mod tests;

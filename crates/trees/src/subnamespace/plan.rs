@@ -493,4 +493,4 @@ pub(super) fn reason_of(text: &str) -> Option<Reason> {
 
 #[cfg(test)]
 #[path = "plan_tests.rs"]
-mod tests;
+pub(super) mod tests;

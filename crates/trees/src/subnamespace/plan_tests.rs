@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::super::moving::MoveTarget;
 use super::*;
 
-fn now() -> Timestamp {
+pub(in crate::subnamespace) fn now() -> Timestamp {
     "2026-01-01T00:00:00Z".parse().unwrap()
 }
 
@@ -38,7 +38,12 @@ fn namespace(name: &str, labels: &[(&str, &str)]) -> NamespaceFacts {
 }
 
 /// A quota that is in force, as its ledger says.
-fn quota(namespace: &str, allotment: &str, given: &str, used: &str) -> Arc<TreeQuota> {
+pub(in crate::subnamespace) fn quota(
+    namespace: &str,
+    allotment: &str,
+    given: &str,
+    used: &str,
+) -> Arc<TreeQuota> {
     let own = allotment.parse::<Quantity>().unwrap().checked_sub(given.parse().unwrap()).unwrap();
     let ledger = json!({"allotment": {"pods": allotment}, "given": {"pods": given}}).to_string();
     read::<TreeQuotas>(json!({
@@ -50,7 +55,11 @@ fn quota(namespace: &str, allotment: &str, given: &str, used: &str) -> Arc<TreeQ
     }))
 }
 
-fn object(pods: &str, metadata: &Value, status: &Value) -> Arc<SubnamespaceObject> {
+pub(in crate::subnamespace) fn object(
+    pods: &str,
+    metadata: &Value,
+    status: &Value,
+) -> Arc<SubnamespaceObject> {
     let mut all = json!({
         "name": "shop-web", "namespace": "shop", "uid": "u-1", "resourceVersion": "5", "generation": 1,
         "creationTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["coppice.dev/cleanup"]
@@ -76,7 +85,7 @@ fn tree(spec: &Value) -> Position {
 }
 
 /// A Subnamespace that asks for 4 of the 10 pods of its root, and was just created.
-fn observation() -> Observation {
+pub(in crate::subnamespace) fn observation() -> Observation {
     Observation {
         object: object("4", &json!({}), &json!({})),
         parent_position: Ok(tree(&json!({}))),
@@ -102,7 +111,7 @@ fn observation() -> Observation {
 }
 
 /// The same once it has its namespace and what it asked for.
-fn ready() -> Observation {
+pub(in crate::subnamespace) fn ready() -> Observation {
     let status = json!({
         "namespaceUid": "uid-of-shop-web", "request": {"hard": {"pods": "4"}}, "allotment": {"hard": {"pods": "4"}, "decided": 0},
         "phase": "Ready"
@@ -122,7 +131,7 @@ fn ready() -> Observation {
 }
 
 /// The same while it is being deleted.
-fn deleted() -> Observation {
+pub(in crate::subnamespace) fn deleted() -> Observation {
     let ready = ready();
     let status = serde_json::to_value(&*ready.object.status).unwrap();
     let metadata = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0});

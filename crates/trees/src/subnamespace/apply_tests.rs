@@ -1,0 +1,119 @@
+use std::time::Duration;
+
+use coppice_controllers::{ControllerContext, OperatorOptions};
+use coppice_runtime::clock::{Clock, SeededRng};
+use coppice_runtime::events::Events;
+use coppice_runtime::leader::Gate;
+use coppice_runtime::metrics::Metrics;
+use coppice_runtime::server_clock::ServerClock;
+use coppice_scripted::{Answer, Sent, scripted};
+use http::Method;
+
+use super::super::plan::tests::{deleted, now, object, observation, quota, ready};
+use super::*;
+
+/// What comes of the next write for what was observed where it is answered so; and which writes were made.
+async fn next_write(seen: Observation, answer: Answer) -> (&'static str, Vec<Sent>) {
+    // Where something has to be read again, there is nothing.
+    let (clients, sent) = scripted(move |method, _, _| match *method {
+        Method::GET => Answer::Refused(404),
+        _ => answer.clone(),
+    });
+    let clock = Clock::following_tokio(now());
+    let (server_clock, metrics) = (ServerClock::new(clock.clone()), Metrics::new("test"));
+    let events = Events::new(&clients, clock, metrics.clone(), "test", SeededRng::new(1));
+    let setup = OperatorOptions { own_namespace: "coppice-system".to_owned(), scale_kinds: Vec::new() };
+    let gate = Gate::always(Duration::ZERO);
+    let shared = ControllerContext::new(setup, clients, server_clock, gate, metrics, events);
+    let context = TreeContext::new(shared);
+    let permit = context.shared.gate.permit().unwrap();
+    let key = SubnamespaceKey::new("shop", "shop-web");
+    let progress = match next(&context, &permit, &key, Some(Box::new(seen))).await {
+        Progress::Again => "again",
+        Progress::Written(_) => "written",
+        Progress::CheckAt(_) => "done",
+        Progress::Failed(_) => "failed",
+    };
+    let writes = sent.lock().unwrap().iter().filter(|sent| sent.method != Method::GET).cloned().collect();
+    (progress, writes)
+}
+
+/// The answers to a write that was not taken, or of which nobody knows, and what comes of it.
+fn not_taken() -> [(Answer, &'static str); 4] {
+    [
+        (Answer::Refused(409), "again"),
+        (Answer::Refused(404), "again"),
+        (Answer::Refused(504), "failed"),
+        (Answer::Never, "failed"),
+    ]
+}
+
+/// One whose namespace somebody else has deleted, and whose quota is back.
+fn gone() -> Observation {
+    let status = json!({"namespaceUid": "uid-of-shop-web", "allotment": {"hard": {}, "decided": 1}});
+    Observation {
+        object: object("4", &json!({}), &status),
+        namespace: None,
+        quota: None,
+        parent_quota: Some(quota("shop", "10", "0", "0")),
+        ..ready()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_is_deleted_by_one_request_that_names_what_was_read() {
+    for (answer, expected) in not_taken().into_iter().chain([(Answer::Object(200, json!({})), "again")]) {
+        let (progress, writes) = next_write(gone(), answer.clone()).await;
+        let [delete] = &writes[..] else { panic!("{answer:?}: {writes:?}") };
+        assert_eq!((progress, &delete.method), (expected, &Method::DELETE), "{answer:?}");
+        assert_eq!(delete.body["preconditions"], json!({"uid": "u-1", "resourceVersion": "5"}));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_api_server_refuses_is_said_in_status_and_not_sent_again() {
+    let (progress, writes) = next_write(gone(), Answer::Refused(403)).await;
+    let sent: Vec<_> = writes.iter().map(|sent| sent.method.clone()).collect();
+    assert_eq!((progress, &sent[..]), ("failed", &[Method::DELETE, Method::PUT][..]));
+    let conditions = writes[1].body["status"]["conditions"].to_string();
+    assert!(conditions.contains("the API server refused"), "{conditions}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_namespace_is_deleted_before_the_intent_is_known_to_be_stored() {
+    for (answer, expected) in not_taken().into_iter().chain([(Answer::Refused(403), "failed")]) {
+        let (progress, writes) = next_write(deleted(), answer.clone()).await;
+        let [put] = &writes[..] else { panic!("{answer:?}: {writes:?}") };
+        assert_eq!((progress, &put.method), (expected, &Method::PUT), "{answer:?}");
+        assert_eq!(put.body["metadata"]["resourceVersion"], "5");
+        assert_eq!(put.body["status"]["intent"]["action"], "delete", "{:#}", put.body);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn quota_is_given_and_returned_by_one_write_at_the_revision_that_was_read() {
+    let returns = || Observation { namespace: None, quota: None, ..deleted() };
+    for (answer, expected) in not_taken() {
+        let (progress, writes) = next_write(returns(), answer.clone()).await;
+        let [patch] = &writes[..] else { panic!("{answer:?}: {writes:?}") };
+        assert_eq!((progress, &patch.method), (expected, &Method::PATCH), "{answer:?}");
+        assert_eq!(patch.body["metadata"]["resourceVersion"], "3");
+        let ledger = patch.body["metadata"]["annotations"]["coppice.dev/ledger"].as_str().unwrap();
+        let ledger: serde_json::Value = serde_json::from_str(ledger).unwrap();
+        assert_eq!(ledger["given"], json!({"pods": "4"}), "the entry says what returns: {ledger}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_is_created_only_after_the_one_above_says_so() {
+    for (answer, expected) in not_taken() {
+        let (progress, writes) = next_write(observation(), answer.clone()).await;
+        let [mark] = &writes[..] else { panic!("{answer:?}: {writes:?}") };
+        assert_eq!((progress, &mark.method), (expected, &Method::PATCH), "{answer:?}");
+        let metadata = &mark.body["metadata"];
+        assert_eq!(
+            (&metadata["uid"], &metadata["labels"]["coppice.dev/has-children"]),
+            (&json!("uid-of-shop"), &json!("u-1"))
+        );
+    }
+}
