@@ -40,7 +40,8 @@ pub struct WebhookChannel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::proxy_url")]
     pub proxy: Option<String>,
-    /// The file with certificates of further authorities to trust, besides those of `--webhook-ca-file`. Default: none.
+    /// The file with certificates of further authorities to trust, besides those of `--webhook-ca-file`. Default: none, since most
+    /// receivers have certificates of public authorities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::credential_file")]
     pub ca_file: Option<String>,
@@ -55,15 +56,15 @@ pub struct WebhookChannel {
     "message": "write exactly one of tokenFile (a bot, which can write to every owner) and webhookUrlFile (an incoming webhook, which writes to one channel)"
 }]))]
 pub struct SlackChannel {
-    /// The file with the bot's token (`xoxb-...`). The bot needs the scope `chat:write`.
+    /// The file with the bot's token (`xoxb-...`). The bot needs the scope `chat:write`. Default: none, for an incoming webhook.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::credential_file")]
     pub token_file: Option<String>,
-    /// The file with the URL of an incoming webhook.
+    /// The file with the URL of an incoming webhook. Default: none, for a bot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::credential_file")]
     pub webhook_url_file: Option<String>,
-    /// Where Slack's API is. Default: `https://slack.com/api`.
+    /// Where Slack's API is. Default: `https://slack.com/api`, so that only a gateway has to be named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::api_url")]
     pub api_url: Option<String>,
@@ -71,7 +72,8 @@ pub struct SlackChannel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::proxy_url")]
     pub proxy: Option<String>,
-    /// The file with certificates of further authorities to trust. Default: none.
+    /// The file with certificates of further authorities to trust. Default: none, since most servers have certificates of public
+    /// authorities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::credential_file")]
     pub ca_file: Option<String>,
@@ -112,7 +114,8 @@ pub struct EmailChannel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::credential_file")]
     pub password_file: Option<String>,
-    /// The file with certificates of further authorities to trust. Default: none.
+    /// The file with certificates of further authorities to trust. Default: none, since most servers have certificates of public
+    /// authorities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::credential_file")]
     pub ca_file: Option<String>,
@@ -165,19 +168,19 @@ pub struct MessagesSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 100))]
     pub cluster: Option<String>,
-    /// The subject of a mail: one line.
+    /// The subject of a mail: one line. Default: the built-in one, so that every message says what is needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub subject: Option<String>,
-    /// A mail as plain text.
+    /// A mail as plain text. Default: the built-in one, so that every message says what is needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 16384))]
     pub text: Option<String>,
-    /// A mail as HTML.
+    /// A mail as HTML. Default: the built-in one, so that every message says what is needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 16384))]
     pub html: Option<String>,
-    /// A message in Slack, in its `mrkdwn`.
+    /// A message in Slack, in its `mrkdwn`. Default: the built-in one, so that every message says what is needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 16384))]
     pub slack: Option<String>,

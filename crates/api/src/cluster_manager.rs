@@ -85,8 +85,8 @@ pub struct ClusterNamespaceManagerSpec {
     /// Whether policies act. Default: `Observe`, so that a platform sees what would be done before it is done.
     #[serde(default)]
     pub mode: Mode,
-    /// While true nothing is done, and other managers do not take over. Default: false. The user's switch: Coppice never
-    /// writes spec.
+    /// While true nothing is done, and other managers do not take over. The user's switch: Coppice never writes spec. Default:
+    /// false, so that a manager does what it says.
     #[serde(default)]
     pub suspend: bool,
     /// Consent to act upon more namespaces than the hourly budget. Needed where a spec makes so many due at once: by its switch to
@@ -113,13 +113,15 @@ pub struct ClusterNamespaceManagerSpec {
     /// not looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<HealthSpec>,
-    /// How namespaces say what they were made for. By itself it decides nothing. Default: not at all.
+    /// How namespaces say what they were made for. By itself it decides nothing. Default: not at all, so that no namespaces are
+    /// compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<IdentityKeys>,
     /// When a namespace is `Superseded` by a later one for the same merge request, branch or commit. Default: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supersede: Option<Supersede>,
-    /// How namespaces say who owns them: records, lists and metrics show it, and `notify` notifies them. By itself it decides nothing. Default: not at all.
+    /// How namespaces say who owns them: records, lists and metrics show it, and `notify` notifies them. By itself it decides
+    /// nothing. Default: not at all, so that only what a platform knows to be an owner is shown as one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<OwnerSource>,
     /// What owners are notified of, by which channels. A deletion that is announced waits until somebody has been notified. Default: nobody is
@@ -138,7 +140,8 @@ pub struct ClusterNamespaceManagerSpec {
         }]
     ))]
     pub policies: Vec<ClusterPolicy>,
-    /// How far the users of its namespaces may go. Default: no limits but those of `CoppiceConfig`.
+    /// How far the users of its namespaces may go. Default: no limits but those of `CoppiceConfig`, so that they hold for all
+    /// namespaces alike.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Limits>,
 }
@@ -281,9 +284,10 @@ pub struct ClusterPolicy {
     /// The policy's name, unique in its manager: a sentence is welcome.
     #[schemars(length(min = 1, max = 100))]
     pub name: String,
-    /// Whether this policy acts, where its manager enforces: while the manager observes, so do all of its policies.
-    /// Default: as the manager.
+    /// Whether this policy acts, where its manager enforces: while the manager observes, so do all of its policies. Default: as the
+    /// manager, so that one switch is enough for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Mode")]
     pub mode: Option<Mode>,
     /// The condition.
     pub when: ClusterWhen,

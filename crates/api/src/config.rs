@@ -47,7 +47,7 @@ pub struct CoppiceConfigSpec {
     /// The budget of destructive steps, and the breaker. Default: each field's own.
     #[serde(default)]
     pub governor: GovernorSpec,
-    /// What tenants may ask for. Default: each field's own.
+    /// What tenants may ask for. Default: each field's own, so that every limit can be set alone.
     #[serde(default)]
     pub tenants: Tenants,
     /// The channels by which cluster managers tell owners what becomes of their namespaces (`spec.notify.channels`). Default: none.
@@ -71,7 +71,7 @@ pub struct Protected {
         "message": "a namespace's name has lower-case letters, digits and '-'; '*' stands for any of them: anything else would protect nothing"
     }]))]
     pub names: Vec<String>,
-    /// Namespaces with these labels. Default: none.
+    /// Namespaces with these labels. Default: none, since only the platform knows its labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<Selector>,
 }
@@ -215,8 +215,9 @@ pub struct Tenants {
     #[schemars(length(max = 3))]
     pub actions: Vec<TenantAction>,
     /// Where webhooks may go: hosts (`*.example.org`), `host:port`, IP addresses or prefixes. `{namespace}` stands for the
-    /// namespace of the manager: by default webhooks reach the Services of their own namespace only. A name never permits
-    /// a loopback, link-local or metadata address; an address or prefix permits exactly those addresses.
+    /// namespace of the manager. A name never permits a loopback, link-local or metadata address; an address or prefix permits
+    /// exactly those addresses. Default: `*.{namespace}.svc` and `*.{namespace}.svc.cluster.local`, so that webhooks reach the
+    /// Services of their own namespace only.
     #[serde(default = "default_webhook_hosts")]
     #[schemars(schema_with = "schema::webhook_hosts", default = "default_webhook_hosts")]
     pub webhook_hosts: Vec<String>,

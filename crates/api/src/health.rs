@@ -16,7 +16,7 @@ pub const MAX_SHORT: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HealthSpec {
-    /// What is looked at. Default: `[Workloads]`.
+    /// What is looked at. Default: `[Workloads]`, since nothing else can be looked at yet.
     #[serde(default = "sources")]
     #[schemars(length(min = 1, max = 1), default = "sources", extend("x-kubernetes-list-type" = "set"))]
     pub sources: Vec<HealthSource>,
@@ -25,7 +25,8 @@ pub struct HealthSpec {
     #[serde(default = "settling")]
     #[schemars(schema_with = "schema::positive_period", default = "settling")]
     pub settling_period: Duration,
-    /// From `Failing` to `Failed`. While nothing fails it stands still. Default: 2m.
+    /// From `Failing` to `Failed`. While nothing fails it stands still. Default: 2m, so that whoever sees it failing has time to
+    /// act.
     #[serde(default = "grace")]
     #[schemars(schema_with = "schema::duration", default = "grace")]
     pub grace_period: Duration,
@@ -33,12 +34,12 @@ pub struct HealthSpec {
     #[serde(default = "recovery")]
     #[schemars(schema_with = "schema::positive_period", default = "recovery")]
     pub recovery_period: Duration,
-    /// A namespace that fails again and again, but never for long, is `Failing`, too, once it has not been `Ok` for so much
-    /// time. Default: 20 minutes of an hour.
+    /// A namespace that fails again and again, but never for long, is `Failing`, too, once it has not been `Ok` for so much time.
+    /// Default: 20 minutes of an hour, so that a crash loop with pauses is found.
     #[serde(default)]
     #[schemars(default)]
     pub failure_budget: FailureBudget,
-    /// What is no failure. Default: nothing.
+    /// What is no failure. Default: nothing, so that no failure is overlooked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "atomic"))]
     pub ignore: Vec<IgnoreRule>,
@@ -102,11 +103,12 @@ pub const LONGEST_WINDOW: u64 = 7 * 24 * 3600;
     }
 ]))]
 pub struct FailureBudget {
-    /// Within this time. It is counted in sixty parts of it. Default: 1h; from 1m to 7d.
+    /// Within this time. It is counted in sixty parts of it. From 1m to 7d. Default: 1h, so that what failed yesterday does not
+    /// count today.
     #[serde(default = "window")]
     #[schemars(schema_with = "schema::positive_period", default = "window")]
     pub window: Duration,
-    /// So much of it. Default: 20m; at most `window`.
+    /// So much of it. At most `window`. Default: 20m, so that a rollout that takes a while is no failure.
     #[serde(default = "budget")]
     #[schemars(schema_with = "schema::positive_period", default = "budget")]
     pub max: Duration,
@@ -144,6 +146,7 @@ pub struct IgnoreRule {
     pub name: Option<String>,
     /// The reason. Default: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "HealthReason")]
     pub reason: Option<HealthReason>,
 }
 

@@ -25,15 +25,15 @@ pub struct IdentityKeys {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::annotation_key")]
     pub job: Option<String>,
-    /// The merge or pull request. Default: none.
+    /// The merge or pull request. Default: none, so that nothing is compared by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::annotation_key")]
     pub merge_request: Option<String>,
-    /// The branch. Default: none.
+    /// The branch. Default: none, so that nothing is compared by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::annotation_key")]
     pub branch: Option<String>,
-    /// The commit. Default: none.
+    /// The commit. Default: none, so that nothing is compared by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::annotation_key")]
     pub commit: Option<String>,
@@ -48,7 +48,7 @@ pub struct IdentityKeys {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::annotation_key")]
     pub run: Option<String>,
-    /// Annotations with links for the owner. They decide nothing. Default: none.
+    /// Annotations with links for the owner. They decide nothing. Default: none, since not every CI system has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<LinkKeys>,
 }
@@ -57,11 +57,11 @@ pub struct IdentityKeys {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LinkKeys {
-    /// Where the CI job is, such as `cicd.skao.int/jobUrl`. Default: none.
+    /// Where the CI job is, such as `cicd.skao.int/jobUrl`. Default: none, so that messages show no such link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::annotation_key")]
     pub job: Option<String>,
-    /// Where the pipeline is. Default: none.
+    /// Where the pipeline is. Default: none, so that messages show no such link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::annotation_key")]
     pub pipeline: Option<String>,

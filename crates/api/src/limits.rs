@@ -13,14 +13,15 @@ use crate::schema;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Limits {
-    /// The longest time after its creation until which an annotation (`ttl.fromAnnotation`) and `extendUntil` in the record keep
-    /// a namespace from expiring. A shorter one than `ttl.after` counts as that; `when.ttl` of a policy is not limited. Default:
-    /// no limit.
+    /// The longest time after its creation until which an annotation (`ttl.fromAnnotation`) and `extendUntil` in the record keep a
+    /// namespace from expiring. A shorter one than `ttl.after` counts as that; `when.ttl` of a policy is not limited. Default: no
+    /// limit, so that users keep what they need until a platform says otherwise.
     #[serde(rename = "maxTTL", default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::positive_duration")]
     pub max_ttl: Option<Duration>,
     /// How long holds in the record count, from the first one on: a hold that follows another one within 24 hours, and the longest
-    /// notice of the policies besides, is no first one. `0s` permits none. Default: no limit.
+    /// notice of the policies besides, is no first one. `0s` permits none. Default: no limit, so that users keep what they need
+    /// until a platform says otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::duration")]
     pub max_hold: Option<Duration>,

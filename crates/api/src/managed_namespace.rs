@@ -64,17 +64,18 @@ pub struct ManagedNamespaceSpec {
     /// No policy of a cluster manager acts until the hold ends. Default: no hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<RecordHold>,
-    /// The namespace does not become `Stale` before this instant, and no policy's ttl is over. Default: the ttl's own date
-    /// alone.
+    /// The namespace does not become `Stale` before this instant, and no policy's ttl is over. Default: none, so that the ttl's own
+    /// date counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extend_until: Option<Extension>,
-    /// Let policies fire again after this firing, which otherwise do so only when their condition has been false in between:
-    /// takes effect while it equals `status.firings`; anything else is ignored. Default: not.
+    /// Let policies fire again after this firing, which otherwise do so only when their condition has been false in between: takes
+    /// effect while it equals `status.firings`; anything else is ignored. Default: none, so that each policy fires once while its
+    /// condition holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub rearm: Option<i64>,
     /// Undo the scale-downs until this firing (what `coppice wake` writes): takes effect from `status.wakesFrom` to
-    /// `status.firings`. Default: not.
+    /// `status.firings`. Default: none, so that what was scaled down stays so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub wake: Option<i64>,

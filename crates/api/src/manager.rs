@@ -54,7 +54,8 @@ pub use crate::steps::{Action, Firing, Intent, Notice, Steps};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct NamespaceManagerSpec {
-    /// While true nothing is done. Default: false. The user's switch: Coppice never writes spec.
+    /// While true nothing is done. The user's switch: Coppice never writes spec. Default: false, so that a manager does what it
+    /// says.
     #[serde(default)]
     pub suspend: bool,
     /// Policies, in order. The first whose condition is true fires.
@@ -69,17 +70,17 @@ pub struct NamespaceManagerSpec {
     /// No policy fires until the hold ends. Default: no hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<Hold>,
-    /// No ttl fires before this instant. Default: the ttl's own date alone.
+    /// No ttl fires before this instant. Default: none, so that the ttl's own date counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::instant")]
     pub extend_until: Option<Timestamp>,
-    /// Fire again after this firing: takes effect while it equals `status.firings`; anything else is ignored, so that the
-    /// same object applied again fires nothing. Default: not.
+    /// Fire again after this firing: takes effect while it equals `status.firings`; anything else is ignored, so that the same
+    /// object applied again fires nothing. Default: none, so that a policy fires once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub rearm: Option<i64>,
-    /// Undo the scale-down of this firing (what `coppice wake` writes): takes effect while it equals `status.firings`.
-    /// Default: not.
+    /// Undo the scale-down of this firing (what `coppice wake` writes): takes effect while it equals `status.firings`. Default:
+    /// none, so that what was scaled down stays so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub wake: Option<i64>,

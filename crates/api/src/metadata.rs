@@ -25,11 +25,11 @@ pub struct TreeMetadata {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MetadataKeys {
-    /// Keys of labels.
+    /// Keys of labels. Default: none, so that each key is a decision of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::settable_keys")]
     pub labels: Vec<String>,
-    /// Keys of annotations.
+    /// Keys of annotations. Default: none, so that each key is a decision of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::settable_keys")]
     pub annotations: Vec<String>,
@@ -39,11 +39,11 @@ pub struct MetadataKeys {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NamespaceMetadata {
-    /// Labels.
+    /// Labels. Default: none, so that the namespace has those that it inherits alone.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::set_labels")]
     pub labels: BTreeMap<String, String>,
-    /// Annotations, each of at most 256 characters.
+    /// Annotations, each of at most 256 characters. Default: none, so that the namespace has those that it inherits alone.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::set_annotations")]
     pub annotations: BTreeMap<String, String>,

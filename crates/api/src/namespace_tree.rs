@@ -99,10 +99,12 @@ pub struct NamespaceTreeSpec {
     #[serde(default, skip_serializing_if = "DeletionPolicy::is_default")]
     #[schemars(default)]
     pub deletion_policy: DeletionPolicy,
-    /// Which labels and annotations namespaces below the root may have of others than administrators.
+    /// Which labels and annotations namespaces below the root may have of others than administrators. Default: none, so that only
+    /// administrators say what a namespace is.
     #[serde(default, skip_serializing_if = "TreeMetadata::is_empty")]
     pub metadata: TreeMetadata,
-    /// Which objects of a namespace are copied to every namespace below it.
+    /// Which objects of a namespace are copied to every namespace below it. Default: RoleBindings alone, so that whoever creates a
+    /// namespace can work in it.
     #[serde(default)]
     pub propagate: Propagation,
 }
@@ -128,14 +130,17 @@ impl DeletionPolicy {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Propagation {
-    /// RoleBindings: who has a role in a namespace has it in every namespace below.
+    /// RoleBindings: who has a role in a namespace has it in every namespace below. Default: those to `admin`, `edit` and `view`,
+    /// so that whoever creates a namespace can work in it.
     #[serde(default)]
     pub role_bindings: RoleBindingPropagation,
-    /// LimitRanges: what containers request that do not say it, and how much they may. Where the tree limits `cpu` or `memory`, one in
-    /// the root with `Propagate` is what pods without requests need.
+    /// LimitRanges: what containers request that do not say it, and how much they may. Where the tree limits `cpu` or `memory`, one
+    /// in the root with `Propagate` is what pods without requests need. Default: they are left alone, so that a namespace below may
+    /// have limits of its own.
     #[serde(default)]
     pub limit_ranges: ObjectPropagation,
-    /// NetworkPolicies: what pods may talk to.
+    /// NetworkPolicies: what pods may talk to. Default: they are left alone, so that no connection ends because a namespace is in a
+    /// tree.
     #[serde(default)]
     pub network_policies: ObjectPropagation,
 }

@@ -28,10 +28,11 @@ pub struct Notify {
     #[serde(default = "reminders")]
     #[schemars(schema_with = "schema::reminders", default = "reminders")]
     pub reminders: Vec<Duration>,
-    /// What becomes of a deletion whose announcement cannot be delivered. Default: it waits.
+    /// What becomes of a deletion whose announcement cannot be delivered. Default: it waits, so that nothing is deleted unheard.
     #[serde(default)]
     pub undelivered: Undelivered,
-    /// When messages are sent. One that is held back is not delivered: the deletion that it announces waits. Default: at any time.
+    /// When messages are sent. One that is held back is not delivered: the deletion that it announces waits. Default: at any time,
+    /// so that no deletion waits for the morning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_hours: Option<WorkingHours>,
 }

@@ -16,16 +16,16 @@ pub const MAX_OWNER: u32 = 256;
     "message": "write annotations or labels by which namespaces say who owns them, such as labels: [team]"
 }]))]
 pub struct OwnerSource {
-    /// Annotations, in this order. Default: none.
+    /// Annotations, in this order. Default: none, so that labels alone say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["key"]))]
     pub annotations: Option<Vec<OwnerAnnotation>>,
-    /// Keys of labels, in this order. Default: none.
+    /// Keys of labels, in this order. Default: none, so that annotations alone say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 8), inner(length(min = 1, max = 317)), extend("x-kubernetes-list-type" = "set"))]
     pub labels: Option<Vec<String>>,
-    /// Who is notified of a namespace whose owner has no address for any of the channels.
-    /// Default: nobody.
+    /// Who is notified of a namespace whose owner has no address for any of the channels. Default: nobody, so that messages go to
+    /// owners alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<FallbackRecipient>,
 }
@@ -38,11 +38,11 @@ pub struct OwnerSource {
     "message": "write slack or email in owner.fallback, such as slack: '#platform'"
 }]))]
 pub struct FallbackRecipient {
-    /// A channel or member of Slack: `#platform`, or an id. Default: none.
+    /// A channel or member of Slack: `#platform`, or an id. Default: none, so that nobody is notified in Slack instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 2, max = 80), regex(pattern = "^(#[^ \\t\\n]+|[A-Z0-9]+)$"))]
     pub slack: Option<String>,
-    /// A mail address. Default: none.
+    /// A mail address. Default: none, so that nobody is notified by mail instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 3, max = 254), regex(pattern = "^[^@ \\t\\n]+@[^@ \\t\\n]+$"))]
     pub email: Option<String>,
@@ -55,7 +55,7 @@ pub struct OwnerAnnotation {
     /// The annotation's key.
     #[schemars(schema_with = "schema::annotation_key")]
     pub key: String,
-    /// How its value is written. Default: `Plain`.
+    /// How its value is written. Default: `Plain`, so that any value is an owner.
     #[serde(default)]
     pub format: OwnerFormat,
 }

@@ -1,0 +1,54 @@
+//! Every optional field of a spec says what holds without it.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
+
+/// Selectors are those of Kubernetes.
+const SELECTORS: [&str; 2] = ["matchLabels", "matchExpressions"];
+/// Only Coppice writes it.
+const RECORDS: [&str; 1] = ["DeletedNamespace"];
+
+/// Of the fields of a union exactly one is written.
+fn is_union(schema: &JSONSchemaProps) -> bool {
+    let says = |message: &Option<String>| message.as_ref().is_some_and(|text| text.contains("exactly one"));
+    schema.x_kubernetes_validations.iter().flatten().any(|rule| says(&rule.message))
+}
+
+fn walk(schema: &JSONSchemaProps, path: &str, silent: &mut Vec<String>, seen: &mut usize) {
+    let required = |name: &String| schema.required.iter().flatten().any(|required| required == name);
+    for (name, child) in schema.properties.iter().flatten() {
+        if SELECTORS.contains(&name.as_str()) {
+            continue;
+        }
+        let path = format!("{path}.{name}");
+        if !required(name) && !is_union(schema) {
+            *seen += 1;
+            if !child.description.as_ref().is_some_and(|text| text.contains("Default:")) {
+                silent.push(path.clone());
+            }
+        }
+        walk(child, &path, silent, seen);
+    }
+    if let Some(JSONSchemaPropsOrArray::Schema(item)) = &schema.items {
+        walk(item, &format!("{path}[]"), silent, seen);
+    }
+    if let Some(JSONSchemaPropsOrBool::Schema(child)) = &schema.additional_properties {
+        walk(child, &format!("{path}[*]"), silent, seen);
+    }
+}
+
+#[test]
+fn every_optional_field_of_a_spec_says_its_default() {
+    let (mut silent, mut seen) = (Vec::new(), 0);
+    for crd in coppice_api::crds().iter().filter(|crd| !RECORDS.contains(&crd.spec.names.kind.as_str())) {
+        for version in &crd.spec.versions {
+            let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
+            let spec = schema.and_then(|schema| schema.properties.as_ref()?.get("spec"));
+            let Some(spec) = spec else { continue };
+            walk(spec, &crd.spec.names.kind, &mut silent, &mut seen);
+        }
+    }
+    assert!(silent.is_empty(), "write \"Default: ...\" and why:\n{}", silent.join("\n"));
+    assert!(seen > 80, "{seen}");
+}
