@@ -307,7 +307,7 @@ reasons! {
         /// The `ManagedNamespaces` of some governed namespaces do not show yet that this manager governs them, as it is now.
         /// Nothing is done to those namespaces.
         RecordsPending: [Ready],
-            "If it stays so, read the operator's log: a quota or an admission policy may refuse ManagedNamespaces.";
+            "If it stays so, do what the message says: a quota or an admission policy may refuse ManagedNamespaces.";
         /// This spec of the cluster manager makes more namespaces due than the hourly budget, and nobody has approved that.
         /// Nothing is done to those namespaces; what becomes due as time passes does not wait for it.
         ApprovalNeeded: [NextStep, Event, Blocked, Approved],

@@ -38,6 +38,7 @@ use crate::losses::LossReader;
 use crate::message_texts::MessageTexts;
 use crate::metrics::LifecycleMetrics;
 use crate::outboxes::Outboxes;
+use crate::refused_records::RefusedRecords;
 
 /// What is under way when the signing key is replaced has so long to end.
 const REPLACED_GRACE: Duration = Duration::from_mins(1);
@@ -161,6 +162,8 @@ pub struct ControllerContext {
     pub(crate) losses: LossReader,
     /// The texts of messages to owners.
     pub(crate) texts: MessageTexts,
+    /// Why records of namespaces are not written.
+    pub(crate) refused_records: RefusedRecords,
     /// When the last controller that evaluates conditions started.
     started: Mutex<Duration>,
 }
@@ -202,6 +205,7 @@ impl ControllerContext {
             settings: RwLock::new(None),
             losses: LossReader::default(),
             texts: MessageTexts::default(),
+            refused_records: RefusedRecords::default(),
             started: Mutex::default(),
         }
     }

@@ -21,6 +21,7 @@ mod notification;
 mod outboxes;
 mod pods;
 mod reference;
+mod refused_records;
 mod staleness;
 mod status_writer;
 mod successor;

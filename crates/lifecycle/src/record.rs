@@ -294,7 +294,7 @@ fn truncate_step_texts(steps: &mut Steps) {
 }
 
 /// Cuts a text after this many characters, and says so. Cutting what has been cut changes nothing.
-pub(crate) fn truncate_text(text: &mut String, most: usize) {
+pub fn truncate_text(text: &mut String, most: usize) {
     const MORE: &str = "...";
     if text.len() <= most || text.chars().count() <= most {
         return;

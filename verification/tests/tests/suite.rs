@@ -15,6 +15,7 @@ mod cluster_limits;
 mod cluster_managers;
 mod cluster_notices;
 mod cluster_pods;
+mod cluster_records;
 mod cluster_superseded;
 mod conformance;
 mod crash;

@@ -1,11 +1,13 @@
 //! The cluster managers, and what the caches count for them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use coppice_kinds::{ClusterManager, cluster_manager_facts, past_deletion, record_facts};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::cluster::census::{Census, Counted, census};
 use coppice_lifecycle::cluster::recreated::Recreated;
+use coppice_lifecycle::cluster::selection::{ClusterManagerFacts, contest};
 use coppice_lifecycle::facts::AnnotationKeys;
 use coppice_runtime::store::Freshness;
 use jiff::Timestamp;
@@ -19,8 +21,17 @@ pub(super) struct Observation {
     pub(super) census: Option<Arc<Census>>,
     /// Which annotations every namespace has been listed with, also while they are listed with others.
     pub(super) annotations: AnnotationKeys,
+    /// Of the records of each cluster manager that do not say so yet the first that was refused, by the manager's name.
+    pub(super) refused: BTreeMap<String, RefusedRecord>,
     pub(super) settings: Arc<PlatformSettings>,
     pub(super) now: Timestamp,
+}
+
+/// A record that the API server refuses.
+pub(super) struct RefusedRecord {
+    pub(super) namespace: String,
+    /// In its words.
+    pub(super) why: String,
 }
 
 /// None if the caches are behind.
@@ -52,5 +63,25 @@ pub(super) fn observe(shared: &ControllerContext) -> Option<Observation> {
     let recreated = || Recreated::of(deletions.iter().filter_map(|record| past_deletion(record)), now);
     let census = census.map(|census| Census { recreated: Some(recreated()), ..census });
     let annotations = shared.namespaces.listed_context().map(|keys| (*keys).clone()).unwrap_or_default();
-    Some(Observation { managers, census: census.map(Arc::new), annotations, settings, now })
+    let refused = refused(shared, &facts);
+    Some(Observation { managers, census: census.map(Arc::new), annotations, refused, settings, now })
+}
+
+/// Of each cluster manager the first record that is not written because the API server refuses it.
+fn refused(
+    shared: &ControllerContext,
+    managers: &[ClusterManagerFacts<'_>],
+) -> BTreeMap<String, RefusedRecord> {
+    let mut first = BTreeMap::new();
+    for (name, why) in shared.refused_records.all() {
+        let namespace = shared.namespaces.get("", &name).filter(|namespace| !namespace.terminating);
+        let contest = namespace.and_then(|namespace| contest(managers.iter().copied(), &namespace).ok());
+        let Some(winner) = contest.and_then(|contest| contest.winner) else { continue };
+        let record = shared.record(&name);
+        let recorded = record.as_ref().and_then(|record| record.status.manager.as_ref());
+        if !recorded.is_some_and(|recorded| winner.is(recorded)) {
+            first.entry(winner.name.to_owned()).or_insert(RefusedRecord { namespace: name, why });
+        }
+    }
+    first
 }

@@ -87,7 +87,7 @@ fn status(manager: &ClusterManager, observation: &Observation) -> ClusterNamespa
         Ok(spec) => {
             status.policy_digest = Some(spec.digest().to_owned());
             said.push((ACCEPTED, state("True", Reason::Accepted, "spec can be understood".to_owned())));
-            said.push((READY, ready(&status.namespaces, observation)));
+            said.push((READY, ready(&manager.name, &status.namespaces, observation)));
             if let Some(notify) = &spec.notify {
                 said.push((CHANNELS_KNOWN, channels(notify, observation)));
             }
@@ -222,7 +222,7 @@ fn said_by_all(without: u32, governed: u32, what: &str, (all, some): (Reason, Re
     state("False", some, message)
 }
 
-fn ready(counts: &NamespaceCounts, observation: &Observation) -> ConditionState {
+fn ready(name: &str, counts: &NamespaceCounts, observation: &Observation) -> ConditionState {
     let broken = observation.managers.iter().find(|manager| !manager.terminating && manager.spec.is_err());
     if let Some(broken) = broken {
         let message = format!(
@@ -241,10 +241,13 @@ fn ready(counts: &NamespaceCounts, observation: &Observation) -> ConditionState 
         let message = "every namespace that it governs has a record that says so".to_owned();
         return state("True", Reason::Reconciled, message);
     }
+    let refused = observation.refused.get(name);
+    let refused = refused.map(|one| format!(". That of {} could not be written: {}", one.namespace, one.why));
     let message = format!(
         "of {missing} of the {} namespaces that it governs the record does not say so yet; nothing is done to them before \
-         it does",
-        counts.governed
+         it does{}",
+        counts.governed,
+        refused.unwrap_or_default()
     );
     state("False", Reason::RecordsPending, message)
 }

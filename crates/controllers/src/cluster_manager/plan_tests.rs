@@ -32,7 +32,8 @@ fn observation(manager: Arc<ClusterManager>, recorded: u32) -> Observation {
     let settings =
         Arc::new(PlatformSettings::new(CoppiceConfigSpec::default(), "coppice-system", Vec::new()));
     let annotations = AnnotationKeys::default();
-    Observation { managers: vec![manager], census, annotations, settings, now: at }
+    let refused = std::collections::BTreeMap::new();
+    Observation { managers: vec![manager], census, annotations, refused, settings, now: at }
 }
 
 fn written(observation: &Observation) -> Option<(ClusterNamespaceManagerStatus, String)> {
@@ -56,6 +57,30 @@ fn a_status_is_written_when_it_says_something_new() {
     assert!(written(&observation(Arc::clone(&again), 2)).is_none(), "nothing is new");
     let (_, said) = written(&observation(again, 3)).unwrap();
     assert!(said.ends_with("Ready True Reconciled"), "{said}");
+}
+
+#[test]
+fn a_record_that_is_refused_says_why_in_the_condition_of_its_own_manager() {
+    let spec = json!({"selector": {"names": ["ci-*"]}});
+    let says = |recorded, manager_name: &str| {
+        let mut observation = observation(manager(&spec, &json!({})), recorded);
+        let why = "the API server refused: exceeded quota: records (403)".to_owned();
+        let refused = super::super::observe::RefusedRecord { namespace: "ci-a".to_owned(), why };
+        observation.refused.insert(manager_name.to_owned(), refused);
+        let (status, _) = written(&observation).unwrap();
+        let said = condition::find(&status.conditions, READY).unwrap();
+        format!("{} {}: {}", said.status, said.reason, said.message)
+    };
+    let pending = "False RecordsPending: of 2 of the 3 namespaces that it governs the record does not say so yet; nothing is done \
+                   to them before it does";
+    assert_eq!(
+        says(1, "ci"),
+        format!(
+            "{pending}. That of ci-a could not be written: the API server refused: exceeded quota: records (403)"
+        )
+    );
+    assert_eq!(says(1, "other"), pending);
+    assert_eq!(says(3, "ci"), "True Reconciled: every namespace that it governs has a record that says so");
 }
 
 /// The condition of this type, when so many are newly due, and so many in an hour, with ten steps an hour.

@@ -220,7 +220,10 @@ impl Controller for NamespaceRecords {
 /// Reconciles one namespace as far as possible, and returns when to reconcile it again.
 async fn reconcile(shared: &ControllerContext, counts: &Queue<AllManagers>, name: &str) -> ReconcileResult {
     let Ok(permit) = shared.gate.permit() else { return ReconcileResult::Done };
-    let Some(mut observation) = observe::cached(shared, name) else { return ReconcileResult::Done };
+    let Some(mut observation) = observe::cached(shared, name) else {
+        shared.refused_records.forget(name);
+        return ReconcileResult::Done;
+    };
     if observation.behind() && shared.clients.backpressure.had_no_response_within(RECOVERY) {
         // Nothing can be decided. To write that to records, and to revert it a moment later, helps nobody.
         return ReconcileResult::At(Instant::now() + RECOVERY / 4);
@@ -234,6 +237,10 @@ async fn reconcile(shared: &ControllerContext, counts: &Queue<AllManagers>, name
         let plan = plan::plan(&observation);
         let (applied, batch) = apply::apply(shared, &permit, &observation, plan).await;
         report::report(shared, &observation, &batch);
+        if shared.refused_records.note(name, &applied) {
+            // Its cluster manager says it.
+            counts.add(AllManagers);
+        }
         match applied {
             Applied::Replan(record) => {
                 counts.add(AllManagers);
