@@ -16,6 +16,7 @@ mod cluster_managers;
 mod cluster_notices;
 mod cluster_pods;
 mod cluster_records;
+mod cluster_recreated;
 mod cluster_superseded;
 mod conformance;
 mod crash;
