@@ -21,6 +21,7 @@ mod cluster_superseded;
 mod conformance;
 mod crash;
 mod demo;
+mod example_ci;
 mod faults;
 mod input;
 mod large_namespaces;
