@@ -244,6 +244,7 @@ fn what_a_switch_makes_due_beyond_the_hourly_budget_waits_for_approval() -> Test
         let digest = manager["status"]["policyDigest"].as_str().context("it has no digest")?;
         ensure!(manager["status"]["enforce"]["hourlyBudget"] == 1, "{manager:#}");
         ensure!(said_before.contains("namespaces: 2, validUntil: TIME"), "{said_before}");
+        more_become_due_than_the_budget_has(&test_cluster).await?;
 
         test_cluster.patch("cnsman", "", "ci", r#"{"spec":{"mode":"Enforce"}}"#).await?;
         for name in names {
@@ -281,8 +282,40 @@ fn what_a_switch_makes_due_beyond_the_hourly_budget_waits_for_approval() -> Test
             let there = |name: &str| namespaces.iter().any(|one| one["metadata"]["name"] == name);
             (!names.into_iter().any(there)).then_some(())
         };
-        test_cluster.until("both are deleted", gone).await
+        test_cluster.until("both are deleted", gone).await?;
+        budget(&test_cluster, "True", "BudgetSufficient").await.map(drop)
     })
+}
+
+/// The message of the condition `BudgetSufficient` of the manager `arrivals`, once it has this status and reason.
+async fn budget(test_cluster: &TestCluster, status: &str, reason: &str) -> anyhow::Result<String> {
+    let wanted = async || {
+        let manager = test_cluster.get("cnsman", "", "arrivals").await.ok()??;
+        let said = condition(&manager, "BudgetSufficient");
+        let is = said["status"] == status && said["reason"] == reason;
+        is.then(|| said["message"].as_str().unwrap_or_default().to_owned())
+    };
+    let found = test_cluster.until(&format!("the budget of arrivals: {reason}"), wanted).await;
+    let now = test_cluster.get("cnsman", "", "arrivals").await;
+    found.with_context(|| format!("it is {now:#?}"))
+}
+
+/// Where a step an hour is allowed, one namespace of ten minutes is more: that is a rate of six an hour.
+async fn more_become_due_than_the_budget_has(test_cluster: &TestCluster) -> Test {
+    let manager = "{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {name: arrivals}, spec: {mode: Enforce, \
+                   selector: {names: ['arrivals-*']}, settle: 1s, ttl: {after: 9m}, policies: [{name: end, when: {phase: {in: \
+                   [Stale]}}, then: {delete: {notice: 1s}}}]}}";
+    test_cluster.namespace("arrivals-a").await?;
+    test_cluster.apply(manager).await?;
+    let said = budget(test_cluster, "False", "BudgetBelowArrivals").await?;
+    let expected = "6 namespaces become due in an hour by the cluster managers that enforce, and the budget is 1 destructive steps: raise \
+                    perHour to 6 or more in spec.governor of CoppiceConfig/coppice";
+    ensure!(said == expected, "{said}");
+    let published = async || {
+        let events = test_cluster.events("default", "arrivals", "BudgetBelowArrivals").await.ok()?;
+        events.iter().any(|note| note == expected).then_some(())
+    };
+    test_cluster.until("an Event says that the budget is too small", published).await
 }
 
 #[test]
