@@ -3,9 +3,10 @@
 
 use anyhow::{Context as _, ensure};
 use coppice_plane::{ADMIN, DELAY_ANNOTATION, OUTCOME_LABEL};
-use coppice_tests::{Operator, TestCluster, on_own_plane};
+use coppice_tests::{Operator, TestCluster, on_own_plane, on_shared_plane};
 use serde_json::Value;
 
+use super::cli::coppice;
 use super::cluster_managers::record;
 use super::lifecycle::effective_delete;
 
@@ -124,6 +125,56 @@ fn what_fails_is_deleted_with_notice_and_what_recovers_or_starts_slowly_is_not()
             status["health"].is_null()
         })
         .await?;
+        Ok(())
+    })
+}
+
+#[test]
+fn each_cause_is_one_line_with_its_workload_and_advice() -> Test {
+    const CAUSES: &str = "{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {name: causes}, spec: {selector: \
+                          {names: ['causes-*']}, settle: 1s, health: {advice: [{reason: Unschedulable, text: Ask for more nodes.}]}}}";
+    on_shared_plane(async |test_cluster, _| {
+        test_cluster.namespace("causes-a").await?;
+        test_cluster.apply(CAUSES).await?;
+        let image = deployment("causes-a", &format!("{OUTCOME_LABEL}: imagepull"), "");
+        // The image is there, and its containers are not created yet: that is no failure.
+        let starting = deployment("causes-a", &format!("{OUTCOME_LABEL}: pending"), "");
+        let nowhere = deployment("causes-a", "tier: web", "")
+            .replace("spec: {containers", "spec: {nodeSelector: {example.org/none: here}, containers");
+        for (name, deployment) in [("image", image), ("starting", starting), ("nowhere", nowhere)] {
+            let named = deployment.replace("app: web", &format!("app: {name}"));
+            test_cluster.apply(&named.replace("name: web", &format!("name: {name}"))).await?;
+        }
+        let waits = async || {
+            let pods = test_cluster.list("pods", "causes-a").await.ok()?;
+            let creating = pods.iter().filter(|pod| {
+                let state = &pod["status"]["containerStatuses"][0]["state"];
+                state["waiting"]["reason"] == "ContainerCreating"
+            });
+            (creating.count() == 2).then_some(())
+        };
+        test_cluster.until("the containers of one wait to be created", waits).await?;
+        let expected = ["Deployment image ImagePullBackOff", "Deployment nowhere Unschedulable"];
+        let both = |status: &Value| failing(status) == expected;
+        let said = status(test_cluster, "causes-a", "both causes", both).await?;
+        let message = |line: usize| said["failing"][line]["message"].as_str().unwrap_or_default();
+        ensure!(message(0).starts_with("pod image-") && message(1).starts_with("pod nowhere-"), "{said:#}");
+        let (code, said, error) = coppice(test_cluster, ADMIN, &["explain", "causes-a"]).await?;
+        ensure!(code == 0, "{said}{error}");
+        for (workload, reason, advice) in [
+            (
+                "image",
+                "ImagePullBackOff",
+                "Check the image's name and tag, the pull secret, and whether the registry answers.",
+            ),
+            ("nowhere", "Unschedulable", "Ask for more nodes."),
+        ] {
+            let reported = said.lines().filter(|line| line.contains(&format!("[{reason}]")));
+            let reported: Vec<_> = reported.collect();
+            let [line] = reported.as_slice() else { anyhow::bail!("one line with {reason}: {said}") };
+            ensure!(line.trim_start().starts_with(&format!("Deployment/{workload}: ")), "{line}");
+            ensure!(said.lines().any(|line| line.trim() == format!("{reason}: {advice}")), "{said}");
+        }
         Ok(())
     })
 }
