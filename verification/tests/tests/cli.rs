@@ -6,6 +6,8 @@ use coppice_tests::test_cluster::binary;
 use coppice_tests::{Operator, TestCluster, on_own_plane};
 use serde_json::Value;
 
+use super::cluster_managers::record;
+
 type Test = anyhow::Result<()>;
 
 /// Runs `coppice` as a user: exit code, standard output, standard error.
@@ -88,6 +90,38 @@ fn a_tenant_holds_releases_and_wakes_also_after_the_operator_was_restarted() -> 
     })
 }
 
+/// Deletes the namespace `governed` so long after its creation, with so much notice before.
+fn cluster_manager(after: &str, notice: &str) -> String {
+    format!(
+        "{{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {{name: previews}}, spec: {{mode: Enforce, \
+         selector: {{names: [governed]}}, settle: 1s, ttl: {{after: {after}}}, policies: [{{name: end, when: {{phase: {{in: \
+         [Stale]}}}}, then: {{delete: {{notice: {notice}}}}}}}]}}}}"
+    )
+}
+
+/// A namespace under a cluster manager that deletes it an hour after its creation: its uid, and when that is.
+async fn governed(test_cluster: &TestCluster) -> anyhow::Result<(String, jiff::Timestamp)> {
+    test_cluster.apply(&cluster_manager("1h", "10m")).await?;
+    let uid = test_cluster.namespace("governed").await?;
+    let runs = |status: &Value| status["next"]["due"].is_string();
+    record(test_cluster, "governed", "when it ends", runs).await?;
+    let namespace = test_cluster.get("namespace", "", "governed").await?.unwrap_or_default();
+    let created: jiff::Timestamp =
+        namespace["metadata"]["creationTimestamp"].as_str().unwrap_or_default().parse()?;
+    Ok((uid, created + jiff::SignedDuration::from_hours(1)))
+}
+
+/// Whether the forecast has the namespace once, and for that time.
+fn forecast_is_right(fates: &[&Value], (_, due): &(String, jiff::Timestamp)) -> Test {
+    let [fate] = fates else { anyhow::bail!("one fate for the governed namespace: {fates:#?}") };
+    ensure!(fate["manager"] == "previews" && fate["managerKind"] == "ClusterNamespaceManager", "{fate:#}");
+    let forecast: jiff::Timestamp = fate["deleted"].as_str().unwrap_or_default().parse()?;
+    // In whole seconds, and counted every three.
+    let late = forecast.duration_since(*due);
+    ensure!(!late.is_negative() && late.as_secs() < 10, "forecast for {forecast}, due at {due}");
+    Ok(())
+}
+
 #[test]
 fn simulate_predicts_from_the_live_cluster_what_the_operator_does_and_writes_nothing() -> Test {
     on_own_plane(async {
@@ -108,6 +142,7 @@ fn simulate_predicts_from_the_live_cluster_what_the_operator_does_and_writes_not
             let due = manager["status"]["next"]["due"].as_str().unwrap_or_default();
             known.push((uid, due.parse::<jiff::Timestamp>()?));
         }
+        let governed = governed(&test_cluster).await?;
         let writes = || -> anyhow::Result<usize> {
             Ok(test_cluster.plane.audit()?.iter().filter(|e| e.user == ADMIN && e.is_write()).count())
         };
@@ -131,15 +166,22 @@ fn simulate_predicts_from_the_live_cluster_what_the_operator_does_and_writes_not
         // What the operator itself says; in virtual time it makes no difference how fast this machine is.
         let late = forecast.duration_since(*due);
         ensure!(!late.is_negative() && late.as_secs() < 5, "forecast for {forecast}, due at {due}");
+        forecast_is_right(&fate("governed"), &governed)?;
         // What was forecast is what happens when the time has come, which is made to come now.
         for (namespace, action) in namespaces {
             test_cluster.manager(namespace, "m", &spec("1s", action)).await?;
         }
+        test_cluster.apply(&cluster_manager("1s", "1s")).await?;
+        test_cluster.deleted("governed", &governed.0).await?;
         test_cluster.deleted("ends", doomed).await?;
         test_cluster.phase("stays", "m", "Fired").await?;
         ensure!(!test_cluster.is_deleted("stays", kept).await);
         let deletes = test_cluster.namespace_deletes()?;
-        ensure!(deletes.iter().all(|e| e.name == "ends" && e.precondition("uid") == Some(doomed.as_str())));
+        let meant = [("ends", doomed.as_str()), ("governed", governed.0.as_str())];
+        let is_meant = |e: &coppice_plane::AuditEvent| {
+            meant.iter().any(|(name, uid)| e.name == *name && e.precondition("uid") == Some(uid))
+        };
+        ensure!(deletes.iter().all(is_meant), "{deletes:?}");
         Ok(())
     })
 }
