@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, ensure};
 use coppice_plane::ADMIN;
+use coppice_tests::receiver::Receiver;
 use coppice_tests::{condition, on_shared_plane};
 use jiff::SignedDuration;
 use serde_json::Value;
@@ -71,6 +72,46 @@ fn managers_work_within_the_limits_of_their_cluster_manager() -> Test {
         // Permitted from now on: nobody has to write the manager again.
         test_cluster.apply(&limits("delete, scaleDown")).await?;
         test_cluster.phase("limits-sleeps", "m", "Fired").await?;
+        Ok(())
+    })
+}
+
+#[test]
+fn a_webhook_to_a_host_that_the_limits_do_not_have_is_refused_and_not_sent() -> Test {
+    on_shared_plane(async |test_cluster, _| {
+        // The settings permit this address: what is refused, the limits refuse.
+        let receiver = Receiver::start(&[]).await?;
+        let host = receiver.url.trim_start_matches("http://").split('/').next().unwrap_or_default();
+        let limits = |hosts: &str| manager("hosts", &format!("limits: {{webhookHosts: [{hosts}]}}"));
+        test_cluster.apply(&limits("hooks.example.org")).await?;
+        test_cluster.namespace("hosts-a").await?;
+        let governed = |status: &Value| status["manager"]["name"] == "hosts";
+        record(test_cluster, "hosts-a", "who governs it", governed).await?;
+        let spec = format!(
+            "{{policies: [{{name: tell, when: {{ttl: {{after: 1s}}}}, then: {{webhook: {{url: '{}'}}}}}}]}}",
+            receiver.url
+        );
+        test_cluster.manager("hosts-a", "m", &spec).await?;
+        let refused = test_cluster.phase("hosts-a", "m", "Refused").await?;
+        let accepted = condition(&refused, "Accepted");
+        let why = format!(
+            "policy \"tell\": the webhook goes to the address 127.0.0.1, and only an IP entry permits an IP address: the entry \
+             \"{host}\" in spec.limits.webhookHosts of that ClusterNamespaceManager would (spec.limits of \
+             ClusterNamespaceManager hosts)"
+        );
+        ensure!(
+            accepted["reason"] == "HostNotAllowed"
+                && accepted["message"].as_str().is_some_and(|said| said.contains(&why)),
+            "{refused:#}, and not {why}"
+        );
+        ensure!(refused["status"]["next"]["reason"] == "HostNotAllowed", "{refused:#}");
+        let (_, said, error) = coppice(test_cluster, ADMIN, &["explain", "hosts-a/m"]).await?;
+        ensure!(said.contains(&format!("the entry \"{host}\"")), "{said}{error}");
+        ensure!(receiver.ids().is_empty(), "it was sent: {:?}", receiver.ids());
+        // The entry that was named permits it, and nobody has to write the manager again.
+        test_cluster.apply(&limits(&format!("hooks.example.org, '{host}'"))).await?;
+        test_cluster.phase("hosts-a", "m", "Fired").await?;
+        ensure!(receiver.ids().len() == 1, "{:?}", receiver.ids());
         Ok(())
     })
 }
