@@ -5,15 +5,25 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::process::{Measured, Sample};
+use super::objects::namespace_name;
+use super::process::{Measured, Sample, Series};
 use super::report::{Report, Run};
 use super::{ScaleArgs, ScaleRun, build, count, finish};
 
 /// So long the operator has nothing to do.
 const IDLE: Duration = Duration::from_mins(1);
 
-/// Three cluster managers, each of a third of the namespaces, with so long to settle. One enforces.
-fn managers(settle: &str) -> String {
+/// Of so many namespaces one is due, and waits for its manager to settle, which takes longer than any run.
+const DUE: usize = 200;
+
+/// Three cluster managers, each of a third of the namespaces, with so long to settle. One enforces. And one that enforces, of the few
+/// that are due, with so long to settle.
+fn managers(settle: &str, settle_due: &str) -> String {
+    let due = format!(
+        "{{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {{name: due}}, spec: {{mode: Enforce, priority: 1, \
+         selector: {{names: ['team-000-*']}}, settle: {settle_due}, ttl: {{after: 1s}}, health: {{}}, policies: [{{name: stale, when: \
+         {{phase: {{in: [Stale]}}}}, then: {{delete: {{notice: 1s}}}}}}]}}}}\n---\n"
+    );
     let spec = |name: &str, mode: &str, names: &str| {
         format!(
             "{{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {{name: {name}}}, spec: {{mode: {mode}, \
@@ -34,6 +44,7 @@ fn managers(settle: &str) -> String {
             "'team-07*', 'team-08*', 'team-09*', 'team-10*', 'team-11*', 'team-12*', 'team-13*'",
         ),
         spec("third", "Observe", "'team-14*', 'team-15*', 'team-16*', 'team-17*', 'team-18*', 'team-19*'"),
+        due,
     ]
     .concat()
 }
@@ -48,7 +59,7 @@ impl ScaleRun {
         let each = || (0..workloads).map(|n| (n % namespaces, n / namespaces));
         self.seed("Deployments", each().map(|(n, which)| self.objects.deployment(n, which))).await?;
         self.seed("ReplicaSets", each().map(|(n, which)| self.objects.replica_set(n, which))).await?;
-        self.test_cluster.apply(&managers("5m")).await?;
+        self.test_cluster.apply(&managers("5m", "4h")).await?;
         let mut runs = vec![self.start("governed, first pass", namespaces).await?];
         runs.push(self.start("governed, started again", 0).await?);
         runs.push(self.changed_manager().await?);
@@ -70,7 +81,7 @@ impl ScaleRun {
         let mut samples: Vec<(&'static str, Sample)> = vec![("ready", operator.ready().await?)];
         samples.push(("settled", operator.settled(|_| true).await?));
         let written = operator.metrics().await?.sum("coppice_status_writes_total");
-        self.test_cluster.apply(&managers("6m")).await?;
+        self.test_cluster.apply(&managers("6m", "5h")).await?;
         samples.push(("managers changed", operator.sample()?));
         self.decided_for_all().await?;
         samples.push(("decided for all", operator.sample()?));
@@ -80,8 +91,30 @@ impl ScaleRun {
         samples.push(("settled again", operator.settled(|_| true).await?));
         let idle = operator.idle(IDLE).await?;
         samples.push(("idle for 60 s", operator.sample()?));
+        self.nothing_was_done(&operator.metrics().await?).await?;
         let run = finish(operator, "governed, managers changed", samples).await?;
         Ok(Run { idle: Some(idle), ..run })
+    }
+
+    /// Whether the operator, since its managers changed, has announced and deleted nothing of what is due.
+    async fn nothing_was_done(&self, series: &Series) -> anyhow::Result<()> {
+        let deletes = series.deletes("namespaces");
+        anyhow::ensure!(deletes < 0.5, "{deletes} requests to delete a namespace");
+        let due = self.settings.namespaces.div_ceil(DUE);
+        let manager = self.test_cluster.get("cnsman", "", "due").await?.unwrap_or_default();
+        anyhow::ensure!(
+            manager["status"]["enforce"]["due"] == due,
+            "not {due} are due: {:#}",
+            manager["status"]
+        );
+        for n in (0..self.settings.namespaces).step_by(DUE) {
+            let record =
+                self.test_cluster.get("mns", &namespace_name(n), "coppice").await?.unwrap_or_default();
+            let status = &record["status"];
+            let waits = status["manager"]["name"] == "due" && status["next"]["reason"] == "Settling";
+            anyhow::ensure!(waits && status["notice"].is_null(), "it does not wait: {status:#}");
+        }
+        Ok(())
     }
 
     /// Waits until every cluster manager says what its present spec makes due: then that is decided for each namespace.

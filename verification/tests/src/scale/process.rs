@@ -216,6 +216,16 @@ impl Series {
             .fold(0.0, |sum, value| sum + value)
     }
 
+    /// How many requests to delete an object of a kind there were, whatever came of them.
+    pub(super) fn deletes(&self, kind: &str) -> f64 {
+        let resource = format!("resource=\"{kind}\"");
+        let wanted = ["coppice_api_requests_total", "verb=\"delete\"", &resource];
+        let values = self.0.lines().filter(|line| wanted.iter().all(|part| line.contains(part)));
+        values
+            .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
+            .fold(0.0, |sum, value| sum + value)
+    }
+
     /// The objects of a kind in the cache.
     pub(super) fn objects(&self, kind: &str) -> f64 {
         self.sum(&format!("coppice_watch_objects{{kind=\"{kind}\"}}"))
@@ -296,9 +306,11 @@ mod tests {
         assert!((series.sum("coppice_leader") - 1.0).abs() < f64::EPSILON);
         let text = "coppice_api_requests_total{verb=\"update\",resource=\"leases\"} 3\n\
                     coppice_api_requests_total{verb=\"update\",resource=\"managednamespaces\"} 4\n\
-                    coppice_api_requests_total{verb=\"list\",resource=\"pods\"} 5\n";
+                    coppice_api_requests_total{verb=\"list\",resource=\"pods\"} 5\n\
+                    coppice_api_requests_total{verb=\"delete\",resource=\"namespaces\",code=\"409\"} 2\n";
+        assert!((Series(text.to_owned()).deletes("namespaces") - 2.0).abs() < f64::EPSILON);
         let counted = Series(text.to_owned()).requests();
-        assert!(counted.iter().zip([12.0, 4.0]).all(|(found, meant)| (found - meant).abs() < f64::EPSILON));
+        assert!(counted.iter().zip([14.0, 6.0]).all(|(found, meant)| (found - meant).abs() < f64::EPSILON));
     }
 
     #[test]
