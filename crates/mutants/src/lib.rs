@@ -47,6 +47,8 @@ pub enum Mutant {
     FiredAgain,
     /// The record of a namespace that no cluster manager selects any more says that one governs it.
     GovernedForEver,
+    /// A deletion that is decided is carried out though no cluster manager selects the namespace any more.
+    UnselectedDeleted,
     /// The record of a namespace keeps the date of its end that it said first.
     ExpiryKept,
     /// The record of a namespace that has recovered keeps the phase from before.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use coppice_campaign::oracle::Rule;
 use coppice_campaign::oracle::rule::{
     BREAKER, CLOCKS, INTENT_FIRST, LEASE, NOTICE, NOTICE_DATE, ONCE, PAUSED, PER_HOUR, PER_MINUTE,
-    PRECONDITIONS, PROTECTED, QUIET, RECORDED, SHARE,
+    PRECONDITIONS, PROTECTED, QUIET, RECORDED, REQUESTED, SHARE,
 };
 use coppice_campaign::run::{RunPlan, run, run_without};
 use coppice_campaign::suite::cluster::rule::{
@@ -32,7 +32,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 101] = [
+const CASES: [(Mutant, &str, Rule); 102] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -116,6 +116,7 @@ const CASES: [(Mutant, &str, Rule); 101] = [
     (Mutant::TenantLimitsIgnored, "limited-notice", NOTICE),
     (Mutant::TenantLimitsIgnored, "limited-actions", LIMITS),
     (Mutant::HoldLimitedAtOnce, "cluster-limited", HELD),
+    (Mutant::UnselectedDeleted, "cluster-unselected-late", REQUESTED),
     (Mutant::GovernedForEver, "cluster-unselected", AGREES),
     (Mutant::ExpiryKept, "cluster-extended", AGREES),
     (Mutant::PhaseKept, "cluster-recovers", AGREES),

@@ -10,6 +10,7 @@ mod governed;
 mod health;
 mod limits;
 pub mod lint;
+mod not_governed;
 mod notices;
 mod observed;
 mod pods;
@@ -21,13 +22,12 @@ mod webhook;
 
 use std::collections::BTreeMap;
 
-use coppice_api::condition::{self, READY, TTL_UNDERSTOOD};
+use coppice_api::condition::{self, READY};
 use coppice_api::config::GovernorStatus;
 use coppice_api::managed_namespace::{GoverningManager, NextStep};
 use coppice_api::manager::ScaleDown;
 use coppice_api::steps::{Action, Intent};
 use coppice_api::{ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase, Reason};
-use coppice_mutants::{Mutant, active};
 use coppice_quantity::Duration;
 use coppice_quantity::time::ServerTime;
 use jiff::Timestamp;
@@ -369,36 +369,6 @@ impl<'a> Builder<'a> {
         let generation = manager.generation;
         self.status.manager = Some(GoverningManager { name, uid, digest, generation, since });
         since
-    }
-
-    fn not_governed(mut self) -> NamespacePlan {
-        const WHY: &str = "no cluster manager selects the namespace";
-        self.withdraw_notice(WHY);
-        let intent = self.status.steps.intent.clone();
-        let wake = intent.as_ref().filter(|intent| intent.action == Action::Wake);
-        if let Some(intent) = intent.as_ref().filter(|_| wake.is_none()) {
-            self.count_given_up(intent);
-            steps::abandon(&mut self.status.steps, intent, WHY, &mut self.events);
-        }
-        self.forget_health();
-        self.forget_superseded();
-        self.status.policies.clear();
-        self.status.fired.clear();
-        self.remember_observed();
-        if !active(Mutant::GovernedForEver) {
-            (self.status.manager, self.status.owner) = (None, None);
-        }
-        self.status.phase = None;
-        self.status.phase_since = None;
-        self.status.ttl = None;
-        self.expires(None, (Reason::NotGoverned, WHY.to_owned()), None);
-        self.status.conditions.retain(|known| known.type_ != TTL_UNDERSTOOD);
-        self.give_up_notices(WHY);
-        self.no_limits();
-        match wake {
-            Some(wake) => self.wake_waits(wake),
-            None => self.waiting(Reason::NotGoverned, WHY.to_owned()),
-        }
     }
 
     /// The namespace is being deleted: what was to be done to it is done.

@@ -1,6 +1,7 @@
 //! What people do with cluster managers, and how it ends.
 
 mod health;
+mod late;
 mod notices;
 mod receivers;
 mod reverted;
@@ -77,6 +78,7 @@ pub(super) fn apart() -> Vec<Scenario> {
         shared::hourly(),
         unfollowed::pods(),
         unfollowed::namespaces(),
+        late::unselected(),
     ]
 }
 
