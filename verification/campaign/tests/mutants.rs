@@ -32,7 +32,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 102] = [
+const CASES: [(Mutant, &str, Rule); 104] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -93,6 +93,7 @@ const CASES: [(Mutant, &str, Rule); 102] = [
     (Mutant::ProtectionIgnored, "cluster-enforced", PROTECTED),
     (Mutant::DeletionNotRecorded, "cluster-enforced", RECORDED),
     (Mutant::HealthClocksIgnored, "cluster-failed", HEALTH),
+    (Mutant::HealthClocksIgnored, "cluster-budget-spent", HEALTH),
     (Mutant::RecoveryIgnored, "cluster-recovers", HEALTH),
     (Mutant::WorkloadsByCaches, "cluster-recovers", HEALTH),
     (Mutant::WorkloadsByCaches, "cluster-pods-run-again", PODS),
@@ -120,6 +121,7 @@ const CASES: [(Mutant, &str, Rule); 102] = [
     (Mutant::GovernedForEver, "cluster-unselected", AGREES),
     (Mutant::ExpiryKept, "cluster-extended", AGREES),
     (Mutant::PhaseKept, "cluster-recovers", AGREES),
+    (Mutant::PhaseKept, "cluster-extended-late", AGREES),
     (Mutant::OtherDeletionIgnored, "cluster-two-sources", ONE_DELETION),
     (Mutant::PerHourIgnored, "cluster-hourly", PER_HOUR),
     (Mutant::GapIgnored, "cluster-pods-unfollowed", HEALTH),

@@ -55,6 +55,7 @@ pub(super) fn apart() -> Vec<Scenario> {
         health::recovers(),
         health::steadies(),
         health::unlisted(),
+        health::budget_spent(),
         newly_named(),
         ttl_shortened(),
         limited(),
@@ -77,7 +78,9 @@ pub(super) fn apart() -> Vec<Scenario> {
         shared::two_sources(),
         shared::hourly(),
         unfollowed::pods(),
+        unfollowed::failing(),
         unfollowed::namespaces(),
+        late::extended(),
         late::unselected(),
     ]
 }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use serde_json::Value;
 
 use super::rule::HEALTH;
@@ -15,9 +16,12 @@ pub(super) fn check(
     (health, revision): (&Value, u64),
     found: &Findings,
 ) -> Result<(), Broken> {
-    let periods = span(&health["settlingPeriod"]) + span(&health["gracePeriod"]);
-    let periods = periods.checked_sub(RESOLUTION).unwrap_or_default();
-    let from = step.done.sent.saturating_sub(Duration::try_from(periods).unwrap_or_default());
+    let period = |field| span(&health[field]);
+    // How long ago.
+    let ago = |period: SignedDuration| {
+        let period = period.checked_sub(RESOLUTION).unwrap_or_default();
+        step.done.sent.saturating_sub(Duration::try_from(period).unwrap_or_default())
+    };
     let fails = |revision: u64| {
         let pods = history.list("pods", step.namespace, revision);
         pods.iter().any(|pod| {
@@ -25,10 +29,43 @@ pub(super) fn check(
             pod["status"]["phase"] == "Failed" && alone && pod["metadata"]["deletionTimestamp"].is_null()
         })
     };
-    let mut then = history.revisions_between(from, step.done.sent).take_while(|then| *then <= revision);
-    let well = then.find(|then| !fails(*then)).or_else(|| (!fails(revision)).then_some(revision));
-    found.require(HEALTH, well.is_none(), || {
+    let well_since = |from: Duration| {
+        let mut then = history.revisions_between(from, step.done.sent).take_while(|then| *then <= revision);
+        then.find(|then| !fails(*then)).or_else(|| (!fails(revision)).then_some(revision))
+    };
+    let well = well_since(ago(period("settlingPeriod") + period("gracePeriod")));
+    // What fails again and again need not settle.
+    let spent = || {
+        let (budget, until) = (&health["failureBudget"], ago(period("gracePeriod")));
+        let from =
+            step.done.sent.saturating_sub(Duration::try_from(span(&budget["window"])).unwrap_or_default());
+        let max = span(&budget["max"]).checked_sub(RESOLUTION).unwrap_or_default();
+        let not_ok = not_ok(history, (from, until), period("recoveryPeriod"), fails);
+        budget["max"].is_string() && not_ok >= max && well_since(until).is_none()
+    };
+    found.require(HEALTH, well.is_none() || spent(), || {
         let at = well.map(|revision| history.time_of(revision)).unwrap_or_default();
         format!("nothing failed in it at {at:?}, and its periods are {health}")
     })
+}
+
+/// For how long something failed between two times, or had failed within the time that it takes to recover.
+fn not_ok(
+    history: &History,
+    (from, until): (Duration, Duration),
+    recovery: SignedDuration,
+    fails: impl Fn(u64) -> bool,
+) -> SignedDuration {
+    let recovery = Duration::try_from(recovery).unwrap_or_default();
+    let revisions: Vec<u64> = history.revisions_between(from, until).collect();
+    let ends = revisions.iter().skip(1).map(|next| history.time_of(*next)).chain([until]);
+    let (mut total, mut begins, mut recovered) = (Duration::ZERO, from, from);
+    for (revision, ends) in revisions.iter().zip(ends) {
+        if fails(*revision) {
+            recovered = ends + recovery;
+        }
+        total += recovered.min(ends).saturating_sub(begins);
+        begins = ends;
+    }
+    SignedDuration::try_from(total).unwrap_or_default()
 }

@@ -96,3 +96,29 @@ pub(super) fn unlisted() -> Scenario {
     scenario.ends = vec!["ci-bad: there, Unknown NotSynced", "ci: governs 1, due 0, Reconciled"];
     scenario
 }
+
+/// What fails never settles. Of 30 s of the budget one namespace has spent some 20 s when something fails again, and the rest at 70 s.
+pub(super) fn budget_spent() -> Scenario {
+    let mut scenario = scenario(
+        "cluster-budget-spent",
+        "in two namespaces a pod fails for a short time, and in one of them another one, until the failure budget is spent",
+    );
+    let mut spec = by_health("5s", "5s");
+    spec["health"]["settlingPeriod"] = "10m".into();
+    spec["health"]["failureBudget"] = json!({ "window": "1h", "max": "30s" });
+    for name in ["ci-again", "ci-once"] {
+        scenario.setup.extend([namespace(name), pod(name, "p")]);
+    }
+    scenario.setup.extend([pod("ci-again", "another"), cluster_manager("ci", &spec)]);
+    let remove = |name: &str| Request::delete(&format!("/api/v1/namespaces/{name}/pods/p"));
+    scenario.script = vec![
+        ScriptStep::at(20, |_| pod_phase("ci-again", "p", "Failed")),
+        ScriptStep::at(20, |_| pod_phase("ci-once", "p", "Failed")),
+        ScriptStep::at(35, move |_| remove("ci-again")),
+        ScriptStep::at(35, move |_| remove("ci-once")),
+        ScriptStep::at(60, |_| pod_phase("ci-again", "another", "Failed")),
+    ];
+    scenario.ends =
+        vec!["ci-again: gone, deleted 1x", "ci-once: there, Ok Watching", "ci: governs 1, due 0, Reconciled"];
+    scenario
+}

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use coppice_sim::scenario::objects::{cluster_manager, exists, namespace, pod, pod_phase};
+use coppice_sim::scenario::objects::{cluster_manager, exists, namespace, pod, pod_phase, record_of};
 use coppice_sim::scenario::{Scenario, ScriptStep};
-use coppice_sim::server::Request;
+use coppice_sim::server::{Request, Server};
 use serde_json::json;
 
 use super::health::by_health;
@@ -36,6 +36,43 @@ pub(super) fn pods() -> Scenario {
     scenario.lasts = Duration::from_mins(2);
     scenario.ends =
         vec!["ci-bad: gone, deleted 1x", "ci-good: there, Ok Watching", "ci: governs 1, due 0, Reconciled"];
+    scenario
+}
+
+/// In both namespaces something fails from 20 s on, which are `Failing` from 200 s on. Nobody sees that it is removed at 220 s, and in one
+/// of them something else fails from 225 s on: that has to settle for three minutes again, until after the end.
+pub(super) fn failing() -> Scenario {
+    let mut scenario = scenario(
+        "cluster-failing-unfollowed",
+        "what fails in two namespaces that are Failing is removed while nobody follows pods, and in one of them something else fails",
+    );
+    for name in ["ci-bad", "ci-good"] {
+        scenario.setup.extend([namespace(name), pod(name, "p")]);
+    }
+    let mut spec = by_health("5s", "0s");
+    spec["health"]["settlingPeriod"] = "3m".into();
+    spec["health"]["gracePeriod"] = "10h".into();
+    scenario.setup.push(cluster_manager("ci", &spec));
+    scenario.read_fault = Some(unavailable("/pods", 210, 240));
+    let remove = |name: &str| Request::delete(&format!("/api/v1/namespaces/{name}/pods/p"));
+    let is_failing: fn(&Server) -> bool = |server| {
+        ["ci-bad", "ci-good"].iter().all(|name| record_of(server, name)["status"]["phase"] == "Failing")
+    };
+    scenario.script = vec![
+        ScriptStep::at(20, |_| pod_phase("ci-bad", "p", "Failed")),
+        ScriptStep::at(20, |_| pod_phase("ci-good", "p", "Failed")),
+        ScriptStep::at(205, |_| pod("ci-bad", "another")).once(is_failing),
+        ScriptStep::compact_history(211),
+        ScriptStep::at(220, move |_| remove("ci-bad")),
+        ScriptStep::at(220, move |_| remove("ci-good")),
+        ScriptStep::at(225, |_| pod_phase("ci-bad", "another", "Failed")),
+    ];
+    scenario.lasts = Duration::from_mins(5);
+    scenario.ends = vec![
+        "ci-bad: there, Unstable Watching",
+        "ci-good: there, Ok Watching",
+        "ci: governs 2, due 0, Reconciled",
+    ];
     scenario
 }
 
