@@ -204,8 +204,8 @@ impl Campaign {
         pairs.map(|faults| RunPlan { faults, ..self.suite.without_faults(scenario.clone(), 0) }).collect()
     }
 
-    /// Judges plans on some threads, and answers the failures, the first few of them made small. `check` is [`Self::check`] or
-    /// [`Self::check_twice`].
+    /// Judges plans on some threads, and answers the failures, the first few of them made small. `check` is [`Self::check`],
+    /// [`Self::check_twice`], or asks for less.
     pub fn run_all(
         &self,
         plans: &[RunPlan],
@@ -237,7 +237,7 @@ impl Campaign {
             .enumerate()
             .map(|(n, (_, plan, wrong, outcome))| {
                 if n < 3 {
-                    self.shrink(plan, wrong, &outcome)
+                    self.shrink(plan, wrong, &outcome, &check)
                 } else {
                     Ok(Failure::of(plan, wrong, &outcome))
                 }
@@ -246,9 +246,15 @@ impl Campaign {
     }
 
     /// Leaves out of a failure every fault that it does not need.
-    fn shrink(&self, plan: &RunPlan, wrong: Vec<String>, outcome: &RunResult) -> anyhow::Result<Failure> {
+    fn shrink(
+        &self,
+        plan: &RunPlan,
+        wrong: Vec<String>,
+        outcome: &RunResult,
+        check: &impl Fn(&Self, &RunPlan) -> anyhow::Result<(Vec<String>, RunResult)>,
+    ) -> anyhow::Result<Failure> {
         let mut best = RunPlan { faults: outcome.fired.clone(), fault_rates: None, ..plan.clone() };
-        let (mut best_wrong, mut best_outcome) = self.check(&best)?;
+        let (mut best_wrong, mut best_outcome) = check(self, &best)?;
         if best_wrong.is_empty() {
             // It needs more than its faults, such as the length of the run.
             return Ok(Failure::of(plan, wrong, outcome));
@@ -257,7 +263,7 @@ impl Campaign {
         while n < best.faults.len() {
             let mut fewer = best.clone();
             fewer.faults.remove(n);
-            let (wrong, outcome) = self.check(&fewer)?;
+            let (wrong, outcome) = check(self, &fewer)?;
             if wrong.is_empty() {
                 n += 1;
             } else {

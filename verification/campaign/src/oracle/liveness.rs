@@ -3,10 +3,13 @@
 use super::history::since;
 use super::rule::{self, Findings};
 use coppice_sim::run::{QUIET, RunRecord};
+use serde_json::Value;
 
 /// So many reads of each replica are in order in the quiet time at the end: the settings and the key, each minute, and the lists of up to
 /// nine kinds, which may all be due again.
 const READS: usize = 12;
+/// Five kinds more are listed where a cluster manager looks at workloads: for the health of namespaces, or for what takes their place.
+const READS_OF_WORKLOADS: usize = 5;
 /// One replica alone may have so many.
 const LEAST_READS: usize = 24;
 
@@ -34,7 +37,13 @@ pub(super) fn check(record: &RunRecord<'_>, found: &mut Findings) {
         found.add(rule::QUIET, &format!("{method} {path} was sent at {:?} and changed nothing", done.at));
     }
     let reads = record.reads.iter().filter(|at| **at > quiet).count();
-    if reads > LEAST_READS.max(READS * record.replicas.len()) {
+    let looks =
+        |manager: &Value| ["health", "supersede"].iter().any(|field| manager["spec"][*field].is_object());
+    let workloads = record.changes.iter().any(|change| {
+        &*change.kind.plural == "clusternamespacemanagers" && change.after.as_deref().is_some_and(looks)
+    });
+    let each = if workloads { READS + READS_OF_WORKLOADS } else { READS };
+    if reads > LEAST_READS.max(each * record.replicas.len()) {
         found
             .add(rule::QUIET, &format!("{reads} reads in the last {} s, when all was done", QUIET.as_secs()));
     }
