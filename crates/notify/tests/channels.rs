@@ -3,6 +3,8 @@
 
 mod support;
 
+use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,13 +12,18 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::serve::Listener;
 use coppice_api::channel::{EmailChannel, EmailTls, SlackChannel};
 use coppice_notify::channel::{Deliverer, EmailRequest, Headline, SlackRequest};
 use coppice_notify::credentials::Credentials;
 use coppice_notify::outbox::Deliver as _;
 use coppice_notify::request::{DeliverError, DeliveryRequest};
 use coppice_notify::webhook::Delivered;
+use rcgen::CertificateParams;
 use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use support::{now, settings};
 
@@ -27,9 +34,14 @@ type Answer<'a> = (u16, &'a [(&'static str, &'static str)], &'a str);
 
 /// Answers with these in turn, and remembers what it was asked.
 async fn slack(answers: &[Answer<'_>]) -> (String, Received) {
-    let received = Received::default();
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
+    (url, serve(listener, answers))
+}
+
+/// The same wherever connections come from.
+fn serve<L: Listener<Addr = SocketAddr>>(listener: L, answers: &[Answer<'_>]) -> Received {
+    let received = Received::default();
     let answers: Vec<_> =
         answers.iter().map(|(code, headers, body)| (*code, headers.to_vec(), (*body).to_owned())).collect();
     let known = Arc::clone(&received);
@@ -44,7 +56,41 @@ async fn slack(answers: &[Answer<'_>]) -> (String, Received) {
         (StatusCode::from_u16(code).unwrap(), response, text)
     };
     tokio::spawn(async move { axum::serve(listener, Router::new().fallback(answer)).await });
-    (url, received)
+    received
+}
+
+/// Takes connections under TLS alone.
+struct TlsListener {
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+}
+
+impl Listener for TlsListener {
+    type Io = TlsStream<TcpStream>;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        loop {
+            let (connection, address) = Listener::accept(&mut self.listener).await;
+            // Whoever does not trust the certificate ends the handshake.
+            if let Ok(stream) = self.acceptor.accept(connection).await {
+                return (stream, address);
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+/// By https, with a certificate of a private authority for 127.0.0.1; also the PEM of that authority.
+async fn private_slack(answers: &[Answer<'_>]) -> (String, String, Received) {
+    let leaf = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    let (acceptor, authority) = support::acceptor(&leaf);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    (url, authority, serve(TlsListener { listener, acceptor }, answers))
 }
 
 fn deliverer(credentials: &Path) -> Deliverer {
@@ -165,6 +211,43 @@ async fn a_token_is_never_sent_where_it_could_be_read() {
     let sentence = "apiUrl of the channel begins with http://, where the bot's token could be read on its way: write https://";
     assert!(error.to_string().starts_with(sentence) && !error.is_permanent(), "{error}");
     assert!(received.lock().unwrap().is_empty(), "nothing was sent");
+}
+
+#[tokio::test]
+async fn a_slack_with_a_private_authority_is_trusted_by_its_ca_file_alone() {
+    let (api, authority, received) = private_slack(&[(200, &[], r#"{"ok":true}"#)]).await;
+    let (_, another, _) = private_slack(&[(200, &[], "")]).await;
+    let folder = tempfile::tempdir().unwrap();
+    for (name, content) in [("token", "xoxb-1"), ("ca", &*authority), ("another-ca", &*another)] {
+        std::fs::write(folder.path().join(name), content).unwrap();
+    }
+    let deliverer = deliverer(folder.path());
+    let trusting = |ca_file: Option<&str>| SlackChannel {
+        token_file: Some("token".to_owned()),
+        api_url: Some(format!("{api}/api")),
+        ca_file: ca_file.map(str::to_owned),
+        ..SlackChannel::default()
+    };
+    for ca_file in [None, Some("another-ca")] {
+        let error = send(&deliverer, trusting(ca_file), Some("U024BE7LH")).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "no connection to Slack: its certificate is from an authority that is not trusted; name the authority in caFile of the \
+             channel",
+            "{ca_file:?}"
+        );
+        assert!(!error.is_permanent(), "an administrator can name the authority");
+    }
+    assert!(received.lock().unwrap().is_empty(), "the token was sent to nobody");
+    let sent = send(&deliverer, trusting(Some("ca")), Some("U024BE7LH")).await;
+    assert_eq!(sent.map(|done| done.status), Ok(200));
+    let received = received.lock().unwrap();
+    let (path, headers, _) = &received[0];
+    assert_eq!(
+        (path.as_str(), &headers["authorization"]),
+        ("/api/chat.postMessage", &"Bearer xoxb-1".parse().unwrap())
+    );
+    assert_eq!(received.len(), 1);
 }
 
 fn mail(channel: EmailChannel, to: &str) -> DeliveryRequest {
