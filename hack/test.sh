@@ -27,6 +27,25 @@ run() {
     grep --line-buffered -E '^(test |error|failures:| +(Compiling|Finished|Running|Doc-tests) )' | sed -u "s/^/$name | /"
   [ "${PIPESTATUS[0]}" -eq 0 ] || touch "$logs/$name.failed"
 }
+# The tests of what is written in Go, with the lines that cargo would print: each test, and in the end how many.
+go_tests() {
+  (cd tools/mail && GOWORK=off GOTOOLCHAIN=local go test -count=1 -v ./...) 2>&1 | awk '
+    {print}
+    $1 == "---" && /^---/ {
+      result = $2 == "PASS:" ? "ok" : $2 == "FAIL:" ? "FAILED" : "ignored"
+      n[result]++
+      print "test mail::" $3 " ... " result
+    }
+    END {
+      print "test result: " (n["FAILED"] ? "FAILED" : "ok") ". " n["ok"] + 0 " passed; " n["FAILED"] + 0 " failed; " n["ignored"] + 0 " ignored"
+    }'
+}
+if command -v go >/dev/null 2>&1; then
+  echo "== testing the mail server"
+  run mail-server go_tests
+else
+  echo "== NOT testing the mail server: there is no Go (COPPICE_PLANE_BIN has it ready)"
+fi
 echo "== testing"
 # As many at once as two processors serve with control planes that answer in time: tests mostly wait.
 run tests cargo test --locked --workspace --exclude coppice-sim --exclude coppice-campaign --no-fail-fast -- --test-threads="${COPPICE_TEST_THREADS:-24}"
@@ -36,7 +55,7 @@ run simulation cargo test --locked --profile sim -p coppice-sim -p coppice-campa
 
 sum() { cat "$logs"/* | awk -v field="$1" '/^test result:/ {n += $field} END {print n + 0}'; }
 passed=$(sum 4) failed=$(sum 6)
-for name in tests simulation; do
+for name in mail-server tests simulation; do
   [ -e "$logs/$name.failed" ] || continue
   # Something that did not compile or crashed has no line of its own.
   [ "$failed" -gt 0 ] || failed=1
