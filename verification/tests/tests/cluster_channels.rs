@@ -174,3 +174,33 @@ fn mail_is_sent_under_tls_that_is_trusted_or_not_at_all() -> Test {
         Ok(())
     })
 }
+
+#[test]
+fn a_recipient_whose_mail_server_is_slow_delays_no_other() -> Test {
+    on_shared_plane(async |test_cluster, _| {
+        // Longer than any test waits, and than an attempt may take.
+        let slow = Duration::from_mins(30);
+        let server = MailServer::start(MailServerOptions { slow, ..MailServerOptions::default() }).await?;
+        test_cluster.credential("slow-ca", server.ca_pem())?;
+        let mail = json!({"host": "127.0.0.1", "port": server.port(), "from": "coppice@example.org", "caFile": "slow-ca"});
+        test_cluster.channel(&json!({"name": "slow", "email": mail})).await?;
+        test_cluster
+            .apply(&manager("slow", "{annotations: [{key: example.org/owner, format: Email}]}"))
+            .await?;
+        let of = |to: &str| format!("annotations: {{example.org/owner: {to}}}");
+        let waiting = namespace(test_cluster, "slow-1", &of("slow@example.org")).await?;
+        notice(test_cluster, "slow-1", "it is to be sent", |one| one["state"] == "Pending").await?;
+        let ordinary = namespace(test_cluster, "slow-2", &of("grace@example.org")).await?;
+        test_cluster.deleted("slow-2", &ordinary).await?;
+        let mails = server.accepted();
+        ensure!(mails.len() == 1 && mails[0].to == ["grace@example.org"], "{mails:?}");
+        ensure!(!test_cluster.is_deleted("slow-1", &waiting).await, "nobody was notified");
+        // The other one was under way meanwhile: it ends for want of an answer.
+        let tried = |one: &Value| one["attempts"].as_u64().is_some_and(|attempts| attempts > 0);
+        let late = notice(test_cluster, "slow-1", "its attempt has ended", tried).await?;
+        let error = late["lastError"].as_str().unwrap_or_default();
+        ensure!(late["state"] == "Pending" && error.contains("did not answer within 60 s"), "{late:#}");
+        ensure!(!test_cluster.is_deleted("slow-1", &waiting).await, "nobody was notified");
+        Ok(())
+    })
+}
