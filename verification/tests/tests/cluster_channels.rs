@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::cli::coppice;
+use super::cluster_managers::record;
 use super::cluster_notices::{manager, namespace, notice, notice_when_gone};
 
 type Test = anyhow::Result<()>;
@@ -201,6 +202,79 @@ fn a_recipient_whose_mail_server_is_slow_delays_no_other() -> Test {
         let error = late["lastError"].as_str().unwrap_or_default();
         ensure!(late["state"] == "Pending" && error.contains("did not answer within 60 s"), "{late:#}");
         ensure!(!test_cluster.is_deleted("slow-1", &waiting).await, "nobody was notified");
+        Ok(())
+    })
+}
+
+/// An API server that refuses to delete one namespace.
+const REFUSES: &str = "
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: refuses-one}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [''], apiVersions: [v1], operations: [DELETE], resources: [namespaces], resourceNames: [refused-1]}
+  validations:
+  - {expression: 'false', reason: Forbidden, message: somebody needs it}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: refuses-one}
+spec: {policyName: refuses-one, validationActions: [Deny]}
+";
+
+#[test]
+fn a_deletion_that_is_refused_again_and_again_is_no_deletion_and_its_owner_hears_of_the_one_that_is() -> Test
+{
+    on_shared_plane(async |test_cluster, _| {
+        let receiver = Receiver::start(&[]).await?;
+        test_cluster.channel(&json!({"name": "refused", "webhook": {"url": receiver.url}})).await?;
+        test_cluster.kubectl_stdin(ADMIN, &["apply", "-f", "-"], REFUSES).await?;
+        let uid = namespace(test_cluster, "refused-1", "labels: {team: compilers}").await?;
+        let admin = test_cluster.admin().await?;
+        let dry_run = json!({"apiVersion": "v1", "kind": "DeleteOptions", "dryRun": ["All"]});
+        test_cluster
+            .until("the policy is in force", async || {
+                let answer = admin.delete("namespace", "", "refused-1", &dry_run).await;
+                answer.is_err_and(|error| error.to_string().contains("somebody needs it")).then_some(())
+            })
+            .await?;
+        test_cluster
+            .apply(&manager("refused", "{labels: [team]}").replace("on: []", "on: [Deleted]"))
+            .await?;
+        let answers = || -> anyhow::Result<Vec<Option<u16>>> {
+            let deletes = test_cluster.namespace_deletes()?.into_iter();
+            // What has changed since it was read is read again.
+            let ours = deletes.filter(|delete| delete.name == "refused-1" && delete.code != Some(409));
+            Ok(ours.map(|delete| delete.code).collect())
+        };
+        let thrice = async || (answers().ok()?.len() >= 3).then_some(());
+        test_cluster.until("it was refused three times", thrice).await?;
+        ensure!(answers()?.iter().all(|code| *code == Some(403)), "{:?}", answers()?);
+        let says = |status: &Value| status["intent"]["lastError"].to_string().contains("somebody needs it");
+        let refused = record(test_cluster, "refused-1", "why it is not deleted", says).await?;
+        ensure!(refused["status"]["firings"].as_u64().unwrap_or_default() == 0, "{refused:#}");
+        ensure!(!test_cluster.is_deleted("refused-1", &uid).await);
+        let said = || -> anyhow::Result<Vec<(Value, String)>> {
+            let all = receiver.received();
+            let about = |body: &[u8]| anyhow::Ok(serde_json::from_slice::<Value>(body)?["for"].clone());
+            all.iter().map(|one| Ok((about(&one.body)?, one.header("webhook-id").to_owned()))).collect()
+        };
+        ensure!(said()?.iter().all(|(about, _)| about == "DeletionAnnounced"), "{:?}", said()?);
+        ensure!(receiver.ids().len() == 1, "it is announced once: {:?}", said()?);
+
+        for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
+            test_cluster.kubectl(ADMIN, &["delete", kind, "refuses-one"]).await?;
+        }
+        test_cluster.deleted("refused-1", &uid).await?;
+        let record = notice_when_gone(test_cluster, &uid).await?;
+        ensure!(record["status"]["notices"][0]["for"] == "Deleted", "{record:#}");
+        let accepted = answers()?.into_iter().flatten().filter(|code| (200..300).contains(code)).count();
+        ensure!(accepted == 1, "{:?}", answers()?);
+        let deleted: Vec<_> = said()?.into_iter().filter(|(about, _)| about == "Deleted").collect();
+        ensure!(deleted.len() == 1 && receiver.ids().len() == 2, "{:?}", said()?);
         Ok(())
     })
 }
