@@ -8,6 +8,11 @@ use coppice_tests::fault_injection::SHORT_LEASE;
 use coppice_tests::proxy::Proxy;
 use coppice_tests::receiver::Receiver;
 use coppice_tests::{Operator, TestCluster, on_own_plane};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::cluster_notices::{manager, namespace, notice};
+use super::lifecycle::effective_delete;
 
 type Test = anyhow::Result<()>;
 
@@ -115,6 +120,44 @@ fn killed_at_every_write_each_policy_fires_exactly_once() -> Test {
     })
 }
 
+/// A namespace whose owner has just been notified that it will be deleted.
+struct Announced {
+    receiver: Receiver,
+    uid: String,
+    notice: Value,
+}
+
+impl Announced {
+    const NAME: &str = "taken-1";
+    /// As long as another replica takes to notice that the leader is dead.
+    const NOTICE: SignedDuration = SignedDuration::from_secs(30);
+
+    async fn by_leader(test_cluster: &TestCluster) -> anyhow::Result<Self> {
+        let receiver = Receiver::start(&[]).await?;
+        test_cluster.channel(&json!({"name": "taken", "webhook": {"url": receiver.url}})).await?;
+        let notice_of = format!("notice: {}s", Self::NOTICE.as_secs());
+        test_cluster.apply(&manager("taken", "{labels: [team]}").replace("notice: 2s", &notice_of)).await?;
+        let uid = namespace(test_cluster, Self::NAME, "labels: {team: compilers}").await?;
+        let delivered = |one: &Value| one["state"] == "Delivered";
+        let notice = notice(test_cluster, Self::NAME, "its owner has been notified", delivered).await?;
+        Ok(Self { receiver, uid, notice })
+    }
+
+    /// Whoever leads now: it is deleted once the notice is over that runs from the delivery, and nobody is notified again.
+    async fn is_deleted_in_time(&self, test_cluster: &TestCluster) -> Test {
+        test_cluster.deleted(Self::NAME, &self.uid).await?;
+        let delete = effective_delete(test_cluster, Self::NAME).await?;
+        let delivered: Timestamp =
+            self.notice["deliveredAt"].as_str().context("it was not delivered")?.parse()?;
+        let notice = delete.received.duration_since(delivered);
+        ensure!(notice >= Self::NOTICE, "deleted {notice} after {delivered}");
+        let received = self.receiver.received();
+        ensure!(received.len() == 1, "{received:?}");
+        ensure!(received[0].header("webhook-id") == self.notice["key"], "{:#} {received:?}", self.notice);
+        Ok(())
+    }
+}
+
 #[test]
 fn of_two_operators_one_acts_and_the_other_takes_over() -> Test {
     on_own_plane(async {
@@ -137,8 +180,12 @@ fn of_two_operators_one_acts_and_the_other_takes_over() -> Test {
         let counted = async || fired(&first).await.ok()?.then_some(());
         test_cluster.until("the leader has counted it", counted).await.with_context(|| first.last_lines())?;
         ensure!(!fired(&second).await?, "the follower has acted");
+        let announced = Announced::by_leader(&test_cluster).await?;
         first.kill().await?;
         second.leads(&test_cluster).await?;
+        announced.is_deleted_in_time(&test_cluster).await?;
+        let counted = async || fired(&second).await.ok()?.then_some(());
+        test_cluster.until("the second has done it", counted).await.with_context(|| second.last_lines())?;
         let uid = test_cluster.namespace("two").await?;
         test_cluster.manager("two", "m", &policy("{delete: {}}")).await?;
         test_cluster.deleted("two", &uid).await?;
