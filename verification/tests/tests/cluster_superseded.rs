@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::access_control::raw_requests::{MERGE, Wire};
 use super::cli::coppice;
 use super::cluster_managers::record;
+use super::cluster_notices::namespace;
 
 type Test = anyhow::Result<()>;
 
@@ -74,6 +75,84 @@ fn a_namespace_goes_when_the_one_of_a_later_pipeline_is_ready() -> Test {
         let shown = test_cluster.kubectl(ADMIN, &["get", "mns", "-n", "super-8", "--no-headers"]).await?;
         ensure!(shown.split_whitespace().nth(1) == Some("Superseded"), "{shown}");
         record(test_cluster, "super-10", "that it stays", well).await?;
+        Ok(())
+    })
+}
+
+#[test]
+fn in_a_chain_an_older_one_names_the_latest_and_keeps_its_date() -> Test {
+    on_shared_plane(async |test_cluster, _| {
+        test_cluster.apply(&manager("chain").replace("notice: 2s", "notice: 1h")).await?;
+        let ready = async |pipeline: &str| -> anyhow::Result<String> {
+            let name = format!("chain-{pipeline}");
+            let uid = made(test_cluster, "chain", &name, pipeline).await?;
+            test_cluster.pod(&name, "web", "run", "a: b").await?;
+            let ready = |status: &Value| status["phase"] == "Ok" && status["readyAt"].is_string();
+            record(test_cluster, &name, "that it is ready", ready).await?;
+            Ok(uid)
+        };
+        let announced = async |name: &str, successor: &str| {
+            let announced = |status: &Value| {
+                status["phase"] == "Superseded"
+                    && status["supersededBy"]["uid"] == *successor
+                    && status["notice"].is_object()
+            };
+            record(test_cluster, name, "what has taken its place", announced).await
+        };
+        ready("8").await?;
+        let second = ready("9").await?;
+        let before = announced("chain-8", &second).await?;
+        let third = ready("10").await?;
+        announced("chain-9", &third).await?;
+        let after = announced("chain-8", &third).await?;
+        ensure!(after["status"]["supersededBy"]["namespace"] == "chain-10", "{after:#}");
+        for part in ["/supersededBy/since", "/phaseSince", "/notice/givenAt", "/notice/notBefore"] {
+            let at = |record: &Value| record["status"].pointer(part).cloned();
+            ensure!(at(&before).is_some() && at(&before) == at(&after), "{part}: {before:#} {after:#}");
+        }
+        let latest = test_cluster.get("mns", "chain-10", "coppice").await?.unwrap_or_default();
+        let status = &latest["status"];
+        ensure!(status["phase"] == "Ok" && status["supersededBy"].is_null(), "{latest:#}");
+        Ok(())
+    })
+}
+
+#[test]
+fn without_waiting_it_is_enough_that_a_later_one_for_the_merge_request_or_the_commit_exists() -> Test {
+    on_shared_plane(async |test_cluster, _| {
+        let manager = manager("exist")
+            .replace(
+                "branch: exist.example/branch",
+                "mergeRequest: exist.example/mr, commit: exist.example/commit",
+            )
+            .replace("by: [Branch]", "by: [MergeRequest, Commit], waitUntilReady: false")
+            .replace("notice: 2s", "notice: 1h");
+        test_cluster.apply(&manager).await?;
+        let made_for = [
+            ("exist-1", "exist.example/mr: '7'"),
+            ("exist-2", "exist.example/mr: '7'"),
+            ("exist-3", "exist.example/commit: abc123"),
+            ("exist-4", "exist.example/commit: abc123"),
+            ("exist-5", "exist.example/mr: '8', exist.example/commit: def456"),
+        ];
+        for (pipeline, (name, what)) in (1..).zip(made_for) {
+            let identity = format!("exist.example/project: shop, exist.example/pipeline: '{pipeline}'");
+            namespace(test_cluster, name, &format!("labels: {{{identity}, {what}}}")).await?;
+        }
+        for (older, later) in [("exist-1", "exist-2"), ("exist-3", "exist-4")] {
+            let replaced = |status: &Value| {
+                status["phase"] == "Superseded" && status["supersededBy"]["namespace"] == later
+            };
+            record(test_cluster, older, "what has taken its place", replaced).await?;
+        }
+        // No pod runs in any of them.
+        let stays = |status: &Value| {
+            status["phase"] == "Ok" && status["supersededBy"].is_null() && status["readyAt"].is_null()
+        };
+        for name in ["exist-2", "exist-4", "exist-5"] {
+            let found = record(test_cluster, name, "that it stays", stays).await?;
+            ensure!(condition(&found, "Identified")["status"] == "True", "{found:#}");
+        }
         Ok(())
     })
 }
