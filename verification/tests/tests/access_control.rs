@@ -150,6 +150,29 @@ const SETTINGS: &str = "/apis/coppice.dev/v1alpha1/coppiceconfigs/coppice";
 const PAUSE: &str = "{apiVersion: coppice.dev/v1alpha1, kind: CoppiceConfig, metadata: {name: coppice}, \
                      spec: {governor: {paused: PAUSED}}}";
 
+/// The Secret that is mounted into the operator's pods is nothing that its account could ask for. Only on a plane on which it has the
+/// rights of the installation, and no others: see [`grant_everything`].
+async fn credentials_of_channels_are_not_read(test_cluster: &TestCluster, wire: &Wire) -> Test {
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "coppice-channels", "namespace": "coppice-system"},
+        "stringData": {"slack-token": "xoxb-secret"}});
+    test_cluster.admin().await?.create(&secret).await?;
+    let secrets = "/api/v1/namespaces/coppice-system/secrets";
+    let by_name = "fieldSelector=metadata.name%3Dcoppice-channels";
+    for path in [
+        format!("{secrets}/coppice-channels"),
+        secrets.to_owned(),
+        format!("{secrets}?{by_name}"),
+        format!("{secrets}?{by_name}&watch=true&timeoutSeconds=1"),
+    ] {
+        let answer = wire.send("GET", &path, PLAIN, json!({})).await?;
+        ensure!(answer.code == 403 && answer.refused("is forbidden"), "{path}: {answer:?}");
+    }
+    // There is no key yet, since no operator has run.
+    let key = wire.send("GET", &format!("{secrets}/coppice-webhook-key"), PLAIN, json!({})).await?;
+    ensure!(key.code == 404, "the one Secret that it may read: {key:?}");
+    Ok(())
+}
+
 #[test]
 fn paused_or_with_an_open_breaker_the_api_server_lets_our_account_wake_and_not_destroy() -> Test {
     on_own_plane(async {
@@ -160,6 +183,7 @@ fn paused_or_with_an_open_breaker_the_api_server_lets_our_account_wake_and_not_d
             test_cluster.apply(&cron_job("n", name, replicas == 0).to_string()).await?;
         }
         let wire = Wire::new(&test_cluster, OPERATOR)?;
+        credentials_of_channels_are_not_read(&test_cluster, &wire).await?;
         let scale = async |name: &str, replicas: u32| {
             let path = format!("/apis/apps/v1/namespaces/n/deployments/{name}/scale");
             wire.send("PATCH", &path, MERGE, json!({"spec": {"replicas": replicas}})).await
