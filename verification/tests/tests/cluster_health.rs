@@ -19,7 +19,7 @@ const MANAGER: &str = "{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespace
                        {notice: 6s}}}]}}";
 
 /// A Deployment `web` of two pods with these labels and annotations.
-fn deployment(namespace: &str, labels: &str, annotations: &str) -> String {
+pub(super) fn deployment(namespace: &str, labels: &str, annotations: &str) -> String {
     format!(
         "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: web, namespace: {namespace}}}, spec: {{replicas: 2, \
          selector: {{matchLabels: {{app: web}}}}, template: {{metadata: {{labels: {{app: web, {labels}}}, annotations: \

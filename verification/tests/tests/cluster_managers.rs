@@ -521,7 +521,7 @@ fn what_became_of_what_an_observing_manager_would_have_deleted_is_counted() -> T
 #[test]
 fn the_owner_of_a_namespace_is_shown_and_counted() -> Test {
     on_shared_plane(async |test_cluster, operator| {
-        let namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: owned-a, labels: {team: compilers}, annotations: \
+        let namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: owned-a, labels: {team: counted-owners}, annotations: \
                          {bench.example.org/owner: QWRhIExvdmVsYWNlOjpVMDI0QkU3TEg=}}}";
         test_cluster.apply(namespace).await?;
         let manager = "{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {name: owned}, spec: {selector: \
@@ -539,7 +539,7 @@ fn the_owner_of_a_namespace_is_shown_and_counted() -> Test {
         // What cannot be understood any more spoils nothing else.
         let broken = r#"{"metadata":{"annotations":{"bench.example.org/owner":"nobody"}}}"#;
         test_cluster.patch("namespace", "", "owned-a", broken).await?;
-        record(test_cluster, "owned-a", "who else owns it", is("compilers")).await?;
+        record(test_cluster, "owned-a", "who else owns it", is("counted-owners")).await?;
         test_cluster.namespace("owned-b").await?;
         let counted = async || {
             let manager = test_cluster.get("cnsman", "", "owned").await.ok()??;
@@ -549,7 +549,7 @@ fn the_owner_of_a_namespace_is_shown_and_counted() -> Test {
         };
         test_cluster.until("the share without an owner is shown", counted).await?;
         for (series, namespaces) in [
-            ("coppice_owner_namespaces{owner=\"compilers\",phase=\"Ok\"}", 1.0),
+            ("coppice_owner_namespaces{owner=\"counted-owners\",phase=\"Ok\"}", 1.0),
             ("coppice_cluster_manager_namespaces{manager=\"owned\",phase=\"Ok\"}", 2.0),
         ] {
             let counted = async || (operator.metric(series).await.ok()? == Some(namespaces)).then_some(());

@@ -25,7 +25,12 @@ fn record(namespace: &str) -> String {
 }
 
 /// Grants a role in a namespace to a user, and waits until that is in force for records.
-async fn grant(test_cluster: &TestCluster, namespace: &str, user: &str, role: &str) -> anyhow::Result<()> {
+pub(super) async fn grant(
+    test_cluster: &TestCluster,
+    namespace: &str,
+    user: &str,
+    role: &str,
+) -> anyhow::Result<()> {
     let of = [format!("--clusterrole={role}"), format!("--user={user}")];
     let bind = ["create", "rolebinding", user, "-n", namespace];
     test_cluster.kubectl(ADMIN, &[&bind[..], &[&of[0], &of[1]]].concat()).await?;

@@ -13,6 +13,7 @@ mod cluster_health;
 mod cluster_input;
 mod cluster_limits;
 mod cluster_managers;
+mod cluster_messages;
 mod cluster_notices;
 mod cluster_pods;
 mod cluster_records;
