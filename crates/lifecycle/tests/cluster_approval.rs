@@ -64,6 +64,64 @@ fn more_than_the_hourly_budget_waits_for_approval_and_then_gets_its_full_notice(
     assert_eq!(scene.reason(1120), "delete");
 }
 
+/// Governs the scene by this spec before, and from 1000 on by `spec`, of which another release may have written what records say.
+fn governs(before: &str, spec: &str, other_release: bool, others: usize) -> Scene {
+    let mut scene = with_budget(before);
+    (scene.others, scene.others_alike) = (Some(others), true);
+    scene.settled(1);
+    scene.settled(20);
+    if other_release {
+        let manager = scene.record.as_mut().unwrap().manager.as_mut().unwrap();
+        manager.digest = manager.digest.replacen("c1:", "c0:", 1);
+        assert!(manager.digest.starts_with("c0:"), "{manager:?}");
+    }
+    scene.manager(spec);
+    scene
+}
+
+#[test]
+fn a_wider_selector_a_shorter_ttl_and_a_release_that_decides_differently_need_approval() {
+    let spec = enforcing().replace("delete: {}", "delete: {notice: 30s}");
+    let digest = serde_yaml::from_str::<ValidClusterManager>(&spec).unwrap().digest().to_owned();
+    let approval =
+        format!("approval: {{digest: '{digest}', namespaces: 2, validUntil: '2026-03-02T00:00:00Z'}},");
+    let approved = spec.replace("settle:", &format!("{approval} settle:"));
+    let (narrower, longer) = (spec.replace("'ci-*'", "'qa-*'"), spec.replace("after: 100s", "after: 5000s"));
+    for (change, before, other_release) in [
+        ("a wider selector", &narrower, false),
+        ("a shorter ttl", &longer, false),
+        ("another release", &spec, true),
+    ] {
+        let mut scene = governs(before, &spec, other_release, 1);
+        for (seconds, reason) in [(1000, "Settling"), (1009, "Settling"), (1010, "ApprovalNeeded")] {
+            assert_eq!(scene.reason(seconds), reason, "{change}, at {seconds}");
+        }
+        assert_eq!(scene.counts(1010).enforce.newly_due, 2, "{change}");
+        assert_eq!(scene.reason(20_000), "ApprovalNeeded", "{change}: time approves nothing");
+        let steps = &scene.status().steps;
+        assert_eq!((&steps.notice, &steps.intent), (&None, &None), "{change}");
+        let before_approval = scene.events.len();
+        scene.manager(&approved);
+        assert_eq!(scene.reason(30_000), "NoticeRunning", "{change}");
+        assert_eq!(scene.status().steps.notice.as_ref().unwrap().not_before, at(30_030), "{change}");
+        assert_eq!(scene.reason(30_029), "NoticeRunning", "{change}");
+        assert_eq!(scene.reason(30_030), "delete", "{change}");
+        let events = &scene.events[before_approval..];
+        assert_eq!(events, [Reason::DeletionAnnounced, Reason::PolicyFired], "{change}");
+
+        // What the hourly budget has room for needs none, and gets its full notice all the same.
+        let mut scene = governs(before, &spec, other_release, 0);
+        for (seconds, reason) in
+            [(1000, "Settling"), (1010, "NoticeRunning"), (1039, "NoticeRunning"), (1040, "delete")]
+        {
+            assert_eq!(scene.reason(seconds), reason, "{change}, within the budget, at {seconds}");
+        }
+    }
+    // The same spec, as this release wrote it down: what is due by it became so by time.
+    let mut scene = governs(&spec, &spec, false, 1);
+    assert_eq!(scene.reason(1000), "NoticeRunning");
+}
+
 #[test]
 fn what_becomes_due_by_time_needs_no_approval() {
     // The namespaces are younger than two minutes when the manager begins to govern, or become due later.
