@@ -298,26 +298,61 @@ fn pods_that_are_not_created_fail_at_once_where_the_status_says_why_and_otherwis
     let refused =
         report(20, "FailedCreate", "exceeded quota: q, requested: pods=1, used: pods=3, limited: pods=3");
     (scene.deployments[0].short, scene.deployments[0].refused) = (true, Some(refused.clone()));
-    (scene.replica_sets[0].short, scene.replica_sets[0].refused) = (true, Some(refused));
+    (scene.replica_sets[0].short, scene.replica_sets[0].refused) = (true, Some(refused.clone()));
     let found = scene.look(30);
     assert_eq!(scene.lines(30), ["Deployment web PodsNotCreated"], "Deployment and ReplicaSet are one line");
     assert!(found.failing[0].message.starts_with("exceeded quota"), "{found:?}");
     assert_eq!(found.short, []);
 
-    let db = WorkloadFacts { short: true, ..workload("db") };
-    let mut scene = Scene { stateful_sets: vec![db], ..Scene::default() };
-    assert_eq!(scene.seen(10).next_check, Some(at(60)), "its controller is about to create them");
-    assert_eq!(scene.short, []);
-    let found = scene.seen(60);
-    assert_eq!((found.failing.len(), found.next_check), (0, Some(at(660))));
-    assert_eq!(scene.seen(659).failing, []);
-    scene.seen(660);
-    assert_eq!(scene.lines(660), ["StatefulSet db PodsNotCreated"]);
-    scene.stateful_sets[0].short = false;
-    assert_eq!(scene.seen(670), Findings::default());
-    scene.stateful_sets[0].short = true;
-    assert_eq!(scene.seen(700).next_check, Some(at(1300)), "the ten minutes begin again");
+    // Of a ReplicaSet that no Deployment controls as well.
+    let mut alone = Scene { replica_sets: vec![workload("alone")], ..Scene::default() };
+    (alone.replica_sets[0].short, alone.replica_sets[0].refused) = (true, Some(refused));
+    assert_eq!(alone.lines(30), ["ReplicaSet alone PodsNotCreated"]);
+    assert!(alone.look(30).failing[0].message.starts_with("exceeded quota"), "{alone:?}");
+    assert_eq!(alone.look(30).short, []);
+
+    for (kind, name, set_short) in KINDS {
+        let line = format!("{kind} {name} PodsNotCreated");
+        let mut scene = Scene::default();
+        set_short(&mut scene, true);
+        assert_eq!(scene.seen(10).next_check, Some(at(60)), "{line}: its controller is about to create them");
+        assert_eq!(scene.short, [], "{line}");
+        let found = scene.seen(60);
+        assert_eq!((found.failing.len(), found.next_check), (0, Some(at(660))), "{line}");
+        assert_eq!(scene.seen(659).failing, [], "{line}");
+        scene.seen(660);
+        assert_eq!(scene.lines(660), [&*line]);
+        set_short(&mut scene, false);
+        assert_eq!(scene.seen(670), Findings::default(), "{line}");
+        set_short(&mut scene, true);
+        assert_eq!(scene.seen(700).next_check, Some(at(1300)), "{line}: the ten minutes begin again");
+    }
+    // A Job that is over asks for no pods.
+    let mut over = Scene { jobs: vec![job("test", 0, JobState::Complete, None)], ..Scene::default() };
+    over.jobs[0].health.as_mut().unwrap().short = true;
+    over.seen(60);
+    assert_eq!(over.lines(100_000), [""; 0]);
 }
+
+/// Makes the only workload of a scene short of pods, or not.
+type SetShort = fn(&mut Scene, bool);
+
+/// What can be short of pods without a status that says why: kind, name, and how.
+const KINDS: [(&str, &str, SetShort); 4] = [
+    ("StatefulSet", "db", |scene, short| {
+        scene.stateful_sets = vec![WorkloadFacts { short, ..workload("db") }];
+    }),
+    ("DaemonSet", "log", |scene, short| {
+        scene.daemon_sets = vec![WorkloadFacts { short, ..workload("log") }];
+    }),
+    ("ReplicaSet", "alone", |scene, short| {
+        scene.replica_sets = vec![WorkloadFacts { short, ..workload("alone") }];
+    }),
+    ("Job", "test", |scene, short| {
+        scene.jobs = vec![job("test", 0, JobState::Unfinished, None)];
+        scene.jobs[0].health.as_mut().unwrap().short = short;
+    }),
+];
 
 #[test]
 fn a_roll_out_that_cannot_begin_says_why() {
