@@ -3,9 +3,12 @@
 
 #[path = "support/cluster.rs"]
 mod cluster;
+#[path = "support/health.rs"]
+mod health;
 #[path = "support/notices.rs"]
 mod notices;
 
+use coppice_api::NamespacePhase;
 use coppice_api::managed_namespace::{Extension, RecordHold};
 use coppice_api::notify::{MAX_NOTICES, NoticeAbout, NoticeState, OwnerNotice, Weekday};
 use coppice_lifecycle::cluster::{ValidClusterManager, ValidHours};
@@ -228,6 +231,34 @@ fn owners_are_notified_of_phases_and_reminded_where_the_manager_says_so() {
     assert_eq!(about(&mut scene, 150), [NoticeAbout::DeletionAnnounced, NoticeAbout::Expiring]);
     assert_eq!(about(&mut scene, 199), [NoticeAbout::Expiring]);
     assert_eq!(about(&mut scene, 200), [NoticeAbout::Stale]);
+}
+
+#[test]
+fn what_is_delivered_of_one_phase_says_nothing_of_the_next() {
+    let notify = "notify: {channels: [hook], on: [Unstable, Failing]}, policies:";
+    let mut scene = health::Scene::new(&health::spec("{in: [Stale]}", "0s").replace("policies:", notify));
+    scene.pass(20);
+    scene.fails(true);
+    let [unstable] = &*scene.status.notices else { panic!("{:?}", scene.status.notices) };
+    let key = unstable.key.clone();
+    scene.deliveries = [(key.clone(), Delivery::InFlight)].into();
+    let states = |scene: &health::Scene| -> Vec<_> {
+        scene.status.notices.iter().map(|one| (one.about, one.state)).collect()
+    };
+    // The phase changes while the message about the one before is under way.
+    assert_eq!(scene.pass(125), [(120, NamespacePhase::Failing)]);
+    let (pending, delivered) = (NoticeState::Pending, NoticeState::Delivered);
+    assert_eq!(states(&scene), [(NoticeAbout::Unstable, pending), (NoticeAbout::Failing, pending)]);
+    scene.deliveries = [(key, notices::delivered())].into();
+    scene.look();
+    assert_eq!(
+        (scene.status.phase, scene.status.phase_since),
+        (Some(NamespacePhase::Failing), Some(at(120)))
+    );
+    assert_eq!(states(&scene), [(NoticeAbout::Unstable, delivered), (NoticeAbout::Failing, pending)]);
+    scene.deliveries.clear();
+    let about: Vec<_> = scene.plan().messages.iter().map(|one| one.content.about).collect();
+    assert_eq!(about, [NoticeAbout::Failing], "the owner is still to be notified of it");
 }
 
 #[test]

@@ -7,6 +7,8 @@
     reason = "a test that cannot go on has failed"
 )]
 
+use std::collections::BTreeMap;
+
 use coppice_api::channel::{Channel, WebhookChannel};
 use coppice_api::config::{CoppiceConfigSpec, GovernorStatus};
 use coppice_api::{Labels, ManagedNamespaceSpec, ManagedNamespaceStatus, NamespacePhase, Reason};
@@ -53,6 +55,8 @@ pub(crate) struct Scene {
     /// If its workloads were just read: what the watches had shown to be failing until then.
     pub(crate) before: Option<&'static str>,
     pub(crate) stale: Option<(Reason, String)>,
+    /// What is known of the attempts to tell the owner, by key.
+    pub(crate) deliveries: BTreeMap<String, Delivery>,
     pub(crate) events: Vec<Reason>,
     pub(crate) deleted: Option<i64>,
     /// Whether a scale-down is carried out.
@@ -74,6 +78,7 @@ impl Scene {
             followed: at(-1000),
             before: None,
             stale: None,
+            deliveries: BTreeMap::new(),
             events: Vec::new(),
             deleted: None,
             scales: false,
@@ -157,7 +162,7 @@ impl Scene {
             jobs: Fact::Known { value: ObjectSlice::EMPTY, since: at(0) },
             pods_heard: at(self.now),
             delivery: Delivery::None,
-            deliveries: &coppice_lifecycle::plan::NO_DELIVERIES,
+            deliveries: &self.deliveries,
             address_key: None,
         };
         plan(&observed, ServerTime::certain(at(self.now)))
