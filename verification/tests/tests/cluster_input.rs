@@ -229,7 +229,7 @@ fn a_cluster_manager_that_cannot_be_meant_is_refused_with_advice() -> Test {
 fn what_of_the_health_is_left_out_or_null_is_the_default() -> Test {
     on_shared_plane(async |test_cluster, _| {
         let manager = "{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {name: partly}, spec: \
-                       {selector: {names: [partly]}, health: {settlingPeriod: null, gracePeriod: 7m, failureBudget: {max: 5m}}}}";
+                       {selector: {names: [partly]}, health: {settlingPeriod: null, gracePeriod: 7m, failureBudget: {max: 5m}, ignore: null}, ttl: null}}";
         test_cluster.apply(manager).await?;
         let stored = test_cluster.get("cnsman", "", "partly").await?.unwrap_or_default();
         let health = &stored["spec"]["health"];
@@ -238,6 +238,8 @@ fn what_of_the_health_is_left_out_or_null_is_the_default() -> Test {
             "failureBudget": { "window": "1h", "max": "5m" },
         });
         ensure!(*health == expected, "{health:#}");
+        let ttl = stored["spec"].get("ttl");
+        ensure!(ttl.is_none(), "nothing expires that nobody gave a time: {ttl:?}");
         Ok(())
     })
 }
