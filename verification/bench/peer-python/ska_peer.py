@@ -10,8 +10,8 @@ Reproduced, with the documented defaults of the chart, and Prometheus off:
     something fails, `failing` after the settling period, `failed` after the grace period. Health without Prometheus: a
     Deployment, StatefulSet or ReplicaSet with fewer available than wanted replicas (of its status);
   - annotations on the namespace as the only memory, written by unconditional merge patches;
-  - `stale` and `failed` are deleted, with grace 0 and without preconditions, and the owner is told after that, once, by
-    `chat.postMessage` to the address in `notificationAddress`; `unstable` and `failing` are told when they begin.
+  - `stale` and `failed` are deleted, with grace 0 and without preconditions, and the owner is notified after that, once, by
+    `chat.postMessage` to the address in `notificationAddress`; of `unstable` and `failing` it is notified when they begin.
 
 Made cheaper than documented, so that the comparison errs in its favour:
   - one list in pages of 500 for each kind and round, shared by all checks and all actions of that round. The original
@@ -19,7 +19,7 @@ Made cheaper than documented, so that the comparison errs in its favour:
     lists of that namespace;
   - a namespace is patched when its annotations change, and not after every check;
   - one process in the place of four;
-  - an error of one namespace ends nothing; a deletion that is refused is told to nobody.
+  - an error of one namespace ends nothing; of a deletion that is refused nobody is notified.
 
 Made dearer or later than documented:
   - one thread for each loop in the place of one for each namespace: what a round does comes one after the other;
@@ -59,7 +59,7 @@ CHECK_PERIOD = 60.0
 ACT_PERIOD = 5.0
 
 DELETED_STATES = {"stale", "failed"}
-TOLD_STATES = {"unstable", "failing"}
+NOTIFIED_STATES = {"unstable", "failing"}
 
 log = logging.getLogger("ska-peer")
 
@@ -244,7 +244,7 @@ class Manager:
             self.patch(namespace.metadata.name, wanted)
 
     def act(self) -> None:
-        """Deletes and tells, one namespace after the other."""
+        """Deletes and notifies, one namespace after the other."""
         for namespace, annotations in self.namespaces():
             if annotations.get(PREFIX + "managed") != "true" or entry_of(self.entries, namespace) is None:
                 continue
@@ -252,9 +252,9 @@ class Manager:
             with going_on("act", name):
                 if state in DELETED_STATES and namespace.status.phase != "Terminating":
                     self.core.delete_namespace(name, grace_period_seconds=0, _request_timeout=REQUEST_TIMEOUT)
-                    self.slack.tell(annotations, f"Your namespace {name} was deleted, since it was {state}.")
-                elif state in TOLD_STATES and PREFIX + "notified_timestamp" not in annotations:
-                    if self.slack.tell(annotations, f"Your namespace {name} is {state}."):
+                    self.slack.notify(annotations, f"Your namespace {name} was deleted, since it was {state}.")
+                elif state in NOTIFIED_STATES and PREFIX + "notified_timestamp" not in annotations:
+                    if self.slack.notify(annotations, f"Your namespace {name} is {state}."):
                         self.patch(name, {"notified_timestamp": stamp(now()), "notified_status": state})
 
 
@@ -266,8 +266,8 @@ class Slack:
         self.headers = {"authorization": f"Bearer {token}"}
         self.http = urllib3.PoolManager(timeout=REQUEST_TIMEOUT, retries=False)
 
-    def tell(self, annotations: dict[str, str], text: str) -> bool:
-        """Tells the owner; whether Slack has taken it. Without an address nobody is told."""
+    def notify(self, annotations: dict[str, str], text: str) -> bool:
+        """Notifies the owner; whether Slack has taken it. Without an address nobody is notified."""
         if ADDRESS not in annotations:
             return False
         try:
@@ -304,7 +304,7 @@ def main() -> None:
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     config.load_kube_config(arguments.kubeconfig)
-    # A DELETE that is repeated unseen would be answered 404, and its owner not told.
+    # A DELETE that is repeated unseen would be answered 404, and its owner not notified.
     settings = client.Configuration.get_default_copy()
     settings.retries = False
     client.Configuration.set_default(settings)

@@ -61,7 +61,7 @@ class Loops(unittest.TestCase):
         """One with an API server that has these namespaces, refuses to delete the first, and lists no workloads."""
         manager = ska_peer.Manager.__new__(ska_peer.Manager)
         manager.entries, manager.forbidden, manager.next_check = [Entry(names=["ci-.*"], ttl=60)], set(), {}
-        manager.told, manager.deleted, manager.patched = [], [], []
+        manager.notified, manager.deleted, manager.patched = [], [], []
         listed = types.SimpleNamespace(items=namespaces, metadata=types.SimpleNamespace(_continue=None))
 
         def delete(name, **_):
@@ -74,7 +74,7 @@ class Loops(unittest.TestCase):
             delete_namespace=delete,
             patch_namespace=lambda name, body, **_: manager.patched.append((name, body["metadata"]["annotations"])),
         )
-        manager.slack = types.SimpleNamespace(tell=lambda _, text: manager.told.append(text))
+        manager.slack = types.SimpleNamespace(notify=lambda _, text: manager.notified.append(text))
         return manager
 
     def governed(self, name, status):
@@ -82,11 +82,11 @@ class Loops(unittest.TestCase):
         found.status = types.SimpleNamespace(phase="Active")
         return found
 
-    def test_a_deletion_that_is_refused_keeps_no_other_waiting_and_is_told_to_nobody(self):
+    def test_a_deletion_that_is_refused_keeps_no_other_waiting_and_nobody_is_notified_of_it(self):
         manager = self.manager([self.governed("ci-1", "stale"), self.governed("ci-2", "stale")])
         manager.act()
         self.assertEqual(manager.deleted, ["ci-2"])
-        self.assertEqual(manager.told, ["Your namespace ci-2 was deleted, since it was stale."])
+        self.assertEqual(manager.notified, ["Your namespace ci-2 was deleted, since it was stale."])
 
     def test_what_a_ttl_decides_needs_no_list_of_workloads(self):
         manager = self.manager([self.governed("ci-1", "ok")])

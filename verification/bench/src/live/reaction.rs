@@ -43,7 +43,7 @@ fn part(sizes: &Sizes) -> Part {
             "{namespaces} namespaces with a manager that waits, and in {trials} of them {PODS} pods, of which all but the last \
              have succeeded. One after the other those last pods succeed (a PATCH of their status). Each time is taken from \
              the audit log: from the end of that PATCH to the arrival of the DELETE of the namespace. In between Coppice \
-             writes its intent, reads everything again and books the deletion in the budget; the peer reads again, too, and has \
+             writes its intent, reads everything again and reserves the deletion in the budget; the peer reads again, too, and has \
              neither an intent nor a stored budget. *In the API server*: the part of a reaction in which at least one request of the \
              operator was being answered; the rest is its own work, and the way between the two. etcd writes to the disk."
         ),

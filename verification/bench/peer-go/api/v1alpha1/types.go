@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NamespaceManager says what shall happen to the namespace that it lives in, and when: the first policy whose
+// NamespaceManager says what is to happen to the namespace that it lives in, and when: the first policy whose
 // condition is true fires, once.
 type NamespaceManager struct {
 	metav1.TypeMeta   `json:",inline"`

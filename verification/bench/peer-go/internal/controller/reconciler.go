@@ -96,7 +96,7 @@ func (r *Reconciler) fire(ctx context.Context, key types.NamespacedName) (ctrl.R
 	if decision.Fires == nil {
 		return r.settle(ctx, facts, decision)
 	}
-	if retryAt, ok := r.Governor.Book(r.Now()); !ok {
+	if retryAt, ok := r.Governor.Reserve(r.Now()); !ok {
 		decision.Wait(retryAt)
 		return r.settle(ctx, facts, decision)
 	}

@@ -28,15 +28,15 @@ var (
 	key     = types.NamespacedName{Namespace: "ci", Name: "m"}
 )
 
-// world is an API server in memory, with the writes that it got.
-type world struct {
+// fakeServer is an API server in memory, with the writes that it got.
+type fakeServer struct {
 	client.WithWatch
 	statusWrites int
 	deletions    []client.DeleteOptions
 	refuse       error
 }
 
-func newWorld(t *testing.T, spec v1alpha1.NamespaceManagerSpec) *world {
+func newFakeServer(t *testing.T, spec v1alpha1.NamespaceManagerSpec) *fakeServer {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
@@ -49,7 +49,7 @@ func newWorld(t *testing.T, spec v1alpha1.NamespaceManagerSpec) *world {
 		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: "manager", Generation: 1},
 		Spec:       spec,
 	}
-	w := &world{}
+	w := &fakeServer{}
 	w.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithObjects(namespace, manager).
 		WithStatusSubresource(manager).
 		WithInterceptorFuncs(interceptor.Funcs{
@@ -70,7 +70,7 @@ func newWorld(t *testing.T, spec v1alpha1.NamespaceManagerSpec) *world {
 	return w
 }
 
-func (w *world) manager(t *testing.T) *v1alpha1.NamespaceManager {
+func (w *fakeServer) manager(t *testing.T) *v1alpha1.NamespaceManager {
 	t.Helper()
 	var manager v1alpha1.NamespaceManager
 	if err := w.Get(t.Context(), key, &manager); err != nil {
@@ -79,8 +79,8 @@ func (w *world) manager(t *testing.T) *v1alpha1.NamespaceManager {
 	return &manager
 }
 
-// reconciler reads from cached what the cache would know, and afresh from the world.
-func (w *world) reconciler(cached client.Client, now time.Time) (*Reconciler, *events.FakeRecorder) {
+// reconciler reads from cached what the cache would know, and fresh from the server.
+func (w *fakeServer) reconciler(cached client.Client, now time.Time) (*Reconciler, *events.FakeRecorder) {
 	recorder := events.NewFakeRecorder(100)
 	return &Reconciler{
 		Client:       cached,
@@ -92,7 +92,7 @@ func (w *world) reconciler(cached client.Client, now time.Time) (*Reconciler, *e
 	}, recorder
 }
 
-func (w *world) reconcile(t *testing.T, now time.Time) (ctrl.Result, *events.FakeRecorder) {
+func (w *fakeServer) reconcile(t *testing.T, now time.Time) (ctrl.Result, *events.FakeRecorder) {
 	t.Helper()
 	reconciler, recorder := w.reconciler(w, now)
 	result, err := reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
@@ -111,13 +111,13 @@ func ttl(after v1alpha1.Duration) v1alpha1.NamespaceManagerSpec {
 }
 
 func TestItComesBackWhenItIsDueAndWritesStatusOnce(t *testing.T) {
-	w := newWorld(t, ttl("40s"))
+	w := newFakeServer(t, ttl("40s"))
 	result, _ := w.reconcile(t, created.Add(11*time.Second))
 	if result.RequeueAfter != 30*time.Second {
 		t.Errorf("comes back after %s, want 30 s", result.RequeueAfter)
 	}
 	if _, recorder := w.reconcile(t, created.Add(12*time.Second)); len(recorder.Events) != 0 {
-		t.Errorf("told: %s", <-recorder.Events)
+		t.Errorf("reported: %s", <-recorder.Events)
 	}
 	if w.statusWrites != 1 || len(w.deletions) != 0 {
 		t.Errorf("%d status writes, %d deletions; want 1 and 0", w.statusWrites, len(w.deletions))
@@ -125,7 +125,7 @@ func TestItComesBackWhenItIsDueAndWritesStatusOnce(t *testing.T) {
 }
 
 func TestADeletionNamesUIDAndRevision(t *testing.T) {
-	w := newWorld(t, ttl("40s"))
+	w := newFakeServer(t, ttl("40s"))
 	var namespace corev1.Namespace
 	if err := w.Get(t.Context(), types.NamespacedName{Name: key.Namespace}, &namespace); err != nil {
 		t.Fatal(err)
@@ -152,8 +152,8 @@ func TestADeletionNamesUIDAndRevision(t *testing.T) {
 }
 
 func TestWhatTheCacheHasMissedPreventsADeletion(t *testing.T) {
-	behind := newWorld(t, ttl("40s"))
-	w := newWorld(t, ttl("40s"))
+	behind := newFakeServer(t, ttl("40s"))
+	w := newFakeServer(t, ttl("40s"))
 	manager := w.manager(t)
 	manager.Spec.Suspend = true
 	if err := w.Update(t.Context(), manager); err != nil {
@@ -170,7 +170,7 @@ func TestWhatTheCacheHasMissedPreventsADeletion(t *testing.T) {
 }
 
 func TestADeletionThatMeetsANewerRevisionIsDecidedAgain(t *testing.T) {
-	w := newWorld(t, ttl("40s"))
+	w := newFakeServer(t, ttl("40s"))
 	w.refuse = apierrors.NewConflict(schema.GroupResource{Resource: "namespaces"}, key.Namespace, errors.New("changed"))
 	reconciler, _ := w.reconciler(w, created.Add(time.Minute))
 	if _, err := reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); !apierrors.IsConflict(err) {
@@ -182,8 +182,8 @@ func TestADeletionThatMeetsANewerRevisionIsDecidedAgain(t *testing.T) {
 }
 
 func TestAStatusThatMeetsANewerRevisionIsDecidedAgain(t *testing.T) {
-	behind := newWorld(t, ttl("40s"))
-	w := newWorld(t, ttl("40s"))
+	behind := newFakeServer(t, ttl("40s"))
+	w := newFakeServer(t, ttl("40s"))
 	if err := w.Update(t.Context(), w.manager(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -195,11 +195,11 @@ func TestAStatusThatMeetsANewerRevisionIsDecidedAgain(t *testing.T) {
 }
 
 func TestWithoutBudgetNothingIsDeleted(t *testing.T) {
-	w := newWorld(t, ttl("40s"))
+	w := newFakeServer(t, ttl("40s"))
 	now := created.Add(time.Minute)
 	reconciler, _ := w.reconciler(w, now)
 	reconciler.Governor = governor.New(1)
-	reconciler.Governor.Book(now.Add(-20 * time.Second))
+	reconciler.Governor.Reserve(now.Add(-20 * time.Second))
 	result, err := reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 	if err != nil || len(w.deletions) != 0 || result.RequeueAfter != 40*time.Second {
 		t.Errorf("%v, %d deletions, comes back after %s", err, len(w.deletions), result.RequeueAfter)
@@ -207,7 +207,7 @@ func TestWithoutBudgetNothingIsDeleted(t *testing.T) {
 }
 
 func TestAManagerThatIsGoneIsForgotten(t *testing.T) {
-	w := newWorld(t, ttl("40s"))
+	w := newFakeServer(t, ttl("40s"))
 	reconciler, _ := w.reconciler(w, created)
 	gone := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ci", Name: "gone"}}
 	if result, err := reconciler.Reconcile(t.Context(), gone); err != nil || !result.IsZero() {

@@ -72,7 +72,7 @@ type Decision struct {
 	Notes []Note
 	// When time alone can change the decision; zero if it cannot.
 	LookAt time.Time
-	// Set if the namespace shall be deleted now: the firing, without its result.
+	// Set if the namespace is to be deleted now: the firing, without its result.
 	Fires *v1alpha1.Firing
 
 	now     time.Time
@@ -145,7 +145,7 @@ func (d *draft) protection() string {
 	return ""
 }
 
-// frozen finishes the decision if nothing may fire by the user's own wish.
+// frozen finishes the decision if nothing may fire by the user's own spec.
 func (d *draft) frozen() bool {
 	if d.spec.Suspend {
 		message := "spec.suspend is true: nothing is done until it is false"

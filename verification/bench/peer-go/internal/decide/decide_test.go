@@ -172,7 +172,7 @@ func TestNothingFiresWhileSuspendedHeldProtectedOrTerminating(t *testing.T) {
 			if test.phase == v1alpha1.PhaseRefused {
 				expectReady(t, decision, metav1.ConditionFalse)
 				if len(decision.Notes) != 1 || len(follow(t, facts, due.Add(time.Minute)).Notes) != 0 {
-					t.Error("a refusal is to be told once")
+					t.Error("a refusal is to be reported once")
 				}
 			}
 		})
@@ -411,7 +411,7 @@ func TestPodsHaveToSettle(t *testing.T) {
 	if settled := at(41 * time.Second); !decision.LookAt.Equal(settled) {
 		t.Fatalf("looks at %s, want %s", decision.LookAt, settled)
 	}
-	// A break starts the time anew.
+	// A break starts the time again.
 	facts.Pods[0].Status.Phase = corev1.PodRunning
 	follow(t, facts, at(20*time.Second))
 	facts.Pods[0].Status.Phase = corev1.PodSucceeded

@@ -110,7 +110,7 @@ func (d *draft) evaluatePods(condition *v1alpha1.PodsSucceed, previous *v1alpha1
 	}, nil
 }
 
-// How serious a blocker is; of several the most serious is told.
+// How serious a blocker is; of several the most serious is reported.
 const (
 	rankFailed = iota
 	rankUnfinished
@@ -216,7 +216,7 @@ func (t *tally) blockOnJob(job *batchv1.Job) {
 }
 
 // block keeps the most serious blocker; of equal ones the first by its words, since the cache has no order and status
-// shall change only when the world does.
+// is to change only when the cluster does.
 func (t *tally) block(rank int, reason, message, name string) {
 	b := blocker{rank: rank, reason: reason, message: fmt.Sprintf(message, name)}
 	if t.blocker == nil || b.rank < t.blocker.rank || b.rank == t.blocker.rank && b.message < t.blocker.message {

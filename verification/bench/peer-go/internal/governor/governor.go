@@ -15,8 +15,8 @@ const window = time.Minute
 type Governor struct {
 	mu    sync.Mutex
 	limit int
-	// When the steps of the last minute were booked, the oldest first.
-	booked []time.Time
+	// When the steps of the last minute were reserved, the oldest first.
+	reserved []time.Time
 }
 
 // New returns a governor for that many steps a minute; 0 means no limit.
@@ -24,19 +24,19 @@ func New(perMinute int) *Governor {
 	return &Governor{limit: perMinute}
 }
 
-// Book takes one step out of the budget. If the budget is spent it takes nothing and says when to ask again.
-func (g *Governor) Book(now time.Time) (retryAt time.Time, ok bool) {
+// Reserve takes one step out of the budget. If the budget is spent it takes nothing and says when to ask again.
+func (g *Governor) Reserve(now time.Time) (retryAt time.Time, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.limit <= 0 {
 		return time.Time{}, true
 	}
-	for len(g.booked) > 0 && now.Sub(g.booked[0]) >= window {
-		g.booked = g.booked[1:]
+	for len(g.reserved) > 0 && now.Sub(g.reserved[0]) >= window {
+		g.reserved = g.reserved[1:]
 	}
-	if len(g.booked) >= g.limit {
-		return g.booked[0].Add(window), false
+	if len(g.reserved) >= g.limit {
+		return g.reserved[0].Add(window), false
 	}
-	g.booked = append(g.booked, now)
+	g.reserved = append(g.reserved, now)
 	return time.Time{}, true
 }

@@ -133,7 +133,7 @@ async fn coppice(args: &NoticesArgs, operator: &Path, report: &mut NoticesReport
     let (testbed, slack, fleet) = until_interrupted(prepare(args, notice)).await?;
     let config = json!({
         "apiVersion": "coppice.dev/v1alpha1", "kind": "CoppiceConfig", "metadata": {"name": "coppice"}, "spec": {
-            // It would end the benchmark; it still is booked.
+            // It would end the benchmark; each deletion is still reserved.
             "governor": {"perMinute": 100_000, "perHour": 100_000, "maxShare": "100%", "atLeast": 100_000},
             "channels": [{"name": "slack", "slack": {"tokenFile": "slack-token", "apiUrl": slack.url}}],
         }
