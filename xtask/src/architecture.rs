@@ -322,7 +322,7 @@ fn arrows(layers: &[Layer], packages: &[Package]) -> Vec<String> {
     findings
 }
 
-/// Dependencies that would put bugs on purpose into a program: only the tests of the campaigns may have them.
+/// Dependencies that would put mutants into a program: only the tests of the campaigns may have them.
 fn mutant_features(metadata: &Value) -> Vec<String> {
     let packages = metadata["packages"].as_array().into_iter().flatten();
     let mut findings = Vec::new();
