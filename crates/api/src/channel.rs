@@ -28,7 +28,7 @@ pub struct Channel {
 }
 
 /// POST of a JSON document, signed as the webhooks of policies are (`status.webhookKey` has the public key). Its recipient is
-/// whoever listens there, whoever owns the namespace: the document names the owner.
+/// the server at that URL, no matter who owns the namespace: the document names the owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WebhookChannel {
@@ -100,7 +100,7 @@ pub struct EmailChannel {
     /// How the connection is encrypted. Default: `STARTTLS`, without which nothing is sent.
     #[serde(default)]
     pub tls: EmailTls,
-    /// Whom messages are from, such as `Coppice <coppice@example.org>`.
+    /// The sender address of messages, such as `Coppice <coppice@example.org>`.
     #[schemars(
         length(min = 3, max = 320),
         regex(pattern = r"^([^<>@\s]+@[^<>@\s]+|[^<>@]* ?<[^<>@\s]+@[^<>@\s]+>)$")
@@ -119,7 +119,7 @@ pub struct EmailChannel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::credential_file")]
     pub ca_file: Option<String>,
-    /// The domains that mail is sent to, with those below them: whoever may annotate a namespace names its owner. Default: every domain.
+    /// The domains that mail is sent to, with those below them: anyone who may annotate a namespace names its owner. Default: every domain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 64),

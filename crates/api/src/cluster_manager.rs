@@ -181,7 +181,7 @@ pub struct Approval {
     /// To how many namespaces at most: `status.enforce.newlyDue` or more. If more become due, all of them wait.
     #[schemars(range(min = 1))]
     pub namespaces: u32,
-    /// Until when. It is about as many namespaces as become due until then, whichever these are: keep it short.
+    /// When the approval ends. It covers any namespaces that become due until then. Keep it short.
     #[schemars(schema_with = "schema::instant")]
     pub valid_until: Timestamp,
 }
@@ -265,9 +265,9 @@ pub struct NamespaceTtl {
     /// becomes stale up to one second late.
     #[schemars(schema_with = "schema::positive_duration")]
     pub after: Duration,
-    /// The key of an annotation by which whoever creates a namespace gives it a time of its own, such as `2h`: instead of
+    /// The key of an annotation by which the creator of a namespace gives it a time of its own, such as `2h`: instead of
     /// `after`, and shorter or longer. Without the annotation, or where its value is no duration, it is `after`. Default:
-    /// none, since whoever may annotate a namespace could keep it.
+    /// none, since anyone who may annotate a namespace could keep it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::annotation_key")]
     pub from_annotation: Option<String>,
@@ -281,7 +281,7 @@ pub struct NamespaceTtl {
     "message": "the format consol of a webhook has no words for phases: write format coppice, or wait for ttl or podsSucceed in when"
 }]))]
 pub struct ClusterPolicy {
-    /// The policy's name, unique in its manager: a sentence is welcome.
+    /// The policy's name, unique in its manager. It can be a sentence.
     #[schemars(length(min = 1, max = 100))]
     pub name: String,
     /// Whether this policy acts, where its manager enforces: while the manager observes, so do all of its policies. Default: as the

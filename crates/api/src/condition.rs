@@ -28,7 +28,7 @@ pub const READY: &str = "Ready";
 /// Of a namespace in a tree: whether it has what is copied from the namespaces above.
 pub const PROPAGATED: &str = "Propagated";
 
-/// Whether the annotation by which whoever created a namespace gives it a ttl is understood, if it has one.
+/// Whether the annotation by which the creator of a namespace gives it a ttl is understood, if it has one.
 pub const TTL_UNDERSTOOD: &str = "TtlUnderstood";
 /// Of a record whose cluster manager compares namespaces: whether it is known what the namespace was made for.
 pub const IDENTIFIED: &str = "Identified";

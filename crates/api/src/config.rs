@@ -50,7 +50,7 @@ pub struct CoppiceConfigSpec {
     /// What tenants may ask for. Default: each field's own, so that every limit can be set alone.
     #[serde(default)]
     pub tenants: Tenants,
-    /// The channels by which cluster managers tell owners what becomes of their namespaces (`spec.notify.channels`). Default: none.
+    /// The channels by which cluster managers notify owners (`spec.notify.channels`). Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub channels: Vec<Channel>,
@@ -223,7 +223,7 @@ pub struct Tenants {
     pub webhook_hosts: Vec<String>,
 }
 
-/// An action that tenants may use. Waking is none of them: whoever may scale down may wake.
+/// An action that tenants may use. Waking is none of them: anyone who may scale down may wake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum TenantAction {

@@ -1,4 +1,4 @@
-//! The health of a namespace: what a cluster manager asks for, what is failing, and how far its clocks are.
+//! The health of a namespace: what a cluster manager asks for, what is failing, and how far its timers are.
 
 use coppice_quantity::Duration;
 use jiff::Timestamp;
@@ -20,26 +20,27 @@ pub struct HealthSpec {
     #[serde(default = "sources")]
     #[schemars(length(min = 1, max = 1), default = "sources", extend("x-kubernetes-list-type" = "set"))]
     pub sources: Vec<HealthSource>,
-    /// From `Unstable` to `Failing`: something has to fail for so long without a break. Default: 5m, so that a restart or a
-    /// slow registry is no failure.
+    /// How long something has to fail without a break before a namespace is `Failing`. Default: 5m, so that a restart or a slow
+    /// registry does not count as a failure.
     #[serde(default = "settling")]
     #[schemars(schema_with = "schema::positive_period", default = "settling")]
     pub settling_period: Duration,
-    /// From `Failing` to `Failed`. While nothing fails it stands still. Default: 2m, so that whoever sees it failing has time to
-    /// act.
+    /// How long a namespace is `Failing` before it is `Failed`. The timer pauses while nothing fails. Default: 2m, so that people
+    /// who see it failing have time to act.
     #[serde(default = "grace")]
     #[schemars(schema_with = "schema::duration", default = "grace")]
     pub grace_period: Duration,
-    /// Back to `Ok`: nothing may fail for so long. Default: 1m, so that a crash loop is not well whenever it starts.
+    /// How long nothing may fail before a namespace is `Ok` again. Default: 1m, so that a restarting container does not count as
+    /// recovered.
     #[serde(default = "recovery")]
     #[schemars(schema_with = "schema::positive_period", default = "recovery")]
     pub recovery_period: Duration,
-    /// A namespace that fails again and again, but never for long, is `Failing`, too, once it has not been `Ok` for so much time.
-    /// Default: 20 minutes of an hour, so that a crash loop with pauses is found.
+    /// How long a namespace may not be `Ok` in total, within a window, before it is `Failing`: for failures that are short, but
+    /// repeated. Default: 20 minutes of an hour, so that a crash loop with pauses is found.
     #[serde(default)]
     #[schemars(default)]
     pub failure_budget: FailureBudget,
-    /// What is no failure. Default: nothing, so that no failure is overlooked.
+    /// Failures to ignore. Default: none, so that no failure is overlooked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "atomic"))]
     pub ignore: Vec<IgnoreRule>,
@@ -108,7 +109,7 @@ pub struct FailureBudget {
     #[serde(default = "window")]
     #[schemars(schema_with = "schema::positive_period", default = "window")]
     pub window: Duration,
-    /// So much of it. At most `window`. Default: 20m, so that a rollout that takes a while is no failure.
+    /// The maximum failing time within `window`; at most `window`. Default: 20m, so that a rollout that takes a while is no failure.
     #[serde(default = "budget")]
     #[schemars(schema_with = "schema::positive_period", default = "budget")]
     pub max: Duration,
@@ -128,7 +129,7 @@ const fn budget() -> Duration {
     Duration::from_secs(1200)
 }
 
-/// What is no failure: every field that is given has to match.
+/// Failures to ignore: every field that is given has to match.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(extend("x-kubernetes-validations" = [{
@@ -199,7 +200,7 @@ health_reasons! {
     CreateContainerError: "Read the message: it names the Secret, ConfigMap or command that is missing.";
     /// A container uses more memory than its limit, is killed, and starts again.
     OOMKilled: "Raise the container's memory limit, or find out what it uses the memory for.";
-    /// A container ends again and again. One that has been running for less than a minute after that is no better yet.
+    /// A container restarts repeatedly. One that has been running for less than a minute since its last restart has not recovered.
     CrashLoopBackOff: "Read the log of the last run: `kubectl logs POD -c CONTAINER --previous`.";
     /// No node can take the pod.
     Unschedulable: "Compare the pod's requests, node selector, affinity and tolerations with the nodes.";
@@ -245,7 +246,7 @@ pub struct FailingObject {
     pub since: Timestamp,
 }
 
-/// How far the clocks of a namespace's health are. Written when something changes, not when time passes.
+/// How far the timers of a namespace's health are. Written when something changes, not when time passes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HealthRecord {
@@ -308,7 +309,7 @@ pub enum HealthSeen {
     Failing,
     /// Nothing fails.
     Passing,
-    /// Something that is needed is not known: the clocks stand still.
+    /// Something that is needed is not known: the timers pause.
     Unknown,
 }
 

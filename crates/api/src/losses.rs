@@ -23,7 +23,7 @@ pub struct Losses {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub load_balancers: Vec<LostLoadBalancer>,
-    /// Finalizers that are not Kubernetes' own: the namespace stays `Terminating` until whoever owns them has removed them. Those
+    /// Finalizers that are not Kubernetes' own: the namespace stays `Terminating` until their owners have removed them. Those
     /// of the namespace, its claims and its Services: the first sixteen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]

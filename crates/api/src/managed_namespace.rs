@@ -18,7 +18,7 @@ use crate::schema;
 use crate::steps::Steps;
 
 /// The record of a namespace that a cluster manager governs: in spec what its users ask for, in status what Coppice knows
-/// and plans. Coppice creates it; whoever writes it before that is not written over.
+/// and plans. Coppice creates it, and does not overwrite what somebody wrote before.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "coppice.dev",
@@ -92,7 +92,7 @@ pub struct RecordHold {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 200))]
     pub reason: Option<String>,
-    /// Who holds: the user name of whoever changes the hold, as the API server knows it (`kubectl auth whoami`). An
+    /// Who holds: the name of the user who changes the hold, as the API server knows it (`kubectl auth whoami`). An
     /// admission policy demands it. Default: none, which only accounts with the verb `set-requester` may write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
@@ -106,7 +106,7 @@ pub struct Extension {
     /// The earliest end.
     #[schemars(schema_with = "schema::instant")]
     pub at: Timestamp,
-    /// Who extends: the user name of whoever changes the extension, as the API server knows it (`kubectl auth whoami`). An
+    /// Who extends: the name of the user who changes the extension, as the API server knows it (`kubectl auth whoami`). An
     /// admission policy demands it. Default: none, which only accounts with the verb `set-requester` may write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
@@ -149,7 +149,7 @@ pub struct ManagedNamespaceStatus {
     /// How many more are failing; absent if none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing_more: Option<u32>,
-    /// The clocks of its health; absent unless its cluster manager looks at that.
+    /// The timers of its health; absent unless its cluster manager looks at that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<HealthRecord>,
     /// When everything in it was ready for the first time since it was last anything but `Ok`, or had no running pod: a pod runs,

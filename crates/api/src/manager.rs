@@ -90,7 +90,7 @@ pub struct NamespaceManagerSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Policy {
-    /// The policy's name, unique in its manager: a sentence is welcome.
+    /// The policy's name, unique in its manager. It can be a sentence.
     #[schemars(length(min = 1, max = 100))]
     pub name: String,
     /// The condition.
@@ -148,8 +148,8 @@ pub struct PodsSucceed {
     #[serde(default = "initial_delay")]
     #[schemars(schema_with = "schema::duration", default = "initial_delay")]
     pub initial_delay: Duration,
-    /// At least so many pods must have succeeded. With 0, no pods at all count as success. Default: 1, because an empty
-    /// namespace more often waits for its pods than it is done.
+    /// The minimum number of pods that must have succeeded. With 0, no pods at all count as success. Default: 1, because an
+    /// empty namespace more often waits for its pods than it is done.
     #[serde(default = "min_pods")]
     #[schemars(range(min = 0, max = 100_000))]
     pub min_pods: u32,

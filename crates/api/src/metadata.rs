@@ -12,10 +12,10 @@ use crate::schema;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TreeMetadata {
     /// Those that a Subnamespace may set on its namespace (`spec.metadata`). What selects namespaces by them, such as a
-    /// NetworkPolicy, or reads an owner from them, believes then whoever may create Subnamespaces. Default: none.
+    /// NetworkPolicy, or reads an owner from them, then trusts anyone who may create Subnamespaces. Default: none.
     #[serde(default)]
     pub allowed: MetadataKeys,
-    /// Those that every namespace has as the namespace above it has them: of the root, whoever may write that namespace sets them.
+    /// Those that every namespace has as the namespace above it has them: of the root, anyone who may write that namespace sets them.
     /// Where a Subnamespace is allowed to set the same key, and does, its value counts, also below. Default: none.
     #[serde(default)]
     pub inherited: MetadataKeys,

@@ -11,7 +11,7 @@ pub const SYSTEM_NAMESPACE: &str = "coppice-system";
 /// The service account that the operator runs as.
 pub const SERVICE_ACCOUNT: &str = "coppice";
 /// A namespace with this label is never deleted or scaled down, whatever its managers say and whatever the label's value is: also
-/// with `"false"`. Whoever writes the label means something by it, and only taking it off takes the protection off.
+/// with `"false"`. Anyone who writes the label means something by it, and only taking it off takes the protection off.
 pub const LABEL_PROTECTED: &str = "coppice.dev/protected";
 /// On every `DeletedNamespace`: the namespace's name, so that its records can be selected.
 pub const LABEL_NAMESPACE: &str = "coppice.dev/namespace";
@@ -38,7 +38,7 @@ pub const LABEL_PARENT: &str = "coppice.dev/parent";
 /// On every namespace of a tree: the name of the namespace at the top.
 pub const LABEL_ROOT: &str = "coppice.dev/root";
 /// On a namespace that other namespaces of its tree hang on: nobody but an administrator of trees deletes it. The value is the uid of
-/// the `Subnamespace` that was created in it last, so that whoever deletes the namespace as it was before that gets a conflict.
+/// the `Subnamespace` that was created in it last, so that anyone who deletes the namespace as it was before that gets a conflict.
 pub const LABEL_CHILDREN: &str = "coppice.dev/has-children";
 /// With the name of a namespace in front of it, the key of a label: how far a namespace is below that one, `0` for itself.
 pub const LABEL_DEPTH_SUFFIX: &str = ".tree.coppice.dev/depth";

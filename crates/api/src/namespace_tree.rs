@@ -17,7 +17,7 @@ use crate::schema;
 
 /// A tree of namespaces.
 ///
-/// Whoever may create Subnamespaces in the root, or in a namespace below it, creates namespaces there. All of them together never
+/// Anyone who may create Subnamespaces in the root, or in a namespace below it, creates namespaces there. All of them together never
 /// have more quota than the tree: what one is given leaves the namespace above it.
 #[derive(CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[kube(
@@ -171,7 +171,7 @@ const fn ignore() -> PropagationMode {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RoleBindingPropagation {
     /// `Propagate`: those of these ClusterRoles are copied, and copies of what is gone are deleted. `Remove`: all copies are deleted.
-    /// `Ignore`: copies are left as they are, and no more are made. Default: `Propagate`, so that whoever creates a namespace can work
+    /// `Ignore`: copies are left as they are, and no more are made. Default: `Propagate`, so that anyone who creates a namespace can work
     /// in it.
     #[serde(default)]
     pub mode: PropagationMode,

@@ -19,7 +19,7 @@ pub struct Notify {
     /// fallback, has an address.
     #[schemars(length(min = 1, max = 4), inner(length(min = 1, max = 63)), extend("x-kubernetes-list-type" = "set"))]
     pub channels: Vec<String>,
-    /// What else owners are notified of. Default: nothing, so that nobody hears more than they have to.
+    /// What else owners are notified of. Default: nothing, so that owners get only the messages that the platform chose.
     #[serde(default)]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "set"))]
     pub on: Vec<NotifyOn>,
@@ -48,15 +48,15 @@ pub struct WorkingHours {
     /// The time zone, by its name in the IANA database, such as `Europe/Berlin`.
     #[schemars(length(min = 1, max = 64), regex(pattern = "^[A-Za-z][A-Za-z0-9_+/-]*$"))]
     pub time_zone: String,
-    /// From when on, as `HH:MM`. Default: `08:00`.
+    /// The start of working hours, as `HH:MM`. Default: `08:00`.
     #[serde(default = "eight")]
     #[schemars(regex(pattern = "^([01][0-9]|2[0-3]):[0-5][0-9]$"), length(max = 5))]
     pub from: String,
-    /// Until when, as `HH:MM`, that minute not included; `24:00` is the end of the day. Default: `18:00`.
+    /// The end of working hours, as `HH:MM`, that minute not included; `24:00` is the end of the day. Default: `18:00`.
     #[serde(default = "eighteen")]
     #[schemars(regex(pattern = "^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$"), length(max = 5))]
     pub to: String,
-    /// On which days. Default: Monday to Friday.
+    /// The working days. Default: Monday to Friday.
     #[serde(default = "weekdays")]
     #[schemars(length(min = 1, max = 7), extend("x-kubernetes-list-type" = "set"))]
     pub days: Vec<Weekday>,
@@ -122,7 +122,7 @@ pub struct Undelivered {
     #[serde(default = "half_an_hour")]
     #[schemars(schema_with = "schema::positive_duration", default = "half_an_hour")]
     pub after: Duration,
-    /// What happens then. Default: `Wait`, since nothing is to be deleted unheard.
+    /// What happens then. Default: `Wait`, so that owners are notified before anything is deleted.
     #[serde(default)]
     pub then: UndeliveredThen,
 }
@@ -140,7 +140,7 @@ const fn half_an_hour() -> Duration {
 /// What becomes of a deletion whose announcement was not delivered in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum UndeliveredThen {
-    /// It waits until somebody has been notified: for ever, if there is nobody.
+    /// It waits until somebody has been notified: indefinitely if no recipient exists.
     #[default]
     Wait,
     /// The policy's notice begins then.

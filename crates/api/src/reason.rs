@@ -256,7 +256,7 @@ reasons! {
         /// when that expires, is not known until they are, which takes seconds; nothing is done by it before.
         AnnotationsNotRead: [NextStep, Ready],
             "If it stays so for a minute, see the operator's `/readyz?verbose`: it cannot list namespaces.";
-        /// Nothing has been heard of a source of facts for 90 s.
+        /// No update of a source of facts has been received for 90 s.
         Stale: [Verdict, NextStep, Accepted, Ready, Blocked], "Look at the API server and the network.";
         /// The API server refuses the operator a source of facts.
         Forbidden: [Verdict, NextStep, Accepted, Ready, Blocked], "Apply the ClusterRole of `deploy/install.yaml`.";
@@ -319,7 +319,7 @@ reasons! {
         /// Somebody deletes the `ManagedNamespace`, and a finalizer keeps it. Nothing is done to the namespace before it is gone; then
         /// there is a new one.
         RecordTerminating: [NextStep, Ready, Blocked],
-            "Remove the finalizer, or let whoever set it do so.";
+            "Remove the finalizer, or ask its owner to remove it.";
         /// A namespace of this name was deleted three times within 24 hours, and something makes it again each time. It is left
         /// alone until `status.next.due`.
         RecreatedTooOften: [NextStep, Blocked],
@@ -341,10 +341,10 @@ reasons! {
             "Read the condition `Identified` of their ManagedNamespaces, and have the CI that makes them write what that says.";
         /// `CoppiceConfig` has every channel that the cluster manager names.
         ChannelsKnown: [Channels], nothing;
-        /// It does not have some of them: by these nobody is notified, and if there is no other one announced deletions wait.
+        /// It does not have some of them. They deliver nothing. Announced deletions wait if no other channel is configured.
         ChannelsMissing: [Channels],
             "Add what the message names to `spec.channels` of CoppiceConfig, or correct `spec.notify.channels`.";
-        /// More namespaces become due in an hour than the budget allows destructive steps: they live longer and longer.
+        /// More namespaces become due in an hour than the budget allows destructive steps: deletions fall behind.
         BudgetBelowArrivals: [Event, Budget], "Raise what the message names in CoppiceConfig.";
         /// A policy has fired. The manager is dormant until its policies change or it is re-armed.
         Dormant: [NextStep], "To fire again, set `spec.rearm` to `status.firings`, or change the policies.";
@@ -367,7 +367,7 @@ reasons! {
         /// A step failed and will be tried again.
         Retrying: [NextStep, Ready], "Read `status.intent.lastError`.";
         /// The namespace's cluster manager, or a manager in it, deletes it, and not later: one notice and one deletion are enough.
-        /// If that comes to nothing, this one goes on.
+        /// If that deletion is abandoned, this one continues.
         DeletedByAnother: [NextStep], nothing;
         /// A webhook of a manager in the namespace is under way, which the deletion waits for: ten minutes at most after its time.
         WebhookPending: [NextStep], nothing;
@@ -375,7 +375,7 @@ reasons! {
         NoticeRunning: [NextStep], "To prevent the deletion, extend, hold or suspend.";
         /// Nobody has been notified of the deletion yet, which waits for that.
         NoticeUndelivered: [NextStep, Blocked],
-            "Read what the message says of each channel; mend it, or let the namespace name an owner who can be reached.";
+            "Read what the message says of each channel; correct it, or let the namespace name an owner who can be reached.";
         /// The namespace is being deleted.
         NamespaceTerminating: [NextStep, Ready], "If it takes long, `coppice doctor` says why.";
     }
@@ -514,9 +514,9 @@ reasons! {
         Woken: [Event], nothing;
         /// The webhook's receiver answered 2xx.
         WebhookDelivered: [Fired, Result, Event, Firings], nothing;
-        /// Ten attempts at the webhook have failed, or one in a way that no other can mend.
+        /// Ten attempts at the webhook have failed, or one in a way that a retry cannot resolve.
         WebhookGivenUp: [Fired, Ready, Result, Event, Firings],
-            "Mend the receiver, then set `spec.rearm` to `status.firings`.";
+            "Fix the receiver, then set `spec.rearm` to `status.firings`.";
         /// Notice of a deletion was given.
         DeletionAnnounced: [Event], "To prevent the deletion, extend, hold or suspend.";
         /// A message to the owner of a namespace was given up: the channel refused it for good, or every attempt of 24 hours failed.

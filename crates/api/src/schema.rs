@@ -70,7 +70,7 @@ fn http_url_such_as(example: &str) -> Schema {
     })
 }
 
-/// The rule against a user or a password in a URL, and its sentence: whoever reads the object would see them.
+/// The rule against a user or a password in a URL, and its sentence: anyone who reads the object would see them.
 const NO_USER_INFO: &str = "!self.matches('^[^/]*//[^/?#]*@')";
 
 /// A URL of a receiver whose webhooks are signed: nothing in it is a secret, and everything in it is sent.

@@ -22,7 +22,7 @@ pub(crate) fn staleness(freshness: &Freshness, what: &str) -> (Reason, String) {
             (Reason::NotSynced, format!("{what} have not been listed yet{}", detail(p)))
         }
         Freshness::Stale(p) => {
-            (Reason::Stale, format!("nothing has been heard of {what} for 90 seconds{}", detail(p)))
+            (Reason::Stale, format!("no update of {what} has been received for 90 seconds{}", detail(p)))
         }
         // Never called for a fresh cache.
         Freshness::Fresh(_) => (Reason::Watching, String::new()),

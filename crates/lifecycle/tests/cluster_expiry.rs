@@ -185,7 +185,7 @@ fn what_is_not_known_for_a_time_changes_no_date() {
     scene.undecodable = true;
     scene.settled(2);
     scene.undecodable = false;
-    scene.stale = Some((Reason::Stale, "nothing was heard".to_owned()));
+    scene.stale = Some((Reason::Stale, "no update has been received".to_owned()));
     scene.settled(3);
     scene.stale = None;
     scene.namespace.annotations = Annotations::default();

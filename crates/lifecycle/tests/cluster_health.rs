@@ -174,7 +174,8 @@ fn what_was_decided_for_the_ttl_is_not_carried_out_for_the_health() {
 fn clocks_stand_still_while_nothing_can_be_decided() {
     let mut scene = Scene::new(&spec("{in: [Failed]}", "0s"));
     scene.fails(true).pass(60);
-    scene.stale = Some((Reason::Stale, "nothing has been heard of namespaces for 90 seconds".to_owned()));
+    scene.stale =
+        Some((Reason::Stale, "no update of namespaces has been received for 90 seconds".to_owned()));
     scene.look();
     scene.now = 500;
     scene.stale = None;

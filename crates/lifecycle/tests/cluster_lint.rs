@@ -111,7 +111,7 @@ fn nothing_is_destroyed_that_is_protected_or_while_something_says_no() {
     assert_eq!(found(|scene, _| scene.certain = false), [Forbidden]);
     assert_eq!(found(|scene, _| scene.undecodable = true), [Forbidden]);
     let stale = |scene: &mut Scene, _: &mut NamespacePlan| {
-        scene.stale = Some((coppice_api::Reason::Stale, "nothing was heard".to_owned()));
+        scene.stale = Some((coppice_api::Reason::Stale, "no update has been received".to_owned()));
     };
     assert_eq!(found(stale), [Forbidden]);
     // A manager that observes does nothing, whatever was decided while it enforced.

@@ -279,7 +279,7 @@ fn what_is_not_known_is_no_reason_to_act() {
     let ready = condition::find(&scene.status().conditions, READY).unwrap();
     assert_eq!((&*ready.status, &*ready.reason), ("Unknown", "ClockSkew"));
     scene.certain = true;
-    scene.stale = Some((Reason::Stale, "nothing has been heard of namespaces".to_owned()));
+    scene.stale = Some((Reason::Stale, "no update of namespaces has been received".to_owned()));
     assert_eq!(scene.reason(500), "Stale");
     scene.stale = None;
     scene.undecodable = true;

@@ -81,7 +81,7 @@ fn nothing_is_destroyed_that_is_protected_or_while_something_says_no() {
     assert_eq!(found(collapse), [Forbidden]);
     assert_eq!(found(|scene, _| scene.skew = None), [Forbidden]);
     let stale = |scene: &mut Scene, _: &mut Plan| {
-        scene.stale = Some((coppice_api::Reason::Stale, "nothing was heard".to_owned()));
+        scene.stale = Some((coppice_api::Reason::Stale, "no update has been received".to_owned()));
     };
     assert_eq!(found(stale), [Forbidden]);
 }

@@ -382,7 +382,7 @@ fn breaker_budget_skew_and_staleness_stop_destruction_and_nothing_else() {
         (|s| s.config.governor.per_minute = 0, "BudgetSpent"),
         (|s| s.skew = Some(SignedDuration::from_secs(-6)), "ClockSkew"),
         (|s| s.skew = None, "ClockSkew"),
-        (|s| s.stale = Some((Reason::Stale, "nothing heard".to_owned())), "Stale"),
+        (|s| s.stale = Some((Reason::Stale, "no update has been received".to_owned())), "Stale"),
     ];
     for (stop, reason) in stop {
         let mut scene = ttl();

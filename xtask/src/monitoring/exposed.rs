@@ -44,7 +44,7 @@ pub(crate) fn page() -> Result<String> {
          crates/controllers/src/metrics.rs, crates/trees/src/metrics.rs and crates/serve/src/admission.rs: change the texts there instead. -->\n\n\
          # Metrics\n\n\
          What the programs expose as OpenMetrics text at `/metrics` ([operations](operations.md#monitoring)). Values of\n\
-         labels are words from the source code, but for `manager`, `owner`, `tree` and `resource`, which are bounded: no label\n\
+         labels are words from the source code, except `manager`, `owner`, `tree` and `resource`, which are bounded: no label\n\
          contains the name of a namespace. `reason` is one of the [reasons](reasons.md). Prometheus adds labels of the target, such as `instance`, `namespace` and `pod`.\n\n\
          | Metric | Type | Labels | Meaning |\n| --- | --- | --- | --- |\n",
     );
@@ -107,7 +107,7 @@ fn sample(line: &str) -> Option<(String, Vec<String>)> {
     let end = line.find(['{', ' '])?;
     let (name, rest) = line.split_at(end);
     let labels = match rest.strip_prefix('{') {
-        // Values are empty here, but for bounds of buckets.
+        // Values are empty here, except bounds of buckets.
         Some(rest) => rest.split_once('}')?.0,
         None => "",
     };

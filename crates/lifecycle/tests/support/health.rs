@@ -134,7 +134,7 @@ impl Scene {
             let workloads = Workloads { deployments, ..Workloads::EMPTY };
             HealthFacts::Known { workloads, followed: self.followed, before }
         } else {
-            let message = "nothing has been heard of pods for 90 seconds".to_owned();
+            let message = "no update of pods has been received for 90 seconds".to_owned();
             HealthFacts::Unknown { reason: Reason::Stale, message }
         };
         let namespace = self.namespace();

@@ -287,7 +287,7 @@ fn unknown_is_no_reason_to_do_anything() {
     let observed = || observation([Vec::new(), vec![new.clone()]], vec![gone.clone()]);
     assert_eq!(steps(&observed()).len(), 2);
     let unknown = Place::Unknown("namespace a is missing".to_owned());
-    let stale = Some((Reason::Stale, "nothing has been heard".to_owned()));
+    let stale = Some((Reason::Stale, "no update has been received".to_owned()));
     let mut terminating = observed();
     terminating.namespace = terminating
         .namespace
