@@ -104,7 +104,7 @@ fn what_cannot_be_created_is_said_with_what_to_do() {
         ("coppice create shop-web", 2, "write PARENT/NAME of a Subnamespace: two names of namespaces"),
         ("coppice create shop/Web", 2, "write PARENT/NAME of a Subnamespace: two names of namespaces"),
         ("coppice create shop/web --quota pods", 2, "write RESOURCE=AMOUNT, such as pods=5 or memory=2Gi"),
-        ("coppice create shop/web --quota pods=-1", 2, "pods: -1 is less than nothing: write 0 or more"),
+        ("coppice create shop/web --quota pods=-1", 2, "pods: -1 must not be negative: write 0 or more"),
         ("coppice create shop/web --quota pods=1,pods=2", 1, "--quota: pods is there twice"),
         ("coppice create shop/web --label tier", 2, "write KEY=VALUE, such as team=web; \"tier\" has no '='"),
         (

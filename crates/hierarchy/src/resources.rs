@@ -25,7 +25,7 @@ pub enum ResourcesError {
     )]
     Twice(ResourceName),
     /// Less than nothing.
-    #[error("{0}: {1} is less than nothing: write 0 or more")]
+    #[error("{0}: {1} must not be negative: write 0 or more")]
     Negative(ResourceName, Quantity),
     /// A part of an object.
     #[error("{0}: {1} is not a whole number, and objects are counted: write one without a fraction")]
@@ -168,7 +168,7 @@ mod tests {
             Resources::parse(written).unwrap_err().to_string()
         };
         assert!(refusal(&[("cpu", "1"), ("requests.cpu", "1")]).starts_with("cpu is there twice"));
-        assert_eq!(refusal(&[("memory", "-1Gi")]), "memory: -1Gi is less than nothing: write 0 or more");
+        assert_eq!(refusal(&[("memory", "-1Gi")]), "memory: -1Gi must not be negative: write 0 or more");
         assert!(refusal(&[("pods", "1500m")]).starts_with("pods: 1500m is not a whole number"));
         assert!(refusal(&[("cpu", "1500u")]).ends_with("write a whole number of thousandths, such as 1m"));
         assert!(refusal(&[("storage", "1")]).contains("requests.storage"));

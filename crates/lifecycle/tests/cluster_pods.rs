@@ -43,7 +43,8 @@ fn succeed(scene: &mut Scene) {
 }
 
 fn not_known(scene: &mut Scene) {
-    scene.pods_unknown = Some((Reason::Stale, "pods: nothing was heard of them for 90 seconds".to_owned()));
+    scene.pods_unknown =
+        Some((Reason::Stale, "no update of pods has been received for 90 seconds".to_owned()));
 }
 
 fn verdict(scene: &Scene) -> (Verdict, &str, Option<i64>) {
@@ -117,14 +118,14 @@ fn what_is_not_known_deletes_nothing_and_withdraws_no_notice() {
     let mut scene = scene(&manager("0s", "delete: {notice: 60s}"));
     assert_eq!(scene.reason(1), "PodsNotFinished");
     not_known(&mut scene);
-    assert_eq!(scene.says(2), "Stale: pods: nothing was heard of them for 90 seconds");
+    assert_eq!(scene.says(2), "Stale: no update of pods has been received for 90 seconds");
     scene.pods_unknown = None;
     succeed(&mut scene);
     assert_eq!(scene.reason(60), "NoticeRunning");
     assert_eq!(scene.status().steps.notice.as_ref().unwrap().not_before, at(120));
     not_known(&mut scene);
-    let expected = "Stale: whether the pods have succeeded is not known: pods: nothing was heard of them for 90 seconds; nothing \
-                    is done for that";
+    let expected = "Stale: whether the pods have succeeded is unknown: no update of pods has been received for 90 seconds; no \
+                    action is taken";
     assert_eq!(scene.says(100), expected);
     assert_eq!(scene.says(200), expected);
     assert_eq!(scene.status().steps.notice.as_ref().unwrap().not_before, at(120), "announced is announced");

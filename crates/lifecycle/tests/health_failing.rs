@@ -150,7 +150,7 @@ fn pods_of_a_deployment_that_crash_are_one_line_with_the_deployments_name() {
     let found = scene.look(60);
     let [line] = found.failing.as_slice() else { panic!("{found:?}") };
     assert_eq!((&*line.kind, &*line.name, &*line.reason), ("Deployment", "web", "CrashLoopBackOff"));
-    assert_eq!(line.message, "pod web-1-a: container main ends again and again with exit code 1 (Error)");
+    assert_eq!(line.message, "pod web-1-a: container main restarts repeatedly with exit code 1 (Error)");
     assert_eq!(line.since, at(10));
     // A deadline that is over says no more than that.
     scene.deployments[0].rollout = Rollout::Stopped(report(

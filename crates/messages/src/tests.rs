@@ -156,7 +156,7 @@ fn each_kind_of_message_says_what_happens_and_when() {
             "Namespace ci-1 will not be deleted as announced",
             None,
         ),
-        (with(NoticeAbout::Unstable, None, expires), "Something fails in namespace ci-1", None),
+        (with(NoticeAbout::Unstable, None, expires), "Namespace ci-1 has failing workloads", None),
         (with(NoticeAbout::Failing, None, None), "Namespace ci-1 is failing", None),
         (with(NoticeAbout::Failed, None, None), "Namespace ci-1 has failed", None),
         (

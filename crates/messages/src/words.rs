@@ -25,7 +25,7 @@ pub(crate) fn what(content: &MessageContent) -> String {
         (NoticeAbout::NoticeWithdrawn, _) => {
             format!("Namespace {namespace} will not be deleted as announced")
         }
-        (NoticeAbout::Unstable, _) => format!("Something fails in namespace {namespace}"),
+        (NoticeAbout::Unstable, _) => format!("Namespace {namespace} has failing workloads"),
         (NoticeAbout::Failing, _) => format!("Namespace {namespace} is failing"),
         (NoticeAbout::Failed, _) => format!("Namespace {namespace} has failed"),
         (NoticeAbout::Stale, _) => format!("Namespace {namespace} has expired"),
@@ -107,10 +107,7 @@ fn volume(one: &LostVolume) -> String {
     let capacity = one.capacity.as_ref().map(|capacity| format!(" ({capacity})")).unwrap_or_default();
     let end = match (one.stays(), &one.reclaim_policy) {
         (true, _) => {
-            return format!(
-                "volume {} of claim {}{capacity}: stays, without its claim",
-                one.volume, one.claim
-            );
+            return format!("volume {} of claim {}{capacity}: retained", one.volume, one.claim);
         }
         (false, Some(_)) => "",
         (false, None) => ", unless its reclaim policy, which is not known, is Retain",
@@ -162,7 +159,7 @@ mod tests {
             losses(&all),
             [
                 "volume of claim a (20Gi): deleted with its data",
-                "volume pv-b of claim b (20Gi): stays, without its claim",
+                "volume pv-b of claim b (20Gi): retained",
                 "volume of claim c (20Gi): deleted with its data, unless its reclaim policy, which is not known, is Retain",
                 "load balancer of Service web: removed with its addresses: 192.0.2.1, 192.0.2.2",
                 "load balancer of Service web: removed",

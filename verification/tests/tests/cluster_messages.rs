@@ -177,7 +177,7 @@ fn while_a_manager_observes_its_messages_say_that_nothing_will_be_deleted() -> T
 
         let crashing = format!("{OUTCOME_LABEL}: crashloop");
         test_cluster.apply(&deployment("ska-1", &crashing, "")).await?;
-        let fails = posted(&slack, "*Something fails in namespace ska-1*").await?;
+        let fails = posted(&slack, "*Namespace ska-1 has failing workloads*").await?;
         ensure!(fails.text.contains("Deployment web: CrashLoopBackOff"), "{fails:?}");
         let heard = |one: &Value| one["for"] == "Unstable" && one["state"] == "Delivered";
         notice(test_cluster, "ska-1", "its owner has heard that something fails", heard).await?;

@@ -179,7 +179,7 @@ impl Clocks<'_> {
         self.missed = false;
     }
 
-    /// Books the time in which it was not `Ok`.
+    /// Records the time in which it was not `Ok`.
     fn spend(&mut self) {
         let Some(since) = self.record.unstable_since.filter(|since| *since < self.now) else { return };
         let mut spent = self.recorded_budget();

@@ -51,7 +51,7 @@ fn crash(name: &str, last: Option<&Ended>, ends: Option<Timestamp>) -> Trouble {
     let reason = if killed { HealthReason::OOMKilled } else { HealthReason::CrashLoopBackOff };
     let how =
         last.map_or_else(String::new, |last| format!(" with exit code {}{}", last.exit_code, why(last)));
-    Trouble { reason, message: format!("container {name} ends again and again{how}"), ends }
+    Trouble { reason, message: format!("container {name} restarts repeatedly{how}"), ends }
 }
 
 fn why(ended: &Ended) -> String {
@@ -119,13 +119,13 @@ mod tests {
     #[test]
     fn a_crash_loop_says_how_the_container_ended() {
         let crashed = container(true, waiting("CrashLoopBackOff", ""), Some(ended(1, "Error")));
-        let said = "container main ends again and again with exit code 1 (Error)".to_owned();
+        let said = "container main restarts repeatedly with exit code 1 (Error)".to_owned();
         assert_eq!(of(&crashed, 0), Some(("CrashLoopBackOff", said)));
         let killed = container(true, waiting("CrashLoopBackOff", ""), Some(ended(137, "OOMKilled")));
-        let said = "container main ends again and again with exit code 137 (OOMKilled)".to_owned();
+        let said = "container main restarts repeatedly with exit code 137 (OOMKilled)".to_owned();
         assert_eq!(of(&killed, 0), Some(("OOMKilled", said)));
         let between = container(true, ContainerState::Ended(ended(2, "")), None);
-        let said = "container main ends again and again with exit code 2".to_owned();
+        let said = "container main restarts repeatedly with exit code 2".to_owned();
         assert_eq!(of(&between, 0), Some(("CrashLoopBackOff", said)));
     }
 

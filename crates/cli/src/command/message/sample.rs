@@ -89,7 +89,7 @@ impl Sample<'_> {
                 kind: "Deployment".to_owned(),
                 name: "example".to_owned(),
                 reason: HealthReason::CrashLoopBackOff.as_str().to_owned(),
-                message: "container main ends again and again with exit code 1 (Error)".to_owned(),
+                message: "container main restarts repeatedly with exit code 1 (Error)".to_owned(),
                 source: HealthSource::Workloads,
                 since,
             }];

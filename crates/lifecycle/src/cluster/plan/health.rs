@@ -166,12 +166,12 @@ impl Builder<'_> {
         match (pause, &self.unknown) {
             (Pause::Unknown, Some((reason, message))) => {
                 let message =
-                    format!("how the namespace is is not known: {message}; nothing is done for that");
+                    format!("the health of the namespace is unknown: {message}; no action is taken");
                 Ruling::Paused(*reason, message)
             }
             (Pause::NotCompared, _) => {
-                let message = "whether the namespace that has taken its place still stands is not known at present; nothing is \
-                               done for that";
+                let message = "whether the namespace that has taken its place still exists is unknown at present; no action is \
+                               taken";
                 Ruling::Paused(Reason::NotCounted, message.to_owned())
             }
             (Pause::Unknown | Pause::Recovering, _) => {
