@@ -24,7 +24,7 @@ use crate::validate;
     version,
     max_term_width = 110,
     after_help = "Exit codes:
-  0  as asked
+  0  success
   1  it failed; standard error says why
   2  the command line could not be understood
   3  it succeeded, and something is refused, unknown, broken or not exactly carried over; of preview: becomes due

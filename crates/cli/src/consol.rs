@@ -263,7 +263,7 @@ fn free_name(
     free
 }
 
-/// Labels and annotations, but for those that mean nothing to ours.
+/// Labels and annotations, except those that mean nothing to ours.
 fn metadata_of(metadata: &Value) -> (serde_json::Map<String, Value>, serde_json::Map<String, Value>) {
     let of = |key: &str| metadata[key].as_object().cloned().unwrap_or_default();
     let mut annotations = of("annotations");

@@ -1,4 +1,4 @@
-//! What is lost with namespaces that are deleted, read with the rights of whoever asks.
+//! What is lost with namespaces that are deleted, read with the rights of the user who asks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;

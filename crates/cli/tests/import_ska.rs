@@ -248,7 +248,10 @@ fn deletions_are_announced_where_owners_are_notified_of_them() {
     let (_, spec) = one("ttl: 1h", &format!("failed: {silent}"));
     assert_eq!(notices(&spec), ["5m", "0s"]);
     let on = json!(["Unstable", "Failing"]);
-    assert_eq!(spec["notify"]["on"], on, "who is not to hear of each deletion hears of none afterwards");
+    assert_eq!(
+        spec["notify"]["on"], on,
+        "an owner who is not to be notified of each deletion is notified of none afterwards"
+    );
     let (_, spec) = one(
         "ttl: 1h",
         &format!(

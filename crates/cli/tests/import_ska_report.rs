@@ -73,7 +73,7 @@ fn what_is_superseded_and_stays_there_is_not_deleted_for_its_age_or_its_health_e
         assert_eq!((policies(&spec), spec["supersede"].is_object()), (observed, true), "{name}");
     }
     let warning =
-        remark(&ran, "warning: ", "superseded.delete: false keeps what is superseded for ever there");
+        remark(&ran, "warning: ", "superseded.delete: false keeps what is superseded indefinitely there");
     assert!(
         warning.contains("actionController.config.namespaces[0]") && warning.contains("mode: Observe"),
         "{warning}"
@@ -161,7 +161,7 @@ actionController: {config: {namespaces: [{names: ['ci-.*'], cancelled: {delete: 
         let observed: Vec<_> = policies(&spec).into_iter().map(|(_, mode)| mode).collect();
         assert_eq!(observed, [Some("Observe"); 3]);
     }
-    remark(&ran, "warning: ", "cancelled.delete: false keeps what is cancelled for ever there");
+    remark(&ran, "warning: ", "cancelled.delete: false keeps what is cancelled indefinitely there");
     assert!(!ran.err.contains("is deleted when its ttl is over"), "{}", ran.err);
     let kept = import(
         &text.replace("cancelled: {delete: false}", "cancelled: {delete: true}, superseded: {delete: false}"),

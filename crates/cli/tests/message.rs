@@ -21,7 +21,7 @@ fn notifying(addresses: &str) -> String {
         "spec: {governor: {perHour: 40}}",
         &format!("spec: {{governor: {{perHour: 40}}, {CHANNELS}}}"),
     );
-    // Whoever owns one namespace owns all of them.
+    // One owner owns all of them.
     text.replace("creationTimestamp:", &format!("annotations: {addresses}, creationTimestamp:"))
 }
 
@@ -63,6 +63,7 @@ fn the_announcement_of_a_deletion_is_shown_as_it_was_sent() {
     assert!(html.out.contains("still needed&quot;"), "{}", html.out);
     let (_, all) = report("ci-1", &announced());
     assert_eq!(all["content"]["for"], "DeletionAnnounced", "{all:#}");
+    assert!(all.get("notDeliveredBecause").is_none(), "{all:#}");
     let (_, expiring) = report("ci-2 --for expiring", &notifying(BY_MAIL));
     assert_eq!(
         (&expiring["content"]["for"], &expiring["content"]["keep"]),
@@ -213,6 +214,9 @@ fn a_kind_or_a_form_in_which_nobody_would_get_it_is_shown_with_a_warning() {
             ran.all()
         );
     }
+    let (ran, all) = report("ci-1 --for Unstable", &text);
+    let why = "spec.notify.on of ClusterNamespaceManager ci does not name Unstable";
+    assert_eq!((ran.code, &all["notDeliveredBecause"]), (3, &why.into()), "{}", ran.all());
     let observed = observed.replace("on: [Stale,", "on: [Deleted, Stale,");
     let ran = message("ci-2 --for Deleted", &observed);
     assert!(
@@ -335,7 +339,7 @@ fn the_example_of_the_guide_is_accepted() {
     let example = section.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
     let namespace = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: ci-7, uid: u, creationTimestamp: '2026-03-01T12:00:00Z', \
                      annotations: {example.org/owner-mail: jo@example.org}}\n";
-    // It observes: the reminder of its last day is the first that its owner hears of it.
+    // It observes: the reminder of its last day is the first message that its owner gets about it.
     let ran = message("ci-7", &format!("{example}{namespace}"));
     assert!(
         ran.code == 0 && ran.out.starts_with("Subject: [prod-eu] Namespace ci-7 expires soon\n"),

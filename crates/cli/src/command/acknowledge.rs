@@ -21,7 +21,7 @@ use crate::{Exit, Io};
   coppice acknowledge pods-2026-12-01T18:00:00Z --dry-run   checks it, and changes nothing
   coppice acknowledge pods-2026-12-01T18:00:00Z
 
-Exit codes: 0 acknowledged, also if it was before; 1 error, 2 usage.")]
+Exit codes: 0 acknowledged, or already acknowledged; 1 error, 2 usage.")]
 pub(crate) struct AcknowledgeArgs {
     /// The id of the breaker, as status, Events and `coppice doctor` show it
     #[arg(value_name = "ID")]

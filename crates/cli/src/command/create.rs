@@ -21,7 +21,7 @@ use crate::{Exit, Io};
 /// Create a namespace below one that you administer, with a part of its quota
 ///
 /// Creates the Subnamespace NAME in namespace PARENT. Coppice creates the namespace of that name, if PARENT has the quota that is
-/// asked for and does not use it; whoever administers PARENT administers it, too. Deleting the Subnamespace deletes the
+/// asked for and does not use it; anyone who administers PARENT administers it, too. Deleting the Subnamespace deletes the
 /// namespace and returns its quota. With --dry-run it shows what would change, and warns if it would be refused.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -38,7 +38,7 @@ pub(crate) struct CreateArgs {
     #[arg(value_name = "PARENT/NAME", value_parser = Target::subnamespace)]
     target: Target,
     /// How much of a resource the namespace is to have, such as pods=10 or memory=8Gi; may be repeated, or separated by
-    /// commas. Of what is not named and the tree limits, it gets nothing
+    /// commas. Resources that the tree limits and you do not name default to 0
     #[arg(long = "quota", value_name = "RESOURCE=AMOUNT", value_delimiter = ',')]
     quota: Vec<Amount>,
     /// A label of the namespace, which the tree has to allow (spec.metadata.allowed.labels); may be repeated, or separated by

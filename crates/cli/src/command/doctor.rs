@@ -17,7 +17,7 @@ use crate::print::{self, ERROR, HEADING, OK, WARNING};
 use crate::terminal::PLAIN;
 use crate::{Exit, Io};
 
-/// Find out what is wrong: the installation, trees that stand still, and deletions that are stuck
+/// Find out what is wrong: the installation, stalled trees, and deletions that are stuck
 ///
 /// Says which finalizer, resource or API service blocks the deletion of a namespace, and what to do. Repairs nothing.
 #[derive(Debug, Args)]

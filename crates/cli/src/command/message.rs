@@ -113,7 +113,7 @@ struct Report<'a> {
     receivers: &'a [Receiver],
     /// Why nobody would get it, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
-    unheard: Option<&'a str>,
+    not_delivered_because: Option<&'a str>,
     /// What of it is made up.
     made_up: &'a [String],
 }
@@ -143,20 +143,20 @@ pub(crate) async fn run(args: &MessageArgs, connection: &ConnectionArgs, io: &mu
         chosen.sent_at,
         messages.cluster.as_deref(),
     )?;
-    let part = args.part.or_else(|| receivers.iter().find(|one| one.hears()).map(|one| one.part));
+    let part = args.part.or_else(|| receivers.iter().find(|one| one.receives()).map(|one| one.part));
     let part = part.unwrap_or(Part::Mail);
-    let unheard = notified::unheard(&subject, chosen.about, &receivers);
-    let unheard = unheard.or_else(|| notified::unsent(part, &receivers));
-    remarks(&chosen, unheard.as_deref(), &receivers, at, io)?;
-    show(part, &content, &rendered, (&chosen, &receivers, unheard.as_deref()), io)?;
-    Ok(if unheard.is_some() { Exit::Attention } else { Exit::Ok })
+    let undelivered_reason = notified::undelivered_reason(&subject, chosen.about, &receivers);
+    let undelivered_reason = undelivered_reason.or_else(|| notified::unsent(part, &receivers));
+    remarks(&chosen, undelivered_reason.as_deref(), &receivers, at, io)?;
+    show(part, &content, &rendered, (&chosen, &receivers, undelivered_reason.as_deref()), io)?;
+    Ok(if undelivered_reason.is_some() { Exit::Attention } else { Exit::Ok })
 }
 
 fn show(
     part: Part,
     content: &MessageContent,
     rendered: &Rendered,
-    (chosen, receivers, unheard): (&Chosen, &[Receiver], Option<&str>),
+    (chosen, receivers, not_delivered_because): (&Chosen, &[Receiver], Option<&str>),
     io: &mut Io<'_>,
 ) -> Result<()> {
     let Rendered { subject, text, html, slack } = rendered;
@@ -173,7 +173,17 @@ fn show(
             let (sent_at, made_up) = (chosen.sent_at, &*chosen.made_up);
             print::json(
                 io.out,
-                &Report { content, subject, text, html, slack, sent_at, receivers, unheard, made_up },
+                &Report {
+                    content,
+                    subject,
+                    text,
+                    html,
+                    slack,
+                    sent_at,
+                    receivers,
+                    not_delivered_because,
+                    made_up,
+                },
             )
         }
     }
@@ -190,13 +200,13 @@ fn write_lines(text: &str, io: &mut Io<'_>) -> Result<()> {
 /// Says to whom it goes and when, and what of it is not so.
 fn remarks(
     chosen: &Chosen,
-    unheard: Option<&str>,
+    undelivered_reason: Option<&str>,
     receivers: &[Receiver],
     at: Timestamp,
     io: &mut Io<'_>,
 ) -> Result<()> {
     let when = print::instant_from(chosen.sent_at, at);
-    match (unheard, notified::to_whom(receivers)) {
+    match (undelivered_reason, notified::to_whom(receivers)) {
         (Some(why), _) => io.print_note(&format!("warning: nobody would get this message: {why}"))?,
         (None, Some(to)) if chosen.is_sent => io.print_note(&format!("note: sent by {to}, {when}"))?,
         (None, Some(to)) if chosen.made_up.is_empty() => {
@@ -205,7 +215,7 @@ fn remarks(
         (None, Some(to)) => io.print_note(&format!("note: such a message goes by {to}"))?,
         (None, None) => {}
     }
-    for one in receivers.iter().filter(|_| unheard.is_none()) {
+    for one in receivers.iter().filter(|_| undelivered_reason.is_none()) {
         if let Some(problem) = &one.problem {
             io.print_note(&format!("note: not by {}: {problem}", one.channel))?;
         }
@@ -308,11 +318,11 @@ fn choose(
                 "nobody is notified of anything about namespace {namespace}: {why}; to see a message all the same, say with --for which"
             );
         }
-        let hears = |channel: &str| receivers.iter().any(|one| one.hears() && one.channel == channel);
-        if let Some(next) = upcoming::next(snapshot, subject, at, hears) {
+        let gets_any = |channel: &str| receivers.iter().any(|one| one.receives() && one.channel == channel);
+        if let Some(next) = upcoming::next(snapshot, subject, at, gets_any) {
             return Ok(next);
         }
-        let last = status.notices.iter().rev().find(|notice| hears(&notice.channel));
+        let last = status.notices.iter().rev().find(|notice| gets_any(&notice.channel));
         last.map(|notice| notice.about).with_context(|| {
             format!(
                 "nothing is announced about namespace {namespace}, and as things stand nothing will be: say with --for which message to \

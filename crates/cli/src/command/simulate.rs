@@ -24,8 +24,8 @@ use crate::{Exit, Io, files, live, with_progress};
 
 /// Run the operator ahead of time, on a copy: what it would do in the days to come, when and why
 ///
-/// Who goes when, by managers and by cluster managers. The real controllers work in virtual time on an API server in memory,
-/// which holds a copy of the cluster or of files. Nothing is written to a cluster, and no webhook is sent. Only time passes:
+/// Lists when each namespace is deleted, by managers and by cluster managers. The real controllers work in virtual time on an
+/// API server in memory, which holds a copy of the cluster or of files. Nothing is written to a cluster, and no webhook is sent. Only time passes:
 /// pods and workloads stay as they are now, nobody holds, extends or changes anything, and every webhook is taken by its
 /// receiver.
 #[derive(Debug, Args)]
@@ -37,7 +37,7 @@ use crate::{Exit, Io, files, live, with_progress};
   coppice simulate -o svg > next-week.svg        as a picture of the namespaces over time
 
 The budget of CoppiceConfig binds here, too, and is shared by all namespaces: with -n the others are not there to spend it.
-Exit codes: 0 as asked, 3 something is refused or was left out, 1 error, 2 usage.")]
+Exit codes: 0 success, 3 something is refused or was left out, 1 error, 2 usage.")]
 pub(crate) struct SimulateArgs {
     /// How far to look ahead, at most a year
     #[arg(long = "for", value_name = "TIME", default_value = "7d", value_parser = ahead)]

@@ -21,7 +21,7 @@ use crate::{Exit, Io, files, with_progress};
 
 /// Show the namespaces of trees, and what each of them was given, gave and uses
 ///
-/// Whoever may read a namespace of a tree alone names it, and sees what is below it.
+/// If you may read only one namespace of a tree, name it: you see what is below it.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Examples:

@@ -212,7 +212,7 @@ fn import_webhook(
 ) -> Result<Option<Webhook>, FieldError> {
     let Some(url) = params.text("url")? else {
         remarks.differs(format!(
-            "policy {name:?} is left out: it has no url; that operator tried again for ever and never succeeded"
+            "policy {name:?} is left out: it has no url; that operator tried again indefinitely and never succeeded"
         ));
         return Ok(None);
     };
@@ -234,7 +234,7 @@ fn import_webhook(
 fn webhook_remarks(name: &str, when: &When, params: &Params, remarks: &mut Remarks) {
     remarks.note(format!(
         "policy {name:?}: the webhook has the same body, and signature headers besides; it is given up after {} failed \
-         attempts, where that operator went on for ever",
+         attempts, where that operator went on indefinitely",
         coppice_lifecycle::record::WEBHOOK_ATTEMPTS
     ));
     let pods = when.pods_succeed.is_some();

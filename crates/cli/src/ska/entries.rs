@@ -205,7 +205,7 @@ fn collect_entry(
 fn ttl(fields: &Fields<'_>, reader: &mut Reader<'_>) -> Result<Option<Duration>, Noted> {
     let ttl = duration_of(fields, "ttl", reader)?;
     if ttl.is_some_and(Duration::is_zero) {
-        let wrong = "zero makes every namespace stale at once, and that system deletes it: write how long they live, or null for ever";
+        let wrong = "zero makes every namespace stale at once, and that system deletes it: write how long they live, or null for no limit";
         return reader.keep(Err(fields.wrong("ttl", wrong))).ok_or(Noted);
     }
     Ok(ttl)

@@ -213,7 +213,7 @@ impl std::fmt::Display for Unknown {
 }
 
 impl Shape {
-    /// The fields of a value that are not known. What is no object where one should be is left to whoever reads it.
+    /// The fields of a value that are not known. What is no object where one should be is left to its reader.
     pub(super) fn unknown(&self, value: &Value, path: &str) -> Vec<Unknown> {
         let mut found = Vec::new();
         self.find_unknown(value, path, &mut found);

@@ -12,7 +12,7 @@ use crate::validate;
 
 /// The channel that the managers name.
 pub(super) const CHANNEL: &str = "slack";
-/// How long before a deletion its owner is notified, who hears of it afterwards there.
+/// How long before a deletion its owner is notified, who is notified of it afterwards there.
 pub(super) const NOTICE: Duration = Duration::from_secs(300);
 /// There, one look that finds nothing failing is enough: the least here.
 const RECOVERY: &str = "1s";
@@ -147,22 +147,22 @@ fn notify(collect: &CollectEntry, action: &ActionEntry) -> Option<Value> {
     let ActionEntry { stale, failed, failing, unstable, superseded, .. } = action;
     let deleting = [(stale, collect.ttl.is_some()), (failed, true), (superseded, collect.superseded)];
     let deleting = || deleting.iter().filter(|(block, possible)| *possible && block.delete);
-    let hears = deleting().any(|(block, _)| block.notify_on_delete);
+    let notifies = deleting().any(|(block, _)| block.notify_on_delete);
     let on = [
         ("Unstable", unstable.notify_on_status),
         ("Failing", failing.notify_on_status),
         ("Superseded", collect.superseded && superseded.notify_on_status),
         // Whatever it is deleted for: that is not said for each status.
-        ("Deleted", hears && deleting().all(|(block, _)| block.notify_on_delete)),
+        ("Deleted", notifies && deleting().all(|(block, _)| block.notify_on_delete)),
     ];
     let on: Vec<&str> = on.into_iter().filter(|(_, wanted)| *wanted).map(|(status, _)| status).collect();
-    // Whoever cannot be notified keeps nothing alive there.
-    (hears || !on.is_empty()).then(
+    // Anyone who cannot be notified keeps nothing alive there.
+    (notifies || !on.is_empty()).then(
         || json!({ "channels": [CHANNEL], "on": on, "undelivered": { "after": "30m", "then": "Proceed" } }),
     )
 }
 
-/// The statuses in which a namespace stays for ever there, whatever its ttl and its health: those that nothing follows, where nothing is
+/// The statuses in which a namespace stays indefinitely there, whatever its ttl and its health: those that nothing follows, where nothing is
 /// deleted for them. Here the ttl and the health go on.
 pub(super) fn kept_for_ever(collect: &CollectEntry, action: &ActionEntry, gitlab: bool) -> Vec<&'static str> {
     let all = [

@@ -8,7 +8,7 @@ use super::pattern;
 use super::problems::Reader;
 use crate::import::fields::{FieldError, Fields};
 
-/// Whoever makes a selector by hand.
+/// What to do where a selector has to be written by hand.
 const BY_HAND: &str = "nothing is written for this entry; write a ClusterNamespaceManager for it by hand, or a pattern that is a name, \
                        a prefix (ci-.*), a suffix (.*-ci) or alternatives of these ((a|b)-.*), and import again";
 
@@ -114,7 +114,7 @@ impl Matcher {
                 self.exact = false;
                 reader.remarks.differs(format!(
                     "{path}: a condition without labels and annotations holds for every namespace; nothing is written for this entry; \
-                     take the condition out and import again (whoever means every namespace writes names: [\".*\"])"
+                     take the condition out and import again (to mean every namespace, write names: [\".*\"])"
                 ));
             }
             conditions.push(Alternative { names: Vec::new(), labels, annotations });

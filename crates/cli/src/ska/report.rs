@@ -56,14 +56,14 @@ pub(super) fn entry(
     cancelled(entry, action, gitlab, remarks);
 }
 
-/// What is kept for ever there.
+/// What is kept indefinitely there.
 fn stays(entry: &CollectEntry, action: &ActionEntry, gitlab: bool, remarks: &mut Remarks) {
     let deletes = entry.ttl.is_some() && action.stale.delete
         || action.failed.delete
         || entry.superseded && action.superseded.delete;
     for status in kept_for_ever(entry, action, gitlab).into_iter().filter(|_| deletes) {
         remarks.differs(format!(
-            "{}.{status}.delete: false keeps what is {status} for ever there, since it is never stale or failed after that; here its ttl \
+            "{}.{status}.delete: false keeps what is {status} indefinitely there, since it is never stale or failed after that; here its ttl \
              and its failures count. So that nothing of it is deleted, the policies for {} have mode: Observe, which stays when their \
              manager enforces; take that out if what is {status} may be deleted by them",
             action.path, entry.path

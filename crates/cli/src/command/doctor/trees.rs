@@ -1,4 +1,4 @@
-//! Do trees of namespaces work, and what in them stands still?
+//! Do trees of namespaces work, and what in them has stalled?
 
 use std::fmt::Debug;
 
@@ -72,7 +72,7 @@ fn admission(about: String, late: &str, found: &ValidatingWebhookConfiguration) 
         return Finding::new(State::Ok, about, "what cannot be granted is denied when it is applied");
     }
     Finding::new(State::Problem, about, format!("it has no caBundle, so the API server trusts the authorities of its system alone: {late}")).advise(
-        "the leader of coppice-trees writes caBundle within a minute: its log says what keeps it; with --admission-cert-dir whoever issues \
+        "the leader of coppice-trees writes caBundle within a minute: its log says what keeps it; with --admission-cert-dir the issuer of \
          the certificate writes it",
     )
 }
@@ -132,10 +132,10 @@ fn standing<K: Resource>(
     };
     let waiting: Vec<String> = all.iter().filter_map(described).collect();
     if waiting.is_empty() {
-        let message = format!("none of {} stands still for {older_than} (--older-than)", all.len());
+        let message = format!("none of {} has stalled for {older_than} (--older-than)", all.len());
         return Some(Finding::new(State::Ok, kind, message));
     }
-    let message = format!("{} of {} stand still for {older_than} or longer", waiting.len(), all.len());
+    let message = format!("{} of {} stalled for {older_than} or longer", waiting.len(), all.len());
     let mut finding = Finding::new(State::Problem, kind, message);
     let more = waiting.len().saturating_sub(MAX_NAMED);
     finding.details = waiting.into_iter().take(MAX_NAMED).collect();
@@ -224,8 +224,8 @@ mod tests {
             .unwrap()
         };
         let (long, short) = (waiting("1h"), waiting("5m"));
-        assert_eq!((long.state, &*long.message), (State::Ok, "none of 2 stands still for 1h (--older-than)"));
-        assert_eq!((short.state, &*short.message), (State::Problem, "1 of 2 stand still for 5m or longer"));
+        assert_eq!((long.state, &*long.message), (State::Ok, "none of 2 has stalled for 1h (--older-than)"));
+        assert_eq!((short.state, &*short.message), (State::Problem, "1 of 2 stalled for 5m or longer"));
         let expected = ["shop/shop-a: Deleting: shop-a has 1 namespace below it [HasChildren]"];
         assert_eq!(short.details, expected);
         let none = standing(Ok(Vec::<Subnamespace>::new()), "Subnamespaces", Duration::default(), |_| None);

@@ -120,7 +120,7 @@ pub(super) async fn run(
     Ok(Exit::Ok)
 }
 
-/// Says so if Coppice deleted an earlier namespace of the same name: whoever asks may mean that one. Those who may not read
+/// Says so if Coppice deleted an earlier namespace of the same name: anyone who asks may mean that one. Those who may not read
 /// records get no note.
 pub(super) async fn note_earlier(client: &Client, now: &Namespace, io: &mut Io<'_>) -> Result<()> {
     let name = now.metadata.name.as_deref().unwrap_or_default();

@@ -27,7 +27,7 @@ pub(super) struct Receiver {
 
 impl Receiver {
     /// Whether somebody gets messages by it.
-    pub(super) const fn hears(&self) -> bool {
+    pub(super) const fn receives(&self) -> bool {
         self.problem.is_none()
     }
 
@@ -77,7 +77,7 @@ pub(super) fn nobody(subject: &Subject, receivers: &[Receiver]) -> Option<String
     if subject.spec.notify.is_none() {
         return Some(format!("{} has no spec.notify", subject.manager()));
     }
-    if receivers.iter().any(Receiver::hears) {
+    if receivers.iter().any(Receiver::receives) {
         return None;
     }
     let problem =
@@ -86,7 +86,11 @@ pub(super) fn nobody(subject: &Subject, receivers: &[Receiver]) -> Option<String
 }
 
 /// Why nobody gets a message of this kind, if so.
-pub(super) fn unheard(subject: &Subject, about: NoticeAbout, receivers: &[Receiver]) -> Option<String> {
+pub(super) fn undelivered_reason(
+    subject: &Subject,
+    about: NoticeAbout,
+    receivers: &[Receiver],
+) -> Option<String> {
     if let Some(why) = nobody(subject, receivers) {
         return Some(why);
     }
@@ -114,7 +118,7 @@ pub(super) fn unheard(subject: &Subject, about: NoticeAbout, receivers: &[Receiv
     let never_notified = kind == NotifyOn::Recovered && !fails.into_iter().any(asked);
     never_notified.then(|| {
         format!(
-            "spec.notify.on of {} names neither Unstable, Failing nor Failed: who did not hear of a failure does not hear that it is over",
+            "spec.notify.on of {} names neither Unstable, Failing nor Failed: recovery is sent only to recipients of a failure message",
             subject.manager()
         )
     })
@@ -156,7 +160,7 @@ pub(super) fn unsent(part: Part, receivers: &[Receiver]) -> Option<String> {
         Part::Content | Part::Json => None,
     };
     let wanted = form(part)?;
-    let mut sent = receivers.iter().filter(|one| one.hears());
+    let mut sent = receivers.iter().filter(|one| one.receives());
     if sent.any(|one| form(one.part) == Some(wanted)) {
         return None;
     }
@@ -165,6 +169,6 @@ pub(super) fn unsent(part: Part, receivers: &[Receiver]) -> Option<String> {
 
 /// To whom messages go; none if to nobody.
 pub(super) fn to_whom(receivers: &[Receiver]) -> Option<String> {
-    let all: Vec<String> = receivers.iter().filter(|one| one.hears()).map(Receiver::text).collect();
+    let all: Vec<String> = receivers.iter().filter(|one| one.receives()).map(Receiver::text).collect();
     (!all.is_empty()).then(|| all.join(", "))
 }

@@ -54,10 +54,10 @@ pub(super) fn next(
     snapshot: &mut LifecycleSnapshot,
     subject: &Subject,
     at: Timestamp,
-    hears: impl Fn(&str) -> bool,
+    receives: impl Fn(&str) -> bool,
 ) -> Option<Chosen> {
     follow(snapshot, subject, at, |status, now| {
-        let listed = || status.notices.iter().filter(|one| hears(&one.channel));
+        let listed = || status.notices.iter().filter(|one| receives(&one.channel));
         let pending = || listed().filter(|one| one.state == NoticeState::Pending);
         let announces = |one: &&OwnerNotice| one.about == NoticeAbout::DeletionAnnounced;
         let found = pending().find(announces).or_else(|| pending().next());

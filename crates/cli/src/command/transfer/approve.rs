@@ -25,7 +25,7 @@ use crate::{Exit, Io};
   coppice transfer approve shop-web/to-shop-api-20261201-180000 --dry-run   changes nothing
   coppice transfer approve shop-web/to-shop-api-20261201-180000
 
-Exit codes: 0 approved, also if it was before or needs no approval; 1 error, 2 usage.")]
+Exit codes: 0 approved, already approved, or needs no approval; 1 error, 2 usage.")]
 pub(super) struct ApproveArgs {
     /// A QuotaTransfer, in the namespace that gives the quota
     #[arg(value_name = "NAMESPACE/NAME", value_parser = transfer)]

@@ -34,7 +34,7 @@ use crate::{Exit, Io};
   coppice tree adopt shop/shop-legacy
   coppice tree shop-legacy                    what it has and uses; if it uses more than it has, nothing more starts there
 
-Exit codes: 0 adopted, also if it was before; 1 error, 2 usage.")]
+Exit codes: 0 adopted, or already adopted; 1 error, 2 usage.")]
 pub(super) struct AdoptArgs {
     /// A Subnamespace, in the namespace that the existing one is to be below
     #[arg(value_name = "PARENT/NAME", value_parser = Target::subnamespace)]
