@@ -27,7 +27,7 @@ enum Where {
     Tests,
     /// In every line of every file, where a path begins.
     Paths,
-    /// In Rust and in documentation, as a whole word.
+    /// In source code, manifests and documentation, as a whole word.
     Words,
 }
 
@@ -42,7 +42,7 @@ const fn ban(text: &'static str, location: Where, why: &'static str) -> Ban {
     Ban { text, location, why }
 }
 
-const BANS: [Ban; 17] = [
+const BANS: [Ban; 23] = [
     ban("any_semantic", Where::Rust, "a list at resource version 0 may go back in time"),
     ban("ListSemantic::Any", Where::Rust, "a list at resource version 0 may go back in time"),
     ban("resourceVersion=0", Where::Rust, "a list at resource version 0 may go back in time"),
@@ -71,8 +71,16 @@ const BANS: [Ban; 17] = [
     ban("anew", Where::Words, "write \"again\""),
     ban("shall", Where::Words, "use the present tense"),
     ban("told", Where::Words, "owners are notified, programs read or receive"),
+    ban("wish", Where::Words, "say what is asked for, or spec"),
     ban("wishes", Where::Words, "say what is asked for"),
+    ban("news", Where::Words, "say what has changed"),
+    ban("unheard", Where::Words, "messages are undelivered"),
+    ban("asleep", Where::Words, "workloads are scaled down"),
+    ban("booked", Where::Words, "the budget is reserved"),
+    ban("booking", Where::Words, "write \"reservation\""),
 ];
+/// The extensions of files in which words are banned.
+const WITH_WORDS: [&str; 5] = ["rs", "md", "go", "py", "yaml"];
 
 /// The name of the rule about long files.
 const LENGTH: &str = "length";
@@ -154,8 +162,9 @@ fn check_file(files: &[File], exceptions: &[Exception]) -> Vec<String> {
 
 /// Each finding with the rule that it breaks.
 fn banned(path: &Path, text: &str) -> Vec<(&'static str, String)> {
-    let is = |extension| path.extension().is_some_and(|e| e == extension);
-    let (rust, prose) = (is("rs"), is("rs") || is("md"));
+    let is = |extension: &str| path.extension().is_some_and(|e| e == extension);
+    // The list of exceptions names what is banned.
+    let (rust, words) = (is("rs"), WITH_WORDS.into_iter().any(is) && path != Path::new(EXCEPTIONS));
     let mut in_test = is_test(path);
     let mut found = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -166,7 +175,7 @@ fn banned(path: &Path, text: &str) -> Vec<(&'static str, String)> {
                 Where::Rust => rust && !comment,
                 Where::Tests => rust && !comment && in_test,
                 Where::Paths => true,
-                Where::Words => prose,
+                Where::Words => words,
             };
             let written = match ban.location {
                 Where::Rust | Where::Tests => line.contains(ban.text),
@@ -241,7 +250,11 @@ mod tests {
         assert_eq!(findings("docs/b.md", "Owners are told.\n").len(), 1);
         assert_eq!(findings("src/b.rs", "/// Shall be.\nfn is_told() {}\n").len(), 2);
         assert_eq!(findings("src/b.rs", "// shallow\n"), [""; 0]);
-        assert_eq!(findings("deploy/b.yaml", "told\n"), [""; 0]);
+        for path in ["deploy/b.yaml", "b.go", "b.py"] {
+            assert_eq!(findings(path, "a = 'told'\n").len(), 1, "{path}");
+        }
+        assert_eq!(findings("b.json", "told\n"), [""; 0]);
+        assert_eq!(findings(EXCEPTIONS, "- rule: told\n"), [""; 0]);
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub struct Notify {
     #[serde(default = "reminders")]
     #[schemars(schema_with = "schema::reminders", default = "reminders")]
     pub reminders: Vec<Duration>,
-    /// What becomes of a deletion whose announcement cannot be delivered. Default: it waits, so that nothing is deleted unheard.
+    /// What becomes of a deletion whose announcement cannot be delivered. Default: it waits, so that owners are notified before anything is deleted.
     #[serde(default)]
     pub undelivered: Undelivered,
     /// When messages are sent. One that is held back is not delivered: the deletion that it announces waits. Default: at any time,

@@ -218,13 +218,13 @@ fn extending_without_a_ttl_is_refused_with_advice() {
 
 #[test]
 fn wake_requests_the_last_firing_and_waits_until_all_are_woken() {
-    let asleep = json!({"firings": 3, "phase": "Fired", "scaledDown": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "replicas": 5}]});
-    let awake = json!({"firings": 3, "phase": "Fired"});
+    let scaled_down = json!({"firings": 3, "phase": "Fired", "scaledDown": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "replicas": 5}]});
+    let woken = json!({"firings": 3, "phase": "Fired"});
     let script = vec![
-        (MANAGERS, 200, list(&[manager("1", &json!({}), &asleep)])),
-        (MANAGER, 200, manager("1", &json!({}), &asleep)),
-        (MANAGER, 200, manager("2", &json!({}), &asleep)),
-        (MANAGER, 200, manager("3", &json!({}), &awake)),
+        (MANAGERS, 200, list(&[manager("1", &json!({}), &scaled_down)])),
+        (MANAGER, 200, manager("1", &json!({}), &scaled_down)),
+        (MANAGER, 200, manager("2", &json!({}), &scaled_down)),
+        (MANAGER, 200, manager("3", &json!({}), &woken)),
         (PATCH, 200, plain("2")),
         ("GET /api/v1/namespaces/a/events", 403, status(403, "no")),
     ];
@@ -245,8 +245,8 @@ fn wake_does_not_race_with_a_scale_down_under_way() {
 
 #[test]
 fn wake_times_out_with_what_is_still_scaled_down() {
-    let asleep = json!({"firings": 3, "next": {"reason": "InProgress", "message": "giving back"}, "scaledDown": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "replicas": 5}]});
-    let script = vec![(MANAGER, 200, manager("1", &json!({"wake": 3}), &asleep))];
+    let scaled_down = json!({"firings": 3, "next": {"reason": "InProgress", "message": "giving back"}, "scaledDown": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "replicas": 5}]});
+    let script = vec![(MANAGER, 200, manager("1", &json!({"wake": 3}), &scaled_down))];
     let (ran, _) = against("coppice wake a/m --timeout 1s", script);
     assert!(
         ran.code == 1

@@ -36,7 +36,7 @@ fn a_deletion_waits_for_its_announcement_and_then_for_the_whole_notice() {
     assert_eq!(message.content.keep.as_deref(), Some("coppice extend ci-1 --by 24h"));
     assert_eq!(message.content.deletion.as_ref().unwrap().at, at(101));
     assert!(!message.content.observing);
-    // Its date passes unheard.
+    // Its date passes before anybody is notified.
     let says = scene.says(150);
     assert!(says.starts_with("NoticeUndelivered: the ttl ended at 2026-03-01T12:01:41Z; nobody has been notified yet (channel mail: under way)"), "{says}");
     // It is delivered at 200 s: notice runs from there, whatever was announced.
@@ -97,7 +97,7 @@ fn the_fallback_hears_where_the_owner_has_no_address_for_any_channel() {
     let (slack, mail) =
         (|to: &str| ("slack".to_owned(), to.to_owned()), |to: &str| ("mail".to_owned(), to.to_owned()));
     assert_eq!(notified(&[]), [mail("platform@example.org")]);
-    assert_eq!(notified(&[SKA]), [slack("U024BE7LH")], "the owner hears: nobody else needs to");
+    assert_eq!(notified(&[SKA]), [slack("U024BE7LH")], "the owner is notified: nobody else needs to be");
     assert_eq!(notified(&[SKA, MAIL]), [slack("U024BE7LH"), mail(MAIL.1)]);
     // What cannot be understood spoils nothing else.
     for bad in ["%%%", "QWRh", "OjpVMDI0IGE=", ""] {

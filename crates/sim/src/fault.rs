@@ -25,7 +25,7 @@ pub enum FaultTarget {
 pub enum Fault {
     /// The replica dies when its request arrives: it has no effect.
     KilledBefore,
-    /// The replica dies when its request has been carried out: it never hears the answer.
+    /// The replica dies when its request has been carried out: it never receives the answer.
     KilledAfter,
     /// The request is carried out, and the connection breaks before the answer is there.
     AnswerLost,

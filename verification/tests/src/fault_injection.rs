@@ -161,7 +161,7 @@ pub fn deletions(namespace: &str) -> Match {
     Match::verb("delete").resource("namespaces").name(namespace)
 }
 
-/// Bookings of destructive steps.
+/// Reservations of destructive steps.
 pub fn reservations() -> Match {
     Match::verb("update").resource("coppiceconfigs").subresource("status")
 }

@@ -61,12 +61,12 @@ fn many_messages_to_one_recipient_become_one_that_names_each_namespace() -> Test
 fn a_deletion_that_nobody_could_be_notified_of_proceeds_where_it_may_and_says_so() -> Test {
     on_shared_plane(async |test_cluster, _| {
         let receiver = Receiver::start_unavailable_for("DeletionAnnounced").await?;
-        test_cluster.channel(&json!({"name": "unheard", "webhook": {"url": receiver.url}})).await?;
-        let proceeds = manager("unheard", "{labels: [team]}")
+        test_cluster.channel(&json!({"name": "undelivered", "webhook": {"url": receiver.url}})).await?;
+        let proceeds = manager("undelivered", "{labels: [team]}")
             .replace("on: []", "on: [], undelivered: {after: 1s, then: Proceed}");
         test_cluster.apply(&proceeds).await?;
-        let uid = namespace(test_cluster, "unheard-1", "labels: {team: compilers}").await?;
-        test_cluster.deleted("unheard-1", &uid).await?;
+        let uid = namespace(test_cluster, "undelivered-1", "labels: {team: compilers}").await?;
+        test_cluster.deleted("undelivered-1", &uid).await?;
         let announced: Value = serde_json::from_slice(&receiver.received()[0].body)?;
         ensure!(announced["for"] == "DeletionAnnounced", "{announced:#}");
 
@@ -88,8 +88,8 @@ fn a_deletion_that_nobody_could_be_notified_of_proceeds_where_it_may_and_says_so
         let said: Value = serde_json::from_slice(&last.body)?;
         ensure!(said["for"] == "Deleted" && said["notice"] == notified["key"], "{said:#}");
         ensure!(receiver.ids().len() == 2, "each under its key: {:?}", receiver.ids());
-        let (code, said, error) = coppice(test_cluster, ADMIN, &["explain", "unheard-1"]).await?;
-        let line = "Not sent:   DeletionAnnounced by unheard, superseded by Deleted (";
+        let (code, said, error) = coppice(test_cluster, ADMIN, &["explain", "undelivered-1"]).await?;
+        let line = "Not sent:   DeletionAnnounced by undelivered, superseded by Deleted (";
         ensure!(code == 0 && said.contains(line), "{said}{error}");
         Ok(())
     })

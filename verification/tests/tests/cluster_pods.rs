@@ -96,7 +96,7 @@ fn a_receiver_hears_of_succeeded_pods_before_their_namespace_is_deleted() -> Tes
         ensure!(code == 0 && said.contains("when every pod succeeded"), "{said}{error}");
         ensure!(said.contains(&format!("call {}", receiver.url)), "{said}");
         ensure!(said.contains("pod test is Running"), "{said}");
-        ensure!(receiver.ids().len() == 1, "nobody hears of what still runs");
+        ensure!(receiver.ids().len() == 1, "nobody is notified of what still runs");
         Ok(())
     })
 }

@@ -1,4 +1,4 @@
-//! Hold, suspend, extend, rearm, notice; and what happens to a wish when the world changes under it.
+//! Hold, suspend, extend, rearm, notice; and what becomes of them when the cluster changes meanwhile.
 
 use anyhow::ensure;
 use coppice_plane::ADMIN;

@@ -94,7 +94,7 @@ fn names_that_can_be_nothing_else_are_in_the_sources() {
         "Gone::add_pod",
         "coppice_a::gone",
         "coppice_gone_seconds",
-        "Booking",
+        "Reservoir",
     ] {
         bad(&format!("`{name}`"), &format!("1: `{name}` {wrong}"));
     }
@@ -105,7 +105,7 @@ fn names_that_can_be_nothing_else_are_in_the_sources() {
 
 #[test]
 fn on_pages_for_users_a_capital_letter_is_no_type() {
-    assert_eq!(findings("docs/kinds/manager.md", "`ExternalName`, `Booking`"), [""; 0]);
+    assert_eq!(findings("docs/kinds/manager.md", "`ExternalName`, `Reservoir`"), [""; 0]);
     assert_eq!(findings("docs/kinds/manager.md", "`Tally::add_job`").len(), 1);
 }
 

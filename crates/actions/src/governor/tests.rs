@@ -110,7 +110,7 @@ impl Plane {
             .await
     }
 
-    async fn book_many(
+    async fn reserve_many(
         &self,
         governor: &Governor,
         many: usize,
@@ -139,7 +139,7 @@ fn denied_by(answer: &Result<Reservation, ReservationError>) -> Option<Reason> {
 async fn waiting_steps_share_the_next_reservation() {
     let (plane, governor) = (Plane::new(100), Governor::default());
     let start = Instant::now();
-    let answers = plane.book_many(&governor, 10).await;
+    let answers = plane.reserve_many(&governor, 10).await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
     assert_eq!(*plane.writes.lock().unwrap(), [(1, true), (10, true)]);
     assert_eq!(start.elapsed(), SPACING, "the first did not wait, the others for the next reservation");
@@ -150,7 +150,7 @@ async fn waiting_steps_share_the_next_reservation() {
 #[tokio::test(start_paused = true)]
 async fn who_came_first_has_what_the_budget_still_has() {
     let (plane, governor) = (Plane::new(4), Governor::default());
-    let answers = plane.book_many(&governor, 6).await;
+    let answers = plane.reserve_many(&governor, 6).await;
     assert!(answers[..4].iter().all(Result::is_ok), "{answers:?}");
     assert_eq!(answers[4..].iter().filter_map(denied_by).collect::<Vec<_>>(), [Reason::BudgetSpent; 2]);
     let settings = plane.settings.lock().unwrap();
@@ -161,7 +161,7 @@ async fn who_came_first_has_what_the_budget_still_has() {
 async fn a_pause_that_the_cache_has_not_seen_stops_all() {
     let (plane, governor) = (Plane::new(100), Governor::default());
     plane.edit(json!({ "paused": true }));
-    let answers = plane.book_many(&governor, 3).await;
+    let answers = plane.reserve_many(&governor, 3).await;
     assert_eq!(answers.iter().filter_map(denied_by).collect::<Vec<_>>(), [Reason::Paused; 3]);
     let taken: Vec<_> = plane.writes.lock().unwrap().iter().filter(|(_, taken)| *taken).copied().collect();
     assert!(taken.iter().all(|(steps, _)| *steps == 0), "{taken:?}");
@@ -182,7 +182,7 @@ async fn a_stopped_batch_is_reserved_by_the_next() {
     // All wait for the first; the second then writes for all others, and is stopped in the middle of it.
     let second = tokio::time::timeout(Duration::from_secs(1), plane.reserve(&governor));
     let (first, second, others) =
-        futures::join!(plane.reserve(&governor), second, plane.book_many(&governor, 3));
+        futures::join!(plane.reserve(&governor), second, plane.reserve_many(&governor, 3));
     assert!(second.is_err(), "it was to be stopped: {second:?}");
     assert!(first.is_ok() && others.iter().all(Result::is_ok), "{first:?} {others:?}");
     assert_eq!(*plane.writes.lock().unwrap(), [(1, true), (4, true)]);

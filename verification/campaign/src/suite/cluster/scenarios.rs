@@ -65,7 +65,7 @@ pub(super) fn apart() -> Vec<Scenario> {
         superseded::successor_goes(),
         superseded::superseded_in_turn(),
         notices::heard_late(),
-        notices::unheard(),
+        notices::undelivered(),
         notices::proceeds(),
         notices::leader_killed(),
         notices::withdrawn(),

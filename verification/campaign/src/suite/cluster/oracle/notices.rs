@@ -45,7 +45,7 @@ fn time(record: &RunRecord<'_>, received: &Received) -> Timestamp {
 }
 
 /// Whether notice has run since the announcement that the record of a namespace has was received; or where the manager proceeds
-/// unheard, since it does.
+/// undelivered, since it does.
 pub(super) fn check(
     record: &RunRecord<'_>,
     (spec, noticed): (&Value, &Value),

@@ -52,7 +52,7 @@ pub(super) fn heard_late() -> Scenario {
 }
 
 /// Nobody answers.
-pub(super) fn unheard() -> Scenario {
+pub(super) fn undelivered() -> Scenario {
     let waits = json!({ "then": "Wait" });
     let mut scenario =
         notified("cluster-unnotified", "an owner cannot be notified, and the deletion waits", &waits);

@@ -17,7 +17,7 @@ fn webhook(when: &Value) -> Value {
 pub(super) fn pods_succeed() -> Scenario {
     let mut scenario = scenario(
         "cluster-pods-succeed",
-        "of three namespaces one is deleted when its pods have succeeded, which a receiver hears at the third attempt",
+        "of three namespaces one is deleted when its pods have succeeded, of which a receiver is notified at the third attempt",
     );
     let succeeded = json!({ "podsSucceed": { "initialDelay": "0s" } });
     let mut spec = ci("Enforce", "10h", "20s");

@@ -392,11 +392,11 @@ pub(super) fn many_workloads() -> Vec<Scenario> {
         scenario.setup.extend([namespace("many"), manager("many", &scale_down_after("10s"))]);
         scenario.setup.extend((0..WORKLOADS).map(|n| deployment("many", &format!("w{n:03}"), 1)));
         let fifth = |server: &Server| {
-            let asleep = |n: u32| {
+            let scaled_down = |n: u32| {
                 let workload = server.object("apps", "deployments", "many", &format!("w{n:03}"));
                 workload.is_some_and(|workload| workload["spec"]["replicas"] == 0)
             };
-            (0..5).all(asleep)
+            (0..5).all(scaled_down)
         };
         let does = move |_: &Server| {
             if what == "pause" { change_config(&change) } else { change_manager("many", &change) }
