@@ -275,3 +275,10 @@ pub(crate) fn failing_text(status: &ManagedNamespaceStatus) -> String {
         (false, more) => format!("{} and {more} more", named.join(", ")),
     }
 }
+
+/// What was said of each object that is failing; empty if nothing fails, or nobody looks at the health.
+pub(crate) fn failing_messages(status: &ManagedNamespaceStatus) -> String {
+    let failing = status.failing.iter().filter(|one| status.health.is_some() && !one.message.is_empty());
+    let said: Vec<_> = failing.map(|one| format!("{} {}: {}", one.kind, one.name, one.message)).collect();
+    said.join("; ")
+}

@@ -50,6 +50,9 @@ pub(crate) struct Scene {
     /// Whether the namespace is being deleted.
     pub(crate) terminating: bool,
     pub(crate) fails: bool,
+    /// What is said of each workload that fails, and how many there are.
+    pub(crate) said: String,
+    pub(crate) workloads: usize,
     pub(crate) known: bool,
     pub(crate) followed: Timestamp,
     /// If its workloads were just read: what the watches had shown to be failing until then.
@@ -74,6 +77,8 @@ impl Scene {
             own_ttl: None,
             terminating: false,
             fails: false,
+            said: "late".to_owned(),
+            workloads: 1,
             known: true,
             followed: at(-1000),
             before: None,
@@ -120,10 +125,12 @@ impl Scene {
             rollout: Rollout::Stopped(Report {
                 since: at(0),
                 reason: "ProgressDeadlineExceeded".into(),
-                message: "late".into(),
+                message: self.said.as_str().into(),
             }),
         };
-        let web = [failing("web")];
+        let web: Vec<_> = (0..self.workloads)
+            .map(|n| failing(&if n == 0 { "web".to_owned() } else { format!("web-{n:02}") }))
+            .collect();
         let before = self.before.map(|name| [failing(name)]);
         let before = before.as_ref().map(|failing| {
             let deployments = ObjectSlice::Slice(failing);

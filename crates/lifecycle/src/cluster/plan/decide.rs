@@ -16,7 +16,7 @@ use crate::circumstances::inhibition;
 use crate::cluster::ClusterAction;
 use crate::condition::Evaluation;
 use crate::governor::Denied;
-use crate::message::MessagesWhenGone;
+use crate::message::{MessagesWhenGone, failing_messages};
 use crate::plan::earlier;
 use crate::record::POLICY_DIGEST;
 use crate::steps::{self, Decided, Fired, Resumed};
@@ -49,6 +49,10 @@ pub(super) const UNCOUNTED: Duration = Duration::from_secs(5);
 
 /// In the evidence: the namespace that has taken its place.
 const SUPERSEDED_BY: &str = "supersededBy";
+
+/// In the evidence of a deletion: what was said of all that was failing, which goes with the record. The last by its name, since Events
+/// have room for the first thousand characters.
+const WORKLOAD_MESSAGES: &str = "workloadMessages";
 
 /// What comes of looking at a policy.
 pub(super) enum Considered {
@@ -272,6 +276,10 @@ impl Builder<'_> {
         }
         if !action.deletes() {
             evidence.insert(POLICY_DIGEST.to_owned(), judged.policy.digest.clone());
+        }
+        let said = failing_messages(&self.status);
+        if action.deletes() && !said.is_empty() {
+            evidence.insert(WORKLOAD_MESSAGES.to_owned(), said);
         }
         if let Some(owner) = &self.status.owner {
             evidence.insert("owner".to_owned(), owner.clone());

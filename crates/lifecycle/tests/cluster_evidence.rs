@@ -1,0 +1,57 @@
+//! What a decision of a cluster manager keeps of what it rests on: the record of the namespace goes with it.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[path = "support/health.rs"]
+mod health;
+
+use std::collections::BTreeMap;
+
+use health::{Scene, spec};
+
+/// The evidence of the step that is decided once the namespace has failed for long enough.
+fn evidence(scene: &mut Scene) -> BTreeMap<String, String> {
+    scene.pass(1000);
+    scene.status.steps.intent.as_ref().unwrap().evidence.clone()
+}
+
+#[test]
+fn a_deletion_keeps_what_was_said_of_what_failed() {
+    let mut scene = Scene::new(&spec("{in: [Failed]}", "0s"));
+    scene.said = "exceeded quota: q, requested: pods=1".to_owned();
+    scene.workloads = 2;
+    scene.fails(true);
+    let kept = evidence(&mut scene);
+    assert_eq!(
+        kept["failing"],
+        "Deployment web (ProgressDeadlineExceeded), Deployment web-01 (ProgressDeadlineExceeded)"
+    );
+    assert_eq!(
+        kept["workloadMessages"],
+        "Deployment web: exceeded quota: q, requested: pods=1; \
+         Deployment web-01: exceeded quota: q, requested: pods=1"
+    );
+    assert!(scene.deleted.is_some());
+    // What stays says it itself, in its record.
+    let scale_down = spec("{in: [Failed]}", "0s").replace("{delete: {notice: 0s}}", "{scaleDown: {}}");
+    let mut scene = Scene::new(&scale_down);
+    scene.fails(true);
+    let kept = evidence(&mut scene);
+    assert_eq!(kept["failing"], "Deployment web (ProgressDeadlineExceeded)");
+    assert_eq!(kept.get("workloadMessages"), None);
+    // Nothing fails.
+    let mut scene = Scene::new(&spec("{in: [Stale]}", "0s").replace("after: 5000s", "after: 500s"));
+    assert_eq!(evidence(&mut scene).get("workloadMessages"), None);
+    assert!(scene.deleted.is_some());
+}
+
+#[test]
+fn what_is_kept_of_it_is_no_longer_than_the_api_server_accepts() {
+    let mut scene = Scene::new(&spec("{in: [Failed]}", "0s"));
+    (scene.said, scene.workloads) = ("\u{fc}".repeat(1000), 30);
+    scene.fails(true);
+    let kept = evidence(&mut scene);
+    let said = &kept["workloadMessages"];
+    assert!(said.starts_with("Deployment web: \u{fc}\u{fc}"), "{said}");
+    // As every text of a status; the schema of evidence has room for 8192.
+    assert!(said.chars().count() == 4096 && said.ends_with("\u{fc}..."), "{}", said.chars().count());
+}
