@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coppice_lifecycle::cluster::AddressKey;
+use coppice_lifecycle::message::joined_key;
 use coppice_messages::{DigestLine, Rendered, digest};
 use coppice_mutants::{Mutant, active};
 use coppice_notify::channel::{EmailRequest, Headline, SlackRequest};
@@ -19,6 +20,8 @@ const ONE_BY_ONE: usize = 20;
 const WITHIN: Duration = Duration::from_mins(5);
 /// So many become one at most: their text is shorter than what Slack cuts off.
 const JOINED: usize = 100;
+/// For so long it is known which they were: longer than messages wait between two attempts (`lifecycle/src/delivery.rs`).
+const REMEMBERED: Duration = Duration::from_hours(2);
 
 /// What is sent in the background. Neither waits for the other.
 #[derive(Clone)]
@@ -51,6 +54,7 @@ impl Outboxes {
                 within: WITHIN,
                 at_most: JOINED,
                 join: joined,
+                remembered: REMEMBERED,
             }),
         };
         let messages = Outbox::with_rules(Arc::clone(deliver), by_channel, rules, wake);
@@ -66,11 +70,10 @@ impl Outboxes {
 
 /// Messages to one recipient as one; none if they are not all mails, or all for Slack.
 fn joined(several: &[DeliveryRequest]) -> Option<DeliveryRequest> {
-    let (first, last) = (several.first()?, several.last()?);
+    let first = several.first()?;
     let headlines: Vec<_> = several.iter().map(headline).collect::<Option<_>>()?;
     let Rendered { subject, text, html, slack } = digest(&headlines);
-    // The same in every attempt at the same messages.
-    let id = format!("{}-to-{}", first.id(), last.id());
+    let id = joined_key(several.iter().map(DeliveryRequest::id));
     match first {
         DeliveryRequest::Email(first) => Some(DeliveryRequest::Email(Box::new(EmailRequest {
             id,
@@ -121,7 +124,7 @@ mod tests {
     fn messages_to_one_recipient_become_one_that_names_each() {
         let several: Vec<_> = (0..JOINED).map(message).collect();
         let Some(DeliveryRequest::Slack(one)) = joined(&several) else { panic!("not joined") };
-        assert_eq!(one.id, format!("notice-0-to-notice-{}", JOINED - 1));
+        assert!(one.id.starts_with("notice-0-to-notice-99-"), "{}", one.id);
         assert_eq!(one.to.as_deref(), Some("U024BE7LH"));
         assert!(one.text.starts_with("*100 messages about your namespaces*\n"), "{}", one.text);
         assert!(

@@ -16,7 +16,7 @@ mod unversioned;
 const VERSION: &str = "v2:";
 
 /// An id of these parts, the same wherever it is made: a function of them, and of where one ends.
-pub(crate) fn id_of(prefix: &str, parts: [&str; 5]) -> String {
+pub(crate) fn id_of<'a>(prefix: &str, parts: impl IntoIterator<Item = &'a str>) -> String {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update(part.len().to_be_bytes());

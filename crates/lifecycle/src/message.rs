@@ -2,7 +2,7 @@
 
 mod keep;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use coppice_api::health::HealthReason;
 use coppice_api::identity::LinkKeys;
@@ -18,6 +18,7 @@ use keep::Keep;
 
 use crate::cluster::{ValidClusterManager, ValidHealth};
 use crate::condition::{later, whole_second_after};
+use crate::digest::id_of;
 use crate::facts::NamespaceFacts;
 
 /// The longest URL that is shown.
@@ -36,6 +37,13 @@ pub struct OwnerMessage {
     pub to: Option<String>,
     /// What it says.
     pub content: MessageContent,
+}
+
+/// The id of a message that joins those with these ids: the same for the same ones, whatever their order, and another one for any others.
+pub fn joined_key<'a>(keys: impl IntoIterator<Item = &'a str>) -> String {
+    let keys: BTreeSet<&str> = keys.into_iter().collect();
+    let [first, last] = [keys.first(), keys.last()].map(|key| key.copied().unwrap_or_default());
+    id_of(&format!("{first}-to-{last}"), keys.iter().copied())
 }
 
 /// What the owner of a namespace is notified of once it is gone.
@@ -281,4 +289,18 @@ pub(crate) fn failing_messages(status: &ManagedNamespaceStatus) -> String {
     let failing = status.failing.iter().filter(|one| status.health.is_some() && !one.message.is_empty());
     let said: Vec<_> = failing.map(|one| format!("{} {}: {}", one.kind, one.name, one.message)).collect();
     said.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::joined_key;
+
+    #[test]
+    fn the_key_of_joined_messages_follows_from_which_they_are() {
+        let key = joined_key(["notice-b", "notice-a", "notice-c"]);
+        assert_eq!(key, joined_key(["notice-c", "notice-b", "notice-a"]));
+        assert!(key.starts_with("notice-a-to-notice-c-"), "{key}");
+        assert_ne!(key, joined_key(["notice-a", "notice-c"]));
+        assert_ne!(key, joined_key(["notice-a", "notice-d", "notice-c"]));
+    }
 }

@@ -27,7 +27,7 @@ mod fair_queue;
 mod pause;
 
 pub use digest::DigestRule;
-use digest::{DigestAdmission, RecipientDigests, RecipientKey};
+use digest::{DigestAdmission, HeldKey, RecipientDigests};
 use fair_queue::{FairQueue, QueuedRequest};
 use pause::GroupPauses;
 pub use pause::PauseRule;
@@ -255,8 +255,8 @@ impl<K: Send + 'static> Outbox<K> {
         match locked.digests.admit(queued, submitted) {
             DigestAdmission::Send(queued) => locked.fair_queue.add(queued),
             DigestAdmission::Held => {}
-            DigestAdmission::Full(recipient) => locked.release(&recipient),
-            DigestAdmission::HeldUntil(recipient, at) => inner.release_at(recipient, at),
+            DigestAdmission::Full(held) => locked.release(&held),
+            DigestAdmission::HeldUntil(held, at) => inner.release_at(held, at),
         }
         drop(locked);
         inner.start_ready();
@@ -349,12 +349,16 @@ impl<K: Send + 'static> Inner<K> {
             let Some(next) = self.locked().next(&self.limits) else { return };
             let this = Arc::clone(self);
             self.tasks.spawn(async move {
+                let held = next.held_key();
                 let QueuedRequest { parts, group, host, request, submitted } = next;
                 let result = tokio::select! {
                     biased;
                     () = this.stop.cancelled() => None,
                     result = this.attempt(request, submitted) => Some(result),
                 };
+                if let Some(held) = held {
+                    this.locked().digests.ended(&held, Instant::now());
+                }
                 let (ids, keys): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
                 let (wanted, paused) = this.finish(&ids, &group, &host, result);
                 if let Some(until) = paused {
@@ -370,10 +374,10 @@ impl<K: Send + 'static> Inner<K> {
     }
 
     /// Sends what is held for a recipient at an instant.
-    fn release_at(self: &Arc<Self>, recipient: RecipientKey, at: Instant) {
+    fn release_at(self: &Arc<Self>, held: HeldKey, at: Instant) {
         let this = Arc::clone(self);
         self.at(at, move || {
-            this.locked().release(&recipient);
+            this.locked().release(&held);
             this.start_ready();
         });
     }
@@ -468,7 +472,7 @@ impl<K> OutboxState<K> {
     }
 
     /// What is held for a recipient waits for its turn from now on, without what nobody waits for any more.
-    fn release(&mut self, recipient: &RecipientKey) {
+    fn release(&mut self, held: &HeldKey) {
         if self.closed {
             return;
         }
@@ -480,7 +484,7 @@ impl<K> OutboxState<K> {
             }
             is_awaited
         };
-        for queued in self.digests.release(recipient, Instant::now(), wanted) {
+        for queued in self.digests.release(held, Instant::now(), wanted) {
             self.fair_queue.add(queued);
         }
     }

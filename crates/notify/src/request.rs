@@ -40,6 +40,18 @@ impl DeliveryRequest {
         }
     }
 
+    /// It is another attempt at what was sent under this id.
+    pub(crate) fn set_id(&mut self, id: &str) {
+        let of = match self {
+            Self::Webhook(request) => &mut request.id,
+            Self::ChannelWebhook(request) => &mut request.webhook.id,
+            Self::Email(request) => &mut request.id,
+            Self::Slack(request) => &mut request.id,
+            Self::Invalid { id, .. } => id,
+        };
+        id.clone_into(of);
+    }
+
     /// Whom it burdens: attempts at one host at once are few.
     pub(crate) fn host(&self) -> String {
         match self {

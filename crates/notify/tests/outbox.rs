@@ -3,12 +3,16 @@
 
 mod support;
 
+/// With rules for what one recipient gets, and for channels that fail.
+#[path = "outbox/ruled.rs"]
+mod ruled;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use coppice_api::channel::SlackChannel;
-use coppice_notify::channel::{Headline, SlackRequest};
+use coppice_notify::channel::{ChannelError, Headline, SlackRequest};
 use coppice_notify::outbox::{
     AttemptFailure, AttemptState, Deliver, DigestRule, Outbox, OutboxLimits, OutboxRules, PauseRule,
     SubmitError, Submitted,
@@ -355,153 +359,4 @@ async fn a_shutdown_finishes_what_it_can_and_aborts_the_others() {
         assert_eq!(bench.outbox.state(dropped), None);
     }
     assert_eq!(bench.outbox.in_flight(), 0);
-}
-
-/// A rule under which the third message within five minutes is held.
-fn rules() -> OutboxRules {
-    let join = |several: &[DeliveryRequest]| {
-        let DeliveryRequest::Slack(first) = &several[0] else { return None };
-        let ids: Vec<_> = several.iter().map(DeliveryRequest::id).collect();
-        Some(DeliveryRequest::Slack(Box::new(SlackRequest { id: ids.join("+"), ..(**first).clone() })))
-    };
-    let within = Duration::from_mins(5);
-    let pause = PauseRule { first: Duration::from_secs(1), longest: Duration::from_secs(4) };
-    OutboxRules { pause: Some(pause), digest: Some(DigestRule { one_by_one: 2, within, at_most: 3, join }) }
-}
-
-impl TestOutbox {
-    fn with_rules() -> Self {
-        let scripted = Scripted::new();
-        let (wake, woken): (UnboundedSender<String>, _) = unbounded_channel();
-        let wake = move |key| wake.send(key).unwrap();
-        let outbox = Outbox::with_rules(scripted.clone(), OutboxLimits::default(), rules(), wake);
-        Self { scripted, outbox, woken }
-    }
-
-    fn message(&self, id: &str, to: &str) {
-        let channel = SlackChannel::default();
-        let (text, headline) = (String::new(), Headline::default());
-        let request = SlackRequest { id: id.to_owned(), channel, to: Some(to.to_owned()), text, headline };
-        let request = DeliveryRequest::Slack(Box::new(request));
-        assert_eq!(self.outbox.submit("slack", format!("key of {id}"), 7, request), Ok(Submitted::Accepted));
-    }
-
-    async fn deliver(&mut self, id: &str, result: DeliveryResult) {
-        self.scripted.complete(id, result);
-        self.woken.recv().await.unwrap();
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_is_too_much_for_one_recipient_is_held_and_sent_as_one() {
-    let mut bench = TestOutbox::with_rules();
-    for n in 0..7 {
-        bench.message(&format!("m{n}"), "#team");
-    }
-    bench.message("other", "#other");
-    // Three are as many as one message has: they are sent at once.
-    bench.scripted.under_way(4).await;
-    assert!(bench.scripted.is_waiting("m0") && bench.scripted.is_waiting("m1"));
-    assert!(bench.scripted.is_waiting("m2+m3+m4"));
-    assert!(bench.scripted.is_waiting("other"), "another recipient does not wait");
-    assert_eq!((bench.outbox.state("m6"), bench.outbox.in_flight()), (Some(AttemptState::InFlight), 6));
-    for id in ["m0", "m1", "other"] {
-        bench.deliver(id, Ok(OK)).await;
-    }
-    let gone = SendError::Status { code: 410, excerpt: String::new(), retry_after: None };
-    bench.scripted.complete("m2+m3+m4", Err(DeliverError::Webhook(gone)));
-    for id in ["m2", "m3", "m4"] {
-        assert_eq!(bench.woken.recv().await.unwrap(), format!("key of {id}"));
-        assert!(matches!(bench.outbox.state(id), Some(AttemptState::Done(Err(_)))), "{id}");
-    }
-    // Nobody waits for one of those that are held any more.
-    bench.outbox.acknowledge("m6");
-    tokio::time::advance(Duration::from_secs(299)).await;
-    bench.scripted.under_way(0).await;
-    tokio::time::advance(Duration::from_secs(1)).await;
-    bench.scripted.under_way(1).await;
-    assert!(bench.scripted.is_waiting("m5"), "one by itself is sent as it is");
-    assert_eq!((bench.outbox.attempt("m5"), bench.outbox.attempt("m6")), (Some(7), None));
-    bench.deliver("m5", Ok(OK)).await;
-    assert_eq!(bench.outbox.in_flight(), 0);
-    bench.message("m7", "#team");
-    bench.message("held", "#team");
-    bench.scripted.under_way(1).await;
-    assert_eq!(bench.outbox.shutdown(Duration::from_secs(1)).await, 1, "nothing that is held delays the end");
-    assert_eq!(bench.outbox.state("held"), None);
-}
-
-#[tokio::test(start_paused = true)]
-async fn another_attempt_at_a_message_is_no_further_message() {
-    let mut bench = TestOutbox::with_rules();
-    let gone = || {
-        Err(DeliverError::Webhook(SendError::Status { code: 410, excerpt: String::new(), retry_after: None }))
-    };
-    for _ in 0..4 {
-        bench.message("m0", "#team");
-        bench.scripted.under_way(1).await;
-        bench.deliver("m0", gone()).await;
-        bench.outbox.acknowledge("m0");
-    }
-    bench.message("m1", "#team");
-    bench.scripted.under_way(1).await;
-    assert!(bench.scripted.is_waiting("m1"), "it is the second");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_channel_waits_as_long_as_it_is_asked_to_but_not_for_ever() {
-    let mut bench = TestOutbox::with_rules();
-    let busy = |seconds| {
-        let retry_after = Some(Duration::from_secs(seconds));
-        Err(DeliverError::Webhook(SendError::Status { code: 429, excerpt: String::new(), retry_after }))
-    };
-    for (n, asked, waits) in [(0, 3, 3), (1, 3600, 4)] {
-        bench.message(&format!("m{n}"), &format!("U{n}"));
-        bench.scripted.under_way(1).await;
-        bench.deliver(&format!("m{n}"), busy(asked)).await;
-        let failed = bench.outbox.state(&format!("m{n}"));
-        assert!(matches!(failed, Some(AttemptState::Done(Err(failure))) if failure.by_channel), "m{n}");
-        bench.message(&format!("next{n}"), &format!("U{n}"));
-        tokio::time::advance(Duration::from_millis(waits * 1000 - 10)).await;
-        bench.scripted.under_way(0).await;
-        tokio::time::advance(Duration::from_millis(10)).await;
-        bench.scripted.under_way(1).await;
-        let asks_more = waits < 4;
-        bench.deliver(&format!("next{n}"), if asks_more { busy(0) } else { Ok(OK) }).await;
-        tokio::time::advance(Duration::from_secs(if asks_more { 2 } else { 0 })).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_channel_that_does_not_work_is_tried_by_one_message_at_a_time() {
-    let mut bench = TestOutbox::with_rules();
-    let fails = || {
-        let why = NoConnection::Refused;
-        Err(DeliverError::Webhook(SendError::Connect { why, cause: String::new() }))
-    };
-    for n in 0..8 {
-        bench.message(&format!("m{n}"), &format!("U{n}"));
-    }
-    // Four at once, by the limit of its host. Those that were under way are one failure.
-    bench.scripted.under_way(4).await;
-    for n in 0..4 {
-        bench.deliver(&format!("m{n}"), fails()).await;
-    }
-    bench.scripted.under_way(0).await;
-    for (waits, id) in [(1, "m4"), (2, "m5"), (4, "m6")] {
-        tokio::time::advance(Duration::from_millis(waits * 1000 - 10)).await;
-        bench.scripted.under_way(0).await;
-        tokio::time::advance(Duration::from_millis(10)).await;
-        bench.scripted.under_way(1).await;
-        assert!(bench.scripted.is_waiting(id), "{id}");
-        if waits < 4 {
-            bench.deliver(id, fails()).await;
-        }
-    }
-    bench.message("m8", "U8");
-    // A recipient who is refused shows that the channel works.
-    let gone = SendError::Status { code: 410, excerpt: String::new(), retry_after: None };
-    bench.deliver("m6", Err(DeliverError::Webhook(gone))).await;
-    bench.scripted.under_way(2).await;
-    assert!(bench.scripted.is_waiting("m7") && bench.scripted.is_waiting("m8"));
 }

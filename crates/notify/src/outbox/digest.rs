@@ -1,4 +1,5 @@
-//! Messages to a recipient who gets many: they are held, and sent as one.
+//! Messages to a recipient who gets many: they are held, and sent as one. Where that one has to be sent again, its parts are held until
+//! all of them have come again, so that it is the same one: receivers recognize it by its id.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -19,10 +20,27 @@ pub struct DigestRule {
     pub at_most: usize,
     /// Joins messages; none if they cannot be joined, and are sent one by one.
     pub join: fn(&[DeliveryRequest]) -> Option<DeliveryRequest>,
+    /// For so long after an attempt it is known what was joined: longer than the time between two attempts.
+    pub remembered: Duration,
 }
 
 /// A group and a recipient in it.
-pub(super) type RecipientKey = (String, String);
+type RecipientKey = (String, String);
+
+/// What is held, and released together.
+#[derive(Clone, Debug)]
+pub(super) struct HeldKey {
+    recipient: RecipientKey,
+    /// The id of what was sent before, whose parts come again; none for what is new.
+    digest: Option<String>,
+}
+
+impl HeldKey {
+    /// Where the parts of what was sent as one are held.
+    pub(super) const fn of_digest(recipient: RecipientKey, id: String) -> Self {
+        Self { recipient, digest: Some(id) }
+    }
+}
 
 /// What each recipient was sent lately, and what is held for them.
 pub(super) struct RecipientDigests<K> {
@@ -36,6 +54,21 @@ struct RecipientLog<K> {
     /// When a message was sent first, and its id: another attempt at it is no further message.
     sent: VecDeque<(Instant, String)>,
     held: Vec<QueuedRequest<K>>,
+    digests: Vec<SentDigest<K>>,
+}
+
+/// What was sent as one.
+struct SentDigest<K> {
+    id: String,
+    /// The ids of its parts, in their order in the message. A part that is missing when it is sent again is none any more: if it comes
+    /// later, who has got the rest under this id must not take it for known. So the parts become fewer, and never others.
+    parts: Vec<String>,
+    /// Those that have come again.
+    again: Vec<QueuedRequest<K>>,
+    /// Until when the others are waited for.
+    until: Instant,
+    /// When the last attempt ended; none while one is under way.
+    ended: Option<Instant>,
 }
 
 /// What becomes of a request.
@@ -45,9 +78,9 @@ pub(super) enum DigestAdmission<K> {
     /// It is held together with others.
     Held,
     /// It is held, and what is held is one message now: it is to be released.
-    Full(RecipientKey),
+    Full(HeldKey),
     /// It is held, as the first one: until this instant.
-    HeldUntil(RecipientKey, Instant),
+    HeldUntil(HeldKey, Instant),
 }
 
 impl<K> RecipientDigests<K> {
@@ -63,10 +96,13 @@ impl<K> RecipientDigests<K> {
         };
         self.sweep(rule, now);
         let key = (request.group.clone(), recipient);
-        let empty = || RecipientLog { sent: VecDeque::new(), held: Vec::new() };
-        let log = self.recipients.entry(key.clone()).or_insert_with(empty);
+        let log = self.recipients.entry(key.clone()).or_insert_with(RecipientLog::empty);
         log.forget(rule, now);
         let id = request.request.id();
+        if let Some(digest) = log.digests.iter_mut().find(|digest| digest.parts.iter().any(|part| part == id))
+        {
+            return digest.hold_again(request, key, rule, now);
+        }
         if log.sent.iter().any(|(_, sent)| sent == id) {
             return DigestAdmission::Send(request);
         }
@@ -75,6 +111,7 @@ impl<K> RecipientDigests<K> {
             return DigestAdmission::Send(request);
         }
         log.held.push(request);
+        let key = HeldKey { recipient: key, digest: None };
         // Nobody keeps others of the group out by more.
         match log.held.len() {
             held if held >= rule.at_most.max(1) => DigestAdmission::Full(key),
@@ -83,40 +120,46 @@ impl<K> RecipientDigests<K> {
         }
     }
 
-    /// What was held for a recipient, joined; `wanted` says of an id whether somebody waits for it still.
+    /// What is held and whose time has come, joined; `wanted` says of an id whether somebody waits for it still.
     pub(super) fn release(
         &mut self,
-        key: &RecipientKey,
+        key: &HeldKey,
         now: Instant,
-        mut wanted: impl FnMut(&str) -> bool,
+        wanted: impl FnMut(&str) -> bool,
     ) -> Vec<QueuedRequest<K>> {
-        let (Some(rule), Some(log)) = (self.rule, self.recipients.get_mut(key)) else { return Vec::new() };
-        let mut held: Vec<_> = log.held.drain(..).filter(|one| one.ids().any(&mut wanted)).collect();
-        let mut released = Vec::new();
-        while !held.is_empty() {
-            let rest = held.split_off(held.len().min(rule.at_most.max(1)));
-            // One message, whatever is in it.
-            log.sent.extend(held.first().map(|first| (now, first.request.id().to_owned())));
-            released.extend(QueuedRequest::joined(held, rule.join));
-            held = rest;
+        let (Some(rule), Some(log)) = (self.rule, self.recipients.get_mut(&key.recipient)) else {
+            return Vec::new();
+        };
+        match &key.digest {
+            None => log.release(rule, now, wanted),
+            Some(id) => log.release_again(id, rule, now, wanted),
         }
-        released
+    }
+
+    /// An attempt at this message has ended.
+    pub(super) fn ended(&mut self, key: &HeldKey, now: Instant) {
+        let Some(log) = self.recipients.get_mut(&key.recipient) else { return };
+        let ended = log.digests.iter_mut().find(|digest| key.digest.as_ref() == Some(&digest.id));
+        if let Some(digest) = ended {
+            digest.ended = Some(now);
+        }
     }
 
     /// How many are held.
     pub(super) fn held(&self) -> usize {
-        self.recipients.values().map(|log| log.held.len()).sum()
+        self.recipients.values().map(RecipientLog::in_flight).sum()
     }
 
     /// How many of a group are held.
     pub(super) fn held_of(&self, group: &str) -> usize {
         let of_group = self.recipients.iter().filter(|((of, _), _)| of == group);
-        of_group.map(|(_, log)| log.held.len()).sum()
+        of_group.map(|(_, log)| log.in_flight()).sum()
     }
 
     /// Gives up everything that is held.
     pub(super) fn clear(&mut self) -> Vec<QueuedRequest<K>> {
-        self.recipients.drain().flat_map(|(_, log)| log.held).collect()
+        let again = |digests: Vec<SentDigest<K>>| digests.into_iter().flat_map(|digest| digest.again);
+        self.recipients.drain().flat_map(|(_, log)| log.held.into_iter().chain(again(log.digests))).collect()
     }
 
     /// Forgets recipients who were sent nothing lately, once there are many.
@@ -126,17 +169,108 @@ impl<K> RecipientDigests<K> {
         }
         self.recipients.retain(|_, log| {
             log.forget(rule, now);
-            !(log.sent.is_empty() && log.held.is_empty())
+            !(log.sent.is_empty() && log.held.is_empty() && log.digests.is_empty())
         });
         self.sweep_at = (2 * self.recipients.len()).max(1024);
     }
 }
 
 impl<K> RecipientLog<K> {
-    /// Forgets what was sent too long ago to count.
+    const fn empty() -> Self {
+        Self { sent: VecDeque::new(), held: Vec::new(), digests: Vec::new() }
+    }
+
+    /// How many are held.
+    fn in_flight(&self) -> usize {
+        self.held.len() + self.digests.iter().map(|digest| digest.again.len()).sum::<usize>()
+    }
+
+    /// Forgets what was sent too long ago to count, and what was joined too long ago to come again.
     fn forget(&mut self, rule: DigestRule, now: Instant) {
         while self.sent.front().is_some_and(|(sent, _)| *sent + rule.within <= now) {
             self.sent.pop_front();
+        }
+        self.digests.retain(|digest| {
+            !digest.again.is_empty() || digest.ended.is_none_or(|ended| now < ended + rule.remembered)
+        });
+    }
+
+    /// What is new.
+    fn release(
+        &mut self,
+        rule: DigestRule,
+        now: Instant,
+        mut wanted: impl FnMut(&str) -> bool,
+    ) -> Vec<QueuedRequest<K>> {
+        let mut held: Vec<_> = self.held.drain(..).filter(|one| one.ids().any(&mut wanted)).collect();
+        let mut released = Vec::new();
+        while !held.is_empty() {
+            let rest = held.split_off(held.len().min(rule.at_most.max(1)));
+            for one in QueuedRequest::joined(held, rule.join) {
+                // One message, whatever is in it.
+                let id = one.request.id().to_owned();
+                if one.parts.len() > 1 {
+                    let parts = one.ids().map(ToOwned::to_owned).collect();
+                    let (id, again) = (id.clone(), Vec::new());
+                    self.digests.push(SentDigest { id, parts, again, until: now, ended: None });
+                }
+                self.sent.push_back((now, id));
+                released.push(one);
+            }
+            held = rest;
+        }
+        released
+    }
+
+    /// What was sent as one and comes again, if all of it is there or the time for the rest is over. It is no further message.
+    fn release_again(
+        &mut self,
+        id: &str,
+        rule: DigestRule,
+        now: Instant,
+        mut wanted: impl FnMut(&str) -> bool,
+    ) -> Vec<QueuedRequest<K>> {
+        let Some(at) = self.digests.iter().position(|digest| digest.id == id) else { return Vec::new() };
+        let digest = &mut self.digests[at];
+        let is_over = digest.until <= now && !digest.again.is_empty();
+        if !is_over && digest.again.len() < digest.parts.len() {
+            return Vec::new();
+        }
+        let mut again: Vec<_> = digest.again.drain(..).filter(|one| one.ids().any(&mut wanted)).collect();
+        again.sort_by_key(|one| digest.parts.iter().position(|part| part == one.request.id()));
+        digest.parts = again.iter().map(|one| one.request.id().to_owned()).collect();
+        digest.ended = None;
+        let mut joined = QueuedRequest::joined(again, rule.join);
+        match &mut *joined {
+            [one] => one.request.set_id(id),
+            // Nothing is left of it; or the parts cannot be joined any more, and are messages of their own.
+            _ => drop(self.digests.remove(at)),
+        }
+        joined
+    }
+}
+
+impl<K> SentDigest<K> {
+    /// A part comes again.
+    fn hold_again(
+        &mut self,
+        request: QueuedRequest<K>,
+        recipient: RecipientKey,
+        rule: DigestRule,
+        now: Instant,
+    ) -> DigestAdmission<K> {
+        // An attempt of which nothing was heard, because it was dropped before its turn, has ended.
+        let ended = *self.ended.get_or_insert(now);
+        self.again.push(request);
+        let key = HeldKey::of_digest(recipient, self.id.clone());
+        match self.again.len() {
+            held if held >= self.parts.len() => DigestAdmission::Full(key),
+            1 => {
+                // The longer they wait for their next attempt, the further apart they come: by a fifth.
+                self.until = now + rule.within + now.duration_since(ended) / 5;
+                DigestAdmission::HeldUntil(key, self.until)
+            }
+            _ => DigestAdmission::Held,
         }
     }
 }

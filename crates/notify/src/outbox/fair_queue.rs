@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use tokio::time::Instant;
 
+use super::digest::HeldKey;
 use super::{OutboxLimits, SubmitError};
 use crate::request::DeliveryRequest;
 
@@ -22,6 +23,14 @@ impl<K> QueuedRequest<K> {
     /// The ids of what was submitted.
     pub(super) fn ids(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().map(|(id, _)| &**id)
+    }
+
+    /// Where its parts are held if they come again; none if it is no more than what was submitted.
+    pub(super) fn held_key(&self) -> Option<HeldKey> {
+        let id = self.request.id();
+        let joined = self.ids().any(|part| part != id);
+        let recipient = self.request.recipient().filter(|_| joined)?;
+        Some(HeldKey::of_digest((self.group.clone(), recipient.to_owned()), id.to_owned()))
     }
 
     /// Several of one group as one, or as they were if they cannot be joined.
