@@ -71,6 +71,12 @@ pub enum Mutant {
     WebhooksLost,
     /// Nobody is notified that a namespace is gone, whatever its record says.
     NotificationLost,
+    /// A message that no deletion waits for counts as delivered, whatever came of the attempt.
+    UnsentIsDelivered,
+    /// A message that no deletion waits for is dropped from the record of its namespace when an attempt has failed.
+    FailedNoticeDropped,
+    /// The record of a deletion does not list what is not sent any more, since the namespace is gone.
+    SupersededUnlisted,
     /// Messages about a namespace go to the fallback, whoever owns it.
     FallbackFirst,
     /// However many messages somebody gets, each is sent by itself.

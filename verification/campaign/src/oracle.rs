@@ -17,10 +17,11 @@ mod steps;
 
 use coppice_sim::run::RunRecord;
 
+pub(crate) use self::effects::joins;
 pub(crate) use self::end::unlike;
 pub use self::end::{EndState, STEPS};
 pub use self::history::History;
-pub(crate) use self::history::instant;
+pub(crate) use self::history::{instant, since};
 pub use self::rule::{Broken, Findings, Rule};
 pub use self::steps::{DestructiveAction, DestructiveStep};
 pub(crate) use self::steps::{HONOURED, READ, scaled};

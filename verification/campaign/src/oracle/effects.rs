@@ -52,7 +52,7 @@ fn webhooks(record: &RunRecord<'_>, history: &History, found: &mut Findings) {
 
 /// The ids of the first and the last of the messages that a message joins: a digest of all of them follows in its own id. None if it is one
 /// by itself.
-fn joins(received: &Received) -> Option<[&str; 2]> {
+pub(crate) fn joins(received: &Received) -> Option<[&str; 2]> {
     let (first, last) = received.id.split_once("-to-")?;
     Some([first, last.rsplit_once('-')?.0])
 }

@@ -126,7 +126,7 @@ fn place(change: &Change) -> ObjectId {
 }
 
 /// How long after the beginning something was.
-pub(super) fn since(began: Timestamp, at: Timestamp) -> Duration {
+pub(crate) fn since(began: Timestamp, at: Timestamp) -> Duration {
     Duration::try_from(at.duration_since(began)).unwrap_or(Duration::ZERO)
 }
 

@@ -112,6 +112,14 @@ impl Builder<'_> {
             if let Some(delivery) = observed.deliveries.get(&notice.key) {
                 record_attempt(notice, delivery, now);
             }
+            let rests_on_it = notice.about == NoticeAbout::DeletionAnnounced;
+            if active(Mutant::UnsentIsDelivered) && !rests_on_it && notice.attempts > 0 {
+                (notice.state, notice.next_attempt) = (NoticeState::Delivered, None);
+            }
+        }
+        if active(Mutant::FailedNoticeDropped) {
+            let rests_on_it = |one: &OwnerNotice| one.about == NoticeAbout::DeletionAnnounced;
+            self.status.notices.retain(|one| one.attempts == 0 || rests_on_it(one));
         }
         let given_up = self.status.notices.iter().filter(|notice| notice.state == NoticeState::Failed);
         let before = &self.record.status.notices;

@@ -69,6 +69,7 @@ pub(super) fn apart() -> Vec<Scenario> {
         notices::proceeds(),
         notices::leader_killed(),
         notices::withdrawn(),
+        notices::withdrawn_late(),
         notices::gone(),
         notices::within_hours(),
         notices::another_owner(),

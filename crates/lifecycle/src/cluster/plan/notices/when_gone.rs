@@ -2,6 +2,7 @@
 
 use coppice_api::notify::{NoticeAbout, NoticeState, NotifyOn, OwnerNotice, SupersededNotice};
 use coppice_api::steps::Intent;
+use coppice_mutants::{Mutant, active};
 
 use super::{Builder, Recipient, key};
 use crate::message::{MessageSource, MessagesWhenGone, OwnerMessage};
@@ -36,7 +37,9 @@ impl Builder<'_> {
             let key = key(&self.status, NoticeAbout::Deleted, &intent.id, channel);
             let message = OwnerMessage { key, channel: (*channel).to_owned(), to, content: content.clone() };
             notification.messages.push(message);
-            notification.superseded.extend(superseded);
+            if !active(Mutant::SupersededUnlisted) {
+                notification.superseded.extend(superseded);
+            }
         }
         notification
     }

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::rule::{GOVERNED, HELD, OBSERVES, RECREATED, SUSPENDED, TTL};
-use super::{approved, health, notices, one_deletion, superseded, webhooks};
+use super::{approved, delivered, health, notices, one_deletion, superseded, webhooks};
 use crate::oracle::notice::{self, RESOLUTION, span};
 use crate::oracle::rule::{ONCE, REQUESTED};
 use crate::oracle::{Broken, DestructiveAction, DestructiveStep, Findings, HONOURED, History, instant};
@@ -29,7 +29,7 @@ pub(super) fn check(
     fired_once(history, found);
     webhooks::check(record, history, steps, found);
     notices::once(record, found);
-    notices::delivered(record, history, found);
+    delivered::check(record, history, found);
     notices::within_hours(record, history, found);
     notices::addressed(record, history, found);
     notices::joined(record, history, found);

@@ -2,6 +2,7 @@
 
 mod agrees;
 mod approved;
+mod delivered;
 pub(super) mod end;
 mod governed;
 mod health;

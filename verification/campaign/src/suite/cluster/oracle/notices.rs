@@ -9,14 +9,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::governed::governing;
-use super::rule::{DELIVERED, HOURS, JOINED, NOTIFIED, ONE_KEY, RECIPIENT};
+use super::rule::{HOURS, JOINED, NOTIFIED, ONE_KEY, RECIPIENT};
 use crate::oracle::notice::{RESOLUTION, span};
 use crate::oracle::{Broken, DestructiveStep, Findings, History, instant};
 
-/// An attempt may be so late.
-const OVERDUE: SignedDuration = SignedDuration::from_secs(60);
-/// After one that failed, another one may wait for so long besides: the channel rests.
-const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(5);
 /// So many messages are sent to somebody one by one ...
 const ONE_BY_ONE: usize = 20;
 /// ... within so long. What is more is held for as long, and joined.
@@ -33,7 +29,7 @@ fn messages<'a>(record: &'a RunRecord<'_>) -> impl Iterator<Item = (&'a Received
 }
 
 /// What a message to a person says; none if it is a webhook.
-fn text(received: &Received) -> Option<String> {
+pub(super) fn text(received: &Received) -> Option<String> {
     received.to.as_ref()?;
     let said: Value = serde_json::from_slice(&received.body).ok()?;
     Some(said["text"].as_str()?.to_owned())
@@ -148,30 +144,6 @@ pub(super) fn joined(record: &RunRecord<'_>, history: &History, found: &mut Find
         let crowd = messages.iter().map(|(at, _)| within(*at).count()).max().unwrap_or(0);
         if crowd > most {
             found.add(JOINED, &format!("{to} got {crowd} messages within five minutes"));
-        }
-    }
-}
-
-/// Every message has been delivered at the end, is a dead letter, or waits for its next attempt.
-pub(super) fn delivered(record: &RunRecord<'_>, history: &History, found: &mut Findings) {
-    let end = record.began + SignedDuration::try_from(record.lasted).unwrap_or_default();
-    let last = |kind| history.all(kind).filter_map(|versions| versions.last()?.1.as_deref());
-    for object in last("managednamespaces").chain(last("deletednamespaces")) {
-        let (name, status) = (&object["metadata"]["name"], &object["status"]);
-        let notices = status["notices"].as_array().map(Vec::as_slice).unwrap_or_default();
-        for notice in notices.iter().filter(|notice| notice["state"] == "Pending") {
-            let next = instant(&notice["nextAttempt"]);
-            let rests = if notice["attempts"] == 0 { SignedDuration::ZERO } else { LONGEST_PAUSE };
-            if next.is_none_or(|next| next + OVERDUE + rests < end) {
-                found.add(DELIVERED, &format!("{} of {name} was to be sent at {next:?}", notice["for"]));
-            }
-        }
-        let notification = object["spec"]["notification"]["messages"].as_array().map_or(0, Vec::len);
-        if status["phase"] == "Deleted" && notices.len() != notification {
-            found.add(
-                DELIVERED,
-                &format!("of {notification} messages of {name} {} were begun", notices.len()),
-            );
         }
     }
 }

@@ -105,6 +105,17 @@ pub(super) fn withdrawn() -> Scenario {
     scenario
 }
 
+/// The same, and the receiver takes the second message at the third attempt alone.
+pub(super) fn withdrawn_late() -> Scenario {
+    let mut scenario = withdrawn();
+    scenario.name = "cluster-notified-withdrawn-late";
+    scenario.about =
+        "an owner who was notified holds the namespace, and is notified of that at the third attempt";
+    scenario.receiver =
+        vec![ReceiverBehavior::Takes, ReceiverBehavior::Unavailable, ReceiverBehavior::TakesSilently];
+    scenario
+}
+
 /// The receiver is not available at first when the namespace is gone, of which nothing else is left to say so.
 pub(super) fn gone() -> Scenario {
     let waits = json!({ "then": "Wait" });
