@@ -81,6 +81,8 @@ pub enum Mutant {
     FallbackFirst,
     /// However many messages somebody gets, each is sent by itself.
     NothingJoined,
+    /// What messages were joined is forgotten: where they have to be sent again, each is one by itself.
+    JoinedForgotten,
     /// Owners are notified outside their working hours, too.
     HoursIgnored,
     /// Every evaluation gives a message to an owner a key of its own.

@@ -32,7 +32,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 104] = [
+const CASES: [(Mutant, &str, Rule); 110] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -107,6 +107,8 @@ const CASES: [(Mutant, &str, Rule); 104] = [
     (Mutant::DeletedUnnotified, "cluster-notified", NOTIFIED),
     (Mutant::DeletedUnnotified, "cluster-unnotified", NOTIFIED),
     (Mutant::NoticeKeyChanges, "cluster-notified", ONE_KEY),
+    (Mutant::NoticeKeyChanges, "cluster-notified-in-slack-at-work", ONE_KEY),
+    (Mutant::JoinedForgotten, "cluster-notified-of-many-again", ONE_KEY),
     (Mutant::NotificationLost, "cluster-notified-gone", DELIVERED),
     (Mutant::UnsentIsDelivered, "cluster-notified-withdrawn-late", DELIVERED),
     (Mutant::FailedNoticeDropped, "cluster-notified-withdrawn-late", DELIVERED),
@@ -115,6 +117,7 @@ const CASES: [(Mutant, &str, Rule); 104] = [
     (Mutant::FallbackFirst, "cluster-notified-fallback", RECIPIENT),
     (Mutant::NothingJoined, "cluster-notified-of-many", JOINED),
     (Mutant::HoursIgnored, "cluster-notified-at-work", HOURS),
+    (Mutant::HoursIgnored, "cluster-notified-in-slack-at-work", HOURS),
     (Mutant::UnreadIsAbsent, "cluster-newly-named", GOVERNED),
     (Mutant::ShortenedTtlAtOnce, "cluster-ttl-shortened", GOVERNED),
     (Mutant::TenantLimitsIgnored, "limited-notice", NOTICE),

@@ -28,7 +28,7 @@ pub(super) fn check(
 ) {
     fired_once(history, found);
     webhooks::check(record, history, steps, found);
-    notices::once(record, found);
+    notices::once(record, history, found);
     delivered::check(record, history, found);
     notices::within_hours(record, history, found);
     notices::addressed(record, history, found);

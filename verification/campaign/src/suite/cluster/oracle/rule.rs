@@ -28,9 +28,9 @@ pub const ONE_DELETION: Rule = Rule("ONE DELETION");
 pub const AGREES: Rule = Rule("AGREES");
 /// Where the owner is notified, a namespace is deleted only when notice has run since its announcement was received.
 pub const NOTIFIED: Rule = Rule("NOTIFIED");
-/// Owners are notified of one thing under one key.
+/// Owners are notified of one thing under one key, and of what was joined under one id.
 pub const ONE_KEY: Rule = Rule("ONE KEY");
-/// Every message to owners is delivered, a dead letter, or waits for its next attempt.
+/// Every message to owners is delivered, which a receiver has taken, a dead letter, no longer true, superseded, or waits for its next attempt.
 pub const DELIVERED: Rule = Rule("DELIVERED");
 /// A message goes to an address that the namespace named when it was sent or shortly before, or to the fallback if there was none or
 /// each of the owner's own was refused.

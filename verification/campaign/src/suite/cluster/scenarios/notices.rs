@@ -128,17 +128,21 @@ pub(super) fn gone() -> Scenario {
     scenario
 }
 
+/// Working hours that begin two minutes after the run.
+fn hours() -> Value {
+    json!({
+        "timeZone": "UTC", "from": "00:02", "to": "24:00",
+        "days": ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"],
+    })
+}
+
 /// Notice is given before working hours begin, and runs from when they have begun.
 pub(super) fn within_hours() -> Scenario {
     let about = "notice is given before people are at work, and runs from when they are notified";
-    let hours = json!({
-        "timeZone": "UTC", "from": "00:02", "to": "24:00",
-        "days": ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"],
-    });
     let mut scenario = notified_by(
         "cluster-notified-at-work",
         about,
-        &json!({ "channels": ["hook"], "on": [], "workingHours": hours }),
+        &json!({ "channels": ["hook"], "on": [], "workingHours": hours() }),
     );
     scenario.lasts = Duration::from_mins(5);
     scenario.ends = vec!["ci-due: gone, deleted 1x", "ci: governs 0, due 0, Reconciled", "webhooks: 1"];
@@ -157,11 +161,21 @@ fn owned(name: &str, owner: &str) -> Request {
 
 /// Owners are notified in Slack, 20 s before their namespaces are 40 s old.
 fn notified_in_slack(name: &'static str, about: &'static str, fallback: Option<&str>) -> Scenario {
+    notified_in_slack_by(name, about, fallback, &Value::Null)
+}
+
+/// The same, within these hours.
+fn notified_in_slack_by(
+    name: &'static str,
+    about: &'static str,
+    fallback: Option<&str>,
+    hours: &Value,
+) -> Scenario {
     let mut scenario = scenario(name, about);
     let mut spec = ci("Enforce", "40s", "20s");
     let fallback = fallback.map(|to| json!({ "slack": to }));
     spec["owner"] = json!({ "annotations": [{ "key": OWNER, "format": "Slack" }], "fallback": fallback });
-    spec["notify"] = json!({ "channels": ["slack"], "on": [] });
+    spec["notify"] = json!({ "channels": ["slack"], "on": [], "workingHours": hours });
     scenario.setup = vec![
         config(&json!({
             "governor": { "perMinute": 100, "perHour": 1000, "maxShare": "100%", "atLeast": 100 },
@@ -170,6 +184,15 @@ fn notified_in_slack(name: &'static str, about: &'static str, fallback: Option<&
         cluster_manager("ci", &spec),
     ];
     scenario.ends = vec!["ci-due: gone, deleted 1x", "ci: governs 0, due 0, Reconciled"];
+    scenario
+}
+
+/// The same as [`within_hours`], in Slack.
+pub(super) fn within_hours_in_slack() -> Scenario {
+    let about = "notice is given before people are at work, and runs from when they are notified in Slack";
+    let mut scenario = notified_in_slack_by("cluster-notified-in-slack-at-work", about, None, &hours());
+    scenario.setup.push(owned("ci-due", "U0WORKS"));
+    scenario.lasts = Duration::from_mins(5);
     scenario
 }
 
@@ -205,5 +228,14 @@ pub(super) fn many() -> Scenario {
     scenario.lasts = Duration::from_mins(8);
     // Each is deleted, once: none is governed any more.
     scenario.ends = vec!["ci-*", "ci: governs 0, due 0, Reconciled"];
+    scenario
+}
+
+/// The same, and nobody knows whether the one about ten has arrived.
+pub(super) fn many_again() -> Scenario {
+    let mut scenario = many();
+    scenario.name = "cluster-notified-of-many-again";
+    scenario.about = "thirty namespaces of one owner are due at once, and the answer to the message about ten of them is lost";
+    scenario.receiver = [vec![ReceiverBehavior::Takes; 20], vec![ReceiverBehavior::TakesSilently]].concat();
     scenario
 }
