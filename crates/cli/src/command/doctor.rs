@@ -9,13 +9,15 @@ mod trees;
 use anyhow::Result;
 use clap::Args;
 use coppice_quantity::Duration;
+use jiff::Timestamp;
+use kube::Client;
 use serde::Serialize;
 
 use crate::args::{ConnectionArgs, OutputArgs, OutputFormat, any_duration};
 use crate::connect::{code, connect, failed};
 use crate::print::{self, ERROR, HEADING, OK, WARNING};
 use crate::terminal::PLAIN;
-use crate::{Exit, Io};
+use crate::{Exit, Io, with_progress};
 
 /// Find out what is wrong: the installation, stalled trees, and deletions that are stuck
 ///
@@ -89,24 +91,8 @@ struct Section {
 
 pub(crate) async fn run(args: &DoctorArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
     let client = connect(connection, io).await?.client;
-    // No other check makes sense without an answer of the server: reported once, not for every check.
-    client.apiserver_version().await.map_err(|e| failed("the API server does not answer", &e))?;
-    let services = stuck::api_services(&client).await;
-    let mut sections = vec![
-        Section {
-            title: "Installation",
-            findings: install::check(&client, &args.system_namespace, io.now).await,
-        },
-        Section {
-            title: "Deletions",
-            findings: stuck::check(&client, args.older_than, &services, io.now).await,
-        },
-        Section { title: "API services", findings: services },
-    ];
-    let trees = trees::check(&client, &args.system_namespace, args.older_than, io.now).await;
-    if !trees.is_empty() {
-        sections.insert(1, Section { title: "Trees", findings: trees });
-    }
+    let looking = look(&client, args, io.now);
+    let sections = with_progress("looking at the cluster", io, looking).await??;
     match args.output.output {
         OutputFormat::Json => print::json(io.out, &sections)?,
         OutputFormat::Yaml => print::yaml(io.out, &sections)?,
@@ -119,6 +105,26 @@ pub(crate) async fn run(args: &DoctorArgs, connection: &ConnectionArgs, io: &mut
     }
     let well = sections.iter().flat_map(|s| &s.findings).all(|f| f.state == State::Ok);
     Ok(if well { Exit::Ok } else { Exit::Attention })
+}
+
+/// All checks.
+async fn look(client: &Client, args: &DoctorArgs, now: Timestamp) -> Result<Vec<Section>> {
+    // No other check makes sense without an answer of the server: reported once, not for every check.
+    client.apiserver_version().await.map_err(|e| failed("the API server does not answer", &e))?;
+    let services = stuck::api_services(client).await;
+    let mut sections = vec![
+        Section {
+            title: "Installation",
+            findings: install::check(client, &args.system_namespace, now).await,
+        },
+        Section { title: "Deletions", findings: stuck::check(client, args.older_than, &services, now).await },
+        Section { title: "API services", findings: services },
+    ];
+    let trees = trees::check(client, &args.system_namespace, args.older_than, now).await;
+    if !trees.is_empty() {
+        sections.insert(1, Section { title: "Trees", findings: trees });
+    }
+    Ok(sections)
 }
 
 fn write(sections: &[Section], io: &mut Io<'_>) -> Result<()> {

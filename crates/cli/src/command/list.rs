@@ -15,7 +15,7 @@ use crate::connect::{connect, failed};
 use crate::facts::{Manager, NamespaceRecord, Object};
 use crate::print::{self, Cell, Table};
 use crate::write::resource_name;
-use crate::{Exit, Io, live, namespace_record};
+use crate::{Exit, Io, live, namespace_record, with_progress};
 
 /// List governed namespaces and managers as the operator last reported them, or the namespaces that it deleted
 ///
@@ -53,8 +53,12 @@ pub(crate) async fn run(args: &ListArgs, connection: &ConnectionArgs, io: &mut I
     let api = connect(connection, io).await?;
     let namespace = (!args.all_namespaces).then_some(api.namespace.as_str());
     let selector = args.selector.as_deref();
-    let managers = live::managers(&api.client, namespace, selector).await?;
-    let records = match live::records(&api.client, namespace, selector).await {
+    let reading = async {
+        let managers = live::managers(&api.client, namespace, selector).await?;
+        anyhow::Ok((managers, live::records(&api.client, namespace, selector).await))
+    };
+    let (managers, records) = with_progress("reading managers and records", io, reading).await??;
+    let records = match records {
         Ok(records) => records,
         Err(error) => {
             let why = failed("the records of namespaces (ManagedNamespaces) cannot be listed", &error);

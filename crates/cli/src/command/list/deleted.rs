@@ -7,7 +7,7 @@ use crate::args::{ConnectionArgs, OutputFormat};
 use crate::connect::connect;
 use crate::facts::DeletedRecord;
 use crate::print::{self, Cell, Table, WARNING};
-use crate::{Exit, Io, records};
+use crate::{Exit, Io, records, with_progress};
 
 /// Characters of the evidence in a table; the other formats have all of it.
 const MAX_EVIDENCE: usize = 120;
@@ -19,7 +19,9 @@ pub(super) async fn run(args: &ListArgs, connection: &ConnectionArgs, io: &mut I
     let selector: Vec<String> = namespace.map(records::of_namespace).into_iter().chain(labels).collect();
     let selector = (!selector.is_empty()).then(|| selector.join(","));
     let client = connect(connection, io).await?.client;
-    let found = records::list(&client, selector.as_deref()).await.map_err(|e| records::unreadable(&e))?;
+    let reading = records::list(&client, selector.as_deref());
+    let found = with_progress("reading the records of deletions", io, reading).await?;
+    let found = found.map_err(|e| records::unreadable(&e))?;
     match args.output.output {
         OutputFormat::Json => print::json(io.out, &as_list("DeletedNamespace", &found)?)?,
         OutputFormat::Yaml => print::yaml(io.out, &as_list("DeletedNamespace", &found)?)?,

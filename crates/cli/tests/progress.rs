@@ -1,0 +1,79 @@
+//! What reads the cluster says so while it takes longer than a second.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::time::Duration;
+
+use coppice_cli::Io;
+use http::{Request, Response};
+use jiff::Timestamp;
+use kube::client::Body;
+use tokio::sync::watch;
+
+/// Where nothing is said, the answer comes after this time, so that the test ends.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Standard error, and whether it has said that something takes long.
+struct Screen {
+    text: Vec<u8>,
+    said: watch::Sender<bool>,
+}
+
+impl Write for Screen {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.text.extend_from_slice(bytes);
+        self.said.send_replace(String::from_utf8_lossy(&self.text).contains("so far"));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What a command says on standard error whose API server answers nothing before it says something.
+fn says(line: &str) -> String {
+    let (said, heard) = watch::channel(false);
+    let service = tower::service_fn(move |_: Request<Body>| {
+        let mut heard = heard.clone();
+        async move {
+            // What it finds does not matter here.
+            let _ = tokio::time::timeout(DEADLINE, heard.wait_for(|said| *said)).await;
+            Ok::<_, std::io::Error>(Response::builder().status(404).body(Body::empty()).unwrap())
+        }
+    });
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let client = {
+        let _inside = runtime.enter();
+        kube::Client::new(service, "default")
+    };
+    let (mut out, mut err) = (Vec::new(), Screen { text: Vec::new(), said });
+    let mut io = Io {
+        stdin: &mut std::io::empty(),
+        out: &mut out,
+        err: &mut err,
+        now: Timestamp::UNIX_EPOCH,
+        color: false,
+        progress: true,
+        client: Some(client),
+    };
+    coppice_cli::run(line.split(' ').map(OsString::from), &mut io);
+    String::from_utf8(err.text).unwrap()
+}
+
+#[test]
+fn lists_and_doctor_say_that_they_take_long() {
+    std::thread::scope(|scope| {
+        for (line, expected) in [
+            ("coppice list -A", "reading managers and records: 1 s so far ...\n"),
+            ("coppice list --deleted", "reading the records of deletions: 1 s so far ...\n"),
+            ("coppice doctor", "looking at the cluster: 1 s so far ...\n"),
+        ] {
+            scope.spawn(move || {
+                let err = says(line);
+                assert!(err.starts_with(expected), "{line}: {err}");
+            });
+        }
+    });
+}
