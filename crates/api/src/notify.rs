@@ -46,15 +46,24 @@ pub struct Notify {
 }]))]
 pub struct WorkingHours {
     /// The time zone, by its name in the IANA database, such as `Europe/Berlin`.
-    #[schemars(length(min = 1, max = 64), regex(pattern = "^[A-Za-z][A-Za-z0-9_+/-]*$"))]
+    #[schemars(length(min = 1, max = 64), extend("x-kubernetes-validations" = [{
+        "rule": "self.matches('^[A-Za-z][A-Za-z0-9_+/-]*$')",
+        "message": "write the name of a time zone in the IANA database, such as Europe/Berlin or UTC"
+    }]))]
     pub time_zone: String,
     /// The start of working hours, as `HH:MM`. Default: `08:00`.
     #[serde(default = "eight")]
-    #[schemars(regex(pattern = "^([01][0-9]|2[0-3]):[0-5][0-9]$"), length(max = 5))]
+    #[schemars(length(max = 5), extend("x-kubernetes-validations" = [{
+        "rule": "self.matches('^([01][0-9]|2[0-3]):[0-5][0-9]$')",
+        "message": "write a time of the day as HH:MM, from 00:00 to 23:59, such as '08:00'"
+    }]))]
     pub from: String,
     /// The end of working hours, as `HH:MM`, that minute not included; `24:00` is the end of the day. Default: `18:00`.
     #[serde(default = "eighteen")]
-    #[schemars(regex(pattern = "^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$"), length(max = 5))]
+    #[schemars(length(max = 5), extend("x-kubernetes-validations" = [{
+        "rule": "self.matches('^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$')",
+        "message": "write a time of the day as HH:MM, from 00:00 to 24:00, such as '18:00'"
+    }]))]
     pub to: String,
     /// The working days. Default: Monday to Friday.
     #[serde(default = "weekdays")]
@@ -120,7 +129,7 @@ pub enum NotifyOn {
 pub struct Undelivered {
     /// After this time `then` applies. Default: 30m, in which a mail server that was restarted is back.
     #[serde(default = "half_an_hour")]
-    #[schemars(schema_with = "schema::positive_duration", default = "half_an_hour")]
+    #[schemars(schema_with = "schema::positive_delivery_time", default = "half_an_hour")]
     pub after: Duration,
     /// What happens then. Default: `Wait`, so that owners are notified before anything is deleted.
     #[serde(default)]

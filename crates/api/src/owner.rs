@@ -40,11 +40,17 @@ pub struct OwnerSource {
 pub struct FallbackRecipient {
     /// A channel or member of Slack: `#platform`, or an id. Default: none, so that nobody is notified in Slack instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 2, max = 80), regex(pattern = "^(#[^ \\t\\n]+|[A-Z0-9]+)$"))]
+    #[schemars(length(min = 2, max = 80), extend("x-kubernetes-validations" = [{
+        "rule": "self.matches('^(#[^ \\t\\n]+|[A-Z0-9]+)$')",
+        "message": "write a channel with its '#', such as '#platform', or the id of a channel or member, such as U024BE7LH"
+    }]))]
     pub slack: Option<String>,
     /// A mail address. Default: none, so that nobody is notified by mail instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 3, max = 254), regex(pattern = "^[^@ \\t\\n]+@[^@ \\t\\n]+$"))]
+    #[schemars(length(min = 3, max = 254), extend("x-kubernetes-validations" = [{
+        "rule": "self.matches('^[^@ \\t\\n]+@[^@ \\t\\n]+$')",
+        "message": "write one mail address, such as platform@example.org"
+    }]))]
     pub email: Option<String>,
 }
 

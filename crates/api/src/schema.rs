@@ -420,6 +420,11 @@ pub fn positive_settle(_: &mut SchemaGenerator) -> Schema {
     positive("what a mistake selects would be acted upon at once")
 }
 
+/// How long it is tried to deliver an announcement: not zero.
+pub(crate) fn positive_delivery_time(_: &mut SchemaGenerator) -> Schema {
+    positive("no announcement could be delivered before")
+}
+
 fn positive(danger: &str) -> Schema {
     duration_with(&[(
         "type(self) != string || self == '' || self.matches('[1-9]')",

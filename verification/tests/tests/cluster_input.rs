@@ -145,7 +145,14 @@ const REFUSED: &[(&str, &str)] = &[
         "{selector: {names: [a]}, owner: {labels: [team], fallback: {}}}",
         "write slack or email in owner.fallback",
     ),
-    ("{selector: {names: [a]}, owner: {labels: [team], fallback: {email: nobody}}}", "should match"),
+    (
+        "{selector: {names: [a]}, owner: {labels: [team], fallback: {email: nobody}}}",
+        "write one mail address, such as platform@example.org",
+    ),
+    (
+        "{selector: {names: [a]}, owner: {labels: [team], fallback: {slack: platform}}}",
+        "write a channel with its '#', such as '#platform', or the id",
+    ),
     ("{selector: {names: [a]}, identity: {project: a, links: {job: 'a b'}}}", "write an annotation's key"),
     (
         "{selector: {names: [a]}, notify: {channels: [mail], workingHours: {timeZone: UTC, from: '18:00', to: '08:00'}}}",
@@ -157,7 +164,15 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "{selector: {names: [a]}, notify: {channels: [mail], workingHours: {timeZone: UTC, to: '24:01'}}}",
-        "should match",
+        "write a time of the day as HH:MM, from 00:00 to 24:00, such as '18:00'",
+    ),
+    (
+        "{selector: {names: [a]}, notify: {channels: [mail], workingHours: {timeZone: UTC, from: '8:00'}}}",
+        "write a time of the day as HH:MM, from 00:00 to 23:59, such as '08:00'",
+    ),
+    (
+        "{selector: {names: [a]}, notify: {channels: [mail], workingHours: {timeZone: '+01:00'}}}",
+        "write the name of a time zone in the IANA database, such as Europe/Berlin or UTC",
     ),
     (
         "{selector: {names: [a]}, notify: {channels: [mail], workingHours: {timeZone: UTC, days: [Someday]}}}",
@@ -175,6 +190,60 @@ const REFUSED: &[(&str, &str)] = &[
     (
         "{selector: {names: [a]}, health: {advice: [{reason: OOMKilled, text: ''}]}}",
         "should be at least 1 chars",
+    ),
+    ("{selector: {names: [a]}, priority: 1000001}", "should be less than or equal to 1000000"),
+    ("{selector: {names: [a]}, priority: -1000001}", "should be greater than or equal to -1000000"),
+    ("{selector: {names: [a]}, priority: high}", "priority in body must be of type integer"),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, mode: Delete, when: {phase: {in: [Stale]}}, then: {delete: {}}}]}",
+        "supported values: \"Observe\", \"Enforce\"",
+    ),
+    (
+        "{selector: {names: [a]}, ttl: {after: 1h}, policies: [{name: p, when: {phase: {in: [Stale], for: 300}}, then: {delete: {}}}]}",
+        "phase.for: Invalid value: 300: write a duration with a unit",
+    ),
+    (
+        "{selector: {names: [a]}, health: {gracePeriod: 120}}",
+        "gracePeriod: Invalid value: 120: write a duration with a unit",
+    ),
+    ("{selector: {names: [a]}, health: {recoveryPeriod: 0s}}", "every moment would count; write at least 1s"),
+    (
+        "{selector: {names: [a]}, health: {recoveryPeriod: 60}}",
+        "recoveryPeriod: Invalid value: 60: write a duration with a unit",
+    ),
+    (
+        "{selector: {names: [a]}, limits: {minNotice: 15}}",
+        "minNotice: Invalid value: 15: write a duration with a unit",
+    ),
+    (
+        "{selector: {names: [a]}, notify: {channels: [mail], on: [Cancelled]}}",
+        "\"Stale\", \"Superseded\", \"Recovered\", \"Expiring\", \"Deleted\"",
+    ),
+    ("{selector: {names: [a]}, notify: {channels: [mail], on: [Stale, Stale]}}", "Duplicate value"),
+    (
+        "{selector: {names: [a]}, notify: {channels: [mail], reminders: [24]}}",
+        "reminders[0]: Invalid value: 24: write a duration with a unit",
+    ),
+    (
+        "{selector: {names: [a]}, notify: {channels: [mail], reminders: [0s]}}",
+        "nobody could act upon it any more; write at least 1s",
+    ),
+    ("{selector: {names: [a]}, notify: {channels: [mail], reminders: []}}", "should have at least 1 items"),
+    (
+        "{selector: {names: [a]}, notify: {channels: [mail], reminders: [5h, 4h, 3h, 2h, 1h]}}",
+        "must have at most 4 items",
+    ),
+    (
+        "{selector: {names: [a]}, notify: {channels: [mail], undelivered: {after: 30}}}",
+        "undelivered.after: Invalid value: 30: write a duration with a unit",
+    ),
+    (
+        "{selector: {names: [a]}, notify: {channels: [mail], undelivered: {after: 0s}}}",
+        "no announcement could be delivered before; write at least 1s",
+    ),
+    (
+        "{selector: {names: [a]}, notify: {channels: [mail], undelivered: {then: Delete}}}",
+        "supported values: \"Wait\", \"Proceed\"",
     ),
     ("{selector: {names: [a]}, limits: {maxTTL: 0s}}", "zero is not accepted here"),
     ("{selector: {names: [a]}, limits: {maxHold: 300}}", "write a duration with a unit"),
@@ -215,6 +284,18 @@ fn a_cluster_manager_that_cannot_be_meant_is_refused_with_advice() -> Test {
             ),
             ("{name: coppice, namespace: default}", "{hold: {until: tomorrow}}", "an instant with its zone"),
             ("{name: coppice, namespace: default}", "{extendUntil: {}}", "at: Required"),
+            (
+                "{name: coppice, namespace: default}",
+                "{rearm: 0}",
+                "rearm in body should be greater than or equal to 1",
+            ),
+            ("{name: coppice, namespace: default}", "{rearm: yes}", "rearm in body must be of type integer"),
+            (
+                "{name: coppice, namespace: default}",
+                "{wake: -1}",
+                "wake in body should be greater than or equal to 0",
+            ),
+            ("{name: coppice, namespace: default}", "{wake: all}", "wake in body must be of type integer"),
         ] {
             let refused = test_cluster.apply(&object("ManagedNamespace", metadata, spec)).await.err();
             let refused = refused.map(|error| error.to_string()).unwrap_or_default();
