@@ -112,12 +112,22 @@ pub(super) fn once(record: &RunRecord<'_>, history: &History, found: &mut Findin
     joined_once(record, history, found);
 }
 
+/// How long what joins messages was held at most before it was received: for five minutes, and, if it came again, for a fifth of the time
+/// since it was sent before. Of an attempt that was not received nothing is known here: it may have been at any time.
+fn held(all: &[Received], n: usize) -> Duration {
+    let received = &all[n];
+    if joins(received).is_none() {
+        return Duration::ZERO;
+    }
+    let before = all[..n].iter().rev().find(|before| before.id == received.id);
+    WITHIN + received.at.saturating_sub(before.map_or(Duration::ZERO, |before| before.at)) / 5
+}
+
 /// Messages go to whom namespaces name.
 pub(super) fn addressed(record: &RunRecord<'_>, history: &History, found: &mut Findings) {
     for (n, received) in record.received.iter().enumerate() {
         let (Some(to), Some(text)) = (received.to.as_deref(), text(received)) else { continue };
-        // What is joined has been held before, and for a fifth more if it comes again.
-        let age = if joins(received).is_some() { KNOWN + WITHIN * 6 / 5 } else { KNOWN };
+        let age = KNOWN + held(record.received, n);
         let refused: BTreeSet<&str> = record.received[..n]
             .iter()
             .filter(|before| before.behavior == ReceiverBehavior::Refuses)
@@ -195,7 +205,7 @@ pub(super) fn joined(record: &RunRecord<'_>, history: &History, found: &mut Find
 
 /// Nobody is notified outside working hours. In these scenarios they are in UTC, and on each day.
 pub(super) fn within_hours(record: &RunRecord<'_>, history: &History, found: &mut Findings) {
-    for received in record.received {
+    for (n, received) in record.received.iter().enumerate() {
         let revision = history.revision_at(received.at);
         let managers: Vec<(String, &Value)> = match text(received) {
             Some(text) => {
@@ -205,7 +215,7 @@ pub(super) fn within_hours(record: &RunRecord<'_>, history: &History, found: &mu
             None => by_webhook(history, received, revision).into_iter().collect(),
         };
         // What is joined was due before it was held.
-        let held = if joins(received).is_some() { WITHIN * 6 / 5 } else { Duration::ZERO };
+        let held = held(record.received, n);
         let [due, at] = [received.at.saturating_sub(held), received.at]
             .map(|at| record.began + SignedDuration::try_from(at).unwrap_or_default());
         for (namespace, manager) in managers {
