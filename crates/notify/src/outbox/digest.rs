@@ -67,8 +67,8 @@ struct SentDigest<K> {
     again: Vec<QueuedRequest<K>>,
     /// Until when the others are waited for.
     until: Instant,
-    /// When the last attempt ended; none while one is under way.
-    ended: Option<Instant>,
+    /// When the last attempt ended; until it has, when it was handed out: one that is dropped before its turn ends nowhere.
+    ended: Instant,
 }
 
 /// What becomes of a request.
@@ -99,9 +99,11 @@ impl<K> RecipientDigests<K> {
         let log = self.recipients.entry(key.clone()).or_insert_with(RecipientLog::empty);
         log.forget(rule, now);
         let id = request.request.id();
+        // Nobody keeps others of the group out by what comes again, either.
+        let crowded = log.in_flight() + 1 >= 2 * rule.at_most.max(1);
         if let Some(digest) = log.digests.iter_mut().find(|digest| digest.parts.iter().any(|part| part == id))
         {
-            return digest.hold_again(request, key, rule, now);
+            return digest.hold_again(request, key, (rule, crowded), now);
         }
         if log.sent.iter().any(|(_, sent)| sent == id) {
             return DigestAdmission::Send(request);
@@ -141,7 +143,7 @@ impl<K> RecipientDigests<K> {
         let Some(log) = self.recipients.get_mut(&key.recipient) else { return };
         let ended = log.digests.iter_mut().find(|digest| key.digest.as_ref() == Some(&digest.id));
         if let Some(digest) = ended {
-            digest.ended = Some(now);
+            digest.ended = now;
         }
     }
 
@@ -190,9 +192,7 @@ impl<K> RecipientLog<K> {
         while self.sent.front().is_some_and(|(sent, _)| *sent + rule.within <= now) {
             self.sent.pop_front();
         }
-        self.digests.retain(|digest| {
-            !digest.again.is_empty() || digest.ended.is_none_or(|ended| now < ended + rule.remembered)
-        });
+        self.digests.retain(|digest| !digest.again.is_empty() || now < digest.ended + rule.remembered);
     }
 
     /// What is new.
@@ -212,7 +212,7 @@ impl<K> RecipientLog<K> {
                 if one.parts.len() > 1 {
                     let parts = one.ids().map(ToOwned::to_owned).collect();
                     let (id, again) = (id.clone(), Vec::new());
-                    self.digests.push(SentDigest { id, parts, again, until: now, ended: None });
+                    self.digests.push(SentDigest { id, parts, again, until: now, ended: now });
                 }
                 self.sent.push_back((now, id));
                 released.push(one);
@@ -239,7 +239,7 @@ impl<K> RecipientLog<K> {
         let mut again: Vec<_> = digest.again.drain(..).filter(|one| one.ids().any(&mut wanted)).collect();
         again.sort_by_key(|one| digest.parts.iter().position(|part| part == one.request.id()));
         digest.parts = again.iter().map(|one| one.request.id().to_owned()).collect();
-        digest.ended = None;
+        digest.ended = now;
         let mut joined = QueuedRequest::joined(again, rule.join);
         match &mut *joined {
             [one] => one.request.set_id(id),
@@ -251,23 +251,24 @@ impl<K> RecipientLog<K> {
 }
 
 impl<K> SentDigest<K> {
-    /// A part comes again.
+    /// A part comes again. Where too much is held for the recipient, the others are not waited for.
     fn hold_again(
         &mut self,
         request: QueuedRequest<K>,
         recipient: RecipientKey,
-        rule: DigestRule,
+        (rule, crowded): (DigestRule, bool),
         now: Instant,
     ) -> DigestAdmission<K> {
-        // An attempt of which nothing was heard, because it was dropped before its turn, has ended.
-        let ended = *self.ended.get_or_insert(now);
         self.again.push(request);
         let key = HeldKey::of_digest(recipient, self.id.clone());
         match self.again.len() {
-            held if held >= self.parts.len() => DigestAdmission::Full(key),
+            held if crowded || held >= self.parts.len() => {
+                self.until = now;
+                DigestAdmission::Full(key)
+            }
             1 => {
                 // The longer they wait for their next attempt, the further apart they come: by a fifth.
-                self.until = now + rule.within + now.duration_since(ended) / 5;
+                self.until = now + rule.within + now.duration_since(self.ended) / 5;
                 DigestAdmission::HeldUntil(key, self.until)
             }
             _ => DigestAdmission::Held,

@@ -46,6 +46,15 @@ impl TestOutbox {
         }
     }
 
+    /// These are sent as one, once two were sent by themselves; its answer is lost.
+    async fn lose_the_answer_to(&mut self, parts: [&str; 3]) {
+        for id in parts {
+            self.message(id, "#team");
+        }
+        self.scripted.under_way(1).await;
+        self.deliver_joined(&parts.join("+"), &parts, answer_lost()).await;
+    }
+
     /// Three messages are sent as one, whose answer is lost.
     async fn lose_the_answer_to_three(&mut self) {
         for id in ["m0", "m1", "m2", "m3", "m4"] {
@@ -256,4 +265,21 @@ async fn a_channel_that_does_not_work_is_tried_by_one_message_at_a_time() {
     bench.deliver("m6", Err(DeliverError::Webhook(gone))).await;
     bench.scripted.under_way(2).await;
     assert!(bench.scripted.is_waiting("m7") && bench.scripted.is_waiting("m8"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_again_for_one_recipient_keeps_nobody_else_out() {
+    let mut bench = TestOutbox::with_rules();
+    bench.lose_the_answer_to_three().await;
+    bench.lose_the_answer_to(["n2", "n3", "n4"]).await;
+    bench.lose_the_answer_to(["o2", "o3", "o4"]).await;
+    for id in ["m2", "m3", "n2", "n3", "o2"] {
+        bench.message(id, "#team");
+    }
+    bench.scripted.under_way(0).await;
+    // The sixth of twice three: what it belongs to is sent without the one that is missing, under the same id.
+    bench.message("o3", "#team");
+    bench.scripted.under_way(1).await;
+    bench.deliver_joined("o2+o3+o4", &["o2", "o3"], Ok(OK)).await;
+    assert_eq!(bench.outbox.in_flight(), 4);
 }
