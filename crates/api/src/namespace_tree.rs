@@ -15,6 +15,9 @@ use crate::metadata::TreeMetadata;
 use crate::names::PROPAGATED_ROLES;
 use crate::schema;
 
+/// The most that [`NamespaceTreeSpec::max_depth`] may be.
+pub const MAX_DEPTH: u32 = 50;
+
 /// A tree of namespaces.
 ///
 /// Anyone who may create Subnamespaces in the root, or in a namespace below it, creates namespaces there. All of them together never
@@ -75,7 +78,7 @@ pub struct NamespaceTreeSpec {
     pub quota: TreeQuotaSpec,
     /// How far below the root namespaces may be: 1 permits namespaces right below it. Default: 5, so that paths stay readable.
     #[serde(default = "max_depth")]
-    #[schemars(range(min = 1, max = 50), default = "max_depth")]
+    #[schemars(range(min = 1, max = MAX_DEPTH), default = "max_depth")]
     pub max_depth: u32,
     /// How many namespaces the tree has at most, its root included. Default: 100, so that a loop in somebody's script ends.
     #[serde(default = "max_namespaces")]

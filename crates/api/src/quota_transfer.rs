@@ -10,7 +10,11 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::namespace_tree::MAX_DEPTH;
 use crate::schema;
+
+/// From the end of one branch of a tree to that of another, through its root.
+const MAX_STOPS: u32 = 2 * MAX_DEPTH + 1;
 
 /// An amount of quota that moves from the namespace that the object is in to another one of the same tree.
 ///
@@ -138,7 +142,7 @@ pub struct QuotaTransferStatus {
     pub amount: String,
     /// The namespaces from the source to the target, from when the transfer has begun.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "atomic"))]
+    #[schemars(length(max = MAX_STOPS), extend("x-kubernetes-list-type" = "atomic"))]
     pub path: Vec<TransferStop>,
     /// The namespace of `path` that the quota has reached. Absent: none was taken yet, or the transfer has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
