@@ -16,7 +16,7 @@ use coppice_runtime::leader::Permit;
 use coppice_runtime::server_clock::ServerClock;
 use coppice_runtime::store::Store;
 
-use crate::delete::{self, Deletion};
+use crate::delete::{self, DeleteError, Deletion};
 use crate::deletion_record::{self, StoredRecord};
 use crate::governor::{Governor, Reservation, ReservationError};
 
@@ -114,6 +114,8 @@ pub enum Stopped<O, I> {
     Interrupted(I),
     /// There is no such namespace any more.
     NoNamespace,
+    /// The lease was lost meanwhile. Nothing is recorded: another replica may lead by now, and go on with the intent.
+    NotLeading,
     /// It could not be reserved.
     NotReserved(O, ReservationError),
     /// An attempt failed; why, in a sentence.
@@ -168,6 +170,7 @@ pub async fn delete_namespace<D: Decision>(
                     lost = "the namespace changed between reading and deleting it";
                     reservation = *unused;
                 }
+                Err(DeleteError::NotLeading(_)) => return Err(Stopped::NotLeading),
                 Err(error) => return Err(Stopped::Failed(observation, error.to_string())),
             }
         }

@@ -6,9 +6,10 @@ use coppice_api::steps::Action;
 use coppice_api::{CoppiceConfigSpec, Labels};
 use coppice_runtime::clock::Clock;
 use coppice_runtime::decode;
-use coppice_runtime::leader::Gate;
+use coppice_runtime::leader::{Gate, gate};
 use http::Method;
 use serde_json::{Value, json};
+use tokio::time::{Instant, advance};
 
 use coppice_lifecycle::facts::Annotations;
 use coppice_lifecycle::governor::Share;
@@ -139,6 +140,17 @@ async fn carry_out(
     spec: Value,
     otherwise: impl Fn(&Method, usize) -> Option<Answer> + Send + Sync + 'static,
 ) -> (Result<Deleted, String>, Vec<String>) {
+    let permit = Gate::always(Duration::ZERO).permit().unwrap();
+    carry_out_by(permit, stands_for, spec, otherwise).await
+}
+
+/// The same with a permit.
+async fn carry_out_by(
+    permit: Permit,
+    stands_for: usize,
+    spec: Value,
+    otherwise: impl Fn(&Method, usize) -> Option<Answer> + Send + Sync + 'static,
+) -> (Result<Deleted, String>, Vec<String>) {
     let (came, stored) = (Mutex::new(Vec::new()), settings(&spec));
     let known = stored.clone();
     let (clients, requests) = scripted(move |method, _, body| {
@@ -160,12 +172,13 @@ async fn carry_out(
             _ => Answer::Object(200, namespace_or_settings(&stored)),
         })
     });
-    let carrier = Carrier::new(clients, &known);
+    let carrier = Carrier { permit, ..Carrier::new(clients, &known) };
     let decision = Standing { reads: AtomicUsize::new(0), stands_for, intent: intent(Action::Delete) };
     let result = delete_namespace(carrier.context(), &decision).await.map(|(deleted, _)| deleted);
     let result = result.map_err(|stopped| match stopped {
         Stopped::Interrupted(why) => why.to_owned(),
         Stopped::NoNamespace => "no namespace".to_owned(),
+        Stopped::NotLeading => "not leading".to_owned(),
         Stopped::NotReserved(_, error) => error.to_string(),
         Stopped::Failed(_, error) => error,
     });
@@ -187,6 +200,17 @@ async fn what_remains_is_stored_first_then_the_step_reserved_and_then_taken() {
     let (result, requests) = carry_out(ALWAYS, json!({}), |_, _| None).await;
     assert!(matches!(result, Ok(Deleted::Accepted(_))), "{result:?}");
     assert_eq!(requests, ["POST", "PUT", "DELETE"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_has_lost_its_lease_deletes_nothing_and_has_no_failure_to_record() {
+    let (gate_handle, gate) = gate(Duration::from_secs(10));
+    gate_handle.renewed(Instant::now(), Duration::ZERO, 0);
+    let permit = gate.permit().unwrap();
+    advance(Duration::from_secs(10)).await;
+    let (result, requests) = carry_out_by(permit, ALWAYS, json!({}), |_, _| None).await;
+    assert_eq!(result.unwrap_err(), "not leading");
+    assert_eq!(requests, ["POST", "PUT"]);
 }
 
 #[tokio::test(start_paused = true)]

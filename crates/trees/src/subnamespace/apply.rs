@@ -67,6 +67,8 @@ pub(super) async fn next(
     match step {
         Step::Nothing => Progress::CheckAt(next_check),
         Step::DeleteNamespace(intent) => delete(context, permit, key, intent).await,
+        // What is deleted with it cannot be undone, and the reads have taken their time since the permit was given.
+        Step::DeleteBelow(_) if permit.check().is_err() => Progress::CheckAt(None),
         Step::DeleteBelow(lowest) => {
             match write::delete::<Subnamespaces>(&context.shared.clients, permit, &lowest.0).await {
                 // What came of it the watch says, before anything else is decided: only caches know what is far below.
@@ -269,6 +271,7 @@ async fn delete(context: &TreeContext, permit: &Permit, key: &SubnamespaceKey, i
         Ok((Deleted::Accepted(_), verified)) => (StepOutcome::Deleted, verified),
         Ok((Deleted::AlreadyGone, verified)) => (StepOutcome::AlreadyGone, verified),
         Err(Stopped::Interrupted(Interruption::Changed) | Stopped::NoNamespace) => return Progress::Again,
+        Err(Stopped::NotLeading) => return Progress::CheckAt(None),
         Err(Stopped::Interrupted(Interruption::Failed(error))) => {
             return Progress::Failed(format!("the facts could not be read again: {error}"));
         }

@@ -87,6 +87,7 @@ async fn delete(
         Err(Stopped::Interrupted(Interruption::CacheBehind) | Stopped::NoNamespace) => {
             return nothing(Applied::CacheBehind);
         }
+        Err(Stopped::NotLeading) => return nothing(Applied::CheckAt(None)),
         Err(Stopped::Interrupted(Interruption::Failed(error))) => {
             return nothing(Applied::Failed(StepError::Facts(error)));
         }

@@ -71,7 +71,7 @@ pub(super) fn interruption(
         |error: String, verified: Verified| Interruption::Failed(StepOutcome::failed(error), verified.record);
     match stopped {
         Stopped::Interrupted(interruption) => interruption,
-        Stopped::NoNamespace => Interruption::Wait(None),
+        Stopped::NoNamespace | Stopped::NotLeading => Interruption::Wait(None),
         Stopped::NotReserved(_, ReservationError::Denied(denied)) => {
             shared.lifecycle_metrics.blocked(denied.reason.as_str());
             // The plan says so as soon as the cache knows.

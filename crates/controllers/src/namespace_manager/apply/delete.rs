@@ -67,6 +67,7 @@ pub(super) fn interruption(
     match stopped {
         Stopped::Interrupted(interruption) => interruption,
         Stopped::NoNamespace => StepResult::Gone.into(),
+        Stopped::NotLeading => StepResult::Wait(None).into(),
         Stopped::NotReserved(_, ReservationError::Denied(denied)) => {
             shared.lifecycle_metrics.blocked(denied.reason.as_str());
             // The plan says so as soon as the cache knows.

@@ -38,6 +38,7 @@ impl SubnamespacePlan {
             );
         }
         match observation.own_namespace() {
+            // First of all: nobody has asked for the deletion of what goes with the namespace above.
             Some(namespace) if parent_ends(observation) => self.move_up(observation, namespace),
             Some(namespace) if namespace.terminating => self.going(observation),
             Some(namespace) if !observation.children.is_empty() && !active(Mutant::ChildrenIgnored) => {
