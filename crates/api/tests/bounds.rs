@@ -1,9 +1,13 @@
 //! Every text, key, list and map in our kinds has a bound: what one object can hold, every operator keeps in memory. And every list
 //! of a status says how it is merged.
 
+mod support;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
+
+use support::schemas;
 
 fn walk(schema: &JSONSchemaProps, path: &str, unbounded: &mut Vec<String>, seen: &mut usize) {
     let mut miss = |what: &str| unbounded.push(format!("{path}: {what}"));
@@ -41,12 +45,8 @@ fn walk(schema: &JSONSchemaProps, path: &str, unbounded: &mut Vec<String>, seen:
 #[test]
 fn every_text_key_list_and_map_has_a_bound() {
     let (mut unbounded, mut seen) = (Vec::new(), 0);
-    for crd in coppice_api::crds() {
-        for version in &crd.spec.versions {
-            let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
-            let Some(schema) = schema else { continue };
-            walk(schema, &crd.spec.names.kind, &mut unbounded, &mut seen);
-        }
+    for (kind, schema) in schemas() {
+        walk(&schema, &kind, &mut unbounded, &mut seen);
     }
     assert!(unbounded.is_empty(), "{}", unbounded.join("\n"));
     assert!(seen > 150, "{seen}");
@@ -74,13 +74,11 @@ fn unmerged(schema: &JSONSchemaProps, path: &str, found: &mut Vec<String>, seen:
 #[test]
 fn every_list_of_a_status_has_a_list_type() {
     let (mut found, mut seen) = (Vec::new(), 0);
-    for crd in coppice_api::crds() {
-        for version in &crd.spec.versions {
-            let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
-            let status = schema.and_then(|schema| schema.properties.as_ref()?.get("status"));
-            let Some(status) = status else { continue };
-            unmerged(status, &format!("{}.status", crd.spec.names.kind), &mut found, &mut seen);
-        }
+    for (kind, schema) in schemas() {
+        let Some(status) = schema.properties.as_ref().and_then(|fields| fields.get("status")) else {
+            continue;
+        };
+        unmerged(status, &format!("{kind}.status"), &mut found, &mut seen);
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
     assert!(seen > 20, "{seen}");

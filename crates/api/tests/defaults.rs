@@ -1,8 +1,12 @@
 //! Every optional field of a spec says what holds without it.
 
+mod support;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
+
+use support::schemas;
 
 /// Selectors are those of Kubernetes.
 const SELECTORS: [&str; 2] = ["matchLabels", "matchExpressions"];
@@ -41,13 +45,9 @@ fn walk(schema: &JSONSchemaProps, path: &str, silent: &mut Vec<String>, seen: &m
 #[test]
 fn every_optional_field_of_a_spec_says_its_default() {
     let (mut silent, mut seen) = (Vec::new(), 0);
-    for crd in coppice_api::crds().iter().filter(|crd| !RECORDS.contains(&crd.spec.names.kind.as_str())) {
-        for version in &crd.spec.versions {
-            let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
-            let spec = schema.and_then(|schema| schema.properties.as_ref()?.get("spec"));
-            let Some(spec) = spec else { continue };
-            walk(spec, &crd.spec.names.kind, &mut silent, &mut seen);
-        }
+    for (kind, schema) in schemas().into_iter().filter(|(kind, _)| !RECORDS.contains(&kind.as_str())) {
+        let Some(spec) = schema.properties.as_ref().and_then(|fields| fields.get("spec")) else { continue };
+        walk(spec, &kind, &mut silent, &mut seen);
     }
     assert!(silent.is_empty(), "write \"Default: ...\" and why:\n{}", silent.join("\n"));
     assert!(seen > 80, "{seen}");

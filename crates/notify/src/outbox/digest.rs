@@ -103,7 +103,7 @@ impl<K> RecipientDigests<K> {
         let crowded = log.in_flight() + 1 >= 2 * rule.at_most.max(1);
         if let Some(digest) = log.digests.iter_mut().find(|digest| digest.parts.iter().any(|part| part == id))
         {
-            return digest.hold_again(request, key, (rule, crowded), now);
+            return digest.hold_again(request, key, rule, crowded, now);
         }
         if log.sent.iter().any(|(_, sent)| sent == id) {
             return DigestAdmission::Send(request);
@@ -256,7 +256,8 @@ impl<K> SentDigest<K> {
         &mut self,
         request: QueuedRequest<K>,
         recipient: RecipientKey,
-        (rule, crowded): (DigestRule, bool),
+        rule: DigestRule,
+        crowded: bool,
         now: Instant,
     ) -> DigestAdmission<K> {
         self.again.push(request);

@@ -11,6 +11,18 @@ use super::health::by_health;
 use super::scenario;
 use crate::suite::lifecycle::unavailable;
 
+/// There are these namespaces with a pod in each, which fails at 20 s.
+fn each_fails(scenario: &mut Scenario, names: &[&'static str]) {
+    for &name in names {
+        scenario.setup.extend([namespace(name), pod(name, "p")]);
+        scenario.script.push(ScriptStep::at(20, move |_| pod_phase(name, "p", "Failed")));
+    }
+}
+
+fn remove(name: &str) -> Request {
+    Request::delete(&format!("/api/v1/namespaces/{name}/pods/p"))
+}
+
 /// In both namespaces something fails from 20 s on, so that by what was known it is `Failed` at 35 s. Nobody sees that it is removed at
 /// 30 s, and in one of them something fails again at 58 s.
 pub(super) fn pods() -> Scenario {
@@ -18,21 +30,16 @@ pub(super) fn pods() -> Scenario {
         "cluster-pods-unfollowed",
         "what fails in two namespaces is removed while nobody follows pods, and in one of them something else fails then",
     );
-    for name in ["ci-bad", "ci-good"] {
-        scenario.setup.extend([namespace(name), pod(name, "p")]);
-    }
+    each_fails(&mut scenario, &["ci-bad", "ci-good"]);
     scenario.setup.push(cluster_manager("ci", &by_health("5s", "5s")));
     scenario.read_fault = Some(unavailable("/pods", 21, 60));
-    let remove = |name: &str| Request::delete(&format!("/api/v1/namespaces/{name}/pods/p"));
-    scenario.script = vec![
-        ScriptStep::at(20, |_| pod_phase("ci-bad", "p", "Failed")),
-        ScriptStep::at(20, |_| pod_phase("ci-good", "p", "Failed")),
+    scenario.script.extend([
         ScriptStep::compact_history(22),
-        ScriptStep::at(30, move |_| remove("ci-bad")),
-        ScriptStep::at(30, move |_| remove("ci-good")),
+        ScriptStep::at(30, |_| remove("ci-bad")),
+        ScriptStep::at(30, |_| remove("ci-good")),
         ScriptStep::at(31, |_| pod("ci-bad", "another")),
         ScriptStep::at(58, |_| pod_phase("ci-bad", "another", "Failed")),
-    ];
+    ]);
     scenario.lasts = Duration::from_mins(2);
     scenario.ends =
         vec!["ci-bad: gone, deleted 1x", "ci-good: there, Ok Watching", "ci: governs 1, due 0, Reconciled"];
@@ -46,27 +53,22 @@ pub(super) fn failing() -> Scenario {
         "cluster-failing-unfollowed",
         "what fails in two namespaces that are Failing is removed while nobody follows pods, and in one of them something else fails",
     );
-    for name in ["ci-bad", "ci-good"] {
-        scenario.setup.extend([namespace(name), pod(name, "p")]);
-    }
+    each_fails(&mut scenario, &["ci-bad", "ci-good"]);
     let mut spec = by_health("5s", "0s");
     spec["health"]["settlingPeriod"] = "3m".into();
     spec["health"]["gracePeriod"] = "10h".into();
     scenario.setup.push(cluster_manager("ci", &spec));
     scenario.read_fault = Some(unavailable("/pods", 210, 240));
-    let remove = |name: &str| Request::delete(&format!("/api/v1/namespaces/{name}/pods/p"));
     let is_failing: fn(&Server) -> bool = |server| {
         ["ci-bad", "ci-good"].iter().all(|name| record_of(server, name)["status"]["phase"] == "Failing")
     };
-    scenario.script = vec![
-        ScriptStep::at(20, |_| pod_phase("ci-bad", "p", "Failed")),
-        ScriptStep::at(20, |_| pod_phase("ci-good", "p", "Failed")),
+    scenario.script.extend([
         ScriptStep::at(205, |_| pod("ci-bad", "another")).once(is_failing),
         ScriptStep::compact_history(211),
-        ScriptStep::at(220, move |_| remove("ci-bad")),
-        ScriptStep::at(220, move |_| remove("ci-good")),
+        ScriptStep::at(220, |_| remove("ci-bad")),
+        ScriptStep::at(220, |_| remove("ci-good")),
         ScriptStep::at(225, |_| pod_phase("ci-bad", "another", "Failed")),
-    ];
+    ]);
     scenario.lasts = Duration::from_mins(5);
     scenario.ends = vec![
         "ci-bad: there, Unstable Watching",
@@ -83,15 +85,10 @@ pub(super) fn namespaces() -> Scenario {
         "cluster-namespaces-unfollowed",
         "of three namespaces in which something fails one is protected and one made again while nobody follows namespaces",
     );
-    for name in ["ci-bad", "ci-dear", "ci-twin"] {
-        scenario.setup.extend([namespace(name), pod(name, "p")]);
-    }
+    each_fails(&mut scenario, &["ci-bad", "ci-dear", "ci-twin"]);
     scenario.setup.push(cluster_manager("ci", &by_health("5s", "5s")));
     scenario.read_fault = Some(unavailable("/namespaces", 21, 70));
     let protect = json!({ "metadata": { "labels": { "coppice.dev/protected": "true" } } });
-    scenario.script = ["ci-bad", "ci-dear", "ci-twin"]
-        .map(|name| ScriptStep::at(20, move |_| pod_phase(name, "p", "Failed")))
-        .into();
     scenario.script.extend([
         ScriptStep::compact_history(22),
         ScriptStep::at(25, move |_| {
