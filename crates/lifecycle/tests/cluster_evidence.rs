@@ -6,6 +6,8 @@ mod health;
 
 use std::collections::BTreeMap;
 
+use coppice_api::NamespacePhase;
+
 use health::{Scene, spec};
 
 /// The evidence of the step that is decided once the namespace has failed for long enough.
@@ -54,4 +56,21 @@ fn what_is_kept_of_it_is_no_longer_than_the_api_server_accepts() {
     assert!(said.starts_with("Deployment web: \u{fc}\u{fc}"), "{said}");
     // As every text of a status; the schema of evidence has room for 8192.
     assert!(said.chars().count() == 4096 && said.ends_with("\u{fc}..."), "{}", said.chars().count());
+}
+
+#[test]
+fn what_had_ended_before_the_watches_showed_it_has_not_been_failing_for_as_long() {
+    // What was read lacks what failed by the watches: something else fails, or nothing.
+    for (before, fails) in [("api", true), ("web", false)] {
+        let mut scene = Scene::new(&spec("{in: [Failed]}", "0s"));
+        scene.fails(true).pass(200);
+        assert!(scene.deleted.take().is_some(), "decided, and about to be carried out");
+        scene.before = Some(before);
+        scene.fails(fails);
+        assert_eq!((scene.status.phase, scene.next()), (Some(NamespacePhase::Unstable), "Watching"));
+        scene.before = None;
+        scene.fails(true);
+        assert_eq!(scene.pass(500), [(250, NamespacePhase::Failing), (300, NamespacePhase::Failed)]);
+        assert_eq!(scene.deleted, Some(300));
+    }
 }

@@ -1,6 +1,6 @@
 //! The health of a namespace in its record.
 
-use coppice_api::health::{FailingObject, HealthSeen, ShortWorkload};
+use coppice_api::health::{FailingObject, HealthSeen, IgnoreRule, ShortWorkload};
 use coppice_api::managed_namespace::PastPhase;
 use coppice_api::{HealthRecord, HealthState, NamespacePhase, Reason};
 use coppice_mutants::{Mutant, active};
@@ -20,6 +20,9 @@ const PAST_PHASES: usize = 10;
 /// How long until to look again whether what is unknown has become known: nothing else says so where a namespace has no
 /// workloads. A first list is soon complete.
 const LOOK_AGAIN: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(30)];
+
+/// Of what was followed with a gap until now: later than every time.
+const NOT_FOLLOWED: Timestamp = Timestamp::MAX;
 
 /// When to look again whether what is unknown for this reason has become known.
 pub(super) fn look_again_at(reason: Reason, now: Timestamp) -> Timestamp {
@@ -82,24 +85,19 @@ impl Builder<'_> {
         let mut short = self.status.health.as_ref().map(|health| health.short.clone()).unwrap_or_default();
         let health = match &self.observed.health {
             HealthFacts::Known { workloads, followed, before } => {
+                let behind = self.watches_are_behind(workloads, before.as_deref(), ignore, &short);
+                let followed = if behind { NOT_FOLLOWED } else { *followed };
                 // What was short before a gap may not have been since.
-                short.retain(|one| *followed <= one.since);
+                short.retain(|one| followed <= one.since);
                 let known = Known { failing: &self.status.failing, short: &short };
                 let found = health::failing(workloads, ignore, known, self.now);
-                let before = before.as_ref().map(|before| health::failing(before, ignore, known, self.now));
-                if before.is_some_and(|before| !goes_on(&before, &found)) && !active(Mutant::GapsUnseen) {
-                    let message =
-                        "what is failing now is not what the watches have shown until now".to_owned();
-                    let unknown = self.health_unknown(Reason::Stale, message);
-                    return self.advance_health(settings, short, unknown);
-                }
                 let Findings { failing, more, short: now_short, next_check } = found;
                 self.check_no_later_than(next_check);
                 let fails = !failing.is_empty();
                 self.status.failing = failing;
                 self.status.failing_more = (more > 0).then_some(more);
                 short = now_short;
-                Health::Known { fails, followed: *followed }
+                Health::Known { fails, followed }
             }
             HealthFacts::AsRecorded => self.recorded_health(),
             HealthFacts::NotWatched => {
@@ -109,6 +107,26 @@ impl Builder<'_> {
             HealthFacts::Unknown { reason, message } => self.health_unknown(*reason, message.clone()),
         };
         self.advance_health(settings, short, health);
+    }
+
+    /// Whether what was just read lacks something that fails by what the watches have shown `before`: nobody can say since when
+    /// that is over, so that it proves nothing of the time since.
+    fn watches_are_behind(
+        &self,
+        workloads: &Workloads<'_>,
+        before: Option<&Workloads<'_>>,
+        ignore: &[IgnoreRule],
+        short: &[ShortWorkload],
+    ) -> bool {
+        let Some(before) = before.filter(|_| !active(Mutant::GapsUnseen)) else { return false };
+        let known = Known { failing: &self.status.failing, short };
+        let [before, now] =
+            [before, workloads].map(|workloads| health::failing(workloads, ignore, known, self.now));
+        let is =
+            |one: &FailingObject, other: &FailingObject| (&one.kind, &one.name) == (&other.kind, &other.name);
+        let fails = |one: &FailingObject| now.failing.iter().any(|other| is(one, other));
+        // Of more than are listed, it is not known which they are.
+        if before.more + now.more > 0 { now.failing.is_empty() } else { !before.failing.iter().all(fails) }
     }
 
     fn advance_health(&mut self, settings: &HealthSettings, short: Vec<ShortWorkload>, health: Health) {
@@ -210,13 +228,4 @@ impl Builder<'_> {
             status.past_phases.truncate(PAST_PHASES);
         }
     }
-}
-
-/// Whether some of what was failing is failing still; also if nothing is any more, or more than is listed.
-fn goes_on(before: &Findings, now: &Findings) -> bool {
-    let still = |one: &FailingObject| {
-        let is = |other: &FailingObject| (&one.kind, &one.name) == (&other.kind, &other.name);
-        before.failing.iter().any(is)
-    };
-    now.failing.is_empty() || before.more + now.more > 0 || now.failing.iter().any(still)
 }
