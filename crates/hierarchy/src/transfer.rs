@@ -199,11 +199,12 @@ impl<'a> Transfer<'a> {
         let (above, below) = self.edge(from, to);
         let child = &self.stops[below];
         let (Some(parent), Some(quota)) = (self.quota(above), child.quota) else { return wait };
-        let has = &child.record.allotment;
+        // Nothing is recorded of a namespace that was given nothing yet, and its quota limits it to nothing.
+        let has = parent.ledger.allotment.emptied().larger(&child.record.allotment);
         // What somebody else has written is put right, and what is being changed is ended, before.
         let quiet = parent.is_as_recorded()
             && quota.is_as_recorded()
-            && quota.ledger.allotment.limits_like(has)
+            && quota.ledger.allotment.limits_like(&has)
             && !parent.ledger.changes.contains_key(child.id)
             && parent.ledger.changes.len() < MAX_CHANGES;
         let down = from == above;
@@ -213,7 +214,7 @@ impl<'a> Transfer<'a> {
         let (true, Some(to), Some(given)) = (quiet, to, given) else { return wait };
         let number = quota.ledger.decided.max(child.record.decided) + 1;
         let transfer = Some(self.id.to_owned());
-        let change = AllotmentChange { number, from: has.clone(), to, since: now, transfer, moves: None };
+        let change = AllotmentChange { number, from: has, to, since: now, transfer, moves: None };
         let mut ledger = Ledger { given, ..parent.ledger.clone() };
         if down {
             ledger.held.remove(self.id);

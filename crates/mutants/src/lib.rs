@@ -109,6 +109,8 @@ pub enum Mutant {
     ConsentIgnored,
     /// A Subnamespace takes up a namespace that it did not create.
     NamespaceTakenUp,
+    /// What a transfer moves to a namespace or through it stays on its way while that waits to be deleted.
+    EndingKeepsQuota,
     /// Copies of role bindings bind another role than their source.
     OtherRoleBound,
     /// Namespaces are deleted without notice.

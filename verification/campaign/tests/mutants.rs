@@ -32,7 +32,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 110] = [
+const CASES: [(Mutant, &str, Rule); 111] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -143,6 +143,7 @@ const CASES: [(Mutant, &str, Rule); 110] = [
     (Mutant::ParentEndIgnored, "tree-leaf-outlives-parent", ASKED_FOR),
     (Mutant::NamespaceTakenUp, "tree-name-taken", CREATED_HERE),
     (Mutant::OtherRoleBound, "tree-bindings", RIGHTS),
+    (Mutant::EndingKeepsQuota, "tree-transfer-to-ending", NOTHING_LOST),
 ];
 
 /// A scenario without faults, then with faults by chance.

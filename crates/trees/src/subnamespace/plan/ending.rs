@@ -15,11 +15,27 @@ use coppice_mutants::{Mutant, active};
 use super::super::observe::Observation;
 use super::moving::parent_ends;
 use super::{POLICY, State, Step, SubnamespacePlan, being_deleted, is_created_by};
+use crate::allotment::allotment;
 use crate::metadata::NamespaceChanges;
 
 impl SubnamespacePlan {
-    /// The Subnamespace is being deleted.
+    /// The Subnamespace is being deleted. Whatever that waits for, what is under way of its quota goes on: transfers may have begun it.
     pub(super) fn end(&mut self, observation: &Observation) -> State {
+        let state = self.end_once_allowed(observation);
+        let stays = observation.own_namespace().is_some_and(|namespace| !namespace.terminating);
+        if stays
+            && self.step == Step::Nothing
+            && !parent_ends(observation)
+            && !active(Mutant::EndingKeepsQuota)
+        {
+            let (has, next_check) = (allotment(&observation.object).unwrap_or_default(), self.next_check);
+            let _ = self.quota_step(observation, &has, observation.time.now());
+            self.next_check = self.next_check.into_iter().chain(next_check).min();
+        }
+        state
+    }
+
+    fn end_once_allowed(&mut self, observation: &Observation) -> State {
         let object = &observation.object;
         if !object.has_finalizer {
             return being_deleted();

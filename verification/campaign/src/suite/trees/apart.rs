@@ -19,6 +19,8 @@ pub(super) fn all() -> Vec<Scenario> {
         parent_goes_away(),
         parents_go_away(),
         leaf_outlives_parent(),
+        transfer_to_ending(),
+        transfer_to_empty(),
     ]
 }
 
@@ -159,6 +161,57 @@ fn leaf_outlives_parent() -> Scenario {
         "own quota of team: 3 pods",
         "own quota of team-a-b: 1 pods",
         "subnamespace team/team-a-b: Ready, 1 pods",
+    ];
+    scenario
+}
+
+/// While it waits for what is below it, the one that is being deleted has what comes.
+fn transfer_to_ending() -> Scenario {
+    let about = "quota is transferred to a namespace that is being deleted and waits for one below it";
+    let mut scenario = scenario("tree-transfer-to-ending", about);
+    scenario.setup.extend(tree("team", 10));
+    scenario.setup.extend([subnamespace("team", "team-a", 4), subnamespace("team", "team-b", 4)]);
+    scenario.script = vec![
+        ScriptStep::at(1, |_| subnamespace("team-b", "team-b-c", 1)).once(|s| ready(s, "team", "team-b")),
+        ScriptStep::at(5, |_| delete_subnamespace("team", "team-b"))
+            .once(|s| ready(s, "team-b", "team-b-c") && ready(s, "team", "team-a")),
+        ScriptStep::at(8, |_| transfer("team-a", "more", "team-b", "team", 2)),
+    ];
+    scenario.ends = vec![
+        "team: there",
+        "team-a: there",
+        "team-b: there",
+        "team-b-c: there",
+        "own quota of team: 2 pods",
+        "own quota of team-a: 2 pods",
+        "own quota of team-b: 5 pods",
+        "own quota of team-b-c: 1 pods",
+        "subnamespace team/team-a: Ready, 2 pods",
+        "subnamespace team/team-b: Deleting, 6 pods",
+        "subnamespace team-b/team-b-c: Ready, 1 pods",
+        "transfer team-a/more: Completed",
+    ];
+    scenario
+}
+
+/// Nothing is recorded of a namespace that was given nothing yet.
+fn transfer_to_empty() -> Scenario {
+    let about = "quota is transferred to a namespace that has none";
+    let mut scenario = scenario("tree-transfer-to-empty", about);
+    scenario.setup.extend(tree("team", 4));
+    scenario.setup.extend([subnamespace("team", "team-a", 3), subnamespace("team", "team-b", 0)]);
+    let both = |s: &Server| ready(s, "team", "team-a") && ready(s, "team", "team-b");
+    scenario.script = vec![ScriptStep::at(1, |_| transfer("team-a", "more", "team-b", "team", 2)).once(both)];
+    scenario.ends = vec![
+        "team: there",
+        "team-a: there",
+        "team-b: there",
+        "own quota of team: 1 pods",
+        "own quota of team-a: 1 pods",
+        "own quota of team-b: 2 pods",
+        "subnamespace team/team-a: Ready, 1 pods",
+        "subnamespace team/team-b: Ready, 2 pods",
+        "transfer team-a/more: Completed",
     ];
     scenario
 }
