@@ -111,6 +111,10 @@ pub enum Mutant {
     NamespaceTakenUp,
     /// What a transfer moves to a namespace or through it stays on its way while that waits to be deleted.
     EndingKeepsQuota,
+    /// What was refused for its quota stays refused, whatever becomes free.
+    RefusedForEver,
+    /// What is asked for once a Subnamespace has quota changes nothing.
+    NewRequestIgnored,
     /// Copies of role bindings bind another role than their source.
     OtherRoleBound,
     /// Namespaces are deleted without notice.

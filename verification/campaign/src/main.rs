@@ -132,7 +132,7 @@ fn run_command(args: Args) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Exhaustive { scenario: Some(name) } => {
-            let (suite, scenario) = scenario_named(&suites, &name)?;
+            let (suite, scenario) = scenario_named(&suites, &name, 0)?;
             let campaign = Campaign::of(&suite, [scenario.clone()])?;
             check(&campaign, &campaign.every_fault(&scenario), threads)
         }
@@ -144,7 +144,7 @@ fn run_command(args: Args) -> anyhow::Result<ExitCode> {
             check(&campaign, &plans, threads)
         }),
         Command::Pairs { scenario: Some(name), writes } => {
-            let (suite, scenario) = scenario_named(&suites, &name)?;
+            let (suite, scenario) = scenario_named(&suites, &name, 0)?;
             pairs(&suite, &scenario, writes, threads)
         }
         Command::Pairs { scenario: None, writes } => {
@@ -157,13 +157,13 @@ fn run_command(args: Args) -> anyhow::Result<ExitCode> {
         }),
         Command::Digests { seeds } => digests(only(&suites)?, seeds, threads),
         Command::Replay { scenario, seed, faults, clock_error, all } => {
-            let (suite, scenario) = scenario_named(&suites, &scenario)?;
+            let (suite, scenario) = scenario_named(&suites, &scenario, seed)?;
             let mut plan = RunPlan { faults, ..suite.without_faults(scenario, seed) };
             plan.replicas[0].clock_error = SignedDuration::from_millis(clock_error);
             run_one(&suite, &plan, all)
         }
         Command::Seed { seed, scenario: Some(name), all } => {
-            let (suite, scenario) = scenario_named(&suites, &name)?;
+            let (suite, scenario) = scenario_named(&suites, &name, seed)?;
             run_one(&suite, &suite.random_of(scenario, seed), all)
         }
         Command::Seed { seed, scenario: None, all } => {
@@ -195,15 +195,16 @@ fn only(suites: &[Suite]) -> anyhow::Result<&Suite> {
     }
 }
 
-fn scenario_named(suites: &[Suite], name: &str) -> anyhow::Result<(Suite, Scenario)> {
-    suite::find(suites, name).ok_or_else(|| {
+fn scenario_named(suites: &[Suite], name: &str, seed: u64) -> anyhow::Result<(Suite, Scenario)> {
+    suite::find_of(suites, name, seed).ok_or_else(|| {
         anyhow::anyhow!("there is no scenario {name:?}: `coppice-campaign scenarios` lists them")
     })
 }
 
 fn list(suite: &Suite) -> io::Result<()> {
     print(&format!("{}: {}\n", suite.name, suite.about))?;
-    for scenario in suite.all_scenarios() {
+    let generated = suite.generated.map(|generated| (generated.of_seed)(0));
+    for scenario in suite.all_scenarios().into_iter().chain(generated) {
         print(&format!("  {:<18} {}\n", scenario.name, scenario.about))?;
     }
     Ok(())

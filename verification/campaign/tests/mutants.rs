@@ -20,7 +20,8 @@ use coppice_campaign::suite::lifecycle::rule::{
     HELD, INITIAL_DELAY, JOBS, LIMITS, ORIGINAL_REPLICAS, PODS, REVERTED, SELECTED, SETTLE, SUSPENDED, TTL,
 };
 use coppice_campaign::suite::trees::rule::{
-    ASKED_FOR, CHILDREN, CONSENT, CREATED_HERE, LIMIT, MOVED_ONCE, NOTHING_LOST, RIGHTS, USED,
+    AS_REQUESTED, ASKED_FOR, CHILDREN, CONSENT, CREATED_HERE, LIMIT, MOVED_ONCE, NOTHING_LOST, REFUSED,
+    RIGHTS, USED,
 };
 use coppice_campaign::suite::{self, Suite};
 use coppice_mutants::Mutant;
@@ -32,7 +33,7 @@ use jiff::SignedDuration;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Each bug, the scenario that shows it, and the rule that has to find it.
-const CASES: [(Mutant, &str, Rule); 111] = [
+const CASES: [(Mutant, &str, Rule); 113] = [
     (Mutant::InitialDelayIgnored, "delay", INITIAL_DELAY),
     (Mutant::SettleIgnored, "settling", SETTLE),
     (Mutant::GapIgnored, "settling", SETTLE),
@@ -144,6 +145,8 @@ const CASES: [(Mutant, &str, Rule); 111] = [
     (Mutant::NamespaceTakenUp, "tree-name-taken", CREATED_HERE),
     (Mutant::OtherRoleBound, "tree-bindings", RIGHTS),
     (Mutant::EndingKeepsQuota, "tree-transfer-to-ending", NOTHING_LOST),
+    (Mutant::RefusedForEver, "tree-refused-until-free", REFUSED),
+    (Mutant::NewRequestIgnored, "tree-resized", AS_REQUESTED),
 ];
 
 /// A scenario without faults, then with faults by chance.

@@ -295,7 +295,12 @@ impl SubnamespacePlan {
         let granted = granted_request(object);
         let has = allotment(object).unwrap_or_default();
         let now = observation.time.now();
-        if granted.as_ref() == Some(want) {
+        let refused = object.status.phase == Some(SubnamespacePhase::Refused)
+            && object.status.observed_generation == Some(object.generation);
+        if refused && active(Mutant::RefusedForEver) {
+            return (None, self.unchanged(object, "refused before"));
+        }
+        if granted.as_ref() == Some(want) || granted.is_some() && active(Mutant::NewRequestIgnored) {
             // It was granted, and transfers may have changed it since.
             let state = self.quota_step(observation, &has, now).unwrap_or_else(|| self.in_force(observation));
             return (None, state);

@@ -20,6 +20,18 @@ use crate::oracle::{DestructiveStep, EndState, Findings, History};
 /// Every suite.
 pub const ALL: &[Suite] = &[lifecycle::SUITE, cluster::SUITE, sample::SUITE, trees::SUITE];
 
+/// Scenarios that are not written down: of each the seed of its run says what people do. How they end is not stated, and judged by
+/// the rules alone.
+#[derive(Clone, Copy)]
+pub struct GeneratedScenarios {
+    /// The name of all of them.
+    pub name: &'static str,
+    /// That of a seed.
+    pub of_seed: fn(u64) -> Scenario,
+    /// One in so many seeds chooses its own scenario.
+    pub one_in: u64,
+}
+
 /// What people do, which programs run meanwhile, and how that is judged.
 #[derive(Clone, Copy)]
 pub struct Suite {
@@ -35,6 +47,8 @@ pub struct Suite {
     pub small: fn() -> Scenario,
     /// Those that are run by their name alone.
     pub apart: fn() -> Vec<Scenario>,
+    /// Those that seeds make.
+    pub generated: Option<GeneratedScenarios>,
     /// Notes what broke the rules of this suite, in addition to those of [`oracle`](crate::oracle).
     pub rules: fn(&RunRecord<'_>, &History, &[DestructiveStep<'_>], &mut Findings),
     /// How a run ended, and what there was for effects.
@@ -66,6 +80,11 @@ impl Suite {
 
     /// A plan by chance: a scenario, fault rates, a replica that is cut off, and clocks that may be wrong.
     pub fn random(&self, seed: u64) -> RunPlan {
+        let generated =
+            self.generated.filter(|generated| rng(seed, 3, 2).next_u64().is_multiple_of(generated.one_in));
+        if let Some(generated) = generated {
+            return self.random_of((generated.of_seed)(seed), seed);
+        }
         let scenarios = (self.scenarios)();
         let one = usize::try_from(rng(seed, 3, 1).next_u64() % scenarios.len() as u64).unwrap_or(0);
         let scenario = scenarios.into_iter().nth(one).unwrap_or_else(self.small);
@@ -115,9 +134,16 @@ pub fn scenarios() -> impl Iterator<Item = (Suite, Scenario)> {
 
 /// A scenario of one of these suites by its name, and the suite.
 pub fn find(suites: &[Suite], scenario: &str) -> Option<(Suite, Scenario)> {
+    find_of(suites, scenario, 0)
+}
+
+/// The same; one that is generated is that of this seed.
+pub fn find_of(suites: &[Suite], scenario: &str, seed: u64) -> Option<(Suite, Scenario)> {
     suites.iter().find_map(|suite| {
-        let found = suite.all_scenarios().into_iter().find(|one| one.name == scenario)?;
-        Some((*suite, found))
+        let generated = suite.generated.filter(|generated| generated.name == scenario);
+        let generated = generated.map(|generated| (generated.of_seed)(seed));
+        let all = || suite.all_scenarios().into_iter().find(|one| one.name == scenario);
+        Some((*suite, generated.or_else(all)?))
     })
 }
 
@@ -133,7 +159,8 @@ mod tests {
         let mut names = BTreeSet::new();
         for suite in ALL {
             assert!(names.insert(suite.name), "two suites are called {}", suite.name);
-            for scenario in suite.all_scenarios() {
+            let generated = suite.generated.map(|generated| (generated.of_seed)(0));
+            for scenario in suite.all_scenarios().into_iter().chain(generated) {
                 assert!(names.insert(scenario.name), "two scenarios are called {}", scenario.name);
             }
             assert_eq!(suite.digests, format!("src/suite/{}/digests.txt", suite.name));

@@ -31,6 +31,7 @@ pub(crate) const SUITE: Suite = Suite {
     scenarios,
     small: created,
     apart: Vec::new,
+    generated: None,
     rules,
     end_state,
     end_lines,

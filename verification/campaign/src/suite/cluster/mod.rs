@@ -19,6 +19,7 @@ pub const SUITE: Suite = Suite {
     scenarios: scenarios::all,
     small: scenarios::small,
     apart: scenarios::apart,
+    generated: None,
     rules: oracle::check,
     end_state: oracle::end::end_state,
     end_lines: oracle::end::lines,

@@ -27,6 +27,7 @@ pub const SUITE: Suite = Suite {
     scenarios: scenarios::all,
     small: scenarios::small,
     apart: Vec::new,
+    generated: None,
     rules: oracle::check,
     end_state: oracle::end_state,
     end_lines: oracle::end_lines,

@@ -5,8 +5,8 @@ use coppice_sim::server::Server;
 
 use super::cascades;
 use super::requests::{
-    delete_namespace, delete_subnamespace, delete_transfer, ended, gone, no_transfer, ready, subnamespace,
-    transfer, tree,
+    change, delete_namespace, delete_subnamespace, delete_transfer, ended, gone, no_transfer, ready, refused,
+    subnamespace, transfer, tree,
 };
 use super::scenarios::scenario;
 
@@ -21,6 +21,7 @@ pub(super) fn all() -> Vec<Scenario> {
         leaf_outlives_parent(),
         transfer_to_ending(),
         transfer_to_empty(),
+        refused_until_free(),
     ]
 }
 
@@ -212,6 +213,30 @@ fn transfer_to_empty() -> Scenario {
         "subnamespace team/team-a: Ready, 1 pods",
         "subnamespace team/team-b: Ready, 2 pods",
         "transfer team-a/more: Completed",
+    ];
+    scenario
+}
+
+/// Nobody asks again: what was refused is granted once it can be.
+fn refused_until_free() -> Scenario {
+    let about = "a namespace asks for more than is free, and gets it when a sibling returns some";
+    let mut scenario = scenario("tree-refused-until-free", about);
+    scenario.setup.extend(tree("team", 6));
+    scenario.setup.extend([subnamespace("team", "team-a", 4), subnamespace("team", "team-b", 1)]);
+    let both = |s: &Server| ready(s, "team", "team-a") && ready(s, "team", "team-b");
+    scenario.script = vec![
+        ScriptStep::at(1, |_| change("team", "team-b", 3)).once(both),
+        ScriptStep::at(5, |_| change("team", "team-a", 2)).once(|s| refused(s, "team", "team-b")),
+    ];
+    scenario.ends = vec![
+        "team: there",
+        "team-a: there",
+        "team-b: there",
+        "own quota of team: 1 pods",
+        "own quota of team-a: 2 pods",
+        "own quota of team-b: 3 pods",
+        "subnamespace team/team-a: Ready, 2 pods",
+        "subnamespace team/team-b: Ready, 3 pods",
     ];
     scenario
 }

@@ -3,6 +3,7 @@
 mod apart;
 mod cascades;
 mod end;
+mod generated;
 mod oracle;
 mod requests;
 mod scenarios;
@@ -22,8 +23,8 @@ use futures::future::BoxFuture;
 use tokio::runtime::Handle;
 
 pub use self::oracle::rule;
-use super::Suite;
 use super::lifecycle::end::effects;
+use super::{GeneratedScenarios, Suite};
 
 /// The suite.
 pub const SUITE: Suite = Suite {
@@ -33,13 +34,14 @@ pub const SUITE: Suite = Suite {
     scenarios: scenarios::all,
     small: scenarios::small,
     apart: apart::all,
+    generated: Some(GeneratedScenarios { name: generated::NAME, of_seed: generated::generated, one_in: 3 }),
     rules: oracle::check,
     end_state: end::end_state,
     end_lines: end::end_lines,
     effects,
     one_place_in: 61,
-    fixed_seeds: 200,
-    fresh_seeds: 50,
+    fixed_seeds: 2000,
+    fresh_seeds: 300,
     digests: "src/suite/trees/digests.txt",
 };
 

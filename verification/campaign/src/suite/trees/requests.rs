@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use coppice_api::names::{ANNOTATION_LEDGER, TREE_QUOTA_NAME};
 use coppice_sim::scenario::objects::namespace;
 use coppice_sim::server::{Request, Server};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The kinds of trees. Made once, because generating the schemas takes longer than a run.
 pub(super) fn definitions() -> &'static [Request] {
@@ -22,31 +22,52 @@ pub(super) fn definitions() -> &'static [Request] {
 const API: &str = "/apis/coppice.dev/v1alpha1";
 const MERGE: &str = "application/merge-patch+json";
 
+fn only_pods(pods: u32) -> Value {
+    json!({ "pods": pods.to_string() })
+}
+
 /// A namespace, and the tree with it as its root.
 pub(super) fn tree(root: &str, pods: u32) -> [Request; 2] {
+    tree_with(root, &only_pods(pods))
+}
+
+/// The same with more than pods.
+pub(super) fn tree_with(root: &str, hard: &Value) -> [Request; 2] {
     let tree = json!({
         "apiVersion": "coppice.dev/v1alpha1", "kind": "NamespaceTree", "metadata": { "name": root },
-        "spec": { "root": root, "quota": { "hard": { "pods": pods.to_string() } } },
+        "spec": { "root": root, "quota": { "hard": hard } },
     });
     [namespace(root), Request::post(&format!("{API}/namespacetrees"), &tree)]
 }
 
 pub(super) fn change_total(root: &str, pods: u32) -> Request {
-    let patch = json!({ "spec": { "quota": { "hard": { "pods": pods.to_string() } } } });
+    change_total_to(root, &only_pods(pods))
+}
+
+pub(super) fn change_total_to(root: &str, hard: &Value) -> Request {
+    let patch = json!({ "spec": { "quota": { "hard": hard } } });
     Request::patch(&format!("{API}/namespacetrees/{root}"), MERGE, &patch)
 }
 
 pub(super) fn subnamespace(parent: &str, name: &str, pods: u32) -> Request {
+    subnamespace_with(parent, name, &only_pods(pods))
+}
+
+pub(super) fn subnamespace_with(parent: &str, name: &str, hard: &Value) -> Request {
     let object = json!({
         "apiVersion": "coppice.dev/v1alpha1", "kind": "Subnamespace",
         "metadata": { "name": name, "namespace": parent },
-        "spec": { "quota": { "hard": { "pods": pods.to_string() } } },
+        "spec": { "quota": { "hard": hard } },
     });
     Request::post(&format!("{API}/namespaces/{parent}/subnamespaces"), &object)
 }
 
 pub(super) fn change(parent: &str, name: &str, pods: u32) -> Request {
-    let patch = json!({ "spec": { "quota": { "hard": { "pods": pods.to_string() } } } });
+    change_quota(parent, name, &only_pods(pods))
+}
+
+pub(super) fn change_quota(parent: &str, name: &str, hard: &Value) -> Request {
+    let patch = json!({ "spec": { "quota": { "hard": hard } } });
     Request::patch(&format!("{API}/namespaces/{parent}/subnamespaces/{name}"), MERGE, &patch)
 }
 
@@ -66,11 +87,15 @@ pub(super) fn delete_namespace(name: &str) -> Request {
 
 /// Approved by the one who asks.
 pub(super) fn transfer(source: &str, name: &str, to: &str, through: &str, pods: u32) -> Request {
+    transfer_of(source, name, (to, through), &only_pods(pods))
+}
+
+pub(super) fn transfer_of(source: &str, name: &str, (to, through): (&str, &str), amount: &Value) -> Request {
     let object = json!({
         "apiVersion": "coppice.dev/v1alpha1", "kind": "QuotaTransfer",
         "metadata": { "name": name, "namespace": source },
         "spec": {
-            "to": to, "through": through, "amount": { "pods": pods.to_string() }, "reason": "a load test",
+            "to": to, "through": through, "amount": amount, "reason": "a load test",
             "requester": "alice", "approvedBy": "alice",
         },
     });
@@ -95,6 +120,17 @@ const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces";
 
 pub(super) fn unbind(namespace: &str, name: &str) -> Request {
     Request::delete(&format!("{BINDINGS}/{namespace}/rolebindings/{name}"))
+}
+
+/// A pod that asks for a tenth of a cpu.
+pub(super) fn pod_with_cpu(namespace: &str, name: &str) -> Request {
+    let container =
+        json!({ "name": "main", "image": "test", "resources": { "requests": { "cpu": "100m" } } });
+    let object = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "namespace": namespace },
+        "spec": { "containers": [container] },
+    });
+    Request::post(&format!("/api/v1/namespaces/{namespace}/pods"), &object)
 }
 
 pub(super) fn delete_pod(namespace: &str, name: &str) -> Request {

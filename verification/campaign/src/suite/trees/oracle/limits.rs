@@ -12,15 +12,15 @@ use super::rule::{LIMIT, NOTHING_LOST, USED};
 use crate::oracle::Findings;
 
 /// An amount of each resource.
-type Amounts = BTreeMap<String, Quantity>;
+pub(super) type Amounts = BTreeMap<String, Quantity>;
 
 /// What there is at a revision.
 #[derive(Default)]
 struct Trees {
     /// What the tree with this root has; the most that it had, while less is asked for than it had.
     limits: BTreeMap<String, Amounts>,
-    /// What the tree with this root is asked to have.
-    totals: BTreeMap<String, Amounts>,
+    /// What the tree with this root is asked to have, and whether that was refused.
+    totals: BTreeMap<String, (Amounts, bool)>,
     /// The quotas of namespaces.
     quotas: BTreeMap<String, NativeQuota>,
     /// The pods in each namespace that have not ended.
@@ -37,6 +37,8 @@ struct NativeQuota {
     own: Amounts,
     /// What its ledger says the namespace and all below it have.
     allotment: Amounts,
+    /// The ledger as it is written, for people.
+    ledger: String,
 }
 
 pub(super) fn check(record: &RunRecord<'_>, found: &mut Findings) {
@@ -50,13 +52,19 @@ pub(super) fn check(record: &RunRecord<'_>, found: &mut Findings) {
         trees.judge(change.revision, found);
         said += usize::from(found.count() > before);
     }
-    for (root, total) in &trees.totals {
+    for (root, (total, refused)) in &trees.totals {
+        let Some(quota) = trees.quotas.get(root) else { continue };
         let own = trees.below(root, |quota| &quota.own);
+        let total = if *refused { &quota.allotment } else { total };
         let lost: Vec<&String> =
             total.iter().filter(|(name, amount)| get(&own, name) != **amount).map(|(name, _)| name).collect();
-        if trees.quotas.contains_key(root) && !lost.is_empty() {
-            let what =
-                format!("the namespaces of {root} have {own:?} in the end, and the tree has {total:?}");
+        if !lost.is_empty() {
+            let ledgers: Vec<String> =
+                trees.quotas.iter().map(|(name, quota)| format!("{name} {}", quota.ledger)).collect();
+            let what = format!(
+                "the namespaces of {root} have {own:?} in the end, and the tree has {total:?}: {}",
+                ledgers.join(", ")
+            );
             found.add(NOTHING_LOST, &what);
         }
     }
@@ -94,7 +102,7 @@ impl Trees {
                 // What is in force is what the tree was given: less only once that much is not used any more.
                 let limit = self.limits.entry(root.clone()).or_default();
                 *limit = larger(limit, &total);
-                self.totals.insert(root, total);
+                self.totals.insert(root, (total, refused(tree)));
             }
             // What it says of a namespace that is not its own any more.
             "subnamespaces" if self.left.contains(&*change.uid) => return false,
@@ -174,21 +182,28 @@ impl Trees {
     }
 }
 
+/// Whether what is asked for is refused for its quota.
+pub(super) fn refused(object: &Value) -> bool {
+    let conditions = object["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|one| one["type"] == "Ready" && one["reason"] == "QuotaRefused")
+}
+
 fn native(quota: &Value) -> NativeQuota {
-    let ledger = quota["metadata"]["annotations"][ANNOTATION_LEDGER].as_str().unwrap_or_default();
-    let ledger: Value = serde_json::from_str(ledger).unwrap_or_default();
+    let written = quota["metadata"]["annotations"][ANNOTATION_LEDGER].as_str().unwrap_or_default();
+    let ledger: Value = serde_json::from_str(written).unwrap_or_default();
     NativeQuota {
+        ledger: written.to_owned(),
         own: larger(&amounts(&quota["spec"]["hard"]), &amounts(&quota["status"]["hard"])),
         allotment: amounts(&ledger["allotment"]),
     }
 }
 
-fn amounts(hard: &Value) -> Amounts {
+pub(super) fn amounts(hard: &Value) -> Amounts {
     let each = hard.as_object().into_iter().flatten();
     each.filter_map(|(name, amount)| Some((name.clone(), amount.as_str()?.parse().ok()?))).collect()
 }
 
-fn get(amounts: &Amounts, name: &str) -> Quantity {
+pub(super) fn get(amounts: &Amounts, name: &str) -> Quantity {
     amounts.get(name).copied().unwrap_or_default()
 }
 

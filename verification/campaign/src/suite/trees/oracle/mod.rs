@@ -4,6 +4,7 @@ mod consent;
 mod limits;
 mod namespaces;
 mod once;
+mod requests;
 mod rights;
 pub mod rule;
 
@@ -22,5 +23,6 @@ pub(super) fn check(
     limits::check(record, found);
     namespaces::check(record, history, steps, found);
     once::check(record, history, found);
+    requests::check(record, history, found);
     rights::check(record, history, found);
 }

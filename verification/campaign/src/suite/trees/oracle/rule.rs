@@ -22,3 +22,8 @@ pub const CONSENT: Rule = Rule("CONSENT");
 pub const RIGHTS: Rule = Rule("RIGHTS");
 /// Of transfers with one name, source, target and amount, one has moved it, as long as both namespaces are the same.
 pub const MOVED_ONCE: Rule = Rule("MOVED ONCE");
+/// When all is done, a namespace whose `Subnamespace` is `Ready` has what was last asked for it, transfers apart.
+pub const AS_REQUESTED: Rule = Rule("AS REQUESTED");
+/// When all is done, what is refused for its quota cannot be given: the namespace above has too little that it does not use, or the
+/// namespace uses what it is to return.
+pub const REFUSED: Rule = Rule("REFUSED");
