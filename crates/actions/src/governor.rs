@@ -194,7 +194,7 @@ async fn reserve(
             let mut status = (*settings.status).clone();
             status.governor = answer.budget;
             match write::status::<Configs>(clients, permit, &settings, &status).await {
-                // An edit that the cache does not have yet is left to the watch, which wakes every manager for it.
+                // An edit that the cache does not have yet is left to the watch, which enqueues every manager for it.
                 Ok(written) if is_edited(known, &written) => {}
                 Ok(written) => known.update_if_newer("", written),
                 // Ambiguous: if the reservation did happen, a second one spends more steps, never fewer.

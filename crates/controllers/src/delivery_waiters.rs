@@ -8,7 +8,7 @@ use crate::context::{ControllerContext, WebhookSubject};
 type Ended = Box<dyn Fn(&WebhookSubject) + Send + Sync>;
 type Opened = Box<dyn Fn(&ControllerContext) + Send + Sync>;
 
-/// What is woken when a delivery has ended, by the kind of what it was sent for; and when the first can be sent.
+/// What is called when a delivery has ended, by the kind of what it was sent for; and when the first can be sent.
 #[derive(Default)]
 pub struct DeliveryWaiters {
     ended: RwLock<Vec<(&'static str, Ended)>>,
@@ -17,20 +17,24 @@ pub struct DeliveryWaiters {
 
 impl DeliveryWaiters {
     /// Has this called whenever an attempt has ended that was sent for an object of this kind.
-    pub(crate) fn wakes(&self, kind: &'static str, wake: impl Fn(&WebhookSubject) + Send + Sync + 'static) {
-        self.ended.write().unwrap_or_else(PoisonError::into_inner).push((kind, Box::new(wake)));
+    pub(crate) fn on_ended(
+        &self,
+        kind: &'static str,
+        enqueue: impl Fn(&WebhookSubject) + Send + Sync + 'static,
+    ) {
+        self.ended.write().unwrap_or_else(PoisonError::into_inner).push((kind, Box::new(enqueue)));
     }
 
     /// Has this called whenever there are new outboxes: something waits for them.
-    pub(crate) fn wakes_when_opened(&self, wake: impl Fn(&ControllerContext) + Send + Sync + 'static) {
-        self.opened.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(wake));
+    pub(crate) fn on_opened(&self, enqueue: impl Fn(&ControllerContext) + Send + Sync + 'static) {
+        self.opened.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(enqueue));
     }
 
     /// An attempt has ended.
     pub fn ended(&self, subject: &WebhookSubject) {
         let waiters = self.ended.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, wake)) = waiters.iter().find(|(kind, _)| *kind == subject.kind) {
-            wake(subject);
+        if let Some((_, enqueue)) = waiters.iter().find(|(kind, _)| *kind == subject.kind) {
+            enqueue(subject);
         } else {
             tracing::error!(kind = subject.kind, "no controller waits for deliveries to this kind");
         }
@@ -39,7 +43,7 @@ impl DeliveryWaiters {
     /// There are new outboxes.
     pub fn opened(&self, shared: &ControllerContext) {
         let waiters = self.opened.read().unwrap_or_else(PoisonError::into_inner);
-        waiters.iter().for_each(|wake| wake(shared));
+        waiters.iter().for_each(|enqueue| enqueue(shared));
     }
 }
 
@@ -61,7 +65,7 @@ mod tests {
         let (waiters, heard) = (DeliveryWaiters::default(), Arc::new(Mutex::new(Vec::new())));
         for kind in ["One", "Other"] {
             let heard = Arc::clone(&heard);
-            waiters.wakes(kind, move |subject| {
+            waiters.on_ended(kind, move |subject| {
                 heard.lock().unwrap().push((kind, subject.namespace.to_string(), subject.name.to_string()));
             });
         }

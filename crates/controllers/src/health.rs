@@ -36,8 +36,8 @@ pub struct WorkloadStores {
 pub(crate) struct HealthWatches(Mutex<Vec<Subscription>>);
 
 impl HealthWatches {
-    /// Begins or ends them, as the cluster managers ask for. `wake` is called with the namespace of every change.
-    pub(crate) fn update<W>(&self, shared: &ControllerContext, watches: &Watches, wake: W)
+    /// Begins or ends them, as the cluster managers ask for. `enqueue` is called with the namespace of every change.
+    pub(crate) fn update<W>(&self, shared: &ControllerContext, watches: &Watches, enqueue: W)
     where
         W: Fn(&str) + Clone + Send + Sync + 'static,
     {
@@ -45,7 +45,7 @@ impl HealthWatches {
         let mut subscriptions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let ended = match (wanted, subscriptions.is_empty()) {
             (true, true) => {
-                *subscriptions = subscribe(shared, watches, &wake);
+                *subscriptions = subscribe(shared, watches, &enqueue);
                 Vec::new()
             }
             (false, false) => std::mem::take(&mut *subscriptions),
@@ -74,23 +74,23 @@ pub(crate) fn is_looked_at(shared: &ControllerContext, namespace: &str) -> bool 
     manager.is_some_and(|manager| manager.spec.as_ref().is_ok_and(|spec| spec.health.is_some()))
 }
 
-fn subscribe<W>(shared: &ControllerContext, watches: &Watches, wake: &W) -> Vec<Subscription>
+fn subscribe<W>(shared: &ControllerContext, watches: &Watches, enqueue: &W) -> Vec<Subscription>
 where
     W: Fn(&str) + Clone + Send + Sync + 'static,
 {
-    let woken = || {
-        let wake = wake.clone();
-        move |namespace: &str, _: &str| wake(namespace)
+    let changed = || {
+        let enqueue = enqueue.clone();
+        move |namespace: &str, _: &str| enqueue(namespace)
     };
     let WorkloadStores { deployments, replica_sets, stateful_sets, daemon_sets, claims } = &shared.workloads;
     vec![
-        watches.subscribe(deployments, woken()),
-        watches.subscribe(replica_sets, woken()),
-        watches.subscribe(stateful_sets, woken()),
-        watches.subscribe(daemon_sets, woken()),
-        watches.subscribe(&shared.jobs, woken()),
-        watches.subscribe(&shared.pods, woken()),
-        watches.subscribe(claims, woken()),
+        watches.subscribe(deployments, changed()),
+        watches.subscribe(replica_sets, changed()),
+        watches.subscribe(stateful_sets, changed()),
+        watches.subscribe(daemon_sets, changed()),
+        watches.subscribe(&shared.jobs, changed()),
+        watches.subscribe(&shared.pods, changed()),
+        watches.subscribe(claims, changed()),
     ]
 }
 

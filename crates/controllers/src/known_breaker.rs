@@ -15,7 +15,7 @@ const SEEN_LATE: Duration = Duration::from_mins(2);
 #[derive(Default)]
 pub struct KnownBreaker {
     known: Mutex<Known>,
-    wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    enqueue: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 #[derive(Default)]
@@ -39,8 +39,8 @@ pub(crate) struct SettingsSeen {
 
 impl KnownBreaker {
     /// Has this called whenever a breaker is noticed, if it is the first that is given.
-    pub(crate) fn wakes(&self, wake: impl Fn() + Send + Sync + 'static) {
-        let _ = self.wake.set(Box::new(wake));
+    pub(crate) fn on_notice(&self, enqueue: impl Fn() + Send + Sync + 'static) {
+        let _ = self.enqueue.set(Box::new(enqueue));
     }
 
     /// What is known, the recorded one first; either may be acknowledged.
@@ -58,8 +58,8 @@ impl KnownBreaker {
         known.last = Some((new.clone(), at));
         let open = known.recorded.clone().unwrap_or_else(|| known.noticed.get_or_insert(new).clone());
         drop(known);
-        if let Some(wake) = self.wake.get() {
-            wake();
+        if let Some(enqueue) = self.enqueue.get() {
+            enqueue();
         }
         open
     }
@@ -131,15 +131,15 @@ mod tests {
     const NOTHING: fn() -> GovernorSpec = GovernorSpec::default;
 
     #[test]
-    fn what_is_noticed_wakes_and_is_known_until_it_is_recorded_or_acknowledged() {
-        let (known, woken) = (KnownBreaker::default(), Arc::new(AtomicUsize::new(0)));
-        let count = Arc::clone(&woken);
-        known.wakes(move || {
+    fn what_is_noticed_enqueues_and_is_known_until_it_is_recorded_or_acknowledged() {
+        let (known, calls) = (KnownBreaker::default(), Arc::new(AtomicUsize::new(0)));
+        let count = Arc::clone(&calls);
+        known.on_notice(move || {
             count.fetch_add(1, Relaxed);
         });
         assert_eq!(known.notice(pods(1), at(1)), pods(1));
         known.observe(&NOTHING(), &ledger(None), seen(1000));
-        assert_eq!((known.get(), woken.load(Relaxed)), (vec![pods(1)], 1));
+        assert_eq!((known.get(), calls.load(Relaxed)), (vec![pods(1)], 1));
         known.observe(&NOTHING(), &ledger(Some(pods(1))), seen(1001));
         assert_eq!(known.get(), [pods(1)], "recorded, and not twice");
         known.observe(&acknowledging(&pods(1)), &ledger(Some(pods(1))), seen(1002));

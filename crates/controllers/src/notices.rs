@@ -1,4 +1,4 @@
-//! Hands messages to owners to the outbox, which delivers them in the background and wakes their record after each attempt.
+//! Hands messages to owners to the outbox, which delivers them in the background and enqueues their record after each attempt.
 
 use std::collections::BTreeMap;
 
@@ -126,7 +126,7 @@ async fn submit_all(
     // The cache may be behind: what has been delivered already must not be sent again.
     let notices = match fresh().await {
         Ok(Some(notices)) => notices,
-        // It wakes its namespace when it is there again.
+        // It enqueues its namespace when it is there again.
         Ok(None) => return None,
         Err(error) => {
             tracing::warn!(?subject, error = %chain(&error), "messages to the owner wait");

@@ -37,14 +37,14 @@ pub struct Outboxes {
 }
 
 impl Outboxes {
-    /// Both, empty. `wake` is called after each attempt.
+    /// Both, empty. `enqueue` is called after each attempt.
     pub fn new(
         deliver: &Arc<dyn Deliver>,
         seal: Seal,
-        wake: impl Fn(WebhookSubject) + Clone + Send + Sync + 'static,
+        enqueue: impl Fn(WebhookSubject) + Clone + Send + Sync + 'static,
     ) -> Self {
         let limits = OutboxLimits::default();
-        let webhooks = Outbox::new(Arc::clone(deliver), limits, wake.clone());
+        let webhooks = Outbox::new(Arc::clone(deliver), limits, enqueue.clone());
         // A channel that hangs leaves room for the others.
         let by_channel = OutboxLimits { capacity: 4096, capacity_per_group: 1024, ..limits };
         let rules = OutboxRules {
@@ -57,7 +57,7 @@ impl Outboxes {
                 remembered: if active(Mutant::JoinedForgotten) { Duration::ZERO } else { REMEMBERED },
             }),
         };
-        let messages = Outbox::with_rules(Arc::clone(deliver), by_channel, rules, wake);
+        let messages = Outbox::with_rules(Arc::clone(deliver), by_channel, rules, enqueue);
         let address_key = Arc::new(AddressKey::new(seal.digest_secret()));
         Self { webhooks, messages, seal: Arc::new(seal), address_key }
     }

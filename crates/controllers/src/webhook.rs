@@ -1,4 +1,4 @@
-//! Hands webhooks to the outbox, which delivers them in the background and wakes their object after each attempt.
+//! Hands webhooks to the outbox, which delivers them in the background and enqueues their object after each attempt.
 
 use std::sync::Arc;
 

@@ -16,7 +16,7 @@ use crate::governor::Denied;
 /// what came to nothing.
 const OVERDUE: Duration = Duration::from_secs(60);
 const DECIDED: Duration = Duration::from_secs(900);
-/// Statuses that change wake nobody else: who waits looks again after this time.
+/// Statuses that change enqueue nobody else: who waits looks again after this time.
 const AGAIN: Duration = Duration::from_secs(15);
 
 /// Dates that differ by no more are one: each is announced in whole seconds, from the moment on at which its object was looked

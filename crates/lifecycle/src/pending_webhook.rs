@@ -11,7 +11,7 @@ use crate::governor::Denied;
 
 /// A deletion waits for so long after its time, whoever sends webhooks and how often: no tenant can keep a namespace by one.
 const WAITED_FOR: Duration = Duration::from_secs(600);
-/// Statuses that change wake nobody else: who waits looks again after this time.
+/// Statuses that change enqueue nobody else: who waits looks again after this time.
 const AGAIN: Duration = Duration::from_secs(5);
 
 /// A webhook that has been decided and is not delivered yet.

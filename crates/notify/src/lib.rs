@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! reconcile ─submit→ Outbox ─→ Deliverer ─→ webhook: check host, resolve, check addresses, sign, POST ─→ receiver
-//!     ↑───────wake──────┘          └──────→ channel: read credentials, connect, say what was rendered ─→ mail server, Slack
+//!     ↑─────enqueue─────┘          └──────→ channel: read credentials, connect, say what was rendered ─→ mail server, Slack
 //! ```
 //! [`key`] is the operator's signing key, [`webhook`] and [`channel`] are one attempt, [`outbox`] runs attempts beside the reconciles,
 //! [`credentials`] are files, [`seal`] hides addresses. Nothing here is durable: the status of the object that wants a webhook or a message records how

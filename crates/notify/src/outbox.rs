@@ -1,7 +1,7 @@
 //! Deliveries in the background: concurrent, with limits in all, per group and per host. Groups take turns: the namespaces that ask for
 //! webhooks, or the channels by which owners are notified.
 //!
-//! A reconcile submits a request and returns; when the attempt is over, the object is woken and finds the result here, writes it into
+//! A reconcile submits a request and returns; when the attempt is over, the object is enqueued and finds the result here, writes it into
 //! its status and forgets it. **Nothing here is durable.** The object's status records how many attempts were made and
 //! when the next one is due; after a restart the outbox is empty and the object submits again with the same id. So a
 //! webhook is delivered at least once, and receivers recognize repetitions by `webhook-id`.
@@ -102,7 +102,7 @@ pub enum Submitted {
     AlreadyDone,
 }
 
-/// Why a request was not taken. The object should try again later; it is not woken.
+/// Why a request was not taken. The object should try again later; it is not enqueued.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SubmitError {
     /// Too many requests in all.
@@ -126,7 +126,7 @@ pub enum SubmitError {
     Closed,
 }
 
-/// Attempts in flight and results that nobody fetched yet. `K` names the object to wake.
+/// Attempts in flight and results that nobody fetched yet. `K` is the key of the object to enqueue.
 pub struct Outbox<K> {
     inner: Arc<Inner<K>>,
 }
@@ -140,7 +140,7 @@ impl<K> Clone for Outbox<K> {
 struct Inner<K> {
     deliver: Arc<dyn Deliver>,
     limits: OutboxLimits,
-    wake: Box<dyn Fn(K) + Send + Sync>,
+    enqueue: Box<dyn Fn(K) + Send + Sync>,
     tasks: TaskTracker,
     /// Ends what waits for its time.
     closing: CancellationToken,
@@ -177,13 +177,13 @@ impl OutboxEntry {
 }
 
 impl<K: Send + 'static> Outbox<K> {
-    /// An empty outbox. `wake` is called after each attempt with the key it was submitted with; it must not block.
+    /// An empty outbox. `enqueue` is called after each attempt with the key it was submitted with; it must not block.
     pub fn new(
         deliver: Arc<dyn Deliver>,
         limits: OutboxLimits,
-        wake: impl Fn(K) + Send + Sync + 'static,
+        enqueue: impl Fn(K) + Send + Sync + 'static,
     ) -> Self {
-        Self::with_rules(deliver, limits, OutboxRules::default(), wake)
+        Self::with_rules(deliver, limits, OutboxRules::default(), enqueue)
     }
 
     /// The same, with rules for messages to people.
@@ -191,7 +191,7 @@ impl<K: Send + 'static> Outbox<K> {
         deliver: Arc<dyn Deliver>,
         limits: OutboxLimits,
         rules: OutboxRules,
-        wake: impl Fn(K) + Send + Sync + 'static,
+        enqueue: impl Fn(K) + Send + Sync + 'static,
     ) -> Self {
         let limits = OutboxLimits {
             concurrency: limits.concurrency.max(1),
@@ -203,7 +203,7 @@ impl<K: Send + 'static> Outbox<K> {
         let inner = Inner {
             deliver,
             limits,
-            wake: Box::new(wake),
+            enqueue: Box::new(enqueue),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
             stop: CancellationToken::new(),
@@ -223,7 +223,7 @@ impl<K: Send + 'static> Outbox<K> {
     /// is a number that [`Self::attempt`] gives back.
     ///
     /// The timestamp that is signed is the request's plus the time it waits here. When the outbox is full, the oldest result that
-    /// nobody forgot makes room, or else a request that waits for a group with more of them: its object is woken, to submit again.
+    /// nobody forgot makes room, or else a request that waits for a group with more of them: its object is enqueued, to submit again.
     pub fn submit(
         &self,
         group: &str,
@@ -261,7 +261,7 @@ impl<K: Send + 'static> Outbox<K> {
         drop(locked);
         inner.start_ready();
         for key in evicted {
-            (inner.wake)(key);
+            (inner.enqueue)(key);
         }
         Ok(Submitted::Accepted)
     }
@@ -285,7 +285,7 @@ impl<K: Send + 'static> Outbox<K> {
         Some(self.inner.locked().entries.get(id)?.attempt)
     }
 
-    /// Drops a result, or the interest in one: an attempt in flight continues, but wakes nobody and leaves no result.
+    /// Drops a result, or the interest in one: an attempt in flight continues, but enqueues nothing and leaves no result.
     pub fn acknowledge(&self, id: &str) {
         let mut locked = self.inner.locked();
         match locked.entries.get_mut(id).map(|entry| &mut entry.state) {
@@ -296,7 +296,7 @@ impl<K: Send + 'static> Outbox<K> {
     }
 
     /// Drops a request that waits for its turn, because its message is not to be sent any more. What is being attempted continues, and
-    /// wakes nobody.
+    /// enqueues nothing.
     pub fn withdraw(&self, id: &str) {
         let mut locked = self.inner.locked();
         if locked.fair_queue.remove(id) {
@@ -367,7 +367,7 @@ impl<K: Send + 'static> Inner<K> {
                 }
                 this.start_ready();
                 for (key, _) in keys.into_iter().zip(wanted).filter(|(_, wanted)| *wanted) {
-                    (this.wake)(key);
+                    (this.enqueue)(key);
                 }
             });
         }

@@ -85,14 +85,14 @@ impl Deliver for Scripted {
 struct TestOutbox {
     scripted: Arc<Scripted>,
     outbox: Outbox<String>,
-    woken: UnboundedReceiver<String>,
+    enqueued: UnboundedReceiver<String>,
 }
 
 fn bench(limits: OutboxLimits) -> TestOutbox {
     let scripted = Scripted::new();
-    let (wake, woken): (UnboundedSender<String>, _) = unbounded_channel();
-    let outbox = Outbox::new(scripted.clone(), limits, move |key| wake.send(key).unwrap());
-    TestOutbox { scripted, outbox, woken }
+    let (enqueue, enqueued): (UnboundedSender<String>, _) = unbounded_channel();
+    let outbox = Outbox::new(scripted.clone(), limits, move |key| enqueue.send(key).unwrap());
+    TestOutbox { scripted, outbox, enqueued }
 }
 
 impl TestOutbox {
@@ -111,7 +111,7 @@ impl TestOutbox {
 }
 
 #[tokio::test]
-async fn a_result_wakes_its_object_and_stays_until_it_is_acknowledged() {
+async fn a_result_enqueues_its_object_and_stays_until_it_is_acknowledged() {
     let mut bench = bench(OutboxLimits::default());
     assert_eq!(bench.outbox.state("a"), None);
     bench.accept("a", "http://a.svc/");
@@ -119,7 +119,7 @@ async fn a_result_wakes_its_object_and_stays_until_it_is_acknowledged() {
     bench.scripted.under_way(1).await;
     assert_eq!(bench.submit("a", "http://a.svc/"), Ok(Submitted::AlreadyInFlight));
     bench.scripted.complete("a", Ok(OK));
-    assert_eq!(bench.woken.recv().await.unwrap(), "key of a");
+    assert_eq!(bench.enqueued.recv().await.unwrap(), "key of a");
     assert_eq!(bench.outbox.state("a"), Some(AttemptState::Done(Ok(OK))));
     assert_eq!(bench.submit("a", "http://a.svc/"), Ok(Submitted::AlreadyDone));
     assert_eq!(bench.outbox.in_flight(), 0);
@@ -138,7 +138,7 @@ async fn a_failure_says_whether_to_try_again_and_when() {
     bench
         .scripted
         .complete("a", Err(SendError::Status { code: 503, excerpt: "secret".into(), retry_after }.into()));
-    bench.woken.recv().await.unwrap();
+    bench.enqueued.recv().await.unwrap();
     let failure = AttemptFailure {
         message: "the webhook receiver answered 503".into(),
         permanent: false,
@@ -152,7 +152,7 @@ async fn a_failure_says_whether_to_try_again_and_when() {
 async fn a_panic_is_a_failure_of_that_delivery_only() {
     let mut bench = bench(OutboxLimits { concurrency: 1, ..OutboxLimits::default() });
     bench.accept("a", "http://a.svc/panic");
-    assert_eq!(bench.woken.recv().await.unwrap(), "key of a");
+    assert_eq!(bench.enqueued.recv().await.unwrap(), "key of a");
     let Some(AttemptState::Done(Err(failure))) = bench.outbox.state("a") else { panic!("no failure") };
     assert!(!failure.permanent);
     bench.accept("b", "http://a.svc/");
@@ -172,11 +172,11 @@ async fn a_slow_host_leaves_slots_for_the_others() {
     // All slots are taken; the next one gets the first that is free.
     bench.accept("other", "http://other.svc/");
     bench.scripted.complete("quick", Ok(OK));
-    bench.woken.recv().await.unwrap();
+    bench.enqueued.recv().await.unwrap();
     bench.scripted.under_way(3).await;
     assert!(bench.scripted.is_waiting("other"));
     bench.scripted.complete("slow-1", Ok(OK));
-    bench.woken.recv().await.unwrap();
+    bench.enqueued.recv().await.unwrap();
     bench.scripted.under_way(3).await;
     assert!(bench.scripted.is_waiting("slow-3"));
 }
@@ -189,7 +189,7 @@ async fn the_signed_time_counts_the_wait() {
     bench.accept("b", "http://b.svc/");
     tokio::time::advance(Duration::from_mins(1)).await;
     assert_eq!(bench.scripted.complete("a", Ok(OK)), now());
-    bench.woken.recv().await.unwrap();
+    bench.enqueued.recv().await.unwrap();
     bench.scripted.under_way(1).await;
     assert_eq!(bench.scripted.complete("b", Ok(OK)), now() + Duration::from_mins(1));
 }
@@ -230,7 +230,7 @@ async fn namespaces_take_turns_however_many_hosts_one_of_them_calls() {
         ("greedy-4", "quiet-1"),
     ] {
         bench.scripted.complete(ended, Ok(OK));
-        bench.woken.recv().await.unwrap();
+        bench.enqueued.recv().await.unwrap();
         bench.scripted.under_way(4).await;
         assert!(bench.scripted.is_waiting(next), "{next} does not follow {ended}");
     }
@@ -258,8 +258,8 @@ async fn who_crowds_a_full_outbox_makes_room_for_others() {
     let full = SubmitError::Full { capacity: 3 };
     assert_eq!(bench.submit_of("greedy", "greedy-3", "http://a.svc/"), Err(full.clone()));
     assert_eq!(bench.submit_of("quiet", "quiet-0", "http://b.svc/"), Ok(Submitted::Accepted));
-    // The newest is dropped; its object is woken to submit it again, and finds no room.
-    assert_eq!(bench.woken.recv().await.unwrap(), "key of greedy-2");
+    // The newest is dropped; its object is enqueued to submit it again, and finds no room.
+    assert_eq!(bench.enqueued.recv().await.unwrap(), "key of greedy-2");
     assert_eq!(bench.outbox.state("greedy-2"), None);
     assert_eq!(bench.submit_of("greedy", "greedy-2", "http://a.svc/"), Err(full.clone()));
     assert_eq!(bench.submit_of("quiet", "quiet-1", "http://b.svc/"), Err(full));
@@ -273,7 +273,7 @@ async fn the_oldest_result_makes_room() {
         bench.accept(id, "http://a.svc/");
         bench.scripted.under_way(1).await;
         bench.scripted.complete(id, Ok(OK));
-        bench.woken.recv().await.unwrap();
+        bench.enqueued.recv().await.unwrap();
     }
     bench.accept("c", "http://a.svc/");
     assert_eq!(bench.outbox.state("a"), None);
@@ -287,7 +287,7 @@ async fn what_is_new_displaces_no_result_that_nobody_has_recorded() {
     bench.accept("a", "http://a.svc/");
     bench.scripted.under_way(1).await;
     bench.scripted.complete("a", Ok(OK));
-    bench.woken.recv().await.unwrap();
+    bench.enqueued.recv().await.unwrap();
     bench.accept("b", "http://b.svc/");
     bench.accept("c", "http://c.svc/");
     assert_eq!(bench.outbox.state("a"), Some(AttemptState::Done(Ok(OK))));
@@ -296,7 +296,7 @@ async fn what_is_new_displaces_no_result_that_nobody_has_recorded() {
 }
 
 #[tokio::test]
-async fn what_is_acknowledged_in_flight_wakes_nothing_unless_requested_again() {
+async fn what_is_acknowledged_in_flight_enqueues_nothing_unless_requested_again() {
     let mut bench = bench(OutboxLimits::default());
     bench.accept("a", "http://a.svc/");
     bench.accept("b", "http://a.svc/");
@@ -306,10 +306,10 @@ async fn what_is_acknowledged_in_flight_wakes_nothing_unless_requested_again() {
     assert_eq!(bench.submit("b", "http://a.svc/"), Ok(Submitted::AlreadyInFlight));
     bench.scripted.complete("a", Ok(OK));
     bench.scripted.complete("b", Ok(OK));
-    assert_eq!(bench.woken.recv().await.unwrap(), "key of b");
+    assert_eq!(bench.enqueued.recv().await.unwrap(), "key of b");
     assert_eq!(bench.outbox.shutdown(Duration::from_mins(1)).await, 0);
     assert_eq!(bench.outbox.state("a"), None);
-    assert!(bench.woken.is_empty());
+    assert!(bench.enqueued.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -352,7 +352,7 @@ async fn a_shutdown_finishes_what_it_can_and_aborts_the_others() {
     tokio::task::yield_now().await;
     assert_eq!(bench.submit("late", "http://d.svc/"), Err(SubmitError::Closed));
     bench.scripted.complete("quick", Ok(OK));
-    assert_eq!(bench.woken.recv().await.unwrap(), "key of quick");
+    assert_eq!(bench.enqueued.recv().await.unwrap(), "key of quick");
     assert_eq!(shutdown.await.unwrap(), 1);
     assert_eq!(bench.outbox.state("quick"), Some(AttemptState::Done(Ok(OK))));
     for dropped in ["slow", "waiting", "behind"] {

@@ -102,15 +102,15 @@ impl Replica {
         runner
     }
 
-    /// Sends webhooks as soon as there is a key to sign them with; their ends wake those who wait for them.
+    /// Sends webhooks as soon as there is a key to sign them with; their ends enqueue those who wait for them.
     fn open_outboxes(&self) -> impl Fn(SigningKey) + Send + Sync + 'static {
         let (shared, deliverer_factory) = (Arc::clone(&self.shared), Arc::clone(&self.deliverer_factory));
         move |key| {
             let opened = shared.set_outboxes(&key.public().to_string(), || {
                 let seal = Seal::new(&key).context("no key for addresses can be derived")?;
                 let waiters = Arc::clone(&shared.delivery_waiters);
-                let wake = move |subject| waiters.ended(&subject);
-                anyhow::Ok(Outboxes::new(&deliverer_factory(key)?, seal, wake))
+                let enqueue = move |subject| waiters.ended(&subject);
+                anyhow::Ok(Outboxes::new(&deliverer_factory(key)?, seal, enqueue))
             });
             match opened {
                 Ok(true) => shared.delivery_waiters.opened(&shared),

@@ -25,7 +25,7 @@ const STUCK_AFTER: Duration = Duration::from_mins(5);
 /// How often to look whether what decisions need has been listed.
 const SYNC_POLL: Duration = Duration::from_millis(50);
 
-/// A controller: what it reconciles, what wakes it, and how it reconciles one key.
+/// A controller: what it reconciles, what enqueues its keys, and how it reconciles one key.
 pub trait Controller: Send + Sync + 'static {
     /// What identifies an object.
     type Key: QueueKey + Display;
@@ -121,7 +121,7 @@ impl Runner {
             drop(subscriptions);
         });
         let all: Arc<[_]> = controllers.into();
-        tasks.spawn(wake_when_leading(gate, Arc::clone(&all), stop.clone()));
+        tasks.spawn(enqueue_when_leading(gate, Arc::clone(&all), stop.clone()));
         tasks.spawn(resync_periodically(environment.intervals.pass, Arc::clone(&all), stop.clone()));
         for controller in &*all {
             tasks.spawn(Arc::clone(controller).work(stop.clone()));
@@ -130,7 +130,7 @@ impl Runner {
 }
 
 /// A new leader reconciles everything.
-async fn wake_when_leading(gate: Gate, controllers: Arc<[Arc<dyn Registered>]>, stop: CancellationToken) {
+async fn enqueue_when_leading(gate: Gate, controllers: Arc<[Arc<dyn Registered>]>, stop: CancellationToken) {
     let mut state = gate.subscribe();
     loop {
         if matches!(*state.borrow_and_update(), LeaderState::Leader { .. }) {
@@ -204,7 +204,7 @@ impl<C: Controller> Slot<C> {
             }
         }
         self.controller.started();
-        // On followers nothing else adds those that no list wakes.
+        // On followers nothing else adds those that no list enqueues.
         let keys = self.controller.all();
         for key in &keys {
             self.queue.add(key.clone());

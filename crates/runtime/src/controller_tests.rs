@@ -133,7 +133,7 @@ async fn two_controllers_share_a_watch_and_each_object_is_reconciled_by_both() {
     }
 }
 
-/// Has one key, and nothing wakes it.
+/// Has one key, and nothing enqueues it.
 struct Still(Arc<AtomicUsize>);
 
 impl Controller for Still {
@@ -179,11 +179,11 @@ async fn a_kind_is_watched_while_somebody_needs_it() {
     let (watches, runner) = Watches::new(environment);
     let mut tasks = JoinSet::new();
     tasks.spawn(runner.run());
-    let (store, woken) = (Store::<Widgets>::default(), Arc::new(AtomicUsize::new(0)));
+    let (store, calls) = (Store::<Widgets>::default(), Arc::new(AtomicUsize::new(0)));
     let subscribe = || {
-        let woken = Arc::clone(&woken);
+        let calls = Arc::clone(&calls);
         watches.subscribe(&store, move |_, _| {
-            woken.fetch_add(1, Relaxed);
+            calls.fetch_add(1, Relaxed);
         })
     };
     pass(Duration::from_secs(1)).await;
@@ -191,9 +191,9 @@ async fn a_kind_is_watched_while_somebody_needs_it() {
     let (one, two) = (subscribe(), subscribe());
     pass(Duration::from_secs(1)).await;
     assert_eq!(
-        (lists.load(Relaxed), woken.load(Relaxed), store.len()),
+        (lists.load(Relaxed), calls.load(Relaxed), store.len()),
         (1, 4, 1),
-        "each is woken twice by a list"
+        "a list calls twice for each"
     );
     drop(one);
     pass(Duration::from_secs(1)).await;
@@ -208,13 +208,13 @@ async fn a_kind_is_watched_while_somebody_needs_it() {
     drop(subscribe());
     let again = subscribe();
     pass(Duration::from_secs(1)).await;
-    assert_eq!((lists.load(Relaxed), woken.load(Relaxed), store.len()), (2, 6, 1));
+    assert_eq!((lists.load(Relaxed), calls.load(Relaxed), store.len()), (2, 6, 1));
     assert!(readiness.is_ready());
     drop(again);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_woken_may_hold_a_subscription_itself() {
+async fn who_is_called_may_hold_a_subscription_itself() {
     let (environment, _) = environment();
     let (watches, _runner) = Watches::new(environment);
     let store = Store::<Widgets>::default();

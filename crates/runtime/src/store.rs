@@ -303,7 +303,7 @@ impl<K: Kind> Store<K> {
     }
 
     /// Takes over a state of an object that was just written or read, so that the watch is not waited for (H13). What the watch
-    /// does not know, or knows to be gone, is not learnt. The watch's event about that state changes nothing any more and wakes
+    /// does not know, or knows to be gone, is not learnt. The watch's event about that state changes nothing any more and enqueues
     /// nobody: who else needs it looks again by itself.
     pub fn update_if_newer(&self, namespace: &str, mut object: K::Object) {
         K::compact(&mut object);

@@ -1,4 +1,4 @@
-//! One LIST, then one WATCH, for ever: keeps a [`Store`] current and wakes its dependents.
+//! One LIST, then one WATCH, for ever: keeps a [`Store`] current and calls its subscribers.
 //!
 //! Our own loop instead of `kube::runtime::watcher` for two things that it does not offer: objects are projected while
 //! they are decoded, and every sign of life, bookmarks included, is recorded, which distinguishes a watch that died
@@ -50,7 +50,7 @@ pub struct Watch<K: Kind> {
     pub metrics: Metrics,
     /// Its line in `/readyz`.
     pub check: Check,
-    /// What it wakes.
+    /// What it calls for each change.
     pub changed: Changed,
     /// What is called when a list has collapsed.
     pub on_collapse: OnCollapse,
@@ -176,7 +176,7 @@ impl<K: Kind> Watch<K> {
         Ok(())
     }
 
-    /// Lists everything, replaces the store in one step and wakes for what differs; after a gap, for every object.
+    /// Lists everything, replaces the store in one step and reports what differs; after a gap, every object.
     async fn list(&self, progress: &mut Progress) -> Result<String, kube::Error> {
         // What is kept now may be less than what was kept before: then it cannot be compared.
         let comparable = !K::CONTEXT_SELECTS || !matches!(self.store.freshness(), Freshness::NotSynced(_));

@@ -21,7 +21,7 @@ pub(super) fn widget(namespace: &str, name: &str, size: &Value) -> Value {
     json!({"metadata": {"name": name, "namespace": namespace, "resourceVersion": "3"}, "size": size})
 }
 
-/// A watch of widgets over an API server, whether it is ready, and what it wakes.
+/// A watch of widgets over an API server, whether it is ready, and what it reports as changed.
 pub(super) fn watch_over<K: Kind, S>(service: &S) -> (Watch<K>, Readiness, Arc<Mutex<Vec<String>>>)
 where
     S: Service<Request<Body>, Response = Response<axum::body::Body>, Error = BoxError>,
@@ -30,8 +30,8 @@ where
 {
     let (clock, metrics) =
         (Clock::following_tokio("2026-01-01T00:00:00Z".parse().unwrap()), Metrics::new("test"));
-    let (readiness, woken) = (Readiness::new(), Arc::new(Mutex::new(Vec::new())));
-    let log = Arc::clone(&woken);
+    let (readiness, changed) = (Readiness::new(), Arc::new(Mutex::new(Vec::new())));
+    let log = Arc::clone(&changed);
     let server_clock = ServerClock::new(clock.clone());
     let watch = Watch {
         store: Store::default(),
@@ -44,7 +44,7 @@ where
         intervals: ResyncIntervals::default(),
         seed: 0,
     };
-    (watch, readiness, woken)
+    (watch, readiness, changed)
 }
 
 /// Follows a list of one widget that cannot be decoded and one that can, and then these events.
@@ -70,14 +70,14 @@ async fn follow(events: Vec<Vec<u8>>) -> (Store<Widgets>, Metrics, bool, Vec<Str
             Ok::<_, BoxError>(Response::new(body))
         }
     });
-    let (watch, readiness, woken) = watch_over::<Widgets, _>(&service);
+    let (watch, readiness, changed) = watch_over::<Widgets, _>(&service);
     let (store, metrics) = (watch.store.clone(), watch.metrics.clone());
     tokio::select! {
         () = watch.run(CancellationToken::new()) => {}
         _ = closed.recv() => {}
     }
-    let woken = woken.lock().unwrap().clone();
-    (store, metrics, readiness.is_ready(), woken)
+    let changed = changed.lock().unwrap().clone();
+    (store, metrics, readiness.is_ready(), changed)
 }
 
 /// Follows an idle kind for three minutes; each watch ends in order after this time. Returns whether the cache was
@@ -164,11 +164,11 @@ pub(super) fn event(kind: &str, object: &Value) -> String {
 
 #[tokio::test]
 async fn one_undecodable_object_stops_neither_list_nor_watch() {
-    let (store, metrics, ready, woken) = follow(Vec::new()).await;
+    let (store, metrics, ready, changed) = follow(Vec::new()).await;
     assert!(ready, "an odd object of a tenant is no reason not to be ready");
     assert_eq!(store.decoded("good").unwrap().len(), 1);
     assert_eq!(store.decoded("bad").unwrap_err().reason, Reason::Undecodable);
-    assert_eq!(woken[..2], ["good/b", "bad/a"]);
+    assert_eq!(changed[..2], ["good/b", "bad/a"]);
     let line = "coppice_watch_objects_unreadable{kind=\"widgets\",reason=\"Undecodable\"} 1";
     assert!(metrics.encode().contains(line));
     let large: serde_json::Map<_, _> = (0..5_000).map(|n| (format!("k{n}"), json!("v"))).collect();
@@ -182,14 +182,14 @@ async fn one_undecodable_object_stops_neither_list_nor_watch() {
     ];
     // As the network cuts them.
     let frames = text.concat().into_bytes().chunks(1000).map(<[u8]>::to_vec).collect();
-    let (store, metrics, ready, woken) = follow(frames).await;
+    let (store, metrics, ready, changed) = follow(frames).await;
     assert!(ready);
     assert_eq!(store.decoded("bad").unwrap()[0].size, 2);
     assert_eq!(
         store.decoded("good").unwrap_err().to_string(),
         "c has more than 8192 bytes of labels; remove some or delete it"
     );
-    assert_eq!(woken[woken.len() - 4..], ["bad/a", "good/c", "good/b", "good/b"]);
+    assert_eq!(changed[changed.len() - 4..], ["bad/a", "good/c", "good/b", "good/b"]);
     let shown = metrics.encode();
     assert!(!shown.contains("coppice_watch_restarts_total"), "{shown}");
 }
@@ -227,8 +227,8 @@ fn web_watch<K: Kind>() -> (Watch<K>, Arc<Mutex<Vec<String>>>, WebServer) {
         };
         std::future::ready(Ok::<_, BoxError>(Response::new(body)))
     });
-    let (watch, _, woken) = watch_over(&service);
-    (watch, woken, server)
+    let (watch, _, changed) = watch_over(&service);
+    (watch, changed, server)
 }
 
 /// What the store has: the names, and whether with labels.
@@ -253,10 +253,10 @@ async fn a_kind_may_be_watched_by_its_labels_and_as_metadata_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_kept_follows_the_context() {
-    let (watch, woken, server) = web_watch::<WebWidgets>();
+    let (watch, changed, server) = web_watch::<WebWidgets>();
     let store = watch.store.clone();
-    let woken = || std::mem::take(&mut *woken.lock().unwrap()).into_iter().collect::<BTreeSet<_>>();
-    let are = |woken: &[&str]| woken.iter().map(|key| (*key).to_owned()).collect::<BTreeSet<_>>();
+    let changed = || std::mem::take(&mut *changed.lock().unwrap()).into_iter().collect::<BTreeSet<_>>();
+    let are = |changed: &[&str]| changed.iter().map(|key| (*key).to_owned()).collect::<BTreeSet<_>>();
     let lists =
         || server.asked.lock().unwrap().iter().filter(|(query, _)| query.starts_with("limit")).count();
     let mut running = std::pin::pin!(watch.run(CancellationToken::new()));
@@ -267,15 +267,15 @@ async fn what_is_kept_follows_the_context() {
     let named =
         |names: &[&str], labels| names.iter().map(|name| ((*name).to_owned(), labels)).collect::<Vec<_>>();
     assert_eq!((kept(&store), lists()), (named(&["a", "b"], false), 1));
-    assert_eq!(woken(), are(&["n/a", "n/b"]));
+    assert_eq!(changed(), are(&["n/a", "n/b"]));
 
-    // What is not kept any more is as if it were deleted; what never was wakes nobody.
+    // What is not kept any more is as if it were deleted; what never was changes nothing.
     let send = |widget: &Value| server.events.send(event("MODIFIED", widget)).unwrap();
     for (name, generation) in [("a", 1), ("c", 2), ("c", 3), ("d", 0)] {
         send(&web_widget("n", name, generation));
     }
     settle().await;
-    assert_eq!((kept(&store), woken()), (named(&["b", "d"], false), are(&["n/a", "n/d"])));
+    assert_eq!((kept(&store), changed()), (named(&["b", "d"], false), are(&["n/a", "n/d"])));
 
     store.set_context(Wanted::default());
     assert!(matches!(store.freshness(), Freshness::Fresh(_)), "it is the same");
@@ -286,7 +286,7 @@ async fn what_is_kept_follows_the_context() {
     settle().await;
     assert!(matches!(store.freshness(), Freshness::Fresh(since) if since >= Duration::from_secs(2)));
     assert_eq!((kept(&store), lists()), (named(&["a", "d"], true), 2));
-    assert_eq!(woken(), are(&["n/a", "n/b", "n/d"]), "also what is gone");
+    assert_eq!(changed(), are(&["n/a", "n/b", "n/d"]), "also what is gone");
     send(&web_widget("n", "d", 0));
     settle().await;
     assert_eq!((kept(&store), lists()), (named(&["a"], true), 2));
@@ -309,7 +309,7 @@ async fn to_keep_less_than_before_is_no_collapse() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_known_of_objects_stays_true_while_more_of_each_is_asked_for() {
-    let (mut watch, woken, server) = web_watch::<LabelledWidgets>();
+    let (mut watch, changed, server) = web_watch::<LabelledWidgets>();
     let collapsed = Arc::new(Mutex::new(Vec::<usize>::new()));
     let log = Arc::clone(&collapsed);
     watch.on_collapse = Arc::new(move |collapse| log.lock().unwrap().push(collapse.missing));
@@ -324,14 +324,14 @@ async fn what_is_known_of_objects_stays_true_while_more_of_each_is_asked_for() {
     assert_eq!((kept(&store), store.is_listed()), (all(60, false), true));
     let since = store.freshness();
     assert!(matches!(since, Freshness::Fresh(_)));
-    woken.lock().unwrap().clear();
+    changed.lock().unwrap().clear();
 
     store.set_context(Wanted { generation: 0, labels: true });
     assert_eq!((store.freshness(), store.is_listed()), (since.clone(), false), "what is known is still true");
     settle().await;
     assert_eq!((kept(&store), store.is_listed()), (all(60, true), true));
     assert_eq!(store.freshness(), since, "nothing was missed");
-    assert_eq!(woken.lock().unwrap().len(), 60, "more is known of each");
+    assert_eq!(changed.lock().unwrap().len(), 60, "more is known of each");
     assert!(collapsed.lock().unwrap().is_empty());
 
     // Such a list can collapse as any other.

@@ -1,6 +1,6 @@
 //! The watches that controllers share: one for each kind, however many controllers need it.
 //!
-//! A watch begins with the first [`Subscription`] to its kind, wakes every subscriber for each change, and ends with the
+//! A watch begins with the first [`Subscription`] to its kind, calls every subscriber for each change, and ends with the
 //! last one: its cache is empty and not synced then.
 
 use std::collections::BTreeMap;
@@ -56,7 +56,7 @@ struct Shared {
 /// Where a kind is served: group and version, and the resource.
 type Path = (&'static str, &'static str);
 
-/// Those who are woken by a kind, in the order in which they subscribed.
+/// Those who are called for each change of a kind, in the order in which they subscribed.
 type Subscribers = Arc<RwLock<Vec<(u64, Changed)>>>;
 
 struct Slot {
@@ -69,7 +69,7 @@ struct Slot {
     store: usize,
 }
 
-/// As long as this is kept, its kind is watched and its subscriber is woken.
+/// As long as this is kept, its kind is watched and its subscriber is called.
 #[must_use = "the subscription ends when this is dropped"]
 pub struct Subscription {
     watches: Watches,
@@ -116,7 +116,7 @@ impl Watches {
         let WatchEnvironment { clients, clock, metrics, readiness, intervals, seed, on_collapse } =
             self.0.environment.clone();
         let (subscribers, stop) = (Subscribers::default(), CancellationToken::new());
-        let woken = Arc::clone(&subscribers);
+        let called = Arc::clone(&subscribers);
         let watch = Watch {
             store: store.clone(),
             clients,
@@ -124,9 +124,9 @@ impl Watches {
             metrics,
             check: readiness.register(check_name(K::RESOURCE)),
             changed: Arc::new(move |namespace, name| {
-                // Called without the lock: who is woken may subscribe to something.
-                let woken = woken.read().unwrap_or_else(PoisonError::into_inner).clone();
-                for (_, changed) in woken {
+                // Called without the lock: who is called may subscribe to something.
+                let called = called.read().unwrap_or_else(PoisonError::into_inner).clone();
+                for (_, changed) in called {
                     changed(namespace, name);
                 }
             }),
@@ -165,7 +165,7 @@ fn check_name(resource: &str) -> String {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        // Dropped without the lock: who was woken may have held a subscription, too.
+        // Dropped without the lock: who was called may have held a subscription, too.
         let _ended = self.end();
     }
 }
@@ -177,7 +177,7 @@ impl Subscription {
         let Some(slot) = slots.get(&self.path) else { return (None, None) };
         let mut subscribers = slot.subscribers.write().unwrap_or_else(PoisonError::into_inner);
         let at = subscribers.iter().position(|(id, _)| *id == self.id);
-        let woken = at.map(|at| subscribers.remove(at));
+        let removed = at.map(|at| subscribers.remove(at));
         let unused = subscribers.is_empty();
         drop(subscribers);
         let slot = if unused { slots.remove(&self.path) } else { None };
@@ -186,7 +186,7 @@ impl Subscription {
             (slot.clear)();
             self.watches.0.environment.readiness.unregister(&check_name(self.path.1));
         }
-        (woken, slot)
+        (removed, slot)
     }
 }
 

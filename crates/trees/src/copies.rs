@@ -24,16 +24,16 @@ impl CopyStores {
     pub(crate) fn subscribe(
         &self,
         watches: &Watches,
-        wake: &Arc<impl Fn(&str) + Send + Sync + 'static>,
+        changed: &Arc<impl Fn(&str) + Send + Sync + 'static>,
     ) -> [Subscription; 3] {
-        let wake = || {
-            let wake = Arc::clone(wake);
-            move |namespace: &str, _: &str| wake(namespace)
+        let changed = || {
+            let changed = Arc::clone(changed);
+            move |namespace: &str, _: &str| changed(namespace)
         };
         [
-            watches.subscribe(&self.limit_ranges, wake()),
-            watches.subscribe(&self.network_policies, wake()),
-            watches.subscribe(&self.role_bindings, wake()),
+            watches.subscribe(&self.limit_ranges, changed()),
+            watches.subscribe(&self.network_policies, changed()),
+            watches.subscribe(&self.role_bindings, changed()),
         ]
     }
 

@@ -172,7 +172,7 @@ async fn a_cache_that_is_behind_denies_nobody() {
     let (plane, governor) = (Plane::new(0), Governor::default());
     plane.edit(json!({ "perMinute": 5, "perHour": 5, "atLeast": 5 }));
     assert!(plane.reserve(&governor).await.is_ok());
-    assert!(plane.catch_up(), "the edit wakes whoever waits for it");
+    assert!(plane.catch_up(), "the edit reaches whoever waits for it");
 }
 
 #[tokio::test(start_paused = true)]

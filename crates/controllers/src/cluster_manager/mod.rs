@@ -47,7 +47,7 @@ pub struct ClusterNamespaceManagers {
     shared: Arc<ControllerContext>,
     /// When the namespaces were last counted.
     counted: Mutex<Option<Instant>>,
-    /// The queue of the records, once there is one: those are woken that do not say yet which namespace supersedes theirs.
+    /// The queue of the records, once there is one: those are enqueued that do not say yet which namespace supersedes theirs.
     records: Arc<OnceLock<Queue<NamespaceKey>>>,
 }
 
@@ -75,7 +75,7 @@ impl Controller for ClusterNamespaceManagers {
 
     fn subscribe(self: &Arc<Self>, watches: &Watches, queue: &Queue<AllManagers>) -> Vec<Subscription> {
         let shared = &self.shared;
-        let wake = || {
+        let enqueue = || {
             let (shared, queue) = (Arc::clone(shared), queue.clone());
             move |_: &str, _: &str| {
                 if !shared.cluster_managers.is_empty() {
@@ -85,13 +85,13 @@ impl Controller for ClusterNamespaceManagers {
         };
         let (managers, of_manager) = (Arc::clone(shared), queue.clone());
         vec![
-            watches.subscribe(&shared.namespaces, wake()),
-            watches.subscribe(&shared.managed_namespaces, wake()),
+            watches.subscribe(&shared.namespaces, enqueue()),
+            watches.subscribe(&shared.managed_namespaces, enqueue()),
             // Only looked up: what is protected changes rarely, and the next pass counts it.
             watches.subscribe(&shared.configs, |_, _| {}),
             // Only looked up: what is deleted changes the namespaces, too.
             watches.subscribe(&shared.deleted_namespaces, |_, _| {}),
-            // Its own status wakes nobody.
+            // Its own status enqueues nothing.
             watches.subscribe(&shared.cluster_managers, move |_, name| {
                 let manager = managers.cluster_managers.get("", name);
                 if manager.is_none_or(|m| m.status.observed_generation != Some(m.generation) || m.terminating)

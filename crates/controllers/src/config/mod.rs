@@ -58,12 +58,12 @@ impl Controller for Settings {
     type Key = SettingsKey;
     const NAME: &'static str = "coppiceconfig";
 
-    /// Woken by settings that their status is not about: they were edited, or are gone. Woken by a breaker that is noticed.
+    /// Enqueued by settings that their status is not about: they were edited, or are gone. Enqueued by a breaker that is noticed.
     fn subscribe(self: &Arc<Self>, watches: &Watches, queue: &Queue<SettingsKey>) -> Vec<Subscription> {
         let noticed = queue.clone();
-        self.shared.known_breaker.wakes(move || noticed.add(SettingsKey));
+        self.shared.known_breaker.on_notice(move || noticed.add(SettingsKey));
         let (shared, queue) = (Arc::clone(&self.shared), queue.clone());
-        let wake = move |_: &str, _: &str| {
+        let enqueue = move |_: &str, _: &str| {
             let config = shared.configs.get("", CONFIG_NAME);
             match &config {
                 Some(config) => shared.observe_breaker(config),
@@ -73,7 +73,7 @@ impl Controller for Settings {
                 queue.add(SettingsKey);
             }
         };
-        vec![watches.subscribe(&self.shared.configs, wake)]
+        vec![watches.subscribe(&self.shared.configs, enqueue)]
     }
 
     /// It reads what it needs: the settings come first, whatever else cannot be listed.

@@ -57,15 +57,15 @@ impl Controller for DeletionRecords {
     type Key = RecordKey;
     const NAME: &'static str = "deletednamespace";
 
-    /// Woken by every change of a record, and by a namespace that is being deleted or gone, if the cache has not learned that
+    /// Enqueued by every change of a record, and by a namespace that is being deleted or gone, if the cache has not learned that
     /// from an answer before.
     fn subscribe(self: &Arc<Self>, watches: &Watches, queue: &Queue<RecordKey>) -> Vec<Subscription> {
         let (shared, of_record) = (Arc::clone(&self.shared), queue.clone());
         let (of_namespace, sent) = (queue.clone(), queue.clone());
         shared
             .delivery_waiters
-            .wakes(DeletedNamespaces::KIND, move |subject| sent.add(RecordKey(Arc::clone(&subject.name))));
-        let wake_namespace = move |_: &str, name: &str| {
+            .on_ended(DeletedNamespaces::KIND, move |subject| sent.add(RecordKey(Arc::clone(&subject.name))));
+        let enqueue_namespace = move |_: &str, name: &str| {
             if shared.namespaces.get("", name).is_none_or(|namespace| namespace.terminating) {
                 for key in observe::open_records(&shared, name) {
                     of_namespace.add(key);
@@ -76,7 +76,7 @@ impl Controller for DeletionRecords {
             // Only looked up: whether a decision stands matters when a record is due.
             watches.subscribe(&self.shared.managers, |_, _| {}),
             watches.subscribe(&self.shared.managed_namespaces, |_, _| {}),
-            watches.subscribe(&self.shared.namespaces, wake_namespace),
+            watches.subscribe(&self.shared.namespaces, enqueue_namespace),
             watches.subscribe(&self.shared.deleted_namespaces, move |_, name| {
                 of_record.add(RecordKey(name.into()));
             }),
@@ -122,7 +122,7 @@ async fn reconcile(
     match apply::apply(shared, &permit, &observation, &step).await {
         Ok(again) => {
             report::report(&observation, &step);
-            // The change itself wakes this record again, and so does the end of an attempt.
+            // The change itself enqueues this record again, and so does the end of an attempt.
             let check = plan.next_check.into_iter().chain(again).min();
             check.map_or(ReconcileResult::Done, |at| ReconcileResult::At(shared.instant(at)))
         }

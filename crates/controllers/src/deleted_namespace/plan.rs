@@ -17,7 +17,7 @@ pub(super) const MAX_RECORDS: usize = 10_000;
 /// then.
 const SETTLED_AFTER: SignedDuration = SignedDuration::from_mins(1);
 /// What is not known is looked at again after this time, and so is a namespace whose deletion may have been accepted: the
-/// cache learns that from the answer, and is then not changed by the event that would wake the record.
+/// cache learns that from the answer, and is then not changed by the event that would enqueue the record.
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// A step.
@@ -108,7 +108,7 @@ pub(super) fn plan(observation: &Observation) -> DeletedNamespacePlan {
         (_, NamespaceState::Unknown | NamespaceState::Present) => {
             DeletedNamespacePlan { step: None, next_check: Some(after(*now, LOOK_AGAIN)) }
         }
-        // The end of its namespace wakes it.
+        // The end of its namespace enqueues it.
         (_, NamespaceState::Terminating) => DeletedNamespacePlan { step: None, next_check: None },
     }
 }

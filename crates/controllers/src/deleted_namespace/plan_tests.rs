@@ -161,7 +161,7 @@ fn messages_are_sent_once_the_namespace_is_gone_and_recorded_before_that() {
     let deliver = planned(begun.clone(), gone, None, gone_at);
     assert_eq!(deliver.step, Some(DeletedNamespaceStep::Deliver(vec!["notice-1".to_owned()])));
     let waits = planned(begun.clone(), gone, Some(Delivery::InFlight), gone_at);
-    assert_eq!((waits.step, waits.next_check), (None, None), "the end of the attempt wakes it");
+    assert_eq!((waits.step, waits.next_check), (None, None), "the end of the attempt enqueues it");
     let refused =
         Delivery::Failed { error: "no".to_owned(), permanent: false, retry_after: None, by_channel: false };
     let Some(DeletedNamespaceStep::Record(failed)) =

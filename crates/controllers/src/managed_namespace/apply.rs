@@ -80,7 +80,7 @@ pub(super) async fn apply(
     }
 }
 
-/// Creates the record. The watch shows it, and wakes its namespace again. One that is there already is read: what the watch
+/// Creates the record. The watch shows it, and enqueues its namespace again. One that is there already is read: what the watch
 /// has lost it does not show before its next list.
 async fn create(
     shared: &ControllerContext,

@@ -2,8 +2,8 @@
 //! cluster manager's policies ask for.
 //!
 //! Watches `ClusterNamespaceManager`, `ManagedNamespace`, namespaces and `CoppiceConfig`: a change of a cluster manager or
-//! of the settings wakes every namespace, any other its own. While a cluster manager looks at the health of namespaces it
-//! watches their workloads, too, and where one waits for pods, pods and Jobs wake their namespace; and it has namespaces kept with the annotations that cluster managers name. `observe → plan → apply → report`, repeated while a step
+//! of the settings enqueues every namespace, any other its own. While a cluster manager looks at the health of namespaces it
+//! watches their workloads, too, and where one waits for pods, pods and Jobs enqueue their namespace; and it has namespaces kept with the annotations that cluster managers name. `observe → plan → apply → report`, repeated while a step
 //! leads to the next.
 //!
 //! *Relies on*: status of `ManagedNamespace` being written by the operator alone (RBAC); the API server honouring uid and
@@ -73,7 +73,7 @@ pub struct NamespaceRecords {
 
 impl NamespaceRecords {
     /// The controller, on what all controllers share. What it writes is counted again: the cache has it before the watch,
-    /// which wakes nobody then.
+    /// which enqueues nothing then.
     pub fn new(shared: Arc<ControllerContext>, counts: Queue<AllManagers>) -> Self {
         Self {
             shared,
@@ -84,8 +84,8 @@ impl NamespaceRecords {
         }
     }
 
-    /// Wakes a namespace whose cluster manager waits for pods.
-    fn wake_for_pods(&self, queue: &Queue<NamespaceKey>) -> impl Fn(&str, &str) + Send + Sync + 'static {
+    /// Enqueues a namespace whose cluster manager waits for pods.
+    fn enqueue_for_pods(&self, queue: &Queue<NamespaceKey>) -> impl Fn(&str, &str) + Send + Sync + 'static {
         let (shared, queue) = (Arc::clone(&self.shared), queue.clone());
         move |namespace, _| {
             if pods::are_waited_for(&shared, namespace) {
@@ -115,15 +115,15 @@ impl Controller for NamespaceRecords {
         // Called once.
         let _ = self.begin.set((watches.clone(), queue.clone()));
         let sent = queue.clone();
-        shared.delivery_waiters.wakes(ManagedNamespaces::KIND, move |subject| {
+        shared.delivery_waiters.on_ended(ManagedNamespaces::KIND, move |subject| {
             sent.add(NamespaceKey(Arc::clone(&subject.namespace)));
         });
-        let wake_all = |this: &Arc<Self>| {
+        let enqueue_all = |this: &Arc<Self>| {
             let (this, queue) = (Arc::clone(this), queue.clone());
             move || this.all().into_iter().for_each(|key| queue.add(key))
         };
-        // Status is written often, and decides nothing: only another spec, or a manager that comes or goes, wakes everybody.
-        let (wake, seen) = (wake_all(self), Mutex::new(BTreeMap::new()));
+        // Status is written often, and decides nothing: only another spec, or a manager that comes or goes, enqueues everything.
+        let (enqueue, seen) = (enqueue_all(self), Mutex::new(BTreeMap::new()));
         let (managers, this) = (Arc::clone(shared), Arc::clone(self));
         let of_manager = move |_: &str, name: &str| {
             let now = managers.cluster_managers.get("", name);
@@ -137,10 +137,10 @@ impl Controller for NamespaceRecords {
                 drop(seen);
                 this.annotations.update(&managers);
                 this.watch_health();
-                wake();
+                enqueue();
             }
         };
-        let (wake, seen, configs) = (wake_all(self), Mutex::new(None), Arc::clone(shared));
+        let (enqueue, seen, configs) = (enqueue_all(self), Mutex::new(None), Arc::clone(shared));
         let of_settings = move |_: &str, _: &str| {
             let config = configs.configs.get("", CONFIG_NAME);
             let now = config.map(|config| (config.uid.clone(), config.generation));
@@ -148,7 +148,7 @@ impl Controller for NamespaceRecords {
             if *seen != now {
                 *seen = now;
                 drop(seen);
-                wake();
+                enqueue();
             }
         };
         let (namespaces, of_namespace) = (Arc::clone(shared), queue.clone());
@@ -165,8 +165,8 @@ impl Controller for NamespaceRecords {
             watches.subscribe(&shared.managed_namespaces, move |namespace, _| {
                 of_record.add(NamespaceKey(namespace.into()));
             }),
-            watches.subscribe(&shared.pods, self.wake_for_pods(queue)),
-            watches.subscribe(&shared.jobs, self.wake_for_pods(queue)),
+            watches.subscribe(&shared.pods, self.enqueue_for_pods(queue)),
+            watches.subscribe(&shared.jobs, self.enqueue_for_pods(queue)),
             // Only looked up: who else deletes the namespace, and how often that was done.
             watches.subscribe(&shared.managers, |_, _| {}),
             watches.subscribe(&shared.deleted_namespaces, |_, _| {}),

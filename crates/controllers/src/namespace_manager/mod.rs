@@ -1,6 +1,6 @@
 //! Follows every `NamespaceManager`: decides what happens to its namespace, and makes it happen once.
 //!
-//! Watches `NamespaceManagers`, Namespaces, Pods, Jobs and `CoppiceConfig`; a change wakes the managers of its namespace.
+//! Watches `NamespaceManagers`, Namespaces, Pods, Jobs and `CoppiceConfig`; a change enqueues the managers of its namespace.
 //! `observe → plan → apply → report`, repeated while a step leads to the next.
 //!
 //! *Relies on*: status of `NamespaceManagers` being written by the operator alone (RBAC); the API server honouring uid
@@ -61,23 +61,23 @@ impl Controller for NamespaceManagers {
     fn subscribe(self: &Arc<Self>, watches: &Watches, queue: &Queue<ManagerKey>) -> Vec<Subscription> {
         let shared = &self.shared;
         let (sent, waits) = (queue.clone(), queue.clone());
-        shared.delivery_waiters.wakes(Managers::KIND, move |subject| {
+        shared.delivery_waiters.on_ended(Managers::KIND, move |subject| {
             sent.add(ManagerKey {
                 namespace: Arc::clone(&subject.namespace),
                 name: Arc::clone(&subject.name),
             });
         });
-        shared.delivery_waiters.wakes_when_opened(move |shared| {
+        shared.delivery_waiters.on_opened(move |shared| {
             shared.manager_keys().into_iter().for_each(|key| waits.add(key));
         });
-        let wake_namespace = |of_object: bool| {
+        let enqueue_namespace = |of_object: bool| {
             let (shared, queue) = (Arc::clone(shared), queue.clone());
             move |namespace: &str, name: &str| {
                 let namespace = if of_object { name } else { namespace };
                 shared.managers_in(namespace).into_iter().for_each(|key| queue.add(key));
             }
         };
-        let wake_manager = {
+        let enqueue_manager = {
             let (shared, queue) = (Arc::clone(shared), queue.clone());
             move |namespace: &str, name: &str| {
                 queue.add(ManagerKey::new(namespace, name));
@@ -87,9 +87,9 @@ impl Controller for NamespaceManagers {
                 }
             }
         };
-        let wake_all = {
+        let enqueue_all = {
             let (shared, queue) = (Arc::clone(shared), queue.clone());
-            // Every reservation changes the settings' status: only what changes the settings wakes everybody.
+            // Every reservation changes the settings' status: only what changes the settings enqueues everything.
             let seen = Mutex::new(None);
             move |_: &str, _: &str| {
                 let config = shared.configs.get("", CONFIG_NAME);
@@ -121,11 +121,11 @@ impl Controller for NamespaceManagers {
             }
         };
         vec![
-            watches.subscribe(&shared.configs, wake_all),
-            watches.subscribe(&shared.namespaces, wake_namespace(true)),
-            watches.subscribe(&shared.pods, wake_namespace(false)),
-            watches.subscribe(&shared.jobs, wake_namespace(false)),
-            watches.subscribe(&shared.managers, wake_manager),
+            watches.subscribe(&shared.configs, enqueue_all),
+            watches.subscribe(&shared.namespaces, enqueue_namespace(true)),
+            watches.subscribe(&shared.pods, enqueue_namespace(false)),
+            watches.subscribe(&shared.jobs, enqueue_namespace(false)),
+            watches.subscribe(&shared.managers, enqueue_manager),
             watches.subscribe(&shared.cluster_managers, of_cluster_manager),
             // Only looked up: whether the cluster manager's deletion of the namespace comes first.
             watches.subscribe(&shared.managed_namespaces, |_, _| {}),

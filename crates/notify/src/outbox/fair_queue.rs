@@ -11,7 +11,7 @@ use crate::request::DeliveryRequest;
 
 /// A request that was accepted, or several that were joined.
 pub(super) struct QueuedRequest<K> {
-    /// The ids of what was submitted, each with the object to wake.
+    /// The ids of what was submitted, each with the key of its object.
     pub(super) parts: Vec<(String, K)>,
     pub(super) group: String,
     pub(super) host: String,

@@ -17,10 +17,10 @@ fn rules() -> OutboxRules {
 impl TestOutbox {
     pub(super) fn with_rules() -> Self {
         let scripted = Scripted::new();
-        let (wake, woken): (UnboundedSender<String>, _) = unbounded_channel();
-        let wake = move |key| wake.send(key).unwrap();
-        let outbox = Outbox::with_rules(scripted.clone(), OutboxLimits::default(), rules(), wake);
-        Self { scripted, outbox, woken }
+        let (enqueue, enqueued): (UnboundedSender<String>, _) = unbounded_channel();
+        let enqueue = move |key| enqueue.send(key).unwrap();
+        let outbox = Outbox::with_rules(scripted.clone(), OutboxLimits::default(), rules(), enqueue);
+        Self { scripted, outbox, enqueued }
     }
 
     pub(super) fn message(&self, id: &str, to: &str) {
@@ -33,14 +33,14 @@ impl TestOutbox {
 
     pub(super) async fn deliver(&mut self, id: &str, result: DeliveryResult) {
         self.scripted.complete(id, result);
-        self.woken.recv().await.unwrap();
+        self.enqueued.recv().await.unwrap();
     }
 
     /// The same for what joins these; their objects write down what came of it.
     async fn deliver_joined(&mut self, id: &str, parts: &[&str], result: DeliveryResult) {
         self.scripted.complete(id, result);
         for part in parts {
-            assert_eq!(self.woken.recv().await.unwrap(), format!("key of {part}"));
+            assert_eq!(self.enqueued.recv().await.unwrap(), format!("key of {part}"));
             assert!(matches!(self.outbox.state(part), Some(AttemptState::Done(_))), "{part}");
             self.outbox.acknowledge(part);
         }
@@ -94,7 +94,7 @@ async fn what_is_too_much_for_one_recipient_is_held_and_sent_as_one() {
     let gone = SendError::Status { code: 410, excerpt: String::new(), retry_after: None };
     bench.scripted.complete("m2+m3+m4", Err(DeliverError::Webhook(gone)));
     for id in ["m2", "m3", "m4"] {
-        assert_eq!(bench.woken.recv().await.unwrap(), format!("key of {id}"));
+        assert_eq!(bench.enqueued.recv().await.unwrap(), format!("key of {id}"));
         assert!(matches!(bench.outbox.state(id), Some(AttemptState::Done(Err(_)))), "{id}");
     }
     // Nobody waits for one of those that are held any more.

@@ -39,7 +39,7 @@ impl NamespaceTreeController {
     }
 
     /// The trees with this root.
-    fn wake_of_root(&self, namespace: &str, queue: &Queue<Arc<str>>) {
+    fn enqueue_of_root(&self, namespace: &str, queue: &Queue<Arc<str>>) {
         self.context.trees.for_each(|tree| {
             if tree.spec.as_ref().is_ok_and(|spec| spec.root == namespace) {
                 queue.add((&*tree.name).into());
@@ -62,16 +62,16 @@ impl Controller for NamespaceTreeController {
             }),
             watches.subscribe(&context.shared.namespaces, {
                 let (this, queue) = with();
-                move |_, name| this.wake_of_root(name, &queue)
+                move |_, name| this.enqueue_of_root(name, &queue)
             }),
             watches.subscribe(&context.quotas, {
                 let (this, queue) = with();
-                move |namespace, _| this.wake_of_root(namespace, &queue)
+                move |namespace, _| this.enqueue_of_root(namespace, &queue)
             }),
             watches.subscribe(&context.subnamespaces, {
                 let (this, queue) = with();
                 move |parent, name| {
-                    this.wake_of_root(parent, &queue);
+                    this.enqueue_of_root(parent, &queue);
                     let object = this.context.subnamespaces.get(parent, name);
                     if let Some(tree) = object.filter(|object| !object.status.tree.is_empty()) {
                         queue.add(tree.status.tree.as_str().into());

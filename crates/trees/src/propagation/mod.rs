@@ -41,7 +41,7 @@ impl PropagationController {
     }
 
     /// A namespace and all below it.
-    fn wake_from(&self, namespace: &str, queue: &Queue<Arc<str>>) {
+    fn enqueue_from(&self, namespace: &str, queue: &Queue<Arc<str>>) {
         queue.add(namespace.into());
         self.context.below(namespace).into_iter().for_each(|below| queue.add(below));
     }
@@ -56,12 +56,12 @@ impl Controller for PropagationController {
         let with = || (Arc::clone(self), queue.clone());
         let copied = context.copies.subscribe(watches, &{
             let (this, queue) = with();
-            Arc::new(move |namespace: &str| this.wake_from(namespace, &queue))
+            Arc::new(move |namespace: &str| this.enqueue_from(namespace, &queue))
         });
         let others = [
             watches.subscribe(&context.subnamespaces, {
                 let (this, queue) = with();
-                move |_, name| this.wake_from(name, &queue)
+                move |_, name| this.enqueue_from(name, &queue)
             }),
             watches.subscribe(&context.trees, {
                 let (this, queue) = with();

@@ -28,7 +28,7 @@ pub(super) enum Progress {
 pub(super) async fn next(context: &TreeContext, permit: &Permit, key: &QuotaTransferKey) -> Progress {
     let observation = match observe::fresh(context, key).await {
         Ok(Some(observation)) => observation,
-        // Whatever has changed wakes this again.
+        // Whatever has changed enqueues this again.
         Ok(None) => return Progress::CheckAt(None),
         Err(error) => return Progress::Failed(error.to_string()),
     };

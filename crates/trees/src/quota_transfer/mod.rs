@@ -86,7 +86,7 @@ impl QuotaTransferController {
     }
 
     /// Those on whose way a namespace is, those that it holds something for, and those whose way is not known yet.
-    fn wake_through(&self, namespace: &str, queue: &Queue<QuotaTransferKey>) {
+    fn enqueue_through(&self, namespace: &str, queue: &Queue<QuotaTransferKey>) {
         self.context.transfers.for_each(|object| {
             let path = &object.status.path;
             let waits = object.status.ended_at.is_none()
@@ -115,11 +115,11 @@ impl Controller for QuotaTransferController {
             }),
             watches.subscribe(&context.quotas, {
                 let (this, queue) = with();
-                move |namespace, _| this.wake_through(namespace, &queue)
+                move |namespace, _| this.enqueue_through(namespace, &queue)
             }),
             watches.subscribe(&context.subnamespaces, {
                 let (this, queue) = with();
-                move |_, name| this.wake_through(name, &queue)
+                move |_, name| this.enqueue_through(name, &queue)
             }),
             watches.subscribe(&context.trees, {
                 let (this, queue) = with();

@@ -72,7 +72,7 @@ impl SubnamespaceController {
 
     /// The Subnamespaces of this name, wherever they are: there is one at most that created the namespace of that name. And those that
     /// are deleted with all below them, of which this may be one, or whose namespaces move up past it.
-    fn wake_named(&self, name: &str, queue: &Queue<SubnamespaceKey>) {
+    fn enqueue_named(&self, name: &str, queue: &Queue<SubnamespaceKey>) {
         self.context.subnamespaces.for_each(|object| {
             if &*object.name == name || cascades(object) || moving::moves_past(&self.context, object, name) {
                 queue.add(SubnamespaceKey::new(&object.namespace, &object.name));
@@ -81,7 +81,7 @@ impl SubnamespaceController {
     }
 
     /// Those of trees that are being detached.
-    fn wake_detaching(&self, queue: &Queue<SubnamespaceKey>) {
+    fn enqueue_detaching(&self, queue: &Queue<SubnamespaceKey>) {
         let mut detaching = BTreeSet::new();
         self.context.trees.for_each(|tree| {
             if is_detaching(tree) {
@@ -99,7 +99,7 @@ impl SubnamespaceController {
     }
 
     /// Those in this namespace that do not have what they inherit from it, or do not say where they are now.
-    fn wake_outdated(&self, parent: &str, queue: &Queue<SubnamespaceKey>) {
+    fn enqueue_outdated(&self, parent: &str, queue: &Queue<SubnamespaceKey>) {
         let context = &self.context;
         let children = context.subnamespaces.list(parent);
         let Some(above) = context.shared.namespaces.get("", parent).filter(|_| !children.is_empty()) else {
@@ -127,7 +127,7 @@ impl SubnamespaceController {
     }
 
     /// The same, anywhere in a tree.
-    fn wake_outdated_of(&self, tree: &str, queue: &Queue<SubnamespaceKey>) {
+    fn enqueue_outdated_of(&self, tree: &str, queue: &Queue<SubnamespaceKey>) {
         let context = &self.context;
         let tree_now = context.trees.get("", tree);
         let spec = tree_now.as_deref().and_then(|tree| tree.spec.as_ref().ok());
@@ -139,13 +139,13 @@ impl SubnamespaceController {
             }
         });
         for parent in &parents {
-            self.wake_outdated(parent, queue);
+            self.enqueue_outdated(parent, queue);
         }
     }
 
     /// Those in this namespace that wait for something, and those whose allotments its ledger says are being changed: transfers begin
     /// such changes, too.
-    fn wake_waiting(&self, parent: &str, queue: &Queue<SubnamespaceKey>) {
+    fn enqueue_waiting(&self, parent: &str, queue: &Queue<SubnamespaceKey>) {
         let quota = self.context.quotas.get(parent, TREE_QUOTA_NAME);
         let ledger = quota.as_deref().and_then(|quota| quota.quota.as_ref().ok()).map(|quota| &quota.ledger);
         let changes = |uid: &str| ledger.is_some_and(|ledger| ledger.changes.contains_key(uid));
@@ -171,7 +171,7 @@ impl Controller for SubnamespaceController {
         let with = || (Arc::clone(self), queue.clone());
         let copies = context.copies.subscribe(watches, &{
             let (this, queue) = with();
-            Arc::new(move |_: &str| this.wake_detaching(&queue))
+            Arc::new(move |_: &str| this.enqueue_detaching(&queue))
         });
         let others = [
             // Only looked up: the resync each minute is soon enough for what waits for other settings.
@@ -180,8 +180,8 @@ impl Controller for SubnamespaceController {
                 let (this, queue) = with();
                 move |_, name| {
                     this.context.read_annotations();
-                    this.wake_outdated_of(name, &queue);
-                    this.wake_detaching(&queue);
+                    this.enqueue_outdated_of(name, &queue);
+                    this.enqueue_detaching(&queue);
                     this.context.subnamespaces.for_each(|object| {
                         if object.status.phase != Some(SubnamespacePhase::Ready) {
                             queue.add(SubnamespaceKey::new(&object.namespace, &object.name));
@@ -192,21 +192,21 @@ impl Controller for SubnamespaceController {
             watches.subscribe(&context.shared.namespaces, {
                 let (this, queue) = with();
                 move |_, name| {
-                    this.wake_named(name, &queue);
-                    this.wake_waiting(name, &queue);
-                    this.wake_outdated(name, &queue);
+                    this.enqueue_named(name, &queue);
+                    this.enqueue_waiting(name, &queue);
+                    this.enqueue_outdated(name, &queue);
                 }
             }),
             watches.subscribe(&context.quotas, {
                 let (this, queue) = with();
                 move |namespace, _| {
-                    this.wake_named(namespace, &queue);
-                    this.wake_waiting(namespace, &queue);
+                    this.enqueue_named(namespace, &queue);
+                    this.enqueue_waiting(namespace, &queue);
                 }
             }),
             watches.subscribe(&context.transfers, {
                 let (this, queue) = with();
-                move |_, _| this.wake_detaching(&queue)
+                move |_, _| this.enqueue_detaching(&queue)
             }),
             watches.subscribe(&context.subnamespaces, {
                 let (this, queue) = with();
@@ -214,7 +214,7 @@ impl Controller for SubnamespaceController {
                     this.context.read_annotations_of(parent, name);
                     queue.add(SubnamespaceKey::new(parent, name));
                     // How many children there are is said by the namespace above.
-                    this.wake_named(parent, &queue);
+                    this.enqueue_named(parent, &queue);
                 }
             }),
         ];

@@ -42,7 +42,7 @@ impl Controller for NamespaceExpiries {
     type Key = Arc<str>;
     const NAME: &'static str = "namespaceexpiry";
 
-    /// Woken by every change of its object, and of the namespace.
+    /// Enqueued by every change of its object, and of the namespace.
     fn subscribe(self: &Arc<Self>, watches: &Watches, queue: &Queue<Arc<str>>) -> Vec<Subscription> {
         let (this, of_namespace, of_expiry) = (Arc::clone(self), queue.clone(), queue.clone());
         vec![

@@ -40,7 +40,7 @@ pub(super) async fn execute(
         Ok((deleted, verified)) => {
             let outcome = match deleted {
                 Deleted::Accepted(now) => {
-                    // The watch's event wakes other managers of the namespace, but only if the cache does not have the
+                    // The watch's event enqueues other managers of the namespace, but only if the cache does not have the
                     // change yet. One that was deleted in between was not read with its annotations.
                     let now = now.filter(|now| now.terminating);
                     if let Some(now) = now.filter(|_| shared.managers_in(&key.namespace).len() == 1) {

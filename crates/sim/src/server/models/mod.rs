@@ -215,11 +215,11 @@ impl Models {
         }
         let since = std::mem::replace(&mut self.seen, server.revision());
         for change in server.changes_since(since) {
-            self.wake(change);
+            self.enqueue_for(change);
         }
     }
 
-    fn wake(&mut self, change: &Change) {
+    fn enqueue_for(&mut self, change: &Change) {
         let (at, key, enabled) = (change.at, &change.key, self.enabled);
         let deleting = change.after.as_ref().is_some_and(|o| meta::deleting(o));
         match (change.kind.group.as_ref(), change.kind.plural.as_ref()) {
@@ -246,10 +246,10 @@ impl Models {
             _ => {}
         }
         if enabled.quotas {
-            self.wake_quotas(change);
+            self.enqueue_quotas(change);
         }
         if enabled.workloads {
-            self.wake_workload(change);
+            self.enqueue_workload(change);
         }
         if enabled.garbage {
             for step in self.garbage.observe(change) {
@@ -259,7 +259,7 @@ impl Models {
     }
 
     /// A new quota counts at once; the quotas of a namespace count again when objects come or go.
-    fn wake_quotas(&mut self, change: &Change) {
+    fn enqueue_quotas(&mut self, change: &Change) {
         let is_quota = change.kind.group.is_empty() && change.kind.plural == "resourcequotas";
         match (is_quota, &change.after) {
             (true, Some(_)) => {
@@ -282,7 +282,7 @@ impl Models {
         }
     }
 
-    fn wake_workload(&mut self, change: &Change) {
+    fn enqueue_workload(&mut self, change: &Change) {
         if let Some(step) = workload(&change.kind, change.key.clone()) {
             self.add(step, change.at);
         }

@@ -60,7 +60,7 @@ impl SubnamespacePlan {
         };
         let set = object.status.metadata.clone();
         let Ok(changes) = metadata::changes(namespace, &wanted.metadata, &set) else {
-            // Read again with the annotations that are missing, it wakes this Subnamespace.
+            // Read again with the annotations that are missing, it enqueues this Subnamespace.
             return Ok((NamespaceChanges::default(), None));
         };
         self.status.metadata = metadata::keys(&wanted.metadata, &set, changes.is_empty());
