@@ -13,8 +13,8 @@ use coppice_campaign::oracle::rule::{
 };
 use coppice_campaign::run::{RunPlan, run, run_without};
 use coppice_campaign::suite::cluster::rule::{
-    AGREES, APPROVED, DELIVERED, GOVERNED, HEALTH, HEARD, HOURS, JOINED, NOTIFIED, OBSERVES, ONE_DELETION,
-    ONE_KEY, RECIPIENT, RECREATED, SUPERSEDED,
+    AGREES, APPROVED, DELIVERED, GOVERNED, HEALTH, HOURS, JOINED, NOTIFIED, OBSERVES, ONE_DELETION, ONE_KEY,
+    RECIPIENT, RECREATED, SUPERSEDED, WEBHOOKS_FIRST,
 };
 use coppice_campaign::suite::lifecycle::rule::{
     HELD, INITIAL_DELAY, JOBS, LIMITS, ORIGINAL_REPLICAS, PODS, REVERTED, SELECTED, SETTLE, SUSPENDED, TTL,
@@ -100,8 +100,8 @@ const CASES: [(Mutant, &str, Rule); 113] = [
     (Mutant::WorkloadsByCaches, "cluster-pods-run-again", PODS),
     (Mutant::GapsUnseen, "cluster-pods-unfollowed", HEALTH),
     (Mutant::NoticeSkipped, "cluster-pods-succeed", NOTICE),
-    (Mutant::DeletedBeforeWebhooks, "cluster-heard-first", HEARD),
-    (Mutant::WebhooksLost, "cluster-tenant-heard-first", HEARD),
+    (Mutant::DeletedBeforeWebhooks, "cluster-webhooks-first", WEBHOOKS_FIRST),
+    (Mutant::WebhooksLost, "cluster-tenant-webhooks-first", WEBHOOKS_FIRST),
     (Mutant::SuccessorNotReady, "cluster-never-ready", SUPERSEDED),
     (Mutant::SupersededSupersedes, "cluster-superseded-in-turn", SUPERSEDED),
     (Mutant::SuccessorByCaches, "cluster-successor-goes", SUPERSEDED),

@@ -41,7 +41,7 @@ pub(super) fn all() -> Vec<Scenario> {
         leader_killed(),
         receivers::pods_succeed(),
         receivers::pods_run_again(),
-        receivers::heard_first(),
+        receivers::webhooks_first(),
     ]
 }
 
@@ -64,7 +64,7 @@ pub(super) fn apart() -> Vec<Scenario> {
         superseded::never_ready(),
         superseded::successor_goes(),
         superseded::superseded_in_turn(),
-        notices::heard_late(),
+        notices::notified_late(),
         notices::undelivered(),
         notices::proceeds(),
         notices::leader_killed(),
@@ -77,7 +77,7 @@ pub(super) fn apart() -> Vec<Scenario> {
         notices::fallback(),
         notices::many(),
         notices::many_again(),
-        receivers::tenant_heard_first(),
+        receivers::tenant_webhooks_first(),
         shared::two_sources(),
         shared::hourly(),
         unfollowed::pods(),

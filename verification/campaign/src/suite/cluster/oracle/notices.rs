@@ -81,8 +81,8 @@ pub(super) fn check(
         .then(|| instant(given).map(|given| given + span(&notify["undelivered"]["after"])))
         .flatten();
     let from = notified.into_iter().chain(proceeds).min();
-    let heard = from.is_some_and(|from| from + notice - RESOLUTION <= now);
-    found.require(NOTIFIED, heard, || format!("its owner was notified at {notified:?}, and it was {now}"))
+    let is_over = from.is_some_and(|from| from + notice - RESOLUTION <= now);
+    found.require(NOTIFIED, is_over, || format!("its owner was notified at {notified:?}, and it was {now}"))
 }
 
 /// Owners are notified of one thing under one key: by the bodies of webhooks, and for every channel by what records have of messages, which

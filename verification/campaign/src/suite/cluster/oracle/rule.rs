@@ -14,7 +14,7 @@ pub const RECREATED: Rule = Rule("RECREATED");
 pub const APPROVED: Rule = Rule("APPROVED");
 /// A namespace is deleted after the webhooks that were due before, or ten minutes after they were decided; and after those that managers
 /// in it have under way, or ten minutes after its own date.
-pub const HEARD: Rule = Rule("HEARD");
+pub const WEBHOOKS_FIRST: Rule = Rule("WEBHOOKS FIRST");
 /// A namespace is deleted because a later one has taken its place only while that stands: it is ready, neither being deleted nor
 /// superseded itself.
 pub const SUPERSEDED: Rule = Rule("SUPERSEDED");

@@ -1,4 +1,4 @@
-//! Whether receivers heard of a namespace before it was deleted.
+//! Whether the webhooks that come before the deletion of a namespace were sent.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::governed::governing;
-use super::rule::HEARD;
+use super::rule::WEBHOOKS_FIRST;
 use crate::oracle::notice::span;
 use crate::oracle::{DestructiveAction, DestructiveStep, Findings, History, instant};
 
@@ -26,7 +26,7 @@ pub(super) fn check(
 ) {
     for step in steps.iter().filter(|step| step.action == DestructiveAction::Delete) {
         if let Some(manager) = under_way(history, step) {
-            found.add(HEARD, &format!("{} before the webhook of {manager} was sent", step.what()));
+            found.add(WEBHOOKS_FIRST, &format!("{} before the webhook of {manager} was sent", step.what()));
         }
         let (before, now) = (step.done.sent.saturating_sub(APART), step.now(record));
         let revision = history.revision_at(before);
@@ -37,8 +37,11 @@ pub(super) fn check(
             .filter(|policy| policy["then"]["webhook"].is_object() && policy["mode"] != "Observe");
         let then = (revision, now - SignedDuration::try_from(APART).unwrap_or_default());
         for policy in webhooks.filter(|policy| is_due(history, step.namespace, policy, then)) {
-            if !was_heard(history, step, (policy, now)) {
-                found.add(HEARD, &format!("{} before webhook {} was sent", step.what(), policy["name"]));
+            if !was_sent(history, step, (policy, now)) {
+                found.add(
+                    WEBHOOKS_FIRST,
+                    &format!("{} before webhook {} was sent", step.what(), policy["name"]),
+                );
             }
         }
     }
@@ -59,7 +62,7 @@ fn is_due(history: &History, namespace: &str, policy: &Value, (revision, now): (
 }
 
 /// Whether the record says that the webhook has ended, or was decided long enough ago.
-fn was_heard(history: &History, step: &DestructiveStep<'_>, (policy, now): (&Value, Timestamp)) -> bool {
+fn was_sent(history: &History, step: &DestructiveStep<'_>, (policy, now): (&Value, Timestamp)) -> bool {
     let until = history.revision_at(step.done.sent);
     let versions = history.versions("managednamespaces", step.namespace, "coppice");
     let mut versions = versions.filter(|(revision, _)| *revision <= until).filter_map(|(_, v)| v.as_deref());

@@ -39,7 +39,7 @@ fn notified_by(name: &'static str, about: &'static str, notify: &Value) -> Scena
 }
 
 /// The third attempt reaches the receiver, whose answer to the second was lost.
-pub(super) fn heard_late() -> Scenario {
+pub(super) fn notified_late() -> Scenario {
     let waits = json!({ "then": "Wait" });
     let mut scenario = notified(
         "cluster-notified",

@@ -62,9 +62,9 @@ pub(super) fn pods_run_again() -> Scenario {
 }
 
 /// Both are due at once.
-pub(super) fn heard_first() -> Scenario {
+pub(super) fn webhooks_first() -> Scenario {
     let mut scenario = scenario(
-        "cluster-heard-first",
+        "cluster-webhooks-first",
         "a webhook and a deletion are due at the same time, and the receiver is not available at first",
     );
     let mut spec = ci("Enforce", "20s", "0s");
@@ -79,9 +79,9 @@ pub(super) fn heard_first() -> Scenario {
 }
 
 /// A manager of the namespace has a webhook under way when its time has come.
-pub(super) fn tenant_heard_first() -> Scenario {
+pub(super) fn tenant_webhooks_first() -> Scenario {
     let mut scenario = scenario(
-        "cluster-tenant-heard-first",
+        "cluster-tenant-webhooks-first",
         "the webhook of a manager in a namespace is under way when a cluster manager is to delete it",
     );
     let tells = json!([{
