@@ -25,7 +25,7 @@ const MAX_NAMED: usize = 3;
 /// What status is to record about a workload that is to be scaled down, as it is now.
 ///
 /// One that is recorded and runs was scaled up again by something else: surely so if this run has scaled it down (`done`), or
-/// an earlier firing, which forgot what it did not change. What an interrupted attempt at this firing recorded, it may not have
+/// an earlier firing, which removed what it did not change. What an interrupted attempt at this firing recorded, it may not have
 /// changed.
 pub(crate) fn entry(workload: &Workload, steps: &Steps, done: &BTreeSet<String>) -> ScaledWorkload {
     let known = steps.scaled_down.listed().unwrap_or_default();

@@ -59,7 +59,7 @@ pub struct ScaleDownEnd<O> {
     pub outcome: StepOutcome,
     /// What was decided on last, with the object as it was written last.
     pub observation: O,
-    /// The uids of workloads that it recorded and did not scale down: the write that records the outcome forgets them.
+    /// The uids of workloads that it recorded and did not scale down: the write that records the outcome removes them.
     pub unchanged: BTreeSet<String>,
 }
 

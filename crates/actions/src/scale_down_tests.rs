@@ -218,7 +218,7 @@ async fn what_is_scaled_up_again_at_once_is_scaled_down_three_times_and_no_more(
     let mut decision = Decided { restored: "one", ..Decided::default() };
     let (result, unchanged, writes) = carry_out(&decision, || {}).await;
     assert!(left_alone(&result), "{result:?}");
-    assert!(unchanged.is_empty(), "what is forgotten would be counted from the beginning: {unchanged:?}");
+    assert!(unchanged.is_empty(), "what is removed would be counted from the beginning: {unchanged:?}");
     assert_eq!(writes, ["PUT", "PATCH", "PATCH", "PATCH", "PATCH"], "two is scaled down once");
     assert_eq!(
         (reverted(&decision, "one"), reverted(&decision, "two")),

@@ -81,11 +81,12 @@ impl ScaledDown {
     /// Takes back what an attempt at this firing recorded of workloads that it has not scaled down, if they are listed: those with
     /// these uids. One that something scaled up after earlier firings was recorded before, and how often that was stays known. To do
     /// so once more changes nothing: the answer to the write that did so may be lost.
-    pub fn forget(&mut self, unchanged: &BTreeSet<String>, firing: i64) {
+    pub fn remove_unchanged(&mut self, unchanged: &BTreeSet<String>, firing: i64) {
         let Self::Listed(all) = self else { return };
-        let forgets = |entry: &ScaledWorkload| entry.firing == Some(firing) && unchanged.contains(&entry.uid);
-        all.retain(|entry| !forgets(entry) || entry.reverted > 0);
-        for entry in all.iter_mut().filter(|entry| forgets(entry)) {
+        let is_unchanged =
+            |entry: &ScaledWorkload| entry.firing == Some(firing) && unchanged.contains(&entry.uid);
+        all.retain(|entry| !is_unchanged(entry) || entry.reverted > 0);
+        for entry in all.iter_mut().filter(|entry| is_unchanged(entry)) {
             entry.reverted -= 1;
             entry.firing = entry.firing.map(|firing| firing - 1);
         }
@@ -177,7 +178,7 @@ mod tests {
         let mut scaled_down = ScaledDown::from(all);
         let unchanged = ["uid-a", "uid-b", "uid-c"].map(str::to_owned).into();
         for time in ["once", "again, since the answer was lost"] {
-            scaled_down.forget(&unchanged, 2);
+            scaled_down.remove_unchanged(&unchanged, 2);
             let left = scaled_down.listed().unwrap();
             let left: Vec<_> = left.iter().map(|one| (&*one.name, one.firing, one.reverted)).collect();
             assert_eq!(left, [("b", Some(1), 1), ("c", Some(1), 0), ("d", None, 0)], "{time}");

@@ -33,9 +33,9 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Takes back what was recorded of workloads that the firing under way has not scaled down: see [`ScaledDown::forget`].
-    pub fn forget(&mut self, unchanged: &BTreeSet<String>) {
-        self.scaled_down.forget(unchanged, self.firings);
+    /// Takes back what was recorded of workloads that the firing under way has not scaled down: see [`ScaledDown::remove_unchanged`].
+    pub fn remove_unchanged(&mut self, unchanged: &BTreeSet<String>) {
+        self.scaled_down.remove_unchanged(unchanged, self.firings);
     }
 }
 

@@ -51,7 +51,7 @@ impl KnownBreaker {
 
     /// A watch of this replica has noticed a collapse. Answers the breaker that stands for it.
     pub(crate) fn notice(&self, new: Breaker, at: Duration) -> Breaker {
-        if active(Mutant::BreakerForgotten) {
+        if active(Mutant::BreakerDropped) {
             return new;
         }
         let mut known = self.lock();

@@ -38,7 +38,7 @@ enum Problem {
     Message(&'static str),
 }
 
-/// What is known of the attempts to tell an owner. The outbox forgets those whose outcome is in the record.
+/// What is known of the attempts to tell an owner. The outbox drops those whose outcome is in the record.
 pub(crate) fn deliveries(shared: &ControllerContext, notices: &[OwnerNotice]) -> BTreeMap<String, Delivery> {
     let Some(outboxes) = shared.outboxes().filter(|_| !notices.is_empty()) else { return BTreeMap::new() };
     let outbox = outboxes.messages;

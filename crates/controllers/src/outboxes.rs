@@ -54,7 +54,7 @@ impl Outboxes {
                 within: WITHIN,
                 at_most: JOINED,
                 join: joined,
-                remembered: if active(Mutant::JoinedForgotten) { Duration::ZERO } else { REMEMBERED },
+                remembered: if active(Mutant::JoinedDropped) { Duration::ZERO } else { REMEMBERED },
             }),
         };
         let messages = Outbox::with_rules(Arc::clone(deliver), by_channel, rules, enqueue);

@@ -25,7 +25,7 @@ impl RefusedRecords {
             Applied::Failed(StepError::Write(WriteError::Refused(why))) => {
                 return self.refused(namespace, why);
             }
-            Applied::Replan(_) | Applied::CheckAt(_) => self.forget(namespace),
+            Applied::Replan(_) | Applied::CheckAt(_) => self.remove(namespace),
             // Whether the next write is refused is not known yet.
             Applied::Failed(_) | Applied::CacheBehind => {}
         }
@@ -46,7 +46,7 @@ impl RefusedRecords {
     }
 
     /// Nothing of this namespace is refused any more, or there is no such namespace.
-    pub(crate) fn forget(&self, namespace: &str) {
+    pub(crate) fn remove(&self, namespace: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(namespace);
     }
 
@@ -67,9 +67,9 @@ mod tests {
         assert!(!records.refused("a", "exceeded quota"), "that is nothing new");
         assert!(records.refused("a", "denied by a policy"));
         assert!(records.refused("b", "exceeded quota"));
-        records.forget("b");
+        records.remove("b");
         assert_eq!(records.all(), [("a".to_owned(), "denied by a policy".to_owned())].into());
-        records.forget("a");
+        records.remove("a");
         assert!(records.refused("a", "denied by a policy"), "it was written in between");
     }
 
@@ -103,7 +103,7 @@ mod tests {
         }
         assert!(!records.refused("one-more", "exceeded quota"));
         assert!(records.refused("a", "exceeded quota"), "what is known is kept up to date");
-        records.forget("a");
+        records.remove("a");
         assert!(records.refused("one-more", "exceeded quota"));
         assert_eq!(records.all().len(), 1000);
     }

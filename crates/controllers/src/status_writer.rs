@@ -296,7 +296,7 @@ impl<K: SteppedKind, N: Fn(&K::Object, K::Status) -> K::Status> StatusWriter<'_,
                 return (Applied::CheckAt(None), EventBatch::default());
             }
             let mut status = (*object.status).clone();
-            K::steps_mut(&mut status).forget(unchanged);
+            K::steps_mut(&mut status).remove_unchanged(unchanged);
             let events = K::record(&mut status, &current, &outcome, self.shared.now());
             let status = (self.with_next_plan)(&object, status);
             match self.save(&object, &status).await {

@@ -89,7 +89,7 @@ pub(crate) fn when_there_is_room(shared: &ControllerContext, id: &str) -> Option
     shared.now().checked_add(SignedDuration::from_millis(2_000 + spread)).ok()
 }
 
-/// Lets the outbox forget an attempt whose outcome is in status.
+/// Has the outbox drop an attempt whose outcome is in status.
 pub(crate) fn acknowledge_attempt(
     shared: &ControllerContext,
     before: Option<&Intent>,

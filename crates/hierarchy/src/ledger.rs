@@ -12,7 +12,7 @@ use crate::resources::Resources;
 /// A change that takes longer to make a quota smaller is given up.
 const SHRINK_WITHIN: SignedDuration = SignedDuration::from_secs(30);
 
-/// How many transfers a source remembers; of more, the oldest are forgotten.
+/// How many transfers a source remembers; of more, the oldest are removed.
 const MAX_APPLIED: usize = 128;
 
 /// What is written down in a namespace's native quota beside its limits, so that one compare-and-swap changes both.

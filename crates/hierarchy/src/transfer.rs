@@ -10,7 +10,7 @@
 //! 3. *Release*: the target holds nothing any more, and has the amount as its own quota.
 //! 4. *Remember*: the source writes down what has arrived, by the name of the object. One that says the same under that name later, when the
 //!    object is gone, does nothing: whoever applies all of a folder again transfers nothing twice, as far as the source remembers. It
-//!    remembers 128 names and forgets the oldest of more, and nothing of a transfer that did not arrive or whose object lost its finalizer
+//!    records 128 names and removes the oldest of more, and nothing of a transfer that did not arrive or whose object lost its finalizer
 //!    before that was written down. Its memory is in its quota, and goes with it (decision 0019).
 //!
 //! How far it has come is written down before the next step. Whoever reads all quotas before that record takes nothing a second
@@ -297,7 +297,7 @@ impl<'a> Transfer<'a> {
 
 /// When an earlier transfer of this name did the same, as the ledger of its source remembers; none if none did.
 pub fn applied_before(ledger: &Ledger, name: &str, same: &AppliedTransfer) -> Option<Timestamp> {
-    let known = ledger.applied.get(name).filter(|_| !active(Mutant::AppliedForgotten));
+    let known = ledger.applied.get(name).filter(|_| !active(Mutant::AppliedIgnored));
     known.filter(|known| known.is_same(same)).map(|known| known.at)
 }
 

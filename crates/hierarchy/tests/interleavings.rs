@@ -71,14 +71,14 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 /// The server with what is on its way to it.
-struct World {
+struct Cluster {
     server: Server,
     replicas: [Reading; 2],
     messages: Vec<Message>,
     now: i64,
 }
 
-impl World {
+impl Cluster {
     fn new(parents: &[usize]) -> Self {
         Self {
             server: Server::new(parents, TOTAL),
@@ -190,24 +190,24 @@ proptest! {
     ) {
         // The parent of each namespace is an earlier one.
         let parents: Vec<usize> = parents.iter().enumerate().map(|(at, parent)| parent.index(at + 1)).collect();
-        let mut world = World::new(&parents);
+        let mut cluster = Cluster::new(&parents);
         for event in events {
             let described = format!("{event:?}");
-            world.happen(event);
-            world.server.check().map_err(|error| TestCaseError::fail(format!("after {described}: {error}")))?;
+            cluster.happen(event);
+            cluster.server.check().map_err(|error| TestCaseError::fail(format!("after {described}: {error}")))?;
         }
         // What is still on its way arrives, and namespaces that are being deleted are gone.
-        for message in std::mem::take(&mut world.messages) {
-            world.server.deliver(message);
-            world.server.check().map_err(TestCaseError::fail)?;
+        for message in std::mem::take(&mut cluster.messages) {
+            cluster.server.deliver(message);
+            cluster.server.check().map_err(TestCaseError::fail)?;
         }
         for node in 0..=NAMESPACES {
-            world.happen(Event::Gone { node });
+            cluster.happen(Event::Gone { node });
         }
-        let decisions = world.server.settle(&mut world.now).map_err(TestCaseError::fail)?;
-        world.server.check_settled().map_err(TestCaseError::fail)?;
+        let decisions = cluster.server.settle(&mut cluster.now).map_err(TestCaseError::fail)?;
+        cluster.server.check_settled().map_err(TestCaseError::fail)?;
         for (place, decision) in decisions {
-            let node = &world.server.nodes[place];
+            let node = &cluster.server.nodes[place];
             let want = if node.exists { node.want } else { [0, 0] };
             prop_assert_eq!(decision == QuotaDecision::Done, node.has == want, "{}", place);
         }

@@ -6,24 +6,24 @@ mod support;
 
 use coppice_hierarchy::{Departure, DepartureDecision, HeldAmount, Quota, Record};
 use proptest::prelude::*;
-use support::moves::{BESIDE, LEAF, Life, MOVED, Message, PARENT, TOP, TOTAL, Task, World};
+use support::moves::{BESIDE, Cluster, LEAF, Life, MOVED, Message, PARENT, TOP, TOTAL, Task};
 use support::{Amounts, added, amounts, at, resources};
 
 /// The server with what happened to it, and what it is to have been.
 struct Test {
-    world: World,
+    cluster: Cluster,
     /// What namespaces had as their own when their quotas went: what was admitted by them is there until they are gone.
     last: [Amounts; 4],
 }
 
 impl Test {
     fn new() -> Self {
-        Self { world: World::new(), last: [[0, 0]; 4] }
+        Self { cluster: Cluster::new(), last: [[0, 0]; 4] }
     }
 
     /// What runs in a namespace at most.
     fn own(&self, namespace: usize) -> Amounts {
-        match (self.world.quota(namespace), self.world.namespaces[namespace]) {
+        match (self.cluster.quota(namespace), self.cluster.namespaces[namespace]) {
             (Some(quota), _) => amounts(&quota.own()),
             (None, Life::Gone) => [0, 0],
             (None, _) => self.last[namespace],
@@ -31,9 +31,9 @@ impl Test {
     }
 
     fn drop_quota(&mut self, namespace: usize) {
-        if self.world.namespaces[namespace] == Life::Ends {
+        if self.cluster.namespaces[namespace] == Life::Ends {
             self.last[namespace] = self.own(namespace);
-            self.world.quotas[namespace] = None;
+            self.cluster.quotas[namespace] = None;
         }
     }
 
@@ -42,18 +42,18 @@ impl Test {
         let below =
             [PARENT, LEAF, BESIDE].map(|namespace| self.own(namespace)).into_iter().fold([0, 0], added);
         let all = added(below, self.own(TOP));
-        let ledger = &self.world.quota(TOP).unwrap().ledger;
+        let ledger = &self.cluster.quota(TOP).unwrap().ledger;
         let counted = added(amounts(&ledger.given), amounts(&ledger.on_the_way()));
         let beyond = |one: Amounts, limit: Amounts| one[0] > limit[0] || one[1] > limit[1];
         if beyond(all, TOTAL) || beyond(below, counted) || beyond(counted, TOTAL) {
-            return Err(format!("{all:?} in all, {below:?} below, counted {counted:?}: {:?}", self.world));
+            return Err(format!("{all:?} in all, {below:?} below, counted {counted:?}: {:?}", self.cluster));
         }
         Ok(())
     }
 
     fn step(&mut self, task: Task) -> bool {
-        let message = World::next([&self.world; 3], task);
-        message.is_some_and(|message| self.world.deliver(message))
+        let message = Cluster::next([&self.cluster; 3], task);
+        message.is_some_and(|message| self.cluster.deliver(message))
     }
 
     const TASKS: [Task; 6] = [
@@ -67,46 +67,46 @@ impl Test {
 
     /// Without faults, until nothing happens any more.
     fn settle(&mut self) -> Result<(), String> {
-        self.world.delete_parent();
+        self.cluster.delete_parent();
         for _ in 0..300 {
             let mut quiet = true;
-            self.world.delete_contents();
+            self.cluster.delete_contents();
             for namespace in [PARENT, LEAF] {
                 self.drop_quota(namespace);
-                self.world.finish(namespace);
+                self.cluster.finish(namespace);
             }
             for task in Self::TASKS {
-                (TOP..=BESIDE).for_each(|namespace| self.world.mirror(namespace));
+                (TOP..=BESIDE).for_each(|namespace| self.cluster.mirror(namespace));
                 quiet &= !self.step(task);
                 self.check()?;
             }
-            if quiet && self.world.now > 40 {
+            if quiet && self.cluster.now > 40 {
                 return self.check_settled();
             }
-            self.world.now += i64::from(quiet);
+            self.cluster.now += i64::from(quiet);
         }
-        Err(format!("it does not come to an end: {:?}", self.world))
+        Err(format!("it does not come to an end: {:?}", self.cluster))
     }
 
     /// The parent is gone, the one that moved is below the grandparent with all that it had, or gone; nothing is missing.
     fn check_settled(&self) -> Result<(), String> {
-        let world = &self.world;
-        let ledger = &world.quota(TOP).unwrap().ledger;
+        let cluster = &self.cluster;
+        let ledger = &cluster.quota(TOP).unwrap().ledger;
         let sum = [TOP, LEAF, BESIDE].map(|namespace| self.own(namespace)).into_iter().fold([0, 0], added);
         // That something is expected for one that is gone a late write may say: it is never more than nothing.
         let quiet = ledger.changes.is_empty() && amounts(&ledger.on_the_way()) == [0, 0];
-        let gone = world.namespaces[PARENT] == Life::Gone && world.life(LEAF) == Some(Life::Gone);
-        let moved = match world.namespaces[LEAF] {
+        let gone = cluster.namespaces[PARENT] == Life::Gone && cluster.life(LEAF) == Some(Life::Gone);
+        let moved = match cluster.namespaces[LEAF] {
             Life::There => {
-                let (quota, record) = (world.quota(LEAF).unwrap(), &world.records[MOVED].object);
-                world.label.object == MOVED && quota.ledger.allotment == record.allotment
+                let (quota, record) = (cluster.quota(LEAF).unwrap(), &cluster.records[MOVED].object);
+                cluster.label.object == MOVED && quota.ledger.allotment == record.allotment
             }
-            _ => world.life(MOVED).is_none_or(|life| life == Life::Gone),
+            _ => cluster.life(MOVED).is_none_or(|life| life == Life::Gone),
         };
         if sum == TOTAL && quiet && gone && moved {
             return Ok(());
         }
-        Err(format!("{sum:?} in the end, quiet {quiet}, gone {gone}, moved {moved}: {world:?}"))
+        Err(format!("{sum:?} in the end, quiet {quiet}, gone {gone}, moved {moved}: {cluster:?}"))
     }
 }
 
@@ -114,37 +114,37 @@ impl Test {
 fn a_namespace_takes_all_that_it_has_to_its_grandparent() {
     let mut test = Test::new();
     test.settle().unwrap();
-    let world = &test.world;
-    let has = amounts(&world.quota(LEAF).unwrap().ledger.allotment);
-    assert_eq!((has, amounts(&world.records[MOVED].object.allotment)), ([4, 8], [4, 8]));
-    assert_eq!(amounts(&world.quota(TOP).unwrap().hard), [12, 32], "all of the rest is back");
+    let cluster = &test.cluster;
+    let has = amounts(&cluster.quota(LEAF).unwrap().ledger.allotment);
+    assert_eq!((has, amounts(&cluster.records[MOVED].object.allotment)), ([4, 8], [4, 8]));
+    assert_eq!(amounts(&cluster.quota(TOP).unwrap().hard), [12, 32], "all of the rest is back");
 }
 
 #[test]
 fn what_it_was_about_to_get_stays_with_the_parent_and_returns_with_it() {
     let mut test = Test::new();
-    test.world.wants[LEAF] = [6, 8];
+    test.cluster.wants[LEAF] = [6, 8];
     assert!(test.step(Task::Allot(LEAF)), "begun");
     test.settle().unwrap();
-    assert_eq!(amounts(&test.world.quota(LEAF).unwrap().ledger.allotment), [4, 8]);
+    assert_eq!(amounts(&test.cluster.quota(LEAF).unwrap().ledger.allotment), [4, 8]);
     // What was carried out goes with it.
     let mut test = Test::new();
-    test.world.wants[LEAF] = [6, 8];
+    test.cluster.wants[LEAF] = [6, 8];
     for _ in 0..2 {
         assert!(test.step(Task::Allot(LEAF)));
-        test.world.mirror(PARENT);
+        test.cluster.mirror(PARENT);
     }
-    assert_eq!(amounts(&test.world.records[LEAF].object.allotment), [4, 8], "nobody has written that down");
+    assert_eq!(amounts(&test.cluster.records[LEAF].object.allotment), [4, 8], "nobody has written that down");
     test.settle().unwrap();
-    assert_eq!(amounts(&test.world.quota(LEAF).unwrap().ledger.allotment), [6, 8]);
+    assert_eq!(amounts(&test.cluster.quota(LEAF).unwrap().ledger.allotment), [6, 8]);
 }
 
 #[test]
 fn one_that_is_deleted_at_any_point_of_its_way_returns_all_that_it_had() {
     for steps in 0..40 {
         let mut test = Test::new();
-        test.world.delete_parent();
-        test.world.delete_contents();
+        test.cluster.delete_parent();
+        test.cluster.delete_contents();
         let mut done = 0;
         'all: for _ in 0..20 {
             for task in Test::TASKS {
@@ -155,9 +155,9 @@ fn one_that_is_deleted_at_any_point_of_its_way_returns_all_that_it_had() {
                 test.check().unwrap();
             }
         }
-        test.world.delete_leaf();
+        test.cluster.delete_leaf();
         test.settle().unwrap_or_else(|error| panic!("after {steps}: {error}"));
-        assert_eq!(amounts(&test.world.quota(TOP).unwrap().hard), [16, 40], "after {steps}");
+        assert_eq!(amounts(&test.cluster.quota(TOP).unwrap().hard), [16, 40], "after {steps}");
     }
 }
 
@@ -173,7 +173,7 @@ struct Late {
 
 /// What comes next for one that is itself above others and has this much to take along; something is arriving for those between.
 fn departs(above: &Quota, ends: bool, between: &[String]) -> DepartureDecision {
-    let mut quota = World::new().quotas[LEAF].take().unwrap().object;
+    let mut quota = Cluster::new().quotas[LEAF].take().unwrap().object;
     quota.ledger.changed_by = Some("4".into());
     let record = Record { allotment: resources([9, 20]), decided: 0 };
     let departure = Departure {
@@ -192,7 +192,7 @@ fn departs(above: &Quota, ends: bool, between: &[String]) -> DepartureDecision {
 
 #[test]
 fn no_more_arrive_in_a_ledger_at_a_time_than_fit_into_it() {
-    let mut above = World::new().quotas[TOP].take().unwrap().object;
+    let mut above = Cluster::new().quotas[TOP].take().unwrap().object;
     for other in 0..coppice_hierarchy::MAX_CHANGES {
         assert!(matches!(departs(&above, false, &[]), DepartureDecision::Above(_)), "{other}");
         let nothing = HeldAmount { amount: resources([0, 0]), since: at(0) };
@@ -203,7 +203,7 @@ fn no_more_arrive_in_a_ledger_at_a_time_than_fit_into_it() {
 
 #[test]
 fn one_between_that_has_begun_to_move_comes_first() {
-    let mut above = World::new().quotas[TOP].take().unwrap().object;
+    let mut above = Cluster::new().quotas[TOP].take().unwrap().object;
     let arriving = |amount| HeldAmount { amount: resources(amount), since: at(0) };
     above.ledger.arriving.insert("4".to_owned(), arriving([0, 0]));
     above.ledger.arriving.insert("7".to_owned(), arriving([0, 0]));
@@ -220,7 +220,7 @@ fn one_between_that_has_begun_to_move_comes_first() {
 
 #[test]
 fn one_that_ends_itself_moves_only_if_what_it_had_was_taken_out_before() {
-    let mut above = World::new().quotas[TOP].take().unwrap().object;
+    let mut above = Cluster::new().quotas[TOP].take().unwrap().object;
     assert_eq!(departs(&above, true, &[]), DepartureDecision::Stays);
     let arriving = |amount| HeldAmount { amount: resources(amount), since: at(0) };
     above.ledger.arriving.insert("4".to_owned(), arriving([0, 0]));
@@ -232,7 +232,7 @@ fn one_that_ends_itself_moves_only_if_what_it_had_was_taken_out_before() {
 
 /// When something happens, while one replica does all that there is to do, one step after another.
 #[derive(Clone, Debug)]
-struct Story {
+struct Schedule {
     /// What the one replica does, again and again.
     tasks: Vec<usize>,
     late: Vec<Late>,
@@ -251,7 +251,7 @@ struct Story {
 /// The steps in which something is late.
 const STEPS: u32 = 70;
 
-fn story() -> impl Strategy<Value = Story> {
+fn schedule() -> impl Strategy<Value = Schedule> {
     let some = [0..7_i64, 0..14_i64];
     let late =
         (0..6_usize, 0..STEPS, 0..8_u32, 0..25_u32, 0..30_u32).prop_map(|(task, reads, more, then, late)| {
@@ -269,7 +269,7 @@ fn story() -> impl Strategy<Value = Story> {
         prop_oneof![4 => Just(0_i64), 1 => Just(2_i64)],
     )
         .prop_map(
-            |(tasks, late, wants, used, parent_deleted, contents_deleted, leaf_deleted, seconds)| Story {
+            |(tasks, late, wants, used, parent_deleted, contents_deleted, leaf_deleted, seconds)| Schedule {
                 tasks,
                 late,
                 wants,
@@ -284,71 +284,71 @@ fn story() -> impl Strategy<Value = Story> {
 
 impl Test {
     /// What happens at a step besides what replicas do.
-    fn people(&mut self, story: &Story, step: u32) {
-        for (_, namespace, wanted) in story.wants.iter().filter(|(when, ..)| *when == step) {
-            self.world.wants[*namespace] = *wanted;
+    fn apply(&mut self, schedule: &Schedule, step: u32) {
+        for (_, namespace, wanted) in schedule.wants.iter().filter(|(when, ..)| *when == step) {
+            self.cluster.wants[*namespace] = *wanted;
         }
-        for (_, namespace, used) in story.used.iter().filter(|(when, ..)| *when == step) {
+        for (_, namespace, used) in schedule.used.iter().filter(|(when, ..)| *when == step) {
             let used = *used;
-            self.world.update(*namespace, |quota| {
+            self.cluster.update(*namespace, |quota| {
                 let limit = amounts(&quota.enforced);
                 quota.used = resources([used[0].min(limit[0]), used[1].min(limit[1])]);
             });
         }
-        if step == story.parent_deleted {
-            self.world.delete_parent();
+        if step == schedule.parent_deleted {
+            self.cluster.delete_parent();
         }
-        let contents = story.parent_deleted + story.contents_deleted[0];
+        let contents = schedule.parent_deleted + schedule.contents_deleted[0];
         if step == contents {
-            self.world.delete_contents();
+            self.cluster.delete_contents();
         }
-        if step >= contents + story.contents_deleted[1] {
+        if step >= contents + schedule.contents_deleted[1] {
             self.drop_quota(PARENT);
-            self.world.finish(PARENT);
+            self.cluster.finish(PARENT);
         }
-        let Some([deleted, quota, gone]) = story.leaf_deleted else { return };
+        let Some([deleted, quota, gone]) = schedule.leaf_deleted else { return };
         if step == deleted {
-            self.world.delete_leaf();
+            self.cluster.delete_leaf();
         }
         if step == deleted + quota {
             self.drop_quota(LEAF);
         }
         if step == deleted + quota + gone {
-            self.world.finish(LEAF);
+            self.cluster.finish(LEAF);
         }
     }
 
-    fn run(&mut self, story: &Story) -> Result<(), String> {
-        let mut late: Vec<(Late, Vec<World>, Option<Message>)> =
-            story.late.iter().map(|late| (*late, Vec::new(), None)).collect();
+    fn run(&mut self, schedule: &Schedule) -> Result<(), String> {
+        let mut late: Vec<(Late, Vec<Cluster>, Option<Message>)> =
+            schedule.late.iter().map(|late| (*late, Vec::new(), None)).collect();
         for step in 0..2 * STEPS {
-            self.people(story, step);
+            self.apply(schedule, step);
             self.check()?;
             for (Late { task, reads, reads_on, decides, arrives }, read, message) in &mut late {
                 if step == *reads || step == *reads_on {
                     let times = usize::from(step == *reads) + usize::from(step == *reads_on);
-                    read.extend(std::iter::repeat_n(self.world.clone(), times));
+                    read.extend(std::iter::repeat_n(self.cluster.clone(), times));
                 }
                 if step == *decides
                     && let [first, then] = &read[..]
                 {
-                    *message = World::next([first, then, &self.world], Self::TASKS[*task]);
+                    *message = Cluster::next([first, then, &self.cluster], Self::TASKS[*task]);
                 }
                 if step == *arrives
                     && let Some(message) = message.take()
                 {
-                    self.world.deliver(message);
+                    self.cluster.deliver(message);
                     self.check()?;
                 }
             }
-            self.world.mirror(usize::try_from(step % 4).unwrap());
-            self.step(Self::TASKS[story.tasks[usize::try_from(step).unwrap() % story.tasks.len()]]);
+            self.cluster.mirror(usize::try_from(step % 4).unwrap());
+            self.step(Self::TASKS[schedule.tasks[usize::try_from(step).unwrap() % schedule.tasks.len()]]);
             self.check()?;
-            self.world.now += story.seconds;
+            self.cluster.now += schedule.seconds;
         }
         // What was used is not any more.
         (TOP..=BESIDE)
-            .for_each(|namespace| self.world.update(namespace, |quota| quota.used = resources([0, 0])));
+            .for_each(|namespace| self.cluster.update(namespace, |quota| quota.used = resources([0, 0])));
         self.settle()
     }
 }
@@ -357,9 +357,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_given_twice_and_nothing_is_lost(story in story()) {
+    fn nothing_is_given_twice_and_nothing_is_lost(schedule in schedule()) {
         let mut test = Test::new();
-        test.run(&story).map_err(TestCaseError::fail)?;
-        prop_assert!(story.leaf_deleted.is_some() || test.world.namespaces[LEAF] == Life::There);
+        test.run(&schedule).map_err(TestCaseError::fail)?;
+        prop_assert!(schedule.leaf_deleted.is_some() || test.cluster.namespaces[LEAF] == Life::There);
     }
 }

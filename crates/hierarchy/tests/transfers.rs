@@ -123,7 +123,7 @@ fn what_did_not_arrive_may_be_asked_for_again() {
 }
 
 #[test]
-fn a_source_remembers_so_many_transfers_and_forgets_the_oldest() {
+fn a_source_remembers_so_many_transfers_and_removes_the_oldest() {
     let amount = resources([1, 0]);
     let mut source = tree().nodes[1].quota.as_ref().unwrap().object.clone();
     let applied = |minute: i64| AppliedTransfer {
@@ -289,14 +289,14 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 /// The server with what is on its way to it.
-struct World {
+struct Cluster {
     server: Server,
     replicas: [TransferReading; 2],
     messages: Vec<Message>,
     now: i64,
 }
 
-impl World {
+impl Cluster {
     fn happen(&mut self, event: Event) {
         match event {
             Event::Begin { replica, transfer } => {
@@ -362,20 +362,20 @@ proptest! {
         for (way, amount) in ways.into_iter().zip(amounts) {
             server.transfer(WAYS[way], amount);
         }
-        let mut world = World { server, replicas: Default::default(), messages: Vec::new(), now: 0 };
+        let mut cluster = Cluster { server, replicas: Default::default(), messages: Vec::new(), now: 0 };
         for event in events {
-            world.happen(event);
-            let checked = world.server.check().and_then(|()| world.server.check_transfers());
+            cluster.happen(event);
+            let checked = cluster.server.check().and_then(|()| cluster.server.check_transfers());
             checked.map_err(|error| TestCaseError::fail(format!("after {event:?}: {error}")))?;
         }
-        for message in std::mem::take(&mut world.messages) {
-            world.server.deliver(message);
-            world.server.check().map_err(TestCaseError::fail)?;
+        for message in std::mem::take(&mut cluster.messages) {
+            cluster.server.deliver(message);
+            cluster.server.check().map_err(TestCaseError::fail)?;
         }
-        settle(&mut world.server, &mut world.now).map_err(TestCaseError::fail)?;
+        settle(&mut cluster.server, &mut cluster.now).map_err(TestCaseError::fail)?;
         // Everything is somewhere.
         let own = |node: &support::Node| node.quota.as_ref().map_or([0, 0], |quota| support::amounts(&quota.object.hard));
-        let sum = world.server.nodes.iter().map(own).fold([0, 0], added);
+        let sum = cluster.server.nodes.iter().map(own).fold([0, 0], added);
         prop_assert_eq!(sum, TOTAL);
     }
 }

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stopped_a_step_is_forgotten_with_the_breaker_that_did() {
+    fn what_stopped_a_step_is_dropped_with_the_breaker_that_did() {
         let (first, next) = (opened("pods", 50, 50, true, at(0)), opened("jobs", 50, 50, true, at(600)));
         let blocked = current_budget(&GovernorSpec::default(), &with(first.clone()), 0, at(1));
         let budget = with_known(&acknowledging(&first), blocked, std::slice::from_ref(&next));

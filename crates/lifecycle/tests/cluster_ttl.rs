@@ -211,7 +211,7 @@ fn a_shorter_ttl_that_is_taken_back_before_it_has_settled_changes_nothing() {
 type Change<'a> = (&'a str, &'a dyn Fn(&mut Scene));
 
 #[test]
-fn a_shorter_ttl_is_forgotten_with_the_spec_under_which_it_was_seen() {
+fn a_shorter_ttl_is_dropped_with_the_spec_under_which_it_was_seen() {
     let other = "{mode: Enforce, priority: 9, selector: {names: ['*']}, settle: 10s, ttl: {after: 1000s, fromAnnotation: \
                  example.org/ttl}, policies: [{name: end, when: {phase: {in: [Stale]}}, then: {delete: {notice: 50s}}}]}";
     let written =

@@ -148,7 +148,7 @@ fn the_fallback_hears_where_each_address_of_the_owner_is_refused_for_good() {
 
 #[test]
 fn what_came_of_one_attempt_is_not_taken_for_what_comes_of_the_next() {
-    // The outbox forgets the refusal of the owner's address when that is in the record, and not before.
+    // The outbox drops the refusal of the owner's address when that is in the record, and not before.
     let mut scene = scene("channels: [mail]", &[MAIL]);
     let sent = messages(&mut scene, 41);
     scene.deliveries = [(sent[0].key.clone(), refused(true))].into();

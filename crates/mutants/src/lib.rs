@@ -81,8 +81,8 @@ pub enum Mutant {
     FallbackFirst,
     /// However many messages somebody gets, each is sent by itself.
     NothingJoined,
-    /// What messages were joined is forgotten: where they have to be sent again, each is one by itself.
-    JoinedForgotten,
+    /// What messages were joined is dropped: where they have to be sent again, each is one by itself.
+    JoinedDropped,
     /// Owners are notified outside their working hours, too.
     HoursIgnored,
     /// Every evaluation gives a message to an owner a key of its own.
@@ -102,7 +102,7 @@ pub enum Mutant {
     /// A transfer moves on before what it took is in force.
     TransferAtOnce,
     /// A transfer moves the same amount again, although one of its name has moved it.
-    AppliedForgotten,
+    AppliedIgnored,
     /// A Subnamespace has its namespace deleted, whatever is below it.
     ChildrenIgnored,
     /// What is below a Subnamespace is deleted with it when the consent to that is over, too.
@@ -137,8 +137,8 @@ pub enum Mutant {
     PauseIgnored,
     /// An open breaker is ignored.
     BreakerIgnored,
-    /// What a list that collapsed has shown is forgotten at once.
-    BreakerForgotten,
+    /// What a list that collapsed has shown is dropped at once.
+    BreakerDropped,
     /// `perMinute` is ignored.
     PerMinuteIgnored,
     /// `perHour` is ignored.

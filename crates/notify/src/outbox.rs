@@ -2,7 +2,7 @@
 //! webhooks, or the channels by which owners are notified.
 //!
 //! A reconcile submits a request and returns; when the attempt is over, the object is enqueued and finds the result here, writes it into
-//! its status and forgets it. **Nothing here is durable.** The object's status records how many attempts were made and
+//! its status and drops it. **Nothing here is durable.** The object's status records how many attempts were made and
 //! when the next one is due; after a restart the outbox is empty and the object submits again with the same id. So a
 //! webhook is delivered at least once, and receivers recognize repetitions by `webhook-id`.
 
@@ -47,7 +47,7 @@ pub struct OutboxLimits {
     pub per_group: usize,
     /// Attempts at once to one host.
     pub per_host: usize,
-    /// Requests that are kept in all: waiting, being attempted, or with a result that was not forgotten yet.
+    /// Requests that are kept in all: waiting, being attempted, or with a result that was not dropped yet.
     pub capacity: usize,
     /// Requests of one group that are waiting or being attempted.
     pub capacity_per_group: usize,
@@ -73,7 +73,7 @@ pub struct OutboxRules {
 pub enum AttemptState {
     /// Waiting for its turn, or being attempted.
     InFlight,
-    /// The attempt is over; forget it when the result is written down.
+    /// The attempt is over; drop it when the result is written down.
     Done(Result<Delivered, AttemptFailure>),
 }
 
@@ -98,7 +98,7 @@ pub enum Submitted {
     Accepted,
     /// One with this id is in flight already; no second one is made.
     AlreadyInFlight,
-    /// One with this id is over and its result was not forgotten; no other one is made.
+    /// One with this id is over and its result was not dropped; no other one is made.
     AlreadyDone,
 }
 
@@ -223,7 +223,7 @@ impl<K: Send + 'static> Outbox<K> {
     /// is a number that [`Self::attempt`] gives back.
     ///
     /// The timestamp that is signed is the request's plus the time it waits here. When the outbox is full, the oldest result that
-    /// nobody forgot makes room, or else a request that waits for a group with more of them: its object is enqueued, to submit again.
+    /// nobody dropped makes room, or else a request that waits for a group with more of them: its object is enqueued, to submit again.
     pub fn submit(
         &self,
         group: &str,
@@ -272,7 +272,7 @@ impl<K: Send + 'static> Outbox<K> {
         locked.fair_queue.admits(group, locked.digests.held_of(group), &self.inner.limits)
     }
 
-    /// The state of a request; `None` when it was never submitted, was forgotten, or was dropped.
+    /// The state of a request; `None` when it was never submitted, or was dropped.
     pub fn state(&self, id: &str) -> Option<AttemptState> {
         match &self.inner.locked().entries.get(id)?.state {
             EntryState::InFlight { .. } => Some(AttemptState::InFlight),

@@ -45,7 +45,7 @@ impl Readiness {
         check
     }
 
-    /// Forgets a check: what it stands for is not needed any more.
+    /// Removes a check: what it stands for is not needed any more.
     pub fn unregister(&self, name: &str) {
         self.checks().ready.remove(name);
     }

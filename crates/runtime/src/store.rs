@@ -317,7 +317,7 @@ impl<K: Kind> Store<K> {
         });
     }
 
-    /// Forgets an object that the API server says is gone, though the watch has not reported so (yet). One of another uid stays.
+    /// Removes an object that the API server says is gone, though the watch has not reported so (yet). One of another uid stays.
     pub fn remove_if(&self, namespace: &str, name: &str, is_it: impl Fn(&K::Object) -> bool) {
         if self.get(namespace, name).is_some_and(|known| is_it(&known)) {
             self.remove(namespace, name);

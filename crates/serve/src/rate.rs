@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::time::Instant;
 
-/// So many callers are remembered. Those that may make as many as ever are forgotten first.
+/// So many callers are remembered. Those that may make as many as ever are removed first.
 const MAX_PEERS: usize = 1024;
 
 /// So many requests a second from each address, and as many at once. Clones share what was counted.
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn many_callers_take_a_bounded_place_and_the_idle_are_forgotten() {
+    fn many_callers_take_a_bounded_place_and_the_idle_are_removed() {
         let (limit, start) = (RateLimit::new(10), Instant::now());
         let peer = |n: usize| IpAddr::from(u32::try_from(n).unwrap().to_be_bytes());
         for n in 0..MAX_PEERS {

@@ -39,7 +39,7 @@ fn with_wrong_clocks_nothing_destructive_is_done_and_the_reason_is_reported() {
             assert!(said || effects(&right) == 0, "{what}: {:#?}", wrong.end.objects);
         }
     }
-    assert!(would_act >= 5, "only {would_act} stories show anything");
+    assert!(would_act >= 5, "only {would_act} scenarios show anything");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! API servers whose clocks are wrong: nothing ends early by them, and what they said is forgotten when it is right again.
+//! API servers whose clocks are wrong: nothing ends early by them, and what they said is dropped when it is right again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

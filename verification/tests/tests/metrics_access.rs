@@ -63,7 +63,7 @@ fn metrics_are_for_those_who_may_read_them() -> Test {
             let answer = request.send().await?;
             anyhow::Ok((answer.status(), answer.text().await?))
         };
-        let story = async {
+        let scenario = async {
             let (status, text) = get("/metrics", None).await?;
             ensure!(
                 status == StatusCode::UNAUTHORIZED && text.contains("Authorization: Bearer"),
@@ -89,6 +89,6 @@ fn metrics_are_for_those_who_may_read_them() -> Test {
             ensure!(plain.is_err(), "it is served without TLS: {plain:?}");
             Ok(())
         };
-        story.await.with_context(|| program.last_lines())
+        scenario.await.with_context(|| program.last_lines())
     })
 }

@@ -211,7 +211,7 @@ fn a_team_grows_a_tree_inside_its_quota_and_learns_why_not() -> Test {
     on_own_plane(async {
         let cluster = Setup::start().await?;
         let program = cluster.program().await?;
-        let story = async {
+        let scenario = async {
             cluster.tree("shop", &json!({"cpu": "10", "pods": "10"})).await?;
             let is_ready = |tree: &Value| condition(tree, "Ready")["status"] == "True";
             let tree = cluster.until(("nstree", "", "shop"), "Ready", is_ready).await?;
@@ -222,7 +222,7 @@ fn a_team_grows_a_tree_inside_its_quota_and_learns_why_not() -> Test {
             refusals(&cluster).await?;
             ends(&cluster).await
         };
-        story.await.with_context(|| program.last_lines())?;
+        scenario.await.with_context(|| program.last_lines())?;
         cluster.quotas.never_beyond("10")
     })
 }

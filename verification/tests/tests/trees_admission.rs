@@ -74,7 +74,7 @@ fn what_would_be_refused_is_denied_at_once_and_nothing_relies_on_that() -> Test 
     on_own_plane(async {
         let cluster = Setup::start().await?;
         let mut program = cluster.asked().await?;
-        let story = async {
+        let scenario = async {
             cluster.tree("shop", &json!({"cpu": "10", "pods": "10"})).await?;
             bind(&cluster.test_cluster, "shop", ALICE, "admin").await?;
             cluster.request(ALICE, "shop", "shop-a", &json!({"cpu": "4", "pods": "4"})).await?;
@@ -86,7 +86,7 @@ fn what_would_be_refused_is_denied_at_once_and_nothing_relies_on_that() -> Test 
             says_why(&cluster).await?;
             leaves_alone(&cluster).await
         };
-        story.await.with_context(|| program.last_lines())?;
+        scenario.await.with_context(|| program.last_lines())?;
         ensure!(program.metric("coppice_admission_requests_total{outcome=\"denied\"}").await? > Some(4.0));
         ensure!(program.metric("coppice_admission_requests_total{outcome=\"allowed\"}").await? > Some(0.0));
         ensure!(program.metric("coppice_admission_requests_total{outcome=\"error\"}").await? == Some(0.0));
@@ -167,7 +167,7 @@ fn what_the_api_server_trusts_is_made_shared_and_put_right() -> Test {
     on_own_plane(async {
         let cluster = Setup::start().await?;
         let mut first = cluster.asked().await?;
-        let story = async {
+        let scenario = async {
             cluster.tree("shop", &json!({"pods": "10"})).await?;
             let too_much = subnamespace("shop", "shop-a", &json!({"pods": "40"}));
             cluster.denies(&too_much).await?;
@@ -208,7 +208,7 @@ fn what_the_api_server_trusts_is_made_shared_and_put_right() -> Test {
             cluster.test_cluster.until("another one is trusted", another).await?;
             cluster.test_cluster.until("it is asked again", asked).await
         };
-        story.await.with_context(|| first.last_lines())?;
+        scenario.await.with_context(|| first.last_lines())?;
         first.kill().await
     })
 }

@@ -18,7 +18,7 @@ fn an_administrator_has_an_existing_namespace_adopted_and_nobody_else() -> Test 
     on_own_plane(async {
         let cluster = Setup::start().await?;
         let program = cluster.program().await?;
-        let story = async {
+        let scenario = async {
             cluster.tree("shop", &json!({"pods": "10"})).await?;
             bind(&cluster.test_cluster, "shop", ALICE, "admin").await?;
             let uid = cluster.test_cluster.namespace("shop-old").await?;
@@ -29,7 +29,7 @@ fn an_administrator_has_an_existing_namespace_adopted_and_nobody_else() -> Test 
             adopts(&cluster, &uid).await?;
             ends(&cluster, &uid).await
         };
-        story.await.with_context(|| program.last_lines())?;
+        scenario.await.with_context(|| program.last_lines())?;
         cluster.quotas.never_beyond("10")
     })
 }

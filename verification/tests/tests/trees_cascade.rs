@@ -20,13 +20,13 @@ fn killed_at_every_write_a_namespace_goes_after_all_below_it_and_only_with_conse
     on_own_plane(async {
         let cluster = Setup::start().await?;
         let mut program = cluster.program().await?;
-        let story = async {
+        let scenario = async {
             grow(&cluster).await?;
             goes(&cluster).await?;
             stays(&cluster).await?;
             waits(&cluster).await
         };
-        story.await.with_context(|| program.last_lines())?;
+        scenario.await.with_context(|| program.last_lines())?;
         program.kill().await?;
         let cascade = ["tree", "delete", "shop/shop-web", "--cascade"];
         let (code, out, err) = coppice(&cluster.test_cluster, ALICE, &cascade).await?;

@@ -21,7 +21,7 @@ fn what_expires_in_a_tree_goes_from_the_bottom_up_and_returns_its_quota() -> Tes
     on_own_plane(async {
         let cluster = Setup::start().await?;
         let program = cluster.program().await?;
-        let story = async {
+        let scenario = async {
             cluster.tree("shop", &json!({"pods": "10"})).await?;
             cluster.request(ADMIN, "shop", "shop-web", &json!({"pods": "6"})).await?;
             cluster.ready("shop", "shop-web").await?;
@@ -73,7 +73,7 @@ fn what_expires_in_a_tree_goes_from_the_bottom_up_and_returns_its_quota() -> Tes
             cluster.ready("shop", "shop-api").await?;
             counted(&cluster, &program).await
         };
-        story.await.with_context(|| program.last_lines())?;
+        scenario.await.with_context(|| program.last_lines())?;
         cluster.quotas.never_beyond("10")
     })
 }

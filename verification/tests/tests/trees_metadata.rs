@@ -16,7 +16,7 @@ fn namespaces_have_what_the_tree_allows_and_what_is_inherited() -> Test {
     on_own_plane(async {
         let cluster = Setup::start().await?;
         let program = cluster.program().await?;
-        let story = async {
+        let scenario = async {
             begins(&cluster).await?;
             inherits(&cluster).await?;
             sets(&cluster).await?;
@@ -24,7 +24,7 @@ fn namespaces_have_what_the_tree_allows_and_what_is_inherited() -> Test {
             ends(&cluster).await?;
             exchanges(&cluster).await
         };
-        story.await.with_context(|| program.last_lines())
+        scenario.await.with_context(|| program.last_lines())
     })
 }
 

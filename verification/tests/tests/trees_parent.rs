@@ -54,12 +54,12 @@ fn killed_at_every_write_a_namespace_moves_up_when_the_one_above_it_is_deleted()
         })
         .await?;
         let mut program = cluster.program().await?;
-        let story = async {
+        let scenario = async {
             moved(&cluster).await?;
             others_write_no_annotation(&cluster).await?;
             waits(&cluster).await
         };
-        story.await.with_context(|| program.last_lines())?;
+        scenario.await.with_context(|| program.last_lines())?;
         program.kill().await?;
         cluster.quotas.never_beyond("10")
     })

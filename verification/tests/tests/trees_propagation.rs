@@ -95,7 +95,7 @@ fn whoever_is_admin_in_a_namespace_is_admin_below_it() -> Test {
     on_own_plane(async {
         let cluster = Setup::start().await?;
         let program = cluster.program().await?;
-        let story = async {
+        let scenario = async {
             cluster.tree("shop", &json!({"pods": "10"})).await?;
             bind(&cluster.test_cluster, "shop", ALICE, "admin").await?;
             creator_works(&cluster).await?;
@@ -108,7 +108,7 @@ fn whoever_is_admin_in_a_namespace_is_admin_below_it() -> Test {
             networks(&cluster).await?;
             exceptions(&cluster).await
         };
-        story.await.with_context(|| program.last_lines())
+        scenario.await.with_context(|| program.last_lines())
     })
 }
 

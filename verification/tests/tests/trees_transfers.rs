@@ -88,7 +88,7 @@ fn quota_moves_to_whom_it_was_promised_with_approval_or_back() -> Test {
     on_own_plane(async {
         let cluster = Setup::start().await?;
         let program = cluster.program().await?;
-        let story = async {
+        let scenario = async {
             cluster.siblings().await?;
             bind(&cluster.test_cluster, "shop", ALICE, "admin").await?;
             bind(&cluster.test_cluster, "shop-a", BOB, "admin").await?;
@@ -99,7 +99,7 @@ fn quota_moves_to_whom_it_was_promised_with_approval_or_back() -> Test {
             keeps_to_partitions(&cluster).await?;
             names_what_is_required(&cluster).await
         };
-        story.await.with_context(|| program.last_lines())?;
+        scenario.await.with_context(|| program.last_lines())?;
         cluster.quotas.never_beyond("10")
     })
 }

@@ -221,7 +221,7 @@ impl Controller for NamespaceRecords {
 async fn reconcile(shared: &ControllerContext, counts: &Queue<AllManagers>, name: &str) -> ReconcileResult {
     let Ok(permit) = shared.gate.permit() else { return ReconcileResult::Done };
     let Some(mut observation) = observe::cached(shared, name) else {
-        shared.refused_records.forget(name);
+        shared.refused_records.remove(name);
         return ReconcileResult::Done;
     };
     if observation.behind() && shared.clients.backpressure.had_no_response_within(RECOVERY) {

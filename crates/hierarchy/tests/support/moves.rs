@@ -58,7 +58,7 @@ pub(crate) enum Task {
 
 /// Everything on the server. Reading is to keep all of it.
 #[derive(Clone, Debug)]
-pub(crate) struct World {
+pub(crate) struct Cluster {
     pub(crate) quotas: [Option<Stored<Quota>>; 4],
     pub(crate) records: [Stored<Record>; 5],
     /// Namespaces and Subnamespaces; the last one is created later.
@@ -71,7 +71,7 @@ pub(crate) struct World {
     pub(crate) now: i64,
 }
 
-impl World {
+impl Cluster {
     pub(crate) fn new() -> Self {
         let quota = |allotment: Amounts, given: Amounts| {
             let ledger = Ledger::new(resources(allotment), resources(given));
@@ -174,7 +174,7 @@ impl World {
 
     /// That a ledger has nothing is believed only if it is read again with the same revision.
     pub(crate) fn is_unchanged(first: &Self, last: &Self, namespace: usize) -> bool {
-        let revision = |world: &Self| world.quotas[namespace].as_ref().map(|stored| stored.revision);
+        let revision = |cluster: &Self| cluster.quotas[namespace].as_ref().map(|stored| stored.revision);
         revision(first) == revision(last)
     }
 

@@ -120,18 +120,18 @@ pub fn extension_end(limits: Option<&RecordLimits>, extension: &Extension) -> Ti
     latest.map_or(extension.at, |latest| extension.at.min(latest))
 }
 
-/// What is recorded of holds, if it is not forgotten: between two of them there were not 24 hours, and the longest notice of the
+/// What is recorded of holds, if it is not dropped: between two of them there were not 24 hours, and the longest notice of the
 /// manager besides, which every hold begins again.
 pub(super) fn remembered<'a>(
     held: Option<&'a Held>,
     manager: &ValidClusterManager,
     now: Timestamp,
 ) -> Option<&'a Held> {
-    held.filter(|held| now < forgotten_at(held, manager))
+    held.filter(|held| now < dropped_at(held, manager))
 }
 
-/// When what is recorded of holds is forgotten.
-pub(super) fn forgotten_at(held: &Held, manager: &ValidClusterManager) -> Timestamp {
+/// When what is recorded of holds is dropped.
+pub(super) fn dropped_at(held: &Held, manager: &ValidClusterManager) -> Timestamp {
     let longest = manager.policies().iter().map(|policy| policy.action.notice()).max();
     later(later(held.until, UNHELD), longest.unwrap_or(Duration::ZERO))
 }

@@ -240,7 +240,7 @@ fn plan_unchecked(observed: &ClusterObserved<'_>, time: ServerTime) -> Namespace
         builder.give_up_notices("the cluster manager notifies nobody any more");
     }
     builder.say_within_limits(&governed, ttl.as_ref());
-    builder.forget_fired(&governed);
+    builder.clear_fired(&governed);
     builder.note_observed(&governed);
     match builder.status.steps.intent.clone() {
         Some(intent) => builder.resume(&governed, &intent),
@@ -358,8 +358,8 @@ impl<'a> Builder<'a> {
             }
             self.withdraw_notice("another cluster manager governs the namespace, or its spec has changed");
         }
-        self.forget_health();
-        self.forget_superseded();
+        self.clear_health();
+        self.clear_superseded();
         self.status.policies.clear();
         self.status.would_have_acted.clear();
         self.status.ttl = None;

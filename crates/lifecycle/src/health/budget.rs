@@ -64,7 +64,7 @@ impl Spent {
         within.map(|(_, part)| i64::from(part)).sum::<i64>() * self.length / i64::from(UNITS)
     }
 
-    /// Forgets parts so that this one is the newest.
+    /// Removes parts so that this one is the newest.
     fn move_to(&mut self, newest: i64) {
         let by = usize::try_from(newest.saturating_sub(self.newest)).unwrap_or(0);
         if by == 0 {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn minutes_are_counted_to_the_second_and_forgotten_after_an_hour() {
+    fn minutes_are_counted_to_the_second_and_removed_after_an_hour() {
         let mut spent = Spent::read(None, hour());
         assert_eq!(spent.recorded(), None);
         spent.add(at(100, 50), at(102, 10));

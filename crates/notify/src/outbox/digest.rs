@@ -46,7 +46,7 @@ impl HeldKey {
 pub(super) struct RecipientDigests<K> {
     rule: Option<DigestRule>,
     recipients: HashMap<RecipientKey, RecipientLog<K>>,
-    /// At so many recipients those are forgotten who were sent nothing lately.
+    /// At so many recipients those are removed who were sent nothing lately.
     sweep_at: usize,
 }
 
@@ -97,7 +97,7 @@ impl<K> RecipientDigests<K> {
         self.sweep(rule, now);
         let key = (request.group.clone(), recipient);
         let log = self.recipients.entry(key.clone()).or_insert_with(RecipientLog::empty);
-        log.forget(rule, now);
+        log.remove_old(rule, now);
         let id = request.request.id();
         // Nobody keeps others of the group out by what comes again, either.
         let crowded = log.in_flight() + 1 >= 2 * rule.at_most.max(1);
@@ -164,13 +164,13 @@ impl<K> RecipientDigests<K> {
         self.recipients.drain().flat_map(|(_, log)| log.held.into_iter().chain(again(log.digests))).collect()
     }
 
-    /// Forgets recipients who were sent nothing lately, once there are many.
+    /// Removes recipients who were sent nothing lately, once there are many.
     fn sweep(&mut self, rule: DigestRule, now: Instant) {
         if self.recipients.len() < self.sweep_at {
             return;
         }
         self.recipients.retain(|_, log| {
-            log.forget(rule, now);
+            log.remove_old(rule, now);
             !(log.sent.is_empty() && log.held.is_empty() && log.digests.is_empty())
         });
         self.sweep_at = (2 * self.recipients.len()).max(1024);
@@ -187,8 +187,8 @@ impl<K> RecipientLog<K> {
         self.held.len() + self.digests.iter().map(|digest| digest.again.len()).sum::<usize>()
     }
 
-    /// Forgets what was sent too long ago to count, and what was joined too long ago to come again.
-    fn forget(&mut self, rule: DigestRule, now: Instant) {
+    /// Removes what was sent too long ago to count, and what was joined too long ago to come again.
+    fn remove_old(&mut self, rule: DigestRule, now: Instant) {
         while self.sent.front().is_some_and(|(sent, _)| *sent + rule.within <= now) {
             self.sent.pop_front();
         }

@@ -1,4 +1,4 @@
-//! A label whose values come from the cluster, such as names of managers: bounded, and forgotten when nobody needs them.
+//! A label whose values come from the cluster, such as names of managers: bounded, and removed when nobody needs them.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -68,11 +68,11 @@ impl<S: Clone + Eq + Hash, M: Default> DynamicFamily<S, M> {
         if *value != *OTHER {
             series.entry(Arc::clone(&value)).or_default().insert(others.clone());
         }
-        // Under the lock, so that no series comes back that is being forgotten.
+        // Under the lock, so that no series comes back that is being removed.
         count(&self.family.get_or_create(&(DynamicLabel { label: self.label, value }, others)));
     }
 
-    /// Forgets the values that are not to be kept: their series end, and others can take their places. What is counted of
+    /// Removes the values that are not to be kept: their series end, and others can take their places. What is counted of
     /// such a value later begins at zero; what was counted as [`OTHER`] stays there.
     pub fn retain(&self, keep: impl Fn(&str) -> bool) {
         let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_shown_until_it_is_forgotten() {
+    fn a_value_is_shown_until_it_is_removed() {
         let (tries, metrics) = registered("manager");
         for (manager, action) in [("a", "delete"), ("a", "wake"), ("a", "delete"), ("quote\"", "wake")] {
             tries.with(manager, ByAction { action }, |count| {
@@ -225,16 +225,16 @@ mod tests {
     }
 
     proptest::proptest! {
-            /// Whatever is counted and forgotten in which order: a model of the first that came, and a bounded number of series.
+            /// Whatever is counted and removed in which order: a model of the first that came, and a bounded number of series.
             #[test]
             fn the_first_values_have_series_and_all_others_share_one(
                 steps in proptest::collection::vec((0_u16..100, proptest::bool::weighted(0.02)), 1..400)
             ) {
                 let (tries, metrics) = registered::<NoLabels>("manager");
                 let (mut own, mut other) = (BTreeMap::<String, u64>::new(), 0_u64);
-                for (n, forget) in steps {
+                for (n, remove) in steps {
                     let value = if n == 0 { OTHER.to_owned() } else { format!("m{n}") };
-                    if forget {
+                    if remove {
                         tries.retain(|value| value.ends_with(['0', '5']));
                         own.retain(|value, _| value.ends_with(['0', '5']));
                         continue;

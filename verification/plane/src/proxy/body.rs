@@ -105,7 +105,7 @@ pub(super) fn half(body: &Bytes) -> Bytes {
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     head: Vec<u8>,
-    /// Not more than twice [`END`]; what was before it is forgotten once the body is larger than [`WHOLE`].
+    /// Not more than twice [`END`]; what was before it is dropped once the body is larger than [`WHOLE`].
     tail: Vec<u8>,
     length: usize,
 }

@@ -42,7 +42,7 @@ const MANAGER: &str = "{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespace
 
 /// One namespace, and what becomes of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Story {
+enum Case {
     Healthy,
     SlowStart,
     Crashing,
@@ -55,7 +55,7 @@ enum Story {
     Recreated,
 }
 
-impl Story {
+impl Case {
     const ALL: [Self; 10] = [
         Self::Healthy,
         Self::SlowStart,
@@ -178,7 +178,7 @@ impl Story {
 
 /// Creates the namespaces: they are there before the manager is.
 pub(super) async fn prepare(cluster: &Cluster) -> anyhow::Result<()> {
-    let all: Vec<_> = Story::ALL.iter().map(|story| story.yaml()).collect();
+    let all: Vec<_> = Case::ALL.iter().map(|case| case.yaml()).collect();
     cluster.apply(&all.join("\n---\n")).await
 }
 
@@ -193,9 +193,9 @@ pub(super) async fn run(
     if !superseded::run(&cluster.kubeconfig(), operator, stand_ins, superseded::NOTICE, screen).await? {
         return Ok(false);
     }
-    println!("Second scene: {} namespaces are governed by one ClusterNamespaceManager.", Story::ALL.len());
+    println!("Second scene: {} namespaces are governed by one ClusterNamespaceManager.", Case::ALL.len());
     println!("  It observes first: nothing is done, and the manager counts what it would have done.\n");
-    for pod in Story::ALL.iter().filter_map(|story| story.pod()) {
+    for pod in Case::ALL.iter().filter_map(|case| case.pod()) {
         apply_until_taken(cluster, &pod).await?;
     }
     cluster.apply(&MANAGER.replace("TTL", TTL)).await?;
@@ -204,7 +204,7 @@ pub(super) async fn run(
         table: Table::new(screen, "ci-"),
         deadline: Instant::now() + TIMEOUT,
         flaps: Instant::now(),
-        open: Story::ALL.to_vec(),
+        open: Case::ALL.to_vec(),
         first: None,
     };
     if !act.observe().await? || !act.enforce().await? {
@@ -212,8 +212,8 @@ pub(super) async fn run(
     }
     act.follow(|act| act.open.is_empty()).await?;
     println!();
-    for story in &act.open {
-        println!("NOT SEEN  {}: {}", story.namespace(), story.expected());
+    for case in &act.open {
+        println!("NOT SEEN  {}: {}", case.namespace(), case.expected());
     }
     Ok(act.open.is_empty())
 }
@@ -225,7 +225,7 @@ struct Act {
     /// Since when a pod flaps.
     flaps: Instant,
     /// What has not been seen.
-    open: Vec<Story>,
+    open: Vec<Case>,
     /// The uid of the first of the namespaces that are created again.
     first: Option<String>,
 }
@@ -233,7 +233,7 @@ struct Act {
 impl Act {
     /// Until the manager counts what is due, and everything was there before.
     async fn observe(&mut self) -> anyhow::Result<bool> {
-        self.first = self.namespace(Story::Recreated).await?.and_then(|namespace| namespace.uid());
+        self.first = self.namespace(Case::Recreated).await?.and_then(|namespace| namespace.uid());
         let counted = self
             .until(async |act| {
                 let status = act.manager().await?.status.unwrap_or_default();
@@ -244,9 +244,9 @@ impl Act {
             println!("\nNOT SEEN  ClusterNamespaceManager ci: {DUE} namespaces are due");
             return Ok(false);
         }
-        for story in Story::ALL.into_iter().filter(|story| story.is_deleted()) {
-            if self.namespace(story).await?.is_none_or(|found| found.metadata.deletion_timestamp.is_some()) {
-                println!("\nNOT EXPECTED  {}: deleted by a manager that observes", story.namespace());
+        for case in Case::ALL.into_iter().filter(|case| case.is_deleted()) {
+            if self.namespace(case).await?.is_none_or(|found| found.metadata.deletion_timestamp.is_some()) {
+                println!("\nNOT EXPECTED  {}: deleted by a manager that observes", case.namespace());
                 return Ok(false);
             }
         }
@@ -304,60 +304,60 @@ impl Act {
 
     async fn look(&mut self, outcomes: bool) -> anyhow::Result<()> {
         self.table.update(&self.client).await?;
-        let deletions = self.open.iter().any(|story| story.is_deleted());
+        let deletions = self.open.iter().any(|case| case.is_deleted());
         let mut still = Vec::new();
-        for story in std::mem::take(&mut self.open) {
-            let namespace = self.namespace(story).await?;
-            if story == Story::Recreated && outcomes && namespace.is_none() {
+        for case in std::mem::take(&mut self.open) {
+            let namespace = self.namespace(case).await?;
+            if case == Case::Recreated && outcomes && namespace.is_none() {
                 let again =
-                    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": story.namespace()}});
+                    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": case.namespace()}});
                 let namespaces: Api<Namespace> = Api::all(self.client.clone());
                 namespaces.create(&kube::api::PostParams::default(), &serde_json::from_value(again)?).await?;
-                self.table.row(story.namespace(), "created again", "by somebody who still needs it");
+                self.table.row(case.namespace(), "created again", "by somebody who still needs it");
             }
-            let status = self.status(story).await?;
+            let status = self.status(case).await?;
             let unstable = status.phase == Some(NamespacePhase::Unstable);
-            match story {
-                Story::Recovering if unstable => self.pod(story, "run").await?,
-                Story::Flapping => {
+            match case {
+                Case::Recovering if unstable => self.pod(case, "run").await?,
+                Case::Flapping => {
                     let turns = self.flaps.elapsed().as_secs() / FLAP.as_secs();
-                    self.pod(story, if turns.is_multiple_of(2) { "crashloop" } else { "run" }).await?;
+                    self.pod(case, if turns.is_multiple_of(2) { "crashloop" } else { "run" }).await?;
                 }
                 _ => {}
             }
             // What is still there in the end counts when all others are gone; what flaps fails only for a moment.
-            let counts = story == Story::Flapping || outcomes && (story.is_deleted() || !deletions);
-            if counts && story.seen(namespace.as_ref(), &status, self.first.as_deref()) {
-                self.table.row(story.namespace(), "as expected", story.expected());
-                if story == Story::Flapping {
-                    self.pod(story, "run").await?;
+            let counts = case == Case::Flapping || outcomes && (case.is_deleted() || !deletions);
+            if counts && case.seen(namespace.as_ref(), &status, self.first.as_deref()) {
+                self.table.row(case.namespace(), "as expected", case.expected());
+                if case == Case::Flapping {
+                    self.pod(case, "run").await?;
                 }
             } else {
-                still.push(story);
+                still.push(case);
             }
         }
         self.open = still;
         Ok(())
     }
 
-    async fn namespace(&self, story: Story) -> anyhow::Result<Option<Namespace>> {
-        Ok(Api::<Namespace>::all(self.client.clone()).get_opt(story.namespace()).await?)
+    async fn namespace(&self, case: Case) -> anyhow::Result<Option<Namespace>> {
+        Ok(Api::<Namespace>::all(self.client.clone()).get_opt(case.namespace()).await?)
     }
 
     /// The age of the youngest.
     #[allow(clippy::disallowed_methods, reason = "a program for people, not a decision")]
     async fn age(&self) -> anyhow::Result<SignedDuration> {
         let mut age = SignedDuration::MAX;
-        for story in Story::ALL {
-            let created = self.namespace(story).await?.and_then(|namespace| namespace.creation_timestamp());
-            let created = created.with_context(|| format!("namespace {} is gone", story.namespace()))?;
+        for case in Case::ALL {
+            let created = self.namespace(case).await?.and_then(|namespace| namespace.creation_timestamp());
+            let created = created.with_context(|| format!("namespace {} is gone", case.namespace()))?;
             age = age.min(Timestamp::now().duration_since(created.0));
         }
         Ok(age)
     }
 
-    async fn status(&self, story: Story) -> anyhow::Result<ManagedNamespaceStatus> {
-        let records: Api<ManagedNamespace> = Api::namespaced(self.client.clone(), story.namespace());
+    async fn status(&self, case: Case) -> anyhow::Result<ManagedNamespaceStatus> {
+        let records: Api<ManagedNamespace> = Api::namespaced(self.client.clone(), case.namespace());
         Ok(records.get_opt("coppice").await?.and_then(|record| record.status).unwrap_or_default())
     }
 
@@ -380,8 +380,8 @@ impl Act {
     }
 
     /// Makes a pod run or fail, if it does not already.
-    async fn pod(&self, story: Story, outcome: &str) -> anyhow::Result<()> {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), story.namespace());
+    async fn pod(&self, case: Case, outcome: &str) -> anyhow::Result<()> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), case.namespace());
         let Some(pod) = pods.get_opt("web").await? else { return Ok(()) };
         if pod.labels().get(OUTCOME_LABEL).is_some_and(|now| now == outcome) {
             return Ok(());

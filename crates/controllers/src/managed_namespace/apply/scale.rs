@@ -35,10 +35,10 @@ pub(super) async fn execute(
             Err(Unfinished::Stopped(stopped)) => return Err(decision::interruption(shared, stopped)),
             Err(Unfinished::NotLeading) => return Err(Interruption::Wait(None)),
             Err(Unfinished::Interrupted(Interruption::Replanned(record, mut plan), run)) => {
-                // The same write that says why the rest stays as it is also forgets what was not touched.
+                // The same write that says why the rest stays as it is also removes what was not touched.
                 let unchanged = run.unchanged().await;
                 if let NamespaceStep::WriteStatus(status) = &mut plan.step {
-                    status.steps.forget(&unchanged);
+                    status.steps.remove_unchanged(&unchanged);
                 }
                 return Err(Interruption::Replanned(record, plan));
             }

@@ -30,9 +30,9 @@ pub(super) async fn execute(
         Err(Unfinished::Stopped(stopped)) => Err(delete::interruption(shared, stopped)),
         Err(Unfinished::NotLeading) => Ok(StepResult::Wait(None)),
         Err(Unfinished::Interrupted(Interruption::Ended(StepResult::Replanned(manager, mut plan)), run)) => {
-            // The same write that says why the rest stays as it is also forgets what was not touched.
+            // The same write that says why the rest stays as it is also removes what was not touched.
             let unchanged = run.unchanged().await;
-            plan.status.steps.forget(&unchanged);
+            plan.status.steps.remove_unchanged(&unchanged);
             Ok(StepResult::Replanned(manager, plan))
         }
         // By this attempt's manager: the one of a read that failed comes from a cache, which only counts workloads.

@@ -18,7 +18,7 @@ pub(in crate::cluster) fn has_fired(policy: &ValidClusterPolicy, fired: &[FiredP
 
 impl Builder<'_> {
     /// A policy may fire again once its condition has been false, or when its user asks for that.
-    pub(super) fn forget_fired(&mut self, governed: &Governed<'_>) {
+    pub(super) fn clear_fired(&mut self, governed: &Governed<'_>) {
         let (now, finding) = (self.now, &governed.finding);
         let woken = active(Mutant::FiredAgain) && self.status.steps.scaled_down.is_empty();
         let again = governed.spec.rearm == Some(self.status.steps.firings) || woken;

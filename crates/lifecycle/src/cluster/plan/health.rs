@@ -81,7 +81,7 @@ pub enum HealthFacts<'a> {
 impl Builder<'_> {
     /// Moves the clocks of the health by what is failing now, if the cluster manager looks at it.
     pub(super) fn look_at_health(&mut self, settings: Option<&ValidHealth>) {
-        let Some(ValidHealth { settings, ignore, .. }) = settings else { return self.forget_health() };
+        let Some(ValidHealth { settings, ignore, .. }) = settings else { return self.clear_health() };
         let mut short = self.status.health.as_ref().map(|health| health.short.clone()).unwrap_or_default();
         let health = match &self.observed.health {
             HealthFacts::Known { workloads, followed, before } => {
@@ -157,7 +157,7 @@ impl Builder<'_> {
     }
 
     /// Nothing is known of the health any more, and nobody asks.
-    pub(super) fn forget_health(&mut self) {
+    pub(super) fn clear_health(&mut self) {
         self.status.health = None;
         self.status.failing.clear();
         self.status.failing_more = None;

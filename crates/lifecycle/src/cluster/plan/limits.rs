@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::{Builder, Governed};
 use crate::cluster::EffectiveTtl;
-use crate::cluster::limits::{extension_end, forgotten_at, held, hold_end, remembered};
+use crate::cluster::limits::{dropped_at, extension_end, held, hold_end, remembered};
 use crate::cluster::selection::Candidate;
 use crate::facts::NamespaceFacts;
 
@@ -18,7 +18,7 @@ impl Builder<'_> {
         let hold = self.record.spec.ok().and_then(|spec| spec.hold.as_ref());
         let so_far = remembered(self.status.held.as_ref(), manager.spec, self.now);
         self.status.held = limits.max_hold.and_then(|_| held(so_far, hold, self.now));
-        self.check_no_later_than(self.status.held.map(|held| forgotten_at(&held, manager.spec)));
+        self.check_no_later_than(self.status.held.map(|held| dropped_at(&held, manager.spec)));
     }
 
     /// When the hold ends, as far as it counts.

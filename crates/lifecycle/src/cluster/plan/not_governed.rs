@@ -24,8 +24,8 @@ impl Builder<'_> {
             self.count_given_up(intent);
             steps::abandon(&mut self.status.steps, intent, WHY, &mut self.events);
         }
-        self.forget_health();
-        self.forget_superseded();
+        self.clear_health();
+        self.clear_superseded();
         self.status.policies.clear();
         self.status.fired.clear();
         self.remember_observed();

@@ -24,7 +24,7 @@ impl Builder<'_> {
         namespace: &NamespaceFacts,
     ) -> Option<Superseded> {
         let Some(supersede) = &manager.spec.supersede else {
-            self.forget_superseded();
+            self.clear_superseded();
             return None;
         };
         self.note_ready(supersede);
@@ -96,7 +96,7 @@ impl Builder<'_> {
     }
 
     /// Nobody compares the namespace with others any more.
-    pub(super) fn forget_superseded(&mut self) {
+    pub(super) fn clear_superseded(&mut self) {
         (self.status.superseded_by, self.status.ready_at) = (None, None);
         self.status.conditions.retain(|known| known.type_ != IDENTIFIED);
     }

@@ -72,7 +72,7 @@ impl From<io::Error> for NotReady {
     }
 }
 
-/// Asks for TLS by `STARTTLS`. What the server said until then is forgotten: anyone on the way could have said it. The first byte after
+/// Asks for TLS by `STARTTLS`. What the server said until then is discarded: anyone on the way could have said it. The first byte after
 /// its answer has to be of TLS.
 pub(super) async fn start_tls(stream: TcpStream, client: &ClientId) -> Result<TcpStream, NotReady> {
     let mut plain = BufReader::new(stream).take(MAX_READ as u64);
