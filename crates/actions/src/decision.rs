@@ -16,7 +16,7 @@ use coppice_runtime::leader::Permit;
 use coppice_runtime::server_clock::ServerClock;
 use coppice_runtime::store::Store;
 
-use crate::delete::{self, DeleteError, Deletion};
+use crate::delete::{self, DeleteError, DeletionOutcome};
 use crate::deletion_record::{self, StoredRecord};
 use crate::governor::{Governor, Reservation, ReservationError};
 
@@ -164,9 +164,9 @@ pub async fn delete_namespace<D: Decision>(
             let settings = observation.settings();
             let StepContext { clients, permit, .. } = context;
             match delete::namespace(clients, permit, reservation, settings, &record, namespace).await {
-                Ok(Deletion::Done(now)) => return Ok((Deleted::Accepted(now), observation)),
-                Ok(Deletion::AlreadyGone) => return Ok((Deleted::AlreadyGone, observation)),
-                Ok(Deletion::Changed(unused)) => {
+                Ok(DeletionOutcome::Done(now)) => return Ok((Deleted::Accepted(now), observation)),
+                Ok(DeletionOutcome::AlreadyGone) => return Ok((Deleted::AlreadyGone, observation)),
+                Ok(DeletionOutcome::Changed(unused)) => {
                     lost = "the namespace changed between reading and deleting it";
                     reservation = *unused;
                 }

@@ -19,7 +19,7 @@ use coppice_runtime::write::WriteError;
 
 /// The outcome of a deletion.
 #[derive(Debug)]
-pub enum Deletion {
+pub enum DeletionOutcome {
     /// The API server has accepted it; the namespace as it returned it, if it did.
     Done(Option<Box<NamespaceFacts>>),
     /// The namespace is being deleted or gone, by this request, whose answer was lost, or by somebody else.
@@ -64,9 +64,9 @@ pub async fn namespace(
     settings: &PlatformSettings,
     record: &StoredRecord,
     namespace: &NamespaceFacts,
-) -> Result<Deletion, DeleteError> {
+) -> Result<DeletionOutcome, DeleteError> {
     if namespace.uid != record.uid && !coppice_mutants::active(Mutant::KeyedByName) {
-        return Ok(Deletion::Changed(Box::new(reservation)));
+        return Ok(DeletionOutcome::Changed(Box::new(reservation)));
     }
     if let Some(refusal) = settings.forbids(Action::Delete, namespace) {
         return Err(DeleteError::Protected(refusal));
@@ -87,26 +87,26 @@ pub async fn namespace(
     }
     let error = match send(permit.client(clients), &namespace.name, &parameters, &record.decision).await {
         Ok(answer) => {
-            return Ok(Deletion::Done(answer.map(|now| Box::new(being_deleted(namespace, now)))));
+            return Ok(DeletionOutcome::Done(answer.map(|now| Box::new(being_deleted(namespace, now)))));
         }
         Err(error) => error,
     };
     match WriteError::from(error) {
-        WriteError::Gone => Ok(Deletion::AlreadyGone),
+        WriteError::Gone => Ok(DeletionOutcome::AlreadyGone),
         // Edited; or deleted already, perhaps by this very request, if something on the way repeated it.
         WriteError::Conflict => {
             let now = read::get::<Namespaces>(&clients.reads, "", &namespace.name).await;
             Ok(if now.is_ok_and(|now| is_gone(now.as_ref(), namespace)) {
-                Deletion::AlreadyGone
+                DeletionOutcome::AlreadyGone
             } else {
-                Deletion::Changed(Box::new(reservation))
+                DeletionOutcome::Changed(Box::new(reservation))
             })
         }
         error @ WriteError::Refused(_) => Err(DeleteError::Refused(error)),
         WriteError::Ambiguous(message) => {
             // The answer was lost. A fresh read shows whether the deletion happened.
             match read::get::<Namespaces>(&clients.reads, "", &namespace.name).await {
-                Ok(now) if is_gone(now.as_ref(), namespace) => Ok(Deletion::AlreadyGone),
+                Ok(now) if is_gone(now.as_ref(), namespace) => Ok(DeletionOutcome::AlreadyGone),
                 Ok(_) => Err(DeleteError::NotDeleted(message)),
                 Err(then) => Err(DeleteError::Unknown { lost: message, then }),
             }

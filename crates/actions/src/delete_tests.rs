@@ -22,7 +22,7 @@ enum Then {
 
 /// Deletes namespace `a` with uid `u` and revision `7`; the DELETE is answered with this code (none: not at all). What
 /// came of it, and the requests.
-async fn deletion(code: Option<u16>, then: Then) -> (Result<Deletion, DeleteError>, Vec<Sent>) {
+async fn deletion(code: Option<u16>, then: Then) -> (Result<DeletionOutcome, DeleteError>, Vec<Sent>) {
     deletion_by(&Gate::always(Duration::ZERO).permit().unwrap(), code, then).await
 }
 
@@ -31,7 +31,7 @@ async fn deletion_by(
     permit: &Permit,
     code: Option<u16>,
     then: Then,
-) -> (Result<Deletion, DeleteError>, Vec<Sent>) {
+) -> (Result<DeletionOutcome, DeleteError>, Vec<Sent>) {
     let (clients, requests) = scripted(move |method, _, _| match (method, code, &then) {
         (&Method::DELETE, None, _) | (&Method::GET, _, Then::NoAnswer) => Answer::Never,
         (&Method::DELETE, Some(200), _) => Answer::Object(200, namespace("u", true)),
@@ -71,7 +71,9 @@ const ANOTHER: Then = Then::Namespace { uid: "v", terminating: false };
 #[tokio::test(start_paused = true)]
 async fn a_deletion_carries_the_uid_and_the_revision_that_were_read() {
     let (done, requests) = deletion(Some(200), THERE).await;
-    assert!(matches!(done, Ok(Deletion::Done(Some(now))) if now.terminating && now.resource_version == "8"));
+    assert!(
+        matches!(done, Ok(DeletionOutcome::Done(Some(now))) if now.terminating && now.resource_version == "8")
+    );
     let [Sent { method: Method::DELETE, headers, body }] = requests.as_slice() else {
         panic!("{}", requests.len())
     };
@@ -91,7 +93,7 @@ async fn nothing_is_sent_once_the_lease_was_not_renewed_in_time() {
     gate_handle.renewed(Instant::now(), Duration::ZERO, 0);
     let permit = gate.permit().unwrap();
     advance(Duration::from_millis(9_999)).await;
-    assert!(matches!(deletion_by(&permit, Some(200), THERE).await.0, Ok(Deletion::Done(_))));
+    assert!(matches!(deletion_by(&permit, Some(200), THERE).await.0, Ok(DeletionOutcome::Done(_))));
     advance(Duration::from_millis(1)).await;
     let (done, requests) = deletion_by(&permit, Some(200), THERE).await;
     assert!(matches!(done, Err(DeleteError::NotLeading(NotLeader::Expired { age })) if age == deadline));
@@ -101,20 +103,20 @@ async fn nothing_is_sent_once_the_lease_was_not_renewed_in_time() {
 #[tokio::test(start_paused = true)]
 async fn a_namespace_that_was_deleted_already_is_deleted_and_one_that_was_edited_is_not() {
     for then in [TERMINATING, ANOTHER, Then::Nothing] {
-        assert!(matches!(deletion(Some(409), then).await.0, Ok(Deletion::AlreadyGone)));
+        assert!(matches!(deletion(Some(409), then).await.0, Ok(DeletionOutcome::AlreadyGone)));
     }
     // What was reserved comes back, for the next attempt.
     for then in [THERE, Then::NoAnswer] {
-        assert!(matches!(deletion(Some(409), then).await.0, Ok(Deletion::Changed(_))));
+        assert!(matches!(deletion(Some(409), then).await.0, Ok(DeletionOutcome::Changed(_))));
     }
-    assert!(matches!(deletion(Some(404), THERE).await.0, Ok(Deletion::AlreadyGone)));
+    assert!(matches!(deletion(Some(404), THERE).await.0, Ok(DeletionOutcome::AlreadyGone)));
     assert!(matches!(deletion(Some(403), THERE).await.0, Err(DeleteError::Refused(_))));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_says_nothing_and_a_fresh_read_does() {
     for then in [TERMINATING, ANOTHER, Then::Nothing] {
-        assert!(matches!(deletion(None, then).await.0, Ok(Deletion::AlreadyGone)));
+        assert!(matches!(deletion(None, then).await.0, Ok(DeletionOutcome::AlreadyGone)));
     }
     assert!(matches!(deletion(None, THERE).await.0, Err(DeleteError::NotDeleted(_))));
     assert!(matches!(deletion(None, Then::NoAnswer).await.0, Err(DeleteError::Unknown { .. })));

@@ -57,7 +57,7 @@ pub struct Requirement {
     #[schemars(schema_with = "schema::label_key")]
     pub key: String,
     /// How the label relates to the values.
-    pub operator: Operator,
+    pub operator: LabelOperator,
     /// The values for `In` and `NotIn`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::label_values")]
@@ -66,7 +66,7 @@ pub struct Requirement {
 
 /// How a label relates to values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Operator {
+pub enum LabelOperator {
     /// The label exists and its value is one of the values.
     In,
     /// The label is absent or its value is none of the values.
@@ -163,20 +163,20 @@ impl Requirement {
         let value = labels.get(&self.key);
         let listed = || value.is_some_and(|v| self.values.iter().flatten().any(|x| x.as_str() == v));
         match self.operator {
-            Operator::In => listed(),
-            Operator::NotIn => !listed(),
-            Operator::Exists => value.is_some(),
-            Operator::DoesNotExist => value.is_none(),
+            LabelOperator::In => listed(),
+            LabelOperator::NotIn => !listed(),
+            LabelOperator::Exists => value.is_some(),
+            LabelOperator::DoesNotExist => value.is_none(),
         }
     }
 
     fn to_query(&self) -> String {
         let values = || self.values.iter().flatten().map(String::as_str).collect::<Vec<_>>().join(",");
         match self.operator {
-            Operator::In => format!("{} in ({})", self.key, values()),
-            Operator::NotIn => format!("{} notin ({})", self.key, values()),
-            Operator::Exists => self.key.clone(),
-            Operator::DoesNotExist => format!("!{}", self.key),
+            LabelOperator::In => format!("{} in ({})", self.key, values()),
+            LabelOperator::NotIn => format!("{} notin ({})", self.key, values()),
+            LabelOperator::Exists => self.key.clone(),
+            LabelOperator::DoesNotExist => format!("!{}", self.key),
         }
     }
 }

@@ -67,7 +67,7 @@ impl LifecycleSnapshot {
 
 /// Which managers to show.
 #[derive(Clone, Copy)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct ManagerFilter<'a> {
     /// None for all namespaces; for files also if nothing was said.
     pub(crate) namespace: Option<&'a str>,
     /// One manager of the namespace.
@@ -92,7 +92,7 @@ pub(crate) enum JudgedManagers {
 /// instant to plan for.
 pub(crate) async fn read(
     source: &SourceArgs,
-    wanted: Wanted<'_>,
+    wanted: ManagerFilter<'_>,
     connection: &ConnectionArgs,
     io: &mut Io<'_>,
 ) -> Result<(LifecycleSnapshot, Timestamp)> {

@@ -6,7 +6,7 @@ use coppice_kinds::{
     MAX_PROPAGATE_TO, ManagedNamespaces, Managers, NamespaceTrees, Namespaces, NetworkPolicies, Pods,
     Propagated, QuotaTransfers, ReplicaSets, RoleBindings, StatefulSets, Subnamespaces, TreeQuotas,
 };
-use coppice_lifecycle::health::facts::{Report, WorkloadFacts};
+use coppice_lifecycle::health::facts::{FailureReport, WorkloadFacts};
 use coppice_runtime::decode::{self, Event, Item, MAX_KEPT_BYTES};
 use coppice_runtime::kind::Kind;
 use serde_json::{Value, json};
@@ -21,7 +21,8 @@ pub(crate) fn hold(data: &[u8]) {
     // What their health depends on is limited by itself.
     each::<Pods>(data, |pod| format!("{:?}", pod.health).chars().count());
     each::<Jobs>(data, |job| format!("{:?}", job.health).chars().count());
-    let text = |report: &Option<Report>| report.as_ref().map_or(0, |report| report.message.chars().count());
+    let text =
+        |report: &Option<FailureReport>| report.as_ref().map_or(0, |report| report.message.chars().count());
     let set = |set: &WorkloadFacts| text(&set.refused) + format!("{:?}", set.owner).chars().count();
     each::<Deployments>(data, set);
     each::<ReplicaSets>(data, set);

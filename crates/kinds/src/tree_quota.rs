@@ -32,8 +32,8 @@ pub struct TreeQuota {
 #[serde(default)]
 pub struct TreeQuotaWire {
     metadata: QuotaMeta,
-    spec: Limits,
-    status: Limits,
+    spec: AmountsWire,
+    status: AmountsWire,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -64,7 +64,7 @@ struct QuotaAnnotations {
 /// Amounts as they are on the wire: understood later, so that one odd quota cannot stop the watch.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Limits {
+struct AmountsWire {
     hard: serde_json::Value,
     used: serde_json::Value,
 }

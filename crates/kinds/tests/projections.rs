@@ -6,7 +6,7 @@ use coppice_kinds::{
     Configs, CopiedKind, DecidedIn, DeletedNamespaces, Jobs, LimitRanges, Manager, Managers, Namespaces,
     NetworkPolicies, Pods, RoleBindings, TreeQuotaWire, TreeQuotas,
 };
-use coppice_lifecycle::facts::{AnnotationKeys, JobState, NotRead, PodPhase};
+use coppice_lifecycle::facts::{AnnotationKeys, AnnotationNotRead, JobState, PodPhase};
 use coppice_runtime::decode::{Event, Item, MAX_KEPT_BYTES, ObjectRef, event, item, page};
 use coppice_runtime::kind::Kind;
 use jiff::Timestamp;
@@ -86,11 +86,14 @@ fn of_the_annotations_of_a_namespace_those_are_kept_that_are_asked_for() {
         item::<Namespaces>(&object.to_string(), &AnnotationKeys::named(keys.iter().copied())).unwrap().object
     };
     let none = read(&[], &object).unwrap().annotations;
-    assert_eq!((none.bytes(), none.get("example.org/ttl")), (0, Err(NotRead { key: "example.org/ttl" })));
+    assert_eq!(
+        (none.bytes(), none.get("example.org/ttl")),
+        (0, Err(AnnotationNotRead { key: "example.org/ttl" }))
+    );
     let some = read(&["example.org/ttl", "example.org/ci", "odd"], &object).unwrap().annotations;
     assert_eq!(some.get("example.org/ttl"), Ok(Some("2h")));
     assert_eq!(some.get("example.org/ci"), Ok(None), "it was looked for");
-    assert_eq!(some.get("long"), Err(NotRead { key: "long" }));
+    assert_eq!(some.get("long"), Err(AnnotationNotRead { key: "long" }));
     let cut = read(&["long"], &object).unwrap().annotations;
     assert_eq!(cut.bytes(), "long".len() + 257, "one character more than can be asked for");
     for annotations in [json!(null), json!({})] {

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 use coppice_kinds::{Claims, DaemonSets, Deployments, Jobs, Pods, ReplicaSets, StatefulSets};
-use coppice_lifecycle::health::facts::{ContainerState, Owner, PodHealth, Rollout};
+use coppice_lifecycle::health::facts::{ContainerState, ControllerRef, PodHealth, Rollout};
 use coppice_runtime::decode::item;
 use coppice_runtime::kind::Kind;
 use jiff::Timestamp;
@@ -66,7 +66,7 @@ fn replica_sets_at_zero_are_dropped_and_the_others_lead_to_their_deployment() {
         {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "u", "controller": true}
     ]);
     let one = kept::<ReplicaSets>(&one).unwrap();
-    let web = Owner { group: "apps".into(), kind: "Deployment".into(), name: "web".into() };
+    let web = ControllerRef { group: "apps".into(), kind: "Deployment".into(), name: "web".into() };
     assert_eq!((one.owner, one.short), (Some(web), false));
 }
 

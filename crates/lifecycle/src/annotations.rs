@@ -64,7 +64,7 @@ pub struct Annotations {
 /// An annotation was not read: whether the namespace has it is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the annotation {key} of namespaces has not been read yet")]
-pub struct NotRead<'a> {
+pub struct AnnotationNotRead<'a> {
     /// Its key.
     pub key: &'a str,
 }
@@ -85,9 +85,9 @@ impl Annotations {
     ///
     /// # Errors
     /// If it was not read.
-    pub fn get<'k>(&self, key: &'k str) -> Result<Option<&str>, NotRead<'k>> {
+    pub fn get<'k>(&self, key: &'k str) -> Result<Option<&str>, AnnotationNotRead<'k>> {
         if !self.read.has(key) {
-            return Err(NotRead { key });
+            return Err(AnnotationNotRead { key });
         }
         Ok(self.values.iter().find(|(known, _)| **known == *key).map(|(_, value)| &**value))
     }
@@ -133,8 +133,8 @@ mod tests {
         let some = Annotations::of(&keys, all);
         assert_eq!(some.get("example.org/ttl"), Ok(Some("2h")));
         assert_eq!(some.get("example.org/ci"), Ok(None));
-        assert_eq!(some.get("example.org/other"), Err(NotRead { key: "example.org/other" }));
-        assert_eq!(Annotations::default().get("a"), Err(NotRead { key: "a" }));
+        assert_eq!(some.get("example.org/other"), Err(AnnotationNotRead { key: "example.org/other" }));
+        assert_eq!(Annotations::default().get("a"), Err(AnnotationNotRead { key: "a" }));
         let every = Annotations::of(&AnnotationKeys::All, all);
         assert_eq!((every.get("example.org/other"), every.get("a")), (Ok(Some("x")), Ok(None)));
     }

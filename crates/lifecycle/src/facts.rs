@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use coppice_api::{Labels, Reason};
 use jiff::Timestamp;
 
-pub use crate::annotations::{AnnotationKeys, Annotations, NotRead};
+pub use crate::annotations::{AnnotationKeys, AnnotationNotRead, Annotations};
 use crate::health::facts::{JobHealth, PodHealth};
 
 /// Something observed, or the reason why it is not known. Unknown is never a verdict.

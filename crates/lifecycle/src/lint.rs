@@ -14,7 +14,7 @@ use crate::governor::{self, Share};
 
 /// A rule that a plan breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finding {
+pub enum PlanViolation {
     /// A step without the intent that was observed, or a plan that drops the intent of its step.
     StepWithoutIntent,
     /// An intent, of a step or new, without an id, a reason or the digest of the policies.
@@ -40,26 +40,26 @@ pub enum Finding {
 }
 
 /// A step is that of the intent that was observed, and of its action.
-pub fn step(intent: &Intent, kind: Action, observed: Option<&Intent>) -> Vec<Finding> {
+pub fn step(intent: &Intent, kind: Action, observed: Option<&Intent>) -> Vec<PlanViolation> {
     let mut findings = Vec::new();
     if observed != Some(intent) {
-        findings.push(Finding::StepWithoutIntent);
+        findings.push(PlanViolation::StepWithoutIntent);
     }
     if kind != intent.action {
-        findings.push(Finding::NotOfItsPolicy);
+        findings.push(PlanViolation::NotOfItsPolicy);
     }
     findings
 }
 
 /// An intent says what it is and why. The policies are those of nobody only where `by_nobody` is admitted.
-pub fn explained(intent: &Intent, by_nobody: bool) -> Option<Finding> {
+pub fn explained(intent: &Intent, by_nobody: bool) -> Option<PlanViolation> {
     let by_nobody = intent.digest.is_empty() && !by_nobody;
-    (intent.id.is_empty() || intent.reason.is_empty() || by_nobody).then_some(Finding::Unexplained)
+    (intent.id.is_empty() || intent.reason.is_empty() || by_nobody).then_some(PlanViolation::Unexplained)
 }
 
 /// An intent names the namespace that was observed.
-pub fn precondition(intent: &Intent, namespace: &NamespaceFacts) -> Option<Finding> {
-    (intent.uid.is_empty() || intent.uid != namespace.uid).then_some(Finding::NoPrecondition)
+pub fn precondition(intent: &Intent, namespace: &NamespaceFacts) -> Option<PlanViolation> {
+    (intent.uid.is_empty() || intent.uid != namespace.uid).then_some(PlanViolation::NoPrecondition)
 }
 
 /// Nothing destructive is done to what is protected.
@@ -67,8 +67,8 @@ pub fn protected(
     intent: &Intent,
     settings: &PlatformSettings,
     namespace: &NamespaceFacts,
-) -> Option<Finding> {
-    settings.forbids(intent.action, namespace).is_some().then_some(Finding::Protected)
+) -> Option<PlanViolation> {
+    settings.forbids(intent.action, namespace).is_some().then_some(PlanViolation::Protected)
 }
 
 /// What every destructive step depends on, whoever asks for it.
@@ -102,13 +102,13 @@ pub(crate) fn notice_has_run(notice: Option<&Notice>, intent: &Intent, time: Ser
 }
 
 /// A notice only moves later.
-pub(crate) fn moved_earlier(before: Option<&Notice>, after: &Notice) -> Option<Finding> {
+pub(crate) fn moved_earlier(before: Option<&Notice>, after: &Notice) -> Option<PlanViolation> {
     let before = before.filter(|before| before.policy == after.policy && before.uid == after.uid)?;
-    (after.not_before < before.not_before).then_some(Finding::NoticeMovedEarlier)
+    (after.not_before < before.not_before).then_some(PlanViolation::NoticeMovedEarlier)
 }
 
 /// A status says why nothing is done.
-pub(crate) fn silent(next: Option<&NextStep>) -> Option<Finding> {
+pub(crate) fn silent(next: Option<&NextStep>) -> Option<PlanViolation> {
     let says_why = next.is_some_and(|next| !next.reason.is_empty() && !next.message.is_empty());
-    (!says_why).then_some(Finding::Silent)
+    (!says_why).then_some(PlanViolation::Silent)
 }

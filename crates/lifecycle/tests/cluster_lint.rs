@@ -6,7 +6,7 @@ mod cluster;
 
 use coppice_api::manager::{Action, Intent};
 use coppice_lifecycle::cluster::{NamespacePlan, NamespaceStep};
-use coppice_lifecycle::lint::Finding::{self, *};
+use coppice_lifecycle::lint::PlanViolation::{self, *};
 
 use cluster::{Scene, at};
 
@@ -30,7 +30,7 @@ fn deletion() -> (Scene, NamespacePlan) {
 }
 
 /// What is found after one thing about the scene, or about its plan, is another.
-fn found(change: impl FnOnce(&mut Scene, &mut NamespacePlan)) -> Vec<Finding> {
+fn found(change: impl FnOnce(&mut Scene, &mut NamespacePlan)) -> Vec<PlanViolation> {
     let (mut scene, mut plan) = deletion();
     assert!(matches!(plan.step, NamespaceStep::Delete(_)), "{plan:?}");
     change(&mut scene, &mut plan);
@@ -66,7 +66,7 @@ fn a_step_belongs_to_an_intent_that_is_written_down_and_explains_it() {
 }
 
 /// What is found where the deletion is decided only now.
-fn decided(change: impl FnOnce(&mut Scene, &mut Intent)) -> Vec<Finding> {
+fn decided(change: impl FnOnce(&mut Scene, &mut Intent)) -> Vec<PlanViolation> {
     found(|scene, plan| {
         let mut after = scene.status().clone();
         change(scene, after.steps.intent.as_mut().unwrap());

@@ -5,10 +5,10 @@ use coppice_api::HealthReason;
 use coppice_api::health::{FailingObject, IgnoreRule, ShortWorkload};
 use coppice_lifecycle::facts::{JobFacts, JobState, ObjectSlice, PodFacts, PodPhase};
 use coppice_lifecycle::health::facts::{
-    ClaimFacts, ContainerFacts, ContainerState, Ended, JobHealth, Owner, PodHealth, Report, Rollout,
-    WorkloadFacts,
+    ClaimFacts, ContainerFacts, ContainerState, ControllerRef, FailureReport, JobHealth, PodHealth, Rollout,
+    Termination, WorkloadFacts,
 };
-use coppice_lifecycle::health::{Findings, Known, Workloads, failing};
+use coppice_lifecycle::health::{Failures, KnownFailures, Workloads, failing};
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 
@@ -32,7 +32,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn look(&self, now: i64) -> Findings {
+    fn look(&self, now: i64) -> Failures {
         let workloads = Workloads {
             deployments: ObjectSlice::Slice(&self.deployments),
             replica_sets: ObjectSlice::Slice(&self.replica_sets),
@@ -42,7 +42,12 @@ impl Scene {
             pods: ObjectSlice::Slice(&self.pods),
             claims: ObjectSlice::Slice(&self.claims),
         };
-        failing(&workloads, &self.ignore, Known { failing: &self.failing, short: &self.short }, at(now))
+        failing(
+            &workloads,
+            &self.ignore,
+            KnownFailures { failing: &self.failing, short: &self.short },
+            at(now),
+        )
     }
 
     /// What fails, in short.
@@ -52,7 +57,7 @@ impl Scene {
     }
 
     /// Looks, and remembers what was found.
-    fn seen(&mut self, now: i64) -> Findings {
+    fn seen(&mut self, now: i64) -> Failures {
         let found = self.look(now);
         (self.failing, self.short) = (found.failing.clone(), found.short.clone());
         found
@@ -78,16 +83,16 @@ fn workload(name: &str) -> WorkloadFacts {
     }
 }
 
-fn owner(group: &str, kind: &str, name: &str) -> Owner {
-    Owner { group: group.into(), kind: kind.into(), name: name.into() }
+fn owner(group: &str, kind: &str, name: &str) -> ControllerRef {
+    ControllerRef { group: group.into(), kind: kind.into(), name: name.into() }
 }
 
-fn report(since: i64, reason: &str, message: &str) -> Report {
-    Report { since: at(since), reason: reason.into(), message: message.into() }
+fn report(since: i64, reason: &str, message: &str) -> FailureReport {
+    FailureReport { since: at(since), reason: reason.into(), message: message.into() }
 }
 
 /// A pod that is not ready since 10.
-fn pod(name: &str, owner: Option<Owner>) -> PodFacts {
+fn pod(name: &str, owner: Option<ControllerRef>) -> PodFacts {
     let health = PodHealth {
         owner,
         not_ready_since: Some(at(10)),
@@ -116,7 +121,7 @@ fn health(pod: &mut PodFacts) -> &mut PodHealth {
 }
 
 fn waiting(mut pod: PodFacts, reason: &str) -> PodFacts {
-    let last = (reason == "CrashLoopBackOff").then(|| Ended { exit_code: 1, reason: "Error".into() });
+    let last = (reason == "CrashLoopBackOff").then(|| Termination { exit_code: 1, reason: "Error".into() });
     let state = ContainerState::Waiting { reason: reason.into(), message: "".into() };
     health(&mut pod).containers.push(ContainerFacts { name: "main".into(), restarts: true, state, last });
     pod
@@ -250,7 +255,7 @@ fn of_the_jobs_of_a_cron_job_the_latest_that_has_finished_counts() {
 fn a_pod_that_nothing_replaces_fails_when_it_fails() {
     let mut failed = pod("p", None);
     failed.phase = PodPhase::Failed;
-    let state = ContainerState::Ended(Ended { exit_code: 137, reason: "OOMKilled".into() });
+    let state = ContainerState::Ended(Termination { exit_code: 137, reason: "OOMKilled".into() });
     health(&mut failed).containers.push(ContainerFacts {
         name: "main".into(),
         restarts: false,
@@ -323,7 +328,7 @@ fn pods_that_are_not_created_fail_at_once_where_the_status_says_why_and_otherwis
         scene.seen(660);
         assert_eq!(scene.lines(660), [&*line]);
         set_short(&mut scene, false);
-        assert_eq!(scene.seen(670), Findings::default(), "{line}");
+        assert_eq!(scene.seen(670), Failures::default(), "{line}");
         set_short(&mut scene, true);
         assert_eq!(scene.seen(700).next_check, Some(at(1300)), "{line}: the ten minutes begin again");
     }
@@ -416,7 +421,7 @@ fn what_is_being_deleted_does_not_fail() {
     let mut scene = Scene { pods: vec![waiting(pod("p", None), "ErrImagePull")], ..Scene::default() };
     scene.pods[0].terminating = true;
     scene.jobs = vec![JobFacts { terminating: true, ..job("test", 0, JobState::Failed, None) }];
-    assert_eq!(scene.look(100), Findings::default());
+    assert_eq!(scene.look(100), Failures::default());
 }
 
 fn any_pod() -> impl Strategy<Value = PodFacts> {
@@ -501,6 +506,6 @@ proptest! {
         let scene = Scene {
             deployments: sets.clone(), stateful_sets: sets.clone(), daemon_sets: sets, pods, jobs, ..Scene::default()
         };
-        prop_assert_eq!(scene.look(now), Findings::default());
+        prop_assert_eq!(scene.look(now), Failures::default());
     }
 }

@@ -4,7 +4,7 @@
 
 use coppice_api::manager::{Action, Intent};
 use coppice_lifecycle::Plan;
-use coppice_lifecycle::lint::Finding::{self, *};
+use coppice_lifecycle::lint::PlanViolation::{self, *};
 use coppice_lifecycle::plan::Step;
 use jiff::SignedDuration;
 
@@ -23,7 +23,7 @@ fn deletion() -> (Scene, Plan) {
 }
 
 /// What is found after one thing about the scene, or about its plan, is another.
-fn found(change: impl FnOnce(&mut Scene, &mut Plan)) -> Vec<Finding> {
+fn found(change: impl FnOnce(&mut Scene, &mut Plan)) -> Vec<PlanViolation> {
     let (mut scene, mut plan) = deletion();
     assert!(matches!(plan.step, Some(Step::Delete(_))), "{plan:?}");
     change(&mut scene, &mut plan);

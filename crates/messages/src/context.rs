@@ -33,11 +33,11 @@ pub(crate) struct Context {
     cluster: Option<String>,
     manager: String,
     owner: Option<String>,
-    deletion: Option<Deletion>,
+    deletion: Option<DeletionValues>,
     losses: Vec<String>,
     failing: Vec<Failing>,
     successor: Option<String>,
-    links: Vec<Link>,
+    links: Vec<LinkValues>,
     keep: Option<String>,
     limit_reached: bool,
     expires_at: Option<Timestamp>,
@@ -46,7 +46,7 @@ pub(crate) struct Context {
 }
 
 #[derive(Debug, Serialize)]
-struct Deletion {
+struct DeletionValues {
     policy: String,
     at: Timestamp,
     reason: String,
@@ -98,7 +98,7 @@ struct Failing {
 }
 
 #[derive(Debug, Serialize)]
-struct Link {
+struct LinkValues {
     name: String,
     url: String,
 }
@@ -118,11 +118,11 @@ impl Context {
             cluster: cluster.map(value),
             manager: value(&content.manager),
             owner: content.owner.as_deref().map(value),
-            deletion: content.deletion.as_ref().map(Deletion::new),
+            deletion: content.deletion.as_ref().map(DeletionValues::new),
             losses: losses.map(words::losses).unwrap_or_default(),
             failing: content.failing.iter().map(|one| Failing::new(one, &content.advice, now)).collect(),
             successor: content.successor.as_deref().map(value),
-            links: content.links.iter().filter_map(Link::harmless).take(MAX_LINKS).collect(),
+            links: content.links.iter().filter_map(LinkValues::harmless).take(MAX_LINKS).collect(),
             keep: content.keep.as_deref().map(value),
             limit_reached: content.limit_reached,
             expires_at: content.expires_at,
@@ -141,7 +141,7 @@ fn values(texts: &[String]) -> Vec<String> {
     texts.iter().map(|text| value(text)).collect()
 }
 
-impl Deletion {
+impl DeletionValues {
     fn new(deletion: &DeletionContent) -> Self {
         Self {
             policy: value(&deletion.policy),
@@ -195,7 +195,7 @@ impl Failing {
     }
 }
 
-impl Link {
+impl LinkValues {
     /// None if people had better not follow it. A URL that is cut leads nowhere, so that a long one is none.
     fn harmless(link: &MessageLink) -> Option<Self> {
         let url = https(&link.url).filter(|url| url.len() <= MAX_URL)?;

@@ -30,17 +30,17 @@ use support::{now, settings};
 type Received = Arc<Mutex<Vec<(String, HeaderMap, Value)>>>;
 
 /// A status code, headers and a body.
-type Answer<'a> = (u16, &'a [(&'static str, &'static str)], &'a str);
+type ResponseParts<'a> = (u16, &'a [(&'static str, &'static str)], &'a str);
 
 /// Answers with these in turn, and remembers what it was asked.
-async fn slack(answers: &[Answer<'_>]) -> (String, Received) {
+async fn slack(answers: &[ResponseParts<'_>]) -> (String, Received) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     (url, serve(listener, answers))
 }
 
 /// The same wherever connections come from.
-fn serve<L: Listener<Addr = SocketAddr>>(listener: L, answers: &[Answer<'_>]) -> Received {
+fn serve<L: Listener<Addr = SocketAddr>>(listener: L, answers: &[ResponseParts<'_>]) -> Received {
     let received = Received::default();
     let answers: Vec<_> =
         answers.iter().map(|(code, headers, body)| (*code, headers.to_vec(), (*body).to_owned())).collect();
@@ -85,7 +85,7 @@ impl Listener for TlsListener {
 }
 
 /// By https, with a certificate of a private authority for 127.0.0.1; also the PEM of that authority.
-async fn private_slack(answers: &[Answer<'_>]) -> (String, String, Received) {
+async fn private_slack(answers: &[ResponseParts<'_>]) -> (String, String, Received) {
     let leaf = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
     let (acceptor, authority) = support::acceptor(&leaf);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

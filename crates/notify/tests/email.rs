@@ -23,7 +23,7 @@ use support::{now, settings};
 
 /// What a server does at a command.
 #[derive(Clone, Copy)]
-enum Answer {
+enum SmtpReply {
     /// It says this, and more if it has line breaks in it.
     Says(&'static str),
     /// It keeps silent.
@@ -44,7 +44,7 @@ struct Behaviour {
     /// Whom its certificate is for.
     host: &'static str,
     /// What it does at the commands that begin so; [`GREETING`] and [`MESSAGE`] are such, too.
-    answers: Vec<(&'static str, Answer)>,
+    answers: Vec<(&'static str, SmtpReply)>,
 }
 
 const GREETING: &str = "(greeting)";
@@ -62,21 +62,21 @@ impl Default for Behaviour {
 }
 
 impl Behaviour {
-    fn answering(command: &'static str, answer: Answer) -> Self {
+    fn answering(command: &'static str, answer: SmtpReply) -> Self {
         Self { answers: vec![(command, answer)], ..Self::default() }
     }
 
-    fn answer(&self, command: &str) -> Answer {
+    fn answer(&self, command: &str) -> SmtpReply {
         let own = self.answers.iter().find(|(begin, _)| command.starts_with(begin));
         own.map_or_else(
             || match command.split_whitespace().next().unwrap_or_default() {
-                GREETING => Answer::Says("220 fake ESMTP"),
-                "EHLO" => Answer::Says("250-fake\r\n250 AUTH PLAIN LOGIN"),
-                "STARTTLS" => Answer::Says("220 ready"),
-                "AUTH" => Answer::Says("235 2.7.0 welcome"),
-                "DATA" => Answer::Says("354 go on"),
-                "QUIT" => Answer::Says("221 bye"),
-                _ => Answer::Says("250 2.0.0 fine"),
+                GREETING => SmtpReply::Says("220 fake ESMTP"),
+                "EHLO" => SmtpReply::Says("250-fake\r\n250 AUTH PLAIN LOGIN"),
+                "STARTTLS" => SmtpReply::Says("220 ready"),
+                "AUTH" => SmtpReply::Says("235 2.7.0 welcome"),
+                "DATA" => SmtpReply::Says("354 go on"),
+                "QUIT" => SmtpReply::Says("221 bye"),
+                _ => SmtpReply::Says("250 2.0.0 fine"),
             },
             |(_, answer)| *answer,
         )
@@ -172,7 +172,7 @@ async fn serve(
         EmailTls::Tls => encrypted.serve(acceptor.accept(stream).await?, true).await.map(drop),
         EmailTls::StartTls => {
             let mut offering = behaviour.clone();
-            offering.answers.insert(0, ("EHLO", Answer::Says(behaviour.offer)));
+            offering.answers.insert(0, ("EHLO", SmtpReply::Says(behaviour.offer)));
             let stream = Talk { behaviour: &offering, ..plain }.serve(stream, true).await?;
             encrypted.serve(acceptor.accept(stream).await?, false).await.map(drop)
         }
@@ -224,12 +224,12 @@ impl Talk<'_> {
         command: &str,
     ) -> io::Result<()> {
         let text = match self.behaviour.answer(command) {
-            Answer::Says(text) => format!("{text}\r\n"),
-            Answer::Never => std::future::pending().await,
-            Answer::Endless(text) => loop {
+            SmtpReply::Says(text) => format!("{text}\r\n"),
+            SmtpReply::Never => std::future::pending().await,
+            SmtpReply::Endless(text) => loop {
                 stream.write_all(text.as_bytes()).await?;
             },
-            Answer::Late(text) => {
+            SmtpReply::Late(text) => {
                 stream.write_all(b"220 ready\r\n").await?;
                 stream.read_exact(&mut [0; 16]).await?;
                 text.to_owned()
@@ -304,12 +304,12 @@ async fn without_tls_of_the_right_server_nothing_is_sent() {
 #[tokio::test]
 async fn what_is_said_before_tls_is_no_answer_under_tls() {
     const FORGED: &str = "250-forged\r\n250 AUTH PLAIN\r\n235 welcome\r\n250 fine";
-    let at_once = Answer::Says("220 ready\r\n250-forged\r\n250 AUTH PLAIN\r\n235 welcome\r\n250 fine");
+    let at_once = SmtpReply::Says("220 ready\r\n250-forged\r\n250 AUTH PLAIN\r\n235 welcome\r\n250 fine");
     let answering = |answer| Behaviour::answering("STARTTLS", answer);
     let early = Behaviour { offer: "250-fake\r\n250 STARTTLS\r\n220 ready", ..Behaviour::default() };
     let cases = [
         (answering(at_once), &["EHLO example.org", "STARTTLS"][..]),
-        (answering(Answer::Late(FORGED)), &["EHLO example.org", "STARTTLS"]),
+        (answering(SmtpReply::Late(FORGED)), &["EHLO example.org", "STARTTLS"]),
         (early, &["EHLO example.org"]),
     ];
     for (behaviour, expected) in cases {
@@ -330,7 +330,7 @@ async fn what_is_said_before_tls_is_no_answer_under_tls() {
 #[tokio::test]
 async fn a_server_that_never_ends_its_answer_is_left() {
     let server = |tls, command, text| {
-        Server::start(Behaviour { tls, ..Behaviour::answering(command, Answer::Endless(text)) })
+        Server::start(Behaviour { tls, ..Behaviour::answering(command, SmtpReply::Endless(text)) })
     };
     for (tls, command, text) in [
         (EmailTls::StartTls, GREETING, "2"),
@@ -371,7 +371,7 @@ async fn refusals_say_what_is_refused_and_whether_for_good() {
         (MESSAGE, "552 5.3.4 too large", "the message (552 5.3.4)", true),
         (MESSAGE, "554 5.7.1 spam", "the message (554 5.7.1)", false),
     ] {
-        let server = Server::start(Behaviour::answering(command, Answer::Says(answer))).await;
+        let server = Server::start(Behaviour::answering(command, SmtpReply::Says(answer))).await;
         let error = server.send().await.unwrap_err();
         let expected = (format!("the mail server refuses {sentence}"), permanent);
         assert_eq!((error.to_string(), error.is_permanent()), expected, "{command} {answer}");
@@ -380,12 +380,12 @@ async fn refusals_say_what_is_refused_and_whether_for_good() {
 
 #[tokio::test]
 async fn what_is_no_yes_is_none() {
-    let server = Server::start(Behaviour::answering(MESSAGE, Answer::Says("354 go on"))).await;
+    let server = Server::start(Behaviour::answering(MESSAGE, SmtpReply::Says("354 go on"))).await;
     let error = server.send().await.unwrap_err();
     assert!(matches!(error, DeliverError::Channel(ChannelError::Broken { .. })), "{error:?}");
     let no_login = Behaviour {
         tls: EmailTls::Tls,
-        ..Behaviour::answering("EHLO", Answer::Says("250-fake\r\n250 AUTH GSSAPI"))
+        ..Behaviour::answering("EHLO", SmtpReply::Says("250-fake\r\n250 AUTH GSSAPI"))
     };
     let error = Server::start(no_login).await.send().await.unwrap_err();
     assert!(error.to_string().starts_with("the mail server offers no login by PLAIN or LOGIN"), "{error}");
@@ -401,13 +401,13 @@ async fn a_silent_server_is_left_after_a_minute() {
         (EmailTls::Tls, "RCPT"),
         (EmailTls::None, MESSAGE),
     ] {
-        let behaviour = Behaviour { tls, ..Behaviour::answering(command, Answer::Never) };
+        let behaviour = Behaviour { tls, ..Behaviour::answering(command, SmtpReply::Never) };
         let server = Server::start(behaviour).await;
         let error = server.send().await.unwrap_err();
         let expected =
             format!("the mail server 127.0.0.1:{} did not answer within 60 s", server.channel.port);
         assert_eq!((error.to_string(), error.is_permanent()), (expected, false), "{command}");
     }
-    let rude = Behaviour::answering("QUIT", Answer::Never);
+    let rude = Behaviour::answering("QUIT", SmtpReply::Never);
     assert_eq!(Server::start(rude).await.send().await, Ok(250), "the message was taken");
 }

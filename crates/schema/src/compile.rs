@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::cel::Rule;
+use crate::cel::ValidationRule;
 use crate::error::SchemaError;
 use crate::format::Format;
 use crate::node::{Entries, ListType, Node, Type, ValueChecks};
@@ -335,7 +335,7 @@ fn rules(schema: &Map<String, Value>, path: &str, around: SchemaContext, node: &
         None => return Ok(()),
     };
     let compile = |(index, rule): (usize, &Value)| {
-        Rule::compile(rule, node, &format!("{at}[{index}]"), around.correlatable)
+        ValidationRule::compile(rule, node, &format!("{at}[{index}]"), around.correlatable)
     };
     node.rules = raw.iter().enumerate().map(compile).collect::<Result<_>>()?;
     Ok(())

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use regex::Regex;
 use serde_json::Value;
 
-use crate::cel::Rule;
+use crate::cel::ValidationRule;
 use crate::format::Format;
 
 /// The types of JSON that a schema can ask for.
@@ -75,7 +75,7 @@ pub(crate) struct Node {
     pub(crate) items: Option<Box<Node>>,
     pub(crate) list: ListType,
     pub(crate) checks: ValueChecks,
-    pub(crate) rules: Vec<Rule>,
+    pub(crate) rules: Vec<ValidationRule>,
     /// Whether this level or one below it has rules.
     pub(crate) has_rules: bool,
     /// Whether a list below this level is a set or a map.

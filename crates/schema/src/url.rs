@@ -20,7 +20,7 @@ pub(crate) struct Url {
 
 /// What of a URL a text is, which decides what must be escaped in it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum UrlPart {
     Host,
     Zone,
     Other,
@@ -78,7 +78,7 @@ impl Url {
         } else {
             rest
         };
-        unescape(path, Part::Other)?;
+        unescape(path, UrlPart::Other)?;
         path.clone_into(&mut url.path);
         Ok(url)
     }
@@ -100,7 +100,7 @@ impl Url {
             return self.path.clone();
         }
         let mut escaped = String::with_capacity(self.path.len() + 16);
-        for byte in unescape(&self.path, Part::Other).unwrap_or_default().bytes() {
+        for byte in unescape(&self.path, UrlPart::Other).unwrap_or_default().bytes() {
             if plain(byte) {
                 escaped.push(char::from(byte));
             } else {
@@ -117,7 +117,7 @@ impl Url {
         let mut found: Vec<(String, Vec<String>)> = Vec::new();
         for pair in self.query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';')) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let read = |text: &str| unescape(&text.replace('+', " "), Part::Other);
+            let read = |text: &str| unescape(&text.replace('+', " "), UrlPart::Other);
             let (Ok(key), Ok(value)) = (read(key), read(value)) else { continue };
             match found.iter_mut().find(|(known, _)| *known == key) {
                 Some((_, values)) => values.push(value),
@@ -153,7 +153,7 @@ fn host_of(scheme: &str, authority: &str) -> Result<String, String> {
         if !user.chars().all(valid) {
             return Err("net/url: invalid userinfo".to_owned());
         }
-        unescape(user, Part::Other)?;
+        unescape(user, UrlPart::Other)?;
     }
     Ok(host)
 }
@@ -173,7 +173,7 @@ fn check_host(scheme: &str, host: &str) -> Result<String, String> {
             port_of(&host[close + 1..])?;
             let name = &host[1..close];
             let (address, zone) = name.split_at(name.find("%25").unwrap_or(name.len()));
-            let (address, zone) = (unescape(address, Part::Host)?, unescape(zone, Part::Zone)?);
+            let (address, zone) = (unescape(address, UrlPart::Host)?, unescape(zone, UrlPart::Zone)?);
             if address.parse::<Ipv6Addr>().is_err() || zone == "%" {
                 return Err(format!(
                     "invalid host: ParseAddr({}): unexpected character",
@@ -189,7 +189,7 @@ fn check_host(scheme: &str, host: &str) -> Result<String, String> {
         let colon = if matches!(scheme, "http" | "https") { first } else { last };
         port_of(&host[colon..])?;
     }
-    unescape(host, Part::Host)
+    unescape(host, UrlPart::Host)
 }
 
 /// Nothing, or a colon and digits, of which there may be none.
@@ -201,13 +201,13 @@ fn may_stand_in_host(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.~!$&'()*+,;=:[]<>\"".contains(&byte)
 }
 
-fn unescape(text: &str, part: Part) -> Result<String, String> {
+fn unescape(text: &str, part: UrlPart) -> Result<String, String> {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut index = 0;
     while let Some(byte) = bytes.get(index) {
         if *byte != b'%' {
-            if part != Part::Other && byte.is_ascii() && !may_stand_in_host(*byte) {
+            if part != UrlPart::Other && byte.is_ascii() && !may_stand_in_host(*byte) {
                 let shown = crate::go::quote(&char::from(*byte).to_string());
                 return Err(format!("invalid character {shown} in host name"));
             }
@@ -224,11 +224,11 @@ fn unescape(text: &str, part: Part) -> Result<String, String> {
         let (Some(high), Some(low)) = (digit(1), digit(2)) else { return wrong() };
         let Ok(decoded) = u8::try_from(high << 4 | low) else { return wrong() };
         let refused = match part {
-            Part::Host => high < 8 && decoded != b'%',
-            Part::Zone => {
+            UrlPart::Host => high < 8 && decoded != b'%',
+            UrlPart::Zone => {
                 decoded != b'%' && decoded != b' ' && decoded.is_ascii() && !may_stand_in_host(decoded)
             }
-            Part::Other => false,
+            UrlPart::Other => false,
         };
         if refused {
             return wrong();

@@ -35,7 +35,7 @@ pub struct Access(Arc<Inner>);
 
 struct Inner {
     clients: Clients,
-    known: Mutex<HashMap<Question, (Answer, Instant)>>,
+    known: Mutex<HashMap<Question, (AccessDecision, Instant)>>,
     questions: Semaphore,
 }
 
@@ -43,7 +43,7 @@ struct Inner {
 type Question = ([u8; 32], &'static str);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Answer {
+enum AccessDecision {
     Allowed,
     /// The token is nobody's.
     Nobody,
@@ -71,9 +71,9 @@ impl Access {
             None => self.ask(token, (key, path)).await,
         };
         match answer {
-            Ok(Answer::Allowed) => None,
-            Ok(Answer::Nobody) => Some(unauthorized("the API server does not know this token\n")),
-            Ok(Answer::Denied(user)) => {
+            Ok(AccessDecision::Allowed) => None,
+            Ok(AccessDecision::Nobody) => Some(unauthorized("the API server does not know this token\n")),
+            Ok(AccessDecision::Denied(user)) => {
                 let text = format!(
                     "{user} may not get {path}: bind a ClusterRole to them that allows it, such as coppice-metrics-reader\n"
                 );
@@ -87,19 +87,19 @@ impl Access {
         }
     }
 
-    fn known(&self, question: Question) -> Option<Answer> {
+    fn known(&self, question: Question) -> Option<AccessDecision> {
         let known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(&question).filter(|(_, until)| Instant::now() < *until).map(|(answer, _)| answer.clone())
     }
 
-    async fn ask(&self, token: &str, question: Question) -> Result<Answer, kube::Error> {
+    async fn ask(&self, token: &str, question: Question) -> Result<AccessDecision, kube::Error> {
         // Never closed.
         let _turn = self.0.questions.acquire().await;
         if let Some(answer) = self.known(question) {
             return Ok(answer);
         }
         let answer = self.answer(token, question.1).await?;
-        let holds = if answer == Answer::Allowed { ALLOWED_FOR } else { DENIED_FOR };
+        let holds = if answer == AccessDecision::Allowed { ALLOWED_FOR } else { DENIED_FOR };
         let now = Instant::now();
         let mut known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MAX_KNOWN {
@@ -107,7 +107,7 @@ impl Access {
         }
         if known.len() >= MAX_KNOWN {
             // Those that are let in are worth more.
-            known.retain(|_, (answer, _)| *answer == Answer::Allowed);
+            known.retain(|_, (answer, _)| *answer == AccessDecision::Allowed);
         }
         if known.len() < MAX_KNOWN {
             known.insert(question, (answer.clone(), now + holds));
@@ -115,14 +115,14 @@ impl Access {
         Ok(answer)
     }
 
-    async fn answer(&self, token: &str, path: &str) -> Result<Answer, kube::Error> {
+    async fn answer(&self, token: &str, path: &str) -> Result<AccessDecision, kube::Error> {
         let client = &self.0.clients.reads;
         let spec = TokenReviewSpec { token: Some(token.to_owned()), ..TokenReviewSpec::default() };
         let review = TokenReview { spec, ..TokenReview::default() };
         let review = Api::<TokenReview>::all(client.clone()).create(&PostParams::default(), &review).await?;
         let status = review.status.unwrap_or_default();
         let Some(user) = status.user.filter(|_| status.authenticated == Some(true)) else {
-            return Ok(Answer::Nobody);
+            return Ok(AccessDecision::Nobody);
         };
         let name = user.username.clone().unwrap_or_default();
         let attributes = NonResourceAttributes { path: Some(path.to_owned()), verb: Some("get".to_owned()) };
@@ -137,7 +137,11 @@ impl Access {
         let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
         let api = Api::<SubjectAccessReview>::all(client.clone());
         let status = api.create(&PostParams::default(), &review).await?.status;
-        Ok(if status.is_some_and(|status| status.allowed) { Answer::Allowed } else { Answer::Denied(name) })
+        Ok(if status.is_some_and(|status| status.allowed) {
+            AccessDecision::Allowed
+        } else {
+            AccessDecision::Denied(name)
+        })
     }
 }
 

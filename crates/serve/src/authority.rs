@@ -94,7 +94,7 @@ struct Trusted {
 
 /// What becomes of an authority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub enum AuthorityChange {
     /// It is too old to go on with, or will be at once: another one takes its place.
     Replace,
     /// The next one is made, and trusted.
@@ -151,40 +151,40 @@ impl Authority {
     }
 
     /// What is due; `published` is what the API server trusts.
-    pub fn due(&self, published: &str, now: Timestamp) -> Option<Change> {
+    pub fn due(&self, published: &str, now: Timestamp) -> Option<AuthorityChange> {
         let current = &self.current.trusted;
         if now > ago(current.until, TOO_LATE) {
-            return Some(Change::Replace);
+            return Some(AuthorityChange::Replace);
         }
         match &self.next {
-            None if now >= current.renew_at() => return Some(Change::AddNext),
+            None if now >= current.renew_at() => return Some(AuthorityChange::AddNext),
             Some(next) => {
                 let long_enough = now >= after(after(next.trusted.from, BACKDATED), TRUSTED_BEFORE);
                 if long_enough && published.contains(next.trusted.pem.trim()) {
-                    return Some(Change::Promote);
+                    return Some(AuthorityChange::Promote);
                 }
             }
             None => {}
         }
-        self.previous.as_ref().filter(|previous| now > previous.until).map(|_| Change::DropPrevious)
+        self.previous.as_ref().filter(|previous| now > previous.until).map(|_| AuthorityChange::DropPrevious)
     }
 
     /// The same after this change.
     ///
     /// # Errors
     /// If the system has no randomness.
-    pub fn after(self, change: Change, now: Timestamp) -> Result<Self, IssueError> {
+    pub fn after(self, change: AuthorityChange, now: Timestamp) -> Result<Self, IssueError> {
         Ok(match (change, self) {
-            (Change::Replace, Self { current, previous, .. }) => {
+            (AuthorityChange::Replace, Self { current, previous, .. }) => {
                 let previous = if current.trusted.until > now { Some(current.trusted) } else { previous };
                 Self { current: Signer::new(now)?, next: None, previous }
             }
-            (Change::AddNext, this) => Self { next: Some(Signer::new(now)?), ..this },
-            (Change::Promote, Self { current, next: Some(next), .. }) => {
+            (AuthorityChange::AddNext, this) => Self { next: Some(Signer::new(now)?), ..this },
+            (AuthorityChange::Promote, Self { current, next: Some(next), .. }) => {
                 Self { current: next, next: None, previous: Some(current.trusted) }
             }
-            (Change::Promote, this) => this,
-            (Change::DropPrevious, this) => Self { previous: None, ..this },
+            (AuthorityChange::Promote, this) => this,
+            (AuthorityChange::DropPrevious, this) => Self { previous: None, ..this },
         })
     }
 

@@ -54,7 +54,7 @@ fn what_it_issues_is_trusted_for_its_names_and_time_alone() {
 
 #[test]
 fn its_secret_says_all_of_it_and_what_is_wrong() {
-    let authority = Authority::new(start()).unwrap().after(Change::AddNext, days(250)).unwrap();
+    let authority = Authority::new(start()).unwrap().after(AuthorityChange::AddNext, days(250)).unwrap();
     let fields = authority.fields();
     let read = Authority::read(&fields).unwrap();
     assert_eq!((read.fields(), read.bundle()), (fields.clone(), authority.bundle()));
@@ -96,31 +96,41 @@ fn it_is_renewed_and_nobody_stops_trusting_it() {
         trusted = authority.bundle();
         assert!(trusts(&trusted, &issued, "127.0.0.1", now), "day {day}");
     }
-    let first: Vec<(i32, Change)> = changes.iter().copied().take(3).collect();
+    let first: Vec<(i32, AuthorityChange)> = changes.iter().copied().take(3).collect();
     // Two thirds of 365 days and an hour are over on the 244th.
-    assert_eq!(first, [(244, Change::AddNext), (245, Change::Promote), (366, Change::DropPrevious)]);
-    assert!(!changes.iter().any(|(_, change)| *change == Change::Replace), "{changes:?}");
+    assert_eq!(
+        first,
+        [
+            (244, AuthorityChange::AddNext),
+            (245, AuthorityChange::Promote),
+            (366, AuthorityChange::DropPrevious)
+        ]
+    );
+    assert!(!changes.iter().any(|(_, change)| *change == AuthorityChange::Replace), "{changes:?}");
 }
 
 #[test]
 fn the_next_one_signs_once_it_is_trusted_and_not_before() {
     let authority = Authority::new(start()).unwrap();
     let before = authority.bundle();
-    let next = authority.after(Change::AddNext, days(250)).unwrap();
+    let next = authority.after(AuthorityChange::AddNext, days(250)).unwrap();
     assert_eq!(next.due(&next.bundle(), after(days(250), SignedDuration::from_mins(59))), None);
     // Nobody has published it.
     assert_eq!(next.due(&before, days(300)), None);
-    assert_eq!(next.due(&next.bundle(), days(251)), Some(Change::Promote));
+    assert_eq!(next.due(&next.bundle(), days(251)), Some(AuthorityChange::Promote));
     let signer = next.signer().to_owned();
-    assert_ne!(next.after(Change::Promote, days(251)).unwrap().signer(), signer);
+    assert_ne!(next.after(AuthorityChange::Promote, days(251)).unwrap().signer(), signer);
 }
 
 #[test]
 fn one_that_has_expired_while_nothing_ran_is_replaced_at_once() {
     let authority = Authority::new(start()).unwrap();
-    assert_eq!(authority.due("", days(363)), Some(Change::AddNext));
-    assert_eq!(authority.due("", after(days(364), SignedDuration::from_secs(1))), Some(Change::Replace));
-    let replaced = authority.after(Change::Replace, days(500)).unwrap();
+    assert_eq!(authority.due("", days(363)), Some(AuthorityChange::AddNext));
+    assert_eq!(
+        authority.due("", after(days(364), SignedDuration::from_secs(1))),
+        Some(AuthorityChange::Replace)
+    );
+    let replaced = authority.after(AuthorityChange::Replace, days(500)).unwrap();
     assert_eq!(replaced.bundle().matches("BEGIN CERTIFICATE").count(), 1);
     let issued = replaced.issue(&names(), days(500)).unwrap();
     assert!(trusts(&replaced.bundle(), &issued, "127.0.0.1", days(500)));

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use coppice_api::metadata::{MetadataKeys, MetadataSet, NamespaceMetadata};
 use coppice_lifecycle::annotations::is_cut;
-use coppice_lifecycle::facts::{AnnotationKeys, NamespaceFacts, NotRead};
+use coppice_lifecycle::facts::{AnnotationKeys, AnnotationNotRead, NamespaceFacts};
 
 /// What has to change of a namespace. No value: it is removed.
 #[derive(Debug, Default, PartialEq)]
@@ -47,7 +47,7 @@ pub(crate) fn wanted<'a>(
     inherited: &'a MetadataKeys,
     above: &NamespaceFacts,
     asked: &NamespaceMetadata,
-) -> Result<WantedMetadata, NotRead<'a>> {
+) -> Result<WantedMetadata, AnnotationNotRead<'a>> {
     let mut wanted = WantedMetadata::default();
     for key in &inherited.labels {
         if let Some(value) = above.labels.get(key) {
@@ -76,7 +76,7 @@ pub(crate) fn changes<'a>(
     namespace: &NamespaceFacts,
     wanted: &'a NamespaceMetadata,
     set: &'a MetadataSet,
-) -> Result<NamespaceChanges, NotRead<'a>> {
+) -> Result<NamespaceChanges, AnnotationNotRead<'a>> {
     let label = |key: &'a str| Ok(namespace.labels.get(key));
     let annotation = |key: &'a str| namespace.annotations.get(key);
     Ok(NamespaceChanges {
@@ -88,8 +88,8 @@ pub(crate) fn changes<'a>(
 fn differing<'a, 'n>(
     wanted: &'a BTreeMap<String, String>,
     set: &'a [String],
-    now: impl Fn(&'a str) -> Result<Option<&'n str>, NotRead<'a>>,
-) -> Result<BTreeMap<String, Option<String>>, NotRead<'a>> {
+    now: impl Fn(&'a str) -> Result<Option<&'n str>, AnnotationNotRead<'a>>,
+) -> Result<BTreeMap<String, Option<String>>, AnnotationNotRead<'a>> {
     let mut changes = BTreeMap::new();
     for (key, value) in wanted {
         if now(key)? != Some(value) {

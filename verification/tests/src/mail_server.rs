@@ -66,7 +66,7 @@ impl Default for MailServerOptions {
 
 /// One command that was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct Refusal {
+pub struct RefusedCommand {
     /// `AUTH`, `MAIL`, `RCPT` or `DATA`.
     pub command: String,
     /// The recipient because of which; empty if it was not for one.
@@ -82,7 +82,7 @@ pub struct Refusal {
 #[serde(tag = "event", rename_all = "lowercase")]
 enum Transaction {
     Accepted(Mail),
-    Refused(Refusal),
+    Refused(RefusedCommand),
 }
 
 /// A running mail server on 127.0.0.1. It is killed when this is dropped.
@@ -151,7 +151,7 @@ impl MailServer {
     }
 
     /// The commands that it has refused so far.
-    pub fn refused(&self) -> Vec<Refusal> {
+    pub fn refused(&self) -> Vec<RefusedCommand> {
         let refused = |line| if let Transaction::Refused(refusal) = line { Some(refusal) } else { None };
         self.transactions().filter_map(refused).collect()
     }
@@ -166,7 +166,7 @@ impl MailServer {
     pub async fn until_refused<T>(
         &self,
         what: &str,
-        check: impl Fn(&[Refusal]) -> Option<T>,
+        check: impl Fn(&[RefusedCommand]) -> Option<T>,
     ) -> anyhow::Result<T> {
         let found = until(what, async || check(&self.refused())).await;
         found.with_context(|| self.program.last_lines())

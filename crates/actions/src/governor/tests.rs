@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::body::Body as Answer;
+use axum::body::Body as ResponseBody;
 use futures::future::join_all;
 use http::{Method, Request, Response};
 use http_body_util::BodyExt as _;
@@ -73,7 +73,7 @@ impl Plane {
         grow(&mut settings);
     }
 
-    async fn answer(self, request: Request<Body>) -> Result<Response<Answer>, BoxError> {
+    async fn answer(self, request: Request<Body>) -> Result<Response<ResponseBody>, BoxError> {
         let put = *request.method() == Method::PUT;
         let body = request.into_body().collect().await?.to_bytes();
         if !put {
@@ -91,7 +91,9 @@ impl Plane {
         self.writes.lock().unwrap().push((steps, current));
         if !current {
             let status = Status::failure("changed", "Conflict").with_code(409);
-            return Ok(Response::builder().status(409).body(Answer::from(serde_json::to_vec(&status)?))?);
+            return Ok(Response::builder()
+                .status(409)
+                .body(ResponseBody::from(serde_json::to_vec(&status)?))?);
         }
         settings["status"] = body["status"].clone();
         grow(&mut settings);
@@ -124,8 +126,8 @@ fn grow(settings: &mut Value) {
     settings["metadata"]["resourceVersion"] = json!((revision + 1).to_string());
 }
 
-fn ok(value: &Value) -> Result<Response<Answer>, BoxError> {
-    Ok(Response::new(Answer::from(serde_json::to_vec(value)?)))
+fn ok(value: &Value) -> Result<Response<ResponseBody>, BoxError> {
+    Ok(Response::new(ResponseBody::from(serde_json::to_vec(value)?)))
 }
 
 fn denied_by(answer: &Result<Reservation, ReservationError>) -> Option<Reason> {

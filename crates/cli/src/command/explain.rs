@@ -21,7 +21,7 @@ use super::plan::PlannedItem;
 use crate::args::{ConnectionArgs, NamespaceOrManager, OutputArgs, OutputFormat, SourceArgs};
 use crate::connect::connect;
 use crate::facts::Manager;
-use crate::lifecycle::{self, JudgedManagers, LifecycleSnapshot, ResolvedPlan, Wanted, resolved_plan};
+use crate::lifecycle::{self, JudgedManagers, LifecycleSnapshot, ManagerFilter, ResolvedPlan, resolved_plan};
 use crate::print;
 use crate::write::resource_name;
 use crate::{Exit, Io, live, losses, namespace_record, refused_pods, with_progress};
@@ -128,8 +128,11 @@ pub(crate) async fn run(args: &ExplainArgs, connection: &ConnectionArgs, io: &mu
             Err(_) => {}
         }
     }
-    let wanted =
-        Wanted { namespace: Some(namespace), name: args.target.name.as_deref(), judged: JudgedManagers::All };
+    let wanted = ManagerFilter {
+        namespace: Some(namespace),
+        name: args.target.name.as_deref(),
+        judged: JudgedManagers::All,
+    };
     let (cluster_snapshot, at) = lifecycle::read(&args.source, wanted, connection, io).await?;
     if let (true, Some(name)) = (cluster_snapshot.managers.is_empty(), &args.target.name) {
         bail!("there is no NamespaceManager {name} in namespace {namespace}");

@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::args::{ArgumentError, ConnectionArgs, NamespaceOrManager, SourceArgs};
-use crate::lifecycle::{self, JudgedManagers, LifecycleSnapshot, Wanted};
+use crate::lifecycle::{self, JudgedManagers, LifecycleSnapshot, ManagerFilter};
 use crate::namespace_record::record_of;
 use crate::terminal::Paragraph;
 use crate::{Exit, Io, files, print, validate};
@@ -121,7 +121,7 @@ struct Report<'a> {
 pub(crate) async fn run(args: &MessageArgs, connection: &ConnectionArgs, io: &mut Io<'_>) -> Result<Exit> {
     let namespace = args.namespace.as_str();
     let file = args.config.as_ref().map(|file| config_of(file, io)).transpose()?;
-    let wanted = Wanted { namespace: Some(namespace), name: None, judged: JudgedManagers::All };
+    let wanted = ManagerFilter { namespace: Some(namespace), name: None, judged: JudgedManagers::All };
     let (mut snapshot, at) = lifecycle::read(&args.source, wanted, connection, io).await?;
     if let Some(CoppiceConfigSpec { messages, channels, .. }) = file {
         let config = &mut snapshot.settings.config;

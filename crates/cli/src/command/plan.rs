@@ -14,7 +14,7 @@ use crate::args::{ConnectionArgs, OutputArgs, OutputFormat, SourceArgs};
 use crate::connect::connect;
 use crate::facts::Manager;
 use crate::lifecycle::{
-    self, GovernedPlan, JudgedManagers, LifecycleSnapshot, ResolvedPlan, Wanted, resolved_plan,
+    self, GovernedPlan, JudgedManagers, LifecycleSnapshot, ManagerFilter, ResolvedPlan, resolved_plan,
 };
 use crate::print::{self, Cell, Table};
 use crate::write::resource_name;
@@ -209,7 +209,7 @@ pub(crate) async fn run(args: &PlanArgs, connection: &ConnectionArgs, io: &mut I
         (None, false) if offline => None,
         (None, false) => Some(connect(connection, io).await?.namespace),
     };
-    let wanted = Wanted { namespace: namespace.as_deref(), name: None, judged: JudgedManagers::All };
+    let wanted = ManagerFilter { namespace: namespace.as_deref(), name: None, judged: JudgedManagers::All };
     let (cluster_snapshot, at) = lifecycle::read(&args.source, wanted, connection, io).await?;
     let mut items = lines(&cluster_snapshot, namespace.as_deref(), at);
     if !offline {

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::args::{ConnectionArgs, OutputArgs, OutputFormat, SourceArgs, TimeArg};
 use crate::facts::ClusterManager;
-use crate::lifecycle::{self, JudgedManagers, Wanted, documents};
+use crate::lifecycle::{self, JudgedManagers, ManagerFilter, documents};
 use crate::{Exit, Io, files, print};
 use compare::{ManagerPreview, NamespaceDue};
 
@@ -75,7 +75,7 @@ pub(crate) async fn run(args: &PreviewArgs, connection: &ConnectionArgs, io: &mu
     };
     let further_need_pods = proposed.iter().any(ClusterManager::needs_pods);
     let judged = JudgedManagers::Cluster { further_need_pods };
-    let wanted = Wanted { namespace: None, name: None, judged };
+    let wanted = ManagerFilter { namespace: None, name: None, judged };
     let (snapshot, at) = lifecycle::read(&source, wanted, connection, io).await?;
     if let Err(why) = &snapshot.governed.managers {
         return Err(anyhow!("{why}: without them it is not known what would change"));

@@ -16,8 +16,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
-    Governed, JudgedManagers, LifecycleSnapshot, UnknownManagers, Wanted, excess_managers, managed_by_limit,
-    own_managers, settings,
+    Governed, JudgedManagers, LifecycleSnapshot, ManagerFilter, UnknownManagers, excess_managers,
+    managed_by_limit, own_managers, settings,
 };
 use crate::args::SourceArgs;
 use crate::by_namespace::ByNamespace;
@@ -31,7 +31,7 @@ const LONGEST_WHY: usize = 200;
 /// What the plans of the managers that are wanted depend on.
 pub(super) async fn snapshot(
     client: &Client,
-    wanted: Wanted<'_>,
+    wanted: ManagerFilter<'_>,
     source: &SourceArgs,
 ) -> Result<LifecycleSnapshot> {
     let mut warnings = Vec::new();
@@ -86,7 +86,7 @@ pub(super) async fn snapshot(
 
 /// Cluster managers and records. Where one of them may not be read, what is done to namespaces cannot be decided here; what
 /// the operator reports can still be shown.
-async fn governed(client: &Client, wanted: Wanted<'_>, warnings: &mut Vec<String>) -> Governed {
+async fn governed(client: &Client, wanted: ManagerFilter<'_>, warnings: &mut Vec<String>) -> Governed {
     let mut governed = Governed { managers: Ok(Vec::new()), records: BTreeMap::new() };
     let (managers, records) =
         tokio::join!(live::cluster_managers(client), live::records(client, wanted.namespace, None));

@@ -22,11 +22,11 @@ pub struct ClaimWire {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct StatusWire {
-    phase: Phase,
+    phase: ClaimPhase,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-enum Phase {
+enum ClaimPhase {
     Bound,
     Lost,
     #[default]
@@ -48,12 +48,12 @@ impl Kind for Claims {
     }
 
     fn keep(wire: &ClaimWire, (): &()) -> bool {
-        wire.status.phase != Phase::Bound && wire.metadata.deletion_timestamp.is_none()
+        wire.status.phase != ClaimPhase::Bound && wire.metadata.deletion_timestamp.is_none()
     }
 
     fn project(wire: ClaimWire, (): &()) -> Result<ClaimFacts, Unreadable> {
         let created_at = wire.metadata.created_at();
-        Ok(ClaimFacts { name: wire.metadata.name, created_at, lost: wire.status.phase == Phase::Lost })
+        Ok(ClaimFacts { name: wire.metadata.name, created_at, lost: wire.status.phase == ClaimPhase::Lost })
     }
 
     fn name(object: &ClaimFacts) -> &str {

@@ -8,7 +8,7 @@ mod claims;
 mod pods;
 mod sets;
 
-use coppice_lifecycle::health::facts::{Owner, Report};
+use coppice_lifecycle::health::facts::{ControllerRef, FailureReport};
 use coppice_runtime::decode::ObjectRef;
 use coppice_runtime::kind::LenientTime;
 use jiff::Timestamp;
@@ -55,7 +55,7 @@ impl WorkloadMeta {
     }
 
     /// What controls it, if anything.
-    pub(crate) fn owner(&self) -> Option<Owner> {
+    pub(crate) fn owner(&self) -> Option<ControllerRef> {
         controller(self.owner_references.as_deref().unwrap_or_default())
     }
 }
@@ -84,9 +84,9 @@ impl OwnerWire {
 }
 
 /// What controls an object, if anything. Whoever writes an owner may write any text: it is shortened.
-pub(crate) fn controller(owners: &[OwnerWire]) -> Option<Owner> {
+pub(crate) fn controller(owners: &[OwnerWire]) -> Option<ControllerRef> {
     let owner = owners.iter().find(|owner| owner.controls())?;
-    Some(Owner {
+    Some(ControllerRef {
         group: shortened(owner.group(), MAX_WORD),
         kind: shortened(&owner.kind, MAX_WORD),
         name: shortened(&owner.name, MAX_NAME),
@@ -116,8 +116,8 @@ impl ConditionWire {
     }
 
     /// What it says about a failure.
-    pub(crate) fn report(&self, created: Timestamp) -> Report {
-        Report {
+    pub(crate) fn report(&self, created: Timestamp) -> FailureReport {
+        FailureReport {
             since: self.since(created),
             reason: shortened(self.reason.as_deref().unwrap_or_default(), MAX_WORD),
             message: shortened(self.message.as_deref().unwrap_or_default(), MAX_MESSAGE),

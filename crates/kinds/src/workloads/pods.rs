@@ -1,7 +1,9 @@
 //! What is kept of a pod that may not be well.
 
 use coppice_lifecycle::facts::PodPhase;
-use coppice_lifecycle::health::facts::{ContainerFacts, ContainerState, Ended, PodHealth, Report};
+use coppice_lifecycle::health::facts::{
+    ContainerFacts, ContainerState, FailureReport, PodHealth, Termination,
+};
 use coppice_runtime::kind::LenientTime;
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -117,7 +119,7 @@ pub(crate) fn pod_health(
     let because = |wanted: &str| scheduled.filter(|condition| condition.reason.as_deref() == Some(wanted));
     let unschedulable = because("Unschedulable").map(|condition| condition.report(created));
     let claims = unschedulable.as_ref().map_or_else(Vec::new, |_| claims(spec));
-    let failed = status.reason.as_deref().filter(|_| phase == PodPhase::Failed).map(|reason| Report {
+    let failed = status.reason.as_deref().filter(|_| phase == PodPhase::Failed).map(|reason| FailureReport {
         since: not_ready_since.unwrap_or(created),
         reason: shortened(reason, MAX_WORD),
         message: shortened(status.message.as_deref().unwrap_or_default(), MAX_MESSAGE),
@@ -171,8 +173,8 @@ fn container(wire: &ContainerWire, prepares: bool) -> Option<ContainerFacts> {
     Some(ContainerFacts { name: shortened(&wire.name, MAX_WORD), restarts, state, last })
 }
 
-fn ended(wire: &TerminatedWire) -> Ended {
-    Ended {
+fn ended(wire: &TerminatedWire) -> Termination {
+    Termination {
         exit_code: wire.exit_code,
         reason: shortened(wire.reason.as_deref().unwrap_or_default(), MAX_WORD),
     }

@@ -13,14 +13,14 @@ use super::observed::{NotedOutcomes, note, remembered as remembered_of};
 use super::phase::{RunningTtl, Superseded, phase};
 use super::plan::has_fired;
 use super::recreated::Recreated;
-use super::selection::{Candidate, ClusterManagerFacts, contest};
+use super::selection::{ClusterManagerFacts, SelectingManager, contest};
 use super::supersede::{Later, successors};
 use super::{
     EffectiveTtl, RecordFacts, Unidentified, ValidClusterManager, ValidClusterPolicy, identity_of, owner_of,
     ttl_of,
 };
 use crate::condition::later;
-use crate::facts::{NamespaceFacts, NotRead};
+use crate::facts::{AnnotationNotRead, NamespaceFacts};
 use crate::governor::hourly_limit;
 use crate::settings::PlatformSettings;
 
@@ -191,10 +191,10 @@ fn count<'a>(
 
 /// The successors of all namespaces: those of one manager are compared with each other.
 fn compare<'a>(
-    governed: &'a [(Counted<'a>, Candidate<'a>)],
+    governed: &'a [(Counted<'a>, SelectingManager<'a>)],
     managers: &[ClusterManagerFacts<'a>],
     now: Timestamp,
-) -> Result<BTreeMap<String, Later>, NotRead<'a>> {
+) -> Result<BTreeMap<String, Later>, AnnotationNotRead<'a>> {
     let mut all = BTreeMap::new();
     for manager in managers {
         let of_manager = || governed.iter().filter(|(_, winner)| winner.uid == manager.uid);
@@ -224,7 +224,7 @@ fn window(manager: &ValidClusterManager) -> Duration {
 fn count_governed(
     counts: &mut Counts,
     (counted, ttl, successor): (Counted<'_>, Option<EffectiveTtl>, Option<&Later>),
-    manager: &Candidate<'_>,
+    manager: &SelectingManager<'_>,
     settings: &PlatformSettings,
     now: Timestamp,
 ) -> Option<Timestamp> {
@@ -251,7 +251,7 @@ fn count_unsaid(counts: &mut NamespaceCounts, namespace: &NamespaceFacts, manage
 fn count_due(
     counts: &mut Counts,
     (Counted { namespace, record, .. }, ttl, successor): (Counted<'_>, Option<EffectiveTtl>, Option<&Later>),
-    manager: &Candidate<'_>,
+    manager: &SelectingManager<'_>,
     settings: &PlatformSettings,
     now: Timestamp,
 ) -> Option<Timestamp> {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::selection::annotation;
 use crate::annotations::is_cut;
-use crate::facts::{NamespaceFacts, NotRead};
+use crate::facts::{AnnotationNotRead, NamespaceFacts};
 
 /// When a namespace takes the place of an older one, validated.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,13 +140,13 @@ impl fmt::Display for NoIdentity<'_> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unidentified<'a> {
     /// It depends on an annotation that was not read.
-    NotRead(NotRead<'a>),
+    NotRead(AnnotationNotRead<'a>),
     /// It has none.
     None(NoIdentity<'a>),
 }
 
-impl<'a> From<NotRead<'a>> for Unidentified<'a> {
-    fn from(not_read: NotRead<'a>) -> Self {
+impl<'a> From<AnnotationNotRead<'a>> for Unidentified<'a> {
+    fn from(not_read: AnnotationNotRead<'a>) -> Self {
         Self::NotRead(not_read)
     }
 }
@@ -165,7 +165,7 @@ pub fn identity_of<'a>(
     supersede: &'a ValidSupersede,
     namespace: &'a NamespaceFacts,
 ) -> Result<Identity<'a>, Unidentified<'a>> {
-    let value = |key: &'a str| -> Result<Option<&'a str>, NotRead<'a>> {
+    let value = |key: &'a str| -> Result<Option<&'a str>, AnnotationNotRead<'a>> {
         let value = match namespace.labels.get(key) {
             Some(label) => Some(label),
             None => annotation(namespace, key)?,
@@ -173,7 +173,8 @@ pub fn identity_of<'a>(
         // Of a part of it nothing can be said.
         Ok(value.filter(|value| !value.is_empty() && !is_cut(value)))
     };
-    let read = |key: &'a str| -> Result<KeyedValue<'a>, NotRead<'a>> { Ok(KeyedValue(key, value(key)?)) };
+    let read =
+        |key: &'a str| -> Result<KeyedValue<'a>, AnnotationNotRead<'a>> { Ok(KeyedValue(key, value(key)?)) };
     let optional = |key: &'a Option<String>| key.as_deref().map(read).transpose();
     let IdentityKeys { project, environment, job, pipeline, run, .. } = &supersede.keys;
     let (project, environment, job) = (read(project)?, optional(environment)?, optional(job)?);
@@ -203,7 +204,7 @@ pub fn identity_of<'a>(
 pub(super) fn identity_if_any<'a>(
     supersede: &'a ValidSupersede,
     namespace: &'a NamespaceFacts,
-) -> Result<Option<Identity<'a>>, NotRead<'a>> {
+) -> Result<Option<Identity<'a>>, AnnotationNotRead<'a>> {
     match identity_of(supersede, namespace) {
         Ok(identity) => Ok(Some(identity)),
         Err(Unidentified::None(_)) => Ok(None),

@@ -8,7 +8,7 @@ use coppice_api::owner::{MAX_OWNER, OwnerAnnotation, OwnerFormat, OwnerSource};
 use super::recipient::{email, masked, slack};
 use super::selection::annotation;
 use crate::annotations::is_cut;
-use crate::facts::{NamespaceFacts, NotRead};
+use crate::facts::{AnnotationNotRead, NamespaceFacts};
 use crate::record::truncate_text;
 
 /// Who owns a namespace, by the first of its annotations and labels that says so and can be understood; none if none does.
@@ -18,7 +18,7 @@ use crate::record::truncate_text;
 pub fn owner_of<'a>(
     source: &'a OwnerSource,
     namespace: &NamespaceFacts,
-) -> Result<Option<String>, NotRead<'a>> {
+) -> Result<Option<String>, AnnotationNotRead<'a>> {
     let OwnerSource { annotations, labels, fallback: _ } = source;
     for OwnerAnnotation { key, format } in annotations.iter().flatten() {
         let owner = annotation(namespace, key)?.and_then(|value| understood(value, *format));

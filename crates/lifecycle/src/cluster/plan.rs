@@ -34,7 +34,7 @@ use jiff::Timestamp;
 
 use super::census::Census;
 use super::phase::phase;
-use super::selection::{Candidate, ClusterManagerFacts, contest};
+use super::selection::{ClusterManagerFacts, SelectingManager, contest};
 use super::{AddressKey, SuccessorFacts, ttl_of};
 use crate::circumstances::Circumstances;
 use crate::condition::{later, whole_second_after};
@@ -332,7 +332,7 @@ impl<'a> Builder<'a> {
 
     /// Writes down which manager governs. Under another one, or the same with another spec, everything begins again.
     /// Returns since when it governs.
-    fn governed_by(&mut self, manager: &Candidate<'_>) -> Timestamp {
+    fn governed_by(&mut self, manager: &SelectingManager<'_>) -> Timestamp {
         if let Some(known) = &mut self.status.manager {
             // By one change a spec that is the same was suspended, or is not any more. By two it may have been another.
             let seen = manager.generation <= known.generation.saturating_add(1);

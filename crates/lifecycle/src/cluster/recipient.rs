@@ -10,7 +10,7 @@ use super::owner::ska;
 use super::selection::annotation;
 use crate::annotations::is_cut;
 use crate::digest::hex;
-use crate::facts::{NamespaceFacts, NotRead};
+use crate::facts::{AnnotationNotRead, NamespaceFacts};
 
 /// The longest address, which is that of a mailbox by RFC 5321.
 const MAX_ADDRESS: usize = 254;
@@ -62,7 +62,7 @@ impl Recipients {
 pub fn recipients_of<'a>(
     source: &'a OwnerSource,
     namespace: &NamespaceFacts,
-) -> Result<Recipients, NotRead<'a>> {
+) -> Result<Recipients, AnnotationNotRead<'a>> {
     let OwnerSource { annotations, labels: _, fallback } = source;
     let mut own = Addresses::default();
     for OwnerAnnotation { key, format } in annotations.iter().flatten() {

@@ -9,7 +9,7 @@ use coppice_api::managed_namespace::GoverningManager;
 use coppice_mutants::{Mutant, active};
 
 use super::{SelectorParts, ValidClusterManager, ValidSelector};
-use crate::facts::{NamespaceFacts, NotRead};
+use crate::facts::{AnnotationNotRead, NamespaceFacts};
 use crate::glob;
 
 /// A cluster manager, as observed.
@@ -50,7 +50,7 @@ pub enum Selection<'a> {
     /// It does not: why.
     Not(Mismatch<'a>),
     /// That depends on an annotation that was not read.
-    Unknown(NotRead<'a>),
+    Unknown(AnnotationNotRead<'a>),
 }
 
 /// Why a selector does not select a namespace: the first part that does not hold.
@@ -167,7 +167,7 @@ fn holds<'a>(parts: &'a SelectorParts, namespace: &NamespaceFacts) -> Selection<
 pub(super) fn annotation<'k, 'n>(
     namespace: &'n NamespaceFacts,
     key: &'k str,
-) -> Result<Option<&'n str>, NotRead<'k>> {
+) -> Result<Option<&'n str>, AnnotationNotRead<'k>> {
     match namespace.annotations.get(key) {
         Err(_) if active(Mutant::UnreadIsAbsent) => Ok(None),
         read => read,
@@ -176,7 +176,7 @@ pub(super) fn annotation<'k, 'n>(
 
 /// A cluster manager that selects a namespace.
 #[derive(Clone, Copy, Debug)]
-pub struct Candidate<'a> {
+pub struct SelectingManager<'a> {
     /// Its name.
     pub name: &'a str,
     /// Its uid.
@@ -187,7 +187,7 @@ pub struct Candidate<'a> {
     pub spec: &'a ValidClusterManager,
 }
 
-impl Candidate<'_> {
+impl SelectingManager<'_> {
     /// Whether a record is about this very manager with this very spec.
     pub fn is(&self, recorded: &GoverningManager) -> bool {
         (&*recorded.uid, &*recorded.digest) == (self.uid, self.spec.digest())
@@ -211,9 +211,9 @@ pub enum Criterion {
 #[derive(Clone, Debug)]
 pub struct Contest<'a> {
     /// The one that governs it; none if none selects it.
-    pub winner: Option<Candidate<'a>>,
+    pub winner: Option<SelectingManager<'a>>,
     /// The others, and what decided against each of them.
-    pub losers: Vec<(Candidate<'a>, Criterion)>,
+    pub losers: Vec<(SelectingManager<'a>, Criterion)>,
     /// False if a manager that comes after the winner may select the namespace or not.
     pub complete: bool,
 }
@@ -236,7 +236,7 @@ pub enum WhyUnknown<'a> {
     NotUnderstood(&'a str),
     /// Its selector names an annotation that was not read.
     #[error("selects by an annotation, and {0}")]
-    NotRead(NotRead<'a>),
+    NotRead(AnnotationNotRead<'a>),
 }
 
 impl UnknownSelection<'_> {
@@ -257,8 +257,8 @@ pub fn contest<'a>(
     managers: impl IntoIterator<Item = ClusterManagerFacts<'a>>,
     namespace: &NamespaceFacts,
 ) -> Result<Contest<'a>, UnknownSelection<'a>> {
-    let mut unread: Vec<(Candidate<'a>, NotRead<'a>)> = Vec::new();
-    let mut candidates: Vec<Candidate<'a>> = Vec::new();
+    let mut unread: Vec<(SelectingManager<'a>, AnnotationNotRead<'a>)> = Vec::new();
+    let mut candidates: Vec<SelectingManager<'a>> = Vec::new();
     for manager in managers {
         if manager.terminating {
             continue;
@@ -266,7 +266,7 @@ pub fn contest<'a>(
         let ClusterManagerFacts { name, uid, generation, spec, .. } = manager;
         let not_understood = |why| UnknownSelection { name, why: WhyUnknown::NotUnderstood(why) };
         let spec = spec.map_err(not_understood)?;
-        let one = Candidate { name, uid, generation, spec };
+        let one = SelectingManager { name, uid, generation, spec };
         match selects(spec, namespace) {
             Selection::Selected => candidates.push(one),
             Selection::Not(_) => {}
@@ -285,19 +285,19 @@ pub fn contest<'a>(
         return Err(UnknownSelection { name: one.name, why: WhyUnknown::NotRead(key) });
     }
     let losers = winner.map(|winner| {
-        let decided = |loser: Candidate<'a>| (loser, criterion(&winner, &loser));
+        let decided = |loser: SelectingManager<'a>| (loser, criterion(&winner, &loser));
         candidates.into_iter().map(decided).collect()
     });
     Ok(Contest { winner, losers: losers.unwrap_or_default(), complete })
 }
 
 /// The greatest governs.
-fn rank<'a>(manager: &Candidate<'a>) -> (bool, i32, (bool, bool, bool), Reverse<&'a str>) {
-    let Candidate { name, spec, .. } = manager;
+fn rank<'a>(manager: &SelectingManager<'a>) -> (bool, i32, (bool, bool, bool), Reverse<&'a str>) {
+    let SelectingManager { name, spec, .. } = manager;
     (spec.enforces(), spec.priority, spec.selector.specificity(), Reverse(name))
 }
 
-fn criterion(winner: &Candidate<'_>, loser: &Candidate<'_>) -> Criterion {
+fn criterion(winner: &SelectingManager<'_>, loser: &SelectingManager<'_>) -> Criterion {
     let (a, b) = (rank(winner), rank(loser));
     if a.0 != b.0 {
         Criterion::Mode

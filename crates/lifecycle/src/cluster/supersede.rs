@@ -13,10 +13,10 @@ use coppice_mutants::{Mutant, active};
 use jiff::Timestamp;
 
 use super::identity::{Identity, LineKey, ValidSupersede, identity_if_any};
-use super::selection::{Candidate, Selection, selects};
+use super::selection::{SelectingManager, Selection, selects};
 use super::{HealthFacts, RecordFacts};
-use crate::facts::{NamespaceFacts, NotRead};
-use crate::health::{self, Known};
+use crate::facts::{AnnotationNotRead, NamespaceFacts};
+use crate::health::{self, KnownFailures};
 
 /// What is known of the namespace that may have taken the place of another one.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ pub(super) type Member<'a> = (&'a NamespaceFacts, Option<RecordFacts<'a>>);
 
 /// Whether a namespace may supersede others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Standing {
+pub(super) enum Eligibility {
     /// It may not.
     No,
     /// That is not known at present: it supersedes what it superseded before, and nothing else.
@@ -64,34 +64,34 @@ pub(super) enum Standing {
 /// Whether a namespace may supersede others, as far as its record says.
 fn standing(
     supersede: &ValidSupersede,
-    manager: &Candidate<'_>,
+    manager: &SelectingManager<'_>,
     (namespace, record): Member<'_>,
     now: Timestamp,
-) -> Standing {
+) -> Eligibility {
     // What another manager or another spec has recorded says nothing; nor does a record that is not kept up to date any more.
     let of_manager = |status: &&ManagedNamespaceStatus| {
         status.namespace_uid.as_ref() == Some(&namespace.uid)
             && status.manager.as_ref().is_some_and(|known| manager.is(known))
     };
     let record = record.filter(|record| !record.terminating && record.spec.is_ok());
-    let Some(status) = record.map(|record| record.status).filter(of_manager) else { return Standing::No };
+    let Some(status) = record.map(|record| record.status).filter(of_manager) else { return Eligibility::No };
     let expired = status.expires_at.is_some_and(|at| at <= now);
     // It goes itself.
     let goes = status.steps.notice.is_some()
         || status.steps.intent.as_ref().is_some_and(|intent| intent.action == Action::Delete);
     if namespace.terminating || expired || goes && !active(Mutant::SupersededSupersedes) {
-        return Standing::No;
+        return Eligibility::No;
     }
     let wait = supersede.wait_until_ready;
     let stands = match status.phase {
         _ if active(Mutant::SuccessorNotReady) => true,
-        Some(NamespacePhase::Unknown) => return Standing::Unknown,
+        Some(NamespacePhase::Unknown) => return Eligibility::Unknown,
         Some(NamespacePhase::Ok) => !wait || status.ready_at.is_some(),
         Some(NamespacePhase::Unstable | NamespacePhase::Failing) => !wait,
         Some(NamespacePhase::Superseded) => active(Mutant::SupersededSupersedes),
         Some(NamespacePhase::Terminating | NamespacePhase::Stale | NamespacePhase::Failed) | None => false,
     };
-    if stands { Standing::Yes } else { Standing::No }
+    if stands { Eligibility::Yes } else { Eligibility::No }
 }
 
 /// Whether this namespace takes the place of the older one. Its workloads, if they were read again, have to say what its record does.
@@ -100,15 +100,15 @@ fn standing(
 /// If that depends on an annotation that was not read.
 pub(super) fn supersedes<'a>(
     supersede: &'a ValidSupersede,
-    manager: &Candidate<'_>,
+    manager: &SelectingManager<'_>,
     older: &'a NamespaceFacts,
     (namespace, record): (&'a NamespaceFacts, RecordFacts<'_>),
     (workloads, now): (Option<&HealthFacts<'_>>, Timestamp),
-) -> Result<Standing, NotRead<'a>> {
+) -> Result<Eligibility, AnnotationNotRead<'a>> {
     let identities = (identity_if_any(supersede, namespace)?, identity_if_any(supersede, older)?);
-    let (Some(later), Some(older)) = identities else { return Ok(Standing::No) };
+    let (Some(later), Some(older)) = identities else { return Ok(Eligibility::No) };
     if !later.follows(&older) || selects(manager.spec, namespace) != Selection::Selected {
-        return Ok(Standing::No);
+        return Ok(Eligibility::No);
     }
     let by_record = standing(supersede, manager, (namespace, Some(record)), now);
     let waits = supersede.wait_until_ready && !active(Mutant::SuccessorNotReady);
@@ -116,10 +116,12 @@ pub(super) fn supersedes<'a>(
     let by_workloads = match workloads {
         HealthFacts::Known { workloads, .. } => {
             let ignore = manager.spec.health.as_ref().map(|health| &*health.ignore).unwrap_or_default();
-            let fails = !health::failing(workloads, ignore, Known::default(), now).failing.is_empty();
-            if !fails && health::is_ready(workloads) { Standing::Yes } else { Standing::No }
+            let fails = !health::failing(workloads, ignore, KnownFailures::default(), now).failing.is_empty();
+            if !fails && health::is_ready(workloads) { Eligibility::Yes } else { Eligibility::No }
         }
-        HealthFacts::NotWatched | HealthFacts::AsRecorded | HealthFacts::Unknown { .. } => Standing::Unknown,
+        HealthFacts::NotWatched | HealthFacts::AsRecorded | HealthFacts::Unknown { .. } => {
+            Eligibility::Unknown
+        }
     };
     Ok(by_record.min(by_workloads))
 }
@@ -130,7 +132,7 @@ struct Compared<'a> {
     /// The uid of the successor that its record names.
     recorded: Option<&'a str>,
     identity: Identity<'a>,
-    standing: Standing,
+    standing: Eligibility,
 }
 
 /// For each namespace that is superseded its successor, of the namespaces that this manager governs. The successor that a record
@@ -140,10 +142,10 @@ struct Compared<'a> {
 /// If that depends on an annotation that was not read.
 pub(super) fn successors<'a>(
     supersede: &'a ValidSupersede,
-    manager: &Candidate<'_>,
+    manager: &SelectingManager<'_>,
     members: &[Member<'a>],
     now: Timestamp,
-) -> Result<BTreeMap<String, Later>, NotRead<'a>> {
+) -> Result<BTreeMap<String, Later>, AnnotationNotRead<'a>> {
     let mut all = Vec::with_capacity(members.len());
     for (namespace, record) in members {
         let Some(identity) = identity_if_any(supersede, namespace)? else { continue };
@@ -163,7 +165,7 @@ pub(super) fn successors<'a>(
         };
         let same = candidates().find(|later| one.recorded == Some(&*later.namespace.uid));
         let latest = || {
-            let known = candidates().filter(|later| later.standing == Standing::Yes);
+            let known = candidates().filter(|later| later.standing == Eligibility::Yes);
             known.max_by_key(|later| (later.identity.order, &later.namespace.uid))
         };
         if let Some(later) = same.or_else(latest) {
@@ -174,7 +176,7 @@ pub(super) fn successors<'a>(
                 continue;
             }
         }
-        if one.standing != Standing::No {
+        if one.standing != Eligibility::No {
             for line in one.identity.lines() {
                 standing.entry(line).or_default().push(one);
             }

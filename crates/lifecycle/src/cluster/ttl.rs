@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::phase::RunningTtl;
 use super::selection::annotation;
 use crate::condition::{later, whole_second_after};
-use crate::facts::{NamespaceFacts, NotRead};
+use crate::facts::{AnnotationNotRead, NamespaceFacts};
 
 /// A time to live, as a cluster manager asks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,10 @@ const MAX_LENGTH: usize = 32;
 ///
 /// # Errors
 /// If it depends on an annotation that was not read.
-pub fn ttl_of<'a>(ttl: &'a ValidTtl, namespace: &NamespaceFacts) -> Result<EffectiveTtl, NotRead<'a>> {
+pub fn ttl_of<'a>(
+    ttl: &'a ValidTtl,
+    namespace: &NamespaceFacts,
+) -> Result<EffectiveTtl, AnnotationNotRead<'a>> {
     let Some(key) = &ttl.from_annotation else {
         return Ok(EffectiveTtl { after: ttl.after, source: None, asked: None });
     };

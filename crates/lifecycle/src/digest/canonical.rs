@@ -6,7 +6,7 @@
 
 use coppice_api::Selector;
 use coppice_api::manager::{Delete, PodsSucceed, Policy, ScaleDown, Then, Ttl, Webhook, WebhookFormat, When};
-use coppice_api::selector::{Operator, Requirement};
+use coppice_api::selector::{LabelOperator, Requirement};
 use coppice_quantity::Duration;
 
 pub(super) fn encode(policies: &[Policy]) -> Vec<u8> {
@@ -161,11 +161,11 @@ fn require(out: &mut Encoder, requirement: &Requirement) {
     });
 }
 
-pub(super) const fn operator_name(operator: Operator) -> &'static str {
+pub(super) const fn operator_name(operator: LabelOperator) -> &'static str {
     match operator {
-        Operator::In => "In",
-        Operator::NotIn => "NotIn",
-        Operator::Exists => "Exists",
-        Operator::DoesNotExist => "DoesNotExist",
+        LabelOperator::In => "In",
+        LabelOperator::NotIn => "NotIn",
+        LabelOperator::Exists => "Exists",
+        LabelOperator::DoesNotExist => "DoesNotExist",
     }
 }

@@ -4,7 +4,7 @@ use coppice_api::HealthReason;
 use coppice_quantity::Duration;
 use jiff::Timestamp;
 
-use super::facts::{ContainerFacts, ContainerState, Ended};
+use super::facts::{ContainerFacts, ContainerState, Termination};
 use crate::condition::later;
 
 /// A container that has crashed again and again is no better before it has run for so long.
@@ -46,7 +46,7 @@ pub(super) fn trouble(container: &ContainerFacts, now: Timestamp) -> Option<Trou
     }
 }
 
-fn crash(name: &str, last: Option<&Ended>, ends: Option<Timestamp>) -> Trouble {
+fn crash(name: &str, last: Option<&Termination>, ends: Option<Timestamp>) -> Trouble {
     let killed = last.is_some_and(|last| &*last.reason == OOM_KILLED);
     let reason = if killed { HealthReason::OOMKilled } else { HealthReason::CrashLoopBackOff };
     let how =
@@ -54,7 +54,7 @@ fn crash(name: &str, last: Option<&Ended>, ends: Option<Timestamp>) -> Trouble {
     Trouble { reason, message: format!("container {name} restarts repeatedly{how}"), ends }
 }
 
-fn why(ended: &Ended) -> String {
+fn why(ended: &Termination) -> String {
     if ended.reason.is_empty() { String::new() } else { format!(" ({})", ended.reason) }
 }
 
@@ -87,11 +87,11 @@ mod tests {
         Timestamp::from_second(seconds).unwrap()
     }
 
-    fn ended(exit_code: i32, reason: &str) -> Ended {
-        Ended { exit_code, reason: reason.into() }
+    fn ended(exit_code: i32, reason: &str) -> Termination {
+        Termination { exit_code, reason: reason.into() }
     }
 
-    fn container(restarts: bool, state: ContainerState, last: Option<Ended>) -> ContainerFacts {
+    fn container(restarts: bool, state: ContainerState, last: Option<Termination>) -> ContainerFacts {
         ContainerFacts { name: "main".into(), restarts, state, last }
     }
 

@@ -38,7 +38,7 @@ impl Workloads<'_> {
 
 /// The controller of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Owner {
+pub struct ControllerRef {
     /// The API group of its kind.
     pub group: Box<str>,
     /// Its kind.
@@ -47,7 +47,7 @@ pub struct Owner {
     pub name: Box<str>,
 }
 
-impl Owner {
+impl ControllerRef {
     /// Whether it is of this kind. Other groups may have kinds of that name, too.
     pub fn is(&self, group: &str, kind: &str) -> bool {
         &*self.group == group && &*self.kind == kind
@@ -56,7 +56,7 @@ impl Owner {
 
 /// What a status says about a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct FailureReport {
     /// Since when.
     pub since: Timestamp,
     /// The reason, as Kubernetes writes it.
@@ -73,11 +73,11 @@ pub struct WorkloadFacts {
     /// When it was created.
     pub created_at: Timestamp,
     /// What controls it, if anything.
-    pub owner: Option<Owner>,
+    pub owner: Option<ControllerRef>,
     /// Whether it has fewer pods than its spec asks for, and those are ready: one that waits for a pod is not short of them.
     pub short: bool,
     /// Why its pods are not created, if its status says so.
-    pub refused: Option<Report>,
+    pub refused: Option<FailureReport>,
     /// How its roll-out is; only of a Deployment.
     pub rollout: Rollout,
 }
@@ -90,7 +90,7 @@ pub enum Rollout {
     /// It is under way, within its own deadline or without any.
     UnderWay,
     /// It has not gone on within its deadline, or cannot begin.
-    Stopped(Report),
+    Stopped(FailureReport),
 }
 
 /// What the health of a Job depends on, besides its [state](crate::facts::JobState).
@@ -99,26 +99,26 @@ pub struct JobHealth {
     /// When it was created.
     pub created_at: Timestamp,
     /// The `CronJob`, or whatever controls it, if anything.
-    pub owner: Option<Owner>,
+    pub owner: Option<ControllerRef>,
     /// Whether it is to run and has no pod.
     pub short: bool,
     /// Why it has failed, if so.
-    pub failed: Option<Report>,
+    pub failed: Option<FailureReport>,
 }
 
 /// What the health of a pod depends on, of pods that may not be well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodHealth {
     /// What controls it, if anything.
-    pub owner: Option<Owner>,
+    pub owner: Option<ControllerRef>,
     /// Since when it is not ready; none if it is.
     pub not_ready_since: Option<Timestamp>,
     /// Why no node can take it, if so.
-    pub unschedulable: Option<Report>,
+    pub unschedulable: Option<FailureReport>,
     /// Whether it is not to be scheduled yet: something holds it back on purpose.
     pub gated: bool,
     /// Why it has failed, if its status says so.
-    pub failed: Option<Report>,
+    pub failed: Option<FailureReport>,
     /// Its containers that do not simply run, init containers included.
     pub containers: Vec<ContainerFacts>,
     /// The claims that it uses; only of a pod that no node can take.
@@ -135,7 +135,7 @@ pub struct ContainerFacts {
     /// What it does now.
     pub state: ContainerState,
     /// How its run before this one ended, if there was one.
-    pub last: Option<Ended>,
+    pub last: Option<Termination>,
 }
 
 /// What a container does.
@@ -156,12 +156,12 @@ pub enum ContainerState {
         starting: bool,
     },
     /// It has ended.
-    Ended(Ended),
+    Ended(Termination),
 }
 
 /// How a run of a container ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct Termination {
     /// Its exit code: zero for success.
     pub exit_code: i32,
     /// The reason, as Kubernetes writes it.

@@ -7,7 +7,7 @@ use coppice_api::health::{FailingObject, HealthSource, IgnoreRule, MAX_FAILING, 
 use coppice_quantity::Duration;
 use jiff::Timestamp;
 
-use super::facts::{Owner, Report, Rollout, WorkloadFacts, Workloads};
+use super::facts::{ControllerRef, FailureReport, Rollout, WorkloadFacts, Workloads};
 use super::found::{Found, Line};
 use super::pods;
 use crate::condition::{later, whole_second_after};
@@ -23,7 +23,7 @@ const MAX_MESSAGE: usize = 300;
 
 /// What was recorded of a namespace before.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Known<'a> {
+pub struct KnownFailures<'a> {
     /// What was failing.
     pub failing: &'a [FailingObject],
     /// What had fewer pods than it asks for.
@@ -32,7 +32,7 @@ pub struct Known<'a> {
 
 /// What is failing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Findings {
+pub struct Failures {
     /// The first of them by kind, name and reason; at most [`MAX_FAILING`].
     pub failing: Vec<FailingObject>,
     /// How many more there are.
@@ -59,9 +59,9 @@ impl CheckTimes {
 pub fn failing(
     workloads: &Workloads<'_>,
     ignore: &[IgnoreRule],
-    known: Known<'_>,
+    known: KnownFailures<'_>,
     now: Timestamp,
-) -> Findings {
+) -> Failures {
     let (mut found, mut checks) = (Found::default(), CheckTimes { now, next: None });
     let mut short = Vec::new();
     let mut of_kind = |kind: &'static str, workload: &WorkloadFacts, found: &mut Found| {
@@ -96,10 +96,10 @@ pub fn failing(
     let lines = found.lines(ignore);
     let more = u32::try_from(lines.len().saturating_sub(MAX_FAILING)).unwrap_or(u32::MAX);
     let failing = lines.into_iter().take(MAX_FAILING).map(|line| shown(line, known.failing, now)).collect();
-    Findings { failing, more, short, next_check: checks.next }
+    Failures { failing, more, short, next_check: checks.next }
 }
 
-fn is_deployment(owner: &Owner) -> bool {
+fn is_deployment(owner: &ControllerRef) -> bool {
     owner.is("apps", "Deployment")
 }
 
@@ -118,14 +118,14 @@ fn report_workload(kind: &str, workload: &WorkloadFacts, found: &mut Found) {
     }
 }
 
-fn evidence(report: &Report) -> (Timestamp, String) {
-    let Report { since, reason, message } = report;
+fn evidence(report: &FailureReport) -> (Timestamp, String) {
+    let FailureReport { since, reason, message } = report;
     (*since, if message.is_empty() { reason.to_string() } else { message.to_string() })
 }
 
 /// When the latest Job of each CronJob that has finished was created: it says how the CronJob is, whatever became of those
 /// before it.
-fn latest_finished<'a>(workloads: &Workloads<'a>) -> BTreeMap<&'a Owner, Timestamp> {
+fn latest_finished<'a>(workloads: &Workloads<'a>) -> BTreeMap<&'a ControllerRef, Timestamp> {
     let mut latest = BTreeMap::new();
     for job in workloads.jobs.iter().filter(|job| job.state != JobState::Unfinished) {
         let Some(health) = job.health.as_deref() else { continue };

@@ -16,5 +16,5 @@ mod ready;
 pub use clocks::{Health, HealthSettings, advance, pause};
 pub use edges::{EDGES, Edge, EdgeCause};
 pub use facts::Workloads;
-pub use failing::{Findings, Known, POD_LIMIT, failing};
+pub use failing::{Failures, KnownFailures, POD_LIMIT, failing};
 pub use ready::{any_runs, is_ready};

@@ -6,7 +6,9 @@ use coppice_api::HealthReason;
 use jiff::Timestamp;
 
 use super::containers::trouble;
-use super::facts::{ClaimFacts, ContainerState, Owner, PodHealth, Report, Rollout, WorkloadFacts, Workloads};
+use super::facts::{
+    ClaimFacts, ContainerState, ControllerRef, FailureReport, PodHealth, Rollout, WorkloadFacts, Workloads,
+};
 use super::failing::{CheckTimes, POD_LIMIT};
 use super::found::Found;
 use crate::condition::later;
@@ -73,7 +75,7 @@ fn one(pod: &PodFacts, health: &PodHealth, index: &Index<'_>, found: &mut Found,
             explained = true;
         }
     }
-    if let Some(Report { since, message, .. }) = &health.unschedulable {
+    if let Some(FailureReport { since, message, .. }) = &health.unschedulable {
         match claim_without_volume(health, message, index) {
             Some(claim) => {
                 let text = format!("pod {} waits for its volume: {message}", pod.name);
@@ -115,7 +117,7 @@ fn top<'a>(pod: &'a PodFacts, health: &'a PodHealth, index: &Index<'a>) -> Optio
 }
 
 /// The Deployment of a ReplicaSet.
-fn deployment_of<'a>(replica_set: &Owner, index: &Index<'a>) -> Option<&'a Owner> {
+fn deployment_of<'a>(replica_set: &ControllerRef, index: &Index<'a>) -> Option<&'a ControllerRef> {
     let owner = index.replica_sets.get(&*replica_set.name)?.owner.as_ref()?;
     owner.is("apps", "Deployment").then_some(owner)
 }
@@ -131,7 +133,7 @@ fn claim_without_volume<'a>(health: &PodHealth, message: &str, index: &Index<'a>
 
 /// How a pod failed.
 fn failure(health: &PodHealth) -> String {
-    if let Some(Report { reason, message, .. }) = &health.failed {
+    if let Some(FailureReport { reason, message, .. }) = &health.failed {
         return if message.is_empty() { reason.to_string() } else { format!("{reason}: {message}") };
     }
     let ended = health.containers.iter().find_map(|container| match &container.state {

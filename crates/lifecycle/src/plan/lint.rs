@@ -6,11 +6,11 @@ use coppice_quantity::time::ServerTime;
 
 use super::{Observed, Plan, Step};
 use crate::condition::later;
-use crate::lint::{self, Destructive, Finding};
+use crate::lint::{self, Destructive, PlanViolation};
 use crate::valid_spec::PolicyAction;
 
 /// The rules that this plan breaks; [`plan`](super::plan) breaks none.
-pub fn lint(observed: &Observed<'_>, time: ServerTime, plan: &Plan) -> Vec<Finding> {
+pub fn lint(observed: &Observed<'_>, time: ServerTime, plan: &Plan) -> Vec<PlanViolation> {
     if coppice_mutants::any_active() {
         // A bug on purpose is to be found by what the operator does.
         return Vec::new();
@@ -31,7 +31,7 @@ pub fn lint(observed: &Observed<'_>, time: ServerTime, plan: &Plan) -> Vec<Findi
     let (before, after) = (observed.manager.status, &plan.status);
     let fired = after.steps.firings - before.steps.firings;
     if !(0..=1).contains(&fired) || after.steps.scaled_down != before.steps.scaled_down {
-        findings.push(Finding::HistoryChanged);
+        findings.push(PlanViolation::HistoryChanged);
     }
     if after != before {
         findings.extend(lint::silent(after.next.as_ref()));
@@ -45,7 +45,7 @@ struct Linter<'a> {
 }
 
 impl Linter<'_> {
-    fn step(&self, step: &Step, plan: &Plan) -> Vec<Finding> {
+    fn step(&self, step: &Step, plan: &Plan) -> Vec<PlanViolation> {
         let intent = step.intent();
         let kind = match step {
             Step::Delete(_) => Action::Delete,
@@ -56,7 +56,7 @@ impl Linter<'_> {
         let mut findings = self.intent(intent);
         findings.extend(lint::step(intent, kind, self.observed.manager.status.steps.intent.as_ref()));
         if plan.status.steps.intent.as_ref() != Some(intent) {
-            findings.push(Finding::StepWithoutIntent);
+            findings.push(PlanViolation::StepWithoutIntent);
         }
         if kind.is_destructive() {
             findings.extend(self.destructive(intent));
@@ -64,10 +64,10 @@ impl Linter<'_> {
         findings
     }
 
-    fn intent(&self, intent: &Intent) -> Vec<Finding> {
+    fn intent(&self, intent: &Intent) -> Vec<PlanViolation> {
         let mut findings = Vec::new();
         let (Ok(spec), Some(snapshot)) = (self.observed.manager.spec, &self.observed.snapshot) else {
-            return vec![Finding::Forbidden];
+            return vec![PlanViolation::Forbidden];
         };
         findings.extend(lint::explained(intent, false));
         findings.extend(lint::precondition(intent, snapshot.namespace));
@@ -75,15 +75,17 @@ impl Linter<'_> {
         let policy = policies.find(|p| p.name == intent.policy).map(|p| p.action.kind());
         let expected = if intent.action == Action::Wake { None } else { Some(intent.action) };
         if policy != expected {
-            findings.push(Finding::NotOfItsPolicy);
+            findings.push(PlanViolation::NotOfItsPolicy);
         }
         findings.extend(lint::protected(intent, self.observed.settings, snapshot.namespace));
         findings
     }
 
-    fn destructive(&self, intent: &Intent) -> Vec<Finding> {
+    fn destructive(&self, intent: &Intent) -> Vec<PlanViolation> {
         let Observed { manager, snapshot, settings, limits, budget, managed, stale, .. } = self.observed;
-        let (Ok(spec), Some(snapshot)) = (manager.spec, snapshot) else { return vec![Finding::Forbidden] };
+        let (Ok(spec), Some(snapshot)) = (manager.spec, snapshot) else {
+            return vec![PlanViolation::Forbidden];
+        };
         let spec = limits.apply(spec);
         let now = self.time.now();
         let mut findings = Vec::new();
@@ -103,19 +105,19 @@ impl Linter<'_> {
             || limits.refusal(snapshot.namespace, &spec).is_some()
             || destructive.is_forbidden();
         if forbidden {
-            findings.push(Finding::Forbidden);
+            findings.push(PlanViolation::Forbidden);
         }
         let needed = spec.policies().iter().find(|p| p.name == intent.policy).and_then(|p| p.action.notice());
         let notice = manager.status.steps.notice.as_ref();
         let long_enough = |n: &Notice| needed.is_none_or(|needed| later(n.given_at, needed) <= now);
         let has_run = lint::notice_has_run(notice, intent, self.time) && notice.is_some_and(long_enough);
         if needed.is_some() && !has_run {
-            findings.push(Finding::BeforeNotice);
+            findings.push(PlanViolation::BeforeNotice);
         }
         findings
     }
 
-    fn notice(&self, notice: &Notice) -> Vec<Finding> {
+    fn notice(&self, notice: &Notice) -> Vec<PlanViolation> {
         let mut findings = Vec::new();
         let before = self.observed.manager.status.steps.notice.as_ref();
         findings.extend(lint::moved_earlier(before, notice));
@@ -125,7 +127,7 @@ impl Linter<'_> {
         };
         let new = before != Some(notice);
         if new && !spec.policies().iter().any(|p| deletes(&p)) {
-            findings.push(Finding::NoticeOfNothing);
+            findings.push(PlanViolation::NoticeOfNothing);
         }
         findings
     }

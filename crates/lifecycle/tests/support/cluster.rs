@@ -23,7 +23,7 @@ use coppice_lifecycle::cluster::{
     SuccessorFacts, ValidClusterManager, lint, plan,
 };
 use coppice_lifecycle::facts::{Annotations, Fact, NamespaceFacts, ObjectSlice, PodFacts};
-use coppice_lifecycle::lint::Finding;
+use coppice_lifecycle::lint::PlanViolation;
 use coppice_lifecycle::other_deletion::OtherDeletion;
 use coppice_lifecycle::plan::Delivery;
 use coppice_lifecycle::record::{self, StepOutcome};
@@ -208,7 +208,7 @@ impl Scene {
     }
 
     /// The rules that a plan breaks in this scene.
-    pub(crate) fn lint(&self, broken: &NamespacePlan, now: Timestamp) -> Vec<Finding> {
+    pub(crate) fn lint(&self, broken: &NamespacePlan, now: Timestamp) -> Vec<PlanViolation> {
         self.observing(now, |observed, time| lint::lint(observed, time, broken))
     }
 

@@ -26,7 +26,7 @@ use coppice_lifecycle::facts::{
     AnnotationKeys, Annotations, Fact, NamespaceFacts, ObjectSlice, PodFacts, PodPhase,
 };
 use coppice_lifecycle::health::Workloads;
-use coppice_lifecycle::health::facts::{Report, Rollout, WorkloadFacts};
+use coppice_lifecycle::health::facts::{FailureReport, Rollout, WorkloadFacts};
 use coppice_lifecycle::plan::Delivery;
 use coppice_lifecycle::record::{self, StepOutcome};
 use coppice_quantity::time::ServerTime;
@@ -274,7 +274,7 @@ impl Fleet {
     fn plan(&self, name: &str, counts: &Census) -> NamespacePlan {
         let environment = &self.all[name];
         let report =
-            Report { since: at(0), reason: "ProgressDeadlineExceeded".into(), message: "late".into() };
+            FailureReport { since: at(0), reason: "ProgressDeadlineExceeded".into(), message: "late".into() };
         let web = [WorkloadFacts {
             name: "web".into(),
             created_at: at(0),

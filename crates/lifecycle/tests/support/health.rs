@@ -20,7 +20,7 @@ use coppice_lifecycle::cluster::{
 };
 use coppice_lifecycle::facts::{AnnotationKeys, Annotations, Fact, NamespaceFacts, ObjectSlice};
 use coppice_lifecycle::health::Workloads;
-use coppice_lifecycle::health::facts::{Report, Rollout, WorkloadFacts};
+use coppice_lifecycle::health::facts::{FailureReport, Rollout, WorkloadFacts};
 use coppice_lifecycle::plan::Delivery;
 use coppice_quantity::time::ServerTime;
 use jiff::{SignedDuration, Timestamp};
@@ -122,7 +122,7 @@ impl Scene {
             owner: None,
             short: false,
             refused: None,
-            rollout: Rollout::Stopped(Report {
+            rollout: Rollout::Stopped(FailureReport {
                 since: at(0),
                 reason: "ProgressDeadlineExceeded".into(),
                 message: self.said.as_str().into(),

@@ -11,7 +11,7 @@ use coppice_lifecycle::facts::{
     Annotations, Fact, JobFacts, JobState, NamespaceFacts, NamespaceSnapshot, ObjectSlice, PodFacts, PodPhase,
 };
 use coppice_lifecycle::limits::NamespaceLimits;
-use coppice_lifecycle::lint::Finding;
+use coppice_lifecycle::lint::PlanViolation;
 use coppice_lifecycle::other_deletion::OtherDeletion;
 use coppice_lifecycle::pending_webhook::PendingWebhook;
 use coppice_lifecycle::plan::lint::lint;
@@ -227,7 +227,7 @@ impl Scene {
     }
 
     /// The rules that a plan breaks, as of this many seconds after the namespace's creation.
-    pub fn lint(&self, plan: &Plan, seconds: i64) -> Vec<Finding> {
+    pub fn lint(&self, plan: &Plan, seconds: i64) -> Vec<PlanViolation> {
         self.observe(|observed| lint(observed, self.time(at(seconds)), plan))
     }
 

@@ -36,7 +36,7 @@ const OPEN_WEBHOOK: &str = "the URL in the file that webhookUrlFile of the chann
 
 /// What is posted.
 #[derive(Serialize)]
-struct Body<'a> {
+struct SlackMessage<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     channel: Option<&'a str>,
     text: &'a str,
@@ -47,7 +47,7 @@ struct Body<'a> {
 
 /// What a method of the API answers.
 #[derive(Deserialize)]
-struct Answer {
+struct SlackResponse {
     ok: bool,
     #[serde(default)]
     error: Option<String>,
@@ -67,7 +67,7 @@ impl Deliverer {
 
     async fn post(&self, request: &SlackRequest) -> Result<Response, ChannelError> {
         let client = self.client(request).await?;
-        let body = Body {
+        let body = SlackMessage {
             channel: request.to.as_deref(),
             text: &request.text,
             unfurl_links: false,
@@ -155,9 +155,9 @@ fn judge(
         let other = || ChannelError::Broken { server: SERVER.to_owned(), cause: "no ok".to_owned() };
         return if took { Ok(delivered) } else { Err(other()) };
     }
-    match serde_json::from_slice::<Answer>(body) {
-        Ok(Answer { ok: true, .. }) => Ok(delivered),
-        Ok(Answer { error, .. }) => {
+    match serde_json::from_slice::<SlackResponse>(body) {
+        Ok(SlackResponse { ok: true, .. }) => Ok(delivered),
+        Ok(SlackResponse { error, .. }) => {
             Err(refused(error.as_deref().filter(|error| is_word(error)).unwrap_or("no reason")))
         }
         Err(error) => Err(ChannelError::Broken { server: SERVER.to_owned(), cause: error.to_string() }),

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use axum::body::Body as Answer;
+use axum::body::Body as ResponseBody;
 use futures::StreamExt as _;
 use futures::channel::mpsc::{UnboundedSender, unbounded};
 use http::{Method, Request, Response, StatusCode};
@@ -111,7 +111,7 @@ impl Fake {
         request: Request<Body>,
         by: String,
         faults: Faults,
-    ) -> Result<Response<Answer>, BoxError> {
+    ) -> Result<Response<ResponseBody>, BoxError> {
         let watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
         let method = request.method().clone();
         self.state().requests.push((Instant::now(), by, method.clone(), watch));
@@ -138,17 +138,17 @@ impl Fake {
         Ok(answer)
     }
 
-    fn serve(&self, method: &Method, watch: bool, body: Option<Value>) -> Response<Answer> {
+    fn serve(&self, method: &Method, watch: bool, body: Option<Value>) -> Response<ResponseBody> {
         let mut state = self.state();
         if watch {
             let (sender, events) = unbounded();
             state.watchers.push(sender);
             let minute = Box::pin(sleep(Duration::from_mins(1)));
-            return Response::new(Answer::from_stream(events.take_until(minute)));
+            return Response::new(ResponseBody::from_stream(events.take_until(minute)));
         }
         let stored = state.lease.clone();
         match (method, stored, body) {
-            (&Method::GET, Some(lease), _) => Response::new(Answer::from(lease.to_string())),
+            (&Method::GET, Some(lease), _) => Response::new(ResponseBody::from(lease.to_string())),
             (&Method::GET | &Method::PUT, None, _) => refuse(404),
             (&Method::POST, Some(_), _) => refuse(409),
             (&Method::POST, None, Some(lease)) => state.store(lease, "ADDED"),
@@ -169,12 +169,12 @@ impl Fake {
 }
 
 impl FakeState {
-    fn store(&mut self, mut lease: Value, event: &str) -> Response<Answer> {
+    fn store(&mut self, mut lease: Value, event: &str) -> Response<ResponseBody> {
         self.revision += 1;
         lease["metadata"]["resourceVersion"] = json!(self.revision.to_string());
         self.lease = Some(lease.clone());
         self.send_event(event, &lease);
-        Response::new(Answer::from(lease.to_string()))
+        Response::new(ResponseBody::from(lease.to_string()))
     }
 
     fn send_event(&mut self, event: &str, lease: &Value) {
@@ -183,7 +183,7 @@ impl FakeState {
     }
 }
 
-fn refuse(code: u16) -> Response<Answer> {
+fn refuse(code: u16) -> Response<ResponseBody> {
     let reason = match code {
         403 => "Forbidden",
         404 => "NotFound",
@@ -192,7 +192,7 @@ fn refuse(code: u16) -> Response<Answer> {
     };
     let status =
         json!({ "kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": "no" });
-    let mut answer = Response::new(Answer::from(status.to_string()));
+    let mut answer = Response::new(ResponseBody::from(status.to_string()));
     *answer.status_mut() = StatusCode::from_u16(code).unwrap();
     answer
 }

@@ -14,4 +14,4 @@ mod rule;
 mod strings;
 mod value;
 
-pub(crate) use rule::{Rule, check};
+pub(crate) use rule::{ValidationRule, check};

@@ -15,7 +15,7 @@ use crate::path::Path;
 
 /// One of `x-kubernetes-validations`.
 #[derive(Debug)]
-pub(crate) struct Rule {
+pub(crate) struct ValidationRule {
     source: String,
     program: Program,
     message: Option<String>,
@@ -26,7 +26,7 @@ pub(crate) struct Rule {
     optional_old: bool,
 }
 
-impl Rule {
+impl ValidationRule {
     pub(crate) fn compile(
         raw: &Value,
         node: &Node,
@@ -244,7 +244,7 @@ fn rules<'a>(
     }
 }
 
-fn words(error: &Error, rule: &Rule) -> String {
+fn words(error: &Error, rule: &ValidationRule) -> String {
     let (words, title) = (error.words(), rule.title());
     if error.is_no_such_overload() {
         format!(
@@ -256,7 +256,13 @@ fn words(error: &Error, rule: &Rule) -> String {
 }
 
 /// Objects and lists are not shown.
-fn refused(rule: &Rule, node: &Node, value: &Value, path: Path<'_>, detail: &str) -> ValidationError {
+fn refused(
+    rule: &ValidationRule,
+    node: &Node,
+    value: &Value,
+    path: Path<'_>,
+    detail: &str,
+) -> ValidationError {
     let at = match (&rule.field_path, path) {
         (Some(below), Path::Root) => below.clone(),
         (Some(below), path) => format!("{}.{below}", path.bracketed()),

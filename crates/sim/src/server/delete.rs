@@ -147,7 +147,7 @@ fn collector_finalizer(object: &Value) -> Option<&str> {
 }
 
 /// What a deletion did.
-pub(super) struct Deleted {
+pub(super) struct DeletionAnswer {
     /// The object as it was last, or as it waits.
     pub(super) object: Arc<Value>,
     /// Whether it is gone.
@@ -161,7 +161,7 @@ impl Server {
         caller: &Caller<'_>,
         target: Target<'_>,
         options: &DeleteOptions,
-    ) -> Result<Deleted, StatusError> {
+    ) -> Result<DeletionAnswer, StatusError> {
         let Target { kind, namespace, name } = target;
         let object = self.find(kind, namespace, name)?;
         let of_core = kind.group.is_empty();
@@ -185,7 +185,7 @@ impl Server {
         let mut next = object.as_ref().clone();
         let grace = if of_core && kind.plural == "pods" {
             match pod_grace(caller, &mut next, options) {
-                Grace::Pending => return Ok(Deleted { object, gone: false }),
+                Grace::Pending => return Ok(DeletionAnswer { object, gone: false }),
                 grace => grace,
             }
         } else {
@@ -206,13 +206,13 @@ impl Server {
             _ => return Ok(self.remove(caller, kind, &key, &object, options)),
         }
         if next == *object || options.dry_run {
-            return Ok(Deleted { object: Arc::new(next), gone: false });
+            return Ok(DeletionAnswer { object: Arc::new(next), gone: false });
         }
         let next = self.keep(caller, kind, key.clone(), next);
         if !held && matches!(grace, Grace::Started(0)) {
             return Ok(self.remove(caller, kind, &key, &next, options));
         }
-        Ok(Deleted { object: next, gone: false })
+        Ok(DeletionAnswer { object: next, gone: false })
     }
 
     fn remove(
@@ -222,14 +222,14 @@ impl Server {
         key: &ObjectKey,
         object: &Arc<Value>,
         options: &DeleteOptions,
-    ) -> Deleted {
+    ) -> DeletionAnswer {
         let mut shown = object.clone();
         if !options.dry_run
             && let Some(last) = self.drop(caller, kind, key)
         {
             shown = last;
         }
-        Deleted { object: shown, gone: true }
+        DeletionAnswer { object: shown, gone: true }
     }
 
     /// The first deletion of a namespace marks it; when its finalizers are gone it can be removed.
@@ -239,7 +239,7 @@ impl Server {
         kind: &Arc<Kind>,
         object: &Arc<Value>,
         options: &DeleteOptions,
-    ) -> Result<Deleted, StatusError> {
+    ) -> Result<DeletionAnswer, StatusError> {
         let name = meta::name(object);
         if matches!(name, "default" | "kube-system" | "kube-public") {
             return Err(StatusError::forbidden(kind, name, "this namespace may not be deleted"));
@@ -270,7 +270,7 @@ impl Server {
         let waits = object["spec"]["finalizers"].as_array().is_some_and(|f| !f.is_empty());
         if meta::deleting(object) {
             if waits || meta::has_finalizers(object) {
-                return Ok(Deleted { object: object.clone(), gone: false });
+                return Ok(DeletionAnswer { object: object.clone(), gone: false });
             }
             return Ok(self.remove(caller, kind, &ObjectKey::new("", name), object, options));
         }
@@ -279,10 +279,10 @@ impl Server {
         meta::field(&mut next, "status").insert("phase".to_owned(), "Terminating".into());
         meta::set_finalizers(&mut next, finalizers_after(kind, object, options));
         if options.dry_run {
-            return Ok(Deleted { object: Arc::new(next), gone: false });
+            return Ok(DeletionAnswer { object: Arc::new(next), gone: false });
         }
         let next = self.keep(caller, kind, ObjectKey::new("", name), next);
-        Ok(Deleted { object: next, gone: false })
+        Ok(DeletionAnswer { object: next, gone: false })
     }
 
     /// DELETE of everything that a list shows; the answer is that list.
@@ -309,7 +309,7 @@ impl Server {
     }
 
     /// The answer to a deletion.
-    pub(super) fn deletion_response(&self, kind: &Kind, deleted: &Deleted) -> Response {
+    pub(super) fn deletion_response(&self, kind: &Kind, deleted: &DeletionAnswer) -> Response {
         if !deleted.gone || kind.returns_deleted {
             return super::view::View::Plain.response(self, kind, 200, &deleted.object);
         }

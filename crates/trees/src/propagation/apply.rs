@@ -13,7 +13,7 @@ use coppice_runtime::write::{self, Revision, WriteError};
 use serde_json::{Map, Value, json};
 
 use super::observe::{self, Named};
-use super::plan::{self, Problem, Step};
+use super::plan::{self, MissingCopy, Step};
 use super::report;
 use crate::context::TreeContext;
 
@@ -203,17 +203,17 @@ async fn is_there(context: &TreeContext, namespace: &str) -> bool {
     found.is_ok_and(|found| found.is_some_and(|namespace| !namespace.terminating))
 }
 
-fn no_role(step: &Step) -> Problem {
+fn no_role(step: &Step) -> MissingCopy {
     let (source, role) = subject(step);
     let message = format!(
         "RoleBinding {} of namespace {} is not copied: there is no ClusterRole {role}; create it, or delete the RoleBinding",
         source.name, source.namespace
     );
-    Problem { reason: Reason::CopyRefused, message }
+    MissingCopy { reason: Reason::CopyRefused, message }
 }
 
 /// What the API server has refused, and what to do about it.
-fn refused(step: &Step, error: &str) -> Problem {
+fn refused(step: &Step, error: &str) -> MissingCopy {
     let (source, role) = subject(step);
     let what = match step {
         Step::Delete(copy) => format!("the copy {} {} is not deleted", copy.kind.as_str(), copy.name),
@@ -232,7 +232,7 @@ fn refused(step: &Step, error: &str) -> Problem {
     } else {
         format!("{what}: {error}")
     };
-    Problem { reason: Reason::CopyRefused, message }
+    MissingCopy { reason: Reason::CopyRefused, message }
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub(super) struct PropagationPlan {
     /// Kind by kind, in their order; otherwise none depends on another.
     pub(super) steps: Vec<Step>,
     /// What cannot be done.
-    pub(super) problems: Vec<Problem>,
+    pub(super) problems: Vec<MissingCopy>,
     /// What the tree says about the copies of each kind here; none while nothing can be said.
     pub(super) modes: Option<BTreeMap<CopiedKind, PropagationMode>>,
 }
@@ -42,7 +42,7 @@ pub(super) enum Step {
 
 /// Why a namespace does not have something of those above it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Problem {
+pub(super) struct MissingCopy {
     pub(super) reason: Reason,
     /// A clause, without its end.
     pub(super) message: String,
@@ -223,7 +223,7 @@ fn is_copy(copy: &Propagated, source: &Propagated) -> bool {
     copy.origin.as_ref() == Some(&origin) && copy.content == source.content
 }
 
-fn name_taken(object: &Propagated, source: &Propagated) -> Problem {
+fn name_taken(object: &Propagated, source: &Propagated) -> MissingCopy {
     let message = format!(
         "{3} {0} of namespace {1} is not copied: namespace {2} has a {3} {0} that Coppice did not write; delete that one, \
          or give one of them another name",
@@ -232,10 +232,10 @@ fn name_taken(object: &Propagated, source: &Propagated) -> Problem {
         object.namespace,
         source.kind.as_str()
     );
-    Problem { reason: Reason::CopyNameTaken, message }
+    MissingCopy { reason: Reason::CopyNameTaken, message }
 }
 
-fn not_a_selector(source: &Propagated, why: &str) -> Problem {
+fn not_a_selector(source: &Propagated, why: &str) -> MissingCopy {
     let message = format!(
         "{} {} of namespace {} is not copied: its annotation {ANNOTATION_PROPAGATE_TO} {why}; write a label selector of namespaces, such \
          as team=a or !test, or none, or remove the annotation",
@@ -243,10 +243,10 @@ fn not_a_selector(source: &Propagated, why: &str) -> Problem {
         source.name,
         source.namespace
     );
-    Problem { reason: Reason::CopyRefused, message }
+    MissingCopy { reason: Reason::CopyRefused, message }
 }
 
-fn too_large(source: &Propagated) -> Problem {
+fn too_large(source: &Propagated) -> MissingCopy {
     let (of, instead) = match source.kind {
         CopiedKind::RoleBinding => ("subjects", "bind a group, or split it"),
         CopiedKind::LimitRange | CopiedKind::NetworkPolicy => ("spec", "split it"),
@@ -257,12 +257,12 @@ fn too_large(source: &Propagated) -> Problem {
         source.name,
         source.namespace
     );
-    Problem { reason: Reason::CopyRefused, message }
+    MissingCopy { reason: Reason::CopyRefused, message }
 }
 
 /// The first of them in full.
-fn sentence(problems: &[Problem]) -> String {
-    let mut sorted: Vec<&Problem> = problems.iter().collect();
+fn sentence(problems: &[MissingCopy]) -> String {
+    let mut sorted: Vec<&MissingCopy> = problems.iter().collect();
     sorted.sort();
     let more = sorted.len().saturating_sub(MAX_PROBLEMS);
     let mut texts: Vec<&str> =

@@ -1,6 +1,6 @@
 //! Into which namespaces an object is copied: what its annotation says. Pure.
 
-use coppice_api::selector::{Labels, Operator, Requirement, Selector};
+use coppice_api::selector::{LabelOperator, Labels, Requirement, Selector};
 use coppice_kinds::MAX_PROPAGATE_TO;
 use coppice_lifecycle::annotations::is_annotation_key;
 
@@ -51,21 +51,23 @@ fn requirement(text: &str) -> Result<Requirement, String> {
         let values = set.strip_suffix(')').ok_or_else(|| format!("has {text:?}, without its last ')'"))?;
         let values = values.split(',').map(str::trim).collect();
         let (key, operator) = match head.trim_end().rsplit_once(char::is_whitespace) {
-            Some((key, "in")) => (key, Operator::In),
-            Some((key, "notin")) => (key, Operator::NotIn),
+            Some((key, "in")) => (key, LabelOperator::In),
+            Some((key, "notin")) => (key, LabelOperator::NotIn),
             _ => return Err(format!("has {text:?}, where 'in' or 'notin' is missing before '('")),
         };
         return of(key, operator, Some(values));
     }
     if let Some(key) = text.strip_prefix('!') {
-        return of(key, Operator::DoesNotExist, None);
+        return of(key, LabelOperator::DoesNotExist, None);
     }
-    for (sign, operator) in [("!=", Operator::NotIn), ("==", Operator::In), ("=", Operator::In)] {
+    for (sign, operator) in
+        [("!=", LabelOperator::NotIn), ("==", LabelOperator::In), ("=", LabelOperator::In)]
+    {
         if let Some((key, value)) = text.split_once(sign) {
             return of(key, operator, Some(vec![value.trim()]));
         }
     }
-    of(text, Operator::Exists, None)
+    of(text, LabelOperator::Exists, None)
 }
 
 /// As the API server has it.

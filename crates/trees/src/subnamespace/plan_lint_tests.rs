@@ -1,4 +1,4 @@
-use coppice_lifecycle::lint::Finding::{self, *};
+use coppice_lifecycle::lint::PlanViolation::{self, *};
 
 use super::super::lint::lint;
 use super::*;
@@ -16,7 +16,7 @@ fn deletion() -> (Observation, SubnamespacePlan) {
 }
 
 /// What is found after one thing about what was observed, or about the plan, is another.
-fn found(change: impl FnOnce(&mut Observation, &mut SubnamespacePlan)) -> Vec<Finding> {
+fn found(change: impl FnOnce(&mut Observation, &mut SubnamespacePlan)) -> Vec<PlanViolation> {
     let (mut seen, mut plan) = deletion();
     assert!(matches!(plan.step, Step::DeleteNamespace(_)), "{:?}", plan.step);
     change(&mut seen, &mut plan);

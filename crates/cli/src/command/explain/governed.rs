@@ -15,7 +15,7 @@ use coppice_api::steps::Action;
 use coppice_api::{ManagedNamespaceStatus, Reason, ScaledWorkload};
 use coppice_lifecycle::TtlEnd;
 use coppice_lifecycle::cluster::ClusterAction;
-use coppice_lifecycle::cluster::selection::{Candidate, Criterion, Selection, selects};
+use coppice_lifecycle::cluster::selection::{Criterion, SelectingManager, Selection, selects};
 use coppice_lifecycle::cluster::{
     ClusterCondition, TtlSource, ValidClusterManager, ValidClusterPolicy, extension_end, hold_end, ttl_of,
 };
@@ -357,7 +357,7 @@ fn contestant(manager: &str, result: ContestResult, message: String) -> Contesta
     Contestant { manager: manager.to_owned(), result, message }
 }
 
-fn lost(winner: &Candidate<'_>, loser: &Candidate<'_>, criterion: Criterion) -> String {
+fn lost(winner: &SelectingManager<'_>, loser: &SelectingManager<'_>, criterion: Criterion) -> String {
     let name = winner.name;
     match criterion {
         Criterion::Mode => format!("{name} enforces, and this one observes"),

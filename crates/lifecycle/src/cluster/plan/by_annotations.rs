@@ -3,14 +3,14 @@
 use coppice_api::condition::{self, TTL_UNDERSTOOD};
 
 use super::Builder;
-use crate::cluster::selection::Candidate;
+use crate::cluster::selection::SelectingManager;
 use crate::cluster::{EffectiveTtl, owner_of};
 use crate::facts::NamespaceFacts;
 
 impl Builder<'_> {
     /// Writes down whether the annotation is understood by which the namespace has a ttl, if the manager names one, and the ttl
     /// that counts.
-    pub(super) fn say_ttl(&mut self, ttl: Option<&EffectiveTtl>, manager: &Candidate<'_>) {
+    pub(super) fn say_ttl(&mut self, ttl: Option<&EffectiveTtl>, manager: &SelectingManager<'_>) {
         let settle = manager.spec.settle;
         self.status.ttl = ttl.and_then(|ttl| ttl.recorded(self.status.ttl.as_ref(), settle, self.now));
         let shorter = self.status.ttl.and_then(|ttl| ttl.shorter);
@@ -29,7 +29,7 @@ impl Builder<'_> {
     }
 
     /// Writes down who owns the namespace. What was not read yet changes nothing.
-    pub(super) fn say_owner(&mut self, manager: &Candidate<'_>, namespace: &NamespaceFacts) {
+    pub(super) fn say_owner(&mut self, manager: &SelectingManager<'_>, namespace: &NamespaceFacts) {
         match manager.spec.owner.as_ref().map(|source| owner_of(source, namespace)) {
             None => self.status.owner = None,
             Some(Ok(owner)) => self.status.owner = owner,

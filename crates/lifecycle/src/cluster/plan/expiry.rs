@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::Builder;
 use crate::cluster::EffectiveTtl;
 use crate::cluster::phase::RunningTtl;
-use crate::cluster::selection::Candidate;
+use crate::cluster::selection::SelectingManager;
 use crate::condition::whole_second_after;
 
 /// So many changes are remembered.
@@ -20,7 +20,7 @@ impl Builder<'_> {
         &mut self,
         (expires_at, extended): (Option<Timestamp>, Option<Timestamp>),
         running: Option<(&EffectiveTtl, RunningTtl)>,
-        manager: &Candidate<'_>,
+        manager: &SelectingManager<'_>,
     ) {
         let name = manager.name;
         if extended.is_some() && expires_at == extended {

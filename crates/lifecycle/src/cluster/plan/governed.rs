@@ -7,14 +7,14 @@ use jiff::Timestamp;
 use super::has_fired;
 use crate::cluster::ValidClusterPolicy;
 use crate::cluster::phase::{Due, DueCause, PhaseFinding};
-use crate::cluster::selection::Candidate;
+use crate::cluster::selection::SelectingManager;
 use crate::condition::later;
 use crate::facts::NamespaceFacts;
 use crate::plan::earlier;
 
 /// A namespace with the cluster manager that governs it.
 pub(super) struct Governed<'a> {
-    pub(super) manager: Candidate<'a>,
+    pub(super) manager: SelectingManager<'a>,
     pub(super) namespace: &'a NamespaceFacts,
     pub(super) spec: &'a ManagedNamespaceSpec,
     /// When its hold ends, as far as it counts, if it has one.

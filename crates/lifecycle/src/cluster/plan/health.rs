@@ -12,7 +12,7 @@ use super::{Builder, Governed, Judged, NamespacePlan};
 use crate::cluster::ValidHealth;
 use crate::cluster::phase::{DueCause, Pause};
 use crate::condition::{later, whole_second_after};
-use crate::health::{self, Findings, Health, HealthSettings, Known, Workloads};
+use crate::health::{self, Failures, Health, HealthSettings, KnownFailures, Workloads};
 use crate::message::failing_text;
 
 /// So many phases before the present one are remembered.
@@ -89,9 +89,9 @@ impl Builder<'_> {
                 let followed = if behind { NOT_FOLLOWED } else { *followed };
                 // What was short before a gap may not have been since.
                 short.retain(|one| followed <= one.since);
-                let known = Known { failing: &self.status.failing, short: &short };
+                let known = KnownFailures { failing: &self.status.failing, short: &short };
                 let found = health::failing(workloads, ignore, known, self.now);
-                let Findings { failing, more, short: now_short, next_check } = found;
+                let Failures { failing, more, short: now_short, next_check } = found;
                 self.check_no_later_than(next_check);
                 let fails = !failing.is_empty();
                 self.status.failing = failing;
@@ -119,7 +119,7 @@ impl Builder<'_> {
         short: &[ShortWorkload],
     ) -> bool {
         let Some(before) = before.filter(|_| !active(Mutant::GapsUnseen)) else { return false };
-        let known = Known { failing: &self.status.failing, short };
+        let known = KnownFailures { failing: &self.status.failing, short };
         let [before, now] =
             [before, workloads].map(|workloads| health::failing(workloads, ignore, known, self.now));
         let is =

@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use super::{Builder, Governed};
 use crate::cluster::EffectiveTtl;
 use crate::cluster::limits::{dropped_at, extension_end, held, hold_end, remembered};
-use crate::cluster::selection::Candidate;
+use crate::cluster::selection::SelectingManager;
 use crate::facts::NamespaceFacts;
 
 impl Builder<'_> {
     /// Writes down how far the users of the namespace may go, and for how long it has been held, if that is limited.
-    pub(super) fn say_limits(&mut self, manager: &Candidate<'_>, namespace: &NamespaceFacts) {
+    pub(super) fn say_limits(&mut self, manager: &SelectingManager<'_>, namespace: &NamespaceFacts) {
         self.status.limits = manager.spec.limits.of_record(namespace.created);
         let Some(limits) = self.status.limits else { return self.no_limits() };
         let hold = self.record.spec.ok().and_then(|spec| spec.hold.as_ref());

@@ -9,17 +9,17 @@ use super::{ClusterObserved, NamespacePlan, NamespaceStep};
 use crate::cluster::selection::contest;
 use crate::cluster::{RecordFacts, ValidClusterPolicy};
 use crate::facts::NamespaceFacts;
-use crate::lint::{self, Destructive, Finding};
+use crate::lint::{self, Destructive, PlanViolation};
 
 /// The rules that this plan breaks; [`plan`](super::plan) breaks none.
-pub fn lint(observed: &ClusterObserved<'_>, time: ServerTime, plan: &NamespacePlan) -> Vec<Finding> {
+pub fn lint(observed: &ClusterObserved<'_>, time: ServerTime, plan: &NamespacePlan) -> Vec<PlanViolation> {
     if coppice_mutants::any_active() {
         // A bug on purpose is to be found by what the operator does.
         return Vec::new();
     }
     let Some(record) = observed.record else {
         let harmless = matches!(plan.step, NamespaceStep::Nothing | NamespaceStep::Create);
-        return if harmless { Vec::new() } else { vec![Finding::StepWithoutIntent] };
+        return if harmless { Vec::new() } else { vec![PlanViolation::StepWithoutIntent] };
     };
     let (intent, kind) = match &plan.step {
         NamespaceStep::Nothing | NamespaceStep::Create => return Vec::new(),
@@ -31,7 +31,7 @@ pub fn lint(observed: &ClusterObserved<'_>, time: ServerTime, plan: &NamespacePl
     };
     let mut findings = step(record, intent, kind);
     let Ok(namespace) = &observed.namespace else {
-        findings.push(Finding::Forbidden);
+        findings.push(PlanViolation::Forbidden);
         return findings;
     };
     findings.extend(lint::precondition(intent, namespace));
@@ -46,7 +46,7 @@ fn written(
     observed: &ClusterObserved<'_>,
     before: &ManagedNamespaceStatus,
     after: &ManagedNamespaceStatus,
-) -> Vec<Finding> {
+) -> Vec<PlanViolation> {
     let moved = after.steps.notice.as_ref().and_then(|new| {
         let before = before.steps.notice.as_ref().filter(|old| old.given_at == new.given_at);
         lint::moved_earlier(before, new)
@@ -58,8 +58,8 @@ fn written(
 }
 
 /// What is decided explains itself, names the namespace, and is what a policy of the manager asks for.
-fn new_intent(observed: &ClusterObserved<'_>, intent: &Intent) -> Vec<Finding> {
-    let Ok(namespace) = observed.namespace else { return vec![Finding::Forbidden] };
+fn new_intent(observed: &ClusterObserved<'_>, intent: &Intent) -> Vec<PlanViolation> {
+    let Ok(namespace) = observed.namespace else { return vec![PlanViolation::Forbidden] };
     let wakes = intent.action == Action::Wake;
     let mut findings = Vec::new();
     findings.extend(lint::explained(intent, wakes));
@@ -67,7 +67,7 @@ fn new_intent(observed: &ClusterObserved<'_>, intent: &Intent) -> Vec<Finding> {
     findings.extend(lint::protected(intent, observed.settings, namespace));
     let asks = |policy: &ValidClusterPolicy| policy.action.kind() == intent.action;
     if !wakes && !policy(observed, namespace, intent).is_some_and(asks) {
-        findings.push(Finding::NotOfItsPolicy);
+        findings.push(PlanViolation::NotOfItsPolicy);
     }
     findings
 }
@@ -84,7 +84,7 @@ fn policy<'a>(
 }
 
 /// A step is that of the intent in the record, which explains it.
-fn step(record: RecordFacts<'_>, intent: &Intent, kind: Action) -> Vec<Finding> {
+fn step(record: RecordFacts<'_>, intent: &Intent, kind: Action) -> Vec<PlanViolation> {
     let mut findings = lint::step(intent, kind, record.status.steps.intent.as_ref());
     // Nobody may govern the namespace whose workloads are woken.
     findings.extend(lint::explained(intent, kind == Action::Wake));
@@ -97,7 +97,7 @@ fn destructive(
     (record, namespace): (RecordFacts<'_>, &NamespaceFacts),
     intent: &Intent,
     time: ServerTime,
-) -> Vec<Finding> {
+) -> Vec<PlanViolation> {
     let ClusterObserved { settings, budget, managed, stale, .. } = observed;
     let mut findings = Vec::new();
     findings.extend(lint::protected(intent, settings, namespace));
@@ -109,16 +109,16 @@ fn destructive(
         || governing.is_none_or(|manager| manager.spec.suspend)
         || destructive.is_forbidden();
     if forbidden {
-        findings.push(Finding::Forbidden);
+        findings.push(PlanViolation::Forbidden);
     }
     match policy.map(|policy| &policy.action) {
         Some(action) if action.kind() == intent.action => {
             let notice = record.status.steps.notice.as_ref();
             if !action.notice().is_zero() && !lint::notice_has_run(notice, intent, time) {
-                findings.push(Finding::BeforeNotice);
+                findings.push(PlanViolation::BeforeNotice);
             }
         }
-        Some(_) | None => findings.push(Finding::NotOfItsPolicy),
+        Some(_) | None => findings.push(PlanViolation::NotOfItsPolicy),
     }
     findings
 }

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{Builder, Governed};
 use crate::cluster::recipient::{AddressKey, Recipients, RecordedRecipient, recipients_of};
-use crate::cluster::selection::Candidate;
+use crate::cluster::selection::SelectingManager;
 use crate::condition::{later, whole_second_after};
 use crate::delivery::{FailureCause, begin_again, failed, pending, record_attempt};
 use crate::digest::id_of;
@@ -28,7 +28,7 @@ const HELD_BACK: &str = "held back until working hours";
 /// Who is notified, by what, under a cluster manager that has a namespace's owner notified.
 #[derive(Clone, Debug)]
 pub(super) struct NotificationTargets<'a> {
-    manager: Candidate<'a>,
+    manager: SelectingManager<'a>,
     notify: &'a Notify,
     namespace: &'a NamespaceFacts,
     recipients: Recipients,

@@ -9,7 +9,7 @@ use super::{Builder, HealthFacts, SuccessorFacts};
 use crate::cluster::ValidSupersede;
 use crate::cluster::identity::{Unidentified, identity_of};
 use crate::cluster::phase::Superseded;
-use crate::cluster::selection::Candidate;
+use crate::cluster::selection::SelectingManager;
 use crate::cluster::supersede::{Standing, supersedes};
 use crate::condition::{later, whole_second_after};
 use crate::facts::NamespaceFacts;
@@ -20,7 +20,7 @@ impl Builder<'_> {
     /// changes nothing, and nothing is done by it.
     pub(super) fn say_superseded(
         &mut self,
-        manager: &Candidate<'_>,
+        manager: &SelectingManager<'_>,
         namespace: &NamespaceFacts,
     ) -> Option<Superseded> {
         let Some(supersede) = &manager.spec.supersede else {

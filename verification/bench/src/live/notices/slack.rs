@@ -75,9 +75,9 @@ impl Slack {
     }
 }
 
-type Answer = (StatusCode, [(HeaderName, &'static str); 1], &'static str);
+type SlackResponse = (StatusCode, [(HeaderName, &'static str); 1], &'static str);
 
-async fn post(State(shared): State<Arc<Shared>>, body: Bytes) -> Answer {
+async fn post(State(shared): State<Arc<Shared>>, body: Bytes) -> SlackResponse {
     let at = now();
     let retry_after = |seconds| [(HeaderName::from_static("retry-after"), seconds)];
     let Ok(Post { text }) = serde_json::from_slice(&body) else {
