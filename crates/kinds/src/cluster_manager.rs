@@ -2,7 +2,7 @@
 
 use coppice_api::ClusterNamespaceManagerStatus;
 use coppice_lifecycle::cluster::{ClusterManagerFacts, ValidClusterManager};
-use coppice_runtime::object::{Object, OwnKind};
+use coppice_runtime::object::{NoAnnotations, Object, OwnKind};
 use coppice_runtime::own_kind;
 
 /// A `ClusterNamespaceManager`.
@@ -17,6 +17,7 @@ own_kind!(ClusterManagers, "/apis/coppice.dev/v1alpha1", "clusternamespacemanage
 impl OwnKind for ClusterManagers {
     type Spec = ValidClusterManager;
     type Status = ClusterNamespaceManagerStatus;
+    type Annotations = NoAnnotations;
     const KIND: &'static str = "ClusterNamespaceManager";
     const NAMESPACED: bool = false;
     /// The platform writes it.

@@ -1,7 +1,7 @@
 //! `CoppiceConfig`, the settings.
 
 use coppice_api::{CoppiceConfigSpec, CoppiceConfigStatus};
-use coppice_runtime::object::{Object, OwnKind};
+use coppice_runtime::object::{NoAnnotations, Object, OwnKind};
 use coppice_runtime::own_kind;
 
 /// A `CoppiceConfig`.
@@ -16,6 +16,7 @@ own_kind!(Configs, "/apis/coppice.dev/v1alpha1", "coppiceconfigs");
 impl OwnKind for Configs {
     type Spec = CoppiceConfigSpec;
     type Status = CoppiceConfigStatus;
+    type Annotations = NoAnnotations;
     const KIND: &'static str = "CoppiceConfig";
     const NAMESPACED: bool = false;
     /// The platform writes it.

@@ -3,7 +3,7 @@
 use coppice_api::notify::DeletionNotification;
 use coppice_api::{DeletedNamespaceStatus, Losses};
 use coppice_lifecycle::cluster::recreated::PastDeletion;
-use coppice_runtime::object::{Object, OwnKind};
+use coppice_runtime::object::{NoAnnotations, Object, OwnKind};
 use coppice_runtime::own_kind;
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -85,6 +85,7 @@ own_kind!(DeletedNamespaces, "/apis/coppice.dev/v1alpha1", "deletednamespaces");
 impl OwnKind for DeletedNamespaces {
     type Spec = DeletedNamespaceFields;
     type Status = DeletedNamespaceStatus;
+    type Annotations = NoAnnotations;
     const KIND: &'static str = "DeletedNamespace";
     const NAMESPACED: bool = false;
     /// The operator writes it; most of it is evidence.

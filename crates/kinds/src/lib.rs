@@ -34,6 +34,6 @@ pub use propagated::{
     RoleBindings, SpecWire,
 };
 pub use quota_transfer::{QuotaTransferObject, QuotaTransfers};
-pub use subnamespace::{SubnamespaceObject, Subnamespaces};
+pub use subnamespace::{SubnamespaceAnnotations, SubnamespaceObject, Subnamespaces};
 pub use tree_quota::{TreeQuota, TreeQuotaWire, TreeQuotas};
 pub use workloads::{ClaimWire, Claims, DaemonSets, Deployments, ReplicaSets, SetWire, StatefulSets};

@@ -2,7 +2,7 @@
 
 use coppice_api::{ManagedNamespaceSpec, ManagedNamespaceStatus};
 use coppice_lifecycle::cluster::RecordFacts;
-use coppice_runtime::object::{Object, OwnKind};
+use coppice_runtime::object::{NoAnnotations, Object, OwnKind};
 use coppice_runtime::own_kind;
 
 /// A `ManagedNamespace`.
@@ -17,6 +17,7 @@ own_kind!(ManagedNamespaces, "/apis/coppice.dev/v1alpha1", "managednamespaces");
 impl OwnKind for ManagedNamespaces {
     type Spec = ManagedNamespaceSpec;
     type Status = ManagedNamespaceStatus;
+    type Annotations = NoAnnotations;
     const KIND: &'static str = "ManagedNamespace";
     const NAMESPACED: bool = true;
     /// A hold and a date.

@@ -2,7 +2,7 @@
 
 use coppice_api::manager::NamespaceManagerStatus;
 use coppice_lifecycle::ValidSpec;
-use coppice_runtime::object::{Object, OwnKind};
+use coppice_runtime::object::{NoAnnotations, Object, OwnKind};
 use coppice_runtime::own_kind;
 
 /// A `NamespaceManager`.
@@ -17,6 +17,7 @@ own_kind!(Managers, "/apis/coppice.dev/v1alpha1", "namespacemanagers");
 impl OwnKind for Managers {
     type Spec = ValidSpec;
     type Status = NamespaceManagerStatus;
+    type Annotations = NoAnnotations;
     const KIND: &'static str = "NamespaceManager";
     const NAMESPACED: bool = true;
     /// One that a person wrote has some hundreds.

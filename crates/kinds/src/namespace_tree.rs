@@ -1,7 +1,7 @@
 //! `NamespaceTree`.
 
 use coppice_api::{NamespaceTreeSpec, NamespaceTreeStatus};
-use coppice_runtime::object::{Object, OwnKind};
+use coppice_runtime::object::{NoAnnotations, Object, OwnKind};
 use coppice_runtime::own_kind;
 
 /// A `NamespaceTree`.
@@ -16,6 +16,7 @@ own_kind!(NamespaceTrees, "/apis/coppice.dev/v1alpha1", "namespacetrees");
 impl OwnKind for NamespaceTrees {
     type Spec = NamespaceTreeSpec;
     type Status = NamespaceTreeStatus;
+    type Annotations = NoAnnotations;
     const KIND: &'static str = "NamespaceTree";
     const NAMESPACED: bool = false;
     /// 64 amounts, 32 patterns, 32 names of roles and 128 keys, each as long as it may be.

@@ -1,7 +1,7 @@
 //! `QuotaTransfer`.
 
 use coppice_api::{QuotaTransferSpec, QuotaTransferStatus};
-use coppice_runtime::object::{Object, OwnKind};
+use coppice_runtime::object::{NoAnnotations, Object, OwnKind};
 use coppice_runtime::own_kind;
 
 /// A `QuotaTransfer`.
@@ -16,6 +16,7 @@ own_kind!(QuotaTransfers, "/apis/coppice.dev/v1alpha1", "quotatransfers");
 impl OwnKind for QuotaTransfers {
     type Spec = QuotaTransferSpec;
     type Status = QuotaTransferStatus;
+    type Annotations = NoAnnotations;
     const KIND: &'static str = "QuotaTransfer";
     const NAMESPACED: bool = true;
     /// 64 amounts, each with a name as long as it may be.

@@ -87,8 +87,8 @@ pub fn is_later(revision: &str, other: &str) -> bool {
 
 /// What is read of the metadata of most kinds.
 #[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Meta {
+#[serde(rename_all = "camelCase", default, bound(deserialize = "A: Default + Deserialize<'de>"))]
+pub struct Meta<A = IgnoredAny> {
     /// Its name.
     pub name: Box<str>,
     /// Its namespace; empty for cluster-scoped kinds.
@@ -105,20 +105,11 @@ pub struct Meta {
     pub deletion_timestamp: Option<IgnoredAny>,
     /// Of its finalizers, whether ours is there.
     pub finalizers: OwnFinalizer,
-    /// Its annotations that are read.
-    pub annotations: OwnAnnotations,
+    /// Those of its annotations that are read; of most kinds none.
+    pub annotations: A,
 }
 
-/// The annotations of our own kinds that are read.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct OwnAnnotations {
-    /// [`ANNOTATION_MOVED_FROM`](coppice_api::names::ANNOTATION_MOVED_FROM).
-    #[serde(rename = "coppice.dev/moved-from")]
-    pub moved_from: Option<Box<str>>,
-}
-
-impl Meta {
+impl<A> Meta<A> {
     /// Where the object is.
     pub fn object_ref(&self) -> ObjectRef {
         ObjectRef {

@@ -5,21 +5,20 @@ use std::fmt::Debug;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::value::RawValue;
 
 use crate::decode::{ObjectRef, Unreadable, short_error};
 use crate::kind::{Kind, Meta};
 
-/// A uid is no longer.
-const MAX_UID: usize = 128;
-
 /// A kind of our own. [`own_kind!`](crate::own_kind) declares one.
-pub trait OwnKind: Kind<Object = Object<Self::Spec, Self::Status>, Context = ()> {
+pub trait OwnKind: Kind<Object = Object<Self::Spec, Self::Status, Self::Annotations>, Context = ()> {
     /// Its spec.
     type Spec: DeserializeOwned + Debug + PartialEq + Send + Sync + 'static;
     /// Its status, which belongs to the operator.
     type Status: DeserializeOwned + Serialize + Debug + Default + PartialEq + Send + Sync + 'static;
+    /// The annotations that are kept; [`NoAnnotations`] of most kinds.
+    type Annotations: DeserializeOwned + Clone + Debug + Default + PartialEq + Send + Sync + 'static;
     /// The kind, as in `kind`.
     const KIND: &'static str;
     /// Whether its objects are in namespaces.
@@ -33,9 +32,12 @@ pub trait OwnKind: Kind<Object = Object<Self::Spec, Self::Status>, Context = ()>
     }
 }
 
+/// No annotation is kept.
+pub type NoAnnotations = IgnoredAny;
+
 /// An object of one of our own kinds.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Object<S, T> {
+pub struct Object<S, T, A = NoAnnotations> {
     /// Its namespace; empty for cluster-scoped kinds.
     pub namespace: Box<str>,
     /// Its name.
@@ -52,8 +54,8 @@ pub struct Object<S, T> {
     pub terminating: bool,
     /// Whether our [finalizer](coppice_api::names::FINALIZER) keeps it.
     pub has_finalizer: bool,
-    /// The uid of the object that it takes over from, of those that do ([`ANNOTATION_MOVED_FROM`](coppice_api::names::ANNOTATION_MOVED_FROM)).
-    pub moved_from: Option<Box<str>>,
+    /// What is kept of its annotations.
+    pub annotations: A,
     /// Its spec, or why it cannot be understood (it was written past the API server's checks, or for a newer version).
     pub spec: Result<Box<S>, String>,
     /// Its status; the default if there is none or it cannot be understood.
@@ -64,14 +66,14 @@ pub struct Object<S, T> {
 
 /// An object of one of our own kinds on the wire.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct ObjectWire {
-    metadata: Meta,
+#[serde(default, bound(deserialize = "A: Default + Deserialize<'de>"))]
+pub struct ObjectWire<A = NoAnnotations> {
+    metadata: Meta<A>,
     spec: Option<Box<RawValue>>,
     status: Option<Box<RawValue>>,
 }
 
-impl ObjectWire {
+impl<A> ObjectWire<A> {
     /// Where the object is.
     pub fn object_ref<K: OwnKind>(&self) -> ObjectRef {
         scoped::<K>(self.metadata.object_ref())
@@ -82,7 +84,7 @@ fn scoped<K: OwnKind>(object_ref: ObjectRef) -> ObjectRef {
     if K::NAMESPACED { object_ref } else { ObjectRef { namespace: "".into(), ..object_ref } }
 }
 
-impl<S, T> Object<S, T> {
+impl<S, T, A> Object<S, T, A> {
     /// Its spec, if that and its status can be understood; otherwise why not.
     ///
     /// # Errors
@@ -100,9 +102,9 @@ impl<S, T> Object<S, T> {
     }
 }
 
-impl<S: DeserializeOwned, T: DeserializeOwned + Default> Object<S, T> {
+impl<S: DeserializeOwned, T: DeserializeOwned + Default, A: Default> Object<S, T, A> {
     /// What is on the wire, of which a spec of so many bytes is read.
-    pub fn from_wire(wire: ObjectWire, max_spec_bytes: usize) -> Self {
+    pub fn from_wire(wire: ObjectWire<A>, max_spec_bytes: usize) -> Self {
         let meta = wire.metadata;
         let status = match wire.status {
             None => Ok(T::default()),
@@ -133,8 +135,7 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Default> Object<S, T> {
             created: meta.creation_timestamp.0.unwrap_or(Timestamp::MAX),
             terminating: meta.deletion_timestamp.is_some(),
             has_finalizer: meta.finalizers.0,
-            // A uid: what is longer is somebody else's, and not kept.
-            moved_from: meta.annotations.moved_from.filter(|uid| uid.len() <= MAX_UID),
+            annotations: meta.annotations,
             spec,
             status: Box::new(status),
             status_error,
@@ -160,7 +161,7 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Default> Object<S, T> {
             created: Timestamp::MAX,
             terminating: false,
             has_finalizer: false,
-            moved_from: None,
+            annotations: A::default(),
             spec: Err(format!("the object cannot be understood: {why}")),
             status: Box::default(),
             status_error: Some(format!("the object cannot be understood: {why}")),
@@ -176,8 +177,9 @@ macro_rules! own_kind {
             type Object = $crate::object::Object<
                 <Self as $crate::object::OwnKind>::Spec,
                 <Self as $crate::object::OwnKind>::Status,
+                <Self as $crate::object::OwnKind>::Annotations,
             >;
-            type Wire = $crate::object::ObjectWire;
+            type Wire = $crate::object::ObjectWire<<Self as $crate::object::OwnKind>::Annotations>;
             type Context = ();
             const RESOURCE: &'static str = $resource;
             const GROUP_PATH: &'static str = $group_path;

@@ -12,7 +12,7 @@ use crate::client::{Clients, ambiguous};
 use crate::error::chain;
 use crate::kind::Kind;
 use crate::leader::Permit;
-use crate::object::{Object, OwnKind};
+use crate::object::OwnKind;
 use crate::read;
 use coppice_mutants::Mutant;
 
@@ -142,7 +142,7 @@ pub async fn create<K: OwnKind>(
 pub async fn replace<K: OwnKind>(
     clients: &Clients,
     permit: &Permit,
-    object: &Object<K::Spec, K::Status>,
+    object: &K::Object,
     labels: &BTreeMap<&'static str, String>,
     spec: &impl Serialize,
 ) -> Result<(), WriteError> {
@@ -161,7 +161,7 @@ pub async fn replace<K: OwnKind>(
 pub async fn delete<K: OwnKind>(
     clients: &Clients,
     permit: &Permit,
-    object: &Object<K::Spec, K::Status>,
+    object: &K::Object,
 ) -> Result<(), WriteError> {
     let revision = Revision { uid: &object.uid, resource_version: Some(&object.resource_version) };
     delete_object::<K>(clients, permit, (&object.namespace, &object.name), revision).await
@@ -247,8 +247,8 @@ pub async fn delete_object<K: Kind>(
 pub async fn add_finalizer<K: OwnKind>(
     clients: &Clients,
     permit: &Permit,
-    object: &Object<K::Spec, K::Status>,
-) -> Result<Object<K::Spec, K::Status>, WriteError> {
+    object: &K::Object,
+) -> Result<K::Object, WriteError> {
     set_finalizer::<K>(clients, permit, object, true).await
 }
 
@@ -257,17 +257,17 @@ pub async fn add_finalizer<K: OwnKind>(
 pub async fn remove_finalizer<K: OwnKind>(
     clients: &Clients,
     permit: &Permit,
-    object: &Object<K::Spec, K::Status>,
-) -> Result<Object<K::Spec, K::Status>, WriteError> {
+    object: &K::Object,
+) -> Result<K::Object, WriteError> {
     set_finalizer::<K>(clients, permit, object, false).await
 }
 
 async fn set_finalizer<K: OwnKind>(
     clients: &Clients,
     permit: &Permit,
-    object: &Object<K::Spec, K::Status>,
+    object: &K::Object,
     present: bool,
-) -> Result<Object<K::Spec, K::Status>, WriteError> {
+) -> Result<K::Object, WriteError> {
     #[derive(Deserialize)]
     struct Found {
         metadata: FoundMeta,
@@ -349,9 +349,9 @@ fn request(
 pub async fn status<K: OwnKind>(
     clients: &Clients,
     permit: &Permit,
-    object: &Object<K::Spec, K::Status>,
+    object: &K::Object,
     status: &K::Status,
-) -> Result<Object<K::Spec, K::Status>, WriteError> {
+) -> Result<K::Object, WriteError> {
     if let Some(error) = &object.status_error {
         // Replacing it would wipe out what has been done.
         return Err(WriteError::Refused(format!("{error}; it is left as it is")));

@@ -12,6 +12,7 @@ use crate::client::Deadlines;
 use crate::clock::Clock;
 use crate::leader::Gate;
 use crate::metrics::Metrics;
+use crate::object::{NoAnnotations, Object};
 use crate::server_clock::ServerClock;
 
 /// A kind of our own.
@@ -23,6 +24,7 @@ crate::own_kind!(Gadgets, "/apis/coppice.dev/v1", "gadgets");
 impl OwnKind for Gadgets {
     type Spec = Value;
     type Status = Value;
+    type Annotations = NoAnnotations;
     const KIND: &'static str = "Gadget";
     const NAMESPACED: bool = true;
     const MAX_SPEC_BYTES: usize = 1000;

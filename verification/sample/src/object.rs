@@ -3,7 +3,7 @@
 use coppice_api::Steps;
 use coppice_api::manager::NextStep;
 use coppice_controllers::SteppedKind;
-use coppice_runtime::object::{Object, OwnKind};
+use coppice_runtime::object::{NoAnnotations, Object, OwnKind};
 use coppice_runtime::own_kind;
 
 use crate::kind::{NamespaceExpirySpec, NamespaceExpiryStatus};
@@ -20,6 +20,7 @@ own_kind!(Expiries, "/apis/sample.coppice.dev/v1alpha1", "namespaceexpiries");
 impl OwnKind for Expiries {
     type Spec = NamespaceExpirySpec;
     type Status = NamespaceExpiryStatus;
+    type Annotations = NoAnnotations;
     const KIND: &'static str = "NamespaceExpiry";
     const NAMESPACED: bool = false;
     /// Two durations.

@@ -39,7 +39,8 @@ pub(super) struct Moving {
 /// Whether the Subnamespace that this one takes over from is still there. It was before this one, so a cache that knows this one and not
 /// that one has seen that go.
 pub(super) fn predecessor(context: &TreeContext, object: &SubnamespaceObject) -> bool {
-    let Some(uid) = object.moved_from.as_ref().filter(|_| object.status.namespace_uid.is_none()) else {
+    let Some(uid) = object.annotations.moved_from.as_ref().filter(|_| object.status.namespace_uid.is_none())
+    else {
         return false;
     };
     let mut found = false;
@@ -93,7 +94,8 @@ pub(super) async fn read(
     }
     let mut between = Vec::new();
     for one in going {
-        let successor = in_it(&one.name).await?.filter(|other| other.moved_from.as_ref() == Some(&one.uid));
+        let successor =
+            in_it(&one.name).await?.filter(|other| other.annotations.moved_from.as_ref() == Some(&one.uid));
         between.extend(successor.map(|successor| successor.uid.to_string()));
     }
     let position = match context.position(name) {

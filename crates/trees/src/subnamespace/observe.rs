@@ -275,7 +275,8 @@ impl Observation {
     /// Of one that takes over: whether the namespace may still come. Also where the one before is gone: a late write may have given it to
     /// another one for now.
     pub(super) fn may_come(&self) -> bool {
-        self.predecessor || self.object.moved_from.is_some() && self.is_fenced_for(&self.object.uid)
+        self.predecessor
+            || self.object.annotations.moved_from.is_some() && self.is_fenced_for(&self.object.uid)
     }
 
     /// The namespace, if it is the one that this object has created.
@@ -289,7 +290,7 @@ impl Observation {
     /// What others have changed meanwhile the next write finds, since each is made at the revision that is known here.
     pub(super) fn after(self, context: &TreeContext, written: Written) -> Option<Self> {
         let ends = self.object.terminating
-            || self.object.moved_from.is_some() && self.object.status.namespace_uid.is_none()
+            || self.object.annotations.moved_from.is_some() && self.object.status.namespace_uid.is_none()
             || self.parent_position.as_ref().map_or(true, Position::is_detaching)
             || self.object.status.namespace_uid.is_some()
                 && self.own_namespace().is_none_or(|namespace| namespace.terminating);

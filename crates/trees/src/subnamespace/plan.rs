@@ -184,7 +184,7 @@ impl SubnamespacePlan {
             return State::pending(Reason::CreatingNamespace, "the namespace is being created");
         }
         let Some(uid) = object.status.namespace_uid.as_deref() else {
-            return if object.moved_from.is_some() {
+            return if object.annotations.moved_from.is_some() {
                 self.arrive(observation)
             } else {
                 self.create(observation)

@@ -1,5 +1,6 @@
 use coppice_api::names::{ANNOTATION_PATH, LABEL_PARENT};
 use coppice_hierarchy::Record;
+use coppice_kinds::SubnamespaceAnnotations;
 
 use super::super::super::moving::{MoveTarget, Moving};
 use super::*;
@@ -206,7 +207,10 @@ fn a_successor_takes_up_its_namespace_and_never_creates_one() {
 fn where_a_late_write_gives_it_to_another_successor_that_one_passes_it_on() {
     let own = namespace("shop-web-a", &[(LABEL_SUBNAMESPACE, "u-1")]);
     let last = successor(&json!({"request": {"hard": {"pods": "3"}}}));
-    let last = SubnamespaceObject { moved_from: Some("u-0".into()), ..SubnamespaceObject::clone(&last) };
+    let last = SubnamespaceObject {
+        annotations: SubnamespaceAnnotations { moved_from: Some("u-0".into()) },
+        ..SubnamespaceObject::clone(&last)
+    };
     let mut seen = on_the_way(Some("u-2"), Some("3"));
     if let Some(MoveTarget::Found(moving)) = &mut seen.moving {
         moving.successor = Some(Arc::new(last.clone()));

@@ -10,7 +10,7 @@ use crate::cluster::ValidSupersede;
 use crate::cluster::identity::{Unidentified, identity_of};
 use crate::cluster::phase::Superseded;
 use crate::cluster::selection::SelectingManager;
-use crate::cluster::supersede::{Standing, supersedes};
+use crate::cluster::supersede::{Eligibility, supersedes};
 use crate::condition::{later, whole_second_after};
 use crate::facts::NamespaceFacts;
 use crate::health;
@@ -36,9 +36,9 @@ impl Builder<'_> {
             SuccessorFacts::Found { namespace: later, record, workloads } => {
                 let facts = (workloads.as_deref(), self.now);
                 match supersedes(supersede, manager, namespace, (later, *record), facts) {
-                    Ok(Standing::Yes) => Some(Some(*later)),
-                    Ok(Standing::No) => Some(None),
-                    Ok(Standing::Unknown) | Err(_) => None,
+                    Ok(Eligibility::Yes) => Some(Some(*later)),
+                    Ok(Eligibility::No) => Some(None),
+                    Ok(Eligibility::Unknown) | Err(_) => None,
                 }
             }
             SuccessorFacts::Unknown | SuccessorFacts::AsRecorded => None,

@@ -27,7 +27,7 @@ impl SubnamespacePlan {
         let moves = object.terminating
             && matches!(observation.moving, Some(MoveTarget::Found(_)) | None)
             && parent_ends(observation);
-        if moves || object.moved_from.is_some() && object.status.namespace_uid.is_none() {
+        if moves || object.annotations.moved_from.is_some() && object.status.namespace_uid.is_none() {
             return None;
         }
         let namespace = match (observation.own_namespace(), observation.namespace.as_deref()) {

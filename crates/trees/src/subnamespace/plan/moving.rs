@@ -57,7 +57,8 @@ impl SubnamespacePlan {
         let successor = moving.successor.as_deref();
         // That of another one before this, which a late write has given the namespace to, has what the namespace has already.
         let takes_over = |other: &&SubnamespaceObject| {
-            other.moved_from.as_ref() == Some(&object.uid) || observation.is_fenced_for(&other.uid)
+            other.annotations.moved_from.as_ref() == Some(&object.uid)
+                || observation.is_fenced_for(&other.uid)
         };
         match (successor.filter(takes_over), successor) {
             (Some(successor), _) => self.depart(observation, namespace, moving, successor),
