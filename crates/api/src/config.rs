@@ -157,16 +157,28 @@ impl fmt::Display for Percent {
     }
 }
 
-impl FromStr for Percent {
-    type Err = String;
+/// A text that is no share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PercentError(String);
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl fmt::Display for PercentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is not a share: write 1% to 100%", self.0)
+    }
+}
+
+impl std::error::Error for PercentError {}
+
+impl FromStr for Percent {
+    type Err = PercentError;
+
+    fn from_str(text: &str) -> Result<Self, PercentError> {
         text.strip_suffix('%')
             .filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()))
             .and_then(|digits| digits.parse().ok())
             .filter(|percent| (1..=100).contains(percent))
             .map(Self)
-            .ok_or_else(|| format!("{text:?} is not a share: write 1% to 100%"))
+            .ok_or_else(|| PercentError(text.to_owned()))
     }
 }
 

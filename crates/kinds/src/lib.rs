@@ -35,5 +35,5 @@ pub use propagated::{
 };
 pub use quota_transfer::{QuotaTransferObject, QuotaTransfers};
 pub use subnamespace::{SubnamespaceAnnotations, SubnamespaceObject, Subnamespaces};
-pub use tree_quota::{TreeQuota, TreeQuotaWire, TreeQuotas};
+pub use tree_quota::{InvalidQuota, TreeQuota, TreeQuotaWire, TreeQuotas};
 pub use workloads::{ClaimWire, Claims, DaemonSets, Deployments, ReplicaSets, SetWire, StatefulSets};

@@ -24,7 +24,26 @@ pub struct TreeQuota {
     /// The tree that it belongs to. None of a quota that somebody else wrote.
     pub tree: Option<Box<str>>,
     /// What it says; or why that cannot be understood.
-    pub quota: Result<Quota, String>,
+    pub quota: Result<Quota, InvalidQuota>,
+}
+
+/// Why a quota cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidQuota {
+    /// The amounts of a field are none.
+    #[error("{field}: {why}")]
+    Amounts {
+        /// The field.
+        field: &'static str,
+        /// What is wrong with them.
+        why: String,
+    },
+    /// Its annotation is no ledger.
+    #[error("the annotation {ANNOTATION_LEDGER}: {why}")]
+    Ledger {
+        /// What is wrong with it.
+        why: String,
+    },
 }
 
 /// One of them on the wire.
@@ -70,16 +89,17 @@ struct AmountsWire {
 }
 
 impl TreeQuotaWire {
-    fn quota(&self) -> Result<Quota, String> {
-        let resources = |what: &str, amounts: &serde_json::Value| {
+    fn quota(&self) -> Result<Quota, InvalidQuota> {
+        let resources = |field, amounts: &serde_json::Value| {
             if amounts.is_null() {
                 return Ok(Resources::default());
             }
-            serde_json::from_value(amounts.clone()).map_err(|error| format!("{what}: {error}"))
+            serde_json::from_value(amounts.clone())
+                .map_err(|error| InvalidQuota::Amounts { field, why: error.to_string() })
         };
         let ledger = self.metadata.annotations.ledger.as_deref();
         let ledger: Ledger = serde_json::from_str(ledger.unwrap_or("null"))
-            .map_err(|error| format!("the annotation {ANNOTATION_LEDGER}: {error}"))?;
+            .map_err(|error| InvalidQuota::Ledger { why: error.to_string() })?;
         Ok(Quota {
             hard: resources("spec.hard", &self.spec.hard)?,
             enforced: resources("status.hard", &self.status.hard)?,

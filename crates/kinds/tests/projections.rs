@@ -231,7 +231,7 @@ fn the_quota_of_a_tree_is_read_with_its_ledger_or_says_why_not() {
     for (ledger, said) in
         [("", "coppice.dev/ledger"), ("{}", "missing field"), (r#"{"allotment": 1}"#, "invalid")]
     {
-        let why = quota(tree.clone(), ledger).object.unwrap().quota.unwrap_err();
+        let why = quota(tree.clone(), ledger).object.unwrap().quota.unwrap_err().to_string();
         assert!(why.contains(said), "{why}");
     }
     assert_eq!(quota(json!({}), "{}").object.unwrap().tree, None);

@@ -1,5 +1,6 @@
 //! The operator's options: flags, each also an environment variable.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use clap::builder::BoolishValueParser;
 use clap::{Parser, Subcommand, ValueEnum};
 use coppice_api::names::{LEASE_NAME, SYSTEM_NAMESPACE, TREES_ACCOUNT, TREES_ADMISSION};
 use coppice_lifecycle::settings::ScaleKind;
+use coppice_quantity::DurationError;
 use coppice_runtime::lease::LeaseSettings;
 
 /// Coppice's operator: deletes namespaces on schedule, and scales workloads down, as their managers say.
@@ -187,13 +189,27 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-fn time(text: &str) -> Result<Duration, String> {
-    let time: coppice_quantity::Duration =
-        text.parse().map_err(|e: coppice_quantity::DurationError| e.to_string())?;
-    Ok(time.into())
+fn time(text: &str) -> Result<Duration, DurationError> {
+    text.parse::<coppice_quantity::Duration>().map(Into::into)
 }
 
-fn scale_kind(text: &str) -> Result<ScaleKind, String> {
+/// A text that names no kind of workload.
+#[derive(Debug)]
+struct InvalidScaleKind(String);
+
+impl fmt::Display for InvalidScaleKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = &self.0;
+        write!(
+            f,
+            "{text:?} is not a kind: write GROUP/VERSION/KIND/PLURAL, such as argoproj.io/v1alpha1/Rollout/rollouts"
+        )
+    }
+}
+
+impl std::error::Error for InvalidScaleKind {}
+
+fn scale_kind(text: &str) -> Result<ScaleKind, InvalidScaleKind> {
     let parts: Vec<&str> = text.split('/').collect();
     match parts.as_slice() {
         [group, version, kind, plural] if parts.iter().all(|p| !p.is_empty()) => Ok(ScaleKind {
@@ -201,9 +217,7 @@ fn scale_kind(text: &str) -> Result<ScaleKind, String> {
             kind: (*kind).to_owned(),
             plural: (*plural).to_owned(),
         }),
-        _ => Err(format!(
-            "{text:?} is not a kind: write GROUP/VERSION/KIND/PLURAL, such as argoproj.io/v1alpha1/Rollout/rollouts"
-        )),
+        _ => Err(InvalidScaleKind(text.to_owned())),
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) use recipient::RecordedRecipient;
 pub use recipient::{AddressKey, Recipients, masked, recipients_of};
 pub use selection::ClusterManagerFacts;
 pub use supersede::{Later, SuccessorFacts};
-pub use ttl::{EffectiveTtl, TtlSource, ValidTtl, ttl_of};
+pub use ttl::{EffectiveTtl, InvalidTtl, TtlSource, ValidTtl, ttl_of};
 pub use valid_health::ValidHealth;
 pub use valid_manager::{
     ClusterAction, ClusterCondition, InvalidClusterManager, ValidClusterManager, ValidClusterPolicy,

@@ -4,7 +4,7 @@ use coppice_api::Reason;
 use coppice_api::condition::ConditionState;
 use coppice_api::managed_namespace::{RecordedTtl, ShorterTtl};
 use coppice_mutants::{Mutant, active};
-use coppice_quantity::Duration;
+use coppice_quantity::{Duration, DurationError};
 use jiff::Timestamp;
 
 use super::phase::RunningTtl;
@@ -42,11 +42,25 @@ pub enum TtlSource {
     /// The manager: it does not have the annotation.
     Manager,
     /// The manager: its annotation is no time to live. What is wrong with it, and what to write instead.
-    NotUnderstood(String),
+    NotUnderstood(InvalidTtl),
 }
 
 /// So many characters may a duration have, as in a spec.
 const MAX_LENGTH: usize = 32;
+
+/// Why an annotation is no time to live. The message says what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidTtl {
+    /// Longer than any in a spec.
+    #[error("it has more than {MAX_LENGTH} characters: write a duration, such as 90s, 2h or 7d")]
+    TooManyCharacters,
+    /// No duration.
+    #[error(transparent)]
+    Duration(#[from] DurationError),
+    /// No time at all.
+    #[error("{0:?} would expire the namespace at once: write at least 1s")]
+    Zero(String),
+}
 
 /// The time to live of a namespace: the one place where it is decided.
 ///
@@ -69,15 +83,13 @@ pub fn ttl_of<'a>(
 }
 
 /// Reads it as a spec's would be read.
-fn parse(text: &str) -> Result<Duration, String> {
+fn parse(text: &str) -> Result<Duration, InvalidTtl> {
     if text.chars().nth(MAX_LENGTH).is_some() {
-        return Err(format!(
-            "it has more than {MAX_LENGTH} characters: write a duration, such as 90s, 2h or 7d"
-        ));
+        return Err(InvalidTtl::TooManyCharacters);
     }
-    let own: Duration = text.parse().map_err(|error| format!("{error}"))?;
+    let own: Duration = text.parse()?;
     if own.is_zero() {
-        return Err(format!("{text:?} would expire the namespace at once: write at least 1s"));
+        return Err(InvalidTtl::Zero(text.to_owned()));
     }
     Ok(own)
 }

@@ -10,7 +10,7 @@ use coppice_api::namespace_tree::{Propagation, PropagationMode};
 use coppice_kinds::{CopiedKind, Origin, Propagated};
 
 use super::observe::Observation;
-use super::targets;
+use super::targets::{self, InvalidSelector};
 use crate::position::Place;
 
 /// How many problems a condition has in full.
@@ -161,7 +161,7 @@ fn wanted<'a>(
     observation: &'a Observation,
     kind: CopiedKind,
     cluster_roles: &[String],
-) -> BTreeMap<&'a str, (&'a Arc<Propagated>, Option<String>)> {
+) -> BTreeMap<&'a str, (&'a Arc<Propagated>, Option<InvalidSelector>)> {
     let qualifies = |object: &Propagated| match &object.cluster_role {
         Some(role) => cluster_roles.iter().any(|name| **name == **role),
         None => kind != CopiedKind::RoleBinding,
@@ -235,7 +235,7 @@ fn name_taken(object: &Propagated, source: &Propagated) -> MissingCopy {
     MissingCopy { reason: Reason::CopyNameTaken, message }
 }
 
-fn not_a_selector(source: &Propagated, why: &str) -> MissingCopy {
+fn not_a_selector(source: &Propagated, why: &InvalidSelector) -> MissingCopy {
     let message = format!(
         "{} {} of namespace {} is not copied: its annotation {ANNOTATION_PROPAGATE_TO} {why}; write a label selector of namespaces, such \
          as team=a or !test, or none, or remove the annotation",

@@ -7,8 +7,23 @@ use coppice_lifecycle::annotations::is_annotation_key;
 /// What the annotation says for: into none.
 const NONE: &str = "none";
 
+/// Why an annotation is no label selector: what it is or has, after its name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum InvalidSelector {
+    #[error("is longer than {MAX_PROPAGATE_TO} characters")]
+    TooLong,
+    #[error("has {part:?}, where {key:?} is no key of a label")]
+    Key { part: String, key: String },
+    #[error("has {part:?}, where {value:?} is no value of a label")]
+    Value { part: String, value: String },
+    #[error("has {part:?}, without its last ')'")]
+    Open { part: String },
+    #[error("has {part:?}, where 'in' or 'notin' is missing before '('")]
+    NoOperator { part: String },
+}
+
 /// Whether an object with this annotation is copied into a namespace with these labels; or what is wrong with the annotation.
-pub(super) fn includes(annotation: Option<&str>, labels: &Labels) -> Result<bool, String> {
+pub(super) fn includes(annotation: Option<&str>, labels: &Labels) -> Result<bool, InvalidSelector> {
     match annotation.map(str::trim) {
         None => Ok(true),
         Some(NONE) => Ok(false),
@@ -17,9 +32,9 @@ pub(super) fn includes(annotation: Option<&str>, labels: &Labels) -> Result<bool
 }
 
 /// A label selector as kubectl takes it: `a=b,c!=d,e in (f,g),!h,i`.
-fn selector(text: &str) -> Result<Selector, String> {
+fn selector(text: &str) -> Result<Selector, InvalidSelector> {
     if text.len() > MAX_PROPAGATE_TO {
-        return Err(format!("is longer than {MAX_PROPAGATE_TO} characters"));
+        return Err(InvalidSelector::TooLong);
     }
     let requirements = parts(text).into_iter().map(requirement).collect::<Result<Vec<_>, _>>()?;
     Ok(Selector { match_labels: None, match_expressions: Some(requirements) })
@@ -35,25 +50,26 @@ fn parts(text: &str) -> Vec<&str> {
     split.map(str::trim).collect()
 }
 
-fn requirement(text: &str) -> Result<Requirement, String> {
+fn requirement(text: &str) -> Result<Requirement, InvalidSelector> {
+    let part = || text.to_owned();
     let of = |key: &str, operator, values: Option<Vec<&str>>| {
         let key = key.trim();
         if !is_annotation_key(key) {
-            return Err(format!("has {text:?}, where {key:?} is no key of a label"));
+            return Err(InvalidSelector::Key { part: part(), key: key.to_owned() });
         }
         if let Some(value) = values.iter().flatten().find(|value| !is_label_value(value)) {
-            return Err(format!("has {text:?}, where {value:?} is no value of a label"));
+            return Err(InvalidSelector::Value { part: part(), value: (*value).to_owned() });
         }
         let values = values.map(|values| values.into_iter().map(str::to_owned).collect());
         Ok(Requirement { key: key.to_owned(), operator, values })
     };
     if let Some((head, set)) = text.split_once('(') {
-        let values = set.strip_suffix(')').ok_or_else(|| format!("has {text:?}, without its last ')'"))?;
+        let values = set.strip_suffix(')').ok_or_else(|| InvalidSelector::Open { part: part() })?;
         let values = values.split(',').map(str::trim).collect();
         let (key, operator) = match head.trim_end().rsplit_once(char::is_whitespace) {
             Some((key, "in")) => (key, LabelOperator::In),
             Some((key, "notin")) => (key, LabelOperator::NotIn),
-            _ => return Err(format!("has {text:?}, where 'in' or 'notin' is missing before '('")),
+            _ => return Err(InvalidSelector::NoOperator { part: part() }),
         };
         return of(key, operator, Some(values));
     }
@@ -131,7 +147,7 @@ mod tests {
             ("team>3", r#""team>3" is no key"#),
             (&long, "longer than"),
         ] {
-            let why = includes(Some(text), &Labels::default()).expect_err(text);
+            let why = includes(Some(text), &Labels::default()).expect_err(text).to_string();
             assert!(why.contains(said), "{text}: {why}");
         }
     }

@@ -3,6 +3,7 @@
 use coppice_api::names::TREE_QUOTA_NAME;
 use coppice_hierarchy::release;
 use coppice_kinds::{QuotaTransferObject, QuotaTransfers, TreeQuotas};
+use coppice_runtime::error::chain;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::read;
 use coppice_runtime::write::{self, WriteError};
@@ -101,13 +102,22 @@ async fn carry_out(
     }
 }
 
+/// Why what is left could not be released.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReleaseError {
+    #[error("{}", chain(.0))]
+    Read(kube::Error),
+    #[error(transparent)]
+    Write(#[from] WriteError),
+}
+
 /// Gives a namespace as its own quota what its ledger still holds for a transfer that has ended or is gone: a write that arrived late
 /// has taken it, or somebody has removed the finalizer.
 pub(super) async fn release_left_over(
     context: &TreeContext,
     permit: &Permit,
     key: &QuotaTransferKey,
-) -> Result<(), String> {
+) -> Result<(), ReleaseError> {
     let known = context.transfers.get(&key.source, &key.name);
     let prefix = format!("{key}/");
     let mut left: Vec<(Box<str>, String)> = Vec::new();
@@ -118,10 +128,11 @@ pub(super) async fn release_left_over(
     });
     let client = &context.shared.clients.reads;
     for (namespace, id) in left {
-        let chain = |error| coppice_runtime::error::chain(&error);
         // The quota first: what ends after that has released what it held, or is found by the next look.
-        let quota = read::get::<TreeQuotas>(client, &namespace, TREE_QUOTA_NAME).await.map_err(chain)?;
-        let object = read::get::<QuotaTransfers>(client, &key.source, &key.name).await.map_err(chain)?;
+        let quota = read::get::<TreeQuotas>(client, &namespace, TREE_QUOTA_NAME).await;
+        let quota = quota.map_err(ReleaseError::Read)?;
+        let object = read::get::<QuotaTransfers>(client, &key.source, &key.name).await;
+        let object = object.map_err(ReleaseError::Read)?;
         if object.is_some_and(|object| lives_as(&object, &id)) {
             continue;
         }
@@ -129,9 +140,7 @@ pub(super) async fn release_left_over(
         let released = understood.and_then(|quota| release(&quota.ledger, &id));
         let (Some(quota), Some(released)) = (&quota, released) else { continue };
         let tree = quota.tree.as_deref().unwrap_or_default();
-        writes::quota(context, permit, (tree, &namespace), Some(quota), &released)
-            .await
-            .map_err(|error| error.to_string())?;
+        writes::quota(context, permit, (tree, &namespace), Some(quota), &released).await?;
         report::left_over(&id, &namespace);
     }
     Ok(())

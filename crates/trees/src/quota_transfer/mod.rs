@@ -147,7 +147,7 @@ impl Controller for QuotaTransferController {
         let context = &self.context;
         let Ok(permit) = context.shared.gate.permit() else { return ReconcileResult::Done };
         if let Err(error) = apply::release_left_over(context, &permit, &key).await {
-            return self.failed(&key, &error);
+            return self.failed(&key, &error.to_string());
         }
         let Some(observation) = observe::cached(context, &key) else { return ReconcileResult::Done };
         if let Some(error) = &observation.object.status_error {

@@ -3,7 +3,8 @@
 use coppice_api::condition::{self, ConditionState, READY};
 use coppice_api::{QuotaTransferSpec, QuotaTransferStatus, Reason, TransferPhase};
 use coppice_hierarchy::{
-    AppliedTransfer, Ledger, Record, Resources, Stop, Transfer, TransferDecision, applied_before,
+    AppliedTransfer, Ledger, Record, Resources, ResourcesError, Stop, Transfer, TransferDecision,
+    applied_before,
 };
 use coppice_kinds::QuotaTransferObject;
 use coppice_lifecycle::plan::PlannedEvent;
@@ -122,7 +123,7 @@ impl TransferPlan {
         };
         let amount = match amount(spec) {
             Ok(amount) => amount,
-            Err(why) => return self.refused(observation, why),
+            Err(why) => return self.refused(observation, why.to_string()),
         };
         self.status.amount = amount.to_string();
         if object.status.path.is_empty() {
@@ -324,14 +325,21 @@ fn applied(observation: &Observation, route: &Route, amount: &Resources) -> Opti
     applied_before(&quota.ledger, &observation.object.name, &same)
 }
 
+/// Why nothing can move.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum InvalidAmount {
+    #[error("spec.amount: {0}")]
+    Resources(#[from] ResourcesError),
+    #[error("spec.amount: write more than 0 of something")]
+    Nothing,
+}
+
 /// What moves; or what is wrong with it.
-fn amount(spec: &QuotaTransferSpec) -> Result<Resources, String> {
-    let amount = Resources::of(&spec.amount).map_err(|why| format!("spec.amount: {why}"))?;
+fn amount(spec: &QuotaTransferSpec) -> Result<Resources, InvalidAmount> {
+    let amount = Resources::of(&spec.amount)?;
     let some = amount.iter().filter(|(_, amount)| !amount.is_zero());
     let some = Resources::parse(some.map(|(name, amount)| (name.as_str(), amount)));
-    some.ok()
-        .filter(|some| !some.is_empty())
-        .ok_or_else(|| "spec.amount: write more than 0 of something".to_owned())
+    some.ok().filter(|some| !some.is_empty()).ok_or(InvalidAmount::Nothing)
 }
 
 fn seconds(at: Timestamp) -> Timestamp {

@@ -5,7 +5,7 @@ use coppice_api::Labels;
 use coppice_api::config::{CoppiceConfigSpec, GovernorStatus, ReservationEntry};
 use coppice_api::names::LABEL_PROTECTED;
 use coppice_api::steps::Action;
-use coppice_kinds::{NamespaceTrees, Subnamespaces, TreeQuota, TreeQuotas};
+use coppice_kinds::{InvalidQuota, NamespaceTrees, Subnamespaces, TreeQuota, TreeQuotas};
 use coppice_lifecycle::PlatformSettings;
 use coppice_lifecycle::facts::Annotations;
 use coppice_quantity::Quantity;
@@ -217,7 +217,7 @@ fn a_namespace_that_an_administrator_has_marked_is_adopted_if_there_is_room_for_
     let protected = Observation { namespace: marked(&[(LABEL_PROTECTED, "")]), ..observation() };
     refused(&protected, Reason::NamespaceProtected, "it cannot be adopted");
     let mut others = quota("shop-web", "4", "0", "0");
-    Arc::get_mut(&mut others).unwrap().quota = Err("the annotation is missing".to_owned());
+    Arc::get_mut(&mut others).unwrap().quota = Err(InvalidQuota::Ledger { why: "it is missing".to_owned() });
     Arc::get_mut(&mut others).unwrap().tree = None;
     let others = Observation { quota: Some(others), ..observation() };
     refused(&others, Reason::QuotaTaken, "that Coppice did not write: give it another name");
