@@ -20,6 +20,7 @@ mod resource_name;
 mod resources;
 mod rules;
 mod transfer;
+mod valid_spec;
 
 pub use decide::{
     Child, MAX_CHANGES, Parent, QuotaDecision, QuotaStep, Write, decide, decide_root, refused_to_new,
@@ -31,3 +32,4 @@ pub use resource_name::{ResourceName, ResourceNameError};
 pub use resources::{Resources, ResourcesError};
 pub use rules::{NewNamespace, Rules, partition_between};
 pub use transfer::{Stop, Transfer, TransferDecision, TransferStep, applied_before, release};
+pub use valid_spec::{InvalidAmount, ValidSubnamespace, ValidTransfer, ValidTree};

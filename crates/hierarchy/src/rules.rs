@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use coppice_api::Reason;
 use coppice_api::metadata::NamespaceMetadata;
-use coppice_api::{NamespaceTreeSpec, Reason};
 use coppice_lifecycle::glob::permits;
 use coppice_lifecycle::settings::Refusal;
-use coppice_quantity::Quantity;
 
+use crate::resource_name::ResourceName;
 use crate::resources::Resources;
+use crate::valid_spec::ValidTree;
 
 /// The rules of a tree.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +17,7 @@ pub struct Rules<'a> {
     /// The name of the `NamespaceTree`.
     pub tree: &'a str,
     /// What it says.
-    pub spec: &'a NamespaceTreeSpec,
+    pub spec: &'a ValidTree,
 }
 
 /// A namespace that is to be created.
@@ -74,10 +75,9 @@ impl Rules<'_> {
 
     /// Whether a request leaves out what the tree requires of every one.
     pub fn against_request(&self, asked: &Resources) -> Option<Refusal> {
-        let required = self.spec.quota.required.iter().map(|name| (name.as_str(), Quantity::ZERO));
-        let required = Resources::parse(required).unwrap_or_default();
+        let required = self.spec.required.iter();
         let missing: Vec<&str> =
-            required.iter().filter(|(name, _)| !asked.names(name)).map(|(name, _)| name.as_str()).collect();
+            required.filter(|name| !asked.names(name)).map(ResourceName::as_str).collect();
         let message = format!(
             "spec.quota.hard does not name {}, which NamespaceTree {} requires (spec.quota.required): write an amount of each, 0 for none \
              of it",

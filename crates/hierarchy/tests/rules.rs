@@ -1,12 +1,12 @@
 //! What a tree permits besides its quota.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+use coppice_api::Reason;
 use coppice_api::metadata::NamespaceMetadata;
-use coppice_api::{NamespaceTreeSpec, Reason};
-use coppice_hierarchy::{NewNamespace, Resources, Rules, partition_between};
+use coppice_hierarchy::{NewNamespace, Resources, Rules, ValidTree, partition_between};
 use serde_json::{Value, json};
 
-fn spec(more: &Value) -> NamespaceTreeSpec {
+fn spec(more: &Value) -> ValidTree {
     let mut spec = json!({"root": "shop", "quota": {"hard": {"pods": "10", "cpu": "4"}}});
     for (key, value) in more.as_object().into_iter().flatten() {
         spec[key] = value.clone();
@@ -14,7 +14,7 @@ fn spec(more: &Value) -> NamespaceTreeSpec {
     serde_json::from_value(spec).unwrap()
 }
 
-fn rules(spec: &NamespaceTreeSpec) -> Rules<'_> {
+fn rules(spec: &ValidTree) -> Rules<'_> {
     Rules { tree: "the-shop", spec }
 }
 

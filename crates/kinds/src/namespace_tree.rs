@@ -1,11 +1,12 @@
 //! `NamespaceTree`.
 
-use coppice_api::{NamespaceTreeSpec, NamespaceTreeStatus};
+use coppice_api::NamespaceTreeStatus;
+use coppice_hierarchy::ValidTree;
 use coppice_runtime::object::{NoAnnotations, Object, OwnKind};
 use coppice_runtime::own_kind;
 
 /// A `NamespaceTree`.
-pub type Tree = Object<NamespaceTreeSpec, NamespaceTreeStatus>;
+pub type Tree = Object<ValidTree, NamespaceTreeStatus>;
 
 /// Every `NamespaceTree`.
 #[derive(Debug)]
@@ -14,7 +15,7 @@ pub struct NamespaceTrees;
 own_kind!(NamespaceTrees, "/apis/coppice.dev/v1alpha1", "namespacetrees");
 
 impl OwnKind for NamespaceTrees {
-    type Spec = NamespaceTreeSpec;
+    type Spec = ValidTree;
     type Status = NamespaceTreeStatus;
     type Annotations = NoAnnotations;
     const KIND: &'static str = "NamespaceTree";

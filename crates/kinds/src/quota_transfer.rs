@@ -1,11 +1,12 @@
 //! `QuotaTransfer`.
 
-use coppice_api::{QuotaTransferSpec, QuotaTransferStatus};
+use coppice_api::QuotaTransferStatus;
+use coppice_hierarchy::ValidTransfer;
 use coppice_runtime::object::{NoAnnotations, Object, OwnKind};
 use coppice_runtime::own_kind;
 
 /// A `QuotaTransfer`.
-pub type QuotaTransferObject = Object<QuotaTransferSpec, QuotaTransferStatus>;
+pub type QuotaTransferObject = Object<ValidTransfer, QuotaTransferStatus>;
 
 /// Every `QuotaTransfer`.
 #[derive(Debug)]
@@ -14,7 +15,7 @@ pub struct QuotaTransfers;
 own_kind!(QuotaTransfers, "/apis/coppice.dev/v1alpha1", "quotatransfers");
 
 impl OwnKind for QuotaTransfers {
-    type Spec = QuotaTransferSpec;
+    type Spec = ValidTransfer;
     type Status = QuotaTransferStatus;
     type Annotations = NoAnnotations;
     const KIND: &'static str = "QuotaTransfer";

@@ -1,6 +1,7 @@
 //! `Subnamespace`.
 
-use coppice_api::{SubnamespaceSpec, SubnamespaceStatus};
+use coppice_api::SubnamespaceStatus;
+use coppice_hierarchy::ValidSubnamespace;
 use coppice_runtime::object::{Object, OwnKind};
 use coppice_runtime::own_kind;
 use serde::{Deserialize, Deserializer};
@@ -9,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 const MAX_UID: usize = 128;
 
 /// A `Subnamespace`.
-pub type SubnamespaceObject = Object<SubnamespaceSpec, SubnamespaceStatus, SubnamespaceAnnotations>;
+pub type SubnamespaceObject = Object<ValidSubnamespace, SubnamespaceStatus, SubnamespaceAnnotations>;
 
 /// The annotations of a `Subnamespace` that are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -33,7 +34,7 @@ pub struct Subnamespaces;
 own_kind!(Subnamespaces, "/apis/coppice.dev/v1alpha1", "subnamespaces");
 
 impl OwnKind for Subnamespaces {
-    type Spec = SubnamespaceSpec;
+    type Spec = ValidSubnamespace;
     type Status = SubnamespaceStatus;
     type Annotations = SubnamespaceAnnotations;
     const KIND: &'static str = "Subnamespace";

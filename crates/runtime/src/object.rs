@@ -1,6 +1,7 @@
 //! Objects of our own kinds: everything of spec and status is kept, and little of the metadata.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -57,7 +58,7 @@ pub struct Object<S, T, A = NoAnnotations> {
     /// What is kept of its annotations.
     pub annotations: A,
     /// Its spec, or why it cannot be understood (it was written past the API server's checks, or for a newer version).
-    pub spec: Result<Box<S>, String>,
+    pub spec: Result<Arc<S>, String>,
     /// Its status; the default if there is none or it cannot be understood.
     pub status: Box<T>,
     /// Why the status cannot be understood, if so: nothing is done then, since it says what has been done.
@@ -90,6 +91,14 @@ impl<S, T, A> Object<S, T, A> {
     /// # Errors
     /// The reason, for people.
     pub fn decoded(&self) -> Result<&S, &str> {
+        self.decoded_shared().map(|spec| &**spec)
+    }
+
+    /// The same, for what keeps it.
+    ///
+    /// # Errors
+    /// The reason, for people.
+    pub fn decoded_shared(&self) -> Result<&Arc<S>, &str> {
         match (&self.spec, &self.status_error) {
             (Err(error), _) | (_, Some(error)) => Err(error),
             (Ok(spec), None) => Ok(spec),
@@ -123,7 +132,7 @@ impl<S: DeserializeOwned, T: DeserializeOwned + Default, A: Default> Object<S, T
             ))
         } else {
             serde_json::from_str(spec)
-                .map(Box::new)
+                .map(Arc::new)
                 .map_err(|e| format!("spec cannot be understood: {}", short_error(&e)))
         };
         Self {

@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use coppice_api::names::{LABEL_CHILDREN, LABEL_DEPTH_SUFFIX, LABEL_PARENT, LABEL_ROOT, LABEL_SUBNAMESPACE};
 use coppice_api::{DeletionPolicy, Labels};
+use coppice_hierarchy::ValidTree;
 use coppice_kinds::{SubnamespaceObject, Tree};
 use coppice_lifecycle::facts::NamespaceFacts;
 
 /// Where a namespace is.
 #[derive(Clone, Debug)]
 pub(crate) struct Position {
-    /// The tree, whose spec is understood.
     pub(crate) tree: Arc<Tree>,
+    /// What the tree says.
+    pub(crate) spec: Arc<ValidTree>,
     /// The names from the root down to the namespace.
     path: Vec<Box<str>>,
 }
@@ -80,11 +82,11 @@ impl Place {
             let why = format!("NamespaceTree {} is not set up yet: its condition Ready says why", tree.name);
             return Self::Unknown(why);
         }
-        if let Err(why) = tree.decoded() {
-            return Self::Unknown(format!("NamespaceTree {}: {why}", tree.name));
-        }
         path.reverse();
-        Self::In(Position::new(tree, path))
+        match tree.decoded_shared() {
+            Ok(spec) => Self::In(Position::new(&tree, spec, path)),
+            Err(why) => Self::Unknown(format!("NamespaceTree {}: {why}", tree.name)),
+        }
     }
 }
 
@@ -94,15 +96,15 @@ impl Position {
         self.path.iter().rev().skip(1).map(|name| &**name)
     }
 
-    /// Of a namespace below the root, by the names from the root on.
-    pub(crate) fn new(tree: Arc<Tree>, path: Vec<Box<str>>) -> Self {
-        Self { tree, path }
+    /// Of a namespace in the tree that has this spec, by the names from the root on.
+    pub(crate) fn new(tree: &Arc<Tree>, spec: &Arc<ValidTree>, path: Vec<Box<str>>) -> Self {
+        Self { tree: Arc::clone(tree), spec: Arc::clone(spec), path }
     }
 
     /// Of a namespace right below this one.
     pub(crate) fn below(&self, name: &str) -> Self {
         let path = self.path.iter().cloned().chain([name.into()]).collect();
-        Self { tree: Arc::clone(&self.tree), path }
+        Self { tree: Arc::clone(&self.tree), spec: Arc::clone(&self.spec), path }
     }
 
     /// How far the namespace is below the root.

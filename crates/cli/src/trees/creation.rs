@@ -4,7 +4,9 @@ use anyhow::{Result, anyhow, bail};
 use coppice_api::condition::{PROPAGATED, READY, find};
 use coppice_api::metadata::NamespaceMetadata;
 use coppice_api::{SubnamespacePhase, SubnamespaceStatus};
-use coppice_hierarchy::{NewNamespace, Parent as QuotaParent, Quota, Resources, Rules, refused_to_new};
+use coppice_hierarchy::{
+    NewNamespace, Parent as QuotaParent, Quota, Resources, Rules, ValidTree, refused_to_new,
+};
 use coppice_quantity::Duration;
 use kube::api::{ApiResource, DynamicObject, PostParams};
 use kube::{Api, Client};
@@ -136,7 +138,8 @@ impl Parent {
         let (Some(path), Some(tree)) = (&self.path, &self.tree) else { return Vec::new() };
         let Ok(spec) = &tree.spec else { return Vec::new() };
         let root = path.first().map_or("", |root| root);
-        let rules = Rules { tree: tree.name(), spec };
+        let spec = ValidTree::from(spec.clone());
+        let rules = Rules { tree: tree.name(), spec: &spec };
         let new = NewNamespace {
             root,
             parent: namespace,

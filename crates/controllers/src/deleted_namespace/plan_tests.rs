@@ -145,7 +145,7 @@ fn messages_are_sent_once_the_namespace_is_gone_and_recorded_before_that() {
         json!({"why": "it expired", "messages": [{"key": "notice-1", "channel": "mail", "to": "a***@b.c"}]});
     let planned_of = |surplus, notices: Value, namespace, delivery: Option<Delivery>, now: &str| {
         let mut known = record(&json!({"phase": "Deleted", "deletedAt": gone_at, "notices": notices}));
-        known.spec.as_mut().unwrap().notification =
+        Arc::get_mut(known.spec.as_mut().unwrap()).unwrap().notification =
             Some(serde_json::from_value(notification.clone()).unwrap());
         let deliveries = delivery.into_iter().map(|one| ("notice-1".to_owned(), one)).collect();
         let record = Arc::new(known);

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use coppice_api::condition::{self, ConditionState, READY};
 use coppice_api::names::ANNOTATION_PATH;
-use coppice_api::{NamespaceTreeSpec, NamespaceTreeStatus, Reason};
-use coppice_hierarchy::{Ledger, QuotaDecision, Resources, Write, decide_root};
+use coppice_api::{NamespaceTreeStatus, Reason};
+use coppice_hierarchy::{Ledger, QuotaDecision, Resources, ValidTree, Write, decide_root};
 use coppice_lifecycle::facts::NamespaceFacts;
 use coppice_lifecycle::plan::PlannedEvent;
 use jiff::Timestamp;
@@ -70,9 +70,9 @@ impl TreePlan {
         if tree.terminating {
             return self.end(observation);
         }
-        let spec = tree.decoded().map_err(|why| (Reason::InvalidSpec, why.to_owned()))?;
-        let total = Resources::of(&spec.quota.hard)
-            .map_err(|why| (Reason::InvalidSpec, format!("spec.quota.hard: {why}")))?;
+        let spec = tree.decoded_shared().map_err(|why| (Reason::InvalidSpec, why.to_owned()))?;
+        let total = spec.quota.as_ref();
+        let total = total.map_err(|why| (Reason::InvalidSpec, format!("spec.quota.hard: {why}")))?;
         let root = self.root(observation, spec)?;
         if !tree.has_finalizer {
             self.step = Step::AddFinalizer;
@@ -81,22 +81,18 @@ impl TreePlan {
         if self.status.root_uid.is_none() {
             self.status.root_uid = Some(root.uid.clone());
         }
-        let position = Position::new(std::sync::Arc::clone(tree), vec![root.name.as_str().into()]);
+        let position = Position::new(tree, spec, vec![root.name.as_str().into()]);
         let changes = label_changes(&root.labels, &position.labels(None), observation.children);
         if !changes.is_empty() {
             let path = BTreeMap::from([(ANNOTATION_PATH.to_owned(), Some(position.path()))]);
             self.step = Step::Label(NamespaceChanges { labels: changes, annotations: path });
             return Err(setting_up());
         }
-        self.quota(observation, root, &total)
+        self.quota(observation, root, total)
     }
 
     /// The root, if the tree may have it.
-    fn root<'a>(
-        &self,
-        observation: &'a Observation,
-        spec: &NamespaceTreeSpec,
-    ) -> Result<&'a NamespaceFacts, Why> {
+    fn root<'a>(&self, observation: &'a Observation, spec: &ValidTree) -> Result<&'a NamespaceFacts, Why> {
         let Some(root) = observation.root.as_deref() else {
             let message = format!("there is no namespace {}: create it", spec.root);
             return Err((Reason::RootMissing, message));

@@ -163,7 +163,7 @@ fn a_tree_that_is_detached_leaves_its_quota_and_takes_its_labels_away() {
     let detached = |seen: Observation| {
         let mut tree = coppice_kinds::Tree::clone(&seen.tree);
         let mut spec = tree.spec.unwrap();
-        spec.deletion_policy = coppice_api::DeletionPolicy::Detach;
+        Arc::make_mut(&mut spec).deletion_policy = coppice_api::DeletionPolicy::Detach;
         tree.spec = Ok(spec);
         Observation { tree: Arc::new(tree), ..seen }
     };

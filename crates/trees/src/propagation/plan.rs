@@ -63,11 +63,7 @@ pub(super) fn plan(observation: &Observation) -> PropagationPlan {
                 observation.own.iter().filter(|object| object.origin.is_some() && !object.terminating);
             plan.steps.extend(copies.map(|copy| Step::Release(Arc::clone(copy))));
         }
-        Place::In(position) => {
-            // A tree that is not understood is no place.
-            let Ok(spec) = position.tree.decoded() else { return plan };
-            plan.decide(observation, &spec.propagate);
-        }
+        Place::In(position) => plan.decide(observation, &position.spec.propagate),
     }
     plan
 }

@@ -41,7 +41,11 @@ fn in_tree(propagate: &Value) -> Place {
     let spec = json!({"root": "a", "quota": {"hard": {"pods": "1"}}, "propagate": propagate});
     let tree = read::<NamespaceTrees>(json!({"metadata": metadata, "spec": spec}));
     assert!(tree.decoded().is_ok(), "{:?}", tree.spec);
-    Place::In(Position::new(tree, vec!["a".into(), "a-b".into(), "a-b-c".into()]))
+    Place::In(Position::new(
+        &tree,
+        tree.spec.as_ref().unwrap(),
+        vec!["a".into(), "a-b".into(), "a-b-c".into()],
+    ))
 }
 
 /// A namespace with two above it.
@@ -268,7 +272,11 @@ fn in_a_tree_that_is_being_detached_copies_become_objects_as_any_other() {
     let tree = |policy: &str| {
         let spec = json!({"root": "a", "quota": {"hard": {"pods": "1"}}, "deletionPolicy": policy});
         let tree = read::<NamespaceTrees>(json!({"metadata": metadata, "spec": spec}));
-        Place::In(Position::new(tree, vec!["a".into(), "a-b".into(), "a-b-c".into()]))
+        Place::In(Position::new(
+            &tree,
+            tree.spec.as_ref().unwrap(),
+            vec!["a".into(), "a-b".into(), "a-b-c".into()],
+        ))
     };
     let own = vec![copy(&wanted), copy(&other), foreign];
     let observed = observation([Vec::new(), vec![wanted, source("a", "new", "admin", "dave")]], own.clone());

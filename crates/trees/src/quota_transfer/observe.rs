@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use coppice_api::Reason;
 use coppice_api::names::TREE_QUOTA_NAME;
 use coppice_hierarchy::{Record, Transfer};
 use coppice_kinds::{
@@ -21,8 +22,8 @@ use crate::reads;
 /// What a plan is made from.
 pub(super) struct Observation {
     pub(super) object: Arc<QuotaTransferObject>,
-    /// The way that it has to take; none if its spec cannot be understood.
-    pub(super) route: Option<Result<Route, NoRoute>>,
+    /// The way that it has to take.
+    pub(super) route: Result<Route, NoRoute>,
     /// By its place on the way, what is known of a namespace near the amount.
     pub(super) near: BTreeMap<usize, Near>,
     /// The quota of the source, which remembers what it gave, while the transfer waits for approval.
@@ -150,7 +151,7 @@ pub(super) async fn fresh_around(
         None
     };
     let observation = observation(context, object, seen, source);
-    Ok(Observation { route: way.or(observation.route), ..observation })
+    Ok(Observation { route: way.unwrap_or(observation.route), ..observation })
 }
 
 fn observation(
@@ -160,9 +161,9 @@ fn observation(
     source: Option<Arc<TreeQuota>>,
 ) -> Observation {
     let uid = |above: &str, name: &str| Some(context.subnamespaces.get(above, name)?.uid.to_string());
-    let route = object
-        .decoded()
-        .ok()
-        .map(|spec| route::route(&object.namespace, spec, |name| context.place(name), uid));
+    let route = match object.decoded() {
+        Ok(spec) => route::route(&object.namespace, spec, |name| context.place(name), uid),
+        Err(why) => Err(NoRoute::Unknown((Reason::InvalidSpec, why.to_owned()))),
+    };
     Observation { route, near, source, stale: context.stale(), time: context.shared.time(), object }
 }

@@ -1,9 +1,9 @@
 //! What becomes of a `QuotaTransfer`: the one next write, or why there is none. Pure.
 
 use coppice_api::condition::{self, ConditionState, READY};
-use coppice_api::{QuotaTransferSpec, QuotaTransferStatus, Reason, TransferPhase};
+use coppice_api::{QuotaTransferStatus, Reason, TransferPhase};
 use coppice_hierarchy::{
-    AppliedTransfer, Ledger, Record, Resources, ResourcesError, Stop, Transfer, TransferDecision,
+    AppliedTransfer, Ledger, Record, Resources, Stop, Transfer, TransferDecision, ValidTransfer,
     applied_before,
 };
 use coppice_kinds::QuotaTransferObject;
@@ -68,8 +68,8 @@ pub(super) fn awaits_approval(object: &QuotaTransferObject) -> bool {
     asks && object.status.path.is_empty() && object.status.ended_at.is_none()
 }
 
-fn is_agreed(spec: &QuotaTransferSpec, source: &str) -> bool {
-    spec.approved_by.is_some() || spec.through == spec.to || spec.through == *source
+fn is_agreed(spec: &ValidTransfer, source: &str) -> bool {
+    spec.is_approved || spec.through == spec.to || spec.through == *source
 }
 
 /// Decides. Depends on nothing but its argument.
@@ -121,26 +121,25 @@ impl TransferPlan {
             Ok(spec) => spec,
             Err(why) => return State::pending((Reason::InvalidSpec, why.to_owned())),
         };
-        let amount = match amount(spec) {
+        let amount = match &spec.amount {
             Ok(amount) => amount,
             Err(why) => return self.refused(observation, why.to_string()),
         };
         self.status.amount = amount.to_string();
         if object.status.path.is_empty() {
-            self.begin(observation, spec, &amount)
+            self.begin(observation, spec, amount)
         } else {
-            self.go_on(observation, spec, &amount)
+            self.go_on(observation, spec, amount)
         }
     }
 
     /// Nothing was taken yet.
-    fn begin(&mut self, observation: &Observation, spec: &QuotaTransferSpec, amount: &Resources) -> State {
+    fn begin(&mut self, observation: &Observation, spec: &ValidTransfer, amount: &Resources) -> State {
         let object = &observation.object;
         let route = match &observation.route {
-            Some(Ok(route)) => route.clone(),
-            Some(Err(NoRoute::Never(why))) => return self.refused(observation, why.clone()),
-            Some(Err(NoRoute::Unknown(why))) => return State::pending(why.clone()),
-            None => return State::pending((Reason::InvalidSpec, "spec cannot be understood".to_owned())),
+            Ok(route) => route.clone(),
+            Err(NoRoute::Never(why)) => return self.refused(observation, why.clone()),
+            Err(NoRoute::Unknown(why)) => return State::pending(why.clone()),
         };
         if !is_agreed(spec, &object.namespace) {
             // Applied again from a file, it has nothing that anybody would have to agree to.
@@ -148,8 +147,7 @@ impl TransferPlan {
                 self.status.tree = route.tree;
                 return self.already_applied(observation, spec, at);
             }
-            let (source, name, QuotaTransferSpec { to, through, .. }) =
-                (&object.namespace, &object.name, spec);
+            let (source, name, ValidTransfer { to, through, .. }) = (&object.namespace, &object.name, spec);
             let message = format!(
                 "it has to be approved by somebody who may create QuotaTransfers in {source} and {to}, or in {through}: coppice transfer \
                  approve {source}/{name}"
@@ -162,7 +160,7 @@ impl TransferPlan {
     }
 
     /// Something may have been taken.
-    fn go_on(&mut self, observation: &Observation, spec: &QuotaTransferSpec, amount: &Resources) -> State {
+    fn go_on(&mut self, observation: &Observation, spec: &ValidTransfer, amount: &Resources) -> State {
         let (object, path) = (&observation.object, &observation.object.status.path);
         let Some(top) = top(object) else {
             let message =
@@ -200,7 +198,7 @@ impl TransferPlan {
     fn decided(
         &mut self,
         observation: &Observation,
-        spec: &QuotaTransferSpec,
+        spec: &ValidTransfer,
         decision: TransferDecision,
     ) -> State {
         let (object, path) = (&observation.object, &observation.object.status.path);
@@ -242,12 +240,7 @@ impl TransferPlan {
         self.moving(message)
     }
 
-    fn already_applied(
-        &mut self,
-        observation: &Observation,
-        spec: &QuotaTransferSpec,
-        at: Timestamp,
-    ) -> State {
+    fn already_applied(&mut self, observation: &Observation, spec: &ValidTransfer, at: Timestamp) -> State {
         let message = format!(
             "namespace {} got {} from namespace {} at {}, by a QuotaTransfer of this name that is gone: nothing is transferred again. To \
              transfer as much once more, give it another name",
@@ -323,23 +316,6 @@ fn applied(observation: &Observation, route: &Route, amount: &Resources) -> Opti
     let (to, id) = (target.namespace.clone(), target.uid.clone());
     let same = AppliedTransfer { to, id, amount: amount.clone(), at: observation.time.now() };
     applied_before(&quota.ledger, &observation.object.name, &same)
-}
-
-/// Why nothing can move.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-enum InvalidAmount {
-    #[error("spec.amount: {0}")]
-    Resources(#[from] ResourcesError),
-    #[error("spec.amount: write more than 0 of something")]
-    Nothing,
-}
-
-/// What moves; or what is wrong with it.
-fn amount(spec: &QuotaTransferSpec) -> Result<Resources, InvalidAmount> {
-    let amount = Resources::of(&spec.amount)?;
-    let some = amount.iter().filter(|(_, amount)| !amount.is_zero());
-    let some = Resources::parse(some.map(|(name, amount)| (name.as_str(), amount)));
-    some.ok().filter(|some| !some.is_empty()).ok_or(InvalidAmount::Nothing)
 }
 
 fn seconds(at: Timestamp) -> Timestamp {

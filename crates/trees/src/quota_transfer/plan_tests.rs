@@ -69,7 +69,7 @@ fn observation(object: Arc<QuotaTransferObject>, near: Vec<(usize, Option<Arc<Tr
     });
     Observation {
         object,
-        route: Some(Ok(Route { tree: "shop".to_owned(), path: way() })),
+        route: Ok(Route { tree: "shop".to_owned(), path: way() }),
         near: near.collect(),
         source: None,
         stale: None,
@@ -174,9 +174,9 @@ fn what_can_never_be_done_is_refused_and_what_is_not_known_is_waited_for() {
         ends(&observation(asked, Vec::new()), refused, Reason::TransferRefused, words);
     }
     let mut seen = observation(object(&NONE, &NONE, &json!({})), Vec::new());
-    seen.route = Some(Err(NoRoute::Never("there is no way".to_owned())));
+    seen.route = Err(NoRoute::Never("there is no way".to_owned()));
     ends(&seen, refused, Reason::TransferRefused, "there is no way");
-    seen.route = Some(Err(NoRoute::Unknown((Reason::NotInTree, "it is being set up".to_owned()))));
+    seen.route = Err(NoRoute::Unknown((Reason::NotInTree, "it is being set up".to_owned())));
     let waits = plan(&seen);
     assert_eq!(
         (&waits.step, waits.status.ended_at, why(&waits).0),

@@ -1,8 +1,8 @@
 //! The way of a transfer through its tree. Pure.
 
+use coppice_api::Reason;
 use coppice_api::quota_transfer::TransferStop;
-use coppice_api::{QuotaTransferSpec, Reason};
-use coppice_hierarchy::partition_between;
+use coppice_hierarchy::{ValidTransfer, partition_between};
 
 use crate::context::Why;
 use crate::position::{Place, Position};
@@ -26,7 +26,7 @@ pub(super) enum NoRoute {
 /// The way from one place to another. `uid`: of the Subnamespace of a namespace that is below another one.
 pub(super) fn route(
     source: &str,
-    spec: &QuotaTransferSpec,
+    spec: &ValidTransfer,
     place: impl Fn(&str) -> Place,
     uid: impl Fn(&str, &str) -> Option<String>,
 ) -> Result<Route, NoRoute> {
@@ -64,8 +64,7 @@ pub(super) fn route(
             spec.through, spec.to
         )));
     }
-    let partitions = from.tree.decoded().map(|spec| spec.partitions.as_slice()).unwrap_or_default();
-    if let Some(partition) = partition_between(from.names(), to.names(), partitions) {
+    if let Some(partition) = partition_between(from.names(), to.names(), &from.spec.partitions) {
         let (tree, root) = (&from.tree.name, from.root());
         return Err(NoRoute::Never(format!(
             "namespace {partition} is a partition of NamespaceTree {tree} (spec.partitions), whose quota stands for something that other \

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use coppice_api::QuotaTransferSpec;
 use coppice_kinds::{NamespaceTrees, Tree};
 use coppice_runtime::kind::Kind;
 use serde_json::json;
@@ -25,12 +26,18 @@ fn place(name: &str) -> Place {
         "odd" => return Place::Unknown("namespace odd is being set up".to_owned()),
         _ => return Place::Out,
     };
-    Place::In(Position::new(tree(path[0]), path.iter().map(|&name| name.into()).collect()))
+    let tree = tree(path[0]);
+    Place::In(Position::new(
+        &tree,
+        tree.spec.as_ref().unwrap(),
+        path.iter().map(|&name| name.into()).collect(),
+    ))
 }
 
 fn find(source: &str, to: &str, through: &str) -> Result<Vec<String>, NoRoute> {
     let spec =
         QuotaTransferSpec { to: to.to_owned(), through: through.to_owned(), ..QuotaTransferSpec::default() };
+    let spec = ValidTransfer::from(spec);
     let uid = |above: &str, name: &str| (name != "web-b").then(|| format!("{above}>{name}"));
     let route = route(source, &spec, place, uid)?;
     assert_eq!(route.tree, "shop");

@@ -106,7 +106,7 @@ impl SubnamespaceController {
             return;
         };
         let Ok(position) = context.position(parent) else { return };
-        let inherits = position.tree.decoded().is_ok_and(|spec| !spec.metadata.inherited.is_empty());
+        let inherits = !position.spec.metadata.inherited.is_empty();
         let path = position.path();
         for object in &children {
             let above = object.status.path.strip_suffix(&*object.name);

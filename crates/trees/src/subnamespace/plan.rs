@@ -15,9 +15,9 @@ use coppice_api::metadata::NamespaceMetadata;
 use coppice_api::names::{ANNOTATION_PATH, LABEL_SUBNAMESPACE};
 use coppice_api::steps::Intent;
 use coppice_api::subnamespace::{Allotment, GrantedRequest, RefusedChange};
-use coppice_api::{Reason, SubnamespacePhase, SubnamespaceSpec, SubnamespaceStatus};
+use coppice_api::{Reason, SubnamespacePhase, SubnamespaceStatus};
 use coppice_hierarchy::{
-    Child, Parent, Quota, QuotaDecision, QuotaRefusal, QuotaStep, Resources, Write, decide,
+    Child, Parent, Quota, QuotaDecision, QuotaRefusal, QuotaStep, Resources, ValidSubnamespace, Write, decide,
 };
 use coppice_kinds::SubnamespaceObject;
 use coppice_lifecycle::facts::NamespaceFacts;
@@ -84,7 +84,7 @@ pub(super) enum MoveStep {
     /// Writes the quota of the namespace that this one moves to.
     AncestorQuota(coppice_hierarchy::Ledger),
     /// Creates the Subnamespace in that one,
-    CreateSuccessor(Box<SubnamespaceSpec>),
+    CreateSuccessor(Box<ValidSubnamespace>),
     /// and says in its status what the namespace was given.
     SuccessorStatus(Box<SubnamespaceStatus>),
     /// Says on the namespace that it is that one's.
@@ -476,8 +476,7 @@ fn is_created_by(namespace: &NamespaceFacts, object: &SubnamespaceObject) -> boo
 /// What spec asks for; or what is wrong with it.
 fn asked(object: &SubnamespaceObject) -> Result<Resources, Why> {
     let spec = object.decoded().map_err(|why| (Reason::InvalidSpec, why.to_owned()))?;
-    let Some(quota) = &spec.quota else { return Ok(Resources::default()) };
-    Resources::of(&quota.hard).map_err(|why| (Reason::InvalidSpec, format!("spec.quota.hard: {why}")))
+    spec.asked().cloned().map_err(|why| (Reason::InvalidSpec, format!("spec.quota.hard: {why}")))
 }
 
 /// The last request that was granted.

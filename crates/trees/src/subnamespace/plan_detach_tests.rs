@@ -12,7 +12,10 @@ fn detaching(seen: Observation) -> Observation {
     let tree = read::<NamespaceTrees>(
         json!({"metadata": metadata, "spec": spec, "status": {"rootUid": "uid-of-shop"}}),
     );
-    Observation { parent_position: Ok(Position::new(tree, vec!["shop".into()])), ..seen }
+    Observation {
+        parent_position: Ok(Position::new(&tree, tree.spec.as_ref().unwrap(), vec!["shop".into()])),
+        ..seen
+    }
 }
 
 /// Without a label of the tree.

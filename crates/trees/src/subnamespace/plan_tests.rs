@@ -81,7 +81,7 @@ fn tree(spec: &Value) -> Position {
     let tree = read::<NamespaceTrees>(
         json!({"metadata": metadata, "spec": all, "status": {"rootUid": "uid-of-shop"}}),
     );
-    Position::new(tree, vec!["shop".into()])
+    Position::new(&tree, tree.spec.as_ref().unwrap(), vec!["shop".into()])
 }
 
 /// A Subnamespace that asks for 4 of the 10 pods of its root, and was just created.

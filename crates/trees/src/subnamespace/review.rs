@@ -65,8 +65,8 @@ fn is_nothing_new(
     reason: Reason,
 ) -> bool {
     if reason == Reason::QuotaRefused {
-        let quota = |object: &SubnamespaceObject| object.decoded().ok().map(|spec| spec.quota.clone());
-        return quota(object) == quota(&before);
+        let specs = object.decoded().ok().zip(before.decoded().ok());
+        return specs.is_some_and(|(now, before)| now.asks_as(before));
     }
     refused(&observe::cached_around(context, before)).is_some_and(|(known, _)| known == reason)
 }

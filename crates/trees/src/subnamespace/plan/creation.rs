@@ -21,8 +21,6 @@ pub(super) fn may_be_created(observation: &Observation) -> Result<Position, Why>
         return Err((Reason::NamespaceTerminating, message));
     }
     let (tree, position) = (&above.tree, above.below(name));
-    let spec =
-        tree.decoded().map_err(|why| (Reason::NotInTree, format!("NamespaceTree {}: {why}", tree.name)))?;
     let unmade = NamespaceFacts {
         name: name.to_owned(),
         uid: String::new(),
@@ -43,7 +41,7 @@ pub(super) fn may_be_created(observation: &Observation) -> Result<Position, Why>
         depth: position.depth(),
         namespaces: observation.tree_size,
     };
-    match (Rules { tree: &tree.name, spec }).against(&new).into_iter().next() {
+    match (Rules { tree: &tree.name, spec: &above.spec }).against(&new).into_iter().next() {
         Some(broken) => Err((broken.reason, broken.message)),
         None => Ok(position),
     }
@@ -51,10 +49,8 @@ pub(super) fn may_be_created(observation: &Observation) -> Result<Position, Why>
 
 /// Whether a request names what the tree requires of every one.
 pub(super) fn names_required(position: &Position, asked: &Resources) -> Result<(), Why> {
-    let tree = &position.tree;
-    // Of a tree that is not understood nothing is known to be required; what it limits, its quotas say.
-    let Ok(spec) = tree.decoded() else { return Ok(()) };
-    match (Rules { tree: &tree.name, spec }).against_request(asked) {
+    let rules = Rules { tree: &position.tree.name, spec: &position.spec };
+    match rules.against_request(asked) {
         Some(broken) => Err((broken.reason, broken.message)),
         None => Ok(()),
     }

@@ -22,12 +22,12 @@ pub(in super::super) fn wanted(
 ) -> Result<Option<WantedMetadata>, Why> {
     let none = NamespaceMetadata::default();
     let asked = object.decoded().map_or(&none, |spec| &spec.metadata);
-    // Of a tree that is not understood it is not known what it allows.
-    let (Ok(spec), Some(parent)) = (position.tree.decoded(), parent) else { return Ok(None) };
-    if let Some(broken) = (Rules { tree: &position.tree.name, spec }).against_metadata(asked) {
+    let Some(parent) = parent else { return Ok(None) };
+    let rules = Rules { tree: &position.tree.name, spec: &position.spec };
+    if let Some(broken) = rules.against_metadata(asked) {
         return Err((broken.reason, broken.message));
     }
-    Ok(metadata::wanted(&spec.metadata.inherited, parent, asked).ok())
+    Ok(metadata::wanted(&position.spec.metadata.inherited, parent, asked).ok())
 }
 
 /// Whether a namespace has something else than it is to have, as far as that is known.
