@@ -112,7 +112,18 @@ fn contents_with_finalizers_hold_their_namespace() {
 fn pods_follow_their_labels() {
     let mut test_server = TestServer::new();
     namespace(&mut test_server, "n");
-    for outcome in ["run", "succeed", "fail", "crashloop", "imagepull", "pending"] {
+    let outcomes = [
+        "run",
+        "succeed",
+        "fail",
+        "crashloop",
+        "oomkilled",
+        "imagepull",
+        "configerror",
+        "createerror",
+        "pending",
+    ];
+    for outcome in outcomes {
         let mut pod = pod_template(outcome, &json!({}));
         pod["metadata"]["name"] = outcome.into();
         pod["metadata"]["annotations"] = json!({"plane.coppice.dev/delay": "10s"});
@@ -122,10 +133,12 @@ fn pods_follow_their_labels() {
         let shown = |p: &Value| {
             let waits =
                 p["status"]["containerStatuses"][0]["state"]["waiting"]["reason"].as_str().unwrap_or("");
+            let last = &p["status"]["containerStatuses"][0]["lastState"]["terminated"]["reason"];
             format!(
-                "{} {} {waits}",
+                "{} {} {waits}{}",
                 p["metadata"]["name"].as_str().unwrap(),
-                p["status"]["phase"].as_str().unwrap()
+                p["status"]["phase"].as_str().unwrap(),
+                last.as_str().map_or_else(String::new, |last| format!(" after {last}"))
             )
         };
         items(test_server, "/api/v1/namespaces/n/pods").iter().map(shown).collect()
@@ -134,9 +147,12 @@ fn pods_follow_their_labels() {
     assert_eq!(
         phases(&mut test_server),
         [
+            "configerror Pending ",
             "crashloop Running ",
+            "createerror Pending ",
             "fail Running ",
             "imagepull Pending ",
+            "oomkilled Running ",
             "pending Pending ContainerCreating",
             "run Pending ",
             "succeed Running "
@@ -146,9 +162,12 @@ fn pods_follow_their_labels() {
     assert_eq!(
         phases(&mut test_server),
         [
-            "crashloop Running CrashLoopBackOff",
+            "configerror Pending CreateContainerConfigError",
+            "crashloop Running CrashLoopBackOff after Error",
+            "createerror Pending CreateContainerError",
             "fail Failed ",
             "imagepull Pending ImagePullBackOff",
+            "oomkilled Running CrashLoopBackOff after OOMKilled",
             "pending Pending ContainerCreating",
             "run Running ",
             "succeed Succeeded "

@@ -13,7 +13,59 @@ pub const DELAY_ANNOTATION: &str = "plane.coppice.dev/delay";
 /// Annotation of a pod: a Go duration for which it stays Terminating.
 pub const DELETE_DELAY_ANNOTATION: &str = "plane.coppice.dev/delete-delay";
 /// Values of the outcome label. A new value on a pod that lives takes effect at once.
-pub const OUTCOMES: [&str; 6] = ["run", "succeed", "fail", "crashloop", "imagepull", "pending"];
+pub const OUTCOMES: [&str; 9] = [
+    "run",
+    "succeed",
+    "fail",
+    "crashloop",
+    "oomkilled",
+    "imagepull",
+    "configerror",
+    "createerror",
+    "pending",
+];
+
+/// A container that waits, as a kubelet writes it.
+#[derive(Clone, Copy)]
+struct Wait {
+    outcome: &'static str,
+    /// The phase of a pod of which that becomes.
+    from: &'static str,
+    reason: &'static str,
+    message: &'static str,
+    /// Why its last run ended; empty if there was none.
+    last: &'static str,
+}
+
+/// The outcomes whose pods wait.
+const WAITING: [Wait; 6] = [
+    Wait { outcome: "crashloop", from: "Running", reason: "CrashLoopBackOff", message: "", last: "Error" },
+    Wait {
+        outcome: "oomkilled",
+        from: "Running",
+        reason: "CrashLoopBackOff",
+        message: "",
+        last: "OOMKilled",
+    },
+    Wait { outcome: "imagepull", from: "Pending", reason: "ImagePullBackOff", message: "", last: "" },
+    Wait {
+        outcome: "configerror",
+        from: "Pending",
+        reason: "CreateContainerConfigError",
+        message: "secret \"db\" not found",
+        last: "",
+    },
+    Wait {
+        outcome: "createerror",
+        from: "Pending",
+        reason: "CreateContainerError",
+        message: "no command specified",
+        last: "",
+    },
+    Wait { outcome: "pending", from: "Pending", reason: "ContainerCreating", message: "", last: "" },
+];
+/// What the first container waits for, and why its last run ended.
+const WAITS_SINCE: &str = r#".status.containerStatuses.[0] | "\(.state.waiting.reason // "") \(.lastState.terminated.reason // "")""#;
 
 /// The complete configuration of KWOK, as YAML documents (JSON is YAML).
 pub(crate) fn config() -> String {
@@ -63,7 +115,6 @@ fn pods() -> Vec<Value> {
     let outcome = format!(r#".metadata.labels["{OUTCOME_LABEL}"]"#);
     let outcome = outcome.as_str();
     let phase = ".status.phase";
-    let waiting = ".status.containerStatuses.[0].state.waiting.reason";
     let alive = absent(".metadata.deletionTimestamp");
     let pod = |name: &str, selector: &[Value], delay: Option<String>, status: String| {
         let selector: Vec<Value> = std::iter::once(alive.clone()).chain(selector.iter().cloned()).collect();
@@ -76,14 +127,19 @@ fn pods() -> Vec<Value> {
         pod(
             "pod-run",
             &[
-                not_in(outcome, &["crashloop", "imagepull", "pending"]),
+                not_in(outcome, &WAITING.map(|wait| wait.outcome)),
                 is_in(phase, &["Pending", "Running"]),
                 absent(".status.containerStatuses.[0].state.running"),
             ],
             Some(only_run),
             running(),
         ),
-        pod("pod-start", &[is_in(outcome, &["crashloop"]), is_in(phase, &["Pending"])], None, running()),
+        pod(
+            "pod-start",
+            &[is_in(outcome, &["crashloop", "oomkilled"]), is_in(phase, &["Pending"])],
+            None,
+            running(),
+        ),
         pod(
             "pod-succeed",
             &[is_in(outcome, &["succeed"]), is_in(phase, &["Running"])],
@@ -97,14 +153,16 @@ fn pods() -> Vec<Value> {
             terminated("Failed", 1, "Error"),
         ),
     ];
-    let waits = [
-        ("crashloop", "Running", "CrashLoopBackOff", Some(delay.clone())),
-        ("imagepull", "Pending", "ImagePullBackOff", Some(delay)),
-        ("pending", "Pending", "ContainerCreating", None),
-    ];
-    for (name, from, reason, delay) in waits {
-        let selector = [is_in(outcome, &[name]), is_in(phase, &[from]), not_in(waiting, &[reason])];
-        stages.push(pod(&format!("pod-{name}"), &selector, delay, waiting_container(from, reason)));
+    for Wait { outcome: name, from, reason, message, last } in WAITING {
+        let is = format!("{reason} {last}");
+        let selector = [is_in(outcome, &[name]), is_in(phase, &[from]), not_in(WAITS_SINCE, &[&is])];
+        let delay = (name != "pending").then(|| delay.clone());
+        stages.push(pod(
+            &format!("pod-{name}"),
+            &selector,
+            delay,
+            waiting_container(from, reason, message, last),
+        ));
     }
     stages.extend(deletion(phase));
     stages
@@ -159,17 +217,19 @@ fn terminated(phase: &str, code: u8, reason: &str) -> String {
     status(phase, false, condition, "restartCount: 0", &state)
 }
 
-/// A container that waits; one that crashes has a past.
-fn waiting_container(phase: &str, reason: &str) -> String {
-    let past = match reason {
-        "CrashLoopBackOff" => {
-            "restartCount: 5, lastState: {terminated: {exitCode: 1, reason: Error, \
-             startedAt: {{ $now | Quote }}, finishedAt: {{ $now | Quote }}}}"
-        }
-        _ => "restartCount: 0",
+/// A container that waits; one whose last run ended so has a past.
+fn waiting_container(phase: &str, reason: &str, message: &str, last: &str) -> String {
+    let code = if last == "OOMKilled" { 137 } else { 1 };
+    let past = if last.is_empty() {
+        "restartCount: 0".to_owned()
+    } else {
+        format!(
+            "restartCount: 5, lastState: {{terminated: {{exitCode: {code}, reason: {last}, \
+             startedAt: {{{{ $now | Quote }}}}, finishedAt: {{{{ $now | Quote }}}}}}}}"
+        )
     };
-    let state = format!("started: false, state: {{waiting: {{reason: {reason}}}}}");
-    status(phase, false, "ContainersNotReady", past, &state)
+    let state = format!("started: false, state: {{waiting: {{reason: {reason}, message: {message:?}}}}}");
+    status(phase, false, "ContainersNotReady", &past, &state)
 }
 
 /// The parts that every pod status has.

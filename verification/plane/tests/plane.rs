@@ -11,7 +11,9 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use coppice_plane::{ADMIN, ALICE, BOB, Binaries, Error, OPERATOR, Options, Plane, Pods, User, VIEWER};
+use coppice_plane::{
+    ADMIN, ALICE, BOB, Binaries, Error, OPERATOR, OUTCOMES, Options, Plane, Pods, User, VIEWER,
+};
 
 /// Runs kubectl as `user` and returns what it printed, or what it complained about.
 fn kubectl(plane: &Plane, user: &str, command: &str) -> Result<String, String> {
@@ -71,8 +73,7 @@ fn pods() -> String {
     };
     let late = ", annotations: {plane.coppice.dev/delay: 2s}";
     let slow = ", annotations: {plane.coppice.dev/delete-delay: 24h}";
-    let outcomes = ["run", "succeed", "fail", "crashloop", "imagepull", "pending"];
-    let mut text: String = outcomes.map(|outcome| pod(outcome, outcome, "")).concat();
+    let mut text: String = OUTCOMES.map(|outcome| pod(outcome, outcome, "")).concat();
     text += &pod("late", "succeed", late);
     text += &pod("slow", "run", slow);
     text += &pod("held", "run", ", finalizers: [example.org/held]");
@@ -94,10 +95,18 @@ async fn pods_take_their_outcomes() {
     assert_eq!(pod_field(&plane, "fail", &format!("{STATE}.terminated.exitCode")), "1");
     pod_reaches(&plane, "crashloop", &format!("{STATE}.waiting.reason"), "CrashLoopBackOff");
     assert_eq!(pod_field(&plane, "crashloop", ".status.phase"), "Running");
-    pod_reaches(&plane, "imagepull", &format!("{STATE}.waiting.reason"), "ImagePullBackOff");
-    assert_eq!(pod_field(&plane, "imagepull", ".status.phase"), "Pending");
-    pod_reaches(&plane, "pending", &format!("{STATE}.waiting.reason"), "ContainerCreating");
-    assert_eq!(pod_field(&plane, "pending", ".status.phase"), "Pending");
+    pod_reaches(&plane, "oomkilled", &format!("{STATE}.waiting.reason"), "CrashLoopBackOff");
+    let last = ".status.containerStatuses[0].lastState.terminated.reason";
+    assert_eq!(["crashloop", "oomkilled"].map(|pod| pod_field(&plane, pod, last)), ["Error", "OOMKilled"]);
+    for (pod, reason) in [
+        ("imagepull", "ImagePullBackOff"),
+        ("configerror", "CreateContainerConfigError"),
+        ("createerror", "CreateContainerError"),
+        ("pending", "ContainerCreating"),
+    ] {
+        pod_reaches(&plane, pod, &format!("{STATE}.waiting.reason"), reason);
+        assert_eq!(pod_field(&plane, pod, ".status.phase"), "Pending");
+    }
 
     // A delay passes between the start and the outcome.
     pod_reaches(&plane, "late", ".status.phase", "Succeeded");
@@ -110,6 +119,8 @@ async fn pods_take_their_outcomes() {
     // A new label takes effect on a living pod, and back.
     admin(&plane, "label -n pods pod/run plane.coppice.dev/outcome=crashloop --overwrite");
     pod_reaches(&plane, "run", &format!("{STATE}.waiting.reason"), "CrashLoopBackOff");
+    admin(&plane, "label -n pods pod/run plane.coppice.dev/outcome=oomkilled --overwrite");
+    pod_reaches(&plane, "run", last, "OOMKilled");
     admin(&plane, "label -n pods pod/run plane.coppice.dev/outcome=run --overwrite");
     admin(&plane, "wait -n pods pod/run --for=condition=Ready --timeout=60s");
 

@@ -350,7 +350,7 @@ impl TestCluster {
         .await
     }
 
-    /// Runs a pod with an outcome: `run`, `succeed`, `fail`, `crashloop`, `imagepull`, `pending`.
+    /// Runs a pod with an outcome, one of [`OUTCOMES`](coppice_plane::OUTCOMES).
     pub async fn pod(
         &self,
         namespace: &str,

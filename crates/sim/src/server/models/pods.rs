@@ -51,7 +51,11 @@ enum PodAction {
     Succeed,
     Fail,
     CrashLoop,
+    /// The same with a container that is killed for its memory.
+    OomKill,
     ImagePull,
+    ConfigError,
+    CreateError,
     Pending,
     /// The kubelet confirms that the pod is gone.
     Delete,
@@ -117,9 +121,12 @@ fn next(pod: &Value) -> Option<(PodAction, SignedDuration)> {
     match outcome {
         "succeed" if phase == "Running" && running => Some((PodAction::Succeed, delay(DELAY))),
         "fail" if phase == "Running" && running => Some((PodAction::Fail, delay(DELAY))),
-        "crashloop" if phase == "Pending" => Some((PodAction::Run, SignedDuration::ZERO)),
+        "crashloop" | "oomkilled" if phase == "Pending" => Some((PodAction::Run, SignedDuration::ZERO)),
         "crashloop" => stuck(PodAction::CrashLoop, "Running", "CrashLoopBackOff"),
+        "oomkilled" => stuck(PodAction::OomKill, "Running", "CrashLoopBackOff"),
         "imagepull" => stuck(PodAction::ImagePull, "Pending", "ImagePullBackOff"),
+        "configerror" => stuck(PodAction::ConfigError, "Pending", "CreateContainerConfigError"),
+        "createerror" => stuck(PodAction::CreateError, "Pending", "CreateContainerError"),
         "pending" => {
             stuck(PodAction::Pending, "Pending", "ContainerCreating").map(|(s, _)| (s, SignedDuration::ZERO))
         }
@@ -171,11 +178,22 @@ fn write(status: &mut Map<String, Value>, pod: &Value, stage: PodAction, now: &s
     let start = status.get("startTime").cloned().unwrap_or_else(|| now.into());
     let ended = |code: i64, reason: &str| json!({"terminated": {"exitCode": code, "reason": reason, "startedAt": start, "finishedAt": now}});
     let waiting = |reason: &str| json!({"waiting": {"reason": reason}});
+    let refused = |reason: &str, message: &str| json!({"waiting": {"reason": reason, "message": message}});
     let (phase, ready, reason, now_is) = match stage {
         PodAction::Succeed => ("Succeeded", false, "PodCompleted", ended(0, "Completed")),
         PodAction::Fail => ("Failed", false, "PodFailed", ended(1, "Error")),
         PodAction::Kill => ("Failed", false, "PodFailed", ended(137, "Error")),
-        PodAction::CrashLoop => ("Running", false, "ContainersNotReady", waiting("CrashLoopBackOff")),
+        PodAction::CrashLoop | PodAction::OomKill => {
+            ("Running", false, "ContainersNotReady", waiting("CrashLoopBackOff"))
+        }
+        PodAction::ConfigError => {
+            let cannot_begin = refused("CreateContainerConfigError", "secret \"db\" not found");
+            ("Pending", false, "ContainersNotReady", cannot_begin)
+        }
+        PodAction::CreateError => {
+            let cannot_begin = refused("CreateContainerError", "no command specified");
+            ("Pending", false, "ContainersNotReady", cannot_begin)
+        }
         PodAction::ImagePull => ("Pending", false, "ContainersNotReady", waiting("ImagePullBackOff")),
         PodAction::Pending => ("Pending", false, "ContainersNotReady", waiting("ContainerCreating")),
         PodAction::Run | PodAction::Delete => ("Running", true, "", json!({"running": {"startedAt": now}})),
@@ -193,22 +211,22 @@ fn write(status: &mut Map<String, Value>, pod: &Value, stage: PodAction, now: &s
         pod["status"]["conditions"].as_array().into_iter().flatten().find(|c| c["type"] == "PodScheduled");
     conditions.extend(scheduled.cloned());
     let started = now_is["running"].is_object();
+    let last = match stage {
+        PodAction::CrashLoop => Some(ended(1, "Error")),
+        PodAction::OomKill => Some(ended(137, "OOMKilled")),
+        _ => None,
+    };
     let containers = pod["spec"]["containers"].as_array().into_iter().flatten().map(|container| {
-        let mut shown = json!({
+        json!({
             "name": container["name"],
             "image": container["image"],
             "imageID": "",
             "ready": ready,
-            "restartCount": if stage == PodAction::CrashLoop { 5 } else { 0 },
+            "restartCount": if last.is_some() { 5 } else { 0 },
             "started": started,
             "state": now_is,
-        });
-        if stage == PodAction::CrashLoop {
-            shown["lastState"] = ended(1, "Error");
-        } else {
-            shown["lastState"] = json!({});
-        }
-        shown
+            "lastState": last.clone().unwrap_or_else(|| json!({})),
+        })
     });
     let containers: Value = containers.collect();
     for (field, value) in [
