@@ -45,6 +45,53 @@ fn failing(status: &Value) -> Vec<String> {
     lines.map(|line| words(line).join(" ")).collect()
 }
 
+/// A quota refuses the pods of a StatefulSet in `health-silent`, whose status says nothing about it.
+async fn refuse_silently(test_cluster: &TestCluster) -> Test {
+    test_cluster.quota_of_pods("health-silent", 0).await?;
+    let set = deployment("health-silent", "tier: web", "").replace("kind: Deployment", "kind: StatefulSet");
+    test_cluster.apply(&set).await.map(drop)
+}
+
+/// What `refuse_silently` made is short of pods, and does not fail for it before ten minutes are over. They pass in the simulation
+/// of this very cluster, in which workloads stay as they are.
+async fn pods_are_missing_for_ten_minutes(test_cluster: &TestCluster) -> Test {
+    let short = |status: &Value| {
+        let short = &status["health"]["short"][0];
+        short["kind"] == "StatefulSet" && short["name"] == "web" && short["since"].is_string()
+    };
+    let said = status(test_cluster, "health-silent", "that it is short of pods", short).await?;
+    ensure!(said["phase"] == "Ok" && said["failing"].is_null(), "{said:#}");
+    let (code, out, err) =
+        coppice(test_cluster, ADMIN, &["simulate", "--for", "1h", "-n", "health-silent", "-o", "json"])
+            .await?;
+    ensure!(code == 0, "{code}: {out}{err}");
+    let predicted: Value = serde_json::from_str(&out)?;
+    let instant = |value: &Value| {
+        Ok::<_, anyhow::Error>(value.as_str().unwrap_or_default().parse::<jiff::Timestamp>()?)
+    };
+    let timeline = predicted["timeline"].as_array().into_iter().flatten();
+    let announced: Vec<_> = timeline.filter(|entry| entry["reason"] == "DeletionAnnounced").collect();
+    let [announced] = announced.as_slice() else { anyhow::bail!("it is announced once: {predicted:#}") };
+    // Nobody has followed it before the simulation begins, and nothing else can fail there; then come settlingPeriod and gracePeriod,
+    // 15 s together.
+    let waited = instant(&announced["at"])?.duration_since(instant(&predicted["from"])?).as_secs();
+    ensure!((600..700).contains(&waited), "announced {waited} s after it began: {announced:#}");
+    Ok(())
+}
+
+/// Before a deletion every list behind it is read again, in the namespace alone.
+fn lists_were_read_again(test_cluster: &TestCluster, namespace: &str) -> Test {
+    let reads = test_cluster.by_operator()?;
+    for resource in
+        ["deployments", "replicasets", "statefulsets", "daemonsets", "jobs", "pods", "persistentvolumeclaims"]
+    {
+        let read =
+            reads.iter().any(|e| e.verb == "list" && e.resource == resource && e.namespace == namespace);
+        ensure!(read, "{resource} were not read again");
+    }
+    Ok(())
+}
+
 #[test]
 fn what_fails_is_deleted_with_notice_and_what_recovers_or_starts_slowly_is_not() -> Test {
     on_own_plane(async {
@@ -57,9 +104,10 @@ fn what_fails_is_deleted_with_notice_and_what_recovers_or_starts_slowly_is_not()
         };
         watched(false).await?;
         let crash = test_cluster.namespace("health-crash").await?;
-        for name in ["health-recovers", "health-slow", "health-quota"] {
+        for name in ["health-recovers", "health-slow", "health-quota", "health-silent"] {
             test_cluster.namespace(name).await?;
         }
+        refuse_silently(&test_cluster).await?;
         test_cluster.apply(MANAGER).await?;
         watched(true).await?;
         let crashing = format!("{OUTCOME_LABEL}: crashloop");
@@ -96,22 +144,7 @@ fn what_fails_is_deleted_with_notice_and_what_recovers_or_starts_slowly_is_not()
         let since = failed["phaseSince"].as_str().context("it has no date")?.parse::<jiff::Timestamp>()?;
         let waited = delete.received.duration_since(since);
         ensure!(waited.as_secs() >= 6, "deleted {waited} after it was Failed: its notice takes 6 s");
-        // Every list behind it was read again, in the namespace alone.
-        let reads = test_cluster.by_operator()?;
-        for resource in [
-            "deployments",
-            "replicasets",
-            "statefulsets",
-            "daemonsets",
-            "jobs",
-            "pods",
-            "persistentvolumeclaims",
-        ] {
-            let read = reads
-                .iter()
-                .any(|e| e.verb == "list" && e.resource == resource && e.namespace == "health-crash");
-            ensure!(read, "{resource} were not read again");
-        }
+        lists_were_read_again(&test_cluster, "health-crash")?;
 
         let slow = test_cluster.get("mns", "health-slow", "coppice").await?.context("it has no record")?;
         let past = &slow["status"]["pastPhases"];
@@ -119,6 +152,7 @@ fn what_fails_is_deleted_with_notice_and_what_recovers_or_starts_slowly_is_not()
         ensure!(slow["status"]["phase"] == "Ok" && other.is_none(), "a slow start is no failure: {slow:#}");
         let recovered = test_cluster.get("ns", "", "health-recovers").await?.context("it is gone")?;
         ensure!(recovered["metadata"]["deletionTimestamp"].is_null(), "{recovered:#}");
+        pods_are_missing_for_ten_minutes(&test_cluster).await?;
         test_cluster.patch("cnsman", "", "health", r#"{"spec":{"health":null,"policies":[]}}"#).await?;
         watched(false).await?;
         status(&test_cluster, "health-recovers", "nothing of its health", |status| {
@@ -129,51 +163,146 @@ fn what_fails_is_deleted_with_notice_and_what_recovers_or_starts_slowly_is_not()
     })
 }
 
+/// A claim of a storage class that there is not.
+fn claim(namespace: &str, name: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: {name}, namespace: {namespace}}}, spec: {{accessModes: \
+         [ReadWriteOnce], storageClassName: no-such-class, resources: {{requests: {{storage: 1Gi}}}}}}}}"
+    )
+}
+
+/// What fails in `causes-a`, in the order in which it is shown: kind, name, reason, and the message after the name of a pod.
+const CAUSES: [(&str, &str, &str, &str); 7] = [
+    (
+        "Deployment",
+        "config",
+        "CreateContainerError",
+        "container main: CreateContainerConfigError: secret \"db\" not found",
+    ),
+    (
+        "Deployment",
+        "create",
+        "CreateContainerError",
+        "container main: CreateContainerError: no command specified",
+    ),
+    ("Deployment", "image", "ImagePullBackOff", "container main: ImagePullBackOff"),
+    (
+        "Deployment",
+        "memory",
+        "OOMKilled",
+        "container main restarts repeatedly with exit code 137 (OOMKilled)",
+    ),
+    ("Deployment", "nowhere", "Unschedulable", "0/1 nodes are available"),
+    ("PersistentVolumeClaim", "gone", "VolumeLost", "its volume is gone"),
+    ("PersistentVolumeClaim", "waits", "VolumePending", "waits for its volume: 0/1 nodes are available"),
+];
+
+/// What to do about each reason.
+const ADVICE: [(&str, &str); 6] = [
+    ("CreateContainerError", "Read the message: it names the Secret, ConfigMap or command that is missing."),
+    (
+        "ImagePullBackOff",
+        "Check the image's name and tag, the pull secret, and whether the registry answers.",
+    ),
+    ("OOMKilled", "Raise the container's memory limit, or find out what it uses the memory for."),
+    ("Unschedulable", "Ask for more nodes."),
+    ("VolumeLost", "The data is lost: delete the claim and create it again, or restore the volume."),
+    ("VolumePending", "Check the claim's storage class and its provisioner: `kubectl describe pvc NAME`."),
+];
+
+/// Makes in `causes-a` what fails for each cause, and a Deployment whose containers wait to be created.
+async fn fail_for_each_cause(test_cluster: &TestCluster) -> Test {
+    let with_outcome = |outcome: &str| deployment("causes-a", &format!("{OUTCOME_LABEL}: {outcome}"), "");
+    let with_spec = |more: &str| {
+        let spec = format!("spec: {{{more}, containers");
+        deployment("causes-a", "tier: web", "").replace("spec: {containers", &spec)
+    };
+    for (name, deployment) in [
+        ("config", with_outcome("configerror")),
+        ("create", with_outcome("createerror")),
+        ("image", with_outcome("imagepull")),
+        ("memory", with_outcome("oomkilled")),
+        // The image is there, and its containers are not created yet: that is no failure.
+        ("starting", with_outcome("pending")),
+        ("nowhere", with_spec("nodeSelector: {example.org/none: here}")),
+        // Its pods fail for the claim, and are no line of their own.
+        ("waits", with_spec("volumes: [{name: data, persistentVolumeClaim: {claimName: waits}}]")),
+    ] {
+        let named = deployment.replace("app: web", &format!("app: {name}"));
+        test_cluster.apply(&named.replace("name: web", &format!("name: {name}"))).await?;
+    }
+    for name in ["waits", "gone"] {
+        test_cluster.apply(&claim("causes-a", name)).await?;
+    }
+    // As the controller does that binds claims, which this plane has not, when the volume of a claim is deleted.
+    let lost = r#"{"status":{"phase":"Lost"}}"#;
+    let patch =
+        ["patch", "pvc", "gone", "-n", "causes-a", "--subresource=status", "--type=merge", "-p", lost];
+    test_cluster.kubectl(ADMIN, &patch).await?;
+    let waits = async || {
+        let pods = test_cluster.list("pods", "causes-a").await.ok()?;
+        let creating = pods.iter().filter(|pod| {
+            let state = &pod["status"]["containerStatuses"][0]["state"];
+            state["waiting"]["reason"] == "ContainerCreating"
+        });
+        (creating.count() == 2).then_some(())
+    };
+    test_cluster.until("the containers of one wait to be created", waits).await
+}
+
+/// Since when something of a Deployment or claim of this name fails, by Kubernetes: of each of its pods the time since when it is
+/// not ready or not scheduled; of a claim without pods its creation.
+async fn since_when(test_cluster: &TestCluster, name: &str) -> anyhow::Result<Vec<Value>> {
+    if name == "gone" {
+        let claim = test_cluster.get("pvc", "causes-a", name).await?.context("it is gone")?;
+        return Ok(vec![claim["metadata"]["creationTimestamp"].clone()]);
+    }
+    let pods = test_cluster.list("pods", "causes-a").await?;
+    let own = pods.iter().filter(|pod| pod["metadata"]["labels"]["app"] == name);
+    let conditions = own.flat_map(|pod| pod["status"]["conditions"].as_array().into_iter().flatten());
+    let failing = conditions
+        .filter(|one| one["status"] == "False" && (one["type"] == "Ready" || one["type"] == "PodScheduled"));
+    Ok(failing.map(|one| one["lastTransitionTime"].clone()).collect())
+}
+
 #[test]
 fn each_cause_is_one_line_with_its_workload_and_advice() -> Test {
-    const CAUSES: &str = "{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {name: causes}, spec: {selector: \
-                          {names: ['causes-*']}, settle: 1s, health: {advice: [{reason: Unschedulable, text: Ask for more nodes.}]}}}";
+    const MANAGER: &str = "{apiVersion: coppice.dev/v1alpha1, kind: ClusterNamespaceManager, metadata: {name: causes}, spec: {selector: \
+                           {names: ['causes-*']}, settle: 1s, health: {advice: [{reason: Unschedulable, text: Ask for more nodes.}]}}}";
     on_shared_plane(async |test_cluster, _| {
         test_cluster.namespace("causes-a").await?;
-        test_cluster.apply(CAUSES).await?;
-        let image = deployment("causes-a", &format!("{OUTCOME_LABEL}: imagepull"), "");
-        // The image is there, and its containers are not created yet: that is no failure.
-        let starting = deployment("causes-a", &format!("{OUTCOME_LABEL}: pending"), "");
-        let nowhere = deployment("causes-a", "tier: web", "")
-            .replace("spec: {containers", "spec: {nodeSelector: {example.org/none: here}, containers");
-        for (name, deployment) in [("image", image), ("starting", starting), ("nowhere", nowhere)] {
-            let named = deployment.replace("app: web", &format!("app: {name}"));
-            test_cluster.apply(&named.replace("name: web", &format!("name: {name}"))).await?;
+        test_cluster.apply(MANAGER).await?;
+        fail_for_each_cause(test_cluster).await?;
+        // Each fails two pods, whose ReplicaSet and Deployment are short of them: that is one line.
+        let expected: Vec<_> =
+            CAUSES.iter().map(|(kind, name, reason, _)| format!("{kind} {name} {reason}")).collect();
+        let all = |status: &Value| failing(status) == expected;
+        let said = status(test_cluster, "causes-a", "every cause", all).await?;
+        ensure!(said["phase"] == "Unstable" && said["failingMore"].is_null(), "{said:#}");
+        for ((kind, name, _, message), line) in
+            CAUSES.iter().zip(said["failing"].as_array().into_iter().flatten())
+        {
+            let shown = line["message"].as_str().unwrap_or_default();
+            // A claim that is lost fails without a pod.
+            let by_pod = shown.starts_with(&format!("pod {name}-")) || *name == "gone";
+            ensure!(
+                by_pod && shown.contains(message) && line["source"] == "Workloads",
+                "{kind} {name}: {line:#}"
+            );
+            let since = since_when(test_cluster, name).await?;
+            ensure!(since.contains(&line["since"]), "{line:#}, and not since one of {since:?}");
         }
-        let waits = async || {
-            let pods = test_cluster.list("pods", "causes-a").await.ok()?;
-            let creating = pods.iter().filter(|pod| {
-                let state = &pod["status"]["containerStatuses"][0]["state"];
-                state["waiting"]["reason"] == "ContainerCreating"
-            });
-            (creating.count() == 2).then_some(())
-        };
-        test_cluster.until("the containers of one wait to be created", waits).await?;
-        let expected = ["Deployment image ImagePullBackOff", "Deployment nowhere Unschedulable"];
-        let both = |status: &Value| failing(status) == expected;
-        let said = status(test_cluster, "causes-a", "both causes", both).await?;
-        let message = |line: usize| said["failing"][line]["message"].as_str().unwrap_or_default();
-        ensure!(message(0).starts_with("pod image-") && message(1).starts_with("pod nowhere-"), "{said:#}");
         let (code, said, error) = coppice(test_cluster, ADMIN, &["explain", "causes-a"]).await?;
         ensure!(code == 0, "{said}{error}");
-        for (workload, reason, advice) in [
-            (
-                "image",
-                "ImagePullBackOff",
-                "Check the image's name and tag, the pull secret, and whether the registry answers.",
-            ),
-            ("nowhere", "Unschedulable", "Ask for more nodes."),
-        ] {
-            let reported = said.lines().filter(|line| line.contains(&format!("[{reason}]")));
-            let reported: Vec<_> = reported.collect();
-            let [line] = reported.as_slice() else { anyhow::bail!("one line with {reason}: {said}") };
-            ensure!(line.trim_start().starts_with(&format!("Deployment/{workload}: ")), "{line}");
-            ensure!(said.lines().any(|line| line.trim() == format!("{reason}: {advice}")), "{said}");
+        for (kind, name, reason, message) in CAUSES {
+            let about = |line: &&str| line.trim_start().starts_with(&format!("{kind}/{name}: "));
+            let reported: Vec<_> = said.lines().filter(about).collect();
+            let [line] = reported.as_slice() else { anyhow::bail!("one line about {name}: {said}") };
+            ensure!(line.contains(message) && line.contains(&format!("[{reason}], since ")), "{line}");
+        }
+        for (reason, advice) in ADVICE {
+            let lines = said.lines().filter(|line| line.trim() == format!("{reason}: {advice}"));
+            ensure!(lines.count() == 1, "the advice for {reason}, once: {said}");
         }
         Ok(())
     })
