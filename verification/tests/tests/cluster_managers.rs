@@ -7,6 +7,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::cli::coppice;
+use super::gitops::judged;
 use super::lifecycle::effective_delete;
 
 type Test = anyhow::Result<()>;
@@ -251,6 +252,7 @@ fn what_a_switch_makes_due_beyond_the_hourly_budget_waits_for_approval() -> Test
             waits_for(&test_cluster, name, "ApprovalNeeded").await?;
         }
         approved(&test_cluster, "False", "ApprovalNeeded").await?;
+        judged(&test_cluster, "ci", ("Suspended", "InProgress")).await?;
         let published = async || {
             let events = test_cluster.events("default", "ci", "ApprovalNeeded").await.ok()?;
             (!events.is_empty()).then_some(())
@@ -270,6 +272,7 @@ fn what_a_switch_makes_due_beyond_the_hourly_budget_waits_for_approval() -> Test
         ensure!(digest.as_str().is_some_and(|digest| said_before.contains(digest)), "{said_before}");
         test_cluster.patch("cnsman", "", "ci", &approval(digest)).await?;
         approved(&test_cluster, "True", "ApprovalGiven").await?;
+        judged(&test_cluster, "ci", ("Healthy", "Current")).await?;
         // Approved is not more budget: all of it is spent.
         for name in names {
             waits_for(&test_cluster, name, "BudgetSpent").await?;

@@ -24,6 +24,7 @@ mod crash;
 mod demo;
 mod example_ci;
 mod faults;
+mod gitops;
 mod input;
 mod large_namespaces;
 mod lifecycle;
