@@ -45,7 +45,7 @@ pub(crate) fn instant(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// An instant in status, where only the operator writes.
-pub(crate) fn status_instant(_: &mut SchemaGenerator) -> Schema {
+pub fn status_instant(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "format": "date-time", "maxLength": 40 })
 }
 
@@ -307,7 +307,7 @@ pub(crate) fn status_hard(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// The name of a namespace.
-pub(crate) fn namespace_name(_: &mut SchemaGenerator) -> Schema {
+pub fn namespace_name(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "string",
         "minLength": 1,
@@ -538,10 +538,15 @@ fn no_duration(part: &str) -> String {
     format!("type({part}) != string || {part}.matches('[0-9]{{11}}')")
 }
 
+/// That a part of an object, if it is a duration, is no shorter and no longer than so many seconds.
+pub fn between(part: &str, shortest: u64, longest: u64) -> String {
+    let seconds = seconds_of(part);
+    format!("{} || {seconds} >= {shortest} && {seconds} <= {longest}", no_duration(part))
+}
+
 /// That the window of a failure budget is no shorter and no longer than this.
 pub(crate) fn limit_window(shortest: u64, longest: u64) -> String {
-    let seconds = seconds_of("self.window");
-    format!("{} || {seconds} >= {shortest} && {seconds} <= {longest}", no_duration("self.window"))
+    between("self.window", shortest, longest)
 }
 
 /// That no more of a failure budget's window may be spent than there is.
@@ -557,7 +562,7 @@ pub(crate) fn limit_by_window() -> String {
 
 /// Conditions as the API conventions want them: a map by type, so that several writers can own one each. The bounds are
 /// those of Kubernetes' own conditions.
-pub(crate) fn conditions(_: &mut SchemaGenerator) -> Schema {
+pub fn conditions(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
         "maxItems": 16,

@@ -4,7 +4,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSche
 
 /// Of each version of each kind, with the kind's name.
 pub(crate) fn schemas() -> Vec<(String, JSONSchemaProps)> {
-    let crds = coppice_api::crds().into_iter();
+    let crds = coppice_api::crds().into_iter().chain(coppice_clusters_api::crds());
     crds.flat_map(|crd| {
         let kind = crd.spec.names.kind;
         let versions = crd.spec.versions.into_iter();

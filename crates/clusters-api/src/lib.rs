@@ -1,0 +1,20 @@
+//! The kinds of credentials for other clusters, which the program `coppice-access` works on, and the names that it writes.
+//!
+//! Pure: no client, no clock. The CRD in `deploy/access.yaml` is generated from here by `cargo xtask generate`.
+
+pub mod cluster_access;
+pub mod names;
+mod schema;
+
+pub use cluster_access::{
+    AccessPhase, Bind, Cause, ClusterAccess, ClusterAccessSpec, ClusterAccessStatus, ClusterRights,
+    ClusterSource, IssueIntent, Issuer, LastError, Output, OutputRevision, Rights, RoleRights, Rule,
+    SecretKey,
+};
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+
+/// The definitions of the kinds, in the order in which they are installed.
+pub fn crds() -> Vec<CustomResourceDefinition> {
+    vec![coppice_api::crd::<ClusterAccess>()]
+}

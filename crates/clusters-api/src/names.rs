@@ -1,0 +1,32 @@
+//! Names that the world sees: of the program, and of what it writes into this cluster and into others.
+
+/// The program, its service account and its Lease.
+pub const PROGRAM: &str = "coppice-access";
+/// The namespace that the program lives in, unless `--namespace` says otherwise.
+pub const SYSTEM_NAMESPACE: &str = "coppice-access-system";
+/// The namespace in each target cluster that holds the service accounts and what their tokens are bound to. It is created where it is
+/// missing, and never deleted.
+pub const TARGET_NAMESPACE: &str = "coppice-access";
+/// On everything that is written for a `ClusterAccess`, on both sides: the uid of that object.
+pub const LABEL_ACCESS: &str = "coppice.dev/access";
+/// On the Secret with the kubeconfig: which credential it holds.
+pub const ANNOTATION_CREDENTIAL: &str = "coppice.dev/credential";
+/// On the Secret with the kubeconfig: from when that credential is valid.
+pub const ANNOTATION_NOT_BEFORE: &str = "coppice.dev/not-before";
+/// On the Secret with the kubeconfig: until when that credential is valid.
+pub const ANNOTATION_NOT_AFTER: &str = "coppice.dev/not-after";
+
+/// The name of the service account, the role and the bindings of a `ClusterAccess` in its target.
+pub fn account(uid: &str) -> String {
+    format!("coppice-{uid}")
+}
+
+/// The user that the target's API server sees.
+pub fn identity(uid: &str) -> String {
+    format!("system:serviceaccount:{TARGET_NAMESPACE}:{}", account(uid))
+}
+
+/// The Secret in the target that a credential is bound to: without it the credential is not valid.
+pub fn bound_secret(credential: &str) -> String {
+    format!("coppice-{credential}")
+}
