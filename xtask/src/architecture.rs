@@ -27,12 +27,13 @@ const fn layer(name: &'static str, may_use: &'static [&'static str]) -> Layer {
 }
 
 /// The workspace, from the bottom up: a crate may use only crates above it in this list.
-const LAYERS: [Layer; 27] = [
+const LAYERS: [Layer; 28] = [
     pure("coppice-mutants", &[]),
     pure("coppice-quantity", &["coppice-mutants"]),
     pure("coppice-api", &["coppice-quantity"]),
     // Kinds that only one program has, which is installed where it is wanted.
     pure("coppice-clusters-api", &["coppice-api", "coppice-quantity"]),
+    pure("coppice-clusters", &["coppice-api", "coppice-clusters-api"]),
     pure("coppice-destination", &[]),
     pure("coppice-lifecycle", &["coppice-api", "coppice-destination", "coppice-mutants", "coppice-quantity"]),
     pure("coppice-hierarchy", &["coppice-api", "coppice-lifecycle", "coppice-mutants", "coppice-quantity"]),

@@ -4,158 +4,9 @@
 //! What a reason means, where users see it and what they can do is here and nowhere else: `docs/reasons.md` is generated
 //! from it.
 
-/// Where users see a reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ReasonPlace {
-    /// The verdict on a policy.
-    Verdict,
-    /// What comes next.
-    NextStep,
-    /// Whether a manager's spec is accepted.
-    Accepted,
-    /// Whether a manager has fired.
-    Fired,
-    /// Whether a manager's spec is in force.
-    Ready,
-    /// Why a step was decided.
-    Cause,
-    /// What came of a step.
-    Result,
-    /// Events.
-    Event,
-    /// The metric of what is held back.
-    Blocked,
-    /// The metric of what was done.
-    Firings,
-    /// The metric of objects that cannot be read.
-    Unreadable,
-    /// What stops destructive steps, in the status of the settings.
-    Governor,
-    /// The condition of the settings.
-    Settings,
-    /// Whether a cluster manager has the approval that it needs.
-    Approved,
-    /// Whether the budget is sufficient for a cluster manager.
-    Budget,
-    /// Whether every governed namespace has an owner.
-    Owners,
-    /// Whether it is known of every governed namespace what it was made for.
-    Identities,
-    /// Whether the settings have every channel that a cluster manager names.
-    Channels,
-    /// Whether the annotation by which a namespace has a ttl is understood.
-    Ttl,
-    /// Why the date on which a namespace expires has changed.
-    Expiry,
-    /// Whether what users ask for is within the limits of their cluster manager.
-    Limits,
-    /// Whether it is known what a namespace was made for.
-    Identity,
-    /// Whether a namespace of a tree has what is copied from those above.
-    Propagated,
-    /// The operator's log.
-    Log,
-}
+mod place;
 
-impl ReasonPlace {
-    /// Every place, in the order of the page.
-    pub const ALL: [Self; 24] = [
-        Self::Verdict,
-        Self::NextStep,
-        Self::Accepted,
-        Self::Fired,
-        Self::Ready,
-        Self::Cause,
-        Self::Result,
-        Self::Event,
-        Self::Blocked,
-        Self::Firings,
-        Self::Unreadable,
-        Self::Governor,
-        Self::Settings,
-        Self::Approved,
-        Self::Budget,
-        Self::Owners,
-        Self::Identities,
-        Self::Channels,
-        Self::Ttl,
-        Self::Expiry,
-        Self::Limits,
-        Self::Identity,
-        Self::Propagated,
-        Self::Log,
-    ];
-
-    /// A word for it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Verdict => "verdict",
-            Self::NextStep => "next",
-            Self::Accepted => "Accepted",
-            Self::Fired => "Fired",
-            Self::Ready => "Ready",
-            Self::Cause => "cause",
-            Self::Result => "result",
-            Self::Event => "Event",
-            Self::Blocked => "blocked",
-            Self::Firings => "firings",
-            Self::Unreadable => "unreadable",
-            Self::Governor => "governor",
-            Self::Settings => "settings",
-            Self::Approved => "Approved",
-            Self::Budget => "BudgetSufficient",
-            Self::Owners => "OwnersKnown",
-            Self::Identities => "IdentitiesKnown",
-            Self::Channels => "ChannelsKnown",
-            Self::Ttl => "TtlUnderstood",
-            Self::Expiry => "expiry",
-            Self::Limits => "WithinLimits",
-            Self::Identity => "Identified",
-            Self::Propagated => "Propagated",
-            Self::Log => "log",
-        }
-    }
-
-    /// Where exactly to look, in Markdown.
-    pub const fn location(self) -> &'static str {
-        match self {
-            Self::Verdict => "`status.policies[].reason` of a NamespaceManager",
-            Self::NextStep => "`status.next.reason` of a NamespaceManager or ManagedNamespace",
-            Self::Accepted => {
-                "the reason of the condition `Accepted` of a NamespaceManager or ClusterNamespaceManager"
-            }
-            Self::Fired => "the reason of the condition `Fired` of a NamespaceManager",
-            Self::Ready => {
-                "the reason of the condition `Ready` of a NamespaceManager, ClusterNamespaceManager, ManagedNamespace, NamespaceTree, \
-                 Subnamespace or QuotaTransfer"
-            }
-            Self::Cause => {
-                "`status.intent.reason` and `status.lastFiring.reason` of a NamespaceManager or ManagedNamespace"
-            }
-            Self::Result => "`status.lastFiring.result` of a NamespaceManager or ManagedNamespace",
-            Self::Event => {
-                "Events about the NamespaceManager, the ManagedNamespace, the ClusterNamespaceManager, the NamespaceTree, the Subnamespace, the \
-                 QuotaTransfer, the Namespace or CoppiceConfig; also in the operator's log"
-            }
-            Self::Blocked => "the metric `coppice_blocked_total`, label `reason`",
-            Self::Firings => "the metric `coppice_firings_total`, label `result`",
-            Self::Unreadable => "the metric `coppice_watch_objects_unreadable`, label `reason`",
-            Self::Governor => "`status.governor.blocked.reason` of CoppiceConfig",
-            Self::Settings => "the reason of the condition `Ready` of CoppiceConfig",
-            Self::Approved => "the reason of the condition `Approved` of a ClusterNamespaceManager",
-            Self::Budget => "the reason of the condition `BudgetSufficient` of a ClusterNamespaceManager",
-            Self::Owners => "the reason of the condition `OwnersKnown` of a ClusterNamespaceManager",
-            Self::Identities => "the reason of the condition `IdentitiesKnown` of a ClusterNamespaceManager",
-            Self::Channels => "the reason of the condition `ChannelsKnown` of a ClusterNamespaceManager",
-            Self::Ttl => "the reason of the condition `TtlUnderstood` of a ManagedNamespace",
-            Self::Expiry => "`status.expiryChanges[].reason` of a ManagedNamespace",
-            Self::Limits => "the reason of the condition `WithinLimits` of a ManagedNamespace",
-            Self::Identity => "the reason of the condition `Identified` of a ManagedNamespace",
-            Self::Propagated => "the reason of the condition `Propagated` of a Subnamespace",
-            Self::Log => "the operator's log, at `warn` or `error`",
-        }
-    }
-}
+pub use place::ReasonPlace;
 
 /// What to do: `nothing`, or a text.
 macro_rules! advice {
@@ -355,7 +206,7 @@ reasons! {
         /// is done for its health unless something fails again.
         Recovering: [NextStep], nothing;
         /// `spec.suspend` is true, of the manager or of the cluster manager that governs the namespace.
-        Suspended: [NextStep], "To go on, set `spec.suspend` to false.";
+        Suspended: [NextStep, Access], "To go on, set `spec.suspend` to false.";
         /// `spec.hold` has not ended.
         Held: [NextStep], "To go on earlier, remove `spec.hold`.";
         /// Which limits apply to the managers in this namespace is not known: the cluster managers have not been listed, or one
@@ -392,7 +243,7 @@ reasons! {
         NamespaceNotSelected: [NextStep, Accepted, Ready, Event], "Ask the platform.";
         /// The spec cannot be understood: it was written past the API server's checks, or for another version. Or the URL of
         /// a webhook leads nowhere: it has credentials, a fragment or the port 0.
-        InvalidSpec: [NextStep, Accepted, Ready, Event], "Correct what the message names.";
+        InvalidSpec: [NextStep, Accepted, Ready, Event, Access], "Correct what the message names.";
         /// The installation does not scale this kind.
         KindNotAllowed: [NextStep, Accepted, Ready, Event], "Ask the platform (`scaleKinds` of the chart).";
         /// The namespace has twenty older managers; no more are followed.
@@ -467,6 +318,39 @@ reasons! {
         CopyRefused: [Event, Propagated], "Do what the message says.";
         /// The namespace is deleted because its Subnamespace was.
         SubnamespaceDeleted: [Cause], nothing;
+    }
+    "Access to other clusters" {
+        /// The Secret holds a credential that is valid.
+        CredentialValid: [Access], nothing;
+        /// No credential was issued yet.
+        NotIssued: [Access], nothing;
+        /// The credential in the Secret has expired, and no other could be issued.
+        CredentialExpired: [Access], "Read `status.lastError`.";
+        /// A credential was issued, tried out, and written into the Secret.
+        CredentialIssued: [Event], nothing;
+        /// Another credential was issued, tried out, and written into the Secret; the one before is revoked next.
+        CredentialRotated: [Event], nothing;
+        /// The ClusterAccess is being deleted: its credential is revoked, then its rights are removed, then the Secret is deleted.
+        Revoking: [Access], nothing;
+        /// A ClusterAccess was deleted, and its target could not be reached for `spec.forgetAfter`. Its credential is valid until it
+        /// expires, and its rights stay in the target.
+        RevocationSkipped: [Event],
+            "Delete what has the label that the message names in the target, once it can be reached.";
+        /// The Secret that `spec.output` names was not made for the ClusterAccess. It is left as it is.
+        SecretNotOurs: [Event, Access], "Delete that Secret, or write the name of another one into a new ClusterAccess.";
+        /// The Secret or the key that `spec.cluster` names does not exist.
+        KubeconfigMissing: [Event, Access], "Create the Secret.";
+        /// The kubeconfig of `spec.cluster` cannot be used: it is invalid, or it would run a program, read a file, or send a credential
+        /// unprotected.
+        KubeconfigRefused: [Event, Access], "Do what the message says.";
+        /// The target's API server does not answer.
+        TargetUnreachable: [Event, Access], "Look at the target and the way there.";
+        /// The target's API server refuses a request.
+        TargetRefused: [Event, Access], "Do what the message says: mostly the user of the kubeconfig lacks a right.";
+        /// The credential was issued and does not permit what was asked for, or permits more. It is not written into the Secret.
+        VerificationFailed: [Event, Access], "Compare `spec.rights` with what the target grants to the identity in status.";
+        /// The Secret could not be written.
+        WriteFailed: [Event, Access], "Do what the message says.";
     }
     "The platform's settings" {
         /// The spec, an entry of `webhookHosts` or `protected.names`, or the webhook key cannot be understood.

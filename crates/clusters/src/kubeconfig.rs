@@ -1,0 +1,315 @@
+//! Kubeconfigs: which are used to issue credentials, and those that are written.
+//!
+//! Of a kubeconfig that others wrote only the fields that are named here are used: it must not run a program, read a file, or
+//! send a credential unprotected.
+
+use std::fmt::{self, Write as _};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+/// The longest kubeconfig that is read, in bytes.
+const MAX_BYTES: usize = 256 << 10;
+
+/// A cluster, and who speaks there.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Kubeconfig {
+    /// The cluster.
+    pub cluster: Cluster,
+    /// Who speaks.
+    pub user: User,
+}
+
+/// Where a cluster is, and by what it is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// The URL of its API server.
+    pub server: String,
+    /// Its certificate authorities in base64; none for those that the system trusts.
+    pub authorities: Option<String>,
+    /// The name in its certificate, where that is not the host of the URL.
+    pub server_name: Option<String>,
+}
+
+/// A credential.
+#[derive(Clone, PartialEq, Eq)]
+pub enum User {
+    /// A bearer token.
+    Token(String),
+    /// A client certificate and its key, in base64.
+    Certificate {
+        /// The certificate.
+        certificate: String,
+        /// The key.
+        key: String,
+    },
+}
+
+/// Without the credential.
+impl fmt::Debug for Kubeconfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kubeconfig").field("cluster", &self.cluster).finish_non_exhaustive()
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+struct Wire {
+    current_context: String,
+    clusters: Vec<Named>,
+    contexts: Vec<Named>,
+    users: Vec<Named>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Named {
+    name: String,
+    cluster: Value,
+    context: Value,
+    user: Value,
+}
+
+/// Reads a kubeconfig.
+///
+/// # Errors
+/// Why it is not used, and what to write instead. The text has nothing of any credential.
+pub fn parse(text: &str) -> Result<Kubeconfig, String> {
+    if text.len() > MAX_BYTES {
+        return Err(format!("it has more than {MAX_BYTES} bytes: write one with a single context"));
+    }
+    // The error of the parser may quote what it read.
+    let wire: Wire =
+        serde_yaml::from_str(text).map_err(|_| "it is no kubeconfig: write one as kubectl reads it")?;
+    let context = wire
+        .contexts
+        .iter()
+        .find(|context| context.name == wire.current_context)
+        .ok_or("current-context: write the name of one of its contexts")?;
+    let named = |of: &str, all: &[Named], pick: fn(&Named) -> &Value| {
+        let name = context.context[of].as_str().unwrap_or_default();
+        let found = all.iter().find(|named| named.name == name).map(|named| pick(named).clone());
+        found.ok_or_else(|| format!("the {of} of its current context is not among its {of}s"))
+    };
+    let cluster = cluster(&named("cluster", &wire.clusters, |named| &named.cluster)?)?;
+    let user = user(&named("user", &wire.users, |named| &named.user)?)?;
+    Ok(Kubeconfig { cluster, user })
+}
+
+/// The fields of an object, without those that are null or empty.
+fn fields(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let is_set = |value: &Value| !(value.is_null() || value == "" || value == false || *value == json!([]));
+    value
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(move |(_, value)| is_set(value))
+        .map(|(k, v)| (k.as_str(), v))
+}
+
+fn text(value: &Value, field: &str) -> Option<String> {
+    value[field].as_str().filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+/// Data in base64.
+fn data(value: &Value, field: &str) -> Result<Option<String>, String> {
+    let Some(text) = text(value, field) else { return Ok(None) };
+    let decodes = BASE64_STANDARD.decode(&text).is_ok();
+    decodes.then_some(Some(text)).ok_or_else(|| format!("{field} is no base64"))
+}
+
+fn cluster(value: &Value) -> Result<Cluster, String> {
+    for (field, _) in fields(value) {
+        match field {
+            "server"
+            | "certificate-authority-data"
+            | "tls-server-name"
+            | "extensions"
+            | "disable-compression" => {}
+            "certificate-authority" => {
+                return Err("certificate-authority names a file: write certificate-authority-data".to_owned());
+            }
+            "insecure-skip-tls-verify" => {
+                return Err("insecure-skip-tls-verify would send credentials to anybody: write certificate-authority-data"
+                    .to_owned());
+            }
+            other => return Err(format!("{} of a cluster is not supported: leave it out", known(other))),
+        }
+    }
+    let server = text(value, "server").ok_or("the cluster has no server")?;
+    if !is_protected(&server) {
+        return Err("server: write an https:// URL without a user, a query or a fragment; by http:// the credential could be read on its way"
+            .to_owned());
+    }
+    Ok(Cluster {
+        server: server.trim_end_matches('/').to_owned(),
+        authorities: data(value, "certificate-authority-data")?,
+        server_name: text(value, "tls-server-name"),
+    })
+}
+
+/// A field of kubeconfigs as it is known, so that no error quotes what somebody wrote in the wrong place.
+fn known(field: &str) -> &str {
+    const KNOWN: [&str; 6] = ["proxy-url", "as", "as-uid", "as-groups", "as-user-extra", "impersonate"];
+    KNOWN.into_iter().find(|known| *known == field).unwrap_or("a field")
+}
+
+/// Encrypted, or to this machine.
+fn is_protected(server: &str) -> bool {
+    let plain = server.bytes().all(|byte| byte.is_ascii_graphic() && !b"@?#\\\"".contains(&byte));
+    let loopback = ["http://127.0.0.1", "http://[::1]"].iter().any(|start| {
+        server.strip_prefix(start).is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/']))
+    });
+    let encrypted =
+        server.strip_prefix("https://").is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'));
+    plain && (encrypted || loopback)
+}
+
+fn user(value: &Value) -> Result<User, String> {
+    for (field, _) in fields(value) {
+        match field {
+            "token" | "client-certificate-data" | "client-key-data" | "extensions" => {}
+            "exec" | "auth-provider" => {
+                return Err("the user's credential comes from a program, which is not run: write a token, or client-certificate-data and client-key-data"
+                    .to_owned());
+            }
+            "tokenFile" | "client-certificate" | "client-key" => {
+                return Err("the user's credential is in a file, which is not read: write token, or client-certificate-data and client-key-data"
+                    .to_owned());
+            }
+            "username" | "password" => {
+                return Err("no API server takes a password any more: write a token, or client-certificate-data and client-key-data"
+                    .to_owned());
+            }
+            other => return Err(format!("{} of a user is not supported: leave it out", known(other))),
+        }
+    }
+    if let Some(token) = text(value, "token") {
+        let one_line = token.bytes().all(|byte| byte.is_ascii_graphic());
+        return one_line
+            .then_some(User::Token(token))
+            .ok_or("the token has characters that no token has".to_owned());
+    }
+    match (data(value, "client-certificate-data")?, data(value, "client-key-data")?) {
+        (Some(certificate), Some(key)) => Ok(User::Certificate { certificate, key }),
+        _ => Err("the user has no credential: write a token, or client-certificate-data and client-key-data"
+            .to_owned()),
+    }
+}
+
+impl Kubeconfig {
+    /// A kubeconfig with these fields alone, as YAML; the same fields make the same text.
+    pub fn text(&self) -> String {
+        let mut cluster = json!({"server": self.cluster.server});
+        if let Some(authorities) = &self.cluster.authorities {
+            cluster["certificate-authority-data"] = json!(authorities);
+        }
+        if let Some(name) = &self.cluster.server_name {
+            cluster["tls-server-name"] = json!(name);
+        }
+        let user = match &self.user {
+            User::Token(token) => json!({"token": token}),
+            User::Certificate { certificate, key } => {
+                json!({"client-certificate-data": certificate, "client-key-data": key})
+            }
+        };
+        let name = "coppice";
+        // A text in JSON is one in YAML.
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: {name}\nclusters:\n- name: {name}\n  cluster: {cluster}\nusers:\n\
+             - name: {name}\n  user: {user}\ncontexts:\n- name: {name}\n  context: {{\"cluster\": \"{name}\", \"user\": \"{name}\"}}\n"
+        )
+    }
+
+    /// The same cluster, and somebody with a token.
+    #[must_use]
+    pub fn with_token(&self, token: &str) -> Self {
+        Self { cluster: self.cluster.clone(), user: User::Token(token.to_owned()) }
+    }
+}
+
+/// The SHA-256 of a value, in hexadecimal digits.
+pub fn sha256(value: &[u8]) -> String {
+    Sha256::digest(value).iter().fold(String::new(), |mut out, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(cluster: &str, user: &str) -> String {
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: k, cluster: {cluster}}}]\n\
+             users: [{{name: u, user: {user}}}]\ncontexts: [{{name: c, context: {{cluster: k, user: u, namespace: default}}}}]\n"
+        )
+    }
+
+    const CLUSTER: &str = "{server: 'https://10.0.0.1:6443/', certificate-authority-data: Y2E=}";
+    const USER: &str = "{token: secret-token}";
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let read = parse(&config(CLUSTER, USER)).unwrap();
+        assert_eq!(read.cluster.server, "https://10.0.0.1:6443");
+        assert!(read.user == User::Token("secret-token".to_owned()));
+        let issued = read.with_token("another");
+        assert_eq!(parse(&issued.text()).unwrap(), issued);
+        let certificate = config(CLUSTER, "{client-certificate-data: Yw==, client-key-data: aw==}");
+        let read = parse(&certificate).unwrap();
+        assert_eq!(parse(&read.text()).unwrap(), read);
+        assert!(!format!("{read:?}").contains("aw=="));
+    }
+
+    #[test]
+    fn nothing_is_run_or_read_and_no_credential_goes_out_unprotected() {
+        let refused = |cluster: &str, user: &str| parse(&config(cluster, user)).unwrap_err();
+        for (user, says) in [
+            ("{exec: {command: sh}, token: t}", "is not run"),
+            ("{auth-provider: {name: gcp}}", "is not run"),
+            ("{tokenFile: /var/run/secrets/token}", "is not read"),
+            ("{client-certificate: /a, client-key: /b}", "is not read"),
+            ("{username: a, password: b}", "password"),
+            ("{token: t, as: admin}", "as of a user is not supported"),
+            ("{token: t, secret-token: x}", "a field of a user is not supported"),
+            ("{client-certificate-data: Yw==}", "no credential"),
+            ("{client-certificate-data: '%', client-key-data: aw==}", "no base64"),
+            ("{token: \"a\\nb\"}", "characters"),
+            ("{}", "no credential"),
+        ] {
+            let error = refused(CLUSTER, user);
+            assert!(error.contains(says), "{user}: {error}");
+        }
+        for (cluster, says) in [
+            ("{server: 'http://10.0.0.1'}", "https://"),
+            ("{server: 'http://127.0.0.1.example.org'}", "https://"),
+            ("{server: 'https://user@10.0.0.1'}", "https://"),
+            ("{server: 'file:///etc/passwd'}", "https://"),
+            ("{}", "no server"),
+            ("{server: 'https://a', insecure-skip-tls-verify: true}", "anybody"),
+            ("{server: 'https://a', certificate-authority: /ca.crt}", "names a file"),
+            ("{server: 'https://a', proxy-url: 'http://b'}", "proxy-url of a cluster is not supported"),
+        ] {
+            let error = refused(cluster, USER);
+            assert!(error.contains(says), "{cluster}: {error}");
+        }
+        assert!(parse("no: [yaml").unwrap_err().contains("no kubeconfig"));
+        assert!(parse("{}").unwrap_err().contains("current-context"));
+        assert!(
+            parse(&config(CLUSTER, USER).replace("cluster: k", "cluster: z"))
+                .unwrap_err()
+                .contains("not among")
+        );
+    }
+
+    #[test]
+    fn a_loopback_address_needs_no_encryption() {
+        assert!(parse(&config("{server: 'http://127.0.0.1:8080'}", USER)).is_ok());
+    }
+}

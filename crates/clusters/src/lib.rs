@@ -1,0 +1,16 @@
+//! Decisions about credentials for other clusters: what is done next for a `ClusterAccess`, as which objects its rights are written
+//! into the target, by what a credential is tried out, and which kubeconfigs are used.
+//!
+//! Pure: no client, no clock. The controller in `coppice-access` observes, asks [`plan`](plan::plan), and carries out the one step.
+
+pub mod kubeconfig;
+pub mod observed;
+pub mod plan;
+pub mod probe;
+pub mod rights;
+pub mod rotation;
+mod status;
+
+pub use observed::{IssueProgress, Observed, OutputFact, OutputSecret, Progress, Validity};
+pub use plan::{Step, plan};
+pub use status::{adopted, failed, revoked, rights_applied};

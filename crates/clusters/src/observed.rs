@@ -1,0 +1,100 @@
+//! What a decision rests on.
+
+use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus, OutputRevision};
+use jiff::Timestamp;
+
+/// A `ClusterAccess` as it was read, and what is known around it.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// Its uid.
+    pub uid: String,
+    /// The generation of its spec.
+    pub generation: i64,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// Whether our finalizer keeps it.
+    pub has_finalizer: bool,
+    /// Its spec.
+    pub spec: ClusterAccessSpec,
+    /// Its status.
+    pub status: ClusterAccessStatus,
+    /// The Secret that its spec names.
+    pub output: OutputFact,
+    /// What was done since the reconcile began, and is forgotten when the program ends.
+    pub progress: Progress,
+}
+
+/// What is known of the Secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutputFact {
+    /// What the watch of Secrets with our label says: the uid and the revision of ours, if there is one. The watch may lag.
+    Watched(Option<(String, String)>),
+    /// What the API server has answered: there is none.
+    Absent,
+    /// There is one that was not made for this `ClusterAccess`.
+    Foreign,
+    /// There is ours.
+    Ours(OutputSecret),
+}
+
+/// Our Secret, as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputSecret {
+    /// Its revision, and the digest of its value.
+    pub revision: OutputRevision,
+    /// The credential that its annotations name.
+    pub credential: Option<String>,
+    /// From when until when that is valid, as its annotations say.
+    pub validity: Option<Validity>,
+}
+
+/// From when until when a credential is valid, as the target granted it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validity {
+    /// From when.
+    pub not_before: Timestamp,
+    /// Until when.
+    pub not_after: Timestamp,
+}
+
+/// How far a reconcile has come, in memory alone: after a crash everything is begun again from what is durable.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Progress {
+    /// Nothing was done yet.
+    #[default]
+    Nothing,
+    /// The target has the service account, the role and the bindings of this generation of the spec.
+    RightsApplied,
+    /// A credential is being issued: which, and how far. Of another one it says nothing.
+    Issuing(String, IssueProgress),
+    /// Of a deletion: nothing that was issued is valid any more.
+    AllRevoked,
+    /// Of a deletion: the target has nothing of this `ClusterAccess` any more.
+    RightsRemoved,
+}
+
+/// How far a credential has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IssueProgress {
+    /// The target has the Secret that it will be bound to, made just now: what was bound to one of that name before is not valid any
+    /// more.
+    Bound,
+    /// A token was issued.
+    Issued(Validity),
+    /// It was tried out, and is to be written as a value with this digest.
+    Verified(Validity, String),
+    /// What the Secret holds of it was tried out, and is valid.
+    Proven,
+    /// What the Secret holds of it is not valid.
+    Disproven,
+}
+
+impl Progress {
+    /// How far this credential has come.
+    pub(crate) fn of(&self, credential: &str) -> Option<&IssueProgress> {
+        match self {
+            Self::Issuing(of, progress) if of == credential => Some(progress),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! As which objects the rights of a credential are written into its target.
+
+use coppice_api::names::FIELD_MANAGER;
+use coppice_clusters_api::names::{LABEL_ACCESS, TARGET_NAMESPACE, account, bound_secret};
+use coppice_clusters_api::{Rights, Rule};
+use serde_json::{Value, json};
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// A kind of the target that is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TargetKind {
+    /// A Secret that a credential is bound to.
+    Secret,
+    /// A RoleBinding.
+    RoleBinding,
+    /// A `ClusterRoleBinding`.
+    ClusterRoleBinding,
+    /// A Role.
+    Role,
+    /// A ClusterRole.
+    ClusterRole,
+    /// The service account whose tokens the credentials are.
+    ServiceAccount,
+}
+
+impl TargetKind {
+    /// What gives a credential its rights, in the order in which it is removed: what gives rights first.
+    pub const OF_RIGHTS: [Self; 5] =
+        [Self::RoleBinding, Self::ClusterRoleBinding, Self::Role, Self::ClusterRole, Self::ServiceAccount];
+
+    /// The path of its objects, in one namespace or (empty) in all.
+    pub fn collection(self, namespace: &str) -> String {
+        let (group, resource) = match self {
+            Self::Secret => ("/api/v1", "secrets"),
+            Self::ServiceAccount => ("/api/v1", "serviceaccounts"),
+            Self::RoleBinding => ("/apis/rbac.authorization.k8s.io/v1", "rolebindings"),
+            Self::ClusterRoleBinding => ("/apis/rbac.authorization.k8s.io/v1", "clusterrolebindings"),
+            Self::Role => ("/apis/rbac.authorization.k8s.io/v1", "roles"),
+            Self::ClusterRole => ("/apis/rbac.authorization.k8s.io/v1", "clusterroles"),
+        };
+        let within = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
+        format!("{group}{within}/{resource}")
+    }
+
+    const fn type_meta(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Secret => ("v1", "Secret"),
+            Self::ServiceAccount => ("v1", "ServiceAccount"),
+            Self::RoleBinding => ("rbac.authorization.k8s.io/v1", "RoleBinding"),
+            Self::ClusterRoleBinding => ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+            Self::Role => ("rbac.authorization.k8s.io/v1", "Role"),
+            Self::ClusterRole => ("rbac.authorization.k8s.io/v1", "ClusterRole"),
+        }
+    }
+}
+
+/// An object as it is to be in the target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TargetObject {
+    /// Its kind.
+    pub kind: TargetKind,
+    /// Its namespace; empty where the kind has none.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// All of it.
+    pub body: Value,
+}
+
+/// Who a `ClusterAccess` is: where it is, and its uid.
+#[derive(Clone, Copy, Debug)]
+pub struct Owner<'a> {
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// Its uid.
+    pub uid: &'a str,
+}
+
+impl Owner<'_> {
+    /// The selector of everything that is written for it.
+    pub fn selector(&self) -> String {
+        format!("{LABEL_ACCESS}={}", self.uid)
+    }
+
+    fn object(&self, kind: TargetKind, namespace: &str, name: &str, fields: Value) -> TargetObject {
+        let (api_version, kind_name) = kind.type_meta();
+        let mut body = json!({
+            "apiVersion": api_version, "kind": kind_name,
+            "metadata": {
+                "name": name,
+                "labels": {LABEL_ACCESS: self.uid, "app.kubernetes.io/managed-by": FIELD_MANAGER},
+                "annotations": {"coppice.dev/cluster-access": format!("{}/{}", self.namespace, self.name)},
+            }
+        });
+        if !namespace.is_empty() {
+            body["metadata"]["namespace"] = json!(namespace);
+        }
+        if let (Some(body), Value::Object(fields)) = (body.as_object_mut(), fields) {
+            body.extend(fields);
+        }
+        TargetObject { kind, namespace: namespace.to_owned(), name: name.to_owned(), body }
+    }
+
+    /// The Secret that a credential is bound to.
+    pub fn bound_secret(&self, credential: &str) -> TargetObject {
+        self.object(
+            TargetKind::Secret,
+            TARGET_NAMESPACE,
+            &bound_secret(credential),
+            json!({"type": "coppice.dev/bound-token"}),
+        )
+    }
+
+    /// What the target has to have for these rights, in the order in which it is applied: the bindings last.
+    pub fn rights(&self, rights: &Rights) -> Vec<TargetObject> {
+        let name = account(self.uid);
+        let of_account = json!({"automountServiceAccountToken": false});
+        let mut objects = vec![self.object(TargetKind::ServiceAccount, TARGET_NAMESPACE, &name, of_account)];
+        let role = |kind, namespace: &str, rules: &[Rule]| {
+            self.object(kind, namespace, &name, json!({"rules": rules}))
+        };
+        if let Some(of) = &rights.role {
+            objects.push(role(TargetKind::Role, &of.namespace, &of.rules));
+            objects.push(self.binding(TargetKind::RoleBinding, &of.namespace, "Role", &name));
+        }
+        if let Some(of) = &rights.cluster_role {
+            objects.push(role(TargetKind::ClusterRole, "", &of.rules));
+            objects.push(self.binding(TargetKind::ClusterRoleBinding, "", "ClusterRole", &name));
+        }
+        if let Some(of) = &rights.bind {
+            let (kind, bound) = match (&of.role, &of.cluster_role) {
+                (Some(role), _) => ("Role", role),
+                (None, Some(role)) => ("ClusterRole", role),
+                (None, None) => return objects,
+            };
+            let bindings = of.namespaces.iter();
+            objects.extend(
+                bindings.map(|namespace| self.binding(TargetKind::RoleBinding, namespace, kind, bound)),
+            );
+        }
+        objects
+    }
+
+    fn binding(&self, kind: TargetKind, namespace: &str, role: &str, bound: &str) -> TargetObject {
+        let name = account(self.uid);
+        let fields = json!({
+            "roleRef": {"apiGroup": RBAC, "kind": role, "name": bound},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": TARGET_NAMESPACE}]
+        });
+        self.object(kind, namespace, &name, fields)
+    }
+}
+
+/// Whether an object of ours that the target has can stay: it is among those that it is to have, with the same role, which cannot be
+/// changed.
+pub fn is_wanted(kind: TargetKind, found: &Value, wanted: &[TargetObject]) -> bool {
+    let of = |field: &str| found["metadata"][field].as_str().unwrap_or_default();
+    wanted.iter().any(|object| {
+        object.kind == kind
+            && object.name == of("name")
+            && object.namespace == of("namespace")
+            && (found["roleRef"] == object.body["roleRef"])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use coppice_clusters_api::{Bind, ClusterRights, RoleRights};
+
+    use super::*;
+
+    const OWNER: Owner<'_> = Owner { namespace: "team", name: "ci", uid: "1-2" };
+
+    fn pods() -> Vec<Rule> {
+        let words = |word: &str| vec![word.to_owned()];
+        vec![Rule {
+            api_groups: words(""),
+            resources: words("pods"),
+            verbs: words("get"),
+            resource_names: Vec::new(),
+        }]
+    }
+
+    fn names(rights: &Rights) -> Vec<String> {
+        let objects = OWNER.rights(rights);
+        objects.iter().map(|o| format!("{}/{}", o.kind.collection(&o.namespace), o.name)).collect()
+    }
+
+    #[test]
+    fn each_right_is_a_role_and_a_binding_to_one_account() {
+        let account = "/api/v1/namespaces/coppice-access/serviceaccounts/coppice-1-2";
+        let role = Rights {
+            role: Some(RoleRights { namespace: "shop".to_owned(), rules: pods() }),
+            ..Rights::default()
+        };
+        let rbac = "/apis/rbac.authorization.k8s.io/v1";
+        let expected = [
+            account.to_owned(),
+            format!("{rbac}/namespaces/shop/roles/coppice-1-2"),
+            format!("{rbac}/namespaces/shop/rolebindings/coppice-1-2"),
+        ];
+        assert_eq!(names(&role), expected);
+        let rules = &OWNER.rights(&role)[1].body["rules"];
+        assert_eq!(*rules, json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]));
+        let cluster = Rights { cluster_role: Some(ClusterRights { rules: pods() }), ..Rights::default() };
+        let expected = [
+            account.to_owned(),
+            format!("{rbac}/clusterroles/coppice-1-2"),
+            format!("{rbac}/clusterrolebindings/coppice-1-2"),
+        ];
+        assert_eq!(names(&cluster), expected);
+        let bind = Rights {
+            bind: Some(Bind {
+                cluster_role: Some("view".to_owned()),
+                namespaces: vec!["a".to_owned(), "b".to_owned()],
+                ..Bind::default()
+            }),
+            ..Rights::default()
+        };
+        let expected = [
+            account.to_owned(),
+            format!("{rbac}/namespaces/a/rolebindings/coppice-1-2"),
+            format!("{rbac}/namespaces/b/rolebindings/coppice-1-2"),
+        ];
+        assert_eq!(names(&bind), expected);
+        for object in OWNER.rights(&bind) {
+            assert_eq!(object.body["metadata"]["labels"]["coppice.dev/access"], "1-2");
+        }
+    }
+
+    #[test]
+    fn a_binding_to_another_role_or_elsewhere_has_to_go() {
+        let bind = |role: &str, namespace: &str| {
+            let bind = Bind {
+                cluster_role: Some(role.to_owned()),
+                namespaces: vec![namespace.to_owned()],
+                ..Bind::default()
+            };
+            OWNER.rights(&Rights { bind: Some(bind), ..Rights::default() })
+        };
+        let found = &bind("view", "a")[1].body;
+        let wanted = |all: &[TargetObject]| is_wanted(TargetKind::RoleBinding, found, all);
+        assert!(wanted(&bind("view", "a")));
+        assert!(!wanted(&bind("edit", "a")));
+        assert!(!wanted(&bind("view", "b")));
+        assert!(!wanted(&[]));
+    }
+}

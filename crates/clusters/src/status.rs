@@ -1,0 +1,198 @@
+//! The status that follows from what was done.
+
+use coppice_api::Reason;
+use coppice_api::condition::{self, ConditionState, READY};
+use coppice_clusters_api::cluster_access::{REACHABLE, VERIFIED, WRITTEN};
+use coppice_clusters_api::names::identity;
+use coppice_clusters_api::{AccessPhase, Cause, ClusterAccessStatus, IssueIntent, LastError};
+use jiff::Timestamp;
+
+use crate::observed::{Observed, OutputSecret, Validity};
+use crate::rotation::next_rotation;
+
+/// The longest text of an error, in characters.
+const MAX_MESSAGE: usize = 1024;
+/// So many superseded credentials are named. Those before them are revoked with the `ClusterAccess`, if they have not expired by then.
+const MAX_SUPERSEDED: usize = 16;
+
+/// A status as everybody sees it: phase, dates and conditions follow from the rest.
+pub(crate) fn complete(
+    observed: &Observed,
+    mut status: ClusterAccessStatus,
+    now: Timestamp,
+) -> ClusterAccessStatus {
+    let validity = validity(&status);
+    status.identity = Some(identity(&observed.uid));
+    status.next_rotation = validity.map(|validity| next_rotation(&observed.spec, &observed.uid, validity));
+    status.phase = Some(phase(&status, now));
+    conditions(observed, &mut status, now);
+    status
+}
+
+/// From when until when the credential of a status is valid.
+pub(crate) fn validity(status: &ClusterAccessStatus) -> Option<Validity> {
+    status.credential.as_ref()?;
+    Some(Validity { not_before: status.not_before?, not_after: status.not_after? })
+}
+
+fn phase(status: &ClusterAccessStatus, now: Timestamp) -> AccessPhase {
+    if status.revoking_since.is_some() {
+        return AccessPhase::Revoking;
+    }
+    let refused = [Reason::SecretNotOurs, Reason::KubeconfigRefused, Reason::InvalidSpec];
+    match &status.last_error {
+        Some(error) if refused.iter().any(|reason| reason.as_str() == error.reason) => AccessPhase::Refused,
+        Some(_) => AccessPhase::Degraded,
+        None if status.intent.is_some() && status.credential.is_some() => AccessPhase::Rotating,
+        None if holds_valid(status, now) => AccessPhase::Ready,
+        None if status.credential.is_some() => AccessPhase::Degraded,
+        None => AccessPhase::Pending,
+    }
+}
+
+/// Whether the Secret holds a credential that has not expired.
+fn holds_valid(status: &ClusterAccessStatus, now: Timestamp) -> bool {
+    status.output.is_some() && validity(status).is_some_and(|validity| now < validity.not_after)
+}
+
+fn conditions(observed: &Observed, status: &mut ClusterAccessStatus, now: Timestamp) {
+    let failed = |reason: Reason| status.last_error.as_ref().filter(|error| error.reason == reason.as_str());
+    let as_failed = |error: &LastError| state("False", &error.reason, &error.message);
+    let known = |message: &str| {
+        if status.credential.is_some() {
+            state("True", Reason::CredentialValid.as_str(), message)
+        } else {
+            state("Unknown", Reason::NotIssued.as_str(), "No credential was issued yet.")
+        }
+    };
+    let reachable = failed(Reason::TargetUnreachable)
+        .map_or_else(|| known("The target's API server has answered."), as_failed);
+    let verified = failed(Reason::VerificationFailed).map_or_else(
+        || known("The credential permits what was asked for, and no more, as far as it was tried."),
+        as_failed,
+    );
+    let written = if status.output.is_some() {
+        state("True", Reason::CredentialValid.as_str(), "The Secret holds the credential.")
+    } else {
+        failed(Reason::SecretNotOurs).or_else(|| failed(Reason::WriteFailed)).map_or_else(
+            || state("False", Reason::NotIssued.as_str(), "The Secret holds no credential."),
+            as_failed,
+        )
+    };
+    let ready = ready(observed, status, now);
+    let all = [(READY, ready), (REACHABLE, reachable), (VERIFIED, verified), (WRITTEN, written)];
+    for (type_, state) in all {
+        condition::set(&mut status.conditions, type_, state, observed.generation, now);
+    }
+}
+
+fn ready(observed: &Observed, status: &ClusterAccessStatus, now: Timestamp) -> ConditionState {
+    let error = status.last_error.as_ref();
+    if status.revoking_since.is_some() {
+        let message = error.map_or("Its credential is being revoked.", |error| error.message.as_str());
+        return state("False", Reason::Revoking.as_str(), message);
+    }
+    match (validity(status), error) {
+        (Some(validity), None) if holds_valid(status, now) => {
+            let message =
+                format!("The Secret holds a credential that is valid until {}.", validity.not_after);
+            state("True", Reason::CredentialValid.as_str(), &message)
+        }
+        (Some(validity), Some(error)) if holds_valid(status, now) => {
+            let not_after = validity.not_after;
+            let message =
+                format!("The credential in the Secret is valid until {not_after}; {}", error.message);
+            state("True", Reason::CredentialValid.as_str(), &message)
+        }
+        (_, Some(error)) => state("False", &error.reason, &error.message),
+        (Some(validity), None) if status.output.is_some() => {
+            let message = format!("The credential in the Secret expired at {}.", validity.not_after);
+            state("False", Reason::CredentialExpired.as_str(), &message)
+        }
+        _ if observed.spec.suspend => {
+            state("False", Reason::Suspended.as_str(), "spec.suspend is true: no credential is issued.")
+        }
+        _ => state("False", Reason::NotIssued.as_str(), "A credential is being issued."),
+    }
+}
+
+fn state(status: &'static str, reason: &str, message: &str) -> ConditionState {
+    ConditionState { status, reason: reason.to_owned(), message: message.to_owned() }
+}
+
+/// What is about to be issued, and why.
+pub(crate) fn begun(observed: &Observed, cause: Cause, now: Timestamp) -> ClusterAccessStatus {
+    let mut status = observed.status.clone();
+    status.sequence += 1;
+    status.intent = Some(IssueIntent {
+        credential: format!("{}-{}", observed.uid, status.sequence),
+        cause,
+        since: now,
+        rotate: observed.spec.rotate.clone(),
+    });
+    if cause == Cause::Lost {
+        status.output = None;
+    }
+    status.last_error = None;
+    complete(observed, status, now)
+}
+
+/// The Secret holds the credential of the intent, which was tried out. That before it is to be revoked. `rights_applied`: whether the
+/// target has the rights of this generation of the spec.
+pub fn adopted(
+    observed: &Observed,
+    intent: &IssueIntent,
+    (output, validity): (&OutputSecret, Validity),
+    rights_applied: bool,
+    now: Timestamp,
+) -> ClusterAccessStatus {
+    let mut status = observed.status.clone();
+    status.superseded.extend(status.credential.take());
+    let dropped = status.superseded.len().saturating_sub(MAX_SUPERSEDED);
+    status.superseded.drain(..dropped);
+    status.credential = Some(intent.credential.clone());
+    (status.not_before, status.not_after) = (Some(validity.not_before), Some(validity.not_after));
+    status.output = Some(output.revision.clone());
+    status.rotated.clone_from(&intent.rotate);
+    (status.intent, status.last_error) = (None, None);
+    if rights_applied {
+        status.observed_generation = Some(observed.generation);
+    }
+    complete(observed, status, now)
+}
+
+/// The target has the rights of this generation of the spec.
+pub fn rights_applied(observed: &Observed, now: Timestamp) -> ClusterAccessStatus {
+    let status = ClusterAccessStatus {
+        observed_generation: Some(observed.generation),
+        last_error: None,
+        ..observed.status.clone()
+    };
+    complete(observed, status, now)
+}
+
+/// A superseded credential is not valid any more.
+pub fn revoked(observed: &Observed, credential: &str, now: Timestamp) -> ClusterAccessStatus {
+    let mut status = observed.status.clone();
+    status.superseded.retain(|superseded| superseded != credential);
+    status.last_error = None;
+    complete(observed, status, now)
+}
+
+/// A step failed: it is tried again later, and what the Secret holds stays.
+pub fn failed(observed: &Observed, reason: Reason, message: &str, now: Timestamp) -> ClusterAccessStatus {
+    let mut status = observed.status.clone();
+    let before = status.last_error.as_ref().filter(|error| error.generation == observed.generation);
+    let attempts = before.map_or(0, |error| error.attempts).saturating_add(1);
+    status.last_error = Some(LastError {
+        reason: reason.to_string(),
+        message: message.chars().take(MAX_MESSAGE).collect(),
+        generation: observed.generation,
+        attempts,
+        at: now,
+    });
+    if reason == Reason::SecretNotOurs {
+        status.output = None;
+    }
+    complete(observed, status, now)
+}

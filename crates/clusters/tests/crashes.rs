@@ -1,0 +1,441 @@
+//! From whatever prefix of steps, with a crash, a lost answer or a target that is away after each, it ends right: one intent has one
+//! valid credential, the one before is revoked when the Secret holds the new one, and nothing outlives its `ClusterAccess`.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use std::collections::BTreeMap;
+
+use coppice_api::Reason;
+use coppice_clusters::{
+    IssueProgress, Observed, OutputFact, OutputSecret, Progress, Step, Validity, failed, plan, revoked,
+};
+use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus, OutputRevision};
+use jiff::{SignedDuration, Timestamp};
+use proptest::prelude::*;
+use serde_json::json;
+
+/// A token: the credential that it was issued for, and the Secret in the target that it is bound to.
+#[derive(Clone, Debug, PartialEq)]
+struct Token {
+    credential: String,
+    bound_to: u64,
+    validity: Validity,
+}
+
+/// The Secret with the kubeconfig.
+#[derive(Clone, Debug)]
+struct Output {
+    revision: u64,
+    ours: bool,
+    credential: String,
+    token: usize,
+    edited: bool,
+}
+
+/// What is durable, on both sides.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each says whether something is so, independently of the others"
+)]
+struct World {
+    now: Timestamp,
+    deleting: bool,
+    finalizer: bool,
+    gone: bool,
+    generation: i64,
+    spec: ClusterAccessSpec,
+    status: ClusterAccessStatus,
+    output: Option<Output>,
+    reachable: bool,
+    rights: Option<i64>,
+    bound: BTreeMap<String, u64>,
+    tokens: Vec<Token>,
+    counter: u64,
+}
+
+/// What goes wrong with a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// Nothing.
+    None,
+    /// The program ends before the step.
+    CrashBefore,
+    /// The program ends after the step.
+    CrashAfter,
+    /// The step is done, and nobody hears of it.
+    AnswerLost,
+}
+
+/// What happens.
+#[derive(Clone, Debug)]
+enum Event {
+    Reconcile(Vec<Fault>),
+    Later(i64),
+    Rotate,
+    OtherSpec,
+    SecretDeleted,
+    SecretEdited,
+    SecretOfOthers,
+    TargetAway(bool),
+}
+
+/// What a reconcile keeps in memory.
+struct Memory {
+    progress: Progress,
+    output: OutputFact,
+    token: Option<usize>,
+}
+
+impl World {
+    fn new() -> Self {
+        let spec = json!({
+            "cluster": {"kubeconfigSecret": {"name": "target"}},
+            "rights": {"bind": {"clusterRole": "view", "namespaces": ["shop"]}},
+            "output": {"secret": "out"}, "ttl": "1h",
+        });
+        Self {
+            now: Timestamp::from_second(1_000_000).unwrap(),
+            deleting: false,
+            finalizer: false,
+            gone: false,
+            generation: 1,
+            spec: serde_json::from_value(spec).unwrap(),
+            status: ClusterAccessStatus::default(),
+            output: None,
+            reachable: true,
+            rights: None,
+            bound: BTreeMap::new(),
+            tokens: Vec::new(),
+            counter: 0,
+        }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.counter += 1;
+        self.counter
+    }
+
+    fn is_valid(&self, token: &Token) -> bool {
+        self.rights.is_some()
+            && self.bound.get(&token.credential) == Some(&token.bound_to)
+            && self.now < token.validity.not_after
+    }
+
+    fn valid(&self) -> Vec<&Token> {
+        self.tokens.iter().filter(|token| self.is_valid(token)).collect()
+    }
+
+    fn observed(&self, memory: &Memory) -> Observed {
+        Observed {
+            uid: "u".to_owned(),
+            generation: self.generation,
+            deleting: self.deleting,
+            has_finalizer: self.finalizer,
+            spec: self.spec.clone(),
+            status: self.status.clone(),
+            output: memory.output.clone(),
+            progress: memory.progress.clone(),
+        }
+    }
+
+    fn watched(&self) -> OutputFact {
+        let ours = self.output.as_ref().filter(|output| output.ours);
+        OutputFact::Watched(ours.map(|output| ("s".to_owned(), output.revision.to_string())))
+    }
+
+    fn read(&self) -> OutputFact {
+        match &self.output {
+            None => OutputFact::Absent,
+            Some(output) if !output.ours => OutputFact::Foreign,
+            Some(output) => OutputFact::Ours(OutputSecret {
+                revision: OutputRevision {
+                    uid: "s".to_owned(),
+                    resource_version: output.revision.to_string(),
+                    sha256: digest(output.token, output.edited),
+                },
+                credential: Some(output.credential.clone()),
+                validity: self.tokens.get(output.token).map(|token| token.validity),
+            }),
+        }
+    }
+
+    /// Runs one reconcile, with these faults at its steps.
+    fn reconcile(&mut self, faults: &[Fault]) {
+        let output = self.watched();
+        let mut memory = Memory { progress: Progress::Nothing, output, token: None };
+        let mut faults = faults.iter();
+        for _ in 0..60 {
+            if self.gone {
+                return;
+            }
+            let step = plan(&self.observed(&memory), self.now);
+            if matches!(step, Step::Wait(_)) {
+                return;
+            }
+            let fault = faults.next().copied().unwrap_or(Fault::None);
+            if fault == Fault::CrashBefore {
+                return;
+            }
+            if in_target(&step) && !self.reachable {
+                let observed = self.observed(&memory);
+                self.status = failed(&observed, Reason::TargetUnreachable, "away", self.now);
+                continue;
+            }
+            self.carry_out(&step, &mut memory);
+            self.check();
+            match fault {
+                Fault::AnswerLost if in_target(&step) => {
+                    let observed = self.observed(&memory);
+                    memory.progress = Progress::Nothing;
+                    self.status = failed(&observed, Reason::TargetUnreachable, "no answer", self.now);
+                }
+                Fault::CrashAfter | Fault::AnswerLost => return,
+                Fault::None | Fault::CrashBefore => {}
+            }
+        }
+        panic!("it never rests: {:?}", self.status);
+    }
+
+    fn carry_out(&mut self, step: &Step, memory: &mut Memory) {
+        match step {
+            Step::Wait(_) => {}
+            Step::AddFinalizer => self.finalizer = true,
+            Step::SaveStatus(status) => self.status = (**status).clone(),
+            Step::ReadOutput => memory.output = self.read(),
+            Step::ApplyRights => {
+                assert!(self.status.sequence > 0, "an intent comes first");
+                self.rights = Some(self.generation);
+                memory.progress = Progress::RightsApplied;
+            }
+            Step::Bind { credential } => {
+                let uid = self.next();
+                self.bound.insert(credential.clone(), uid);
+                memory.progress = Progress::Issuing(credential.clone(), IssueProgress::Bound);
+            }
+            Step::RequestToken { credential } => {
+                let bound_to = self.bound[credential];
+                let not_after = self.now + SignedDuration::from_hours(1);
+                let validity = Validity { not_before: self.now, not_after };
+                self.tokens.push(Token { credential: credential.clone(), bound_to, validity });
+                memory.token = Some(self.tokens.len() - 1);
+                memory.progress = Progress::Issuing(credential.clone(), IssueProgress::Issued(validity));
+            }
+            Step::Verify { credential } => {
+                let token = memory.token.unwrap();
+                assert!(self.is_valid(&self.tokens[token]));
+                let validity = self.tokens[token].validity;
+                let verified = IssueProgress::Verified(validity, digest(token, false));
+                memory.progress = Progress::Issuing(credential.clone(), verified);
+            }
+            Step::WriteOutput { credential, on, .. } => self.write(credential, on.as_ref(), memory),
+            Step::VerifyWritten { credential } => {
+                let output = self.output.clone().unwrap();
+                let valid = !output.edited && self.is_valid(&self.tokens[output.token]);
+                let proven = if valid { IssueProgress::Proven } else { IssueProgress::Disproven };
+                memory.progress = Progress::Issuing(credential.clone(), proven);
+            }
+            Step::Revoke { .. } | Step::RevokeAll | Step::RemoveRights | Step::DeleteOutput(_) => {
+                self.remove(step, memory);
+            }
+            Step::RemoveFinalizer { skipped } => {
+                assert!(!skipped, "the target is never away for that long");
+                self.gone = true;
+            }
+        }
+    }
+
+    fn write(&mut self, credential: &str, on: Option<&OutputRevision>, memory: &mut Memory) {
+        let found = self.output.as_ref().map(|output| output.revision.to_string());
+        if found != on.map(|on| on.resource_version.clone()) {
+            memory.output = self.read();
+            return;
+        }
+        let (revision, token) = (self.next(), memory.token.unwrap());
+        self.output =
+            Some(Output { revision, ours: true, credential: credential.to_owned(), token, edited: false });
+        memory.output = self.read();
+    }
+
+    fn remove(&mut self, step: &Step, memory: &mut Memory) {
+        match step {
+            Step::Revoke { credential } => {
+                assert_ne!(self.status.credential.as_ref(), Some(credential));
+                let output = self.output.clone().filter(|output| output.ours && !output.edited);
+                if let Some(output) = output {
+                    assert_ne!(output.credential, *credential, "the Secret holds the new one by now");
+                    assert!(self.is_valid(&self.tokens[output.token]), "and that is valid");
+                }
+                self.bound.remove(credential);
+                self.status = revoked(&self.observed(memory), credential, self.now);
+            }
+            Step::RevokeAll => {
+                self.bound.clear();
+                memory.progress = Progress::AllRevoked;
+            }
+            Step::RemoveRights => {
+                assert!(self.valid().is_empty());
+                self.rights = None;
+                memory.progress = Progress::RightsRemoved;
+            }
+            _ => {
+                assert!(self.rights.is_none() && self.valid().is_empty());
+                self.output = None;
+                memory.output = OutputFact::Absent;
+            }
+        }
+    }
+
+    /// What holds at every revision.
+    fn check(&self) {
+        let mut by_credential: BTreeMap<&str, usize> = BTreeMap::new();
+        for token in self.valid() {
+            *by_credential.entry(&token.credential).or_default() += 1;
+        }
+        assert!(
+            by_credential.values().all(|count| *count == 1),
+            "one intent, one credential: {by_credential:?}"
+        );
+        let named = self.status.credential.iter().chain(self.status.intent.as_ref().map(|i| &i.credential));
+        let named: Vec<&String> = named.chain(&self.status.superseded).collect();
+        for token in self.valid() {
+            assert!(self.deleting || named.contains(&&token.credential), "status names {token:?}");
+        }
+        // While the status names a credential and nobody else touched the Secret, that holds a valid one.
+        let untouched = self.output.as_ref().filter(|output| output.ours && !output.edited);
+        if let (Some(output), false) = (untouched, self.deleting) {
+            let token = &self.tokens[output.token];
+            assert!(self.is_valid(token) || self.now >= token.validity.not_after, "{token:?}");
+        }
+    }
+
+    fn happen(&mut self, event: &Event) {
+        match event {
+            Event::Reconcile(faults) => self.reconcile(faults),
+            Event::Later(minutes) => self.now += SignedDuration::from_mins(*minutes),
+            Event::Rotate => {
+                self.generation += 1;
+                self.spec.rotate = Some(self.generation.to_string());
+            }
+            Event::OtherSpec => self.generation += 1,
+            Event::SecretDeleted => self.output = None,
+            Event::SecretEdited => {
+                let revision = self.next();
+                if let Some(output) = &mut self.output {
+                    (output.revision, output.edited) = (revision, true);
+                }
+            }
+            Event::SecretOfOthers => {
+                let revision = self.next();
+                let credential = String::new();
+                self.output = Some(Output { revision, ours: false, credential, token: 0, edited: false });
+            }
+            Event::TargetAway(away) => self.reachable = !away,
+        }
+    }
+
+    /// Nothing goes wrong any more.
+    fn settle(&mut self) {
+        self.reachable = true;
+        for _ in 0..6 {
+            self.now += SignedDuration::from_mins(31);
+            self.reconcile(&[]);
+        }
+    }
+}
+
+fn digest(token: usize, edited: bool) -> String {
+    format!("{token}{}", if edited { " edited" } else { "" })
+}
+
+const fn in_target(step: &Step) -> bool {
+    matches!(
+        step,
+        Step::ApplyRights
+            | Step::Bind { .. }
+            | Step::RequestToken { .. }
+            | Step::Verify { .. }
+            | Step::VerifyWritten { .. }
+            | Step::Revoke { .. }
+            | Step::RevokeAll
+            | Step::RemoveRights
+    )
+}
+
+fn fault() -> impl Strategy<Value = Fault> {
+    prop_oneof![
+        6 => Just(Fault::None),
+        1 => Just(Fault::CrashBefore),
+        1 => Just(Fault::CrashAfter),
+        1 => Just(Fault::AnswerLost),
+    ]
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        8 => prop::collection::vec(fault(), 0..12).prop_map(Event::Reconcile),
+        3 => (1_i64..40).prop_map(Event::Later),
+        2 => Just(Event::Rotate),
+        1 => Just(Event::OtherSpec),
+        1 => Just(Event::SecretDeleted),
+        1 => Just(Event::SecretEdited),
+        1 => Just(Event::SecretOfOthers),
+        2 => any::<bool>().prop_map(Event::TargetAway),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_it_ends_right(events in prop::collection::vec(event(), 0..30), last in prop::collection::vec(fault(), 0..12)) {
+        let mut world = World::new();
+        for event in &events {
+            world.happen(event);
+        }
+        if world.output.as_ref().is_some_and(|output| !output.ours) {
+            world.settle();
+            prop_assert!(world.output.as_ref().is_some_and(|output| !output.ours), "what others made stays");
+            world.output = None;
+        }
+        world.settle();
+        let valid = world.valid();
+        let output = world.output.as_ref().unwrap();
+        prop_assert!(!output.edited);
+        prop_assert_eq!(valid.len(), 1);
+        prop_assert_eq!(valid[0], &world.tokens[output.token]);
+        prop_assert_eq!(world.status.credential.as_ref(), Some(&output.credential));
+        prop_assert_eq!(&world.status.rotated, &world.spec.rotate);
+        prop_assert!(world.status.superseded.is_empty() && world.status.intent.is_none());
+        prop_assert_eq!(world.bound.keys().collect::<Vec<_>>(), [&output.credential]);
+        prop_assert_eq!(world.rights, Some(world.generation));
+
+        world.deleting = true;
+        world.reconcile(&last);
+        world.settle();
+        prop_assert!(world.gone && world.output.is_none() && world.bound.is_empty() && world.rights.is_none());
+    }
+}
+
+/// Ends the program before and after each step of the first credential, of a rotation, and of the deletion.
+#[test]
+fn a_crash_at_each_step_in_turn_ends_right() {
+    for crash in [Fault::CrashBefore, Fault::CrashAfter, Fault::AnswerLost] {
+        for at in 0..14 {
+            let mut faults = vec![Fault::None; at];
+            faults.push(crash);
+            let mut world = World::new();
+            world.reconcile(&faults);
+            world.settle();
+            assert_eq!(world.valid().len(), 1, "{crash:?} at {at}");
+            world.happen(&Event::Rotate);
+            world.reconcile(&faults);
+            world.settle();
+            let output = world.output.clone().unwrap();
+            assert_eq!(world.valid(), [&world.tokens[output.token]], "{crash:?} at {at}");
+            world.deleting = true;
+            world.reconcile(&faults);
+            world.settle();
+            assert!(world.gone && world.valid().is_empty() && world.output.is_none(), "{crash:?} at {at}");
+        }
+    }
+}
