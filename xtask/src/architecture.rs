@@ -27,7 +27,7 @@ const fn layer(name: &'static str, may_use: &'static [&'static str]) -> Layer {
 }
 
 /// The workspace, from the bottom up: a crate may use only crates above it in this list.
-const LAYERS: [Layer; 28] = [
+const LAYERS: [Layer; 29] = [
     pure("coppice-mutants", &[]),
     pure("coppice-quantity", &["coppice-mutants"]),
     pure("coppice-api", &["coppice-quantity"]),
@@ -99,6 +99,18 @@ const LAYERS: [Layer; 28] = [
             "coppice-trees",
         ],
     ),
+    // The program that may read Secrets of others: it has nothing of what deletes namespaces.
+    layer(
+        "coppice-access",
+        &[
+            "coppice-api",
+            "coppice-clusters",
+            "coppice-clusters-api",
+            "coppice-quantity",
+            "coppice-runtime",
+            "coppice-serve",
+        ],
+    ),
     // The simulator runs the real operator.
     layer(
         "coppice-sim",
@@ -131,6 +143,7 @@ const LAYERS: [Layer; 28] = [
         &[
             "coppice-api",
             "coppice-cli",
+            "coppice-clusters-api",
             "coppice-controllers",
             "coppice-lifecycle",
             "coppice-messages",
@@ -214,9 +227,12 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
     let metadata = cargo(root, &["metadata", "--offline", "--locked", "--no-deps", "--format-version=1"])?;
     let metadata: Value = serde_json::from_str(&metadata).context("what cargo metadata prints")?;
     let mut findings = arrows(&LAYERS, &packages(&metadata)?);
-    let dockerfile = std::fs::read_to_string(root.join("Dockerfile")).context("read Dockerfile")?;
-    findings.extend(unbuilt(&dockerfile, &metadata));
-    findings.extend(not_alone(&dockerfile));
+    for (file, program) in IMAGES {
+        let dockerfile = std::fs::read_to_string(root.join(file)).with_context(|| format!("read {file}"))?;
+        findings.extend(unbuilt(file, &dockerfile, &metadata));
+        findings.extend(not_alone(file, &dockerfile, program));
+        findings.extend(built_together(file, &dockerfile));
+    }
     let ignored = std::fs::read_to_string(root.join(".dockerignore")).context("read .dockerignore")?;
     findings.extend(out_of_context(&ignored, &metadata));
     findings.extend(mutant_features(&metadata));
@@ -238,14 +254,14 @@ pub(crate) fn check(root: &Path) -> Result<Vec<String>> {
             cargo(root, &["tree", "--offline", "--locked", "-p", program, "-e", edges, "--prefix", "none"])?;
         findings.extend(leaks(program, &tree));
     }
-    findings.extend(built_together("Dockerfile", &dockerfile));
     let makefile = std::fs::read_to_string(root.join("Makefile")).context("read Makefile")?;
     findings.extend(built_together("Makefile", &makefile));
     Ok(findings)
 }
 
-/// The one program of the image.
-const IN_IMAGE: &str = "coppice-operator";
+/// The image of each program, in a file of its own.
+const IMAGES: [(&str, &str); 2] =
+    [("Dockerfile", "coppice-operator"), ("Dockerfile.access", "coppice-access")];
 
 /// What only tests and simulations need, and a program in a cluster must not have.
 const TESTING: [&str; 8] = [
@@ -379,7 +395,7 @@ fn taken(dockerfile: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Those that no crate builds.
-fn unbuilt(dockerfile: &str, metadata: &Value) -> Vec<String> {
+fn unbuilt(file: &str, dockerfile: &str, metadata: &Value) -> Vec<String> {
     let packages = metadata["packages"].as_array().into_iter().flatten();
     let targets = packages.flat_map(|package| package["targets"].as_array().into_iter().flatten());
     let built: BTreeSet<&str> = targets
@@ -388,15 +404,15 @@ fn unbuilt(dockerfile: &str, metadata: &Value) -> Vec<String> {
         .collect();
     taken(dockerfile)
         .filter(|name| !built.contains(name))
-        .map(|name| format!("Dockerfile: no crate builds a program {name}"))
+        .map(|name| format!("{file}: no crate builds a program {name}"))
         .collect()
 }
 
 /// An image with another program in it: each component has its own, so that nobody installs what they do not use.
-fn not_alone(dockerfile: &str) -> Option<String> {
+fn not_alone(file: &str, dockerfile: &str, program: &str) -> Option<String> {
     let taken: Vec<&str> = taken(dockerfile).collect();
-    (taken != [IN_IMAGE])
-        .then(|| format!("Dockerfile: the image holds {} and not {IN_IMAGE} alone", taken.join(", ")))
+    (taken != [program])
+        .then(|| format!("{file}: the image holds {} and not {program} alone", taken.join(", ")))
 }
 
 /// Folders of the workspace that `.dockerignore` keeps from the build of the image: Cargo wants all of them.
@@ -512,12 +528,13 @@ mod tests {
         let metadata = json!({"packages": [{"targets": [
             {"name": "a", "kind": ["bin"]}, {"name": "b", "kind": ["lib"]}
         ]}]});
-        let found = unbuilt("RUN cp target/release/a target/release/b /out", &metadata);
+        let found = unbuilt("Dockerfile", "RUN cp target/release/a target/release/b /out", &metadata);
         assert_eq!(found, ["Dockerfile: no crate builds a program b"]);
     }
 
     #[test]
     fn an_image_of_two_programs_is_found() {
+        let not_alone = |text| not_alone("Dockerfile", text, "coppice-operator");
         assert_eq!(not_alone("RUN install target/release/coppice-operator"), None);
         let found = not_alone("RUN install target/release/coppice-operator target/release/coppice");
         assert_eq!(

@@ -45,7 +45,7 @@ const EVERYTHING: &str = "replicas=3,networkPolicy.enabled=true,serviceMonitor.e
     webhooks.caConfigMap=authorities,concurrency=4,log=info,priorityClassName=high,podLabels.team=platform,podAnnotations.a=b,\
     nodeSelector.a=b,tolerations[0].operator=Exists,imagePullSecrets[0].name=pull,rbac.aggregateToEdit=true,\
     networkPolicy.metricsFrom[0].ipBlock.cidr=10.0.0.0/8,networkPolicy.probesFrom[0].ipBlock.cidr=10.1.0.0/16,wakeOnUninstall.wait=1h5m30s,\
-    trees.enabled=true,scaleKinds[0].apiVersion=argoproj.io/v1alpha1,scaleKinds[0].kind=Rollout,scaleKinds[0].plural=rollouts";
+    trees.enabled=true,access.enabled=true,scaleKinds[0].apiVersion=argoproj.io/v1alpha1,scaleKinds[0].kind=Rollout,scaleKinds[0].plural=rollouts";
 
 /// What is wrong with the chart.
 pub(crate) fn check(root: &Path) -> Result<Vec<String>> {

@@ -172,13 +172,14 @@ fn manifests(components: Components) -> Result<Files> {
 pub(crate) fn templates(components: Components) -> Result<Files> {
     let install = Install::helm();
     let mut crds = crds::objects(&install)?;
-    crds::keep(&mut crds);
+    crds.iter_mut().for_each(crds::keep);
     let (mut access, mut admission) = (Vec::new(), Vec::new());
     let mut templates = vec![("crds", switched("crds.install", &template(&crds)?))];
     for component in components(&install) {
         if component.optional {
-            let text: Vec<String> =
-                component.objects(&install).iter().map(optional).collect::<Result<_>>()?;
+            let mut objects = component.objects(&install);
+            objects.iter_mut().filter(|object| is_crd(object)).for_each(crds::keep);
+            let text: Vec<String> = objects.iter().map(optional).collect::<Result<_>>()?;
             templates
                 .push((component.name, switched(&format!("{}.enabled", component.name), &text.concat())));
         } else {
@@ -189,6 +190,10 @@ pub(crate) fn templates(components: Components) -> Result<Files> {
     templates.extend([("rbac", template(&access)?), ("admission", template(&admission)?)]);
     let path = |name: &str| format!("charts/coppice/templates/{name}.yaml").into();
     Ok(templates.into_iter().map(|(name, text)| (path(name), format!("{HEADER}{text}"))).collect())
+}
+
+fn is_crd(object: &Value) -> bool {
+    object["kind"] == "CustomResourceDefinition"
 }
 
 /// A template that is rendered if a value is `true`.
@@ -240,7 +245,9 @@ fn sample() -> Files {
 /// Pages that are written by hand but for their tables.
 fn pages(root: &Path) -> Result<Files> {
     let mut pages = Files::new();
-    for crd in crds::objects(&Install::kubectl())? {
+    let install = Install::kubectl();
+    let of_components = components(&install).into_iter().flat_map(|component| component.crds);
+    for crd in crds::objects(&install)?.into_iter().chain(of_components) {
         let path = fields::path(&crd)?;
         let text =
             read(&root.join(&path))?.with_context(|| format!("{path} is missing: a kind has a page"))?;

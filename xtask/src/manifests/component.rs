@@ -6,7 +6,7 @@
 use coppice_api::names::SERVICE_ACCOUNT;
 use serde_json::{Value, json};
 
-use super::Install;
+use super::{Install, namespace};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const RBAC_VERSION: &str = "rbac.authorization.k8s.io/v1";
@@ -23,6 +23,10 @@ pub(crate) struct Component {
     pub(crate) binary: &'static str,
     /// The service account that it runs as: its own.
     pub(crate) account: &'static str,
+    /// The namespace that it lives in, if that is not Coppice's: it is created with it.
+    pub(crate) namespace: Option<&'static str>,
+    /// The kinds that it alone has, complete objects.
+    pub(crate) crds: Vec<Value>,
     /// `false`: every installation has it; it is in `deploy/install.yaml`, and its workload in the chart is written by hand.
     /// `true`: it has a file of its own, `deploy/NAME.yaml`, and in the chart the switch `NAME.enabled`, which is off.
     pub(crate) optional: bool,
@@ -54,14 +58,22 @@ pub(crate) struct Policy {
 impl Component {
     /// Everything but what is applied on demand, in the order in which it can be applied.
     pub(crate) fn objects(&self, install: &Install) -> Vec<Value> {
-        let mut objects = self.access(install);
+        let mut objects = self.crds.clone();
+        objects.extend(self.namespace.map(|_| namespace(&self.place(install))));
+        objects.extend(self.access(install));
         objects.extend(self.admission(install));
         objects.extend(self.workload.iter().cloned());
         objects
     }
 
+    /// The installation as seen from the namespace of the component.
+    fn place(&self, install: &Install) -> Install {
+        self.namespace.map_or_else(|| install.clone(), |namespace| install.within(namespace))
+    }
+
     /// The account, its roles, and the roles for people.
     pub(crate) fn access(&self, install: &Install) -> Vec<Value> {
+        let install = &self.place(install);
         let mut objects = vec![json!({
             "apiVersion": "v1", "kind": "ServiceAccount", "metadata": install.local(self.account),
             // Its token is mounted where a pod asks for it.

@@ -67,7 +67,9 @@ fn what_is_needed_first_comes_first() {
         let objects = component.objects(&install);
         let kinds: Vec<&str> = objects.iter().map(kind).collect();
         let first = |kind: &str| kinds.iter().position(|k| *k == kind);
-        assert_eq!(first("ServiceAccount"), Some(0));
+        let before = kinds.iter().take_while(|kind| **kind != "ServiceAccount");
+        let expected = |kind: &&&str| ["CustomResourceDefinition", "Namespace"].contains(kind);
+        assert!(before.clone().all(|kind| expected(&kind)) && before.count() < kinds.len(), "{kinds:?}");
         assert!(first("ClusterRole") < first("ValidatingAdmissionPolicy"), "{kinds:?}");
         assert_eq!(first("Deployment"), Some(kinds.len() - 1), "{kinds:?}");
     }
@@ -84,7 +86,7 @@ fn crds_and_namespace_come_before_the_components_that_every_installation_has() {
     assert_eq!(*namespace, "Namespace");
     assert!(!crds.is_empty() && crds.iter().all(|kind| *kind == "CustomResourceDefinition"), "{crds:?}");
     let (optional, others): (Vec<_>, Vec<_>) = components.iter().partition(|component| component.optional);
-    assert_eq!((optional.len(), others.len()), (2, 1));
+    assert_eq!((optional.len(), others.len()), (3, 1));
     assert_eq!(objects, [before, others[0].objects(&install)].concat());
 }
 
@@ -115,11 +117,29 @@ fn nothing_dangerous_is_granted() {
 }
 
 #[test]
-fn secrets_are_granted_in_its_own_namespace_only() {
+fn one_component_alone_may_read_the_secrets_of_others_and_that_one_deletes_no_namespace() {
     for component in components() {
-        for rule in &component.cluster_rules {
-            assert!(!texts(&rule["resources"]).contains(&"secrets"), "{}: {rule}", component.name);
-        }
+        let grants = |resource: &str| {
+            component.cluster_rules.iter().any(|rule| texts(&rule["resources"]).contains(&resource))
+        };
+        assert_eq!(grants("secrets"), component.name == "access", "{}", component.name);
+        assert!(!(grants("secrets") && grants("namespaces")), "{}", component.name);
+    }
+}
+
+#[test]
+fn a_component_in_another_namespace_brings_it_along() {
+    let install = Install::kubectl();
+    for component in components() {
+        let namespaces: BTreeSet<String> = component
+            .objects(&install)
+            .iter()
+            .filter_map(|object| Some(object.pointer("/metadata/namespace")?.as_str()?.to_owned()))
+            .collect();
+        let own = component.namespace.unwrap_or("coppice-system");
+        assert_eq!(namespaces.into_iter().collect::<Vec<_>>(), [own], "{}", component.name);
+        let brought = component.objects(&install).iter().any(|object| kind(object) == "Namespace");
+        assert_eq!(brought, component.namespace.is_some(), "{}", component.name);
     }
 }
 
@@ -140,8 +160,9 @@ fn an_account_has_the_roles_of_its_own_component_and_no_others() {
         assert!(!bindings.is_empty());
         for binding in bindings {
             assert_eq!(binding["roleRef"]["name"], component.program);
+            let namespace = component.namespace.unwrap_or("coppice-system");
             let account =
-                json!([{"kind": "ServiceAccount", "name": component.account, "namespace": "coppice-system"}]);
+                json!([{"kind": "ServiceAccount", "name": component.account, "namespace": namespace}]);
             assert_eq!(binding["subjects"], account);
             let role = kind(binding).trim_end_matches("Binding");
             assert!(
@@ -236,7 +257,8 @@ fn only_a_policy_without_parameters_fails_closed() {
 #[test]
 fn every_policy_checks_the_account_of_its_component() {
     each_policy(|component, policy| {
-        let account = format!("'system:serviceaccount:coppice-system:{}'", component.account);
+        let namespace = component.namespace.unwrap_or("coppice-system");
+        let account = format!("'system:serviceaccount:{namespace}:{}'", component.account);
         let expressions = json!([policy.spec["matchConditions"], policy.spec["validations"]]).to_string();
         let checked = [account, is_ours(&Install::kubectl())].iter().any(|of| expressions.contains(of));
         assert!(checked, "{}: {expressions}", policy.name);

@@ -10,6 +10,12 @@ pub(crate) fn objects(install: &Install) -> anyhow::Result<Vec<Value>> {
     coppice_api::crds().iter().map(|crd| object(install, crd)).collect()
 }
 
+/// Kinds that a component alone has.
+pub(crate) fn of_component(install: &Install, crds: &[impl serde::Serialize]) -> Vec<Value> {
+    // Each is JSON and has a name.
+    crds.iter().filter_map(|crd| object(install, crd).ok()).collect()
+}
+
 fn object(install: &Install, crd: &impl serde::Serialize) -> anyhow::Result<Value> {
     let mut object = serde_json::to_value(crd)?;
     let name = object.pointer("/metadata/name").and_then(Value::as_str).context("a CRD without a name")?;
@@ -20,8 +26,6 @@ fn object(install: &Install, crd: &impl serde::Serialize) -> anyhow::Result<Valu
 
 /// For the chart: Helm neither upgrades what is in a folder `crds`, nor should it delete these with the release, since
 /// that would delete every object of the kind.
-pub(crate) fn keep(objects: &mut [Value]) {
-    for object in objects {
-        object["metadata"]["annotations"] = json!({"helm.sh/resource-policy": "keep"});
-    }
+pub(crate) fn keep(crd: &mut Value) {
+    crd["metadata"]["annotations"] = json!({"helm.sh/resource-policy": "keep"});
 }

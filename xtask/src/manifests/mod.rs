@@ -3,6 +3,7 @@
 //! Objects are JSON with comments (see [`crate::yaml`]); the API server checks their fields strictly when they are
 //! applied, which the tests on a real control plane do.
 
+mod access;
 pub(crate) mod component;
 pub(crate) mod crds;
 mod lifecycle;
@@ -25,7 +26,7 @@ pub(crate) type Components = fn(&Install) -> Vec<Component>;
 
 /// Every component of the product. Nothing else knows which there are.
 pub(crate) fn components(install: &Install) -> Vec<Component> {
-    vec![lifecycle::component(install), trees::component(install)]
+    vec![lifecycle::component(install), trees::component(install), access::component(install)]
 }
 
 /// What differs between one installation and another.
@@ -64,6 +65,11 @@ impl Install {
             aggregate_to_edit: "{{ .Values.rbac.aggregateToEdit }}".to_owned(),
             by_values: true,
         }
+    }
+
+    /// The same for a component that lives in another namespace.
+    fn within(&self, namespace: &str) -> Self {
+        Self { namespace: namespace.to_owned(), ..self.clone() }
     }
 
     /// The name by which the API server knows an account in the namespace.
@@ -107,7 +113,7 @@ impl Install {
 
 /// The namespace. Its pods need no privileges, and none can get any.
 pub(crate) fn namespace(install: &Install) -> Value {
-    let mut metadata = install.cluster(names::SYSTEM_NAMESPACE);
+    let mut metadata = install.cluster(&install.namespace);
     metadata["labels"]["pod-security.kubernetes.io/enforce"] = json!("restricted");
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
 }

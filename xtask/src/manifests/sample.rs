@@ -26,6 +26,8 @@ pub(crate) fn component(install: &Install) -> Component {
         program: PROGRAM,
         binary: PROGRAM,
         account: PROGRAM,
+        namespace: None,
+        crds: Vec::new(),
         optional: true,
         cluster_rules: cluster_rules(),
         local_rules: vec![

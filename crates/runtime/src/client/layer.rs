@@ -242,6 +242,7 @@ const NONE: &str = "none";
 
 /// The resources that have a label of their own; requests for others are counted together, so that the number of series is bounded.
 const RESOURCES: &[&str] = &[
+    "clusteraccesses",
     "clusternamespacemanagers",
     "configmaps",
     "coppiceconfigs",

@@ -19,6 +19,8 @@ pub(crate) fn component(install: &Install) -> Component {
         program: PROGRAM,
         binary: PROGRAM,
         account: SERVICE_ACCOUNT,
+        namespace: None,
+        crds: Vec::new(),
         optional: false,
         cluster_rules: rules::cluster(),
         local_rules: rules::local(),

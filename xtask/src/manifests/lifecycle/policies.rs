@@ -267,9 +267,15 @@ fn status(install: &Install) -> Value {
     json!({
         "#": "To write status by hand in an emergency, delete the ValidatingAdmissionPolicyBinding coppice-status first.",
         "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": [{
-            "apiGroups": [GROUP], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"], "resources": ["*/status"]
-        }]},
+        "matchConstraints": {
+            "resourceRules": [{
+                "apiGroups": [GROUP], "apiVersions": ["*"], "operations": ["CREATE", "UPDATE"], "resources": ["*/status"]
+            }],
+            // Its program lives in another namespace, and has a policy of its own.
+            "excludeResourceRules": [{
+                "apiGroups": [GROUP], "apiVersions": ["*"], "operations": ["*"], "resources": ["clusteraccesses/status"]
+            }]
+        },
         "matchConditions": not_by_us(install),
         "validations": [validation(
             "false",

@@ -19,6 +19,8 @@ pub(crate) fn component(install: &Install) -> Component {
         program: TREES_ACCOUNT,
         binary: lifecycle::PROGRAM,
         account: TREES_ACCOUNT,
+        namespace: None,
+        crds: Vec::new(),
         optional: true,
         cluster_rules: rules::cluster(),
         local_rules: rules::local(),

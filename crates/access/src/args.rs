@@ -1,0 +1,120 @@
+//! The program's options: flags, each also an environment variable.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::BoolishValueParser;
+use clap::{Parser, ValueEnum};
+use coppice_clusters_api::names::{PROGRAM, SYSTEM_NAMESPACE};
+use coppice_runtime::lease::LeaseSettings;
+
+/// Keeps credentials for other clusters: issues them as each ClusterAccess says, replaces them before they expire, and revokes them.
+#[derive(Clone, Debug, Parser)]
+#[command(name = PROGRAM, version, about, long_about = None)]
+pub(crate) struct Args {
+    /// Connect by this kubeconfig; by default by the service account of the pod, else as kubectl would.
+    #[arg(long, env = "COPPICE_KUBECONFIG", value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// The context of the kubeconfig.
+    #[arg(long, env = "COPPICE_CONTEXT", value_name = "NAME")]
+    pub(crate) context: Option<String>,
+
+    /// The namespace that the program lives in, with its Lease.
+    #[arg(long, env = "COPPICE_NAMESPACE", value_name = "NAME", default_value = SYSTEM_NAMESPACE)]
+    pub(crate) namespace: String,
+
+    /// Where to serve /metrics.
+    #[arg(long, env = "COPPICE_LISTEN", value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8080")]
+    pub(crate) listen: SocketAddr,
+
+    /// Serve /metrics by http:// and to everybody. Otherwise it is served by https:// and to those alone whose token the API server
+    /// knows and who may get the path (ClusterRole coppice-metrics-reader).
+    #[arg(long, env = "COPPICE_METRICS_INSECURE", value_parser = BoolishValueParser::new())]
+    pub(crate) metrics_insecure: bool,
+
+    /// Where to serve /livez and /readyz.
+    #[arg(
+        long,
+        env = "COPPICE_LISTEN_PROBES",
+        value_name = "ADDRESS:PORT",
+        default_value = "127.0.0.1:8081"
+    )]
+    pub(crate) listen_probes: SocketAddr,
+
+    /// The form of the log on standard error.
+    #[arg(long, env = "COPPICE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
+
+    /// What to log, as `target=level` pairs: `info,coppice_access=debug`.
+    #[arg(long, env = "COPPICE_LOG", value_name = "FILTER")]
+    pub(crate) log: Option<String>,
+
+    /// This replica's name in the Lease and in Events; by default the pod's name.
+    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    pub(crate) identity: Option<String>,
+
+    /// How long a replica that does not answer keeps the Lease.
+    #[arg(long, env = "COPPICE_LEASE_DURATION", value_name = "TIME", default_value = "15s", value_parser = time)]
+    pub(crate) lease_duration: Duration,
+
+    /// How long the leader tries to renew before it gives up and exits.
+    #[arg(long, env = "COPPICE_LEASE_RENEW_DEADLINE", value_name = "TIME", default_value = "10s", value_parser = time)]
+    pub(crate) lease_renew_deadline: Duration,
+
+    /// How often the Lease is renewed or asked for.
+    #[arg(long, env = "COPPICE_LEASE_RETRY_PERIOD", value_name = "TIME", default_value = "2s", value_parser = time)]
+    pub(crate) lease_retry_period: Duration,
+
+    /// How many ClusterAccesses are worked on at once.
+    #[arg(long, env = "COPPICE_CONCURRENCY", value_name = "N", default_value = "16")]
+    pub(crate) concurrency: NonZeroUsize,
+}
+
+impl Args {
+    /// The Lease, for a process of that identity.
+    pub(crate) fn lease(&self, identity: &str, seed: u64) -> LeaseSettings {
+        LeaseSettings {
+            duration: self.lease_duration,
+            renew_deadline: self.lease_renew_deadline,
+            retry: self.lease_retry_period,
+            seed,
+            ..LeaseSettings::new(&self.namespace, PROGRAM, identity)
+        }
+    }
+}
+
+/// The form of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let time: coppice_quantity::Duration =
+        text.parse().map_err(|e: coppice_quantity::DurationError| e.to_string())?;
+    Ok(time.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lease_has_the_name_of_the_program_in_its_own_namespace() {
+        let lease = Args::parse_from(["coppice-access"]).lease("me", 7);
+        assert_eq!(
+            (lease.namespace.as_str(), lease.name.as_str()),
+            ("coppice-access-system", "coppice-access")
+        );
+        assert!(lease.validate().is_ok());
+        let error =
+            Args::try_parse_from(["coppice-access", "--lease-duration", "15"]).unwrap_err().to_string();
+        assert!(error.contains("no unit"), "{error}");
+    }
+}

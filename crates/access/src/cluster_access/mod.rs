@@ -1,0 +1,168 @@
+//! Keeps the credential of each `ClusterAccess` fresh, and revokes it at the end.
+//!
+//! Watches `ClusterAccess`, and the metadata of Secrets with our label; acts on the leader alone. `observe → plan → apply → report`,
+//! one step each time, until there is nothing to do.
+//!
+//! *Relies on*: the policies of the installation, which say who may write a `ClusterAccess`, and keep this account from Secrets that are
+//! not its own. *Guarantees*: nothing is done in a target without an intent in status; the Secret holds a credential that was tried
+//! out; the one before is revoked after that alone; nothing that was issued outlives its `ClusterAccess`, unless its target is away for
+//! longer than `spec.forgetAfter`.
+//!
+//! Errors: what a target does not do is said in status, and tried again after 1 to 30 minutes; what this API server does not do is
+//! tried again with backoff by the queue.
+
+mod apply;
+mod observe;
+mod plan;
+mod report;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coppice_clusters::Step;
+use coppice_runtime::client::Clients;
+use coppice_runtime::controller::Controller;
+use coppice_runtime::events::Events;
+use coppice_runtime::leader::{Gate, Permit};
+use coppice_runtime::queue::{Queue, ReconcileResult};
+use coppice_runtime::server_clock::ServerClock;
+use coppice_runtime::store::{Freshness, Store};
+use coppice_runtime::watches::{Subscription, Watches};
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use self::apply::{Applied, Memory};
+use crate::kinds::{Access, ClusterAccesses, OutputSecrets};
+use crate::targets::Targets;
+
+/// Steps in a row for one object: a rotation has 12; then others have their turn.
+const MAX_ROUNDS: usize = 40;
+/// No rotation is further away than this.
+const FAR: Duration = Duration::from_hours(24 * 365);
+
+/// The controller of `ClusterAccess`.
+pub struct ClusterAccessController {
+    clients: Clients,
+    server_clock: ServerClock,
+    gate: Gate,
+    events: Events,
+    accesses: Store<ClusterAccesses>,
+    outputs: Store<OutputSecrets>,
+    targets: Targets,
+}
+
+/// Namespace and name of a `ClusterAccess`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AccessKey {
+    namespace: Arc<str>,
+    name: Arc<str>,
+}
+
+impl AccessKey {
+    fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl fmt::Display for AccessKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+impl ClusterAccessController {
+    /// The controller, on the API server of this cluster.
+    pub fn new(clients: Clients, server_clock: ServerClock, gate: Gate, events: Events) -> Self {
+        let targets = Targets::new(server_clock.clock().clone());
+        let (accesses, outputs) = (Store::default(), Store::default());
+        Self { clients, server_clock, gate, events, accesses, outputs, targets }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.server_clock.now().now()
+    }
+
+    /// Carries out one step after the other. The object is the API server's: what was planned from a cache is planned again on it.
+    async fn work(&self, permit: &Permit, key: &AccessKey, mut access: Access) -> ReconcileResult {
+        let mut memory = Memory::new(observe::watched(self, &access));
+        for _ in 0..MAX_ROUNDS {
+            if permit.check().is_err() {
+                return ReconcileResult::Done;
+            }
+            let Some(observed) = observe::observed(&access, &memory) else { return ReconcileResult::Done };
+            let step = plan::plan(&observed, self.now());
+            match apply::apply(self, permit, &access, &observed, &mut memory, step).await {
+                Applied::Again => {}
+                Applied::Changed(changed) => access = *changed,
+                Applied::CheckAt(at) => return self.at(at),
+                Applied::Behind => {
+                    return ReconcileResult::Retry { category: "behind", at_least: Duration::ZERO };
+                }
+                Applied::Failed(error) => return self.failed(key, &error),
+            }
+        }
+        ReconcileResult::Retry { category: "rounds", at_least: Duration::ZERO }
+    }
+
+    fn at(&self, at: Option<Timestamp>) -> ReconcileResult {
+        let Some(at) = at else { return ReconcileResult::Done };
+        let ahead = Duration::try_from(at.duration_since(self.now())).unwrap_or(Duration::ZERO);
+        ReconcileResult::At(Instant::now() + ahead.min(FAR))
+    }
+
+    fn failed(&self, key: &AccessKey, error: &str) -> ReconcileResult {
+        report::failed(key, error);
+        ReconcileResult::Retry { category: "api", at_least: self.clients.backpressure.remaining() }
+    }
+}
+
+impl Controller for ClusterAccessController {
+    type Key = AccessKey;
+    const NAME: &'static str = "cluster_access";
+
+    /// Woken by every change of its object, and of its Secret.
+    fn subscribe(self: &Arc<Self>, watches: &Watches, queue: &Queue<AccessKey>) -> Vec<Subscription> {
+        let (this, of_access, of_output) = (Arc::clone(self), queue.clone(), queue.clone());
+        vec![
+            watches.subscribe(&self.accesses, move |namespace, name| {
+                of_access.add(AccessKey::new(namespace, name));
+            }),
+            watches.subscribe(&self.outputs, move |namespace, secret| {
+                for access in this.accesses.list(namespace) {
+                    if access.spec.as_ref().is_ok_and(|spec| spec.output.secret == secret) {
+                        of_output.add(AccessKey::new(namespace, &access.name));
+                    }
+                }
+            }),
+        ]
+    }
+
+    fn synced(&self) -> bool {
+        let synced = |freshness| !matches!(freshness, Freshness::NotSynced(_));
+        synced(self.accesses.freshness()) && synced(self.outputs.freshness())
+    }
+
+    fn all(&self) -> Vec<AccessKey> {
+        self.accesses.keys().iter().map(|(namespace, name)| AccessKey::new(namespace, name)).collect()
+    }
+
+    async fn reconcile(self: Arc<Self>, key: AccessKey) -> ReconcileResult {
+        let Ok(permit) = self.gate.permit() else { return ReconcileResult::Done };
+        let Some(cached) = self.accesses.get(&key.namespace, &key.name) else { return ReconcileResult::Done };
+        if let Err(error) = cached.decoded() {
+            report::not_understood(&key, error);
+            return ReconcileResult::Done;
+        }
+        let memory = Memory::new(observe::watched(&self, &cached));
+        let Some(observed) = observe::observed(&cached, &memory) else { return ReconcileResult::Done };
+        if let Step::Wait(at) = plan::plan(&observed, self.now()) {
+            return self.at(at);
+        }
+        match observe::fresh(&self, &key).await {
+            Ok(Some(access)) => self.work(&permit, &key, access).await,
+            Ok(None) => ReconcileResult::Done,
+            Err(error) => self.failed(&key, &error),
+        }
+    }
+}

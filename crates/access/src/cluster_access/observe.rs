@@ -1,0 +1,54 @@
+//! A `ClusterAccess` and its Secret: from caches, or straight from the API server.
+
+use coppice_clusters::{Observed, OutputFact};
+use coppice_runtime::error::chain;
+use coppice_runtime::read;
+
+use super::apply::Memory;
+use super::{AccessKey, ClusterAccessController};
+use crate::kinds::{Access, ClusterAccesses};
+use crate::output::{fact, read_secret};
+
+/// What the watch says of its Secret.
+pub(super) fn watched(controller: &ClusterAccessController, access: &Access) -> OutputFact {
+    let found = access.spec.as_ref().ok().and_then(|spec| {
+        let found = controller.outputs.get(&access.namespace, &spec.output.secret)?;
+        (*found.access == *access.uid).then(|| (found.uid.to_string(), found.resource_version.to_string()))
+    });
+    OutputFact::Watched(found)
+}
+
+/// Everything that a decision rests on; none if its spec or status cannot be understood.
+pub(super) fn observed(access: &Access, memory: &Memory) -> Option<Observed> {
+    let spec = access.decoded().ok()?.clone();
+    Some(Observed {
+        uid: access.uid.to_string(),
+        generation: access.generation,
+        deleting: access.terminating,
+        has_finalizer: access.has_finalizer,
+        spec,
+        status: (*access.status).clone(),
+        output: memory.output.clone(),
+        progress: memory.progress.clone(),
+    })
+}
+
+/// The object as it is at the API server.
+pub(super) async fn fresh(
+    controller: &ClusterAccessController,
+    key: &AccessKey,
+) -> Result<Option<Access>, String> {
+    let reads = &controller.clients.reads;
+    read::get::<ClusterAccesses>(reads, &key.namespace, &key.name).await.map_err(|error| chain(&error))
+}
+
+/// Its Secret as it is there, and the value in it.
+pub(super) async fn output(
+    controller: &ClusterAccessController,
+    access: &Access,
+    observed: &Observed,
+) -> Result<(OutputFact, Vec<u8>), String> {
+    let output = &observed.spec.output;
+    let secret = read_secret(&controller.clients, &access.namespace, &output.secret).await;
+    Ok(fact(secret.map_err(|error| chain(&error))?, &observed.uid, &output.key))
+}

@@ -1,0 +1,82 @@
+//! Reports what has happened: Events and log.
+
+use coppice_api::Reason;
+use coppice_clusters_api::ClusterAccessStatus;
+use coppice_clusters_api::names::LABEL_ACCESS;
+use coppice_runtime::kind::Kind as _;
+use coppice_runtime::object::OwnKind as _;
+use k8s_openapi::api::core::v1::ObjectReference;
+
+use super::{AccessKey, ClusterAccessController};
+use crate::kinds::{Access, ClusterAccesses};
+
+/// What Events say was being done.
+const ACTION: &str = "KeepCredential";
+
+/// Reports what a status that was written says and the one before did not.
+pub(super) fn saved(controller: &ClusterAccessController, access: &Access, before: &ClusterAccessStatus) {
+    let after = &access.status;
+    if after.credential != before.credential
+        && let (Some(credential), Some(not_after)) = (&after.credential, after.not_after)
+    {
+        let first = before.credential.is_none();
+        let reason = if first { Reason::CredentialIssued } else { Reason::CredentialRotated };
+        let secret = access.spec.as_ref().map_or("", |spec| spec.output.secret.as_str());
+        let message =
+            format!("The Secret {secret} holds credential {credential}, which is valid until {not_after}");
+        publish(controller, access, false, reason.as_str(), &message);
+    }
+    // The first attempt of several: the others are in status.
+    let failed = after.last_error.as_ref().filter(|error| error.attempts == 1);
+    if let Some(error) = failed.filter(|_| after.last_error != before.last_error) {
+        publish(controller, access, true, &error.reason, &error.message);
+    }
+}
+
+/// Reports that a superseded credential is not valid any more.
+pub(super) fn revoked(access: &Access, credential: &str) {
+    tracing::info!(namespace = %access.namespace, access = %access.name, credential, "the credential is revoked");
+}
+
+/// Reports the end of an access.
+pub(super) fn ended(controller: &ClusterAccessController, access: &Access, skipped: bool) {
+    if skipped {
+        let message = format!(
+            "The target could not be reached for as long as spec.forgetAfter says: what has the label {LABEL_ACCESS}={} there stays, and its \
+             credential is valid until it expires",
+            access.uid
+        );
+        publish(controller, access, true, Reason::RevocationSkipped.as_str(), &message);
+    } else {
+        tracing::info!(namespace = %access.namespace, access = %access.name, "its credential is revoked; it is gone");
+    }
+}
+
+fn publish(
+    controller: &ClusterAccessController,
+    access: &Access,
+    warning: bool,
+    reason: &str,
+    message: &str,
+) {
+    tracing::info!(namespace = %access.namespace, access = %access.name, reason, "{message}");
+    let about = ObjectReference {
+        api_version: Some(ClusterAccesses::GROUP_PATH.trim_start_matches("/apis/").to_owned()),
+        kind: Some(ClusterAccesses::KIND.to_owned()),
+        namespace: Some(access.namespace.to_string()),
+        name: Some(access.name.to_string()),
+        uid: Some(access.uid.to_string()),
+        ..ObjectReference::default()
+    };
+    controller.events.publish(about, warning, reason, ACTION, message);
+}
+
+/// Reports an object that is left alone because it was written by another version, or past the API server's checks.
+pub(super) fn not_understood(key: &AccessKey, error: &str) {
+    tracing::error!(access = %key, "{error}; nothing is done: correct it, or run the version of Coppice that wrote it");
+}
+
+/// Reports that something was not done.
+pub(super) fn failed(key: &AccessKey, error: &str) {
+    tracing::warn!(access = %key, error, "not done; it is tried again");
+}

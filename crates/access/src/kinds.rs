@@ -1,0 +1,94 @@
+//! What is watched: every `ClusterAccess`, and the metadata of the Secrets that were written for them.
+
+use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus};
+use coppice_runtime::decode::{ObjectRef, Unreadable};
+use coppice_runtime::kind::{Kind, is_later};
+use coppice_runtime::object::{NoAnnotations, Object, OwnKind};
+use coppice_runtime::own_kind;
+use serde::Deserialize;
+
+/// A `ClusterAccess`.
+pub type Access = Object<ClusterAccessSpec, ClusterAccessStatus>;
+
+/// Every `ClusterAccess`.
+#[derive(Debug)]
+pub struct ClusterAccesses;
+
+own_kind!(ClusterAccesses, "/apis/coppice.dev/v1alpha1", "clusteraccesses");
+
+impl OwnKind for ClusterAccesses {
+    type Spec = ClusterAccessSpec;
+    type Status = ClusterAccessStatus;
+    type Annotations = NoAnnotations;
+    const KIND: &'static str = "ClusterAccess";
+    const NAMESPACED: bool = true;
+    /// 16 rules, each with four lists of 32 words.
+    const MAX_SPEC_BYTES: usize = 768 << 10;
+}
+
+/// The Secrets with our label, without what is in them.
+#[derive(Debug)]
+pub(crate) struct OutputSecrets;
+
+/// What is kept of one.
+#[derive(Debug, PartialEq)]
+pub(crate) struct OutputMeta {
+    pub(crate) name: Box<str>,
+    pub(crate) uid: Box<str>,
+    pub(crate) resource_version: Box<str>,
+    /// The uid of the `ClusterAccess` that it was made for.
+    pub(crate) access: Box<str>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct OutputWire {
+    metadata: MetaWire,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct MetaWire {
+    name: Box<str>,
+    namespace: Box<str>,
+    uid: Box<str>,
+    resource_version: Box<str>,
+    labels: LabelsWire,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct LabelsWire {
+    #[serde(rename = "coppice.dev/access")]
+    access: Box<str>,
+}
+
+impl Kind for OutputSecrets {
+    type Object = OutputMeta;
+    type Wire = OutputWire;
+    type Context = ();
+    const RESOURCE: &'static str = "secrets";
+    const GROUP_PATH: &'static str = "/api/v1";
+    const LABEL_SELECTOR: &'static str = "coppice.dev/access";
+    const METADATA_ONLY: bool = true;
+    /// A Secret that is not there is read again before anything is done, and written again.
+    const CAN_COLLAPSE: bool = false;
+
+    fn object_ref(wire: &OutputWire) -> ObjectRef {
+        let MetaWire { name, namespace, resource_version, .. } = &wire.metadata;
+        ObjectRef { namespace: namespace.clone(), name: name.clone(), revision: resource_version.clone() }
+    }
+
+    fn project(wire: OutputWire, (): &()) -> Result<OutputMeta, Unreadable> {
+        let MetaWire { name, uid, resource_version, labels, .. } = wire.metadata;
+        Ok(OutputMeta { name, uid, resource_version, access: labels.access })
+    }
+
+    fn name(object: &OutputMeta) -> &str {
+        &object.name
+    }
+
+    fn is_newer(object: &OutputMeta, other: &OutputMeta) -> bool {
+        object.uid == other.uid && is_later(&object.resource_version, &other.resource_version)
+    }
+}

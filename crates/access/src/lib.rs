@@ -1,0 +1,14 @@
+//! Credentials for other clusters: issued by their API servers, tried out, written into Secrets of this one, replaced before they
+//! expire, and revoked.
+//!
+//! What is decided is in `coppice-clusters`; the controller here observes, and carries out the one next step. A program of its own runs
+//! it: `coppice-access`, the only one of Coppice that may read the Secrets of others.
+
+pub mod cluster_access;
+mod kinds;
+mod output;
+pub mod replica;
+mod target;
+mod targets;
+
+pub use kinds::{Access, ClusterAccesses};

@@ -1,0 +1,80 @@
+//! One replica of the program, on whatever API server and clock it is given.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coppice_runtime::client::Clients;
+use coppice_runtime::clock::SeededRng;
+use coppice_runtime::controller::Runner;
+use coppice_runtime::events::Events;
+use coppice_runtime::intervals::ResyncIntervals;
+use coppice_runtime::leader::Gate;
+use coppice_runtime::lease::Election;
+use coppice_runtime::metrics::Metrics;
+use coppice_runtime::queue::QueueSettings;
+use coppice_runtime::readiness::Readiness;
+use coppice_runtime::server_clock::ServerClock;
+use coppice_runtime::watches::WatchEnvironment;
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+use crate::cluster_access::ClusterAccessController;
+
+/// Events that are being written have this long to end at a shutdown.
+const EVENTS_GRACE: Duration = Duration::from_secs(1);
+
+/// What a replica runs on.
+pub struct Setup {
+    /// The API server.
+    pub clients: Clients,
+    /// Its time.
+    pub server_clock: ServerClock,
+    /// The metrics.
+    pub metrics: Metrics,
+    /// What probes answer.
+    pub readiness: Readiness,
+    /// Whether it leads.
+    pub gate: Gate,
+    /// The name by which it signs Events.
+    pub identity: String,
+    /// How many objects are worked on at once.
+    pub concurrency: NonZeroUsize,
+    /// Decides its random choices.
+    pub rng: SeededRng,
+    /// How often it looks for missed events.
+    pub intervals: ResyncIntervals,
+}
+
+/// Runs a replica until `until` returns what stops it, or until the lease is lost. The election runs on the runtime `on`, so that no
+/// other work can keep it from renewing its lease.
+///
+/// # Errors
+/// Why it has ended without being stopped.
+pub async fn run(
+    setup: Setup,
+    election: Election,
+    on: Handle,
+    until: impl Future<Output = &'static str>,
+) -> anyhow::Result<()> {
+    let Setup { clients, server_clock, metrics, readiness, gate, identity, concurrency, mut rng, intervals } =
+        setup;
+    let clock = server_clock.clock().clone();
+    let seed = SeededRng::new(rng.next_u64());
+    let events = Events::new(&clients, clock.clone(), metrics.clone(), &identity, seed);
+    let queue = QueueSettings { seed: rng.next_u64(), concurrency, ..QueueSettings::default() };
+    let environment = WatchEnvironment {
+        clients: clients.clone(),
+        clock,
+        metrics,
+        readiness,
+        intervals,
+        seed: queue.seed,
+        // What is not in a list is not worked on; nothing is revoked for that.
+        on_collapse: Arc::new(|collapse| tracing::error!(?collapse, "a list has collapsed")),
+    };
+    let mut runner = Runner::new(environment, gate.clone(), queue, CancellationToken::new());
+    runner.add(ClusterAccessController::new(clients, server_clock, gate, events.clone()));
+    let flush = async { drop(tokio::time::timeout(EVENTS_GRACE, events.flush()).await) };
+    Ok(runner.serve(election, on, until, flush).await?)
+}

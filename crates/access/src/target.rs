@@ -1,0 +1,395 @@
+//! Requests to one target: its service accounts, roles, bindings and tokens.
+
+use std::collections::BTreeMap;
+
+use coppice_api::Reason;
+use coppice_api::names::FIELD_MANAGER;
+use coppice_clusters::kubeconfig::Kubeconfig;
+use coppice_clusters::probe;
+use coppice_clusters::rights::{Owner, TargetKind, TargetObject, is_wanted};
+use coppice_clusters_api::names::{TARGET_NAMESPACE, account, identity};
+use coppice_clusters_api::{Rights, Rule};
+use coppice_runtime::client::Clients;
+use coppice_runtime::error::chain;
+use coppice_runtime::leader::Permit;
+use coppice_runtime::read;
+use http::{Method, Request};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// So many objects of a kind are listed for one access: the rights have far fewer.
+const LIST_LIMIT: usize = 500;
+/// A token is no longer.
+const MAX_TOKEN: usize = 64 << 10;
+
+/// Why something was not done in a target, for status.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct Failure {
+    pub(crate) reason: Reason,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into() }
+    }
+
+    fn of(what: &str, error: &kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status)
+                if (400..500).contains(&status.code) && ![408, 429].contains(&status.code) =>
+            {
+                let message = format!("the target refuses to {what}: {} ({})", status.message, status.code);
+                Self::new(Reason::TargetRefused, message)
+            }
+            error => {
+                Self::new(Reason::TargetUnreachable, format!("the target did not {what}: {}", chain(error)))
+            }
+        }
+    }
+}
+
+/// A target, as the user of the kubeconfig that `spec.cluster` names.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub(crate) kubeconfig: Kubeconfig,
+    pub(crate) clients: Clients,
+}
+
+/// A token, and how long it is valid, in seconds.
+pub(crate) struct Token {
+    pub(crate) text: String,
+    pub(crate) seconds: i64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Found {
+    metadata: FoundMeta,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct FoundMeta {
+    uid: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct List {
+    items: Vec<Value>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct FoundRole {
+    rules: Vec<BTreeMap<String, Vec<String>>>,
+}
+
+impl Target {
+    /// Has the target have the rights, and nothing else for this access.
+    pub(crate) async fn apply_rights(
+        &self,
+        permit: &Permit,
+        owner: Owner<'_>,
+        rights: &Rights,
+    ) -> Result<(), Failure> {
+        let wanted = owner.rights(rights);
+        self.remove(permit, owner, &wanted).await?;
+        for object in &wanted {
+            let applied = self.apply(permit, object).await;
+            let no_namespace = matches!(&applied, Err(kube::Error::Api(status)) if status.code == 404);
+            let applied = if no_namespace && object.namespace == TARGET_NAMESPACE {
+                self.create_namespace(permit).await?;
+                self.apply(permit, object).await
+            } else {
+                applied
+            };
+            applied.map_err(|error| {
+                Failure::of(&format!("apply {} {}", described(object.kind), place(object)), &error)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Removes everything that gives this access rights.
+    pub(crate) async fn remove_rights(&self, permit: &Permit, owner: Owner<'_>) -> Result<(), Failure> {
+        self.remove(permit, owner, &[]).await
+    }
+
+    /// Deletes every Secret that a credential of this access is bound to.
+    pub(crate) async fn revoke_all(&self, permit: &Permit, owner: Owner<'_>) -> Result<(), Failure> {
+        self.remove_kind(permit, TargetKind::Secret, owner, &[]).await
+    }
+
+    /// Deletes the Secret that a credential is bound to.
+    pub(crate) async fn revoke(
+        &self,
+        permit: &Permit,
+        owner: Owner<'_>,
+        credential: &str,
+    ) -> Result<(), Failure> {
+        let object = owner.bound_secret(credential);
+        self.delete(permit, TargetKind::Secret, TARGET_NAMESPACE, &object.name, None).await
+    }
+
+    /// Makes the Secret that a credential will be bound to; its uid.
+    pub(crate) async fn bind(
+        &self,
+        permit: &Permit,
+        owner: Owner<'_>,
+        credential: &str,
+    ) -> Result<String, Failure> {
+        let object = owner.bound_secret(credential);
+        self.revoke(permit, owner, credential).await?;
+        let path = TargetKind::Secret.collection(TARGET_NAMESPACE);
+        let created = self.write::<Found>(permit, Method::POST, &path, &object.body).await;
+        let created =
+            created.map_err(|error| Failure::of("create the Secret that a token is bound to", &error))?;
+        Ok(created.metadata.uid)
+    }
+
+    /// Has a token issued that is bound to the Secret of this uid.
+    pub(crate) async fn request_token(
+        &self,
+        permit: &Permit,
+        owner: Owner<'_>,
+        (credential, bound_uid): (&str, &str),
+        seconds: u64,
+    ) -> Result<Token, Failure> {
+        #[derive(Default, Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        struct Issued {
+            spec: IssuedSpec,
+            status: IssuedStatus,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(rename_all = "camelCase", default)]
+        struct IssuedSpec {
+            expiration_seconds: i64,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct IssuedStatus {
+            token: String,
+        }
+        let path = format!(
+            "{}/{}/token",
+            TargetKind::ServiceAccount.collection(TARGET_NAMESPACE),
+            account(owner.uid)
+        );
+        let name = owner.bound_secret(credential).name;
+        let body = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+            "spec": {
+                "expirationSeconds": seconds,
+                "boundObjectRef": {"apiVersion": "v1", "kind": "Secret", "name": name, "uid": bound_uid}
+            }
+        });
+        let issued = self.write::<Issued>(permit, Method::POST, &path, &body).await;
+        let Issued { spec, status } = issued.map_err(|error| Failure::of("issue a token", &error))?;
+        if status.token.is_empty() || status.token.len() > MAX_TOKEN || spec.expiration_seconds <= 0 {
+            let message = "the target answered a TokenRequest without a token that is valid for some time";
+            return Err(Failure::new(Reason::TargetRefused, message));
+        }
+        Ok(Token { text: status.token, seconds: spec.expiration_seconds })
+    }
+
+    /// The rules that the rights stand for; those of a role of the target as it is now.
+    pub(crate) async fn rules(&self, rights: &Rights) -> Result<Vec<Rule>, Failure> {
+        if let Some(role) = &rights.role {
+            return Ok(role.rules.clone());
+        }
+        if let Some(role) = &rights.cluster_role {
+            return Ok(role.rules.clone());
+        }
+        let namespace = probe::namespace_of(rights);
+        let (kind, namespace, name) = match &rights.bind {
+            Some(bind) => match (&bind.role, &bind.cluster_role) {
+                (Some(role), _) => (TargetKind::Role, namespace, role),
+                (None, Some(role)) => (TargetKind::ClusterRole, "", role),
+                (None, None) => return Ok(Vec::new()),
+            },
+            None => return Ok(Vec::new()),
+        };
+        let path = format!("{}/{name}", kind.collection(namespace));
+        let role = self.get::<FoundRole>(&path).await;
+        let role =
+            role.map_err(|error| Failure::of(&format!("show the {} {name}", described(kind)), &error))?;
+        let words =
+            |rule: &BTreeMap<String, Vec<String>>, field: &str| rule.get(field).cloned().unwrap_or_default();
+        let rules = role.rules.iter().map(|rule| Rule {
+            api_groups: words(rule, "apiGroups"),
+            resources: words(rule, "resources"),
+            verbs: words(rule, "verbs"),
+            resource_names: words(rule, "resourceNames"),
+        });
+        Ok(rules.collect())
+    }
+
+    async fn create_namespace(&self, permit: &Permit) -> Result<(), Failure> {
+        let body = json!({
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": TARGET_NAMESPACE, "labels": {"app.kubernetes.io/managed-by": FIELD_MANAGER}}
+        });
+        match self.write::<Found>(permit, Method::POST, "/api/v1/namespaces", &body).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+            Err(error) => Err(Failure::of(&format!("create the namespace {TARGET_NAMESPACE}"), &error)),
+        }
+    }
+
+    /// Removes what gives rights and is not wanted any more.
+    async fn remove(
+        &self,
+        permit: &Permit,
+        owner: Owner<'_>,
+        wanted: &[TargetObject],
+    ) -> Result<(), Failure> {
+        for kind in TargetKind::OF_RIGHTS {
+            self.remove_kind(permit, kind, owner, wanted).await?;
+        }
+        Ok(())
+    }
+
+    async fn remove_kind(
+        &self,
+        permit: &Permit,
+        kind: TargetKind,
+        owner: Owner<'_>,
+        wanted: &[TargetObject],
+    ) -> Result<(), Failure> {
+        let what = format!("list {}s", described(kind));
+        let of_account = matches!(kind, TargetKind::Secret | TargetKind::ServiceAccount);
+        let namespace = if of_account { TARGET_NAMESPACE } else { "" };
+        let selector = owner.selector().replace('/', "%2F").replace('=', "%3D");
+        let path = format!("{}?labelSelector={selector}&limit={LIST_LIMIT}", kind.collection(namespace));
+        let found = self.get::<List>(&path).await.map_err(|error| Failure::of(&what, &error))?;
+        for object in found.items.iter().filter(|object| !is_wanted(kind, object, wanted)) {
+            let of = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+            self.delete(permit, kind, of("namespace"), of("name"), Some(of("uid"))).await?;
+        }
+        Ok(())
+    }
+
+    async fn delete(
+        &self,
+        permit: &Permit,
+        kind: TargetKind,
+        namespace: &str,
+        name: &str,
+        uid: Option<&str>,
+    ) -> Result<(), Failure> {
+        let mut body = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
+        if let Some(uid) = uid {
+            body["preconditions"] = json!({"uid": uid});
+        }
+        let path = format!("{}/{name}", kind.collection(namespace));
+        match self.write::<Value>(permit, Method::DELETE, &path, &body).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            Err(error) => Err(Failure::of(&format!("delete the {} {name}", described(kind)), &error)),
+        }
+    }
+
+    async fn apply(&self, permit: &Permit, object: &TargetObject) -> Result<(), kube::Error> {
+        let path = format!(
+            "{}/{}?fieldManager={FIELD_MANAGER}",
+            object.kind.collection(&object.namespace),
+            object.name
+        );
+        let request = Request::builder()
+            .method(Method::PATCH)
+            .uri(path)
+            .header(http::header::CONTENT_TYPE, "application/apply-patch+yaml")
+            .body(object.body.to_string().into_bytes())
+            .map_err(kube::Error::HttpError)?;
+        permit.client(&self.clients).request_text(request).await.map(drop)
+    }
+
+    async fn get<T: serde::de::DeserializeOwned>(&self, path: &str) -> Result<T, kube::Error> {
+        self.clients.reads.request(read::request(path)?).await
+    }
+
+    async fn write<T: serde::de::DeserializeOwned>(
+        &self,
+        permit: &Permit,
+        method: Method,
+        path: &str,
+        body: &Value,
+    ) -> Result<T, kube::Error> {
+        permit.client(&self.clients).request(json_request(method, path, body)?).await
+    }
+}
+
+/// What a credential turned out to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is that of the access, and permits what was asked about and no more.
+    Right,
+    /// It is not valid.
+    NotValid,
+    /// It permits too little or too much, or is somebody else's.
+    Wrong(String),
+}
+
+/// Tries a credential out, as the one who has it.
+pub(crate) async fn try_out(
+    clients: &Clients,
+    uid: &str,
+    rights: &Rights,
+    rules: &[Rule],
+) -> Result<Verdict, Failure> {
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let who = match ask(clients, path, &review).await {
+        Err(kube::Error::Api(status)) if status.code == 401 => return Ok(Verdict::NotValid),
+        answer => answer.map_err(|error| Failure::of("say whose the credential is", &error))?,
+    };
+    let user = who["status"]["userInfo"]["username"].as_str().unwrap_or_default();
+    if user != identity(uid) {
+        return Ok(Verdict::Wrong(format!("the target takes the credential for that of {user}")));
+    }
+    let probes = [(probe::granted(rights, rules), true), (probe::refused(rights, rules), false)];
+    for (probe, expected) in probes.into_iter().filter_map(|(probe, expected)| Some((probe?, expected))) {
+        let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        let answer = ask(clients, path, &probe.review()).await;
+        let answer = answer.map_err(|error| Failure::of("say what the credential permits", &error))?;
+        if answer["status"]["allowed"].as_bool() != Some(expected) {
+            let says = if expected { "does not permit" } else { "permits" };
+            return Ok(Verdict::Wrong(format!("the credential {says}: {probe}")));
+        }
+    }
+    Ok(Verdict::Right)
+}
+
+/// A review changes nothing: the client for reads sends it.
+async fn ask(clients: &Clients, path: &str, review: &Value) -> Result<Value, kube::Error> {
+    clients.reads.request(json_request(Method::POST, path, review)?).await
+}
+
+fn json_request(method: Method, path: &str, body: &Value) -> Result<Request<Vec<u8>>, kube::Error> {
+    let request =
+        Request::builder().method(method).uri(path).header(http::header::CONTENT_TYPE, "application/json");
+    request.body(body.to_string().into_bytes()).map_err(kube::Error::HttpError)
+}
+
+const fn described(kind: TargetKind) -> &'static str {
+    match kind {
+        TargetKind::Secret => "Secret",
+        TargetKind::ServiceAccount => "ServiceAccount",
+        TargetKind::Role => "Role",
+        TargetKind::ClusterRole => "ClusterRole",
+        TargetKind::RoleBinding => "RoleBinding",
+        TargetKind::ClusterRoleBinding => "ClusterRoleBinding",
+    }
+}
+
+fn place(object: &TargetObject) -> String {
+    if object.namespace.is_empty() {
+        object.name.clone()
+    } else {
+        format!("{} in {}", object.name, object.namespace)
+    }
+}

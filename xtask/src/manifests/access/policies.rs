@@ -1,0 +1,121 @@
+//! What the API server refuses about `ClusterAccess`, whatever the roles grant.
+//!
+//! - `coppice-access-own` leaves the account of the program the Secrets with its label, the finalizer of its kind, its own Events and
+//!   one Lease.
+//! - `coppice-access-authors`: who has credentials issued with a kubeconfig may read that kubeconfig.
+//! - `coppice-access-status` keeps everybody else from writing status, by which it is known what has to be revoked.
+
+use coppice_api::names::{FIELD_MANAGER, FINALIZER, GROUP};
+use coppice_clusters_api::names::{LABEL_ACCESS, PROGRAM};
+use serde_json::{Value, json};
+
+use crate::manifests::Install;
+use crate::manifests::component::{Policy, validation, variable};
+
+/// Every policy.
+pub(super) fn policies(install: &Install) -> Vec<Policy> {
+    let policy = |name, spec| Policy { name, spec, param: None };
+    vec![
+        policy("coppice-access-own", own(install)),
+        policy("coppice-access-authors", authors(install)),
+        policy("coppice-access-status", status(install)),
+    ]
+}
+
+fn resources(group: &str, operations: &[&str], resources: &[&str]) -> Value {
+    json!({"apiGroups": [group], "apiVersions": ["*"], "operations": operations, "resources": resources})
+}
+
+fn condition(install: &Install, is: bool) -> Value {
+    let (name, operator) = if is { ("by-the-program", "==") } else { ("by-others", "!=") };
+    json!([{
+        "name": name, "expression": format!("request.userInfo.username {operator} '{}'", install.user(PROGRAM))
+    }])
+}
+
+/// What RBAC grants by kind only, because names are not known.
+fn own(install: &Install) -> Value {
+    let not = |resource: &str| format!("request.resource.resource != '{resource}'");
+    let labelled = |object: &str| {
+        format!("({object} == null || '{LABEL_ACCESS}' in dyn({object}).metadata.?labels.orValue({{}}))")
+    };
+    let reporter =
+        |object: &str| format!("dyn({object}).?reportingController.orValue('') == '{FIELD_MANAGER}'");
+    let changed = "request.resource.resource == 'clusteraccesses'";
+    let metadata = |object: &str| format!("{changed} ? dyn({object}).metadata : {{}}");
+    let spec_of = |object: &str| format!("{changed} ? dyn({object}).?spec.orValue({{}}) : {{}}");
+    let free = "k in ['managedFields', 'resourceVersion', 'generation', 'finalizers']";
+    let finalizers =
+        |side: &str| format!("variables.{side}.?finalizers.orValue([]).filter(f, f != '{FINALIZER}')");
+    json!({
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [
+            resources("", &["CREATE", "UPDATE", "DELETE"], &["secrets"]),
+            resources(GROUP, &["UPDATE"], &["clusteraccesses"]),
+            resources("events.k8s.io", &["CREATE", "UPDATE"], &["events"]),
+            resources("coordination.k8s.io", &["CREATE"], &["leases"]),
+        ]},
+        "matchConditions": condition(install, true),
+        "variables": [
+            variable("now", &metadata("object")),
+            variable("before", &metadata("oldObject")),
+            variable("spec", &spec_of("object")),
+            variable("specBefore", &spec_of("oldObject")),
+        ],
+        "validations": [
+            validation(
+                &format!("{} ||\n{} &&\n{}", not("secrets"), labelled("object"), labelled("oldObject")),
+                &format!("Coppice writes and deletes no Secret but those with the label {LABEL_ACCESS}."),
+            ),
+            validation(
+                &format!(
+                    "variables.spec == variables.specBefore &&\n\
+                     variables.now.all(k, {free} || (k in variables.before && variables.now[k] == variables.before[k])) &&\n\
+                     variables.before.all(k, {free} || k in variables.now) &&\n\
+                     {} == {}",
+                    finalizers("now"),
+                    finalizers("before")
+                ),
+                &format!("Coppice changes nothing of a ClusterAccess but its finalizer {FINALIZER}."),
+            ),
+            validation(
+                &format!("{} || object.metadata.name == '{PROGRAM}'", not("leases")),
+                &format!("The account of {PROGRAM} creates no Lease but {PROGRAM}."),
+            ),
+            validation(
+                &format!("{} ||\n{} && (oldObject == null ||\n{})", not("events"), reporter("object"), reporter("oldObject")),
+                "Coppice writes Events in its own name only, and changes no others.",
+            ),
+        ]
+    })
+}
+
+/// Otherwise everybody who may write a `ClusterAccess` could use every kubeconfig of the namespace.
+fn authors(install: &Install) -> Value {
+    json!({
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [resources(GROUP, &["CREATE", "UPDATE"], &["clusteraccesses"])]},
+        "matchConditions": condition(install, false),
+        "validations": [validation(
+            "oldObject != null && object.spec == oldObject.spec ||\n\
+             !has(object.spec.cluster.kubeconfigSecret) ||\n\
+             authorizer.group('').resource('secrets').namespace(request.namespace)\
+             .name(object.spec.cluster.kubeconfigSecret.name).check('get').allowed()",
+            "Who writes a ClusterAccess has to be permitted to get the Secret that spec.cluster.kubeconfigSecret names: its kubeconfig is used in your name.",
+        )]
+    })
+}
+
+fn status(install: &Install) -> Value {
+    json!({
+        "#": "To write status by hand in an emergency, delete the ValidatingAdmissionPolicyBinding coppice-access-status first.",
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [resources(GROUP, &["CREATE", "UPDATE"], &["clusteraccesses/status"])]},
+        "matchConditions": condition(install, false),
+        "validations": [validation(
+            "false",
+            "Only Coppice writes status: it says which credentials were issued and have to be revoked. Change spec instead; in an \
+             emergency delete the ValidatingAdmissionPolicyBinding coppice-access-status first.",
+        )]
+    })
+}

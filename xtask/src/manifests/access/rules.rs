@@ -1,0 +1,102 @@
+//! What the account of `coppice-access` may do, and what users may do with its kind.
+
+use coppice_api::names::GROUP;
+use coppice_clusters_api::names::PROGRAM;
+use serde_json::{Value, json};
+
+use crate::manifests::Install;
+use crate::manifests::component::{reviews, rule, user_role};
+
+/// In the whole cluster.
+pub(super) fn cluster() -> Vec<Value> {
+    let mut rules = vec![
+        rule(
+            "Tenants' ClusterAccesses: spec is only read; patched is the finalizer. The policy coppice-access-own leaves this account\n\
+             nothing else of them.",
+            GROUP,
+            &["clusteraccesses"],
+            &["get", "list", "watch", "patch"],
+        ),
+        rule("What was issued, and what is under way.", GROUP, &["clusteraccesses/status"], &["update"]),
+        rule(
+            "Read are the kubeconfigs that ClusterAccesses name, and those that were written for them; listed and watched are the\n\
+             latter alone, by their label and without what is in them. RBAC cannot say which Secrets these are: the policy\n\
+             coppice-access-own leaves this account no change of a Secret without that label.",
+            "",
+            &["secrets"],
+            &["get", "list", "watch", "create", "update", "delete"],
+        ),
+        rule(
+            "Events in the namespaces of the objects that they are about.",
+            "events.k8s.io",
+            &["events"],
+            &["create", "patch"],
+        ),
+    ];
+    rules.extend(reviews());
+    rules
+}
+
+/// In its own namespace.
+pub(super) fn local() -> Vec<Value> {
+    vec![
+        rule(
+            "The Lease by which replicas agree on who writes. Creation cannot be limited to a name; the policy coppice-access-own does it.",
+            "coordination.k8s.io",
+            &["leases"],
+            &["create"],
+        ),
+        json!({
+            "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [PROGRAM],
+            "verbs": ["get", "update", "watch"]
+        }),
+    ]
+}
+
+/// What its kind means for the roles that users have.
+pub(super) fn user_roles(install: &Install) -> Vec<Value> {
+    vec![
+        user_role(
+            install,
+            "coppice-access-view",
+            &[("view", "true")],
+            &[rule(
+                "Who may view a namespace may view its ClusterAccesses, which hold no credential.",
+                GROUP,
+                &["clusteraccesses"],
+                &["get", "list", "watch"],
+            )],
+        ),
+        user_role(
+            install,
+            "coppice-access-user",
+            &[("admin", "true")],
+            &[rule(
+                "Who administers a namespace may have credentials issued there, with a kubeconfig that they may read (the policy\n\
+                 coppice-access-authors).",
+                GROUP,
+                &["clusteraccesses"],
+                &["get", "list", "watch", "create", "update", "patch", "delete"],
+            )],
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_may_do_nothing_to_namespaces_workloads_or_roles() {
+        let resources: Vec<Value> = cluster().iter().map(|rule| rule["resources"].clone()).collect();
+        let expected = json!([
+            ["clusteraccesses"],
+            ["clusteraccesses/status"],
+            ["secrets"],
+            ["events"],
+            ["tokenreviews"],
+            ["subjectaccessreviews"]
+        ]);
+        assert_eq!(json!(resources), expected);
+    }
+}
