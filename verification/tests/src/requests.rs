@@ -37,6 +37,8 @@ const KINDS: &[(&str, &str, &str, &str, bool)] = &[
     ("CronJob", "cronjobs", "cj", "batch/v1", true),
     ("Lease", "leases", "lease", "coordination.k8s.io/v1", true),
     ("Event", "events", "ev", "events.k8s.io/v1", true),
+    ("Role", "roles", "role", "rbac.authorization.k8s.io/v1", true),
+    ("ClusterAccess", "clusteraccesses", "clacc", "coppice.dev/v1alpha1", true),
     ("ClusterRole", "clusterroles", "clusterrole", "rbac.authorization.k8s.io/v1", false),
     ("RoleBinding", "rolebindings", "rolebinding", "rbac.authorization.k8s.io/v1", true),
     ("LimitRange", "limitranges", "limitrange", "v1", true),

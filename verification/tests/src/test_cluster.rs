@@ -70,6 +70,11 @@ pub fn trees_manifest() -> anyhow::Result<String> {
     without_deployment("trees")
 }
 
+/// The objects of `deploy/access.yaml`, without the Deployment in it.
+pub fn access_manifest() -> anyhow::Result<String> {
+    without_deployment("access")
+}
+
 fn without_pods() -> Options {
     Options { pods: Pods::Pending, ..Options::default() }
 }

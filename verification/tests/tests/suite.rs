@@ -3,6 +3,7 @@
 //!
 //! A new file here is a module of this program, or it does not run.
 
+mod access;
 mod access_control;
 mod alerts;
 mod breaker;

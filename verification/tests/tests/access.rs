@@ -1,0 +1,462 @@
+//! Credentials for another cluster: a second real control plane is the target, and the program is killed at each of its writes.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context as _, ensure};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use coppice_plane::proxy::{Active, Fault, FaultRule, Match, Proxy};
+use coppice_plane::{ADMIN, ALICE, Options, Pods};
+use coppice_tests::program::Program;
+use coppice_tests::requests::{self, Requests};
+use coppice_tests::test_cluster::{access_manifest, binary, repository};
+use coppice_tests::{TestCluster, condition, on_own_plane};
+use serde_json::{Value, json};
+
+type Test = anyhow::Result<()>;
+
+const ACCOUNT: &str = "system:serviceaccount:coppice-access-system:coppice-access";
+/// Who may write ClusterAccesses, and read no Secret.
+const AUTHOR: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: author, namespace: team}
+rules: [{apiGroups: [coppice.dev], resources: [clusteraccesses], verbs: [create]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: author, namespace: team}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: author}
+subjects: [{kind: User, name: alice, apiGroup: rbac.authorization.k8s.io}]
+";
+
+/// The cluster with the program, and its target.
+struct Clusters {
+    here: TestCluster,
+    there: TestCluster,
+    account: PathBuf,
+}
+
+impl Clusters {
+    async fn start() -> anyhow::Result<Self> {
+        let bare = || Options { pods: Pods::Pending, ..Options::default() };
+        let here = TestCluster::bare(bare()).await?;
+        let there = TestCluster::bare_at_once(bare()).await?;
+        here.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], &access_manifest()?).await?;
+        let admin = here.admin().await?;
+        here.until("the kind is served", async || admin.list("clacc", "").await.ok()).await?;
+        let account = here.service_account("coppice-access-system", "coppice-access").await?;
+        here.namespace("team").await?;
+        there.namespace("shop").await?;
+        Ok(Self { here, there, account })
+    }
+
+    /// Puts a kubeconfig into the Secret `target`.
+    async fn bootstrap(&self, kubeconfig: &str) -> Test {
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "target", "namespace": "team"},
+            "data": {"kubeconfig": BASE64_STANDARD.encode(kubeconfig)}});
+        self.here.admin().await?.apply(&secret).await.map(drop)
+    }
+
+    /// Starts the program; by this kubeconfig of its account.
+    async fn program(&self, kubeconfig: &Path) -> anyhow::Result<Program> {
+        let log = self.here.plane.dir().join("log/access.log");
+        Program::start(&binary("coppice-access")?, kubeconfig, log, |command| {
+            command.args(["--listen-probes", "127.0.0.1:0", "--listen", "127.0.0.1:0"]);
+        })
+        .await
+    }
+
+    /// Starts it after another was killed, whose lease is taken away so that no test waits for it to expire.
+    async fn next_life(&self, kubeconfig: &Path) -> anyhow::Result<Program> {
+        let lease =
+            ["delete", "lease", "-n", "coppice-access-system", "coppice-access", "--ignore-not-found"];
+        self.here.kubectl(ADMIN, &lease).await?;
+        self.program(kubeconfig).await
+    }
+
+    async fn create(&self, name: &str, secret: &str) -> Test {
+        self.here.admin().await?.create(&access(name, secret)).await.map(drop)
+    }
+
+    async fn change(&self, name: &str, spec: &Value) -> Test {
+        self.here.admin().await?.patch("clacc", "team", name, &json!({"spec": spec})).await.map(drop)
+    }
+
+    /// Waits until an access is as described, with nothing left to do for its spec; the object.
+    async fn until(&self, name: &str, what: &str, is: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {
+        let last = Mutex::new(Value::Null);
+        let reached = async || {
+            let object = self.here.get("clacc", "team", name).await.ok()??;
+            if is(&object) {
+                return Some(object);
+            }
+            *last.lock().unwrap_or_else(PoisonError::into_inner) = object;
+            None
+        };
+        let found = self.here.until(&format!("{name}: {what}"), reached).await;
+        found.with_context(|| {
+            format!("it is {:#}", last.lock().unwrap_or_else(PoisonError::into_inner)["status"])
+        })
+    }
+
+    /// Whoever has what the Secret holds now.
+    async fn holder(&self, secret: &str) -> anyhow::Result<Requests> {
+        let object =
+            self.here.get("secret", "team", secret).await?.with_context(|| format!("no Secret {secret}"))?;
+        let value = object["data"]["kubeconfig"].as_str().context("no kubeconfig")?;
+        let revision = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+        let path = self.here.plane.dir().join(format!("issued-{secret}-{revision}.yaml"));
+        std::fs::write(&path, BASE64_STANDARD.decode(value)?)?;
+        requests::Clients::default().by(path).await
+    }
+
+    /// What the target has for any access.
+    async fn in_target(&self, kind: &str) -> anyhow::Result<Vec<Value>> {
+        let all = self.there.list(kind, "").await?;
+        Ok(all.into_iter().filter(|o| o["metadata"]["labels"]["coppice.dev/access"].is_string()).collect())
+    }
+
+    /// Waits until a credential is not valid any more: the API server remembers for ten seconds that it was.
+    async fn dead(&self, holder: &Requests) -> Test {
+        let refused = async || {
+            let answer = holder.list("configmap", "shop").await;
+            answer.is_err_and(|error| error.to_string().contains("Unauthorized")).then_some(())
+        };
+        self.there.until("the old credential is not valid", refused).await
+    }
+
+    async fn nothing_is_left(&self) -> Test {
+        for kind in ["secret", "serviceaccount", "role", "rolebinding", "clusterrole", "clusterrolebinding"] {
+            let left = self.in_target(kind).await?;
+            ensure!(left.is_empty(), "{kind}: {left:#?}");
+        }
+        Ok(())
+    }
+}
+
+/// May read the `ConfigMap`s of `shop`.
+fn access(name: &str, secret: &str) -> Value {
+    json!({
+        "apiVersion": "coppice.dev/v1alpha1", "kind": "ClusterAccess", "metadata": {"name": name, "namespace": "team"},
+        "spec": {
+            "cluster": {"kubeconfigSecret": {"name": "target"}},
+            "rights": {"role": {"namespace": "shop", "rules": rules(&["configmaps"])}},
+            "ttl": "1h",
+            "output": {"secret": secret}
+        }
+    })
+}
+
+fn rules(resources: &[&str]) -> Value {
+    json!([{"apiGroups": [""], "resources": resources, "verbs": ["get", "list"]}])
+}
+
+/// Ready, with nothing left to do for its spec.
+fn is_settled(access: &Value) -> bool {
+    let status = &access["status"];
+    status["phase"] == "Ready"
+        && status["observedGeneration"] == access["metadata"]["generation"]
+        && status["rotated"] == access["spec"]["rotate"]
+        && status["superseded"].is_null()
+        && status["intent"].is_null()
+}
+
+fn refused<T>(result: anyhow::Result<T>, says: &str) -> Test {
+    let error = result.err().context("it was not refused")?.to_string();
+    ensure!(error.contains(says), "{error}");
+    Ok(())
+}
+
+#[test]
+fn a_credential_is_issued_with_its_rights_alone_rotated_restored_and_revoked() -> Test {
+    on_own_plane(async {
+        let clusters = Clusters::start().await?;
+        let example = std::fs::read_to_string(repository().join("examples/access/target.yaml"))?;
+        clusters.there.kubectl_stdin(ADMIN, &["apply", "--server-side", "-f", "-"], &example).await?;
+        let bootstrap = clusters.there.service_account("coppice-access", "coppice-bootstrap").await?;
+        clusters.bootstrap(&std::fs::read_to_string(&bootstrap)?).await?;
+        who_may_ask(&clusters).await?;
+        let program = clusters.program(&clusters.account).await?;
+        let with_log = |error: anyhow::Error| error.context(program.last_lines());
+        issued(&clusters).await.map_err(with_log)?;
+        rotated(&clusters).await.map_err(with_log)?;
+        restored(&clusters).await.map_err(with_log)?;
+        left_alone(&clusters).await.map_err(with_log)?;
+        ends(&clusters).await.map_err(with_log)
+    })
+}
+
+/// The author has to be permitted to read the kubeconfig; and the account of the program changes no Secret but its own.
+async fn who_may_ask(clusters: &Clusters) -> Test {
+    let here = &clusters.here;
+    here.kubectl_stdin(ADMIN, &["apply", "-f", "-"], AUTHOR).await?;
+    let alice = here.requests(ALICE).await?;
+    let probe = access("probe", "probe");
+    let denied = async || {
+        let created = alice.create(&probe).await;
+        if created.is_ok() {
+            here.admin().await.ok()?.delete("clacc", "team", "probe", &json!({})).await.ok()?;
+        }
+        created.err().map(|error| error.to_string()).filter(|error| error.contains("to get the Secret"))
+    };
+    here.until("an author who may not read the kubeconfig is refused", denied).await?;
+    let as_the_program = ["--as", ACCOUNT, "-n", "team"];
+    let kubectl = async |args: &[&str]| here.kubectl(ADMIN, &[args, &as_the_program].concat()).await;
+    let own_alone = "no Secret but those with the label";
+    let forbidden = async || {
+        let deleted = kubectl(&["delete", "secret", "target", "--dry-run=server"]).await;
+        deleted.err().filter(|error| error.to_string().contains(own_alone)).map(drop)
+    };
+    here.until("the account deletes no Secret of others", forbidden).await?;
+    refused(kubectl(&["create", "secret", "generic", "mine"]).await, own_alone)?;
+    let namespace = ["delete", "namespace", "team", "--dry-run=server", "--as", ACCOUNT];
+    refused(here.kubectl(ADMIN, &namespace).await, "forbidden")?;
+    let admin = here.admin().await?;
+    let both = json!({"spec": {"cluster": {"kubeconfigSecret": {"name": "a"}}, "output": {"secret": "b"},
+        "rights": {"role": {"namespace": "a", "rules": rules(&["pods"])}, "clusterRole": {"rules": rules(&["pods"])}}}});
+    let mut bad = access("bad", "bad");
+    bad["spec"] = both["spec"].clone();
+    refused(admin.create(&bad).await, "write exactly one of: role")?;
+    let mut bad = access("bad", "target");
+    refused(admin.create(&bad).await, "write the name of another Secret")?;
+    bad["spec"]["output"]["secret"] = json!("bad");
+    bad["spec"]["ttl"] = json!("5m");
+    refused(admin.create(&bad).await, "write 10m to 30d")
+}
+
+async fn issued(clusters: &Clusters) -> Test {
+    clusters.create("ci", "ci-kubeconfig").await?;
+    let ci = clusters.until("ci", "Ready", is_settled).await?;
+    let uid = ci["metadata"]["uid"].as_str().context("no uid")?;
+    let identity = format!("system:serviceaccount:coppice-access:coppice-{uid}");
+    ensure!(ci["status"]["identity"] == identity, "{ci:#}");
+    for type_ in ["Ready", "Reachable", "Verified", "Written"] {
+        ensure!(condition(&ci, type_)["status"] == "True", "{type_}: {ci:#}");
+    }
+    let at = |field: &str| ci["status"][field].as_str().unwrap_or_default().parse::<jiff::Timestamp>();
+    let granted = at("notAfter")?.duration_since(at("notBefore")?).as_secs();
+    ensure!(granted == 3600, "{granted}");
+    ensure!(at("nextRotation")? < at("notAfter")?, "{ci:#}");
+    let holder = clusters.holder("ci-kubeconfig").await?;
+    holder.list("configmap", "shop").await?;
+    refused(holder.list("secret", "shop").await, "Forbidden")?;
+    refused(holder.list("configmap", "default").await, &identity)?;
+    ensure!(clusters.in_target("secret").await?.len() == 1);
+    // Other rights take effect without another credential.
+    let rights = json!({"role": {"namespace": "shop", "rules": rules(&["configmaps", "pods"])}});
+    clusters.change("ci", &json!({"rights": rights})).await?;
+    let changed = clusters.until("ci", "settled", is_settled).await?;
+    ensure!(changed["status"]["credential"] == ci["status"]["credential"], "{changed:#}");
+    let permitted = async || holder.list("pod", "shop").await.ok().map(drop);
+    clusters.there.until("the new right is in force", permitted).await?;
+    // Now in the whole cluster: what was in the namespace is gone.
+    let rights = json!({"role": null, "clusterRole": {"rules": rules(&["configmaps"])}});
+    clusters.change("ci", &json!({"rights": rights})).await?;
+    clusters.until("ci", "settled", is_settled).await?;
+    ensure!(
+        clusters.in_target("role").await?.is_empty() && clusters.in_target("rolebinding").await?.is_empty()
+    );
+    let permitted = async || holder.list("configmap", "default").await.ok().map(drop);
+    clusters.there.until("the right is in force in the whole cluster", permitted).await
+}
+
+async fn rotated(clusters: &Clusters) -> Test {
+    let old = clusters.holder("ci-kubeconfig").await?;
+    let before = clusters.until("ci", "settled", is_settled).await?;
+    clusters.change("ci", &json!({"rotate": "now"})).await?;
+    let after = clusters.until("ci", "rotated", |o| is_settled(o) && o["status"]["rotated"] == "now").await?;
+    ensure!(after["status"]["credential"] != before["status"]["credential"], "{after:#}");
+    clusters.holder("ci-kubeconfig").await?.list("configmap", "shop").await?;
+    clusters.dead(&old).await?;
+    let bound = clusters.in_target("secret").await?;
+    ensure!(bound.len() == 1, "{bound:#?}");
+    let events = clusters.here.list("event", "team").await?;
+    for reason in ["CredentialIssued", "CredentialRotated"] {
+        ensure!(events.iter().any(|event| event["reason"] == reason), "{reason}: {events:#?}");
+    }
+    Ok(())
+}
+
+/// What somebody deletes or edits is made again, and what they have of it is not valid any more.
+async fn restored(clusters: &Clusters) -> Test {
+    let lost = clusters.holder("ci-kubeconfig").await?;
+    let admin = clusters.here.admin().await?;
+    admin.delete("secret", "team", "ci-kubeconfig", &json!({})).await?;
+    let works = async || {
+        let holder = clusters.holder("ci-kubeconfig").await.ok()?;
+        holder.list("configmap", "shop").await.ok().map(drop)
+    };
+    clusters.here.until("the Secret is there again", works).await?;
+    clusters.dead(&lost).await?;
+    let edited = json!({"data": {"kubeconfig": BASE64_STANDARD.encode("edited")}});
+    admin.patch("secret", "team", "ci-kubeconfig", &edited).await?;
+    clusters.here.until("the Secret holds a kubeconfig again", works).await?;
+    clusters.until("ci", "settled", is_settled).await.map(drop)
+}
+
+async fn left_alone(clusters: &Clusters) -> Test {
+    let admin = clusters.here.admin().await?;
+    let foreign = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "foreign", "namespace": "team"},
+        "data": {"kubeconfig": BASE64_STANDARD.encode("mine")}});
+    let before = admin.create(&foreign).await?;
+    clusters.create("other", "foreign").await?;
+    let refused = clusters.until("other", "Refused", |o| o["status"]["phase"] == "Refused").await?;
+    ensure!(condition(&refused, "Ready")["reason"] == "SecretNotOurs", "{refused:#}");
+    ensure!(clusters.in_target("serviceaccount").await?.len() == 1, "that of ci alone");
+    // A kubeconfig that would run a program is not used, also not by what has a credential already.
+    let exec = "{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: k, cluster: {server: 'https://127.0.0.1'}}],
+        users: [{name: u, user: {exec: {command: touch, args: [/tmp/run]}}}], contexts: [{name: c, context: {cluster: k, user: u}}]}";
+    let mut runs = access("runs", "runs-kubeconfig");
+    runs["spec"]["cluster"]["kubeconfigSecret"]["name"] = json!("exec");
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "exec", "namespace": "team"},
+        "data": {"kubeconfig": BASE64_STANDARD.encode(exec)}});
+    admin.create(&secret).await?;
+    admin.create(&runs).await?;
+    let refused = clusters.until("runs", "Refused", |o| o["status"]["phase"] == "Refused").await?;
+    let ready = condition(&refused, "Ready");
+    ensure!(
+        ready["reason"] == "KubeconfigRefused" && ready["message"].to_string().contains("is not run"),
+        "{ready:#}"
+    );
+    // Nothing was issued: neither needs its target to go.
+    admin.delete("clacc", "team", "other", &json!({})).await?;
+    let gone = async || clusters.here.get("clacc", "team", "other").await.ok()?.is_none().then_some(());
+    clusters.here.until("other is gone", gone).await?;
+    let after = clusters.here.get("secret", "team", "foreign").await?.context("foreign")?;
+    ensure!(after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"], "{after:#}");
+    Ok(())
+}
+
+async fn ends(clusters: &Clusters) -> Test {
+    let holder = clusters.holder("ci-kubeconfig").await?;
+    clusters.here.admin().await?.delete("clacc", "team", "ci", &json!({})).await?;
+    let gone = async || clusters.here.get("clacc", "team", "ci").await.ok()?.is_none().then_some(());
+    clusters.here.until("ci is gone", gone).await?;
+    clusters.dead(&holder).await?;
+    clusters.nothing_is_left().await?;
+    ensure!(clusters.here.get("secret", "team", "ci-kubeconfig").await?.is_none());
+    ensure!(clusters.here.get("secret", "team", "target").await?.is_some());
+    Ok(())
+}
+
+#[test]
+fn killed_at_every_write_there_is_one_valid_credential_and_none_at_the_end() -> Test {
+    on_own_plane(async {
+        let clusters = Clusters::start().await?;
+        let there = Proxy::start(&clusters.there.plane, None).await?;
+        // The administrator's: the namespace of the accounts is created as well.
+        let bootstrap = there.kubeconfig(&clusters.there.plane.admin_kubeconfig())?;
+        clusters.bootstrap(&std::fs::read_to_string(&bootstrap)?).await?;
+        let here = Proxy::start(&clusters.here.plane, None).await?;
+        let proxies = [&here, &there];
+        clusters.create("ci", "ci-kubeconfig").await?;
+        let settled = async || {
+            let access = clusters.here.get("clacc", "team", "ci").await.ok()??;
+            is_settled(&access).then_some(())
+        };
+        killed(&clusters, proxies, settled, false).await?;
+        one_credential(&clusters).await?;
+        let old = clusters.holder("ci-kubeconfig").await?;
+        clusters.change("ci", &json!({"rotate": "now"})).await?;
+        killed(&clusters, proxies, settled, true).await?;
+        one_credential(&clusters).await?;
+        clusters.dead(&old).await?;
+        away(&clusters, &there).await?;
+        let last = clusters.holder("ci-kubeconfig").await?;
+        clusters.here.admin().await?.delete("clacc", "team", "ci", &json!({})).await?;
+        let gone = async || clusters.here.get("clacc", "team", "ci").await.ok()?.is_none().then_some(());
+        killed(&clusters, proxies, gone, false).await?;
+        clusters.dead(&last).await?;
+        ensure!(clusters.here.get("secret", "team", "ci-kubeconfig").await?.is_none());
+        clusters.nothing_is_left().await
+    })
+}
+
+/// While the target is away the Secret holds what it held, and another spec is tried at once when it is back.
+async fn away(clusters: &Clusters, there: &Proxy) -> Test {
+    let secret = async || clusters.here.get("secret", "team", "ci-kubeconfig").await?.context("no Secret");
+    let before = secret().await?;
+    there.cut();
+    let program = clusters.next_life(&clusters.account).await?;
+    clusters.change("ci", &json!({"rotate": "away"})).await?;
+    let degraded = clusters.until("ci", "Degraded", |o| o["status"]["phase"] == "Degraded").await;
+    let degraded = degraded.with_context(|| program.last_lines())?;
+    ensure!(condition(&degraded, "Ready")["status"] == "True", "{degraded:#}");
+    ensure!(condition(&degraded, "Reachable")["reason"] == "TargetUnreachable", "{degraded:#}");
+    ensure!(secret().await?["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]);
+    there.heal();
+    clusters.change("ci", &json!({"ttl": "2h"})).await?;
+    let settled = clusters.until("ci", "settled", is_settled).await;
+    settled.with_context(|| program.last_lines())?;
+    one_credential(clusters).await
+}
+
+/// The Secret holds a credential that works, and the target knows no other.
+async fn one_credential(clusters: &Clusters) -> Test {
+    clusters.holder("ci-kubeconfig").await?.list("configmap", "shop").await?;
+    let access = clusters.here.get("clacc", "team", "ci").await?.context("ci")?;
+    let bound = clusters.in_target("secret").await?;
+    let [bound] = bound.as_slice() else { anyhow::bail!("{bound:#?}") };
+    let expected = format!("coppice-{}", access["status"]["credential"].as_str().unwrap_or_default());
+    ensure!(bound["metadata"]["name"] == expected, "{bound:#}");
+    Ok(())
+}
+
+/// Kills the program after its first write, the next time after its second, and so on, on whichever side they are, until something is
+/// there; and sees that this took several lives. `always_valid`: after each of them the Secret holds a credential that works.
+async fn killed(
+    clusters: &Clusters,
+    proxies: [&Proxy; 2],
+    done: impl AsyncFn() -> Option<()>,
+    always_valid: bool,
+) -> Test {
+    let account = proxies[0].kubeconfig(&clusters.account)?;
+    for life in 0..40 {
+        let held = proxies.map(|proxy| proxy.add(FaultRule::new(writes(), Fault::HoldRequest)));
+        let mut program = clusters.next_life(&account).await?;
+        let ended = tokio::select! {
+            () = let_pass(&held, life + 1) => Ok(false),
+            done = clusters.here.until("one more write, or the end", &done) => done.map(|()| true),
+        };
+        program.kill().await?;
+        held.iter().for_each(Active::discard);
+        for proxy in proxies {
+            proxy.clear();
+        }
+        if always_valid {
+            let valid = clusters.holder("ci-kubeconfig").await?.list("configmap", "shop").await;
+            valid.with_context(|| format!("life {life}: {}", program.last_lines()))?;
+        }
+        if ended.with_context(|| format!("life {life}: {}", program.last_lines()))? {
+            ensure!(life > 2, "killed {life} times");
+            return Ok(());
+        }
+    }
+    anyhow::bail!("40 lives were not enough")
+}
+
+/// Lets held writes pass one by one, and ends when there is one more than so many.
+async fn let_pass(held: &[Active; 2], count: u64) {
+    let mut passed = [0, 0];
+    for _ in 0..count {
+        let at = tokio::select! {
+            () = held[0].held(passed[0] + 1) => 0,
+            () = held[1].held(passed[1] + 1) => 1,
+        };
+        held[at].release_one();
+        passed[at] += 1;
+    }
+    tokio::select! {
+        () = held[0].held(passed[0] + 1) => {}
+        () = held[1].held(passed[1] + 1) => {}
+    }
+}
+
+/// What changes something, other than the lease and Events.
+fn writes() -> Match {
+    Match::writes().when(|entry| {
+        !["leases", "events"].contains(&entry.resource.as_str()) && !entry.resource.ends_with("reviews")
+    })
+}
