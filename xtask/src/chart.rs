@@ -435,8 +435,8 @@ sample:
     fn an_optional_component_that_is_on_by_default_is_found() {
         let (_copy, helm) = with_values_of_the_sample(&VALUES.replace("false", "true"));
         let findings = installed(&helm, with_sample).unwrap();
-        // By itself, and with the switch of another component.
-        assert_eq!(findings.len(), 2 * 8, "{findings:#?}");
+        // By itself, and with the switch of each of two other components.
+        assert_eq!(findings.len(), 3 * 8, "{findings:#?}");
         assert!(
             findings.contains(&"Deployment coppice-sample is in the chart and not in deploy/".to_owned())
         );

@@ -31,6 +31,17 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: author}
 subjects: [{kind: User, name: alice, apiGroup: rbac.authorization.k8s.io}]
 ";
 
+const TOKEN_OF_OTHERS: &str = "
+apiVersion: v1
+kind: Secret
+metadata:
+  name: token
+  namespace: team
+  labels: {coppice.dev/access: any}
+  annotations: {kubernetes.io/service-account.name: default}
+type: kubernetes.io/service-account-token
+";
+
 /// The cluster with the program, and its target.
 struct Clusters {
     here: TestCluster,
@@ -211,6 +222,9 @@ async fn who_may_ask(clusters: &Clusters) -> Test {
     };
     here.until("the account deletes no Secret of others", forbidden).await?;
     refused(kubectl(&["create", "secret", "generic", "mine"]).await, own_alone)?;
+    // The API server would put a token of that account into it.
+    let minting = here.kubectl_stdin(ADMIN, &["create", "-f", "-", "--as", ACCOUNT], TOKEN_OF_OTHERS).await;
+    refused(minting, "no Secret of another type than Opaque")?;
     let namespace = ["delete", "namespace", "team", "--dry-run=server", "--as", ACCOUNT];
     refused(here.kubectl(ADMIN, &namespace).await, "forbidden")?;
     let admin = here.admin().await?;

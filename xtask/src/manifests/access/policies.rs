@@ -1,6 +1,6 @@
 //! What the API server refuses about `ClusterAccess`, whatever the roles grant.
 //!
-//! - `coppice-access-own` leaves the account of the program the Secrets with its label, the finalizer of its kind, its own Events and
+//! - `coppice-access-own` leaves the account of the program the Secrets with its label, of type Opaque, the finalizer of its kind, its own Events and
 //!   one Lease.
 //! - `coppice-access-authors`: who has credentials issued with a kubeconfig may read that kubeconfig.
 //! - `coppice-access-status` keeps everybody else from writing status, by which it is known what has to be revoked.
@@ -66,6 +66,11 @@ fn own(install: &Install) -> Value {
             validation(
                 &format!("{} ||\n{} &&\n{}", not("secrets"), labelled("object"), labelled("oldObject")),
                 &format!("Coppice writes and deletes no Secret but those with the label {LABEL_ACCESS}."),
+            ),
+            // The API server would put a token of any account into one of another type.
+            validation(
+                &format!("{} || object == null ||\ndyn(object).?type.orValue('Opaque') == 'Opaque'", not("secrets")),
+                "Coppice writes no Secret of another type than Opaque.",
             ),
             validation(
                 &format!(
