@@ -200,7 +200,7 @@ impl<'a> Transfer<'a> {
         let child = &self.stops[below];
         let (Some(parent), Some(quota)) = (self.quota(above), child.quota) else { return wait };
         // Nothing is recorded of a namespace that was given nothing yet, and its quota limits it to nothing.
-        let has = parent.ledger.allotment.emptied().larger(&child.record.allotment);
+        let has = quota.ledger.allotment.emptied().larger(&child.record.allotment);
         // What somebody else has written is put right, and what is being changed is ended, before.
         let quiet = parent.is_as_recorded()
             && quota.is_as_recorded()

@@ -23,7 +23,9 @@ impl SubnamespacePlan {
     pub(super) fn end(&mut self, observation: &Observation) -> State {
         let state = self.end_once_allowed(observation);
         let stays = observation.own_namespace().is_some_and(|namespace| !namespace.terminating);
+        // Without the finalizer nobody would end what begins now.
         if stays
+            && observation.object.has_finalizer
             && self.step == Step::Nothing
             && !parent_ends(observation)
             && !active(Mutant::EndingKeepsQuota)
