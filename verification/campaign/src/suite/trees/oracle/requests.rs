@@ -1,4 +1,5 @@
-//! Whether people have, when all is done, what they asked for last, or cannot have it: by the sums of native quotas alone.
+//! Whether people have, when all is done, what they asked for last, or cannot have it: by the allotments that are recorded, and by what
+//! native quotas have unused.
 
 use std::collections::BTreeSet;
 
