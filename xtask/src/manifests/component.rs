@@ -3,7 +3,7 @@
 //! The generator knows no component by itself: `deploy/`, RBAC, admission policies and the parts of the chart follow from
 //! values of [`Component`]. The tests below run for each of them, and for one that only they know.
 
-use coppice_api::names::SERVICE_ACCOUNT;
+use coppice_api::names::{FINALIZER, SERVICE_ACCOUNT};
 use serde_json::{Value, json};
 
 use super::{Install, namespace};
@@ -145,6 +145,36 @@ pub(crate) fn variable(name: &str, expression: &str) -> Value {
 /// What a policy demands, and what it says otherwise.
 pub(crate) fn validation(expression: &str, message: &str) -> Value {
     json!({"expression": expression, "message": message})
+}
+
+/// Metadata and spec of an object before and after a write, where this holds; for [`its_finalizer_alone`].
+pub(crate) fn before_and_now(changed: &str) -> [Value; 4] {
+    let metadata = |object: &str| format!("{changed} ? dyn({object}).metadata : {{}}");
+    let spec = |object: &str| format!("{changed} ? dyn({object}).?spec.orValue({{}}) : {{}}");
+    [
+        variable("now", &metadata("object")),
+        variable("before", &metadata("oldObject")),
+        variable("spec", &spec("object")),
+        variable("specBefore", &spec("oldObject")),
+    ]
+}
+
+/// Of what [`before_and_now`] names nothing is changed but our finalizer.
+pub(crate) fn its_finalizer_alone(what: &str) -> Value {
+    let free = "k in ['managedFields', 'resourceVersion', 'generation', 'finalizers']";
+    let finalizers =
+        |side: &str| format!("variables.{side}.?finalizers.orValue([]).filter(f, f != '{FINALIZER}')");
+    validation(
+        &format!(
+            "variables.spec == variables.specBefore &&\n\
+             variables.now.all(k, {free} || (k in variables.before && variables.now[k] == variables.before[k])) &&\n\
+             variables.before.all(k, {free} || k in variables.now) &&\n\
+             {} == {}",
+            finalizers("now"),
+            finalizers("before")
+        ),
+        &format!("Coppice changes nothing of {what} but its finalizer {FINALIZER}."),
+    )
 }
 
 /// A rule of a role. `why` is written above it.

@@ -49,11 +49,38 @@ impl Replicas<'_> {
         })
     }
 
+    /// The same; from where something may come in is what the values of a chart say.
+    pub(crate) fn network_policy_by_values(&self, going_out: &str) -> Value {
+        let mut network = self.network_policy(going_out);
+        for (number, values) in
+            ["networkPolicy.metricsFrom", "networkPolicy.probesFrom"].into_iter().enumerate()
+        {
+            network["spec"]["ingress"][number]["from"] = self.install.value(values, json!([]));
+        }
+        network
+    }
+
     pub(crate) fn disruption_budget(&self) -> Value {
         json!({
             "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": self.install.local(self.name),
             "spec": {"maxUnavailable": 1, "selector": {"matchLabels": self.selector()}}
         })
+    }
+
+    /// With what the values of a chart choose for the operator's pods.
+    pub(crate) fn deployment_by_values(&self, mut container: Value) -> Value {
+        let value = |values: &str, otherwise: Value| self.install.value(values, otherwise);
+        for (field, values) in [("imagePullPolicy", "image.pullPolicy"), ("resources", "resources")] {
+            container[field] = value(values, container[field].clone());
+        }
+        let mut pod = self.pod(&container);
+        pod["imagePullSecrets"] = value("imagePullSecrets", json!([]));
+        pod["nodeSelector"] = value("nodeSelector", json!({}));
+        pod["priorityClassName"] = value("priorityClassName", json!(""));
+        pod["tolerations"] = value("tolerations", json!([]));
+        let mut deployment = self.deployment(&pod);
+        deployment["spec"]["replicas"] = value("replicas", deployment["spec"]["replicas"].clone());
+        deployment
     }
 
     pub(crate) fn deployment(&self, pod: &Value) -> Value {

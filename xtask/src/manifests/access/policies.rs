@@ -5,12 +5,12 @@
 //! - `coppice-access-authors`: who has credentials issued with a kubeconfig may read that kubeconfig.
 //! - `coppice-access-status` keeps everybody else from writing status, by which it is known what has to be revoked.
 
-use coppice_api::names::{FIELD_MANAGER, FINALIZER, GROUP};
+use coppice_api::names::{FIELD_MANAGER, GROUP};
 use coppice_clusters_api::names::{LABEL_ACCESS, PROGRAM};
 use serde_json::{Value, json};
 
 use crate::manifests::Install;
-use crate::manifests::component::{Policy, validation, variable};
+use crate::manifests::component::{Policy, before_and_now, its_finalizer_alone, validation};
 
 /// Every policy.
 pub(super) fn policies(install: &Install) -> Vec<Policy> {
@@ -42,11 +42,6 @@ fn own(install: &Install) -> Value {
     let reporter =
         |object: &str| format!("dyn({object}).?reportingController.orValue('') == '{FIELD_MANAGER}'");
     let changed = "request.resource.resource == 'clusteraccesses'";
-    let metadata = |object: &str| format!("{changed} ? dyn({object}).metadata : {{}}");
-    let spec_of = |object: &str| format!("{changed} ? dyn({object}).?spec.orValue({{}}) : {{}}");
-    let free = "k in ['managedFields', 'resourceVersion', 'generation', 'finalizers']";
-    let finalizers =
-        |side: &str| format!("variables.{side}.?finalizers.orValue([]).filter(f, f != '{FINALIZER}')");
     json!({
         "failurePolicy": "Fail",
         "matchConstraints": {"resourceRules": [
@@ -56,12 +51,7 @@ fn own(install: &Install) -> Value {
             resources("coordination.k8s.io", &["CREATE"], &["leases"]),
         ]},
         "matchConditions": condition(install, true),
-        "variables": [
-            variable("now", &metadata("object")),
-            variable("before", &metadata("oldObject")),
-            variable("spec", &spec_of("object")),
-            variable("specBefore", &spec_of("oldObject")),
-        ],
+        "variables": before_and_now(changed),
         "validations": [
             validation(
                 &format!("{} ||\n{} &&\n{}", not("secrets"), labelled("object"), labelled("oldObject")),
@@ -72,17 +62,7 @@ fn own(install: &Install) -> Value {
                 &format!("{} || object == null ||\ndyn(object).?type.orValue('Opaque') == 'Opaque'", not("secrets")),
                 "Coppice writes no Secret of another type than Opaque.",
             ),
-            validation(
-                &format!(
-                    "variables.spec == variables.specBefore &&\n\
-                     variables.now.all(k, {free} || (k in variables.before && variables.now[k] == variables.before[k])) &&\n\
-                     variables.before.all(k, {free} || k in variables.now) &&\n\
-                     {} == {}",
-                    finalizers("now"),
-                    finalizers("before")
-                ),
-                &format!("Coppice changes nothing of a ClusterAccess but its finalizer {FINALIZER}."),
-            ),
+            its_finalizer_alone("a ClusterAccess"),
             validation(
                 &format!("{} || object.metadata.name == '{PROGRAM}'", not("leases")),
                 &format!("The account of {PROGRAM} creates no Lease but {PROGRAM}."),

@@ -20,7 +20,9 @@ use coppice_api::names::{
 use serde_json::{Value, json};
 
 use crate::manifests::Install;
-use crate::manifests::component::{Policy, is_ours, validation, variable};
+use crate::manifests::component::{
+    Policy, before_and_now, is_ours, its_finalizer_alone, validation, variable,
+};
 
 /// Deletes what is in a namespace that is being deleted, perhaps before an admission policy knows that it is.
 pub(super) const NAMESPACE_CONTROLLER: &str = "system:serviceaccount:kube-system:namespace-controller";
@@ -247,22 +249,12 @@ fn own_quotas() -> Value {
 fn own(install: &Install) -> Value {
     let not = |resource: &str| format!("request.resource.resource != '{resource}'");
     let changed = format!("request.resource.group == '{GROUP}' && request.operation == 'UPDATE'");
-    let metadata = |object: &str| format!("{changed} ? dyn({object}).metadata : {{}}");
-    let spec_of = |object: &str| format!("{changed} ? dyn({object}).?spec.orValue({{}}) : {{}}");
-    let free = "k in ['managedFields', 'resourceVersion', 'generation', 'finalizers']";
-    let finalizers =
-        |side: &str| format!("variables.{side}.?finalizers.orValue([]).filter(f, f != '{FINALIZER}')");
     let reporter =
         |object: &str| format!("dyn({object}).?reportingController.orValue('') == '{FIELD_MANAGER}'");
     spec(
         &written_by_trees(),
         &[by_trees(install)],
-        &[
-            variable("now", &metadata("object")),
-            variable("before", &metadata("oldObject")),
-            variable("spec", &spec_of("object")),
-            variable("specBefore", &spec_of("oldObject")),
-        ],
+        &before_and_now(&changed),
         &[
             own_quotas(),
             validation(
@@ -287,19 +279,7 @@ fn own(install: &Install) -> Value {
                 ),
                 "Coppice deletes a Subnamespace only with the uid and the resourceVersion that it has read as preconditions.",
             ),
-            validation(
-                &format!(
-                    "variables.spec == variables.specBefore &&\n\
-                     variables.now.all(k, {free} || (k in variables.before && variables.now[k] == variables.before[k])) &&\n\
-                     variables.before.all(k, {free} || k in variables.now) &&\n\
-                     {} == {}",
-                    finalizers("now"),
-                    finalizers("before")
-                ),
-                &format!(
-                    "Coppice changes nothing of a Subnamespace, a QuotaTransfer or a NamespaceTree but its finalizer {FINALIZER}."
-                ),
-            ),
+            its_finalizer_alone("a Subnamespace, a QuotaTransfer or a NamespaceTree"),
             validation(
                 &format!("{} || object.metadata.name == '{TREES_ACCOUNT}'", not("leases")),
                 &format!("The account of trees creates no Lease but {TREES_ACCOUNT}."),

@@ -10,9 +10,7 @@ use crate::manifests::{Install, lifecycle};
 /// Service, network policy, disruption budget, Deployment. What installations choose for the operator's pods, these have, too.
 pub(super) fn workload(install: &Install) -> Vec<Value> {
     let replicas = Replicas { install, name: TREES_ACCOUNT, account: TREES_ACCOUNT, component: "trees" };
-    let mut network = replicas.network_policy("What goes out goes to the API server.");
-    network["spec"]["ingress"][0]["from"] = install.value("networkPolicy.metricsFrom", json!([]));
-    network["spec"]["ingress"][1]["from"] = install.value("networkPolicy.probesFrom", json!([]));
+    let mut network = replicas.network_policy_by_values("What goes out goes to the API server.");
     // The API server calls from addresses that a NetworkPolicy cannot name.
     let admission = json!({"ports": [{"port": "admission", "protocol": "TCP"}]});
     if let Some(ingress) = network["spec"]["ingress"].as_array_mut() {
@@ -35,15 +33,5 @@ fn deployment(install: &Install, replicas: &Replicas<'_>) -> Value {
     if let Some(ports) = container["ports"].as_array_mut() {
         ports.push(port);
     }
-    for (field, values) in [("imagePullPolicy", "image.pullPolicy"), ("resources", "resources")] {
-        container[field] = install.value(values, container[field].clone());
-    }
-    let mut pod = replicas.pod(&container);
-    pod["imagePullSecrets"] = install.value("imagePullSecrets", json!([]));
-    pod["nodeSelector"] = install.value("nodeSelector", json!({}));
-    pod["priorityClassName"] = install.value("priorityClassName", json!(""));
-    pod["tolerations"] = install.value("tolerations", json!([]));
-    let mut deployment = replicas.deployment(&pod);
-    deployment["spec"]["replicas"] = install.value("replicas", deployment["spec"]["replicas"].clone());
-    deployment
+    replicas.deployment_by_values(container)
 }
