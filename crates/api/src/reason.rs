@@ -360,15 +360,15 @@ reasons! {
         /// `CoppiceConfig/coppice` does not exist. Nothing is done, webhooks included; waking goes on.
         SettingsMissing: [NextStep, Ready, Blocked, Log], "An administrator creates it again.";
         /// `spec.governor.paused` of CoppiceConfig is true: no destructive step is taken.
-        Paused: [NextStep, Blocked, Governor], "An administrator sets it to false.";
+        Paused: [NextStep, Ready, Blocked, Governor], "An administrator sets it to false.";
         /// A list of the API server lacked much of what was known, and no event explains it: no destructive step is
         /// taken until an administrator has looked at it.
-        BreakerOpen: [NextStep, Event, Blocked, Governor],
+        BreakerOpen: [NextStep, Ready, Event, Blocked, Governor],
             "Find out why the list collapsed, then run `coppice acknowledge` with the id in the message.";
         /// An administrator has acknowledged a breaker: destructive steps are taken again.
         BreakerClosed: [Event], nothing;
-        /// The budget is spent for now; `status.next.due` says until when.
-        BudgetSpent: [NextStep, Blocked, Governor], "Wait, or raise the budget.";
+        /// The budget is spent for now; `status.next.due` says until when, of a Subnamespace the message.
+        BudgetSpent: [NextStep, Ready, Blocked, Governor], "Wait, or raise the budget.";
         /// The ledger of the budget could not be read or written. The manager shows `Retrying` with the error.
         GovernorUnavailable: [Blocked], "Read `status.intent.lastError`.";
         /// The operator's clock and the API server's differ by more than 5 s, or did within the last minute in any

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use coppice_api::Reason;
-use coppice_api::manager::NextStep;
 use coppice_api::reason::ReasonPlace;
 use coppice_api::steps::Action;
 use coppice_runtime::metrics::{DynamicFamily, Metrics, Registrar};
@@ -163,7 +162,7 @@ impl LifecycleMetrics {
         );
         let help = "How long after it was due a step of a `ttl` was done, time spent waiting for budget, holds or receivers included";
         to.register_with_unit("firing_lateness", help, Unit::Seconds, self.firing_lateness.clone());
-        to.register("blocked", "Managers and governed namespaces that became blocked, scale-downs that cannot be remembered (`TooManyWorkloads`), reservations that were refused (also `GovernorUnavailable`), and reconciles of a status that another version wrote (`UnsupportedStatus`), by reason", self.blocked.clone());
+        to.register("blocked", "Managers, governed namespaces and Subnamespaces that became blocked, scale-downs that cannot be remembered (`TooManyWorkloads`), reservations that were refused (also `GovernorUnavailable`), and reconciles of a status that another version wrote (`UnsupportedStatus`), by reason", self.blocked.clone());
         to.register(
             "webhook_attempts",
             "Attempts to deliver a webhook: `delivered` or `failed`",
@@ -229,10 +228,10 @@ impl LifecycleMetrics {
         self.blocked.get_or_create(&ByReason { reason }).inc();
     }
 
-    /// What comes next was written into a status: counts a step that is held back, once it starts to be. Which reasons hold
-    /// steps back is in their table.
-    pub fn newly_blocked(&self, before: Option<&NextStep>, after: Option<&NextStep>) {
-        let reason = |next: Option<&NextStep>| Reason::parse(&next?.reason);
+    /// A status was written, and with it the reason why what comes next is not done yet: counts a step that is held back, once
+    /// it starts to be. Which reasons hold steps back is in their table.
+    pub fn newly_blocked(&self, before: Option<&str>, after: Option<&str>) {
+        let reason = |text: Option<&str>| Reason::parse(text?);
         if let Some(now) = reason(after).filter(|now| reason(before) != Some(*now))
             && now.places().contains(&ReasonPlace::Blocked)
         {
@@ -287,9 +286,9 @@ mod tests {
         metrics.deleted_namespaces("Deleted", 3);
         metrics.firing("delete", "done");
         metrics.firing_lateness("delete", SignedDuration::from_secs(3));
-        let next = |reason: &str| NextStep { reason: reason.to_owned(), ..NextStep::default() };
-        let (running, paused) = (next("TtlRunning"), next("Paused"));
-        for (before, after) in [(None, &running), (Some(&running), &paused), (Some(&paused), &paused)] {
+        for (before, after) in
+            [(None, "TtlRunning"), (Some("TtlRunning"), "Paused"), (Some("Paused"), "Paused")]
+        {
             metrics.newly_blocked(before, Some(after));
         }
         metrics.webhook_attempt("delivered");
@@ -319,7 +318,7 @@ mod tests {
             "# HELP coppice_deleted_namespaces Records of deletions (DeletedNamespaces) by phase, `Pending` if only decided, counted once a minute by every replica.",
             "# HELP coppice_firings Steps that ended: `NamespaceDeleted`, `ScaledDown`, `RevertedTooOften`, `WebhookDelivered` or `WebhookGivenUp`.",
             "# HELP coppice_firing_lateness_seconds How long after it was due a step of a `ttl` was done, time spent waiting for budget, holds or receivers included.",
-            "# HELP coppice_blocked Managers and governed namespaces that became blocked, scale-downs that cannot be remembered (`TooManyWorkloads`), reservations that were refused (also `GovernorUnavailable`), and reconciles of a status that another version wrote (`UnsupportedStatus`), by reason.",
+            "# HELP coppice_blocked Managers, governed namespaces and Subnamespaces that became blocked, scale-downs that cannot be remembered (`TooManyWorkloads`), reservations that were refused (also `GovernorUnavailable`), and reconciles of a status that another version wrote (`UnsupportedStatus`), by reason.",
             "# HELP coppice_webhook_attempts Attempts to deliver a webhook: `delivered` or `failed`.",
             "# HELP coppice_governor_reserved_last_hour Steps reserved in the last hour, by the leader, once a minute.",
             "# HELP coppice_governor_limit_per_hour Steps that the budget allows in an hour, by the leader, once a minute; 0 without CoppiceConfig.",
@@ -353,8 +352,7 @@ mod tests {
 
     #[test]
     fn whatever_stops_a_step_is_counted_once() {
-        let next = |reason: Reason| NextStep { reason: reason.to_string(), ..NextStep::default() };
-        let (registry, active) = (Metrics::new("test"), next(Reason::Watching));
+        let (registry, active) = (Metrics::new("test"), Reason::Watching.as_str());
         let metrics = LifecycleMetrics::new(&registry);
         let count = |reason: Reason| {
             let line = format!("coppice_blocked_total{{reason=\"{reason}\"}} ");
@@ -362,17 +360,17 @@ mod tests {
             text.lines().find_map(|l| l.strip_prefix(&line).map(str::to_owned))
         };
         for reason in [Reason::Paused, Reason::BreakerOpen, Reason::BudgetSpent, Reason::SettingsMissing] {
-            let blocked = next(reason);
-            metrics.newly_blocked(None, Some(&blocked));
-            metrics.newly_blocked(Some(&active), Some(&blocked));
-            metrics.newly_blocked(Some(&blocked), Some(&blocked));
-            metrics.newly_blocked(Some(&blocked), Some(&active));
+            let blocked = reason.as_str();
+            metrics.newly_blocked(None, Some(blocked));
+            metrics.newly_blocked(Some(active), Some(blocked));
+            metrics.newly_blocked(Some(blocked), Some(blocked));
+            metrics.newly_blocked(Some(blocked), Some(active));
             assert_eq!(count(reason).as_deref(), Some("2"), "{reason}");
         }
-        metrics.newly_blocked(Some(&next(Reason::Paused)), Some(&next(Reason::Stale)));
+        metrics.newly_blocked(Some(Reason::Paused.as_str()), Some(Reason::Stale.as_str()));
         assert_eq!(count(Reason::Stale).as_deref(), Some("1"));
         for reason in [Reason::InProgress, Reason::Held, Reason::NoticeRunning, Reason::Retrying] {
-            metrics.newly_blocked(Some(&active), Some(&next(reason)));
+            metrics.newly_blocked(Some(active), Some(reason.as_str()));
             assert_eq!(count(reason), None, "{reason}: nothing stops it");
         }
     }

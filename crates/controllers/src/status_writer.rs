@@ -337,7 +337,8 @@ impl<K: SteppedKind, N: Fn(&K::Object, K::Status) -> K::Status> StatusWriter<'_,
         shared.metrics.status_written(result.is_ok());
         match &result {
             Ok(written) => {
-                shared.lifecycle_metrics.newly_blocked(K::next(&object.status), K::next(&written.status));
+                let reason = |status| K::next(status).map(|next| &*next.reason);
+                shared.lifecycle_metrics.newly_blocked(reason(&object.status), reason(&written.status));
                 store.update_if_newer(&object.namespace, written.clone());
             }
             Err(WriteError::Gone) => self.remove(object),

@@ -6,7 +6,7 @@ use coppice_actions::decision::{self, DecidedBy, Decision, Deleted, StepContext,
 use coppice_actions::governor::{Reservation, ReservationError};
 use coppice_api::names::{ANNOTATION_MOVED_FROM, FINALIZER, LABEL_CHILDREN, TREE_QUOTA_NAME};
 use coppice_api::steps::Intent;
-use coppice_api::{SubnamespacePhase, SubnamespaceStatus};
+use coppice_api::{Reason, SubnamespacePhase, SubnamespaceStatus};
 use coppice_controllers::{Applied, StatusWriter};
 use coppice_kinds::{SubnamespaceObject, Subnamespaces, TreeQuotas};
 use coppice_lifecycle::governor::Share;
@@ -236,6 +236,7 @@ async fn write_status(
 ) -> Result<SubnamespaceObject, WriteError> {
     let written = write::status::<Subnamespaces>(&context.shared.clients, permit, object, status).await?;
     report::events(&context.shared, object, events);
+    report::blocked(&context.shared, &object.status, &written.status);
     Ok(written)
 }
 
@@ -276,11 +277,13 @@ async fn delete(context: &TreeContext, permit: &Permit, key: &SubnamespaceKey, i
             return Progress::Failed(format!("the facts could not be read again: {error}"));
         }
         Err(Stopped::NotReserved(_, ReservationError::Denied(denied))) => {
+            shared.lifecycle_metrics.blocked(denied.reason.as_str());
             // The plan says why as soon as the cache knows.
             let soon = shared.now().saturating_add(SignedDuration::from_secs(1)).unwrap_or(Timestamp::MAX);
             return Progress::CheckAt(Some(denied.retry_at.map_or(soon, |at| at.min(soon))));
         }
         Err(Stopped::NotReserved(verified, error @ ReservationError::Unavailable(_))) => {
+            shared.lifecycle_metrics.blocked(Reason::GovernorUnavailable.as_str());
             (StepOutcome::failed(error.to_string()), verified)
         }
         Err(Stopped::Failed(verified, error)) => (StepOutcome::failed(error), verified),

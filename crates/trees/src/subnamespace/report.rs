@@ -20,6 +20,14 @@ pub(super) fn events(shared: &ControllerContext, object: &SubnamespaceObject, ev
     }
 }
 
+/// Counts a step that is held back, once its status says so.
+pub(super) fn blocked(shared: &ControllerContext, before: &SubnamespaceStatus, after: &SubnamespaceStatus) {
+    let reason = |status: &SubnamespaceStatus| {
+        condition::find(&status.conditions, READY).map(|ready| ready.reason.clone())
+    };
+    shared.lifecycle_metrics.newly_blocked(reason(before).as_deref(), reason(after).as_deref());
+}
+
 /// The status that says what the API server has refused.
 pub(super) fn refused(object: &SubnamespaceObject, error: &str, now: Timestamp) -> SubnamespaceStatus {
     let mut status = (*object.status).clone();
