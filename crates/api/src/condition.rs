@@ -27,6 +27,8 @@ pub const FIRED: &str = "Fired";
 pub const READY: &str = "Ready";
 /// Of a namespace in a tree: whether it has what is copied from the namespaces above.
 pub const PROPAGATED: &str = "Propagated";
+/// Of a namespace in a tree: whether what is used in it is within its quota. There is none before it is not for the first time.
+pub const WITHIN_QUOTA: &str = "WithinQuota";
 
 /// Whether the annotation by which the creator of a namespace gives it a ttl is understood, if it has one.
 pub const TTL_UNDERSTOOD: &str = "TtlUnderstood";

@@ -260,7 +260,8 @@ pub struct NamespaceTreeStatus {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 4096))]
     pub allotted: String,
-    /// `Ready`: whether spec is in force.
+    /// `Ready`: whether spec is in force. `WithinQuota`: whether what is used in the root is within its own quota; absent if it always
+    /// was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,

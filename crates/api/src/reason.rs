@@ -286,6 +286,12 @@ reasons! {
         QuotaChanging: [Ready], nothing;
         /// The namespace has the quota that was asked for.
         QuotaGranted: [Event], nothing;
+        /// More is used in the namespace than its quota: it was before the namespace had one, or the API server's own quota admission let a
+        /// few objects too many pass, as with every ResourceQuota. Nothing is deleted for it, and nothing was allotted twice. The numbers
+        /// are those of when it began.
+        Overdraft: [Event, Quota], "Use less, or ask for more quota. Until then nothing more of the resource is admitted in the namespace, and it gives none away.";
+        /// No more is used in the namespace than its quota, after there was.
+        OverdraftEnded: [Event, Quota], nothing;
         /// The QuotaTransfer needs `spec.approvedBy`.
         PendingApproval: [Ready, Event], "Have it approved with `coppice transfer approve`, as the message says.";
         /// The quota is on its way to the namespace that `spec.to` of the QuotaTransfer names, or back.

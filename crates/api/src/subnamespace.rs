@@ -165,7 +165,7 @@ pub struct SubnamespaceStatus {
     #[serde(flatten)]
     pub steps: Steps,
     /// `Ready`: whether the namespace is there with the quota that spec asks for. `Propagated`: whether it has what is copied from the
-    /// namespaces above.
+    /// namespaces above. `WithinQuota`: whether what is used in it is within its quota; absent if it always was.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,

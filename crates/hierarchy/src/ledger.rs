@@ -244,6 +244,13 @@ impl Quota {
         self.hard.minus(&self.used)
     }
 
+    /// What is used beyond the own quota. Unknown while something is under way: what was lowered for that may return.
+    pub fn overdraft(&self) -> Option<Resources> {
+        let Ledger { lowering, changes, held, arriving, .. } = &self.ledger;
+        let quiet = lowering.is_none() && changes.is_empty() && held.is_empty() && arriving.is_empty();
+        quiet.then(|| self.used.minus(&self.own()))
+    }
+
     /// What is neither its own quota nor its children's.
     pub fn free(&self) -> Resources {
         self.ledger.allotment.minus(&self.own()).minus(&self.ledger.given)

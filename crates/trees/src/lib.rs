@@ -10,6 +10,7 @@ mod copies;
 mod metadata;
 mod metrics;
 pub mod namespace_tree;
+mod overdraft;
 mod position;
 pub mod propagation;
 pub mod quota_transfer;

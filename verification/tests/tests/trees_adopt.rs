@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::cli::coppice;
 use crate::trees::Setup;
 use crate::trees_access::bind;
+use crate::trees_transfers::approved;
 
 type Test = anyhow::Result<()>;
 
@@ -23,21 +24,22 @@ fn an_administrator_has_an_existing_namespace_adopted_and_nobody_else() -> Test 
             bind(&cluster.test_cluster, "shop", ALICE, "admin").await?;
             let uid = cluster.test_cluster.namespace("shop-old").await?;
             for name in ["one", "two"] {
-                pod(&cluster, ADMIN, name).await?;
+                pod(&cluster, "shop-old", name).await?;
             }
             refusals(&cluster).await?;
             adopts(&cluster, &uid).await?;
-            ends(&cluster, &uid).await
+            ends(&cluster, &uid).await?;
+            runs_on_beyond_its_quota(&cluster).await
         };
         scenario.await.with_context(|| program.last_lines())?;
         cluster.quotas.never_beyond("10")
     })
 }
 
-async fn pod(cluster: &Setup, user: &str, name: &str) -> Test {
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop-old"},
+async fn pod(cluster: &Setup, namespace: &str, name: &str) -> Test {
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace},
         "spec": {"containers": [{"name": "c", "image": "busybox"}]}});
-    cluster.test_cluster.requests(user).await?.create(&pod).await.map(drop)
+    cluster.test_cluster.admin().await?.create(&pod).await.map(drop)
 }
 
 /// The `Subnamespace`, the namespace and the one who asks have to be as they should.
@@ -77,7 +79,7 @@ async fn adopts(cluster: &Setup, uid: &str) -> Test {
     cluster.until(("sns", "shop", "shop-old"), "no room", refused).await?;
     let quota = cluster.test_cluster.get("quota", "shop-old", "coppice").await?;
     ensure!(quota.is_none(), "{quota:?}");
-    pod(cluster, ADMIN, "three").await?;
+    pod(cluster, "shop-old", "three").await?;
     cluster.change("shop", "shop-old", &json!({"pods": "4"})).await?;
     cluster.ready("shop", "shop-old").await?;
     ensure!(cluster.limits("shop-old").await? == json!({"pods": "4"}));
@@ -103,4 +105,49 @@ async fn ends(cluster: &Setup, uid: &str) -> Test {
         (limits == json!({"pods": "10"})).then_some(())
     };
     cluster.test_cluster.until("the quota is back", returned).await
+}
+
+/// What ran there runs on, also beyond the quota that it gets: that is said while it lasts, and worked off by refusing more.
+async fn runs_on_beyond_its_quota(cluster: &Setup) -> Test {
+    let pods = ["p-1", "p-2", "p-3", "p-4", "p-5"];
+    cluster.test_cluster.namespace("shop-busy").await?;
+    for name in pods {
+        pod(cluster, "shop-busy", name).await?;
+    }
+    cluster.request(ALICE, "shop", "shop-busy", &json!({"pods": "2"})).await?;
+    cluster.refused("shop", "shop-busy").await?;
+    let (code, out, err) =
+        coppice(&cluster.test_cluster, ADMIN, &["tree", "adopt", "shop/shop-busy"]).await?;
+    ensure!(code == 0, "{code}: {out}{err}");
+    let is_over = |object: &Value| condition(object, "WithinQuota")["status"] == "False";
+    let object = cluster.until(("sns", "shop", "shop-busy"), "beyond its quota", is_over).await?;
+    let said = condition(&object, "WithinQuota");
+    let message = said["message"].as_str().unwrap_or_default();
+    ensure!(said["reason"] == "Overdraft" && message.contains("5 of 2 pods"), "{said:#}");
+    ensure!(object["status"]["phase"] == "Ready", "{object:#}");
+    let event = async |reason: &str| {
+        let published =
+            async || cluster.test_cluster.events("shop", "shop-busy", reason).await.ok()?.into_iter().next();
+        cluster.test_cluster.until(&format!("the Event {reason}"), published).await
+    };
+    let note = event("Overdraft").await?;
+    ensure!(note.contains("5 of 2 pods"), "{note}");
+    // Nothing more comes, and nothing goes to others.
+    let more = pod(cluster, "shop-busy", "p-6").await.err().context("a sixth pod was admitted")?;
+    ensure!(format!("{more:#}").contains("exceeded quota: coppice"), "{more:#}");
+    cluster.transfers(ADMIN, &approved(ADMIN, "out", ("shop-busy", "shop", "shop"), "1")).await?;
+    let (reason, message) = cluster.phase("shop-busy", "out", "Refused").await?;
+    ensure!(reason == "TransferRefused" && message.contains("pods"), "{reason}: {message}");
+    for name in pods {
+        let pod = cluster.test_cluster.get("pod", "shop-busy", name).await?;
+        let runs_on = pod.is_some_and(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+        ensure!(runs_on, "{name} is gone");
+    }
+    for name in &pods[..3] {
+        let at_once = json!({"gracePeriodSeconds": 0});
+        cluster.test_cluster.admin().await?.delete("pod", "shop-busy", name, &at_once).await?;
+    }
+    let is_within = |object: &Value| condition(object, "WithinQuota")["status"] == "True";
+    cluster.until(("sns", "shop", "shop-busy"), "within its quota", is_within).await?;
+    event("OverdraftEnded").await.map(drop)
 }

@@ -49,6 +49,8 @@ pub enum ReasonPlace {
     Identity,
     /// Whether a namespace of a tree has what is copied from those above.
     Propagated,
+    /// Whether what is used in a namespace of a tree is within its quota.
+    Quota,
     /// Whether the credential of a cluster access is valid, and what fails.
     Access,
     /// The operator's log.
@@ -57,7 +59,7 @@ pub enum ReasonPlace {
 
 impl ReasonPlace {
     /// Every place, in the order of the page.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Verdict,
         Self::NextStep,
         Self::Accepted,
@@ -81,6 +83,7 @@ impl ReasonPlace {
         Self::Limits,
         Self::Identity,
         Self::Propagated,
+        Self::Quota,
         Self::Access,
         Self::Log,
     ];
@@ -111,6 +114,7 @@ impl ReasonPlace {
             Self::Limits => "WithinLimits",
             Self::Identity => "Identified",
             Self::Propagated => "Propagated",
+            Self::Quota => "WithinQuota",
             Self::Access => "access",
             Self::Log => "log",
         }
@@ -152,6 +156,7 @@ impl ReasonPlace {
             Self::Limits => "the reason of the condition `WithinLimits` of a ManagedNamespace",
             Self::Identity => "the reason of the condition `Identified` of a ManagedNamespace",
             Self::Propagated => "the reason of the condition `Propagated` of a Subnamespace",
+            Self::Quota => "the reason of the condition `WithinQuota` of a NamespaceTree or Subnamespace",
             Self::Access => {
                 "the reason of the conditions `Ready`, `Reachable`, `Verified` and `Written` of a ClusterAccess, and its \
                  `status.lastError.reason`"

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use coppice_api::condition::{self, ConditionState, READY};
+use coppice_api::condition::{self, ConditionState, READY, WITHIN_QUOTA};
 use coppice_api::names::ANNOTATION_PATH;
 use coppice_api::{NamespaceTreeStatus, Reason};
 use coppice_hierarchy::{Ledger, QuotaDecision, Resources, ValidTree, Write, decide_root};
@@ -14,6 +14,7 @@ use super::observe::Observation;
 use crate::allotment::{amounts, understood};
 use crate::context::Why;
 use crate::metadata::NamespaceChanges;
+use crate::overdraft;
 use crate::position::{Position, is_detaching, label_changes};
 
 /// Why a tree waits for somebody to do something.
@@ -211,6 +212,26 @@ impl TreePlan {
         self.status.namespaces = if self.status.root_uid.is_some() { observation.size } else { 0 };
         let has = Resources::of(&self.status.allotment).unwrap_or_default();
         self.status.allotted = if has.is_empty() { String::new() } else { has.to_string() };
+        self.describe_overdraft(observation);
+    }
+
+    /// Says whether what is used in the root is within its own quota, once nothing is being changed.
+    fn describe_overdraft(&mut self, observation: &Observation) {
+        let tree = &observation.tree;
+        let root = observation
+            .root
+            .as_deref()
+            .filter(|root| self.status.root_uid.as_deref() == Some(root.uid.as_str()) && !root.terminating);
+        let rests = self.step == Step::Nothing && observation.stale.is_none() && !tree.terminating;
+        let Some(root) = root.filter(|_| rests) else { return };
+        let quota = observation.quota.as_deref().filter(|quota| quota.tree.as_deref() == Some(&*tree.name));
+        let Some(quota) = quota.and_then(|quota| quota.quota.as_ref().ok()) else { return };
+        let before = condition::find(&self.status.conditions, WITHIN_QUOTA);
+        let before = before.map(|before| (before.status.as_str(), before.message.as_str()));
+        let Some((state, event)) = overdraft::state(before, &root.name, quota) else { return };
+        self.events.extend(event);
+        let now = observation.time.now();
+        condition::set(&mut self.status.conditions, WITHIN_QUOTA, state, tree.generation, now);
     }
 }
 

@@ -199,3 +199,32 @@ fn a_tree_that_ends_takes_its_quota_and_labels_away_before_its_finalizer() {
     let seen = Observation { quota: Some(theirs), ..deleted() };
     assert!(matches!(plan(&seen).step, Step::Label(_)));
 }
+
+#[test]
+fn what_is_used_in_the_root_beyond_its_quota_is_said_until_it_is_worked_off() {
+    let with = |status: &Value, used: &str, seen: Observation| {
+        let mut quota = quota("10");
+        let used = BTreeMap::from([("pods".to_owned(), used.parse().unwrap())]);
+        Arc::get_mut(&mut quota).unwrap().quota.as_mut().unwrap().used = Resources::of(&used).unwrap();
+        Observation { tree: tree(&json!({}), status), quota: Some(quota), ..seen }
+    };
+    let within = |plan: &TreePlan| {
+        let condition = condition::find(&plan.status.conditions, WITHIN_QUOTA)?;
+        Some((condition.status.clone(), condition.message.clone()))
+    };
+    let set_up = serde_json::to_value(plan(&ready()).status).unwrap();
+    let begun = plan(&with(&set_up, "12", ready()));
+    let (status, message) = within(&begun).unwrap();
+    assert_eq!((&*status, said(&begun).0.as_str()), ("False", "True"));
+    assert!(message.contains("quota of pods: 12 of 10 pods"), "{message}");
+    assert!(begun.events.iter().any(|event| event.warning && event.reason == Reason::Overdraft));
+    let stored = serde_json::to_value(&begun.status).unwrap();
+    let seen = with(&stored, "11", ready());
+    assert!(plan(&seen).is_steady(&seen.tree.status), "{:?}", plan(&seen).status);
+    let ended = plan(&with(&stored, "10", ready()));
+    assert_eq!(within(&ended).map(|(status, _)| status).as_deref(), Some("True"));
+    assert!(ended.events.iter().any(|event| !event.warning && event.reason == Reason::OverdraftEnded));
+    // Where the root is another one nothing is said of it.
+    let another = Some(Arc::new(NamespaceFacts { uid: "another".to_owned(), ..root(LABELLED) }));
+    assert_eq!(within(&plan(&with(&set_up, "12", Observation { root: another, ..ready() }))), None);
+}

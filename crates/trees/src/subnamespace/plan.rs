@@ -10,7 +10,7 @@ mod moving;
 
 use std::sync::Arc;
 
-use coppice_api::condition::{self, ConditionState, READY};
+use coppice_api::condition::{self, ConditionState, READY, WITHIN_QUOTA};
 use coppice_api::metadata::NamespaceMetadata;
 use coppice_api::names::{ANNOTATION_PATH, LABEL_SUBNAMESPACE};
 use coppice_api::steps::Intent;
@@ -31,6 +31,7 @@ use super::observe::Observation;
 use crate::allotment::{allotment, amounts, recorded, understood};
 use crate::context::Why;
 use crate::metadata::{NamespaceChanges, keys};
+use crate::overdraft;
 use crate::position::{Position, label_changes};
 
 /// The name of what deletes a namespace with its Subnamespace, in intents and records.
@@ -453,6 +454,26 @@ impl SubnamespacePlan {
         if observation.own_namespace().is_none() {
             status.children = 0;
         }
+        self.describe_overdraft(observation);
+    }
+
+    /// Says whether what is used is within the quota, once nothing is being changed. Of one that goes nobody asks any more.
+    fn describe_overdraft(&mut self, observation: &Observation) {
+        let object = &observation.object;
+        let rests = matches!(self.status.phase, Some(SubnamespacePhase::Ready | SubnamespacePhase::Refused))
+            && self.step == Step::Nothing
+            && is_durable(&self.status, &object.status);
+        let stays = !object.terminating
+            && observation.stale.is_none()
+            && observation.own_namespace().is_some_and(|namespace| !namespace.terminating);
+        let quota = observation.quota.as_deref().filter(|_| rests && stays);
+        let Some(quota) = quota.and_then(|quota| quota.quota.as_ref().ok()) else { return };
+        let before = condition::find(&self.status.conditions, WITHIN_QUOTA);
+        let before = before.map(|before| (before.status.as_str(), before.message.as_str()));
+        let Some((state, event)) = overdraft::state(before, &object.name, quota) else { return };
+        self.events.extend(event);
+        let now = observation.time.now();
+        condition::set(&mut self.status.conditions, WITHIN_QUOTA, state, object.generation, now);
     }
 }
 

@@ -557,3 +557,5 @@ mod detach;
 mod lint;
 #[path = "plan_moving_tests.rs"]
 mod moving;
+#[path = "plan_overdraft_tests.rs"]
+mod overdraft;
