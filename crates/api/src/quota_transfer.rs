@@ -71,10 +71,16 @@ pub struct QuotaTransferSpec {
     #[schemars(schema_with = "schema::quota_hard")]
     pub amount: BTreeMap<String, Quantity>,
     /// What for, in the words of the one who asks.
-    #[schemars(length(min = 1, max = 1024))]
+    #[schemars(length(min = 1, max = 1024), extend("x-kubernetes-validations" = [{
+        "rule": "size(self) > 0",
+        "message": "say what the quota is for: whoever approves it reads that"
+    }]))]
     pub reason: String,
     /// The user who asks, as the API server knows them. A policy lets everybody write their own name only.
-    #[schemars(length(min = 1, max = 1024))]
+    #[schemars(length(min = 1, max = 1024), extend("x-kubernetes-validations" = [{
+        "rule": "size(self) > 0",
+        "message": "write your own name as the API server knows it, which kubectl auth whoami shows"
+    }]))]
     pub requester: String,
     /// The user who agrees: with the right to create QuotaTransfers in the source and the target, or in the namespace that `through`
     /// names. A policy lets nobody else write it. Default: none, and the transfer waits for it; it needs none if the source or the
@@ -83,6 +89,9 @@ pub struct QuotaTransferSpec {
     #[schemars(length(min = 1, max = 1024), extend("x-kubernetes-validations" = [{
         "rule": "self == oldSelf",
         "message": "the QuotaTransfer is approved already"
+    }, {
+        "rule": "size(self) > 0",
+        "message": "leave approvedBy out, or write your own name as the API server knows it: coppice transfer approve does so"
     }]))]
     pub approved_by: Option<String>,
 }

@@ -1,7 +1,10 @@
 //! Schema fragments that several kinds share.
 
+mod quotas;
+
 use schemars::{Schema, SchemaGenerator, json_schema};
 
+pub(crate) use self::quotas::{partitions, quota_hard, required_resources, status_hard, tree_hard};
 use crate::cluster_manager::MAX_ANNOTATION_VALUE;
 use crate::names::{RESERVED_DOMAINS, reserved_keys};
 
@@ -26,11 +29,6 @@ const TOO_LONG: &str = "a duration is at most 36525d (a hundred years), in numbe
 
 /// The sentence for a bad entry of `webhookHosts`.
 const INVALID_HOST: &str = "write a host or address without a scheme or path: ci.example.org, ci.example.org:443, *.example.org, *.{namespace}.svc, 10.1.2.3:8080, [fd00::1]:8080 or 10.1.0.0/16";
-
-/// An amount that is not negative, in one of the forms that Kubernetes reads.
-const AMOUNT: &str = "^[+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]+)?$";
-/// What the name of a resource looks like.
-const RESOURCE_NAME: &str = "^([a-z0-9]([-.a-z0-9]*[a-z0-9])?/)?[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?$";
 
 /// An RFC 3339 instant with a zone. Not `format: date-time`: that lets a date without a zone pass.
 pub(crate) fn instant(_: &mut SchemaGenerator) -> Schema {
@@ -242,68 +240,9 @@ pub(crate) fn name_globs(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Amounts of resources, as `spec.hard` of a ResourceQuota has them. What a quota counts is decided by the program, which has the
-/// list; that they are amounts at all is decided here.
-pub(crate) fn quota_hard(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "object",
-        "minProperties": 1,
-        "maxProperties": 64,
-        "additionalProperties": {
-            "x-kubernetes-int-or-string": true,
-            "maxLength": 32,
-            "x-kubernetes-validations": [{
-                "rule": format!("type(self) == int ? self >= 0 : self.matches('{AMOUNT}')"),
-                "message": "write an amount that is not negative, such as 2, 500m, 1.5 or 4Gi"
-            }]
-        },
-        "x-kubernetes-validations": [{
-            "rule": format!("self.all(key, size(key) <= 317 && key.matches('{RESOURCE_NAME}'))"),
-            "message": "write the name of a resource that quotas count, such as cpu, limits.memory, pods, count/deployments.apps or requests.example.com/gpu"
-        }]
-    })
-}
-
-/// The amounts of a tree, of which none may be taken away: without a limit there would be any amount of it.
-pub(crate) fn tree_hard(generator: &mut SchemaGenerator) -> Schema {
-    let stays = serde_json::json!({
-        "rule": "oldSelf.all(key, key in self)",
-        "message": "a resource that the tree limits stays limited, or every namespace of it could use any amount: write 0 to give none of it"
-    });
-    with_rules(quota_hard(generator), [stays])
-}
-
-/// Names of resources that subnamespaces have to name.
-pub(crate) fn required_resources(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "array",
-        "maxItems": 64,
-        "x-kubernetes-list-type": "set",
-        "items": { "type": "string", "minLength": 1, "maxLength": 317 }
-    })
-}
-
-/// Names of namespaces that are partitions of a tree.
-pub(crate) fn partitions(generator: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "array",
-        "maxItems": 64,
-        "x-kubernetes-list-type": "set",
-        "items": namespace_name(generator)
-    })
-}
-
-/// Amounts in status.
-pub(crate) fn status_hard(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "object",
-        "maxProperties": 64,
-        "additionalProperties": { "type": "string", "maxLength": 64 },
-        "x-kubernetes-validations": [{
-            "rule": "self.all(key, size(key) <= 317)",
-            "message": "the name of a resource has at most 317 characters"
-        }]
-    })
+/// What to write where nothing is written: the API server says of a bound only that it is one.
+fn not_empty(message: &str) -> serde_json::Value {
+    serde_json::json!({ "rule": "size(self) > 0", "message": message })
 }
 
 /// The name of a namespace.
@@ -334,7 +273,8 @@ pub(crate) fn name_patterns(_: &mut SchemaGenerator) -> Schema {
                 "rule": "self.matches('^([a-z0-9*-]|[{](parent|root)[}])+$')",
                 "message": "a namespace's name has lower-case letters, digits and '-'; '*' stands for any of them, {parent} and {root} for the names of these namespaces: write a pattern such as {parent}-*"
             }]
-        }
+        },
+        "x-kubernetes-validations": [not_empty("write at least one pattern, or leave names out, which permits {parent}-*")]
     })
 }
 
@@ -353,7 +293,10 @@ pub(crate) fn cluster_roles(_: &mut SchemaGenerator) -> Schema {
                 "rule": "self.matches('^[^/%* ]+$') && self != '.' && self != '..'",
                 "message": "write the name of a ClusterRole, such as admin or edit; to copy no RoleBindings, write mode: Remove or mode: Ignore"
             }]
-        }
+        },
+        "x-kubernetes-validations": [
+            not_empty("write at least one ClusterRole; to copy no RoleBindings, write mode: Remove or mode: Ignore")
+        ]
     })
 }
 

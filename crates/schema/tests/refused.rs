@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its cases has failed")]
 
+use std::collections::BTreeMap;
+
 use coppice_schema::{Schema, format_cause_list};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -11,6 +13,8 @@ struct Case {
     what: String,
     kind: String,
     name: Option<String>,
+    /// What was stored before, where it is an update.
+    old: Option<Value>,
     spec: Value,
     says: Vec<String>,
 }
@@ -21,29 +25,46 @@ fn schema(kind: &str) -> Schema {
     Schema::compile(&serde_json::to_value(schema).unwrap()).unwrap()
 }
 
+/// All that is said of an object, sorted.
+fn said(schema: &Schema, case: &Case) -> Vec<String> {
+    let name = if case.kind == "CoppiceConfig" { "coppice" } else { "m" };
+    let name = case.name.as_deref().unwrap_or(name);
+    let object = |spec: &Value| json!({"apiVersion": "coppice.dev/v1alpha1", "kind": case.kind, "metadata": {"name": name}, "spec": spec});
+    let old = case.old.as_ref().map(|spec| {
+        let mut old = object(spec);
+        schema.default(&mut old);
+        old
+    });
+    let mut object = object(&case.spec);
+    let unknown = schema.prune(&mut object);
+    let mut says: Vec<String> = unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect();
+    if says.is_empty() {
+        schema.default(&mut object);
+        says.extend(schema.validate(&object, old.as_ref()).iter().map(ToString::to_string));
+    }
+    says.sort_unstable();
+    says
+}
+
+#[track_caller]
+fn refused(cases: &str, at_least: usize) {
+    let cases: Vec<Case> = serde_yaml::from_str(cases).unwrap();
+    assert!(cases.len() >= at_least, "{}", cases.len());
+    let mut schemas = BTreeMap::new();
+    for case in cases {
+        let schema = schemas.entry(case.kind.clone()).or_insert_with(|| schema(&case.kind));
+        assert_eq!(said(schema, &case), case.says, "{}", case.what);
+    }
+}
+
 #[test]
 fn mistakes_are_refused_in_the_api_servers_words() {
-    let cases: Vec<Case> = serde_yaml::from_str(include_str!("refused.yaml")).unwrap();
-    assert!(cases.len() > 40, "{}", cases.len());
-    let (manager, config) = (schema("NamespaceManager"), schema("CoppiceConfig"));
-    for case in cases {
-        let (schema, name) = match case.kind.as_str() {
-            "NamespaceManager" => (&manager, "m"),
-            _ => (&config, "coppice"),
-        };
-        let mut object = json!({
-            "apiVersion": "coppice.dev/v1alpha1", "kind": case.kind,
-            "metadata": {"name": case.name.as_deref().unwrap_or(name)}, "spec": case.spec,
-        });
-        let unknown = schema.prune(&mut object);
-        let mut says: Vec<String> = unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect();
-        if says.is_empty() {
-            schema.default(&mut object);
-            says.extend(schema.validate(&object, None).iter().map(ToString::to_string));
-        }
-        says.sort_unstable();
-        assert_eq!(says, case.says, "{}", case.what);
-    }
+    refused(include_str!("refused.yaml"), 40);
+}
+
+#[test]
+fn mistakes_in_the_kinds_of_trees_are_refused_with_what_to_write_instead() {
+    refused(include_str!("refused_trees.yaml"), 60);
 }
 
 #[test]
