@@ -1,7 +1,7 @@
 //! A namespace of a tree is deleted that others are below, on a real API server, with a program that is killed.
 
 use anyhow::{Context as _, ensure};
-use coppice_plane::{ADMIN, ALICE};
+use coppice_plane::{ADMIN, ALICE, BOB};
 use coppice_tests::{condition, on_own_plane};
 use serde_json::{Value, json};
 
@@ -26,6 +26,12 @@ async fn grow(cluster: &Setup) -> Test {
     ] {
         cluster.request(ADMIN, parent, name, &json!({"pods": pods})).await?;
         cluster.ready(parent, name).await?;
+    }
+    // Who has rights in the namespace that will be deleted has them below it.
+    bind(&cluster.test_cluster, "shop-web", BOB, "view").await?;
+    for name in ["shop-web-a", "shop-web-a-b"] {
+        let copied = async || cluster.test_cluster.get("rolebinding", name, "bob-view").await.ok()?.map(drop);
+        cluster.test_cluster.until(&format!("{name} has the copy"), copied).await?;
     }
     Ok(())
 }
@@ -80,6 +86,14 @@ async fn moved(cluster: &Setup) -> Test {
                 && metadata["labels"]["shop-web.tree.coppice.dev/depth"].is_null()
         };
         cluster.until(("namespace", "", name), "says where it is", says).await?;
+        // Rights of what it was below are gone, those of what it is below stay.
+        let of_old = async || {
+            cluster.test_cluster.get("rolebinding", name, "bob-view").await.ok()?.is_none().then_some(())
+        };
+        cluster.test_cluster.until(&format!("{name} has no rights of shop-web"), of_old).await?;
+        let of_root =
+            async || cluster.test_cluster.get("rolebinding", name, "alice-admin").await.ok()?.map(drop);
+        cluster.test_cluster.until(&format!("{name} has the rights of shop"), of_root).await?;
     }
     let quota = cluster.test_cluster.get("quota", "shop", "coppice").await?.context("shop")?;
     let ledger = quota["metadata"]["annotations"]["coppice.dev/ledger"].as_str().unwrap_or_default();

@@ -230,10 +230,28 @@ async fn further_roles(cluster: &Setup) -> Test {
 
 /// Who has no rights any more has none below either.
 async fn revoked(cluster: &Setup) -> Test {
+    // What another RoleBinding of hers gives stays.
+    cluster.bind_role("shop", "alice-too", "view", ALICE).await?;
+    for namespace in ["shop-web", "shop-web-test"] {
+        cluster.copied(namespace, "alice-too", ("view", ALICE)).await?;
+    }
     cluster.unbind("shop", "alice-admin").await?;
     cluster.not_there("shop-web", "alice-admin").await?;
     cluster.not_there("shop-web-test", "alice-admin").await?;
     let alice = cluster.test_cluster.requests(ALICE).await?;
+    let no_admin = async || {
+        let may = ["auth", "can-i", "create", "pods", "-n", "shop-web"];
+        cluster.test_cluster.kubectl(ALICE, &may).await.is_err().then_some(())
+    };
+    cluster.test_cluster.until("alice is no admin below any more", no_admin).await?;
+    alice
+        .list("pods", "shop-web")
+        .await
+        .context("alice still reads what the other RoleBinding lets her read")?;
+    cluster.unbind("shop", "alice-too").await?;
+    for namespace in ["shop-web", "shop-web-test"] {
+        cluster.not_there(namespace, "alice-too").await?;
+    }
     let pods = async || alice.list("pods", "shop-web").await.is_err().then_some(());
     cluster.test_cluster.until("alice is refused", pods).await?;
     // Every deletion was of what had been read.

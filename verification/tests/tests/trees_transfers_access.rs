@@ -1,12 +1,12 @@
 //! What the API server refuses about QuotaTransfers, and to whom, while no program of ours runs.
 
 use anyhow::ensure;
-use coppice_plane::{ALICE, BOB, VIEWER};
+use coppice_plane::{ADMIN, ALICE, BOB, VIEWER};
 use coppice_tests::TestCluster;
 use serde_json::{Value, json};
 
 use crate::access_control::raw_requests::{MERGE, PLAIN, Wire};
-use crate::trees_access::{bind, child, of, on_trees};
+use crate::trees_access::{Trees, bind, child, of, on_trees};
 
 type Test = anyhow::Result<()>;
 
@@ -93,8 +93,35 @@ fn people_ask_and_approve_in_their_own_name_and_with_rights_where_quota_goes() -
             let answer = bob.send("PATCH", &path, MERGE, change.clone()).await?;
             ensure!(answer.refused(refused), "{change}: {answer:?}");
         }
-        Ok(())
+        by_groups(on).await
     })
+}
+
+/// The rights of a user are those of all of their groups, too.
+async fn by_groups(on: &Trees) -> Test {
+    const CAROL: &str = "carol";
+    for (group, namespace) in [("givers", "moved-from"), ("takers", "moved-to")] {
+        let of = format!("--group={group}");
+        let create = ["create", "rolebinding", group, "-n", namespace, "--clusterrole=admin", &of];
+        on.test_cluster.kubectl(ADMIN, &create).await?;
+        let (user, group) = (format!("--as={CAROL}"), format!("--as-group={group}"));
+        let may = ["auth", "can-i", "create", "quotatransfers.coppice.dev", "-n", namespace, &user, &group];
+        on.test_cluster
+            .until("the right of a group", async || on.test_cluster.kubectl(ADMIN, &may).await.ok())
+            .await?;
+    }
+    let all = of("moved-from", "quotatransfers");
+    let create = async |name: &str, groups: &[&str]| {
+        let carol = Wire::impersonating(&on.test_cluster, CAROL, groups)?;
+        let own = json!({"requester": CAROL, "approvedBy": CAROL});
+        carol.send("POST", &all, PLAIN, transfer(name, &own)).await
+    };
+    ensure!(create("nobody", &[]).await?.code == 403);
+    let answer = create("one-end", &["givers"]).await?;
+    ensure!(answer.refused("carol may not approve this QuotaTransfer"), "{answer:?}");
+    let answer = create("both-ends", &["givers", "takers"]).await?;
+    ensure!(answer.accepted(), "{answer:?}");
+    Ok(())
 }
 
 #[test]

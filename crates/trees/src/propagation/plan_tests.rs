@@ -186,18 +186,19 @@ fn an_object_says_into_which_namespaces_it_is_copied() {
     let observed = |near: &Arc<Propagated>, own: &[Arc<Propagated>]| {
         let mut observed = observation([vec![near.clone()], vec![far.clone()]], own.to_vec());
         let namespace = NamespaceFacts {
-            labels: [("stage", "test")].into_iter().collect(),
+            labels: [("stage", "test"), ("web.tree.coppice.dev/depth", "1")].into_iter().collect(),
             ..(**observed.namespace.as_ref().unwrap()).clone()
         };
         observed.namespace = Some(Arc::new(namespace));
         observed
     };
-    for text in ["stage=test", "stage", "!other"] {
+    let below = "web.tree.coppice.dev/depth,!web-test.tree.coppice.dev/depth,!web-old.tree.coppice.dev/depth";
+    for text in ["stage=test", "stage", "!other", below] {
         let near = to(&near, text);
         assert_eq!(steps(&observed(&near, &[])), [Step::Create(near.clone())], "{text}");
     }
     // What is not for this namespace does not hide one further up.
-    for text in ["stage!=test", "none"] {
+    for text in ["stage!=test", "none", "!api.tree.coppice.dev/depth,!web.tree.coppice.dev/depth"] {
         assert_eq!(steps(&observed(&to(&near, text), &[])), [Step::Create(far.clone())], "{text}");
         let without =
             Observation { above: vec![vec![to(&near, text)], Vec::new()], ..observed(&near, &[copy(&near)]) };
