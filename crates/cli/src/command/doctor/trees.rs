@@ -4,10 +4,12 @@ use std::fmt::Debug;
 
 use coppice_api::condition::{self, READY};
 use coppice_api::names::TREES_ACCOUNT;
+use coppice_api::namespace_tree::PropagationMode;
 use coppice_api::{NamespaceTree, QuotaTransfer, Subnamespace, SubnamespacePhase, TransferPhase};
 use coppice_quantity::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::admissionregistration::v1::{ValidatingWebhook, ValidatingWebhookConfiguration};
+use k8s_openapi::api::core::v1::LimitRange;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
@@ -17,6 +19,9 @@ use super::{Finding, MAX_NAMED, State};
 use crate::connect::code;
 use crate::live;
 use crate::print::count;
+
+/// What every container has to state where a quota limits it, unless a `LimitRange` states it.
+const STATED: [&str; 4] = ["cpu", "memory", "limits.cpu", "limits.memory"];
 
 /// Nothing where there is no tree, and nothing that belongs to one.
 pub(super) async fn check(
@@ -29,7 +34,7 @@ pub(super) async fn check(
         futures::join!(listed::<NamespaceTree>(client), listed(client), listed(client));
     let since = now - SignedDuration::from_secs(older_than.as_secs_i64());
     let mut findings: Vec<Finding> = match trees {
-        Ok(trees) => trees.iter().map(tree).collect(),
+        Ok(trees) => each(client, &trees).await,
         Err(finding) => vec![finding],
     };
     findings.extend(standing(subnamespaces, "Subnamespaces", older_than, |object: &Subnamespace| {
@@ -108,6 +113,82 @@ fn tree(tree: &NamespaceTree) -> Finding {
     }
 }
 
+/// Every tree, with what its pods have to state.
+async fn each(client: &Client, trees: &[NamespaceTree]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for one in trees {
+        let (mut finding, limited) = (tree(one), limited(one));
+        let mut unreadable = None;
+        if finding.state == State::Ok && !limited.is_empty() {
+            let root = &one.spec.root;
+            match live::list(&Api::<LimitRange>::namespaced(client.clone(), root), None).await {
+                Ok(ranges) => defaults(&mut finding, one, &limited, &ranges),
+                Err(error) => {
+                    unreadable = Some(Finding::unreadable(&format!("limitranges in {root}"), &error));
+                }
+            }
+        }
+        findings.push(finding);
+        findings.extend(unreadable);
+    }
+    findings
+}
+
+/// What of it the tree limits.
+fn limited(tree: &NamespaceTree) -> Vec<&'static str> {
+    let is_limited = |stated: &str| {
+        let mut names = tree.spec.quota.hard.keys();
+        names.any(|name| name.strip_prefix("requests.").unwrap_or(name) == stated)
+    };
+    STATED.into_iter().filter(|stated| is_limited(stated)).collect()
+}
+
+/// Whether one of these states it for containers that do not. The API server completes what is left out when they are written.
+fn is_given(stated: &str, ranges: &[LimitRange]) -> bool {
+    let mut items = ranges.iter().filter_map(|range| range.spec.as_ref()).flat_map(|spec| &spec.limits);
+    items.any(|item| {
+        let (key, given) = match stated.strip_prefix("limits.") {
+            Some(key) => (key, &item.default),
+            None => (stated, &item.default_request),
+        };
+        item.type_ == "Container" && given.as_ref().is_some_and(|given| given.contains_key(key))
+    })
+}
+
+/// Adds which pods are refused, and what to do if they are not to be.
+fn defaults(finding: &mut Finding, tree: &NamespaceTree, limited: &[&str], ranges: &[LimitRange]) {
+    let root = &tree.spec.root;
+    let missing: Vec<&str> = limited.iter().copied().filter(|stated| !is_given(stated, ranges)).collect();
+    let copied = tree.spec.propagate.limit_ranges.mode == PropagationMode::Propagate;
+    if missing.is_empty() && copied {
+        return;
+    }
+    let (pods, why) = if missing.is_empty() {
+        (
+            limited.join(", "),
+            format!("that of namespace {root} is not copied (spec.propagate.limitRanges.mode)"),
+        )
+    } else {
+        (missing.join(", "), format!("none in namespace {root} does"))
+    };
+    finding.details.push(format!(
+        "pods whose containers do not state {pods} are refused, unless a LimitRange of their namespace states it; {why}"
+    ));
+    if !missing.is_empty() {
+        finding.advice.push(format!(
+            "if they are to be admitted: create a LimitRange of type Container in namespace {root}, with defaultRequest (cpu, memory) \
+             and default (limits.cpu, limits.memory) of what is named above"
+        ));
+    }
+    if !copied {
+        finding.advice.push(format!(
+            "to have it in all namespaces of the tree: kubectl patch nstree {} --type=merge -p \
+             '{{\"spec\": {{\"propagate\": {{\"limitRanges\": {{\"mode\": \"Propagate\"}}}}}}}}'",
+            tree.name_any()
+        ));
+    }
+}
+
 /// The condition, if it has been what it is for so long.
 fn still(conditions: &[Condition], since: Timestamp) -> Option<&Condition> {
     condition::find(conditions, READY).filter(|ready| ready.last_transition_time.0 <= since)
@@ -179,6 +260,43 @@ mod tests {
             (bad.state, bad.message.as_str()),
             (State::Problem, "there is no namespace shop [RootMissing]")
         );
+    }
+
+    #[test]
+    fn pods_that_state_no_requests_need_a_limit_range_that_is_copied() {
+        let of = |hard: Value, mode: &str, ranges: Value| {
+            let spec = json!({"root": "shop", "quota": {"hard": hard}, "propagate": {"limitRanges": {"mode": mode}}});
+            let tree = object::<NamespaceTree>("shop", &spec, &json!({}));
+            let ranges: Vec<LimitRange> = serde_json::from_value(ranges).unwrap();
+            let mut finding = Finding::new(State::Ok, "it", "well");
+            defaults(&mut finding, &tree, &limited(&tree), &ranges);
+            (finding.details.join(" "), finding.advice.len())
+        };
+        let range = |type_: &str, given: Value| {
+            let mut item = json!({"type": type_});
+            item.as_object_mut().unwrap().extend(given.as_object().unwrap().clone());
+            json!([{"metadata": {"name": "defaults"}, "spec": {"limits": [item]}}])
+        };
+        let hard = json!({"requests.cpu": "4", "limits.memory": "1Gi", "pods": "10"});
+        let (none, advice) = of(hard.clone(), "Ignore", json!([]));
+        assert!(none.contains("do not state cpu, limits.memory are refused") && advice == 2, "{none}");
+        // What limits whole pods states nothing for containers.
+        let (pods, _) = of(hard.clone(), "Propagate", range("Pod", json!({"max": {"cpu": "1"}})));
+        assert!(pods.contains("none in namespace shop does"), "{pods}");
+        let (one, advice) =
+            of(hard.clone(), "Propagate", range("Container", json!({"defaultRequest": {"cpu": "1"}})));
+        assert!(one.contains("do not state limits.memory are refused") && advice == 1, "{one}");
+        let all = range("Container", json!({"defaultRequest": {"cpu": "1"}, "default": {"memory": "1Mi"}}));
+        let (kept, advice) = of(hard.clone(), "Ignore", all.clone());
+        assert!(kept.contains("that of namespace shop is not copied") && advice == 1, "{kept}");
+        assert_eq!(of(hard, "Propagate", all), (String::new(), 0));
+        // Pods as such need no requests.
+        let tree = object::<NamespaceTree>(
+            "shop",
+            &json!({"root": "shop", "quota": {"hard": {"pods": "1"}}}),
+            &json!({}),
+        );
+        assert!(limited(&tree).is_empty());
     }
 
     #[test]
