@@ -1,6 +1,8 @@
 //! Why the pods of workloads are refused, by Events. They explain what fails, where the status of a kind says nothing, and decide
 //! nothing: Events may be lost, and Kubernetes forgets them after an hour.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 use coppice_api::HealthReason;
 use coppice_api::health::FailingObject;
@@ -66,6 +68,16 @@ pub(crate) fn latest(events: &[RefusedPods], failing: &[FailingObject]) -> Vec<R
         Some(RefusedPods { kind: one.kind.clone(), name: one.name.clone(), at, message })
     });
     latest.collect()
+}
+
+/// Those that a quota was too small for, so many at most: for each workload the latest, and the latest first.
+pub(crate) fn beyond_quota(mut events: Vec<RefusedPods>, most: usize) -> Vec<RefusedPods> {
+    events.retain(|event| event.message.contains("exceeded quota"));
+    events.sort_by(|a, b| (b.at, &a.kind, &a.name).cmp(&(a.at, &b.kind, &b.name)));
+    let mut seen = BTreeSet::new();
+    events.retain(|event| seen.insert((event.kind.clone(), event.name.clone())));
+    events.truncate(most);
+    events
 }
 
 /// The Events of a namespace, by one request; or why they cannot be read.

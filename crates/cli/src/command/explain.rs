@@ -4,6 +4,7 @@ mod deleted;
 mod governed;
 mod governed_text;
 mod text;
+mod tree_quota;
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -26,12 +27,14 @@ use crate::print;
 use crate::write::resource_name;
 use crate::{Exit, Io, live, losses, namespace_record, refused_pods, with_progress};
 use governed::NamespaceExplanation;
+use tree_quota::QuotaExplanation;
 
 /// Explain what happens to a namespace, and why not
 ///
 /// What cluster managers do to it: which of them governs it and why no other one, its phase, when it expires, and what
 /// comes next; of workloads that lack pods also what the latest Event says. Of each NamespaceManager in it: every policy with
-/// its verdict, what will happen next, what stands in the way, and what has happened. What is lost with it, if it is to be
+/// its verdict, what will happen next, what stands in the way, and what has happened. Of a namespace of a tree: what it may still use,
+/// and which pods a quota was too small for lately. What is lost with it, if it is to be
 /// deleted. Of a namespace that is gone: when and why Coppice deleted it, and the Events that are left.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -111,6 +114,9 @@ struct Report<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<&'a NamespaceExplanation>,
     items: &'a [Explanation],
+    /// What a namespace of a tree may use; absent of others, of files, or if a manager was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quota: Option<&'a QuotaExplanation>,
     /// What is lost with the namespace; absent where nothing deletes it, or it is of files.
     #[serde(skip_serializing_if = "Option::is_none")]
     losses: Option<&'a Losses>,
@@ -120,11 +126,18 @@ pub(crate) async fn run(args: &ExplainArgs, connection: &ConnectionArgs, io: &mu
     let namespace = args.target.namespace.as_str();
     let live = args.source.files.is_empty();
     let client = if live { Some(connect(connection, io).await?.client) } else { None };
+    let whole = args.target.name.is_none();
+    let mut quota = None;
     if let Some(client) = &client {
         // A user who may not read namespaces still gets what the managers report.
         match live::namespace(client, namespace).await {
             Ok(None) => return deleted::run(client, namespace, args.output.output, io).await,
-            Ok(Some(now)) => deleted::note_earlier(client, &now, io).await?,
+            Ok(Some(now)) => {
+                deleted::note_earlier(client, &now, io).await?;
+                if whole {
+                    quota = Box::pin(tree_quota::of_namespace(client, &now, io)).await?;
+                }
+            }
             Err(_) => {}
         }
     }
@@ -139,7 +152,6 @@ pub(crate) async fn run(args: &ExplainArgs, connection: &ConnectionArgs, io: &mu
     }
     let all: Vec<Explanation> =
         cluster_snapshot.managers.iter().map(|m| explain(&cluster_snapshot, m, at)).collect();
-    let whole = args.target.name.is_none();
     let mut governed = whole.then(|| governed::explain(&cluster_snapshot, namespace, at)).flatten();
     if let Some(governed) = &mut governed {
         explain_refused_pods(governed, (namespace, client.as_ref()), &cluster_snapshot, io).await?;
@@ -153,7 +165,8 @@ pub(crate) async fn run(args: &ExplainArgs, connection: &ConnectionArgs, io: &mu
         }
         None => None,
     };
-    let report = Report { at, namespace: governed.as_ref(), items: &all, losses: lost.as_ref() };
+    let (quota, losses) = (quota.as_ref(), lost.as_ref());
+    let report = Report { at, namespace: governed.as_ref(), items: &all, quota, losses };
     match args.output.output {
         OutputFormat::Json => print::json(io.out, &report)?,
         OutputFormat::Yaml => print::yaml(io.out, &report)?,
@@ -165,19 +178,31 @@ pub(crate) async fn run(args: &ExplainArgs, connection: &ConnectionArgs, io: &mu
                 writeln!(io.screen(), "{}", resource_name(&one.item.manager))?;
             }
         }
-        OutputFormat::Table | OutputFormat::Wide => {
-            if let Some(governed) = &governed {
-                governed_text::write(governed, namespace, at, &mut io.screen())?;
-            } else if all.is_empty() {
-                nothing(&cluster_snapshot, namespace, io)?;
-            }
-            text::write(&all, governed.is_some(), at, io)?;
-            text::losses(lost.as_ref(), &mut io.screen())?;
-        }
+        OutputFormat::Table | OutputFormat::Wide => write(&report, &cluster_snapshot, namespace, io)?,
     }
     let attention = all.iter().any(|e| e.item.unknown || e.item.phase == Some(Phase::Refused));
     let unknown = governed.and_then(|governed| governed.plan).is_some_and(|plan| plan.unknown);
     Ok(if attention || unknown { Exit::Attention } else { Exit::Ok })
+}
+
+/// The report for people.
+fn write(
+    report: &Report<'_>,
+    cluster_snapshot: &LifecycleSnapshot,
+    namespace: &str,
+    io: &mut Io<'_>,
+) -> Result<()> {
+    let Report { at, namespace: governed, items, quota, losses } = *report;
+    if let Some(governed) = governed {
+        governed_text::write(governed, namespace, at, &mut io.screen())?;
+    } else if items.is_empty() {
+        nothing(cluster_snapshot, namespace, io)?;
+    }
+    text::write(items, governed.is_some(), at, io)?;
+    if let Some(quota) = quota {
+        tree_quota::write(quota, at, &mut io.screen())?;
+    }
+    text::losses(losses, &mut io.screen())
 }
 
 impl Explanation {

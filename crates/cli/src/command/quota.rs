@@ -1,11 +1,14 @@
 //! `coppice quota`: what a namespace of a tree has, and who could give it more.
 #![allow(clippy::doc_markdown, reason = "comments on arguments are the help that people read in a terminal")]
 
+use std::fmt;
+
 use anyhow::{Result, bail};
 use clap::Args;
 use coppice_api::NamespaceTreeSpec;
 use coppice_api::names::LABEL_TREE;
 use coppice_hierarchy::{ResourceName, Resources};
+use coppice_quantity::Quantity as Amount;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::{Api, Client, ResourceExt as _};
@@ -104,7 +107,7 @@ pub(crate) async fn run(args: &QuotaArgs, connection: &ConnectionArgs, io: &mut 
 
 /// What a quota in the namespace that is not its tree's limits it to.
 #[derive(Debug, Serialize)]
-struct OtherLimit {
+pub(crate) struct OtherLimit {
     quota: String,
     resource: String,
     hard: String,
@@ -124,7 +127,8 @@ impl OtherLimit {
         Ok(others.flat_map(|quota| Self::of(quota, asked)).collect())
     }
 
-    fn of(quota: &ResourceQuota, asked: &[ResourceName]) -> Vec<Self> {
+    /// What it limits, or those of these resources.
+    pub(crate) fn of(quota: &ResourceQuota, asked: &[ResourceName]) -> Vec<Self> {
         let Some(spec) = &quota.spec else { return Vec::new() };
         let used = quota.status.as_ref().and_then(|status| status.used.as_ref());
         let selected =
@@ -143,6 +147,33 @@ impl OtherLimit {
             scopes: scopes.clone(),
         };
         hard.map(limit).collect()
+    }
+
+    /// The name of the quota.
+    pub(crate) fn quota(&self) -> &str {
+        &self.quota
+    }
+
+    /// Whether it limits all that there is of this resource.
+    pub(crate) fn is_of(&self, resource: &ResourceName) -> bool {
+        self.scopes.is_empty() && self.resource.parse::<ResourceName>().is_ok_and(|name| name == *resource)
+    }
+
+    /// What it leaves, if that is counted.
+    pub(crate) fn free(&self) -> Option<Amount> {
+        let (hard, used): (Amount, Amount) = (self.hard.parse().ok()?, self.used.as_ref()?.parse().ok()?);
+        Some(hard.checked_sub(used)?.max(Amount::ZERO))
+    }
+}
+
+impl fmt::Display for OtherLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { quota, resource, hard, used, scopes } = self;
+        let scopes = if scopes.is_empty() { String::new() } else { format!(" ({})", scopes.join(", ")) };
+        match used {
+            Some(used) => write!(f, "ResourceQuota {quota}{scopes}: {resource}: {used} of {hard} used"),
+            None => write!(f, "ResourceQuota {quota}{scopes}: {resource}: {hard} at most"),
+        }
     }
 }
 
