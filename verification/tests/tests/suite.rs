@@ -46,6 +46,7 @@ mod trees_cascade;
 mod trees_copies;
 mod trees_detach;
 mod trees_expiry;
+mod trees_input;
 mod trees_metadata;
 mod trees_parent;
 mod trees_propagation;

@@ -1,0 +1,89 @@
+//! Bad input of every field of the kinds of trees: a real API server answers in the words that are expected without one.
+
+use anyhow::{Context as _, ensure};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::access_control::raw_requests::{PLAIN, Wire, WireResponse};
+use crate::trees_access::{of, on_trees};
+
+type Test = anyhow::Result<()>;
+
+/// The cases of the tests of `crates/schema`.
+const CASES: &str = include_str!("../../../crates/schema/tests/refused_trees.yaml");
+const NAMESPACE: &str = "input-trees";
+
+#[derive(Deserialize)]
+struct Case {
+    what: String,
+    kind: String,
+    name: Option<String>,
+    /// What was stored before, where it is an update.
+    old: Option<Value>,
+    spec: Value,
+    says: Vec<String>,
+}
+
+impl Case {
+    fn all(&self) -> String {
+        match self.kind.as_str() {
+            "NamespaceTree" => "/apis/coppice.dev/v1alpha1/namespacetrees".to_owned(),
+            "Subnamespace" => of(NAMESPACE, "subnamespaces"),
+            _ => of(NAMESPACE, "quotatransfers"),
+        }
+    }
+
+    /// What the API server answers to one that is not there yet.
+    async fn created(&self, admin: &Wire) -> anyhow::Result<WireResponse> {
+        let name = self.name.as_deref().unwrap_or("m");
+        let path = format!("{}?fieldValidation=Strict", self.all());
+        admin.send("POST", &path, PLAIN, object(&self.kind, name, &self.spec)).await
+    }
+
+    /// The same to a change.
+    async fn changed(&self, admin: &Wire, old: &Value) -> anyhow::Result<WireResponse> {
+        let name = "input-old";
+        let stored = admin.send("POST", &self.all(), PLAIN, object(&self.kind, name, old)).await?;
+        ensure!(stored.accepted(), "{stored:?}");
+        let path = format!("{}/{name}", self.all());
+        let mut object = admin.get(&path).await?;
+        object["spec"] = self.spec.clone();
+        let answer = admin.send("PUT", &path, PLAIN, object).await?;
+        let deleted = admin.send("DELETE", &path, PLAIN, json!({})).await?;
+        ensure!(deleted.accepted(), "{deleted:?}");
+        Ok(answer)
+    }
+
+    fn is_said_in(&self, answer: &WireResponse) -> Test {
+        let status: Value = serde_json::from_str(&answer.text).with_context(|| answer.text.clone())?;
+        let message = status["message"].as_str().unwrap_or_default();
+        ensure!(answer.code >= 400, "it is accepted");
+        for said in &self.says {
+            ensure!(message.contains(said.as_str()), "{said}\nis not in\n{message}");
+        }
+        Ok(())
+    }
+}
+
+fn object(kind: &str, name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "coppice.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec})
+}
+
+#[test]
+fn what_is_written_wrong_is_refused_with_what_to_write_instead() -> Test {
+    on_trees(async |on| {
+        on.test_cluster.namespace(NAMESPACE).await?;
+        let cases: Vec<Case> = serde_yaml::from_str(CASES)?;
+        ensure!(cases.len() >= 60, "{} cases", cases.len());
+        for case in &cases {
+            let answer = match &case.old {
+                None => case.created(&on.admin).await?,
+                Some(old) if case.kind == "NamespaceTree" => case.changed(&on.admin, old).await?,
+                // Who asks for a transfer writes their own name: `trees_transfers_access.rs` changes those.
+                Some(_) => continue,
+            };
+            case.is_said_in(&answer).with_context(|| case.what.clone())?;
+        }
+        Ok(())
+    })
+}
