@@ -23,7 +23,7 @@ use super::records::grant;
 type Test = anyhow::Result<()>;
 
 /// A channel to a Slack that accepts this token.
-async fn slack_channel(test_cluster: &TestCluster, name: &str) -> anyhow::Result<Slack> {
+pub(super) async fn slack_channel(test_cluster: &TestCluster, name: &str) -> anyhow::Result<Slack> {
     let token = format!("xoxb-{name}");
     let slack = Slack::start(&token, 0).await?;
     let file = format!("{name}-token");
@@ -34,7 +34,7 @@ async fn slack_channel(test_cluster: &TestCluster, name: &str) -> anyhow::Result
 }
 
 /// Waits for a message that contains this.
-async fn posted(slack: &Slack, part: &str) -> anyhow::Result<Posted> {
+pub(super) async fn posted(slack: &Slack, part: &str) -> anyhow::Result<Posted> {
     let found = slack.until(part, |all| all.iter().find(|one| one.text.contains(part)).cloned()).await;
     found.with_context(|| format!("{:#?}", slack.posted()))
 }

@@ -25,6 +25,7 @@ mod crash;
 mod demo;
 mod example_ci;
 mod faults;
+mod from_ska;
 mod gitops;
 mod input;
 mod large_namespaces;
