@@ -1,9 +1,10 @@
 //! Policies of cluster managers that wait for pods, and their webhooks, on a real API server.
 
 use anyhow::{Context as _, ensure};
+use coppice_notify::key::PublicKey;
 use coppice_plane::ADMIN;
-use coppice_tests::on_shared_plane;
-use coppice_tests::receiver::Receiver;
+use coppice_tests::receiver::{Received, Receiver};
+use coppice_tests::{TestCluster, on_shared_plane};
 use serde_json::{Value, json};
 
 use super::cli::coppice;
@@ -20,6 +21,18 @@ fn manager(name: &str, url: &str) -> String {
          selector: {{names: ['{name}-*']}}, settle: 1s, policies: [{{name: end, when: {when}, then: {{delete: {{notice: 2s}}}}}}, \
          {{name: tell, when: {when}, then: {{webhook: {{url: '{url}'}}}}}}]}}}}"
     )
+}
+
+/// Every request has a signature by the key of the settings' status.
+pub(super) async fn signed(test_cluster: &TestCluster, requests: &[Received]) -> Test {
+    let config = test_cluster.get("coppiceconfig", "", "coppice").await?.unwrap_or_default();
+    let key: PublicKey = config["status"]["webhookKey"].as_str().unwrap_or_default().parse()?;
+    for request in requests {
+        let timestamp = request.header("webhook-timestamp").parse::<i64>()?;
+        let (id, signature) = (request.header("webhook-id"), request.header("webhook-signature"));
+        key.verify(id, timestamp, &request.body, signature)?;
+    }
+    Ok(())
 }
 
 #[test]
@@ -69,14 +82,7 @@ fn a_receiver_hears_of_succeeded_pods_before_their_namespace_is_deleted() -> Tes
         let manager = json!({"kind": "ClusterNamespaceManager", "name": "heard"});
         ensure!(body["manager"] == manager && body["namespace"] == json!({"name": "heard-done", "uid": uid}));
         ensure!(body["reason"] == "PodsSucceeded" && body["evidence"]["pods"] == "test", "{body:#}");
-        let config = test_cluster.get("coppiceconfig", "", "coppice").await?.unwrap_or_default();
-        let key: coppice_notify::key::PublicKey =
-            config["status"]["webhookKey"].as_str().unwrap_or_default().parse()?;
-        let id = requests[0].header("webhook-id");
-        for request in &requests {
-            let timestamp = request.header("webhook-timestamp").parse()?;
-            key.verify(id, timestamp, &request.body, request.header("webhook-signature"))?;
-        }
+        signed(test_cluster, &requests).await?;
         // The record is gone with its namespace: what was written to it before is in the audit log.
         let delete = effective_delete(test_cluster, "heard-done").await?;
         let last =
