@@ -50,6 +50,19 @@ fn bodies(receiver: &Receiver) -> Vec<Value> {
     receiver.received().iter().filter_map(|one| serde_json::from_slice(&one.body).ok()).collect()
 }
 
+/// The words of a command, as a shell has them: quotes keep several together.
+fn words(command: &str) -> Vec<&str> {
+    let parts = command.split('"').enumerate();
+    let mut words = Vec::new();
+    for (number, part) in parts {
+        match number % 2 {
+            0 => words.extend(part.split_whitespace()),
+            _ => words.push(part),
+        }
+    }
+    words
+}
+
 #[test]
 fn outside_working_hours_nothing_is_sent_and_within_them_what_was_held_back_is() -> Test {
     const HELD_BACK: &str = "held back until working hours";
@@ -140,7 +153,7 @@ fn the_command_of_a_message_keeps_the_namespace_when_its_owner_runs_it() -> Test
         let command = announced.text.split("```").nth(1).context("it has no command")?;
         ensure!(said.contains(&format!("```{command}```")), "{said} {announced:?}");
 
-        let words: Vec<_> = command.split_whitespace().collect();
+        let words = words(command);
         ensure!(words == ["coppice", "extend", "keep-1", "--by", "24h"], "{announced:?}");
         let (code, said, error) = coppice(test_cluster, ALICE, &words[1..]).await?;
         ensure!(code == 0, "{said}{error}");
@@ -154,6 +167,38 @@ fn the_command_of_a_message_keeps_the_namespace_when_its_owner_runs_it() -> Test
         let withdrawn = posted(&slack, "Namespace keep-1 will not be deleted as announced").await?;
         ensure!(withdrawn.to == "U024BE7LH" && !withdrawn.text.contains("```"), "{withdrawn:?}");
         ensure!(!test_cluster.is_deleted("keep-1", &uid).await);
+        Ok(())
+    })
+}
+
+#[test]
+fn the_command_of_a_message_holds_the_namespace_where_no_ttl_is_the_reason() -> Test {
+    on_shared_plane(async |test_cluster, _| {
+        let slack = slack_channel(test_cluster, "finished").await?;
+        let owner = "{annotations: [{key: example.org/slack, format: Slack}]}";
+        let finished = manager("finished", owner)
+            .replace("ttl: {after: 3s}, ", "")
+            .replace("{phase: {in: [Stale]}}", "{podsSucceed: {initialDelay: 0s}}")
+            .replace("notice: 2s", "notice: 1h");
+        test_cluster.apply(&finished).await?;
+        let address = "annotations: {example.org/slack: U024BE7LH}";
+        let uid = namespace(test_cluster, "finished-1", address).await?;
+        test_cluster.account("finished-1").await?;
+        test_cluster.pod("finished-1", "test", "succeed", "a: b").await?;
+        grant(test_cluster, "finished-1", ALICE, "edit").await?;
+        let announced = posted(&slack, "Namespace finished-1 will be deleted").await?;
+        let command = announced.text.split("```").nth(1).context("it has no command")?;
+        let words = words(command);
+        let hold = ["coppice", "hold", "finished-1", "--for", "24h", "--reason", "still needed"];
+        ensure!(words == hold, "{announced:?}");
+        let (code, said, error) = coppice(test_cluster, ALICE, &words[1..]).await?;
+        ensure!(code == 0, "{said}{error}");
+        let kept = |status: &Value| status["next"]["reason"] == "Held" && status["notice"].is_null();
+        let kept = record(test_cluster, "finished-1", "that it is held", kept).await?;
+        let by = &kept["spec"]["hold"];
+        ensure!(by["by"] == ALICE && by["reason"] == "still needed", "{kept:#}");
+        posted(&slack, "Namespace finished-1 will not be deleted as announced").await?;
+        ensure!(!test_cluster.is_deleted("finished-1", &uid).await);
         Ok(())
     })
 }
