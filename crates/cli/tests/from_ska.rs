@@ -11,6 +11,9 @@ use support::{fixture, run};
 /// What stands in the tables and is no field of the settings.
 const NO_FIELDS: [&str; 2] = ["null", "get-owner-info"];
 
+/// What stands in the settings of a component and has no row: the list of entries, and of what conditions consist.
+const NO_ROWS: [&str; 4] = ["namespaces", "labels", "annotations", "a"];
+
 /// The page, from one heading to another.
 fn section(from: &str, to: &str) -> String {
     let page = std::fs::read_to_string("../../docs/from-ska.md").unwrap();
@@ -54,4 +57,19 @@ fn every_field_that_the_page_names_is_accepted() {
     let ran = run("coppice import ska -", &text);
     assert!(!ran.err.starts_with("error: ") && ran.code != 1, "{}", ran.err);
     assert!(!ran.all().contains("-secret"), "{}", ran.all());
+}
+
+#[test]
+fn every_setting_that_is_accepted_is_named_on_the_page() {
+    let values: Value = serde_yaml::from_str(&fixture("ska/every-field.yaml")).unwrap();
+    let mut fields = BTreeSet::new();
+    for component in ["api", "collectController", "actionController"] {
+        keys(&values[component]["config"], &mut fields);
+    }
+    assert!(fields.len() > 40 && fields.contains("whitelisted_alerts"), "{fields:?}");
+    let settings = section("\n## Settings\n", "\n### Durations\n");
+    let named: BTreeSet<&str> = names(&settings).into_iter().flat_map(|name| name.split('.')).collect();
+    let missing: Vec<&str> =
+        fields.into_iter().filter(|field| !named.contains(field) && !NO_ROWS.contains(field)).collect();
+    assert_eq!(missing, [""; 0], "they are not in the tables");
 }
