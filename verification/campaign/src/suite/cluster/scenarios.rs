@@ -82,6 +82,7 @@ pub(super) fn apart() -> Vec<Scenario> {
         shared::hourly(),
         unfollowed::pods(),
         unfollowed::failing(),
+        unfollowed::failed(),
         unfollowed::namespaces(),
         late::extended(),
         late::unselected(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use coppice_sim::scenario::objects::{cluster_manager, exists, namespace, pod, pod_phase, record_of};
 use coppice_sim::scenario::{Scenario, ScriptStep};
 use coppice_sim::server::{Request, Server};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::health::by_health;
 use super::scenario;
@@ -46,28 +46,20 @@ pub(super) fn pods() -> Scenario {
     scenario
 }
 
-/// In both namespaces something fails from 20 s on, which are `Failing` from 200 s on. Nobody sees that it is removed at 220 s, and in one
-/// of them something else fails from 225 s on: that has to settle for three minutes again, until after the end.
-pub(super) fn failing() -> Scenario {
-    let mut scenario = scenario(
-        "cluster-failing-unfollowed",
-        "what fails in two namespaces that are Failing is removed while nobody follows pods, and in one of them something else fails",
-    );
-    each_fails(&mut scenario, &["ci-bad", "ci-good"]);
-    let mut spec = by_health("5s", "0s");
+/// In both namespaces something fails from 20 s on, for three minutes until they are `Failing`. Nobody follows pods for half a minute from
+/// a time on: nobody sees that it is removed then, and in one of them something else fails, for which there is another pod before. That
+/// has to settle for three minutes again, until after the end.
+fn fails_unseen(scenario: &mut Scenario, mut spec: Value, from: u64, another: ScriptStep) {
+    each_fails(scenario, &["ci-bad", "ci-good"]);
     spec["health"]["settlingPeriod"] = "3m".into();
-    spec["health"]["gracePeriod"] = "10h".into();
     scenario.setup.push(cluster_manager("ci", &spec));
-    scenario.read_fault = Some(unavailable("/pods", 210, 240));
-    let is_failing: fn(&Server) -> bool = |server| {
-        ["ci-bad", "ci-good"].iter().all(|name| record_of(server, name)["status"]["phase"] == "Failing")
-    };
+    scenario.read_fault = Some(unavailable("/pods", from, from + 30));
     scenario.script.extend([
-        ScriptStep::at(205, |_| pod("ci-bad", "another")).once(is_failing),
-        ScriptStep::compact_history(211),
-        ScriptStep::at(220, |_| remove("ci-bad")),
-        ScriptStep::at(220, |_| remove("ci-good")),
-        ScriptStep::at(225, |_| pod_phase("ci-bad", "another", "Failed")),
+        another,
+        ScriptStep::compact_history(from + 1),
+        ScriptStep::at(from + 10, |_| remove("ci-bad")),
+        ScriptStep::at(from + 10, |_| remove("ci-good")),
+        ScriptStep::at(from + 15, |_| pod_phase("ci-bad", "another", "Failed")),
     ]);
     scenario.lasts = Duration::from_mins(5);
     scenario.ends = vec![
@@ -75,6 +67,32 @@ pub(super) fn failing() -> Scenario {
         "ci-good: there, Ok Watching",
         "ci: governs 2, due 0, Reconciled",
     ];
+}
+
+/// They are `Failing` from 200 s on.
+pub(super) fn failing() -> Scenario {
+    let mut scenario = scenario(
+        "cluster-failing-unfollowed",
+        "what fails in two namespaces that are Failing is removed while nobody follows pods, and in one of them something else fails",
+    );
+    let mut spec = by_health("5s", "0s");
+    spec["health"]["gracePeriod"] = "10h".into();
+    let is_failing: fn(&Server) -> bool = |server| {
+        ["ci-bad", "ci-good"].iter().all(|name| record_of(server, name)["status"]["phase"] == "Failing")
+    };
+    let another = ScriptStep::at(205, |_| pod("ci-bad", "another")).once(is_failing);
+    fails_unseen(&mut scenario, spec, 210, another);
+    scenario
+}
+
+/// They are `Failed` from 205 s on, which is announced.
+pub(super) fn failed() -> Scenario {
+    let mut scenario = scenario(
+        "cluster-failed-unfollowed",
+        "what fails in two namespaces that are Failed is removed while nobody follows pods, and in one of them something else fails",
+    );
+    let another = ScriptStep::at(210, |_| pod("ci-bad", "another"));
+    fails_unseen(&mut scenario, by_health("5s", "10h"), 215, another);
     scenario
 }
 
