@@ -170,7 +170,7 @@ fn justified(
     } else if phases.iter().any(|phase| phase == "Superseded") {
         superseded::check(history, step, revision, found)?;
     } else if !by_ttl {
-        health::check(history, step, (&spec["health"], revision), found)?;
+        health::check(history, step, (&spec["health"], phases, revision), found)?;
     }
     let namespace = history.at("namespaces", "", step.namespace, revision);
     let created =

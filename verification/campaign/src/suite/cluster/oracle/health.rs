@@ -13,10 +13,13 @@ use crate::oracle::{Broken, DestructiveStep, Findings, History};
 pub(super) fn check(
     history: &History,
     step: &DestructiveStep<'_>,
-    (health, revision): (&Value, u64),
+    (health, phases, revision): (&Value, &[Value], u64),
     found: &Findings,
 ) -> Result<(), Broken> {
     let period = |field| span(&health[field]);
+    // What is done to what is `Failing` waits for no more.
+    let is_failing = phases.iter().any(|phase| phase == "Failing");
+    let grace = if is_failing { SignedDuration::ZERO } else { period("gracePeriod") };
     // How long ago.
     let ago = |period: SignedDuration| {
         let period = period.checked_sub(RESOLUTION).unwrap_or_default();
@@ -33,10 +36,10 @@ pub(super) fn check(
         let mut then = history.revisions_between(from, step.done.sent).take_while(|then| *then <= revision);
         then.find(|then| !fails(*then)).or_else(|| (!fails(revision)).then_some(revision))
     };
-    let well = well_since(ago(period("settlingPeriod") + period("gracePeriod")));
+    let well = well_since(ago(period("settlingPeriod") + grace));
     // What fails again and again need not settle.
     let spent = || {
-        let (budget, until) = (&health["failureBudget"], ago(period("gracePeriod")));
+        let (budget, until) = (&health["failureBudget"], ago(grace));
         let from =
             step.done.sent.saturating_sub(Duration::try_from(span(&budget["window"])).unwrap_or_default());
         let max = span(&budget["max"]).checked_sub(RESOLUTION).unwrap_or_default();

@@ -122,3 +122,42 @@ pub(super) fn budget_spent() -> Scenario {
         vec!["ci-again: gone, deleted 1x", "ci-once: there, Ok Watching", "ci: governs 1, due 0, Reconciled"];
     scenario
 }
+
+/// Creates a Deployment whose pods crash.
+fn crashing(namespace: &str, name: &str, replicas: u32) -> Request {
+    let labels = json!({ "app": name });
+    let object = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": { "name": name, "namespace": namespace, "labels": labels },
+        "spec": {
+            "replicas": replicas, "selector": { "matchLabels": labels },
+            "template": {
+                "metadata": { "labels": { "app": name, "plane.coppice.dev/outcome": "crashloop" } },
+                "spec": { "containers": [{ "name": "main", "image": "test" }] },
+            },
+        },
+    });
+    Request::post(&format!("/apis/apps/v1/namespaces/{namespace}/deployments"), &object)
+}
+
+/// The namespace is `Failing` at 30 s, and `Failed` at 50 s: when the Deployment is scaled down its pods fail no more, and the other one does.
+pub(super) fn sleeps() -> Scenario {
+    let mut scenario = scenario(
+        "cluster-sleeps-failing",
+        "a Deployment and a pod that no controller owns fail: the first is scaled down, and later the namespace is deleted",
+    );
+    let mut spec = by_health("5s", "10s");
+    spec["health"]["gracePeriod"] = "20s".into();
+    let sleep = json!({
+        "name": "sleep", "when": { "phase": { "in": ["Failing"] } }, "then": { "scaleDown": {} },
+    });
+    spec["policies"] = json!([sleep, spec["policies"][0]]);
+    scenario.setup.extend([namespace("ci-app"), pod("ci-app", "p"), cluster_manager("ci", &spec)]);
+    scenario.script = vec![
+        ScriptStep::at(20, |_| pod_phase("ci-app", "p", "Failed")),
+        ScriptStep::at(20, |_| crashing("ci-app", "web", 2)),
+    ];
+    // One of the two steps is the Deployment's.
+    scenario.ends = vec!["ci-app: gone, deleted 1x", "ci: governs 0, due 0, Reconciled", "steps: 2"];
+    scenario
+}

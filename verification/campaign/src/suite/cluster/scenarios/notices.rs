@@ -239,3 +239,13 @@ pub(super) fn many_again() -> Scenario {
     scenario.receiver = [vec![ReceiverBehavior::Takes; 20], vec![ReceiverBehavior::TakesSilently]].concat();
     scenario
 }
+
+/// The same, and who leads is killed twice: while messages are on their way, and while ten are held to be one. The next replica knows of
+/// neither, and sends what is not recorded as delivered, under its key.
+pub(super) fn many_leader_killed() -> Scenario {
+    let mut scenario = many();
+    scenario.name = "cluster-notified-of-many-leader-killed";
+    scenario.about = "thirty namespaces of one owner are due at once, and the replica that leads is killed while they are announced";
+    scenario.script = vec![ScriptStep::kill_leader(21), ScriptStep::kill_leader(60)];
+    scenario
+}
