@@ -32,6 +32,7 @@ const KINDS: &[(&str, &str, &str, &str, bool)] = &[
     ("PersistentVolumeClaim", "persistentvolumeclaims", "pvc", "v1", true),
     ("Deployment", "deployments", "deploy", "apps/v1", true),
     ("StatefulSet", "statefulsets", "sts", "apps/v1", true),
+    ("DaemonSet", "daemonsets", "ds", "apps/v1", true),
     ("ReplicaSet", "replicasets", "rs", "apps/v1", true),
     ("Job", "jobs", "job", "batch/v1", true),
     ("CronJob", "cronjobs", "cj", "batch/v1", true),

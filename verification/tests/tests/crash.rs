@@ -16,7 +16,8 @@ use super::lifecycle::effective_delete;
 
 type Test = anyhow::Result<()>;
 
-const GENEROUS: &str = r#"{apiVersion: coppice.dev/v1alpha1, kind: CoppiceConfig, metadata: {name: coppice},
+/// A budget that no test spends, and receivers on loopback.
+pub(crate) const GENEROUS: &str = r#"{apiVersion: coppice.dev/v1alpha1, kind: CoppiceConfig, metadata: {name: coppice},
     spec: {governor: {perMinute: 1000, perHour: 1000, maxShare: 100%, atLeast: 1000}, tenants: {webhookHosts: ["127.0.0.1"]}}}"#;
 
 fn writes(test_cluster: &TestCluster) -> anyhow::Result<usize> {

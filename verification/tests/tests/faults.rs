@@ -4,6 +4,7 @@
 //! webhook has one id; and when the faults are over, what was wished for is reached, and then nothing is written any
 //! more but the lease. The API server's audit log is the witness.
 
+mod governed;
 mod kills;
 mod late_writes;
 mod refused;

@@ -1,6 +1,6 @@
 //! The platform's settings, the budget, `paused`, and rights that are missing.
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use coppice_plane::{ADMIN, OPERATOR};
 use coppice_tests::{Operator, TestCluster, condition, on_own_plane};
 use serde_json::Value;
@@ -90,24 +90,43 @@ fn what_tenants_may_ask_for_can_be_changed_at_any_time() -> Test {
     })
 }
 
+/// The role of the operator as it is installed.
+pub(crate) async fn operator_role(test_cluster: &TestCluster) -> anyhow::Result<Value> {
+    let role = test_cluster.get("clusterrole", "", "coppice-operator").await?;
+    Ok(serde_json::json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "coppice-operator"},
+        "rules": role.context("the operator has no role")?["rules"]
+    }))
+}
+
+/// Gives the operator this role without these resources, and waits until they are refused: roles are in force a moment later.
+pub(crate) async fn with_role(test_cluster: &TestCluster, role: &Value, without: &[&str]) -> Test {
+    let mut role = role.clone();
+    let rules = role["rules"].as_array_mut().context("the role has no rules")?;
+    for rule in rules.iter_mut() {
+        if let Some(resources) = rule["resources"].as_array_mut() {
+            resources.retain(|resource| !without.iter().any(|name| resource == name));
+        }
+    }
+    rules.retain(|rule| rule["resources"].as_array().is_none_or(|resources| !resources.is_empty()));
+    test_cluster.kubectl_stdin(ADMIN, &["replace", "-f", "-"], &role.to_string()).await?;
+    let account = test_cluster.requests(OPERATOR).await?;
+    for resource in without {
+        let refused = async || {
+            let error = account.list(resource, "").await.err()?.to_string();
+            error.contains("(Forbidden)").then_some(())
+        };
+        test_cluster.until(&format!("the operator's account may not list {resource}"), refused).await?;
+    }
+    Ok(())
+}
+
 #[test]
 fn pods_that_may_not_be_listed_are_unknown_and_stop_nothing_else() -> Test {
     on_own_plane(async {
         let test_cluster = TestCluster::start_at_once().await?;
-        let role = test_cluster.get("clusterrole", "", "coppice-operator").await?.unwrap_or_default();
-        let mut without = role.clone();
-        if let Some(rules) = without["rules"].as_array_mut() {
-            rules.retain(|rule| !rule["resources"].to_string().contains("\"pods\""));
-        }
-        without["metadata"] = serde_json::json!({"name": "coppice-operator"});
-        test_cluster.kubectl_stdin(ADMIN, &["replace", "-f", "-"], &without.to_string()).await?;
-        // Roles are in force a moment later.
-        let account = test_cluster.requests(OPERATOR).await?;
-        let refused = async || {
-            let error = account.list("pods", "").await.err()?.to_string();
-            error.contains("(Forbidden)").then_some(())
-        };
-        test_cluster.until("the operator's account may not list pods", refused).await?;
+        let role = operator_role(&test_cluster).await?;
+        with_role(&test_cluster, &role, &["pods"]).await?;
         let operator = Operator::spawn(&test_cluster, &[]).await?;
         let blind = test_cluster.namespace("blind").await?;
         test_cluster.manager("blind", "m", "{policies: [{name: p, when: {podsSucceed: {initialDelay: 0s, minPods: 0}}, then: {delete: {}}}]}").await?;
@@ -123,9 +142,7 @@ fn pods_that_may_not_be_listed_are_unknown_and_stop_nothing_else() -> Test {
         ensure!(condition(&manager, "Ready")["status"] == "Unknown");
         let why = operator.http("/readyz").await.err().map(|e| e.to_string()).unwrap_or_default();
         ensure!(why.contains("watch: pods: the API server refuses to list pods"), "{why}");
-        let mut again = role;
-        again["metadata"] = serde_json::json!({"name": "coppice-operator"});
-        test_cluster.kubectl_stdin(ADMIN, &["replace", "-f", "-"], &again.to_string()).await?;
+        with_role(&test_cluster, &role, &[]).await?;
         test_cluster.deleted("blind", &blind).await
     })
 }
