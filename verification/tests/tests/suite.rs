@@ -19,6 +19,7 @@ mod cluster_notices;
 mod cluster_pods;
 mod cluster_records;
 mod cluster_recreated;
+mod cluster_sleep;
 mod cluster_superseded;
 mod conformance;
 mod crash;
