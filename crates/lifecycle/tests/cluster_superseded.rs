@@ -274,6 +274,26 @@ fn it_is_never_superseded_by_what_fails_or_has_expired() {
 }
 
 #[test]
+fn its_end_comes_before_its_successor_and_that_before_what_fails() {
+    let ttl = MANAGER.replace("settle: 10s,", "settle: 10s, ttl: {after: 300s},");
+    let mut fleet = Fleet::new(&ttl.replace("notice: 60s", "notice: 1000s"));
+    fleet.add("ci-1", 0, Environment { fails: true, ..environment(10) });
+    for second in [11, 120, 180] {
+        fleet.settle(second);
+    }
+    assert_eq!(fleet.phase("ci-1"), NamespacePhase::Failed);
+    fleet.add("ci-2", 181, environment(11).ready());
+    fleet.settle(181);
+    assert_eq!(fleet.phase("ci-1"), NamespacePhase::Superseded, "and it still fails");
+    fleet.settle(300);
+    assert_eq!(fleet.phase("ci-1"), NamespacePhase::Superseded);
+    fleet.settle(301);
+    assert_eq!(fleet.phase("ci-1"), NamespacePhase::Stale);
+    assert!(fleet.status("ci-1").superseded_by.is_some(), "it has a successor all the time");
+    assert!(!fleet.status("ci-1").failing.is_empty(), "{:#?}", fleet.status("ci-1"));
+}
+
+#[test]
 fn what_is_not_known_of_a_successor_neither_gives_nor_takes_a_verdict() {
     // It was well, and is not known any more: what was announced stands, and nothing is done.
     let mut fleet = two(environment(11).ready());
