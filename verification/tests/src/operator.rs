@@ -58,11 +58,21 @@ impl Operator {
     /// Starts it as the service account with the product's RBAC, and waits until it is ready and leads, and the settings
     /// are in force, which it creates on its very first start.
     pub async fn start(test_cluster: &TestCluster) -> anyhow::Result<Self> {
-        let operator = Self::spawn(test_cluster, &[]).await?;
-        operator.ready(test_cluster).await?;
-        operator.leads(test_cluster).await?;
-        test_cluster.settings().await.with_context(|| operator.last_lines())?;
-        Ok(operator)
+        Self::spawn(test_cluster, &[]).await?.started(test_cluster).await
+    }
+
+    async fn started(self, test_cluster: &TestCluster) -> anyhow::Result<Self> {
+        self.ready(test_cluster).await?;
+        self.leads(test_cluster).await?;
+        test_cluster.settings().await.with_context(|| self.last_lines())?;
+        Ok(self)
+    }
+
+    /// The same on a machine whose local time is that of this zone.
+    pub async fn start_in_zone(test_cluster: &TestCluster, zone: &str) -> anyhow::Result<Self> {
+        let (kubeconfig, logs) =
+            (test_cluster.plane.kubeconfig(OPERATOR)?, test_cluster.plane.dir().join("log"));
+        Self::run(&kubeconfig, &logs, &[], &[("TZ", zone)]).await?.started(test_cluster).await
     }
 
     /// Starts it with further arguments and waits for nothing.
@@ -76,20 +86,25 @@ impl Operator {
         kubeconfig: &Path,
         args: &[&str],
     ) -> anyhow::Result<Self> {
-        Self::run(kubeconfig, &test_cluster.plane.dir().join("log"), args).await
+        Self::run(kubeconfig, &test_cluster.plane.dir().join("log"), args, &[]).await
     }
 
     /// Starts it for any API server with further arguments, its log and its credentials in a folder, and waits until it is ready.
     pub async fn start_by(kubeconfig: &Path, folder: &Path, args: &[&str]) -> anyhow::Result<Self> {
         let logs = folder.join("log");
         std::fs::create_dir_all(&logs)?;
-        let operator = Self::run(kubeconfig, &logs, args).await?;
+        let operator = Self::run(kubeconfig, &logs, args, &[]).await?;
         let ready = until("the operator is ready", async || operator.http("/readyz").await.ok()).await;
         ready.with_context(|| operator.last_lines())?;
         Ok(operator)
     }
 
-    async fn run(kubeconfig: &Path, logs: &Path, args: &[&str]) -> anyhow::Result<Self> {
+    async fn run(
+        kubeconfig: &Path,
+        logs: &Path,
+        args: &[&str],
+        variables: &[(&str, &str)],
+    ) -> anyhow::Result<Self> {
         let log = logs.join(format!("operator-{}.log", LOGS.fetch_add(1, Ordering::Relaxed)));
         let credentials = credentials_beside(logs);
         std::fs::create_dir_all(&credentials)?;
@@ -97,6 +112,7 @@ impl Operator {
             allocate_as_shipped(command);
             command
                 .envs(LONG_LEASE)
+                .envs(variables.iter().copied())
                 .env("COPPICE_CREDENTIALS_DIR", &credentials)
                 // It takes free ports itself: one that is chosen here could be taken by others before it is used.
                 .args(["--listen", "127.0.0.1:0", "--metrics-insecure", "--listen-probes", "127.0.0.1:0"])

@@ -96,7 +96,8 @@ fn lists_were_read_again(test_cluster: &TestCluster, namespace: &str) -> Test {
 fn what_fails_is_deleted_with_notice_and_what_recovers_or_starts_slowly_is_not() -> Test {
     on_own_plane(async {
         let test_cluster = TestCluster::start().await?;
-        let operator = Operator::start(&test_cluster).await?;
+        // Nine hours ahead of UTC: nothing compares what a clock on the wall says.
+        let operator = Operator::start_in_zone(&test_cluster, "Asia/Tokyo").await?;
         let watched = async |synced: bool| {
             let series = "coppice_watch_synced{kind=\"deployments\"}";
             let is = async || (operator.metric(series).await.ok()? == synced.then_some(1.0)).then_some(());
@@ -139,9 +140,13 @@ fn what_fails_is_deleted_with_notice_and_what_recovers_or_starts_slowly_is_not()
         let past: Vec<_> =
             failed["pastPhases"].as_array().into_iter().flatten().map(|past| &past["phase"]).collect();
         ensure!(past.starts_with(&[&Value::from("Failing"), &Value::from("Unstable")]), "{failed:#}");
+        let since = failed["phaseSince"].as_str().context("it has no date")?.parse::<jiff::Timestamp>()?;
+        let unstable =
+            failed["pastPhases"][1]["since"].as_str().unwrap_or_default().parse::<jiff::Timestamp>()?;
+        let waited = since.duration_since(unstable);
+        ensure!(waited.as_secs() >= 15, "Failed {waited} after it was Unstable: it takes 10 s and 5 s");
         test_cluster.deleted("health-crash", &crash).await?;
         let delete = effective_delete(&test_cluster, "health-crash").await?;
-        let since = failed["phaseSince"].as_str().context("it has no date")?.parse::<jiff::Timestamp>()?;
         let waited = delete.received.duration_since(since);
         ensure!(waited.as_secs() >= 6, "deleted {waited} after it was Failed: its notice takes 6 s");
         lists_were_read_again(&test_cluster, "health-crash")?;
