@@ -100,6 +100,13 @@ fn of_the_annotations_of_a_namespace_those_are_kept_that_are_asked_for() {
         let empty = read(&["odd"], &json!({"metadata": {"name": "a", "annotations": annotations}})).unwrap();
         assert_eq!(empty.annotations.get("odd"), Ok(None), "{annotations}");
     }
+    let tracked = json!({"metadata": {"name": "a", "annotations": {"argocd.argoproj.io/tracking-id": long}}});
+    let tracked = read(&[], &tracked).unwrap().annotations;
+    assert_eq!(
+        (tracked.tracked_by_argo_cd(), tracked.bytes()),
+        (true, 0),
+        "of one it is kept whether it is there"
+    );
     // Whoever may annotate a namespace makes it unreadable for nobody, however many are asked for.
     let keys: Vec<_> = (0..40).map(|n| format!("key-{n:02}")).collect();
     let all: serde_json::Map<_, _> = keys.iter().map(|key| (key.clone(), json!(long))).collect();

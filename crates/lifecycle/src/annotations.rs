@@ -1,10 +1,13 @@
 //! The annotations of namespaces, of which only those are read that a cluster manager names: whatever is not read is unknown,
-//! and not absent.
+//! and not absent. Of one other it is kept whether it is there: [`ARGO_CD_TRACKING`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use coppice_api::cluster_manager::MAX_ANNOTATION_VALUE;
+
+/// By which Argo CD finds what it applies, unless it is set up to use a label.
+pub const ARGO_CD_TRACKING: &str = "argocd.argoproj.io/tracking-id";
 
 /// Which annotations are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +62,7 @@ pub struct Annotations {
     read: AnnotationKeys,
     /// Few, in no order that matters. Not as labels are held: a value may contain any character.
     values: Box<[(Arc<str>, Box<str>)]>,
+    tracked_by_argo_cd: bool,
 }
 
 /// An annotation was not read: whether the namespace has it is not known.
@@ -75,10 +79,14 @@ impl Annotations {
         read: &AnnotationKeys,
         all: impl IntoIterator<Item = (K, V)>,
     ) -> Self {
-        let kept = |(key, value): (K, V)| Some((read.find(key.as_ref())?, cut(value.as_ref()).into()));
+        let mut tracked_by_argo_cd = false;
+        let kept = |(key, value): (K, V)| {
+            tracked_by_argo_cd |= key.as_ref() == ARGO_CD_TRACKING;
+            Some((read.find(key.as_ref())?, cut(value.as_ref()).into()))
+        };
         let mut values: Vec<_> = all.into_iter().filter_map(kept).collect();
         values.sort_unstable();
-        Self { read: read.clone(), values: values.into() }
+        Self { read: read.clone(), values: values.into(), tracked_by_argo_cd }
     }
 
     /// The value of an annotation, cut if it is [too long](is_cut); none if the namespace does not have it.
@@ -90,6 +98,11 @@ impl Annotations {
             return Err(AnnotationNotRead { key });
         }
         Ok(self.values.iter().find(|(known, _)| **known == *key).map(|(_, value)| &**value))
+    }
+
+    /// Whether it has [`ARGO_CD_TRACKING`], whichever annotations were read. For people: nothing is decided by it.
+    pub fn tracked_by_argo_cd(&self) -> bool {
+        self.tracked_by_argo_cd
     }
 
     /// Bytes of text that are kept.
@@ -137,6 +150,20 @@ mod tests {
         assert_eq!(Annotations::default().get("a"), Err(AnnotationNotRead { key: "a" }));
         let every = Annotations::of(&AnnotationKeys::All, all);
         assert_eq!((every.get("example.org/other"), every.get("a")), (Ok(Some("x")), Ok(None)));
+    }
+
+    #[test]
+    fn whether_argo_cd_tracks_it_is_kept_whatever_is_read() {
+        for keys in
+            [AnnotationKeys::default(), AnnotationKeys::named([ARGO_CD_TRACKING]), AnnotationKeys::All]
+        {
+            let tracked = Annotations::of(&keys, [("a", "b"), (ARGO_CD_TRACKING, "web:/Namespace:/shop")]);
+            assert!(tracked.tracked_by_argo_cd(), "{keys:?}");
+            assert!(!Annotations::of(&keys, [("argocd.argoproj.io/sync-wave", "1")]).tracked_by_argo_cd());
+        }
+        let unread = Annotations::of(&AnnotationKeys::default(), [(ARGO_CD_TRACKING, "web")]);
+        assert_eq!(unread.get(ARGO_CD_TRACKING), Err(AnnotationNotRead { key: ARGO_CD_TRACKING }));
+        assert_eq!(unread.bytes(), 0);
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod cluster;
 
 use coppice_api::{ManagedNamespaceStatus, Reason};
 use coppice_lifecycle::cluster::{NamespaceStep, ValidClusterManager};
+use coppice_lifecycle::facts::{AnnotationKeys, Annotations};
 
 use cluster::{Scene, at, enforcing, spec};
 
@@ -204,8 +205,8 @@ fn what_is_made_again_each_time_is_left_alone_for_a_day() {
     let says = scene.says(101);
     assert_eq!(
         says,
-        "RecreatedTooOften: namespace ci-1 was deleted 3 times within 24 hours and is made again each time (no label of a \
-         known tool says by what): it is left alone until 2026-03-02T10:36:40Z; have it made no more, or exclude it from the \
+        "RecreatedTooOften: namespace ci-1 was deleted 3 times within 24 hours and is made again each time (no label or \
+         annotation of a known tool says by what): it is left alone until 2026-03-02T10:36:40Z; have it made no more, or exclude it from the \
          cluster manager"
     );
     assert_eq!(scene.status().next.as_ref().unwrap().due, Some(at(DAY - 5000)));
@@ -213,7 +214,12 @@ fn what_is_made_again_each_time_is_left_alone_for_a_day() {
     scene.namespace.labels =
         [("argocd.argoproj.io/instance".to_owned(), "web".to_owned())].into_iter().collect();
     let says = scene.says(102);
-    assert!(says.contains("its labels say by what: argocd.argoproj.io/instance=web"), "{says}");
+    let by = "its labels and annotations say by what: argocd.argoproj.io/instance=web";
+    assert!(says.contains(&format!("({by})")), "{says}");
+    let tracking = ("argocd.argoproj.io/tracking-id", "web:/Namespace:/ci-1");
+    scene.namespace.annotations = Annotations::of(&AnnotationKeys::default(), [tracking]);
+    let says = scene.says(102);
+    assert!(says.contains(&format!("({by}, argocd.argoproj.io/tracking-id)")), "{says}");
     scene.others = None;
     assert_eq!(
         scene.plan(at(103)).step,

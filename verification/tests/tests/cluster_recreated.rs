@@ -39,12 +39,12 @@ fn what_flux_creates_again_after_each_deletion_is_left_alone_after_three_times()
         }
         let last = created(test_cluster).await?;
         let left_alone = |status: &Value| status["next"]["reason"] == "RecreatedTooOften";
-        let record = record(test_cluster, NAME, "that it is left alone", left_alone).await?;
-        let next = &record["status"]["next"];
+        let found = record(test_cluster, NAME, "that it is left alone", left_alone).await?;
+        let next = &found["status"]["next"];
         let message = next["message"].as_str().unwrap_or_default();
-        let by = "namespace recreated-shop was deleted 3 times within 24 hours and is made again each time (its labels say by what: \
-                  kustomize.toolkit.fluxcd.io/name=apps)";
-        ensure!(message.contains(by) && next["due"].is_string(), "{record:#}");
+        let by = "namespace recreated-shop was deleted 3 times within 24 hours and is made again each time (its labels and annotations say by \
+                  what: kustomize.toolkit.fluxcd.io/name=apps";
+        ensure!(message.contains(&format!("{by})")) && next["due"].is_string(), "{found:#}");
 
         let complete = async || {
             let records = test_cluster.list("delns", "").await.ok()?;
@@ -63,8 +63,15 @@ fn what_flux_creates_again_after_each_deletion_is_left_alone_after_three_times()
             let words: Vec<_> = line.split_whitespace().collect();
             ensure!(words.starts_with(&[NAME, "Deleted"]) && words.contains(&uid.as_str()), "{line}");
         }
+        // As Argo CD does.
+        let tracked = r#"{"metadata":{"annotations":{"argocd.argoproj.io/tracking-id":"apps:/Namespace:/recreated-shop"}}}"#;
+        test_cluster.patch("ns", "", NAME, tracked).await?;
+        let both = format!("{by}, argocd.argoproj.io/tracking-id)");
+        let says =
+            |status: &Value| status["next"]["message"].as_str().is_some_and(|text| text.contains(&both));
+        record(test_cluster, NAME, "by what it is applied, too", says).await?;
         let (code, said, error) = coppice(test_cluster, ADMIN, &["explain", NAME]).await?;
-        ensure!(code == 0 && said.contains(by), "{said}{error}");
+        ensure!(code == 0 && said.contains(&both), "{said}{error}");
 
         ensure!(!test_cluster.is_deleted(NAME, &last).await, "it is deleted a fourth time");
         let requests = test_cluster.namespace_deletes()?;

@@ -7,6 +7,7 @@ use coppice_mutants::{Mutant, active};
 use coppice_quantity::Duration;
 use jiff::Timestamp;
 
+use crate::annotations::ARGO_CD_TRACKING;
 use crate::condition::later;
 use crate::facts::NamespaceFacts;
 
@@ -14,7 +15,8 @@ use crate::facts::NamespaceFacts;
 const TOO_OFTEN: usize = 3;
 /// One day.
 const WINDOW: Duration = Duration::from_secs(24 * 3600);
-/// Labels by which known tools mark what they apply. They are named, since whoever reads that looks for the cause.
+/// Labels by which known tools mark what they apply, besides [`ARGO_CD_TRACKING`]. They are named, since whoever reads that looks
+/// for the cause.
 const APPLIED_BY: [&str; 5] = [
     "argocd.argoproj.io/instance",
     "kustomize.toolkit.fluxcd.io/name",
@@ -66,11 +68,12 @@ impl Recreated {
             return None;
         }
         let labels = APPLIED_BY.iter().filter_map(|label| Some((label, namespace.labels.get(label)?)));
-        let labels: Vec<_> = labels.map(|(label, value)| format!("{label}={value}")).collect();
-        let by = if labels.is_empty() {
-            "no label of a known tool says by what".to_owned()
+        let tracked = namespace.annotations.tracked_by_argo_cd().then(|| ARGO_CD_TRACKING.to_owned());
+        let marks: Vec<_> = labels.map(|(label, value)| format!("{label}={value}")).chain(tracked).collect();
+        let by = if marks.is_empty() {
+            "no label or annotation of a known tool says by what".to_owned()
         } else {
-            format!("its labels say by what: {}", labels.join(", "))
+            format!("its labels and annotations say by what: {}", marks.join(", "))
         };
         let message = format!(
             "namespace {} was deleted {TOO_OFTEN} times within 24 hours and is made again each time ({by}): it is left alone \
