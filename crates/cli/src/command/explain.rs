@@ -130,7 +130,7 @@ pub(crate) async fn run(args: &ExplainArgs, connection: &ConnectionArgs, io: &mu
     let mut quota = None;
     if let Some(client) = &client {
         // A user who may not read namespaces still gets what the managers report.
-        match live::namespace(client, namespace).await {
+        match with_progress("reading the namespace", io, live::namespace(client, namespace)).await? {
             Ok(None) => return deleted::run(client, namespace, args.output.output, io).await,
             Ok(Some(now)) => {
                 deleted::note_earlier(client, &now, io).await?;

@@ -16,7 +16,9 @@ use crate::connect::failed;
 use crate::facts::DeletedRecord;
 use crate::print::{self, ERROR, HEADING, Table};
 use crate::terminal::{PLAIN, Paragraph, Screen};
-use crate::{Exit, Io, records};
+use crate::{Exit, Io, records, with_progress};
+
+const READING_RECORDS: &str = "reading the records of deletions";
 
 const NO_RECORD: &str = "there is no DeletedNamespace for it: Coppice did not delete it, or no longer keeps the record (30 days, the newest \
                          10,000)";
@@ -87,8 +89,9 @@ pub(super) async fn run(
     format: OutputFormat,
     io: &mut Io<'_>,
 ) -> Result<Exit> {
-    let records = records(client, namespace).await;
-    let events = events(client, namespace).await;
+    let records = with_progress(READING_RECORDS, io, records(client, namespace)).await?;
+    let events =
+        with_progress("reading the Events about the namespace", io, events(client, namespace)).await?;
     let absent: Vec<String> =
         [absence(&records, NO_RECORD), absence(&events, NO_EVENT)].into_iter().flatten().collect();
     if absent.len() == 2 {
@@ -124,7 +127,9 @@ pub(super) async fn run(
 /// records get no note.
 pub(super) async fn note_earlier(client: &Client, now: &Namespace, io: &mut Io<'_>) -> Result<()> {
     let name = now.metadata.name.as_deref().unwrap_or_default();
-    let records = records::list(client, Some(&records::of_namespace(name))).await.unwrap_or_default();
+    let labels = records::of_namespace(name);
+    let reading = records::list(client, Some(&labels));
+    let records = with_progress(READING_RECORDS, io, reading).await?.unwrap_or_default();
     let uid = now.metadata.uid.as_deref();
     let earlier = |record: &&DeletedRecord| record.spec.as_ref().is_ok_and(|s| Some(s.uid.as_str()) != uid);
     if records.iter().any(|record| earlier(&record)) {
