@@ -123,8 +123,11 @@ pub struct EmailChannel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 64),
-        inner(length(min = 1, max = 253), regex(pattern = "^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$")),
-        extend("x-kubernetes-list-type" = "set")
+        inner(length(min = 1, max = 253)),
+        extend("x-kubernetes-list-type" = "set", "x-kubernetes-validations" = [{
+            "rule": "self.all(domain, domain.matches('^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$'))",
+            "message": "write domains in lower case, without '@' and '*', such as example.org: those below it are permitted, too"
+        }])
     )]
     pub recipient_domains: Option<Vec<String>>,
 }

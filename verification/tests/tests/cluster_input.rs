@@ -40,6 +40,7 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     ("{selector: {names: [a]}, health: {settlingPeriod: 0s}}", "every moment would count"),
     ("{selector: {names: [a]}, health: {sources: []}}", "should have at least 1 items"),
+    ("{selector: {names: [a]}, health: {sources: [Prometheus]}}", "supported values: \"Workloads\""),
     // By default max is 20m.
     ("{selector: {names: [a]}, health: {failureBudget: {window: 10m}}}", "write a shorter max, such as 5m"),
     ("{selector: {names: [a]}, health: {failureBudget: {max: 2h}}}", "or a longer window"),
@@ -178,6 +179,11 @@ const REFUSED: &[(&str, &str)] = &[
         "{selector: {names: [a]}, notify: {channels: [mail], workingHours: {timeZone: UTC, days: [Someday]}}}",
         "Unsupported value",
     ),
+    (
+        "{selector: {names: [a]}, notify: {channels: []}}",
+        "spec.notify.channels in body should have at least 1 items",
+    ),
+    ("{selector: {names: [a]}, notify: {}}", "channels: Required"),
     ("{selector: {names: [a]}, owner: {labels: []}}", "should have at least 1 items"),
     ("{selector: {names: [a]}, owner: {labels: [a, a]}}", "Duplicate value"),
     ("{selector: {names: [a]}, owner: {annotations: [{key: 'a b'}]}}", "write an annotation's key"),

@@ -238,6 +238,19 @@ const REFUSED: &[(&str, &str)] = &[
         "a password is sent only under TLS",
     ),
     ("{email: {host: smtp.example.org, from: a@example.org, tls: SSL}}", "Unsupported value"),
+    ("{email: {host: smtp.example.org, from: a@example.org, recipientDomains: []}}", "at least 1 items"),
+    (
+        "{email: {host: smtp.example.org, from: a@example.org, recipientDomains: [a.example, a.example]}}",
+        "duplicate entries",
+    ),
+    (
+        "{email: {host: smtp.example.org, from: a@example.org, recipientDomains: ['*.example.org']}}",
+        "write domains in lower case, without '@' and '*', such as example.org",
+    ),
+    (
+        "{email: {host: smtp.example.org, from: a@example.org, recipientDomains: ['@Example.org']}}",
+        "write domains in lower case, without '@' and '*', such as example.org",
+    ),
     (
         "{email: {host: smtp.example.org, from: a@example.org, password: secret}}",
         "field not declared in schema",
