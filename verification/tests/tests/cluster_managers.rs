@@ -57,6 +57,12 @@ async fn counted(
     found.with_context(|| format!("it is {now:#?}"))
 }
 
+/// The words of the row of a table that begins with this one.
+fn row<'a>(table: &'a str, first: &str) -> Vec<&'a str> {
+    let mut rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    rows.find(|words| words.first() == Some(&first)).unwrap_or_default()
+}
+
 #[test]
 fn observing_shows_what_enforcing_does_after_settle_and_notice() -> Test {
     on_shared_plane(async |test_cluster, _| {
@@ -87,8 +93,12 @@ fn observing_shows_what_enforcing_does_after_settle_and_notice() -> Test {
         let namespaces = json!({"selected": 3, "governed": 3, "recorded": 3});
         ensure!(manager["status"]["namespaces"] == namespaces, "{manager:#}");
         ensure!(test_cluster.get("mns", "cluster-other", "coppice").await?.is_none(), "it is excluded");
-        let shown = test_cluster.kubectl(ADMIN, &["get", "mns", "-n", "cluster-due", "--no-headers"]).await?;
-        ensure!(shown.split_whitespace().take(2).eq(["coppice", "Stale"]), "{shown}");
+        let table = test_cluster.kubectl(ADMIN, &["get", "mns", "-A"]).await?;
+        let columns = ["NAMESPACE", "NAME", "PHASE", "OWNER", "EXPIRES", "NEXT", "AGE"];
+        ensure!(row(&table, "NAMESPACE") == columns, "{table}");
+        let expires = observed["status"]["expiresAt"].as_str().context("it never expires")?;
+        let shown = ["cluster-due", "coppice", "Stale", expires, "delete"];
+        ensure!(row(&table, "cluster-due").starts_with(&shown), "{table}");
         let ours = |name: &str| name.starts_with("cluster-");
         ensure!(!test_cluster.namespace_deletes()?.iter().any(|e| ours(&e.name)), "it only observes");
         ensure!(observed["status"]["notice"].is_null(), "{observed:#}");
@@ -347,6 +357,14 @@ fn a_manager_and_a_cluster_manager_that_are_due_together_decide_and_announce_onc
             test_cluster.manager_until("two-sources", "m", "that the record comes first", waits).await?;
         let next = &manager["status"]["next"];
         ensure!(next["message"].to_string().contains("ClusterNamespaceManager two "), "{next:#}");
+        let (code, said, error) = coppice(test_cluster, ADMIN, &["explain", "two-sources"]).await?;
+        for part in [
+            "\n  Governed:   by ClusterNamespaceManager two (Enforce)",
+            "\nNamespaceManager two-sources/m\n",
+            "[DeletedByAnother]",
+        ] {
+            ensure!(code == 0 && said.contains(part), "{part:?} is not in {said}{error}");
+        }
         test_cluster.deleted("two-sources", &uid).await?;
         let about = |e: &&coppice_plane::AuditEvent| e.name == "two-sources" && e.succeeded();
         let deletes = test_cluster.namespace_deletes()?;
