@@ -141,6 +141,7 @@ const LAYERS: [Layer; 29] = [
     layer(
         "xtask",
         &[
+            "coppice-access",
             "coppice-api",
             "coppice-cli",
             "coppice-clusters-api",

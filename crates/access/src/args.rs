@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
 use clap::{Parser, ValueEnum};
+use coppice_clusters::kubeconfig::Unencrypted;
 use coppice_clusters_api::names::{PROGRAM, SYSTEM_NAMESPACE};
 use coppice_runtime::lease::LeaseSettings;
 
@@ -71,9 +72,19 @@ pub(crate) struct Args {
     /// How many ClusterAccesses are worked on at once.
     #[arg(long, env = "COPPICE_CONCURRENCY", value_name = "N", default_value = "16")]
     pub(crate) concurrency: NonZeroUsize,
+
+    /// Use kubeconfigs with a server that is a loopback address without TLS, too: for tests alone, since whatever listens there then gets
+    /// the credentials.
+    #[arg(long, env = "COPPICE_UNENCRYPTED_LOOPBACK", value_parser = BoolishValueParser::new(), hide = true)]
+    pub(crate) unencrypted_loopback: bool,
 }
 
 impl Args {
+    /// To which targets credentials may go unencrypted.
+    pub(crate) const fn unencrypted(&self) -> Unencrypted {
+        if self.unencrypted_loopback { Unencrypted::ToLoopback } else { Unencrypted::Nowhere }
+    }
+
     /// The Lease, for a process of that identity.
     pub(crate) fn lease(&self, identity: &str, seed: u64) -> LeaseSettings {
         LeaseSettings {
@@ -113,6 +124,7 @@ mod tests {
             ("coppice-access-system", "coppice-access")
         );
         assert!(lease.validate().is_ok());
+        assert_eq!(Args::parse_from(["coppice-access"]).unencrypted(), Unencrypted::Nowhere);
         let error =
             Args::try_parse_from(["coppice-access", "--lease-duration", "15"]).unwrap_err().to_string();
         assert!(error.contains("no unit"), "{error}");

@@ -5,10 +5,13 @@
 //! it: `coppice-access`, the only one of Coppice that may read the Secrets of others.
 
 pub mod cluster_access;
+mod explain;
 mod kinds;
+mod metrics;
 mod output;
 pub mod replica;
 mod target;
 mod targets;
 
 pub use kinds::{Access, ClusterAccesses};
+pub use metrics::AccessMetrics;

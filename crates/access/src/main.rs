@@ -91,6 +91,7 @@ async fn serve(args: &Args, vital: &Handle) -> anyhow::Result<()> {
         concurrency: args.concurrency,
         rng,
         intervals: ResyncIntervals::default(),
+        unencrypted: args.unencrypted(),
     };
     run(setup, election, vital.clone(), shutdown_signal()).await
 }

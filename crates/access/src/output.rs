@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use coppice_api::names::FIELD_MANAGER;
 use coppice_clusters::kubeconfig::sha256;
-use coppice_clusters::{OutputFact, OutputSecret, Validity};
+use coppice_clusters::{Obstacle, OutputFact, OutputSecret, Validity};
 use coppice_clusters_api::OutputRevision;
 use coppice_clusters_api::names::{
     ANNOTATION_CREDENTIAL, ANNOTATION_NOT_AFTER, ANNOTATION_NOT_BEFORE, LABEL_ACCESS,
@@ -30,6 +30,9 @@ use crate::kinds::{Access, ClusterAccesses, OutputSecrets};
 pub(crate) struct Secret {
     metadata: Meta,
     data: BTreeMap<String, String>,
+    #[serde(rename = "type")]
+    type_: String,
+    immutable: bool,
 }
 
 #[derive(Default, Deserialize)]
@@ -45,6 +48,13 @@ impl Secret {
     /// A value of its data, if there is one and it is base64.
     pub(crate) fn value(&self, key: &str) -> Option<Vec<u8>> {
         BASE64_STANDARD.decode(self.data.get(key)?).ok()
+    }
+
+    fn obstacle(&self) -> Option<Obstacle> {
+        if self.type_ != "Opaque" {
+            return Some(Obstacle::OtherType);
+        }
+        self.immutable.then_some(Obstacle::Immutable)
     }
 }
 
@@ -68,7 +78,7 @@ pub(crate) fn fact(secret: Option<Secret>, uid: &str, key: &str) -> (OutputFact,
     if secret.metadata.labels.get(LABEL_ACCESS).is_none_or(|access| access != uid) {
         return (OutputFact::Foreign, Vec::new());
     }
-    let value = secret.value(key).unwrap_or_default();
+    let (value, obstacle) = (secret.value(key).unwrap_or_default(), secret.obstacle());
     let Meta { uid, resource_version, annotations, .. } = secret.metadata;
     let instant = |key: &str| annotations.get(key)?.parse::<Timestamp>().ok();
     let validity = instant(ANNOTATION_NOT_BEFORE).zip(instant(ANNOTATION_NOT_AFTER));
@@ -76,6 +86,7 @@ pub(crate) fn fact(secret: Option<Secret>, uid: &str, key: &str) -> (OutputFact,
         revision: OutputRevision { uid, resource_version, sha256: sha256(&value) },
         credential: annotations.get(ANNOTATION_CREDENTIAL).cloned(),
         validity: validity.map(|(not_before, not_after)| Validity { not_before, not_after }),
+        obstacle,
     });
     (fact, value)
 }

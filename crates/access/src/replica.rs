@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
+use coppice_clusters::kubeconfig::Unencrypted;
 use coppice_runtime::client::Clients;
 use coppice_runtime::clock::SeededRng;
 use coppice_runtime::controller::Runner;
@@ -20,6 +21,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster_access::ClusterAccessController;
+use crate::metrics::AccessMetrics;
 
 /// Events that are being written have this long to end at a shutdown.
 const EVENTS_GRACE: Duration = Duration::from_secs(1);
@@ -44,6 +46,8 @@ pub struct Setup {
     pub rng: SeededRng,
     /// How often it looks for missed events.
     pub intervals: ResyncIntervals,
+    /// To which targets credentials may go unencrypted.
+    pub unencrypted: Unencrypted,
 }
 
 /// Runs a replica until `until` returns what stops it, or until the lease is lost. The election runs on the runtime `on`, so that no
@@ -57,10 +61,11 @@ pub async fn run(
     on: Handle,
     until: impl Future<Output = &'static str>,
 ) -> anyhow::Result<()> {
-    let Setup { clients, server_clock, metrics, readiness, gate, identity, concurrency, mut rng, intervals } =
-        setup;
+    let Setup { clients, server_clock, metrics, readiness, gate, .. } = setup;
+    let Setup { identity, concurrency, mut rng, intervals, unencrypted, .. } = setup;
     let clock = server_clock.clock().clone();
     let seed = SeededRng::new(rng.next_u64());
+    let access_metrics = AccessMetrics::new(&metrics);
     let events = Events::new(&clients, clock.clone(), metrics.clone(), &identity, seed);
     let queue = QueueSettings { seed: rng.next_u64(), concurrency, ..QueueSettings::default() };
     let environment = WatchEnvironment {
@@ -74,7 +79,14 @@ pub async fn run(
         on_collapse: Arc::new(|collapse| tracing::error!(?collapse, "a list has collapsed")),
     };
     let mut runner = Runner::new(environment, gate.clone(), queue, CancellationToken::new());
-    runner.add(ClusterAccessController::new(clients, server_clock, gate, events.clone()));
+    runner.add(ClusterAccessController::new(
+        clients,
+        server_clock,
+        gate,
+        events.clone(),
+        access_metrics,
+        unencrypted,
+    ));
     let flush = async { drop(tokio::time::timeout(EVENTS_GRACE, events.flush()).await) };
     Ok(runner.serve(election, on, until, flush).await?)
 }

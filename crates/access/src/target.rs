@@ -7,16 +7,19 @@ use coppice_api::names::FIELD_MANAGER;
 use coppice_clusters::kubeconfig::Kubeconfig;
 use coppice_clusters::probe;
 use coppice_clusters::rights::{Owner, TargetKind, TargetObject, is_wanted};
-use coppice_clusters_api::names::{TARGET_NAMESPACE, account, identity};
-use coppice_clusters_api::{Rights, Rule};
+use coppice_clusters_api::names::{TARGET_NAMESPACE, account, bound_secret, identity};
+use coppice_clusters_api::{Rights, Rule, TargetIdentity};
 use coppice_runtime::client::Clients;
-use coppice_runtime::error::chain;
 use coppice_runtime::leader::Permit;
 use coppice_runtime::read;
 use http::{Method, Request};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::explain::why;
+
+/// The namespace that each cluster has from its first moment to its last.
+const OLDEST_NAMESPACE: &str = "kube-system";
 /// So many objects of a kind are listed for one access: the rights have far fewer.
 const LIST_LIMIT: usize = 500;
 /// A token is no longer.
@@ -40,11 +43,10 @@ impl Failure {
             kube::Error::Api(status)
                 if (400..500).contains(&status.code) && ![408, 429].contains(&status.code) =>
             {
-                let message = format!("the target refuses to {what}: {} ({})", status.message, status.code);
-                Self::new(Reason::TargetRefused, message)
+                Self::new(Reason::TargetRefused, format!("the target refuses to {what}: {}", why(error)))
             }
             error => {
-                Self::new(Reason::TargetUnreachable, format!("the target did not {what}: {}", chain(error)))
+                Self::new(Reason::TargetUnreachable, format!("the target did not {what}: {}", why(error)))
             }
         }
     }
@@ -88,6 +90,20 @@ struct FoundRole {
 }
 
 impl Target {
+    /// Which cluster answers.
+    pub(crate) async fn identity(&self) -> Result<TargetIdentity, Failure> {
+        let found = self.get::<Found>(&format!("/api/v1/namespaces/{OLDEST_NAMESPACE}")).await;
+        let what = format!("show its namespace {OLDEST_NAMESPACE}, by whose uid it is known");
+        let uid = found.map_err(|error| Failure::of(&what, &error))?.metadata.uid;
+        let is_uid =
+            (1..=64).contains(&uid.len()) && uid.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+        if !is_uid {
+            let message = format!("the namespace {OLDEST_NAMESPACE} of the target has no uid");
+            return Err(Failure::new(Reason::TargetRefused, message));
+        }
+        Ok(TargetIdentity { uid, endpoint: self.kubeconfig.cluster.endpoint() })
+    }
+
     /// Has the target have the rights, and nothing else for this access.
     pub(crate) async fn apply_rights(
         &self,
@@ -120,7 +136,7 @@ impl Target {
 
     /// Deletes every Secret that a credential of this access is bound to.
     pub(crate) async fn revoke_all(&self, permit: &Permit, owner: Owner<'_>) -> Result<(), Failure> {
-        self.remove_kind(permit, TargetKind::Secret, owner, &[]).await
+        self.remove_kind(permit, TargetKind::Secret, owner, |_| true).await
     }
 
     /// Deletes the Secret that a credential is bound to.
@@ -130,8 +146,8 @@ impl Target {
         owner: Owner<'_>,
         credential: &str,
     ) -> Result<(), Failure> {
-        let object = owner.bound_secret(credential);
-        self.delete(permit, TargetKind::Secret, TARGET_NAMESPACE, &object.name, None).await
+        let name = bound_secret(credential);
+        self.remove_kind(permit, TargetKind::Secret, owner, |found| found["metadata"]["name"] == *name).await
     }
 
     /// Makes the Secret that a credential will be bound to; its uid.
@@ -179,7 +195,7 @@ impl Target {
             TargetKind::ServiceAccount.collection(TARGET_NAMESPACE),
             account(owner.uid)
         );
-        let name = owner.bound_secret(credential).name;
+        let name = bound_secret(credential);
         let body = json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
             "spec": {
@@ -248,17 +264,19 @@ impl Target {
         wanted: &[TargetObject],
     ) -> Result<(), Failure> {
         for kind in TargetKind::OF_RIGHTS {
-            self.remove_kind(permit, kind, owner, wanted).await?;
+            self.remove_kind(permit, kind, owner, |found| !is_wanted(kind, found, wanted)).await?;
         }
         Ok(())
     }
 
+    /// Removes those of a kind that are this access's and are to go. What others have labeled, or the target shows beside what it was
+    /// asked for, stays.
     async fn remove_kind(
         &self,
         permit: &Permit,
         kind: TargetKind,
         owner: Owner<'_>,
-        wanted: &[TargetObject],
+        is_to_go: impl Fn(&Value) -> bool,
     ) -> Result<(), Failure> {
         let what = format!("list {}s", described(kind));
         let of_account = matches!(kind, TargetKind::Secret | TargetKind::ServiceAccount);
@@ -266,9 +284,9 @@ impl Target {
         let selector = owner.selector().replace('/', "%2F").replace('=', "%3D");
         let path = format!("{}?labelSelector={selector}&limit={LIST_LIMIT}", kind.collection(namespace));
         let found = self.get::<List>(&path).await.map_err(|error| Failure::of(&what, &error))?;
-        for object in found.items.iter().filter(|object| !is_wanted(kind, object, wanted)) {
+        for object in found.items.iter().filter(|object| owner.is_ours(kind, object) && is_to_go(object)) {
             let of = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-            self.delete(permit, kind, of("namespace"), of("name"), Some(of("uid"))).await?;
+            self.delete(permit, kind, (of("namespace"), of("name")), of("uid")).await?;
         }
         Ok(())
     }
@@ -277,14 +295,10 @@ impl Target {
         &self,
         permit: &Permit,
         kind: TargetKind,
-        namespace: &str,
-        name: &str,
-        uid: Option<&str>,
+        (namespace, name): (&str, &str),
+        uid: &str,
     ) -> Result<(), Failure> {
-        let mut body = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
-        if let Some(uid) = uid {
-            body["preconditions"] = json!({"uid": uid});
-        }
+        let body = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}});
         let path = format!("{}/{name}", kind.collection(namespace));
         match self.write::<Value>(permit, Method::DELETE, &path, &body).await {
             Ok(_) => Ok(()),
@@ -349,7 +363,7 @@ pub(crate) async fn try_out(
     };
     let user = who["status"]["userInfo"]["username"].as_str().unwrap_or_default();
     if user != identity(uid) {
-        return Ok(Verdict::Wrong(format!("the target takes the credential for that of {user}")));
+        return Ok(Verdict::Wrong("the target takes the credential for that of somebody else".to_owned()));
     }
     let probes = [(probe::granted(rights, rules), true), (probe::refused(rights, rules), false)];
     for (probe, expected) in probes.into_iter().filter_map(|(probe, expected)| Some((probe?, expected))) {
@@ -393,3 +407,7 @@ fn place(object: &TargetObject) -> String {
         format!("{} in {}", object.name, object.namespace)
     }
 }
+
+#[cfg(test)]
+#[path = "target_tests.rs"]
+mod tests;

@@ -1,10 +1,15 @@
-//! Clients for the targets, made when they are needed; a few are kept.
+//! The targets: their kubeconfigs, as they were read last, and clients for a few of them.
+//!
+//! The kubeconfig of every target in use is kept in memory: if its Secret is gone when something has to be revoked, as with the whole
+//! namespace, the one that was there is used. So is the number of those who work on each target now, which is bounded.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use coppice_api::Reason;
-use coppice_clusters::kubeconfig::{self, Kubeconfig};
+use coppice_clusters::KubeconfigFact;
+use coppice_clusters::kubeconfig::{self, Kubeconfig, Unencrypted};
 use coppice_clusters_api::SecretKey;
 use coppice_runtime::client::Clients;
 use coppice_runtime::clock::Clock;
@@ -12,118 +17,232 @@ use coppice_runtime::error::chain;
 use coppice_runtime::metrics::Metrics;
 use coppice_runtime::server_clock::ServerClock;
 use kube::config::KubeConfigOptions;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 use crate::output::read_secret;
 use crate::target::{Failure, Target};
 
 /// So many targets have clients at once.
-const MAX_KEPT: usize = 64;
+const MAX_CLIENTS: usize = 64;
+/// So many objects are worked on at once in one target: one that hangs keeps the other workers free.
+const MAX_AT_ONCE: usize = 4;
+/// After so long a kubeconfig is read again, or twice that at most: who labels its Secret does not wait for that.
+const READ_AGAIN: Duration = Duration::from_mins(5);
 
-/// The clients.
+/// Where a kubeconfig is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Source {
+    namespace: String,
+    name: String,
+    key: String,
+}
+
+impl Source {
+    /// In a Secret of that namespace.
+    pub(crate) fn new(namespace: &str, SecretKey { name, key }: &SecretKey) -> Self {
+        Self { namespace: namespace.to_owned(), name: name.clone(), key: key.clone() }
+    }
+
+    /// Different times for different Secrets, the same in every replica.
+    fn read_again(&self) -> Duration {
+        let hash = self.name.bytes().chain(self.namespace.bytes());
+        let hash = hash.fold(0_u32, |hash, byte| hash.wrapping_mul(31).wrapping_add(u32::from(byte)));
+        READ_AGAIN + READ_AGAIN * (hash % 100) / 100
+    }
+}
+
+/// The targets.
 pub(crate) struct Targets {
     clock: Clock,
-    kept: Mutex<Kept>,
+    unencrypted: Unencrypted,
+    state: Mutex<State>,
 }
 
 #[derive(Default)]
-struct Kept {
-    /// By namespace, Secret and key.
-    targets: BTreeMap<(String, String, String), Entry>,
+struct State {
+    known: BTreeMap<Source, Known>,
     uses: u64,
+    /// By server: how many more may work there now.
+    slots: BTreeMap<String, Arc<Semaphore>>,
 }
 
-struct Entry {
-    /// Of the kubeconfig that the clients were made of.
-    sha256: String,
-    target: Target,
-    last_use: u64,
+/// What is known of a kubeconfig.
+#[derive(Default)]
+struct Known {
+    /// When it was read; none if it has changed since.
+    read_at: Option<Instant>,
+    /// Whether one was there then that is used.
+    is_usable: bool,
+    /// The last one that was used.
+    last: Option<Kubeconfig>,
+    /// The clients for that, and when they were last used, counted in uses.
+    clients: Option<(Clients, u64)>,
 }
 
 impl Targets {
-    pub(crate) fn new(clock: Clock) -> Self {
-        Self { clock, kept: Mutex::default() }
+    pub(crate) fn new(clock: Clock, unencrypted: Unencrypted) -> Self {
+        Self { clock, unencrypted, state: Mutex::default() }
     }
 
-    /// The target whose kubeconfig is in this Secret. `even_if_gone`: if the Secret is gone, by the kubeconfig that it had, if that is
-    /// known: the Secrets of a namespace that is being deleted may be deleted before what has to be revoked.
+    /// What is known of a kubeconfig without asking anybody.
+    pub(crate) fn fact(&self, source: &Source) -> KubeconfigFact {
+        let state = self.state();
+        let known = state
+            .known
+            .get(source)
+            .filter(|known| known.read_at.is_some_and(|read_at| read_at.elapsed() < source.read_again()));
+        match known {
+            None => KubeconfigFact::Unread,
+            Some(Known { is_usable: true, last: Some(last), .. }) => {
+                KubeconfigFact::Endpoint(last.cluster.endpoint())
+            }
+            Some(_) => KubeconfigFact::Unusable,
+        }
+    }
+
+    /// Those in a Secret have changed.
+    pub(crate) fn changed(&self, namespace: &str, secret: &str) {
+        let mut state = self.state();
+        let of_it = state.known.iter_mut();
+        of_it
+            .filter(|(source, _)| source.namespace == namespace && source.name == secret)
+            .for_each(|(_, known)| known.read_at = None);
+    }
+
+    /// Forgets those that nobody uses any more.
+    pub(crate) fn retain(&self, used: &BTreeSet<Source>) {
+        self.state().known.retain(|source, _| used.contains(source));
+    }
+
+    /// Whether as many work on the target now as may.
+    pub(crate) fn is_busy(&self, source: &Source) -> bool {
+        let state = self.state();
+        let last = state.known.get(source).and_then(|known| known.last.as_ref());
+        let slots = last.and_then(|last| state.slots.get(&last.cluster.server));
+        slots.is_some_and(|slots| slots.available_permits() == 0)
+    }
+
+    /// A place among those that work on a target; none if as many do as may.
+    pub(crate) fn place(&self, target: &Target) -> Option<OwnedSemaphorePermit> {
+        let mut state = self.state();
+        // A place that is taken keeps its semaphore.
+        state.slots.retain(|_, slots| Arc::strong_count(slots) > 1);
+        let server = target.kubeconfig.cluster.server.clone();
+        let slots = state.slots.entry(server).or_insert_with(|| Arc::new(Semaphore::new(MAX_AT_ONCE)));
+        Arc::clone(slots).try_acquire_owned().ok()
+    }
+
+    /// The target of a kubeconfig, which is read. `even_if_gone`: if its Secret is gone, by the one that was there, if that is known.
     pub(crate) async fn of(
         &self,
         clients: &Clients,
-        namespace: &str,
-        source: &SecretKey,
+        source: &Source,
         even_if_gone: bool,
     ) -> Result<Target, Failure> {
-        let SecretKey { name, key } = source;
-        let at = (namespace.to_owned(), name.clone(), key.clone());
+        let read = match self.read(clients, source).await? {
+            None if even_if_gone => self.state().known.get(source).and_then(|known| known.last.clone()),
+            read => read,
+        };
+        let missing = || {
+            Failure::new(Reason::KubeconfigMissing, format!("there is no Secret {}: create it", source.name))
+        };
+        let kubeconfig = read.ok_or_else(missing)?;
+        if let Some(clients) = self.kept_clients(source, &kubeconfig) {
+            return Ok(Target { kubeconfig, clients });
+        }
+        let clients = self.clients(&kubeconfig).await?;
+        self.keep_clients(source, &kubeconfig, &clients);
+        Ok(Target { kubeconfig, clients })
+    }
+
+    /// Reads a kubeconfig and remembers it; none if there is no such Secret.
+    pub(crate) async fn read(
+        &self,
+        clients: &Clients,
+        source: &Source,
+    ) -> Result<Option<Kubeconfig>, Failure> {
+        let Source { namespace, name, key } = source;
         let secret = read_secret(clients, namespace, name).await.map_err(|error| {
             Failure::new(
                 Reason::KubeconfigMissing,
                 format!("the Secret {name} could not be read: {}", chain(&error)),
             )
         })?;
-        let missing =
-            |what: &str| Failure::new(Reason::KubeconfigMissing, format!("there is no {what}: create it"));
-        let Some(secret) = secret else {
-            let known = even_if_gone.then(|| self.known(&at, None)).flatten();
-            return known.ok_or_else(|| missing(&format!("Secret {name}")));
-        };
-        let value = secret.value(key).ok_or_else(|| missing(&format!("key {key} in the Secret {name}")))?;
-        let sha256 = kubeconfig::sha256(&value);
-        if let Some(target) = self.known(&at, Some(&sha256)) {
-            return Ok(target);
+        let found = secret.map(|secret| secret.value(key).ok_or(key)).transpose().map_err(|key| {
+            let message = format!("there is no key {key} in the Secret {name}: create it");
+            Failure::new(Reason::KubeconfigMissing, message)
+        });
+        let parsed = found.and_then(|value| value.map(|value| self.parse(&value, source)).transpose());
+        let mut state = self.state();
+        let known = state.known.entry(source.clone()).or_default();
+        known.read_at = Some(Instant::now());
+        known.is_usable = matches!(parsed, Ok(Some(_)));
+        if let Ok(Some(kubeconfig)) = &parsed
+            && known.last.as_ref() != Some(kubeconfig)
+        {
+            known.last = Some(kubeconfig.clone());
+            known.clients = None;
         }
-        let refused = |why: String| {
+        parsed
+    }
+
+    fn parse(&self, value: &[u8], Source { name, key, .. }: &Source) -> Result<Kubeconfig, Failure> {
+        let text = std::str::from_utf8(value).map_err(|_| "it is no text".to_owned());
+        text.and_then(|text| kubeconfig::parse(text, self.unencrypted)).map_err(|why| {
             Failure::new(Reason::KubeconfigRefused, format!("{key} in the Secret {name}: {why}"))
-        };
-        let text = String::from_utf8(value).map_err(|_| refused("it is no text".to_owned()))?;
-        let kubeconfig = kubeconfig::parse(&text).map_err(refused)?;
-        let target = Target { clients: self.clients(&kubeconfig).await?, kubeconfig };
-        self.keep(at, sha256, target.clone());
-        Ok(target)
+        })
     }
 
     /// Clients with deadlines, clock and backpressure of their own. What they are asked is in no metric: nothing there names a target.
     pub(crate) async fn clients(&self, kubeconfig: &Kubeconfig) -> Result<Clients, Failure> {
-        let refused = |error: &(dyn std::error::Error + 'static)| {
-            Failure::new(
-                Reason::KubeconfigRefused,
-                format!("the kubeconfig cannot be used: {}", chain(error)),
-            )
+        // What the error says may quote a credential.
+        let refused = || {
+            let message = "the kubeconfig cannot be used: compare its server, and whether its authorities, certificate and key are in PEM";
+            Failure::new(Reason::KubeconfigRefused, message)
         };
         // Of the fields that are used alone: nothing else reaches the client.
-        let parsed =
-            kube::config::Kubeconfig::from_yaml(&kubeconfig.text()).map_err(|error| refused(&error))?;
+        let parsed = kube::config::Kubeconfig::from_yaml(&kubeconfig.text()).map_err(|_| refused())?;
         let config = kube::Config::from_custom_kubeconfig(parsed, &KubeConfigOptions::default()).await;
-        let config = config.map_err(|error| refused(&error))?;
+        let config = config.map_err(|_| refused())?;
         let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
-        Clients::new(config, &ServerClock::new(self.clock.clone()), &metrics).map_err(|error| refused(&error))
+        Clients::new(config, &ServerClock::new(self.clock.clone()), &metrics).map_err(|_| refused())
     }
 
-    fn known(&self, at: &(String, String, String), sha256: Option<&str>) -> Option<Target> {
-        let mut kept = self.kept();
-        kept.uses += 1;
-        let uses = kept.uses;
-        let entry =
-            kept.targets.get_mut(at).filter(|entry| sha256.is_none_or(|sha256| entry.sha256 == sha256))?;
-        entry.last_use = uses;
-        Some(entry.target.clone())
+    fn kept_clients(&self, source: &Source, kubeconfig: &Kubeconfig) -> Option<Clients> {
+        let mut state = self.state();
+        state.uses += 1;
+        let uses = state.uses;
+        let known = state.known.get_mut(source).filter(|known| known.last.as_ref() == Some(kubeconfig))?;
+        let (clients, last_use) = known.clients.as_mut()?;
+        *last_use = uses;
+        Some(clients.clone())
     }
 
-    fn keep(&self, at: (String, String, String), sha256: String, target: Target) {
-        let mut kept = self.kept();
-        kept.uses += 1;
-        let last_use = kept.uses;
-        kept.targets.insert(at, Entry { sha256, target, last_use });
-        while kept.targets.len() > MAX_KEPT {
-            let oldest =
-                kept.targets.iter().min_by_key(|(_, entry)| entry.last_use).map(|(at, _)| at.clone());
-            let Some(oldest) = oldest else { return };
-            kept.targets.remove(&oldest);
+    fn keep_clients(&self, source: &Source, kubeconfig: &Kubeconfig, clients: &Clients) {
+        let mut state = self.state();
+        let uses = state.uses;
+        let Some(known) = state.known.get_mut(source).filter(|known| known.last.as_ref() == Some(kubeconfig))
+        else {
+            return;
+        };
+        known.clients = Some((clients.clone(), uses));
+        let with_clients = state.known.values().filter(|known| known.clients.is_some());
+        if with_clients.count() > MAX_CLIENTS {
+            let last_use = |known: &Known| known.clients.as_ref().map(|(_, last_use)| *last_use);
+            let with_clients = state.known.values_mut().filter(|known| known.clients.is_some());
+            if let Some(oldest) = with_clients.min_by_key(|known| last_use(known)) {
+                oldest.clients = None;
+            }
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn state(&self) -> MutexGuard<'_, State> {
         // Every change is one assignment: a panic leaves valid data.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+#[path = "targets_tests.rs"]
+mod tests;

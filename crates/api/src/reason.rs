@@ -338,17 +338,33 @@ reasons! {
         CredentialRotated: [Event], nothing;
         /// The ClusterAccess is being deleted: its credential is revoked, then its rights are removed, then the Secret is deleted.
         Revoking: [Access], nothing;
-        /// A ClusterAccess was deleted, and its target could not be reached for `spec.forgetAfter`. Its credential is valid until it
-        /// expires, and its rights stay in the target.
+        /// A ClusterAccess was deleted, and for `spec.forgetAfter` its credential could not be revoked in the cluster that issued it;
+        /// or its spec or status cannot be understood, so that nobody knows which cluster that is. Its credential is valid until it
+        /// expires, and its rights stay in that cluster.
         RevocationSkipped: [Event],
             "Delete what has the label that the message names in the target, once it can be reached.";
         /// The Secret that `spec.output` names was not made for the ClusterAccess. It is left as it is.
         SecretNotOurs: [Event, Access], "Delete that Secret, or write the name of another one into a new ClusterAccess.";
+        /// The Secret that `spec.output` names is ours, and is immutable or has another type than Opaque: nothing can be written into it.
+        SecretUnusable: [Event, Access], "Delete that Secret: it is made again.";
+        /// The Secret was deleted or edited again and again. It is written again after a pause of 1 to 30 minutes, since each time takes
+        /// another credential.
+        RestoredTooOften: [Event, Access],
+            "Find out who changes the Secret that `spec.output` names: `metadata.managedFields` has their field manager.";
+        /// 16 credentials wait to be revoked. None of them is forgotten, and no other is issued until one is revoked.
+        TooManySuperseded: [Event, Access],
+            "Do what the message says, so that credentials can be revoked: mostly the user of the kubeconfig may not delete Secrets in the \
+             namespace `coppice-access` of the target.";
         /// The Secret or the key that `spec.cluster` names does not exist.
         KubeconfigMissing: [Event, Access], "Create the Secret.";
         /// The kubeconfig of `spec.cluster` cannot be used: it is invalid, or it would run a program, read a file, or send a credential
         /// unprotected.
         KubeconfigRefused: [Event, Access], "Do what the message says.";
+        /// The kubeconfig of `spec.cluster` leads to another cluster than the one that credentials were issued in. Nothing is issued,
+        /// changed or revoked there, and nothing counts as revoked. The Secret holds what it held before.
+        TargetChanged: [Event, Access],
+            "Write a kubeconfig of the cluster before into that Secret again. For the other cluster, create another ClusterAccess. If the one \
+             before is gone for good, delete the ClusterAccess: the Event `RevocationSkipped` comes after `spec.forgetAfter`.";
         /// The target's API server does not answer.
         TargetUnreachable: [Event, Access], "Look at the target and the way there.";
         /// The target's API server refuses a request.

@@ -17,7 +17,12 @@ pub const SHORTEST_TTL: Duration = Duration::from_secs(600);
 /// The longest `spec.ttl`.
 pub const LONGEST_TTL: Duration = Duration::from_secs(30 * 86_400);
 
-/// Of conditions: whether the target's API server answered the last request.
+/// How long it is tried to revoke what a deleted `ClusterAccess` has, unless it says otherwise.
+pub const FORGET_AFTER: Duration = Duration::from_secs(7 * 86_400);
+/// So many credentials may wait to be revoked: none is forgotten, and no other is issued meanwhile.
+pub const MAX_SUPERSEDED: usize = 16;
+
+/// Of conditions: whether the target's API server answered the last request, as the cluster that credentials were issued in.
 pub const REACHABLE: &str = "Reachable";
 /// Of conditions: whether the credential was tried out, and has the rights that were asked for and no others.
 pub const VERIFIED: &str = "Verified";
@@ -118,7 +123,7 @@ const fn rotate_at() -> u32 {
 }
 
 const fn forget_after() -> Duration {
-    Duration::from_secs(7 * 86_400)
+    FORGET_AFTER
 }
 
 /// How the target is found and who issues there: exactly one field.
@@ -263,7 +268,7 @@ pub enum AccessPhase {
     Rotating,
     /// Something failed and is tried again; the Secret holds the credential that it held before.
     Degraded,
-    /// Nothing is done: the condition `Ready` says why.
+    /// Nothing is issued: the condition `Ready` says why.
     Refused,
     /// The ClusterAccess was deleted, and its credential is being revoked.
     Revoking,
@@ -324,16 +329,24 @@ pub struct ClusterAccessStatus {
     /// How many credentials were begun: the next one has the next number in its id.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub sequence: u64,
+    /// The cluster that credentials are issued in, written down before anything is done there. In another one nothing is issued,
+    /// changed or revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<TargetIdentity>,
     /// The credential that is being issued, written down before anything is done for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intent: Option<IssueIntent>,
-    /// Credentials that are to be revoked.
+    /// Credentials that are to be revoked. While there are 16 of them, no other is issued.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::credentials")]
     pub superseded: Vec<String>,
     /// The revision of the Secret that was checked last: as long as it is that one, nobody reads it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<OutputRevision>,
+    /// How often the Secret was written again because somebody had deleted or edited it: after the third time within an hour with a
+    /// growing pause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restored: Option<Restored>,
     /// What failed, until it succeeds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<LastError>,
@@ -341,7 +354,8 @@ pub struct ClusterAccessStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "shared::status_instant")]
     pub revoking_since: Option<Timestamp>,
-    /// `Ready`: whether the Secret holds a valid credential. `Reachable`: whether the target answered. `Verified`: whether the
+    /// `Ready`: whether the Secret holds a valid credential. `Reachable`: whether the target answered, and is the cluster that
+    /// credentials were issued in. `Verified`: whether the
     /// credential was tried out, and has the rights that were asked for and no others. `Written`: whether the Secret holds it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "shared::conditions")]
@@ -351,6 +365,30 @@ pub struct ClusterAccessStatus {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
 const fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+/// What a cluster is known by.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TargetIdentity {
+    /// The uid of its namespace `kube-system`, which it has for as long as it exists.
+    #[schemars(length(max = 64))]
+    pub uid: String,
+    /// The SHA-256 of the address and the certificate authorities that the kubeconfig in the Secret was written with. When those of
+    /// `spec.cluster` are others, and lead to the same cluster, another credential is issued at once.
+    #[schemars(length(max = 64))]
+    pub endpoint: String,
+}
+
+/// How often the Secret was written again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Restored {
+    /// So many times in a row, each within an hour of the one before.
+    pub times: u32,
+    /// When that was last decided.
+    #[schemars(schema_with = "shared::status_instant")]
+    pub at: Timestamp,
 }
 
 /// A credential that is being issued.
@@ -382,9 +420,14 @@ pub enum Cause {
     Requested,
     /// The Secret was deleted, or does not hold what was written to it.
     Lost,
+    /// `spec.cluster` has another address or other certificate authorities for the same cluster.
+    Moved,
 }
 
 impl Cause {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::First, Self::Due, Self::Requested, Self::Lost, Self::Moved];
+
     /// The cause as written in status.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -392,6 +435,7 @@ impl Cause {
             Self::Due => "Due",
             Self::Requested => "Requested",
             Self::Lost => "Lost",
+            Self::Moved => "Moved",
         }
     }
 }

@@ -9,6 +9,9 @@ pub const SYSTEM_NAMESPACE: &str = "coppice-access-system";
 pub const TARGET_NAMESPACE: &str = "coppice-access";
 /// On everything that is written for a `ClusterAccess`, on both sides: the uid of that object.
 pub const LABEL_ACCESS: &str = "coppice.dev/access";
+/// The value of [`LABEL_ACCESS`] on a Secret with the kubeconfig of a target, which is only read: a change of one with this label is
+/// noticed at once.
+pub const KUBECONFIG: &str = "kubeconfig";
 /// On the Secret with the kubeconfig: which credential it holds.
 pub const ANNOTATION_CREDENTIAL: &str = "coppice.dev/credential";
 /// On the Secret with the kubeconfig: from when that credential is valid.

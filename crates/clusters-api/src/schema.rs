@@ -5,7 +5,7 @@ use coppice_quantity::Duration;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use crate::cluster_access::{LONGEST_TTL, SHORTEST_TTL};
+use crate::cluster_access::{LONGEST_TTL, MAX_SUPERSEDED, SHORTEST_TTL};
 
 /// How long credentials are asked for.
 pub(crate) fn ttl(generator: &mut SchemaGenerator) -> Schema {
@@ -115,10 +115,10 @@ pub(crate) fn resource_names(_: &mut SchemaGenerator) -> Schema {
     )
 }
 
-/// Credentials in status.
+/// Credentials in status: as many as [`MAX_SUPERSEDED`].
 pub(crate) fn credentials(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
-        "type": "array", "maxItems": 16, "x-kubernetes-list-type": "set",
+        "type": "array", "maxItems": MAX_SUPERSEDED, "x-kubernetes-list-type": "set",
         "items": {"type": "string", "maxLength": 128}
     })
 }

@@ -48,6 +48,14 @@ pub enum User {
     },
 }
 
+impl Cluster {
+    /// The SHA-256 of where it is and of what it is known by, in hexadecimal digits: no credential is in it.
+    pub fn endpoint(&self) -> String {
+        let of = |text: &Option<String>| text.clone().unwrap_or_default();
+        sha256(format!("{}\n{}\n{}", self.server, of(&self.authorities), of(&self.server_name)).as_bytes())
+    }
+}
+
 /// Without the credential.
 impl fmt::Debug for Kubeconfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -73,11 +81,21 @@ struct Named {
     user: Value,
 }
 
+/// To which servers a credential may go unencrypted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unencrypted {
+    /// To none.
+    #[default]
+    Nowhere,
+    /// To this machine, where tests have proxies that read what is sent.
+    ToLoopback,
+}
+
 /// Reads a kubeconfig.
 ///
 /// # Errors
 /// Why it is not used, and what to write instead. The text has nothing of any credential.
-pub fn parse(text: &str) -> Result<Kubeconfig, String> {
+pub fn parse(text: &str, unencrypted: Unencrypted) -> Result<Kubeconfig, String> {
     if text.len() > MAX_BYTES {
         return Err(format!("it has more than {MAX_BYTES} bytes: write one with a single context"));
     }
@@ -94,7 +112,7 @@ pub fn parse(text: &str) -> Result<Kubeconfig, String> {
         let found = all.iter().find(|named| named.name == name).map(|named| pick(named).clone());
         found.ok_or_else(|| format!("the {of} of its current context is not among its {of}s"))
     };
-    let cluster = cluster(&named("cluster", &wire.clusters, |named| &named.cluster)?)?;
+    let cluster = cluster(&named("cluster", &wire.clusters, |named| &named.cluster)?, unencrypted)?;
     let user = user(&named("user", &wire.users, |named| &named.user)?)?;
     Ok(Kubeconfig { cluster, user })
 }
@@ -121,7 +139,7 @@ fn data(value: &Value, field: &str) -> Result<Option<String>, String> {
     decodes.then_some(Some(text)).ok_or_else(|| format!("{field} is no base64"))
 }
 
-fn cluster(value: &Value) -> Result<Cluster, String> {
+fn cluster(value: &Value, unencrypted: Unencrypted) -> Result<Cluster, String> {
     for (field, _) in fields(value) {
         match field {
             "server"
@@ -140,7 +158,7 @@ fn cluster(value: &Value) -> Result<Cluster, String> {
         }
     }
     let server = text(value, "server").ok_or("the cluster has no server")?;
-    if !is_protected(&server) {
+    if !is_protected(&server, unencrypted) {
         return Err("server: write an https:// URL without a user, a query or a fragment; by http:// the credential could be read on its way"
             .to_owned());
     }
@@ -157,15 +175,15 @@ fn known(field: &str) -> &str {
     KNOWN.into_iter().find(|known| *known == field).unwrap_or("a field")
 }
 
-/// Encrypted, or to this machine.
-fn is_protected(server: &str) -> bool {
+/// Encrypted, or to this machine if that is permitted.
+fn is_protected(server: &str, unencrypted: Unencrypted) -> bool {
     let plain = server.bytes().all(|byte| byte.is_ascii_graphic() && !b"@?#\\\"".contains(&byte));
     let loopback = ["http://127.0.0.1", "http://[::1]"].iter().any(|start| {
         server.strip_prefix(start).is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '/']))
     });
     let encrypted =
         server.strip_prefix("https://").is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'));
-    plain && (encrypted || loopback)
+    plain && (encrypted || (loopback && unencrypted == Unencrypted::ToLoopback))
 }
 
 fn user(value: &Value) -> Result<User, String> {
@@ -251,25 +269,29 @@ mod tests {
         )
     }
 
+    fn read(text: &str) -> Result<Kubeconfig, String> {
+        parse(text, Unencrypted::Nowhere)
+    }
+
     const CLUSTER: &str = "{server: 'https://10.0.0.1:6443/', certificate-authority-data: Y2E=}";
     const USER: &str = "{token: secret-token}";
 
     #[test]
     fn what_is_written_reads_back() {
-        let read = parse(&config(CLUSTER, USER)).unwrap();
-        assert_eq!(read.cluster.server, "https://10.0.0.1:6443");
-        assert!(read.user == User::Token("secret-token".to_owned()));
-        let issued = read.with_token("another");
-        assert_eq!(parse(&issued.text()).unwrap(), issued);
+        let found = read(&config(CLUSTER, USER)).unwrap();
+        assert_eq!(found.cluster.server, "https://10.0.0.1:6443");
+        assert!(found.user == User::Token("secret-token".to_owned()));
+        let issued = found.with_token("another");
+        assert_eq!(read(&issued.text()).unwrap(), issued);
         let certificate = config(CLUSTER, "{client-certificate-data: Yw==, client-key-data: aw==}");
-        let read = parse(&certificate).unwrap();
-        assert_eq!(parse(&read.text()).unwrap(), read);
-        assert!(!format!("{read:?}").contains("aw=="));
+        let found = read(&certificate).unwrap();
+        assert_eq!(read(&found.text()).unwrap(), found);
+        assert!(!format!("{found:?}").contains("aw=="));
     }
 
     #[test]
     fn nothing_is_run_or_read_and_no_credential_goes_out_unprotected() {
-        let refused = |cluster: &str, user: &str| parse(&config(cluster, user)).unwrap_err();
+        let refused = |cluster: &str, user: &str| read(&config(cluster, user)).unwrap_err();
         for (user, says) in [
             ("{exec: {command: sh}, token: t}", "is not run"),
             ("{auth-provider: {name: gcp}}", "is not run"),
@@ -288,7 +310,8 @@ mod tests {
         }
         for (cluster, says) in [
             ("{server: 'http://10.0.0.1'}", "https://"),
-            ("{server: 'http://127.0.0.1.example.org'}", "https://"),
+            ("{server: 'http://127.0.0.1:8080'}", "https://"),
+            ("{server: 'http://[::1]'}", "https://"),
             ("{server: 'https://user@10.0.0.1'}", "https://"),
             ("{server: 'file:///etc/passwd'}", "https://"),
             ("{}", "no server"),
@@ -299,17 +322,35 @@ mod tests {
             let error = refused(cluster, USER);
             assert!(error.contains(says), "{cluster}: {error}");
         }
-        assert!(parse("no: [yaml").unwrap_err().contains("no kubeconfig"));
-        assert!(parse("{}").unwrap_err().contains("current-context"));
+        assert!(read("no: [yaml").unwrap_err().contains("no kubeconfig"));
+        assert!(read("{}").unwrap_err().contains("current-context"));
         assert!(
-            parse(&config(CLUSTER, USER).replace("cluster: k", "cluster: z"))
+            read(&config(CLUSTER, USER).replace("cluster: k", "cluster: z"))
                 .unwrap_err()
                 .contains("not among")
         );
     }
 
     #[test]
-    fn a_loopback_address_needs_no_encryption() {
-        assert!(parse(&config("{server: 'http://127.0.0.1:8080'}", USER)).is_ok());
+    fn a_loopback_address_needs_no_encryption_where_that_is_permitted() {
+        let read = |server: &str| {
+            parse(&config(&format!("{{server: '{server}'}}"), USER), Unencrypted::ToLoopback).is_ok()
+        };
+        assert!(read("http://127.0.0.1:8080") && read("http://[::1]"));
+        assert!(!read("http://127.0.0.1.example.org") && !read("http://10.0.0.1"));
+    }
+
+    #[test]
+    fn an_endpoint_is_the_server_with_its_authorities_whoever_speaks_there() {
+        let endpoint = |cluster: &str, user: &str| read(&config(cluster, user)).unwrap().cluster.endpoint();
+        let known = endpoint(CLUSTER, USER);
+        assert_eq!(endpoint(CLUSTER, "{token: another}"), known);
+        for other in [
+            "{server: 'https://10.0.0.2:6443', certificate-authority-data: Y2E=}",
+            "{server: 'https://10.0.0.1:6443', certificate-authority-data: Y2I=}",
+            "{server: 'https://10.0.0.1:6443', certificate-authority-data: Y2E=, tls-server-name: a}",
+        ] {
+            assert_ne!(endpoint(other, USER), known, "{other}");
+        }
     }
 }

@@ -11,6 +11,9 @@ pub mod rights;
 pub mod rotation;
 mod status;
 
-pub use observed::{IssueProgress, Observed, OutputFact, OutputSecret, Progress, Validity};
+pub use observed::{
+    IssueProgress, KubeconfigFact, Observed, Obstacle, OutputFact, OutputSecret, Progress, Validity,
+};
 pub use plan::{Step, plan};
+pub use rotation::forgotten_at;
 pub use status::{adopted, failed, revoked, rights_applied};

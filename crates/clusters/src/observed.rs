@@ -1,6 +1,6 @@
 //! What a decision rests on.
 
-use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus, OutputRevision};
+use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus, OutputRevision, TargetIdentity};
 use jiff::Timestamp;
 
 /// A `ClusterAccess` as it was read, and what is known around it.
@@ -18,10 +18,26 @@ pub struct Observed {
     pub spec: ClusterAccessSpec,
     /// Its status.
     pub status: ClusterAccessStatus,
+    /// The kubeconfig that its spec names.
+    pub kubeconfig: KubeconfigFact,
+    /// The cluster that answered to it in this reconcile; none if that was not asked yet.
+    pub target: Option<TargetIdentity>,
     /// The Secret that its spec names.
     pub output: OutputFact,
     /// What was done since the reconcile began, and is forgotten when the program ends.
     pub progress: Progress,
+}
+
+/// What is known of the kubeconfig of the target.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum KubeconfigFact {
+    /// This replica has not read it yet, or not for long, or it has changed since.
+    #[default]
+    Unread,
+    /// It is for this [endpoint](TargetIdentity::endpoint).
+    Endpoint(String),
+    /// There is none, or it is not used: why, whoever needs it finds out.
+    Unusable,
 }
 
 /// What is known of the Secret.
@@ -46,6 +62,17 @@ pub struct OutputSecret {
     pub credential: Option<String>,
     /// From when until when that is valid, as its annotations say.
     pub validity: Option<Validity>,
+    /// Why nothing can be written into it, if so.
+    pub obstacle: Option<Obstacle>,
+}
+
+/// Why nothing can be written into a Secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// It is immutable.
+    Immutable,
+    /// It has another type than Opaque, which cannot be changed.
+    OtherType,
 }
 
 /// From when until when a credential is valid, as the target granted it.
@@ -83,13 +110,27 @@ pub enum IssueProgress {
     Issued(Validity),
     /// It was tried out, and is to be written as a value with this digest.
     Verified(Validity, String),
-    /// What the Secret holds of it was tried out, and is valid.
-    Proven,
+    /// What the Secret holds of it was tried out, and is valid. It was written with this [endpoint](TargetIdentity::endpoint); if that is
+    /// not the target's any more, it was not tried out.
+    Proven(String),
     /// What the Secret holds of it is not valid.
     Disproven,
+    /// The same, and the target has the rights since.
+    Prepared,
 }
 
 impl Progress {
+    /// The same, and the target has the service account, the role and the bindings.
+    #[must_use]
+    pub fn with_rights(self) -> Self {
+        match self {
+            Self::Issuing(credential, IssueProgress::Disproven | IssueProgress::Prepared) => {
+                Self::Issuing(credential, IssueProgress::Prepared)
+            }
+            _ => Self::RightsApplied,
+        }
+    }
+
     /// How far this credential has come.
     pub(crate) fn of(&self, credential: &str) -> Option<&IssueProgress> {
         match self {

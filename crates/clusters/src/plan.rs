@@ -1,16 +1,22 @@
 //! The one next step for a `ClusterAccess`, from whatever state there is.
 //!
-//! The order is what makes it safe to end anywhere: an intent with the id of the credential is durable before anything is done for it;
-//! a credential is tried out before it is written; the one before is revoked once the Secret holds the new one and status says so.
-//! After a crash an intent is taken up again: what the Secret holds of it is tried out, or else its credential is made again, bound to
-//! another Secret in the target, so that what was issued for it before is not valid.
+//! The order is what makes it safe to end anywhere: which cluster the target is, and an intent with the id of the credential, are
+//! durable before anything is done for it; a credential is tried out before it is written; the one before is revoked once the Secret
+//! holds the new one and status says so. After a crash an intent is taken up again: what the Secret holds of it is tried out, or else
+//! its credential is made again, bound to another Secret in the target, so that what was issued for it before is not valid.
+//!
+//! What takes something away in the target, narrower rights and revocations, waits for nothing that keeps credentials from being
+//! issued.
 
 use coppice_api::Reason;
-use coppice_clusters_api::{Cause, ClusterAccessStatus, IssueIntent, OutputRevision};
-use jiff::Timestamp;
+use coppice_clusters_api::cluster_access::MAX_SUPERSEDED;
+use coppice_clusters_api::{Cause, ClusterAccessStatus, IssueIntent, LastError, OutputRevision};
+use jiff::{SignedDuration, Timestamp};
 
-use crate::observed::{IssueProgress, Observed, OutputFact, OutputSecret, Progress, Validity};
-use crate::rotation::{later, next_attempt, next_rotation};
+use crate::observed::{
+    IssueProgress, KubeconfigFact, Observed, Obstacle, OutputFact, OutputSecret, Progress, Validity,
+};
+use crate::rotation::{forgotten_at, next_attempt, next_restoration, next_rotation};
 use crate::status::{self, begun, complete, failed, validity};
 
 /// What is done next.
@@ -22,8 +28,12 @@ pub enum Step {
     AddFinalizer,
     /// Save this status.
     SaveStatus(Box<ClusterAccessStatus>),
+    /// Read the kubeconfig of the target, and keep it in memory.
+    ReadKubeconfig,
     /// Read the Secret from the API server.
     ReadOutput,
+    /// Ask the target which cluster it is.
+    Identify,
     /// Apply the service account, the role and the bindings in the target, and remove those that it is not to have any more.
     ApplyRights,
     /// Make the Secret in the target that the credential will be bound to; one of that name is deleted first.
@@ -73,37 +83,110 @@ pub enum Step {
     },
 }
 
+impl Step {
+    /// Whether it is done in the target, or says something about it.
+    const fn is_in_target(&self) -> bool {
+        matches!(
+            self,
+            Self::ApplyRights
+                | Self::Bind { .. }
+                | Self::RequestToken { .. }
+                | Self::Verify { .. }
+                | Self::VerifyWritten { .. }
+                | Self::Revoke { .. }
+                | Self::RevokeAll
+                | Self::RemoveRights
+        )
+    }
+}
+
 /// What is done next.
 pub fn plan(observed: &Observed, now: Timestamp) -> Step {
-    if observed.deleting { deletion(observed, now) } else { upkeep(observed, now) }
+    let step = if observed.deleting { deletion(observed, now) } else { upkeep(observed, now) };
+    if step.is_in_target() { not_yet_in_target(observed, now).unwrap_or(step) } else { step }
+}
+
+/// What comes before anything is done in the target: it is known which cluster that is, status says so, and it is the one that
+/// everything was issued in.
+fn not_yet_in_target(observed: &Observed, now: Timestamp) -> Option<Step> {
+    let Some(found) = &observed.target else { return Some(Step::Identify) };
+    match &observed.status.target {
+        Some(known) if known.uid == found.uid => None,
+        Some(_) => {
+            let message = "the kubeconfig of spec.cluster leads to another cluster than the one that credentials were issued in; nothing is done there, and \
+                 nothing was revoked: write a kubeconfig of the cluster before into that Secret, and create another ClusterAccess for this one";
+            Some(save(failed(observed, Reason::TargetChanged, message, now)))
+        }
+        None => {
+            let target = Some(found.clone());
+            Some(save(complete(observed, ClusterAccessStatus { target, ..observed.status.clone() }, now)))
+        }
+    }
 }
 
 fn upkeep(observed: &Observed, now: Timestamp) -> Step {
-    let status = &observed.status;
-    if observed.spec.suspend || waits_until(observed, now).is_some() {
+    let (spec, status) = (&observed.spec, &observed.status);
+    if waits_until(observed, now).is_some() || (spec.suspend && !observed.has_finalizer) {
         return rest(observed, now);
     }
     if !observed.has_finalizer {
         return Step::AddFinalizer;
+    }
+    // Neither do rights that cannot be applied keep a credential from being revoked, nor the other way round: they take turns.
+    if status
+        .last_error
+        .as_ref()
+        .is_some_and(|error| is_of_this_spec(observed, error) && error.attempts % 2 == 1)
+        && let Some(step) = revoke_superseded(observed)
+    {
+        return step;
+    }
+    // Without an intent the target has nothing of it.
+    if status.sequence > 0 && status.observed_generation != Some(observed.generation) {
+        return match observed.progress {
+            Progress::RightsApplied | Progress::Issuing(_, IssueProgress::Prepared) => {
+                save(status::rights_applied(observed, now))
+            }
+            _ => Step::ApplyRights,
+        };
+    }
+    if spec.suspend {
+        return revoke_superseded(observed).unwrap_or_else(|| rest(observed, now));
+    }
+    if let Some((reason, message)) = unusable(observed) {
+        let step = revoke_superseded(observed);
+        return step.unwrap_or_else(|| save(failed(observed, reason, &message, now)));
     }
     if let Some(intent) = &status.intent {
         return issue(observed, intent, now);
     }
     match cause(observed, now) {
         Err(step) => return *step,
-        Ok(Some(cause)) => return save(begun(observed, cause, now)),
-        Ok(None) => {}
+        Ok(Some(cause)) if status.superseded.len() < MAX_SUPERSEDED => return begin(observed, cause, now),
+        Ok(_) => {}
     }
-    if let Some(credential) = status.superseded.first() {
-        return Step::Revoke { credential: credential.clone() };
+    revoke_superseded(observed).unwrap_or_else(|| rest(observed, now))
+}
+
+fn revoke_superseded(observed: &Observed) -> Option<Step> {
+    let credential = observed.status.superseded.first()?;
+    Some(Step::Revoke { credential: credential.clone() })
+}
+
+/// Another credential is begun; not at once for a Secret that somebody deletes or edits again and again.
+fn begin(observed: &Observed, cause: Cause, now: Timestamp) -> Step {
+    let restored = observed.status.restored.as_ref().filter(|_| cause == Cause::Lost);
+    match restored.map(next_restoration).filter(|next| now < *next) {
+        Some(_) => {
+            let message = format!(
+                "the Secret {} was deleted or edited again, and each time takes another credential: find out who does that; it is written again \
+                 after a pause",
+                observed.spec.output.secret
+            );
+            save(failed(observed, Reason::RestoredTooOften, &message, now))
+        }
+        None => save(begun(observed, cause, now)),
     }
-    if status.observed_generation != Some(observed.generation) {
-        return match observed.progress {
-            Progress::RightsApplied => save(status::rights_applied(observed, now)),
-            _ => Step::ApplyRights,
-        };
-    }
-    rest(observed, now)
 }
 
 fn save(status: ClusterAccessStatus) -> Step {
@@ -113,21 +196,33 @@ fn save(status: ClusterAccessStatus) -> Step {
 /// Until when nothing is tried again.
 fn waits_until(observed: &Observed, now: Timestamp) -> Option<Timestamp> {
     let error = observed.status.last_error.as_ref()?;
+    // A Secret that nothing could be written into is gone.
+    if error.reason == Reason::SecretUnusable.as_str()
+        && matches!(observed.output, OutputFact::Watched(None) | OutputFact::Absent)
+    {
+        return None;
+    }
     let next = next_attempt(error);
-    (error.generation == observed.generation && now < next).then_some(next)
+    (is_of_this_spec(observed, error) && now < next).then_some(next)
+}
+
+/// Whether it failed with the spec as it is now: another one is tried at once.
+fn is_of_this_spec(observed: &Observed, error: &LastError) -> bool {
+    error.generation == observed.generation
 }
 
 /// Nothing to do: the status says how things are, and when to look again.
 fn rest(observed: &Observed, now: Timestamp) -> Step {
+    // It is in memory when it is needed for a revocation and is gone, and it is seen when the target has moved.
+    if observed.status.sequence > 0 && observed.kubeconfig == KubeconfigFact::Unread {
+        return Step::ReadKubeconfig;
+    }
     let status = complete(observed, observed.status.clone(), now);
     if status != observed.status {
         return save(status);
     }
     let expiry = status.not_after.filter(|at| *at > now);
-    if observed.spec.suspend {
-        return Step::Wait(expiry);
-    }
-    let rotation = status.next_rotation.filter(|at| *at > now);
+    let rotation = status.next_rotation.filter(|at| *at > now && !observed.spec.suspend);
     Step::Wait([waits_until(observed, now), rotation, expiry].into_iter().flatten().min())
 }
 
@@ -138,6 +233,11 @@ fn cause(observed: &Observed, now: Timestamp) -> Result<Option<Cause>, Box<Step>
     let Some(validity) = validity(status) else { return Ok(Some(Cause::First)) };
     if !intact {
         return Ok(Some(Cause::Lost));
+    }
+    if let (KubeconfigFact::Endpoint(endpoint), Some(target)) = (&observed.kubeconfig, &status.target)
+        && *endpoint != target.endpoint
+    {
+        return Ok(Some(Cause::Moved));
     }
     if spec.rotate.is_some() && spec.rotate != status.rotated {
         return Ok(Some(Cause::Requested));
@@ -154,7 +254,6 @@ fn is_intact(observed: &Observed, now: Timestamp) -> Result<bool, Box<Step>> {
             Ok(true)
         }
         (OutputFact::Watched(_), _) => Err(Box::new(Step::ReadOutput)),
-        (OutputFact::Foreign, _) => Err(Box::new(not_ours(observed, now))),
         (OutputFact::Ours(found), Some(known)) if found.revision == *known => Ok(true),
         (OutputFact::Ours(found), Some(known)) if found.revision.sha256 == known.sha256 => {
             // Its metadata was changed.
@@ -162,24 +261,39 @@ fn is_intact(observed: &Observed, now: Timestamp) -> Result<bool, Box<Step>> {
             let status = ClusterAccessStatus { output, ..observed.status.clone() };
             Err(Box::new(save(complete(observed, status, now))))
         }
-        (OutputFact::Absent | OutputFact::Ours(_), _) => Ok(false),
+        (OutputFact::Absent | OutputFact::Foreign | OutputFact::Ours(_), _) => Ok(false),
     }
 }
 
-fn not_ours(observed: &Observed, now: Timestamp) -> Step {
-    let message = format!(
-        "the Secret {} was not made for this ClusterAccess and is left as it is: delete it, or write the name of another one into a new ClusterAccess",
-        observed.spec.output.secret
-    );
-    save(failed(observed, Reason::SecretNotOurs, &message, now))
+/// Why nothing can be written into the Secret, and what to do.
+fn unusable(observed: &Observed) -> Option<(Reason, String)> {
+    let secret = &observed.spec.output.secret;
+    match &observed.output {
+        OutputFact::Foreign => Some((
+            Reason::SecretNotOurs,
+            format!(
+                "the Secret {secret} was not made for this ClusterAccess and is left as it is: delete it, or write the name of another one into a new \
+                 ClusterAccess"
+            ),
+        )),
+        OutputFact::Ours(OutputSecret { obstacle: Some(obstacle), .. }) => {
+            let why = match obstacle {
+                Obstacle::Immutable => "is immutable",
+                Obstacle::OtherType => "has another type than Opaque, which cannot be changed",
+            };
+            let message =
+                format!("the Secret {secret} {why}: delete it, and it is made again with a credential");
+            Some((Reason::SecretUnusable, message))
+        }
+        _ => None,
+    }
 }
 
 /// The next step for a credential that is being issued.
 fn issue(observed: &Observed, intent: &IssueIntent, now: Timestamp) -> Step {
     let on = match &observed.output {
         OutputFact::Watched(_) => return Step::ReadOutput,
-        OutputFact::Foreign => return not_ours(observed, now),
-        OutputFact::Absent => None,
+        OutputFact::Absent | OutputFact::Foreign => None,
         OutputFact::Ours(found) => {
             if let Some(step) = written(observed, intent, found, now) {
                 return step;
@@ -194,7 +308,7 @@ fn issue(observed: &Observed, intent: &IssueIntent, now: Timestamp) -> Step {
         (Some(IssueProgress::Verified(validity, _)), _) => {
             Step::WriteOutput { credential, validity: *validity, on }
         }
-        (None, Progress::RightsApplied) => Step::Bind { credential },
+        (Some(IssueProgress::Prepared), _) | (None, Progress::RightsApplied) => Step::Bind { credential },
         _ => Step::ApplyRights,
     }
 }
@@ -204,15 +318,15 @@ fn written(observed: &Observed, intent: &IssueIntent, found: &OutputSecret, now:
     if found.credential.as_ref() != Some(&intent.credential) {
         return None;
     }
-    let adopt = |validity, rights| save(status::adopted(observed, intent, (found, validity), rights, now));
+    let adopt =
+        |validity, endpoint: &str| save(status::adopted(observed, intent, (found, validity), endpoint, now));
     match (observed.progress.of(&intent.credential), found.validity) {
-        // With rights applied it was disproven before.
-        (None, Some(_)) if observed.progress != Progress::RightsApplied => {
-            Some(Step::VerifyWritten { credential: intent.credential.clone() })
-        }
-        (Some(IssueProgress::Proven), Some(validity)) => Some(adopt(validity, false)),
+        (None, Some(_)) => Some(Step::VerifyWritten { credential: intent.credential.clone() }),
+        // With an address that is another by now it is replaced next.
+        (Some(IssueProgress::Proven(endpoint)), Some(validity)) => Some(adopt(validity, endpoint)),
         (Some(IssueProgress::Verified(validity, sha256)), _) if *sha256 == found.revision.sha256 => {
-            Some(adopt(*validity, true))
+            let endpoint = observed.target.as_ref().map_or("", |target| &target.endpoint);
+            Some(adopt(*validity, endpoint))
         }
         _ => None,
     }
@@ -228,11 +342,12 @@ fn deletion(observed: &Observed, now: Timestamp) -> Step {
         let status = ClusterAccessStatus { revoking_since: Some(now), last_error: None, ..status.clone() };
         return save(complete(observed, status, now));
     };
-    let forgotten_at =
-        later(since, jiff::SignedDuration::from_secs(observed.spec.forget_after.as_secs_i64()));
+    let forget_after = SignedDuration::from_secs(observed.spec.forget_after.as_secs_i64());
+    let forgotten_at = forgotten_at(since, forget_after);
     let skipped = status.last_error.is_some() && now >= forgotten_at;
-    // Without an intent nothing was ever done in the target.
-    if status.sequence > 0 && !skipped {
+    // Nothing was done in a target that status does not name.
+    let is_touched = status.target.is_some() || status.credential.is_some();
+    if is_touched && !skipped {
         if let Some(next) = waits_until(observed, now) {
             return Step::Wait(Some(next.min(forgotten_at)));
         }

@@ -1,6 +1,6 @@
 use coppice_api::condition::{self, READY};
 use coppice_clusters_api::cluster_access::{REACHABLE, WRITTEN};
-use coppice_clusters_api::{AccessPhase, ClusterAccessSpec, LastError};
+use coppice_clusters_api::{AccessPhase, ClusterAccessSpec, LastError, TargetIdentity};
 use jiff::SignedDuration;
 
 use super::*;
@@ -28,9 +28,15 @@ fn new() -> Observed {
         has_finalizer: true,
         spec: spec(),
         status: ClusterAccessStatus::default(),
+        kubeconfig: KubeconfigFact::Endpoint("e".to_owned()),
+        target: Some(cluster("c")),
         output: OutputFact::Watched(None),
         progress: Progress::Nothing,
     }
+}
+
+fn cluster(uid: &str) -> TargetIdentity {
+    TargetIdentity { uid: uid.to_owned(), endpoint: "e".to_owned() }
 }
 
 fn validity() -> Validity {
@@ -46,6 +52,7 @@ fn secret(credential: &str, revision: &str) -> OutputSecret {
         },
         credential: Some(credential.to_owned()),
         validity: Some(validity()),
+        obstacle: None,
     }
 }
 
@@ -61,10 +68,11 @@ fn saved(step: Step) -> ClusterAccessStatus {
 /// One that has its first credential, and nothing to do.
 fn settled() -> Observed {
     let mut observed = new();
-    let status = begun(&observed, Cause::First, at(0));
-    let intent = status.intent.clone().unwrap();
-    observed.status = status;
-    observed.status = adopted(&observed, &intent, (&secret("u-1", "7"), validity()), true, at(0));
+    observed.status.target = Some(cluster("c"));
+    observed.status = begun(&observed, Cause::First, at(0));
+    let intent = observed.status.intent.clone().unwrap();
+    observed.status = status::rights_applied(&observed, at(0));
+    observed.status = adopted(&observed, &intent, (&secret("u-1", "7"), validity()), "e", at(0));
     observed.output = OutputFact::Watched(Some(("s".to_owned(), "7".to_owned())));
     observed
 }
@@ -81,8 +89,16 @@ fn a_first_credential_is_issued_step_by_step() {
     let intent = observed.status.intent.clone().unwrap();
     assert_eq!((intent.credential.as_str(), intent.cause), ("u-1", Cause::First));
     assert_eq!(observed.status.phase, Some(AccessPhase::Pending));
+    // Which cluster it is, is durable before anything is done there.
+    observed.target = None;
+    assert_eq!(plan(&observed, at(0)), Step::Identify);
+    observed.target = Some(cluster("c"));
+    observed.status = saved(plan(&observed, at(0)));
+    assert_eq!(observed.status.target, Some(cluster("c")));
     assert_eq!(plan(&observed, at(0)), Step::ApplyRights);
     observed.progress = Progress::RightsApplied;
+    observed.status = saved(plan(&observed, at(0)));
+    assert_eq!(observed.status.observed_generation, Some(1));
     assert_eq!(plan(&observed, at(0)), Step::Bind { credential: "u-1".to_owned() });
     observed.progress = issuing("u-1", IssueProgress::Bound);
     assert_eq!(plan(&observed, at(0)), Step::RequestToken { credential: "u-1".to_owned() });
@@ -123,7 +139,7 @@ fn the_one_before_is_revoked_when_status_names_the_new_one() {
     // A crash after the write of the Secret: what it holds is tried out first.
     observed.output = OutputFact::Ours(secret("u-2", "8"));
     assert_eq!(plan(&observed, at(5)), Step::VerifyWritten { credential: "u-2".to_owned() });
-    observed.progress = issuing("u-2", IssueProgress::Proven);
+    observed.progress = issuing("u-2", IssueProgress::Proven("e".to_owned()));
     observed.status = saved(plan(&observed, at(5)));
     assert_eq!(observed.status.superseded, ["u-1"]);
     assert_eq!(observed.status.rotated.as_deref(), Some("now"));
@@ -141,7 +157,7 @@ fn what_the_secret_holds_of_a_crash_and_is_not_valid_is_issued_again() {
     observed.progress = issuing("u-2", IssueProgress::Disproven);
     assert_eq!(plan(&observed, at(5)), Step::ApplyRights);
     // Another value for the same credential, such as a late write: it is written over, on its revision.
-    observed.progress = Progress::RightsApplied;
+    observed.progress = observed.progress.with_rights();
     assert_eq!(plan(&observed, at(5)), Step::Bind { credential: "u-2".to_owned() });
     observed.progress = issuing("u-2", IssueProgress::Verified(validity(), "another".to_owned()));
     let on = Some(secret("u-2", "8").revision);
@@ -182,6 +198,7 @@ fn a_secret_that_is_gone_or_edited_is_issued_again_and_other_metadata_is_taken_n
     observed.output = OutputFact::Absent;
     let status = saved(plan(&observed, at(5)));
     assert_eq!(status.intent.as_ref().map(|intent| intent.cause), Some(Cause::Lost));
+    assert_eq!(status.restored.as_ref().map(|restored| restored.times), Some(1));
     let of = |type_| condition::find(&status.conditions, type_).unwrap().status.clone();
     assert_eq!((of(READY), of(WRITTEN)), ("False".to_owned(), "False".to_owned()));
     let mut edited = secret("u-1", "9");
@@ -213,6 +230,9 @@ fn while_the_target_is_away_the_old_credential_stays_and_expires_at_last() {
     assert_eq!(state(&observed, READY), "False");
     // Another spec is tried at once.
     observed.generation = 2;
+    assert_eq!(plan(&observed, at(86_401)), Step::ApplyRights);
+    observed.progress = Progress::RightsApplied;
+    observed.status = saved(plan(&observed, at(86_401)));
     assert!(saved(plan(&observed, at(86_401))).intent.is_some());
 }
 
@@ -281,4 +301,202 @@ fn a_target_that_is_away_for_too_long_is_given_up() {
     assert_eq!(plan(&observed, at(week + 100)), Step::DeleteOutput(secret("u-1", "7").revision));
     observed.output = OutputFact::Absent;
     assert_eq!(plan(&observed, at(week + 100)), Step::RemoveFinalizer { skipped: true });
+}
+
+#[test]
+fn nothing_is_done_or_revoked_in_another_cluster() {
+    let mut observed = settled();
+    observed.target = Some(cluster("another"));
+    let mut steps = Vec::new();
+    // To be issued.
+    observed.spec.rotate = Some("now".to_owned());
+    observed.status = saved(plan(&observed, at(5)));
+    observed.output = OutputFact::Ours(secret("u-1", "7"));
+    steps.push(plan(&observed, at(5)));
+    // To be revoked.
+    let mut revoking = settled();
+    revoking.target = Some(cluster("another"));
+    revoking.status.superseded = vec!["u-0".to_owned()];
+    steps.push(plan(&revoking, at(5)));
+    // With other rights.
+    revoking.generation = 2;
+    steps.push(plan(&revoking, at(5)));
+    for step in steps {
+        let status = saved(step);
+        assert_eq!(status.phase, Some(AccessPhase::Refused));
+        assert_eq!(status.target, Some(cluster("c")), "the one that it was issued in");
+        let reachable = condition::find(&status.conditions, REACHABLE).unwrap();
+        assert_eq!((reachable.status.as_str(), reachable.reason.as_str()), ("False", "TargetChanged"));
+        // What the Secret holds is valid where it was issued.
+        assert_eq!(condition::find(&status.conditions, READY).unwrap().status, "True");
+    }
+    assert_eq!(revoking.status.superseded, ["u-0"]);
+}
+
+#[test]
+fn a_deletion_with_the_kubeconfig_of_another_cluster_claims_no_revocation() {
+    let mut observed = settled();
+    observed.deleting = true;
+    observed.target = Some(cluster("another"));
+    observed.status = saved(plan(&observed, at(100)));
+    observed.status = saved(plan(&observed, at(100)));
+    assert_eq!(observed.status.last_error.as_ref().unwrap().reason, "TargetChanged");
+    let week = 7 * 86_400;
+    assert!(matches!(plan(&observed, at(101)), Step::Wait(Some(_))));
+    observed.output = OutputFact::Absent;
+    assert_eq!(plan(&observed, at(week + 100)), Step::RemoveFinalizer { skipped: true });
+    // With that of the cluster before it is revoked there.
+    observed.target = Some(cluster("c"));
+    assert_eq!(plan(&observed, at(week)), Step::RevokeAll);
+}
+
+#[test]
+fn where_nothing_was_done_in_a_target_nothing_has_to_be_revoked() {
+    let mut observed = new();
+    observed.status = begun(&observed, Cause::First, at(0));
+    observed.status = failed(&observed, Reason::TargetUnreachable, "no answer", at(0));
+    observed.deleting = true;
+    observed.status = saved(plan(&observed, at(5)));
+    observed.output = OutputFact::Absent;
+    assert_eq!(plan(&observed, at(5)), Step::RemoveFinalizer { skipped: false });
+}
+
+#[test]
+fn another_address_of_the_same_cluster_is_written_at_once() {
+    let mut observed = settled();
+    observed.kubeconfig = KubeconfigFact::Unread;
+    assert_eq!(plan(&observed, at(5)), Step::ReadKubeconfig);
+    observed.kubeconfig = KubeconfigFact::Unusable;
+    assert!(matches!(plan(&observed, at(5)), Step::Wait(Some(_))));
+    observed.kubeconfig = KubeconfigFact::Endpoint("f".to_owned());
+    let moved = TargetIdentity { uid: "c".to_owned(), endpoint: "f".to_owned() };
+    observed.target = Some(moved.clone());
+    observed.status = saved(plan(&observed, at(5)));
+    let intent = observed.status.intent.clone().unwrap();
+    assert_eq!(intent.cause, Cause::Moved);
+    observed.status = adopted(&observed, &intent, (&secret("u-2", "8"), validity()), "f", at(6));
+    assert_eq!(observed.status.target, Some(moved));
+    observed.status = crate::revoked(&observed, "u-1", at(6));
+    observed.output = OutputFact::Watched(Some(("s".to_owned(), "8".to_owned())));
+    assert!(matches!(plan(&observed, at(7)), Step::Wait(Some(_))));
+}
+
+/// One with narrower rights, and a credential that was superseded.
+fn withdrawing() -> Observed {
+    let mut observed = settled();
+    observed.generation = 2;
+    observed.status.superseded = vec!["u-0".to_owned()];
+    observed
+}
+
+#[test]
+fn rights_and_revocations_wait_neither_for_suspend_nor_for_the_secret() {
+    let foreign = Observed { output: OutputFact::Foreign, ..withdrawing() };
+    let mut immutable = secret("u-1", "9");
+    immutable.obstacle = Some(Obstacle::Immutable);
+    let unusable = Observed { output: OutputFact::Ours(immutable), ..withdrawing() };
+    let mut suspended = withdrawing();
+    suspended.spec.suspend = true;
+    for (mut observed, ends) in
+        [(foreign, Some("SecretNotOurs")), (unusable, Some("SecretUnusable")), (suspended, None)]
+    {
+        assert_eq!(plan(&observed, at(5)), Step::ApplyRights, "{ends:?}");
+        observed.progress = Progress::RightsApplied;
+        observed.status = saved(plan(&observed, at(5)));
+        assert_eq!(observed.status.observed_generation, Some(2));
+        assert_eq!(plan(&observed, at(5)), Step::Revoke { credential: "u-0".to_owned() });
+        observed.status = crate::revoked(&observed, "u-0", at(5));
+        match (plan(&observed, at(5)), ends) {
+            (Step::SaveStatus(status), Some(reason)) => {
+                assert_eq!(status.last_error.unwrap().reason, reason);
+            }
+            (Step::Wait(_), None) => {}
+            (step, _) => panic!("{ends:?}: {step:?}"),
+        }
+    }
+    // Also while a credential is being issued that the Secret keeps from being written.
+    let mut issuing = withdrawing();
+    issuing.status.intent = begun(&issuing, Cause::Requested, at(5)).intent;
+    issuing.output = OutputFact::Foreign;
+    assert_eq!(plan(&issuing, at(5)), Step::ApplyRights);
+}
+
+#[test]
+fn rights_that_fail_and_revocations_that_fail_take_turns() {
+    let mut observed = withdrawing();
+    assert_eq!(plan(&observed, at(0)), Step::ApplyRights);
+    observed.status = failed(&observed, Reason::TargetRefused, "no", at(0));
+    let revoke = Step::Revoke { credential: "u-0".to_owned() };
+    assert_eq!(plan(&observed, at(60)), revoke);
+    observed.status = failed(&observed, Reason::TargetRefused, "no", at(60));
+    assert_eq!(plan(&observed, at(180)), Step::ApplyRights);
+    // Other rights are applied at once.
+    observed.generation = 3;
+    assert_eq!(plan(&observed, at(61)), Step::ApplyRights);
+}
+
+#[test]
+fn a_secret_that_cannot_be_written_is_refused_with_what_to_do_and_made_again_when_it_is_gone() {
+    for (obstacle, says) in [(Obstacle::Immutable, "is immutable"), (Obstacle::OtherType, "another type")] {
+        let mut observed = settled();
+        let mut unusable = secret("u-1", "9");
+        unusable.obstacle = Some(obstacle);
+        observed.output = OutputFact::Ours(unusable);
+        observed.status = saved(plan(&observed, at(5)));
+        assert_eq!(observed.status.phase, Some(AccessPhase::Refused));
+        let error = observed.status.last_error.clone().unwrap();
+        assert!(error.message.contains(says) && error.message.contains("delete it"), "{error:?}");
+        // It holds the credential still.
+        assert_eq!(condition::find(&observed.status.conditions, READY).unwrap().status, "True");
+        assert_eq!(plan(&observed, at(6)), Step::Wait(Some(at(65))));
+        observed.output = OutputFact::Watched(None);
+        assert_eq!(plan(&observed, at(7)), Step::ReadOutput);
+        observed.output = OutputFact::Absent;
+        assert_eq!(saved(plan(&observed, at(7))).intent.map(|intent| intent.cause), Some(Cause::Lost));
+    }
+}
+
+#[test]
+fn a_secret_that_is_edited_again_and_again_is_written_after_a_pause() {
+    let mut observed = settled();
+    for times in 1..=3 {
+        observed.output = OutputFact::Absent;
+        observed.status = saved(plan(&observed, at(5)));
+        let intent = observed.status.intent.clone().unwrap();
+        let credential = intent.credential.clone();
+        assert_eq!(observed.status.restored.as_ref().map(|restored| restored.times), Some(times));
+        observed.status = adopted(&observed, &intent, (&secret(&credential, "8"), validity()), "e", at(5));
+        observed.status.superseded.clear();
+    }
+    observed.status = saved(plan(&observed, at(5)));
+    let error = observed.status.last_error.clone().unwrap();
+    assert_eq!((error.reason.as_str(), &observed.status.intent), ("RestoredTooOften", &None));
+    assert_eq!(condition::find(&observed.status.conditions, WRITTEN).unwrap().reason, "RestoredTooOften");
+    assert_eq!(plan(&observed, at(6)), Step::Wait(Some(at(65))));
+    assert_eq!(saved(plan(&observed, at(65))).intent.map(|intent| intent.cause), Some(Cause::Lost));
+}
+
+#[test]
+fn no_superseded_credential_is_forgotten_and_none_is_issued_while_there_are_too_many() {
+    let mut observed = settled();
+    observed.status.superseded = (0..16).map(|n| format!("old-{n}")).collect();
+    observed.spec.rotate = Some("now".to_owned());
+    let revoke = Step::Revoke { credential: "old-0".to_owned() };
+    assert_eq!(plan(&observed, at(5)), revoke);
+    observed.status = failed(&observed, Reason::TargetRefused, "may not delete", at(5));
+    let error = observed.status.last_error.clone().unwrap();
+    assert_eq!(error.reason, "TooManySuperseded");
+    assert!(
+        error.message.contains("16 credentials") && error.message.contains("may not delete"),
+        "{error:?}"
+    );
+    assert_eq!(observed.status.superseded.len(), 16);
+    assert_eq!(plan(&observed, at(65)), revoke);
+    observed.status = crate::revoked(&observed, "old-0", at(65));
+    let status = saved(plan(&observed, at(65)));
+    let intent = status.intent.clone().unwrap();
+    observed.status = status;
+    observed.status = adopted(&observed, &intent, (&secret("u-2", "8"), validity()), "e", at(66));
+    assert_eq!(observed.status.superseded.len(), 16);
+    assert_eq!(observed.status.superseded.last().map(String::as_str), Some("u-1"));
 }

@@ -34,12 +34,20 @@ impl Probe {
 
 impl std::fmt::Display for Probe {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { verb, group, resource, namespace, name } = self;
+        let [verb, group, resource, namespace, name] =
+            [&self.verb, &self.group, &self.resource, &self.namespace, &self.name].map(|word| shown(word));
         let dot = if group.is_empty() { "" } else { "." };
         let space = if name.is_empty() { "" } else { " " };
         write!(f, "{verb} {resource}{dot}{group}{space}{name}")?;
         if namespace.is_empty() { Ok(()) } else { write!(f, " in namespace {namespace}") }
     }
+}
+
+/// A word as it is shown. The rules of a role of the target are the target's: what does not look like a word of theirs, and may be
+/// a credential, is not repeated.
+fn shown(word: &str) -> &str {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-./*:_".contains(&byte);
+    if word.len() <= 63 && word.bytes().all(is_plain) { word } else { "…" }
 }
 
 /// The namespace that rights are for; empty for the whole cluster.
@@ -133,6 +141,16 @@ mod tests {
             (&json!("deployments"), &json!("scale"))
         );
         assert_eq!(granted(&rights, &[]), None);
+    }
+
+    #[test]
+    fn nothing_that_may_be_a_credential_is_shown() {
+        let token = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIi";
+        let rules = [rule(&[""], &["pods"], &["get"], &[token])];
+        assert_eq!(granted(&cluster(&rules), &rules).unwrap().to_string(), "get pods …");
+        let long = "a".repeat(64);
+        let rules = [rule(&[""], &[&long], &["get"], &[])];
+        assert_eq!(granted(&cluster(&rules), &rules).unwrap().to_string(), "get …");
     }
 
     #[test]

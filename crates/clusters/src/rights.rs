@@ -85,6 +85,20 @@ impl Owner<'_> {
         format!("{LABEL_ACCESS}={}", self.uid)
     }
 
+    /// Whether an object that a target has is this access's: it has our label with exactly this uid, and the name that we give. Others
+    /// may put that label on theirs, so that somebody else's `ClusterAccess` removes what they may not remove.
+    pub fn is_ours(&self, kind: TargetKind, found: &Value) -> bool {
+        let metadata = &found["metadata"];
+        let name = metadata["name"].as_str().unwrap_or_default();
+        let is_named = if kind == TargetKind::Secret {
+            let number = name.strip_prefix(&bound_secret(self.uid)).and_then(|rest| rest.strip_prefix('-'));
+            number.is_some_and(|number| number.parse::<u64>().is_ok())
+        } else {
+            name == account(self.uid)
+        };
+        is_named && metadata["labels"][LABEL_ACCESS] == self.uid
+    }
+
     fn object(&self, kind: TargetKind, namespace: &str, name: &str, fields: Value) -> TargetObject {
         let (api_version, kind_name) = kind.type_meta();
         let mut body = json!({
@@ -229,6 +243,23 @@ mod tests {
         for object in OWNER.rights(&bind) {
             assert_eq!(object.body["metadata"]["labels"]["coppice.dev/access"], "1-2");
         }
+    }
+
+    #[test]
+    fn what_others_label_and_what_is_of_another_access_is_not_ours() {
+        let found =
+            |name: &str, uid: &str| json!({"metadata": {"name": name, "labels": {LABEL_ACCESS: uid}}});
+        let ours = |kind, name: &str, uid: &str| OWNER.is_ours(kind, &found(name, uid));
+        assert!(ours(TargetKind::RoleBinding, "coppice-1-2", "1-2"));
+        assert!(ours(TargetKind::Secret, "coppice-1-2-17", "1-2"));
+        // Labeled as ours by somebody who may not delete it themselves.
+        assert!(!ours(TargetKind::ClusterRoleBinding, "cluster-admin", "1-2"));
+        assert!(!ours(TargetKind::Secret, "database", "1-2"));
+        assert!(!ours(TargetKind::Secret, "coppice-1-2-x", "1-2"));
+        // Of an access whose uid begins as ours does, and of another one in our name.
+        assert!(!ours(TargetKind::Secret, "coppice-1-2-3-4", "1-2-3"));
+        assert!(!ours(TargetKind::RoleBinding, "coppice-1-2", "1-2-3"));
+        assert!(!OWNER.is_ours(TargetKind::RoleBinding, &json!({"metadata": {"name": "coppice-1-2"}})));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! When a credential is replaced, and when what failed is tried again.
 
-use coppice_clusters_api::{ClusterAccessSpec, LastError};
+use coppice_clusters_api::{ClusterAccessSpec, LastError, Restored};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::observed::Validity;
@@ -9,6 +9,10 @@ use crate::observed::Validity;
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_mins(1);
 /// The longest.
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(30);
+/// So often in a row a Secret that somebody deleted or edited is written again at once.
+const RESTORED_AT_ONCE: u32 = 3;
+/// After so long without that the count begins again: longer than the longest pause.
+const RESTORED_IN_A_ROW: SignedDuration = SignedDuration::from_hours(1);
 /// By how many thousandths of its time a credential is replaced earlier at most, so that many are not replaced at once.
 const MAX_JITTER: i64 = 100;
 
@@ -23,8 +27,33 @@ pub fn next_rotation(spec: &ClusterAccessSpec, uid: &str, validity: Validity) ->
 
 /// When what failed is tried again: 1, 2, 4, 8, 16, then 30 minutes later.
 pub fn next_attempt(error: &LastError) -> Timestamp {
-    let doublings = error.attempts.saturating_sub(1).min(5);
-    later(error.at, (FIRST_PAUSE * (1 << doublings)).min(LONGEST_PAUSE))
+    later(error.at, pause(error.attempts.max(1)))
+}
+
+/// The pause after so many times.
+fn pause(times: u32) -> SignedDuration {
+    let doublings = times.saturating_sub(1).min(5);
+    (FIRST_PAUSE * (1 << doublings)).min(LONGEST_PAUSE)
+}
+
+/// From when on a Secret that somebody deletes or edits once more is written again.
+pub(crate) fn next_restoration(restored: &Restored) -> Timestamp {
+    match restored.times.checked_sub(RESTORED_AT_ONCE) {
+        None => restored.at,
+        Some(more) => later(restored.at, pause(more.saturating_add(1))),
+    }
+}
+
+/// One restoration more.
+pub(crate) fn restored_again(before: Option<&Restored>, now: Timestamp) -> Restored {
+    let in_a_row = before.filter(|before| now < later(before.at, RESTORED_IN_A_ROW));
+    let times = in_a_row.map_or(0, |before| before.times).saturating_add(1);
+    Restored { times, at: now }
+}
+
+/// When it is given up to revoke what was issued for a `ClusterAccess` that is being deleted since then.
+pub fn forgotten_at(since: Timestamp, forget_after: SignedDuration) -> Timestamp {
+    later(since, forget_after)
 }
 
 /// That much later, or never.
@@ -80,5 +109,21 @@ mod tests {
             })
             .collect();
         assert_eq!(minutes, [1, 1, 2, 4, 8, 16, 30, 30, 30]);
+    }
+
+    #[test]
+    fn three_restorations_are_at_once_then_the_pause_grows_until_there_was_none_for_an_hour() {
+        let mut restored = None;
+        let mut waited = Vec::new();
+        let mut now = at(0);
+        for _ in 0..9 {
+            let again = restored_again(restored.as_ref(), now);
+            let next = next_restoration(&again);
+            waited.push(next.duration_since(now).as_mins());
+            (restored, now) = (Some(again), next);
+        }
+        assert_eq!(waited, [0, 0, 1, 2, 4, 8, 16, 30, 30]);
+        let restored = restored_again(restored.as_ref(), later(now, SignedDuration::from_hours(1)));
+        assert_eq!(restored.times, 1);
     }
 }

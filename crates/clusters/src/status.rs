@@ -2,18 +2,16 @@
 
 use coppice_api::Reason;
 use coppice_api::condition::{self, ConditionState, READY};
-use coppice_clusters_api::cluster_access::{REACHABLE, VERIFIED, WRITTEN};
+use coppice_clusters_api::cluster_access::{MAX_SUPERSEDED, REACHABLE, VERIFIED, WRITTEN};
 use coppice_clusters_api::names::identity;
 use coppice_clusters_api::{AccessPhase, Cause, ClusterAccessStatus, IssueIntent, LastError};
 use jiff::Timestamp;
 
-use crate::observed::{Observed, OutputSecret, Validity};
-use crate::rotation::next_rotation;
+use crate::observed::{Observed, OutputFact, OutputSecret, Validity};
+use crate::rotation::{next_rotation, restored_again};
 
 /// The longest text of an error, in characters.
 const MAX_MESSAGE: usize = 1024;
-/// So many superseded credentials are named. Those before them are revoked with the `ClusterAccess`, if they have not expired by then.
-const MAX_SUPERSEDED: usize = 16;
 
 /// A status as everybody sees it: phase, dates and conditions follow from the rest.
 pub(crate) fn complete(
@@ -39,7 +37,13 @@ fn phase(status: &ClusterAccessStatus, now: Timestamp) -> AccessPhase {
     if status.revoking_since.is_some() {
         return AccessPhase::Revoking;
     }
-    let refused = [Reason::SecretNotOurs, Reason::KubeconfigRefused, Reason::InvalidSpec];
+    let refused = [
+        Reason::SecretNotOurs,
+        Reason::SecretUnusable,
+        Reason::KubeconfigRefused,
+        Reason::TargetChanged,
+        Reason::InvalidSpec,
+    ];
     match &status.last_error {
         Some(error) if refused.iter().any(|reason| reason.as_str() == error.reason) => AccessPhase::Refused,
         Some(_) => AccessPhase::Degraded,
@@ -65,8 +69,10 @@ fn conditions(observed: &Observed, status: &mut ClusterAccessStatus, now: Timest
             state("Unknown", Reason::NotIssued.as_str(), "No credential was issued yet.")
         }
     };
-    let reachable = failed(Reason::TargetUnreachable)
-        .map_or_else(|| known("The target's API server has answered."), as_failed);
+    let reachable = failed(Reason::TargetUnreachable).or_else(|| failed(Reason::TargetChanged)).map_or_else(
+        || known("The target's API server has answered, as the cluster that credentials were issued in."),
+        as_failed,
+    );
     let verified = failed(Reason::VerificationFailed).map_or_else(
         || known("The credential permits what was asked for, and no more, as far as it was tried."),
         as_failed,
@@ -74,7 +80,9 @@ fn conditions(observed: &Observed, status: &mut ClusterAccessStatus, now: Timest
     let written = if status.output.is_some() {
         state("True", Reason::CredentialValid.as_str(), "The Secret holds the credential.")
     } else {
-        failed(Reason::SecretNotOurs).or_else(|| failed(Reason::WriteFailed)).map_or_else(
+        let why =
+            [Reason::SecretNotOurs, Reason::SecretUnusable, Reason::RestoredTooOften, Reason::WriteFailed];
+        why.into_iter().find_map(failed).map_or_else(
             || state("False", Reason::NotIssued.as_str(), "The Secret holds no credential."),
             as_failed,
         )
@@ -132,32 +140,31 @@ pub(crate) fn begun(observed: &Observed, cause: Cause, now: Timestamp) -> Cluste
     });
     if cause == Cause::Lost {
         status.output = None;
+        status.restored = Some(restored_again(status.restored.as_ref(), now));
     }
     status.last_error = None;
     complete(observed, status, now)
 }
 
-/// The Secret holds the credential of the intent, which was tried out. That before it is to be revoked. `rights_applied`: whether the
-/// target has the rights of this generation of the spec.
+/// The Secret holds the credential of the intent, which was tried out, with this address and these authorities. That before it is to be
+/// revoked.
 pub fn adopted(
     observed: &Observed,
     intent: &IssueIntent,
     (output, validity): (&OutputSecret, Validity),
-    rights_applied: bool,
+    endpoint: &str,
     now: Timestamp,
 ) -> ClusterAccessStatus {
     let mut status = observed.status.clone();
     status.superseded.extend(status.credential.take());
-    let dropped = status.superseded.len().saturating_sub(MAX_SUPERSEDED);
-    status.superseded.drain(..dropped);
     status.credential = Some(intent.credential.clone());
     (status.not_before, status.not_after) = (Some(validity.not_before), Some(validity.not_after));
     status.output = Some(output.revision.clone());
     status.rotated.clone_from(&intent.rotate);
-    (status.intent, status.last_error) = (None, None);
-    if rights_applied {
-        status.observed_generation = Some(observed.generation);
+    if let Some(target) = &mut status.target {
+        endpoint.clone_into(&mut target.endpoint);
     }
+    (status.intent, status.last_error) = (None, None);
     complete(observed, status, now)
 }
 
@@ -184,6 +191,16 @@ pub fn failed(observed: &Observed, reason: Reason, message: &str, now: Timestamp
     let mut status = observed.status.clone();
     let before = status.last_error.as_ref().filter(|error| error.generation == observed.generation);
     let attempts = before.map_or(0, |error| error.attempts).saturating_add(1);
+    let full = !observed.deleting && status.superseded.len() >= MAX_SUPERSEDED;
+    let (reason, message) = if full {
+        let full = "credentials wait to be revoked, and no other is issued until one of them is";
+        (Reason::TooManySuperseded, format!("{MAX_SUPERSEDED} {full}: {message}"))
+    } else {
+        (reason, message.to_owned())
+    };
+    if !holds_the_same(observed) {
+        status.output = None;
+    }
     status.last_error = Some(LastError {
         reason: reason.to_string(),
         message: message.chars().take(MAX_MESSAGE).collect(),
@@ -191,8 +208,14 @@ pub fn failed(observed: &Observed, reason: Reason, message: &str, now: Timestamp
         attempts,
         at: now,
     });
-    if reason == Reason::SecretNotOurs {
-        status.output = None;
-    }
     complete(observed, status, now)
+}
+
+/// Whether the Secret holds what status says, as far as it was read.
+fn holds_the_same(observed: &Observed) -> bool {
+    match (&observed.output, &observed.status.output) {
+        (OutputFact::Watched(_), _) => true,
+        (OutputFact::Ours(found), Some(known)) => found.revision.sha256 == known.sha256,
+        _ => false,
+    }
 }

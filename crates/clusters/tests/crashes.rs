@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use coppice_api::Reason;
 use coppice_clusters::{
-    IssueProgress, Observed, OutputFact, OutputSecret, Progress, Step, Validity, failed, plan, revoked,
+    IssueProgress, KubeconfigFact, Observed, Obstacle, OutputFact, OutputSecret, Progress, Step, Validity,
+    failed, plan, revoked,
 };
-use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus, OutputRevision};
+use coppice_clusters_api::{ClusterAccessSpec, ClusterAccessStatus, OutputRevision, TargetIdentity};
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 use serde_json::json;
@@ -30,6 +31,9 @@ struct Output {
     credential: String,
     token: usize,
     edited: bool,
+    immutable: bool,
+    /// The address that was written.
+    endpoint: u64,
 }
 
 /// What is durable, on both sides.
@@ -47,6 +51,12 @@ struct World {
     status: ClusterAccessStatus,
     output: Option<Output>,
     reachable: bool,
+    /// The kubeconfig leads to another cluster than that of `rights`, `bound` and `tokens`.
+    elsewhere: bool,
+    /// The address that the kubeconfig has.
+    endpoint: u64,
+    /// The target lets nothing be revoked.
+    keeps_all: bool,
     rights: Option<i64>,
     bound: BTreeMap<String, u64>,
     tokens: Vec<Token>,
@@ -75,14 +85,21 @@ enum Event {
     OtherSpec,
     SecretDeleted,
     SecretEdited,
+    SecretImmutable,
     SecretOfOthers,
     TargetAway(bool),
+    OtherCluster(bool),
+    OtherAddress,
+    KeepsAll(bool),
+    Suspend(bool),
 }
 
 /// What a reconcile keeps in memory.
 struct Memory {
     progress: Progress,
     output: OutputFact,
+    kubeconfig: KubeconfigFact,
+    target: Option<TargetIdentity>,
     token: Option<usize>,
 }
 
@@ -103,6 +120,9 @@ impl World {
             status: ClusterAccessStatus::default(),
             output: None,
             reachable: true,
+            elsewhere: false,
+            endpoint: 0,
+            keeps_all: false,
             rights: None,
             bound: BTreeMap::new(),
             tokens: Vec::new(),
@@ -133,6 +153,8 @@ impl World {
             has_finalizer: self.finalizer,
             spec: self.spec.clone(),
             status: self.status.clone(),
+            kubeconfig: memory.kubeconfig.clone(),
+            target: memory.target.clone(),
             output: memory.output.clone(),
             progress: memory.progress.clone(),
         }
@@ -155,6 +177,7 @@ impl World {
                 },
                 credential: Some(output.credential.clone()),
                 validity: self.tokens.get(output.token).map(|token| token.validity),
+                obstacle: output.immutable.then_some(Obstacle::Immutable),
             }),
         }
     }
@@ -162,7 +185,9 @@ impl World {
     /// Runs one reconcile, with these faults at its steps.
     fn reconcile(&mut self, faults: &[Fault]) {
         let output = self.watched();
-        let mut memory = Memory { progress: Progress::Nothing, output, token: None };
+        let kubeconfig = KubeconfigFact::Unread;
+        let mut memory =
+            Memory { progress: Progress::Nothing, output, kubeconfig, target: None, token: None };
         let mut faults = faults.iter();
         for _ in 0..60 {
             if self.gone {
@@ -181,6 +206,15 @@ impl World {
                 self.status = failed(&observed, Reason::TargetUnreachable, "away", self.now);
                 continue;
             }
+            if self.keeps_all && matches!(step, Step::Revoke { .. }) {
+                let observed = self.observed(&memory);
+                self.status = failed(&observed, Reason::TargetRefused, "no", self.now);
+                continue;
+            }
+            assert!(
+                step == Step::Identify || !in_target(&step) || !self.elsewhere,
+                "{step:?} in another cluster"
+            );
             self.carry_out(&step, &mut memory);
             self.check();
             match fault {
@@ -202,10 +236,16 @@ impl World {
             Step::AddFinalizer => self.finalizer = true,
             Step::SaveStatus(status) => self.status = (**status).clone(),
             Step::ReadOutput => memory.output = self.read(),
+            Step::ReadKubeconfig => memory.kubeconfig = KubeconfigFact::Endpoint(self.endpoint.to_string()),
+            Step::Identify => {
+                let uid = if self.elsewhere { "there" } else { "here" }.to_owned();
+                memory.target = Some(TargetIdentity { uid, endpoint: self.endpoint.to_string() });
+            }
             Step::ApplyRights => {
                 assert!(self.status.sequence > 0, "an intent comes first");
+                assert!(self.status.target.is_some(), "which cluster it is comes first");
                 self.rights = Some(self.generation);
-                memory.progress = Progress::RightsApplied;
+                memory.progress = std::mem::take(&mut memory.progress).with_rights();
             }
             Step::Bind { credential } => {
                 let uid = self.next();
@@ -230,8 +270,14 @@ impl World {
             Step::WriteOutput { credential, on, .. } => self.write(credential, on.as_ref(), memory),
             Step::VerifyWritten { credential } => {
                 let output = self.output.clone().unwrap();
-                let valid = !output.edited && self.is_valid(&self.tokens[output.token]);
-                let proven = if valid { IssueProgress::Proven } else { IssueProgress::Disproven };
+                // To another server it is not shown.
+                let elsewhere = output.endpoint != self.endpoint;
+                let valid = !output.edited && (elsewhere || self.is_valid(&self.tokens[output.token]));
+                let proven = if valid {
+                    IssueProgress::Proven(output.endpoint.to_string())
+                } else {
+                    IssueProgress::Disproven
+                };
                 memory.progress = Progress::Issuing(credential.clone(), proven);
             }
             Step::Revoke { .. } | Step::RevokeAll | Step::RemoveRights | Step::DeleteOutput(_) => {
@@ -250,9 +296,17 @@ impl World {
             memory.output = self.read();
             return;
         }
+        assert!(self.output.as_ref().is_none_or(|output| output.ours && !output.immutable));
         let (revision, token) = (self.next(), memory.token.unwrap());
-        self.output =
-            Some(Output { revision, ours: true, credential: credential.to_owned(), token, edited: false });
+        self.output = Some(Output {
+            revision,
+            ours: true,
+            credential: credential.to_owned(),
+            token,
+            edited: false,
+            immutable: false,
+            endpoint: self.endpoint,
+        });
         memory.output = self.read();
     }
 
@@ -263,7 +317,11 @@ impl World {
                 let output = self.output.clone().filter(|output| output.ours && !output.edited);
                 if let Some(output) = output {
                     assert_ne!(output.credential, *credential, "the Secret holds the new one by now");
-                    assert!(self.is_valid(&self.tokens[output.token]), "and that is valid");
+                    let token = &self.tokens[output.token];
+                    assert!(
+                        self.is_valid(token) || self.now >= token.validity.not_after,
+                        "and that is valid"
+                    );
                 }
                 self.bound.remove(credential);
                 self.status = revoked(&self.observed(memory), credential, self.now);
@@ -324,18 +382,40 @@ impl World {
                     (output.revision, output.edited) = (revision, true);
                 }
             }
+            Event::SecretImmutable => {
+                let revision = self.next();
+                if let Some(output) = &mut self.output {
+                    (output.revision, output.immutable) = (revision, true);
+                }
+            }
             Event::SecretOfOthers => {
                 let revision = self.next();
                 let credential = String::new();
-                self.output = Some(Output { revision, ours: false, credential, token: 0, edited: false });
+                self.output = Some(Output {
+                    revision,
+                    ours: false,
+                    credential,
+                    token: 0,
+                    edited: false,
+                    immutable: false,
+                    endpoint: 0,
+                });
             }
             Event::TargetAway(away) => self.reachable = !away,
+            // The first one that answers is the one.
+            Event::OtherCluster(elsewhere) => self.elsewhere = *elsewhere && self.status.target.is_some(),
+            Event::OtherAddress => self.endpoint += 1,
+            Event::KeepsAll(keeps_all) => self.keeps_all = *keeps_all,
+            Event::Suspend(suspend) => {
+                self.generation += 1;
+                self.spec.suspend = *suspend;
+            }
         }
     }
 
     /// Nothing goes wrong any more.
     fn settle(&mut self) {
-        self.reachable = true;
+        (self.reachable, self.elsewhere, self.keeps_all, self.spec.suspend) = (true, false, false, false);
         for _ in 0..6 {
             self.now += SignedDuration::from_mins(31);
             self.reconcile(&[]);
@@ -350,7 +430,8 @@ fn digest(token: usize, edited: bool) -> String {
 const fn in_target(step: &Step) -> bool {
     matches!(
         step,
-        Step::ApplyRights
+        Step::Identify
+            | Step::ApplyRights
             | Step::Bind { .. }
             | Step::RequestToken { .. }
             | Step::Verify { .. }
@@ -378,8 +459,13 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(Event::OtherSpec),
         1 => Just(Event::SecretDeleted),
         1 => Just(Event::SecretEdited),
+        1 => Just(Event::SecretImmutable),
         1 => Just(Event::SecretOfOthers),
         2 => any::<bool>().prop_map(Event::TargetAway),
+        2 => any::<bool>().prop_map(Event::OtherCluster),
+        1 => Just(Event::OtherAddress),
+        1 => any::<bool>().prop_map(Event::KeepsAll),
+        1 => any::<bool>().prop_map(Event::Suspend),
     ]
 }
 
@@ -397,6 +483,9 @@ proptest! {
             prop_assert!(world.output.as_ref().is_some_and(|output| !output.ours), "what others made stays");
             world.output = None;
         }
+        if world.output.as_ref().is_some_and(|output| output.immutable) {
+            world.output = None;
+        }
         world.settle();
         let valid = world.valid();
         let output = world.output.as_ref().unwrap();
@@ -404,6 +493,7 @@ proptest! {
         prop_assert_eq!(valid.len(), 1);
         prop_assert_eq!(valid[0], &world.tokens[output.token]);
         prop_assert_eq!(world.status.credential.as_ref(), Some(&output.credential));
+        prop_assert_eq!(output.endpoint, world.endpoint);
         prop_assert_eq!(&world.status.rotated, &world.spec.rotate);
         prop_assert!(world.status.superseded.is_empty() && world.status.intent.is_none());
         prop_assert_eq!(world.bound.keys().collect::<Vec<_>>(), [&output.credential]);
@@ -420,7 +510,7 @@ proptest! {
 #[test]
 fn a_crash_at_each_step_in_turn_ends_right() {
     for crash in [Fault::CrashBefore, Fault::CrashAfter, Fault::AnswerLost] {
-        for at in 0..14 {
+        for at in 0..18 {
             let mut faults = vec![Fault::None; at];
             faults.push(crash);
             let mut world = World::new();

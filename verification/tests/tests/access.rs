@@ -1,6 +1,7 @@
 //! Credentials for another cluster: a second real control plane is the target, and the program is killed at each of its writes.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, ensure};
@@ -43,14 +44,14 @@ type: kubernetes.io/service-account-token
 ";
 
 /// The cluster with the program, and its target.
-struct Clusters {
-    here: TestCluster,
-    there: TestCluster,
-    account: PathBuf,
+pub(crate) struct Clusters {
+    pub(crate) here: TestCluster,
+    pub(crate) there: TestCluster,
+    pub(crate) account: PathBuf,
 }
 
 impl Clusters {
-    async fn start() -> anyhow::Result<Self> {
+    pub(crate) async fn start() -> anyhow::Result<Self> {
         let bare = || Options { pods: Pods::Pending, ..Options::default() };
         let here = TestCluster::bare(bare()).await?;
         let there = TestCluster::bare_at_once(bare()).await?;
@@ -63,40 +64,51 @@ impl Clusters {
         Ok(Self { here, there, account })
     }
 
-    /// Puts a kubeconfig into the Secret `target`.
-    async fn bootstrap(&self, kubeconfig: &str) -> Test {
-        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "target", "namespace": "team"},
+    /// Puts a kubeconfig into the Secret `target`, whose changes are noticed at once.
+    pub(crate) async fn bootstrap(&self, kubeconfig: &str) -> Test {
+        let labels = json!({"coppice.dev/access": "kubeconfig"});
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "target", "namespace": "team", "labels": labels},
             "data": {"kubeconfig": BASE64_STANDARD.encode(kubeconfig)}});
         self.here.admin().await?.apply(&secret).await.map(drop)
     }
 
-    /// Starts the program; by this kubeconfig of its account.
+    /// Starts the program as users do, by this kubeconfig of its account.
     async fn program(&self, kubeconfig: &Path) -> anyhow::Result<Program> {
+        self.program_with(kubeconfig, &[]).await
+    }
+
+    async fn program_with(&self, kubeconfig: &Path, more: &[&str]) -> anyhow::Result<Program> {
         let log = self.here.plane.dir().join("log/access.log");
         Program::start(&binary("coppice-access")?, kubeconfig, log, |command| {
-            command.args(["--listen-probes", "127.0.0.1:0", "--listen", "127.0.0.1:0"]);
+            command.args(["--listen-probes", "127.0.0.1:0", "--listen", "127.0.0.1:0"]).args(more);
         })
         .await
     }
 
-    /// Starts it after another was killed, whose lease is taken away so that no test waits for it to expire.
-    async fn next_life(&self, kubeconfig: &Path) -> anyhow::Result<Program> {
+    /// Starts it after another was killed, whose lease is taken away so that no test waits for it to expire. It may go through a proxy
+    /// to its target.
+    pub(crate) async fn next_life(&self, kubeconfig: &Path) -> anyhow::Result<Program> {
         let lease =
             ["delete", "lease", "-n", "coppice-access-system", "coppice-access", "--ignore-not-found"];
         self.here.kubectl(ADMIN, &lease).await?;
-        self.program(kubeconfig).await
+        self.program_with(kubeconfig, &["--unencrypted-loopback"]).await
     }
 
-    async fn create(&self, name: &str, secret: &str) -> Test {
+    pub(crate) async fn create(&self, name: &str, secret: &str) -> Test {
         self.here.admin().await?.create(&access(name, secret)).await.map(drop)
     }
 
-    async fn change(&self, name: &str, spec: &Value) -> Test {
+    pub(crate) async fn change(&self, name: &str, spec: &Value) -> Test {
         self.here.admin().await?.patch("clacc", "team", name, &json!({"spec": spec})).await.map(drop)
     }
 
     /// Waits until an access is as described, with nothing left to do for its spec; the object.
-    async fn until(&self, name: &str, what: &str, is: impl Fn(&Value) -> bool) -> anyhow::Result<Value> {
+    pub(crate) async fn until(
+        &self,
+        name: &str,
+        what: &str,
+        is: impl Fn(&Value) -> bool,
+    ) -> anyhow::Result<Value> {
         let last = Mutex::new(Value::Null);
         let reached = async || {
             let object = self.here.get("clacc", "team", name).await.ok()??;
@@ -112,25 +124,37 @@ impl Clusters {
         })
     }
 
-    /// Whoever has what the Secret holds now.
-    async fn holder(&self, secret: &str) -> anyhow::Result<Requests> {
+    /// The kubeconfig that the Secret holds now.
+    pub(crate) async fn issued(&self, secret: &str) -> anyhow::Result<String> {
         let object =
             self.here.get("secret", "team", secret).await?.with_context(|| format!("no Secret {secret}"))?;
         let value = object["data"]["kubeconfig"].as_str().context("no kubeconfig")?;
-        let revision = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-        let path = self.here.plane.dir().join(format!("issued-{secret}-{revision}.yaml"));
-        std::fs::write(&path, BASE64_STANDARD.decode(value)?)?;
+        Ok(String::from_utf8(BASE64_STANDARD.decode(value)?)?)
+    }
+
+    /// Whoever has that.
+    pub(crate) async fn holder(&self, secret: &str) -> anyhow::Result<Requests> {
+        static FILES: AtomicUsize = AtomicUsize::new(0);
+        let number = FILES.fetch_add(1, Ordering::Relaxed);
+        let path = self.here.plane.dir().join(format!("issued-{secret}-{number}.yaml"));
+        std::fs::write(&path, self.issued(secret).await?)?;
         requests::Clients::default().by(path).await
     }
 
+    /// Waits until an access is gone.
+    pub(crate) async fn gone(&self, name: &str) -> Test {
+        let gone = async || self.here.get("clacc", "team", name).await.ok()?.is_none().then_some(());
+        self.here.until(&format!("{name} is gone"), gone).await
+    }
+
     /// What the target has for any access.
-    async fn in_target(&self, kind: &str) -> anyhow::Result<Vec<Value>> {
+    pub(crate) async fn in_target(&self, kind: &str) -> anyhow::Result<Vec<Value>> {
         let all = self.there.list(kind, "").await?;
         Ok(all.into_iter().filter(|o| o["metadata"]["labels"]["coppice.dev/access"].is_string()).collect())
     }
 
     /// Waits until a credential is not valid any more: the API server remembers for ten seconds that it was.
-    async fn dead(&self, holder: &Requests) -> Test {
+    pub(crate) async fn dead(&self, holder: &Requests) -> Test {
         let refused = async || {
             let answer = holder.list("configmap", "shop").await;
             answer.is_err_and(|error| error.to_string().contains("Unauthorized")).then_some(())
@@ -138,7 +162,7 @@ impl Clusters {
         self.there.until("the old credential is not valid", refused).await
     }
 
-    async fn nothing_is_left(&self) -> Test {
+    pub(crate) async fn nothing_is_left(&self) -> Test {
         for kind in ["secret", "serviceaccount", "role", "rolebinding", "clusterrole", "clusterrolebinding"] {
             let left = self.in_target(kind).await?;
             ensure!(left.is_empty(), "{kind}: {left:#?}");
@@ -148,7 +172,7 @@ impl Clusters {
 }
 
 /// May read the `ConfigMap`s of `shop`.
-fn access(name: &str, secret: &str) -> Value {
+pub(crate) fn access(name: &str, secret: &str) -> Value {
     json!({
         "apiVersion": "coppice.dev/v1alpha1", "kind": "ClusterAccess", "metadata": {"name": name, "namespace": "team"},
         "spec": {
@@ -160,12 +184,12 @@ fn access(name: &str, secret: &str) -> Value {
     })
 }
 
-fn rules(resources: &[&str]) -> Value {
+pub(crate) fn rules(resources: &[&str]) -> Value {
     json!([{"apiGroups": [""], "resources": resources, "verbs": ["get", "list"]}])
 }
 
 /// Ready, with nothing left to do for its spec.
-fn is_settled(access: &Value) -> bool {
+pub(crate) fn is_settled(access: &Value) -> bool {
     let status = &access["status"];
     status["phase"] == "Ready"
         && status["observedGeneration"] == access["metadata"]["generation"]
@@ -215,6 +239,7 @@ async fn who_may_ask(clusters: &Clusters) -> Test {
     here.until("an author who may not read the kubeconfig is refused", denied).await?;
     let as_the_program = ["--as", ACCOUNT, "-n", "team"];
     let kubectl = async |args: &[&str]| here.kubectl(ADMIN, &[args, &as_the_program].concat()).await;
+    // Nor that of the target, whose label says that its changes are noticed at once.
     let own_alone = "no Secret but those with the label";
     let forbidden = async || {
         let deleted = kubectl(&["delete", "secret", "target", "--dry-run=server"]).await;
@@ -319,25 +344,29 @@ async fn left_alone(clusters: &Clusters) -> Test {
     let refused = clusters.until("other", "Refused", |o| o["status"]["phase"] == "Refused").await?;
     ensure!(condition(&refused, "Ready")["reason"] == "SecretNotOurs", "{refused:#}");
     ensure!(clusters.in_target("serviceaccount").await?.len() == 1, "that of ci alone");
-    // A kubeconfig that would run a program is not used, also not by what has a credential already.
+    // Neither is a kubeconfig used that would run a program, nor one that sends the credential to whatever listens on loopback.
     let exec = "{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: k, cluster: {server: 'https://127.0.0.1'}}],
         users: [{name: u, user: {exec: {command: touch, args: [/tmp/run]}}}], contexts: [{name: c, context: {cluster: k, user: u}}]}";
-    let mut runs = access("runs", "runs-kubeconfig");
-    runs["spec"]["cluster"]["kubeconfigSecret"]["name"] = json!("exec");
-    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "exec", "namespace": "team"},
-        "data": {"kubeconfig": BASE64_STANDARD.encode(exec)}});
-    admin.create(&secret).await?;
-    admin.create(&runs).await?;
-    let refused = clusters.until("runs", "Refused", |o| o["status"]["phase"] == "Refused").await?;
-    let ready = condition(&refused, "Ready");
-    ensure!(
-        ready["reason"] == "KubeconfigRefused" && ready["message"].to_string().contains("is not run"),
-        "{ready:#}"
-    );
+    let plain =
+        exec.replace("https:", "http:").replace("exec: {command: touch, args: [/tmp/run]}", "token: t");
+    for (name, kubeconfig, says) in [("exec", exec, "is not run"), ("plain", &plain, "write an https:// URL")]
+    {
+        let mut refused = access(name, &format!("{name}-kubeconfig"));
+        refused["spec"]["cluster"]["kubeconfigSecret"]["name"] = json!(name);
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "team"},
+            "data": {"kubeconfig": BASE64_STANDARD.encode(kubeconfig)}});
+        admin.create(&secret).await?;
+        admin.create(&refused).await?;
+        let refused = clusters.until(name, "Refused", |o| o["status"]["phase"] == "Refused").await?;
+        let ready = condition(&refused, "Ready");
+        ensure!(
+            ready["reason"] == "KubeconfigRefused" && ready["message"].to_string().contains(says),
+            "{ready:#}"
+        );
+    }
     // Nothing was issued: neither needs its target to go.
     admin.delete("clacc", "team", "other", &json!({})).await?;
-    let gone = async || clusters.here.get("clacc", "team", "other").await.ok()?.is_none().then_some(());
-    clusters.here.until("other is gone", gone).await?;
+    clusters.gone("other").await?;
     let after = clusters.here.get("secret", "team", "foreign").await?.context("foreign")?;
     ensure!(after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"], "{after:#}");
     Ok(())
@@ -346,8 +375,7 @@ async fn left_alone(clusters: &Clusters) -> Test {
 async fn ends(clusters: &Clusters) -> Test {
     let holder = clusters.holder("ci-kubeconfig").await?;
     clusters.here.admin().await?.delete("clacc", "team", "ci", &json!({})).await?;
-    let gone = async || clusters.here.get("clacc", "team", "ci").await.ok()?.is_none().then_some(());
-    clusters.here.until("ci is gone", gone).await?;
+    clusters.gone("ci").await?;
     clusters.dead(&holder).await?;
     clusters.nothing_is_left().await?;
     ensure!(clusters.here.get("secret", "team", "ci-kubeconfig").await?.is_none());

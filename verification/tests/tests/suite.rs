@@ -5,6 +5,7 @@
 
 mod access;
 mod access_control;
+mod access_target;
 mod alerts;
 mod breaker;
 mod cli;

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use coppice_api::Reason;
-use coppice_clusters::kubeconfig::{self, User, sha256};
+use coppice_clusters::kubeconfig::{self, Unencrypted, User, sha256};
 use coppice_clusters::rights::Owner;
 use coppice_clusters::{IssueProgress, Observed, OutputFact, Progress, Step, Validity, failed, revoked};
-use coppice_clusters_api::{ClusterAccessStatus, OutputRevision};
+use coppice_clusters_api::{ClusterAccessStatus, OutputRevision, TargetIdentity};
 use coppice_runtime::leader::Permit;
 use coppice_runtime::write::{self, Revision, WriteError};
 use jiff::{SignedDuration, Timestamp};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 
 use super::{ClusterAccessController, observe, report};
 use crate::kinds::{Access, ClusterAccesses, OutputSecrets};
@@ -20,11 +22,21 @@ use crate::target::{Failure, Target, Verdict, try_out};
 const TRIES: u32 = 10;
 /// Between two of them.
 const BETWEEN_TRIES: Duration = Duration::from_millis(300);
+/// What one reconcile does in a target has to end within this: a rotation has some twenty requests, and one that hangs keeps a worker.
+pub(super) const DEADLINE: Duration = Duration::from_mins(1);
 
 /// What a reconcile knows beside what is durable.
 pub(super) struct Memory {
     pub(super) output: OutputFact,
     pub(super) progress: Progress,
+    /// Which cluster answers to the kubeconfig.
+    pub(super) identity: Option<TargetIdentity>,
+    /// That cluster: all of a reconcile is done by the one kubeconfig that was read at its beginning.
+    target: Option<Target>,
+    /// A place among those that work on it.
+    place: Option<OwnedSemaphorePermit>,
+    /// When what is done there has to end.
+    ends: Instant,
     /// What the Secret holds, if it was read.
     value: Vec<u8>,
     /// The uid of the Secret in the target that the credential is bound to.
@@ -35,8 +47,17 @@ pub(super) struct Memory {
 
 impl Memory {
     pub(super) fn new(output: OutputFact) -> Self {
-        let (value, bound_uid, token) = (Vec::new(), String::new(), String::new());
-        Self { output, progress: Progress::Nothing, value, bound_uid, token }
+        Self {
+            output,
+            progress: Progress::Nothing,
+            identity: None,
+            target: None,
+            place: None,
+            ends: Instant::now() + DEADLINE,
+            value: Vec::new(),
+            bound_uid: String::new(),
+            token: String::new(),
+        }
     }
 }
 
@@ -52,6 +73,8 @@ pub(super) enum Applied {
     Behind,
     /// The API server did not do it.
     Failed(String),
+    /// As many work on the target as may.
+    Busy,
 }
 
 impl From<WriteError> for Applied {
@@ -85,6 +108,10 @@ pub(super) async fn apply(
         Step::Wait(at) => Applied::CheckAt(at),
         Step::SaveStatus(status) => work.save(*status).await,
         Step::ReadOutput => work.read_output(memory).await,
+        Step::ReadKubeconfig => {
+            let read = observe::read_kubeconfig(controller, access).await;
+            read.map_or_else(Applied::Failed, |()| Applied::Again)
+        }
         Step::AddFinalizer => {
             let added = write::add_finalizer::<ClusterAccesses>(&controller.clients, permit, access).await;
             added.map_or_else(Applied::from, |access| Applied::Changed(Box::new(access)))
@@ -94,15 +121,30 @@ pub(super) async fn apply(
         }
         Step::DeleteOutput(revision) => work.delete_output(memory, &revision).await,
         Step::RemoveFinalizer { skipped } => work.remove_finalizer(skipped).await,
-        step => match work.in_target(memory, step).await {
+        Step::Identify => match in_time(memory.ends, work.identify()).await {
+            Ok(None) => Applied::Busy,
+            Ok(Some((target, place, identity))) => {
+                (memory.target, memory.place) = (Some(target), Some(place));
+                memory.identity = Some(identity);
+                Applied::Again
+            }
+            Err(failure) => work.failed(&failure).await,
+        },
+        step => match in_time(memory.ends, work.in_target(memory, step)).await {
             Ok(None) => Applied::Again,
             Ok(Some(status)) => work.save(status).await,
-            Err(failure) => {
-                let now = controller.now();
-                work.save(failed(observed, failure.reason, &failure.message, now)).await
-            }
+            Err(failure) => work.failed(&failure).await,
         },
     }
+}
+
+/// What is done in a target, unless it takes too long.
+async fn in_time<T>(ends: Instant, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let in_time = tokio::time::timeout_at(ends, work).await;
+    in_time.unwrap_or_else(|_| {
+        let message = format!("the target did not do within {} s what is done in one go", DEADLINE.as_secs());
+        Err(Failure::new(Reason::TargetUnreachable, message))
+    })
 }
 
 impl Work<'_> {
@@ -117,6 +159,11 @@ impl Work<'_> {
             }
             Err(error) => error.into(),
         }
+    }
+
+    async fn failed(&self, failure: &Failure) -> Applied {
+        let now = self.controller.now();
+        self.save(failed(self.observed, failure.reason, &failure.message, now)).await
     }
 
     async fn read_output(&self, memory: &mut Memory) -> Applied {
@@ -137,13 +184,9 @@ impl Work<'_> {
         on: Option<&OutputRevision>,
     ) -> Applied {
         let output = &self.observed.spec.output;
-        let value = match self.target().await {
-            Ok(target) => target.kubeconfig.with_token(&memory.token).text(),
-            Err(failure) => {
-                let now = self.controller.now();
-                return self.save(failed(self.observed, failure.reason, &failure.message, now)).await;
-            }
-        };
+        // The one that it was tried out in.
+        let Some(target) = &memory.target else { return Applied::Behind };
+        let value = target.kubeconfig.with_token(&memory.token).text();
         let (secret, key) = (&output.secret, &output.key);
         let write = Write { access: self.access, secret, key, credential, validity, value: &value };
         match write.send(&self.controller.clients, self.permit, on).await {
@@ -155,8 +198,7 @@ impl Work<'_> {
             Err(WriteError::Conflict | WriteError::Ambiguous(_)) => self.read_output(memory).await,
             Err(error) => {
                 let message = format!("the Secret {secret} could not be written: {error}");
-                let now = self.controller.now();
-                self.save(failed(self.observed, Reason::WriteFailed, &message, now)).await
+                self.failed(&Failure::new(Reason::WriteFailed, message)).await
             }
         }
     }
@@ -176,20 +218,25 @@ impl Work<'_> {
         let removed = write::remove_finalizer::<ClusterAccesses>(clients, self.permit, self.access).await;
         match removed {
             Ok(_) => {
-                report::ended(self.controller, self.access, skipped);
+                let why = self.observed.status.last_error.as_ref();
+                let why = why.map_or("the target could not be reached", |error| error.message.as_str());
+                report::ended(self.controller, self.access, skipped.then_some(why));
                 Applied::CheckAt(None)
             }
             Err(error) => error.into(),
         }
     }
 
-    /// The target, as the user of the bootstrap kubeconfig.
-    async fn target(&self) -> Result<Target, Failure> {
-        let Some(source) = &self.observed.spec.cluster.kubeconfig_secret else {
+    /// The target, as the user of its kubeconfig, a place there, and which cluster it is; none if there is no place.
+    async fn identify(&self) -> Result<Option<(Target, OwnedSemaphorePermit, TargetIdentity)>, Failure> {
+        let Self { controller, access, observed, .. } = self;
+        let Some(source) = observe::source(access) else {
             return Err(Failure::new(Reason::InvalidSpec, "spec.cluster: write kubeconfigSecret"));
         };
-        let Self { controller, access, observed, .. } = self;
-        controller.targets.of(&controller.clients, &access.namespace, source, observed.deleting).await
+        let target = controller.targets.of(&controller.clients, &source, observed.deleting).await?;
+        let Some(place) = controller.targets.place(&target) else { return Ok(None) };
+        let identity = target.identity().await?;
+        Ok(Some((target, place, identity)))
     }
 
     /// A step in the target; the status that follows, if one does.
@@ -198,13 +245,15 @@ impl Work<'_> {
         memory: &mut Memory,
         step: Step,
     ) -> Result<Option<ClusterAccessStatus>, Failure> {
-        let (target, permit, rights) = (self.target().await?, self.permit, &self.observed.spec.rights);
+        let (permit, rights) = (self.permit, &self.observed.spec.rights);
+        // Each of these steps comes after it was identified.
+        let Some(target) = memory.target.clone() else { return Ok(None) };
         let owner =
             Owner { namespace: &self.access.namespace, name: &self.access.name, uid: &self.access.uid };
         match step {
             Step::ApplyRights => {
                 target.apply_rights(permit, owner, rights).await?;
-                memory.progress = Progress::RightsApplied;
+                memory.progress = std::mem::take(&mut memory.progress).with_rights();
             }
             Step::Bind { credential } => {
                 memory.bound_uid = target.bind(permit, owner, &credential).await?;
@@ -248,7 +297,7 @@ impl Work<'_> {
             }
             Step::Revoke { credential } => {
                 target.revoke(permit, owner, &credential).await?;
-                report::revoked(self.access, &credential);
+                report::revoked(self.controller, self.access, &credential);
                 return Ok(Some(revoked(self.observed, &credential, self.controller.now())));
             }
             Step::RevokeAll => {
@@ -265,17 +314,22 @@ impl Work<'_> {
         Ok(None)
     }
 
-    /// Whether what the Secret holds is what would have been written, and is valid.
+    /// Whether what the Secret holds has the form that is written, and is valid.
     async fn verify_written(&self, target: &Target, value: &[u8]) -> Result<IssueProgress, Failure> {
-        let parsed = std::str::from_utf8(value).ok().and_then(|text| kubeconfig::parse(text).ok());
-        let Some(User::Token(token)) = parsed.map(|parsed| parsed.user) else {
+        let parsed = std::str::from_utf8(value).ok();
+        // It was written by us, or is not in our form.
+        let parsed = parsed.and_then(|text| kubeconfig::parse(text, Unencrypted::ToLoopback).ok());
+        let Some(written) = parsed.filter(|parsed| parsed.text().as_bytes() == value) else {
             return Ok(IssueProgress::Disproven);
         };
-        if target.kubeconfig.with_token(&token).text().as_bytes() != value {
-            return Ok(IssueProgress::Disproven);
+        let User::Token(token) = &written.user else { return Ok(IssueProgress::Disproven) };
+        let endpoint = written.cluster.endpoint();
+        if endpoint != target.kubeconfig.cluster.endpoint() {
+            // It is sent to no other server than the one that it was written with; and it is replaced next, since that is another by now.
+            return Ok(IssueProgress::Proven(endpoint));
         }
-        let right = self.try_out(target, &token).await? == Verdict::Right;
-        Ok(if right { IssueProgress::Proven } else { IssueProgress::Disproven })
+        let right = self.try_out(target, token).await? == Verdict::Right;
+        Ok(if right { IssueProgress::Proven(endpoint) } else { IssueProgress::Disproven })
     }
 
     /// Tries a token out, more than once where it does not permit what it is to permit.
@@ -290,5 +344,19 @@ impl Work<'_> {
             }
         }
         try_out(&clients, &self.observed.uid, rights, &rules).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_target_that_hangs_is_given_up_after_a_minute() {
+        let began = Instant::now();
+        let hangs = std::future::pending::<Result<(), Failure>>();
+        let failure = in_time(Memory::new(OutputFact::Absent).ends, hangs).await.unwrap_err();
+        assert_eq!(failure.reason, Reason::TargetUnreachable);
+        assert_eq!(began.elapsed().as_secs(), 60);
     }
 }

@@ -1,10 +1,11 @@
 //! Keeps the credential of each `ClusterAccess` fresh, and revokes it at the end.
 //!
 //! Watches `ClusterAccess`, and the metadata of Secrets with our label; acts on the leader alone. `observe → plan → apply → report`,
-//! one step each time, until there is nothing to do.
+//! one step each time, until there is nothing to do. What cannot be understood and is being deleted ends by `forget`.
 //!
 //! *Relies on*: the policies of the installation, which say who may write a `ClusterAccess`, and keep this account from Secrets that are
-//! not its own. *Guarantees*: nothing is done in a target without an intent in status; the Secret holds a credential that was tried
+//! not its own. *Guarantees*: nothing is done in a target without an intent in status, or in another cluster than the one that status
+//! names; a target that hangs keeps a few workers busy, and each for a minute at most; the Secret holds a credential that was tried
 //! out; the one before is revoked after that alone; nothing that was issued outlives its `ClusterAccess`, unless its target is away for
 //! longer than `spec.forgetAfter`.
 //!
@@ -12,15 +13,18 @@
 //! tried again with backoff by the queue.
 
 mod apply;
+mod forget;
 mod observe;
 mod plan;
 mod report;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use coppice_clusters::Step;
+use coppice_clusters::kubeconfig::Unencrypted;
 use coppice_runtime::client::Clients;
 use coppice_runtime::controller::Controller;
 use coppice_runtime::events::Events;
@@ -34,10 +38,13 @@ use tokio::time::Instant;
 
 use self::apply::{Applied, Memory};
 use crate::kinds::{Access, ClusterAccesses, OutputSecrets};
+use crate::metrics::{AccessMetrics, Counts};
 use crate::targets::Targets;
 
-/// Steps in a row for one object: a rotation has 12; then others have their turn.
+/// Steps in a row for one object: a rotation has 16; then others have their turn.
 const MAX_ROUNDS: usize = 40;
+/// After that it is looked whether there is a place in the target.
+const BUSY: Duration = Duration::from_secs(2);
 /// No rotation is further away than this.
 const FAR: Duration = Duration::from_hours(24 * 365);
 
@@ -50,6 +57,7 @@ pub struct ClusterAccessController {
     accesses: Store<ClusterAccesses>,
     outputs: Store<OutputSecrets>,
     targets: Targets,
+    metrics: AccessMetrics,
 }
 
 /// Namespace and name of a `ClusterAccess`.
@@ -73,10 +81,17 @@ impl fmt::Display for AccessKey {
 
 impl ClusterAccessController {
     /// The controller, on the API server of this cluster.
-    pub fn new(clients: Clients, server_clock: ServerClock, gate: Gate, events: Events) -> Self {
-        let targets = Targets::new(server_clock.clock().clone());
+    pub fn new(
+        clients: Clients,
+        server_clock: ServerClock,
+        gate: Gate,
+        events: Events,
+        metrics: AccessMetrics,
+        unencrypted: Unencrypted,
+    ) -> Self {
+        let targets = Targets::new(server_clock.clock().clone(), unencrypted);
         let (accesses, outputs) = (Store::default(), Store::default());
-        Self { clients, server_clock, gate, events, accesses, outputs, targets }
+        Self { clients, server_clock, gate, events, accesses, outputs, targets, metrics }
     }
 
     fn now(&self) -> Timestamp {
@@ -90,7 +105,9 @@ impl ClusterAccessController {
             if permit.check().is_err() {
                 return ReconcileResult::Done;
             }
-            let Some(observed) = observe::observed(&access, &memory) else { return ReconcileResult::Done };
+            let Some(observed) = observe::observed(self, &access, &memory) else {
+                return ReconcileResult::Done;
+            };
             let step = plan::plan(&observed, self.now());
             match apply::apply(self, permit, &access, &observed, &mut memory, step).await {
                 Applied::Again => {}
@@ -100,9 +117,16 @@ impl ClusterAccessController {
                     return ReconcileResult::Retry { category: "behind", at_least: Duration::ZERO };
                 }
                 Applied::Failed(error) => return self.failed(key, &error),
+                Applied::Busy => return busy(),
             }
         }
         ReconcileResult::Retry { category: "rounds", at_least: Duration::ZERO }
+    }
+
+    /// The next step by what is in memory; none if the object cannot be understood.
+    fn planned(&self, access: &Access) -> Option<Step> {
+        let memory = Memory::new(observe::watched(self, access));
+        Some(plan::plan(&observe::observed(self, access, &memory)?, self.now()))
     }
 
     fn at(&self, at: Option<Timestamp>) -> ReconcileResult {
@@ -117,6 +141,11 @@ impl ClusterAccessController {
     }
 }
 
+/// There is no place in the target: no worker waits for one.
+fn busy() -> ReconcileResult {
+    ReconcileResult::At(Instant::now() + BUSY)
+}
+
 impl Controller for ClusterAccessController {
     type Key = AccessKey;
     const NAME: &'static str = "cluster_access";
@@ -129,8 +158,11 @@ impl Controller for ClusterAccessController {
                 of_access.add(AccessKey::new(namespace, name));
             }),
             watches.subscribe(&self.outputs, move |namespace, secret| {
+                this.targets.changed(namespace, secret);
                 for access in this.accesses.list(namespace) {
-                    if access.spec.as_ref().is_ok_and(|spec| spec.output.secret == secret) {
+                    let Ok(spec) = &access.spec else { continue };
+                    let kubeconfig = spec.cluster.kubeconfig_secret.as_ref();
+                    if spec.output.secret == secret || kubeconfig.is_some_and(|at| at.name == secret) {
                         of_output.add(AccessKey::new(namespace, &access.name));
                     }
                 }
@@ -152,17 +184,38 @@ impl Controller for ClusterAccessController {
         let Some(cached) = self.accesses.get(&key.namespace, &key.name) else { return ReconcileResult::Done };
         if let Err(error) = cached.decoded() {
             report::not_understood(&key, error);
-            return ReconcileResult::Done;
+            let is_kept = cached.terminating && cached.has_finalizer;
+            return if is_kept { forget::forget(&self, &permit, &key).await } else { ReconcileResult::Done };
         }
-        let memory = Memory::new(observe::watched(&self, &cached));
-        let Some(observed) = observe::observed(&cached, &memory) else { return ReconcileResult::Done };
-        if let Step::Wait(at) = plan::plan(&observed, self.now()) {
-            return self.at(at);
+        let mut step = self.planned(&cached);
+        if step == Some(Step::ReadKubeconfig) {
+            // For this alone the object is not read again: a new leader does it for each.
+            if let Err(error) = observe::read_kubeconfig(&self, &cached).await {
+                return self.failed(&key, &error);
+            }
+            step = self.planned(&cached);
+        }
+        match step {
+            None => return ReconcileResult::Done,
+            Some(Step::Wait(at)) => return self.at(at),
+            Some(_) if observe::source(&cached).is_some_and(|at| self.targets.is_busy(&at)) => return busy(),
+            Some(_) => {}
         }
         match observe::fresh(&self, &key).await {
             Ok(Some(access)) => self.work(&permit, &key, access).await,
             Ok(None) => ReconcileResult::Done,
             Err(error) => self.failed(&key, &error),
         }
+    }
+
+    fn resync(&self) {
+        let (mut used, mut counts) = (BTreeSet::new(), Counts::default());
+        let now = self.now();
+        self.accesses.for_each(|access| {
+            used.extend(observe::source(access));
+            counts.add(access, now);
+        });
+        self.targets.retain(&used);
+        self.metrics.set(&counts);
     }
 }

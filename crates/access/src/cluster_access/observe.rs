@@ -1,6 +1,6 @@
 //! A `ClusterAccess` and its Secret: from caches, or straight from the API server.
 
-use coppice_clusters::{Observed, OutputFact};
+use coppice_clusters::{KubeconfigFact, Observed, OutputFact};
 use coppice_runtime::error::chain;
 use coppice_runtime::read;
 
@@ -8,6 +8,7 @@ use super::apply::Memory;
 use super::{AccessKey, ClusterAccessController};
 use crate::kinds::{Access, ClusterAccesses};
 use crate::output::{fact, read_secret};
+use crate::targets::Source;
 
 /// What the watch says of its Secret.
 pub(super) fn watched(controller: &ClusterAccessController, access: &Access) -> OutputFact {
@@ -18,9 +19,32 @@ pub(super) fn watched(controller: &ClusterAccessController, access: &Access) -> 
     OutputFact::Watched(found)
 }
 
+/// Where the kubeconfig of its target is.
+pub(super) fn source(access: &Access) -> Option<Source> {
+    let source = access.spec.as_ref().ok()?.cluster.kubeconfig_secret.as_ref()?;
+    Some(Source::new(&access.namespace, source))
+}
+
+/// Reads the kubeconfig of its target, and keeps it in memory. What is wrong with it is said when it is needed; `Err`: it was not read.
+pub(super) async fn read_kubeconfig(
+    controller: &ClusterAccessController,
+    access: &Access,
+) -> Result<(), String> {
+    let Some(source) = source(access) else { return Ok(()) };
+    match controller.targets.read(&controller.clients, &source).await {
+        Err(failure) if controller.targets.fact(&source) == KubeconfigFact::Unread => Err(failure.message),
+        _ => Ok(()),
+    }
+}
+
 /// Everything that a decision rests on; none if its spec or status cannot be understood.
-pub(super) fn observed(access: &Access, memory: &Memory) -> Option<Observed> {
+pub(super) fn observed(
+    controller: &ClusterAccessController,
+    access: &Access,
+    memory: &Memory,
+) -> Option<Observed> {
     let spec = access.decoded().ok()?.clone();
+    let kubeconfig = source(access).map_or(KubeconfigFact::Unusable, |at| controller.targets.fact(&at));
     Some(Observed {
         uid: access.uid.to_string(),
         generation: access.generation,
@@ -28,6 +52,8 @@ pub(super) fn observed(access: &Access, memory: &Memory) -> Option<Observed> {
         has_finalizer: access.has_finalizer,
         spec,
         status: (*access.status).clone(),
+        kubeconfig,
+        target: memory.identity.clone(),
         output: memory.output.clone(),
         progress: memory.progress.clone(),
     })

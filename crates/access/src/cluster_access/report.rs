@@ -1,8 +1,8 @@
 //! Reports what has happened: Events and log.
 
 use coppice_api::Reason;
-use coppice_clusters_api::ClusterAccessStatus;
 use coppice_clusters_api::names::LABEL_ACCESS;
+use coppice_clusters_api::{Cause, ClusterAccessStatus};
 use coppice_runtime::kind::Kind as _;
 use coppice_runtime::object::OwnKind as _;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -19,6 +19,8 @@ pub(super) fn saved(controller: &ClusterAccessController, access: &Access, befor
     if after.credential != before.credential
         && let (Some(credential), Some(not_after)) = (&after.credential, after.not_after)
     {
+        let cause = before.intent.as_ref().map_or(Cause::First, |intent| intent.cause);
+        controller.metrics.issued(cause);
         let first = before.credential.is_none();
         let reason = if first { Reason::CredentialIssued } else { Reason::CredentialRotated };
         let secret = access.spec.as_ref().map_or("", |spec| spec.output.secret.as_str());
@@ -26,30 +28,39 @@ pub(super) fn saved(controller: &ClusterAccessController, access: &Access, befor
             format!("The Secret {secret} holds credential {credential}, which is valid until {not_after}");
         publish(controller, access, false, reason.as_str(), &message);
     }
-    // The first attempt of several: the others are in status.
-    let failed = after.last_error.as_ref().filter(|error| error.attempts == 1);
-    if let Some(error) = failed.filter(|_| after.last_error != before.last_error) {
+    let Some(error) = after.last_error.as_ref().filter(|_| after.last_error != before.last_error) else {
+        return;
+    };
+    controller.metrics.failed(&error.reason);
+    // The first attempt of several with this reason: the others are in status.
+    let same = before.last_error.as_ref().is_some_and(|before| before.reason == error.reason);
+    if error.attempts == 1 || !same {
         publish(controller, access, true, &error.reason, &error.message);
     }
 }
 
 /// Reports that a superseded credential is not valid any more.
-pub(super) fn revoked(access: &Access, credential: &str) {
+pub(super) fn revoked(controller: &ClusterAccessController, access: &Access, credential: &str) {
+    controller.metrics.revoked();
     tracing::info!(namespace = %access.namespace, access = %access.name, credential, "the credential is revoked");
 }
 
-/// Reports the end of an access.
-pub(super) fn ended(controller: &ClusterAccessController, access: &Access, skipped: bool) {
-    if skipped {
-        let message = format!(
-            "The target could not be reached for as long as spec.forgetAfter says: what has the label {LABEL_ACCESS}={} there stays, and its \
-             credential is valid until it expires",
-            access.uid
-        );
-        publish(controller, access, true, Reason::RevocationSkipped.as_str(), &message);
-    } else {
+/// Reports the end of an access; if nothing was revoked, why.
+pub(super) fn ended(controller: &ClusterAccessController, access: &Access, skipped: Option<&str>) {
+    let Some(why) = skipped else {
         tracing::info!(namespace = %access.namespace, access = %access.name, "its credential is revoked; it is gone");
-    }
+        return;
+    };
+    controller.metrics.skipped();
+    let cluster = access.status.target.as_ref();
+    let cluster =
+        cluster.map_or(String::new(), |target| format!(" whose kube-system has the uid {}", target.uid));
+    let message = format!(
+        "Nothing was revoked for as long as spec.forgetAfter says: {why}. What has the label {LABEL_ACCESS}={} in the cluster{cluster} stays, and \
+         its credential is valid until it expires",
+        access.uid
+    );
+    publish(controller, access, true, Reason::RevocationSkipped.as_str(), &message);
 }
 
 fn publish(

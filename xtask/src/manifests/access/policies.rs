@@ -1,12 +1,12 @@
 //! What the API server refuses about `ClusterAccess`, whatever the roles grant.
 //!
 //! - `coppice-access-own` leaves the account of the program the Secrets with its label, of type Opaque, the finalizer of its kind, its own Events and
-//!   one Lease.
+//!   one Lease. Those with that label as kubeconfigs of targets are only read.
 //! - `coppice-access-authors`: who has credentials issued with a kubeconfig may read that kubeconfig.
 //! - `coppice-access-status` keeps everybody else from writing status, by which it is known what has to be revoked.
 
 use coppice_api::names::{FIELD_MANAGER, GROUP};
-use coppice_clusters_api::names::{LABEL_ACCESS, PROGRAM};
+use coppice_clusters_api::names::{KUBECONFIG, LABEL_ACCESS, PROGRAM};
 use serde_json::{Value, json};
 
 use crate::manifests::Install;
@@ -37,7 +37,8 @@ fn condition(install: &Install, is: bool) -> Value {
 fn own(install: &Install) -> Value {
     let not = |resource: &str| format!("request.resource.resource != '{resource}'");
     let labelled = |object: &str| {
-        format!("({object} == null || '{LABEL_ACCESS}' in dyn({object}).metadata.?labels.orValue({{}}))")
+        let label = format!("dyn({object}).metadata.?labels[?'{LABEL_ACCESS}'].orValue('{KUBECONFIG}')");
+        format!("({object} == null || {label} != '{KUBECONFIG}')")
     };
     let reporter =
         |object: &str| format!("dyn({object}).?reportingController.orValue('') == '{FIELD_MANAGER}'");
@@ -55,7 +56,7 @@ fn own(install: &Install) -> Value {
         "validations": [
             validation(
                 &format!("{} ||\n{} &&\n{}", not("secrets"), labelled("object"), labelled("oldObject")),
-                &format!("Coppice writes and deletes no Secret but those with the label {LABEL_ACCESS}."),
+                &format!("Coppice writes and deletes no Secret but those with the label {LABEL_ACCESS}, and none of those with the value {KUBECONFIG}."),
             ),
             // The API server would put a token of any account into one of another type.
             validation(

@@ -1,0 +1,67 @@
+//! The end of an access that is being deleted and cannot be understood, since its spec or status was written by another version or past
+//! the API server's checks: which cluster its credential is in is not known, so that it is given up when `forgetAfter` is over.
+
+use coppice_clusters::forgotten_at;
+use coppice_clusters_api::cluster_access::FORGET_AFTER;
+use coppice_quantity::Duration;
+use coppice_runtime::error::chain;
+use coppice_runtime::leader::Permit;
+use coppice_runtime::queue::ReconcileResult;
+use coppice_runtime::read;
+use coppice_runtime::write::{self, WriteError};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::{AccessKey, ClusterAccessController, observe, report};
+use crate::kinds::{Access, ClusterAccesses};
+
+/// Takes our finalizer off once `forgetAfter` is over, or at once where nothing was issued.
+pub(super) async fn forget(
+    controller: &ClusterAccessController,
+    permit: &Permit,
+    key: &AccessKey,
+) -> ReconcileResult {
+    let access = match observe::fresh(controller, key).await {
+        Ok(Some(access)) if access.terminating && access.has_finalizer => access,
+        Ok(_) => return ReconcileResult::Done,
+        Err(error) => return controller.failed(key, &error),
+    };
+    let skipped = may_have_credentials(&access);
+    if skipped {
+        match until(controller, key).await {
+            Ok(until) if controller.now() < until => return controller.at(Some(until)),
+            Ok(_) => {}
+            Err(error) => return controller.failed(key, &error),
+        }
+    }
+    match write::remove_finalizer::<ClusterAccesses>(&controller.clients, permit, &access).await {
+        Ok(_) => {
+            report::ended(controller, &access, skipped.then_some("its spec or status cannot be understood"));
+            ReconcileResult::Done
+        }
+        Err(WriteError::Gone) => ReconcileResult::Done,
+        Err(error) => controller.failed(key, &error.to_string()),
+    }
+}
+
+/// Whether something may have been issued, as far as its status is understood.
+fn may_have_credentials(access: &Access) -> bool {
+    let status = &access.status;
+    access.status_error.is_some() || status.target.is_some() || status.credential.is_some()
+}
+
+/// When it is given up: so long after the deletion as its spec says, if that much of it is understood.
+async fn until(controller: &ClusterAccessController, key: &AccessKey) -> Result<Timestamp, String> {
+    let path = format!("{}/{}", read::path::<ClusterAccesses>(&key.namespace), key.name);
+    let request = read::request(&path).map_err(|error| chain(&error))?;
+    let object = controller.clients.reads.request::<Value>(request).await.map_err(|error| chain(&error))?;
+    let deleted = object["metadata"]["deletionTimestamp"].as_str().unwrap_or_default();
+    let deleted = deleted.parse::<Timestamp>().map_err(|error| format!("deletionTimestamp: {error}"))?;
+    let written = object["spec"]["forgetAfter"].as_str().and_then(|text| text.parse::<Duration>().ok());
+    let forget_after = written.unwrap_or(FORGET_AFTER);
+    Ok(forgotten_at(deleted, SignedDuration::from_secs(forget_after.as_secs_i64())))
+}
+
+#[cfg(test)]
+#[path = "forget_tests.rs"]
+mod tests;

@@ -1,0 +1,192 @@
+//! Metrics about credentials. No label names a cluster, a namespace or an object.
+
+use std::collections::BTreeMap;
+
+use coppice_api::Reason;
+use coppice_clusters_api::{AccessPhase, Cause};
+use coppice_runtime::metrics::{Metrics, Registrar};
+use jiff::Timestamp;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+
+use crate::kinds::Access;
+
+/// What the controller of `ClusterAccess` measures. Clones share it.
+#[derive(Clone, Debug)]
+pub struct AccessMetrics {
+    accesses: Family<ByPhase, Gauge>,
+    without_credential: Gauge,
+    issued: Family<ByCause, Counter>,
+    revoked: Counter,
+    failures: Family<ByReason, Counter>,
+    skipped: Counter,
+}
+
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByPhase {
+    phase: &'static str,
+}
+
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByCause {
+    cause: &'static str,
+}
+
+#[derive(Clone, Debug, Default, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ByReason {
+    reason: &'static str,
+}
+
+/// How many there are.
+pub(crate) struct Counts {
+    phases: BTreeMap<AccessPhase, i64>,
+    without_credential: i64,
+}
+
+impl Default for Counts {
+    /// None of any phase.
+    fn default() -> Self {
+        Self { phases: AccessPhase::ALL.map(|phase| (phase, 0)).into(), without_credential: 0 }
+    }
+}
+
+impl Counts {
+    /// One more.
+    pub(crate) fn add(&mut self, access: &Access, now: Timestamp) {
+        let status = &access.status;
+        *self.phases.entry(status.phase.unwrap_or(AccessPhase::Pending)).or_default() += 1;
+        let is_wanted = !access.terminating && access.spec.as_ref().is_ok_and(|spec| !spec.suspend);
+        let is_valid = status.output.is_some() && status.not_after.is_some_and(|not_after| now < not_after);
+        if is_wanted && !is_valid {
+            self.without_credential += 1;
+        }
+    }
+}
+
+impl AccessMetrics {
+    /// Registered in `metrics`.
+    pub fn new(metrics: &Metrics) -> Self {
+        let this = Self {
+            accesses: Family::default(),
+            without_credential: Gauge::default(),
+            issued: Family::default(),
+            revoked: Counter::default(),
+            failures: Family::default(),
+            skipped: Counter::default(),
+        };
+        metrics.register(|to| this.register(to));
+        if !metrics.is_described() {
+            // These series exist from the start, so that a rate sees the first one.
+            for cause in Cause::ALL {
+                let _ = this.issued.get_or_create(&ByCause { cause: cause.as_str() });
+            }
+        }
+        this
+    }
+
+    fn register(&self, to: &mut Registrar<'_>) {
+        to.register(
+            "cluster_accesses",
+            "ClusterAccesses by phase, counted once a minute by every replica of `coppice-access`",
+            self.accesses.clone(),
+        );
+        to.register("cluster_accesses_without_credential", "ClusterAccesses whose Secret holds no valid credential, of those that are neither suspended nor being deleted, counted once a minute by every replica of `coppice-access`", self.without_credential.clone());
+        to.register("credentials_issued", "Credentials that were issued, tried out, and written into a Secret, by cause: `First`, `Due`, `Requested`, `Lost` (the Secret was deleted or edited) or `Moved` (the cluster has another address)", self.issued.clone());
+        to.register(
+            "credentials_revoked",
+            "Credentials that were superseded and are revoked; those of a ClusterAccess that is deleted are not counted",
+            self.revoked.clone(),
+        );
+        to.register(
+            "access_failures",
+            "Attempts for a ClusterAccess that failed, by reason: each is tried again after 1 to 30 minutes",
+            self.failures.clone(),
+        );
+        to.register("revocations_skipped", "ClusterAccesses that are gone and whose credential was not revoked: `spec.forgetAfter` was over. Each needs somebody who deletes what is left in its target", self.skipped.clone());
+    }
+
+    /// So many there are.
+    pub(crate) fn set(&self, counts: &Counts) {
+        for (phase, count) in &counts.phases {
+            self.accesses.get_or_create(&ByPhase { phase: phase.as_str() }).set(*count);
+        }
+        self.without_credential.set(counts.without_credential);
+    }
+
+    /// A credential was issued and written.
+    pub(crate) fn issued(&self, cause: Cause) {
+        self.issued.get_or_create(&ByCause { cause: cause.as_str() }).inc();
+    }
+
+    /// A superseded credential was revoked.
+    pub(crate) fn revoked(&self) {
+        self.revoked.inc();
+    }
+
+    /// An attempt failed.
+    pub(crate) fn failed(&self, reason: &str) {
+        let reason = Reason::parse(reason).map_or("other", Reason::as_str);
+        self.failures.get_or_create(&ByReason { reason }).inc();
+    }
+
+    /// An access is gone, and nothing was revoked.
+    pub(crate) fn skipped(&self) {
+        self.skipped.inc();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(status: &serde_json::Value) -> Access {
+        let object = serde_json::json!({
+            "metadata": {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "1", "generation": 1},
+            "spec": {
+                "cluster": {"kubeconfigSecret": {"name": "target"}}, "output": {"secret": "out"},
+                "rights": {"bind": {"clusterRole": "view", "namespaces": ["shop"]}},
+            },
+            "status": status,
+        });
+        let body = object.to_string();
+        coppice_runtime::read::decoded::<crate::kinds::ClusterAccesses>(body.as_bytes(), &()).unwrap()
+    }
+
+    #[test]
+    fn accesses_are_counted_by_phase_and_those_without_a_valid_credential() {
+        let registry = Metrics::new("test");
+        let metrics = AccessMetrics::new(&registry);
+        let now = "2026-01-01T00:00:00Z".parse().unwrap();
+        let output = serde_json::json!({"uid": "s", "resourceVersion": "1", "sha256": "x"});
+        let mut counts = Counts::default();
+        for (phase, not_after) in [
+            ("Ready", "2026-01-01T01:00:00Z"),
+            ("Degraded", "2025-12-31T23:00:00Z"),
+            ("Degraded", "2026-01-02T00:00:00Z"),
+        ] {
+            counts.add(
+                &access(&serde_json::json!({"phase": phase, "notAfter": not_after, "output": output})),
+                now,
+            );
+        }
+        counts.add(&access(&serde_json::json!({})), now);
+        metrics.set(&counts);
+        metrics.failed("TargetUnreachable");
+        metrics.issued(Cause::Due);
+        let text = registry.encode();
+        for line in [
+            "coppice_cluster_accesses{phase=\"Ready\"} 1",
+            "coppice_cluster_accesses{phase=\"Degraded\"} 2",
+            "coppice_cluster_accesses{phase=\"Pending\"} 1",
+            "coppice_cluster_accesses{phase=\"Refused\"} 0",
+            "coppice_cluster_accesses_without_credential 2",
+            "coppice_access_failures_total{reason=\"TargetUnreachable\"} 1",
+            "coppice_credentials_issued_total{cause=\"Due\"} 1",
+            "coppice_credentials_issued_total{cause=\"First\"} 0",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}: {text}");
+        }
+    }
+}

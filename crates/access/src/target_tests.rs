@@ -1,0 +1,114 @@
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use coppice_clusters::kubeconfig::{Cluster, User};
+use coppice_runtime::leader::Gate;
+use coppice_scripted::{Answer, scripted};
+
+use super::*;
+
+const OWNER: Owner<'_> = Owner { namespace: "team", name: "ci", uid: "1-2" };
+/// What no status may show.
+const SECRET: &str = "eyJhbGciOiJSUzI1NiJ9";
+
+/// What was written: verb, path, and body.
+type Written = Arc<Mutex<Vec<(Method, String, Value)>>>;
+
+/// A target that answers like this, and what is written to it.
+fn target(answer: impl Fn(&Method, &str) -> Answer + Send + Sync + 'static) -> (Target, Written) {
+    let written = Written::default();
+    let log = Arc::clone(&written);
+    let (clients, _) = scripted(move |method, path, body| {
+        if method != Method::GET {
+            log.lock().unwrap().push((method.clone(), path.to_owned(), body.clone()));
+        }
+        answer(method, path)
+    });
+    let cluster = Cluster { server: "https://target".to_owned(), authorities: None, server_name: None };
+    (Target { kubeconfig: Kubeconfig { cluster, user: User::Token("t".to_owned()) }, clients }, written)
+}
+
+fn permit() -> Permit {
+    Gate::always(Duration::ZERO).permit().unwrap()
+}
+
+fn object(name: &str, access: &str) -> Value {
+    json!({"metadata": {
+        "name": name, "namespace": "coppice-access", "uid": format!("uid of {name}"), "labels": {"coppice.dev/access": access}
+    }})
+}
+
+fn deleted(written: &Written) -> Vec<(String, Value)> {
+    let written = written.lock().unwrap();
+    assert!(written.iter().all(|(method, ..)| *method == Method::DELETE), "{written:?}");
+    let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    written.iter().map(|(_, path, body)| (name(path), body["preconditions"]["uid"].clone())).collect()
+}
+
+/// Also where the target shows more than what was asked for, and where others have put our label on theirs.
+fn with_others(path: &str) -> Answer {
+    let items = if path.ends_with("/secrets") {
+        json!([
+            object("coppice-1-2-1", "1-2"),
+            object("coppice-1-2-2", "1-2"),
+            object("coppice-7-1", "7"),
+            object("database", "1-2"),
+            object("coppice-1-2-3", "7"),
+        ])
+    } else {
+        json!([object("coppice-1-2", "1-2"), object("cluster-admin", "1-2"), object("coppice-7", "7")])
+    };
+    Answer::Object(200, json!({"items": items}))
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_of_another_access_or_labeled_by_others_is_never_removed() {
+    let (target, written) = target(|method, path| match *method {
+        Method::GET => with_others(path),
+        _ => Answer::Object(200, json!({})),
+    });
+    let permit = permit();
+    target.revoke_all(&permit, OWNER).await.unwrap();
+    let uid = |name: &str| (name.to_owned(), json!(format!("uid of {name}")));
+    assert_eq!(deleted(&written), [uid("coppice-1-2-1"), uid("coppice-1-2-2")]);
+    written.lock().unwrap().clear();
+    target.revoke(&permit, OWNER, "1-2-1").await.unwrap();
+    assert_eq!(deleted(&written), [uid("coppice-1-2-1")]);
+    written.lock().unwrap().clear();
+    target.remove_rights(&permit, OWNER).await.unwrap();
+    assert_eq!(deleted(&written), vec![uid("coppice-1-2"); TargetKind::OF_RIGHTS.len()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_of_what_a_target_answers_is_repeated() {
+    for code in [400, 401, 403, 404, 409, 422, 500, 503] {
+        let body =
+            json!({"kind": "Status", "status": "Failure", "code": code, "reason": SECRET, "message": SECRET});
+        let (target, _) = target(move |_, _| Answer::Object(code, body.clone()));
+        let failure = target.identity().await.unwrap_err();
+        assert!(!failure.message.contains(SECRET), "{failure}");
+        assert!(failure.message.contains(&code.to_string()), "{failure}");
+        let expected = if code < 500 { Reason::TargetRefused } else { Reason::TargetUnreachable };
+        assert_eq!(failure.reason, expected);
+    }
+    // Nor what is no Status, and what cannot be understood.
+    for body in [json!(SECRET), json!({"metadata": SECRET}), json!({"metadata": {"uid": SECRET}})] {
+        for code in [200, 502] {
+            let body = body.clone();
+            let (target, _) = target(move |_, _| Answer::Object(code, body.clone()));
+            let failure = target.identity().await.unwrap_err();
+            assert!(!failure.message.contains(SECRET), "{failure}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_is_known_by_the_uid_of_its_oldest_namespace() {
+    let uid = "1d9a5c2e-0000-4000-8000-1234567890ab";
+    let (target, _) = target(move |_, path| {
+        assert_eq!(path, "/api/v1/namespaces/kube-system");
+        Answer::Object(200, json!({"metadata": {"uid": uid}}))
+    });
+    let found = target.identity().await.unwrap();
+    assert_eq!((found.uid.as_str(), found.endpoint), (uid, target.kubeconfig.cluster.endpoint()));
+}

@@ -1,0 +1,108 @@
+use std::sync::Mutex;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use coppice_scripted::{Answer, NOW, scripted};
+use serde_json::json;
+
+use super::*;
+
+fn kubeconfig(server: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{{name: k, cluster: {{server: '{server}'}}}}]\n\
+         users: [{{name: u, user: {{token: t}}}}]\ncontexts: [{{name: c, context: {{cluster: k, user: u}}}}]\n"
+    )
+}
+
+fn secret(server: &str) -> Answer {
+    let value = BASE64_STANDARD.encode(kubeconfig(server));
+    Answer::Object(200, json!({"type": "Opaque", "data": {"kubeconfig": value}}))
+}
+
+fn source() -> Source {
+    Source::new("team", &SecretKey { name: "target".to_owned(), key: "kubeconfig".to_owned() })
+}
+
+fn targets() -> Targets {
+    Targets::new(Clock::following_tokio(NOW), Unencrypted::Nowhere)
+}
+
+/// Clients for the API server here, whose answer about the Secret can be changed.
+fn here(answer: Answer) -> (Clients, Arc<Mutex<Answer>>) {
+    let answer = Arc::new(Mutex::new(answer));
+    let now = Arc::clone(&answer);
+    (scripted(move |_, _, _| now.lock().unwrap().clone()).0, answer)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kubeconfig_that_was_read_is_used_for_a_revocation_when_its_secret_is_gone() {
+    let (targets, (clients, answer)) = (targets(), here(secret("https://a")));
+    assert_eq!(targets.fact(&source()), KubeconfigFact::Unread);
+    assert!(targets.read(&clients, &source()).await.unwrap().is_some());
+    *answer.lock().unwrap() = Answer::Refused(404);
+    let used = targets.of(&clients, &source(), true).await.unwrap();
+    assert_eq!(used.kubeconfig.cluster.server, "https://a");
+    let failure = targets.of(&clients, &source(), false).await.err().unwrap();
+    assert_eq!(failure.reason, Reason::KubeconfigMissing);
+    // By a replica that has never read it nothing can be revoked; nor once nobody uses it any more.
+    let failure = super::Targets::new(Clock::following_tokio(NOW), Unencrypted::Nowhere);
+    assert!(failure.of(&clients, &source(), true).await.is_err());
+    targets.retain(&BTreeSet::new());
+    assert!(targets.of(&clients, &source(), true).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kubeconfig_is_read_again_after_a_time_and_when_it_has_changed() {
+    let (targets, (clients, answer)) = (targets(), here(secret("https://a")));
+    let first = targets.read(&clients, &source()).await.unwrap().unwrap().cluster.endpoint();
+    assert_eq!(targets.fact(&source()), KubeconfigFact::Endpoint(first.clone()));
+    tokio::time::advance(READ_AGAIN * 2).await;
+    assert_eq!(targets.fact(&source()), KubeconfigFact::Unread);
+    *answer.lock().unwrap() = secret("https://b");
+    let second = targets.read(&clients, &source()).await.unwrap().unwrap().cluster.endpoint();
+    assert_ne!(first, second);
+    targets.changed("team", "another");
+    assert_eq!(targets.fact(&source()), KubeconfigFact::Endpoint(second));
+    targets.changed("team", "target");
+    assert_eq!(targets.fact(&source()), KubeconfigFact::Unread);
+    *answer.lock().unwrap() = secret("http://127.0.0.1:1");
+    let failure = targets.read(&clients, &source()).await.unwrap_err();
+    assert_eq!(failure.reason, Reason::KubeconfigRefused);
+    assert!(failure.message.contains("https://"), "{failure}");
+    assert_eq!(targets.fact(&source()), KubeconfigFact::Unusable);
+    // Whether it is there is not known where nobody answers.
+    targets.changed("team", "target");
+    *answer.lock().unwrap() = Answer::Refused(500);
+    assert!(targets.read(&clients, &source()).await.is_err());
+    assert_eq!(targets.fact(&source()), KubeconfigFact::Unread);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_target_that_hangs_takes_no_more_than_its_places() {
+    let (targets, (clients, answer)) = (targets(), here(secret("https://hangs")));
+    let hangs = targets.of(&clients, &source(), false).await.unwrap();
+    assert!(!targets.is_busy(&source()));
+    let mut places: Vec<_> = (0..MAX_AT_ONCE).map(|_| targets.place(&hangs).unwrap()).collect();
+    assert!(targets.is_busy(&source()) && targets.place(&hangs).is_none());
+    *answer.lock().unwrap() = secret("https://answers");
+    let another = Source { name: "another".to_owned(), ..source() };
+    let answers = targets.of(&clients, &another, false).await.unwrap();
+    assert!(!targets.is_busy(&another) && targets.place(&answers).is_some());
+    places.pop();
+    assert!(!targets.is_busy(&source()) && targets.place(&hangs).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_of_64_targets_are_kept() {
+    let (targets, (clients, _)) = (targets(), here(secret("https://a")));
+    let at = |n: usize| Source { name: format!("target-{n}"), ..source() };
+    for n in 0..=MAX_CLIENTS {
+        let kubeconfig = targets.read(&clients, &at(n)).await.unwrap().unwrap();
+        assert!(targets.kept_clients(&at(n), &kubeconfig).is_none());
+        targets.keep_clients(&at(n), &kubeconfig, &clients);
+    }
+    let state = targets.state();
+    assert_eq!(state.known.len(), MAX_CLIENTS + 1, "every kubeconfig is kept");
+    assert!(state.known[&at(0)].clients.is_none(), "used the longest time ago");
+    assert!((1..=MAX_CLIENTS).all(|n| state.known[&at(n)].clients.is_some()));
+}

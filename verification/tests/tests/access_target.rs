@@ -1,0 +1,260 @@
+//! Which cluster a credential is for: the kubeconfig of a target is changed, is gone, or leads nowhere. And what is taken away in the
+//! target, whatever keeps credentials from being issued.
+
+use anyhow::{Context as _, ensure};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use coppice_plane::proxy::Proxy;
+use coppice_tests::{condition, on_own_plane};
+use serde_json::{Value, json};
+
+use super::access::{Clusters, access, is_settled, rules};
+
+type Test = anyhow::Result<()>;
+
+/// With the administrator's kubeconfig of the target, an access `ci` that is settled.
+async fn settled(clusters: &Clusters) -> anyhow::Result<Value> {
+    clusters.bootstrap(&there(clusters)?).await?;
+    clusters.create("ci", "ci-kubeconfig").await?;
+    clusters.until("ci", "settled", is_settled).await
+}
+
+fn there(clusters: &Clusters) -> anyhow::Result<String> {
+    Ok(std::fs::read_to_string(clusters.there.plane.admin_kubeconfig())?)
+}
+
+/// Events about `ci`.
+async fn events(clusters: &Clusters, reason: &str) -> anyhow::Result<Vec<String>> {
+    let events = clusters.here.list("event", "team").await?;
+    let of_it = events.iter().filter(|event| event["reason"] == reason);
+    Ok(of_it.map(|event| format!("{} {}", event["note"], event["message"])).collect())
+}
+
+#[test]
+fn in_another_cluster_nothing_is_issued_or_revoked_and_a_new_address_is_written_at_once() -> Test {
+    on_own_plane(async {
+        let clusters = Clusters::start().await?;
+        let program = clusters.next_life(&clusters.account).await?;
+        let with_log = |error: anyhow::Error| error.context(program.last_lines());
+        let first = settled(&clusters).await.map_err(with_log)?;
+        let uid = clusters.there.get("namespace", "", "kube-system").await?.context("kube-system")?;
+        ensure!(first["status"]["target"]["uid"] == uid["metadata"]["uid"], "{first:#}");
+        moved(&clusters).await.map_err(with_log)?;
+        elsewhere(&clusters).await.map_err(with_log)?;
+        ended_elsewhere(&clusters).await.map_err(with_log)
+    })
+}
+
+/// The same cluster by another address.
+async fn moved(clusters: &Clusters) -> Test {
+    let old = clusters.holder("ci-kubeconfig").await?;
+    let proxy = Proxy::start(&clusters.there.plane, None).await?;
+    let through = proxy.kubeconfig(&clusters.there.plane.admin_kubeconfig())?;
+    clusters.bootstrap(&std::fs::read_to_string(&through)?).await?;
+    let address = proxy.url();
+    let written = async || {
+        let issued = clusters.issued("ci-kubeconfig").await.ok()?;
+        issued.contains(address.trim_end_matches('/')).then_some(())
+    };
+    clusters.here.until("the new address is in the Secret", written).await?;
+    clusters.dead(&old).await?;
+    clusters.holder("ci-kubeconfig").await?.list("configmap", "shop").await?;
+    clusters.bootstrap(&there(clusters)?).await?;
+    let back = async || {
+        let issued = clusters.issued("ci-kubeconfig").await.ok()?;
+        (!issued.contains(address.trim_end_matches('/'))).then_some(())
+    };
+    clusters.here.until("the address before is in the Secret", back).await?;
+    clusters.until("ci", "settled", is_settled).await.map(drop)
+}
+
+/// A kubeconfig for the cluster that the program itself is in.
+async fn elsewhere(clusters: &Clusters) -> Test {
+    let before = clusters.until("ci", "settled", is_settled).await?;
+    let holder = clusters.holder("ci-kubeconfig").await?;
+    let here = std::fs::read_to_string(clusters.here.plane.admin_kubeconfig())?;
+    clusters.bootstrap(&here).await?;
+    let refused = clusters.until("ci", "Refused", |o| o["status"]["phase"] == "Refused").await?;
+    let reachable = condition(&refused, "Reachable");
+    ensure!(reachable["status"] == "False" && reachable["reason"] == "TargetChanged", "{reachable:#}");
+    ensure!(refused["status"]["target"]["uid"] == before["status"]["target"]["uid"], "{refused:#}");
+    ensure!(refused["status"]["credential"] == before["status"]["credential"], "{refused:#}");
+    // Nothing of an access is there, not even the namespace of the accounts; and what was issued works where it was issued.
+    ensure!(clusters.here.get("namespace", "", "coppice-access").await?.is_none());
+    holder.list("configmap", "shop").await?;
+    clusters
+        .here
+        .until("an Event says so", async || {
+            let events = events(clusters, "TargetChanged").await.ok()?;
+            events.iter().any(|event| event.contains("another cluster")).then_some(())
+        })
+        .await
+}
+
+/// Deleted while its kubeconfig is that of another cluster, it is kept and nothing counts as revoked; with the one before it ends.
+async fn ended_elsewhere(clusters: &Clusters) -> Test {
+    let holder = clusters.holder("ci-kubeconfig").await?;
+    clusters.here.admin().await?.delete("clacc", "team", "ci", &json!({})).await?;
+    let kept = |o: &Value| {
+        o["status"]["phase"] == "Revoking" && o["status"]["lastError"]["reason"] == "TargetChanged"
+    };
+    clusters.until("ci", "kept", kept).await?;
+    holder.list("configmap", "shop").await?;
+    clusters.bootstrap(&there(clusters)?).await?;
+    clusters.gone("ci").await?;
+    clusters.dead(&holder).await?;
+    ensure!(events(clusters, "RevocationSkipped").await?.is_empty());
+    clusters.nothing_is_left().await
+}
+
+#[test]
+fn rights_are_narrowed_and_credentials_revoked_whatever_keeps_others_from_being_issued() -> Test {
+    on_own_plane(async {
+        let clusters = Clusters::start().await?;
+        let program = clusters.next_life(&clusters.account).await?;
+        let with_log = |error: anyhow::Error| error.context(program.last_lines());
+        settled(&clusters).await.map_err(with_log)?;
+        suspended(&clusters).await.map_err(with_log)?;
+        foreign(&clusters).await.map_err(with_log)?;
+        unusable(&clusters).await.map_err(with_log)
+    })
+}
+
+fn narrower(resources: &[&str]) -> Value {
+    json!({"role": {"namespace": "shop", "rules": rules(resources)}})
+}
+
+async fn suspended(clusters: &Clusters) -> Test {
+    let holder = clusters.holder("ci-kubeconfig").await?;
+    holder.list("configmap", "shop").await?;
+    clusters.change("ci", &json!({"suspend": true, "rights": narrower(&["pods"])})).await?;
+    let refused = async || holder.list("configmap", "shop").await.is_err().then_some(());
+    clusters.there.until("the right is gone", refused).await?;
+    holder.list("pod", "shop").await?;
+    clusters.change("ci", &json!({"suspend": false, "rights": narrower(&["pods", "configmaps"])})).await?;
+    clusters.until("ci", "settled", is_settled).await.map(drop)
+}
+
+/// The Secret is somebody else's by now.
+async fn foreign(clusters: &Clusters) -> Test {
+    let holder = clusters.holder("ci-kubeconfig").await?;
+    let admin = clusters.here.admin().await?;
+    admin
+        .patch(
+            "secret",
+            "team",
+            "ci-kubeconfig",
+            &json!({"metadata": {"labels": {"coppice.dev/access": null}}}),
+        )
+        .await?;
+    clusters.until("ci", "Refused", |o| o["status"]["lastError"]["reason"] == "SecretNotOurs").await?;
+    clusters.change("ci", &json!({"rights": narrower(&["pods"])})).await?;
+    let refused = async || holder.list("configmap", "shop").await.is_err().then_some(());
+    clusters.there.until("the right is gone", refused).await?;
+    admin.delete("secret", "team", "ci-kubeconfig", &json!({})).await?;
+    clusters.change("ci", &json!({"rights": narrower(&["pods", "configmaps"])})).await?;
+    clusters.until("ci", "settled", is_settled).await.map(drop)
+}
+
+/// Nothing can be written into an immutable Secret: it says so, and is made again when it is deleted.
+async fn unusable(clusters: &Clusters) -> Test {
+    let admin = clusters.here.admin().await?;
+    admin.patch("secret", "team", "ci-kubeconfig", &json!({"immutable": true})).await?;
+    clusters.change("ci", &json!({"rotate": "immutable"})).await?;
+    let refused = clusters.until("ci", "Refused", |o| o["status"]["phase"] == "Refused").await?;
+    let written = refused["status"]["lastError"].to_string();
+    ensure!(written.contains("SecretUnusable") && written.contains("delete it"), "{refused:#}");
+    ensure!(condition(&refused, "Ready")["status"] == "True", "{refused:#}");
+    admin.delete("secret", "team", "ci-kubeconfig", &json!({})).await?;
+    let rotated = |o: &Value| is_settled(o) && o["status"]["rotated"] == "immutable";
+    clusters.until("ci", "made again", rotated).await?;
+    clusters.holder("ci-kubeconfig").await?.list("configmap", "shop").await.map(drop)
+}
+
+#[test]
+fn a_deletion_after_a_restart_revokes_by_the_kubeconfig_that_was_there_and_is_given_up_at_last() -> Test {
+    on_own_plane(async {
+        let clusters = Clusters::start().await?;
+        let mut program = clusters.next_life(&clusters.account).await?;
+        settled(&clusters).await.with_context(|| program.last_lines())?;
+        program.kill().await?;
+        let reads = || -> anyhow::Result<usize> {
+            let events = clusters.here.plane.audit()?;
+            let of_target = events
+                .iter()
+                .filter(|event| event.verb == "get" && event.resource == "secrets" && event.name == "target");
+            Ok(of_target.count())
+        };
+        let before = reads()?;
+        let program = clusters.next_life(&clusters.account).await?;
+        let with_log = |error: anyhow::Error| error.context(program.last_lines());
+        let read = async || (reads().ok()? > before).then_some(());
+        clusters.here.until("the new leader has read the kubeconfig", read).await.map_err(with_log)?;
+        let holder = clusters.holder("ci-kubeconfig").await?;
+        let admin = clusters.here.admin().await?;
+        admin.delete("secret", "team", "target", &json!({})).await?;
+        admin.delete("clacc", "team", "ci", &json!({})).await?;
+        clusters.gone("ci").await.map_err(with_log)?;
+        clusters.dead(&holder).await?;
+        clusters.nothing_is_left().await?;
+        given_up(&clusters).await.map_err(with_log)
+    })
+}
+
+/// A target that is away for longer than `forgetAfter`: what is left there is said, and is there.
+async fn given_up(clusters: &Clusters) -> Test {
+    let proxy = Proxy::start(&clusters.there.plane, None).await?;
+    let through = proxy.kubeconfig(&clusters.there.plane.admin_kubeconfig())?;
+    clusters.bootstrap(&std::fs::read_to_string(&through)?).await?;
+    let mut forgets = access("ci", "ci-kubeconfig");
+    forgets["spec"]["forgetAfter"] = json!("1m");
+    let admin = clusters.here.admin().await?;
+    admin.create(&forgets).await?;
+    let settled = clusters.until("ci", "settled", is_settled).await?;
+    let uid = settled["metadata"]["uid"].as_str().context("no uid")?;
+    proxy.cut();
+    admin.delete("clacc", "team", "ci", &json!({})).await?;
+    clusters.gone("ci").await?;
+    let secret = clusters.here.get("secret", "team", "ci-kubeconfig").await?;
+    ensure!(secret.is_none(), "the Secret goes with it");
+    clusters
+        .here
+        .until("an Event says so", async || {
+            let events = events(clusters, "RevocationSkipped").await.ok()?;
+            events.iter().any(|event| event.contains(uid)).then_some(())
+        })
+        .await?;
+    let left = clusters.in_target("serviceaccount").await?;
+    ensure!(left.iter().any(|o| o["metadata"]["labels"]["coppice.dev/access"] == uid), "{left:#?}");
+    Ok(())
+}
+
+#[test]
+fn what_others_have_labeled_in_the_target_stays() -> Test {
+    on_own_plane(async {
+        let clusters = Clusters::start().await?;
+        let program = clusters.next_life(&clusters.account).await?;
+        let with_log = |error: anyhow::Error| error.context(program.last_lines());
+        let first = settled(&clusters).await.map_err(with_log)?;
+        clusters.create("another", "another-kubeconfig").await?;
+        clusters.until("another", "settled", is_settled).await.map_err(with_log)?;
+        // Whoever may label an object, and not delete it, has the program delete it otherwise.
+        let label = json!({"coppice.dev/access": first["metadata"]["uid"]});
+        let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"name": "theirs", "namespace": "shop", "labels": label},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}, "subjects": []});
+        let secret = json!({"apiVersion": "v1", "kind": "Secret",
+            "metadata": {"name": "theirs", "namespace": "coppice-access", "labels": label},
+            "data": {"a": BASE64_STANDARD.encode("b")}});
+        let admin = clusters.there.admin().await?;
+        admin.create(&binding).await?;
+        admin.create(&secret).await?;
+        clusters.change("ci", &json!({"rotate": "now"})).await?;
+        clusters.until("ci", "rotated", is_settled).await.map_err(with_log)?;
+        clusters.here.admin().await?.delete("clacc", "team", "ci", &json!({})).await?;
+        clusters.gone("ci").await.map_err(with_log)?;
+        ensure!(clusters.there.get("rolebinding", "shop", "theirs").await?.is_some());
+        ensure!(clusters.there.get("secret", "coppice-access", "theirs").await?.is_some());
+        clusters.holder("another-kubeconfig").await?.list("configmap", "shop").await.map(drop)
+    })
+}
